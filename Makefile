@@ -1,0 +1,43 @@
+# Every chore; CI calls `make test` and nothing else. Works from any folder: make -C path/to/clone demo
+CLONE := $(patsubst %/,%,$(dir $(abspath $(lastword $(MAKEFILE_LIST)))))
+# PostgreSQL refuses to run as root and its own user cannot read root's home, so root's environment lies outside it.
+VENV ?= $(shell if [ "$$(id -u)" = 0 ]; then echo /var/lib/easeml/venv-$$(printf %s '$(CLONE)' | cksum | cut -d' ' -f1); else echo '$(CLONE)/.venv'; fi)
+BIN := $(VENV)/bin
+DATASET ?= digits
+SOURCES := $(shell find '$(CLONE)/easeml_db' '$(CLONE)/plpy' '$(CLONE)/loaders' '$(CLONE)/sql' -type f -not -name '*.pyc' -not -name 'easeml--*.sql' 2>/dev/null | sed 's/ /\\ /g')
+INSTALLED := $(VENV)/easeml-installed
+
+.PHONY: help setup demo test unit lint docs benchmarks clean
+help:
+	@echo 'make demo [DATASET=digits|fashion-mnist]   set everything up and run the main job'
+	@echo 'make test                                  set everything up and pass all tests'
+	@echo 'make unit | lint | docs | benchmarks | clean'
+
+setup: $(INSTALLED)
+
+$(INSTALLED): $(SOURCES) $(CLONE)/pyproject.toml $(CLONE)/docker/bootstrap.sh
+	@'$(CLONE)/docker/bootstrap.sh' '$(VENV)' all
+	@cd '$(CLONE)' && '$(BIN)/pip' install --quiet --no-build-isolation --no-deps --force-reinstall .
+	@chmod -R a+rX '$(VENV)'
+	@touch '$@'
+
+demo: setup
+	@'$(BIN)/easeml' demo '$(DATASET)'
+
+test: lint
+	@cd '$(CLONE)' && '$(BIN)/pytest' tests
+
+unit: setup
+	@cd '$(CLONE)' && '$(BIN)/pytest' tests/unit tests/contract
+
+lint: setup
+	@cd '$(CLONE)' && '$(BIN)/ruff' check . && '$(BIN)/ruff' format --check . && '$(BIN)/mypy'
+
+docs: setup
+	@cd '$(CLONE)' && '$(BIN)/python' docs/generate.py
+
+benchmarks: setup
+	@cd '$(CLONE)' && '$(BIN)/python' benchmarks/run.py
+
+clean:
+	rm -rf '$(VENV)' '$(CLONE)/build' '$(CLONE)/dist'

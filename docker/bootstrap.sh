@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# Brings a bare Debian or Ubuntu machine to the point where easeml can run: PostgreSQL with PL/Python, and a virtual
+# environment that the server can read. Usage: docker/bootstrap.sh VENV [packages|environment|all]
+# It does nothing, quickly, when everything is there. TORCH names the PyTorch requirement (default: torch==2.13.0).
+set -euo pipefail
+
+venv=$1
+part=${2:-all}
+torch=${TORCH:-torch==2.13.0}
+clone=$(cd "$(dirname "$0")/.." && pwd)
+
+as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
+
+# The newest PostgreSQL that has PL/Python, among those installed, else among those that apt offers.
+server_with_plpython() {
+    ls /usr/share/postgresql/*/extension/plpython3u.control 2>/dev/null | cut -d/ -f5 | sort -n | tail -n 1
+}
+
+install_packages() {
+    local missing=()
+    [ -n "$(server_with_plpython)" ] || missing+=(postgresql plpython3)
+    /usr/bin/python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(venv)
+    [ ${#missing[@]} -gt 0 ] || return 0
+    echo "Installing Debian packages for: ${missing[*]}"
+    export DEBIAN_FRONTEND=noninteractive
+    # Only the private cluster of easeml is wanted: keep the packages from creating and starting one of their own.
+    if [ ! -e /etc/postgresql-common/createcluster.conf ] && [ ! -d /etc/postgresql ]; then
+        as_root mkdir -p /etc/postgresql-common
+        echo "create_main_cluster = false" | as_root tee /etc/postgresql-common/createcluster.conf >/dev/null
+    fi
+    as_root apt-get update -qq
+    local names=(python3-venv)
+    if [ -z "$(server_with_plpython)" ]; then
+        local version
+        version=$(apt-cache search --names-only '^postgresql-plpython3-[0-9]+$' | sed 's/.*plpython3-\([0-9]*\).*/\1/' |
+            awk '$1 >= 15' | sort -n | head -n 1)
+        [ -n "$version" ] || { echo "No PostgreSQL 15 or newer with PL/Python is offered by apt on this machine." >&2; exit 1; }
+        names+=("postgresql-$version" "postgresql-plpython3-$version")
+    fi
+    as_root apt-get install -y -qq --no-install-recommends "${names[@]}" </dev/null
+}
+
+# PL/Python embeds Debian's own Python, so the environment must come from the same interpreter.
+make_environment() {
+    if [ ! -x "$venv/bin/python" ]; then
+        echo "Creating the virtual environment $venv"
+        mkdir -p "$(dirname "$venv")"
+        /usr/bin/python3 -m venv "$venv"
+    fi
+    local stamp="$venv/easeml-requirements"
+    local wanted
+    wanted=$(cksum "$clone/pyproject.toml")" $torch"
+    [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ] || return 0
+    echo "Installing Python packages ($torch and the requirements of pyproject.toml)"
+    "$venv/bin/pip" install --quiet "$torch" "hatchling>=1.25" "editables"
+    "$venv/bin/pip" install --quiet --no-build-isolation "$clone[test]"
+    chmod -R a+rX "$venv"
+    echo "$wanted" >"$stamp"
+}
+
+case $part in
+    packages) install_packages ;;
+    environment) make_environment ;;
+    all) install_packages; make_environment ;;
+    *) echo "usage: $0 VENV [packages|environment|all]" >&2; exit 2 ;;
+esac

@@ -1,0 +1,71 @@
+"""easeml coordinator and install: the same for a server that exists already."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+from pathlib import Path
+
+import click
+
+from easeml_db.cli.connection import dsn_option, dsn_or_embedded
+from easeml_db.db import extension_files
+from easeml_db.db.connection import connect_now, server_error
+from easeml_db.embedded import find_binaries, prepare_database
+from easeml_db.errors import InvalidArgument
+from easeml_db.service import serve
+
+
+@click.command()
+@dsn_option
+@click.option("--until-idle", is_flag=True, help="End when no run is open, instead of waiting for the next.")
+def coordinator(dsn: str | None, until_idle: bool) -> None:
+    """Run a coordinator in the foreground: it trains what easeml.select_models asks for.
+
+    Its role must be a member of easeml_coordinator. A second one waits as standby.
+    """
+
+    def say(text: str) -> None:
+        stamp = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
+        click.echo(f"{stamp} {text}", err=True)
+
+    asyncio.run(serve(dsn_or_embedded(dsn), say, until_idle=until_idle))
+
+
+@click.command()
+@click.option(
+    "--dsn", envvar="EASEML_DSN", help="Superuser's connection string of the database to install into."
+)
+@click.option(
+    "--slots",
+    "n_slots",
+    type=click.IntRange(1, 1000),
+    help="Units that run side by side (default: one for each core).",
+)
+@click.option(
+    "--files-only", is_flag=True, help="Only copy the extension's files to the server's share folder."
+)
+@click.option(
+    "--bindir",
+    type=click.Path(path_type=Path, exists=True),
+    help="Folder of the server's pg_config (default: the newest with PL/Python).",
+)
+def install(dsn: str | None, n_slots: int | None, files_only: bool, bindir: Path | None) -> None:
+    """Install the extension into a server on this machine: its files, the extension, a coordinator role, slots."""
+    changed = extension_files.install(bindir or find_binaries())
+    click.echo("\n".join(f"wrote {path}" for path in changed) or "extension files are current")
+    if files_only:
+        return
+    if not dsn:
+        raise InvalidArgument("install needs --dsn (or EASEML_DSN), or --files-only")
+    import psycopg
+
+    with connect_now(dsn) as connection:
+        try:
+            prepare_database(connection, n_slots=n_slots)
+        except psycopg.Error as error:
+            raise server_error(error) from error
+    click.echo("installed; check with: easeml doctor --dsn ..., then run: easeml coordinator --dsn ...")
+
+
+COMMANDS = (coordinator, install)

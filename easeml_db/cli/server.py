@@ -1,0 +1,140 @@
+"""easeml up, down, status, psql, logs: the private server."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from easeml_db.cli.connection import data_option, embedded
+from easeml_db.cli.output import json_option, print_json
+from easeml_db.db.connection import connect_now
+from easeml_db.embedded import Embedded
+from easeml_db.errors import EasemlError, NotFound, NotReady
+
+
+@click.command()
+@data_option
+@click.option(
+    "--slots",
+    "n_slots",
+    type=click.IntRange(1, 1000),
+    help="Units that run side by side (default: one for each core).",
+)
+@click.option(
+    "--port", type=click.IntRange(1024, 65535), help="Port on the loopback address (default: a free one)."
+)
+@json_option
+def up(folder: Path | None, n_slots: int | None, port: int | None, as_json: bool) -> None:
+    """Start a private PostgreSQL with easeml in it, and the coordinator. Does nothing where they run."""
+    server = embedded(folder)
+    server.start(port=port)
+    server.prepare(n_slots=n_slots)
+    server.start_coordinator()
+    wait_for_coordinator(server)
+    _print_status(server, as_json)
+
+
+@click.command()
+@data_option
+def down(folder: Path | None) -> None:
+    """Stop the coordinator and the private server. Runs under way go on at the next easeml up."""
+    server = embedded(folder)
+    server.facts  # noqa: B018 - says so when there is none
+    server.stop()
+    click.echo(f"stopped; the data stays in {server.folder}")
+
+
+@click.command()
+@data_option
+@json_option
+def status(folder: Path | None, as_json: bool) -> None:
+    """Show whether the private server and its coordinator run, and how to reach them."""
+    server = embedded(folder)
+    server.facts  # noqa: B018
+    _print_status(server, as_json)
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@data_option
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def psql(folder: Path | None, arguments: tuple[str, ...]) -> None:
+    """Open psql on the private server; further arguments are psql's own."""
+    server = embedded(folder)
+    dsn = server.dsn()
+    client = Path(server.facts["binaries"]) / "psql"
+    if not client.exists():
+        raise NotFound(f"there is no {client}", hint="Install PostgreSQL's client package.")
+    os.execv(client, ["psql", dsn, *arguments])
+
+
+@click.command()
+@data_option
+@click.option("--lines", "-n", default=40, show_default=True, help="How many lines of each log.")
+def logs(folder: Path | None, lines: int) -> None:
+    """Show the ends of the server's and the coordinator's logs."""
+    server = embedded(folder)
+    server.facts  # noqa: B018
+    for name in ("server.log", "coordinator.log"):
+        path = server.folder / name
+        click.echo(f"==> {path}")
+        if path.exists():
+            click.echo("\n".join(path.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:]))
+
+
+COMMANDS = (up, down, status, psql, logs)
+
+
+def wait_for_coordinator(server: Embedded, timeout_seconds: float = 60.0) -> None:
+    """Wait until the coordinator has given a sign of life. Raises NotReady with the end of its log."""
+    deadline = time.monotonic() + timeout_seconds
+    with connect_now(server.dsn()) as connection:
+        while time.monotonic() < deadline:
+            row = connection.execute("SELECT easeml.has_live_coordinator() AS is_alive").fetchone()
+            if row and row["is_alive"]:
+                return
+            if server.coordinator_pid() is None:
+                break
+            time.sleep(0.1)
+    log = server.folder / "coordinator.log"
+    tail = log.read_text(encoding="utf-8", errors="replace").splitlines()[-5:] if log.exists() else []
+    raise NotReady("the coordinator did not start", detail="\n".join(tail), hint=f"Its log: {log}")
+
+
+def _print_status(server: Embedded, as_json: bool) -> None:
+    facts = server_facts(server)
+    if as_json:
+        print_json(facts)
+        return
+    click.echo(
+        f"server       {'running' if facts['is_running'] else 'stopped'}, port {facts['port']}, {facts['folder']}"
+    )
+    click.echo(
+        f"coordinator  {'running, process ' + str(facts['coordinator_pid']) if facts['coordinator_pid'] else 'stopped'}"
+    )
+    if facts["is_running"]:
+        click.echo(f"slots        {facts['n_slots']}")
+        click.echo(f"connect      {facts['psql']}")
+    else:
+        click.echo("start with   easeml up")
+
+
+def server_facts(server: Embedded) -> dict[str, Any]:
+    """What there is to say of a private server."""
+    is_running = server.is_running()
+    facts: dict[str, Any] = {
+        "folder": str(server.folder), "is_running": is_running, "port": server.facts["port"],
+        "coordinator_pid": server.coordinator_pid(), "dsn": server.dsn(), "n_slots": None,
+    }  # fmt: skip
+    facts["psql"] = f"psql '{server.dsn()}'"
+    if is_running:
+        try:
+            with connect_now(server.dsn()) as connection:
+                row = connection.execute("SELECT count(*) AS n FROM easeml.slots").fetchone()
+                facts["n_slots"] = row["n"] if row else None
+        except EasemlError:
+            facts["is_running"] = False
+    return facts

@@ -1,0 +1,1 @@
+"""PostgreSQL as the coordinator's store."""

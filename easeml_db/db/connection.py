@@ -1,0 +1,64 @@
+"""Opening connections, and turning the server's errors into the project's own classes."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import psycopg
+
+from easeml_db.errors import EasemlError, ServerUnavailable, SlotLost, TrialFailed, from_sqlstate
+
+# A cancel, a shutdown, a crash of a neighbour, a lost connection, lack of disk, memory or connections: the unit
+# itself is blameless and may run again.
+LOST = re.compile(r"^(57014|57P0[1-5]|08...|53...|25P03|58...)$")
+
+
+async def connect(
+    dsn: str, application_name: str, **settings: str
+) -> psycopg.AsyncConnection[dict[str, Any]]:
+    """Open an autocommit connection with server settings; raise ServerUnavailable when there is no server."""
+    options = " ".join(f"-c {name}={value}" for name, value in settings.items())
+    try:
+        return await psycopg.AsyncConnection.connect(
+            dsn, autocommit=True, application_name=application_name, options=options,
+            row_factory=psycopg.rows.dict_row,
+        )  # fmt: skip
+    except psycopg.OperationalError as error:
+        raise unavailable(error) from error
+
+
+def connect_now(dsn: str, application_name: str = "easeml") -> psycopg.Connection[dict[str, Any]]:
+    """Open a plain autocommit connection, for the command line."""
+    try:
+        return psycopg.Connection.connect(
+            dsn, autocommit=True, application_name=application_name, row_factory=psycopg.rows.dict_row
+        )
+    except psycopg.OperationalError as error:
+        raise unavailable(error) from error
+
+
+def unavailable(error: psycopg.Error) -> ServerUnavailable:
+    """Say that the server cannot be reached, and what the driver said."""
+    text = " ".join(str(error).split())
+    return ServerUnavailable(
+        f"the server cannot be reached: {text}",
+        hint="Start a private one with easeml up, or check --dsn / EASEML_DSN.",
+    )
+
+
+def server_error(error: psycopg.Error) -> EasemlError:
+    """Return the error that the server raised as the class it has in Python; others keep their message and code."""
+    message = (error.diag.message_primary or " ".join(str(error).split())).removeprefix("plpy.Error: ")
+    if error.sqlstate and error.sqlstate.startswith("ML"):
+        return from_sqlstate(error.sqlstate, message, error.diag.message_detail, error.diag.message_hint)
+    return EasemlError(message, detail=error.diag.message_detail, hint=error.diag.message_hint)
+
+
+def unit_error(error: psycopg.Error) -> EasemlError:
+    """Say whose fault a failed unit was: SlotLost (run it again), an error of class ML, or the trial's own."""
+    if error.sqlstate is None or LOST.match(error.sqlstate):
+        return SlotLost(" ".join(str(error).split()) or type(error).__name__)
+    if error.sqlstate.startswith("ML"):
+        return server_error(error)
+    return TrialFailed(error.diag.message_primary or str(error))

@@ -1,0 +1,60 @@
+"""The extension's files: found beside the package, built from their sources, put where a server looks for them."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from easeml_db import __version__
+from easeml_db.errors import NotAllowed, NotFound
+
+
+def sql_folder() -> Path:
+    """Return the folder of the SQL sources: inside the installed package, or beside it in a source tree."""
+    package = Path(__file__).resolve().parent.parent
+    for folder in (package / "extension", package.parent / "sql"):
+        if (folder / "sources.txt").exists():
+            return folder
+    raise NotFound("the SQL files of the extension are not installed", hint="Install easeml-db again.")
+
+
+def build() -> str:
+    """Concatenate the sources into the text of easeml--X.Y.Z.sql."""
+    folder = sql_folder()
+    names = (folder / "sources.txt").read_text(encoding="utf-8").split()
+    parts = [f"-- {name}\n{(folder / name).read_text(encoding='utf-8')}" for name in names]
+    return "\n".join(['\\echo Use "CREATE EXTENSION easeml CASCADE" to load this file. \\quit', *parts])
+
+
+def install(binaries: Path) -> list[Path]:
+    """Write the extension's files into the server's share folder; return those that changed.
+
+    binaries: the folder of the server's pg_config or postgres. Raises NotAllowed without the right to write there.
+    """
+    target = share_folder(binaries) / "extension"
+    files = {
+        target / "easeml.control": (sql_folder() / "easeml.control").read_text(encoding="utf-8"),
+        target / f"easeml--{__version__}.sql": build(),
+    }
+    changed = [
+        path for path, text in files.items() if not path.exists() or path.read_text(encoding="utf-8") != text
+    ]
+    for path in changed:
+        try:
+            path.write_text(files[path], encoding="utf-8")
+            path.chmod(0o644)
+        except PermissionError as error:
+            raise NotAllowed(
+                f"no right to write {path}",
+                hint="Run once as root: sudo $(command -v easeml) install --files-only",
+            ) from error
+    return changed
+
+
+def share_folder(binaries: Path) -> Path:
+    """Return the server's share folder: what pg_config says, else Debian's place for this major version."""
+    pg_config = binaries / "pg_config"
+    if pg_config.exists():
+        said = subprocess.run([pg_config, "--sharedir"], capture_output=True, text=True, check=True)
+        return Path(said.stdout.strip())
+    return Path("/usr/share/postgresql") / binaries.parent.name

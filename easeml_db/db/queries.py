@@ -1,0 +1,26 @@
+"""Named queries: SQL files under headings `-- name:`, read as data."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from easeml_db.db.extension_files import sql_folder
+
+
+@cache
+def queries(name: str) -> dict[str, str]:
+    """Return the statements of queries/<name>.sql by their names."""
+    return parse(Path(sql_folder() / "queries" / f"{name}.sql").read_text(encoding="utf-8"))
+
+
+def parse(text: str) -> dict[str, str]:
+    """Split a file of named queries; comment lines are left out."""
+    statements: dict[str, list[str]] = {}
+    lines: list[str] = []
+    for line in text.splitlines():
+        if line.startswith("-- name:"):
+            lines = statements.setdefault(line.removeprefix("-- name:").strip(), [])
+        elif not line.startswith("--"):
+            lines.append(line)
+    return {name: "\n".join(lines).strip() for name, lines in statements.items()}

@@ -1,0 +1,166 @@
+"""The Store on PostgreSQL: one connection for short transactions, one that listens and holds the advisory lock."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable
+from typing import Any, LiteralString, cast
+
+import psycopg
+
+from easeml_db import __version__
+from easeml_db.db.connection import connect, unavailable
+from easeml_db.db.queries import queries
+from easeml_db.errors import VersionMismatch
+from easeml_db.ports import Message, RunChanged, SlotsChanged
+from easeml_db.run import Run
+from easeml_db.topology import Slot
+from easeml_db.trial import Trial
+
+ADVISORY_KEY = 7_202_011_708_307  # arbitrary, fixed: "easeml" in one database
+STANDBY_SECONDS = 1.0
+
+
+class PostgresStore:
+    """Reads and writes the tables of schema easeml, one short transaction a method."""
+
+    def __init__(
+        self, dsn: str, deliver: Callable[[Message], None], on_standby: Callable[[], None] = lambda: None
+    ) -> None:
+        self._dsn, self._deliver, self._on_standby = dsn, deliver, on_standby
+        self._lease_number = 0
+        self._background: set[asyncio.Task[None]] = set()
+
+    async def open(self) -> None:
+        """Connect, and refuse a database whose extension is missing or of another version."""
+        self._connection = await connect(self._dsn, "easeml coordinator")
+        self._listener = await connect(self._dsn, "easeml coordinator (listener)")
+        row = await self._one("SELECT extversion FROM pg_extension WHERE extname = 'easeml'")
+        if row is None or row["extversion"] != __version__:
+            found = "no extension easeml" if row is None else f"extension easeml {row['extversion']}"
+            raise VersionMismatch(
+                f"the database has {found}, this coordinator is {__version__}",
+                hint="Run: easeml install --dsn ...",
+            )
+
+    async def close(self) -> None:
+        """Close the connections; the advisory lock goes with them."""
+        for task in self._background:
+            task.cancel()
+        await self._listener.close()
+        await self._connection.close()
+
+    async def acquire_lease(self) -> int:
+        """Wait for the advisory lock, then draw a new lease number."""
+        # Asking again and again, and not waiting in the server: a waiting statement would hold back vacuum.
+        while not (await self._lock())["locked"]:
+            self._on_standby()
+            await asyncio.sleep(STANDBY_SECONDS)
+        row = await self._say("draw_lease")
+        self._lease_number = int(row["lease_number"])
+        names = {"host": socket.gethostname(), "process_id": os.getpid(), "version": __version__}
+        await self._say("register", lease_number=self._lease_number, **names)
+        await self._say("clear_slots")
+        await self._listener.execute("LISTEN easeml_runs")
+        await self._listener.execute("LISTEN easeml_slots")
+        self._spawn(self._listen())
+        return self._lease_number
+
+    async def holds_lease(self) -> bool:
+        """Say whether the lease is still ours."""
+        return bool((await self._say("read_lease"))["lease_number"] == self._lease_number)
+
+    async def heartbeat(self) -> None:
+        """Give a sign of life."""
+        await self._say("heartbeat", lease_number=self._lease_number)
+
+    async def slots(self) -> list[Slot]:
+        """Return the slots to run units on."""
+        return [Slot(**row) for row in await self._all("slots")]
+
+    async def open_runs(self) -> list[Run]:
+        """Return all queued and running runs, oldest first."""
+        runs = [await self.read_run(row["run_id"]) for row in await self._all("open_runs")]
+        return [run for run in runs if run is not None]
+
+    async def read_run(self, run_id: int) -> Run | None:
+        """Return an open run; None when it ended or is gone."""
+        rows = await self._all("read_run", run_id=run_id)
+        if not rows:
+            return None
+        n_partitions = rows[0].pop("n_partitions")
+        trials = await self._all("read_trials", run_id=run_id)
+        architectures = {row["trial_id"]: row.pop("architecture") for row in trials}
+        return Run(
+            **rows[0], architectures=architectures,
+            trials=tuple(Trial(run_id=run_id, n_partitions=n_partitions, **row) for row in trials),
+        )  # fmt: skip
+
+    async def start_run(self, run_id: int) -> None:
+        """Mark a queued run as running."""
+        await self._say("start_run", run_id=run_id)
+
+    async def fail_trial(self, run_id: int, trial_id: int, reason: str) -> None:
+        """Mark a trial as failed, with the reason."""
+        await self._say("fail_trial", trial_id=trial_id, reason=reason)
+
+    async def finish_run(self, run_id: int) -> None:
+        """End a run: stop what is left of its trials; failed when every trial failed, else finished."""
+        await self._say("start_run", run_id=run_id)
+        await self._say("stop_trials", run_id=run_id)
+        await self._say("finish_run", run_id=run_id)
+
+    async def note(self, run_id: int, trial_id: int | None, kind: str, message: str) -> None:
+        """Write an event into the run's history."""
+        await self._say("note", run_id=run_id, trial_id=trial_id, kind=kind, message=message)
+
+    async def reclaim(self) -> None:
+        """Vacuum pruned states in the background: units need not wait for it."""
+        self._spawn(self._vacuum())
+
+    async def release_lease(self) -> None:
+        """Sign off."""
+        await self._say("sign_off", lease_number=self._lease_number)
+
+    async def _vacuum(self) -> None:
+        connection = await connect(self._dsn, "easeml coordinator (vacuum)")
+        try:
+            await connection.execute("VACUUM (TRUNCATE false) easeml.checkpoints")
+        finally:
+            await connection.close()
+
+    async def _listen(self) -> None:
+        async for notice in self._listener.notifies():
+            is_run = notice.channel == "easeml_runs"
+            self._deliver(RunChanged(int(notice.payload)) if is_run else SlotsChanged())
+
+    async def _lock(self) -> dict[str, Any]:
+        cursor = await self._listener.execute("SELECT pg_try_advisory_lock(%s) AS locked", [ADVISORY_KEY])
+        return cast(dict[str, Any], await cursor.fetchone())
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._finished)
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        self._background.discard(task)
+        if not task.cancelled():
+            task.exception()  # a broken listener shows at the next statement, a failed vacuum is tried again
+
+    async def _one(self, sql: LiteralString) -> dict[str, Any] | None:
+        return await (await self._connection.execute(sql)).fetchone()
+
+    async def _say(self, name: str, **values: object) -> dict[str, Any]:
+        rows = await self._all(name, **values)
+        return rows[0] if rows else {}
+
+    async def _all(self, name: str, **values: object) -> list[dict[str, Any]]:
+        statement = cast(LiteralString, queries("coordinator")[name])  # our own files, no user's words
+        try:
+            cursor = await self._connection.execute(statement, values)
+            return await cursor.fetchall() if cursor.description else []
+        except psycopg.OperationalError as error:
+            raise unavailable(error) from error

@@ -1,0 +1,1 @@
+"""How a unit reaches its data, one module for each kind of segment."""

@@ -1,0 +1,134 @@
+"""The Executor on one PostgreSQL server: a warm session for each slot, a CALL for each unit."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import psycopg
+
+from easeml_db.db.connection import connect, unit_error
+from easeml_db.errors import EasemlError, SlotLost
+from easeml_db.ports import Message, Order, SlotReady, UnitFailed, UnitRecorded
+from easeml_db.topology import Slot
+
+RECONNECT_SECONDS = (0.1, 0.5, 1.0, 2.0)
+SETTINGS = {
+    "client_connection_check_interval": "1s",  # a killed coordinator's units end within a second
+    "statement_timeout": "0",
+    "idle_in_transaction_session_timeout": "0",
+    "jit": "off",
+}
+CALLS = {
+    "train": "CALL easeml.train_unit(%s::jsonb, NULL)",
+    "validate": "CALL easeml.evaluate_unit(%s::jsonb, NULL)",
+    "test": "CALL easeml.evaluate_unit(%s::jsonb, NULL)",
+}
+
+
+class PostgresExecutor:
+    """Runs units by CALL over one session a slot; what comes of them is delivered as messages."""
+
+    def __init__(self, dsn: str, deliver: Callable[[Message], None]) -> None:
+        self._dsn, self._deliver = dsn, deliver
+        self._slots: dict[int, Slot] = {}
+        self._sessions: dict[int, psycopg.AsyncConnection[dict[str, Any]]] = {}
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+
+    async def open(self, slots: Sequence[Slot]) -> None:
+        """Open sessions for these slots side by side, and close those of all others."""
+        wanted = {slot.slot_id: slot for slot in slots}
+        for slot_id in set(self._slots) - set(wanted):
+            await self._close_slot(slot_id)
+        new = [slot for slot_id, slot in wanted.items() if slot_id not in self._slots]
+        self._slots = wanted
+        for slot in new:
+            self._tasks[slot.slot_id] = asyncio.create_task(self._connect(slot.slot_id))
+
+    async def start(self, order: Order) -> None:
+        """Begin a unit on its slot."""
+        self._tasks[order.slot_id] = asyncio.create_task(self._run(order))
+
+    async def cancel(self, slot_id: int) -> None:
+        """Ask the slot's unit to stop."""
+        session = self._sessions.get(slot_id)
+        if session is not None and not session.closed:
+            await session.cancel_safe()
+
+    async def close(self) -> None:
+        """Cancel what runs and close all sessions."""
+        for slot_id in list(self._slots):
+            await self._close_slot(slot_id)
+        self._slots = {}
+
+    async def _run(self, order: Order) -> None:
+        started = time.monotonic()
+        try:
+            result = await self._call(order)
+        except psycopg.Error as error:
+            await self._answer_failure(order, unit_error(error))
+        else:
+            self._deliver(UnitRecorded(order, time.monotonic() - started, int(result.get("state_bytes", 0))))
+
+    async def _call(self, order: Order) -> dict[str, Any]:
+        session = self._sessions[order.slot_id]
+        cursor = await session.execute(CALLS[order.unit.kind], [order_json(order)])
+        row = await cursor.fetchone()
+        result: dict[str, Any] = (row or {}).get("result") or {}
+        return result
+
+    async def _answer_failure(self, order: Order, error: EasemlError) -> None:
+        self._deliver(UnitFailed(order, error))
+        if not isinstance(error, SlotLost):
+            return
+        session = self._sessions.get(order.slot_id)
+        if session is not None and not session.closed:  # only the statement was cancelled
+            self._deliver(SlotReady(order.slot_id))
+            return
+        await self._drop_session(order.slot_id)
+        await self._connect(order.slot_id)
+
+    async def _connect(self, slot_id: int) -> None:
+        """Open and warm the slot's session, trying until it succeeds, and say so."""
+        for attempt in range(1_000_000):
+            if slot_id not in self._slots:
+                return
+            try:
+                await self._open_session(slot_id)
+            except (EasemlError, psycopg.Error):
+                await asyncio.sleep(RECONNECT_SECONDS[min(attempt, len(RECONNECT_SECONDS) - 1)])
+            else:
+                self._deliver(SlotReady(slot_id))
+                return
+
+    async def _open_session(self, slot_id: int) -> None:
+        session = await connect(self._dsn, f"easeml slot {slot_id}", **SETTINGS)
+        # Importing torch takes seconds: better now than within the first unit.
+        await session.execute("SELECT easeml.python_facts()")
+        self._sessions[slot_id] = session
+
+    async def _drop_session(self, slot_id: int) -> None:
+        session = self._sessions.pop(slot_id, None)
+        if session is not None:
+            await session.close()
+
+    async def _close_slot(self, slot_id: int) -> None:
+        await self.cancel(slot_id)
+        task = self._tasks.pop(slot_id, None)
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        await self._drop_session(slot_id)
+
+
+def order_json(order: Order) -> str:
+    """The order as the unit procedures read it."""
+    fields = asdict(order.unit) | {
+        key: getattr(order, key) for key in ("seed", "slot_id", "lease_number", "attempt")
+    }
+    del fields["run_id"], fields["trial_number"]
+    return json.dumps(fields)

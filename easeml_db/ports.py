@@ -1,0 +1,140 @@
+"""The only seams between decisions and the world: Store, Executor, Inbox, Clock, and the messages that arrive.
+
+The coordinator's loop knows nothing else, so it runs alike on PostgreSQL and on a simulated clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from easeml_db.errors import EasemlError
+from easeml_db.run import Run
+from easeml_db.topology import Slot
+from easeml_db.training_unit import TrainingUnit
+
+
+@dataclass(frozen=True)
+class Order:
+    """A unit given to a slot. `attempt` counts from 1; the lease fences what a replaced coordinator ordered."""
+
+    unit: TrainingUnit
+    seed: int
+    slot_id: int
+    lease_number: int
+    attempt: int
+
+
+@dataclass(frozen=True)
+class UnitRecorded:
+    """The unit is in the tables; `seconds` is its time from order to answer, `state_bytes` what it stored."""
+
+    order: Order
+    seconds: float
+    state_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class UnitFailed:
+    """The unit is not in the tables. The error's class tells whose fault it was (SlotLost: nobody's)."""
+
+    order: Order
+    error: EasemlError
+
+
+@dataclass(frozen=True)
+class SlotReady:
+    """The slot's session is open and warm."""
+
+    slot_id: int
+
+
+@dataclass(frozen=True)
+class RunChanged:
+    """Somebody asked for, cancelled, resumed or dropped a run."""
+
+    run_id: int
+
+
+@dataclass(frozen=True)
+class SlotsChanged:
+    """The table of slots changed."""
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Somebody wants the coordinator to end."""
+
+
+Message = UnitRecorded | UnitFailed | SlotReady | RunChanged | SlotsChanged | Stop
+
+
+class Store(Protocol):
+    """What the coordinator reads and writes. Every method is one short transaction."""
+
+    async def acquire_lease(self) -> int:
+        """Wait until no other coordinator is active; return a lease number that no other ever had."""
+
+    async def holds_lease(self) -> bool:
+        """Say whether the lease is still ours."""
+
+    async def heartbeat(self) -> None:
+        """Give a sign of life."""
+
+    async def slots(self) -> list[Slot]:
+        """Return the slots to run units on."""
+
+    async def open_runs(self) -> list[Run]:
+        """Return all queued and running runs, oldest first."""
+
+    async def read_run(self, run_id: int) -> Run | None:
+        """Return an open run; None when it ended or is gone."""
+
+    async def start_run(self, run_id: int) -> None:
+        """Mark a queued run as running."""
+
+    async def fail_trial(self, run_id: int, trial_id: int, reason: str) -> None:
+        """Mark a trial as failed, with the reason."""
+
+    async def finish_run(self, run_id: int) -> None:
+        """End a run: stop what is left of its trials; failed when every trial failed, else finished."""
+
+    async def note(self, run_id: int, trial_id: int | None, kind: str, message: str) -> None:
+        """Write an event into the run's history."""
+
+    async def reclaim(self) -> None:
+        """Free the space of pruned states."""
+
+    async def release_lease(self) -> None:
+        """Give the lease back in good order."""
+
+
+class Executor(Protocol):
+    """Runs units on slots. What comes of an order arrives in the inbox, exactly once."""
+
+    async def open(self, slots: Sequence[Slot]) -> None:
+        """Open sessions for these slots, and close those of all others; each says SlotReady when it is warm."""
+
+    async def start(self, order: Order) -> None:
+        """Begin a unit on its slot and return at once."""
+
+    async def cancel(self, slot_id: int) -> None:
+        """Ask the slot's unit to stop; it is answered by UnitFailed, or UnitRecorded if it was faster."""
+
+    async def close(self) -> None:
+        """Cancel what runs and close all sessions."""
+
+
+class Inbox(Protocol):
+    """Where messages arrive."""
+
+    async def next(self, timeout_seconds: float) -> Message | None:
+        """Return the next message, or None after the timeout."""
+
+
+class Clock(Protocol):
+    """Time, for budgets and heartbeats."""
+
+    def now_seconds(self) -> float:
+        """Seconds since some fixed instant."""

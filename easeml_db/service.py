@@ -1,0 +1,92 @@
+"""A coordinator process: the loop wired to PostgreSQL, started again after the server was away, ended by a signal."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import Callable
+
+from easeml_db.coordinator import Coordinator, Settings
+from easeml_db.db.store import PostgresStore
+from easeml_db.engines.postgres import PostgresExecutor
+from easeml_db.errors import ServerUnavailable, SlotLost, StandbyOnly
+from easeml_db.ports import Message, Stop
+
+RETRY_SECONDS = 1.0
+
+
+class QueueInbox:
+    """Messages of this process in order of arrival."""
+
+    def __init__(self) -> None:
+        self._queue: asyncio.Queue[Message] = asyncio.Queue()
+
+    def put(self, message: Message) -> None:
+        """Deliver a message."""
+        self._queue.put_nowait(message)
+
+    async def next(self, timeout_seconds: float) -> Message | None:
+        """Return the next message, or None after the timeout."""
+        if not self._queue.empty():
+            return self._queue.get_nowait()
+        try:
+            return await asyncio.wait_for(self._queue.get(), timeout_seconds)
+        except asyncio.TimeoutError:
+            return None
+
+
+class WallClock:
+    """The machine's clock, in seconds since 1970 like the times in the tables."""
+
+    def now_seconds(self) -> float:
+        """Seconds since 1970."""
+        return time.time()
+
+
+async def serve(
+    dsn: str, say: Callable[[str], None], settings: Settings | None = None, *, until_idle: bool = False
+) -> None:
+    """Coordinate until SIGTERM or SIGINT; survive restarts of the server. Raises VersionMismatch at a wrong schema."""
+    stopping = asyncio.Event()
+    inboxes: list[QueueInbox] = []
+
+    def stop() -> None:
+        stopping.set()
+        for inbox in inboxes:
+            inbox.put(Stop())
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    while not stopping.is_set():
+        inboxes[:] = [QueueInbox()]
+        try:
+            await _serve_once(dsn, inboxes[0], say, settings, until_idle=until_idle)
+            return
+        except (ServerUnavailable, SlotLost, StandbyOnly) as error:
+            say(f"{error}; trying again")
+            await _pause(stopping)
+
+
+async def _serve_once(
+    dsn: str, inbox: QueueInbox, say: Callable[[str], None], settings: Settings | None, *, until_idle: bool
+) -> None:
+    store = PostgresStore(
+        dsn, inbox.put, on_standby=lambda: say("another coordinator is active: waiting as standby")
+    )
+    await store.open()
+    try:
+        executor = PostgresExecutor(dsn, inbox.put)
+        say("coordinator is up")
+        await Coordinator(store, executor, inbox, WallClock(), settings).serve(until_idle=until_idle)
+        say("coordinator has stopped")
+    finally:
+        await store.close()
+
+
+async def _pause(stopping: asyncio.Event) -> None:
+    try:
+        await asyncio.wait_for(stopping.wait(), RETRY_SECONDS)
+    except asyncio.TimeoutError:
+        return

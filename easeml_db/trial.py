@@ -1,0 +1,59 @@
+"""A trial (one config being trained and measured), the states of runs and trials, and which may follow which.
+
+The tables repeat these states in CHECK constraints; a contract test keeps the two equal. `interrupted` is not
+a state: a view derives it from a running run that has no live coordinator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+Transitions = Mapping[str, frozenset[str]]
+
+RUN_TRANSITIONS: Transitions = MappingProxyType(
+    {
+        "queued": frozenset({"running", "cancelled", "failed"}),
+        "running": frozenset({"finished", "cancelled", "failed"}),
+        "finished": frozenset(),
+        "cancelled": frozenset({"queued"}),  # resume
+        "failed": frozenset({"queued"}),  # resume
+    }
+)
+
+TRIAL_TRANSITIONS: Transitions = MappingProxyType(
+    {
+        "waiting": frozenset({"running", "cancelled", "failed", "stopped"}),
+        "running": frozenset({"finished", "failed", "cancelled", "stopped"}),
+        "finished": frozenset(),
+        "stopped": frozenset(),  # a procedure gave it up: final, unlike a person's cancel
+        "cancelled": frozenset({"waiting"}),  # resume
+        "failed": frozenset({"waiting"}),  # resume
+    }
+)
+
+RUN_STATES = frozenset(RUN_TRANSITIONS)
+TRIAL_STATES = frozenset(TRIAL_TRANSITIONS)
+
+
+def is_legal(transitions: Transitions, before: str, after: str) -> bool:
+    """Say whether `after` may follow `before`; staying in a state is no transition, and so not legal."""
+    return after in transitions.get(before, frozenset())
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Where a trial stands: it has done the first `n_steps_done` steps of its life (see `training_unit`).
+
+    `trial_number` counts 1..n within the run. Seeds and the visit order derive from it, never from an id,
+    so that a run repeated on another server gives the same bytes.
+    """
+
+    trial_id: int
+    run_id: int
+    trial_number: int
+    n_partitions: int
+    max_epochs: int
+    n_steps_done: int
+    state: str

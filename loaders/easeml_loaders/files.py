@@ -1,0 +1,56 @@
+"""Opening the files that loaders read: gzip or plain, and every way reading can fail as one of our errors."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+from zipfile import BadZipFile
+
+from easeml_db.errors import InvalidArgument, InvalidData
+
+GZIP_MAGIC = b"\x1f\x8b"
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn failures to open, read or unpack `path` into one-line errors that name it."""
+    try:
+        yield
+    except (gzip.BadGzipFile, BadZipFile, zlib.error, EOFError) as error:
+        raise InvalidData(f"{path}: damaged or cut off: {error}") from error
+    except OSError as error:
+        raise InvalidArgument(f"cannot read {path}: {error.strerror or error}") from error
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file for reading bytes, through gzip where its first bytes say so, whatever its name."""
+    with reading(path), path.open("rb") as file:
+        is_gzip = file.read(2) == GZIP_MAGIC
+        file.seek(0)
+        if is_gzip:
+            with gzip.open(file) as unpacked:
+                yield unpacked  # type: ignore[misc]  # a GzipFile reads as IO[bytes] does
+        else:
+            yield file
+
+
+def read_exactly(file: IO[bytes], n_bytes: int, path: Path) -> bytes:
+    """Read so many bytes, or say that the file is cut off."""
+    with reading(path):
+        data = file.read(n_bytes)
+    if len(data) != n_bytes:
+        raise InvalidData(f"{path}: cut off: expected {n_bytes} more bytes, got {len(data)}")
+    return data
+
+
+def check_ended(file: IO[bytes], path: Path) -> None:
+    """Refuse what follows the last value; at the end of a packed file this also checks its checksum."""
+    with reading(path):
+        surplus = file.read(1)
+    if surplus:
+        raise InvalidData(f"{path}: more data than its header says")

@@ -1,0 +1,38 @@
+"""The architectures that a config can name, and what each may be asked.
+
+To add one: write a file with an `Architecture` and list it here. Training is the trainers' business.
+"""
+
+from __future__ import annotations
+
+from easeml_plpy.architectures.contract import Architecture, Config, IncrementalEstimator, complete, fits
+from easeml_plpy.architectures.hyperparameter import Hyperparameter
+from easeml_plpy.architectures.lenet import LENET
+from easeml_plpy.architectures.linear import LINEAR
+from easeml_plpy.architectures.mlp import MLP
+from easeml_plpy.architectures.naive_bayes import GAUSSIAN_NB, MULTINOMIAL_NB
+from easeml_plpy.architectures.stochastic_gradient import PASSIVE_AGGRESSIVE, PERCEPTRON, SGD
+from easeml_plpy.errors import NotFound, close_matches_hint
+
+__all__ = [
+    "ARCHITECTURES",
+    "Architecture",
+    "Config",
+    "Hyperparameter",
+    "IncrementalEstimator",
+    "architecture",
+    "complete",
+    "fits",
+]
+
+ARCHITECTURES: dict[str, Architecture] = {
+    each.name: each
+    for each in (LINEAR, MLP, LENET, SGD, PERCEPTRON, PASSIVE_AGGRESSIVE, GAUSSIAN_NB, MULTINOMIAL_NB)
+}
+
+
+def architecture(name: str) -> Architecture:
+    """The architecture of that name. Raises NotFound."""
+    if name not in ARCHITECTURES:
+        raise NotFound(f"there is no architecture {name!r}", hint=close_matches_hint(name, ARCHITECTURES))
+    return ARCHITECTURES[name]

@@ -1,0 +1,79 @@
+"""What an architecture is: a named way of building something trainable from a task and a config."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from easeml_plpy.architectures.hyperparameter import Hyperparameter
+from easeml_plpy.errors import InvalidArgument, close_matches_hint
+from easeml_plpy.task import Task
+
+Config: TypeAlias = Mapping[str, Any]
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+
+ANY_TASK = ("classification", "regression")
+ANY_RANK = (1, 2, 3, 4)
+"""Input ranks of architectures that flatten their input."""
+
+
+def _no_objection(task: Task) -> str | None:
+    return None
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """A family of trainable functions.
+
+    `build(task, config)` gives what the trainer trains: an nn.Module for 'torch', an IncrementalEstimator for
+    'partial_fit'. `objection(task)` says why a task of a legal kind and rank still does not fit.
+    """
+
+    name: str
+    trainer: str
+    tasks: tuple[str, ...]
+    input_ranks: tuple[int, ...]
+    summary: str
+    hyperparameters: tuple[Hyperparameter, ...]
+    build: Callable[[Task, Config], Any]
+    objection: Callable[[Task], str | None] = _no_objection
+
+
+@dataclass(frozen=True)
+class IncrementalEstimator:
+    """A scikit-learn estimator with `partial_fit`; `transform` makes its input of float32 (n, n_features)."""
+
+    estimator: Any
+    transform: Callable[[Array], Array] = np.asarray
+
+
+def fits(architecture: Architecture, task: Task) -> str | None:
+    """None if the architecture can learn the task, otherwise the reason why not."""
+    if task.kind not in architecture.tasks:
+        return f"{architecture.name} does {' and '.join(architecture.tasks)}, not {task.kind}"
+    rank = len(task.input_shape)
+    if rank not in architecture.input_ranks:
+        ranks = " or ".join(str(legal) for legal in architecture.input_ranks)
+        return f"{architecture.name} takes inputs of rank {ranks}, got shape {list(task.input_shape)}"
+    return architecture.objection(task)
+
+
+def complete(architecture: Architecture, config: Config) -> dict[str, Any]:
+    """The config with defaults filled in and each value checked, in the order of declaration.
+
+    Completing twice changes nothing. Raises InvalidArgument that names the path, what was expected and got.
+    """
+    known = {hyperparameter.name: hyperparameter for hyperparameter in architecture.hyperparameters}
+    for name in config:
+        if name not in known:
+            raise InvalidArgument(
+                f"config.{name}: expected a hyperparameter of {architecture.name}, got {name!r}",
+                hint=close_matches_hint(name, known),
+            )
+    return {
+        name: hyperparameter.check(config.get(name, hyperparameter.default), f"config.{name}")
+        for name, hyperparameter in known.items()
+    }

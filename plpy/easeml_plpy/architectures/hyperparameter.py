@@ -1,0 +1,99 @@
+"""One number or choice that a config sets, its legal range, its default, and where a search looks for it."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from easeml_plpy.errors import InvalidArgument
+
+HyperparameterKind = Literal["float", "integer", "categorical", "integers"]
+
+
+@dataclass(frozen=True)
+class Hyperparameter:
+    """A hyperparameter of an architecture.
+
+    `low` and `high` are inclusive legal bounds (of each element for 'integers'), `log` says that its
+    magnitude matters, `choices` lists the legal values of a categorical, `max_length` bounds 'integers'.
+    `search` is the default search space: a list of choices, or {"type", "low", "high", "log"};
+    None leaves the default in place unless the user asks.
+    """
+
+    name: str
+    kind: HyperparameterKind
+    default: Any
+    summary: str
+    low: float | None = None
+    high: float | None = None
+    log: bool = False
+    choices: tuple[Any, ...] | None = None
+    max_length: int | None = None
+    search: list[Any] | dict[str, Any] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """All fields, ready for `json.dumps`; absent ones are None."""
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "default": self.default,
+            "summary": self.summary,
+            "low": self.low,
+            "high": self.high,
+            "log": self.log,
+            "choices": None if self.choices is None else list(self.choices),
+            "max_length": self.max_length,
+            "search": self.search,
+        }
+
+    def check(self, value: Any, path: str) -> Any:
+        """The value in its own type (1 becomes 1.0 for a float). Raises InvalidArgument naming the path."""
+        if self.kind == "categorical":
+            return self._check_choice(value, path)
+        if self.kind == "integers":
+            return self._check_integers(value, path)
+        return self._check_number(value, path)
+
+    def expected(self) -> str:
+        """What a legal value is, in words."""
+        if self.kind == "categorical":
+            return "one of " + ", ".join(repr(choice) for choice in self.choices or ())
+        if self.kind == "integers":
+            return f"a list of at most {self.max_length} integers {self._bounds()}"
+        article = "an integer" if self.kind == "integer" else "a number"
+        return f"{article} {self._bounds()}"
+
+    def _bounds(self) -> str:
+        return f"from {self.low:g} to {self.high:g}"
+
+    def _check_choice(self, value: Any, path: str) -> Any:
+        for choice in self.choices or ():
+            if type(choice) is type(value) and choice == value:
+                return choice
+        raise self._refusal(value, path)
+
+    def _check_integers(self, value: Any, path: str) -> list[int]:
+        if not isinstance(value, list | tuple) or len(value) > (self.max_length or 0):
+            raise self._refusal(value, path)
+        return [self._check_number(element, f"{path}[{index}]") for index, element in enumerate(value)]
+
+    def _check_number(self, value: Any, path: str) -> Any:
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not self._is_within(value):
+            raise self._refusal(value, path)
+        number = float(value) if self.kind == "float" else int(value)
+        if number != value:
+            raise self._refusal(value, path)
+        return number
+
+    def _is_within(self, number: float) -> bool:
+        """Whether the bounds hold; NaN and infinity never do."""
+        low = -sys.float_info.max if self.low is None else self.low
+        high = sys.float_info.max if self.high is None else self.high
+        return low <= number <= high
+
+    def _refusal(self, value: Any, path: str) -> InvalidArgument:
+        return InvalidArgument(
+            f"{path}: expected {self.expected()}, got {value!r}", hint=f"{self.name} is {self.summary}."
+        )

@@ -1,0 +1,85 @@
+"""LeNet-5 (LeCun et al., 1998) with ReLU and max pooling, fitted to the image at hand.
+
+Convolutions keep the size of the image and are each followed by a halving, so images may be as small as
+6 by 6. Kernels are 5 by 5, or 3 by 3 where a side is shorter than 16.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from torch import nn
+
+from easeml_plpy.architectures.contract import ANY_TASK, Architecture, Config
+from easeml_plpy.architectures.hyperparameter import Hyperparameter
+from easeml_plpy.architectures.mlp import ACTIVATIONS, add_hidden_layers
+from easeml_plpy.architectures.torch_hyperparameters import ACTIVATION, DROPOUT, TORCH_HYPERPARAMETERS
+from easeml_plpy.task import Task
+
+SMALLEST_SIDE = 6
+_SIDE_FOR_WIDE_KERNELS = 16
+
+
+def build_lenet(task: Task, config: Config) -> nn.Module:
+    """Maps (n, H, W) or (n, C, H, W) to (n, n_outputs)."""
+    n_channels, height, width = _image_shape(task)
+    kernel = 5 if min(height, width) >= _SIDE_FOR_WIDE_KERNELS else 3
+    layers: OrderedDict[str, nn.Module] = OrderedDict()
+    if len(task.input_shape) == 2:
+        layers["add_channel"] = nn.Unflatten(1, (1, height))
+    for index, n_maps in enumerate((6 * config["width"], 16 * config["width"])):
+        layers[f"convolution_{index}"] = nn.Conv2d(n_channels, n_maps, kernel, padding=kernel // 2)
+        layers[f"convolution_activation_{index}"] = ACTIVATIONS[config["activation"]]()
+        layers[f"pool_{index}"] = nn.MaxPool2d(2)
+        n_channels, height, width = n_maps, height // 2, width // 2
+    layers["flatten"] = nn.Flatten()
+    return add_hidden_layers(layers, n_channels * height * width, task, config)
+
+
+def object_to_small_images(task: Task) -> str | None:
+    """Why the image is too small, or None."""
+    _, height, width = _image_shape(task)
+    if min(height, width) >= SMALLEST_SIDE:
+        return None
+    return f"lenet needs images of at least {SMALLEST_SIDE} by {SMALLEST_SIDE}, got {height} by {width}"
+
+
+def _image_shape(task: Task) -> tuple[int, int, int]:
+    """(channels, height, width); an image without channels has one."""
+    n_channels, height, width = task.input_shape if len(task.input_shape) == 3 else (1, *task.input_shape)
+    return n_channels, height, width
+
+
+LENET = Architecture(
+    name="lenet",
+    trainer="torch",
+    tasks=ANY_TASK,
+    input_ranks=(2, 3),
+    summary="small convolutional network for images (H, W) or (C, H, W) of at least 6 by 6",
+    hyperparameters=(
+        Hyperparameter(
+            "width",
+            "integer",
+            1,
+            "the multiple of LeNet-5's 6 and 16 feature maps",
+            low=1,
+            high=64,
+            log=True,
+            search=[1, 2, 4],
+        ),
+        Hyperparameter(
+            "hidden_units",
+            "integers",
+            [120, 84],
+            "the width of each layer after the convolutions",
+            low=1,
+            high=65536,
+            max_length=16,
+        ),
+        ACTIVATION,
+        DROPOUT,
+        *TORCH_HYPERPARAMETERS,
+    ),
+    build=build_lenet,
+    objection=object_to_small_images,
+)

@@ -1,0 +1,27 @@
+"""One layer from the flattened input to the outputs: logistic or linear regression by gradient descent."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from torch import nn
+
+from easeml_plpy.architectures.contract import ANY_RANK, ANY_TASK, Architecture, Config
+from easeml_plpy.architectures.torch_hyperparameters import TORCH_HYPERPARAMETERS
+from easeml_plpy.task import Task
+
+
+def build_linear(task: Task, config: Config) -> nn.Module:
+    """Maps (n, *input_shape) to (n, n_outputs)."""
+    return nn.Sequential(OrderedDict(flatten=nn.Flatten(), output=nn.Linear(task.n_features, task.n_outputs)))
+
+
+LINEAR = Architecture(
+    name="linear",
+    trainer="torch",
+    tasks=ANY_TASK,
+    input_ranks=ANY_RANK,
+    summary="one linear layer: logistic or linear regression trained by gradient descent",
+    hyperparameters=TORCH_HYPERPARAMETERS,
+    build=build_linear,
+)

@@ -1,0 +1,59 @@
+"""A multilayer perceptron over the flattened input."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from torch import nn
+
+from easeml_plpy.architectures.contract import ANY_RANK, ANY_TASK, Architecture, Config
+from easeml_plpy.architectures.hyperparameter import Hyperparameter
+from easeml_plpy.architectures.torch_hyperparameters import ACTIVATION, DROPOUT, TORCH_HYPERPARAMETERS
+from easeml_plpy.task import Task
+
+ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh, "gelu": nn.GELU}
+
+
+def add_hidden_layers(
+    layers: OrderedDict[str, nn.Module], n_features: int, task: Task, config: Config
+) -> nn.Sequential:
+    """The layers so far, then hidden layers and the output, as one module to (n, n_outputs)."""
+    for index, n_units in enumerate(config["hidden_units"]):
+        layers[f"hidden_{index}"] = nn.Linear(n_features, n_units)
+        layers[f"activation_{index}"] = ACTIVATIONS[config["activation"]]()
+        if config["dropout"] > 0:
+            layers[f"dropout_{index}"] = nn.Dropout(config["dropout"])
+        n_features = n_units
+    layers["output"] = nn.Linear(n_features, task.n_outputs)
+    return nn.Sequential(layers)
+
+
+def build_mlp(task: Task, config: Config) -> nn.Module:
+    """Maps (n, *input_shape) to (n, n_outputs)."""
+    layers: OrderedDict[str, nn.Module] = OrderedDict(flatten=nn.Flatten())
+    return add_hidden_layers(layers, task.n_features, task, config)
+
+
+MLP = Architecture(
+    name="mlp",
+    trainer="torch",
+    tasks=ANY_TASK,
+    input_ranks=ANY_RANK,
+    summary="multilayer perceptron: hidden layers with an activation and dropout",
+    hyperparameters=(
+        Hyperparameter(
+            "hidden_units",
+            "integers",
+            [128],
+            "the width of each hidden layer",
+            low=1,
+            high=65536,
+            max_length=16,
+            search=[[64], [128], [256], [128, 128]],
+        ),
+        ACTIVATION,
+        DROPOUT,
+        *TORCH_HYPERPARAMETERS,
+    ),
+    build=build_mlp,
+)

@@ -1,0 +1,96 @@
+"""Naive Bayes of scikit-learn: counts and moments per class, so the order of rows hardly matters.
+
+MultinomialNB needs features that are not negative, while inputs arrive standardised. Each feature x becomes
+two, max(x, 0) and max(-x, 0): nothing is lost, nothing has to be remembered, and a row's features do not
+depend on the rows around it. Visiting rows again multiplies all counts alike, so it only weakens the
+smoothing.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from easeml_plpy.architectures.contract import (
+    ANY_RANK,
+    Architecture,
+    Array,
+    Config,
+    IncrementalEstimator,
+)
+from easeml_plpy.architectures.hyperparameter import Hyperparameter
+from easeml_plpy.task import Task
+
+
+def build_gaussian_nb(task: Task, config: Config) -> IncrementalEstimator:
+    """GaussianNB, in float64 because variances are updated by differences."""
+    from sklearn.naive_bayes import GaussianNB
+
+    return IncrementalEstimator(GaussianNB(var_smoothing=config["var_smoothing"]), widen)
+
+
+def build_multinomial_nb(task: Task, config: Config) -> IncrementalEstimator:
+    """MultinomialNB over ramp features, twice as many as the input has."""
+    from sklearn.naive_bayes import MultinomialNB
+
+    estimator = MultinomialNB(alpha=config["alpha"], fit_prior=config["fit_prior"])
+    return IncrementalEstimator(estimator, ramp)
+
+
+def widen(rows: Array) -> Array:
+    """The rows in float64."""
+    return rows.astype(np.float64)
+
+
+def ramp(rows: Array) -> Array:
+    """(n, n_features) of any sign to (n, 2 * n_features): positive parts, then sizes of negative parts."""
+    return np.concatenate([np.maximum(rows, 0), np.maximum(-rows, 0)], axis=1)
+
+
+GAUSSIAN_NB = Architecture(
+    name="gaussian_nb",
+    trainer="partial_fit",
+    tasks=("classification",),
+    input_ranks=ANY_RANK,
+    summary="naive Bayes with a normal distribution per class and feature",
+    hyperparameters=(
+        Hyperparameter(
+            "var_smoothing",
+            "float",
+            1e-9,
+            "the share of the largest variance added to all variances",
+            low=1e-15,
+            high=1e3,
+            log=True,
+            search={"type": "float", "low": 1e-9, "high": 1.0, "log": True},
+        ),
+    ),
+    build=build_gaussian_nb,
+)
+
+MULTINOMIAL_NB = Architecture(
+    name="multinomial_nb",
+    trainer="partial_fit",
+    tasks=("classification",),
+    input_ranks=ANY_RANK,
+    summary="naive Bayes over counts; a standardised feature x becomes max(x, 0) and max(-x, 0)",
+    hyperparameters=(
+        Hyperparameter(
+            "alpha",
+            "float",
+            1.0,
+            "the count added to every feature of every class",
+            low=1e-9,
+            high=1e6,
+            log=True,
+            search={"type": "float", "low": 1e-2, "high": 1e2, "log": True},
+        ),
+        Hyperparameter(
+            "fit_prior",
+            "categorical",
+            True,
+            "whether frequent classes are more likely beforehand",
+            choices=(True, False),
+        ),
+    ),
+    build=build_multinomial_nb,
+)

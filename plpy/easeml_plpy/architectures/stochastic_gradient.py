@@ -1,0 +1,183 @@
+"""Linear predictors of scikit-learn that learn row by row: sgd, perceptron, passive_aggressive.
+
+Rows arrive already shuffled, so the estimators' own shuffle is off.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from easeml_plpy.architectures.contract import (
+    ANY_RANK,
+    ANY_TASK,
+    Architecture,
+    Config,
+    IncrementalEstimator,
+)
+from easeml_plpy.architectures.hyperparameter import Hyperparameter
+from easeml_plpy.task import Task
+
+_SGD_LOSSES = {
+    ("classification", "likelihood"): "log_loss",
+    ("classification", "margin"): "hinge",
+    ("classification", "robust"): "modified_huber",
+    ("regression", "likelihood"): "squared_error",
+    ("regression", "margin"): "epsilon_insensitive",
+    ("regression", "robust"): "huber",
+}
+
+
+def build_sgd(task: Task, config: Config) -> IncrementalEstimator:
+    """SGDClassifier or SGDRegressor."""
+    return IncrementalEstimator(
+        _sgd_class(task)(
+            loss=_SGD_LOSSES[task.kind, config["loss"]],
+            penalty=None if config["penalty"] == "none" else config["penalty"],
+            alpha=config["alpha"],
+            l1_ratio=config["l1_ratio"],
+            learning_rate=config["schedule"],
+            eta0=config["learning_rate"],
+            power_t=config["power_t"],
+            shuffle=False,
+        )
+    )
+
+
+def build_perceptron(task: Task, config: Config) -> IncrementalEstimator:
+    """Perceptron: steps only at mistakes, at a constant rate."""
+    from sklearn.linear_model import Perceptron
+
+    return IncrementalEstimator(
+        Perceptron(
+            penalty=None if config["penalty"] == "none" else config["penalty"],
+            alpha=config["alpha"],
+            eta0=config["learning_rate"],
+            shuffle=False,
+        )
+    )
+
+
+def build_passive_aggressive(task: Task, config: Config) -> IncrementalEstimator:
+    """PA-I of Crammer et al. (2006): under the name that the installed scikit-learn has for it."""
+    import sklearn
+
+    release = tuple(int(part) for part in sklearn.__version__.split(".")[:2])
+    build = _pa_by_learning_rate if release >= (1, 8) else _pa_by_class
+    return IncrementalEstimator(build(task, config["aggressiveness"]))
+
+
+def _pa_by_learning_rate(task: Task, aggressiveness: float) -> Any:
+    """scikit-learn 1.8 and newer."""
+    loss = "hinge" if task.kind == "classification" else "epsilon_insensitive"
+    return _sgd_class(task)(loss=loss, penalty=None, learning_rate="pa1", eta0=aggressiveness, shuffle=False)
+
+
+def _pa_by_class(task: Task, aggressiveness: float) -> Any:
+    """Before scikit-learn 1.8."""
+    from sklearn.linear_model import PassiveAggressiveClassifier, PassiveAggressiveRegressor
+
+    pa_class = PassiveAggressiveClassifier if task.kind == "classification" else PassiveAggressiveRegressor
+    return pa_class(C=aggressiveness, shuffle=False)
+
+
+def _sgd_class(task: Task) -> Any:
+    from sklearn.linear_model import SGDClassifier, SGDRegressor
+
+    return SGDClassifier if task.kind == "classification" else SGDRegressor
+
+
+def _penalty(default: str) -> Hyperparameter:
+    return Hyperparameter(
+        "penalty",
+        "categorical",
+        default,
+        "what pulls weights towards zero",
+        choices=("none", "l1", "l2", "elasticnet"),
+    )
+
+
+def _learning_rate(default: float) -> Hyperparameter:
+    return Hyperparameter(
+        "learning_rate",
+        "float",
+        default,
+        "the size of a step; the schedule 'optimal' chooses its own",
+        low=1e-8,
+        high=1e3,
+        log=True,
+        search={"type": "float", "low": default / 100, "high": default * 10, "log": True},
+    )
+
+
+_ALPHA = Hyperparameter(
+    "alpha",
+    "float",
+    1e-4,
+    "the strength of the penalty",
+    low=1e-12,
+    high=1e3,
+    log=True,
+    search={"type": "float", "low": 1e-6, "high": 1e-1, "log": True},
+)
+
+SGD = Architecture(
+    name="sgd",
+    trainer="partial_fit",
+    tasks=ANY_TASK,
+    input_ranks=ANY_RANK,
+    summary="linear predictor, one stochastic gradient step per row",
+    hyperparameters=(
+        Hyperparameter(
+            "loss",
+            "categorical",
+            "likelihood",
+            "log or squared loss, hinge or epsilon-insensitive, modified or plain Huber",
+            choices=("likelihood", "margin", "robust"),
+            search=["likelihood", "margin", "robust"],
+        ),
+        _penalty("l2"),
+        _ALPHA,
+        Hyperparameter("l1_ratio", "float", 0.15, "the share of l1 in 'elasticnet'", low=0.0, high=1.0),
+        Hyperparameter(
+            "schedule",
+            "categorical",
+            "invscaling",
+            "how steps shrink over the rows seen",
+            choices=("constant", "invscaling", "optimal"),
+        ),
+        _learning_rate(0.01),
+        Hyperparameter("power_t", "float", 0.25, "the exponent of 'invscaling'", low=0.0, high=2.0),
+    ),
+    build=build_sgd,
+)
+
+PERCEPTRON = Architecture(
+    name="perceptron",
+    trainer="partial_fit",
+    tasks=("classification",),
+    input_ranks=ANY_RANK,
+    summary="linear, steps only at mistakes (Rosenblatt); its probabilities are uncalibrated scores",
+    hyperparameters=(_penalty("none"), _ALPHA, _learning_rate(1.0)),
+    build=build_perceptron,
+)
+
+PASSIVE_AGGRESSIVE = Architecture(
+    name="passive_aggressive",
+    trainer="partial_fit",
+    tasks=ANY_TASK,
+    input_ranks=ANY_RANK,
+    summary="linear, the smallest step that mends each mistake; its probabilities are uncalibrated scores",
+    hyperparameters=(
+        Hyperparameter(
+            "aggressiveness",
+            "float",
+            0.01,
+            "the largest step (C in the paper)",
+            low=1e-8,
+            high=1e4,
+            log=True,
+            search={"type": "float", "low": 1e-5, "high": 1.0, "log": True},
+        ),
+    ),
+    build=build_passive_aggressive,
+)

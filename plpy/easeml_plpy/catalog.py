@@ -1,0 +1,53 @@
+"""What the package can train and measure, as rows for SQL."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from .architectures import ARCHITECTURES, fits
+from .metrics import DEFAULT_METRIC, METRICS
+from .session import entry_point
+from .trainers import Task
+
+# Chosen where nothing is asked for: a linear baseline, a network, and for images a convolutional one.
+DEFAULTS_BY_RANK = {1: ("linear", "mlp"), 2: ("mlp", "lenet"), 3: ("mlp", "lenet")}
+
+
+@entry_point
+def list_architectures(plpy: Any, GD: Any) -> list[tuple[Any, ...]]:  # noqa: N803
+    """Return (name, trainer, tasks, input ranks, summary, hyperparameters as JSON) of every architecture."""
+    return [
+        (
+            a.name,
+            a.trainer,
+            list(a.tasks),
+            list(a.input_ranks),
+            a.summary,
+            json.dumps([h.to_json() for h in a.hyperparameters]),
+        )
+        for a in ARCHITECTURES.values()
+    ]
+
+
+@entry_point
+def list_metrics(plpy: Any, GD: Any) -> list[tuple[Any, ...]]:  # noqa: N803
+    """Return (name, task, is higher better, is default, summary) of every metric."""
+    return [
+        (m.name, m.task, m.is_higher_better, m.name == DEFAULT_METRIC[m.task], m.summary)
+        for m in METRICS.values()
+    ]
+
+
+@entry_point
+def fitting_architectures(
+    plpy: Any, GD: Any, task: str, input_shape: Sequence[int], n_outputs: int
+) -> list[tuple[Any, ...]]:  # noqa: N803
+    """Return (name, reason why it does not fit or None, is a default) of every architecture."""
+    wanted = Task(task, tuple(input_shape), n_outputs)
+    reasons = {name: fits(architecture, wanted) for name, architecture in ARCHITECTURES.items()}
+    defaults = DEFAULTS_BY_RANK.get(len(wanted.input_shape), ("linear", "mlp"))
+    if sum(reasons[name] is None for name in defaults) < 2:
+        defaults = ("linear", "mlp")
+    return [(name, reason, name in defaults) for name, reason in reasons.items()]

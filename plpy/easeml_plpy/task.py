@@ -1,0 +1,41 @@
+"""What a trial learns: the kind of task and the shapes of its input and output."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from easeml_plpy.errors import InvalidArgument
+
+TaskKind = Literal["classification", "regression"]
+TASK_KINDS: tuple[TaskKind, ...] = ("classification", "regression")
+
+
+@dataclass(frozen=True)
+class Task:
+    """`input_shape` is without the batch, `n_outputs` the number of classes, or 1 for regression.
+
+    A single number as input has the shape (1,). Raises InvalidArgument.
+    """
+
+    kind: TaskKind
+    input_shape: tuple[int, ...]
+    n_outputs: int
+
+    def __post_init__(self) -> None:
+        if self.kind not in TASK_KINDS:
+            raise InvalidArgument(f"task kind: expected one of {', '.join(TASK_KINDS)}, got {self.kind!r}")
+        if not self.input_shape or min(self.input_shape) < 1:
+            raise InvalidArgument(
+                f"task input_shape: expected one or more positive sizes, got {list(self.input_shape)}"
+            )
+        if self.kind == "classification" and self.n_outputs < 2:
+            raise InvalidArgument(f"task n_outputs: classification needs 2 or more, got {self.n_outputs}")
+        if self.kind == "regression" and self.n_outputs != 1:
+            raise InvalidArgument(f"task n_outputs: regression needs exactly 1, got {self.n_outputs}")
+
+    @property
+    def n_features(self) -> int:
+        """Numbers per row once the input is flattened."""
+        return math.prod(self.input_shape)

@@ -1,0 +1,233 @@
+"""Trains scikit-learn estimators with `partial_fit`, mini-batch by mini-batch.
+
+What is stored: the fitted attributes that the next `partial_fit` or prediction reads, arrays as tensors and
+plain numbers as attributes. Estimators run on the CPU whatever the slot's device.
+
+Estimators without probabilities (hinge losses, perceptron, passive-aggressive) answer with the softmax, or
+for two classes the logistic function, of their scores: it ranks and decides as they do, uncalibrated.
+The loss of a pass is measured after it, over the same rows: log loss or mean squared error.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+
+from easeml_plpy import checkpoint, metrics
+from easeml_plpy.architectures import Architecture, IncrementalEstimator, complete
+from easeml_plpy.errors import InvalidData, NotReady, TrialFailed
+from easeml_plpy.task import Task
+from easeml_plpy.trainers.contract import (
+    Array,
+    Training,
+    check_fit,
+    check_inputs,
+    check_rows,
+    check_state_header,
+    state_header,
+    visit_order,
+)
+
+BATCH_ROWS = 512
+"""Rows per call of partial_fit. Estimators learn row by row inside, so it only sets how often to pause."""
+
+FITTED_ATTRIBUTES = (
+    "n_features_in_",
+    "classes_",
+    "coef_",
+    "intercept_",
+    "t_",
+    "n_iter_",
+    "class_count_",
+    "class_prior_",
+    "epsilon_",
+    "theta_",
+    "var_",
+    "feature_count_",
+    "feature_log_prob_",
+    "class_log_prior_",
+)
+
+_ESTIMATOR = "estimator/"
+
+
+class PartialFitTrial:
+    """One scikit-learn estimator."""
+
+    def __init__(self, architecture: Architecture, task: Task, incremental: IncrementalEstimator) -> None:
+        self._architecture = architecture
+        self._task = task
+        self._estimator = incremental.estimator
+        self._transform = incremental.transform
+        self._n_steps = 0
+
+    def train(
+        self, inputs: torch.Tensor, targets: torch.Tensor, *, seed: int, pause: Callable[[], None]
+    ) -> Training:
+        """See LiveTrial."""
+        check_rows(self._task, inputs, targets)
+        if not bool(torch.isfinite(inputs).all()):
+            raise InvalidData("inputs: a number is not finite")
+        if hasattr(self._estimator, "random_state"):
+            self._estimator.random_state = seed % 2**32
+        if not len(inputs):
+            return Training(math.nan, 0, 0)
+        first_step = self._n_steps
+        for rows in torch.split(visit_order(len(inputs), seed), BATCH_ROWS):
+            self._step(self._features(inputs[rows]), targets[rows].numpy())
+            pause()
+        return Training(self._loss_mean(inputs, targets, pause), len(inputs), self._n_steps - first_step)
+
+    def outputs(self, inputs: torch.Tensor) -> Array:
+        """See LiveTrial."""
+        check_inputs(self._task, inputs)
+        if self._n_steps == 0:
+            raise NotReady("this trial has not been trained yet")
+        batches = [self._answer(batch) for batch in torch.split(inputs, BATCH_ROWS) if len(batch)]
+        empty = np.empty((0, self._task.n_outputs), dtype=np.float32)
+        return np.concatenate([empty, *batches])
+
+    def dump(self) -> bytes:
+        """See LiveTrial."""
+        present = [name for name in FITTED_ATTRIBUTES if hasattr(self._estimator, name)]
+        fitted = {name: getattr(self._estimator, name) for name in present}
+        arrays = {name: value for name, value in fitted.items() if isinstance(value, np.ndarray | np.generic)}
+        numbers = {name: value for name, value in fitted.items() if name not in arrays}
+        return checkpoint.dump(
+            {_ESTIMATOR + name: np.asarray(value) for name, value in arrays.items()},
+            {
+                **state_header(self._architecture, self._task),
+                "n_steps": self._n_steps,
+                "estimator": numbers,
+                "scalars": sorted(name for name, value in arrays.items() if isinstance(value, np.generic)),
+            },
+        )
+
+    def restore(self, state: checkpoint.Checkpoint) -> None:
+        """Take over a state."""
+        for name, number in state.attributes["estimator"].items():
+            setattr(self._estimator, name, number)
+        for key, tensor in state.tensors.items():
+            name, array = key.removeprefix(_ESTIMATOR), tensor.numpy()
+            setattr(self._estimator, name, array[()] if name in state.attributes["scalars"] else array)
+        self._n_steps = state.attributes["n_steps"]
+
+    def _step(self, features: Array, targets: Array) -> None:
+        """One partial_fit. Raises TrialFailed when the weights overflow."""
+        classes = {"classes": np.arange(self._task.n_outputs)} if self._task.kind == "classification" else {}
+        try:
+            with _quiet_scikit_learn():
+                self._estimator.partial_fit(features, targets, **classes)
+        except ValueError as error:
+            if "overflow" not in str(error):
+                raise
+            raise self._diverged() from error
+        except MemoryError as error:
+            raise TrialFailed(f"trial ran out of memory at step {self._n_steps}") from error
+        self._n_steps += 1
+
+    def _answer(self, batch: torch.Tensor) -> Array:
+        """Outputs of one batch, float32 (n, n_outputs)."""
+        features = self._features(batch)
+        with _quiet_scikit_learn():
+            if self._task.kind == "regression":
+                outputs = self._estimator.predict(features)[:, None]
+            elif hasattr(self._estimator, "predict_proba"):
+                outputs = self._estimator.predict_proba(features)
+            else:
+                outputs = probabilities_of_scores(self._estimator.decision_function(features))
+        return np.asarray(outputs, dtype=np.float32)
+
+    def _features(self, batch: torch.Tensor) -> Array:
+        return self._transform(batch.reshape(len(batch), -1).cpu().numpy())
+
+    def _loss_mean(self, inputs: torch.Tensor, targets: torch.Tensor, pause: Callable[[], None]) -> float:
+        """Loss per row after the pass. Raises TrialFailed when it is not finite."""
+        parts = []
+        batches = zip(torch.split(inputs, BATCH_ROWS), torch.split(targets, BATCH_ROWS), strict=True)
+        for batch, wanted in batches:
+            parts.append(metrics.measure(self._task, self._answer(batch), wanted.numpy()))
+            pause()
+        measured = metrics.values(self._task, metrics.combine(parts))
+        loss_mean = measured["log_loss"] if self._task.kind == "classification" else measured["rmse"] ** 2
+        if not math.isfinite(loss_mean):
+            raise self._diverged()
+        return loss_mean
+
+    def _diverged(self) -> TrialFailed:
+        return TrialFailed(
+            f"trial diverged: outputs of {self._architecture.name} are not finite at step {self._n_steps}"
+            f"{self._rate_text()}",
+            hint="Search lower learning rates, or check that inputs are of moderate size.",
+        )
+
+    def _rate_text(self) -> str:
+        rate = getattr(self._estimator, "eta0", None)
+        return "" if rate is None else f" with learning rate {rate:.6g}"
+
+
+class PartialFitTrainer:
+    """Starts and resumes PartialFitTrials."""
+
+    def start(
+        self,
+        architecture: Architecture,
+        config: Mapping[str, Any],
+        task: Task,
+        *,
+        n_steps_total: int,
+        seed: int,
+        device: str = "cpu",
+    ) -> PartialFitTrial:
+        """See Trainer. Estimators start from nothing and schedule themselves: no total, seed or device."""
+        check_fit(architecture, task)
+        return PartialFitTrial(architecture, task, architecture.build(task, complete(architecture, config)))
+
+    def resume(
+        self,
+        architecture: Architecture,
+        config: Mapping[str, Any],
+        task: Task,
+        payload: checkpoint.Payload,
+        *,
+        device: str = "cpu",
+    ) -> PartialFitTrial:
+        """See Trainer."""
+        trial = self.start(architecture, config, task, n_steps_total=0, seed=0)
+        state = checkpoint.load(payload)
+        check_state_header(architecture, task, state)
+        trial.restore(state)
+        return trial
+
+    def count_steps(self, config: Mapping[str, Any], n_rows: Sequence[int], n_epochs: int) -> int:
+        """See Trainer."""
+        return n_epochs * sum(-(-n // BATCH_ROWS) for n in n_rows)
+
+
+def probabilities_of_scores(scores: Array) -> Array:
+    """Uncalibrated probabilities (n, n_classes) of scores of that shape, or (n,) for the second of two."""
+    if scores.ndim == 1:
+        scores = np.stack([np.zeros_like(scores), scores], axis=1)
+    powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+    probabilities: Array = powers / powers.sum(axis=1, keepdims=True)
+    return probabilities
+
+
+@contextmanager
+def _quiet_scikit_learn() -> Iterator[None]:
+    """No warnings, and no repeated checks of rows that were checked once."""
+    import sklearn
+
+    with (
+        warnings.catch_warnings(),
+        np.errstate(all="ignore"),
+        sklearn.config_context(assume_finite=True, skip_parameter_validation=True),
+    ):
+        warnings.simplefilter("ignore")
+        yield

@@ -1,0 +1,148 @@
+CREATE FUNCTION easeml.pack_dataset(request jsonb) RETURNS jsonb LANGUAGE plpython3u AS $$
+from easeml_plpy.packing import pack_dataset
+return pack_dataset(plpy, GD, request)
+$$;
+COMMENT ON FUNCTION easeml.pack_dataset(jsonb) IS 'Shuffles, splits, encodes and packs a source, with the rights of the caller (internal; use easeml.create_dataset).';
+
+CREATE FUNCTION easeml.create_dataset(
+    name text,
+    source text,
+    inputs text[],
+    target text,
+    n_partitions integer DEFAULT 4,
+    validation_fraction double precision DEFAULT 0.15,
+    test_fraction double precision DEFAULT 0.15,
+    seed bigint DEFAULT 0,
+    task text DEFAULT NULL,
+    input_shape integer[] DEFAULT NULL,
+    block_rows integer DEFAULT NULL
+) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    relation regclass;
+    packed jsonb;
+    error_message text; error_detail text; error_hint text;
+BEGIN
+    IF name IS NULL OR btrim(name) = '' OR length(name) > 200 THEN
+        PERFORM easeml.fail('ML001', format('name: expected 1 to 200 characters, got %s', quote_nullable(name)));
+    END IF;
+    IF EXISTS (SELECT FROM easeml.datasets d WHERE d.owner = current_user AND d.dataset_name = create_dataset.name) THEN
+        PERFORM easeml.fail('ML001', format('you have a data set %s already', quote_literal(name)),
+            hint => format('Pack its source again with easeml.refresh_dataset(%s), or remove it with easeml.drop_dataset(%1$s).', quote_literal(name)));
+    END IF;
+    IF n_partitions IS NULL OR n_partitions NOT BETWEEN 1 AND 10000 THEN
+        PERFORM easeml.fail('ML001', format('n_partitions: expected 1 to 10000, got %s', coalesce(n_partitions::text, 'NULL')));
+    END IF;
+    IF validation_fraction IS NULL OR NOT (validation_fraction > 0 AND validation_fraction < 1) THEN
+        PERFORM easeml.fail('ML001', format('validation_fraction: expected a number between 0 and 1, got %s', coalesce(validation_fraction::text, 'NULL')));
+    END IF;
+    IF test_fraction IS NULL OR NOT (test_fraction > 0 AND test_fraction < 1) THEN
+        PERFORM easeml.fail('ML001', format('test_fraction: expected a number between 0 and 1, got %s', coalesce(test_fraction::text, 'NULL')));
+    END IF;
+    IF validation_fraction + test_fraction >= 1 THEN
+        PERFORM easeml.fail('ML001', format('validation_fraction and test_fraction leave nothing to train on: %s + %s >= 1', validation_fraction, test_fraction));
+    END IF;
+    IF task IS NOT NULL AND task NOT IN ('classification', 'regression') THEN
+        PERFORM easeml.fail('ML001', format('task: expected classification, regression or NULL (by the type of the target), got %s', quote_literal(task)));
+    END IF;
+    IF block_rows IS NOT NULL AND block_rows NOT BETWEEN 1 AND 1000000 THEN
+        PERFORM easeml.fail('ML001', format('block_rows: expected 1 to 1000000, got %s', block_rows));
+    END IF;
+    IF seed IS NULL THEN
+        PERFORM easeml.fail('ML001', 'seed: expected a whole number, got NULL');
+    END IF;
+    BEGIN
+        relation := to_regclass(source);
+    EXCEPTION WHEN invalid_name OR syntax_error OR invalid_text_representation THEN
+        relation := NULL;
+    END;
+    IF relation IS NULL THEN
+        PERFORM easeml.fail('ML003', format('source: there is no table or view %s', quote_nullable(source)),
+            hint => 'Give schema and name as in SQL, with double quotes around names in mixed case: ''public."My Table"''.');
+    END IF;
+    BEGIN
+        packed := easeml.pack_dataset(jsonb_build_object(
+            'name', name, 'relation', relation::oid::bigint, 'source', relation::text, 'inputs', to_jsonb(inputs), 'target', target,
+            'n_partitions', n_partitions, 'validation_fraction', validation_fraction, 'test_fraction', test_fraction,
+            'seed', seed, 'task', task, 'input_shape', to_jsonb(input_shape), 'block_rows', block_rows, 'version', 1));
+    EXCEPTION WHEN OTHERS THEN
+        IF SQLSTATE NOT LIKE 'ML%' THEN RAISE; END IF;
+        GET STACKED DIAGNOSTICS error_message = MESSAGE_TEXT, error_detail = PG_EXCEPTION_DETAIL, error_hint = PG_EXCEPTION_HINT;
+        PERFORM easeml.fail(SQLSTATE, error_message, error_detail, error_hint);
+    END;
+    RETURN (packed ->> 'dataset_id')::bigint;
+END
+$$;
+COMMENT ON FUNCTION easeml.create_dataset(text, text, text[], text, integer, double precision, double precision, bigint, text, integer[], integer) IS
+$$Registers a table or view as a data set: shuffles it once, splits it into training, validation and test rows (stratified for labels),
+and packs it into partitions. Nothing leaves the database. Returns the data set's id.
+name: any text; yours alone. source: a table or view that you may read, as in SQL. inputs: columns: numbers, booleans, dates, text and other categories,
+arrays of numbers of one shape, or one bytea of 8-bit values with input_shape. NULL inputs are imputed and flagged. target: text, integer or boolean (labels), or a real number (regression);
+rows with a NULL target are left out. n_partitions: parts that train side by side. validation_fraction, test_fraction: within (0, 1).
+seed: same rows and seed, same split. task: classification or regression, where the target's type should not decide. input_shape: for bytea and one-dimensional arrays, e.g. {28,28}.
+block_rows: rows of a packed block (by default blocks of about 2 MB).$$;
+
+CREATE FUNCTION easeml.refresh_dataset(dataset text) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    old easeml.datasets := easeml.find_dataset(dataset);
+    packed jsonb;
+    error_message text; error_detail text; error_hint text;
+BEGIN
+    IF to_regclass(old.source) IS NULL THEN
+        PERFORM easeml.fail('ML003', format('the source %s of data set %s is gone', old.source, quote_literal(dataset)));
+    END IF;
+    BEGIN
+        packed := easeml.pack_dataset(jsonb_build_object(
+            'name', dataset, 'relation', to_regclass(old.source)::oid::bigint, 'source', old.source, 'inputs', to_jsonb(old.input_columns), 'target', old.target_column,
+            'n_partitions', old.n_partitions, 'validation_fraction', old.validation_fraction, 'test_fraction', old.test_fraction,
+            'seed', old.seed, 'version', old.version + 1) || old.options);
+    EXCEPTION WHEN OTHERS THEN
+        IF SQLSTATE NOT LIKE 'ML%' THEN RAISE; END IF;
+        GET STACKED DIAGNOSTICS error_message = MESSAGE_TEXT, error_detail = PG_EXCEPTION_DETAIL, error_hint = PG_EXCEPTION_HINT;
+        PERFORM easeml.fail(SQLSTATE, error_message, error_detail, error_hint);
+    END;
+    RETURN (packed ->> 'dataset_id')::bigint;
+END
+$$;
+COMMENT ON FUNCTION easeml.refresh_dataset(text) IS
+    'Packs the source as it is now into a new version of the data set, with the arguments of its creation. Earlier versions stay with their runs; new runs use the newest.';
+
+CREATE FUNCTION easeml.drop_dataset(dataset text, cascade boolean DEFAULT false) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    newest easeml.datasets := easeml.find_dataset(dataset);
+    n_runs bigint;
+BEGIN
+    SELECT count(*) INTO n_runs FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id)
+    WHERE d.owner = newest.owner AND d.dataset_name = newest.dataset_name;
+    IF n_runs > 0 AND NOT cascade THEN
+        PERFORM easeml.fail('ML004', format('data set %s has %s run(s), which would be lost with it', quote_literal(dataset), n_runs),
+            hint => format('To remove them all: SELECT easeml.drop_dataset(%s, cascade => true).', quote_literal(dataset)));
+    END IF;
+    PERFORM easeml.drop_run(r.run_id) FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id)
+    WHERE d.owner = newest.owner AND d.dataset_name = newest.dataset_name;
+    DELETE FROM easeml.dataset_grants g WHERE g.owner = newest.owner AND g.dataset_name = newest.dataset_name;
+    DELETE FROM easeml.datasets d WHERE d.owner = newest.owner AND d.dataset_name = newest.dataset_name;
+END
+$$;
+COMMENT ON FUNCTION easeml.drop_dataset(text, boolean) IS 'Removes a data set with all its versions; with cascade => true also its runs. The source stays.';
+
+CREATE FUNCTION easeml.grant_use(dataset text, role name) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM easeml.find_dataset(dataset);
+    IF to_regrole(quote_ident(role)) IS NULL THEN
+        PERFORM easeml.fail('ML003', format('there is no role %s', quote_literal(role)));
+    END IF;
+    INSERT INTO easeml.dataset_grants (dataset_name, grantee) VALUES (dataset, role) ON CONFLICT DO NOTHING;
+END
+$$;
+COMMENT ON FUNCTION easeml.grant_use(text, name) IS 'Lets another role predict with a data set''s trials, and nothing more.';
+
+CREATE FUNCTION easeml.revoke_use(dataset text, role name) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    DELETE FROM easeml.dataset_grants g
+    WHERE g.owner = current_user AND g.dataset_name = revoke_use.dataset AND g.grantee = revoke_use.role;
+    IF NOT FOUND THEN
+        PERFORM easeml.fail('ML003', format('role %s has no use of a data set %s of yours', quote_literal(role), quote_literal(dataset)));
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION easeml.revoke_use(text, name) IS 'Takes back what easeml.grant_use gave.';

@@ -1,0 +1,49 @@
+-- Errors carry an SQLSTATE of class ML, so that callers can tell them apart, and a hint that says what to do.
+
+CREATE FUNCTION easeml.fail(sqlstate_code text, message text, detail text DEFAULT NULL, hint text DEFAULT NULL)
+RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    -- What comes from PL/Python carries the name of its Python class in front.
+    message := regexp_replace(message, '^(plpy\.(SPI)?Error|spiexceptions\.\w+): ', '');
+    IF detail IS NULL AND hint IS NULL THEN
+        RAISE EXCEPTION USING errcode = sqlstate_code, message = message;
+    ELSIF detail IS NULL OR detail = '' THEN
+        RAISE EXCEPTION USING errcode = sqlstate_code, message = message, hint = coalesce(hint, '');
+    ELSE
+        RAISE EXCEPTION USING errcode = sqlstate_code, message = message, detail = detail, hint = coalesce(hint, '');
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION easeml.fail(text, text, text, text) IS 'Raises an error of class ML (internal).';
+
+CREATE FUNCTION easeml.check_run_transition() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF NEW.state <> OLD.state AND (OLD.state, NEW.state) NOT IN (
+        ('queued', 'running'), ('queued', 'cancelled'), ('queued', 'failed'),
+        ('running', 'finished'), ('running', 'cancelled'), ('running', 'failed'),
+        ('failed', 'queued'), ('cancelled', 'queued')
+    ) THEN
+        PERFORM easeml.fail('ML004', format('run %s cannot go from %s to %s', OLD.run_id, OLD.state, NEW.state));
+    END IF;
+    RETURN NEW;
+END
+$$;
+COMMENT ON FUNCTION easeml.check_run_transition() IS 'Refuses illegal changes of a run''s state (trigger).';
+CREATE TRIGGER run_transition BEFORE UPDATE OF state ON easeml.runs
+    FOR EACH ROW EXECUTE FUNCTION easeml.check_run_transition();
+
+CREATE FUNCTION easeml.check_trial_transition() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF NEW.state <> OLD.state AND (OLD.state, NEW.state) NOT IN (
+        ('waiting', 'running'), ('waiting', 'cancelled'), ('waiting', 'failed'), ('waiting', 'stopped'),
+        ('running', 'finished'), ('running', 'failed'), ('running', 'cancelled'), ('running', 'stopped'),
+        ('cancelled', 'waiting'), ('failed', 'waiting')
+    ) THEN
+        PERFORM easeml.fail('ML004', format('trial %s cannot go from %s to %s', OLD.trial_id, OLD.state, NEW.state));
+    END IF;
+    RETURN NEW;
+END
+$$;
+COMMENT ON FUNCTION easeml.check_trial_transition() IS 'Refuses illegal changes of a trial''s state (trigger).';
+CREATE TRIGGER trial_transition BEFORE UPDATE OF state ON easeml.trials
+    FOR EACH ROW EXECUTE FUNCTION easeml.check_trial_transition();

@@ -1,0 +1,31 @@
+-- Who asks, and which data set a name means.
+
+CREATE FUNCTION easeml.caller() RETURNS name LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp AS $$
+    SELECT CASE current_setting('role') WHEN 'none' THEN session_user ELSE current_setting('role')::name END
+$$;
+COMMENT ON FUNCTION easeml.caller() IS
+    'The role that called, also inside a SECURITY DEFINER function: the role last set with SET ROLE, else the session''s user.';
+
+CREATE FUNCTION easeml.find_dataset(dataset text) RETURNS easeml.datasets LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    found easeml.datasets;
+    known text;
+BEGIN
+    SELECT d.* INTO found FROM easeml.datasets d
+    WHERE d.owner = current_user AND d.dataset_name = find_dataset.dataset ORDER BY d.version DESC LIMIT 1;
+    IF found.dataset_id IS NULL THEN
+        SELECT string_agg(DISTINCT d.dataset_name, ', ') INTO known FROM easeml.datasets d WHERE d.owner = current_user;
+        PERFORM easeml.fail('ML003', format('there is no data set %s of role %s', quote_nullable(dataset), quote_ident(current_user)),
+            hint => coalesce('You have: ' || known || '.', 'Make one with easeml.create_dataset(name, source, inputs, target).'));
+    END IF;
+    RETURN found;
+END
+$$;
+COMMENT ON FUNCTION easeml.find_dataset(text) IS 'The newest version of one''s own data set of that name, or an error that lists what there is.';
+
+CREATE FUNCTION easeml.has_live_coordinator() RETURNS boolean LANGUAGE sql STABLE AS $$
+    SELECT EXISTS (SELECT FROM easeml.coordinators c JOIN easeml.coordinator_lease l USING (lease_number)
+                   WHERE c.stopped_at IS NULL AND c.heartbeat_at > clock_timestamp() - interval '10 seconds')
+$$;
+COMMENT ON FUNCTION easeml.has_live_coordinator() IS 'Whether the coordinator that holds the lease gave a sign of life in the last ten seconds.';

@@ -1,0 +1,221 @@
+-- Serving. The inner functions are SECURITY DEFINER, take values only, and never look at a tenant's relation or expression;
+-- predict_table reads the caller's relation with the caller's rights and hands over packed bytes.
+
+CREATE FUNCTION easeml.serving_trial(dataset text, trial_id bigint DEFAULT NULL, OUT dataset_id bigint, OUT serving_trial_id bigint, OUT checkpoint_id bigint)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    asker name := easeml.caller();
+    data_owner name;
+    owners name[];
+BEGIN
+    IF EXISTS (SELECT FROM easeml.datasets d WHERE d.owner = asker AND d.dataset_name = dataset) THEN
+        data_owner := asker;
+    ELSE
+        SELECT array_agg(g.owner) INTO owners FROM easeml.dataset_grants g WHERE g.dataset_name = dataset AND g.grantee = asker;
+        IF cardinality(owners) > 1 THEN
+            PERFORM easeml.fail('ML001', format('several roles let you use a data set %s: %s', quote_literal(dataset), array_to_string(owners, ', ')),
+                hint => 'Name the trial: predict(dataset, inputs, trial_id).');
+        END IF;
+        data_owner := owners[1];
+    END IF;
+    IF data_owner IS NULL THEN
+        PERFORM easeml.fail('ML003', format('there is no data set %s that role %s may use', quote_nullable(dataset), quote_ident(asker)),
+            hint => 'Its owner can allow it: SELECT easeml.grant_use(dataset, role).');
+    END IF;
+    IF trial_id IS NOT NULL THEN
+        SELECT r.dataset_id, t.trial_id, t.best_checkpoint_id INTO dataset_id, serving_trial_id, checkpoint_id
+        FROM easeml.trials t JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id)
+        WHERE t.trial_id = serving_trial.trial_id AND d.owner = data_owner AND d.dataset_name = dataset;
+        IF serving_trial_id IS NULL THEN
+            PERFORM easeml.fail('ML003', format('data set %s has no trial %s', quote_literal(dataset), trial_id));
+        END IF;
+    ELSE
+        SELECT r.dataset_id, t.trial_id, t.best_checkpoint_id INTO dataset_id, serving_trial_id, checkpoint_id
+        FROM easeml.deployments p JOIN easeml.trials t USING (trial_id) JOIN easeml.runs r USING (run_id)
+        WHERE p.owner = data_owner AND p.dataset_name = dataset;
+        IF serving_trial_id IS NULL THEN
+            -- The best of the newest version that has any; among metrics, that of the version's newest run.
+            SELECT d.dataset_id, t.trial_id, t.best_checkpoint_id INTO dataset_id, serving_trial_id, checkpoint_id
+            FROM easeml.datasets d JOIN easeml.runs r USING (dataset_id) JOIN easeml.trials t USING (run_id)
+            WHERE d.owner = data_owner AND d.dataset_name = dataset AND t.best_checkpoint_id IS NOT NULL
+                AND r.metric = (SELECT n.metric FROM easeml.runs n JOIN easeml.trials b USING (run_id)
+                    WHERE n.dataset_id = d.dataset_id AND b.best_checkpoint_id IS NOT NULL ORDER BY n.run_id DESC LIMIT 1)
+            ORDER BY d.version DESC, CASE WHEN r.is_higher_better THEN -t.best_metric_value ELSE t.best_metric_value END NULLS LAST, t.trial_id LIMIT 1;
+        END IF;
+    END IF;
+    IF checkpoint_id IS NULL THEN
+        PERFORM easeml.fail('ML010', format('data set %s has no trained trial yet', quote_literal(dataset)),
+            hint => format('Start one with SELECT easeml.select_models(%s), or wait for the first epoch to be measured.', quote_literal(dataset)));
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION easeml.serving_trial(text, bigint) IS
+    'Which trial answers: the one named, else the deployed one, else the best so far by its best epoch; refused to roles without the owner''s grant.';
+
+CREATE FUNCTION easeml.predict_packed(dataset text, trial_id bigint, n_rows integer, payload bytea, texts text[], OUT labels text[], OUT predicted_values double precision[], OUT serving_trial_id bigint)
+LANGUAGE plpython3u SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+from easeml_plpy.prediction import predict_packed
+return predict_packed(plpy, GD, dataset, trial_id, n_rows, payload, texts)
+$$;
+COMMENT ON FUNCTION easeml.predict_packed(text, bigint, integer, bytea, text[]) IS 'Predicts for rows packed by the binary send functions (internal; use easeml.predict_table).';
+
+CREATE FUNCTION easeml.predict_json(dataset text, inputs text, trial_id bigint, OUT label text, OUT probability double precision, OUT value double precision, OUT serving_trial_id bigint)
+LANGUAGE plpython3u SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+from easeml_plpy.prediction import predict_json
+return predict_json(plpy, GD, dataset, inputs, trial_id)
+$$;
+COMMENT ON FUNCTION easeml.predict_json(text, text, bigint) IS 'Predicts for one row given as a json object (internal).';
+
+CREATE FUNCTION easeml.predict_numbers(dataset text, inputs double precision[], trial_id bigint, OUT label text, OUT probability double precision, OUT value double precision, OUT serving_trial_id bigint)
+LANGUAGE plpython3u SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+from easeml_plpy.prediction import predict_numbers
+return predict_numbers(plpy, GD, dataset, inputs, trial_id)
+$$;
+COMMENT ON FUNCTION easeml.predict_numbers(text, double precision[], bigint) IS 'Predicts for one row given as an array of numbers (internal).';
+
+CREATE FUNCTION easeml.predict_bytes(dataset text, inputs bytea, trial_id bigint, OUT label text, OUT probability double precision, OUT value double precision, OUT serving_trial_id bigint)
+LANGUAGE plpython3u SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+from easeml_plpy.prediction import predict_bytes
+return predict_bytes(plpy, GD, dataset, inputs, trial_id)
+$$;
+COMMENT ON FUNCTION easeml.predict_bytes(text, bytea, bigint) IS 'Predicts for one row given as 8-bit values (internal).';
+
+CREATE FUNCTION easeml.predict_row(dataset text, inputs anyarray, trial_id bigint DEFAULT NULL,
+    OUT label text, OUT probability double precision, OUT value double precision, OUT serving_trial_id bigint) LANGUAGE plpgsql AS $$
+DECLARE
+    error_message text; error_detail text; error_hint text;
+BEGIN
+    SELECT p.* INTO label, probability, value, serving_trial_id FROM easeml.predict_numbers(dataset, inputs::double precision[], trial_id) p;
+EXCEPTION WHEN OTHERS THEN
+    IF SQLSTATE NOT LIKE 'ML%' THEN RAISE; END IF;
+    GET STACKED DIAGNOSTICS error_message = MESSAGE_TEXT, error_detail = PG_EXCEPTION_DETAIL, error_hint = PG_EXCEPTION_HINT;
+    PERFORM easeml.fail(SQLSTATE, error_message, error_detail, error_hint);
+END
+$$;
+COMMENT ON FUNCTION easeml.predict_row(text, anyarray, bigint) IS
+$$Predicts for one row given as an array of numbers, in the order of the data set's inputs: label and its probability, or value, and the trial that answered.
+Meant for LATERAL: SELECT n.id, p.* FROM new_rows n, LATERAL easeml.predict_row('digits', n.pixels) p.$$;
+
+CREATE FUNCTION easeml.predict_row(dataset text, inputs jsonb, trial_id bigint DEFAULT NULL,
+    OUT label text, OUT probability double precision, OUT value double precision, OUT serving_trial_id bigint) LANGUAGE plpgsql AS $$
+DECLARE
+    error_message text; error_detail text; error_hint text;
+BEGIN
+    SELECT p.* INTO label, probability, value, serving_trial_id FROM easeml.predict_json(dataset, inputs::text, trial_id) p;
+EXCEPTION WHEN OTHERS THEN
+    IF SQLSTATE NOT LIKE 'ML%' THEN RAISE; END IF;
+    GET STACKED DIAGNOSTICS error_message = MESSAGE_TEXT, error_detail = PG_EXCEPTION_DETAIL, error_hint = PG_EXCEPTION_HINT;
+    PERFORM easeml.fail(SQLSTATE, error_message, error_detail, error_hint);
+END
+$$;
+COMMENT ON FUNCTION easeml.predict_row(text, jsonb, bigint) IS
+    'Predicts for one row given as a json object of columns, for example to_jsonb(t): label and its probability, or value, and the trial that answered.';
+
+CREATE FUNCTION easeml.predict_row(dataset text, inputs bytea, trial_id bigint DEFAULT NULL,
+    OUT label text, OUT probability double precision, OUT value double precision, OUT serving_trial_id bigint) LANGUAGE plpgsql AS $$
+DECLARE
+    error_message text; error_detail text; error_hint text;
+BEGIN
+    SELECT p.* INTO label, probability, value, serving_trial_id FROM easeml.predict_bytes(dataset, inputs, trial_id) p;
+EXCEPTION WHEN OTHERS THEN
+    IF SQLSTATE NOT LIKE 'ML%' THEN RAISE; END IF;
+    GET STACKED DIAGNOSTICS error_message = MESSAGE_TEXT, error_detail = PG_EXCEPTION_DETAIL, error_hint = PG_EXCEPTION_HINT;
+    PERFORM easeml.fail(SQLSTATE, error_message, error_detail, error_hint);
+END
+$$;
+COMMENT ON FUNCTION easeml.predict_row(text, bytea, bigint) IS 'Predicts for one image given as bytea of 8-bit values.';
+
+CREATE FUNCTION easeml.predict(dataset text, inputs anyarray, trial_id bigint DEFAULT NULL) RETURNS text LANGUAGE sql AS $$
+    SELECT label FROM easeml.predict_row(dataset, inputs, trial_id)
+$$;
+COMMENT ON FUNCTION easeml.predict(text, anyarray, bigint) IS 'The predicted label (or value, as text) of one row given as an array of numbers in the order of the data set''s inputs.';
+CREATE FUNCTION easeml.predict(dataset text, inputs jsonb, trial_id bigint DEFAULT NULL) RETURNS text LANGUAGE sql AS $$
+    SELECT label FROM easeml.predict_row(dataset, inputs, trial_id)
+$$;
+COMMENT ON FUNCTION easeml.predict(text, jsonb, bigint) IS 'The predicted label (or value, as text) of one row given as a json object, for example to_jsonb(t).';
+CREATE FUNCTION easeml.predict(dataset text, inputs bytea, trial_id bigint DEFAULT NULL) RETURNS text LANGUAGE sql AS $$
+    SELECT label FROM easeml.predict_row(dataset, inputs, trial_id)
+$$;
+COMMENT ON FUNCTION easeml.predict(text, bytea, bigint) IS 'The predicted label of one image given as bytea of 8-bit values.';
+
+CREATE FUNCTION easeml.predict_value(dataset text, inputs anyarray, trial_id bigint DEFAULT NULL) RETURNS double precision LANGUAGE sql AS $$
+    SELECT value FROM easeml.predict_row(dataset, inputs, trial_id)
+$$;
+COMMENT ON FUNCTION easeml.predict_value(text, anyarray, bigint) IS 'The predicted value of one row of a regression data set (NULL for classification), given as an array of numbers.';
+CREATE FUNCTION easeml.predict_value(dataset text, inputs jsonb, trial_id bigint DEFAULT NULL) RETURNS double precision LANGUAGE sql AS $$
+    SELECT value FROM easeml.predict_row(dataset, inputs, trial_id)
+$$;
+COMMENT ON FUNCTION easeml.predict_value(text, jsonb, bigint) IS 'The predicted value of one row of a regression data set (NULL for classification), given as a json object.';
+CREATE FUNCTION easeml.predict_value(dataset text, inputs bytea, trial_id bigint DEFAULT NULL) RETURNS double precision LANGUAGE sql AS $$
+    SELECT value FROM easeml.predict_row(dataset, inputs, trial_id)
+$$;
+COMMENT ON FUNCTION easeml.predict_value(text, bytea, bigint) IS 'The predicted value of one image of a regression data set (NULL for classification).';
+
+CREATE FUNCTION easeml.serving_encoder(dataset text, trial_id bigint DEFAULT NULL) RETURNS jsonb
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    -- Names and kinds of the columns only; statistics and categories stay with the owner.
+    SELECT jsonb_build_object('trial_id', s.serving_trial_id, 'task', d.task, 'inputs', d.encoder -> 'inputs')
+    FROM easeml.serving_trial(dataset, trial_id) s JOIN easeml.datasets d USING (dataset_id)
+$$;
+COMMENT ON FUNCTION easeml.serving_encoder(text, bigint) IS 'What predict_table must read and pack for a data set (internal).';
+
+CREATE FUNCTION easeml.write_predictions(request jsonb) RETURNS bigint LANGUAGE plpython3u AS $$
+from easeml_plpy.prediction import write_predictions
+return write_predictions(plpy, GD, request)
+$$;
+COMMENT ON FUNCTION easeml.write_predictions(jsonb) IS 'Reads a relation with the rights of the caller, predicts in batches and fills a new table (internal; use easeml.predict_table).';
+
+CREATE FUNCTION easeml.predict_table(dataset text, source text, output text, trial_id bigint DEFAULT NULL) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    relation regclass;
+    error_message text; error_detail text; error_hint text;
+BEGIN
+    BEGIN
+        relation := to_regclass(source);
+    EXCEPTION WHEN invalid_name OR syntax_error OR invalid_text_representation THEN
+        relation := NULL;
+    END;
+    IF relation IS NULL THEN
+        PERFORM easeml.fail('ML003', format('source: there is no table or view %s', quote_nullable(source)));
+    END IF;
+    BEGIN
+        RETURN easeml.write_predictions(jsonb_build_object('dataset', dataset, 'relation', relation::oid::bigint, 'source', relation::text,
+            'output', output, 'trial_id', trial_id));
+    EXCEPTION WHEN OTHERS THEN
+        IF SQLSTATE NOT LIKE 'ML%' THEN RAISE; END IF;
+        GET STACKED DIAGNOSTICS error_message = MESSAGE_TEXT, error_detail = PG_EXCEPTION_DETAIL, error_hint = PG_EXCEPTION_HINT;
+        PERFORM easeml.fail(SQLSTATE, error_message, error_detail, error_hint);
+    END;
+END
+$$;
+COMMENT ON FUNCTION easeml.predict_table(text, text, text, bigint) IS
+$$Predicts for every row of a table or view and writes a new table: the source's primary key (all columns that are no inputs where it has none), then
+predicted_label and probability, or predicted_value. Reads the source with your rights; refuses to overwrite. Returns the number of rows.$$;
+
+CREATE FUNCTION easeml.deploy(trial_id bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    trial record;
+BEGIN
+    SELECT t.trial_id, t.best_checkpoint_id, t.owner, d.dataset_name INTO trial
+    FROM easeml.trials t JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id)
+    WHERE t.trial_id = deploy.trial_id AND t.owner = current_user;
+    IF NOT FOUND THEN
+        PERFORM easeml.fail('ML003', format('there is no trial %s of yours', coalesce(trial_id::text, 'NULL')), hint => 'SELECT trial_id FROM easeml.leaderboard lists them.');
+    ELSIF trial.best_checkpoint_id IS NULL THEN
+        PERFORM easeml.fail('ML010', format('trial %s has no measured epoch yet', trial_id));
+    END IF;
+    INSERT INTO easeml.deployments (dataset_name, trial_id) VALUES (trial.dataset_name, trial.trial_id)
+    ON CONFLICT ON CONSTRAINT deployments_pkey DO UPDATE SET trial_id = excluded.trial_id, deployed_at = now();
+END
+$$;
+COMMENT ON FUNCTION easeml.deploy(bigint) IS 'Lets this trial answer easeml.predict for its data set, whatever is trained later.';
+
+CREATE FUNCTION easeml.undeploy(dataset text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    DELETE FROM easeml.deployments p WHERE p.owner = current_user AND p.dataset_name = undeploy.dataset;
+    IF NOT FOUND THEN
+        PERFORM easeml.fail('ML003', format('no trial of data set %s is deployed', quote_nullable(dataset)));
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION easeml.undeploy(text) IS 'Takes a deployed trial back: the best so far answers again.';

@@ -1,0 +1,232 @@
+CREATE FUNCTION easeml.list_architectures(
+    OUT architecture text, OUT trainer text, OUT tasks text[], OUT input_ranks integer[], OUT summary text, OUT hyperparameters jsonb
+) RETURNS SETOF record LANGUAGE plpython3u STABLE AS $$
+from easeml_plpy.catalog import list_architectures
+return list_architectures(plpy, GD)
+$$;
+COMMENT ON FUNCTION easeml.list_architectures() IS 'The architectures that the installed package knows (see view easeml.architectures).';
+
+CREATE FUNCTION easeml.list_metrics(OUT metric text, OUT task text, OUT is_higher_better boolean, OUT is_default boolean, OUT summary text)
+RETURNS SETOF record LANGUAGE plpython3u STABLE AS $$
+from easeml_plpy.catalog import list_metrics
+return list_metrics(plpy, GD)
+$$;
+COMMENT ON FUNCTION easeml.list_metrics() IS 'The metrics by which a run can rank its trials.';
+
+CREATE FUNCTION easeml.fitting_architectures(task text, input_shape integer[], n_outputs integer, OUT architecture text, OUT misfit text, OUT is_default boolean)
+RETURNS SETOF record LANGUAGE plpython3u STABLE AS $$
+from easeml_plpy.catalog import fitting_architectures
+return fitting_architectures(plpy, GD, task, input_shape, n_outputs)
+$$;
+COMMENT ON FUNCTION easeml.fitting_architectures(text, integer[], integer) IS 'Every architecture, with the reason why it does not fit such data, or NULL where it fits.';
+
+CREATE FUNCTION easeml.propose_configs(architectures jsonb, search_space jsonb, procedure text, n_configs integer, seed bigint)
+RETURNS jsonb LANGUAGE plpython3u IMMUTABLE AS $$
+from easeml_db.procedures.proposal import propose
+from easeml_plpy.session import guarded
+return guarded(plpy, propose, architectures, search_space, procedure, n_configs, seed)
+$$;
+COMMENT ON FUNCTION easeml.propose_configs(jsonb, jsonb, text, integer, bigint) IS 'The configs that a procedure tries, as a json array: a pure function of its arguments (internal).';
+
+CREATE FUNCTION easeml.select_models(
+    dataset text,
+    architectures text[] DEFAULT NULL,
+    search_space jsonb DEFAULT NULL,
+    procedure text DEFAULT 'random',
+    n_configs integer DEFAULT NULL,
+    max_epochs integer DEFAULT 5,
+    metric text DEFAULT NULL,
+    max_seconds double precision DEFAULT NULL,
+    seed bigint DEFAULT 0
+) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    data easeml.datasets := easeml.find_dataset(dataset);
+    chosen text[];
+    unfit record;
+    ranking record;
+    specifications jsonb;
+    configs jsonb;
+    new_run_id bigint;
+    error_message text; error_detail text; error_hint text;
+BEGIN
+    IF max_epochs IS NULL OR max_epochs NOT BETWEEN 1 AND 1000000 THEN
+        PERFORM easeml.fail('ML001', format('max_epochs: expected 1 to 1000000, got %s', coalesce(max_epochs::text, 'NULL')));
+    END IF;
+    IF n_configs IS NOT NULL AND n_configs NOT BETWEEN 1 AND 10000 THEN
+        PERFORM easeml.fail('ML001', format('n_configs: expected 1 to 10000, got %s', n_configs));
+    END IF;
+    IF max_seconds IS NOT NULL AND NOT (max_seconds > 0 AND max_seconds < 'Infinity') THEN
+        PERFORM easeml.fail('ML001', format('max_seconds: expected a positive number, got %s', max_seconds));
+    END IF;
+    IF seed IS NULL THEN
+        PERFORM easeml.fail('ML001', 'seed: expected a whole number, got NULL');
+    END IF;
+
+    SELECT m.* INTO ranking FROM easeml.list_metrics() m
+    WHERE m.task = data.task AND (m.metric = select_models.metric OR select_models.metric IS NULL AND m.is_default);
+    IF NOT FOUND THEN
+        PERFORM easeml.fail('ML001', format('metric: there is no %s metric %s', data.task, quote_literal(metric)),
+            hint => (SELECT 'Choose one of: ' || string_agg(m.metric, ', ') || '.' FROM easeml.list_metrics() m WHERE m.task = data.task));
+    END IF;
+
+    IF architectures IS NULL THEN
+        SELECT array_agg(f.architecture) INTO chosen
+        FROM easeml.fitting_architectures(data.task, data.input_shape, data.n_outputs) f WHERE f.misfit IS NULL AND f.is_default;
+    ELSE
+        SELECT array_agg(DISTINCT a) INTO chosen FROM unnest(architectures) a;
+        chosen := (SELECT array_agg(a ORDER BY array_position(architectures, a)) FROM unnest(chosen) a);
+    END IF;
+    IF coalesce(cardinality(chosen), 0) = 0 THEN
+        PERFORM easeml.fail('ML001', 'architectures: expected at least one name, got an empty list',
+            hint => 'SELECT * FROM easeml.architectures shows them; NULL lets easeml choose.');
+    END IF;
+    SELECT a AS architecture, f.misfit INTO unfit
+    FROM unnest(chosen) a LEFT JOIN easeml.fitting_architectures(data.task, data.input_shape, data.n_outputs) f ON f.architecture = a
+    WHERE f.architecture IS NULL OR f.misfit IS NOT NULL LIMIT 1;
+    IF FOUND AND unfit.misfit IS NOT NULL THEN
+        PERFORM easeml.fail('ML001', format('architectures: %s does not fit data set %s: %s', unfit.architecture, quote_literal(dataset), unfit.misfit));
+    ELSIF FOUND THEN
+        PERFORM easeml.fail('ML001', format('architectures: there is no architecture %s', quote_nullable(unfit.architecture)),
+            hint => (SELECT 'Choose from: ' || string_agg(a.architecture, ', ') || '.' FROM easeml.list_architectures() a));
+    END IF;
+
+    SELECT jsonb_object_agg(a.architecture, a.hyperparameters) INTO specifications
+    FROM easeml.list_architectures() a WHERE a.architecture = ANY (chosen);
+    BEGIN
+        configs := easeml.propose_configs(
+            (SELECT jsonb_agg(jsonb_build_object('architecture', a, 'hyperparameters', specifications -> a) ORDER BY n) FROM unnest(chosen) WITH ORDINALITY c(a, n)),
+            search_space, procedure, n_configs, seed);
+    EXCEPTION WHEN OTHERS THEN
+        IF SQLSTATE NOT LIKE 'ML%' THEN RAISE; END IF;
+        GET STACKED DIAGNOSTICS error_message = MESSAGE_TEXT, error_detail = PG_EXCEPTION_DETAIL, error_hint = PG_EXCEPTION_HINT;
+        PERFORM easeml.fail(SQLSTATE, error_message, error_detail, error_hint);
+    END;
+
+    INSERT INTO easeml.runs (dataset_id, procedure, architectures, search_space, n_configs, max_epochs, metric, is_higher_better, max_seconds, seed)
+    VALUES (data.dataset_id, procedure, chosen, search_space, jsonb_array_length(configs), max_epochs, ranking.metric, ranking.is_higher_better, max_seconds, seed)
+    RETURNING run_id INTO new_run_id;
+    INSERT INTO easeml.arms (run_id, architecture)
+    SELECT new_run_id, a FROM unnest(chosen) a WHERE EXISTS (SELECT FROM jsonb_array_elements(configs) c WHERE c ->> 'architecture' = a);
+    INSERT INTO easeml.trials (run_id, arm_id, trial_number, architecture, config, max_epochs)
+    SELECT new_run_id, a.arm_id, c.n, a.architecture, c.config - 'architecture', select_models.max_epochs
+    FROM jsonb_array_elements(configs) WITH ORDINALITY c(config, n)
+    JOIN easeml.arms a ON a.run_id = new_run_id AND a.architecture = c.config ->> 'architecture' ORDER BY c.n;
+    PERFORM pg_notify('easeml_runs', new_run_id::text);
+
+    RAISE NOTICE 'run % trains % trials for % epoch(s)', new_run_id, jsonb_array_length(configs), max_epochs
+        USING hint = format('Watch it: SELECT * FROM easeml.leaderboard WHERE run_id = %s; progress: easeml.run_status.', new_run_id);
+    IF NOT easeml.has_live_coordinator() THEN
+        RAISE WARNING 'no coordinator is running, so run % waits in the queue', new_run_id
+            USING hint = 'Start one from a shell: easeml up (private server), or easeml coordinator --dsn ...';
+    END IF;
+    RETURN new_run_id;
+END
+$$;
+COMMENT ON FUNCTION easeml.select_models(text, text[], jsonb, text, integer, integer, text, double precision, bigint) IS
+$$Starts a search for a good model on a data set and returns the run's id at once; a coordinator trains in the background (from the moment this transaction commits).
+architectures: names from easeml.architectures (default: those that suit the data). search_space: json object, for example
+{"learning_rate": {"type": "float", "low": 1e-4, "high": 1e-1, "log": true}, "batch_size": [32, 256], "mlp": {"hidden_units": [[128], [256, 128]]}};
+a list is a choice, an object a range, anything else is fixed, and a key that names an architecture holds what is meant for it alone (default: every architecture's own ranges).
+procedure: random or grid. n_configs: how many trials (random: 8; grid: all). max_epochs: passes of each trial over the training rows.
+metric: ranks the trials by their best epoch on the validation rows (accuracy for labels, rmse for numbers). max_seconds: stop starting new units after that. seed: same data, arguments and seed, same result.$$;
+
+CREATE FUNCTION easeml.find_run(run_id bigint) RETURNS easeml.runs LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    found easeml.runs;
+BEGIN
+    SELECT r.* INTO found FROM easeml.runs r WHERE r.run_id = find_run.run_id;
+    IF found.run_id IS NULL THEN
+        PERFORM easeml.fail('ML003', format('there is no run %s that you can see', coalesce(run_id::text, 'NULL')),
+            hint => 'SELECT run_id, dataset_name, state FROM easeml.run_status lists your runs.');
+    END IF;
+    RETURN found;
+END
+$$;
+COMMENT ON FUNCTION easeml.find_run(bigint) IS 'The run of that number if one may see it, or an error.';
+
+CREATE FUNCTION easeml.cancel(run_id bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    run easeml.runs := easeml.find_run(run_id);
+BEGIN
+    IF run.state NOT IN ('queued', 'running') THEN
+        PERFORM easeml.fail('ML004', format('run %s is %s: only a queued or running run can be cancelled', run.run_id, run.state));
+    END IF;
+    UPDATE easeml.runs r SET state = 'cancelled', finished_at = clock_timestamp() WHERE r.run_id = run.run_id;
+    UPDATE easeml.trials t SET state = 'cancelled' WHERE t.run_id = run.run_id AND t.state IN ('waiting', 'running');
+    INSERT INTO easeml.events (owner, run_id, kind, message) VALUES (run.owner, run.run_id, 'cancelled', 'cancelled by ' || current_user);
+    PERFORM pg_notify('easeml_runs', run.run_id::text);
+END
+$$;
+COMMENT ON FUNCTION easeml.cancel(bigint) IS 'Stops a run within a second. What was recorded stays and can be predicted with; easeml.resume goes on from there.';
+
+CREATE FUNCTION easeml.resume(run_id bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    run easeml.runs := easeml.find_run(run_id);
+BEGIN
+    IF run.state NOT IN ('cancelled', 'failed') THEN
+        PERFORM easeml.fail('ML004', format('run %s is %s: only a cancelled or failed run can be resumed', run.run_id, run.state),
+            hint => CASE WHEN run.state IN ('queued', 'running') AND NOT easeml.has_live_coordinator()
+                THEN 'It goes on by itself as soon as a coordinator runs: easeml up, or easeml coordinator --dsn ...' END);
+    END IF;
+    UPDATE easeml.trials t SET state = 'waiting', failure_reason = NULL, finished_at = NULL WHERE t.run_id = run.run_id AND t.state IN ('cancelled', 'failed');
+    UPDATE easeml.runs r SET state = 'queued', finished_at = NULL, failure_reason = NULL WHERE r.run_id = run.run_id;
+    INSERT INTO easeml.events (owner, run_id, kind, message) VALUES (run.owner, run.run_id, 'resumed', 'resumed by ' || current_user);
+    PERFORM pg_notify('easeml_runs', run.run_id::text);
+END
+$$;
+COMMENT ON FUNCTION easeml.resume(bigint) IS 'Lets a cancelled or failed run go on from its last recorded units; failed trials are tried again.';
+
+CREATE FUNCTION easeml.drop_run(run_id bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    run easeml.runs := easeml.find_run(run_id);
+BEGIN
+    IF run.state IN ('queued', 'running') THEN
+        PERFORM easeml.cancel(run.run_id);
+    END IF;
+    DELETE FROM easeml.runs r WHERE r.run_id = run.run_id;
+END
+$$;
+COMMENT ON FUNCTION easeml.drop_run(bigint) IS 'Removes a run with its trials, states and history; one that is under way is cancelled first.';
+
+CREATE PROCEDURE easeml.wait(run_id bigint, timeout_seconds double precision DEFAULT NULL) LANGUAGE plpgsql AS $$
+DECLARE
+    run easeml.runs := easeml.find_run(run_id);
+    n_total bigint;
+    n_done bigint;
+    n_shown bigint := -1;
+    started timestamptz := clock_timestamp();
+BEGIN
+    IF timeout_seconds IS NOT NULL AND NOT timeout_seconds > 0 THEN
+        PERFORM easeml.fail('ML001', format('timeout_seconds: expected a positive number or NULL, got %s', timeout_seconds));
+    END IF;
+    IF transaction_timestamp() <> statement_timestamp() THEN
+        PERFORM easeml.fail('ML004', 'easeml.wait can never see progress inside an open transaction',
+            hint => 'Commit first, then say CALL easeml.wait(run_id) as a statement of its own.');
+    END IF;
+    COMMIT;
+    LOOP
+        SELECT r.* INTO run FROM easeml.runs r WHERE r.run_id = wait.run_id;
+        IF NOT FOUND THEN
+            PERFORM easeml.fail('ML003', format('run %s was dropped meanwhile', run_id));
+        END IF;
+        SELECT sum(t.n_steps_done), sum((2 * t.max_epochs + 1) * d.n_partitions) INTO n_done, n_total
+        FROM easeml.trials t, easeml.datasets d WHERE t.run_id = run.run_id AND d.dataset_id = run.dataset_id;
+        IF n_done <> n_shown THEN
+            RAISE NOTICE 'run %: %, % of % units', run.run_id, run.state, n_done, n_total;
+            n_shown := n_done;
+        END IF;
+        EXIT WHEN run.state IN ('finished', 'failed', 'cancelled');
+        IF NOT easeml.has_live_coordinator() AND clock_timestamp() > started + interval '15 seconds' THEN
+            PERFORM easeml.fail('ML010', format('no coordinator is running, so run %s cannot go on', run_id),
+                hint => 'Start one from a shell: easeml up, or easeml coordinator --dsn ...; the run resumes by itself.');
+        END IF;
+        IF clock_timestamp() > started + timeout_seconds * interval '1 second' THEN
+            PERFORM easeml.fail('ML010', format('run %s is still %s after %s seconds', run_id, run.state, timeout_seconds));
+        END IF;
+        COMMIT;
+        PERFORM pg_sleep(least(0.5, coalesce(timeout_seconds, 0.5)));
+    END LOOP;
+END
+$$;
+COMMENT ON PROCEDURE easeml.wait(bigint, double precision) IS
+    'Blocks until a run has ended, with progress as notices: CALL easeml.wait(1). It is a procedure, since a function could never see what is committed meanwhile.';

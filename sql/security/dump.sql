@@ -1,0 +1,17 @@
+-- Without this a dump would hold the extension and none of its rows.
+DO $dump$
+DECLARE
+    item record;
+BEGIN
+    FOR item IN
+        SELECT c.oid::regclass AS relation, c.relname AS relation_name FROM pg_catalog.pg_class c
+        WHERE c.relnamespace = 'easeml'::regnamespace AND c.relkind IN ('r', 'S')
+    LOOP
+        PERFORM pg_catalog.pg_extension_config_dump(item.relation, CASE item.relation_name
+            WHEN 'segments' THEN 'WHERE segment_id <> 1'  -- made by CREATE EXTENSION itself
+            WHEN 'coordinator_lease' THEN 'WHERE false'
+            WHEN 'coordinators' THEN 'WHERE false'
+            ELSE '' END);
+    END LOOP;
+END
+$dump$;

@@ -1,0 +1,59 @@
+-- Who may do what. Tenants see and change their own rows only; readers read all results and no data; the coordinator
+-- trains for all; administrators do everything short of a superuser. Functions are closed to PUBLIC and opened by name.
+
+GRANT USAGE ON SCHEMA easeml TO easeml_admin, easeml_coordinator, easeml_tenant, easeml_reader;
+GRANT easeml_tenant, easeml_reader, easeml_coordinator TO easeml_admin;
+
+DO $security$
+DECLARE
+    item record;
+BEGIN
+    FOR item IN
+        SELECT c.oid::regclass AS relation, c.relname AS relation_name FROM pg_catalog.pg_class c
+        WHERE c.relnamespace = 'easeml'::regnamespace AND c.relkind = 'r'
+    LOOP
+        EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON %s TO easeml_admin, easeml_coordinator', item.relation);
+        IF EXISTS (SELECT FROM pg_catalog.pg_attribute WHERE attrelid = item.relation AND attname = 'owner') THEN
+            EXECUTE format('ALTER TABLE %s ENABLE ROW LEVEL SECURITY', item.relation);
+            EXECUTE format('CREATE POLICY own_rows ON %s TO easeml_tenant USING (owner = current_user) WITH CHECK (owner = current_user)', item.relation);
+            EXECUTE format('CREATE POLICY all_rows ON %s TO easeml_admin, easeml_coordinator USING (true) WITH CHECK (true)', item.relation);
+            IF item.relation_name NOT IN ('blocks', 'checkpoints') THEN
+                EXECUTE format('CREATE POLICY read_rows ON %s FOR SELECT TO easeml_reader USING (true)', item.relation);
+                EXECUTE format('GRANT SELECT ON %s TO easeml_reader', item.relation);
+            END IF;
+        ELSE
+            EXECUTE format('GRANT SELECT ON %s TO easeml_reader', item.relation);
+        END IF;
+        EXECUTE format('GRANT SELECT ON %s TO easeml_tenant', item.relation);
+    END LOOP;
+    FOR item IN SELECT c.oid::regclass AS relation FROM pg_catalog.pg_class c WHERE c.relnamespace = 'easeml'::regnamespace AND c.relkind = 'v' LOOP
+        EXECUTE format('GRANT SELECT ON %s TO easeml_admin, easeml_coordinator, easeml_tenant, easeml_reader', item.relation);
+    END LOOP;
+    FOR item IN SELECT c.oid::regclass AS relation FROM pg_catalog.pg_class c WHERE c.relnamespace = 'easeml'::regnamespace AND c.relkind = 'S' LOOP
+        EXECUTE format('GRANT USAGE ON SEQUENCE %s TO easeml_admin, easeml_coordinator, easeml_tenant', item.relation);
+    END LOOP;
+    FOR item IN SELECT p.oid::regprocedure AS routine FROM pg_catalog.pg_proc p WHERE p.pronamespace = 'easeml'::regnamespace LOOP
+        EXECUTE format('REVOKE ALL ON ROUTINE %s FROM PUBLIC', item.routine);
+        EXECUTE format('GRANT EXECUTE ON ROUTINE %s TO easeml_admin, easeml_coordinator', item.routine);
+    END LOOP;
+    FOR item IN
+        SELECT p.oid::regprocedure AS routine FROM pg_catalog.pg_proc p
+        WHERE p.pronamespace = 'easeml'::regnamespace
+            AND p.proname NOT IN ('train_unit', 'evaluate_unit', 'unit_context', 'set_slots', 'python_facts')
+    LOOP
+        EXECUTE format('GRANT EXECUTE ON ROUTINE %s TO easeml_tenant', item.routine);
+    END LOOP;
+END
+$security$;
+
+-- What a tenant writes, through functions that run with the tenant's own rights.
+GRANT INSERT ON easeml.datasets, easeml.partitions, easeml.blocks, easeml.dataset_grants, easeml.runs, easeml.arms, easeml.trials,
+    easeml.deployments, easeml.events TO easeml_tenant;
+GRANT UPDATE (encoder, packing_seconds, input_shape, n_skipped_rows) ON easeml.datasets TO easeml_tenant;
+GRANT UPDATE (state, finished_at, failure_reason) ON easeml.runs, easeml.trials TO easeml_tenant;
+GRANT UPDATE (trial_id, deployed_at) ON easeml.deployments TO easeml_tenant;
+GRANT DELETE ON easeml.datasets, easeml.dataset_grants, easeml.runs, easeml.deployments TO easeml_tenant;
+GRANT EXECUTE ON FUNCTION easeml.version(), easeml.has_live_coordinator(), easeml.caller(), easeml.list_architectures(), easeml.list_metrics() TO easeml_reader;
+
+-- Vacuuming pruned states needs ownership: they are the coordinator's.
+ALTER TABLE easeml.checkpoints OWNER TO easeml_coordinator;

@@ -1,0 +1,155 @@
+CREATE VIEW easeml.run_status WITH (security_invoker) AS
+SELECT r.run_id, r.owner::text AS owner, d.dataset_name, d.version AS dataset_version,
+    CASE WHEN r.state = 'running' AND NOT easeml.has_live_coordinator() THEN 'interrupted' ELSE r.state END AS state,
+    r.procedure, r.metric, r.max_epochs, r.seed,
+    t.n_trials, t.n_finished, t.n_failed, t.n_units_done, t.n_trials * (2 * r.max_epochs + 1) * d.n_partitions AS n_units,
+    round(100.0 * t.n_units_done / nullif(t.n_trials * (2 * r.max_epochs + 1) * d.n_partitions, 0), 1)::double precision AS percent_done,
+    b.trial_id AS best_trial_id, b.best_metric_value,
+    r.created_at, r.started_at, r.finished_at,
+    extract(epoch FROM coalesce(r.finished_at, clock_timestamp()) - r.started_at)::double precision AS elapsed_seconds,
+    r.failure_reason
+FROM easeml.runs r
+JOIN easeml.datasets d USING (dataset_id)
+LEFT JOIN LATERAL (
+    SELECT count(*) AS n_trials, count(*) FILTER (WHERE state = 'finished') AS n_finished, count(*) FILTER (WHERE state = 'failed') AS n_failed,
+        coalesce(sum(n_steps_done), 0)::bigint AS n_units_done
+    FROM easeml.trials WHERE run_id = r.run_id) t ON true
+LEFT JOIN LATERAL (
+    SELECT trial_id, best_metric_value FROM easeml.trials WHERE run_id = r.run_id AND best_metric_value IS NOT NULL
+    ORDER BY CASE WHEN r.is_higher_better THEN -best_metric_value ELSE best_metric_value END, trial_number LIMIT 1) b ON true;
+COMMENT ON VIEW easeml.run_status IS 'Runs with their progress; interrupted means running without a live coordinator.';
+
+CREATE VIEW easeml.leaderboard WITH (security_invoker) AS
+SELECT t.run_id, rank() OVER (PARTITION BY t.run_id ORDER BY CASE WHEN r.is_higher_better THEN -t.best_metric_value ELSE t.best_metric_value END NULLS LAST) AS rank,
+    t.trial_id, t.trial_number, d.dataset_name, t.architecture, t.state,
+    r.metric, t.best_metric_value AS validation_metric, e.metric_value AS test_metric, t.best_epoch,
+    coalesce(m.epoch, 0) AS n_epochs_done, t.max_epochs,
+    p.trial_id IS NOT NULL AS is_deployed,
+    u.training_seconds, t.config, t.failure_reason, t.owner::text AS owner
+FROM easeml.trials t
+JOIN easeml.runs r USING (run_id)
+JOIN easeml.datasets d USING (dataset_id)
+LEFT JOIN easeml.epoch_metrics e ON e.trial_id = t.trial_id AND e.epoch = t.best_epoch AND e.split = 'test'
+LEFT JOIN LATERAL (SELECT max(epoch) AS epoch FROM easeml.epoch_metrics v WHERE v.trial_id = t.trial_id AND v.split = 'validation') m ON true
+LEFT JOIN LATERAL (SELECT sum(training_seconds) AS training_seconds FROM easeml.training_units s WHERE s.trial_id = t.trial_id) u ON true
+LEFT JOIN easeml.deployments p ON p.trial_id = t.trial_id;
+COMMENT ON VIEW easeml.leaderboard IS 'Trials of each run, best first, by the validation metric of their best epoch; test_metric is that epoch on rows that no choice has seen.';
+
+CREATE VIEW easeml.learning_curves WITH (security_invoker) AS
+SELECT t.run_id, t.trial_id, t.trial_number, t.architecture, e.epoch, l.training_loss, r.metric, e.metric_value AS validation_metric,
+    e.accuracy, e.balanced_accuracy, e.macro_f1, e.log_loss, e.rmse, e.mae, e.r2, e.measured_at,
+    extract(epoch FROM e.measured_at - r.started_at)::double precision AS elapsed_seconds, l.training_seconds, t.owner::text AS owner
+FROM easeml.epoch_metrics e
+JOIN easeml.trials t USING (trial_id)
+JOIN easeml.runs r ON r.run_id = t.run_id
+LEFT JOIN LATERAL (
+    SELECT sum(u.loss * u.n_rows) / nullif(sum(u.n_rows), 0) AS training_loss, sum(u.training_seconds) AS training_seconds
+    FROM easeml.training_units u WHERE u.trial_id = e.trial_id AND u.epoch = e.epoch) l ON true
+WHERE e.split = 'validation';
+COMMENT ON VIEW easeml.learning_curves IS 'Training loss and validation metrics of each trial after each epoch.';
+
+CREATE VIEW easeml.training_timeline WITH (security_invoker) AS
+SELECT u.run_id, u.trial_id, t.trial_number, t.architecture, 'train'::text AS kind, u.epoch, u.position, u.partition_number, u.slot_id, u.attempt,
+    u.started_at, u.finished_at, extract(epoch FROM u.finished_at - u.started_at)::double precision AS seconds, u.training_seconds,
+    u.n_rows, u.loss, u.state_bytes, u.state_sha256, u.owner::text AS owner
+FROM easeml.training_units u JOIN easeml.trials t USING (trial_id)
+UNION ALL
+SELECT v.run_id, v.trial_id, t.trial_number, t.architecture, CASE v.split WHEN 'validation' THEN 'validate' ELSE 'test' END, v.epoch, NULL, v.partition_number, v.slot_id, v.attempt,
+    v.started_at, v.finished_at, extract(epoch FROM v.finished_at - v.started_at)::double precision, NULL,
+    (v.statistics ->> 'n_rows')::bigint, NULL, NULL, NULL, v.owner::text
+FROM easeml.evaluations v JOIN easeml.trials t USING (trial_id);
+COMMENT ON VIEW easeml.training_timeline IS 'Every recorded unit with its slot and times: the Gantt chart of a run.';
+
+CREATE VIEW easeml.run_events WITH (security_invoker) AS
+SELECT e.event_id, e.happened_at, e.run_id, e.trial_id, e.kind, e.message, e.owner::text AS owner FROM easeml.events e;
+COMMENT ON VIEW easeml.run_events IS 'What happened to runs and trials, in words.';
+
+COMMENT ON COLUMN easeml.run_status.run_id IS 'Number returned by easeml.select_models.';
+COMMENT ON COLUMN easeml.run_status.owner IS 'Role that owns it.';
+COMMENT ON COLUMN easeml.run_status.dataset_name IS 'Data set.';
+COMMENT ON COLUMN easeml.run_status.dataset_version IS 'Its version.';
+COMMENT ON COLUMN easeml.run_status.state IS 'queued, running, interrupted, finished, failed or cancelled.';
+COMMENT ON COLUMN easeml.run_status.procedure IS 'How configs are chosen.';
+COMMENT ON COLUMN easeml.run_status.metric IS 'What ranks the trials.';
+COMMENT ON COLUMN easeml.run_status.max_epochs IS 'Epochs of each trial.';
+COMMENT ON COLUMN easeml.run_status.seed IS 'Seed of configs, states and order.';
+COMMENT ON COLUMN easeml.run_status.n_trials IS 'Trials in all.';
+COMMENT ON COLUMN easeml.run_status.n_finished IS 'Trials finished.';
+COMMENT ON COLUMN easeml.run_status.n_failed IS 'Trials failed.';
+COMMENT ON COLUMN easeml.run_status.n_units_done IS 'Recorded units.';
+COMMENT ON COLUMN easeml.run_status.n_units IS 'Units in all.';
+COMMENT ON COLUMN easeml.run_status.percent_done IS 'Recorded share of the units.';
+COMMENT ON COLUMN easeml.run_status.best_trial_id IS 'Best trial so far.';
+COMMENT ON COLUMN easeml.run_status.best_metric_value IS 'Its validation metric.';
+COMMENT ON COLUMN easeml.run_status.created_at IS 'When it was asked for.';
+COMMENT ON COLUMN easeml.run_status.started_at IS 'When its first unit was given out.';
+COMMENT ON COLUMN easeml.run_status.finished_at IS 'When it ended.';
+COMMENT ON COLUMN easeml.run_status.elapsed_seconds IS 'Since its start, or in all.';
+COMMENT ON COLUMN easeml.run_status.failure_reason IS 'Why it failed.';
+
+COMMENT ON COLUMN easeml.leaderboard.run_id IS 'Run.';
+COMMENT ON COLUMN easeml.leaderboard.rank IS '1 is best; equal metrics share a rank.';
+COMMENT ON COLUMN easeml.leaderboard.trial_id IS 'Trial.';
+COMMENT ON COLUMN easeml.leaderboard.trial_number IS 'Its number within the run.';
+COMMENT ON COLUMN easeml.leaderboard.dataset_name IS 'Data set.';
+COMMENT ON COLUMN easeml.leaderboard.architecture IS 'Architecture.';
+COMMENT ON COLUMN easeml.leaderboard.state IS 'State of the trial.';
+COMMENT ON COLUMN easeml.leaderboard.metric IS 'What ranks.';
+COMMENT ON COLUMN easeml.leaderboard.validation_metric IS 'Metric of the best epoch on the validation rows.';
+COMMENT ON COLUMN easeml.leaderboard.test_metric IS 'Metric of the same epoch on the test rows; measured when the trial ends.';
+COMMENT ON COLUMN easeml.leaderboard.best_epoch IS 'Epoch of the best validation metric.';
+COMMENT ON COLUMN easeml.leaderboard.n_epochs_done IS 'Measured epochs.';
+COMMENT ON COLUMN easeml.leaderboard.max_epochs IS 'Epochs asked for.';
+COMMENT ON COLUMN easeml.leaderboard.is_deployed IS 'Whether it answers predictions by hands choice.';
+COMMENT ON COLUMN easeml.leaderboard.training_seconds IS 'Seconds spent in training steps.';
+COMMENT ON COLUMN easeml.leaderboard.config IS 'Its hyperparameters.';
+COMMENT ON COLUMN easeml.leaderboard.failure_reason IS 'Why it failed.';
+COMMENT ON COLUMN easeml.leaderboard.owner IS 'Role that owns it.';
+
+COMMENT ON COLUMN easeml.learning_curves.run_id IS 'Run.';
+COMMENT ON COLUMN easeml.learning_curves.trial_id IS 'Trial.';
+COMMENT ON COLUMN easeml.learning_curves.trial_number IS 'Its number within the run.';
+COMMENT ON COLUMN easeml.learning_curves.architecture IS 'Architecture.';
+COMMENT ON COLUMN easeml.learning_curves.epoch IS 'Epoch, from 1.';
+COMMENT ON COLUMN easeml.learning_curves.training_loss IS 'Mean loss over the epochs training rows, while training.';
+COMMENT ON COLUMN easeml.learning_curves.metric IS 'The runs metric.';
+COMMENT ON COLUMN easeml.learning_curves.validation_metric IS 'Its value on the validation rows.';
+COMMENT ON COLUMN easeml.learning_curves.accuracy IS 'Share of right labels.';
+COMMENT ON COLUMN easeml.learning_curves.balanced_accuracy IS 'Mean recall over classes.';
+COMMENT ON COLUMN easeml.learning_curves.macro_f1 IS 'Mean F1 over classes.';
+COMMENT ON COLUMN easeml.learning_curves.log_loss IS 'Mean negative log probability of the true label.';
+COMMENT ON COLUMN easeml.learning_curves.rmse IS 'Root mean squared error.';
+COMMENT ON COLUMN easeml.learning_curves.mae IS 'Mean absolute error.';
+COMMENT ON COLUMN easeml.learning_curves.r2 IS 'Coefficient of determination.';
+COMMENT ON COLUMN easeml.learning_curves.measured_at IS 'When the last partition was measured.';
+COMMENT ON COLUMN easeml.learning_curves.elapsed_seconds IS 'Since the start of the run.';
+COMMENT ON COLUMN easeml.learning_curves.training_seconds IS 'Seconds of training steps in this epoch.';
+COMMENT ON COLUMN easeml.learning_curves.owner IS 'Role that owns it.';
+
+COMMENT ON COLUMN easeml.training_timeline.run_id IS 'Run.';
+COMMENT ON COLUMN easeml.training_timeline.trial_id IS 'Trial.';
+COMMENT ON COLUMN easeml.training_timeline.trial_number IS 'Its number within the run.';
+COMMENT ON COLUMN easeml.training_timeline.architecture IS 'Architecture.';
+COMMENT ON COLUMN easeml.training_timeline.kind IS 'train, validate or test.';
+COMMENT ON COLUMN easeml.training_timeline.epoch IS 'Epoch, from 1.';
+COMMENT ON COLUMN easeml.training_timeline.position IS 'Place in the epochs visit order, from 0.';
+COMMENT ON COLUMN easeml.training_timeline.partition_number IS 'Partition, from 0.';
+COMMENT ON COLUMN easeml.training_timeline.slot_id IS 'Slot that ran it.';
+COMMENT ON COLUMN easeml.training_timeline.attempt IS '1, or more after a lost slot.';
+COMMENT ON COLUMN easeml.training_timeline.started_at IS 'Start.';
+COMMENT ON COLUMN easeml.training_timeline.finished_at IS 'End.';
+COMMENT ON COLUMN easeml.training_timeline.seconds IS 'All of it.';
+COMMENT ON COLUMN easeml.training_timeline.training_seconds IS 'Training steps alone.';
+COMMENT ON COLUMN easeml.training_timeline.n_rows IS 'Rows met.';
+COMMENT ON COLUMN easeml.training_timeline.loss IS 'Mean training loss.';
+COMMENT ON COLUMN easeml.training_timeline.state_bytes IS 'Size of the recorded state.';
+COMMENT ON COLUMN easeml.training_timeline.state_sha256 IS 'Hash of the recorded state.';
+COMMENT ON COLUMN easeml.training_timeline.owner IS 'Role that owns it.';
+
+COMMENT ON COLUMN easeml.run_events.event_id IS 'Number.';
+COMMENT ON COLUMN easeml.run_events.happened_at IS 'When.';
+COMMENT ON COLUMN easeml.run_events.run_id IS 'Run.';
+COMMENT ON COLUMN easeml.run_events.trial_id IS 'Trial.';
+COMMENT ON COLUMN easeml.run_events.kind IS 'What kind.';
+COMMENT ON COLUMN easeml.run_events.message IS 'In words.';
+COMMENT ON COLUMN easeml.run_events.owner IS 'Role that owns it.';

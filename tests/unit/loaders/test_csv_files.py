@@ -1,0 +1,143 @@
+"""CSV: what types are inferred, and what is refused with which line."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from easeml_db.errors import InvalidArgument, InvalidData
+from easeml_loaders import Source, csv_files
+from easeml_loaders.csv_files import csv_source
+
+
+@pytest.fixture
+def csv_file(tmp_path: Path) -> Path:
+    return tmp_path / "data.csv"
+
+
+def types_of(source: Source) -> list[str]:
+    return [column.element for column in source.columns]
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        (["1", "-2", ""], "bigint"),
+        (["9223372036854775807"], "bigint"),
+        (["9223372036854775808"], "text"),
+        (["0123"], "text"),
+        (["+49123"], "text"),
+        (["1_000"], "text"),
+        (["١٢"], "text"),
+        (["1", "2.5", "1e-3", "nan", "-inf", ".5", "3."], "double precision"),
+        (["1.5", "12345678901234567890"], "text"),
+        (["1e999"], "text"),
+        (["true", "F", "False"], "boolean"),
+        (["1", "true"], "text"),
+        (["yes"], "text"),
+        (["", ""], "text"),
+        (["1", "x"], "text"),
+    ],
+)
+def test_inferred_type(csv_file: Path, fields: list[str], expected: str) -> None:
+    csv_file.write_text("a,b\n" + "".join(f"{field},x\n" for field in fields))
+    assert types_of(csv_source(csv_file))[0] == expected
+
+
+def test_type_holds_over_all_batches(csv_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(csv_files, "CHUNK_ROWS", 2)
+    csv_file.write_text("a,b\n1,1\n2,2\n3,3\n4,x\n5.5,5\n")
+    source = csv_source(csv_file)
+    assert types_of(source) == ["double precision", "text"]
+    assert source.n_rows == 5
+    chunks = list(source.chunks())
+    assert np.concatenate([np.asarray(chunk[0].data) for chunk in chunks]).tolist() == [1, 2, 3, 4, 5.5]
+    assert [word for chunk in chunks for word in chunk[1].data] == [b"1", b"2", b"3", b"x", b"5"]
+
+
+def test_nulls_are_empty_fields_and_the_words_given(csv_file: Path) -> None:
+    csv_file.write_text('a,b\n1,NA\n"",x\nNA,y\n')
+    (chunk,) = csv_source(csv_file, nulls=["NA"]).chunks()
+    assert chunk[0].is_null is not None
+    assert chunk[0].is_null.tolist() == [False, True, True]
+    assert chunk[1].is_null is not None
+    assert chunk[1].is_null.tolist() == [True, False, False]
+
+
+def test_gzip_byte_order_mark_and_quoted_line_ends(tmp_path: Path) -> None:
+    path = tmp_path / "data.csv.gz"
+    path.write_bytes(gzip.compress('\ufeffa;"b;""c"\r\n1;"x\r\ny"\r\n\r\n'.encode()))
+    source = csv_source(path, delimiter=";")
+    assert [column.name for column in source.columns] == ["a", 'b;"c']
+    (chunk,) = source.chunks()
+    assert chunk[1].data == [b"x\r\ny"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "empty, expected a header"),
+        (b"a,a\n", "line 1: the column name 'a' stands there twice"),
+        (b"a,,b\n", "line 1: column 2 has no name"),
+        (b"a," + b"b" * 64 + b"\n", "line 1: column name"),
+        (b"a,b\n1,2\n1\n", "line 3: expected 2 fields, got 1"),
+        (b'a,b\n"x\ny",2\n1,2,3\n', "line 4: expected 2 fields, got 3"),
+        (b"a,b\n1,\xff\n", "line 2: byte 3 is not UTF-8"),
+        (b"a,b\n1,\0\n", "line 2: a zero byte"),
+        (b'a,b\n1,"2\n', "line 2: unexpected end of data"),
+        (b"\x1f\x8b\x08\0broken", "damaged or cut off"),
+    ],
+)
+def test_refused_with_file_and_line(csv_file: Path, content: bytes, message: str) -> None:
+    csv_file.write_bytes(content)
+    with pytest.raises(InvalidData, match=message) as caught:
+        csv_source(csv_file)
+    assert str(csv_file) in str(caught.value)
+
+
+def test_declared_types_are_wider_than_guesses_and_checked(csv_file: Path) -> None:
+    csv_file.write_text("a,b,c\n007,1,1\n+8,0,2\n")
+    source = csv_source(csv_file, types={"a": "int2", "b": "boolean", "c": "real"})
+    assert types_of(source) == ["smallint", "boolean", "real"]
+    (chunk,) = source.chunks()
+    assert [np.asarray(values.data).tolist() for values in chunk] == [[7, 8], [True, False], [1.0, 2.0]]
+
+
+@pytest.mark.parametrize(
+    ("kind", "field"), [("smallint", "40000"), ("real", "1e40"), ("boolean", "2"), ("bigint", "x")]
+)
+def test_field_that_is_not_of_the_declared_type_is_named(csv_file: Path, kind: str, field: str) -> None:
+    csv_file.write_text(f"a\n1\n{field}\n")
+    with pytest.raises(InvalidData, match=f"line 3: column 'a' is {kind}, got '{field}'"):
+        csv_source(csv_file, types={"a": kind})
+
+
+@pytest.mark.parametrize(
+    ("types", "message"), [({"z": "text"}, "no column 'z'"), ({"a": "money"}, "type 'money'")]
+)
+def test_unknown_column_or_type_is_refused(csv_file: Path, types: dict[str, str], message: str) -> None:
+    csv_file.write_text("a\n1\n")
+    with pytest.raises(InvalidArgument, match=message):
+        csv_source(csv_file, types=types)
+
+
+def test_types_of_the_table_hold_for_columns_not_declared(csv_file: Path) -> None:
+    csv_file.write_text("a,b\n1,1\n")
+    source = csv_source(
+        csv_file, types={"a": "text"}, table_types={"a": "real", "b": "double precision", "c": "x"}
+    )
+    assert types_of(source) == ["text", "double precision"]
+
+
+def test_header_alone_is_an_empty_source(csv_file: Path) -> None:
+    csv_file.write_text("a,b\n")
+    source = csv_source(csv_file)
+    assert (source.n_rows, types_of(source), list(source.chunks())) == (0, ["text", "text"], [])
+
+
+def test_delimiter_must_be_one_character(csv_file: Path) -> None:
+    with pytest.raises(InvalidArgument, match="one character"):
+        csv_source(csv_file, delimiter="||")

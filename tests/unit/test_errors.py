@@ -1,0 +1,38 @@
+"""Errors: codes are unique, survive the way through SQL and pickle, and read as one line."""
+
+import pickle
+
+import pytest
+
+from easeml_db import errors
+from easeml_db.errors import EasemlError, InvalidArgument, StaleLease, from_sqlstate
+
+
+def test_codes_are_unique_and_of_class_ml():
+    codes = [error.sqlstate for error in errors.ALL_ERRORS]
+    assert codes == [f"ML{number:03}" for number in range(14)]
+
+
+@pytest.mark.parametrize("error", errors.ALL_ERRORS)
+def test_an_error_comes_back_as_the_same_class(error):
+    back = from_sqlstate(error.sqlstate, "what", "detail", "hint")
+    assert type(back) is error
+    assert (back.message, back.detail, back.hint) == ("what", "detail", "hint")
+
+
+@pytest.mark.parametrize("error", errors.ALL_ERRORS)
+def test_the_tree_in_the_module_head_shows_every_error(error):
+    assert any(error.__name__ in line and error.sqlstate in line for line in errors.__doc__.splitlines())
+
+
+def test_an_unknown_code_gives_the_root():
+    assert type(from_sqlstate("ML999", "from a newer server")) is EasemlError
+
+
+def test_text_is_one_line():
+    assert str(InvalidArgument("first\n  second", hint="not shown")) == "first second"
+
+
+def test_detail_and_hint_survive_pickle():
+    back = pickle.loads(pickle.dumps(StaleLease("gone", detail="lease 3", hint="stop")))  # noqa: S301
+    assert (type(back), str(back), back.detail, back.hint) == (StaleLease, "gone", "lease 3", "stop")
