@@ -1,4 +1,7 @@
-"""The loop: give out units, take in what came of them, keep the lease. It holds no truth, only a cache of the tables."""
+"""The loop: give out units, take in what came of them, keep the lease.
+
+It holds no truth, only a cache of the tables.
+"""
 
 from __future__ import annotations
 
@@ -96,14 +99,10 @@ class Coordinator:
             n_attempts = self._dispatcher.lost(message.order.slot_id)
             if not self._dispatcher.is_known(unit.run_id):
                 return
-            await self._store.note(
-                unit.run_id, unit.trial_id, "retry", f"attempt {n_attempts} was lost: {error}"
-            )
+            await self._store.note(unit.run_id, unit.trial_id, "retry", f"attempt {n_attempts} was lost: {error}")
             if n_attempts >= self._settings.max_attempts:
                 self._dispatcher.drop_trial(unit.trial_id)
-                await self._store.fail_trial(
-                    unit.run_id, unit.trial_id, f"{n_attempts} attempts were lost: {error}"
-                )
+                await self._store.fail_trial(unit.run_id, unit.trial_id, f"{n_attempts} attempts were lost: {error}")
             return
         self._dispatcher.failed(message.order.slot_id)
         if isinstance(error, StaleLease | NotFound):
@@ -133,9 +132,7 @@ class Coordinator:
                 self._dispatcher.drop_run(run.run_id)
 
     def _until_heartbeat(self) -> float:
-        return max(
-            0.0, min(self._next_heartbeat - self._clock.now_seconds(), self._settings.heartbeat_seconds)
-        )
+        return max(0.0, min(self._next_heartbeat - self._clock.now_seconds(), self._settings.heartbeat_seconds))
 
     async def _keep_lease(self) -> None:
         if self._clock.now_seconds() >= self._next_heartbeat:

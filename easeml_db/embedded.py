@@ -128,13 +128,11 @@ class Embedded:
         self._own(self.socket_folder)
         self._configure()
         log = self.folder / "server.log"
-        command = [self._binary("pg_ctl"), "start", "-w", "-t", "60", "-D", self.cluster, "-l", log]
+        command: list[str | Path] = [self._binary("pg_ctl"), "start", "-w", "-t", "60", "-D", self.cluster, "-l", log]
         started = self._run(command, check=False, env=server_environment())
         if started.returncode != 0:
             tail = log.read_text(encoding="utf-8", errors="replace").splitlines()[-5:] if log.exists() else []
-            raise ServerUnavailable(
-                "the private server did not start", detail="\n".join(tail), hint=f"Its log: {log}"
-            )
+            raise ServerUnavailable("the private server did not start", detail="\n".join(tail), hint=f"Its log: {log}")
 
     def stop(self) -> None:
         """Stop the coordinator, then the server; sessions are disconnected, nothing recorded is lost."""
@@ -217,7 +215,7 @@ class Embedded:
         self._remember(binaries=str(binaries))
         if self.cluster.exists():  # left by an initialisation that was interrupted
             shutil.rmtree(self.cluster)
-        command = [
+        command: list[str | Path] = [
             binaries / "initdb", "-D", self.cluster, "-U", SUPERUSER, "--encoding=UTF8", "--locale=C.UTF-8",
             "--auth-local=trust", "--auth-host=scram-sha-256", f"--pwfile={secret}",
         ]  # fmt: skip
@@ -249,9 +247,7 @@ class Embedded:
                 probe.bind(("127.0.0.1", 0))
                 return int(probe.getsockname()[1])
         if not _is_free(wanted):
-            raise InvalidArgument(
-                f"port: {wanted} is taken on the loopback address", hint="Choose another --port."
-            )
+            raise InvalidArgument(f"port: {wanted} is taken on the loopback address", hint="Choose another --port.")
         return wanted
 
     def _remember(self, **facts: Any) -> None:
@@ -277,7 +273,7 @@ class Embedded:
 
     def _run(
         self, command: Sequence[str | Path], *, check: bool = True, env: Mapping[str, str] | None = None
-    ) -> Any:
+    ) -> subprocess.CompletedProcess[str]:
         # Output goes to files: the server would keep a pipe open for as long as it lives.
         with tempfile.TemporaryFile("w+") as output:
             done = subprocess.run(

@@ -21,7 +21,6 @@ this package; a contract test keeps the two equal.
 """
 
 # The names are the words that users meet in SQL, so they carry no suffix "Error".
-# ruff: noqa: N818
 
 from __future__ import annotations
 
@@ -126,8 +125,6 @@ ALL_ERRORS: tuple[type[EasemlError], ...] = (EasemlError, *EasemlError.__subclas
 BY_SQLSTATE: dict[str, type[EasemlError]] = {error.sqlstate: error for error in ALL_ERRORS}
 
 
-def from_sqlstate(
-    sqlstate: str, message: str, detail: str | None = None, hint: str | None = None
-) -> EasemlError:
+def from_sqlstate(sqlstate: str, message: str, detail: str | None = None, hint: str | None = None) -> EasemlError:
     """Return (not raise) the error that stands for a code; a code of no class here gives the root."""
     return BY_SQLSTATE.get(sqlstate, EasemlError)(message, detail=detail, hint=hint)

@@ -72,9 +72,7 @@ async def serve(
 async def _serve_once(
     dsn: str, inbox: QueueInbox, say: Callable[[str], None], settings: Settings | None, *, until_idle: bool
 ) -> None:
-    store = PostgresStore(
-        dsn, inbox.put, on_standby=lambda: say("another coordinator is active: waiting as standby")
-    )
+    store = PostgresStore(dsn, inbox.put, on_standby=lambda: say("another coordinator is active: waiting as standby"))
     await store.open()
     try:
         executor = PostgresExecutor(dsn, inbox.put)

@@ -101,8 +101,7 @@ def unit_seed(run_seed: int, trial_number: int, epoch: int, partition_number: in
         packed = struct.pack("<4q", run_seed, trial_number, epoch, partition_number)
     except struct.error as error:
         raise InvalidArgument(
-            "a seed is made of whole numbers of 64 bits, "
-            f"got {(run_seed, trial_number, epoch, partition_number)}"
+            f"a seed is made of whole numbers of 64 bits, got {(run_seed, trial_number, epoch, partition_number)}"
         ) from error
     digest = blake2b(packed, digest_size=8, person=b"easeml unit").digest()
     return int.from_bytes(digest, "little") >> 1

@@ -33,18 +33,14 @@ def coordinator(dsn: str | None, until_idle: bool) -> None:
 
 
 @click.command()
-@click.option(
-    "--dsn", envvar="EASEML_DSN", help="Superuser's connection string of the database to install into."
-)
+@click.option("--dsn", envvar="EASEML_DSN", help="Superuser's connection string of the database to install into.")
 @click.option(
     "--slots",
     "n_slots",
     type=click.IntRange(1, 1000),
     help="Units that run side by side (default: one for each core).",
 )
-@click.option(
-    "--files-only", is_flag=True, help="Only copy the extension's files to the server's share folder."
-)
+@click.option("--files-only", is_flag=True, help="Only copy the extension's files to the server's share folder.")
 @click.option(
     "--bindir",
     type=click.Path(path_type=Path, exists=True),

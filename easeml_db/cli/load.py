@@ -76,9 +76,7 @@ def destination_options(
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)
-        def wrapped(
-            dsn: str | None, table: str, append: bool, replace: bool, as_json: bool, **rest: Any
-        ) -> None:
+        def wrapped(dsn: str | None, table: str, append: bool, replace: bool, as_json: bool, **rest: Any) -> None:
             destination = Destination(dsn or None, table, _if_exists(append, replace), as_json)
             command(destination=destination, **rest)
 
@@ -98,9 +96,7 @@ def _if_exists(append: bool, replace: bool) -> IfExists:
 @load.command("csv")
 @click.argument("file", type=FILE)
 @click.option("--delimiter", default=",", show_default=True, help="One character, or 'tab'.")
-@click.option(
-    "--null", "nulls", multiple=True, help="A word that means NULL, as an empty field does; repeatable."
-)
+@click.option("--null", "nulls", multiple=True, help="A word that means NULL, as an empty field does; repeatable.")
 @click.option("--types", default="", help="Types where they should not be inferred: 'column=type,...'.")
 @destination_options()
 def load_csv(file: Path, delimiter: str, nulls: Sequence[str], types: str, destination: Destination) -> None:

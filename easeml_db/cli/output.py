@@ -14,9 +14,7 @@ from rich.table import Table
 
 from easeml_db.errors import EasemlError
 
-json_option = click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON document on standard output."
-)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document on standard output.")
 
 
 def print_error(error: EasemlError) -> None:

@@ -24,9 +24,7 @@ from easeml_db.errors import EasemlError, NotFound, NotReady
     type=click.IntRange(1, 1000),
     help="Units that run side by side (default: one for each core).",
 )
-@click.option(
-    "--port", type=click.IntRange(1024, 65535), help="Port on the loopback address (default: a free one)."
-)
+@click.option("--port", type=click.IntRange(1024, 65535), help="Port on the loopback address (default: a free one).")
 @json_option
 def up(folder: Path | None, n_slots: int | None, port: int | None, as_json: bool) -> None:
     """Start a private PostgreSQL with easeml in it, and the coordinator. Does nothing where they run."""

@@ -11,12 +11,11 @@ from easeml_db.errors import EasemlError, ServerUnavailable, SlotLost, TrialFail
 
 # A cancel, a shutdown, a crash of a neighbour, a lost connection, lack of disk, memory or connections: the unit
 # itself is blameless and may run again.
+PREFIX = re.compile(r"^(plpy\.(SPI)?Error|spiexceptions\.\w+): ")  # what PL/Python puts before a message
 LOST = re.compile(r"^(57014|57P0[1-5]|08...|53...|25P03|58...)$")
 
 
-async def connect(
-    dsn: str, application_name: str, **settings: str
-) -> psycopg.AsyncConnection[dict[str, Any]]:
+async def connect(dsn: str, application_name: str, **settings: str) -> psycopg.AsyncConnection[dict[str, Any]]:
     """Open an autocommit connection with server settings; raise ServerUnavailable when there is no server."""
     options = " ".join(f"-c {name}={value}" for name, value in settings.items())
     try:
@@ -49,7 +48,7 @@ def unavailable(error: psycopg.Error) -> ServerUnavailable:
 
 def server_error(error: psycopg.Error) -> EasemlError:
     """Return the error that the server raised as the class it has in Python; others keep their message and code."""
-    message = (error.diag.message_primary or " ".join(str(error).split())).removeprefix("plpy.Error: ")
+    message = PREFIX.sub("", error.diag.message_primary or " ".join(str(error).split()))
     if error.sqlstate and error.sqlstate.startswith("ML"):
         return from_sqlstate(error.sqlstate, message, error.diag.message_detail, error.diag.message_hint)
     return EasemlError(message, detail=error.diag.message_detail, hint=error.diag.message_hint)
@@ -61,4 +60,4 @@ def unit_error(error: psycopg.Error) -> EasemlError:
         return SlotLost(" ".join(str(error).split()) or type(error).__name__)
     if error.sqlstate.startswith("ML"):
         return server_error(error)
-    return TrialFailed(error.diag.message_primary or str(error))
+    return TrialFailed(PREFIX.sub("", error.diag.message_primary or str(error)))

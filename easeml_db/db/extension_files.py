@@ -36,9 +36,7 @@ def install(binaries: Path) -> list[Path]:
         target / "easeml.control": (sql_folder() / "easeml.control").read_text(encoding="utf-8"),
         target / f"easeml--{__version__}.sql": build(),
     }
-    changed = [
-        path for path, text in files.items() if not path.exists() or path.read_text(encoding="utf-8") != text
-    ]
+    changed = [path for path, text in files.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
     for path in changed:
         try:
             path.write_text(files[path], encoding="utf-8")

@@ -158,7 +158,7 @@ class PostgresStore:
         return rows[0] if rows else {}
 
     async def _all(self, name: str, **values: object) -> list[dict[str, Any]]:
-        statement = cast(LiteralString, queries("coordinator")[name])  # our own files, no user's words
+        statement = queries("coordinator")[name].encode()
         try:
             cursor = await self._connection.execute(statement, values)
             return await cursor.fetchall() if cursor.description else []

@@ -127,8 +127,6 @@ class PostgresExecutor:
 
 def order_json(order: Order) -> str:
     """The order as the unit procedures read it."""
-    fields = asdict(order.unit) | {
-        key: getattr(order, key) for key in ("seed", "slot_id", "lease_number", "attempt")
-    }
+    fields = asdict(order.unit) | {key: getattr(order, key) for key in ("seed", "slot_id", "lease_number", "attempt")}
     del fields["run_id"], fields["trial_number"]
     return json.dumps(fields)

@@ -168,9 +168,7 @@ class Dispatcher:
             return
         architecture = self._runs[trial.run_id].architectures[trial.trial_id]
         remaining = self._seconds.remaining(trial, architecture)
-        self._board.put(
-            Candidate(trial.trial_id, trial.run_id, trial.trial_number, unit.partition_number, remaining)
-        )
+        self._board.put(Candidate(trial.trial_id, trial.run_id, trial.trial_number, unit.partition_number, remaining))
 
     def _rebuild_board(self) -> None:
         self._board = Board(max(len(self._cached), 1))

@@ -55,9 +55,7 @@ class UnitSeconds:
     def remaining(self, trial: Trial, architecture: str) -> float:
         """Return the seconds of work that a trial still has, over all its epochs."""
         left = n_units_left(trial)
-        return sum(
-            count * self.expected(trial.trial_id, architecture, kind) for kind, count in left.items() if count
-        )
+        return sum(count * self.expected(trial.trial_id, architecture, kind) for kind, count in left.items() if count)
 
 
 def _keys(trial_id: int, architecture: str, kind: str) -> tuple[Hashable, ...]:

@@ -150,9 +150,7 @@ def _is_tied(queue: _Queue) -> bool:
     return len(queue) > 1 and queue[1][0] == queue[0][0]
 
 
-def _place(
-    chosen: Sequence[tuple[Candidate, int]], idle_slots: Sequence[int], cached: Cached
-) -> dict[int, int]:
+def _place(chosen: Sequence[tuple[Candidate, int]], idle_slots: Sequence[int], cached: Cached) -> dict[int, int]:
     """Return the slot of each chosen trial: one that has its partition cached if possible, else as chosen."""
     free = dict.fromkeys(idle_slots)
     holders = _holders(idle_slots, cached)

@@ -113,9 +113,7 @@ class _Simulation:
         partition = trial.partition_numbers[step]
         end = now_seconds + trial.unit_seconds[step]
         was_cached = (trial.run_id, partition) in self._cached[slot]
-        self._placed.append(
-            PlacedUnit(trial.trial_id, step, partition, slot, now_seconds, end, was_cached=was_cached)
-        )
+        self._placed.append(PlacedUnit(trial.trial_id, step, partition, slot, now_seconds, end, was_cached=was_cached))
         self._cached[slot].add((trial.run_id, partition))
         self._idle_slots.remove(slot)
         heapq.heappush(self._running, (end, slot, trial.trial_id))

@@ -26,6 +26,4 @@ class ProcedureFactory(Protocol):
     def __call__(self, space: SearchSpace, *, n_configs: int | None = None, seed: int = 0) -> Procedure: ...
 
 
-PROCEDURES: Mapping[str, ProcedureFactory] = MappingProxyType(
-    {"grid": GridProcedure, "random": RandomProcedure}
-)
+PROCEDURES: Mapping[str, ProcedureFactory] = MappingProxyType({"grid": GridProcedure, "random": RandomProcedure})

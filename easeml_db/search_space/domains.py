@@ -71,9 +71,7 @@ class FloatRange:
             return (self.low,)
         if self.n_points is None:
             return None
-        inner = [
-            _clip(float(f"{_point(self, i):.12g}"), self.low, self.high) for i in range(1, self.n_points - 1)
-        ]
+        inner = [_clip(float(f"{_point(self, i):.12g}"), self.low, self.high) for i in range(1, self.n_points - 1)]
         return tuple(dict.fromkeys([self.low, *inner, self.high]))
 
 

@@ -41,9 +41,7 @@ def bundled_source(name: str) -> Source:
         columns = [Column(column, "double precision") for column in (*DIABETES_NAMES, "progression")]
         return _source(name, columns, [*data.data.T, data.target])
     if name not in BUNDLED_NAMES:
-        raise InvalidArgument(
-            f"no data set {name!r} in scikit-learn", hint=f"There are: {', '.join(BUNDLED_NAMES)}"
-        )
+        raise InvalidArgument(f"no data set {name!r} in scikit-learn", hint=f"There are: {', '.join(BUNDLED_NAMES)}")
     return _labelled(name, getattr(sklearn.datasets, f"load_{name}")())
 
 

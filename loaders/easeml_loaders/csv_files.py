@@ -57,18 +57,14 @@ class FieldType:
     """How fields of one type look and what they become; `parse` raises ValueError beyond the type's range."""
 
     element: str
-    inferred: (
-        re.Pattern[str] | None
-    )  # what a field must look like for the type to be guessed; None: never guessed
+    inferred: re.Pattern[str] | None  # what a field must look like for the type to be guessed; None: never guessed
     declared: re.Pattern[str]  # what it may look like where the user names the type
     parse: Callable[[Sequence[str]], NDArray[Any] | list[bytes]]
     null_stand_in: str
 
 
 WHOLE = re.compile(r"\s*[+-]?[0-9]+\s*")
-REAL = re.compile(
-    r"\s*[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|nan|inf|infinity)\s*", re.IGNORECASE
-)
+REAL = re.compile(r"\s*[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|nan|inf|infinity)\s*", re.IGNORECASE)
 ANYTHING = re.compile(r".*", re.DOTALL)
 CAREFUL_WHOLE = re.compile(r"-?(?:0|[1-9][0-9]{0,18})")
 CAREFUL_REAL = re.compile(
@@ -264,9 +260,7 @@ def _check_declared(file: CsvFile, batch: Rows, name: str, i: int, element: str)
 def _chunks(file: CsvFile, columns: Sequence[Column]) -> Iterator[Chunk]:
     for batch in _batches(file):
         fields_by_column = zip(*batch.rows, strict=True)
-        yield [
-            _values(file, column, fields) for column, fields in zip(columns, fields_by_column, strict=True)
-        ]
+        yield [_values(file, column, fields) for column, fields in zip(columns, fields_by_column, strict=True)]
 
 
 def _values(file: CsvFile, column: Column, fields: Sequence[str]) -> Values:

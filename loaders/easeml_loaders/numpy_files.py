@@ -104,9 +104,7 @@ def _opened_member(path: Path, member: str) -> Iterator[IO[bytes]]:
         yield stream
 
 
-def _described(
-    name: str, open_stream: Callable[[], AbstractContextManager[IO[bytes]]], path: Path
-) -> StoredArray:
+def _described(name: str, open_stream: Callable[[], AbstractContextManager[IO[bytes]]], path: Path) -> StoredArray:
     with open_stream() as stream:
         shape, is_fortran, dtype = _read_header(stream, name, path)
     return StoredArray(name, shape, dtype, is_fortran, open_stream)
@@ -123,9 +121,7 @@ def _read_header(stream: IO[bytes], name: str, path: Path) -> tuple[tuple[int, .
         raise InvalidData(f"{path}: {name!r} is no array in .npy format: {error}") from error
 
 
-def _chosen(
-    arrays: dict[str, StoredArray], wanted: Sequence[str], path: Path
-) -> list[tuple[str, StoredArray]]:
+def _chosen(arrays: dict[str, StoredArray], wanted: Sequence[str], path: Path) -> list[tuple[str, StoredArray]]:
     """(column name, array) of what is asked for, or of everything."""
     if not wanted:
         return list(arrays.items())
@@ -163,9 +159,7 @@ def _column(name: str, array: StoredArray, bytes_as: BytesAs, path: Path) -> Col
             hint="Numbers and booleans of any rank load, and text of rank 1; Python objects never do.",
         )
     if len(shape) > MAX_ARRAY_RANK or 0 in shape:
-        raise InvalidData(
-            f"{path}: array {array.name!r} has rows of shape {shape}, which no array column keeps"
-        )
+        raise InvalidData(f"{path}: array {array.name!r} has rows of shape {shape}, which no array column keeps")
     if shape and array.dtype == np.uint8 and bytes_as == "bytea":
         return Column(name, "bytea")
     return Column(name, ELEMENT_OF_DTYPE[array.dtype.name], shape)

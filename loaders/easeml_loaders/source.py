@@ -12,9 +12,7 @@ from numpy.typing import NDArray
 
 from easeml_db.errors import InvalidData
 
-CHUNK_BYTES = (
-    4 * 1024 * 1024
-)  # what one chunk of a source should hold: large enough to be fast, small in memory
+CHUNK_BYTES = 4 * 1024 * 1024  # what one chunk of a source should hold: large enough to be fast, small in memory
 MAX_NAME_BYTES = 63  # PostgreSQL cuts longer names off in silence
 MAX_ARRAY_RANK = 6  # PostgreSQL's limit on dimensions
 

@@ -207,9 +207,7 @@ def _create_statement(target: Target, source: Source) -> sql.Composed:
     return sql.SQL("CREATE TABLE {} ({})").format(target.identifier, sql.SQL(", ").join(columns))
 
 
-def copy_rows(
-    connection: Connection, target: Target, source: Source, progress: Progress | None
-) -> tuple[int, int]:
+def copy_rows(connection: Connection, target: Target, source: Source, progress: Progress | None) -> tuple[int, int]:
     """Stream the chunks through COPY; returns rows and bytes sent."""
     n_rows, n_bytes = 0, len(FILE_HEADER) + len(FILE_TRAILER)
     names = sql.SQL(", ").join(sql.Identifier(column.name) for column in source.columns)

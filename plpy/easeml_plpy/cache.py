@@ -72,23 +72,23 @@ class Dataset:
         if self.task.kind == "classification":
             return outputs
         target = self.encoder["target"]
-        return outputs.astype(np.float64) * target["scale"] + target["mean"]
+        values: np.ndarray[Any, Any] = outputs.astype(np.float64) * target["scale"] + target["mean"]
+        return values
 
 
-def bounded(GD: dict[str, Any], name: str, limit: int) -> Bounded[Any]:  # noqa: N803
+def bounded(GD: dict[str, Any], name: str, limit: int) -> Bounded[Any]:
     """Return the session's store of that name."""
     store: Bounded[Any] = GD.setdefault(f"easeml_{name}", Bounded(limit))
     return store
 
 
-def dataset(plpy: Any, GD: dict[str, Any], dataset_id: int) -> Dataset:  # noqa: N803
+def dataset(plpy: Any, GD: dict[str, Any], dataset_id: int) -> Dataset:
     """Return a data set's encoder and task (they never change under one id)."""
-    return bounded(GD, "datasets", 64).get(
-        dataset_id, lambda: _read_dataset(plpy, GD, dataset_id), lambda _: 1
-    )
+    kept: Bounded[Dataset] = bounded(GD, "datasets", 64)
+    return kept.get(dataset_id, lambda: _read_dataset(plpy, GD, dataset_id), lambda _: 1)
 
 
-def _read_dataset(plpy: Any, GD: dict[str, Any], dataset_id: int) -> Dataset:  # noqa: N803
+def _read_dataset(plpy: Any, GD: dict[str, Any], dataset_id: int) -> Dataset:
     sql = "SELECT encoder, task, input_shape, n_outputs FROM easeml.datasets WHERE dataset_id = $1"
     rows = query(plpy, GD, sql, ["int8"], [dataset_id])
     if not rows:
@@ -97,32 +97,30 @@ def _read_dataset(plpy: Any, GD: dict[str, Any], dataset_id: int) -> Dataset:  #
     return Dataset(json.loads(row["encoder"]), Task(row["task"], tuple(row["input_shape"]), row["n_outputs"]))
 
 
-def rows_of(plpy: Any, GD: dict[str, Any], dataset_id: int, split: str, partition_number: int) -> Rows:  # noqa: N803
+def rows_of(plpy: Any, GD: dict[str, Any], dataset_id: int, split: str, partition_number: int) -> Rows:
     """Return a partition's rows as tensors, decoded once and kept within TENSOR_BYTES."""
-    return bounded(GD, "rows", TENSOR_BYTES).get(
+    kept: Bounded[Rows] = bounded(GD, "rows", TENSOR_BYTES)
+    return kept.get(
         (dataset_id, split, partition_number),
         lambda: _read_rows(plpy, GD, dataset_id, split, partition_number),
         lambda rows: rows.inputs.nbytes + rows.targets.nbytes,
     )
 
 
-def _read_rows(plpy: Any, GD: dict[str, Any], dataset_id: int, split: str, partition_number: int) -> Rows:  # noqa: N803
+def _read_rows(plpy: Any, GD: dict[str, Any], dataset_id: int, split: str, partition_number: int) -> Rows:
     data = dataset(plpy, GD, dataset_id)
     sql = (
-        "SELECT n_rows, inputs, targets FROM easeml.blocks WHERE dataset_id = $1 AND split = $2 AND partition_number = $3"
-        " ORDER BY block_number"
+        "SELECT n_rows, inputs, targets FROM easeml.blocks"
+        " WHERE dataset_id = $1 AND split = $2 AND partition_number = $3 ORDER BY block_number"
     )
     blocks = query(plpy, GD, sql, ["int8", "text", "int4"], [dataset_id, split, partition_number])
     is_label = data.task.kind == "classification"
     parts = [
-        encode(data.encoder, fields_from_bytes(data.encoder, block["inputs"], block["n_rows"]))
-        for block in blocks
+        encode(data.encoder, fields_from_bytes(data.encoder, block["inputs"], block["n_rows"])) for block in blocks
     ]
     targets = [np.frombuffer(block["targets"], "<i4" if is_label else "<f8") for block in blocks]
     inputs = np.concatenate(parts) if parts else np.zeros((0, *data.task.input_shape), np.float32)
     raw = np.concatenate(targets) if targets else np.zeros(0, "<i4" if is_label else "<f8")
     target = data.encoder["target"]
-    values = (
-        raw.astype(np.int64) if is_label else ((raw - target["mean"]) / target["scale"]).astype(np.float32)
-    )
+    values = raw.astype(np.int64) if is_label else ((raw - target["mean"]) / target["scale"]).astype(np.float32)
     return Rows(torch.from_numpy(inputs), torch.from_numpy(values), raw)

@@ -47,9 +47,7 @@ def require(columns: Mapping[str, Any], names: Sequence[str], argument: str, sou
     """Refuse a column that the source does not have."""
     for name in names:
         if name not in columns:
-            raise InvalidArgument(
-                f"{argument}: {source} has no column {name!r}", hint=f"It has: {', '.join(columns)}."
-            )
+            raise InvalidArgument(f"{argument}: {source} has no column {name!r}", hint=f"It has: {', '.join(columns)}.")
 
 
 def input_field(column: Mapping[str, Any]) -> dict[str, Any]:

@@ -35,8 +35,7 @@ def field_type(field: Mapping[str, Any]) -> tuple[np.dtype[Any], tuple[int, ...]
 def row_bytes(encoder: Encoder) -> int:
     """Bytes of one packed row of inputs."""
     return sum(
-        dtype.itemsize * int(np.prod(shape, dtype=np.int64))
-        for dtype, shape in map(field_type, encoder["inputs"])
+        dtype.itemsize * int(np.prod(shape, dtype=np.int64)) for dtype, shape in map(field_type, encoder["inputs"])
     )
 
 
@@ -161,11 +160,12 @@ def _field_from_value(field: Mapping[str, Any], value: Any) -> npt.NDArray[Any]:
     dtype, shape = field_type(field)
     if field["kind"] == "categorical":
         return np.array([category_code(field, value)], dtype)
+    array: npt.NDArray[Any]
     try:
         if isinstance(value, str) and field.get("type") == "bytea":
             array = np.frombuffer(bytes.fromhex(value.removeprefix("\\x")), np.uint8)
         elif isinstance(value, str) and field.get("is_time"):
-            array = np.datetime64(value.replace(" ", "T")[:26], "us").astype(np.int64) / 1e6
+            array = np.asarray(np.datetime64(value.replace(" ", "T")[:26], "us").astype(np.int64) / 1e6)
         else:
             array = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -199,6 +199,4 @@ def fields_from_numbers(encoder: Encoder, numbers: npt.NDArray[Any]) -> Fields:
     if numbers.size != sum(sizes):
         raise ShapeMismatch(f"expected {sum(sizes)} numbers, got {numbers.size}")
     parts = np.split(numbers.reshape(-1).astype(np.float64), np.cumsum(sizes)[:-1])
-    return [
-        part.reshape(1, *field_type(field)[1]) for part, field in zip(parts, encoder["inputs"], strict=True)
-    ]
+    return [part.reshape(1, *field_type(field)[1]) for part, field in zip(parts, encoder["inputs"], strict=True)]

@@ -33,61 +33,61 @@ class EasemlError(Exception):
         self.hint = hint
 
 
-class InvalidArgument(EasemlError):  # noqa: N818 (named as SQL users read them)
+class InvalidArgument(EasemlError):
     """A value the caller passed is wrong."""
 
     sqlstate = "ML001"
 
 
-class InvalidData(EasemlError):  # noqa: N818
+class InvalidData(EasemlError):
     """The rows are wrong: missing, not finite, or a class that does not exist."""
 
     sqlstate = "ML002"
 
 
-class NotFound(EasemlError):  # noqa: N818
+class NotFound(EasemlError):
     """There is no such thing, or the role cannot see it."""
 
     sqlstate = "ML003"
 
 
-class NotAllowed(EasemlError):  # noqa: N818
+class NotAllowed(EasemlError):
     """The role may not do this."""
 
     sqlstate = "ML004"
 
 
-class CorruptCheckpoint(EasemlError):  # noqa: N818
+class CorruptCheckpoint(EasemlError):
     """Stored bytes are not what was stored, or belong to another trial."""
 
     sqlstate = "ML005"
 
 
-class StaleLease(EasemlError):  # noqa: N818
+class StaleLease(EasemlError):
     """Another coordinator has taken over since this unit was sent."""
 
     sqlstate = "ML006"
 
 
-class TrialFailed(EasemlError):  # noqa: N818
+class TrialFailed(EasemlError):
     """A trial's own fault: it diverged, raised, or ran out of memory. An observation, not a crash."""
 
     sqlstate = "ML007"
 
 
-class VersionMismatch(EasemlError):  # noqa: N818
+class VersionMismatch(EasemlError):
     """Package, server and schema are of versions that do not work together."""
 
     sqlstate = "ML008"
 
 
-class ShapeMismatch(EasemlError):  # noqa: N818
+class ShapeMismatch(EasemlError):
     """Arrays do not have the shape that was declared."""
 
     sqlstate = "ML009"
 
 
-class NotReady(EasemlError):  # noqa: N818
+class NotReady(EasemlError):
     """There is nothing to serve, or to wait for, yet."""
 
     sqlstate = "ML010"

@@ -27,6 +27,7 @@ Json = dict[str, Any]
 Answer = tuple[str | None, float | None, float | None, int]
 ROWS_AT_ONCE = 4096
 N_SERVED = 8
+LABELS = ["packed.labels", "packed.predicted_values"]
 
 
 class Served:
@@ -50,32 +51,28 @@ class Served:
         return self.data.encoder["target"]["labels"][best], float(outputs[best]), None, self.trial_id
 
 
-def served(plpy: Any, GD: Json, dataset: str, trial_id: int | None) -> Served:  # noqa: N803
+def served(plpy: Any, GD: Json, dataset: str, trial_id: int | None) -> Served:
     """Return the trial that answers for the caller, restored once a session. Raises what serving_trial refuses."""
     sql = "SELECT dataset_id, serving_trial_id, checkpoint_id FROM easeml.serving_trial($1, $2)"
     row = query(plpy, GD, sql, ["text", "int8"], [dataset, trial_id])[0]
     key = (row["dataset_id"], row["checkpoint_id"])
     bind("cpu", 1, None)  # one thread: many sessions predict at once
-    chosen: Served = cache.bounded(GD, "served", N_SERVED).get(
-        key, lambda: _restore(plpy, GD, row), lambda _: 1
-    )
+    chosen: Served = cache.bounded(GD, "served", N_SERVED).get(key, lambda: _restore(plpy, GD, row), lambda _: 1)
     return chosen
 
 
-def _restore(plpy: Any, GD: Json, row: Mapping[str, Any]) -> Served:  # noqa: N803
+def _restore(plpy: Any, GD: Json, row: Mapping[str, Any]) -> Served:
     sql = "SELECT architecture, config FROM easeml.trials WHERE trial_id = $1"
     trial = query(plpy, GD, sql, ["int8"], [row["serving_trial_id"]])[0]
     data = cache.dataset(plpy, GD, row["dataset_id"])
     chosen = architecture(trial["architecture"])
     config = complete(chosen, json.loads(trial["config"]))
-    live = trainer_for(chosen.trainer).resume(
-        chosen, config, data.task, read_state(plpy, GD, row["checkpoint_id"])
-    )
+    live = trainer_for(chosen.trainer).resume(chosen, config, data.task, read_state(plpy, GD, row["checkpoint_id"]))
     return Served(data, live, row["serving_trial_id"])
 
 
 @entry_point
-def predict_json(plpy: Any, GD: Json, dataset: str, inputs: str | None, trial_id: int | None) -> Answer:  # noqa: N803
+def predict_json(plpy: Any, GD: Json, dataset: str, inputs: str | None, trial_id: int | None) -> Answer:
     """Predict for a row given as a JSON object of columns."""
     row = from_json(inputs)
     if not isinstance(row, dict):
@@ -88,9 +85,7 @@ def predict_json(plpy: Any, GD: Json, dataset: str, inputs: str | None, trial_id
 
 
 @entry_point
-def predict_numbers(
-    plpy: Any, GD: Json, dataset: str, inputs: list[Any] | None, trial_id: int | None
-) -> Answer:  # noqa: N803
+def predict_numbers(plpy: Any, GD: Json, dataset: str, inputs: list[Any] | None, trial_id: int | None) -> Answer:
     """Predict for a row given as numbers in the order of the inputs (NULL: missing)."""
     if inputs is None:
         raise ShapeMismatch("inputs: expected an array of numbers, got NULL")
@@ -99,7 +94,7 @@ def predict_numbers(
 
 
 @entry_point
-def predict_bytes(plpy: Any, GD: Json, dataset: str, inputs: bytes | None, trial_id: int | None) -> Answer:  # noqa: N803
+def predict_bytes(plpy: Any, GD: Json, dataset: str, inputs: bytes | None, trial_id: int | None) -> Answer:
     """Predict for an image given as 8-bit values."""
     if inputs is None:
         raise ShapeMismatch("inputs: expected bytea, got NULL")
@@ -115,7 +110,7 @@ def predict_packed(
     trial_id: int | None,
     n_rows: int,
     payload: bytes,
-    texts: list[str | None] | None,  # noqa: N803
+    texts: list[str | None] | None,
 ) -> tuple[Any, ...]:
     """Predict for many rows: return (labels, probabilities or values, trial).
 
@@ -135,14 +130,9 @@ def predict_packed(
             hint="Rows must have the shape that the data set was made with.",
         ) from error
     numbers, columns = iter(decoded), iter(np.array(texts or [], dtype=object).reshape(-1, n_rows))
-    fields = [
-        _codes(field, next(columns)) if field["kind"] == "categorical" else next(numbers) for field in inputs
-    ]
+    fields = [_codes(field, next(columns)) if field["kind"] == "categorical" else next(numbers) for field in inputs]
     outputs = np.concatenate(
-        [
-            chosen.outputs([part[i : i + ROWS_AT_ONCE] for part in fields])
-            for i in range(0, n_rows, ROWS_AT_ONCE)
-        ]
+        [chosen.outputs([part[i : i + ROWS_AT_ONCE] for part in fields]) for i in range(0, n_rows, ROWS_AT_ONCE)]
     )
     if chosen.data.task.kind == "regression":
         return None, outputs[:, 0].tolist(), chosen.trial_id
@@ -160,12 +150,38 @@ def _codes(field: Json, values: Any) -> np.ndarray[Any, Any]:
     return np.array([codes[value] for value in values], np.int32)
 
 
+# One statement over the whole source: some thousand rows at a time are packed, predicted and written with their keys.
+FILL = """
+INSERT INTO {output}
+SELECT u.*
+FROM generate_series(0, {n_pages}, {step}) AS page
+CROSS JOIN LATERAL (
+    SELECT count(*)::int AS n, string_agg(record_send(ROW({numbers})), ''::bytea) AS payload,
+        {texts} AS texts{key_arrays}
+    FROM {relation} WHERE ctid >= format('(%s,0)', page)::tid AND ctid < format('(%s,0)', page + {step})::tid
+) AS chunk
+CROSS JOIN LATERAL easeml.predict_packed($1, $2, chunk.n, chunk.payload, chunk.texts) AS packed
+CROSS JOIN LATERAL unnest({columns}) AS u
+WHERE chunk.n > 0
+"""
+
+PRIMARY_KEY = """
+SELECT a.attname AS column
+FROM pg_catalog.pg_index i JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)
+WHERE i.indrelid = $1 AND i.indisprimary ORDER BY array_position(i.indkey, a.attnum)
+"""
+
+OUTPUT_NAME = """
+SELECT to_regclass($1) IS NOT NULL AS is_taken,
+    (SELECT string_agg(quote_ident(part), '.') FROM unnest(parse_ident($1)) AS part) AS name
+"""
+
+
 @entry_point
-def write_predictions(plpy: Any, GD: Json, request: str) -> int:  # noqa: N803
+def write_predictions(plpy: Any, GD: Json, request: str) -> int:
     """Create the output table and fill it in one statement; return the number of rows.
 
-    The statement goes over the source a few thousand rows at a time: the server packs them, predicts, and writes
-    keys and predictions; neither rows nor keys pass through Python one by one.
+    Neither rows nor keys pass through Python one by one.
     """
     wanted = from_json(request)
     plan = plpy.prepare("SELECT easeml.serving_encoder($1, $2) AS encoder", ["text", "int8"])
@@ -175,43 +191,42 @@ def write_predictions(plpy: Any, GD: Json, request: str) -> int:  # noqa: N803
     columns_of.require(columns, [field["column"] for field in inputs], "source", wanted["source"])
     _check_types(wanted, columns, inputs)
     keys = [columns[key]["quoted"] for key in _key_columns(plpy, wanted["relation"], columns, inputs)]
-    _create_output(plpy, wanted, keys, encoder["task"])
+    output = _create_output(plpy, wanted, keys, encoder["task"])
     relation = _scannable(plpy, wanted)
-    sql = _fill_sql(plpy, wanted, relation, columns, inputs, keys, encoder["task"])
-    n_rows: int = plpy.execute(
-        plpy.prepare(sql, ["text", "int8"]), [wanted["dataset"], wanted["trial_id"]]
-    ).nrows()
+    predictions = ["packed.predicted_values"] if encoder["task"] == "regression" else LABELS
+    sql = FILL.format(
+        output=output,
+        relation=relation,
+        columns=", ".join([*(f"chunk.k{i}" for i in range(len(keys))), *predictions]),
+        key_arrays="".join(f", array_agg({key}) AS k{i}" for i, key in enumerate(keys)),
+        **_inputs_sql(columns, inputs),
+        **_pages(plpy, relation),
+    )
+    n_rows: int = plpy.execute(plpy.prepare(sql, ["text", "int8"]), [wanted["dataset"], wanted["trial_id"]]).nrows()
     if relation != wanted["source"]:
         plpy.execute(f"DROP TABLE {relation}")
     return n_rows
 
 
 def _key_columns(plpy: Any, relation: int, columns: Json, inputs: Sequence[Json]) -> list[str]:
-    """The primary key's columns, or every column that is no input."""
-    plan = plpy.prepare(
-        "SELECT a.attname AS column FROM pg_catalog.pg_index i JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)"
-        " WHERE i.indrelid = $1 AND i.indisprimary ORDER BY array_position(i.indkey, a.attnum)",
-        ["oid"],
-    )
-    keys = [row["column"] for row in plpy.execute(plan, [relation])]
+    """The primary key's columns, or every column that is no input and no array."""
+    keys = [row["column"] for row in plpy.execute(plpy.prepare(PRIMARY_KEY, ["oid"]), [relation])]
     used = {field["column"] for field in inputs}
-    return keys or [name for name in columns if name not in used]
+    return keys or [name for name, column in columns.items() if name not in used and not column["type"].startswith("_")]
 
 
-def _create_output(plpy: Any, wanted: Json, keys: Sequence[str], task: str) -> None:
-    """Create the empty output table, and put its quoted name into the request."""
+def _create_output(plpy: Any, wanted: Json, keys: Sequence[str], task: str) -> str:
+    """Create the empty output table; return its quoted name."""
     if wanted["output"] is None:
         raise InvalidArgument("output: expected the name of a new table, got NULL")
-    sql = "SELECT to_regclass($1) IS NOT NULL AS taken, (SELECT string_agg(quote_ident(part), '.') FROM unnest(parse_ident($1)) part) AS name"
-    found = plpy.execute(plpy.prepare(sql, ["text"]), [wanted["output"]])[0]
-    if found["taken"]:
+    found = plpy.execute(plpy.prepare(OUTPUT_NAME, ["text"]), [wanted["output"]])[0]
+    if found["is_taken"]:
         raise NotAllowed(f"output: {wanted['output']} exists already", hint="Drop it, or give another name.")
-    wanted["output"] = found["name"]
+    name: str = found["name"]
     label = "NULL::text AS predicted_label, NULL::double precision AS probability"
     predicted = "NULL::double precision AS predicted_value" if task == "regression" else label
-    plpy.execute(
-        f"CREATE TABLE {wanted['output']} AS SELECT {', '.join([*keys, predicted])} FROM {wanted['source']} LIMIT 0"
-    )
+    plpy.execute(f"CREATE TABLE {name} AS SELECT {', '.join([*keys, predicted])} FROM {wanted['source']} LIMIT 0")
+    return name
 
 
 def _scannable(plpy: Any, wanted: Json) -> str:
@@ -224,6 +239,13 @@ def _scannable(plpy: Any, wanted: Json) -> str:
     return "pg_temp.easeml_source"
 
 
+def _pages(plpy: Any, relation: str) -> dict[str, int]:
+    """How many pages there are, and how many hold about ROWS_AT_ONCE rows."""
+    sql = f"SELECT pg_relation_size($1) / 8192 AS n_pages, (SELECT count(*) FROM {relation}) AS n_rows"
+    size = plpy.execute(plpy.prepare(sql, ["regclass"]), [relation])[0]
+    return {"n_pages": size["n_pages"], "step": max(1, size["n_pages"] * ROWS_AT_ONCE // max(size["n_rows"], 1))}
+
+
 def _check_types(wanted: Json, columns: Json, inputs: Sequence[Json]) -> None:
     """Refuse a column whose type is of another kind than that of the data set."""
     for field in inputs:
@@ -231,16 +253,23 @@ def _check_types(wanted: Json, columns: Json, inputs: Sequence[Json]) -> None:
         now = columns_of.input_field(column)
         if (now["kind"], now["type"] == "bytea") != (field["kind"], field["type"] == "bytea"):
             raise ShapeMismatch(
-                f"source: column {field['column']!r} of {wanted['source']} has type {column['type']}, the data set was made from {field['type']}"
+                f"source: column {field['column']!r} of {wanted['source']} has type {column['type']}",
+                detail=f"The data set was made from {field['type']}.",
             )
+
+
+def _inputs_sql(columns: Json, inputs: Sequence[Json]) -> dict[str, str]:
+    """SQL of what goes into the packed rows, and of the categorical columns, one after another."""
+    numbers = [_number_sql(columns[field["column"]], field) for field in inputs if field["kind"] != "categorical"]
+    texts = [columns[field["column"]]["quoted"] for field in inputs if field["kind"] == "categorical"]
+    arrays = " || ".join(f"array_agg({text}::text)" for text in texts)
+    return {"numbers": ", ".join(numbers), "texts": arrays or "NULL::text[]"}
 
 
 def _number_sql(column: Json, field: Json) -> str:
     """SQL of a number or array in the very type that the data set's rows were sent in."""
     if field["kind"] == "numeric":
-        return columns_of.send_sql(
-            field, columns_of.value_sql(columns_of.input_field(column), column["quoted"]), ""
-        )
+        return columns_of.send_sql(field, columns_of.value_sql(columns_of.input_field(column), column["quoted"]), "")
     if field["type"] == "bytea":
         return str(column["quoted"])
     element = {"i2": "int2", "i4": "int4", "f4": "float4", "f8": "float8"}[field["wire"][1:]]
@@ -249,38 +278,3 @@ def _number_sql(column: Json, field: Json) -> str:
         return array
     size = int(np.prod(field["shape"]))
     return f"coalesce(array_replace({array}, NULL, 'NaN'), array_fill('NaN'::float8, ARRAY[{size}]))"
-
-
-def _fill_sql(
-    plpy: Any,
-    wanted: Json,
-    relation: str,
-    columns: Json,
-    inputs: Sequence[Json],
-    keys: Sequence[str],
-    task: str,
-) -> str:
-    numbers = [
-        _number_sql(columns[field["column"]], field) for field in inputs if field["kind"] != "categorical"
-    ]
-    texts = [
-        f"array_agg({columns[field['column']]['quoted']}::text)"
-        for field in inputs
-        if field["kind"] == "categorical"
-    ]
-    size = plpy.execute(
-        plpy.prepare("SELECT pg_relation_size($1) / 8192 AS n_pages", ["regclass"]), [relation]
-    )[0]["n_pages"]
-    n_rows = max(plpy.execute(f"SELECT count(*) AS n FROM {relation}")[0]["n"], 1)
-    step = max(1, size * ROWS_AT_ONCE // n_rows)
-    kept = ", ".join(["packed.labels"] * (task != "regression") + ["packed.predicted_values"])
-    key_arrays = "".join(f", array_agg({key}) AS k{i}" for i, key in enumerate(keys))
-    key_names = "".join(f"chunk.k{i}, " for i in range(len(keys)))
-    return (
-        f"INSERT INTO {wanted['output']} SELECT u.* FROM generate_series(0, {size}, {step}) AS page"
-        f" CROSS JOIN LATERAL (SELECT count(*)::int AS n, string_agg(record_send(ROW({', '.join(numbers)})), ''::bytea) AS payload,"
-        f" {' || '.join(texts) or 'NULL::text[]'} AS texts{key_arrays} FROM {relation}"
-        f" WHERE ctid >= format('(%s,0)', page)::tid AND ctid < format('(%s,0)', page + {step})::tid) AS chunk"
-        f" CROSS JOIN LATERAL easeml.predict_packed($1, $2, chunk.n, chunk.payload, chunk.texts) AS packed"
-        f" CROSS JOIN LATERAL unnest({key_names}{kept}) AS u WHERE chunk.n > 0"
-    )

@@ -8,7 +8,7 @@ from functools import wraps
 from typing import Any, TypeVar
 
 from . import __version__
-from .errors import EasemlError, VersionMismatch
+from .errors import VersionMismatch
 
 T = TypeVar("T")
 
@@ -20,7 +20,7 @@ def guarded(plpy: Any, function: Callable[..., T], *arguments: Any) -> T:
     """
     try:
         return function(*arguments)
-    except Exception as error:  # noqa: BLE001 - everything but our own errors is raised again as it is
+    except Exception as error:
         sqlstate = getattr(type(error), "sqlstate", None)
         if not (isinstance(sqlstate, str) and sqlstate.startswith("ML")):
             raise
@@ -34,7 +34,7 @@ def entry_point(function: Callable[..., T]) -> Callable[..., T]:
     """Make `function(plpy, GD, ...)` an entry point: versions are compared once a session, errors are translated."""
 
     @wraps(function)
-    def run(plpy: Any, GD: dict[str, Any], *arguments: Any) -> T:  # noqa: N803 - PL/Python's own name
+    def run(plpy: Any, GD: dict[str, Any], *arguments: Any) -> T:
         def checked() -> T:
             check_version(plpy, GD)
             return function(plpy, GD, *arguments)
@@ -44,7 +44,7 @@ def entry_point(function: Callable[..., T]) -> Callable[..., T]:
     return run
 
 
-def check_version(plpy: Any, GD: dict[str, Any]) -> None:  # noqa: N803
+def check_version(plpy: Any, GD: dict[str, Any]) -> None:
     """Refuse to work when the extension and the Python package are of different versions.
 
     An open session keeps the code that it imported first, so an upgrade shows only in new sessions.
@@ -60,7 +60,7 @@ def check_version(plpy: Any, GD: dict[str, Any]) -> None:  # noqa: N803
     GD["easeml_version"] = __version__
 
 
-def query(plpy: Any, GD: dict[str, Any], sql: str, types: list[str], values: list[Any]) -> Any:  # noqa: N803
+def query(plpy: Any, GD: dict[str, Any], sql: str, types: list[str], values: list[Any]) -> Any:
     """Execute a parametrised statement whose plan the session keeps."""
     plans = GD.setdefault("easeml_plans", {})
     if sql not in plans:

@@ -1,4 +1,5 @@
 -- Units of work, called by the coordinator, one session for each slot. They commit, so they are procedures.
+-- A unit is {trial_id, step, kind, epoch, position, partition_number, seed, slot_id, lease_number, attempt}.
 
 CREATE PROCEDURE easeml.train_unit(unit jsonb, INOUT result jsonb DEFAULT NULL)
 LANGUAGE plpython3u AS $$
@@ -16,16 +17,140 @@ $$;
 COMMENT ON PROCEDURE easeml.evaluate_unit(jsonb, jsonb) IS
     'Measures a trial on the validation or test rows of one partition and records the sums; the last partition of a split makes the metrics.';
 
-CREATE FUNCTION easeml.unit_context(trial_id bigint, slot_id integer, OUT run_id bigint, OUT owner name, OUT trial_number integer, OUT architecture text, OUT config jsonb,
-    OUT max_epochs integer, OUT n_steps_done integer, OUT checkpoint_id bigint, OUT best_checkpoint_id bigint, OUT best_epoch integer, OUT best_metric_value double precision,
-    OUT trial_state text, OUT run_seed bigint, OUT metric text, OUT dataset_id bigint, OUT n_partitions integer,
-    OUT device text, OUT n_threads integer, OUT memory_limit_bytes bigint, OUT train_rows bigint[])
-LANGUAGE sql STABLE AS $$
-    SELECT t.run_id, t.owner, t.trial_number, t.architecture, t.config, t.max_epochs, t.n_steps_done, t.checkpoint_id, t.best_checkpoint_id, t.best_epoch,
-        t.best_metric_value, t.state, r.seed, r.metric, d.dataset_id, d.n_partitions, s.device, s.n_threads, s.memory_limit_bytes,
+CREATE FUNCTION easeml.open_unit(unit jsonb,
+    OUT architecture text, OUT config jsonb, OUT max_epochs integer, OUT checkpoint_id bigint,
+    OUT best_checkpoint_id bigint, OUT best_epoch integer, OUT best_metric_value double precision,
+    OUT metric text, OUT dataset_id bigint, OUT n_partitions integer, OUT train_rows bigint[],
+    OUT device text, OUT n_threads integer, OUT memory_limit_bytes bigint, OUT started_at timestamptz
+) LANGUAGE plpgsql AS $$
+DECLARE
+    trial easeml.trials;
+BEGIN
+    SELECT t.* INTO trial FROM easeml.trials t WHERE t.trial_id = (unit ->> 'trial_id')::bigint;
+    IF NOT FOUND THEN
+        PERFORM easeml.fail('ML003', format('trial %s is gone', unit ->> 'trial_id'));
+    ELSIF trial.n_steps_done <> (unit ->> 'step')::integer OR trial.state NOT IN ('waiting', 'running') THEN
+        PERFORM easeml.fail('ML006', format('trial %s is %s with %s steps done: step %s is not due',
+            trial.trial_id, trial.state, trial.n_steps_done, unit ->> 'step'));
+    END IF;
+    started_at := clock_timestamp();
+    SELECT trial.architecture, trial.config, trial.max_epochs, trial.checkpoint_id, trial.best_checkpoint_id, trial.best_epoch,
+        trial.best_metric_value, r.metric, d.dataset_id, d.n_partitions,
         (SELECT array_agg(p.n_train_rows ORDER BY p.partition_number) FROM easeml.partitions p WHERE p.dataset_id = d.dataset_id)
-    FROM easeml.trials t JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id)
-    LEFT JOIN easeml.slots s ON s.slot_id = unit_context.slot_id
-    WHERE t.trial_id = unit_context.trial_id
+    INTO architecture, config, max_epochs, checkpoint_id, best_checkpoint_id, best_epoch, best_metric_value, metric, dataset_id, n_partitions, train_rows
+    FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id) WHERE r.run_id = trial.run_id;
+    IF trial.state = 'waiting' THEN
+        UPDATE easeml.trials t SET state = 'running', started_at = coalesce(t.started_at, open_unit.started_at)
+        WHERE t.trial_id = trial.trial_id AND t.state = 'waiting';
+    END IF;
+    UPDATE easeml.slots s SET trial_id = trial.trial_id, kind = unit ->> 'kind', epoch = (unit ->> 'epoch')::integer,
+        partition_number = (unit ->> 'partition_number')::integer, unit_started_at = open_unit.started_at, backend_pid = pg_backend_pid()
+    WHERE s.slot_id = (unit ->> 'slot_id')::integer
+    RETURNING s.device, s.n_threads, s.memory_limit_bytes INTO device, n_threads, memory_limit_bytes;
+END
 $$;
-COMMENT ON FUNCTION easeml.unit_context(bigint, integer) IS 'All that a unit needs to know of its trial, run, data set and slot, in one query (internal).';
+COMMENT ON FUNCTION easeml.open_unit(jsonb) IS
+    'All that a unit needs to know, in one call; shows the unit in its slot''s row. Refused when the step is not the trial''s next (internal).';
+
+CREATE FUNCTION easeml.fence(unit jsonb) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    holder bigint;
+BEGIN
+    -- The lock holds off a takeover until this transaction has ended.
+    SELECT l.lease_number INTO holder FROM easeml.coordinator_lease l FOR SHARE;
+    IF holder <> (unit ->> 'lease_number')::bigint THEN
+        PERFORM easeml.fail('ML006', format('lease %s is over, %s holds: the unit is not recorded', unit ->> 'lease_number', holder));
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION easeml.fence(jsonb) IS 'Refuses to record a unit that a replaced coordinator ordered (internal).';
+
+CREATE FUNCTION easeml.advance(unit jsonb) RETURNS easeml.trials LANGUAGE plpgsql AS $$
+DECLARE
+    trial easeml.trials;
+    n_partitions integer;
+BEGIN
+    SELECT d.n_partitions INTO n_partitions
+    FROM easeml.trials t JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id) WHERE t.trial_id = (unit ->> 'trial_id')::bigint;
+    UPDATE easeml.trials t SET n_steps_done = t.n_steps_done + 1,
+        state = CASE WHEN t.n_steps_done + 1 = (2 * t.max_epochs + 1) * n_partitions THEN 'finished' ELSE t.state END,
+        finished_at = CASE WHEN t.n_steps_done + 1 = (2 * t.max_epochs + 1) * n_partitions THEN clock_timestamp() END
+    WHERE t.trial_id = (unit ->> 'trial_id')::bigint AND t.n_steps_done = (unit ->> 'step')::integer AND t.state = 'running'
+    RETURNING t.* INTO trial;
+    IF trial.trial_id IS NULL THEN
+        PERFORM easeml.fail('ML006', format('trial %s was stopped or moved on meanwhile: step %s is not recorded', unit ->> 'trial_id', unit ->> 'step'));
+    END IF;
+    UPDATE easeml.slots s SET unit_started_at = NULL, n_units_done = s.n_units_done + 1 WHERE s.slot_id = (unit ->> 'slot_id')::integer;
+    RETURN trial;
+END
+$$;
+COMMENT ON FUNCTION easeml.advance(jsonb) IS 'Counts a step of a trial, refused if somebody else was faster, and frees the slot''s row (internal).';
+
+CREATE FUNCTION easeml.record_training(
+    unit jsonb, started_at timestamptz, training_seconds double precision, n_rows bigint, loss double precision, sha256 text, state bytea
+) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    trial easeml.trials;
+    new_checkpoint_id bigint;
+BEGIN
+    PERFORM easeml.fence(unit);
+    trial := easeml.advance(unit);
+    INSERT INTO easeml.checkpoints (trial_id, owner, epoch, n_bytes, sha256, state)
+    VALUES (trial.trial_id, trial.owner, (unit ->> 'epoch')::integer, length(state), sha256, state) RETURNING checkpoint_id INTO new_checkpoint_id;
+    INSERT INTO easeml.training_units (trial_id, run_id, owner, epoch, position, partition_number, slot_id, attempt, seed, lease_number,
+        started_at, finished_at, training_seconds, n_rows, loss, from_checkpoint_id, checkpoint_id, state_bytes, state_sha256)
+    SELECT trial.trial_id, trial.run_id, trial.owner, u.epoch, u.position, u.partition_number, u.slot_id, u.attempt, u.seed, u.lease_number,
+        record_training.started_at, clock_timestamp(), record_training.training_seconds, record_training.n_rows, record_training.loss,
+        trial.checkpoint_id, new_checkpoint_id, length(state), record_training.sha256
+    FROM jsonb_to_record(unit) u(epoch integer, position integer, partition_number integer, slot_id integer, attempt integer, seed bigint, lease_number bigint);
+    UPDATE easeml.trials t SET checkpoint_id = new_checkpoint_id WHERE t.trial_id = trial.trial_id;
+    -- Of each trial the newest state and that of its best epoch are kept.
+    DELETE FROM easeml.checkpoints c WHERE c.checkpoint_id = trial.checkpoint_id AND c.checkpoint_id IS DISTINCT FROM trial.best_checkpoint_id;
+    RETURN new_checkpoint_id;
+END
+$$;
+COMMENT ON FUNCTION easeml.record_training(jsonb, timestamptz, double precision, bigint, double precision, text, bytea) IS
+    'Records a training unit: fence, progress, new state, visit log, pruning; returns the new checkpoint (internal).';
+
+CREATE FUNCTION easeml.record_evaluation(unit jsonb, started_at timestamptz, epoch integer, split text, statistics jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
+DECLARE
+    trial easeml.trials;
+    all_statistics jsonb;
+    n_partitions integer;
+BEGIN
+    PERFORM easeml.fence(unit);
+    trial := easeml.advance(unit);
+    INSERT INTO easeml.evaluations (trial_id, run_id, owner, epoch, split, partition_number, slot_id, attempt, lease_number, started_at, finished_at, statistics)
+    SELECT trial.trial_id, trial.run_id, trial.owner, record_evaluation.epoch, record_evaluation.split, u.partition_number, u.slot_id, u.attempt, u.lease_number,
+        record_evaluation.started_at, clock_timestamp(), record_evaluation.statistics
+    FROM jsonb_to_record(unit) u(partition_number integer, slot_id integer, attempt integer, lease_number bigint);
+    SELECT d.n_partitions INTO n_partitions FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id) WHERE r.run_id = trial.run_id;
+    SELECT CASE WHEN count(*) = n_partitions THEN jsonb_agg(e.statistics ORDER BY e.partition_number) END INTO all_statistics
+    FROM easeml.evaluations e WHERE e.trial_id = trial.trial_id AND e.epoch = record_evaluation.epoch AND e.split = record_evaluation.split;
+    RETURN all_statistics;
+END
+$$;
+COMMENT ON FUNCTION easeml.record_evaluation(jsonb, timestamptz, integer, text, jsonb) IS
+    'Records an evaluation unit; returns the statistics of all partitions once the split is complete, else NULL (internal).';
+
+CREATE FUNCTION easeml.record_metrics(unit jsonb, epoch integer, split text, n_rows bigint, metrics jsonb, new_best_checkpoint_id bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    trial easeml.trials;
+    metric_value double precision;
+BEGIN
+    SELECT t.* INTO trial FROM easeml.trials t WHERE t.trial_id = (unit ->> 'trial_id')::bigint;
+    SELECT (metrics ->> r.metric)::double precision INTO metric_value FROM easeml.runs r WHERE r.run_id = trial.run_id;
+    INSERT INTO easeml.epoch_metrics (trial_id, run_id, owner, epoch, split, n_rows, metric_value, accuracy, balanced_accuracy, macro_f1, log_loss, rmse, mae, r2)
+    SELECT trial.trial_id, trial.run_id, trial.owner, record_metrics.epoch, record_metrics.split, record_metrics.n_rows, metric_value,
+        m.accuracy, m.balanced_accuracy, m.macro_f1, m.log_loss, m.rmse, m.mae, m.r2
+    FROM jsonb_to_record(metrics) m(accuracy double precision, balanced_accuracy double precision, macro_f1 double precision, log_loss double precision,
+        rmse double precision, mae double precision, r2 double precision);
+    IF new_best_checkpoint_id IS NOT NULL THEN
+        UPDATE easeml.trials t SET best_epoch = record_metrics.epoch, best_metric_value = metric_value, best_checkpoint_id = new_best_checkpoint_id
+        WHERE t.trial_id = trial.trial_id;
+        DELETE FROM easeml.checkpoints c WHERE c.checkpoint_id = trial.best_checkpoint_id AND c.checkpoint_id <> new_best_checkpoint_id;
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION easeml.record_metrics(jsonb, integer, text, bigint, jsonb, bigint) IS
+    'Records the metrics of a complete split, and the new best state of the trial if there is one; prunes the one that was (internal).';

@@ -39,7 +39,8 @@ BEGIN
     FOR item IN
         SELECT p.oid::regprocedure AS routine FROM pg_catalog.pg_proc p
         WHERE p.pronamespace = 'easeml'::regnamespace
-            AND p.proname NOT IN ('train_unit', 'evaluate_unit', 'unit_context', 'set_slots', 'python_facts')
+            AND p.proname NOT IN ('train_unit', 'evaluate_unit', 'open_unit', 'fence', 'advance', 'record_training', 'record_evaluation', 'record_metrics',
+                'set_slots', 'python_facts')
     LOOP
         EXECUTE format('GRANT EXECUTE ON ROUTINE %s TO easeml_tenant', item.routine);
     END LOOP;

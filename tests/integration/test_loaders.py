@@ -103,9 +103,7 @@ def test_names_are_kept_whatever_they_hold(dsn: str) -> None:
     assert list(column_types(dsn, loaded.table)) == ["id", *HOSTILE_NAMES]
     assert query(dsn, "SELECT count(*) FROM victim") == [(0,)]
     with psycopg.connect(dsn) as connection:
-        rows = connection.execute(
-            sql.SQL("SELECT * FROM {}").format(sql.Identifier('T"; DROP TABLE victim; --'))
-        )
+        rows = connection.execute(sql.SQL("SELECT * FROM {}").format(sql.Identifier('T"; DROP TABLE victim; --')))
         assert rows.fetchall() == [(1, *range(len(HOSTILE_NAMES)))]
 
 

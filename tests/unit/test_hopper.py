@@ -68,8 +68,7 @@ class RandomBoard:
     def choose(self, idle_slots, cached=None):
         n_started = min(len(self.idle), len(idle_slots))
         return [
-            Assignment(self.idle.pop(int(self.rng.integers(len(self.idle)))), slot)
-            for slot in idle_slots[:n_started]
+            Assignment(self.idle.pop(int(self.rng.integers(len(self.idle)))), slot) for slot in idle_slots[:n_started]
         ]
 
 
@@ -183,9 +182,7 @@ def test_a_cached_partition_decides_among_equals_only():
 
 
 def test_among_idle_slots_a_trial_goes_where_its_partition_is_cached():
-    assert choose([candidate(1, partition=4)], [0, 1, 2], n_slots=3, cached={2: {(1, 4)}}) == [
-        Assignment(1, 2)
-    ]
+    assert choose([candidate(1, partition=4)], [0, 1, 2], n_slots=3, cached={2: {(1, 4)}}) == [Assignment(1, 2)]
     trials = [candidate(1, 9.0, partition=4), candidate(2, 1.0, partition=5)]
     swapped = choose(trials, [0, 1], n_slots=2, cached={0: {(1, 5)}, 1: {(1, 4)}})
     assert swapped == [Assignment(1, 1), Assignment(2, 0)]

@@ -106,9 +106,7 @@ def test_a_key_that_names_both_is_the_architecture():
 
 def test_a_flat_list_fixes_a_list_and_nested_lists_are_choices():
     def hidden(value):
-        return [
-            c["hidden_units"] for c in configs_of({"mlp": {"hidden_units": value}}) if "hidden_units" in c
-        ]
+        return [c["hidden_units"] for c in configs_of({"mlp": {"hidden_units": value}}) if "hidden_units" in c]
 
     assert hidden([128, 64]) == [[128, 64]]
     assert hidden([[128], [128, 64], []]) == [[128], [128, 64], []]
@@ -121,9 +119,7 @@ def test_numbers_take_the_type_of_the_hyperparameter():
 
 def test_a_choice_of_booleans_is_not_a_choice_of_numbers():
     assert configs_of({"cnn": {"is_centred": [False, True]}})[-1]["is_centred"] is True
-    assert "search_space.cnn.is_centred: expected one of true, false, got 1" in str(
-        refused({"cnn": {"is_centred": 1}})
-    )
+    assert "search_space.cnn.is_centred: expected one of true, false, got 1" in str(refused({"cnn": {"is_centred": 1}}))
 
 
 # What is refused
@@ -225,8 +221,7 @@ def test_a_common_value_that_one_architecture_forbids_names_that_architecture():
     narrow = {**LEARNING_RATE, "high": 0.5, "search": None}
     error = refused({"learning_rate": 1.0}, {"mlp": [LEARNING_RATE], "cnn": [narrow]})
     assert (
-        str(error)
-        == "search_space.learning_rate: expected a learning_rate of at least 1e-06 and at most 0.5, got 1.0"
+        str(error) == "search_space.learning_rate: expected a learning_rate of at least 1e-06 and at most 0.5, got 1.0"
     )
     assert error.detail == "as architecture cnn declares learning_rate"
 
@@ -310,9 +305,7 @@ def test_a_grid_holds_every_combination_once():
 
 
 def test_a_range_of_whole_numbers_needs_no_points():
-    assert [
-        c["batch_size"] for c in configs_of({"batch_size": {"low": 2, "high": 5}}) if "batch_size" in c
-    ] == [
+    assert [c["batch_size"] for c in configs_of({"batch_size": {"low": 2, "high": 5}}) if "batch_size" in c] == [
         2,
         3,
         4,

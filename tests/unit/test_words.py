@@ -137,9 +137,7 @@ def test_seeds_fit_a_bigint(run_seed, trial_number, epoch, partition_number):
 
 
 def test_seeds_differ_between_units():
-    seeds = {
-        unit_seed(s, t, e, p) for s in range(3) for t in range(1, 9) for e in range(1, 9) for p in range(8)
-    }
+    seeds = {unit_seed(s, t, e, p) for s in range(3) for t in range(1, 9) for e in range(1, 9) for p in range(8)}
     assert len(seeds) == 3 * 8 * 8 * 8
 
 

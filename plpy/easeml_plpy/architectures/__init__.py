@@ -26,8 +26,7 @@ __all__ = [
 ]
 
 ARCHITECTURES: dict[str, Architecture] = {
-    each.name: each
-    for each in (LINEAR, MLP, LENET, SGD, PERCEPTRON, PASSIVE_AGGRESSIVE, GAUSSIAN_NB, MULTINOMIAL_NB)
+    each.name: each for each in (LINEAR, MLP, LENET, SGD, PERCEPTRON, PASSIVE_AGGRESSIVE, GAUSSIAN_NB, MULTINOMIAL_NB)
 }
 
 

@@ -43,9 +43,7 @@ class Training:
 class LiveTrial(Protocol):
     """One trial in memory."""
 
-    def train(
-        self, inputs: torch.Tensor, targets: torch.Tensor, *, seed: int, pause: Callable[[], None]
-    ) -> Training:
+    def train(self, inputs: torch.Tensor, targets: torch.Tensor, *, seed: int, pause: Callable[[], None]) -> Training:
         """Visit every row once, in an order drawn from the seed, calling `pause` after every mini-batch.
 
         inputs: float32 (n, *input_shape); targets: int64 (n,) classes or float32 (n,).
@@ -101,8 +99,7 @@ def check_inputs(task: Task, inputs: torch.Tensor) -> None:
     if tuple(inputs.shape[1:]) != task.input_shape or inputs.dtype != torch.float32:
         expected = ", ".join(["n", *(str(size) for size in task.input_shape)])
         raise ShapeMismatch(
-            f"inputs: expected torch.float32 of shape ({expected}), "
-            f"got {inputs.dtype} of shape {tuple(inputs.shape)}"
+            f"inputs: expected torch.float32 of shape ({expected}), got {inputs.dtype} of shape {tuple(inputs.shape)}"
         )
 
 
@@ -112,8 +109,7 @@ def check_rows(task: Task, inputs: torch.Tensor, targets: torch.Tensor) -> None:
     dtype = torch.int64 if task.kind == "classification" else torch.float32
     if tuple(targets.shape) != (len(inputs),) or targets.dtype != dtype:
         raise ShapeMismatch(
-            f"targets: expected {dtype} of shape {(len(inputs),)}, "
-            f"got {targets.dtype} of shape {tuple(targets.shape)}"
+            f"targets: expected {dtype} of shape {(len(inputs),)}, got {targets.dtype} of shape {tuple(targets.shape)}"
         )
     if task.kind == "classification" and len(targets):
         low, high = (int(bound) for bound in torch.aminmax(targets))
@@ -148,6 +144,4 @@ def check_state_header(architecture: Architecture, task: Task, state: Checkpoint
         if actual.get(key) != expected[key]:
             raise CorruptCheckpoint(f"state is of {key} {actual.get(key)!r}, expected {expected[key]!r}")
     if actual.get("task") != expected["task"]:
-        raise ShapeMismatch(
-            "state is of another task", detail=f"{actual.get('task')}, not {expected['task']}"
-        )
+        raise ShapeMismatch("state is of another task", detail=f"{actual.get('task')}, not {expected['task']}")

@@ -37,9 +37,7 @@ def has_fused_optimizer(optimizer: str, device_type: str, torch_version: str) ->
     return device_type in ("cpu", "cuda") and release >= first.get((optimizer, device_type), (2, 4))
 
 
-def build_optimizer(
-    config: Mapping[str, Any], module: nn.Module, device: torch.device
-) -> torch.optim.Optimizer:
+def build_optimizer(config: Mapping[str, Any], module: nn.Module, device: torch.device) -> torch.optim.Optimizer:
     """The optimiser that a complete config asks for, over the module's parameters where they are."""
     options: dict[str, Any] = {"lr": config["learning_rate"], "weight_decay": config["weight_decay"]}
     if config["optimizer"] == "sgd":

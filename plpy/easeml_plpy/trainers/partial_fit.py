@@ -67,9 +67,7 @@ class PartialFitTrial:
         self._transform = incremental.transform
         self._n_steps = 0
 
-    def train(
-        self, inputs: torch.Tensor, targets: torch.Tensor, *, seed: int, pause: Callable[[], None]
-    ) -> Training:
+    def train(self, inputs: torch.Tensor, targets: torch.Tensor, *, seed: int, pause: Callable[[], None]) -> Training:
         """See LiveTrial."""
         check_rows(self._task, inputs, targets)
         if not bool(torch.isfinite(inputs).all()):

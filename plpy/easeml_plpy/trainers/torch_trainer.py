@@ -69,9 +69,7 @@ class TorchTrial:
         self._n_steps = 0
         self._n_steps_total = n_steps_total
 
-    def train(
-        self, inputs: torch.Tensor, targets: torch.Tensor, *, seed: int, pause: Callable[[], None]
-    ) -> Training:
+    def train(self, inputs: torch.Tensor, targets: torch.Tensor, *, seed: int, pause: Callable[[], None]) -> Training:
         """See LiveTrial. A loss that is not finite is noticed within 64 steps."""
         check_rows(self._task, inputs, targets)
         if not len(inputs):
@@ -156,9 +154,7 @@ class TorchTrial:
         return outputs.softmax(dim=1) if self._task.kind == "classification" else outputs
 
     def _learning_rate(self, step: int) -> float:
-        return learning_rate_at(
-            self._config["schedule"], self._config["learning_rate"], step, self._n_steps_total
-        )
+        return learning_rate_at(self._config["schedule"], self._config["learning_rate"], step, self._n_steps_total)
 
     def _chunk_rows(self, inputs: torch.Tensor) -> int:
         """Rows gathered at once: a whole number of batches, within 16 MB unless one batch is larger."""
@@ -299,9 +295,7 @@ def _device(name: str) -> torch.device:
 
 def _is_out_of_memory(error: Exception) -> bool:
     """The CPU allocator raises a plain RuntimeError."""
-    return isinstance(error, MemoryError | torch.cuda.OutOfMemoryError) or "can't allocate memory" in str(
-        error
-    )
+    return isinstance(error, MemoryError | torch.cuda.OutOfMemoryError) or "can't allocate memory" in str(error)
 
 
 def _row_bytes(inputs: torch.Tensor) -> int:

@@ -115,9 +115,7 @@ def test_field_that_is_not_of_the_declared_type_is_named(csv_file: Path, kind: s
         csv_source(csv_file, types={"a": kind})
 
 
-@pytest.mark.parametrize(
-    ("types", "message"), [({"z": "text"}, "no column 'z'"), ({"a": "money"}, "type 'money'")]
-)
+@pytest.mark.parametrize(("types", "message"), [({"z": "text"}, "no column 'z'"), ({"a": "money"}, "type 'money'")])
 def test_unknown_column_or_type_is_refused(csv_file: Path, types: dict[str, str], message: str) -> None:
     csv_file.write_text("a\n1\n")
     with pytest.raises(InvalidArgument, match=message):
@@ -126,9 +124,7 @@ def test_unknown_column_or_type_is_refused(csv_file: Path, types: dict[str, str]
 
 def test_types_of_the_table_hold_for_columns_not_declared(csv_file: Path) -> None:
     csv_file.write_text("a,b\n1,1\n")
-    source = csv_source(
-        csv_file, types={"a": "text"}, table_types={"a": "real", "b": "double precision", "c": "x"}
-    )
+    source = csv_source(csv_file, types={"a": "text"}, table_types={"a": "real", "b": "double precision", "c": "x"})
     assert types_of(source) == ["text", "double precision"]
 
 

@@ -149,9 +149,7 @@ def test_networks_map_rows_to_outputs(each: Architecture, shape: tuple[int, ...]
 @pytest.mark.parametrize("activation", ["relu", "tanh", "gelu"])
 @pytest.mark.parametrize("hidden_units", [[], [4], [4, 3]])
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
-def test_mlp_has_the_layers_that_are_asked_for(
-    activation: str, hidden_units: list[int], dropout: float
-) -> None:
+def test_mlp_has_the_layers_that_are_asked_for(activation: str, hidden_units: list[int], dropout: float) -> None:
     config = {"activation": activation, "hidden_units": hidden_units, "dropout": dropout}
     mlp = architecture("mlp")
     module = mlp.build(Task("classification", (5,), 3), complete(mlp, config))

@@ -36,9 +36,7 @@ def with_header(header: Any, data: bytes = b"") -> bytes:
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_a_tensor_comes_back_writable_with_dtype_and_shape(
-    dtype: torch.dtype, shape: tuple[int, ...]
-) -> None:
+def test_a_tensor_comes_back_writable_with_dtype_and_shape(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
     tensor = (torch.arange(30)[: int(np.prod(shape))].reshape(shape) % 7).to(dtype)
     loaded = checkpoint.load(checkpoint.dump({"a": tensor}, {})).tensors["a"]
     assert loaded.dtype == dtype
@@ -146,18 +144,10 @@ META = {"attributes": "{}"}
         with_header({"__metadata__": META, "a": 1}),
         with_header({"__metadata__": META, "a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 8]}}),
         with_header({"__metadata__": META, "a": {"dtype": "O8", "shape": [1], "data_offsets": [0, 8]}}),
-        with_header(
-            {"__metadata__": META, "a": {"dtype": "U8", "shape": [-1], "data_offsets": [1, 0]}}, b"x"
-        ),
-        with_header(
-            {"__metadata__": META, "a": {"dtype": "U8", "shape": ["1"], "data_offsets": [0, 1]}}, b"x"
-        ),
-        with_header(
-            {"__metadata__": META, "a": {"dtype": "U8", "shape": [-1, -1], "data_offsets": [0, 1]}}, b"x"
-        ),
-        with_header(
-            {"__metadata__": META, "a": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1.5]}}, b"x"
-        ),
+        with_header({"__metadata__": META, "a": {"dtype": "U8", "shape": [-1], "data_offsets": [1, 0]}}, b"x"),
+        with_header({"__metadata__": META, "a": {"dtype": "U8", "shape": ["1"], "data_offsets": [0, 1]}}, b"x"),
+        with_header({"__metadata__": META, "a": {"dtype": "U8", "shape": [-1, -1], "data_offsets": [0, 1]}}, b"x"),
+        with_header({"__metadata__": META, "a": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1.5]}}, b"x"),
     ],
 )
 def test_nonsense_is_a_corrupt_checkpoint(payload: bytes) -> None:

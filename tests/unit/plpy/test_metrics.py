@@ -80,9 +80,7 @@ def test_r2_survives_targets_far_from_zero() -> None:
     near, far = numbers(1000), numbers(1000, offset=1e8)
     expected = values(NUMBERS, measure(NUMBERS, *near))["r2"]
     sizes = [100] * 10
-    assert values(NUMBERS, combine(parts_of(NUMBERS, *far, sizes=sizes)))["r2"] == pytest.approx(
-        expected, rel=1e-5
-    )
+    assert values(NUMBERS, combine(parts_of(NUMBERS, *far, sizes=sizes)))["r2"] == pytest.approx(expected, rel=1e-5)
 
 
 def test_statistics_survive_json() -> None:

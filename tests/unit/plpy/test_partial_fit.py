@@ -37,9 +37,7 @@ CONFIGS: list[tuple[str, dict[str, Any]]] = [
     ("multinomial_nb", {"alpha": 0.01, "fit_prior": False}),
 ]
 CASES = [
-    pytest.param(
-        name, config, task, id=f"{name}-{'-'.join(map(str, config.values()))}-{task.kind}{task.n_outputs}"
-    )
+    pytest.param(name, config, task, id=f"{name}-{'-'.join(map(str, config.values()))}-{task.kind}{task.n_outputs}")
     for name, config in CONFIGS
     for task in (TWO, THREE, NUMBERS)
     if fits(ARCHITECTURES[name], task) is None
@@ -114,9 +112,7 @@ def test_it_is_what_scikit_learn_does() -> None:
     inputs, targets = rows(THREE, 1000)
     trial = start("sgd", {}, THREE)
     trial.train(inputs, targets, seed=3, pause=no_pause)
-    expected = SGDClassifier(
-        loss="log_loss", learning_rate="invscaling", power_t=0.25, eta0=0.01, shuffle=False
-    )
+    expected = SGDClassifier(loss="log_loss", learning_rate="invscaling", power_t=0.25, eta0=0.01, shuffle=False)
     order = torch.randperm(1000, generator=torch.Generator().manual_seed(3))
     for batch in torch.split(order, 512):
         expected.partial_fit(inputs[batch].numpy(), targets[batch].numpy(), classes=[0, 1, 2])

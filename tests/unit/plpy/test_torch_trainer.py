@@ -58,9 +58,7 @@ def start(
     list(itertools.product(ARCHITECTURE_NAMES, ["sgd", "adam", "adamw"], ["constant", "cosine", "step"])),
 )
 @pytest.mark.parametrize("task", [DIGITS, Task("regression", (6, 6), 1)], ids=lambda task: task.kind)
-def test_a_resumed_trial_continues_byte_for_byte(
-    name: str, optimizer: str, schedule: str, task: Task
-) -> None:
+def test_a_resumed_trial_continues_byte_for_byte(name: str, optimizer: str, schedule: str, task: Task) -> None:
     config: dict[str, Any] = {
         "optimizer": optimizer,
         "schedule": schedule,
@@ -296,9 +294,7 @@ def test_steps_count_the_short_batch_of_each_partition() -> None:
         ("adamw", "cuda", "2.2.0+cu121", True),
     ],
 )
-def test_optimisers_are_fused_where_torch_can(
-    optimizer: str, device_type: str, version: str, expected: bool
-) -> None:
+def test_optimisers_are_fused_where_torch_can(optimizer: str, device_type: str, version: str, expected: bool) -> None:
     assert has_fused_optimizer(optimizer, device_type, version) is expected
 
 

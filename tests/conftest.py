@@ -1,0 +1,219 @@
+"""Servers, databases and roles for tests that need PostgreSQL.
+
+One private server serves the whole session; a template database with the extension is cloned for each test (or for
+each module, where its tests do not disturb one another). A missing PostgreSQL or PL/Python fails loudly: it never skips.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+from psycopg.rows import dict_row
+
+from easeml_db.embedded import Embedded, prepare_database, server_environment
+
+TEMPLATE = "easeml_template"
+N_SLOTS = 2
+# Nothing of a test has to survive a power failure.
+FAST_SETTINGS = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "autovacuum_naptime": "1h"}
+_numbers = count(1)
+
+
+class Session(psycopg.Connection[dict[str, Any]]):
+    """An autocommit connection with dict rows that can open others to its database under other roles."""
+
+    dsn: str
+    children: ExitStack
+
+    @classmethod
+    def open(cls, dsn: str) -> Session:
+        """Connect."""
+        session = cls.connect(dsn, autocommit=True, row_factory=dict_row)  # type: ignore[arg-type]
+        session.dsn, session.children = dsn, ExitStack()
+        return session
+
+    def close(self) -> None:
+        """Close this connection and those made from it."""
+        if hasattr(self, "children"):  # psycopg closes connections that never came about, too
+            self.children.close()
+        super().close()
+
+    def rows(self, statement: Any, *values: Any, **named: Any) -> list[dict[str, Any]]:
+        """All rows of a query."""
+        return self.execute(statement, named or values or None).fetchall()
+
+    def values(self, statement: Any, *values: Any) -> list[Any]:
+        """The first column of all rows."""
+        return [next(iter(row.values())) for row in self.rows(statement, *values)]
+
+    def value(self, statement: Any, *values: Any) -> Any:
+        """The only value of a query."""
+        (only,) = self.values(statement, *values)
+        return only
+
+    def again(self) -> Session:
+        """A further session of the same role: a fresh server process."""
+        session = Session.open(self.dsn)
+        self.children.callback(session.close)
+        return session
+
+    def as_role(self, role: str, *groups: str) -> Session:
+        """A session of another login role, made a member of these groups; it is created where it is missing."""
+        if not self.rows("SELECT FROM pg_roles WHERE rolname = %s", role):
+            self.execute(sql.SQL("CREATE ROLE {} LOGIN").format(sql.Identifier(role)))
+        for group in groups:
+            self.execute(sql.SQL("GRANT {} TO {}").format(sql.Identifier(group), sql.Identifier(role)))
+        session = Session.open(make_conninfo(self.dsn, user=role))
+        self.children.callback(session.close)
+        return session
+
+
+# Servers
+
+
+@contextmanager
+def temporary_server() -> Iterator[Embedded]:
+    """A private server in a folder of its own, removed at the end."""
+    # Root's server runs as another user, who must be able to enter the folder.
+    folder = tempfile.mkdtemp(prefix="easeml-test-", dir="/var/tmp")
+    os.chmod(folder, 0o755)
+    server = Embedded(Path(folder))
+    try:
+        server.start()
+        with Session.open(server.dsn(database="postgres")) as session:
+            for name, value in FAST_SETTINGS.items():
+                session.execute(f"ALTER SYSTEM SET {name} = '{value}'")
+            session.execute("SELECT pg_reload_conf()")
+        yield server
+    finally:
+        server.remove()
+
+
+@pytest.fixture(scope="session")
+def private_server() -> Iterator[Embedded]:
+    """A running server without a coordinator; its template database has the extension and two slots."""
+    with temporary_server() as server:
+        server.prepare(n_slots=N_SLOTS)
+        with Session.open(server.dsn(database="postgres")) as session:
+            session.execute(f"CREATE DATABASE {TEMPLATE}")
+        with Session.open(server.dsn(database=TEMPLATE)) as session:
+            prepare_database(session, n_slots=N_SLOTS)
+        yield server
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Embedded]:
+    """A server as `easeml up` leaves it: database easeml, extension, slots, and a coordinator beside it."""
+    with temporary_server() as server:
+        server.prepare(n_slots=N_SLOTS)
+        server.start_coordinator()
+        yield server
+
+
+# Databases
+
+
+@contextmanager
+def temporary_database(server: Embedded, template: str = "template1") -> Iterator[str]:
+    """Connection string of a fresh database, dropped at the end."""
+    name = f"test_{next(_numbers)}"
+    with Session.open(server.dsn(database="postgres")) as session:
+        session.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
+    try:
+        yield server.dsn(database=name)
+    finally:
+        with Session.open(server.dsn(database="postgres")) as session:
+            session.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@contextmanager
+def temporary_session(server: Embedded) -> Iterator[Session]:
+    """A superuser's session in a fresh database with the extension."""
+    with temporary_database(server, TEMPLATE) as dsn, Session.open(dsn) as session:
+        yield session
+
+
+@contextmanager
+def coordinator_of(session: Session) -> Iterator[subprocess.Popen[bytes]]:
+    """A coordinator process for a database, up when this is entered, killed at the end."""
+    dsn = make_conninfo(session.dsn, user="easeml_service")
+    command = [sys.executable, "-m", "easeml_db", "coordinator", "--dsn", dsn]
+    with tempfile.TemporaryFile() as log:
+        # Not in the source tree: `python -m` would import from there.
+        process = subprocess.Popen(command, stdout=log, stderr=log, cwd="/", env=server_environment())
+        try:
+            _wait_until_up(session, process, log)
+            yield process
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _wait_until_up(session: Session, process: subprocess.Popen[bytes], log: Any) -> None:
+    deadline = time.monotonic() + 30
+    while not session.value("SELECT easeml.has_live_coordinator()"):
+        if process.poll() is not None or time.monotonic() > deadline:
+            log.seek(0)
+            pytest.fail(f"the coordinator did not come up: {log.read().decode()}")
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def dsn(private_server: Embedded) -> Iterator[str]:
+    """Connection string (superuser) of a fresh, empty database without the extension."""
+    with temporary_database(private_server) as dsn:
+        yield dsn
+
+
+@pytest.fixture
+def database(private_server: Embedded) -> Iterator[Session]:
+    """A superuser's session in a fresh database with the extension and two slots."""
+    with temporary_session(private_server) as session:
+        yield session
+
+
+@pytest.fixture
+def connect_as(database: Session) -> Callable[..., Session]:
+    """`connect_as(role, *groups)`: a session in `database` under a login role that is made where it is missing."""
+    return database.as_role
+
+
+@pytest.fixture
+def coordinated(database: Session) -> Iterator[Session]:
+    """`database` with a running coordinator."""
+    with coordinator_of(database):
+        yield database
+
+
+@pytest.fixture(scope="module")
+def module_database(private_server: Embedded) -> Iterator[Session]:
+    """Like `database`, one for all tests of a module."""
+    with temporary_session(private_server) as session:
+        yield session
+
+
+@pytest.fixture(scope="module")
+def module_coordinated(module_database: Session) -> Iterator[Session]:
+    """`module_database` with a running coordinator."""
+    with coordinator_of(module_database):
+        yield module_database
+
+
+@pytest.fixture
+def scratch(module_database: Session) -> Iterator[Session]:
+    """`module_database` within a transaction that is rolled back: nothing of the test stays."""
+    with module_database.transaction(force_rollback=True):
+        yield module_database
