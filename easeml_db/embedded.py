@@ -46,6 +46,9 @@ SETTINGS = {
     "log_parameter_max_length_on_error": "0",
 }
 
+# Coordinators that this process started: they outlive it, so nobody waits for them, and Python would complain.
+_children: list[subprocess.Popen[bytes]] = []
+
 
 def default_folder() -> Path:
     """Where the private server lives unless told otherwise: the user's data folder, or /var/lib for root."""
@@ -140,6 +143,11 @@ class Embedded:
         if self.is_running():
             self._run([self._binary("pg_ctl"), "stop", "-w", "-m", "fast", "-D", self.cluster])
 
+    def restart(self) -> None:
+        """Restart the server alone; the coordinator reconnects by itself."""
+        self._run([self._binary("pg_ctl"), "stop", "-w", "-m", "fast", "-D", self.cluster])
+        self.start()
+
     def remove(self) -> None:
         """Stop and delete everything."""
         self.stop()
@@ -181,6 +189,7 @@ class Embedded:
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, cwd="/",
                 env=server_environment(), **self._identity(),
             )  # fmt: skip
+        _children.append(process)
         (self.folder / "coordinator.pid").write_text(str(process.pid), encoding="utf-8")
         return process.pid
 
