@@ -9,7 +9,7 @@ from typing import Any, cast
 from .architectures import ARCHITECTURES, fits
 from .metrics import DEFAULT_METRIC, METRICS
 from .session import entry_point
-from .trainers import Task
+from .task import Task
 
 # Chosen where nothing is asked for: a linear baseline, a network, and for images a convolutional one.
 DEFAULTS_BY_RANK = {1: ("linear", "mlp"), 2: ("mlp", "lenet"), 3: ("mlp", "lenet")}

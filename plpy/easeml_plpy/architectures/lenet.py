@@ -7,14 +7,16 @@ Convolutions keep the size of the image and are each followed by a halving, so i
 from __future__ import annotations
 
 from collections import OrderedDict
-
-from torch import nn
+from typing import TYPE_CHECKING
 
 from easeml_plpy.architectures.contract import ANY_TASK, Architecture, Config
 from easeml_plpy.architectures.hyperparameter import Hyperparameter
-from easeml_plpy.architectures.mlp import ACTIVATIONS, add_hidden_layers
+from easeml_plpy.architectures.mlp import activation, add_hidden_layers
 from easeml_plpy.architectures.torch_hyperparameters import ACTIVATION, DROPOUT, TORCH_HYPERPARAMETERS
 from easeml_plpy.task import Task
+
+if TYPE_CHECKING:
+    from torch import nn
 
 SMALLEST_SIDE = 6
 _SIDE_FOR_WIDE_KERNELS = 16
@@ -22,6 +24,8 @@ _SIDE_FOR_WIDE_KERNELS = 16
 
 def build_lenet(task: Task, config: Config) -> nn.Module:
     """Maps (n, H, W) or (n, C, H, W) to (n, n_outputs)."""
+    from torch import nn
+
     n_channels, height, width = _image_shape(task)
     kernel = 5 if min(height, width) >= _SIDE_FOR_WIDE_KERNELS else 3
     layers: OrderedDict[str, nn.Module] = OrderedDict()
@@ -29,7 +33,7 @@ def build_lenet(task: Task, config: Config) -> nn.Module:
         layers["add_channel"] = nn.Unflatten(1, (1, height))
     for index, n_maps in enumerate((6 * config["width"], 16 * config["width"])):
         layers[f"convolution_{index}"] = nn.Conv2d(n_channels, n_maps, kernel, padding=kernel // 2)
-        layers[f"convolution_activation_{index}"] = ACTIVATIONS[config["activation"]]()
+        layers[f"convolution_activation_{index}"] = activation(config)
         layers[f"pool_{index}"] = nn.MaxPool2d(2)
         n_channels, height, width = n_maps, height // 2, width // 2
     layers["flatten"] = nn.Flatten()

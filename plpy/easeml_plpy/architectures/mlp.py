@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-
-from torch import nn
+from typing import TYPE_CHECKING
 
 from easeml_plpy.architectures.contract import ANY_RANK, ANY_TASK, Architecture, Config
 from easeml_plpy.architectures.hyperparameter import Hyperparameter
 from easeml_plpy.architectures.torch_hyperparameters import ACTIVATION, DROPOUT, TORCH_HYPERPARAMETERS
 from easeml_plpy.task import Task
 
-ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh, "gelu": nn.GELU}
+if TYPE_CHECKING:
+    from torch import nn
+
+
+def activation(config: Config) -> nn.Module:
+    """The activation that the config names."""
+    from torch import nn
+
+    activations: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh, "gelu": nn.GELU}
+    return activations[config["activation"]]()
 
 
 def add_hidden_layers(
     layers: OrderedDict[str, nn.Module], n_features: int, task: Task, config: Config
 ) -> nn.Sequential:
     """The layers so far, then hidden layers and the output, as one module to (n, n_outputs)."""
+    from torch import nn
+
     for index, n_units in enumerate(config["hidden_units"]):
         layers[f"hidden_{index}"] = nn.Linear(n_features, n_units)
-        layers[f"activation_{index}"] = ACTIVATIONS[config["activation"]]()
+        layers[f"activation_{index}"] = activation(config)
         if config["dropout"] > 0:
             layers[f"dropout_{index}"] = nn.Dropout(config["dropout"])
         n_features = n_units
@@ -30,6 +40,8 @@ def add_hidden_layers(
 
 def build_mlp(task: Task, config: Config) -> nn.Module:
     """Maps (n, *input_shape) to (n, n_outputs)."""
+    from torch import nn
+
     layers: OrderedDict[str, nn.Module] = OrderedDict(flatten=nn.Flatten())
     return add_hidden_layers(layers, task.n_features, task, config)
 
