@@ -16,6 +16,7 @@ from easeml_db.errors import EasemlError, SlotLost
 from easeml_db.ports import Message, Order, SlotReady, UnitFailed, UnitRecorded
 from easeml_db.topology import Slot
 
+CLOSE_SECONDS = 3.0
 RECONNECT_SECONDS = (0.1, 0.5, 1.0, 2.0)
 SETTINGS = {
     "client_connection_check_interval": "1s",  # a killed coordinator's units end within a second
@@ -42,10 +43,10 @@ class PostgresExecutor:
     async def open(self, slots: Sequence[Slot]) -> None:
         """Open sessions for these slots side by side, and close those of all others."""
         wanted = {slot.slot_id: slot for slot in slots}
-        for slot_id in set(self._slots) - set(wanted):
+        old, self._slots = self._slots, wanted
+        for slot_id in set(old) - set(wanted):
             await self._close_slot(slot_id)
-        new = [slot for slot_id, slot in wanted.items() if slot_id not in self._slots]
-        self._slots = wanted
+        new = [slot for slot_id, slot in wanted.items() if slot_id not in old]
         for slot in new:
             self._tasks[slot.slot_id] = asyncio.create_task(self._connect(slot.slot_id))
 
@@ -61,9 +62,7 @@ class PostgresExecutor:
 
     async def close(self) -> None:
         """Cancel what runs and close all sessions."""
-        for slot_id in list(self._slots):
-            await self._close_slot(slot_id)
-        self._slots = {}
+        await self.open([])
 
     async def _run(self, order: Order) -> None:
         started = time.monotonic()
@@ -86,6 +85,8 @@ class PostgresExecutor:
         if not isinstance(error, SlotLost):
             return
         session = self._sessions.get(order.slot_id)
+        if order.slot_id not in self._slots:
+            return
         if session is not None and not session.closed:  # only the statement was cancelled
             self._deliver(SlotReady(order.slot_id))
             return
@@ -117,11 +118,12 @@ class PostgresExecutor:
             await session.close()
 
     async def _close_slot(self, slot_id: int) -> None:
+        """Cancel the slot's unit, wait for its answer, and close the session; give up on a stuck one."""
         await self.cancel(slot_id)
         task = self._tasks.pop(slot_id, None)
         if task is not None:
+            await asyncio.wait([task], timeout=CLOSE_SECONDS)
             task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
         await self._drop_session(slot_id)
 
 

@@ -10,6 +10,7 @@ The encoder is JSON: {"inputs": [field, ...], "input_shape": [...], "target": {.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,6 +22,9 @@ from .errors import InvalidData, ShapeMismatch
 Encoder = Mapping[str, Any]
 Fields = list[npt.NDArray[Any]]
 Floats = npt.NDArray[np.float32]
+_TIME = re.compile(r"(?P<moment>[\d-]+(?:[T ][\d:.]+)?)(?:Z|(?P<sign>[+-])(?P<offset>[\d:]+))?")
+
+STORED_TYPES = frozenset({"u1", "i2", "i4", "f4", "f8"})
 
 
 def field_type(field: Mapping[str, Any]) -> tuple[np.dtype[Any], tuple[int, ...]]:
@@ -29,6 +33,8 @@ def field_type(field: Mapping[str, Any]) -> tuple[np.dtype[Any], tuple[int, ...]
         return np.dtype("<f8"), ()
     if field["kind"] == "categorical":
         return np.dtype("<i4"), ()
+    if field["dtype"] not in STORED_TYPES:
+        raise InvalidData(f"the encoder names an unknown type {field['dtype']!r}")
     return np.dtype(field["dtype"]).newbyteorder("<"), tuple(field["shape"])
 
 
@@ -72,9 +78,12 @@ def _encode_field(field: Mapping[str, Any], values: npt.NDArray[Any]) -> Floats:
         return _one_hot(field, values)
     mean, scale = np.asarray(field["mean"]), np.asarray(field["scale"])
     if field["kind"] == "tensor" and not field["missing"]:
-        scaled = values.astype(np.float32)
-        scaled -= mean.astype(np.float32)
-        scaled /= scale.astype(np.float32)
+        # What float32 cannot hold is centred first; the field decides, since prediction brings float64 for all.
+        work = np.float64 if field["dtype"] in ("f8", "i4") else np.float32
+        centred = values.astype(work)
+        centred -= mean.astype(work)
+        centred /= scale.astype(work)
+        scaled = centred.astype(np.float32, copy=False)
         return np.nan_to_num(scaled, copy=False, nan=0.0) if values.dtype.kind == "f" else scaled
     standard = ((values - mean) / scale).reshape(len(values), -1)
     is_missing = np.isnan(standard)
@@ -165,9 +174,9 @@ def _field_from_value(field: Mapping[str, Any], value: Any) -> npt.NDArray[Any]:
         if isinstance(value, str) and field.get("type") == "bytea":
             array = np.frombuffer(bytes.fromhex(value.removeprefix("\\x")), np.uint8)
         elif isinstance(value, str) and field.get("is_time"):
-            array = np.asarray(np.datetime64(value.replace(" ", "T")[:26], "us").astype(np.int64) / 1e6)
+            array = np.asarray(_seconds(value, has_zone=field["type"] == "timestamptz"))
         else:
-            array = np.asarray(value, dtype=np.float64)
+            array = _as_stored(field, np.asarray(value, dtype=np.float64))
     except (TypeError, ValueError) as error:
         raise ShapeMismatch(f"input {field['column']!r}: expected a number, got {value!r}") from error
     expected = int(np.prod(shape, dtype=np.int64))
@@ -178,12 +187,31 @@ def _field_from_value(field: Mapping[str, Any], value: Any) -> npt.NDArray[Any]:
     return np.asarray(array, np.float64 if field["missing"] else None).reshape(1, *shape)
 
 
+def _seconds(text: str, *, has_zone: bool) -> float:
+    """Seconds since 1970 of a date or time as SQL and JSON write it; an offset counts where the type has one."""
+    parts = _TIME.fullmatch(text)
+    if parts is None:
+        raise ValueError(f"not a time: {text!r}")
+    microseconds = int(np.datetime64(parts["moment"].replace(" ", "T")[:26], "us").astype(np.int64))
+    if has_zone and parts["offset"]:
+        offset = sum(int(part) * unit for part, unit in zip(parts["offset"].split(":"), (3600, 60, 1), strict=False))
+        microseconds -= (-offset if parts["sign"] == "-" else offset) * 1_000_000
+    return microseconds / 1e6
+
+
+def _as_stored(field: Mapping[str, Any], numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Numbers as the column's own type holds them: a real that JSON shows as 0.1 is 0.10000000149."""
+    return numbers.astype(np.float32).astype(np.float64) if field["type"] in ("float4", "_float4") else numbers
+
+
 def category_code(field: Mapping[str, Any], value: Any) -> int:
     """Return the code of a category: its place, len(categories) for any other, -1 (or any other) for missing."""
     categories = field["categories"]
     if value is None:
         return -1 if field["missing"] else len(categories)
     text = {True: "true", False: "false"}.get(value, str(value)) if isinstance(value, bool) else str(value)
+    if field["type"] == "bpchar":
+        text = text.rstrip(" ")  # char(n) is padded in JSON, and not where it is cast to text
     return categories.index(text) if text in categories else len(categories)
 
 
@@ -199,4 +227,7 @@ def fields_from_numbers(encoder: Encoder, numbers: npt.NDArray[Any]) -> Fields:
     if numbers.size != sum(sizes):
         raise ShapeMismatch(f"expected {sum(sizes)} numbers, got {numbers.size}")
     parts = np.split(numbers.reshape(-1).astype(np.float64), np.cumsum(sizes)[:-1])
-    return [part.reshape(1, *field_type(field)[1]) for part, field in zip(parts, encoder["inputs"], strict=True)]
+    return [
+        _as_stored(field, part).reshape(1, *field_type(field)[1])
+        for part, field in zip(parts, encoder["inputs"], strict=True)
+    ]

@@ -157,8 +157,9 @@ def _write_blocks(
     statistics = _Statistics([_moments(column) for column in inputs], Moments(is_elementwise=True))
     for row in _each(plpy.cursor(plpy.prepare(sql, types), values)):
         fields, targets = columns_of.decode_rows(inputs, wire, row["payload"], row["n"])
+        _check_values(inputs, fields)
         if row["split"] == "train":
-            _observe(statistics, inputs, fields, targets)
+            _observe(statistics, fields, targets)
         packed = [fields_to_bytes(fields), targets.astype(stored).tobytes()]
         types = ["int8", "text", "int4", "int4", "int4", "bytea", "bytea"]
         query(plpy, GD, INSERT_BLOCK, types, [dataset_id, row["split"], row["part"], row["block"], row["n"], *packed])
@@ -178,15 +179,24 @@ def _moments(column: Json) -> Moments | None:
     return Moments(is_elementwise=column["kind"] == "tensor" and len(column["shape"]) == 1)
 
 
-def _observe(statistics: _Statistics, inputs: Sequence[Json], fields: list[Any], targets: Any) -> None:
-    for moments, description, values in zip(statistics.inputs, inputs, fields, strict=True):
-        if moments is None:
+def _check_values(inputs: Sequence[Json], fields: list[Any]) -> None:
+    """Refuse infinite numbers, and images with missing pixels."""
+    for column, values in zip(inputs, fields, strict=True):
+        if values.dtype.kind != "f":
             continue
-        if values.dtype.kind == "f" and np.isinf(values).any():
+        if np.isinf(values).any():
+            raise InvalidData(f"input {column['column']!r} has infinite values", hint="Turn them into NULL in a view.")
+        if values.ndim > 2 and np.isnan(values).any():
             raise InvalidData(
-                f"input {description['column']!r} has infinite values", hint="Turn them into NULL in a view."
+                f"input {column['column']!r} has NaN values",
+                hint="Leave them out in a view: an image cannot be imputed.",
             )
-        moments.add(values)
+
+
+def _observe(statistics: _Statistics, fields: list[Any], targets: Any) -> None:
+    for moments, values in zip(statistics.inputs, fields, strict=True):
+        if moments is not None:
+            moments.add(values)
     statistics.target.add(targets.astype(np.float64).reshape(-1, 1))
 
 

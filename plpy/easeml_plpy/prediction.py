@@ -230,9 +230,12 @@ def _create_output(plpy: Any, wanted: Json, keys: Sequence[str], task: str) -> s
 
 
 def _scannable(plpy: Any, wanted: Json) -> str:
-    """Name of a relation that can be read by page: the source, or a temporary copy of a view."""
-    sql = "SELECT c.relkind::text AS kind FROM pg_catalog.pg_class c WHERE c.oid = $1"
-    if plpy.execute(plpy.prepare(sql, ["oid"]), [wanted["relation"]])[0]["kind"] in ("r", "m"):
+    """Name of a relation that can be read by page: the source, or a temporary copy of a view or of many tables."""
+    sql = (
+        "SELECT c.relkind IN ('r', 'm') AND NOT EXISTS (SELECT FROM pg_catalog.pg_inherits WHERE inhparent = c.oid)"
+        " AS has_pages FROM pg_catalog.pg_class c WHERE c.oid = $1"
+    )
+    if plpy.execute(plpy.prepare(sql, ["oid"]), [wanted["relation"]])[0]["has_pages"]:
         source: str = wanted["source"]
         return source
     plpy.execute(f"CREATE TEMPORARY TABLE easeml_source ON COMMIT DROP AS SELECT * FROM {wanted['source']}")
@@ -273,7 +276,7 @@ def _number_sql(column: Json, field: Json) -> str:
     if field["type"] == "bytea":
         return str(column["quoted"])
     element = {"i2": "int2", "i4": "int4", "f4": "float4", "f8": "float8"}[field["wire"][1:]]
-    array = f"({column['quoted']})::{element}[]"
+    array = f"({columns_of.value_sql(columns_of.input_field(column), column['quoted'])})::{element}[]"
     if not field["missing"]:
         return array
     size = int(np.prod(field["shape"]))

@@ -24,6 +24,8 @@ def copy_rows(plpy: Any, wanted: Json, columns: Json, inputs: Sequence[Json]) ->
     ]
     hashed = ", ".join([columns_of.hash_sql(field, f"i{k}") for k, field in enumerate(inputs)] + ["y"])
     target = columns[wanted["target"]]["quoted"]
+    if wanted["task"] == "classification" and columns[wanted["target"]]["type"] == "numeric":
+        target = f"trim_scale({target})"  # 1.0 and 1.00 are one label
     # y is copied under its own type: labels keep their order, numbers their precision.
     plpy.execute(
         "CREATE TEMPORARY TABLE easeml_rows ON COMMIT DROP AS "
@@ -162,13 +164,13 @@ def _flat(field: Json, name: str) -> str:
 
 def _fill_array(plpy: Any, k: int, field: Json, own: list[int]) -> None:
     """Turn NULL arrays and NULL elements into NaN, which is imputed and flagged later."""
-    if len(field["shape"]) > 1:
+    if len(field["shape"]) > 1 or len(own) > 1:
         raise InvalidData(
             f"input {field['column']!r} has NULL values",
             hint="Leave them out in a view: an image cannot be imputed.",
         )
     size = int(np.prod(own))
-    field.update(dtype="f8", wire=">f8", wire_rank=1, type="_float8")
+    field.update(dtype="f8", wire=">f8")
     plpy.execute(f"ALTER TABLE pg_temp.easeml_rows ALTER i{k} TYPE float8[] USING i{k}::float8[]")
     plpy.execute(
         f"UPDATE pg_temp.easeml_rows "

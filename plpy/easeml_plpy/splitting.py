@@ -11,7 +11,7 @@ SPLITS = ("train", "validation", "test")
 Json = dict[str, Any]
 
 
-# Every 1/f-th row in the order of (label, hash) goes to a split: exact shares overall, even shares of each label.
+# Rows at even distances in the order of (label, hash) go to a split: exact counts overall, even shares of each label.
 # The first row of each label always trains, so that no class is unknown to the trials (where labels are kept).
 ORDER = """
 CREATE TEMPORARY TABLE easeml_order ON COMMIT DROP AS
@@ -19,19 +19,24 @@ WITH keyed AS (
     SELECT ctid AS row, {label} AS label,
         hash_record_extended(ROW(h, row_number() OVER (PARTITION BY h ORDER BY ctid)), {seed}) AS k
     FROM pg_temp.easeml_rows
-), ranked AS (
-    SELECT row, label, k, row_number() OVER (ORDER BY label, k) AS n,
-        {has_labels} AND row_number() OVER (PARTITION BY label ORDER BY k) = 1 AS must_train
+), marked AS (
+    SELECT row, label, k, {has_labels} AND row_number() OVER (PARTITION BY label ORDER BY k) = 1 AS must_train
     FROM keyed
+), counted AS (
+    SELECT *, row_number() OVER (PARTITION BY must_train ORDER BY label, k) AS n, count(*) OVER (PARTITION BY must_train) AS n_all
+    FROM marked
 ), tested AS (
-    SELECT row, label, k, must_train, NOT must_train AND floor(n * {test}) > floor((n - 1) * {test}) AS is_test
-    FROM ranked
+    SELECT row, label, k, must_train, NOT must_train AND n * {n_test} / n_all > (n - 1) * {n_test} / n_all AS is_test
+    FROM counted
 ), rest AS (
-    SELECT row, k, must_train, is_test, row_number() OVER (PARTITION BY is_test ORDER BY label, k) AS n FROM tested
+    SELECT row, k, is_test, must_train OR is_test AS is_settled,
+        row_number() OVER (PARTITION BY must_train OR is_test ORDER BY label, k) AS n,
+        count(*) OVER (PARTITION BY must_train OR is_test) AS n_all
+    FROM tested
 ), divided AS (
     SELECT row, k, CASE
         WHEN is_test THEN 'test'
-        WHEN NOT must_train AND floor(n * {validation}) > floor((n - 1) * {validation}) THEN 'validation'
+        WHEN NOT is_settled AND n * {n_validation} / n_all > (n - 1) * {n_validation} / n_all THEN 'validation'
         ELSE 'train' END AS split
     FROM rest
 ), placed AS (
@@ -47,14 +52,14 @@ def order_rows(plpy: Any, wanted: Json, target: Json) -> None:
     Identical rows have one hash: a count of the copies tells them apart, and spreads them.
     """
     has_labels = target["task"] == "classification"
-    validation = wanted["validation_fraction"] / (1.0 - wanted["test_fraction"])
+    n_rows = plpy.execute("SELECT count(*) AS n FROM pg_temp.easeml_rows")[0]["n"]
     plpy.execute(
         ORDER.format(
             label="y" if has_labels else "true",
             has_labels=has_labels,
             seed=int(wanted["seed"]),
-            test=f"{wanted['test_fraction']!r}::float8",
-            validation=f"{validation!r}::float8",
+            n_test=int(n_rows * wanted["test_fraction"] + 0.5),
+            n_validation=int(n_rows * wanted["validation_fraction"] + 0.5),
             n_partitions=int(wanted["n_partitions"]),
         )
     )

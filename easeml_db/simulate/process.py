@@ -1,0 +1,251 @@
+"""One coordinator process in a simulated world: all four ports, with sessions of its own.
+
+What it does to the tables stays when it is killed. Its units run on, as in a server that has not noticed yet,
+and try to be recorded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from easeml_db.errors import EasemlError, SlotLost
+from easeml_db.ports import Message, Order, SlotReady, UnitFailed, UnitRecorded
+from easeml_db.run import Run
+from easeml_db.simulate.tables import BrokenRule
+from easeml_db.topology import Slot
+
+if TYPE_CHECKING:
+    from easeml_db.simulate.world import SimulatedWorld
+
+
+class Killed(BaseException):
+    """The process is dead. Not an Exception, so that nobody handles it."""
+
+
+class SimulatedProcess:
+    """Store, Executor, Inbox and Clock of one coordinator. With `dies_at_call` = k the k-th call (from 1) of any
+    method but `now_seconds` kills the process instead."""
+
+    def __init__(self, world: SimulatedWorld, dies_at_call: int | None = None) -> None:
+        self.inbox: deque[Message] = deque()
+        self.lease_number = 0
+        self.n_calls = 0
+        self.n_heartbeats = 0
+        self.is_dead = False
+        self._world = world
+        self._dies_at_call = dies_at_call
+        self._wanted: set[int] = set()
+        self._ready: set[int] = set()  # slots with a session
+        self._broken: set[int] = set()  # of these, sessions that broke while they were idle
+        self._running: dict[int, Order] = {}
+
+    # Clock and Inbox
+
+    def now_seconds(self) -> float:
+        """Seconds since the world began."""
+        return self._world.now_seconds
+
+    async def next(self, timeout_seconds: float) -> Message | None:
+        """Return the next message, or None after the timeout; meanwhile the clock moves."""
+        self._call()
+        await self._world.wait(self, timeout_seconds)
+        return self.inbox.popleft() if self.inbox else None
+
+    def deliver(self, message: Message) -> None:
+        """Put a message into the inbox; the dead get none."""
+        if not self.is_dead:
+            self.inbox.append(message)
+
+    # Store
+
+    async def acquire_lease(self) -> int:
+        """Wait until no other coordinator is active; return a lease number that no other ever had."""
+        self._call()
+        await self._world.lock(self)
+        self.lease_number = self._world.tables.draw_lease()
+        return self.lease_number
+
+    async def holds_lease(self) -> bool:
+        """Say whether the lease is still ours."""
+        self._call()
+        return self._world.tables.lease_number == self.lease_number
+
+    async def heartbeat(self) -> None:
+        """Give a sign of life."""
+        self._call()
+        self.n_heartbeats += 1
+
+    async def slots(self) -> list[Slot]:
+        """Return the slots to run units on."""
+        self._call()
+        return list(self._world.slots)
+
+    async def open_runs(self) -> list[Run]:
+        """Return all queued and running runs, oldest first."""
+        self._call()
+        return self._world.tables.open_runs()
+
+    async def read_run(self, run_id: int) -> Run | None:
+        """Return an open run; None when it ended or is gone."""
+        self._call()
+        return next((run for run in self._world.tables.open_runs() if run.run_id == run_id), None)
+
+    async def start_run(self, run_id: int) -> None:
+        """Mark a queued run as running."""
+        self._call()
+        self._world.tables.start_run(run_id, self.now_seconds())
+
+    async def fail_trial(self, run_id: int, trial_id: int, reason: str) -> None:
+        """Mark a trial as failed, with the reason."""
+        self._call()
+        self._world.tables.fail_trial(trial_id)
+        self._world.tables.notes.append(("failed", reason))
+
+    async def finish_run(self, run_id: int) -> None:
+        """End a run: stop what is left of its trials; failed when every trial failed, else finished."""
+        self._call()
+        self._world.tables.finish_run(run_id, self.now_seconds())
+
+    async def note(self, run_id: int, trial_id: int | None, kind: str, message: str) -> None:
+        """Write an event into the run's history."""
+        self._call()
+        self._world.tables.notes.append((kind, message))
+
+    async def reclaim(self) -> None:
+        """Count as done."""
+        self._call()
+        self._world.n_reclaims += 1
+
+    async def release_lease(self) -> None:
+        """Give the lease back in good order."""
+        self._call()
+        self._world.unlock(self)
+
+    # Executor
+
+    async def open(self, slots: Sequence[Slot]) -> None:
+        """Open sessions for these slots, and close those of all others."""
+        self._call()
+        wanted = {slot.slot_id for slot in slots}
+        for slot_id in sorted(self._wanted - wanted):
+            self._answer_lost(slot_id, "the slot was taken away")
+            self._ready.discard(slot_id)
+        new, self._wanted = wanted - self._wanted, wanted
+        for slot_id in sorted(new):
+            self._connect(slot_id)
+
+    async def start(self, order: Order) -> None:
+        """Begin a unit on its slot and return at once; BrokenRule where that breaks a rule of the trade."""
+        self._call()
+        self._check(order)
+        self._running[order.slot_id] = order
+        started = self.now_seconds()
+        seconds = self._world.seconds_of(order.unit, order.slot_id)
+        if order.slot_id in self._broken:
+            self._world.at(started, lambda: self.break_session(order.slot_id))
+            return
+        try:
+            self._world.tables.open_unit(order)
+        except EasemlError as error:
+            refusal = error
+            self._world.at(started, lambda: self._answer(order, UnitFailed(order, refusal)))
+        else:
+            self._world.at(started + seconds, lambda: self._end_unit(order, started))
+
+    async def cancel(self, slot_id: int) -> None:
+        """Stop the slot's unit; the session stays."""
+        self._call()
+        if slot_id in self._running:
+            self._answer_lost(slot_id, "canceling statement due to user request")
+            self.deliver(SlotReady(slot_id))
+
+    async def close(self) -> None:
+        """Cancel what runs and close all sessions. The dead cannot."""
+        if self.is_dead:
+            return
+        self._running.clear()
+        self._wanted.clear()
+        self._ready.clear()
+        self._world.leave(self)
+
+    # What the world does to it
+
+    def die(self) -> None:
+        """End without a word: units under way go on."""
+        self.is_dead = True
+        self._world.leave(self)
+        self._world.unlock(self)
+
+    def break_session(self, slot_id: int) -> None:
+        """Lose a session. It shows when a unit runs or is started; then a new one is opened."""
+        if slot_id in self._running:
+            self._broken.discard(slot_id)
+            self._ready.discard(slot_id)
+            self._answer_lost(slot_id, "server closed the connection unexpectedly")
+            self._connect(slot_id)
+        elif slot_id in self._ready:
+            self._broken.add(slot_id)
+
+    def _check(self, order: Order) -> None:
+        if order.slot_id not in self._ready:
+            raise BrokenRule(f"slot {order.slot_id} is not open")
+        if order.slot_id in self._running:
+            raise BrokenRule(f"slot {order.slot_id} runs a unit already")
+        if any(other.unit.trial_id == order.unit.trial_id for other in self._running.values()):
+            raise BrokenRule(f"trial {order.unit.trial_id} is in a unit already")
+
+    def _connect(self, slot_id: int) -> None:
+        self._world.at(self._world.ready_seconds(slot_id), lambda: self._connected(slot_id))
+
+    def _connected(self, slot_id: int) -> None:
+        if slot_id not in self._wanted or slot_id in self._ready or self.is_dead:
+            return
+        if self._world.is_down(slot_id):
+            self._connect(slot_id)
+            return
+        self._ready.add(slot_id)
+        self.deliver(SlotReady(slot_id))
+
+    def _end_unit(self, order: Order, started_seconds: float) -> None:
+        """Record a unit as its last transaction does, unless it was cancelled or lost."""
+        if self._running.get(order.slot_id) is not order:
+            return
+        error = self._world.faults.failure_of(order)
+        try:
+            if error is not None:
+                raise error
+            self._world.tables.record(order, started_seconds, self.now_seconds())
+        except SlotLost:
+            self.break_session(order.slot_id)
+        except EasemlError as refusal:
+            self._answer(order, UnitFailed(order, refusal))
+        else:
+            self._answer_recorded(order, self.now_seconds() - started_seconds)
+
+    def _answer_recorded(self, order: Order, seconds: float) -> None:
+        if self._world.faults.is_answer_lost(order):
+            self.break_session(order.slot_id)
+        else:
+            self._answer(order, UnitRecorded(order, seconds, self._world.state_bytes))
+
+    def _answer(self, order: Order, message: Message) -> None:
+        if self._running.get(order.slot_id) is order:
+            del self._running[order.slot_id]
+            self.deliver(message)
+
+    def _answer_lost(self, slot_id: int, reason: str) -> None:
+        order = self._running.pop(slot_id, None)
+        if order is not None:
+            self.deliver(UnitFailed(order, SlotLost(reason)))
+
+    def _call(self) -> None:
+        self.n_calls += 1
+        if self.n_calls == self._dies_at_call:
+            self.die()
+        if self.is_dead:
+            raise Killed
+
+

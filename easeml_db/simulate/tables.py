@@ -1,0 +1,177 @@
+"""Runs, trials, the lease and recorded units in memory, under the rules of the SQL tables and functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from easeml_db.errors import NotAllowed, NotFound, StaleLease
+from easeml_db.ports import Order
+from easeml_db.run import Run
+from easeml_db.training_unit import n_steps_total
+from easeml_db.trial import RUN_TRANSITIONS, TRIAL_TRANSITIONS, Trial, is_legal
+
+OPEN = frozenset({"queued", "running"})
+OPEN_TRIAL = frozenset({"waiting", "running"})
+
+
+class BrokenRule(AssertionError):
+    """The coordinator did what no world would let pass: a unit recorded twice, two units at once on a slot."""
+
+
+@dataclass(frozen=True)
+class RecordedUnit:
+    """A row of the visit log."""
+
+    order: Order
+    started_seconds: float
+    finished_seconds: float
+
+
+def new_run(
+    run_id: int,
+    *,
+    n_trials: int,
+    n_partitions: int,
+    max_epochs: int,
+    seed: int = 0,
+    max_seconds: float | None = None,
+    architectures: Sequence[str] = ("mlp",),
+) -> Run:
+    """Return a queued run of fresh trials; architectures take turns, trial ids are 1000 * run_id + number."""
+    trials = tuple(
+        Trial(1000 * run_id + number, run_id, number, n_partitions, max_epochs, 0, "waiting")
+        for number in range(1, n_trials + 1)
+    )
+    chosen = {trial.trial_id: architectures[trial.trial_number % len(architectures)] for trial in trials}
+    return Run(run_id, seed, "queued", max_seconds, None, trials, chosen)
+
+
+class Tables:
+    """What outlives every process. Each method is one transaction, as the function of its name in SQL is."""
+
+    def __init__(self, runs: Iterable[Run] = ()) -> None:
+        self.lease_number = 0
+        self.units: list[RecordedUnit] = []
+        self.notes: list[tuple[str, str]] = []
+        self._keys: set[tuple[int, str, int, int]] = set()
+        self._runs: dict[int, Run] = {}
+        self._trials: dict[int, Trial] = {}
+        for run in runs:
+            self.add_run(run)
+
+    # What is asked for
+
+    def add_run(self, run: Run) -> None:
+        """Insert a run with its trials."""
+        self._runs[run.run_id] = run
+        self._trials.update({trial.trial_id: trial for trial in run.trials})
+
+    def cancel_run(self, run_id: int) -> None:
+        """Cancel an open run and its open trials; NotAllowed when it is over."""
+        self._move_run(run_id, "cancelled")
+        self._move_trials(run_id, OPEN_TRIAL, "cancelled")
+
+    def resume_run(self, run_id: int) -> None:
+        """Queue a cancelled or failed run again, with its cancelled and failed trials."""
+        self._move_run(run_id, "queued")
+        self._move_trials(run_id, frozenset({"cancelled", "failed"}), "waiting")
+
+    def drop_run(self, run_id: int) -> None:
+        """Delete a run and all that hangs on it."""
+        for trial in self._runs.pop(run_id).trials:
+            del self._trials[trial.trial_id]
+        self.units = [unit for unit in self.units if unit.order.unit.run_id != run_id]
+
+    # What is read
+
+    def run(self, run_id: int) -> Run:
+        """Return a run with its trials as they stand; NotFound when there is none."""
+        if run_id not in self._runs:
+            raise NotFound(f"there is no run {run_id}")
+        run = self._runs[run_id]
+        return replace(run, trials=tuple(self._trials[trial.trial_id] for trial in run.trials))
+
+    def open_runs(self) -> list[Run]:
+        """Return queued and running runs, oldest first."""
+        return [self.run(run_id) for run_id in sorted(self._runs) if self._runs[run_id].state in OPEN]
+
+    # What the coordinator writes
+
+    def draw_lease(self) -> int:
+        """Return a lease number that nobody had."""
+        self.lease_number += 1
+        return self.lease_number
+
+    def start_run(self, run_id: int, now_seconds: float) -> None:
+        """Mark a queued run as running; do nothing to others. The first start counts."""
+        run = self._runs.get(run_id)
+        if run is not None and run.state == "queued":
+            started = now_seconds if run.started_seconds is None else run.started_seconds
+            self._runs[run_id] = replace(run, state="running", started_seconds=started)
+
+    def fail_trial(self, trial_id: int) -> None:
+        """Mark an open trial as failed."""
+        if trial_id in self._trials and self._trials[trial_id].state in OPEN_TRIAL:
+            self._move_trial(trial_id, "failed")
+
+    def finish_run(self, run_id: int, now_seconds: float) -> None:
+        """Stop what is left of a run; it failed when every trial failed, else it finished."""
+        self.start_run(run_id, now_seconds)
+        self._move_trials(run_id, OPEN_TRIAL, "stopped")
+        if run_id in self._runs and self._runs[run_id].state == "running":
+            has_failed = all(trial.state == "failed" for trial in self.run(run_id).trials)
+            self._move_run(run_id, "failed" if has_failed else "finished")
+
+    # What units do
+
+    def open_unit(self, order: Order) -> None:
+        """Let a unit begin; StaleLease when its step is not due, NotFound when its trial is gone."""
+        trial = self._due_trial(order, OPEN_TRIAL)
+        if trial.state == "waiting":
+            self._move_trial(trial.trial_id, "running")
+
+    def record(self, order: Order, started_seconds: float, finished_seconds: float) -> None:
+        """Record a unit and count the trial's step; StaleLease when the lease is over or the step is not due."""
+        unit = order.unit
+        if order.lease_number != self.lease_number:
+            raise StaleLease(f"lease {order.lease_number} is over, {self.lease_number} holds")
+        trial = self._due_trial(order, frozenset({"running"}))
+        key = (unit.trial_id, unit.kind, unit.epoch, unit.partition_number)
+        if key in self._keys:
+            raise BrokenRule(f"unit {key} is recorded already")
+        self._keys.add(key)
+        self.units.append(RecordedUnit(order, started_seconds, finished_seconds))
+        self._trials[unit.trial_id] = replace(trial, n_steps_done=unit.step + 1)
+        if unit.step + 1 == n_steps_total(trial.n_partitions, trial.max_epochs):
+            self._move_trial(unit.trial_id, "finished")
+
+    def _due_trial(self, order: Order, states: frozenset[str]) -> Trial:
+        trial = self._trials.get(order.unit.trial_id)
+        if trial is None:
+            raise NotFound(f"trial {order.unit.trial_id} is gone")
+        if trial.n_steps_done != order.unit.step or trial.state not in states:
+            raise StaleLease(
+                f"trial {trial.trial_id} is {trial.state} with {trial.n_steps_done} steps done: "
+                f"step {order.unit.step} is not due"
+            )
+        return trial
+
+    # States
+
+    def _move_run(self, run_id: int, state: str) -> None:
+        run = self.run(run_id)
+        if not is_legal(RUN_TRANSITIONS, run.state, state):
+            raise NotAllowed(f"run {run_id} cannot go from {run.state} to {state}")
+        self._runs[run_id] = replace(run, state=state)
+
+    def _move_trial(self, trial_id: int, state: str) -> None:
+        trial = self._trials[trial_id]
+        if not is_legal(TRIAL_TRANSITIONS, trial.state, state):
+            raise NotAllowed(f"trial {trial_id} cannot go from {trial.state} to {state}")
+        self._trials[trial_id] = replace(trial, state=state)
+
+    def _move_trials(self, run_id: int, before: frozenset[str], state: str) -> None:
+        for trial in list(self._trials.values()):
+            if trial.run_id == run_id and trial.state in before:
+                self._move_trial(trial.trial_id, state)

@@ -1,0 +1,186 @@
+"""A world of slots, runs and faults with a clock of its own: what a coordinator meets, without a server.
+
+    world = SimulatedWorld(slots, runs, seconds_of=lambda unit, slot_id: 1.0)
+    world.at(5.0, lambda: world.cancel_run(1))
+    process = world.process()
+    asyncio.run(Coordinator(process, process, process, process).serve(until_idle=True))
+
+Nothing sleeps: the clock jumps to the next event when every active process waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import count
+
+from easeml_db.errors import EasemlError
+from easeml_db.ports import Message, Order, RunChanged, SlotsChanged, Stop
+from easeml_db.run import Run
+from easeml_db.simulate.process import SimulatedProcess
+from easeml_db.simulate.tables import BrokenRule, RecordedUnit, Tables
+from easeml_db.topology import Slot
+from easeml_db.training_unit import TrainingUnit
+
+SecondsOf = Callable[[TrainingUnit, int], float]
+
+
+def _no_failure(order: Order) -> EasemlError | None:
+    return None
+
+
+def _no_loss(order: Order) -> bool:
+    return False
+
+
+@dataclass(frozen=True)
+class Faults:
+    """What goes wrong with units when they end: `failure_of` says with which error (TrialFailed: the trial's own;
+    SlotLost: nothing was recorded); with `is_answer_lost` the unit is recorded and its session breaks."""
+
+    failure_of: Callable[[Order], EasemlError | None] = _no_failure
+    is_answer_lost: Callable[[Order], bool] = _no_loss
+
+
+class SimulatedWorld:
+    """Tables, slots and time. `seconds_of(unit, slot_id)` is how long a unit takes; opening a session takes
+    `warm_seconds`. BrokenRule when the clock passes `horizon_seconds`: then somebody waits for ever."""
+
+    def __init__(
+        self,
+        slots: Sequence[Slot],
+        runs: Iterable[Run] = (),
+        *,
+        seconds_of: SecondsOf,
+        faults: Faults | None = None,
+        warm_seconds: float = 0.0,
+        state_bytes: int = 1000,
+        horizon_seconds: float = 20_000.0,
+    ) -> None:
+        self.tables = Tables(runs)
+        self.slots = tuple(slots)
+        self.seconds_of, self.faults = seconds_of, faults or Faults()
+        self.now_seconds = 0.0
+        self.state_bytes, self.n_reclaims = state_bytes, 0
+        self._warm_seconds, self._horizon_seconds = warm_seconds, horizon_seconds
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._counter = count()
+        self._down_until: dict[int, float] = {}
+        self._processes: list[SimulatedProcess] = []
+        self._holder: SimulatedProcess | None = None
+        self._active: list[SimulatedProcess] = []
+        self._deadlines: dict[SimulatedProcess, float] = {}
+
+    @property
+    def units(self) -> list[RecordedUnit]:
+        """All recorded units, in the order in which they were recorded."""
+        return self.tables.units
+
+    def process(self, dies_at_call: int | None = None) -> SimulatedProcess:
+        """Return the ports of one more coordinator process."""
+        self._processes.append(SimulatedProcess(self, dies_at_call))
+        return self._processes[-1]
+
+    # What happens, now or later
+
+    def at(self, seconds: float, action: Callable[[], None]) -> None:
+        """Let something happen when the clock stands at `seconds`."""
+        heapq.heappush(self._events, (max(seconds, self.now_seconds), next(self._counter), action))
+
+    def add_run(self, run: Run) -> None:
+        """Somebody asks for a run."""
+        self.tables.add_run(run)
+        self._notify(RunChanged(run.run_id))
+
+    def cancel_run(self, run_id: int) -> None:
+        """Somebody cancels a run."""
+        self.tables.cancel_run(run_id)
+        self._notify(RunChanged(run_id))
+
+    def resume_run(self, run_id: int) -> None:
+        """Somebody resumes a run."""
+        self.tables.resume_run(run_id)
+        self._notify(RunChanged(run_id))
+
+    def drop_run(self, run_id: int) -> None:
+        """Somebody drops a run; as in SQL, only the cancel of an open one is told."""
+        if any(run.run_id == run_id for run in self.tables.open_runs()):
+            self.cancel_run(run_id)
+        self.tables.drop_run(run_id)
+
+    def set_slots(self, slots: Sequence[Slot]) -> None:
+        """Somebody changes the table of slots."""
+        self.slots = tuple(slots)
+        self._notify(SlotsChanged())
+
+    def lose_slot(self, slot_id: int, down_seconds: float = 0.0) -> None:
+        """All sessions of a slot break, and none can be opened for a while."""
+        self._down_until[slot_id] = self.now_seconds + down_seconds
+        for process in self._processes:
+            process.break_session(slot_id)
+
+    def stop(self) -> None:
+        """Somebody wants the active coordinator to end."""
+        self._notify(Stop())
+
+    def cut_off(self) -> None:
+        """The active coordinator loses its lock without noticing: another can take over while it goes on."""
+        self._holder = None
+
+    def _notify(self, message: Message) -> None:
+        if self._holder is not None:
+            self._holder.deliver(message)
+
+    # What processes ask of it
+
+    async def lock(self, process: SimulatedProcess) -> None:
+        """Wait for the one lock."""
+        while self._holder is not None:
+            await asyncio.sleep(0)
+        self._holder = process
+        self._active.append(process)
+
+    def unlock(self, process: SimulatedProcess) -> None:
+        """Free the lock if this process has it."""
+        if self._holder is process:
+            self._holder = None
+
+    def leave(self, process: SimulatedProcess) -> None:
+        """Wait for this process no more."""
+        self._deadlines.pop(process, None)
+        if process in self._active:
+            self._active.remove(process)
+
+    def is_down(self, slot_id: int) -> bool:
+        """Say whether no session of this slot can be opened now."""
+        return self._down_until.get(slot_id, 0.0) > self.now_seconds
+
+    def ready_seconds(self, slot_id: int) -> float:
+        """Say when a session that is asked for now will be open."""
+        return max(self.now_seconds, self._down_until.get(slot_id, 0.0)) + self._warm_seconds
+
+    async def wait(self, process: SimulatedProcess, timeout_seconds: float) -> None:
+        """Return when the process has a message or its time is over."""
+        await asyncio.sleep(0)  # others have their turn; no time passes
+        self._deadlines[process] = self.now_seconds + timeout_seconds
+        while self._is_waiting(process):
+            if all(self._is_waiting(other) for other in self._active):
+                self._advance(min(self._deadlines.values()))
+            else:
+                await asyncio.sleep(0)
+        self._deadlines.pop(process, None)
+
+    def _is_waiting(self, process: SimulatedProcess) -> bool:
+        return not process.inbox and self._deadlines.get(process, 0.0) > self.now_seconds
+
+    def _advance(self, limit_seconds: float) -> None:
+        """Let the next thing happen, or the time pass up to the limit."""
+        if limit_seconds > self._horizon_seconds:
+            raise BrokenRule(f"no end after {self.now_seconds} seconds")
+        if self._events and self._events[0][0] <= limit_seconds:
+            self.now_seconds, _, action = heapq.heappop(self._events)
+            action()
+        else:
+            self.now_seconds = limit_seconds
