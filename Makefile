@@ -19,6 +19,7 @@ $(INSTALLED): $(SOURCES) $(CLONE)/pyproject.toml $(CLONE)/docker/bootstrap.sh
 	@'$(CLONE)/docker/bootstrap.sh' '$(VENV)' all
 	@cd '$(CLONE)' && '$(BIN)/pip' install --quiet --no-build-isolation --no-deps --force-reinstall .
 	@chmod -R a+rX '$(VENV)'
+	@'$(BIN)/easeml' install --files-only >/dev/null || sudo '$(BIN)/easeml' install --files-only
 	@touch '$@'
 
 demo: setup

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from easeml_db.errors import NotFound, SlotLost, StaleLease, StandbyOnly
+from easeml_db.errors import EasemlError, NotFound, SlotLost, StaleLease, StandbyOnly, VersionMismatch
 from easeml_db.hopper.dispatch import Dispatcher
 from easeml_db.ports import (
     Clock,
@@ -53,7 +53,7 @@ class Coordinator:
         """Run the loop; with `until_idle` it ends when no run is open. Raises StandbyOnly when the lease is lost."""
         self._lease_number = await self._store.acquire_lease()
         try:
-            await self._executor.open(await self._store.slots())
+            await self._open_slots()
             for run in await self._store.open_runs():
                 self._dispatcher.put_run(run)
             while not self._is_stopping:
@@ -72,7 +72,7 @@ class Coordinator:
     async def _give_out(self) -> None:
         for chosen in self._dispatcher.next_units():
             unit = chosen.unit
-            if unit.step == 0:
+            if self._dispatcher.begin_run(unit.run_id, self._clock.now_seconds()):
                 await self._store.start_run(unit.run_id)
             seed = unit_seed(chosen.run_seed, unit.trial_number, unit.epoch, unit.partition_number)
             await self._executor.start(Order(unit, seed, chosen.slot_id, self._lease_number, chosen.attempt))
@@ -89,28 +89,48 @@ class Coordinator:
             case RunChanged(run_id):
                 await self._renew_run(run_id)
             case SlotsChanged():
-                await self._executor.open(await self._store.slots())
+                await self._open_slots()
             case Stop():
                 self._is_stopping = True
 
     async def _unit_failed(self, message: UnitFailed) -> None:
-        unit, error = message.order.unit, message.error
+        order, error = message.order, message.error
         if isinstance(error, SlotLost):
-            n_attempts = self._dispatcher.lost(message.order.slot_id)
-            if not self._dispatcher.is_known(unit.run_id):
-                return
-            await self._store.note(unit.run_id, unit.trial_id, "retry", f"attempt {n_attempts} was lost: {error}")
-            if n_attempts >= self._settings.max_attempts:
-                self._dispatcher.drop_trial(unit.trial_id)
-                await self._store.fail_trial(unit.run_id, unit.trial_id, f"{n_attempts} attempts were lost: {error}")
+            self._dispatcher.lost(order.slot_id)
+            await self._try_again(order, error)
+        elif isinstance(error, StaleLease | NotFound):
+            self._dispatcher.refused(order.slot_id)
+            await self._check_lease()
+            await self._try_again(order, error)
+        elif isinstance(error, VersionMismatch):
+            raise error  # every unit would fail alike, and no trial is to blame
+        else:
+            self._dispatcher.failed(order.slot_id)
+            if self._dispatcher.is_known(order.unit.run_id):
+                await self._fail_trial(order, str(error))
+
+    async def _try_again(self, order: Order, error: EasemlError) -> None:
+        """Offer the unit again, unless it was recorded after all, the run is over, or it came to nothing too often."""
+        unit = order.unit
+        if not self._dispatcher.is_known(unit.run_id):
             return
-        self._dispatcher.failed(message.order.slot_id)
-        if isinstance(error, StaleLease | NotFound):
-            if not await self._store.holds_lease():
-                raise StandbyOnly("another coordinator took over")
-            await self._renew_run(unit.run_id)
-        elif self._dispatcher.is_known(unit.run_id):
-            await self._store.fail_trial(unit.run_id, unit.trial_id, str(error))
+        await self._renew_run(unit.run_id)
+        n_attempts = self._dispatcher.n_attempts(unit.trial_id)
+        if n_attempts == 0:
+            return
+        await self._store.note(unit.run_id, unit.trial_id, "retry", f"attempt {n_attempts} came to nothing: {error}")
+        if n_attempts >= self._settings.max_attempts:
+            self._dispatcher.drop_trial(unit.trial_id)
+            await self._fail_trial(order, f"{n_attempts} attempts came to nothing, the last: {error}")
+
+    async def _fail_trial(self, order: Order, reason: str) -> None:
+        await self._check_lease()
+        await self._store.fail_trial(order.unit.run_id, order.unit.trial_id, reason)
+
+    async def _open_slots(self) -> None:
+        slots = await self._store.slots()
+        self._dispatcher.keep_slots(slot.slot_id for slot in slots)
+        await self._executor.open(slots)
 
     async def _renew_run(self, run_id: int) -> None:
         run = await self._store.read_run(run_id)
@@ -128,6 +148,7 @@ class Coordinator:
             if run.max_seconds is not None and now >= started + run.max_seconds:
                 self._dispatcher.end_budget(run.run_id)
             if self._dispatcher.is_done(run.run_id):
+                await self._check_lease()
                 await self._store.finish_run(run.run_id)
                 self._dispatcher.drop_run(run.run_id)
 
@@ -136,8 +157,13 @@ class Coordinator:
 
     async def _keep_lease(self) -> None:
         if self._clock.now_seconds() >= self._next_heartbeat:
+            await self._check_lease()
             await self._store.heartbeat()
             self._next_heartbeat = self._clock.now_seconds() + self._settings.heartbeat_seconds
+
+    async def _check_lease(self) -> None:
+        if not await self._store.holds_lease():
+            raise StandbyOnly("another coordinator took over")
 
     async def _reclaim(self, n_bytes: int) -> None:
         self._bytes_to_reclaim += n_bytes

@@ -59,7 +59,11 @@ def default_folder() -> Path:
 
 
 def find_binaries() -> Path:
-    """Return the bin folder of the newest installed PostgreSQL that has PL/Python."""
+    """Return the bin folder of the newest installed PostgreSQL that has PL/Python, or that of EASEML_BINDIR."""
+    if chosen := os.environ.get("EASEML_BINDIR"):
+        if not (Path(chosen) / "initdb").exists():
+            raise InvalidArgument(f"EASEML_BINDIR: there is no initdb in {chosen}")
+        return Path(chosen)
     found = []
     for folder in [*Path("/usr/lib/postgresql").glob("*/bin"), *Path("/usr").glob("pgsql-*/bin")]:
         major = re.search(r"(\d+)", folder.parent.name)

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -210,6 +210,12 @@ def module_coordinated(module_database: Session) -> Iterator[Session]:
     """`module_database` with a running coordinator."""
     with coordinator_of(module_database):
         yield module_database
+
+
+@pytest.fixture
+def coordinator() -> Callable[[Session], AbstractContextManager[subprocess.Popen[bytes]]]:
+    """`with coordinator(database):` runs one for as long as the block lasts."""
+    return coordinator_of
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ itself refuses a step that is not due.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -38,6 +39,7 @@ class Dispatcher:
         self._idle: set[int] = set()
         self._attempts: dict[int, int] = {}  # failed attempts at a trial's next unit
         self._seconds = UnitSeconds()
+        self._timed: set[int] = set()  # trials with an observed unit
         self._cached: dict[int, set[tuple[int, int]]] = {}
         self._over: set[int] = set()
         self._board = Board(1)
@@ -56,6 +58,11 @@ class Dispatcher:
         self._cached.pop(slot_id, None)
         self._rebuild_board()
 
+    def keep_slots(self, slot_ids: Iterable[int]) -> None:
+        """Take all other slots out of service."""
+        for slot_id in set(self._cached) - set(slot_ids):
+            self.slot_gone(slot_id)
+
     def slots_of(self, run_id: int) -> list[int]:
         """Return the slots that are busy with a run."""
         return [slot_id for slot_id, unit in self._busy.items() if unit.run_id == run_id]
@@ -63,20 +70,34 @@ class Dispatcher:
     # Runs
 
     def put_run(self, run: Run) -> None:
-        """Add a run, or renew what is known of it."""
+        """Add a run, or renew what is known of it. Failed attempts at a unit that is still due stay counted."""
+        attempts = {trial.trial_id: self._attempts.get(trial.trial_id, 0) for trial in run.trials}
+        before = {trial.trial_id: self._trials.get(trial.trial_id) for trial in run.trials}
         self.drop_run(run.run_id)
         self._runs[run.run_id] = run
-        self._trials.update({trial.trial_id: trial for trial in run.trials if trial.state in OPEN})
+        for trial in run.trials:
+            if trial.state in OPEN:
+                self._trials[trial.trial_id] = trial
+                known = before[trial.trial_id]
+                if attempts[trial.trial_id] and known and known.n_steps_done == trial.n_steps_done:
+                    self._attempts[trial.trial_id] = attempts[trial.trial_id]
         self._rebuild_board()
+
+    def begin_run(self, run_id: int, now_seconds: float) -> bool:
+        """Say whether this is the first unit of a queued run; from now on the run counts as running."""
+        run = self._runs[run_id]
+        if run.state != "queued":
+            return False
+        started = now_seconds if run.started_seconds is None else run.started_seconds
+        self._runs[run_id] = replace(run, state="running", started_seconds=started)
+        return True
 
     def drop_run(self, run_id: int) -> None:
         """Forget a run: nothing of it starts any more."""
         run = self._runs.pop(run_id, None)
         self._over.discard(run_id)
         for trial in run.trials if run else ():
-            self._trials.pop(trial.trial_id, None)
-            self._attempts.pop(trial.trial_id, None)
-            self._board.take(trial.trial_id)
+            self.drop_trial(trial.trial_id)
 
     def open_runs(self) -> list[Run]:
         """Return the runs that are known to be open."""
@@ -96,7 +117,7 @@ class Dispatcher:
         """Say whether nothing of a run is under way or left to do."""
         if self.slots_of(run_id):
             return False
-        return run_id in self._over or not self._trials_of(run_id)
+        return run_id in self._over or not any(True for _ in self._trials_of(run_id))
 
     # Units
 
@@ -124,6 +145,7 @@ class Dispatcher:
             return
         architecture = self._runs[unit.run_id].architectures[unit.trial_id]
         self._seconds.observe(ObservedUnit(unit.trial_id, architecture, unit.kind, seconds))
+        self._timed.add(unit.trial_id)
         moved = replace(trial, n_steps_done=unit.step + 1, state="running")
         if next_unit(moved) is None:
             del self._trials[unit.trial_id]
@@ -131,14 +153,22 @@ class Dispatcher:
             self._trials[unit.trial_id] = moved
             self._offer(moved)
 
-    def lost(self, slot_id: int) -> int:
-        """Take in that the slot's unit came to nothing; its trial is offered again. Return the failed attempts."""
-        unit = self._answered(slot_id)
+    def lost(self, slot_id: int) -> None:
+        """Take in that the slot's unit came to nothing with its session; its trial is offered again."""
+        self.refused(slot_id)
         self.slot_gone(slot_id)
-        self._attempts[unit.trial_id] = self._attempts.get(unit.trial_id, 0) + 1
-        if unit.trial_id in self._trials:
-            self._offer(self._trials[unit.trial_id])
-        return self._attempts[unit.trial_id]
+
+    def refused(self, slot_id: int) -> None:
+        """Take in that the slot's unit came to nothing; its trial is offered again."""
+        unit = self._answered(slot_id)
+        trial = self._trials.get(unit.trial_id)
+        if trial is not None:
+            self._attempts[unit.trial_id] = self._attempts.get(unit.trial_id, 0) + 1
+            self._offer(trial)
+
+    def n_attempts(self, trial_id: int) -> int:
+        """Return how often the trial's next unit came to nothing; 0 for a trial that is not open."""
+        return self._attempts.get(trial_id, 0)
 
     def failed(self, slot_id: int) -> None:
         """Take in that the slot's unit ended its trial."""
@@ -158,7 +188,7 @@ class Dispatcher:
 
     def _trials_of(self, run_id: int) -> Iterable[Trial]:
         run = self._runs.get(run_id)
-        return [self._trials[t.trial_id] for t in run.trials if t.trial_id in self._trials] if run else []
+        return (self._trials[t.trial_id] for t in run.trials if t.trial_id in self._trials) if run else ()
 
     def _offer(self, trial: Trial) -> None:
         """Put an idle trial of a run within its budget on the board."""
@@ -167,7 +197,9 @@ class Dispatcher:
         if unit is None or is_busy or trial.run_id in self._over:
             return
         architecture = self._runs[trial.run_id].architectures[trial.trial_id]
-        remaining = self._seconds.remaining(trial, architecture)
+        # A trial that was not timed yet goes first: the longest one should not be found out last.
+        is_timed = trial.trial_id in self._timed
+        remaining = self._seconds.remaining(trial, architecture) if is_timed else math.inf
         self._board.put(Candidate(trial.trial_id, trial.run_id, trial.trial_number, unit.partition_number, remaining))
 
     def _rebuild_board(self) -> None:

@@ -1,8 +1,8 @@
 """The world of the coordinator in memory: the same ports on a clock that moves only while somebody waits.
 
-    tables.py    what the SQL tables and functions hold to, and nothing else
-    process.py   one coordinator process: Store, Executor, Inbox and Clock; it can be killed at any call
-    world.py     the clock, what happens when, slots that break, and who holds the lease
+tables.py    what the SQL tables and functions hold to, and nothing else
+process.py   one coordinator process: Store, Executor, Inbox and Clock; it can be killed at any call
+world.py     the clock, what happens when, slots that break, and who holds the lease
 """
 
 from easeml_db.simulate.process import Killed, SimulatedProcess

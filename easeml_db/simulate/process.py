@@ -6,7 +6,6 @@ and try to be recorded.
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -247,5 +246,3 @@ class SimulatedProcess:
             self.die()
         if self.is_dead:
             raise Killed
-
-

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -164,7 +165,9 @@ class SimulatedWorld:
     async def wait(self, process: SimulatedProcess, timeout_seconds: float) -> None:
         """Return when the process has a message or its time is over."""
         await asyncio.sleep(0)  # others have their turn; no time passes
-        self._deadlines[process] = self.now_seconds + timeout_seconds
+        # A wait always ends later, also one so short that the sum rounds to now.
+        deadline = max(self.now_seconds + timeout_seconds, math.nextafter(self.now_seconds, math.inf))
+        self._deadlines[process] = deadline if timeout_seconds > 0 else self.now_seconds
         while self._is_waiting(process):
             if all(self._is_waiting(other) for other in self._active):
                 self._advance(min(self._deadlines.values()))
@@ -177,7 +180,7 @@ class SimulatedWorld:
 
     def _advance(self, limit_seconds: float) -> None:
         """Let the next thing happen, or the time pass up to the limit."""
-        if limit_seconds > self._horizon_seconds:
+        if self.now_seconds > self._horizon_seconds:
             raise BrokenRule(f"no end after {self.now_seconds} seconds")
         if self._events and self._events[0][0] <= limit_seconds:
             self.now_seconds, _, action = heapq.heappop(self._events)

@@ -90,6 +90,7 @@ def _check_columns(wanted: Json, columns: Json) -> None:
         raise InvalidArgument("inputs: a column is named twice")
     if wanted["target"] in wanted["inputs"]:
         raise InvalidArgument(f"target: column {wanted['target']!r} is among the inputs, so there is nothing to learn")
+    source_rows.task_of(wanted, columns[wanted["target"]])
 
 
 def _insert_dataset(plpy: Any, wanted: Json, inputs: Sequence[Json], target: Json, n_skipped: int) -> int:

@@ -67,7 +67,8 @@ def _restore(plpy: Any, GD: Json, row: Mapping[str, Any]) -> Served:
     data = cache.dataset(plpy, GD, row["dataset_id"])
     chosen = architecture(trial["architecture"])
     config = complete(chosen, json.loads(trial["config"]))
-    live = trainer_for(chosen.trainer).resume(chosen, config, data.task, read_state(plpy, GD, row["checkpoint_id"]))
+    state = read_state(plpy, GD, row["serving_trial_id"], row["checkpoint_id"])
+    live = trainer_for(chosen.trainer).resume(chosen, config, data.task, state)
     return Served(data, live, row["serving_trial_id"])
 
 

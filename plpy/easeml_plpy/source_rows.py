@@ -48,14 +48,24 @@ def check_rows(plpy: Any, wanted: Json) -> int:
     return n_skipped
 
 
+def task_of(wanted: Json, column: Json) -> str:
+    """The task: as asked for, else by the type of the target. Refused where the type does not allow it."""
+    kind = column["type"]
+    task: str = wanted["task"] or ("regression" if kind in REALS else "classification")
+    if task == "regression" and kind not in columns_of.NUMBERS:
+        raise InvalidArgument(f"task: column {wanted['target']!r} has type {kind}, regression needs a number")
+    if kind not in columns_of.NUMBERS | columns_of.TEXTS | {"bool"} and column["class"] != "e":
+        raise InvalidArgument(
+            f"target: column {wanted['target']!r} has type {kind}, which is neither a label nor a number"
+        )
+    return task
+
+
 def target(plpy: Any, wanted: Json, column: Json) -> Json:
     """Decide the task and describe the target: its labels, or that it is a number."""
-    kind = column["type"]
-    task = wanted["task"] or ("regression" if kind in REALS else "classification")
+    kind, task = column["type"], task_of(wanted, column)
     base = {"column": wanted["target"], "type": kind, "task": task}
     if task == "regression":
-        if kind not in columns_of.NUMBERS:
-            raise InvalidArgument(f"task: column {wanted['target']!r} has type {kind}, regression needs a number")
         bad = plpy.execute(
             "SELECT count(*) AS n FROM pg_temp.easeml_rows WHERE y::float8 IN ('NaN', 'Infinity', '-Infinity')"
         )
@@ -65,10 +75,6 @@ def target(plpy: Any, wanted: Json, column: Json) -> Json:
         if spread["is_constant"]:
             raise InvalidData(f"the target {wanted['target']!r} has the same value in every row")
         return base
-    if kind not in columns_of.NUMBERS | columns_of.TEXTS | {"bool"} and column["class"] != "e":
-        raise InvalidArgument(
-            f"target: column {wanted['target']!r} has type {kind}, which is neither a label nor a number"
-        )
     collate = ' COLLATE "C"' if kind in {"text", "varchar", "bpchar"} else ""
     rows = plpy.execute(
         f"SELECT y::text AS label FROM pg_temp.easeml_rows GROUP BY y ORDER BY y{collate} LIMIT {MAX_LABELS + 1}"

@@ -66,13 +66,13 @@ def live_trial(plpy: Any, GD: Json, unit: Unit, context: Json, checkpoint_id: in
     if checkpoint_id is None:
         n_steps_total = trainer.count_steps(config, context["train_rows"], context["max_epochs"])
         return trainer.start(chosen, config, task, n_steps_total=n_steps_total, seed=unit.seed, device=device)
-    return trainer.resume(chosen, config, task, read_state(plpy, GD, checkpoint_id), device=device)
+    return trainer.resume(chosen, config, task, read_state(plpy, GD, unit.trial_id, checkpoint_id), device=device)
 
 
-def read_state(plpy: Any, GD: Json, checkpoint_id: int) -> bytes:
-    """Return a stored state after checking its hash. Raises CorruptCheckpoint."""
-    sql = "SELECT state, sha256 FROM easeml.checkpoints WHERE checkpoint_id = $1"
-    rows = query(plpy, GD, sql, ["int8"], [checkpoint_id])
+def read_state(plpy: Any, GD: Json, trial_id: int, checkpoint_id: int) -> bytes:
+    """Return a stored state of that trial after checking its hash. Raises CorruptCheckpoint."""
+    sql = "SELECT state, sha256 FROM easeml.checkpoints WHERE trial_id = $1 AND checkpoint_id = $2"
+    rows = query(plpy, GD, sql, ["int8", "int8"], [trial_id, checkpoint_id])
     if not rows:
         raise CorruptCheckpoint(f"checkpoint {checkpoint_id} is gone")
     verify(rows[0]["state"], rows[0]["sha256"])

@@ -18,7 +18,7 @@ CREATE FUNCTION easeml.create_dataset(
     block_rows integer DEFAULT NULL
 ) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
-    relation regclass;
+    found record;
     packed jsonb;
     error_message text; error_detail text; error_hint text;
 BEGIN
@@ -50,18 +50,16 @@ BEGIN
     IF seed IS NULL THEN
         PERFORM easeml.fail('ML001', 'seed: expected a whole number, got NULL');
     END IF;
-    BEGIN
-        relation := to_regclass(source);
-    EXCEPTION WHEN invalid_name OR syntax_error OR invalid_text_representation THEN
-        relation := NULL;
-    END;
-    IF relation IS NULL THEN
-        PERFORM easeml.fail('ML003', format('source: there is no table or view %s', quote_nullable(source)),
-            hint => 'Give schema and name as in SQL, with double quotes around names in mixed case: ''public."My Table"''.');
+    IF array_ndims(inputs) > 1 THEN
+        PERFORM easeml.fail('ML001', format('inputs: expected a list of columns, got %s', inputs));
     END IF;
+    IF array_ndims(input_shape) > 1 THEN
+        PERFORM easeml.fail('ML001', format('input_shape: expected a list of sizes, got %s', input_shape));
+    END IF;
+    found := easeml.find_source(source);
     BEGIN
         packed := easeml.pack_dataset(jsonb_build_object(
-            'name', name, 'relation', relation::oid::bigint, 'source', relation::text, 'inputs', to_jsonb(inputs), 'target', target,
+            'name', name, 'relation', found.relation::oid::bigint, 'source', found.qualified_name, 'inputs', to_jsonb(inputs), 'target', target,
             'n_partitions', n_partitions, 'validation_fraction', validation_fraction, 'test_fraction', test_fraction,
             'seed', seed, 'task', task, 'input_shape', to_jsonb(input_shape), 'block_rows', block_rows, 'version', 1));
     EXCEPTION WHEN OTHERS THEN
@@ -129,7 +127,7 @@ CREATE FUNCTION easeml.grant_use(dataset text, role name) RETURNS void LANGUAGE 
 BEGIN
     PERFORM easeml.find_dataset(dataset);
     IF to_regrole(quote_ident(role)) IS NULL THEN
-        PERFORM easeml.fail('ML003', format('there is no role %s', quote_literal(role)));
+        PERFORM easeml.fail('ML003', format('there is no role %s', quote_nullable(role)));
     END IF;
     INSERT INTO easeml.dataset_grants (dataset_name, grantee) VALUES (dataset, role) ON CONFLICT DO NOTHING;
 END

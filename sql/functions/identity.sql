@@ -24,6 +24,24 @@ END
 $$;
 COMMENT ON FUNCTION easeml.find_dataset(text) IS 'The newest version of one''s own data set of that name, or an error that lists what there is.';
 
+CREATE FUNCTION easeml.find_source(source text, OUT relation regclass, OUT qualified_name text) LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    BEGIN
+        -- The name is kept with its schema, so that it means the same under another search_path.
+        SELECT c.oid::regclass, format('%I.%I', n.nspname, c.relname) INTO relation, qualified_name
+        FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+        WHERE c.oid = to_regclass(source) AND c.relkind IN ('r', 'v', 'm', 'p', 'f');
+    EXCEPTION WHEN invalid_name OR syntax_error OR invalid_text_representation OR feature_not_supported THEN
+        relation := NULL;
+    END;
+    IF relation IS NULL THEN
+        PERFORM easeml.fail('ML003', format('source: there is no table or view %s', quote_nullable(source)),
+            hint => 'Give schema and name as in SQL, with double quotes around names in mixed case: ''public."My Table"''.');
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION easeml.find_source(text) IS 'The table or view that a name means, with its schema, or an error.';
+
 CREATE FUNCTION easeml.has_live_coordinator() RETURNS boolean LANGUAGE sql STABLE AS $$
     SELECT EXISTS (SELECT FROM easeml.coordinators c JOIN easeml.coordinator_lease l USING (lease_number)
                    WHERE c.stopped_at IS NULL AND c.heartbeat_at > clock_timestamp() - interval '10 seconds')

@@ -11,7 +11,8 @@ BEGIN
     IF EXISTS (SELECT FROM easeml.datasets d WHERE d.owner = asker AND d.dataset_name = dataset) THEN
         data_owner := asker;
     ELSE
-        SELECT array_agg(g.owner) INTO owners FROM easeml.dataset_grants g WHERE g.dataset_name = dataset AND g.grantee = asker;
+        SELECT array_agg(g.owner) INTO owners FROM easeml.dataset_grants g WHERE g.dataset_name = dataset AND g.grantee = asker
+            AND (trial_id IS NULL OR EXISTS (SELECT FROM easeml.trials t WHERE t.trial_id = serving_trial.trial_id AND t.owner = g.owner));
         IF cardinality(owners) > 1 THEN
             PERFORM easeml.fail('ML001', format('several roles let you use a data set %s: %s', quote_literal(dataset), array_to_string(owners, ', ')),
                 hint => 'Name the trial: predict(dataset, inputs, trial_id).');
@@ -154,7 +155,8 @@ COMMENT ON FUNCTION easeml.predict_value(text, bytea, bigint) IS 'The predicted 
 CREATE FUNCTION easeml.serving_encoder(dataset text, trial_id bigint DEFAULT NULL) RETURNS jsonb
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     -- Names and kinds of the columns only; statistics and categories stay with the owner.
-    SELECT jsonb_build_object('trial_id', s.serving_trial_id, 'task', d.task, 'inputs', d.encoder -> 'inputs')
+    SELECT jsonb_build_object('trial_id', s.serving_trial_id, 'task', d.task, 'inputs', (
+        SELECT jsonb_agg(f - '{mean,scale,categories}'::text[] ORDER BY n) FROM jsonb_array_elements(d.encoder -> 'inputs') WITH ORDINALITY AS i(f, n)))
     FROM easeml.serving_trial(dataset, trial_id) s JOIN easeml.datasets d USING (dataset_id)
 $$;
 COMMENT ON FUNCTION easeml.serving_encoder(text, bigint) IS 'What predict_table must read and pack for a data set (internal).';
@@ -167,19 +169,18 @@ COMMENT ON FUNCTION easeml.write_predictions(jsonb) IS 'Reads a relation with th
 
 CREATE FUNCTION easeml.predict_table(dataset text, source text, output text, trial_id bigint DEFAULT NULL) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
-    relation regclass;
+    found record;
     error_message text; error_detail text; error_hint text;
 BEGIN
+    found := easeml.find_source(source);
     BEGIN
-        relation := to_regclass(source);
-    EXCEPTION WHEN invalid_name OR syntax_error OR invalid_text_representation THEN
-        relation := NULL;
+        PERFORM parse_ident(output), to_regclass(output);
+    EXCEPTION WHEN invalid_parameter_value OR invalid_name OR syntax_error OR feature_not_supported THEN
+        PERFORM easeml.fail('ML001', format('output: expected the name of a new table, got %s', quote_nullable(output)),
+            hint => 'Write it as in SQL, with double quotes where it holds spaces or capitals: ''"My Table"''.');
     END;
-    IF relation IS NULL THEN
-        PERFORM easeml.fail('ML003', format('source: there is no table or view %s', quote_nullable(source)));
-    END IF;
     BEGIN
-        RETURN easeml.write_predictions(jsonb_build_object('dataset', dataset, 'relation', relation::oid::bigint, 'source', relation::text,
+        RETURN easeml.write_predictions(jsonb_build_object('dataset', dataset, 'relation', found.relation::oid::bigint, 'source', found.qualified_name,
             'output', output, 'trial_id', trial_id));
     EXCEPTION WHEN OTHERS THEN
         IF SQLSTATE NOT LIKE 'ML%' THEN RAISE; END IF;

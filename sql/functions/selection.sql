@@ -196,7 +196,7 @@ DECLARE
     n_shown bigint := -1;
     started timestamptz := clock_timestamp();
 BEGIN
-    IF timeout_seconds IS NOT NULL AND NOT timeout_seconds > 0 THEN
+    IF NOT (timeout_seconds > 0 AND timeout_seconds < 'Infinity') THEN
         PERFORM easeml.fail('ML001', format('timeout_seconds: expected a positive number or NULL, got %s', timeout_seconds));
     END IF;
     IF transaction_timestamp() <> statement_timestamp() THEN

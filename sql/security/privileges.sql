@@ -19,7 +19,9 @@ BEGIN
             EXECUTE format('CREATE POLICY all_rows ON %s TO easeml_admin, easeml_coordinator USING (true) WITH CHECK (true)', item.relation);
             IF item.relation_name NOT IN ('blocks', 'checkpoints') THEN
                 EXECUTE format('CREATE POLICY read_rows ON %s FOR SELECT TO easeml_reader USING (true)', item.relation);
-                EXECUTE format('GRANT SELECT ON %s TO easeml_reader', item.relation);
+                -- The encoder of a data set holds values of its rows: categories, labels, means.
+                EXECUTE (SELECT format('GRANT SELECT (%s) ON %s TO easeml_reader', string_agg(quote_ident(attname), ', '), item.relation)
+                    FROM pg_catalog.pg_attribute WHERE attrelid = item.relation AND attnum > 0 AND NOT attisdropped AND attname <> 'encoder');
             END IF;
         ELSE
             EXECUTE format('GRANT SELECT ON %s TO easeml_reader', item.relation);
@@ -48,8 +50,10 @@ END
 $security$;
 
 -- What a tenant writes, through functions that run with the tenant's own rights.
-GRANT INSERT ON easeml.datasets, easeml.partitions, easeml.blocks, easeml.dataset_grants, easeml.runs, easeml.arms, easeml.trials,
+GRANT INSERT ON easeml.datasets, easeml.partitions, easeml.blocks, easeml.dataset_grants, easeml.runs, easeml.arms,
     easeml.deployments, easeml.events TO easeml_tenant;
+-- Progress and states are the coordinator's to write: a trial that named another tenant's checkpoint would be served from it.
+GRANT INSERT (run_id, arm_id, trial_number, architecture, config, max_epochs) ON easeml.trials TO easeml_tenant;
 GRANT UPDATE (encoder, packing_seconds, input_shape, n_skipped_rows) ON easeml.datasets TO easeml_tenant;
 GRANT UPDATE (state, finished_at, failure_reason) ON easeml.runs, easeml.trials TO easeml_tenant;
 GRANT UPDATE (trial_id, deployed_at) ON easeml.deployments TO easeml_tenant;

@@ -237,10 +237,10 @@ def test_null_elements_and_null_arrays_are_missing(scratch: Session, kind: str) 
     assert scratch.value("SELECT input_shape FROM easeml.datasets WHERE dataset_id = %s", dataset_id) == [6]
 
 
-@pytest.mark.parametrize("value", [None, "NaN"])
+@pytest.mark.parametrize("value", [None, math.nan])
 def test_images_with_missing_pixels_are_refused(scratch: Session, value: Any) -> None:
-    values: list[Any] = [[[i, 1], [2, 3]] for i in range(30)]
-    values[0] = [[0, 1], [value, 3]]
+    values: list[Any] = [[[float(i), 1.0], [2.0, 3.0]] for i in range(30)]
+    values[0] = [[0.0, 1.0], [value, 3.0]]
     with pytest.raises(psycopg.Error) as refused:
         one_column(scratch, "real[]", values)
     assert refused.value.sqlstate == "ML002"

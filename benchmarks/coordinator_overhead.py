@@ -1,0 +1,85 @@
+"""Milliseconds that the coordinator adds to a unit: seconds of a slot for each unit where units do nothing.
+
+On PostgreSQL the procedures are replaced in the benchmark's database by ones that only pass the fence and count the
+step, so what is left is the coordinator, the round trip and one durable commit. With 64 slots the real loop runs on the
+simulated world; that number is the loop's own seconds of wall time for each unit, since one process serves all slots.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from statistics import median
+
+from measuring import Row, seconds_of
+from workload import N_SLOTS, Session, Workload, run_seconds, start_run
+
+from easeml_db.coordinator import Coordinator
+from easeml_db.simulate import SimulatedWorld, new_run
+from easeml_db.topology import Slot
+
+N_RUNS = 5
+N_TRIALS = 8
+N_SIMULATED_SLOTS = 64
+NO_OP = """
+CREATE OR REPLACE PROCEDURE easeml.{name}(unit jsonb, INOUT result jsonb DEFAULT NULL) LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE easeml.trials SET state = 'running' WHERE trial_id = (unit ->> 'trial_id')::bigint AND state = 'waiting';
+    PERFORM easeml.fence(unit);
+    PERFORM easeml.advance(unit);
+END
+$$
+"""
+
+
+def measure(workload: Workload) -> Iterator[Row]:
+    """Yield a row for the real server and one for the simulated world."""
+    yield _on_postgres(workload)
+    yield _simulated(workload)
+
+
+def _on_postgres(workload: Workload) -> Row:
+    dataset = workload.dataset(n_rows=2_000)
+    n_epochs = 5 if workload.is_quick else 40
+    with workload.session("postgres") as owner, workload.session() as session:
+        kept = [_definition(owner, name) for name in ("train_unit", "evaluate_unit")]
+        for name in ("train_unit", "evaluate_unit"):
+            owner.execute(NO_OP.format(name=name))
+        try:
+            with workload.coordinator():
+                _no_op_run(session, dataset, 1)
+                seconds = [_no_op_run(session, dataset, n_epochs) for _ in range(workload.repeats(N_RUNS))]
+        finally:
+            for definition in kept:
+                owner.execute(definition)
+    n_units = N_TRIALS * 4 * (2 * n_epochs + 1)
+    setting = f"{N_SLOTS} slots on PostgreSQL, {n_units} units a run, median of {len(seconds)} runs"
+    value = median(seconds) * N_SLOTS / n_units * 1e3
+    return Row("coordinator, per unit that does nothing", setting, value, "ms", at_most=5)
+
+
+def _definition(owner: Session, name: str) -> str:
+    sql = "SELECT pg_get_functiondef(('easeml.' || %s)::regproc) AS sql"
+    return str(owner.execute(sql, [name]).fetchall()[0]["sql"])
+
+
+def _no_op_run(session: Session, dataset: str, n_epochs: int) -> float:
+    rates = [1e-3 * (i + 1) for i in range(N_TRIALS)]
+    return run_seconds(session, start_run(session, dataset, "mlp", 256, rates=rates, max_epochs=n_epochs))
+
+
+def _simulated(workload: Workload) -> Row:
+    n_epochs = 1 if workload.is_quick else 4
+    n_trials = 2 * N_SIMULATED_SLOTS
+
+    def once() -> float:
+        slots = [Slot(i, f"slot-{i}", 1) for i in range(1, N_SIMULATED_SLOTS + 1)]
+        run = new_run(1, n_trials=n_trials, n_partitions=4, max_epochs=n_epochs)
+        world = SimulatedWorld(slots, [run], seconds_of=lambda unit, slot_id: 1.0 + (unit.step * 7 + slot_id) % 5 / 10)
+        process = world.process()
+        return seconds_of(lambda: asyncio.run(Coordinator(process, process, process, process).serve(until_idle=True)))
+
+    n_units = n_trials * 4 * (2 * n_epochs + 1)
+    seconds = [once() for _ in range(workload.repeats(3))]
+    setting = f"{N_SIMULATED_SLOTS} simulated slots, {n_trials} trials, {n_units} units, loop and simulation together"
+    return Row("coordinator, per unit that does nothing", setting, median(seconds) / n_units * 1e3, "ms")

@@ -1,0 +1,48 @@
+"""Milliseconds of a unit that are not training: opening it, finding or restoring the state, storing, recording.
+
+The whole CALL as the client sees it, less its training_seconds, for a state of 1.2 MB (a perceptron of 784-128-10 with
+Adam). In one session the state of the last unit is still there; in a hop two sessions take turns, so that each unit
+reads and checks the state that the other has stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import median
+
+from measuring import Row
+from workload import N_PARTITIONS, Life, Workload, start_run
+
+N_ROWS = 2_000
+N_UNITS = 100
+N_WARM_UNITS = 2 * N_PARTITIONS
+
+
+def measure(workload: Workload) -> Iterator[Row]:
+    """Yield medians with the state at hand, after a hop, and of evaluation units."""
+    dataset = workload.dataset(n_rows=N_ROWS)
+    n_epochs = -(-(N_WARM_UNITS + workload.repeats(N_UNITS)) // N_PARTITIONS)
+    for is_hop in (False, True):
+        yield from _measure(workload, dataset, n_epochs, is_hop)
+
+
+def _measure(workload: Workload, dataset: str, n_epochs: int, is_hop: bool) -> Iterator[Row]:
+    rests: list[float] = []
+    evaluations: list[float] = []
+    with workload.session() as session, workload.slot(1) as first, workload.slot(2) as second:
+        run_id = start_run(session, dataset, "mlp", 256, rates=[1e-3], max_epochs=n_epochs)
+        for order in Life(session, run_id).orders():
+            slot = second if is_hop and order.unit.step % 2 else first
+            seconds, result = slot.call(order)
+            if order.unit.epoch * N_PARTITIONS <= N_WARM_UNITS:
+                continue
+            if order.unit.kind == "train":
+                rests.append(seconds - result["training_seconds"])
+                state_bytes = result["state_bytes"]
+            else:
+                evaluations.append(seconds)
+    where = "after a hop" if is_hop else "state in the session"
+    setting = f"{where}, {state_bytes / 1e6:.1f} MB, median of {len(rests)} units"
+    yield Row("fixed cost of a training unit", setting, median(rests) * 1e3, "ms", at_most=10)
+    rows = f"{where}, {result['n_rows']} rows of validation or test, median of {len(evaluations)} units"
+    yield Row("whole evaluation unit", rows, median(evaluations) * 1e3, "ms")

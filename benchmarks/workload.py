@@ -1,0 +1,205 @@
+"""A private server with Fashion-MNIST in it, as the product ships it, and the sessions that benchmarks speak to."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psycopg
+import torch
+from psycopg.rows import dict_row
+
+from easeml_db.cli.server import wait_for_coordinator
+from easeml_db.embedded import SERVICE_ROLE, Embedded
+from easeml_db.engines.postgres import CALLS, SETTINGS, order_json
+from easeml_db.ports import Order
+from easeml_db.training_unit import next_unit, unit_seed
+from easeml_db.trial import Trial
+from easeml_loaders import fashion_mnist_source, load_table
+from easeml_plpy.encoding import encode, fields_from_bytes
+
+N_SLOTS = 2
+N_PARTITIONS = 4
+ANALYST = "analyst"
+Session = psycopg.Connection[dict[str, Any]]
+Tensors = tuple[torch.Tensor, torch.Tensor]
+# Fixed, so that both sides of a comparison train the same.
+PLAIN_CONFIG: Mapping[str, Any] = {"optimizer": "adam", "weight_decay": 0.0, "dropout": 0.0, "schedule": "constant"}
+
+
+@dataclass(frozen=True)
+class Workload:
+    """The server and how much of the data to use (`n_rows`: of 70,000 images)."""
+
+    server: Embedded
+    is_quick: bool
+
+    @property
+    def n_rows(self) -> int:
+        """Images in the source tables."""
+        return 2_000 if self.is_quick else 70_000
+
+    def repeats(self, n: int) -> int:
+        """How often to measure: n times, or twice where only the code is tried."""
+        return min(n, 2) if self.is_quick else n
+
+    @contextmanager
+    def session(self, user: str = ANALYST, **settings: str) -> Iterator[Session]:
+        """An autocommit session of a tenant, or of another role."""
+        options = " ".join(f"-c {name}={value}" for name, value in settings.items())
+        with psycopg.connect(self.server.dsn(user), autocommit=True, row_factory=dict_row, options=options) as session:
+            yield session
+
+    @contextmanager
+    def slot(self, slot_id: int) -> Iterator[Slot]:
+        """A warm session of a slot, with the settings that the coordinator gives it."""
+        with self.session(SERVICE_ROLE, **SETTINGS) as session:
+            session.execute("SELECT easeml.python_facts()")
+            yield Slot(session, slot_id)
+
+    @contextmanager
+    def coordinator(self) -> Iterator[None]:
+        """A running coordinator."""
+        self.server.start_coordinator()
+        try:
+            wait_for_coordinator(self.server)
+            yield
+        finally:
+            self.server.stop_coordinator()
+
+    def images(self, kind: str) -> str:
+        """Name of the source table with images as `bytea` or `smallint` arrays; loaded at its first use."""
+        table = f"images_{kind}"
+        with self.session("postgres") as session:
+            if session.execute("SELECT to_regclass(%s) AS found", [table]).fetchall()[0]["found"] is None:
+                load_table(self.server.dsn(), fashion_mnist_source(bytes_as=kind), table)  # type: ignore[arg-type]
+                session.execute(f"DELETE FROM {table} WHERE id > {self.n_rows}")
+                session.execute(f"VACUUM FULL {table}")
+                session.execute(f"ANALYZE {table}")
+                session.execute(f"GRANT SELECT ON {table} TO {ANALYST}")
+        return table
+
+    def dataset(self, kind: str = "bytea", n_rows: int | None = None) -> str:
+        """Name of a data set of the first n_rows images (None: all); packed at its first use."""
+        name = f"fashion_{kind}_{n_rows or self.n_rows}"
+        source = self.images(kind)
+        with self.session("postgres") as session:
+            if n_rows is not None:
+                session.execute(
+                    f"CREATE OR REPLACE VIEW {name} AS SELECT * FROM {source} WHERE id <= {n_rows};"
+                    f"GRANT SELECT ON {name} TO {ANALYST}"
+                )
+                source = name
+        with self.session() as session:
+            if not session.execute("SELECT FROM easeml.datasets WHERE dataset_name = %s", [name]).fetchall():
+                create_dataset(session, name, source)
+        return name
+
+
+def create_dataset(session: Session, name: str, source: str) -> None:
+    """Pack a table of images."""
+    shape = "{28,28}" if "bytea" in source else None
+    session.execute(
+        "SELECT easeml.create_dataset(%s, source => %s, inputs => '{image}', target => 'label',"
+        " n_partitions => %s, input_shape => %s)",
+        [name, source, N_PARTITIONS, shape],
+    )
+
+
+@contextmanager
+def opened(*, is_quick: bool) -> Iterator[Workload]:
+    """A server in a temporary folder, with two slots of one thread each and a tenant; removed at the end."""
+    folder = tempfile.mkdtemp(prefix="easeml-benchmark-", dir="/var/tmp")
+    os.chmod(folder, 0o755)  # root's server runs as another user, who must be able to enter it
+    torch.set_num_threads(1)
+    server = Embedded(Path(folder))
+    try:
+        server.start()
+        server.prepare(n_slots=N_SLOTS)
+        workload = Workload(server, is_quick)
+        with workload.session("postgres") as session:
+            session.execute("SELECT easeml.set_slots(%s, 1)", [N_SLOTS])
+            session.execute(f"CREATE ROLE {ANALYST} LOGIN IN ROLE easeml_tenant")
+            session.execute(f"GRANT CREATE ON SCHEMA public TO {ANALYST}")
+        yield workload
+    finally:
+        server.remove()
+
+
+# Runs and units
+
+
+def start_run(
+    session: Session, dataset: str, architecture: str, batch_size: int, *, rates: list[float], max_epochs: int
+) -> int:
+    """Queue a run with a trial for each learning rate, else alike; return its number."""
+    space = {**PLAIN_CONFIG, "batch_size": batch_size, "learning_rate": rates}
+    row = session.execute(
+        "SELECT easeml.select_models(%s, architectures => %s, search_space => %s, procedure => 'grid',"
+        " n_configs => %s, max_epochs => %s) AS run_id",
+        [dataset, [architecture], json.dumps(space), len(rates), max_epochs],
+    ).fetchall()[0]
+    return int(row["run_id"])
+
+
+def run_seconds(session: Session, run_id: int) -> float:
+    """Wait for a run; seconds from the call of select_models to its end, as the tables have them."""
+    sql = "SELECT state, extract(epoch FROM finished_at - created_at)::float8 AS seconds FROM easeml.runs WHERE run_id = %s"
+    while (row := session.execute(sql, [run_id]).fetchall()[0])["state"] in ("queued", "running"):
+        time.sleep(0.1)
+    if row["state"] != "finished":
+        raise RuntimeError(f"run {run_id} {row['state']}")
+    return float(row["seconds"])
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A session that runs units as the coordinator's do."""
+
+    session: Session
+    slot_id: int
+
+    def call(self, order: Order) -> tuple[float, dict[str, Any]]:
+        """Run a unit; return the seconds of the whole CALL as the client sees them, and its result."""
+        started = time.perf_counter()
+        row = self.session.execute(CALLS[order.unit.kind], [order_json(order)]).fetchone()  # type: ignore[call-overload]
+        return time.perf_counter() - started, row["result"]
+
+
+class Life:
+    """The units of a run's only trial, one after another, as the coordinator would give them out."""
+
+    def __init__(self, session: Session, run_id: int) -> None:
+        self.lease = session.execute("SELECT lease_number AS n FROM easeml.coordinator_lease").fetchall()[0]["n"]
+        sql = (
+            "SELECT trial_id, trial_number, t.max_epochs, n_steps_done, t.state, n_partitions FROM easeml.trials t"
+            " JOIN easeml.runs USING (run_id) JOIN easeml.datasets USING (dataset_id) WHERE run_id = %s"
+        )
+        self._trial = Trial(run_id=run_id, **session.execute(sql, [run_id]).fetchall()[0])
+
+    def orders(self, slot_id: int = 1) -> Iterator[Order]:
+        """Every unit that is left."""
+        while (unit := next_unit(self._trial)) is not None:
+            seed = unit_seed(0, unit.trial_number, unit.epoch, unit.partition_number)
+            yield Order(unit, seed, slot_id, self.lease, 1)
+            self._trial = Trial(**{**vars(self._trial), "n_steps_done": unit.step + 1})
+
+
+def tensors(session: Session, dataset: str, split: str, partition_number: int) -> Tensors:
+    """Inputs float32 and labels int64 of a partition, the very tensors that units train on."""
+    sql = (
+        "SELECT d.encoder, b.n_rows, b.inputs, b.targets FROM easeml.blocks b JOIN easeml.datasets d USING (dataset_id)"
+        " WHERE d.dataset_name = %s AND b.split = %s AND b.partition_number = %s ORDER BY b.block_number"
+    )
+    rows = session.execute(sql, [dataset, split, partition_number], binary=True).fetchall()
+    inputs = [encode(row["encoder"], fields_from_bytes(row["encoder"], row["inputs"], row["n_rows"])) for row in rows]
+    targets = [np.frombuffer(row["targets"], "<i4").astype(np.int64) for row in rows]
+    return torch.from_numpy(np.concatenate(inputs)), torch.from_numpy(np.concatenate(targets))

@@ -1,0 +1,320 @@
+"""Writes docs/reference/ from what the code says of itself: SQL comments, click commands, the architecture registry.
+
+    python docs/generate.py            write the pages
+    python docs/generate.py --check    write nothing; exit 1 when a page is not what would be written
+
+No server is needed: the SQL sources are parsed. A test runs the check, so the reference cannot fall behind.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+CLONE = Path(__file__).resolve().parent.parent
+REFERENCE = CLONE / "docs" / "reference"
+sys.path[:0] = [str(CLONE), str(CLONE / "plpy"), str(CLONE / "loaders")]
+
+NOTE = "<!-- Written by docs/generate.py; change the sources and run: make docs -->"
+
+# What a user calls, by subject. A new function that is in no group shows under "For looking things up".
+GROUPS = {
+    "Data sets": ("create_dataset", "refresh_dataset", "drop_dataset", "grant_use", "revoke_use"),
+    "Runs": ("select_models", "wait", "cancel", "resume", "drop_run"),
+    "Predictions": ("predict", "predict_value", "predict_row", "predict_table", "deploy", "undeploy"),
+    "Operations": ("set_slots", "version", "has_live_coordinator", "python_facts"),
+}
+UNITS = ("train_unit", "evaluate_unit")
+
+ROLES = {
+    "easeml_admin": "Everything short of a superuser: all tenants' rows, `set_slots`. Member of the other three.",
+    "easeml_coordinator": "What the coordinator needs: units, leases, all tenants' rows. Owns table `checkpoints`.",
+    "easeml_tenant": "Makes data sets and runs, and sees its own rows only.",
+    "easeml_reader": "Reads the views and the results of all tenants; no blocks, no checkpoints.",
+}
+
+
+# SQL sources
+
+
+@dataclass(frozen=True)
+class Routine:
+    """A function or procedure as its CREATE and COMMENT statements describe it."""
+
+    kind: str
+    name: str
+    arguments: tuple[str, ...]
+    returns: str
+    comment: str
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether users never call it."""
+        return self.name in UNITS or "(internal" in self.comment or "(trigger)" in self.comment
+
+
+@dataclass
+class Relation:
+    """A table or view with its comment and those of its columns."""
+
+    name: str
+    comment: str = ""
+    columns: dict[str, str] = field(default_factory=dict)
+
+
+def sql_text() -> str:
+    """All sources of the extension in the order in which they are built."""
+    folder = CLONE / "sql"
+    names = (folder / "sources.txt").read_text(encoding="utf-8").split()
+    return "\n".join((folder / name).read_text(encoding="utf-8") for name in names)
+
+
+def split_arguments(text: str) -> list[str]:
+    """Split an argument list at its commas, but not within brackets or quotes."""
+    parts, depth, is_quoted, start = [], 0, False, 0
+    for position, character in enumerate(text):
+        if character == "'":
+            is_quoted = not is_quoted
+        elif not is_quoted and character in "([":
+            depth += 1
+        elif not is_quoted and character in ")]":
+            depth -= 1
+        elif not is_quoted and not depth and character == ",":
+            parts.append(text[start:position])
+            start = position + 1
+    return [" ".join(part.split()) for part in [*parts, text[start:]] if part.strip()]
+
+
+def bracketed(text: str, start: int) -> str:
+    """Return what stands within the bracket that opens at `start`."""
+    depth = 0
+    for position in range(start, len(text)):
+        depth += {"(": 1, ")": -1}.get(text[position], 0)
+        if depth == 0:
+            return text[start + 1 : position]
+    raise ValueError("a bracket is never closed")
+
+
+def comments(text: str, kind: str) -> Iterator[tuple[str, str]]:
+    """Yield (what is commented, comment) of one kind of object, in the order of the sources."""
+    pattern = rf"COMMENT ON {kind} easeml\.([^;]*?) IS\s+(?:'((?:[^']|'')*)'|\$\$(.*?)\$\$);"
+    for match in re.finditer(pattern, text, re.DOTALL):
+        quoted, dollars = match.group(2), match.group(3)
+        yield match.group(1).strip(), quoted.replace("''", "'") if quoted is not None else dollars
+
+
+def routines(text: str) -> list[Routine]:
+    """Read all functions and procedures; every one must have a comment."""
+    told = {
+        (kind, re.sub(r"\s+", "", signature)): comment
+        for kind in ("FUNCTION", "PROCEDURE")
+        for signature, comment in comments(text, kind)
+    }
+    found = []
+    for match in re.finditer(r"^CREATE (FUNCTION|PROCEDURE) easeml\.(\w+)\s*\(", text, re.MULTILINE):
+        kind, name = match.groups()
+        inside = bracketed(text, match.end() - 1)
+        arguments = split_arguments(inside)
+        rest = text[match.end() + len(inside) + 1 :]
+        head = rest[: rest.index("LANGUAGE")]
+        returns = " ".join(head.split()).removeprefix("RETURNS ").strip()
+        inputs = [argument for argument in arguments if not argument.startswith("OUT ")]
+        key = (kind, f"{name}({','.join(type_of(argument) for argument in inputs)})".replace(" ", ""))
+        found.append(Routine(kind.lower(), name, tuple(arguments), returns, told[key]))
+    return found
+
+
+def type_of(argument: str) -> str:
+    """The type in 'name type DEFAULT value'."""
+    bare = re.sub(r"^(IN|INOUT|OUT) ", "", argument)
+    return re.split(r" DEFAULT ", bare)[0].split(" ", 1)[1]
+
+
+def relations(text: str, kind: str) -> list[Relation]:
+    """Read tables or views; a view's columns are those that have comments, and all have."""
+    found = {name: Relation(name) for name in re.findall(rf"^CREATE {kind} easeml\.(\w+)", text, re.MULTILINE)}
+    for name, comment in comments(text, kind):
+        found[name].comment = comment
+    for path, comment in comments(text, "COLUMN"):
+        name, column = path.split(".")
+        if name in found:
+            found[name].columns[column] = comment
+    return list(found.values())
+
+
+def roles(text: str) -> list[str]:
+    """Names of the group roles that the extension makes."""
+    return re.findall(r"'(\w+)'", text[text.index("FOREACH role_name IN ARRAY") :].split("]", 1)[0])
+
+
+# Pages
+
+
+def cell(text: str) -> str:
+    """Text for one cell of a table."""
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of a table."""
+    lines = [header, ["---"] * len(header), *rows]
+    return ["| " + " | ".join(cell(text) for text in line) + " |" for line in lines] + [""]
+
+
+def routine_lines(routine: Routine) -> list[str]:
+    """A heading's worth of one signature: arguments one a line, what it returns, the comment."""
+    call = "CALL " if routine.kind == "procedure" else ""
+    inputs = [argument for argument in routine.arguments if not argument.startswith("OUT ")]
+    outputs = [argument.removeprefix("OUT ") for argument in routine.arguments if argument.startswith("OUT ")]
+    returns = "" if routine.kind == "procedure" else f" → {routine.returns or '(' + ', '.join(outputs) + ')'}"
+    if routine.returns == "SETOF record":
+        returns = f" → rows of ({', '.join(outputs)})"
+    if len(inputs) <= 2:
+        signature = [f"{call}easeml.{routine.name}({', '.join(inputs)}){returns}"]
+    else:
+        signature = [f"{call}easeml.{routine.name}(", *(f"    {one}," for one in inputs[:-1]), f"    {inputs[-1]}"]
+        signature.append(f"){returns}")
+    return ["```sql", *signature, "```", "", *escaped(routine.comment), ""]
+
+
+def escaped(comment: str) -> list[str]:
+    """A comment as Markdown lines: nothing in it is markup."""
+    return [re.sub(r"([<*])", r"\\\1", line) for line in comment.strip().splitlines()]
+
+
+def sql_page() -> str:
+    """The reference of the SQL interface."""
+    text = sql_text()
+    known = routines(text)
+    public = [routine for routine in known if not routine.is_internal]
+    named = {name for names in GROUPS.values() for name in names}
+    groups = {**GROUPS, "For looking things up": tuple(dict.fromkeys(r.name for r in public if r.name not in named))}
+    lines = [NOTE, "", "# SQL reference", ""]
+    lines += ["Everything lives in schema `easeml`. How to use it is in the [guide](../guide.md).", ""]
+    for title, names in groups.items():
+        lines += [f"## {title}", ""]
+        for name in names:
+            lines += [f"### {name}", ""]
+            for routine in (routine for routine in public if routine.name == name):
+                lines += routine_lines(routine)
+    lines += ["## Views", "", "Read these, not the tables: columns are only ever added, at the end.", ""]
+    for view in relations(text, "VIEW"):
+        lines += [f"### {view.name}", "", *escaped(view.comment), ""]
+        lines += table(["column", "meaning"], [(f"`{name}`", comment) for name, comment in view.columns.items()])
+    lines += ["## Roles", "", "Group roles, made by the extension; grant them to your own login roles.", ""]
+    lines += table(["role", "what it may do"], [(f"`{name}`", ROLES[name]) for name in roles(text)])
+    lines += ["## Tables", "", "Row-level security guards those with an owner. They may change between versions.", ""]
+    lines += table(["table", "what a row is"], [(f"`{one.name}`", one.comment) for one in relations(text, "TABLE")])
+    lines += ["## Internal routines", "", "Called by the coordinator, by triggers, or by the functions above.", ""]
+    internal = [(f"`{one.name}`", one.comment) for one in known if one.is_internal]
+    return "\n".join([*lines, *table(["routine", "what it does"], internal)])
+
+
+def cli_page() -> str:
+    """The reference of the command line."""
+    from easeml_db.cli import commands
+
+    lines = [NOTE, "", "# Command line reference", ""]
+    lines += ["Exit codes: 0 done, 1 failed, 2 wrong usage. Errors are one line on standard error, with their"]
+    lines += ["detail and hint below; `easeml --debug COMMAND` shows a traceback.", ""]
+    return "\n".join([*lines, *command_lines("easeml", commands)])
+
+
+def command_lines(path: str, command: Any) -> list[str]:
+    """One command: usage, help, arguments and options; then those below it, by name."""
+    import click
+
+    context = click.Context(command, info_name=path)
+    usage = " ".join(command.collect_usage_pieces(context))
+    lines = [f"## {path}", "", "```", f"{path} {usage}".strip(), "```", ""]
+    lines += [" ".join(part.split()) + "\n" for part in (command.help or "").replace("\b", "").split("\n\n")]
+    options = [one for one in command.params if isinstance(one, click.Option) and not one.hidden]
+    if options:
+        lines += table(["option", "meaning"], [(f"`{option_text(one)}`", option_help(one)) for one in options])
+    for name in sorted(getattr(command, "commands", {})):
+        lines += command_lines(f"{path} {name}", command.commands[name])
+    return lines
+
+
+def option_text(option: Any) -> str:
+    """'--slots N' as it is typed."""
+    import click
+
+    names = "/".join([*option.opts, *option.secondary_opts])
+    if option.is_flag or option.count:
+        return names
+    kind = option.metavar or ("|".join(option.type.choices) if isinstance(option.type, click.Choice) else None)
+    return f"{names} {kind or option.type.name.upper()}"
+
+
+def option_help(option: Any) -> str:
+    """Its help, with the environment variable and the default where they are shown."""
+    extra = []
+    if option.envvar:
+        extra.append(f"environment: `{option.envvar}`")
+    if option.show_default and isinstance(option.default, str | int | float | Path):
+        extra.append(f"default: `{option.default}`")
+    return " ".join([option.help or "", f"({'; '.join(extra)})" if extra else ""]).strip()
+
+
+def architectures_page() -> str:
+    """The reference of architectures, their hyperparameters, and metrics."""
+    from easeml_plpy.architectures import ARCHITECTURES
+    from easeml_plpy.metrics import DEFAULT_METRIC, METRICS
+
+    lines = [NOTE, "", "# Architectures and metrics", ""]
+    lines += ["The same as views `easeml.architectures` and `easeml.metrics`. *Search* is what is tried when"]
+    lines += ["`select_models` gets no `search_space`; — means that the default stays.", ""]
+    lines += ["## Architectures", ""]
+    for one in ARCHITECTURES.values():
+        ranks = ", ".join(map(str, one.input_ranks))
+        lines += [f"### {one.name}", "", f"{one.summary[0].upper()}{one.summary[1:]}.", ""]
+        lines += [f"Trainer: {one.trainer}. Tasks: {', '.join(one.tasks)}. Ranks of input shapes: {ranks}.", ""]
+        rows = [
+            (f"`{h.name}`", h.summary, h.expected(), f"`{json.dumps(h.default)}`", search_text(h.search))
+            for h in one.hyperparameters
+        ]
+        lines += table(["hyperparameter", "meaning", "legal", "default", "search"], rows)
+    lines += ["## Metrics", ""]
+    rows = [
+        (f"`{m.name}`", m.task, "higher" if m.is_higher_better else "lower", m.summary,
+         "yes" if DEFAULT_METRIC[m.task] == m.name else "")
+        for m in METRICS.values()
+    ]  # fmt: skip
+    return "\n".join([*lines, *table(["metric", "task", "better", "meaning", "default"], rows)])
+
+
+def search_text(search: Any) -> str:
+    """A default search range as it would be written in a search space."""
+    return "—" if search is None else f"`{json.dumps(search)}`"
+
+
+PAGES = {"sql.md": sql_page, "cli.md": cli_page, "architectures.md": architectures_page}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the pages, or with --check say which are stale."""
+    stale = []
+    for name, make in PAGES.items():
+        path, text = REFERENCE / name, make().rstrip() + "\n"
+        if path.exists() and path.read_text(encoding="utf-8") == text:
+            continue
+        stale.append(name)
+        if "--check" not in arguments:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+    if "--check" not in arguments:
+        print("wrote " + ", ".join(stale) if stale else "the reference is current")
+        return 0
+    if stale:
+        print(f"not current: {', '.join(stale)}; run: make docs", file=sys.stderr)
+    return 1 if stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
