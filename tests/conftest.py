@@ -1,7 +1,8 @@
 """Servers, databases and roles for tests that need PostgreSQL.
 
 One private server serves the whole session; a template database with the extension is cloned for each test (or for
-each module, where its tests do not disturb one another). A missing PostgreSQL or PL/Python fails loudly: it never skips.
+each module, where its tests do not disturb one another). A missing PostgreSQL or PL/Python fails loudly, and never
+skips.
 """
 
 from __future__ import annotations

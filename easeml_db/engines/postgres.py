@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import time
 from collections.abc import Callable, Sequence
@@ -24,6 +25,10 @@ SETTINGS = {
     "idle_in_transaction_session_timeout": "0",
     "jit": "off",
 }
+SHOW_IDLE = """
+UPDATE easeml.slots s SET unit_started_at = NULL WHERE s.slot_id = %s AND s.unit_started_at IS NOT NULL
+    AND (s.backend_pid = pg_backend_pid() OR NOT EXISTS (SELECT FROM pg_stat_activity a WHERE a.pid = s.backend_pid))
+"""
 CALLS = {
     "train": "CALL easeml.train_unit(%s::jsonb, NULL)",
     "validate": "CALL easeml.evaluate_unit(%s::jsonb, NULL)",
@@ -81,6 +86,7 @@ class PostgresExecutor:
         return result
 
     async def _answer_failure(self, order: Order, error: EasemlError) -> None:
+        await self._show_idle(order.slot_id)
         self._deliver(UnitFailed(order, error))
         if not isinstance(error, SlotLost):
             return
@@ -92,6 +98,11 @@ class PostgresExecutor:
             return
         await self._drop_session(order.slot_id)
         await self._connect(order.slot_id)
+
+    async def _show_idle(self, slot_id: int) -> None:
+        """Take a unit that came to nothing off the slot's row; one that is recorded does so itself."""
+        with contextlib.suppress(psycopg.Error):  # a lost session's row is cleared by the next one
+            await self._sessions[slot_id].execute(SHOW_IDLE, [slot_id])
 
     async def _connect(self, slot_id: int) -> None:
         """Open and warm the slot's session, trying until it succeeds, and say so."""
@@ -111,6 +122,7 @@ class PostgresExecutor:
         # Importing torch takes seconds: better now than within the first unit.
         await session.execute("SELECT easeml.python_facts()")
         self._sessions[slot_id] = session
+        await self._show_idle(slot_id)
 
     async def _drop_session(self, slot_id: int) -> None:
         session = self._sessions.pop(slot_id, None)

@@ -23,7 +23,8 @@ WITH keyed AS (
     SELECT row, label, k, {has_labels} AND row_number() OVER (PARTITION BY label ORDER BY k) = 1 AS must_train
     FROM keyed
 ), counted AS (
-    SELECT *, row_number() OVER (PARTITION BY must_train ORDER BY label, k) AS n, count(*) OVER (PARTITION BY must_train) AS n_all
+    SELECT *, row_number() OVER (PARTITION BY must_train ORDER BY label, k) AS n,
+        count(*) OVER (PARTITION BY must_train) AS n_all
     FROM marked
 ), tested AS (
     SELECT row, label, k, must_train, NOT must_train AND n * {n_test} / n_all > (n - 1) * {n_test} / n_all AS is_test

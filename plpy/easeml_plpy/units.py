@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import torch
+
 from . import cache
 from .architectures import architecture, complete
 from .checkpoint import verify
@@ -91,9 +93,14 @@ def blamed_on_trial(plpy: Any, work: Callable[[], T]) -> T:
         return work()
     except (EasemlError, plpy.SPIError):
         raise
-    except MemoryError as error:
-        hint = "Use a smaller batch or network, or raise the slot's memory limit."
-        raise TrialFailed("out of memory", hint=hint) from error
     except Exception as error:  # any class: the code that trains is a plug-in, and its fault must not end the run
-        text = str(error).splitlines()[0] if str(error) else ""
-        raise TrialFailed(f"{type(error).__name__}: {text}" if text else type(error).__name__) from error
+        raise _failure(error) from error
+
+
+def _failure(error: Exception) -> TrialFailed:
+    """Say in one line why the trial failed; torch says on the CPU only by its words that memory ran out."""
+    text = str(error).partition("\n")[0]
+    if isinstance(error, MemoryError | torch.cuda.OutOfMemoryError) or "can't allocate memory" in text:
+        hint = "Use a smaller batch or network, or raise the slot's memory limit."
+        return TrialFailed("out of memory" + (f": {text.rpartition('] ')[2]}" if text else ""), hint=hint)
+    return TrialFailed(f"{type(error).__name__}: {text}" if text else type(error).__name__)

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from tests.conftest import Session
 
 SETUP = """
-CREATE TABLE t AS SELECT i AS x, i * 0.5 AS z, ARRAY[i, -i]::real[] AS pair, chr(97 + i % 3) AS y, i % 5 AS n, i * 0.1 AS value,
+CREATE TABLE t AS SELECT i AS x, i * 0.5 AS z, ARRAY[i, -i]::real[] AS pair, chr(97 + i % 3) AS y, i % 5 AS n,
+    i * 0.1 AS value,
     decode(lpad(to_hex(i), 8, '0'), 'hex') AS image, 'one' AS constant, NULL::text AS nothing, 2.5::float8 AS flat,
     CASE i WHEN 7 THEN ARRAY[1, 2, 3] ELSE ARRAY[1, 2] END AS ragged, ARRAY[]::int[] AS hollow, NULL::real[] AS absent,
     substr('\\x010203'::bytea, 1, 1 + i % 2) AS uneven, CASE i WHEN 3 THEN NULL ELSE '\\x01'::bytea END AS gap,
@@ -65,7 +66,8 @@ def footprint(database: Session) -> dict[str, Any]:
 
 
 def refused(database: Session, statement: str, sqlstate: str, message: str, hint: str = "") -> psycopg.Error:
-    """The error of a statement, which must be of that SQLSTATE and match; a class in front of the message is a fault."""
+    """The error of a statement, which must be of that SQLSTATE and match; a class in front of the message is a"
+    " fault."""
     with pytest.raises(psycopg.Error) as caught:
         database.execute(statement)  # type: ignore[arg-type]
     error = caught.value
@@ -95,7 +97,10 @@ BAD_DATASETS = {
     "'d', 'numbers', '{last_value}', 'log_cnt'": ("ML003", "no table or view"),
     "'d', 'empty', '{x}', 'y'": ("ML002", "empty has no rows"),
     "'d', 'few', '{x}', 'y', n_partitions => 6": ("ML002", "5 rows are too few for 6 partitions"),
-    "'d', 'few', '{x}', 'y', n_partitions => 1, validation_fraction => 0.01": ("ML002", "validation_fraction.*no validation"),
+    "'d', 'few', '{x}', 'y', n_partitions => 1, validation_fraction => 0.01": (
+        "ML002",
+        "validation_fraction.*no validation",
+    ),
     "'d', 'few', '{x}', 'y', n_partitions => 1, test_fraction => 0.01": ("ML002", "test_fraction.*no test row"),
     # name
     "NULL, 't', '{x}', 'y'": ("ML001", "name: expected 1 to 200 characters, got NULL"),
@@ -245,9 +250,11 @@ BAD_SEARCH_SPACES = {
     '{"learning_rate": {"low": 1}}': "search_space.learning_rate: expected a range with low and high",
     '{"learning_rate": {"low": 1, "high": 0.1}}': "search_space.learning_rate.low: expected low at most high",
     '{"learning_rate": {"low": 0.1, "high": "x"}}': "search_space.learning_rate.high: expected",
-    '{"learning_rate": {"low": 0.1, "high": 1, "steps": 3}}': "search_space.learning_rate.steps: expected a key of a range",
+    '{"learning_rate": {"low": 0.1, "high": 1, "steps": 3}}': "search_space.learning_rate.steps: expected a key"
+    " of a range",
     '{"learning_rate": {"type": "integer", "low": 1, "high": 2}}': "search_space.learning_rate.type: expected",
-    '{"learning_rate": {"low": 0.1, "high": 1, "log": "yes"}}': "search_space.learning_rate.log: expected true or false",
+    '{"learning_rate": {"low": 0.1, "high": 1, "log":'
+    ' "yes"}}': "search_space.learning_rate.log: expected true or false",
     '{"batch_size": 1.5}': "search_space.batch_size: expected .*whole number.*got 1.5",
     '{"batch_size": 0}': "search_space.batch_size: expected .*got 0",
     '{"optimizer": "adagrad"}': "search_space.optimizer: expected one of .*got .adagrad",
@@ -283,8 +290,14 @@ def test_values_of_another_sql_type_never_reach_the_function(unchanged: Session,
 
 # Runs
 
+
 def test_runs_that_are_not_there_are_refused(unchanged: Session) -> None:
-    for call in ("SELECT easeml.cancel({})", "SELECT easeml.resume({})", "SELECT easeml.drop_run({})", "CALL easeml.wait({})"):
+    for call in (
+        "SELECT easeml.cancel({})",
+        "SELECT easeml.resume({})",
+        "SELECT easeml.drop_run({})",
+        "CALL easeml.wait({})",
+    ):
         refused(unchanged, call.format(999), "ML003", "no run 999")
         refused(unchanged, call.format("NULL"), "ML003", "no run NULL")
 
@@ -317,7 +330,11 @@ def test_wait_refuses_to_block_where_it_could_never_see_progress(unchanged: Sess
 
 
 def test_predicting_before_there_is_a_trial_is_not_ready(unchanged: Session) -> None:
-    for call in ("predict('labels', '{1,2}'::int[])", "predict('images', '\\x00000000'::bytea)", "predict('numbers', '{}'::jsonb)"):
+    for call in (
+        "predict('labels', '{1,2}'::int[])",
+        "predict('images', '\\x00000000'::bytea)",
+        "predict('numbers', '{}'::jsonb)",
+    ):
         refused(unchanged, f"SELECT easeml.{call}", "ML010", "has no trained trial yet", "select_models")
     refused(unchanged, "SELECT easeml.predict_table('labels', 't', 'out')", "ML010", "no trained trial yet")
     refused(unchanged, "SELECT easeml.deploy((SELECT min(trial_id) FROM easeml.trials))", "ML010", "no measured epoch")

@@ -64,8 +64,7 @@ def plain_rows(database: Session, dataset_id: int, split: str | None = None) -> 
     encoder = encoder_of(database, dataset_id)
     fields, _, targets = decoded(database, dataset_id, split)
     columns = [
-        [plain_value(field, value) for value in values]
-        for field, values in zip(encoder["inputs"], fields, strict=True)
+        [plain_value(field, value) for value in values] for field, values in zip(encoder["inputs"], fields, strict=True)
     ]
     labels = encoder["target"].get("labels")
     columns.append([labels[code] if labels else float(code) for code in targets])
@@ -366,7 +365,7 @@ def test_names_are_never_executed(scratch: Session) -> None:
     scratch.execute("CREATE TABLE victim (n integer)")
     columns = [sql.Identifier(name) for name in HOSTILE]
     fields = sql.SQL(", ").join([sql.SQL("{} integer").format(column) for column in columns])
-    odd = 'My "Table\'); DROP TABLE victim; --'
+    odd = "My \"Table'); DROP TABLE victim; --"
     table, target = sql.Identifier(odd), sql.Identifier('la"bel')
     scratch.execute(sql.SQL("CREATE TABLE {} ({}, {} text)").format(table, fields, target))
     values = sql.SQL(", ").join([sql.SQL("i + {}").format(position) for position in range(len(HOSTILE))])
@@ -374,7 +373,7 @@ def test_names_are_never_executed(scratch: Session) -> None:
     labels = ["'); DROP TABLE victim; --", 'b"$1']
     scratch.execute(sql.SQL(fill).format(table, values), labels)
     quoted = '"' + odd.replace('"', '""') + '"'
-    name = "'; DROP TABLE victim; --\n\"x\""
+    name = '\'; DROP TABLE victim; --\n"x"'
     dataset_id = create(scratch, quoted, HOSTILE, 'la"bel', name=name)
     assert plain_rows(scratch, dataset_id) == Counter(
         (*(float(i + position) for position in range(len(HOSTILE))), labels[i % 2]) for i in range(1, 41)
@@ -475,7 +474,7 @@ def decoded_part(database: Session, dataset_id: int, split: str, partition: int)
 
 def contents(database: Session, dataset_id: int) -> list[Any]:
     return [
-        (block["split"], block["partition_number"], block["block_number"], bytes(block["inputs"]), bytes(block["targets"]))
+        (block["split"], block["partition_number"], block["block_number"], block["inputs"], block["targets"])
         for block in blocks_of(database, dataset_id)
     ]  # fmt: skip
 
@@ -545,9 +544,9 @@ def test_drop_takes_all_versions_and_leaves_the_source(scratch: Session) -> None
     scratch.execute("SELECT easeml.refresh_dataset('data')")
     scratch.execute("SELECT easeml.drop_dataset('data')")
     assert scratch.values("SELECT dataset_name FROM easeml.datasets") == ["other"]
-    assert scratch.values("SELECT DISTINCT dataset_name FROM easeml.blocks JOIN easeml.datasets USING (dataset_id)") == [
-        "other"
-    ]
+    assert scratch.values(
+        "SELECT DISTINCT dataset_name FROM easeml.blocks JOIN easeml.datasets USING (dataset_id)"
+    ) == ["other"]
     assert scratch.value("SELECT count(*) FROM t") == 60
 
 
@@ -583,7 +582,8 @@ CREATE TABLE t AS SELECT
     date '2020-02-28' + i AS d, timestamp '1999-12-31 23:59:59.987654' + i * interval '1 hour' AS ts,
     timestamptz '2020-06-01 00:00:00.123456+00' + i * interval '7 hours' AS tz,
     CASE WHEN i % 9 > 0 THEN i::int8 * 10000000000 END AS gaps,
-    ARRAY[i, i * 0.1, NULL]::real[] AS holes, ARRAY[i * 0.3, 1e9 + i]::float8[] AS doubles, ARRAY[i % 2 = 0, NULL] AS flags,
+    ARRAY[i, i * 0.1, NULL]::real[] AS holes, ARRAY[i * 0.3, 1e9 + i]::float8[] AS doubles, ARRAY[i % 2 = 0,
+        NULL] AS flags,
     (i % 3)::text AS y
 FROM generate_series(1, 90) i
 """
@@ -595,7 +595,9 @@ def sorted_rows(rows: Iterable[Any]) -> Any:
 
 
 @pytest.mark.parametrize("timezone", ["UTC", "Asia/Kolkata"])
-@pytest.mark.parametrize("inputs", [*([name] for name in MIXED_INPUTS), MIXED_INPUTS], ids=lambda names: "+".join(names))
+@pytest.mark.parametrize(
+    "inputs", [*([name] for name in MIXED_INPUTS), MIXED_INPUTS], ids=lambda names: "+".join(names)
+)
 def test_a_row_as_json_is_encoded_as_in_training(scratch: Session, inputs: list[str], timezone: str) -> None:
     scratch.execute(f"SET LOCAL timezone = '{timezone}'")
     scratch.execute(MIXED)
@@ -613,10 +615,8 @@ def test_a_row_of_numbers_is_encoded_as_in_training(scratch: Session, inputs: li
     dataset_id = create(scratch, "t", inputs, "y")
     encoder = encoder_of(scratch, dataset_id)
     _, packed, _ = decoded(scratch, dataset_id)
-    as_numbers = " || ".join(
-        {"holes": "holes::float8[]", "doubles": "doubles", "b": "ARRAY[b::int::float8]"}.get(name, f"ARRAY[{name}::float8]")
-        for name in inputs
-    )  # fmt: skip
+    special = {"holes": "holes::float8[]", "doubles": "doubles", "b": "ARRAY[b::int::float8]"}
+    as_numbers = " || ".join(special.get(name, f"ARRAY[{name}::float8]") for name in inputs)
     arrays = scratch.values(f"SELECT {as_numbers} FROM t")
     by_numbers = [encode(encoder, fields_from_numbers(encoder, np.array(row, dtype=float)))[0] for row in arrays]
     np.testing.assert_array_equal(sorted_rows(by_numbers), sorted_rows(packed))

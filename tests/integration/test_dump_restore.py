@@ -6,12 +6,11 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from psycopg.conninfo import conninfo_to_dict
 
 from easeml_db.embedded import Embedded
 
@@ -37,29 +36,30 @@ def finished(module_coordinated: Session) -> tuple[Session, Session]:
     """A database with a finished run, as its superuser and as its tenant ("Erna O'Dump")."""
     root = module_coordinated
     tenant = root.as_role("Erna O'Dump", "easeml_tenant")
-    root.execute("GRANT CREATE ON SCHEMA public TO \"Erna O'Dump\"")
-    tenant.execute("CREATE TABLE public.mine AS SELECT i AS id, i % 2 + sin(i) / 3 AS x, chr(97 + i % 2) AS y FROM generate_series(1, 90) i")
+    root.execute('GRANT CREATE ON SCHEMA public TO "Erna O\'Dump"')
+    tenant.execute(
+        "CREATE TABLE public.mine AS SELECT i AS id, i % 2 + sin(i) / 3 AS x, chr(97 + i % 2) AS y FROM"
+        " generate_series(1, 90) i"
+    )
     tenant.execute("SELECT easeml.create_dataset('colours', 'mine', '{x}', 'y', n_partitions => 2)")
     tenant.execute("SELECT easeml.refresh_dataset('colours')")
-    finish(root, tenant.value("SELECT easeml.select_models('colours', '{linear,mlp}', n_configs => 3, max_epochs => 2)"))
+    finish(
+        root, tenant.value("SELECT easeml.select_models('colours', '{linear,mlp}', n_configs => 3, max_epochs => 2)")
+    )
     tenant.execute("SELECT easeml.deploy(max(trial_id)) FROM easeml.leaderboard")
     tenant.execute("SELECT easeml.grant_use('colours', 'easeml_reader')")
     return root, tenant
 
 
-@pytest.fixture(scope="module", params=["plain", "custom"])
-def restored(
-    request: pytest.FixtureRequest, finished: tuple[Session, Session], private_server: Embedded
-) -> Iterator[tuple[Session, Session]]:
-    """The same database, dumped and restored beside it, as both roles."""
-    root, _ = finished
-    name = f"restored_{request.param}"
+@contextmanager
+def restored_copy(root: Session, server: Embedded, form: str, name: str) -> Iterator[tuple[Session, Session]]:
+    """A database, dumped and restored beside itself, as both roles."""
     root.execute(f"CREATE DATABASE {name} TEMPLATE template0")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "dump"
-        call("pg_dump", root.dsn, f"--format={request.param}", f"--file={file}")
-        target = private_server.dsn(database=name)
-        if request.param == "plain":
+        call("pg_dump", root.dsn, f"--format={form}", f"--file={file}")
+        target = server.dsn(database=name)
+        if form == "plain":
             call("psql", target, "--quiet", "--set=ON_ERROR_STOP=1", f"--file={file}")
         else:
             call("pg_restore", "--exit-on-error", f"--dbname={target}", str(file))
@@ -71,6 +71,15 @@ def restored(
         root.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
+@pytest.fixture(scope="module", params=["plain", "custom"])
+def restored(
+    request: pytest.FixtureRequest, finished: tuple[Session, Session], private_server: Embedded
+) -> Iterator[tuple[Session, Session]]:
+    """The finished database in its restored form, in which nothing is changed."""
+    with restored_copy(finished[0], private_server, request.param, f"restored_{request.param}") as sessions:
+        yield sessions
+
+
 def call(program: str, *arguments: str) -> None:
     done = subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -78,7 +87,9 @@ def call(program: str, *arguments: str) -> None:
 
 
 def tables(database: Session) -> list[str]:
-    return database.values("SELECT relname::text FROM pg_class WHERE relnamespace = 'easeml'::regnamespace AND relkind = 'r' ORDER BY 1")
+    return database.values(
+        "SELECT relname::text FROM pg_class WHERE relnamespace = 'easeml'::regnamespace AND relkind = 'r' ORDER BY 1"
+    )
 
 
 def test_all_rows_are_there(finished: tuple[Session, Session], restored: tuple[Session, Session]) -> None:
@@ -105,12 +116,15 @@ def test_views_show_the_same(finished: tuple[Session, Session], restored: tuple[
 PRIVILEGES = """
 SELECT c.oid::regclass::text AS object, c.relowner::regrole::text AS owner, c.relrowsecurity,
     (SELECT array_agg(a::text ORDER BY a::text) FROM unnest(c.relacl) a) AS acl,
-    (SELECT array_agg(format('%s %s', attname, attacl) ORDER BY attnum) FROM pg_attribute WHERE attrelid = c.oid AND attacl IS NOT NULL) AS columns,
-    (SELECT array_agg(format('%s %s %s %s %s', polname, polcmd, polroles, pg_get_expr(polqual, polrelid), pg_get_expr(polwithcheck, polrelid)) ORDER BY polname)
+    (SELECT array_agg(format('%s %s', attname, attacl) ORDER BY attnum) FROM pg_attribute
+        WHERE attrelid = c.oid AND attacl IS NOT NULL) AS columns,
+    (SELECT array_agg(format('%s %s %s %s %s', polname, polcmd, polroles, pg_get_expr(polqual, polrelid),
+        pg_get_expr(polwithcheck, polrelid)) ORDER BY polname)
      FROM pg_policy WHERE polrelid = c.oid) AS policies
 FROM pg_class c WHERE c.relnamespace = 'easeml'::regnamespace AND c.relkind IN ('r', 'v', 'S')
 UNION ALL
-SELECT p.oid::regprocedure::text, p.proowner::regrole::text, p.prosecdef, (SELECT array_agg(a::text ORDER BY a::text) FROM unnest(p.proacl) a), p.proconfig, NULL
+SELECT p.oid::regprocedure::text, p.proowner::regrole::text, p.prosecdef, (SELECT array_agg(a::text
+    ORDER BY a::text) FROM unnest(p.proacl) a), p.proconfig, NULL
 FROM pg_proc p WHERE p.pronamespace = 'easeml'::regnamespace ORDER BY 1
 """
 
@@ -120,17 +134,23 @@ def test_privileges_are_the_same(finished: tuple[Session, Session], restored: tu
 
 
 def test_ids_go_on_counting_and_work_goes_on(
-    finished: tuple[Session, Session], restored: tuple[Session, Session], coordinator: Coordinator
+    finished: tuple[Session, Session], private_server: Embedded, coordinator: Coordinator
 ) -> None:
-    root, tenant = restored
-    last = root.rows("SELECT max(run_id) AS run, (SELECT max(dataset_id) FROM easeml.datasets) AS dataset FROM easeml.runs")[0]
+    with restored_copy(finished[0], private_server, "custom", "restored_and_used") as (root, tenant):
+        with coordinator(root):
+            use(root, tenant)
+        tenant.execute("SELECT easeml.drop_dataset('colours', cascade => true)")
+        assert root.value("SELECT count(*) FROM easeml.checkpoints") == 0
+
+
+def use(root: Session, tenant: Session) -> None:
+    last = root.rows(
+        "SELECT max(run_id) AS run, (SELECT max(dataset_id) FROM easeml.datasets) AS dataset FROM easeml.runs"
+    )[0]
     assert tenant.value("SELECT easeml.refresh_dataset('colours')") > last["dataset"]
     run_id = tenant.value("SELECT easeml.select_models('colours', '{linear}', n_configs => 1, max_epochs => 1)")
     assert run_id > last["run"]
-    with coordinator(root):
-        finish(root, run_id)
-    tenant.execute("SELECT easeml.drop_dataset('colours', cascade => true)")
-    assert root.value("SELECT count(*) FROM easeml.checkpoints") == 0
+    finish(root, run_id)
 
 
 def test_two_databases_of_one_cluster_have_the_extension(private_server: Embedded, database: Session, dsn: str) -> None:
@@ -139,6 +159,6 @@ def test_two_databases_of_one_cluster_have_the_extension(private_server: Embedde
         assert other.value("SELECT easeml.version()") == database.value("SELECT easeml.version()")
         assert other.rows(PRIVILEGES) == database.rows(PRIVILEGES)
         other.execute("DROP EXTENSION easeml")
-        assert other.values("SELECT nspname FROM pg_namespace WHERE nspname = 'easeml'") == []
+        assert tables(other) == []
         other.execute("CREATE EXTENSION easeml")
     assert database.value("SELECT count(*) FROM easeml.architectures") >= 8

@@ -197,7 +197,7 @@ def test_a_unit_that_is_lost_every_time_fails_its_trial_after_the_limit():
         attempts[order.unit.trial_number, order.attempt] += 1
         return SlotLost("gone") if order.unit.trial_number == 2 else None
 
-    run, world = small_world(faults=Faults(failure_of))
+    _, world = small_world(faults=Faults(failure_of))
     serve(world)
     assert states(world) == ("finished", ["finished", "failed", "finished"])
     assert [attempts[2, n] for n in range(1, 5)] == [1, 1, 1, 0]
@@ -225,7 +225,7 @@ def test_a_unit_that_is_refused_for_ever_fails_its_trial_and_does_not_spin():
     def failure_of(order):
         return NotFound("there is no architecture 'x'") if order.unit.trial_number == 1 else None
 
-    run, world = small_world(faults=Faults(failure_of))
+    _, world = small_world(faults=Faults(failure_of))
     serve(world)
     assert states(world) == ("finished", ["failed", "finished", "finished"])
 
@@ -248,7 +248,7 @@ def test_attempts_before_a_cancel_are_forgotten_at_resume():
 
 
 def test_a_version_mismatch_ends_the_coordinator_and_blames_no_trial():
-    run, world = small_world(faults=Faults(lambda order: VersionMismatch("extension 2, package 1")))
+    _, world = small_world(faults=Faults(lambda order: VersionMismatch("extension 2, package 1")))
     with pytest.raises(VersionMismatch):
         serve(world)
     assert "failed" not in states(world)[1]
@@ -299,7 +299,7 @@ def test_a_failed_run_can_be_resumed_and_its_trials_go_on():
 
 
 def test_a_dropped_run_is_forgotten():
-    run, world = small_world()
+    _, world = small_world()
     world.at(3.0, lambda: world.drop_run(1))
     serve(world)
     assert not world.units
@@ -379,7 +379,7 @@ def test_units_of_a_killed_coordinator_are_refused_under_the_new_lease():
     run = new_run(1, n_trials=1, n_partitions=1, max_epochs=1)
     world = SimulatedWorld(slots(1), [run], seconds_of=lambda unit, slot_id: 10.0)
     # The calls up to the first unit: lease, slots, open, runs, next (ready), check, beat, start_run, start, next.
-    process, was_killed = serve(world, dies_at_call=10)
+    _, was_killed = serve(world, dies_at_call=10)
     assert was_killed
     assert not world.units
     serve(world)
@@ -447,7 +447,7 @@ def test_signs_of_life_come_every_two_seconds_also_when_nothing_happens():
 
 
 def test_space_is_reclaimed_every_so_many_bytes():
-    run, world = small_world(state_bytes=4_000)
+    _, world = small_world(state_bytes=4_000)
     serve(world)
     assert world.n_reclaims == len(world.units) // 3
 
@@ -463,8 +463,11 @@ def makespan_over_bound(trial_speeds):
     """Trials of one architecture on four slots and partitions; `trial_speeds` in seconds a unit."""
     run = new_run(1, n_trials=len(trial_speeds), n_partitions=4, max_epochs=2)
     world = SimulatedWorld(
-        slots(4), [run], seconds_of=lambda unit, slot_id: float(trial_speeds[unit.trial_number - 1])
-    )  # fmt: skip
+        slots(4),
+        [run],
+        seconds_of=lambda unit, slot_id: float(trial_speeds[unit.trial_number - 1]),
+        horizon_seconds=1e6,
+    )
     serve(world, options=Settings(heartbeat_seconds=1e5))
     check_complete(world, [run])
     makespan = max(u.finished_seconds for u in world.units)
@@ -491,7 +494,9 @@ def test_the_world_refuses_a_second_record_of_a_unit_loudly():
         world.tables.record(order, 0.0, 1.0)
 
 
-@pytest.mark.parametrize(("trial", "slot_id", "fault"), [(1, 1, "runs a unit"), (0, 2, "is in a unit"), (1, 3, "not open")])
+@pytest.mark.parametrize(
+    ("trial", "slot_id", "fault"), [(1, 1, "runs a unit"), (0, 2, "is in a unit"), (1, 3, "not open")]
+)
 def test_the_world_refuses_what_no_coordinator_may_do(trial, slot_id, fault):
     run, world = small_world()
     process = world.process()
@@ -508,7 +513,7 @@ def test_the_world_refuses_what_no_coordinator_may_do(trial, slot_id, fault):
 
 
 def test_a_coordinator_that_waits_for_ever_is_found_out():
-    run, world = small_world(horizon_seconds=100.0)
+    _, world = small_world(horizon_seconds=100.0)
     world.set_slots([])
     with pytest.raises(BrokenRule, match="no end"):
         serve(world)

@@ -1,0 +1,42 @@
+"""Arguments with a syntax of their own: lists of names, lists of numbers, JSON in place or in a file."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+
+def name_list(context: click.Context, parameter: click.Parameter, value: str | None) -> list[str] | None:
+    """'a,"b,c"' as ["a", "b,c"]: split as a line of CSV."""
+    if value is None:
+        return None
+    names = [name.strip() for name in next(csv.reader([value], skipinitialspace=True), [])]
+    if not names or not all(names):
+        raise click.BadParameter(f"expected names with commas between them, got {value!r}", context, parameter)
+    return names
+
+
+def integer_list(context: click.Context, parameter: click.Parameter, value: str | None) -> list[int] | None:
+    """'28,28' as [28, 28]."""
+    names = name_list(context, parameter, value)
+    try:
+        return None if names is None else [int(name) for name in names]
+    except ValueError as error:
+        raise click.BadParameter(f"expected whole numbers with commas, got {value!r}", context, parameter) from error
+
+
+def json_value(context: click.Context, parameter: click.Parameter, value: str | None) -> Any:
+    """JSON as it stands, or @FILE that holds it."""
+    if value is None:
+        return None
+    try:
+        text = Path(value[1:]).read_text(encoding="utf-8") if value.startswith("@") else value
+        return json.loads(text)
+    except OSError as error:
+        raise click.BadParameter(f"cannot read {value[1:]}: {error.strerror}", context, parameter) from error
+    except ValueError as error:
+        raise click.BadParameter(f"not JSON: {error}", context, parameter) from error

@@ -1,0 +1,103 @@
+"""easeml datasets: list, create, refresh and drop data sets."""
+
+from __future__ import annotations
+
+import click
+
+from easeml_db.cli.arguments import integer_list, name_list
+from easeml_db.cli.connection import database, dsn_option
+from easeml_db.cli.output import json_option, print_json, print_rows
+from easeml_db.cli.statements import Connection, call, rows
+
+COLUMNS = (
+    "dataset_name", "version", "task", "source", "target_column", "input_shape", "n_partitions",
+    "n_train_rows", "n_validation_rows", "n_test_rows", "n_runs",
+)  # fmt: skip
+
+
+@click.group(invoke_without_command=True)
+@dsn_option
+@json_option
+@click.pass_context
+def datasets(context: click.Context, dsn: str | None, as_json: bool) -> None:
+    """List data sets (without a command), or create, refresh and drop them."""
+    context.obj = {**(context.obj or {}), "dsn": dsn, "as_json": as_json}
+    if context.invoked_subcommand is None:
+        with database(dsn) as connection:
+            found = rows(connection, "datasets")
+        empty = "no data sets yet; make one: easeml datasets create NAME --source TABLE --inputs a,b --target c"
+        print_rows(found, as_json=as_json, empty=empty, columns=COLUMNS)
+
+
+@datasets.command()
+@click.argument("name")
+@click.option("--source", required=True, help="Table or view, as in SQL: [schema.]name.")
+@click.option("--inputs", required=True, callback=name_list, help="Columns to predict from: a,b,...")
+@click.option("--target", required=True, help="Column to predict.")
+@click.option("--n-partitions", type=int, help="Parts that train side by side (default: 4).")
+@click.option("--validation-fraction", type=float, help="Share of the rows that rank trials (default: 0.15).")
+@click.option("--test-fraction", type=float, help="Share of the rows that no choice sees (default: 0.15).")
+@click.option("--seed", type=int, help="Same rows and seed, same split (default: 0).")
+@click.option("--task", help="classification or regression (default: by the target's type).")
+@click.option("--input-shape", callback=integer_list, help="Shape of bytea and flat arrays: 28,28")
+@click.option("--block-rows", type=int, help="Rows of a packed block (default: about 2 MB).")
+@dsn_option
+@json_option
+@click.pass_context
+def create(
+    context: click.Context, name: str, dsn: str | None, as_json: bool, inputs: list[str], **named: object
+) -> None:
+    """Register a table or view as data set NAME: shuffled, split and packed inside the database."""
+    with database(dsn or context.obj["dsn"]) as connection:
+        dataset_id = call(connection, "create_dataset", name, inputs=inputs, **named)
+        _print_dataset(connection, dataset_id, as_json or context.obj["as_json"])
+
+
+@datasets.command()
+@click.argument("name")
+@dsn_option
+@json_option
+@click.pass_context
+def refresh(context: click.Context, name: str, dsn: str | None, as_json: bool) -> None:
+    """Pack the source as it is now into a new version of data set NAME; earlier runs keep theirs."""
+    with database(dsn or context.obj["dsn"]) as connection:
+        dataset_id = call(connection, "refresh_dataset", name)
+        _print_dataset(connection, dataset_id, as_json or context.obj["as_json"])
+
+
+@datasets.command()
+@click.argument("name")
+@click.option("--cascade", is_flag=True, help="Also remove its runs, with all that they have trained.")
+@dsn_option
+@json_option
+@click.pass_context
+def drop(context: click.Context, name: str, cascade: bool, dsn: str | None, as_json: bool) -> None:
+    """Remove data set NAME with all its versions; the source stays."""
+    with database(dsn or context.obj["dsn"]) as connection:
+        call(connection, "drop_dataset", name, cascade=cascade)
+    if as_json or context.obj["as_json"]:
+        print_json({"dropped": name})
+    else:
+        click.echo(f"dropped data set {name}")
+
+
+COMMANDS = (datasets,)
+
+
+def _print_dataset(connection: Connection, dataset_id: int, as_json: bool) -> None:
+    made = rows(connection, "dataset", dataset_id=dataset_id)[0]
+    if as_json:
+        print_json(made)
+        return
+    click.echo(
+        f"data set {made['dataset_name']}, version {made['version']}: {made['task']},"
+        f" {made['n_train_rows']} rows to train on, {made['n_validation_rows']} to validate,"
+        f" {made['n_test_rows']} to test, in {made['n_partitions']} partitions"
+    )
+    if made["n_skipped_rows"]:
+        click.echo(f"{made['n_skipped_rows']} rows without a target were left out")
+    click.echo(
+        f"next: easeml select {made['dataset_name']!r}"
+        if " " in made["dataset_name"]
+        else f"next: easeml select {made['dataset_name']}"
+    )

@@ -1,0 +1,143 @@
+"""What is known of a run at one instant, what changed since the last look, and how long it will still take.
+
+Only values in and out; the screen and the plain lines are made from them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from easeml_db.cli.output import text_of
+
+Row = dict[str, Any]
+ENDED = ("finished", "failed", "cancelled")
+WINDOW_SECONDS = 30.0
+WARM_UP_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A run, its trials (best first), its events and what the slots do, as read at one instant."""
+
+    run: Row
+    trials: Sequence[Row]
+    slots: Sequence[Row]
+    events: Sequence[Row]
+    seconds_left: float | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing more will happen to the run by itself."""
+        return self.run["state"] in ENDED
+
+    @property
+    def share_done(self) -> float:
+        """Between 0 and 1; what failed trials leave undone counts as done, since nobody will do it."""
+        if self.run["state"] == "finished":
+            return 1.0
+        n_done = self.run["n_units_done"]
+        n_all = self.run["n_units"] if self.has_ended else n_done + self.run["n_units_left"]
+        return n_done / n_all if n_all else 0.0
+
+    @property
+    def advice(self) -> str | None:
+        """What to do when nothing moves, None when all is well."""
+        if self.has_ended:
+            return None
+        if not self.slots:
+            return "There are no slots to train on. Make some: SELECT easeml.set_slots(2);"
+        if all(slot["state"] == "offline" for slot in self.slots):
+            return (
+                "No coordinator is running. Start one: easeml up (private server), or easeml coordinator --dsn ..."
+                " The run goes on by itself."
+            )
+        return None
+
+
+@dataclass
+class Pace:
+    """How fast units were recorded lately: fed with looks, asked for the time that is left."""
+
+    looks: deque[tuple[float, int]] = field(default_factory=deque)
+
+    def seconds_left(self, run: Row, now_seconds: float) -> float | None:
+        """Estimate from the last half minute, at most what max_seconds leaves; None while too little is seen."""
+        if run["state"] != "running":
+            self.looks.clear()
+            return None
+        self.looks.append((now_seconds, run["n_units_done"]))
+        while now_seconds - self.looks[0][0] > WINDOW_SECONDS:
+            self.looks.popleft()
+        seconds, n_units = now_seconds - self.looks[0][0], run["n_units_done"] - self.looks[0][1]
+        if seconds < WARM_UP_SECONDS or n_units <= 0:
+            return None
+        estimate = run["n_units_left"] * seconds / n_units
+        limit = run["seconds_to_limit"]
+        return float(estimate if limit is None else max(0.0, min(estimate, limit)))
+
+
+def changes(before: Picture | None, after: Picture) -> list[str]:
+    """What happened between two looks, a line each."""
+    old_trials = {} if before is None else {trial["trial_id"]: trial for trial in before.trials}
+    seen = 0 if before is None or not before.events else before.events[-1]["event_id"]
+    lines = [event["message"] for event in after.events if event["event_id"] > seen]
+    for trial in sorted(after.trials, key=lambda trial: int(trial["trial_id"])):
+        lines += _trial_changes(old_trials.get(trial["trial_id"]), trial)
+    if after.advice and (before is None or before.advice != after.advice):
+        lines.append(after.advice)
+    if before is None or _standing(before) != _standing(after):
+        lines.append(progress_line(after))
+    return lines
+
+
+def progress_line(picture: Picture) -> str:
+    """The whole run in one line."""
+    run = picture.run
+    parts = [f"run {run['run_id']} {run['state']}: {run['n_units_done']} of {run['n_units']} units"]
+    if picture.seconds_left is not None and not picture.has_ended:
+        parts.append(f"about {duration(picture.seconds_left)} left")
+    if run["best_metric_value"] is not None:
+        best = text_of(run["best_metric_value"])
+        parts.append(f"best {run['metric']} {best} by trial {run['best_trial_id']}")
+    if run["failure_reason"]:
+        parts.append(run["failure_reason"])
+    return ", ".join(parts)
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people's eyes: 7 s, 3 min 05 s, 2 h 10 min."""
+    whole = max(0, round(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def telling_configs(trials: Sequence[Row]) -> list[Row]:
+    """The config of each trial without the hyperparameters that are the same in all."""
+    configs: list[Row] = [trial["config"] for trial in trials]
+    names = {name for config in configs for name in config}
+    if len(configs) < 2:
+        return configs
+    telling = {name for name in names if any(config.get(name) != configs[0].get(name) for config in configs)}
+    return [{name: value for name, value in config.items() if name in telling} for config in configs]
+
+
+def _standing(picture: Picture) -> tuple[str, int]:
+    """What is worth a line of its own: a change of state, or another tenth of the run."""
+    return picture.run["state"], int(10 * picture.share_done)
+
+
+def _trial_changes(old: Row | None, new: Row) -> list[str]:
+    name = f"trial {new['trial_id']} ({new['architecture']})"
+    lines = []
+    if new["n_epochs_done"] > (old["n_epochs_done"] if old else 0):
+        metric = f"best {new['metric']} {text_of(new['validation_metric'])}"
+        lines.append(f"{name}: {new['n_epochs_done']} of {new['max_epochs']} epochs, {metric}")
+    if new["state"] == "finished" and (old is None or old["state"] != "finished"):
+        lines.append(f"{name} finished: {text_of(new['test_metric'])} on the test rows")
+    return lines

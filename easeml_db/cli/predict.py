@@ -1,0 +1,96 @@
+"""easeml predict, deploy and undeploy: answers from the best trial, or from one chosen by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+from psycopg.types.json import Jsonb
+
+from easeml_db.cli.arguments import json_value
+from easeml_db.cli.connection import database, dsn_option
+from easeml_db.cli.output import json_option, print_json, text_of
+from easeml_db.cli.statements import call
+
+
+@click.command()
+@click.argument("dataset")
+@click.option("--source", help="Table or view with the data set's input columns.")
+@click.option("--output", help="New table for keys and predictions.")
+@click.option("--row", callback=json_value, help="One row as JSON (or @FILE): an object of columns, or its numbers.")
+@click.option("--trial", "trial_id", type=int, help="The trial that answers (default: the deployed, else the best).")
+@dsn_option
+@json_option
+def predict(
+    dataset: str, source: str | None, output: str | None, row: Any, trial_id: int | None, dsn: str | None, as_json: bool
+) -> None:
+    """Predict for a table (--source, --output) or for one row (--row), inside the database."""
+    if (row is None) == (source is None) or (source is None) != (output is None):
+        raise click.UsageError("give either --row, or --source and --output")
+    if row is None:
+        _predict_table(dataset, source, output, trial_id, dsn, as_json)
+    else:
+        _predict_row(dataset, row, trial_id, dsn, as_json)
+
+
+@click.command()
+@click.argument("trial_id", metavar="TRIAL", type=int)
+@dsn_option
+@json_option
+def deploy(trial_id: int, dsn: str | None, as_json: bool) -> None:
+    """Let TRIAL (its trial_id) answer predictions for its data set, whatever is trained later."""
+    with database(dsn) as connection:
+        call(connection, "deploy", trial_id)
+    _say(as_json, f"trial {trial_id} answers from now on", trial_id=trial_id, is_deployed=True)
+
+
+@click.command()
+@click.argument("dataset")
+@dsn_option
+@json_option
+def undeploy(dataset: str, dsn: str | None, as_json: bool) -> None:
+    """Take back what was deployed for DATASET: the best trial so far answers again."""
+    with database(dsn) as connection:
+        call(connection, "undeploy", dataset)
+    _say(as_json, f"the best trial of {dataset} answers from now on", dataset=dataset, is_deployed=False)
+
+
+COMMANDS = (predict, deploy, undeploy)
+
+
+def _predict_table(
+    dataset: str, source: str | None, output: str | None, trial_id: int | None, dsn: str | None, as_json: bool
+) -> None:
+    with database(dsn) as connection:
+        n_rows = call(connection, "predict_table", dataset, source, output, trial_id=trial_id)
+    _say(as_json, f"{output}: {n_rows} predictions", output=output, n_rows=n_rows)
+
+
+def _predict_row(dataset: str, row: Any, trial_id: int | None, dsn: str | None, as_json: bool) -> None:
+    inputs = _numbers(row) if isinstance(row, list) else Jsonb(row)
+    with database(dsn) as connection:
+        # The row function, not the scalar one: it also says how sure it is, and who answered.
+        answer = connection.execute(
+            "SELECT * FROM easeml.predict_row(%s, %s, %s)", [dataset, inputs, trial_id]
+        ).fetchone()
+    if as_json:
+        print_json(answer)
+    elif answer:
+        sure = "" if answer["probability"] is None else f", probability {text_of(answer['probability'])}"
+        click.echo(f"{answer['label']}  (trial {answer['serving_trial_id']}{sure})")
+
+
+def _numbers(value: Any) -> Any:
+    """Nested lists of numbers as floats: the driver sends arrays of one type."""
+    if isinstance(value, list):
+        return [_numbers(item) for item in value]
+    if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
+        return None if value is None else float(value)
+    raise click.BadParameter(f"expected numbers, got {value!r}", param_hint="--row")
+
+
+def _say(as_json: bool, text: str, **facts: object) -> None:
+    if as_json:
+        print_json(facts)
+    else:
+        click.echo(text)

@@ -1,0 +1,130 @@
+"""easeml select, runs, leaderboard, cancel, resume and drop: runs from the shell."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+from psycopg.types.json import Jsonb
+
+from easeml_db.cli.arguments import json_value, name_list
+from easeml_db.cli.connection import database, dsn_option
+from easeml_db.cli.output import json_option, print_json, print_rows
+from easeml_db.cli.picture import telling_configs
+from easeml_db.cli.statements import call, read_run, rows, run_or_newest
+from easeml_db.cli.watch import watch_and_exit
+
+RUN_COLUMNS = (
+    "run_id", "dataset_name", "state", "procedure", "n_trials", "max_epochs", "percent_done", "metric",
+    "best_metric_value", "best_trial_id", "elapsed_seconds", "created_at",
+)  # fmt: skip
+TRIAL_COLUMNS = (
+    "rank", "trial_id", "architecture", "state", "validation_metric", "test_metric", "best_epoch",
+    "n_epochs_done", "training_seconds", "config",
+)  # fmt: skip
+
+
+@click.command()
+@click.argument("dataset")
+@click.option("--architectures", callback=name_list, help="Names with commas (default: those that suit the data).")
+@click.option("--search-space", callback=json_value, help='JSON object, or @FILE: {"learning_rate": [0.01, 0.001]}.')
+@click.option("--procedure", help="random or grid (default: random).")
+@click.option("--n-configs", type=int, help="How many trials (default: random 8, grid all).")
+@click.option("--max-epochs", type=int, help="Passes of each trial over the training rows (default: 5).")
+@click.option("--metric", help="What ranks the trials (default: accuracy, or rmse for numbers).")
+@click.option("--max-seconds", type=float, help="Start no new unit after that.")
+@click.option("--seed", type=int, help="Same data, arguments and seed, same result (default: 0).")
+@click.option("--watch", "is_watched", is_flag=True, help="Show the run live until it ends.")
+@dsn_option
+@json_option
+def select(dataset: str, search_space: Any, is_watched: bool, dsn: str | None, as_json: bool, **named: object) -> None:
+    """Train many configs on DATASET and print the run's id at once; the coordinator does the work."""
+    space = None if search_space is None else Jsonb(search_space)
+    with database(dsn) as connection:
+        run_id = call(connection, "select_models", dataset, search_space=space, **named)
+    if is_watched:
+        watch_and_exit(dsn, run_id, as_json=as_json)
+    elif as_json:
+        print_json({"run_id": run_id})
+    else:
+        click.echo(run_id)
+
+
+@click.command()
+@click.option("--limit", "-n", type=click.IntRange(1), default=20, show_default=True, help="How many.")
+@dsn_option
+@json_option
+def runs(limit: int, dsn: str | None, as_json: bool) -> None:
+    """List runs, newest first."""
+    with database(dsn) as connection:
+        found = rows(connection, "runs", limit=limit)
+    print_rows(found, as_json=as_json, empty="no runs yet; start one: easeml select DATASET", columns=RUN_COLUMNS)
+
+
+@click.command()
+@click.argument("run_id", metavar="[RUN]", type=int, required=False)
+@dsn_option
+@json_option
+def leaderboard(run_id: int | None, dsn: str | None, as_json: bool) -> None:
+    """Show the trials of RUN (default: the newest), best first. deploy and predict take the trial_id."""
+    with database(dsn) as connection:
+        run = read_run(connection, run_or_newest(connection, run_id))
+        trials = rows(connection, "leaderboard", run_id=run["run_id"])
+    if as_json:
+        print_json(trials)
+        return
+    click.echo(
+        f"run {run['run_id']} on {run['dataset_name']}: {run['state']}, {run['percent_done']} %"
+        f" of {run['n_units']} units, ranked by {run['metric']}"
+    )
+    configs = telling_configs(trials)
+    shown = [{**trial, "config": config} for trial, config in zip(trials, configs, strict=True)]
+    print_rows(shown, as_json=False, empty="no trials", columns=TRIAL_COLUMNS)
+    for trial in trials:
+        if trial["failure_reason"]:
+            click.echo(f"trial {trial['trial_id']} failed: {trial['failure_reason']}")
+
+
+@click.command()
+@click.argument("run_id", metavar="RUN", type=int)
+@dsn_option
+@json_option
+def cancel(run_id: int, dsn: str | None, as_json: bool) -> None:
+    """Stop RUN within a second; what is trained stays, and easeml resume goes on from there."""
+    _change("cancel", run_id, dsn, as_json)
+
+
+@click.command()
+@click.argument("run_id", metavar="RUN", type=int)
+@dsn_option
+@json_option
+def resume(run_id: int, dsn: str | None, as_json: bool) -> None:
+    """Let a cancelled or failed RUN go on from its last recorded units."""
+    _change("resume", run_id, dsn, as_json)
+
+
+@click.command()
+@click.argument("run_id", metavar="RUN", type=int)
+@dsn_option
+@json_option
+def drop(run_id: int, dsn: str | None, as_json: bool) -> None:
+    """Remove RUN with its trials, states and history; one under way is cancelled first."""
+    with database(dsn) as connection:
+        call(connection, "drop_run", run_id)
+    if as_json:
+        print_json({"dropped": run_id})
+    else:
+        click.echo(f"dropped run {run_id}")
+
+
+COMMANDS = (select, runs, leaderboard, cancel, resume, drop)
+
+
+def _change(function: str, run_id: int, dsn: str | None, as_json: bool) -> None:
+    with database(dsn) as connection:
+        call(connection, function, run_id)
+        run = read_run(connection, run_id)
+    if as_json:
+        print_json(run)
+    else:
+        click.echo(f"run {run_id} is {run['state']}, {run['n_units_done']} of {run['n_units']} units done")

@@ -1,0 +1,150 @@
+"""The live view of a run, as a rich renderable."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from easeml_db.cli.output import text_of
+from easeml_db.cli.picture import Picture, duration, telling_configs
+
+N_TRIALS = 10
+N_EVENTS = 3
+OTHER_LINES = 12  # headings, bar, blank lines, a warning
+STATE_STYLES = {
+    "running": "cyan", "finished": "green", "failed": "red", "cancelled": "yellow", "interrupted": "red", "offline": "red",
+}  # fmt: skip
+VERBS = {"train": "training", "validate": "validating", "test": "testing"}
+
+
+def screen(picture: Picture, height: int) -> RenderableType:
+    """Everything worth seeing of a run, in at most `height` lines where that is possible."""
+    trials = picture.trials[:N_TRIALS]
+    n_slots = max(1, height - OTHER_LINES - len(trials) - min(N_EVENTS, len(picture.events)))
+    parts: list[RenderableType] = [_title(picture), _bar(picture)]
+    warning = picture.run["failure_reason"] or picture.advice
+    if warning:
+        parts.append(Text(warning, style="bold red"))
+    if not picture.has_ended:
+        parts += [Text(), _slots(picture, n_slots)]
+    parts += [Text(), _leaderboard(picture, trials)]
+    if picture.events:
+        parts += [Text(), *map(_event, picture.events[-N_EVENTS:])]
+    return Group(*parts)
+
+
+def _title(picture: Picture) -> RenderableType:
+    run = picture.run
+    title = Text.assemble(
+        (f"run {run['run_id']}", "bold"), " on ", (run["dataset_name"], "bold"), "  ",
+        (run["state"], STATE_STYLES.get(run["state"], "")),
+    )  # fmt: skip
+    title.append(f"  {_count(run['n_trials'], 'trial')} × {_count(run['max_epochs'], 'epoch')}, {run['procedure']}")
+    if run["n_failed"]:
+        title.append(f", {run['n_failed']} failed", style="red")
+    return title
+
+
+def _count(n: int, thing: str) -> str:
+    return f"{n} {thing}" if n == 1 else f"{n} {thing}s"
+
+
+def _bar(picture: Picture) -> RenderableType:
+    run = picture.run
+    line = Table.grid(padding=(0, 2), expand=True)
+    line.add_column(ratio=1)
+    line.add_column(no_wrap=True, justify="right")
+    line.add_column(no_wrap=True)
+    facts = f"{100 * picture.share_done:.0f} %  {run['n_units_done']} of {run['n_units']} units"
+    line.add_row(ProgressBar(total=1.0, completed=picture.share_done, finished_style="green"), facts, _times(picture))
+    return line
+
+
+def _times(picture: Picture) -> str:
+    elapsed = picture.run["elapsed_seconds"]
+    if elapsed is None:
+        return "not started"
+    if picture.has_ended:
+        return f"took {duration(elapsed)}"
+    if picture.seconds_left is None:
+        return duration(elapsed)
+    return f"{duration(elapsed)}, about {duration(picture.seconds_left)} left"
+
+
+def _slots(picture: Picture, n_shown: int) -> RenderableType:
+    table = _table()
+    table.add_column("slot", no_wrap=True)
+    table.add_column("device", no_wrap=True)
+    table.add_column("doing", ratio=1, no_wrap=True, overflow="ellipsis")
+    table.add_column("since", justify="right", no_wrap=True, min_width=7)
+    for slot in picture.slots[:n_shown]:
+        seconds = slot["unit_seconds"] if slot["state"] == "busy" else None
+        table.add_row(
+            slot["slot_name"], slot["device"], _doing(picture, slot), "" if seconds is None else f"{seconds:.1f} s"
+        )
+    if len(picture.slots) > n_shown:
+        table.add_row(f"+ {len(picture.slots) - n_shown} more", "", "", "")
+    return table
+
+
+def _doing(picture: Picture, slot: dict[str, Any]) -> Text:
+    if slot["state"] != "busy":
+        return Text(slot["state"], style=STATE_STYLES.get(slot["state"], "dim"))
+    if slot["trial_id"] is None:
+        return Text("working for another role", style="dim")
+    doing = Text.assemble(
+        f"{VERBS.get(slot['kind'], slot['kind'])} trial {slot['trial_id']} ", (slot["architecture"], "cyan"),
+        f"  epoch {slot['epoch']}/{picture.run['max_epochs']}  partition {slot['partition_number']}",
+    )  # fmt: skip
+    if slot["run_id"] != picture.run["run_id"]:
+        doing.append(f"  of run {slot['run_id']}", style="dim")
+    return doing
+
+
+def _leaderboard(picture: Picture, trials: Sequence[dict[str, Any]]) -> RenderableType:
+    table = _table()
+    for name in ("rank", "trial"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("architecture", no_wrap=True)
+    table.add_column(picture.run["metric"], justify="right", no_wrap=True)
+    table.add_column("test", justify="right", no_wrap=True, min_width=6)
+    table.add_column("epochs", justify="right", no_wrap=True)
+    table.add_column("config", ratio=1, no_wrap=True, overflow="ellipsis")
+    for trial, config in zip(trials, telling_configs(trials), strict=True):
+        table.add_row(
+            str(trial["rank"]) if trial["validation_metric"] is not None else "", str(trial["trial_id"]),
+            trial["architecture"], metric_text(trial["validation_metric"]), metric_text(trial["test_metric"]),
+            _epochs(trial), _config(trial, config),
+        )  # fmt: skip
+    if len(picture.trials) > len(trials):
+        table.add_row("", "", f"+ {len(picture.trials) - len(trials)} more")
+    return table
+
+
+def metric_text(value: float | None) -> str:
+    """A metric with as many digits in every row; nothing while it is not measured."""
+    return "" if value is None else f"{value:.4f}" if abs(value) < 1000 else f"{value:,.1f}"
+
+
+def _epochs(trial: dict[str, Any]) -> Text:
+    style = {"running": "cyan", "waiting": "dim", "failed": "red"}.get(trial["state"], "")
+    return Text(f"{trial['n_epochs_done']}/{trial['max_epochs']}", style=style)
+
+
+def _config(trial: dict[str, Any], config: dict[str, Any]) -> Text:
+    if trial["failure_reason"]:
+        return Text(trial["failure_reason"], style="red")
+    return Text(text_of(config), style="dim")
+
+
+def _event(event: dict[str, Any]) -> Text:
+    return Text.assemble((f"{event['happened_at'].astimezone():%H:%M:%S}  ", "dim"), event["message"])
+
+
+def _table() -> Table:
+    return Table(box=None, pad_edge=False, header_style="bold", expand=True)

@@ -1,0 +1,148 @@
+"""easeml watch: a run live in the terminal, or a line per change where there is none."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+
+import click
+import psycopg
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from easeml_db.cli.connection import database, dsn_option, dsn_or_embedded
+from easeml_db.cli.output import json_option, print_json
+from easeml_db.cli.picture import Pace, Picture, changes
+from easeml_db.cli.screen import screen
+from easeml_db.cli.statements import Connection, read_run, rows, run_or_newest
+from easeml_db.db.connection import connect_now
+from easeml_db.errors import ServerUnavailable
+
+POLL_SECONDS = 0.2
+AWAY_SECONDS = 60.0
+INTERRUPTED = 130  # as shells say of what Ctrl-C ended
+
+
+@click.command()
+@click.argument("run_id", metavar="[RUN]", type=int, required=False)
+@dsn_option
+@json_option
+def watch(run_id: int | None, dsn: str | None, as_json: bool) -> None:
+    """Show RUN (default: the newest) live until it ends. Exits with 1 unless it finished.
+
+    Ctrl-C leaves the view, not the run. With --json the end is printed as one document.
+    """
+    with database(dsn) as connection:
+        chosen = run_or_newest(connection, run_id)
+    watch_and_exit(dsn, chosen, as_json=as_json)
+
+
+COMMANDS = (watch,)
+
+
+def watch_and_exit(dsn: str | None, run_id: int, *, as_json: bool = False) -> None:
+    """Watch a run to its end, then leave with the exit code that it earned."""
+    picture = watch_run(dsn, run_id, show_lines=as_json)
+    if as_json:
+        print_json({"run": picture.run, "leaderboard": list(picture.trials)})
+    sys.exit(0 if picture.run["state"] == "finished" else 1)
+
+
+def watch_run(dsn: str | None, run_id: int, *, show_lines: bool = False, is_transient: bool = False) -> Picture:
+    """Show a run until it ends; return the last look at it. Ctrl-C says that the run goes on, and exits.
+
+    show_lines: a plain line per change on standard error, also in a terminal. is_transient: clear the view at the end.
+    """
+    looks = Looks(dsn_or_embedded(dsn), run_id)
+    try:
+        if show_lines or not sys.stdout.isatty():
+            return _follow(looks, is_on_error=show_lines)
+        return _show(looks, is_transient)
+    except KeyboardInterrupt:
+        click.echo(f"run {run_id} goes on. Watch it again: easeml watch {run_id}; stop it: easeml cancel {run_id}")
+        sys.exit(INTERRUPTED)
+    finally:
+        looks.close()
+
+
+class Looks:
+    """Looks at a run over one connection, opened again after the server was away."""
+
+    def __init__(self, dsn: str, run_id: int) -> None:
+        self._dsn, self._run_id = dsn, run_id
+        self._connection: Connection | None = None
+        self._pace = Pace()
+        self._last_seconds = time.monotonic()
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def take(self) -> Picture | None:
+        """The run as it is now; None while the server is away. Raises ServerUnavailable after a minute of that."""
+        try:
+            picture = self._take()
+        except (psycopg.OperationalError, ServerUnavailable) as error:
+            self.close()
+            if time.monotonic() - self._last_seconds > AWAY_SECONDS:
+                raise ServerUnavailable(
+                    f"the server has been away for {AWAY_SECONDS:.0f} seconds: {' '.join(str(error).split())}",
+                    hint="Start the private one with easeml up, or see to yours; the run goes on by itself.",
+                ) from error
+            return None
+        self._last_seconds = time.monotonic()
+        return picture
+
+    def _take(self) -> Picture:
+        if self._connection is None:
+            self._connection = connect_now(self._dsn, "easeml watch")
+        run = read_run(self._connection, self._run_id)
+        return Picture(
+            run=run,
+            trials=rows(self._connection, "leaderboard", run_id=self._run_id),
+            slots=rows(self._connection, "slots"),
+            events=rows(self._connection, "events", run_id=self._run_id, limit=100),
+            seconds_left=self._pace.seconds_left(run, time.monotonic()),
+        )
+
+
+def _show(looks: Looks, is_transient: bool) -> Picture:
+    console = Console()
+    with Live(console=console, auto_refresh=False, transient=is_transient) as live:
+
+        def draw(last: Picture | None, now: Picture | None) -> None:
+            if now is not None:
+                live.update(screen(now, console.height), refresh=True)
+            else:
+                live.update(Text("the server cannot be reached; trying again", style="bold red"), refresh=True)
+
+        return _until_end(looks, draw)
+
+
+def _follow(looks: Looks, *, is_on_error: bool) -> Picture:
+    is_away = False
+
+    def print_changes(last: Picture | None, now: Picture | None) -> None:
+        nonlocal is_away
+        lines = ["the server cannot be reached; trying again"] if now is None and not is_away else []
+        is_away = now is None
+        for line in lines if now is None else changes(last, now):
+            click.echo(f"{time.strftime('%H:%M:%S')}  {line}", err=is_on_error)
+
+    return _until_end(looks, print_changes)
+
+
+def _until_end(looks: Looks, tell: Callable[[Picture | None, Picture | None], None]) -> Picture:
+    """Look again and again, and tell of each look together with the last one that succeeded."""
+    last = None
+    while True:
+        now = looks.take()
+        tell(last, now)
+        if now is not None and now.has_ended:
+            return now
+        last = now or last
+        time.sleep(POLL_SECONDS)

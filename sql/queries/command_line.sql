@@ -1,0 +1,62 @@
+-- name: datasets
+-- Data sets, the newest version of each.
+SELECT dataset_id, dataset_name, version, task, source, input_columns, target_column, input_shape, n_outputs, n_partitions,
+    n_train_rows, n_validation_rows, n_test_rows, n_bytes, n_runs, created_at, owner
+FROM easeml.dataset_info WHERE is_newest ORDER BY dataset_name, owner
+
+-- name: dataset
+-- One data set of the caller.
+SELECT * FROM easeml.dataset_info WHERE dataset_id = %(dataset_id)s
+
+-- name: runs
+-- Runs, newest first.
+SELECT * FROM easeml.run_status ORDER BY run_id DESC LIMIT %(limit)s
+
+-- name: run
+-- A run, with what is left of it: units of trials that go on, and the seconds that it may still take.
+SELECT s.*, l.n_units_left,
+    r.max_seconds - CASE WHEN s.started_at IS NULL THEN 0 ELSE s.elapsed_seconds END AS seconds_to_limit
+FROM easeml.run_status s
+JOIN easeml.runs r USING (run_id)
+JOIN easeml.datasets d USING (dataset_id)
+LEFT JOIN LATERAL (
+    SELECT coalesce(sum((2 * t.max_epochs + 1) * d.n_partitions - t.n_steps_done), 0)::bigint AS n_units_left
+    FROM easeml.trials t WHERE t.run_id = r.run_id AND t.state IN ('waiting', 'running')) l ON true
+WHERE s.run_id = %(run_id)s
+
+-- name: newest_run
+-- The run that a command means when none is named.
+SELECT max(run_id) AS run_id FROM easeml.run_status
+
+-- name: leaderboard
+-- Trials of a run, best first.
+SELECT * FROM easeml.leaderboard WHERE run_id = %(run_id)s ORDER BY rank, trial_id
+
+-- name: slots
+-- What each slot is doing.
+SELECT slot_id, slot_name, device, n_threads, state, run_id, trial_id, architecture, kind, epoch, partition_number, unit_seconds
+FROM easeml.slot_status ORDER BY slot_id
+
+-- name: events
+-- The last events of a run, oldest first.
+SELECT * FROM (
+    SELECT event_id, happened_at, trial_id, kind, message FROM easeml.run_events
+    WHERE run_id = %(run_id)s ORDER BY event_id DESC LIMIT %(limit)s) e ORDER BY event_id
+
+-- name: coordinator
+-- The coordinator that gave the last sign of life.
+SELECT lease_number, host, process_id, version, started_at, heartbeat_age_seconds, stopped_at, is_alive
+FROM easeml.coordinator_status ORDER BY lease_number DESC LIMIT 1
+
+-- name: server
+-- The server as the doctor looks at it; its files show only to those who may read settings.
+SELECT current_setting('server_version') AS version, current_setting('server_version_num')::integer / 10000 AS major,
+    current_database() AS database,
+    (SELECT extversion FROM pg_catalog.pg_extension WHERE extname = 'easeml') AS installed_version,
+    (SELECT default_version FROM pg_catalog.pg_available_extensions WHERE name = 'easeml') AS available_version,
+    EXISTS (SELECT FROM pg_catalog.pg_available_extensions WHERE name = 'plpython3u') AS has_plpython3u,
+    (SELECT setting FROM pg_catalog.pg_settings WHERE name = 'config_file') AS config_file
+
+-- name: python_facts
+-- Which Python the server runs and what that finds.
+SELECT easeml.python_facts() AS facts

@@ -1,0 +1,94 @@
+"""Every PL/Python body is one import and one call of a function of the same name, which takes the SQL arguments.
+
+A pure core may be called too, behind `guarded`, which turns its errors into SQL errors.
+"""
+
+import ast
+import importlib
+import inspect
+from textwrap import indent
+
+import pytest
+
+MAX_LINES = 3
+# Must work when no package of ours can be imported: it is what the doctor asks.
+FREE_BODIES = {"python_facts"}
+# SQL name -> target of those that call a pure core; its word differs from the SQL name, which stands among others.
+PURE_TARGETS = {"propose_configs": ("easeml_db.procedures.proposal", "propose")}
+
+
+@pytest.fixture(scope="session")
+def bodies(sql_routines):
+    found = [routine for routine in sql_routines if routine.language == "plpython3u"]
+    assert len(found) > 5
+    return [routine for routine in found if routine.name not in FREE_BODIES]
+
+
+def parsed(routine):
+    """Return (imported name -> module, the call that is returned)."""
+    (function,) = ast.parse("def body():\n" + indent(routine.body.strip(), "    ")).body
+    *imports, last = function.body
+    assert imports, routine.signature
+    assert all(isinstance(node, ast.ImportFrom) for node in imports), routine.signature
+    assert isinstance(last, ast.Return), routine.signature
+    assert isinstance(last.value, ast.Call), routine.signature
+    assert not last.value.keywords, routine.signature
+    return {alias.name: node.module for node in imports for alias in node.names}, last.value
+
+
+def names(nodes):
+    return [ast.unparse(node) for node in nodes]
+
+
+def target_of(routine):
+    """Return (module, name, arguments) of the function that does the work, without `guarded` around it."""
+    modules, call = parsed(routine)
+    called, arguments = ast.unparse(call.func), names(call.args)
+    if called == "guarded":
+        assert modules["guarded"] == "easeml_plpy.session"
+        assert arguments[0] == "plpy"
+        return modules[arguments[1]], arguments[1], arguments[2:]
+    return modules[called], called, arguments
+
+
+def test_bodies_are_short(bodies):
+    long = {routine.name: routine.body for routine in bodies if len(routine.body.strip().splitlines()) > MAX_LINES}
+    assert not long
+
+
+def test_bodies_import_their_target_from_where_it_may_live(bodies):
+    for routine in bodies:
+        module, name, _ = target_of(routine)
+        if routine.name in PURE_TARGETS:
+            assert (module, name) == PURE_TARGETS[routine.name]
+        else:
+            assert module.startswith("easeml_plpy."), routine.signature
+            assert name == routine.name, "the same name on both sides"
+
+
+def test_bodies_pass_the_arguments_in_their_order(bodies):
+    for routine in bodies:
+        expected = [argument.name for argument in routine.inputs]
+        if routine.name not in PURE_TARGETS:
+            expected = ["plpy", "GD", *expected]
+        assert target_of(routine)[2] == expected, routine.signature
+
+
+def test_targets_take_what_bodies_pass(bodies):
+    for routine in bodies:
+        module, name, arguments = target_of(routine)
+        signature = inspect.signature(getattr(importlib.import_module(module), name))
+        signature.bind(*arguments)
+        taken = list(signature.parameters)
+        own = arguments if routine.name not in PURE_TARGETS else taken
+        assert taken == own, f"{routine.signature}: the same argument names on both sides"
+
+
+def test_bodies_do_not_overload(bodies):
+    """Two SQL functions of one name would share one Python function."""
+    found = [routine.name for routine in bodies]
+    assert len(found) == len(set(found))
+
+
+def test_free_bodies_exist(sql_routines):
+    assert {routine.name for routine in sql_routines} >= FREE_BODIES | PURE_TARGETS.keys()

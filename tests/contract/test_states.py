@@ -1,0 +1,84 @@
+"""States, kinds and error codes are the same in SQL and in both Python packages."""
+
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+import easeml_plpy.errors as inside
+from easeml_db import errors
+from easeml_db.training_unit import KINDS
+from easeml_db.trial import RUN_STATES, RUN_TRANSITIONS, TRIAL_STATES, TRIAL_TRANSITIONS
+
+ROOT = Path(__file__).resolve().parents[2]
+LITERAL = re.compile(r"'(\w+)'")
+
+
+def table(statements, name):
+    (found,) = [s for s in statements if re.match(rf"CREATE TABLE easeml\.{name}\s*\(", s)]
+    return found
+
+
+def checked(statement, column):
+    """Return the values that a column's CHECK (column IN (...)) allows."""
+    return LITERAL.findall(re.search(rf"CHECK \({column} IN \(([^)]*)\)\)", statement).group(1))
+
+
+@pytest.mark.parametrize(("name", "states"), [("runs", RUN_STATES), ("trials", TRIAL_STATES)])
+def test_check_constraints_allow_the_states_of_the_words(sql_statements, name, states):
+    found = checked(table(sql_statements, name), "state")
+    assert len(found) == len(set(found))
+    assert set(found) == states
+
+
+@pytest.mark.parametrize(("name", "state"), [("runs", "queued"), ("trials", "waiting")])
+def test_rows_begin_in_the_first_state(sql_statements, name, state):
+    assert f"state text NOT NULL DEFAULT '{state}'" in table(sql_statements, name)
+
+
+def test_kinds_of_units_are_those_of_the_words(sql_statements):
+    assert tuple(checked(table(sql_statements, "slots"), "kind")) == KINDS
+
+
+@pytest.mark.parametrize(
+    ("function", "transitions"),
+    [("check_run_transition", RUN_TRANSITIONS), ("check_trial_transition", TRIAL_TRANSITIONS)],
+)
+def test_triggers_allow_the_transitions_of_the_words(sql_routines, function, transitions):
+    (routine,) = [routine for routine in sql_routines if routine.name == function]
+    found = re.findall(r"\('(\w+)', '(\w+)'\)", routine.body)
+    expected = {(before, after) for before, followers in transitions.items() for after in followers}
+    assert len(found) == len(set(found))
+    assert set(found) == expected
+
+
+@pytest.mark.parametrize(("name", "word"), [("runs", "run"), ("trials", "trial")])
+def test_triggers_stand_on_their_tables(sql_statements, name, word):
+    expected = (
+        f"CREATE TRIGGER {word}_transition BEFORE UPDATE OF state ON easeml.{name} "
+        f"FOR EACH ROW EXECUTE FUNCTION easeml.check_{word}_transition()"
+    )
+    assert expected in [" ".join(statement.split()) for statement in sql_statements]
+
+
+def classes(module):
+    return {
+        name: value.sqlstate
+        for name, value in inspect.getmembers(module, inspect.isclass)
+        if issubclass(value, module.EasemlError)
+    }
+
+
+def test_errors_inside_a_segment_are_those_of_the_coordinator():
+    here, there = classes(inside), classes(errors)
+    assert here.items() <= there.items()
+    assert set(here.values()) == {f"ML{number:03}" for number in range(11)}
+
+
+def test_codes_used_in_sql_exist():
+    used = {
+        code for path in ROOT.glob("sql/*/*.sql") for code in re.findall(r"\bML\d\w*", path.read_text(encoding="utf-8"))
+    }
+    assert len(used) > 3
+    assert used <= errors.BY_SQLSTATE.keys()
