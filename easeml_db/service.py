@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from easeml_db.coordinator import Coordinator, Settings
 from easeml_db.db.store import PostgresStore
@@ -14,6 +16,7 @@ from easeml_db.errors import ServerUnavailable, SlotLost, StandbyOnly
 from easeml_db.ports import Message, Stop
 
 RETRY_SECONDS = 1.0
+STOP_SECONDS = 5.0
 
 
 class QueueInbox:
@@ -62,11 +65,24 @@ async def serve(
     while not stopping.is_set():
         inboxes[:] = [QueueInbox()]
         try:
-            await _serve_once(dsn, inboxes[0], say, settings, until_idle=until_idle)
+            await _until_stopped(_serve_once(dsn, inboxes[0], say, settings, until_idle=until_idle), stopping)
             return
         except (ServerUnavailable, SlotLost, StandbyOnly) as error:
             say(f"{error}; trying again")
             await _pause(stopping)
+
+
+async def _until_stopped(serving: Coroutine[Any, Any, None], stopping: asyncio.Event) -> None:
+    """Serve; when told to stop, leave the loop a moment for an orderly end, then cancel (a standby has no loop yet)."""
+    task = asyncio.create_task(serving)
+    stop = asyncio.create_task(stopping.wait())
+    await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
+    if not task.done():
+        await asyncio.wait({task}, timeout=STOP_SECONDS)
+        task.cancel()
+    stop.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
 
 
 async def _serve_once(

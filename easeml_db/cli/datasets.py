@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import click
 
 from easeml_db.cli.arguments import integer_list, name_list
@@ -45,7 +47,7 @@ def datasets(context: click.Context, dsn: str | None, as_json: bool) -> None:
 @json_option
 @click.pass_context
 def create(
-    context: click.Context, name: str, dsn: str | None, as_json: bool, inputs: list[str], **named: object
+    context: click.Context, /, name: str, dsn: str | None, as_json: bool, inputs: list[str], **named: object
 ) -> None:
     """Register a table or view as data set NAME: shuffled, split and packed inside the database."""
     with database(dsn or context.obj["dsn"]) as connection:
@@ -96,8 +98,4 @@ def _print_dataset(connection: Connection, dataset_id: int, as_json: bool) -> No
     )
     if made["n_skipped_rows"]:
         click.echo(f"{made['n_skipped_rows']} rows without a target were left out")
-    click.echo(
-        f"next: easeml select {made['dataset_name']!r}"
-        if " " in made["dataset_name"]
-        else f"next: easeml select {made['dataset_name']}"
-    )
+    click.echo(f"next: easeml select {shlex.quote(made['dataset_name'])}")

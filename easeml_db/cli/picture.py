@@ -16,6 +16,7 @@ Row = dict[str, Any]
 ENDED = ("finished", "failed", "cancelled")
 WINDOW_SECONDS = 30.0
 WARM_UP_SECONDS = 2.0
+STEADY_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,24 @@ class Picture:
                 " The run goes on by itself."
             )
         return None
+
+
+@dataclass
+class Display:
+    """Keeps what a slot was doing on display between two short units, so that the eye can follow."""
+
+    last: dict[int, tuple[float, Row]] = field(default_factory=dict)
+
+    def steady(self, slots: Sequence[Row], now_seconds: float) -> list[Row]:
+        """The slots, an idle one with its last unit when that was seen less than a second ago."""
+        shown = []
+        for slot in slots:
+            if slot["state"] == "busy":
+                self.last[slot["slot_id"]] = (now_seconds, slot)
+            seen_seconds, unit = self.last.get(slot["slot_id"], (-STEADY_SECONDS, slot))
+            is_between = slot["state"] == "idle" and now_seconds - seen_seconds < STEADY_SECONDS
+            shown.append({**unit, "unit_seconds": None} if is_between else slot)
+        return shown
 
 
 @dataclass
@@ -118,13 +137,14 @@ def duration(seconds: float) -> str:
 
 
 def telling_configs(trials: Sequence[Row]) -> list[Row]:
-    """The config of each trial without the hyperparameters that are the same in all."""
-    configs: list[Row] = [trial["config"] for trial in trials]
-    names = {name for config in configs for name in config}
-    if len(configs) < 2:
-        return configs
-    telling = {name for name in names if any(config.get(name) != configs[0].get(name) for config in configs)}
-    return [{name: value for name, value in config.items() if name in telling} for config in configs]
+    """The config of each trial without the hyperparameters in which no two trials of an architecture differ."""
+    first: dict[str, Row] = {}
+    telling = set()
+    for trial in trials:
+        twin = first.setdefault(trial["architecture"], trial["config"])
+        telling |= {name for name, value in trial["config"].items() if twin.get(name) != value}
+    configs = [{name: value for name, value in trial["config"].items() if name in telling} for trial in trials]
+    return configs if telling else [trial["config"] for trial in trials]
 
 
 def _standing(picture: Picture) -> tuple[str, int]:

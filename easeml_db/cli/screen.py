@@ -17,7 +17,8 @@ N_TRIALS = 10
 N_EVENTS = 3
 OTHER_LINES = 12  # headings, bar, blank lines, a warning
 STATE_STYLES = {
-    "running": "cyan", "finished": "green", "failed": "red", "cancelled": "yellow", "interrupted": "red", "offline": "red",
+    "running": "cyan", "finished": "green", "failed": "red", "cancelled": "yellow", "interrupted": "red",
+    "offline": "red",
 }  # fmt: skip
 VERBS = {"train": "training", "validate": "validating", "test": "testing"}
 
@@ -44,7 +45,7 @@ def _title(picture: Picture) -> RenderableType:
         (f"run {run['run_id']}", "bold"), " on ", (run["dataset_name"], "bold"), "  ",
         (run["state"], STATE_STYLES.get(run["state"], "")),
     )  # fmt: skip
-    title.append(f"  {_count(run['n_trials'], 'trial')} × {_count(run['max_epochs'], 'epoch')}, {run['procedure']}")
+    title.append(f"  {_count(run['n_trials'], 'trial')} of {_count(run['max_epochs'], 'epoch')}, {run['procedure']}")
     if run["n_failed"]:
         title.append(f", {run['n_failed']} failed", style="red")
     return title
@@ -81,9 +82,9 @@ def _slots(picture: Picture, n_shown: int) -> RenderableType:
     table.add_column("slot", no_wrap=True)
     table.add_column("device", no_wrap=True)
     table.add_column("doing", ratio=1, no_wrap=True, overflow="ellipsis")
-    table.add_column("since", justify="right", no_wrap=True, min_width=7)
+    table.add_column("for", justify="right", no_wrap=True, min_width=7)
     for slot in picture.slots[:n_shown]:
-        seconds = slot["unit_seconds"] if slot["state"] == "busy" else None
+        seconds = slot["unit_seconds"]
         table.add_row(
             slot["slot_name"], slot["device"], _doing(picture, slot), "" if seconds is None else f"{seconds:.1f} s"
         )

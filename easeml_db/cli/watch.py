@@ -14,7 +14,7 @@ from rich.text import Text
 
 from easeml_db.cli.connection import database, dsn_option, dsn_or_embedded
 from easeml_db.cli.output import json_option, print_json
-from easeml_db.cli.picture import Pace, Picture, changes
+from easeml_db.cli.picture import Display, Pace, Picture, changes
 from easeml_db.cli.screen import screen
 from easeml_db.cli.statements import Connection, read_run, rows, run_or_newest
 from easeml_db.db.connection import connect_now
@@ -73,7 +73,7 @@ class Looks:
     def __init__(self, dsn: str, run_id: int) -> None:
         self._dsn, self._run_id = dsn, run_id
         self._connection: Connection | None = None
-        self._pace = Pace()
+        self._pace, self._display = Pace(), Display()
         self._last_seconds = time.monotonic()
 
     def close(self) -> None:
@@ -100,13 +100,14 @@ class Looks:
     def _take(self) -> Picture:
         if self._connection is None:
             self._connection = connect_now(self._dsn, "easeml watch")
+        now_seconds = time.monotonic()
         run = read_run(self._connection, self._run_id)
         return Picture(
             run=run,
             trials=rows(self._connection, "leaderboard", run_id=self._run_id),
-            slots=rows(self._connection, "slots"),
+            slots=self._display.steady(rows(self._connection, "slots"), now_seconds),
             events=rows(self._connection, "events", run_id=self._run_id, limit=100),
-            seconds_left=self._pace.seconds_left(run, time.monotonic()),
+            seconds_left=self._pace.seconds_left(run, now_seconds),
         )
 
 

@@ -61,7 +61,7 @@ class PostgresStore:
         row = await self._say("draw_lease")
         self._lease_number = int(row["lease_number"])
         names = {"host": socket.gethostname(), "process_id": os.getpid(), "version": __version__}
-        await self._say("register", lease_number=self._lease_number, **names)
+        await self._say("register", **names)
         await self._say("clear_slots")
         await self._listener.execute("LISTEN easeml_runs")
         await self._listener.execute("LISTEN easeml_slots")
@@ -74,7 +74,7 @@ class PostgresStore:
 
     async def heartbeat(self) -> None:
         """Give a sign of life."""
-        await self._say("heartbeat", lease_number=self._lease_number)
+        await self._say("heartbeat")
 
     async def slots(self) -> list[Slot]:
         """Return the slots to run units on."""
@@ -122,7 +122,7 @@ class PostgresStore:
 
     async def release_lease(self) -> None:
         """Sign off."""
-        await self._say("sign_off", lease_number=self._lease_number)
+        await self._say("sign_off")
 
     async def _vacuum(self) -> None:
         connection = await connect(self._dsn, "easeml coordinator (vacuum)")
@@ -160,7 +160,7 @@ class PostgresStore:
     async def _all(self, name: str, **values: object) -> list[dict[str, Any]]:
         statement = queries("coordinator")[name].encode()
         try:
-            cursor = await self._connection.execute(statement, values)
+            cursor = await self._connection.execute(statement, {"lease_number": self._lease_number, **values})
             return await cursor.fetchall() if cursor.description else []
         except psycopg.OperationalError as error:
             raise unavailable(error) from error

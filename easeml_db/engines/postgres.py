@@ -44,6 +44,7 @@ class PostgresExecutor:
         self._slots: dict[int, Slot] = {}
         self._sessions: dict[int, psycopg.AsyncConnection[dict[str, Any]]] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._orders: dict[int, Order] = {}  # not answered yet, by slot
 
     async def open(self, slots: Sequence[Slot]) -> None:
         """Open sessions for these slots side by side, and close those of all others."""
@@ -57,6 +58,7 @@ class PostgresExecutor:
 
     async def start(self, order: Order) -> None:
         """Begin a unit on its slot."""
+        self._orders[order.slot_id] = order
         self._tasks[order.slot_id] = asyncio.create_task(self._run(order))
 
     async def cancel(self, slot_id: int) -> None:
@@ -76,10 +78,17 @@ class PostgresExecutor:
         except psycopg.Error as error:
             await self._answer_failure(order, unit_error(error))
         else:
-            self._deliver(UnitRecorded(order, time.monotonic() - started, int(result.get("state_bytes", 0))))
+            self._answer(UnitRecorded(order, time.monotonic() - started, int(result.get("state_bytes", 0))))
+
+    def _answer(self, message: UnitRecorded | UnitFailed) -> None:
+        """Deliver what came of an order, once."""
+        if self._orders.pop(message.order.slot_id, None) is message.order:
+            self._deliver(message)
 
     async def _call(self, order: Order) -> dict[str, Any]:
-        session = self._sessions[order.slot_id]
+        session = self._sessions.get(order.slot_id)
+        if session is None:
+            raise psycopg.OperationalError(f"slot {order.slot_id} has no session")
         cursor = await session.execute(CALLS[order.unit.kind], [order_json(order)])
         row = await cursor.fetchone()
         result: dict[str, Any] = (row or {}).get("result") or {}
@@ -87,7 +96,7 @@ class PostgresExecutor:
 
     async def _answer_failure(self, order: Order, error: EasemlError) -> None:
         await self._show_idle(order.slot_id)
-        self._deliver(UnitFailed(order, error))
+        self._answer(UnitFailed(order, error))
         if not isinstance(error, SlotLost):
             return
         session = self._sessions.get(order.slot_id)
@@ -101,8 +110,10 @@ class PostgresExecutor:
 
     async def _show_idle(self, slot_id: int) -> None:
         """Take a unit that came to nothing off the slot's row; one that is recorded does so itself."""
-        with contextlib.suppress(psycopg.Error):  # a lost session's row is cleared by the next one
-            await self._sessions[slot_id].execute(SHOW_IDLE, [slot_id])
+        session = self._sessions.get(slot_id)
+        if session is not None:
+            with contextlib.suppress(psycopg.Error):  # a lost session's row is cleared by the next one
+                await session.execute(SHOW_IDLE, [slot_id])
 
     async def _connect(self, slot_id: int) -> None:
         """Open and warm the slot's session, trying until it succeeds, and say so."""
@@ -120,7 +131,11 @@ class PostgresExecutor:
     async def _open_session(self, slot_id: int) -> None:
         session = await connect(self._dsn, f"easeml slot {slot_id}", **SETTINGS)
         # Importing torch takes seconds: better now than within the first unit.
-        await session.execute("SELECT easeml.python_facts()")
+        try:
+            await session.execute("SELECT easeml.python_facts()")
+        except psycopg.Error:
+            await session.close()
+            raise
         self._sessions[slot_id] = session
         await self._show_idle(slot_id)
 
@@ -136,6 +151,8 @@ class PostgresExecutor:
         if task is not None:
             await asyncio.wait([task], timeout=CLOSE_SECONDS)
             task.cancel()
+        if slot_id in self._orders:
+            self._answer(UnitFailed(self._orders[slot_id], SlotLost(f"slot {slot_id} was closed with its unit stuck")))
         await self._drop_session(slot_id)
 
 

@@ -169,12 +169,12 @@ BEGIN
                 THEN 'It goes on by itself as soon as a coordinator runs: easeml up, or easeml coordinator --dsn ...' END);
     END IF;
     UPDATE easeml.trials t SET state = 'waiting', failure_reason = NULL, finished_at = NULL WHERE t.run_id = run.run_id AND t.state IN ('cancelled', 'failed');
-    UPDATE easeml.runs r SET state = 'queued', finished_at = NULL, failure_reason = NULL WHERE r.run_id = run.run_id;
+    UPDATE easeml.runs r SET state = 'queued', started_at = NULL, finished_at = NULL, failure_reason = NULL WHERE r.run_id = run.run_id;
     INSERT INTO easeml.events (owner, run_id, kind, message) VALUES (run.owner, run.run_id, 'resumed', 'resumed by ' || current_user);
     PERFORM pg_notify('easeml_runs', run.run_id::text);
 END
 $$;
-COMMENT ON FUNCTION easeml.resume(bigint) IS 'Lets a cancelled or failed run go on from its last recorded units; failed trials are tried again.';
+COMMENT ON FUNCTION easeml.resume(bigint) IS 'Lets a cancelled or failed run go on from its last recorded units; failed trials are tried again, and max_seconds counts anew.';
 
 CREATE FUNCTION easeml.drop_run(run_id bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE

@@ -42,12 +42,15 @@ SELECT trial_id, trial_number, architecture, max_epochs, n_steps_done, state FRO
 -- name: start_run
 -- The first unit of a run is about to be given out.
 UPDATE easeml.runs SET state = 'running', started_at = coalesce(started_at, clock_timestamp()) WHERE run_id = %(run_id)s AND state = 'queued'
+    AND %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease)
 
 -- name: fail_trial
 -- A trial failed for a reason of its own, or too often for reasons of others.
 WITH failed AS (
     UPDATE easeml.trials SET state = 'failed', failure_reason = %(reason)s, finished_at = clock_timestamp()
-    WHERE trial_id = %(trial_id)s AND state IN ('waiting', 'running') RETURNING owner, run_id, trial_id, trial_number
+    WHERE trial_id = %(trial_id)s AND state IN ('waiting', 'running')
+        AND %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease)
+    RETURNING owner, run_id, trial_id, trial_number
 )
 INSERT INTO easeml.events (owner, run_id, trial_id, kind, message)
 SELECT owner, run_id, trial_id, 'failed', format('trial %%s failed: %%s', trial_number, %(reason)s) FROM failed
@@ -55,6 +58,7 @@ SELECT owner, run_id, trial_id, 'failed', format('trial %%s failed: %%s', trial_
 -- name: stop_trials
 -- What is left of a run that ends.
 UPDATE easeml.trials SET state = 'stopped', finished_at = clock_timestamp() WHERE run_id = %(run_id)s AND state IN ('waiting', 'running')
+    AND %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease)
 
 -- name: finish_run
 -- The end of a run: failed when no trial came to anything because all failed.
@@ -63,7 +67,7 @@ UPDATE easeml.runs r SET finished_at = clock_timestamp(),
     failure_reason = CASE WHEN f.n_failed = f.n THEN format('all %%s trials failed; the first: %%s', f.n, f.first_reason) END
 FROM (SELECT count(*) AS n, count(*) FILTER (WHERE state = 'failed') AS n_failed, (array_agg(failure_reason ORDER BY trial_number))[1] AS first_reason
       FROM easeml.trials WHERE run_id = %(run_id)s) f
-WHERE r.run_id = %(run_id)s AND r.state = 'running'
+WHERE r.run_id = %(run_id)s AND r.state = 'running' AND %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease)
 
 -- name: note
 -- An event in the history of a run.

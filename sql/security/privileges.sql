@@ -55,7 +55,7 @@ GRANT INSERT ON easeml.datasets, easeml.partitions, easeml.blocks, easeml.datase
 -- Progress and states are the coordinator's to write: a trial that named another tenant's checkpoint would be served from it.
 GRANT INSERT (run_id, arm_id, trial_number, architecture, config, max_epochs) ON easeml.trials TO easeml_tenant;
 GRANT UPDATE (encoder, packing_seconds, input_shape, n_skipped_rows) ON easeml.datasets TO easeml_tenant;
-GRANT UPDATE (state, finished_at, failure_reason) ON easeml.runs, easeml.trials TO easeml_tenant;
+GRANT UPDATE (state, started_at, finished_at, failure_reason) ON easeml.runs, easeml.trials TO easeml_tenant;
 GRANT UPDATE (trial_id, deployed_at) ON easeml.deployments TO easeml_tenant;
 GRANT DELETE ON easeml.datasets, easeml.dataset_grants, easeml.runs, easeml.deployments TO easeml_tenant;
 GRANT EXECUTE ON FUNCTION easeml.version(), easeml.has_live_coordinator(), easeml.caller(), easeml.list_architectures(), easeml.list_metrics() TO easeml_reader;

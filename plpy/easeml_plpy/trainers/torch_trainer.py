@@ -36,7 +36,7 @@ from easeml_plpy.trainers.optimizers import build_optimizer, learning_rate_at
 _MODULE = "module/"
 _OPTIMIZER = "optimizer/"
 _CHUNK_STEPS = 64
-_CHUNK_BYTES = 16 * 2**20
+_CHUNK_BYTES = 4 * 2**20  # measured: a chunk that stays in the cache beats a larger one by up to a tenth
 _OUTPUT_ROWS = 1024
 _OUTPUT_BYTES = 16 * 2**20
 
@@ -157,7 +157,7 @@ class TorchTrial:
         return learning_rate_at(self._config["schedule"], self._config["learning_rate"], step, self._n_steps_total)
 
     def _chunk_rows(self, inputs: torch.Tensor) -> int:
-        """Rows gathered at once: a whole number of batches, within 16 MB unless one batch is larger."""
+        """Rows gathered at once: a whole number of batches, within 4 MB unless one batch is larger."""
         batch_size: int = self._config["batch_size"]
         n_batches = _CHUNK_BYTES // (batch_size * _row_bytes(inputs))
         return batch_size * max(1, min(_CHUNK_STEPS, n_batches))
