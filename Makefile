@@ -23,6 +23,8 @@ $(INSTALLED): $(SOURCES) $(CLONE)/pyproject.toml $(CLONE)/docker/bootstrap.sh
 	@touch '$@'
 
 demo: setup
+	@'$(CLONE)/docker/bootstrap.sh' '$(VENV)' '$(DATASET)'
+	@'$(BIN)/easeml' install --files-only >/dev/null 2>&1 || sudo '$(BIN)/easeml' install --files-only
 	@'$(BIN)/easeml' demo '$(DATASET)'
 
 test: lint

@@ -34,7 +34,9 @@ def _measure(workload: Workload, kind: str, column_type: str) -> Iterator[Row]:
 
         def ours() -> float:
             seconds = seconds_of(lambda: create_dataset(session, f"packed_{next(numbers)}", source))
-            session.execute("SELECT easeml.drop_dataset(dataset_name) FROM easeml.datasets WHERE dataset_name ~ '^packed_'")
+            session.execute(
+                "SELECT easeml.drop_dataset(dataset_name) FROM easeml.datasets WHERE dataset_name ~ '^packed_'"
+            )
             return seconds
 
         def theirs() -> float:

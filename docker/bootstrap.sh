@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Brings a bare Debian or Ubuntu machine to the point where easeml can run: PostgreSQL with PL/Python, and a virtual
-# environment that the server can read. Usage: docker/bootstrap.sh VENV [packages|environment|all]
+# environment that the server can read. Usage: docker/bootstrap.sh VENV [packages|environment|all|DATASET]
 # It does nothing, quickly, when everything is there. TORCH names the PyTorch requirement (default: torch==2.13.0).
 set -euo pipefail
 
@@ -58,9 +58,20 @@ make_environment() {
     echo "$wanted" >"$stamp"
 }
 
+# The data sets of the demo: digits comes with scikit-learn, Fashion-MNIST is a package of Debian's.
+install_dataset() {
+    [ ! -e /usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz ] || return 0
+    echo "Installing Debian's package dataset-fashion-mnist"
+    export DEBIAN_FRONTEND=noninteractive
+    as_root apt-get update -qq
+    as_root apt-get install -y -qq --no-install-recommends dataset-fashion-mnist </dev/null
+}
+
 case $part in
     packages) install_packages ;;
     environment) make_environment ;;
     all) install_packages; make_environment ;;
-    *) echo "usage: $0 VENV [packages|environment|all]" >&2; exit 2 ;;
+    digits) ;;
+    fashion-mnist) install_dataset ;;
+    *) echo "usage: $0 VENV [packages|environment|all|digits|fashion-mnist]" >&2; exit 2 ;;
 esac

@@ -150,9 +150,9 @@ def _say_goodbye(server: Embedded, run_id: int, talk: Talk) -> None:
     command = "easeml" if shutil.which("easeml") else str(Path(sys.argv[0]).absolute())
     talk.note(server_facts(server)["psql"], "cyan")
     for arguments, purpose in (
-        (f"leaderboard {run_id}", "this run again; runs lists all, watch shows one live"),
-        ("doctor", "is everything in order?"),
-        ("down", f"stops it; the data stays in {server.folder}"),
+        (f"leaderboard {run_id}", "this run again"),
+        ("doctor", "looks whether all is well"),
+        ("down", "stops server and coordinator; the data stays"),
     ):
         talk.note(f"{command} {arguments:<14} {purpose}")
 

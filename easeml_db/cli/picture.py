@@ -65,14 +65,14 @@ class Display:
     last: dict[int, tuple[float, Row]] = field(default_factory=dict)
 
     def steady(self, slots: Sequence[Row], now_seconds: float) -> list[Row]:
-        """The slots, an idle one with its last unit when that was seen less than a second ago."""
-        shown = []
+        """The slots, an idle one with its last unit when that was seen less than a second ago and is not elsewhere now."""
+        shown, elsewhere = [], {slot["trial_id"] for slot in slots if slot["state"] == "busy"}
         for slot in slots:
             if slot["state"] == "busy":
                 self.last[slot["slot_id"]] = (now_seconds, slot)
             seen_seconds, unit = self.last.get(slot["slot_id"], (-STEADY_SECONDS, slot))
-            is_between = slot["state"] == "idle" and now_seconds - seen_seconds < STEADY_SECONDS
-            shown.append({**unit, "unit_seconds": None} if is_between else slot)
+            is_fresh = now_seconds - seen_seconds < STEADY_SECONDS and unit["trial_id"] not in elsewhere
+            shown.append({**unit, "unit_seconds": None} if is_fresh and slot["state"] == "idle" else slot)
         return shown
 
 

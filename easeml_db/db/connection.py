@@ -11,7 +11,7 @@ from easeml_db.errors import EasemlError, ServerUnavailable, SlotLost, TrialFail
 
 # A cancel, a shutdown, a crash of a neighbour, a lost connection, lack of disk, memory or connections: the unit
 # itself is blameless and may run again.
-PREFIX = re.compile(r"^(plpy\.(SPI)?Error|spiexceptions\.\w+): ")  # what PL/Python puts before a message
+PREFIX = re.compile(r"^((plpy\.(SPI)?Error|spiexceptions\.\w+): )+")  # what PL/Python puts before a message
 LOST = re.compile(r"^(57014|57P0[1-5]|08...|53...|25P03|58...)$")
 
 

@@ -17,10 +17,9 @@ def bind(device: str, n_threads: int, memory_limit_bytes: int | None) -> None:
     """
     if torch.get_num_threads() != n_threads:
         torch.set_num_threads(n_threads)
-    if memory_limit_bytes is not None:
-        hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
-        limit = memory_limit_bytes if hard == resource.RLIM_INFINITY else min(memory_limit_bytes, hard)
-        resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
+    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    wanted = hard if memory_limit_bytes is None else memory_limit_bytes
+    resource.setrlimit(resource.RLIMIT_DATA, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard))
     if device.startswith("cuda:") and int(device[5:]) >= torch.cuda.device_count():
         raise InvalidArgument(
             f"slot device {device}: this server sees {torch.cuda.device_count()} CUDA device(s)",

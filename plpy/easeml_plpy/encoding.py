@@ -200,7 +200,12 @@ def _seconds(text: str, *, has_zone: bool) -> float:
 
 
 def _as_stored(field: Mapping[str, Any], numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Numbers as the column's own type holds them: a real that JSON shows as 0.1 is 0.10000000149."""
+    """Numbers as the column's own type holds them: a real that JSON shows as 0.1 is 0.10000000149.
+
+    Raises ShapeMismatch for an array with missing elements where training had none.
+    """
+    if field["kind"] == "tensor" and not field["missing"] and np.isnan(numbers).any():
+        raise ShapeMismatch(f"input {field['column']!r} has missing elements, and no row that was trained on had any")
     return numbers.astype(np.float32).astype(np.float64) if field["type"] in ("float4", "_float4") else numbers
 
 

@@ -48,7 +48,7 @@ def evaluate_unit(plpy: Any, GD: Json, unit: str, result: str | None) -> tuple[s
         None if parts is None else _complete(plpy, GD, order, context, epoch, split, checkpoint_id, json.loads(parts))
     )
     plpy.commit()
-    units.keep_live(GD, order, checkpoint_id, live)
+    units.keep_live(GD, order, context, checkpoint_id, live)
     return (json.dumps({"n_rows": statistics["n_rows"], "metrics": metrics}),)
 
 

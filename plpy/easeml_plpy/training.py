@@ -41,6 +41,6 @@ def train_unit(plpy: Any, GD: Json, unit: str, result: str | None) -> tuple[str]
         [unit, context["started_at"], training_seconds, training.n_rows, loss, digest(state), state],
     )
     plpy.commit()
-    units.keep_live(GD, order, recorded[0]["checkpoint_id"], live)
+    units.keep_live(GD, order, context, recorded[0]["checkpoint_id"], live)
     summary = {"n_rows": training.n_rows, "loss": loss, "training_seconds": training_seconds, "state_bytes": len(state)}
     return (json.dumps(summary),)

@@ -56,15 +56,15 @@ def live_trial(plpy: Any, GD: Json, unit: Unit, context: Json, checkpoint_id: in
 
     It is taken out of the session's store: only a recorded unit may put it back.
     """
+    device = context["device"] or "cpu"
     kept = cache.bounded(GD, "live", cache.N_LIVE_TRIALS).pop(unit.trial_id)
-    if kept is not None and kept[0] == checkpoint_id and checkpoint_id is not None:
+    if kept is not None and checkpoint_id is not None and kept[0] == (checkpoint_id, device):
         live: LiveTrial = kept[1]
         return live
     chosen = architecture(context["architecture"])
     config = complete(chosen, context["config"])
     task = cache.dataset(plpy, GD, context["dataset_id"]).task
     trainer = trainer_for(chosen.trainer)
-    device = context["device"] or "cpu"
     if checkpoint_id is None:
         n_steps_total = trainer.count_steps(config, context["train_rows"], context["max_epochs"])
         return trainer.start(chosen, config, task, n_steps_total=n_steps_total, seed=unit.seed, device=device)
@@ -82,9 +82,10 @@ def read_state(plpy: Any, GD: Json, trial_id: int, checkpoint_id: int) -> bytes:
     return state
 
 
-def keep_live(GD: Json, unit: Unit, checkpoint_id: int, live: LiveTrial) -> None:
+def keep_live(GD: Json, unit: Unit, context: Json, checkpoint_id: int, live: LiveTrial) -> None:
     """Keep a live trial whose state is that of a recorded checkpoint."""
-    cache.bounded(GD, "live", cache.N_LIVE_TRIALS).put(unit.trial_id, (checkpoint_id, live))
+    key = (checkpoint_id, context["device"] or "cpu")
+    cache.bounded(GD, "live", cache.N_LIVE_TRIALS).put(unit.trial_id, (key, live))
 
 
 def blamed_on_trial(plpy: Any, work: Callable[[], T]) -> T:

@@ -4,13 +4,17 @@ CREATE FUNCTION easeml.fail(sqlstate_code text, message text, detail text DEFAUL
 RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     -- What comes from PL/Python carries the name of its Python class in front.
-    message := regexp_replace(message, '^(plpy\.(SPI)?Error|spiexceptions\.\w+): ', '');
+    message := regexp_replace(message, '^((plpy\.(SPI)?Error|spiexceptions\.\w+): )+', '');
+    detail := nullif(detail, '');
+    hint := nullif(hint, '');
     IF detail IS NULL AND hint IS NULL THEN
         RAISE EXCEPTION USING errcode = sqlstate_code, message = message;
-    ELSIF detail IS NULL OR detail = '' THEN
-        RAISE EXCEPTION USING errcode = sqlstate_code, message = message, hint = coalesce(hint, '');
+    ELSIF detail IS NULL THEN
+        RAISE EXCEPTION USING errcode = sqlstate_code, message = message, hint = hint;
+    ELSIF hint IS NULL THEN
+        RAISE EXCEPTION USING errcode = sqlstate_code, message = message, detail = detail;
     ELSE
-        RAISE EXCEPTION USING errcode = sqlstate_code, message = message, detail = detail, hint = coalesce(hint, '');
+        RAISE EXCEPTION USING errcode = sqlstate_code, message = message, detail = detail, hint = hint;
     END IF;
 END
 $$;

@@ -41,4 +41,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.set_slots(integer, integer, text, bigint) IS
-    'Sets how many units run side by side on this server, with how many CPU threads each, on which device (cpu, or cuda:N) and with how much memory at most. A running coordinator takes it up when it is idle or restarted.';
+    'Sets how many units run side by side on this server, with how many CPU threads each, on which device (cpu, or cuda:N) and with how much memory at most. A running coordinator takes it up at once.';

@@ -30,14 +30,18 @@ STATES = """
 SELECT trial_number, epoch, position, partition_number, seed, n_rows, loss, state_sha256
 FROM easeml.training_units JOIN easeml.trials USING (trial_id) ORDER BY trial_number, epoch, position
 """
-LEADERBOARD = "SELECT rank, trial_number, validation_metric, test_metric, best_epoch, state FROM easeml.leaderboard ORDER BY 1, 2"
+LEADERBOARD = (
+    "SELECT rank, trial_number, validation_metric, test_metric, best_epoch, state FROM easeml.leaderboard ORDER BY 1, 2"
+)
 
 
 @contextmanager
 def coordinator(dsn: str) -> Iterator[subprocess.Popen[bytes]]:
     """A coordinator process, killed at the end if it still runs."""
     command = [sys.executable, "-m", "easeml_db", "coordinator", "--dsn", make_conninfo(dsn, user="easeml_service")]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/", env=server_environment())
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/", env=server_environment()
+    )
     try:
         yield process
     finally:
@@ -54,7 +58,9 @@ def start_run(session: Any) -> None:
 def wait_for_units(session: Any, n_units: int, timeout_seconds: float = 60.0) -> None:
     """Wait until that many units are recorded, or the run has ended."""
     deadline = time.monotonic() + timeout_seconds
-    sql = "SELECT sum(n_steps_done) >= %s OR (SELECT state IN ('finished', 'failed') FROM easeml.runs) FROM easeml.trials"
+    sql = (
+        "SELECT sum(n_steps_done) >= %s OR (SELECT state IN ('finished', 'failed') FROM easeml.runs) FROM easeml.trials"
+    )
     while not session.value(sql, n_units):
         assert time.monotonic() < deadline, session.rows("SELECT * FROM easeml.run_status")
         time.sleep(0.005)
