@@ -24,7 +24,6 @@ $(INSTALLED): $(SOURCES) $(CLONE)/pyproject.toml $(CLONE)/docker/bootstrap.sh
 
 demo: setup
 	@'$(CLONE)/docker/bootstrap.sh' '$(VENV)' '$(DATASET)'
-	@'$(BIN)/easeml' install --files-only >/dev/null 2>&1 || sudo '$(BIN)/easeml' install --files-only
 	@'$(BIN)/easeml' demo '$(DATASET)'
 
 test: lint

@@ -11,10 +11,11 @@ from easeml_db.cli.connection import database, dsn_option
 from easeml_db.cli.output import json_option, print_json, print_rows
 from easeml_db.cli.statements import Connection, call, rows
 
-COLUMNS = (
-    "dataset_name", "version", "task", "source", "target_column", "input_shape", "n_partitions",
-    "n_train_rows", "n_validation_rows", "n_test_rows", "n_runs",
-)  # fmt: skip
+COLUMNS = {
+    "dataset_name": "data set", "version": "version", "task": "task", "target_column": "target", "input_shape": "shape",
+    "n_partitions": "partitions", "n_train_rows": "train", "n_validation_rows": "validation", "n_test_rows": "test",
+    "n_runs": "runs", "source": "source",
+}  # fmt: skip
 
 
 @click.group(invoke_without_command=True)

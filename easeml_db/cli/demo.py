@@ -131,7 +131,7 @@ def _train(connection: Connection, server: Embedded, talk: Talk) -> int:
 def _show_leaderboard(connection: Connection, run_id: int, talk: Talk) -> None:
     talk.step("The leaderboard")
     trials = talk.execute(connection, "leaderboard", run_id=run_id)
-    configs = telling_configs(trials)
+    configs = telling_configs(trials)  # what differs; psql shows all of it
     shown = [{**trial, "config": config} for trial, config in zip(trials, configs, strict=True)]
     print_rows(shown, as_json=False, empty="")
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import datetime
 import decimal
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.table import Table
+from rich.text import Text
 
 from easeml_db.errors import EasemlError
+
+PIPE_WIDTH = 10_000
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document on standard output.")
 
@@ -31,26 +34,39 @@ def print_json(value: Any) -> None:
 
 
 def print_rows(
-    rows: Sequence[dict[str, Any]], *, as_json: bool, empty: str, columns: Sequence[str] | None = None
+    rows: Sequence[dict[str, Any]], *, as_json: bool, empty: str, columns: Mapping[str, str] | None = None
 ) -> None:
-    """Print rows as a table, or as a JSON array with all columns."""
+    """Print rows as a table, or as a JSON array with all columns.
+
+    columns: what the table shows, by name, with headings for people. The last one folds where the terminal is narrow.
+    """
     if as_json:
         print_json(list(rows))
         return
     if not rows:
         click.echo(empty)
         return
+    shown = columns or {name: name for name in rows[0]}
     table = Table(box=None, pad_edge=False, header_style="bold")
-    shown = list(columns or rows[0])
-    for name in shown:
-        is_number = all(
-            isinstance(row[name], int | float | decimal.Decimal | None) and not isinstance(row[name], bool)
-            for row in rows
-        )
-        table.add_column(name, justify="right" if is_number else "left", overflow="fold")
+    for name, heading in shown.items():
+        is_last = name == list(shown)[-1]
+        justify: JustifyMethod = "right" if all(_is_number(row[name]) for row in rows) else "left"
+        table.add_column(heading, justify=justify, no_wrap=not is_last, overflow="fold" if is_last else "ellipsis")
     for row in rows:
-        table.add_row(*(text_of(row[name]) for name in shown))
-    Console(soft_wrap=False).print(table)
+        table.add_row(*(Text(text_of(row[name])) for name in shown))
+    print_table(table)
+
+
+def print_table(table: Table) -> None:
+    """Print a table; where there is no terminal it gets a line for each row, however long, for those who search it."""
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=PIPE_WIDTH)
+    console.print(table)
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or (isinstance(value, int | float | decimal.Decimal) and not isinstance(value, bool))
 
 
 def text_of(value: Any) -> str:
@@ -66,7 +82,7 @@ def text_of(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{key}={text_of(item)}" for key, item in value.items())
     if isinstance(value, list):
-        return "[" + ", ".join(map(text_of, value)) + "]"
+        return "[" + ",".join(map(text_of, value)) + "]"
     return str(value)
 
 

@@ -65,7 +65,7 @@ class Display:
     last: dict[int, tuple[float, Row]] = field(default_factory=dict)
 
     def steady(self, slots: Sequence[Row], now_seconds: float) -> list[Row]:
-        """The slots, an idle one with its last unit when that was seen less than a second ago and is not elsewhere now."""
+        """The slots; an idle one with the unit seen there less than a second ago, unless its trial has moved on."""
         shown, elsewhere = [], {slot["trial_id"] for slot in slots if slot["state"] == "busy"}
         for slot in slots:
             if slot["state"] == "busy":

@@ -9,19 +9,16 @@ from psycopg.types.json import Jsonb
 
 from easeml_db.cli.arguments import json_value, name_list
 from easeml_db.cli.connection import database, dsn_option
-from easeml_db.cli.output import json_option, print_json, print_rows
-from easeml_db.cli.picture import telling_configs
+from easeml_db.cli.output import json_option, print_json, print_rows, print_table
+from easeml_db.cli.screen import leaderboard_table
 from easeml_db.cli.statements import call, read_run, rows, run_or_newest
 from easeml_db.cli.watch import watch_and_exit
 
-RUN_COLUMNS = (
-    "run_id", "dataset_name", "state", "procedure", "n_trials", "max_epochs", "percent_done", "metric",
-    "best_metric_value", "best_trial_id", "elapsed_seconds", "created_at",
-)  # fmt: skip
-TRIAL_COLUMNS = (
-    "rank", "trial_id", "architecture", "state", "validation_metric", "test_metric", "best_epoch",
-    "n_epochs_done", "training_seconds", "config",
-)  # fmt: skip
+RUN_COLUMNS = {
+    "run_id": "run", "dataset_name": "data set", "state": "state", "n_trials": "trials", "max_epochs": "epochs",
+    "percent_done": "% done", "metric": "metric", "best_metric_value": "best", "best_trial_id": "trial",
+    "elapsed_seconds": "seconds", "created_at": "asked for",
+}  # fmt: skip
 
 
 @click.command()
@@ -66,7 +63,7 @@ def runs(limit: int, dsn: str | None, as_json: bool) -> None:
 @dsn_option
 @json_option
 def leaderboard(run_id: int | None, dsn: str | None, as_json: bool) -> None:
-    """Show the trials of RUN (default: the newest), best first. deploy and predict take the trial_id."""
+    """Show the trials of RUN (default: the newest), best first. deploy and predict take the trial's number."""
     with database(dsn) as connection:
         run = read_run(connection, run_or_newest(connection, run_id))
         trials = rows(connection, "leaderboard", run_id=run["run_id"])
@@ -77,12 +74,7 @@ def leaderboard(run_id: int | None, dsn: str | None, as_json: bool) -> None:
         f"run {run['run_id']} on {run['dataset_name']}: {run['state']}, {run['percent_done']} %"
         f" of {run['n_units']} units, ranked by {run['metric']}"
     )
-    configs = telling_configs(trials)
-    shown = [{**trial, "config": config} for trial, config in zip(trials, configs, strict=True)]
-    print_rows(shown, as_json=False, empty="no trials", columns=TRIAL_COLUMNS)
-    for trial in trials:
-        if trial["failure_reason"]:
-            click.echo(f"trial {trial['trial_id']} failed: {trial['failure_reason']}")
+    print_table(leaderboard_table(trials))
 
 
 @click.command()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.progress_bar import ProgressBar
@@ -11,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from easeml_db.cli.output import text_of
-from easeml_db.cli.picture import Picture, duration, telling_configs
+from easeml_db.cli.picture import Picture, Row, duration, telling_configs
 
 N_TRIALS = 10
 N_EVENTS = 3
@@ -25,15 +24,15 @@ VERBS = {"train": "training", "validate": "validating", "test": "testing"}
 
 def screen(picture: Picture, height: int) -> RenderableType:
     """Everything worth seeing of a run, in at most `height` lines where that is possible."""
-    trials = picture.trials[:N_TRIALS]
-    n_slots = max(1, height - OTHER_LINES - len(trials) - min(N_EVENTS, len(picture.events)))
+    n_trials = min(N_TRIALS, len(picture.trials))
+    n_slots = max(1, height - OTHER_LINES - n_trials - min(N_EVENTS, len(picture.events)))
     parts: list[RenderableType] = [_title(picture), _bar(picture)]
     warning = picture.run["failure_reason"] or picture.advice
     if warning:
         parts.append(Text(warning, style="bold red"))
     if not picture.has_ended:
         parts += [Text(), _slots(picture, n_slots)]
-    parts += [Text(), _leaderboard(picture, trials)]
+    parts += [Text(), leaderboard_table(picture.trials, N_TRIALS)]
     if picture.events:
         parts += [Text(), *map(_event, picture.events[-N_EVENTS:])]
     return Group(*parts)
@@ -78,7 +77,7 @@ def _times(picture: Picture) -> str:
 
 
 def _slots(picture: Picture, n_shown: int) -> RenderableType:
-    table = _table()
+    table = Table(box=None, pad_edge=False, header_style="bold", expand=True)
     table.add_column("slot", no_wrap=True)
     table.add_column("device", no_wrap=True)
     table.add_column("doing", ratio=1, no_wrap=True, overflow="ellipsis")
@@ -93,7 +92,7 @@ def _slots(picture: Picture, n_shown: int) -> RenderableType:
     return table
 
 
-def _doing(picture: Picture, slot: dict[str, Any]) -> Text:
+def _doing(picture: Picture, slot: Row) -> Text:
     if slot["state"] != "busy":
         return Text(slot["state"], style=STATE_STYLES.get(slot["state"], "dim"))
     if slot["trial_id"] is None:
@@ -107,23 +106,24 @@ def _doing(picture: Picture, slot: dict[str, Any]) -> Text:
     return doing
 
 
-def _leaderboard(picture: Picture, trials: Sequence[dict[str, Any]]) -> RenderableType:
-    table = _table()
+def leaderboard_table(trials: Sequence[Row], n_shown: int | None = None) -> Table:
+    """The best trials, one line each; all of them, with their whole configs, where no number is given."""
+    table = Table(box=None, pad_edge=False, header_style="bold", expand=n_shown is not None)
     for name in ("rank", "trial"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("architecture", no_wrap=True)
-    table.add_column(picture.run["metric"], justify="right", no_wrap=True)
-    table.add_column("test", justify="right", no_wrap=True, min_width=6)
+    for name in (trials[0]["metric"] if trials else "metric", "test"):
+        table.add_column(name, justify="right", no_wrap=True, min_width=6)
     table.add_column("epochs", justify="right", no_wrap=True)
-    table.add_column("config", ratio=1, no_wrap=True, overflow="ellipsis")
-    for trial, config in zip(trials, telling_configs(trials), strict=True):
+    table.add_column("config", ratio=1, no_wrap=n_shown is not None, overflow="ellipsis" if n_shown else "fold")
+    for trial, config in list(zip(trials, telling_configs(trials), strict=True))[:n_shown]:
         table.add_row(
             str(trial["rank"]) if trial["validation_metric"] is not None else "", str(trial["trial_id"]),
             trial["architecture"], metric_text(trial["validation_metric"]), metric_text(trial["test_metric"]),
             _epochs(trial), _config(trial, config),
         )  # fmt: skip
-    if len(picture.trials) > len(trials):
-        table.add_row("", "", f"+ {len(picture.trials) - len(trials)} more")
+    if n_shown is not None and len(trials) > n_shown:
+        table.add_row("", "", f"+ {len(trials) - n_shown} more")
     return table
 
 
@@ -132,20 +132,17 @@ def metric_text(value: float | None) -> str:
     return "" if value is None else f"{value:.4f}" if abs(value) < 1000 else f"{value:,.1f}"
 
 
-def _epochs(trial: dict[str, Any]) -> Text:
+def _epochs(trial: Row) -> Text:
     style = {"running": "cyan", "waiting": "dim", "failed": "red"}.get(trial["state"], "")
     return Text(f"{trial['n_epochs_done']}/{trial['max_epochs']}", style=style)
 
 
-def _config(trial: dict[str, Any], config: dict[str, Any]) -> Text:
+def _config(trial: Row, config: Row) -> Text:
     if trial["failure_reason"]:
         return Text(trial["failure_reason"], style="red")
-    return Text(text_of(config), style="dim")
+    deployed = ("deployed  ", "bold green") if trial["is_deployed"] else ""
+    return Text.assemble(deployed, (text_of(config), "dim"))
 
 
-def _event(event: dict[str, Any]) -> Text:
+def _event(event: Row) -> Text:
     return Text.assemble((f"{event['happened_at'].astimezone():%H:%M:%S}  ", "dim"), event["message"])
-
-
-def _table() -> Table:
-    return Table(box=None, pad_edge=False, header_style="bold", expand=True)

@@ -80,7 +80,7 @@ def _encode_field(field: Mapping[str, Any], values: npt.NDArray[Any]) -> Floats:
     if field["kind"] == "tensor" and not field["missing"]:
         # What float32 cannot hold is centred first; the field decides, since prediction brings float64 for all.
         work = np.float64 if field["dtype"] in ("f8", "i4") else np.float32
-        centred = values.astype(work)
+        centred: npt.NDArray[Any] = values.astype(work)
         centred -= mean.astype(work)
         centred /= scale.astype(work)
         scaled = centred.astype(np.float32, copy=False)

@@ -33,6 +33,8 @@ BEGIN
         PERFORM easeml.fail('ML006', format('trial %s is %s with %s steps done: step %s is not due',
             trial.trial_id, trial.state, trial.n_steps_done, unit ->> 'step'));
     END IF;
+    -- What this transaction writes is for display only, and a crash may lose it: no wait for the disk.
+    PERFORM set_config('synchronous_commit', 'off', true);
     started_at := clock_timestamp();
     SELECT trial.architecture, trial.config, trial.max_epochs, trial.checkpoint_id, trial.best_checkpoint_id, trial.best_epoch,
         trial.best_metric_value, r.metric, d.dataset_id, d.n_partitions,

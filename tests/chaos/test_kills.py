@@ -30,9 +30,10 @@ STATES = """
 SELECT trial_number, epoch, position, partition_number, seed, n_rows, loss, state_sha256
 FROM easeml.training_units JOIN easeml.trials USING (trial_id) ORDER BY trial_number, epoch, position
 """
-LEADERBOARD = (
-    "SELECT rank, trial_number, validation_metric, test_metric, best_epoch, state FROM easeml.leaderboard ORDER BY 1, 2"
-)
+LEADERBOARD = """
+SELECT rank, trial_number, validation_metric, test_metric, best_epoch, state FROM easeml.leaderboard ORDER BY 1, 2
+"""
+
 
 
 @contextmanager

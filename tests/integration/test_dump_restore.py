@@ -116,15 +116,15 @@ def test_views_show_the_same(finished: tuple[Session, Session], restored: tuple[
 PRIVILEGES = """
 SELECT c.oid::regclass::text AS object, c.relowner::regrole::text AS owner, c.relrowsecurity,
     (SELECT array_agg(a::text ORDER BY a::text) FROM unnest(c.relacl) a) AS acl,
-    (SELECT array_agg(format('%s %s', attname, attacl) ORDER BY attnum) FROM pg_attribute
-        WHERE attrelid = c.oid AND attacl IS NOT NULL) AS columns,
+    (SELECT array_agg(format('%s %s', attname, a) ORDER BY attnum, a::text) FROM pg_attribute, unnest(attacl) a
+        WHERE attrelid = c.oid) AS columns,
     (SELECT array_agg(format('%s %s %s %s %s', polname, polcmd, polroles, pg_get_expr(polqual, polrelid),
         pg_get_expr(polwithcheck, polrelid)) ORDER BY polname)
      FROM pg_policy WHERE polrelid = c.oid) AS policies
 FROM pg_class c WHERE c.relnamespace = 'easeml'::regnamespace AND c.relkind IN ('r', 'v', 'S')
 UNION ALL
-SELECT p.oid::regprocedure::text, p.proowner::regrole::text, p.prosecdef, (SELECT array_agg(a::text
-    ORDER BY a::text) FROM unnest(p.proacl) a), p.proconfig, NULL
+SELECT p.oid::regprocedure::text, p.proowner::regrole::text, p.prosecdef,
+    (SELECT array_agg(a::text ORDER BY a::text) FROM unnest(p.proacl) a), p.proconfig, NULL
 FROM pg_proc p WHERE p.pronamespace = 'easeml'::regnamespace ORDER BY 1
 """
 
