@@ -14,7 +14,7 @@ from easeml_db.cli.statements import Connection, call, rows
 COLUMNS = {
     "dataset_name": "data set", "version": "version", "task": "task", "target_column": "target", "input_shape": "shape",
     "n_partitions": "partitions", "n_train_rows": "train", "n_validation_rows": "validation", "n_test_rows": "test",
-    "n_runs": "runs", "source": "source",
+    "n_runs": "runs",
 }  # fmt: skip
 
 

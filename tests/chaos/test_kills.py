@@ -23,7 +23,7 @@ from easeml_loaders import bundled_source, load_table
 
 N_KILLS = 6
 RUN = """
-SELECT easeml.select_models('digits', architectures => '{mlp,gaussian_nb}', procedure => 'grid', max_epochs => 4, seed => 5,
+SELECT easeml.select_models('digits', '{mlp,gaussian_nb}', procedure => 'grid', max_epochs => 4, seed => 5,
     search_space => '{"mlp": {"hidden_units": [[64], [32]], "learning_rate": [0.01, 0.001], "dropout": 0.2}}')
 """
 STATES = """
