@@ -1,7 +1,7 @@
 """Rows per second of easeml.predict_table, relative to plain PyTorch on the same rows already in memory.
 
-predict_table reads a table, standardises, runs the network, and writes keys, labels and probabilities to a logged table,
-with one thread. The other side has float32 tensors at hand and only computes labels. 1 is equal speed.
+predict_table reads a table, standardises, runs the network, and writes keys, labels and probabilities to a logged
+table, with one thread. The other side has float32 tensors at hand and only computes labels. 1 is equal speed.
 """
 
 from __future__ import annotations

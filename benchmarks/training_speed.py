@@ -12,7 +12,7 @@ from statistics import median
 
 import plain_torch
 from measuring import Pairs, Row, seconds_of
-from workload import N_PARTITIONS, Workload, Life, start_run, tensors
+from workload import N_PARTITIONS, Life, Workload, start_run, tensors
 
 BATCH_SIZES = (32, 256)
 N_PAIRS = {"mlp": 24, "lenet": 8}

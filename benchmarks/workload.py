@@ -152,7 +152,10 @@ def start_run(
 
 def run_seconds(session: Session, run_id: int) -> float:
     """Wait for a run; seconds from the call of select_models to its end, as the tables have them."""
-    sql = "SELECT state, extract(epoch FROM finished_at - created_at)::float8 AS seconds FROM easeml.runs WHERE run_id = %s"
+    sql = (
+        "SELECT state, extract(epoch FROM finished_at - created_at)::float8 AS seconds"
+        " FROM easeml.runs WHERE run_id = %s"
+    )
     while (row := session.execute(sql, [run_id]).fetchall()[0])["state"] in ("queued", "running"):
         time.sleep(0.1)
     if row["state"] != "finished":

@@ -133,7 +133,7 @@ def _show_leaderboard(connection: Connection, run_id: int, talk: Talk) -> None:
     trials = talk.execute(connection, "leaderboard", run_id=run_id)
     configs = telling_configs(trials)  # what differs; psql shows all of it
     shown = [{**trial, "config": config} for trial, config in zip(trials, configs, strict=True)]
-    print_rows(shown, as_json=False, empty="")
+    print_rows(shown, as_json=False, empty="", is_folded=False)
 
 
 def _predict(connection: Connection, talk: Talk) -> None:

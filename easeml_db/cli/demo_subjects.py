@@ -23,7 +23,8 @@ SELECT easeml.select_models('$dataset', architectures => '{mlp,lenet}',
         "mlp": {"hidden_units": [[64], [128], [128, 128]]},
         "lenet": {"width": [1, 2]}}') AS run_id""",
     "leaderboard": """\
-SELECT rank, trial_id, architecture, validation_metric, test_metric, config
+SELECT rank, trial_id, architecture, validation_metric AS validation,
+    test_metric AS test, config
 FROM easeml.leaderboard WHERE run_id = $run_id ORDER BY rank, trial_id""",
     "predict": """\
 SELECT id, label, easeml.predict('$dataset', $column) AS predicted

@@ -53,11 +53,14 @@ COMMANDS = (doctor,)
 def _print(findings: Sequence[Finding]) -> None:
     # Lines are not folded: what is to be typed must stay in one piece.
     console = Console(soft_wrap=True, highlight=False)
+    last_todo = ""
     for finding in findings:
         console.print(
             Text.assemble((f"{finding.status:6}", STYLES[finding.status]), f"{finding.check:13}{finding.message}")
         )
-        for line in finding.todo.splitlines():
+        todo = "As above." if finding.todo and finding.todo == last_todo else finding.todo
+        last_todo = finding.todo or last_todo
+        for line in todo.splitlines():
             console.print(Text(f"{'':19}{line}", style=STYLES[finding.status]))
 
 

@@ -120,15 +120,17 @@ def how_to_find_packages(here: Environment, server: Row, *, is_private: bool) ->
     if is_private:
         return f"{prefix}Start the private server from this environment: easeml down; easeml up"
     lines = f"PYTHONPATH = '{here.libraries}'\nOMP_WAIT_POLICY = 'passive'\nGOMP_SPINCOUNT = '0'"
-    folder, restart = _debian_cluster(server)
-    return f"{prefix}Put these lines into {folder}/environment, then: {restart}\n{lines}"
+    return f"{prefix}{_where_to_set(server)}\n{lines}"
 
 
-def _debian_cluster(server: Row) -> tuple[str, str]:
+def _where_to_set(server: Row) -> str:
     """Debian keeps a cluster's settings in /etc/postgresql/VERSION/CLUSTER, with the environment beside them."""
-    parts = Path(server["config_file"] or "").parts
-    version, cluster = parts[3:5] if parts[:3] == ("/", "etc", "postgresql") else (server["major"], "main")
-    return f"/etc/postgresql/{version}/{cluster}", f"pg_ctlcluster {version} {cluster} restart"
+    parts = Path(server["config_file"] or f"/etc/postgresql/{server['major']}/main/postgresql.conf").parts
+    if len(parts) < 5 or parts[:3] != ("/", "etc", "postgresql"):
+        return "Set these in the environment of whatever starts the server, then restart it:"
+    version, cluster = parts[3:5]
+    folder = f"/etc/postgresql/{version}/{cluster}"
+    return f"Put these lines into {folder}/environment, then: pg_ctlcluster {version} {cluster} restart"
 
 
 def device_finding(facts: Row) -> Finding:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import datetime
 import decimal
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
-from rich.console import Console, JustifyMethod
+from rich.console import Console, JustifyMethod, OverflowMethod
 from rich.table import Table
 from rich.text import Text
 
@@ -29,16 +30,22 @@ def print_error(error: EasemlError) -> None:
 
 
 def print_json(value: Any) -> None:
-    """Print one JSON document; times in ISO 8601."""
-    click.echo(json.dumps(value, default=_plain, indent=2))
+    """Print one JSON document; times in ISO 8601, what is no finite number as null."""
+    click.echo(json.dumps(_finite(value), default=_plain, indent=2, allow_nan=False))
 
 
 def print_rows(
-    rows: Sequence[dict[str, Any]], *, as_json: bool, empty: str, columns: Mapping[str, str] | None = None
+    rows: Sequence[dict[str, Any]],
+    *,
+    as_json: bool,
+    empty: str,
+    columns: Mapping[str, str] | None = None,
+    is_folded: bool = True,
 ) -> None:
     """Print rows as a table, or as a JSON array with all columns.
 
-    columns: what the table shows, by name, with headings for people. The last one folds where the terminal is narrow.
+    columns: what the table shows, by name, with headings for people. Where the terminal is narrow the last one folds,
+    or is cut off.
     """
     if as_json:
         print_json(list(rows))
@@ -47,11 +54,15 @@ def print_rows(
         click.echo(empty)
         return
     shown = columns or {name: name for name in rows[0]}
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = Table(box=None, pad_edge=False, header_style="bold", expand=not is_folded)
     for name, heading in shown.items():
-        is_last = name == list(shown)[-1]
         justify: JustifyMethod = "right" if all(_is_number(row[name]) for row in rows) else "left"
-        table.add_column(heading, justify=justify, no_wrap=not is_last, overflow="fold" if is_last else "ellipsis")
+        if name == list(shown)[-1]:
+            overflow: OverflowMethod = "fold" if is_folded else "ellipsis"
+            ratio = None if is_folded else 1
+            table.add_column(heading, justify=justify, no_wrap=not is_folded, overflow=overflow, ratio=ratio)
+        else:
+            table.add_column(heading, justify=justify, no_wrap=True)
     for row in rows:
         table.add_row(*(Text(text_of(row[name])) for name in shown))
     print_table(table)
@@ -62,6 +73,7 @@ def print_table(table: Table) -> None:
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=PIPE_WIDTH)
+        table.expand = False
     console.print(table)
 
 
@@ -92,3 +104,11 @@ def _plain(value: Any) -> Any:
     if isinstance(value, decimal.Decimal):
         return float(value)
     raise TypeError(f"no JSON form of {type(value).__name__}")
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value

@@ -83,7 +83,7 @@ def _slots(picture: Picture, n_shown: int) -> RenderableType:
     table.add_column("doing", ratio=1, no_wrap=True, overflow="ellipsis")
     table.add_column("for", justify="right", no_wrap=True, min_width=7)
     for slot in picture.slots[:n_shown]:
-        seconds = slot["unit_seconds"]
+        seconds = slot["unit_seconds"] if slot["state"] == "busy" else None
         table.add_row(
             slot["slot_name"], slot["device"], _doing(picture, slot), "" if seconds is None else f"{seconds:.1f} s"
         )

@@ -276,9 +276,9 @@ def _number_sql(column: Json, field: Json) -> str:
         return columns_of.send_sql(field, columns_of.value_sql(columns_of.input_field(column), column["quoted"]), "")
     if field["type"] == "bytea":
         return str(column["quoted"])
-    element = {"i2": "int2", "i4": "int4", "f4": "float4", "f8": "float8"}[field["wire"][1:]]
+    element = {"i2": "int2", "i4": "int4", "f4": "float4", "f8": "float8"}[field["wire"]]
     array = f"({columns_of.value_sql(columns_of.input_field(column), column['quoted'])})::{element}[]"
-    if not field["missing"]:
-        return array
-    size = int(np.prod(field["shape"]))
-    return f"coalesce(array_replace({array}, NULL, 'NaN'), array_fill('NaN'::float8, ARRAY[{size}]))"
+    if field["missing"]:
+        size = int(np.prod(field["shape"]))
+        array = f"coalesce(array_replace({array}, NULL, 'NaN'), array_fill('NaN'::float8, ARRAY[{size}]))"
+    return columns_of.send_sql(field, array, "")

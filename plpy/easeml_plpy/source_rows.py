@@ -150,22 +150,14 @@ def _resolve_array(plpy: Any, k: int, field: Json, shape: list[int] | None) -> N
     bounds = [part.split(":") for part in found[0][0].strip("[]").split("][")]
     own = [int(high) - int(low) + 1 for low, high in bounds]
     field["wire_rank"] = len(own)
-    field["wire"] = ">" + ("i4" if field["type"] == "_bool" else field["dtype"])
+    field["wire"] = "i4" if field["type"] == "_bool" else field["dtype"]
     field["shape"] = shape or own
     _check_size(field, field["shape"], int(np.prod(own)))
     missing = plpy.execute(
-        f"SELECT count(*) AS n FROM (SELECT {_flat(field, f'i{k}')} AS a FROM pg_temp.easeml_rows) AS flat "
-        "WHERE a IS NULL OR array_position(a, NULL) IS NOT NULL"
+        f"SELECT count(*) AS n FROM pg_temp.easeml_rows WHERE i{k} IS NULL OR num_nulls(VARIADIC i{k}) > 0"
     )
     if missing[0]["n"]:
         _fill_array(plpy, k, field, own)
-
-
-def _flat(field: Json, name: str) -> str:
-    """SQL for a one-dimensional form of an array: array_position refuses others."""
-    if field["wire_rank"] == 1:
-        return name
-    return f"CASE WHEN {name} IS NOT NULL THEN ARRAY(SELECT unnest({name})) END"
 
 
 def _fill_array(plpy: Any, k: int, field: Json, own: list[int]) -> None:
@@ -176,12 +168,12 @@ def _fill_array(plpy: Any, k: int, field: Json, own: list[int]) -> None:
             hint="Leave them out in a view: an image cannot be imputed.",
         )
     size = int(np.prod(own))
-    field.update(dtype="f8", wire=">f8")
+    field.update(dtype="f8", wire="f8")
     plpy.execute(f"ALTER TABLE pg_temp.easeml_rows ALTER i{k} TYPE float8[] USING i{k}::float8[]")
     plpy.execute(
         f"UPDATE pg_temp.easeml_rows "
         f"SET i{k} = coalesce(array_replace(i{k}, NULL, 'NaN'), array_fill('NaN'::float8, ARRAY[{size}])) "
-        f"WHERE i{k} IS NULL OR array_position(i{k}, NULL) IS NOT NULL"
+        f"WHERE i{k} IS NULL OR num_nulls(VARIADIC i{k}) > 0"
     )
 
 

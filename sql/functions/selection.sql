@@ -115,6 +115,10 @@ BEGIN
 
     RAISE NOTICE 'run % trains % trials for % epoch(s)', new_run_id, jsonb_array_length(configs), max_epochs
         USING hint = format('Watch it: SELECT * FROM easeml.leaderboard WHERE run_id = %s; progress: easeml.run_status.', new_run_id);
+    IF procedure = 'random' AND jsonb_array_length(configs) < coalesce(n_configs, 8) THEN
+        RAISE NOTICE 'the search space holds only % different configs', jsonb_array_length(configs)
+            USING hint = 'What search_space does not mention keeps its default; widen it, or leave it out to search the default ranges.';
+    END IF;
     IF NOT easeml.has_live_coordinator() THEN
         RAISE WARNING 'no coordinator is running, so run % waits in the queue', new_run_id
             USING hint = 'Start one from a shell: easeml up (private server), or easeml coordinator --dsn ...';

@@ -50,10 +50,10 @@ WITH failed AS (
     UPDATE easeml.trials SET state = 'failed', failure_reason = %(reason)s, finished_at = clock_timestamp()
     WHERE trial_id = %(trial_id)s AND state IN ('waiting', 'running')
         AND %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease)
-    RETURNING owner, run_id, trial_id, trial_number
+    RETURNING owner, run_id, trial_id
 )
 INSERT INTO easeml.events (owner, run_id, trial_id, kind, message)
-SELECT owner, run_id, trial_id, 'failed', format('trial %%s failed: %%s', trial_number, %(reason)s) FROM failed
+SELECT owner, run_id, trial_id, 'failed', format('trial %%s failed: %%s', trial_id, %(reason)s) FROM failed
 
 -- name: stop_trials
 -- What is left of a run that ends.

@@ -35,7 +35,6 @@ SELECT rank, trial_number, validation_metric, test_metric, best_epoch, state FRO
 """
 
 
-
 @contextmanager
 def coordinator(dsn: str) -> Iterator[subprocess.Popen[bytes]]:
     """A coordinator process, killed at the end if it still runs."""

@@ -185,6 +185,7 @@ def test_group_roles_cannot_log_in_and_are_no_superusers(root: Session) -> None:
 # Every object as every role
 
 TENANT_ROUTINES = {
+    "array_bytes",
     "caller", "cancel", "check_run_transition", "check_trial_transition", "create_dataset", "deploy", "drop_dataset",
     "drop_run", "fail", "find_dataset", "find_run", "find_source", "fitting_architectures", "grant_use",
     "has_live_coordinator",

@@ -1,0 +1,226 @@
+"""A user at the shell: every command against a server with a coordinator."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from easeml_db.cli import commands
+from easeml_db.cli.server import wait_for_coordinator
+from easeml_db.db.connection import connect_now
+from easeml_db.embedded import Embedded
+
+SMALL = ("--architectures", "mlp,linear", "--n-configs", "2", "--max-epochs", "1")
+LONG = ("--architectures", "mlp", "--n-configs", "2", "--max-epochs", "5000")
+
+
+@pytest.fixture(scope="module")
+def shell(server: Embedded) -> Iterator[Any]:
+    """`shell("runs", "--json")` runs a command against the server and returns click's result."""
+    wait_for_coordinator(server)
+    environment = {"EASEML_DATA": str(server.folder), "EASEML_DSN": None}
+
+    def run(*arguments: object) -> Result:
+        return CliRunner().invoke(commands, [str(each) for each in arguments], env=environment)
+
+    assert run("load", "digits", "--table", "cli_digits").exit_code == 0
+    made = run("datasets", "create", "cli digits", "--source", "cli_digits", "--inputs", "pixels", "--target", "label")
+    assert made.exit_code == 0, made.output
+    yield run
+    assert run("datasets", "drop", "cli digits", "--cascade").exit_code == 0
+
+
+def document(result: Result) -> Any:
+    """What a command printed, which must be one JSON document and nothing else."""
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+@pytest.fixture(scope="module")
+def finished(shell: Any) -> int:
+    """A run that has ended."""
+    ended = document(shell("select", "cli digits", *SMALL, "--watch", "--json"))
+    assert ended["run"]["state"] == "finished"
+    return int(ended["run"]["run_id"])
+
+
+@pytest.fixture
+def open_run(shell: Any) -> Iterator[int]:
+    """A run that goes on for longer than any test."""
+    run_id = int(document(shell("select", "cli digits", *LONG, "--json"))["run_id"])
+    yield run_id
+    shell("drop", run_id)
+
+
+def process(server: Embedded, *arguments: object, **how: Any) -> subprocess.Popen[bytes]:
+    """A command in a process of its own."""
+    environment = {**os.environ, "EASEML_DATA": str(server.folder), "TERM": "xterm", "COLUMNS": "100", "LINES": "30"}
+    environment.pop("EASEML_DSN", None)
+    command = [sys.executable, "-m", "easeml_db", *map(str, arguments)]
+    return subprocess.Popen(command, cwd="/", env=environment, **how)
+
+
+def test_status_shows_how_to_connect(shell: Any) -> None:
+    facts = document(shell("status", "--json"))
+    assert facts["is_running"]
+    assert facts["psql"].startswith("psql '")
+
+
+def test_datasets_are_listed(shell: Any) -> None:
+    (mine,) = [each for each in document(shell("datasets", "--json")) if each["dataset_name"] == "cli digits"]
+    assert mine["input_shape"] == [8, 8]
+    assert "cli digits" in shell("datasets").stdout
+
+
+def test_datasets_are_made_refreshed_and_dropped(shell: Any) -> None:
+    create = ("datasets", "create", "other", "--source", "cli_digits", "--inputs", "pixels", "--target", "label")
+    assert document(shell(*create, "--n-partitions", 2, "--json"))["n_partitions"] == 2
+    assert document(shell("datasets", "refresh", "other", "--json"))["version"] == 2
+    assert document(shell("datasets", "drop", "other", "--json")) == {"dropped": "other"}
+
+
+def test_a_data_set_with_runs_is_dropped_only_with_cascade(shell: Any, finished: int) -> None:
+    refused = shell("datasets", "drop", "cli digits")
+    assert refused.exit_code == 1
+    assert "run(s)" in str(refused.exception)
+
+
+def test_select_prints_the_run_and_nothing_else(shell: Any) -> None:
+    result = shell("select", "cli digits", *SMALL)
+    assert result.stdout.strip().isdigit()
+    assert "notice" in result.stderr
+    assert shell("watch", result.stdout.strip()).exit_code == 0
+
+
+def test_runs_and_leaderboard_show_the_run(shell: Any, finished: int) -> None:
+    assert finished in [run["run_id"] for run in document(shell("runs", "--json"))]
+    trials = document(shell("leaderboard", finished, "--json"))
+    assert [trial["rank"] for trial in trials] == [1, 2]
+    assert all(trial["test_metric"] is not None for trial in trials)
+    assert "mlp" in shell("leaderboard", finished).stdout
+
+
+def test_watch_without_a_terminal_prints_a_line_per_change(shell: Any, finished: int) -> None:
+    result = shell("watch", finished)
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert f"run {finished} finished" in lines[-1]
+    assert "\x1b" not in result.stdout
+
+
+def test_cancel_resume_and_drop(shell: Any, open_run: int) -> None:
+    assert document(shell("cancel", open_run, "--json"))["state"] == "cancelled"
+    assert shell("watch", open_run).exit_code == 1
+    assert document(shell("resume", open_run, "--json"))["state"] in ("queued", "running")
+    assert document(shell("drop", open_run, "--json")) == {"dropped": open_run}
+    assert "no run" in str(shell("watch", open_run).exception)
+
+
+def test_predict_a_row_as_object_and_as_numbers(shell: Any, finished: int) -> None:
+    row = [[0] * 8] * 8
+    by_numbers = document(shell("predict", "cli digits", "--row", json.dumps(row), "--json"))
+    by_column = document(shell("predict", "cli digits", "--row", json.dumps({"pixels": row}), "--json"))
+    assert by_numbers == by_column
+    assert by_numbers["label"] in [str(digit) for digit in range(10)]
+
+
+def test_predict_a_table_and_refuse_to_overwrite_it(shell: Any, finished: int) -> None:
+    arguments = ("predict", "cli digits", "--source", "cli_digits", "--output", "cli_predicted", "--json")
+    assert document(shell(*arguments))["n_rows"] == 1797
+    assert shell(*arguments).exit_code == 1
+
+
+def test_deploy_and_undeploy_choose_who_answers(shell: Any, finished: int) -> None:
+    worst = document(shell("leaderboard", finished, "--json"))[-1]["trial_id"]
+    assert document(shell("deploy", worst, "--json"))["is_deployed"]
+    row = json.dumps([[0] * 8] * 8)
+    assert document(shell("predict", "cli digits", "--row", row, "--json"))["serving_trial_id"] == worst
+    assert "deployed" in shell("leaderboard", finished).stdout
+    assert not document(shell("undeploy", "cli digits", "--json"))["is_deployed"]
+
+
+def test_doctor_finds_a_sound_server_sound(shell: Any) -> None:
+    report = document(shell("doctor", "--json"))
+    assert report["is_healthy"]
+    assert {"server", "plpython3u", "python", "torch", "slots", "coordinator"} <= {
+        check["check"] for check in report["checks"]
+    }
+
+
+def test_doctor_sees_a_database_without_the_extension(shell: Any, server: Embedded) -> None:
+    result = shell("doctor", "--json", "--dsn", server.dsn(database="postgres"))
+    assert result.exit_code == 1
+    faults = [check for check in json.loads(result.stdout)["checks"] if check["status"] == "fault"]
+    assert ["CREATE EXTENSION easeml CASCADE" in fault["todo"] for fault in faults] == [True]
+
+
+def test_doctor_for_a_role_without_rights_says_what_to_grant(shell: Any, server: Embedded) -> None:
+    with connect_now(server.dsn()) as connection:
+        connection.execute("CREATE ROLE cli_nobody LOGIN")
+    result = shell("doctor", "--dsn", server.dsn(user="cli_nobody"))
+    assert result.exit_code == 1
+    assert "GRANT easeml_tenant TO cli_nobody" in result.stdout
+
+
+def test_errors_are_one_line_with_a_hint_and_no_traceback(server: Embedded, shell: Any) -> None:
+    failed = process(server, "select", "nothing", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    output, errors = failed.communicate(timeout=30)
+    assert failed.returncode == 1
+    assert output == b""
+    assert errors.decode().startswith("easeml: there is no data set 'nothing'")
+    assert "Traceback" not in errors.decode()
+
+
+def test_watch_in_a_terminal_is_live_and_ctrl_c_leaves_the_run_going(
+    server: Embedded, shell: Any, open_run: int
+) -> None:
+    ours, theirs = pty.openpty()
+    viewer = process(server, "watch", open_run, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True)
+    os.close(theirs)
+    seen = read_until(ours, b"training trial")
+    viewer.send_signal(signal.SIGINT)
+    seen += read_until(ours, b"easeml cancel")
+    os.close(ours)
+    assert viewer.wait(10) == 130
+    assert b"goes on" in seen
+    assert document(shell("runs", "--json"))[0]["state"] == "running"
+
+
+def read_until(terminal: int, text: bytes) -> bytes:
+    """Read what a terminal shows until it shows a text."""
+    seen, deadline = b"", time.monotonic() + 30
+    while text not in seen and time.monotonic() < deadline:
+        try:
+            seen += os.read(terminal, 65536)
+        except OSError:  # the other side is closed
+            break
+    assert text in seen, seen.decode(errors="replace")
+    return seen
+
+
+def test_logs_show_both_logs(shell: Any, server: Embedded) -> None:
+    shown = shell("logs").stdout
+    assert str(server.folder / "server.log") in shown
+    assert "coordinator is up" in shown
+
+
+@pytest.mark.slow
+def test_the_demo_runs_twice(server: Embedded, shell: Any) -> None:
+    for _ in range(2):
+        result = shell("demo", "digits", "--data", Path(server.folder))
+        assert result.exit_code == 0, result.output
+        accuracy = float(result.stdout.split("accuracy\n")[-1].split()[2])
+        assert accuracy > 0.9
+        assert "psql 'host=" in result.stdout
+    assert "is there from before" in result.stdout
