@@ -1,5 +1,5 @@
 -- The server's own function that returns a bytea as it is, declared for arrays: a hundredth of the time of array_send.
-CREATE FUNCTION easeml.array_bytes(anyarray) RETURNS bytea LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE AS 'byteasend';
+CREATE FUNCTION easeml.array_bytes("values" anyarray) RETURNS bytea LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE AS 'byteasend';
 COMMENT ON FUNCTION easeml.array_bytes(anyarray) IS 'An array as the server keeps it: dimensions, then the elements side by side (internal).';
 
 CREATE FUNCTION easeml.pack_dataset(request jsonb) RETURNS jsonb LANGUAGE plpython3u AS $$
