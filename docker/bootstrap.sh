@@ -42,7 +42,7 @@ install_packages() {
 
 # PL/Python embeds Debian's own Python, so the environment must come from the same interpreter.
 make_environment() {
-    if [ ! -x "$venv/bin/python" ]; then
+    if [ ! -x "$venv/bin/pip" ]; then
         echo "Creating the virtual environment $venv"
         mkdir -p "$(dirname "$venv")"
         /usr/bin/python3 -m venv "$venv"
@@ -52,7 +52,7 @@ make_environment() {
     wanted=$(cksum "$clone/pyproject.toml")" $torch"
     [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ] || return 0
     echo "Installing Python packages ($torch and the requirements of pyproject.toml)"
-    "$venv/bin/pip" install --quiet "$torch" "hatchling>=1.25" "editables"
+    "$venv/bin/pip" install --quiet "$torch" "hatchling>=1.25"
     "$venv/bin/pip" install --quiet --no-build-isolation "$clone[test]"
     chmod -R a+rX "$venv"
     echo "$wanted" >"$stamp"
