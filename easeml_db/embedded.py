@@ -28,9 +28,10 @@ from typing import Any
 
 import psycopg
 
+from easeml_db import __version__
 from easeml_db.db import extension_files
 from easeml_db.db.connection import connect_now
-from easeml_db.errors import InvalidArgument, NotFound, NotReady, ServerUnavailable
+from easeml_db.errors import InvalidArgument, NotFound, NotReady, ServerUnavailable, VersionMismatch
 
 MAX_SOCKET_PATH = 107
 DATABASE = "easeml"
@@ -164,8 +165,10 @@ class Embedded:
         with connect_now(self.dsn(database="postgres")) as connection:
             if not connection.execute("SELECT FROM pg_database WHERE datname = %s", [DATABASE]).fetchall():
                 connection.execute(f"CREATE DATABASE {DATABASE}")
+        self._check_build()
         with connect_now(self.dsn()) as connection:
             prepare_database(connection, n_slots=n_slots)
+        self._remember(extension_version=__version__, extension_build=extension_files.fingerprint())
 
     # Coordinator
 
@@ -183,9 +186,12 @@ class Embedded:
 
     def start_coordinator(self) -> int:
         """Start the coordinator in the background unless it runs; return its process number."""
+        build = package_build()
         running = self.coordinator_pid()
-        if running is not None:
+        if running is not None and self.facts.get("coordinator_build") == build:
             return running
+        self.stop_coordinator()  # sessions keep the code that they imported: a new build needs new ones
+        self._remember(coordinator_build=build)
         log = self.folder / "coordinator.log"
         command = [sys.executable, "-m", "easeml_db", "coordinator", "--dsn", self.dsn(user=SERVICE_ROLE)]
         with log.open("ab") as output:
@@ -205,6 +211,15 @@ class Embedded:
         (self.folder / "coordinator.pid").unlink(missing_ok=True)
 
     # Details
+
+    def _check_build(self) -> None:
+        """Refuse a cluster whose extension has this version's number and other contents: nothing could update it."""
+        known = self.facts.get("extension_version"), self.facts.get("extension_build")
+        if known[0] == __version__ and known[1] != extension_files.fingerprint():
+            raise VersionMismatch(
+                f"the private server in {self.folder} was made by another build of easeml {__version__}",
+                hint=f"Keep what you need of it (pg_dump), then: easeml down, rm -r {self.folder}, easeml up.",
+            )
 
     def _make_folder(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -315,6 +330,14 @@ def server_user() -> pwd.struct_passwd:
             "there is no user postgres to run the server as",
             hint="Install PostgreSQL, or run as a plain user.",
         ) from error
+
+
+def package_build() -> float:
+    """When the installed code changed last, in seconds since 1970."""
+    import easeml_plpy
+
+    folders = [Path(__file__).parent, Path(easeml_plpy.__file__).parent]
+    return max(path.stat().st_mtime for folder in folders for path in folder.rglob("*.py"))
 
 
 def server_environment() -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from hashlib import sha256
 from pathlib import Path
 
 from easeml_db import __version__
@@ -24,6 +25,11 @@ def build() -> str:
     names = (folder / "sources.txt").read_text(encoding="utf-8").split()
     parts = [f"-- {name}\n{(folder / name).read_text(encoding='utf-8')}" for name in names]
     return "\n".join(['\\echo Use "CREATE EXTENSION easeml CASCADE" to load this file. \\quit', *parts])
+
+
+def fingerprint() -> str:
+    """A hash of the built extension, to tell builds of one version apart."""
+    return sha256(build().encode()).hexdigest()
 
 
 def install(binaries: Path) -> list[Path]:
