@@ -9,11 +9,12 @@ part=${2:-all}
 torch=${TORCH:-torch==2.13.0}
 clone=$(cd "$(dirname "$0")/.." && pwd)
 
-as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
+as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo DEBIAN_FRONTEND=noninteractive "$@"; fi; }
 
-# The newest PostgreSQL that has PL/Python, among those installed, else among those that apt offers.
+# The newest installed PostgreSQL of version 15 or later that has PL/Python.
 server_with_plpython() {
-    ls /usr/share/postgresql/*/extension/plpython3u.control 2>/dev/null | cut -d/ -f5 | sort -n | tail -n 1
+    ls /usr/share/postgresql/*/extension/plpython3u.control 2>/dev/null | cut -d/ -f5 |
+        awk '$1 >= 15' | sort -n | tail -n 1
 }
 
 install_packages() {

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Callable
-from typing import Any, LiteralString, cast
+from collections.abc import Callable, Sequence
+from typing import Any, LiteralString
 
 import psycopg
 
 from easeml_db import __version__
 from easeml_db.db.connection import connect, unavailable
 from easeml_db.db.queries import queries
-from easeml_db.errors import VersionMismatch
+from easeml_db.errors import ServerUnavailable, VersionMismatch
 from easeml_db.ports import Message, RunChanged, SlotsChanged
 from easeml_db.run import Run
 from easeml_db.topology import Slot
@@ -36,7 +36,7 @@ class PostgresStore:
     async def open(self) -> None:
         """Connect, and refuse a database whose extension is missing or of another version."""
         self._connection = await connect(self._dsn, "easeml coordinator")
-        self._listener = await connect(self._dsn, "easeml coordinator (listener)")
+        self._listener = await connect(self._dsn, "easeml coordinator (listener)", idle_session_timeout="0")
         row = await self._one("SELECT extversion FROM pg_extension WHERE extname = 'easeml'")
         if row is None or row["extversion"] != __version__:
             found = "no extension easeml" if row is None else f"extension easeml {row['extversion']}"
@@ -55,17 +55,20 @@ class PostgresStore:
     async def acquire_lease(self) -> int:
         """Wait for the advisory lock, then draw a new lease number."""
         # Asking again and again, and not waiting in the server: a waiting statement would hold back vacuum.
-        while not (await self._lock())["locked"]:
-            self._on_standby()
+        is_told = False
+        while not (await self._listener_says("SELECT pg_try_advisory_lock(%s) AS locked", [ADVISORY_KEY]))["locked"]:
+            if not is_told:
+                self._on_standby()
+            is_told = True
             await asyncio.sleep(STANDBY_SECONDS)
         row = await self._say("draw_lease")
         self._lease_number = int(row["lease_number"])
         names = {"host": socket.gethostname(), "process_id": os.getpid(), "version": __version__}
         await self._say("register", **names)
         await self._say("clear_slots")
-        await self._listener.execute("LISTEN easeml_runs")
-        await self._listener.execute("LISTEN easeml_slots")
-        self._spawn(self._listen())
+        await self._listener_says("LISTEN easeml_runs")
+        await self._listener_says("LISTEN easeml_slots")
+        self._listening = self._spawn(self._listen())
         return self._lease_number
 
     async def holds_lease(self) -> bool:
@@ -73,7 +76,9 @@ class PostgresStore:
         return bool((await self._say("read_lease"))["lease_number"] == self._lease_number)
 
     async def heartbeat(self) -> None:
-        """Give a sign of life."""
+        """Give a sign of life. Raises ServerUnavailable when the listener, and with it the lock, is lost."""
+        if self._listening.done():
+            raise ServerUnavailable("the coordinator's listening connection was lost")
         await self._say("heartbeat")
 
     async def slots(self) -> list[Slot]:
@@ -133,22 +138,29 @@ class PostgresStore:
 
     async def _listen(self) -> None:
         async for notice in self._listener.notifies():
-            is_run = notice.channel == "easeml_runs"
-            self._deliver(RunChanged(int(notice.payload)) if is_run else SlotsChanged())
+            # Anybody may notify: what is no number is not for us.
+            if notice.channel == "easeml_slots":
+                self._deliver(SlotsChanged())
+            elif notice.payload.isascii() and notice.payload.isdigit() and len(notice.payload) < 19:
+                self._deliver(RunChanged(int(notice.payload)))
 
-    async def _lock(self) -> dict[str, Any]:
-        cursor = await self._listener.execute("SELECT pg_try_advisory_lock(%s) AS locked", [ADVISORY_KEY])
-        return cast(dict[str, Any], await cursor.fetchone())
+    async def _listener_says(self, statement: LiteralString, values: Sequence[object] = ()) -> dict[str, Any]:
+        try:
+            cursor = await self._listener.execute(statement, values or None)
+            return (await cursor.fetchone() or {}) if cursor.description else {}
+        except psycopg.OperationalError as error:
+            raise unavailable(error) from error
 
-    def _spawn(self, work: Any) -> None:
+    def _spawn(self, work: Any) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._background.add(task)
         task.add_done_callback(self._finished)
+        return task
 
     def _finished(self, task: asyncio.Task[None]) -> None:
         self._background.discard(task)
         if not task.cancelled():
-            task.exception()  # a broken listener shows at the next statement, a failed vacuum is tried again
+            task.exception()  # a broken listener shows at the next heartbeat, a failed vacuum is tried again
 
     async def _one(self, sql: LiteralString) -> dict[str, Any] | None:
         return await (await self._connection.execute(sql)).fetchone()

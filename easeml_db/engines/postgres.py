@@ -22,6 +22,7 @@ RECONNECT_SECONDS = (0.1, 0.5, 1.0, 2.0)
 SETTINGS = {
     "client_connection_check_interval": "1s",  # a killed coordinator's units end within a second
     "statement_timeout": "0",
+    "idle_session_timeout": "0",
     "idle_in_transaction_session_timeout": "0",
     "jit": "off",
 }
@@ -65,7 +66,8 @@ class PostgresExecutor:
         """Ask the slot's unit to stop."""
         session = self._sessions.get(slot_id)
         if session is not None and not session.closed:
-            await session.cancel_safe()
+            with contextlib.suppress(psycopg.Error):  # no server, nothing to cancel
+                await session.cancel_safe()
 
     async def close(self) -> None:
         """Cancel what runs and close all sessions."""

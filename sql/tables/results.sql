@@ -41,6 +41,7 @@ CREATE TABLE easeml.training_units (
     UNIQUE (trial_id, epoch, partition_number),
     FOREIGN KEY (trial_id, owner) REFERENCES easeml.trials (trial_id, owner) ON DELETE CASCADE
 );
+CREATE INDEX training_units_run ON easeml.training_units (run_id);
 COMMENT ON TABLE easeml.training_units IS 'Every recorded sub-epoch: the memory of the queue, the visit log that replay needs, and the Gantt chart.';
 COMMENT ON COLUMN easeml.training_units.from_checkpoint_id IS 'The state it started from (null: a fresh one). It may have been pruned since.';
 
@@ -60,6 +61,7 @@ CREATE TABLE easeml.evaluations (
     PRIMARY KEY (trial_id, epoch, split, partition_number),
     FOREIGN KEY (trial_id, owner) REFERENCES easeml.trials (trial_id, owner) ON DELETE CASCADE
 );
+CREATE INDEX evaluations_run ON easeml.evaluations (run_id);
 COMMENT ON TABLE easeml.evaluations IS 'Every recorded evaluation unit, with the sums from which the metrics of the whole split are made.';
 
 CREATE TABLE easeml.epoch_metrics (
@@ -93,4 +95,5 @@ CREATE TABLE easeml.events (
     message text NOT NULL,
     FOREIGN KEY (run_id, owner) REFERENCES easeml.runs (run_id, owner) ON DELETE CASCADE
 );
+CREATE INDEX events_run ON easeml.events (run_id);
 COMMENT ON TABLE easeml.events IS 'What happened to runs and trials, in words: retries, failures, cancels, resumes.';

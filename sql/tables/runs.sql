@@ -21,6 +21,7 @@ CREATE TABLE easeml.runs (
     UNIQUE (run_id, owner),
     FOREIGN KEY (dataset_id, owner) REFERENCES easeml.datasets (dataset_id, owner)
 );
+CREATE INDEX runs_dataset ON easeml.runs (dataset_id);
 CREATE INDEX runs_open ON easeml.runs (run_id) WHERE state IN ('queued', 'running');
 COMMENT ON TABLE easeml.runs IS 'One row for each call of easeml.select_models.';
 
@@ -60,6 +61,7 @@ CREATE TABLE easeml.trials (
     FOREIGN KEY (run_id, owner) REFERENCES easeml.runs (run_id, owner) ON DELETE CASCADE,
     FOREIGN KEY (arm_id, owner) REFERENCES easeml.arms (arm_id, owner) ON DELETE CASCADE
 );
+CREATE INDEX trials_arm ON easeml.trials (arm_id);
 COMMENT ON TABLE easeml.trials IS 'One config being trained and measured.';
 COMMENT ON COLUMN easeml.trials.n_steps_done IS 'Recorded steps: each epoch has one training and one validation unit for each partition; the test units come last.';
 COMMENT ON COLUMN easeml.trials.checkpoint_id IS 'The newest state; flipped in the transaction that records the unit.';

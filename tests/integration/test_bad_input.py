@@ -317,8 +317,10 @@ def test_only_an_open_run_is_cancelled_and_only_a_stopped_one_resumed(prepared: 
 
 def test_wait_refuses_to_block_where_it_could_never_see_progress(unchanged: Session) -> None:
     (run_id,) = unchanged.values("SELECT min(run_id) FROM easeml.runs")
-    with pytest.raises(psycopg.Error) as caught, unchanged.transaction():
-        unchanged.execute(f"CALL easeml.wait({run_id})")
+    with unchanged.transaction(force_rollback=True):
+        unchanged.execute("SELECT pg_sleep(0.05)")
+        with pytest.raises(psycopg.Error) as caught:
+            unchanged.execute(f"CALL easeml.wait({run_id})")
     assert caught.value.sqlstate == "ML004"
     assert "Commit first" in (caught.value.diag.message_hint or "")
     refused(unchanged, f"CALL easeml.wait({run_id}, timeout_seconds => 0)", "ML001", "timeout_seconds: expected")
@@ -375,3 +377,10 @@ def test_dataset_calls_on_what_is_not_there_are_refused(unchanged: Session) -> N
 )
 def test_set_slots_refuses(unchanged: Session, arguments: str, message: str) -> None:
     refused(unchanged, f"SELECT easeml.set_slots({arguments})", "ML001", message)
+
+
+def test_wait_accepts_a_driver_that_prepares_its_statement(unchanged: Session) -> None:
+    (run_id,) = unchanged.values("SELECT min(run_id) FROM easeml.runs")
+    with pytest.raises(psycopg.Error, match=r"after 0\.2 seconds") as caught:
+        unchanged.execute("CALL easeml.wait(%s, 0.2)", [run_id])
+    assert caught.value.sqlstate == "ML010"
