@@ -1,5 +1,5 @@
 -- The server's own function that returns a bytea as it is, declared for arrays: it gives the array's own memory, which
--- array_send would rebuild element by element at thirty times the cost. The layout (array.h) has not changed in decades, and is checked.
+-- array_send would rebuild element by element at thirty times the cost. The layout is that of array.h; what arrives is checked.
 CREATE FUNCTION easeml.array_bytes(elements anyarray) RETURNS bytea LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE AS $$byteasend$$;
 COMMENT ON FUNCTION easeml.array_bytes(anyarray) IS 'An array as the server keeps it: dimensions, then the elements side by side (internal).';
 
