@@ -54,7 +54,7 @@ make_environment() {
     [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ] || return 0
     echo "Installing Python packages ($torch and the requirements of pyproject.toml)"
     "$venv/bin/pip" install --quiet "$torch" "hatchling>=1.25"
-    "$venv/bin/pip" install --quiet --no-build-isolation "$clone[test]"
+    "$venv/bin/pip" install --quiet --no-build-isolation "$clone[test,experiments]"
     chmod -R a+rX "$venv"
     echo "$wanted" >"$stamp"
 }

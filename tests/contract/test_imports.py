@@ -23,7 +23,7 @@ OURS = frozenset(PACKAGES)
 
 WORDS = ("errors", "trial", "run", "tenant", "topology", "training_unit")  # each may import those before it
 CORES = ("search_space", "bandits", "tenancy", "procedures", "hopper", "trial_groups", "planner", "templates")
-WIRING = ("cli", "service", "embedded", "__main__", "report", "settings")
+WIRING = ("cli", "service", "embedded", "__main__", "report", "experiments", "settings")
 
 # Rooms of easeml_db and the modules of ours that each may import, besides itself and the words.
 ROOMS: dict[str, tuple[str, ...]] = {
@@ -43,6 +43,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
 FOREIGN: dict[str, frozenset[str]] = {
     **{room: frozenset() for room in (*WORDS, "ports", "coordinator", "simulate", "__init__")},
     **{core: frozenset({"numpy", "scipy"}) for core in CORES},
+    "hopper": frozenset({"numpy", "scipy", "ortools"}),
+    "experiments": frozenset({"altair", "numpy", "scipy", "torch", "ray", "psycopg"}),
     "db": frozenset({"psycopg"}),
     "engines": frozenset({"psycopg"}),
     "service": frozenset(),

@@ -1,0 +1,50 @@
+"""What an experiment is given and gives back: settings in; measures, tables and plots out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One line of the result: `paper` is what the paper reports (None: nothing), `value` what was measured now,
+    `target` what it should reach, in words ("<= 1.02"), `holds` whether it does (None: there is no target)."""
+
+    name: str
+    setting: str
+    paper: float | str | None
+    value: float | str | None
+    target: str | None = None
+    holds: bool | None = None
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to run: `is_quick` shrinks everything for tests; `say` shows progress, a line at a time."""
+
+    seed: int = 0
+    is_quick: bool = False
+    say: Callable[[str], None] = lambda _: None
+
+
+@dataclass(frozen=True)
+class Result:
+    """Measures, the tables behind them (name -> rows), plots (name -> an Altair chart), and why our values differ from
+    the paper's, in a few sentences."""
+
+    measures: tuple[Measure, ...]
+    why: str
+    tables: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    plots: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A named experiment: `source` says which figure or table of which paper it repeats."""
+
+    name: str
+    summary: str
+    source: str
+    run: Callable[[Options], Result]
