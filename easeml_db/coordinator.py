@@ -5,9 +5,10 @@ It holds no truth, only a cache of the tables.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 
-from easeml_db.errors import EasemlError, NotFound, SlotLost, StaleLease, StandbyOnly, VersionMismatch
+from easeml_db.errors import EasemlError, NotFound, OutOfSpace, SlotLost, StaleLease, StandbyOnly, VersionMismatch
 from easeml_db.hopper.dispatch import Dispatcher
 from easeml_db.ports import (
     Clock,
@@ -15,15 +16,20 @@ from easeml_db.ports import (
     Inbox,
     Message,
     Order,
+    Piloted,
     RunChanged,
     SlotReady,
     SlotsChanged,
+    SlotStuck,
+    SlotWaiting,
     Stop,
     Store,
     UnitFailed,
     UnitRecorded,
 )
 from easeml_db.training_unit import unit_seed
+
+PAUSE_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)  # while a disk is full
 
 
 @dataclass(frozen=True)
@@ -48,6 +54,8 @@ class Coordinator:
         self._next_heartbeat = 0.0
         self._bytes_to_reclaim = 0
         self._is_stopping = False
+        self._n_pauses = 0  # in a row
+        self._paused_until = 0.0
 
     async def serve(self, *, until_idle: bool = False) -> None:
         """Run the loop; with `until_idle` it ends when no run is open. Raises StandbyOnly when the lease is lost."""
@@ -61,31 +69,54 @@ class Coordinator:
                 if until_idle and not self._dispatcher.open_runs():
                     break
                 await self._give_out()
-                message = await self._inbox.next(self._until_heartbeat())
-                if message is not None:
-                    await self._take_in(message)
+                await self._take_in_all()
                 await self._keep_lease()
         finally:
             await self._executor.close()
         await self._store.release_lease()
 
     async def _give_out(self) -> None:
-        for chosen in self._dispatcher.next_units():
+        if self._clock.now_seconds() < self._paused_until:
+            return
+        units = self._dispatcher.next_units()
+        for plan in self._dispatcher.new_plans():
+            await self._store.plan_run(
+                plan.run_id, plan.scheduler, plan.simulated_seconds, plan.bound_seconds, plan.reason
+            )
+        for chosen in units:
             unit = chosen.unit
             if self._dispatcher.begin_run(unit.run_id, self._clock.now_seconds()):
                 await self._store.start_run(unit.run_id)
             seed = unit_seed(chosen.run_seed, unit.trial_number, unit.epoch, unit.partition_number)
             await self._executor.start(Order(unit, seed, chosen.slot_id, self._lease_number, chosen.attempt))
 
+    async def _take_in_all(self) -> None:
+        """Wait for a message, then take in all that have arrived: slots and runs often change together."""
+        message = await self._inbox.next(self._until_next())
+        while message is not None:
+            await self._take_in(message)
+            message = await self._inbox.next(0.0)
+
     async def _take_in(self, message: Message) -> None:
         match message:
             case UnitRecorded(order, seconds, state_bytes):
                 self._dispatcher.recorded(order.slot_id, seconds)
+                self._n_pauses = 0
                 await self._reclaim(state_bytes)
+                await self._close_drained(order.slot_id)
+            case Piloted(order, train_seconds, evaluate_seconds):
+                self._dispatcher.piloted(order.slot_id, train_seconds, evaluate_seconds)
+                await self._close_drained(order.slot_id)
             case UnitFailed():
                 await self._unit_failed(message)
+                await self._close_drained(message.order.slot_id)
+            case SlotStuck(order, reason):
+                await self._slot_stuck(order, reason)
             case SlotReady(slot_id):
                 self._dispatcher.slot_ready(slot_id)
+                await self._store.explain_slot(slot_id, None)
+            case SlotWaiting(slot_id, reason):
+                await self._store.explain_slot(slot_id, reason)
             case RunChanged(run_id):
                 await self._renew_run(run_id)
             case SlotsChanged():
@@ -95,7 +126,10 @@ class Coordinator:
 
     async def _unit_failed(self, message: UnitFailed) -> None:
         order, error = message.order, message.error
-        if isinstance(error, SlotLost):
+        if isinstance(error, OutOfSpace):
+            self._dispatcher.refused(order.slot_id, is_counted=False)
+            await self._pause(order, error)
+        elif isinstance(error, SlotLost):
             self._dispatcher.lost(order.slot_id)
             await self._try_again(order, error)
         elif isinstance(error, StaleLease | NotFound):
@@ -115,22 +149,44 @@ class Coordinator:
         if not self._dispatcher.is_known(unit.run_id):
             return
         await self._renew_run(unit.run_id)
-        n_attempts = self._dispatcher.n_attempts(unit.trial_id)
+        n_attempts = self._dispatcher.n_attempts(unit.run_id, unit.trial_id)
         if n_attempts == 0:
             return
         await self._store.note(unit.run_id, unit.trial_id, "retry", f"attempt {n_attempts} came to nothing: {error}")
         if n_attempts >= self._settings.max_attempts:
-            self._dispatcher.drop_trial(unit.trial_id)
+            self._dispatcher.drop_trial(unit.run_id, unit.trial_id)
             await self._fail_trial(order, f"{n_attempts} attempts came to nothing, the last: {error}")
+
+    async def _pause(self, order: Order, error: EasemlError) -> None:
+        """Wait for room on the disk, longer each time; the first time say so, if there is room for that."""
+        if self._clock.now_seconds() < self._paused_until:
+            return
+        if self._n_pauses == 0:
+            with contextlib.suppress(OutOfSpace):
+                await self._store.note(
+                    order.unit.run_id, order.unit.trial_id, "disk full", f"{error}; waiting for room"
+                )
+        seconds = PAUSE_SECONDS[min(self._n_pauses, len(PAUSE_SECONDS) - 1)]
+        self._paused_until = self._clock.now_seconds() + seconds
+        self._n_pauses += 1
+
+    async def _slot_stuck(self, order: Order, reason: str) -> None:
+        """Fence the slot first, then offer its unit elsewhere."""
+        await self._store.lose_slot(order.slot_id, reason)
+        self._dispatcher.lost(order.slot_id)
+        await self._try_again(order, SlotLost(reason))
+        await self._open_slots()
 
     async def _fail_trial(self, order: Order, reason: str) -> None:
         await self._check_lease()
         await self._store.fail_trial(order.unit.run_id, order.unit.trial_id, reason)
 
     async def _open_slots(self) -> None:
-        slots = await self._store.slots()
-        self._dispatcher.keep_slots(slot.slot_id for slot in slots)
-        await self._executor.open(slots)
+        await self._executor.open(self._dispatcher.keep_slots(await self._store.slots()))
+
+    async def _close_drained(self, slot_id: int) -> None:
+        if not self._dispatcher.is_active(slot_id):
+            await self._open_slots()
 
     async def _renew_run(self, run_id: int) -> None:
         run = await self._store.read_run(run_id)
@@ -152,13 +208,21 @@ class Coordinator:
                 await self._store.finish_run(run.run_id)
                 self._dispatcher.drop_run(run.run_id)
 
-    def _until_heartbeat(self) -> float:
-        return max(0.0, min(self._next_heartbeat - self._clock.now_seconds(), self._settings.heartbeat_seconds))
+    def _until_next(self) -> float:
+        """Seconds until there is something to do without a message: a heartbeat, or the end of a pause."""
+        now = self._clock.now_seconds()
+        waits = [self._next_heartbeat - now, self._settings.heartbeat_seconds]
+        if self._paused_until > now:
+            waits.append(self._paused_until - now)
+        return max(0.0, min(waits))
 
     async def _keep_lease(self) -> None:
         if self._clock.now_seconds() >= self._next_heartbeat:
             await self._check_lease()
-            await self._store.heartbeat()
+            with contextlib.suppress(OutOfSpace):
+                await self._store.heartbeat()
+            if await self._store.recover_slots():
+                await self._open_slots()
             self._next_heartbeat = self._clock.now_seconds() + self._settings.heartbeat_seconds
 
     async def _check_lease(self) -> None:

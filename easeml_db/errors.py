@@ -13,7 +13,8 @@
     ├── NotReady           ML010  nothing to serve yet: wait and ask again
     ├── SlotLost           ML011  a slot's session broke: run the unit again elsewhere
     ├── ServerUnavailable  ML012  the server cannot be reached: try again later
-    └── StandbyOnly        ML013  another coordinator holds the lease: wait as standby
+    ├── StandbyOnly        ML013  another coordinator holds the lease: wait as standby
+    └── OutOfSpace         ML014  a disk of the server is full: make room, work goes on by itself
 
 The codes are SQLSTATEs of class ML, so an error raised in the server comes back as the same class here.
 The half that runs in the server has its own copy of this tree (`easeml_plpy.errors`), since it may not import
@@ -118,6 +119,12 @@ class StandbyOnly(EasemlError):
     """Another coordinator holds the lease of this database."""
 
     sqlstate = "ML013"
+
+
+class OutOfSpace(EasemlError):
+    """A disk of the server is full; what was not written can be written later."""
+
+    sqlstate = "ML014"
 
 
 ALL_ERRORS: tuple[type[EasemlError], ...] = (EasemlError, *EasemlError.__subclasses__())

@@ -36,8 +36,33 @@ class UnitRecorded:
 
 
 @dataclass(frozen=True)
+class Piloted:
+    """The pilot is over: what a train unit and a validate or test unit of its trial are going to take."""
+
+    order: Order
+    train_seconds: float
+    evaluate_seconds: float
+
+
+@dataclass(frozen=True)
+class SlotStuck:
+    """The slot's unit gave no sign of life and could be neither cancelled nor terminated: the slot is given up."""
+
+    order: Order
+    reason: str
+
+
+@dataclass(frozen=True)
+class SlotWaiting:
+    """The slot's session cannot be opened; it is tried again until it can."""
+
+    slot_id: int
+    reason: str
+
+
+@dataclass(frozen=True)
 class UnitFailed:
-    """The unit is not in the tables. The error's class tells whose fault it was (SlotLost: nobody's)."""
+    """The unit is not in the tables. The error's class tells whose fault it was (SlotLost, OutOfSpace: nobody's)."""
 
     order: Order
     error: EasemlError
@@ -67,7 +92,7 @@ class Stop:
     """Somebody wants the coordinator to end."""
 
 
-Message = UnitRecorded | UnitFailed | SlotReady | RunChanged | SlotsChanged | Stop
+Message = UnitRecorded | Piloted | UnitFailed | SlotStuck | SlotReady | SlotWaiting | RunChanged | SlotsChanged | Stop
 
 
 class Store(Protocol):
@@ -83,7 +108,21 @@ class Store(Protocol):
         """Give a sign of life."""
 
     async def slots(self) -> list[Slot]:
-        """Return the slots to run units on."""
+        """Return all slots, in whatever state."""
+
+    async def lose_slot(self, slot_id: int, reason: str) -> None:
+        """Mark a slot as lost: what its unit may still do is not recorded any more."""
+
+    async def explain_slot(self, slot_id: int, reason: str | None) -> None:
+        """Say why a slot that should work does not; None: it does."""
+
+    async def recover_slots(self) -> list[int]:
+        """Make active again the lost slots whose stuck process is gone; return them."""
+
+    async def plan_run(
+        self, run_id: int, scheduler: str, simulated_seconds: float | None, bound_seconds: float | None, reason: str
+    ) -> None:
+        """Write down how a run is scheduled from now on."""
 
     async def open_runs(self) -> list[Run]:
         """Return all queued and running runs, oldest first."""
@@ -111,7 +150,8 @@ class Store(Protocol):
 
 
 class Executor(Protocol):
-    """Runs units on slots. What comes of an order arrives in the inbox, exactly once."""
+    """Runs units on slots. What comes of an order (UnitRecorded, Piloted, UnitFailed or SlotStuck) arrives in the
+    inbox, exactly once."""
 
     async def open(self, slots: Sequence[Slot]) -> None:
         """Open sessions for these slots, and close those of all others; each says SlotReady when it is warm."""

@@ -10,7 +10,10 @@ from easeml_db.trial import Trial
 
 @dataclass(frozen=True)
 class Run:
-    """An open run with all its trials; `started_seconds` is on the coordinator's clock (None: not started)."""
+    """An open run with all its trials; `started_seconds` is on the coordinator's clock (None: not started).
+
+    `holders` gives the segments that hold each partition, shape (p,); None: every slot may run every partition.
+    """
 
     run_id: int
     seed: int
@@ -19,3 +22,6 @@ class Run:
     started_seconds: float | None
     trials: tuple[Trial, ...]
     architectures: Mapping[int, str]
+    scheduler: str = "auto"
+    visit_order: str = "cyclic"
+    holders: tuple[frozenset[int], ...] | None = None

@@ -11,8 +11,8 @@ from typing import Any
 
 from easeml_db.coordinator import Coordinator, Settings
 from easeml_db.db.store import PostgresStore
-from easeml_db.engines.postgres import PostgresExecutor
-from easeml_db.errors import ServerUnavailable, SlotLost, StandbyOnly
+from easeml_db.engines.postgres import UNIT_LEASE_SECONDS, PostgresExecutor
+from easeml_db.errors import OutOfSpace, ServerUnavailable, SlotLost, StandbyOnly
 from easeml_db.ports import Message, Stop
 
 RETRY_SECONDS = 1.0
@@ -48,7 +48,12 @@ class WallClock:
 
 
 async def serve(
-    dsn: str, say: Callable[[str], None], settings: Settings | None = None, *, until_idle: bool = False
+    dsn: str,
+    say: Callable[[str], None],
+    settings: Settings | None = None,
+    *,
+    until_idle: bool = False,
+    unit_lease_seconds: float = UNIT_LEASE_SECONDS,
 ) -> None:
     """Coordinate until SIGTERM or SIGINT; survive restarts of the server. Raises VersionMismatch at a wrong schema."""
     stopping = asyncio.Event()
@@ -65,9 +70,12 @@ async def serve(
     while not stopping.is_set():
         inboxes[:] = [QueueInbox()]
         try:
-            await _until_stopped(_serve_once(dsn, inboxes[0], say, settings, until_idle=until_idle), stopping)
+            serving = _serve_once(
+                dsn, inboxes[0], say, settings, until_idle=until_idle, unit_lease_seconds=unit_lease_seconds
+            )
+            await _until_stopped(serving, stopping)
             return
-        except (ServerUnavailable, SlotLost, StandbyOnly) as error:
+        except (OutOfSpace, ServerUnavailable, SlotLost, StandbyOnly) as error:
             say(f"{error}; trying again")
             await _pause(stopping)
 
@@ -86,12 +94,18 @@ async def _until_stopped(serving: Coroutine[Any, Any, None], stopping: asyncio.E
 
 
 async def _serve_once(
-    dsn: str, inbox: QueueInbox, say: Callable[[str], None], settings: Settings | None, *, until_idle: bool
+    dsn: str,
+    inbox: QueueInbox,
+    say: Callable[[str], None],
+    settings: Settings | None,
+    *,
+    until_idle: bool,
+    unit_lease_seconds: float,
 ) -> None:
     store = PostgresStore(dsn, inbox.put, on_standby=lambda: say("another coordinator is active: waiting as standby"))
     await store.open()
     try:
-        executor = PostgresExecutor(dsn, inbox.put)
+        executor = PostgresExecutor(dsn, inbox.put, unit_lease_seconds=unit_lease_seconds)
         say("coordinator is up")
         await Coordinator(store, executor, inbox, WallClock(), settings).serve(until_idle=until_idle)
         say("coordinator has stopped")

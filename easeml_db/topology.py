@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+SLOT_STATES = ("active", "draining", "lost")
+
 
 @dataclass(frozen=True)
 class Segment:
@@ -16,7 +18,11 @@ class Segment:
 
 @dataclass(frozen=True)
 class Slot:
-    """One session on a segment, bound to one device ('cpu', 'cuda:0'); no `memory_limit_bytes`: no limit."""
+    """One session on a segment, bound to one device ('cpu', 'cuda:0'); no `memory_limit_bytes`: no limit.
+
+    An `active` slot gets units; a `draining` one ends its unit and gets no more; a `lost` one was given up, because
+    its unit could be neither cancelled nor terminated.
+    """
 
     slot_id: int
     slot_name: str
@@ -24,3 +30,4 @@ class Slot:
     device: str = "cpu"
     n_threads: int = 1
     memory_limit_bytes: int | None = None
+    state: str = "active"

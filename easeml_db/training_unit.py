@@ -1,20 +1,24 @@
 """The atom of scheduling, one trial over one partition once, and the fixed sequence that is a trial's life.
 
-With p partitions a trial takes per epoch p train units, then p validate units in the same order; after its
-last epoch it takes p test units. Trial i meets partition (i + k) mod p at position k of every epoch, so the
-order never depends on the clock, on failures or on slots.
+With p partitions a trial takes per epoch p train units, then p validate units; after its last epoch it takes
+p test units. These 2 E + 1 rounds of p units are its life. Two orders of visit within a round:
+
+    cyclic   trial i meets partition (i + k) mod p at position k: the order, and with it every byte, never depends
+             on the clock, on failures or on slots
+    free     any partition that the trial has not met in this round; the scheduler chooses, the log remembers
 """
 
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 
 from easeml_db.errors import InvalidArgument
 from easeml_db.trial import Trial
 
 KINDS = ("train", "validate", "test")
+PILOT = "pilot"  # a few mini-batches that are timed and thrown away: not a step of any life
 
 
 @dataclass(frozen=True)
@@ -42,9 +46,33 @@ def partition_at(trial_number: int, position: int, n_partitions: int) -> int:
     return (trial_number + position) % n_partitions
 
 
-def unit_at(trial: Trial, step: int) -> TrainingUnit:
-    """Return the unit at step `step` (0-based) of a trial; InvalidArgument when there is no such step."""
+def n_rounds_total(max_epochs: int) -> int:
+    """Count the rounds of a whole life: a train and a validate round per epoch, and the test round."""
+    return 2 * max_epochs + 1
+
+
+def round_number(trial: Trial) -> int:
+    """Return the round that a trial is in, from 0; `n_rounds_total` when its life is over."""
+    return trial.n_steps_done // trial.n_partitions
+
+
+def open_partitions(trial: Trial) -> tuple[int, ...]:
+    """Return the partitions that a trial may meet next, in cyclic order from its turn; none when its life is over."""
+    p = trial.n_partitions
+    if round_number(trial) >= n_rounds_total(trial.max_epochs):
+        return ()
+    turn = partition_at(trial.trial_number, trial.n_steps_done % p, p)
+    if trial.visit_order == "cyclic":
+        return (turn,)
+    return tuple(q for q in ((turn + k) % p for k in range(p)) if q not in trial.met)
+
+
+def unit_at(trial: Trial, step: int, partition_number: int | None = None) -> TrainingUnit:
+    """Return the unit at step `step` (0-based) of a trial, over the partition of the cyclic order unless another is
+    given; InvalidArgument when there is no such step."""
     kind, epoch, position = _place_of(step, trial.n_partitions, trial.max_epochs)
+    if partition_number is None:
+        partition_number = partition_at(trial.trial_number, position, trial.n_partitions)
     return TrainingUnit(
         run_id=trial.run_id,
         trial_id=trial.trial_id,
@@ -53,15 +81,29 @@ def unit_at(trial: Trial, step: int) -> TrainingUnit:
         kind=kind,
         epoch=epoch,
         position=position,
-        partition_number=partition_at(trial.trial_number, position, trial.n_partitions),
+        partition_number=partition_number,
     )
 
 
-def next_unit(trial: Trial) -> TrainingUnit | None:
+def next_unit(trial: Trial, partition_number: int | None = None) -> TrainingUnit | None:
     """Return the unit that follows what is done, or None when nothing is left."""
     if trial.n_steps_done >= n_steps_total(trial.n_partitions, trial.max_epochs):
         return None
-    return unit_at(trial, trial.n_steps_done)
+    return unit_at(trial, trial.n_steps_done, partition_number)
+
+
+def pilot_of(trial: Trial) -> TrainingUnit | None:
+    """Return the pilot of a trial: its next unit, marked as one that is not recorded."""
+    unit = next_unit(trial, next(iter(open_partitions(trial)), None))
+    return None if unit is None else replace(unit, kind=PILOT)
+
+
+def after(trial: Trial, unit: TrainingUnit) -> Trial:
+    """Return where a trial stands once its unit is recorded."""
+    n_steps_done = unit.step + 1
+    is_round_over = n_steps_done % trial.n_partitions == 0
+    met = frozenset() if is_round_over or trial.visit_order == "cyclic" else trial.met | {unit.partition_number}
+    return replace(trial, n_steps_done=n_steps_done, state="running", met=met)
 
 
 def step_of(kind: str, epoch: int, position: int, *, n_partitions: int, max_epochs: int) -> int:

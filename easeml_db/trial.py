@@ -33,6 +33,8 @@ TRIAL_TRANSITIONS: Transitions = MappingProxyType(
     }
 )
 
+VISIT_ORDERS = ("cyclic", "free")
+
 RUN_STATES = frozenset(RUN_TRANSITIONS)
 TRIAL_STATES = frozenset(TRIAL_TRANSITIONS)
 
@@ -46,8 +48,9 @@ def is_legal(transitions: Transitions, before: str, after: str) -> bool:
 class Trial:
     """Where a trial stands: it has done the first `n_steps_done` steps of its life (see `training_unit`).
 
-    `trial_number` counts 1..n within the run. Seeds and the visit order derive from it, never from an id,
-    so that a run repeated on another server gives the same bytes.
+    `trial_number` counts 1..n within the run. Seeds and the cyclic visit order derive from it, never from an id,
+    so that a run repeated on another server gives the same bytes. `met` holds the partitions that the trial has met
+    in its present round, where the visit order is free. A pilot tells the seconds that a unit is going to take.
     """
 
     trial_id: int
@@ -57,3 +60,7 @@ class Trial:
     max_epochs: int
     n_steps_done: int
     state: str
+    visit_order: str = "cyclic"
+    met: frozenset[int] = frozenset()
+    pilot_train_seconds: float | None = None
+    pilot_evaluate_seconds: float | None = None

@@ -12,6 +12,7 @@ from easeml_db.cli.connection import dsn_option, dsn_or_embedded
 from easeml_db.db import extension_files
 from easeml_db.db.connection import connect_now, server_error
 from easeml_db.embedded import find_binaries, prepare_database
+from easeml_db.engines.postgres import UNIT_LEASE_SECONDS
 from easeml_db.errors import InvalidArgument
 from easeml_db.service import serve
 
@@ -19,7 +20,15 @@ from easeml_db.service import serve
 @click.command()
 @dsn_option
 @click.option("--until-idle", is_flag=True, help="End when no run is open, instead of waiting for the next.")
-def coordinator(dsn: str | None, until_idle: bool) -> None:
+@click.option(
+    "--unit-lease-seconds",
+    type=click.FloatRange(1.0),
+    envvar="EASEML_UNIT_LEASE_SECONDS",
+    default=UNIT_LEASE_SECONDS,
+    show_default=True,
+    help="How long a unit may show no sign of life before it is cancelled, and its slot given up if that fails.",
+)
+def coordinator(dsn: str | None, until_idle: bool, unit_lease_seconds: float) -> None:
     """Run a coordinator in the foreground: it trains what easeml.select_models asks for.
 
     Its role must be a member of easeml_coordinator. A second one waits as standby.
@@ -29,7 +38,7 @@ def coordinator(dsn: str | None, until_idle: bool) -> None:
         stamp = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
         click.echo(f"{stamp} {text}", err=True)
 
-    asyncio.run(serve(dsn_or_embedded(dsn), say, until_idle=until_idle))
+    asyncio.run(serve(dsn_or_embedded(dsn), say, until_idle=until_idle, unit_lease_seconds=unit_lease_seconds))
 
 
 @click.command()

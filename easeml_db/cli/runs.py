@@ -20,6 +20,11 @@ RUN_COLUMNS = {
     "elapsed_seconds": "seconds", "created_at": "asked for",
 }  # fmt: skip
 
+SCHEDULER_COLUMNS = {
+    "scheduler": "scheduler", "needs_free_order": "needs free order", "needs_single_holders": "needs single holders",
+    "summary": "what it does",
+}  # fmt: skip
+
 
 @click.command()
 @click.argument("dataset")
@@ -31,6 +36,8 @@ RUN_COLUMNS = {
 @click.option("--metric", help="What ranks the trials (default: accuracy, or rmse for numbers).")
 @click.option("--max-seconds", type=float, help="Start no new unit after that.")
 @click.option("--seed", type=int, help="Same data, arguments and seed, same result (default: 0).")
+@click.option("--scheduler", help="Which trial runs next where; easeml schedulers lists them (default: auto).")
+@click.option("--visit-order", help="cyclic, or free: the scheduler chooses the partitions too (default: cyclic).")
 @click.option("--watch", "is_watched", is_flag=True, help="Show the run live until it ends.")
 @dsn_option
 @json_option
@@ -45,6 +52,16 @@ def select(dataset: str, search_space: Any, is_watched: bool, dsn: str | None, a
         print_json({"run_id": run_id})
     else:
         click.echo(run_id)
+
+
+@click.command()
+@dsn_option
+@json_option
+def schedulers(dsn: str | None, as_json: bool) -> None:
+    """List the schedulers that easeml select can ask for."""
+    with database(dsn) as connection:
+        found = rows(connection, "schedulers")
+    print_rows(found, as_json=as_json, empty="no schedulers", columns=SCHEDULER_COLUMNS)
 
 
 @click.command()
@@ -109,7 +126,7 @@ def drop(run_id: int, dsn: str | None, as_json: bool) -> None:
         click.echo(f"dropped run {run_id}")
 
 
-COMMANDS = (select, runs, leaderboard, cancel, resume, drop)
+COMMANDS = (select, schedulers, runs, leaderboard, cancel, resume, drop)
 
 
 def _change(function: str, run_id: int, dsn: str | None, as_json: bool) -> None:

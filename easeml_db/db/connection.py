@@ -7,11 +7,11 @@ from typing import Any
 
 import psycopg
 
-from easeml_db.errors import EasemlError, ServerUnavailable, SlotLost, TrialFailed, from_sqlstate
+from easeml_db.errors import EasemlError, OutOfSpace, ServerUnavailable, SlotLost, TrialFailed, from_sqlstate
 
-# A cancel, a shutdown, a crash of a neighbour, a lost connection, lack of disk, memory or connections: the unit
-# itself is blameless and may run again.
 PREFIX = re.compile(r"^((plpy\.(SPI)?Error|spiexceptions\.\w+): )+")  # what PL/Python puts before a message
+# A cancel, a shutdown, a crash of a neighbour, a lost connection, lack of memory or connections: the unit itself is
+# blameless and may run again.
 LOST = re.compile(r"^(57014|57P0[1-5]|08...|53...|25P03|58...)$")
 
 
@@ -46,6 +46,12 @@ def unavailable(error: psycopg.Error) -> ServerUnavailable:
     )
 
 
+def out_of_space(error: psycopg.Error) -> OutOfSpace:
+    """Say that a disk of the server is full, and what the server said."""
+    text = PREFIX.sub("", error.diag.message_primary or " ".join(str(error).split()))
+    return OutOfSpace(f"the server's disk is full: {text}", hint="Make room; work goes on by itself.")
+
+
 def server_error(error: psycopg.Error) -> EasemlError:
     """Return the error that the server raised as the class it has in Python; others keep their message and code."""
     message = PREFIX.sub("", error.diag.message_primary or " ".join(str(error).split()))
@@ -55,7 +61,10 @@ def server_error(error: psycopg.Error) -> EasemlError:
 
 
 def unit_error(error: psycopg.Error) -> EasemlError:
-    """Say whose fault a failed unit was: SlotLost (run it again), an error of class ML, or the trial's own."""
+    """Say whose fault a failed unit was: OutOfSpace (run it again later), SlotLost (run it again now), an error of
+    class ML, or the trial's own."""
+    if error.sqlstate == "53100":
+        return out_of_space(error)
     if error.sqlstate is None or LOST.match(error.sqlstate):
         return SlotLost(" ".join(str(error).split()) or type(error).__name__)
     if error.sqlstate.startswith("ML"):

@@ -11,7 +11,7 @@ from typing import Any, LiteralString
 import psycopg
 
 from easeml_db import __version__
-from easeml_db.db.connection import connect, unavailable
+from easeml_db.db.connection import connect, out_of_space, unavailable
 from easeml_db.db.queries import queries
 from easeml_db.errors import ServerUnavailable, VersionMismatch
 from easeml_db.ports import Message, RunChanged, SlotsChanged
@@ -82,8 +82,20 @@ class PostgresStore:
         await self._say("heartbeat")
 
     async def slots(self) -> list[Slot]:
-        """Return the slots to run units on."""
+        """Return all slots, in whatever state."""
         return [Slot(**row) for row in await self._all("slots")]
+
+    async def lose_slot(self, slot_id: int, reason: str) -> None:
+        """Mark a slot as lost: what its unit may still do is not recorded any more."""
+        await self._say("lose_slot", slot_id=slot_id, reason=reason)
+
+    async def explain_slot(self, slot_id: int, reason: str | None) -> None:
+        """Say why a slot that should work does not; None: it does."""
+        await self._say("explain_slot", slot_id=slot_id, reason=reason)
+
+    async def recover_slots(self) -> list[int]:
+        """Make active again the lost slots whose stuck process is gone; return them."""
+        return [row["slot_id"] for row in await self._all("recover_slots")]
 
     async def open_runs(self) -> list[Run]:
         """Return all queued and running runs, oldest first."""
@@ -95,17 +107,27 @@ class PostgresStore:
         rows = await self._all("read_run", run_id=run_id)
         if not rows:
             return None
-        n_partitions = rows[0].pop("n_partitions")
+        n_partitions, holders = rows[0].pop("n_partitions"), rows[0].pop("holders")
         trials = await self._all("read_trials", run_id=run_id)
         architectures = {row["trial_id"]: row.pop("architecture") for row in trials}
         return Run(
             **rows[0], architectures=architectures,
-            trials=tuple(Trial(run_id=run_id, n_partitions=n_partitions, **row) for row in trials),
+            trials=tuple(_trial(run_id, n_partitions, row) for row in trials),
+            holders=None if holders is None else tuple(frozenset(segments) for segments in holders),
         )  # fmt: skip
 
     async def start_run(self, run_id: int) -> None:
         """Mark a queued run as running."""
         await self._say("start_run", run_id=run_id)
+
+    async def plan_run(
+        self, run_id: int, scheduler: str, simulated_seconds: float | None, bound_seconds: float | None, reason: str
+    ) -> None:
+        """Write down how a run is scheduled from now on."""
+        await self._say(
+            "plan_run", run_id=run_id, scheduler=scheduler, simulated_seconds=simulated_seconds,
+            bound_seconds=bound_seconds, reason=reason,
+        )  # fmt: skip
 
     async def fail_trial(self, run_id: int, trial_id: int, reason: str) -> None:
         """Mark a trial as failed, with the reason."""
@@ -174,5 +196,11 @@ class PostgresStore:
         try:
             cursor = await self._connection.execute(statement, {"lease_number": self._lease_number, **values})
             return await cursor.fetchall() if cursor.description else []
+        except psycopg.errors.DiskFull as error:
+            raise out_of_space(error) from error
         except psycopg.OperationalError as error:
             raise unavailable(error) from error
+
+
+def _trial(run_id: int, n_partitions: int, row: dict[str, Any]) -> Trial:
+    return Trial(run_id=run_id, n_partitions=n_partitions, **(row | {"met": frozenset(row["met"] or ())}))

@@ -13,12 +13,17 @@ from typing import Any
 import psycopg
 
 from easeml_db.db.connection import connect, unit_error
+from easeml_db.engines.stuck_units import StuckUnits
 from easeml_db.errors import EasemlError, SlotLost
-from easeml_db.ports import Message, Order, SlotReady, UnitFailed, UnitRecorded
+from easeml_db.ports import Message, Order, Piloted, SlotReady, SlotStuck, SlotWaiting, UnitFailed, UnitRecorded
 from easeml_db.topology import Slot
+from easeml_db.training_unit import PILOT
 
 CLOSE_SECONDS = 3.0
 RECONNECT_SECONDS = (0.1, 0.5, 1.0, 2.0)
+SILENT_ATTEMPTS = 3  # a restart of the server is no news, a slot that cannot come back is
+WATCH_SECONDS = 1.0
+UNIT_LEASE_SECONDS = 60.0
 SETTINGS = {
     "client_connection_check_interval": "1s",  # a killed coordinator's units end within a second
     "statement_timeout": "0",
@@ -34,14 +39,22 @@ CALLS = {
     "train": "CALL easeml.train_unit(%s::jsonb, NULL)",
     "validate": "CALL easeml.evaluate_unit(%s::jsonb, NULL)",
     "test": "CALL easeml.evaluate_unit(%s::jsonb, NULL)",
+    PILOT: "CALL easeml.pilot_unit(%s::jsonb, NULL)",
 }
 
 
 class PostgresExecutor:
-    """Runs units by CALL over one session a slot; what comes of them is delivered as messages."""
+    """Runs units by CALL over one session a slot; what comes of them is delivered as messages.
 
-    def __init__(self, dsn: str, deliver: Callable[[Message], None]) -> None:
+    A unit that shows no sign of life for `unit_lease_seconds` is cancelled, then terminated, then given up.
+    """
+
+    def __init__(
+        self, dsn: str, deliver: Callable[[Message], None], *, unit_lease_seconds: float = UNIT_LEASE_SECONDS
+    ) -> None:
         self._dsn, self._deliver = dsn, deliver
+        self._stuck = StuckUnits(dsn, unit_lease_seconds)
+        self._watching: asyncio.Task[None] | None = None
         self._slots: dict[int, Slot] = {}
         self._sessions: dict[int, psycopg.AsyncConnection[dict[str, Any]]] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
@@ -56,6 +69,8 @@ class PostgresExecutor:
         new = [slot for slot_id, slot in wanted.items() if slot_id not in old]
         for slot in new:
             self._tasks[slot.slot_id] = asyncio.create_task(self._connect(slot.slot_id))
+        if self._watching is None:
+            self._watching = asyncio.create_task(self._watch())
 
     async def start(self, order: Order) -> None:
         """Begin a unit on its slot."""
@@ -72,6 +87,9 @@ class PostgresExecutor:
     async def close(self) -> None:
         """Cancel what runs and close all sessions."""
         await self.open([])
+        if self._watching is not None:
+            self._watching.cancel()
+        await self._stuck.close()
 
     async def _run(self, order: Order) -> None:
         started = time.monotonic()
@@ -80,9 +98,9 @@ class PostgresExecutor:
         except psycopg.Error as error:
             await self._answer_failure(order, unit_error(error))
         else:
-            self._answer(UnitRecorded(order, time.monotonic() - started, int(result.get("state_bytes", 0))))
+            self._answer(_answer_to(order, time.monotonic() - started, result))
 
-    def _answer(self, message: UnitRecorded | UnitFailed) -> None:
+    def _answer(self, message: UnitRecorded | Piloted | UnitFailed | SlotStuck) -> None:
         """Deliver what came of an order, once."""
         if self._orders.pop(message.order.slot_id, None) is message.order:
             self._deliver(message)
@@ -124,7 +142,9 @@ class PostgresExecutor:
                 return
             try:
                 await self._open_session(slot_id)
-            except (EasemlError, psycopg.Error):
+            except (EasemlError, psycopg.Error) as error:
+                if attempt == SILENT_ATTEMPTS:
+                    self._deliver(SlotWaiting(slot_id, f"its session cannot be opened: {error}"))
                 await asyncio.sleep(RECONNECT_SECONDS[min(attempt, len(RECONNECT_SECONDS) - 1)])
             else:
                 self._deliver(SlotReady(slot_id))
@@ -140,6 +160,29 @@ class PostgresExecutor:
             raise
         self._sessions[slot_id] = session
         await self._show_idle(slot_id)
+
+    async def _watch(self) -> None:
+        """Look after units that give no sign of life."""
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            sessions = {slot_id: self._sessions[slot_id] for slot_id in self._orders if slot_id in self._sessions}
+            pids = {slot_id: session.info.backend_pid for slot_id, session in sessions.items() if not session.closed}
+            for slot_id, silent_seconds in (await self._stuck.given_up(pids)).items():
+                await self._give_up(slot_id, silent_seconds)
+
+    async def _give_up(self, slot_id: int, silent_seconds: float) -> None:
+        """Leave a slot to its fate; the coordinator fences it before it goes on elsewhere."""
+        order = self._orders.get(slot_id)
+        if order is None:
+            return
+        self._slots.pop(slot_id, None)
+        task, session = self._tasks.pop(slot_id, None), self._sessions.pop(slot_id, None)
+        reason = f"a unit gave no sign of life for {silent_seconds:.0f} s and could not be cancelled or terminated"
+        self._answer(SlotStuck(order, reason))
+        if task is not None:
+            task.cancel()
+        if session is not None:
+            await session.close()
 
     async def _drop_session(self, slot_id: int) -> None:
         session = self._sessions.pop(slot_id, None)
@@ -163,3 +206,9 @@ def order_json(order: Order) -> str:
     fields = asdict(order.unit) | {key: getattr(order, key) for key in ("seed", "slot_id", "lease_number", "attempt")}
     del fields["run_id"], fields["trial_number"]
     return json.dumps(fields)
+
+
+def _answer_to(order: Order, seconds: float, result: dict[str, Any]) -> UnitRecorded | Piloted:
+    if order.unit.kind == PILOT:
+        return Piloted(order, result["train_seconds"], result["evaluate_seconds"])
+    return UnitRecorded(order, seconds, int(result.get("state_bytes", 0)))

@@ -8,16 +8,22 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from easeml_db.errors import EasemlError, SlotLost
-from easeml_db.ports import Message, Order, SlotReady, UnitFailed, UnitRecorded
+from easeml_db.ports import Message, Order, Piloted, SlotReady, SlotStuck, UnitFailed, UnitRecorded
 from easeml_db.run import Run
 from easeml_db.simulate.tables import BrokenRule
 from easeml_db.topology import Slot
+from easeml_db.training_unit import PILOT
 
 if TYPE_CHECKING:
     from easeml_db.simulate.world import SimulatedWorld
+
+
+PILOT_SECONDS = 0.0
+UNIT_LEASE_SECONDS = 60.0
 
 
 class Killed(BaseException):
@@ -78,9 +84,31 @@ class SimulatedProcess:
         self.n_heartbeats += 1
 
     async def slots(self) -> list[Slot]:
-        """Return the slots to run units on."""
+        """Return all slots, in whatever state."""
         self._call()
         return list(self._world.slots)
+
+    async def lose_slot(self, slot_id: int, reason: str) -> None:
+        """Mark a slot as lost: what its unit may still do is not recorded any more."""
+        self._call()
+        self._world.lose(slot_id)
+        self._world.tables.notes.append(("slot lost", reason))
+
+    async def explain_slot(self, slot_id: int, reason: str | None) -> None:
+        """Say why a slot that should work does not; None: it does."""
+        self._call()
+
+    async def recover_slots(self) -> list[int]:
+        """Make active again the lost slots whose stuck unit has ended; return them."""
+        self._call()
+        return self._world.recover()
+
+    async def plan_run(
+        self, run_id: int, scheduler: str, simulated_seconds: float | None, bound_seconds: float | None, reason: str
+    ) -> None:
+        """Write down how a run is scheduled from now on."""
+        self._call()
+        self._world.tables.plans.append((run_id, scheduler))
 
     async def open_runs(self) -> list[Run]:
         """Return all queued and running runs, oldest first."""
@@ -142,7 +170,8 @@ class SimulatedProcess:
         self._check(order)
         self._running[order.slot_id] = order
         started = self.now_seconds()
-        seconds = self._world.seconds_of(order.unit, order.slot_id)
+        is_pilot = order.unit.kind == PILOT
+        seconds = PILOT_SECONDS if is_pilot else self._world.seconds_of(order.unit, order.slot_id)
         if order.slot_id in self._broken:
             self._world.at(started, lambda: self.break_session(order.slot_id))
             return
@@ -152,7 +181,21 @@ class SimulatedProcess:
             refusal = error
             self._world.at(started, lambda: self._answer(order, UnitFailed(order, refusal)))
         else:
-            self._world.at(started + seconds, lambda: self._end_unit(order, started))
+            self._run(order, started, seconds)
+
+    def _run(self, order: Order, started: float, seconds: float) -> None:
+        """Let a unit end after its time; one that is stuck is given up after its lease, and ends much later."""
+        stuck_seconds = self._world.faults.stuck_seconds(order)
+        if stuck_seconds:
+            self._world.at(started + UNIT_LEASE_SECONDS, lambda: self._give_up(order))
+            self._world.stuck[order.slot_id] = started + stuck_seconds
+        self._world.at(started + max(seconds, stuck_seconds), lambda: self._end_unit(order, started))
+
+    def _give_up(self, order: Order) -> None:
+        if self._running.get(order.slot_id) is order:
+            self._ready.discard(order.slot_id)
+            self._wanted.discard(order.slot_id)
+            self._answer(order, SlotStuck(order, "a unit gave no sign of life"))
 
     async def cancel(self, slot_id: int) -> None:
         """Stop the slot's unit; the session stays."""
@@ -211,11 +254,15 @@ class SimulatedProcess:
     def _end_unit(self, order: Order, started_seconds: float) -> None:
         """Record a unit as its last transaction does, unless it was cancelled or lost."""
         if self._running.get(order.slot_id) is not order:
+            self._world.end_stuck(order, started_seconds)
             return
         error = self._world.faults.failure_of(order)
         try:
             if error is not None:
                 raise error
+            if order.unit.kind == PILOT:
+                self._end_pilot(order)
+                return
             self._world.tables.record(order, started_seconds, self.now_seconds())
         except SlotLost:
             self.break_session(order.slot_id)
@@ -223,6 +270,14 @@ class SimulatedProcess:
             self._answer(order, UnitFailed(order, refusal))
         else:
             self._answer_recorded(order, self.now_seconds() - started_seconds)
+
+    def _end_pilot(self, order: Order) -> None:
+        """A pilot tells the truth about a unit over its partition."""
+        train, evaluate = (
+            self._world.seconds_of(replace(order.unit, kind=kind), order.slot_id) for kind in ("train", "validate")
+        )
+        self._world.tables.record_pilot(order, train, evaluate)
+        self._answer(order, Piloted(order, train, evaluate))
 
     def _answer_recorded(self, order: Order, seconds: float) -> None:
         if self._world.faults.is_answer_lost(order):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from easeml_db.errors import NotAllowed, NotFound, StaleLease
 from easeml_db.ports import Order
 from easeml_db.run import Run
-from easeml_db.training_unit import n_steps_total
+from easeml_db.training_unit import after, n_steps_total
 from easeml_db.trial import RUN_TRANSITIONS, TRIAL_TRANSITIONS, Trial, is_legal
 
 OPEN = frozenset({"queued", "running"})
@@ -37,14 +37,18 @@ def new_run(
     seed: int = 0,
     max_seconds: float | None = None,
     architectures: Sequence[str] = ("mlp",),
+    scheduler: str = "longest_remaining",
+    visit_order: str = "cyclic",
+    holders: Sequence[Collection[int]] | None = None,
 ) -> Run:
-    """Return a queued run of fresh trials; architectures take turns, trial ids are 1000 * run_id + number."""
+    """Return a queued run of fresh trials; architectures take turns, trial ids are 100000 * run_id + number."""
     trials = tuple(
-        Trial(1000 * run_id + number, run_id, number, n_partitions, max_epochs, 0, "waiting")
+        Trial(100_000 * run_id + number, run_id, number, n_partitions, max_epochs, 0, "waiting", visit_order)
         for number in range(1, n_trials + 1)
     )
     chosen = {trial.trial_id: architectures[trial.trial_number % len(architectures)] for trial in trials}
-    return Run(run_id, seed, "queued", max_seconds, None, trials, chosen)
+    held = None if holders is None else tuple(frozenset(segments) for segments in holders)
+    return Run(run_id, seed, "queued", max_seconds, None, trials, chosen, scheduler, visit_order, held)
 
 
 class Tables:
@@ -54,6 +58,8 @@ class Tables:
         self.lease_number = 0
         self.units: list[RecordedUnit] = []
         self.notes: list[tuple[str, str]] = []
+        self.plans: list[tuple[int, str]] = []
+        self.lost_slots: set[int] = set()
         self._keys: set[tuple[int, str, int, int]] = set()
         self._runs: dict[int, Run] = {}
         self._trials: dict[int, Trial] = {}
@@ -134,17 +140,30 @@ class Tables:
     def record(self, order: Order, started_seconds: float, finished_seconds: float) -> None:
         """Record a unit and count the trial's step; StaleLease when the lease is over or the step is not due."""
         unit = order.unit
-        if order.lease_number != self.lease_number:
-            raise StaleLease(f"lease {order.lease_number} is over, {self.lease_number} holds")
+        self._check_fence(order)
         trial = self._due_trial(order, frozenset({"running"}))
         key = (unit.trial_id, unit.kind, unit.epoch, unit.partition_number)
         if key in self._keys:
             raise BrokenRule(f"unit {key} is recorded already")
         self._keys.add(key)
         self.units.append(RecordedUnit(order, started_seconds, finished_seconds))
-        self._trials[unit.trial_id] = replace(trial, n_steps_done=unit.step + 1)
+        self._trials[unit.trial_id] = after(trial, unit)
         if unit.step + 1 == n_steps_total(trial.n_partitions, trial.max_epochs):
             self._move_trial(unit.trial_id, "finished")
+
+    def record_pilot(self, order: Order, train_seconds: float, evaluate_seconds: float) -> None:
+        """Record what a trial's units are going to take; StaleLease as for a unit."""
+        self._check_fence(order)
+        trial = self._due_trial(order, frozenset({"running"}))
+        self._trials[trial.trial_id] = replace(
+            trial, pilot_train_seconds=train_seconds, pilot_evaluate_seconds=evaluate_seconds
+        )
+
+    def _check_fence(self, order: Order) -> None:
+        if order.lease_number != self.lease_number:
+            raise StaleLease(f"lease {order.lease_number} is over, {self.lease_number} holds")
+        if order.slot_id in self.lost_slots:
+            raise StaleLease(f"slot {order.slot_id} was given up")
 
     def _due_trial(self, order: Order, states: frozenset[str]) -> Trial:
         trial = self._trials.get(order.unit.trial_id)

@@ -11,10 +11,11 @@ Nothing sleeps: the clock jumps to the next event when every active process wait
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import heapq
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 
 from easeml_db.errors import EasemlError
@@ -36,13 +37,19 @@ def _no_loss(order: Order) -> bool:
     return False
 
 
+def _not_stuck(order: Order) -> float:
+    return 0.0
+
+
 @dataclass(frozen=True)
 class Faults:
     """What goes wrong with units when they end: `failure_of` says with which error (TrialFailed: the trial's own;
-    SlotLost: nothing was recorded); with `is_answer_lost` the unit is recorded and its session breaks."""
+    SlotLost: nothing was recorded); with `is_answer_lost` the unit is recorded and its session breaks. A unit with
+    `stuck_seconds` > 0 is given up after its lease, goes on all the same and tries to be recorded after that time."""
 
     failure_of: Callable[[Order], EasemlError | None] = _no_failure
     is_answer_lost: Callable[[Order], bool] = _no_loss
+    stuck_seconds: Callable[[Order], float] = _not_stuck
 
 
 class SimulatedWorld:
@@ -65,6 +72,7 @@ class SimulatedWorld:
         self.seconds_of, self.faults = seconds_of, faults or Faults()
         self.now_seconds = 0.0
         self.state_bytes, self.n_reclaims = state_bytes, 0
+        self.stuck: dict[int, float] = {}  # until when, by slot
         self._warm_seconds, self._horizon_seconds = warm_seconds, horizon_seconds
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._counter = count()
@@ -115,6 +123,25 @@ class SimulatedWorld:
         """Somebody changes the table of slots."""
         self.slots = tuple(slots)
         self._notify(SlotsChanged())
+
+    def lose(self, slot_id: int) -> None:
+        """The coordinator gives a slot up."""
+        self.tables.lost_slots.add(slot_id)
+        self.slots = tuple(replace(slot, state="lost") if slot.slot_id == slot_id else slot for slot in self.slots)
+
+    def recover(self) -> list[int]:
+        """Make active again the lost slots that are stuck no more; return them."""
+        free = [slot for slot in self.tables.lost_slots if self.stuck.get(slot, 0.0) <= self.now_seconds]
+        self.tables.lost_slots -= set(free)
+        self.slots = tuple(replace(slot, state="active") if slot.slot_id in free else slot for slot in self.slots)
+        return free
+
+    def end_stuck(self, order: Order, started_seconds: float) -> None:
+        """A unit that was given up wakes and tries to be recorded; BrokenRule if it can."""
+        if order.slot_id in self.tables.lost_slots:
+            with contextlib.suppress(EasemlError):
+                self.tables.record(order, started_seconds, self.now_seconds)
+                raise BrokenRule(f"slot {order.slot_id} was given up, and its unit was recorded all the same")
 
     def lose_slot(self, slot_id: int, down_seconds: float = 0.0) -> None:
         """All sessions of a slot break, and none can be opened for a while."""

@@ -28,6 +28,37 @@ return guarded(plpy, propose, architectures, search_space, procedure, n_configs,
 $$;
 COMMENT ON FUNCTION easeml.propose_configs(jsonb, jsonb, text, integer, bigint) IS 'The configs that a procedure tries, as a json array: a pure function of its arguments (internal).';
 
+CREATE FUNCTION easeml.list_schedulers(OUT scheduler text, OUT needs_free_order boolean, OUT needs_single_holders boolean, OUT is_default boolean, OUT summary text)
+RETURNS SETOF record LANGUAGE plpython3u STABLE AS $$
+from easeml_db.hopper.schedulers import list_schedulers
+from easeml_plpy.session import guarded
+return guarded(plpy, list_schedulers)
+$$;
+COMMENT ON FUNCTION easeml.list_schedulers() IS 'The schedulers a run can ask for (internal: read easeml.schedulers).';
+
+CREATE FUNCTION easeml.check_schedule(data easeml.datasets, scheduler text, visit_order text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    wanted record;
+BEGIN
+    IF visit_order IS NULL OR visit_order NOT IN ('cyclic', 'free') THEN
+        PERFORM easeml.fail('ML001', format('visit_order: expected cyclic or free, got %s', quote_nullable(visit_order)),
+            hint => 'cyclic: the order, and so every byte, is fixed beforehand; free: the scheduler also chooses the partition.');
+    END IF;
+    SELECT s.* INTO wanted FROM easeml.list_schedulers() s WHERE s.scheduler = check_schedule.scheduler;
+    IF NOT FOUND THEN
+        PERFORM easeml.fail('ML001', format('scheduler: there is no scheduler %s', quote_nullable(scheduler)),
+            hint => (SELECT 'Choose one of: ' || string_agg(s.scheduler, ', ') || '.' FROM easeml.list_schedulers() s));
+    ELSIF wanted.needs_free_order AND visit_order <> 'free' THEN
+        PERFORM easeml.fail('ML001', format('scheduler: %s chooses the partitions, so it needs the visit order free, got %s', scheduler, visit_order),
+            hint => 'Add visit_order => ''free'', or leave the scheduler to easeml.');
+    ELSIF wanted.needs_single_holders AND EXISTS (SELECT FROM easeml.replicas c WHERE c.dataset_id = data.dataset_id GROUP BY c.partition_number HAVING count(*) > 1) THEN
+        PERFORM easeml.fail('ML001', format('scheduler: %s needs one holder for each partition, and data set %s is replicated', scheduler, quote_literal(data.dataset_name)),
+            hint => 'Choose longest_remaining or random, or leave the scheduler to easeml.');
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION easeml.check_schedule(easeml.datasets, text, text) IS 'Refuses a scheduler or visit order that does not exist or does not fit the data set (internal).';
+
 CREATE FUNCTION easeml.select_models(
     dataset text,
     architectures text[] DEFAULT NULL,
@@ -37,7 +68,9 @@ CREATE FUNCTION easeml.select_models(
     max_epochs integer DEFAULT 5,
     metric text DEFAULT NULL,
     max_seconds double precision DEFAULT NULL,
-    seed bigint DEFAULT 0
+    seed bigint DEFAULT 0,
+    scheduler text DEFAULT 'auto',
+    visit_order text DEFAULT 'cyclic'
 ) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     data easeml.datasets := easeml.find_dataset(dataset);
@@ -61,6 +94,7 @@ BEGIN
     IF seed IS NULL THEN
         PERFORM easeml.fail('ML001', 'seed: expected a whole number, got NULL');
     END IF;
+    PERFORM easeml.check_schedule(data, scheduler, visit_order);
 
     SELECT m.* INTO ranking FROM easeml.list_metrics() m
     WHERE m.task = data.task AND (m.metric = select_models.metric OR select_models.metric IS NULL AND m.is_default);
@@ -102,8 +136,8 @@ BEGIN
         PERFORM easeml.fail(SQLSTATE, error_message, error_detail, error_hint);
     END;
 
-    INSERT INTO easeml.runs (dataset_id, procedure, architectures, search_space, n_configs, max_epochs, metric, is_higher_better, max_seconds, seed)
-    VALUES (data.dataset_id, procedure, chosen, search_space, jsonb_array_length(configs), max_epochs, ranking.metric, ranking.is_higher_better, max_seconds, seed)
+    INSERT INTO easeml.runs (dataset_id, procedure, architectures, search_space, n_configs, max_epochs, metric, is_higher_better, max_seconds, seed, scheduler, visit_order)
+    VALUES (data.dataset_id, procedure, chosen, search_space, jsonb_array_length(configs), max_epochs, ranking.metric, ranking.is_higher_better, max_seconds, seed, scheduler, visit_order)
     RETURNING run_id INTO new_run_id;
     INSERT INTO easeml.arms (run_id, architecture)
     SELECT new_run_id, a FROM unnest(chosen) a WHERE EXISTS (SELECT FROM jsonb_array_elements(configs) c WHERE c ->> 'architecture' = a);
@@ -126,13 +160,15 @@ BEGIN
     RETURN new_run_id;
 END
 $$;
-COMMENT ON FUNCTION easeml.select_models(text, text[], jsonb, text, integer, integer, text, double precision, bigint) IS
+COMMENT ON FUNCTION easeml.select_models(text, text[], jsonb, text, integer, integer, text, double precision, bigint, text, text) IS
 $$Starts a search for a good model on a data set and returns the run's id at once; a coordinator trains in the background (from the moment this transaction commits).
 architectures: names from easeml.architectures (default: those that suit the data). search_space: json object, for example
 {"learning_rate": {"type": "float", "low": 1e-4, "high": 1e-1, "log": true}, "batch_size": [32, 256], "mlp": {"hidden_units": [[128], [256, 128]]}};
 a list is a choice, an object a range, anything else is fixed, and a key that names an architecture holds what is meant for it alone (default: every architecture's own ranges).
 procedure: random or grid. n_configs: how many trials (random: 8; grid: all). max_epochs: passes of each trial over the training rows.
-metric: ranks the trials by their best epoch on the validation rows (accuracy for labels, rmse for numbers). max_seconds: stop starting new units after that. seed: same data, arguments and seed, same result.$$;
+metric: ranks the trials by their best epoch on the validation rows (accuracy for labels, rmse for numbers). max_seconds: stop starting new units after that. seed: same data, arguments and seed, same result.
+scheduler: which trial runs next where, one of easeml.schedulers (auto: the shorter of longest_remaining and rotation in a simulation before the run).
+visit_order: cyclic (each trial meets the partitions in an order fixed beforehand, so the result is the same bytes whatever happens) or free (the scheduler chooses the partition too; easeml.replay proves the result).$$;
 
 CREATE FUNCTION easeml.find_run(run_id bigint) RETURNS easeml.runs LANGUAGE plpgsql STABLE AS $$
 DECLARE

@@ -17,6 +17,14 @@ $$;
 COMMENT ON PROCEDURE easeml.evaluate_unit(jsonb, jsonb) IS
     'Measures a trial on the validation or test rows of one partition and records the sums; the last partition of a split makes the metrics.';
 
+CREATE PROCEDURE easeml.pilot_unit(unit jsonb, INOUT result jsonb DEFAULT NULL)
+LANGUAGE plpython3u AS $$
+from easeml_plpy.pilot import pilot_unit
+return pilot_unit(plpy, GD, unit, result)
+$$;
+COMMENT ON PROCEDURE easeml.pilot_unit(jsonb, jsonb) IS
+    'Times a few mini-batches of a fresh trial and throws them away; records only how long its units are going to take.';
+
 CREATE FUNCTION easeml.open_unit(unit jsonb,
     OUT architecture text, OUT config jsonb, OUT max_epochs integer, OUT checkpoint_id bigint,
     OUT best_checkpoint_id bigint, OUT best_epoch integer, OUT best_metric_value double precision,
@@ -67,6 +75,17 @@ END
 $$;
 COMMENT ON FUNCTION easeml.fence(jsonb) IS 'Refuses to record a unit that a replaced coordinator ordered (internal).';
 
+CREATE FUNCTION easeml.leave_slot(unit jsonb) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE easeml.slots s SET unit_started_at = NULL, n_units_done = s.n_units_done + (unit ->> 'kind' <> 'pilot')::integer
+    WHERE s.slot_id = (unit ->> 'slot_id')::integer AND s.backend_pid = pg_backend_pid() AND s.state <> 'lost';
+    IF NOT FOUND THEN
+        PERFORM easeml.fail('ML006', format('slot %s was given up or taken away meanwhile: step %s is not recorded', unit ->> 'slot_id', unit ->> 'step'));
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION easeml.leave_slot(jsonb) IS 'Frees the slot''s row; refused when the slot was given up, so that a stuck unit that wakes up records nothing (internal).';
+
 CREATE FUNCTION easeml.advance(unit jsonb) RETURNS easeml.trials LANGUAGE plpgsql AS $$
 DECLARE
     trial easeml.trials;
@@ -82,7 +101,7 @@ BEGIN
     IF trial.trial_id IS NULL THEN
         PERFORM easeml.fail('ML006', format('trial %s was stopped or moved on meanwhile: step %s is not recorded', unit ->> 'trial_id', unit ->> 'step'));
     END IF;
-    UPDATE easeml.slots s SET unit_started_at = NULL, n_units_done = s.n_units_done + 1 WHERE s.slot_id = (unit ->> 'slot_id')::integer;
+    PERFORM easeml.leave_slot(unit);
     RETURN trial;
 END
 $$;
@@ -156,3 +175,13 @@ END
 $$;
 COMMENT ON FUNCTION easeml.record_metrics(jsonb, integer, text, bigint, jsonb, bigint) IS
     'Records the metrics of a complete split, and the new best state of the trial if there is one; prunes the one that was (internal).';
+
+CREATE FUNCTION easeml.record_pilot(unit jsonb, train_seconds double precision, evaluate_seconds double precision) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM easeml.fence(unit);
+    PERFORM easeml.leave_slot(unit);
+    UPDATE easeml.trials t SET pilot_train_seconds = record_pilot.train_seconds, pilot_evaluate_seconds = record_pilot.evaluate_seconds
+    WHERE t.trial_id = (unit ->> 'trial_id')::bigint;
+END
+$$;
+COMMENT ON FUNCTION easeml.record_pilot(jsonb, double precision, double precision) IS 'Records how long the units of a trial are going to take (internal).';

@@ -8,6 +8,10 @@ FROM easeml.dataset_info WHERE is_newest ORDER BY dataset_name, owner
 -- One data set of the caller.
 SELECT * FROM easeml.dataset_info WHERE dataset_id = %(dataset_id)s
 
+-- name: schedulers
+-- What a run can ask for, the default first.
+SELECT scheduler, is_default, needs_free_order, needs_single_holders, summary FROM easeml.schedulers ORDER BY is_default DESC, scheduler
+
 -- name: runs
 -- Runs, newest first.
 SELECT * FROM easeml.run_status ORDER BY run_id DESC LIMIT %(limit)s

@@ -8,7 +8,7 @@ INSERT INTO easeml.coordinators (lease_number, host, process_id, version) VALUES
 
 -- name: clear_slots
 -- Takes off what units of an earlier coordinator left on display.
-UPDATE easeml.slots SET unit_started_at = NULL, backend_pid = NULL WHERE unit_started_at IS NOT NULL OR backend_pid IS NOT NULL
+UPDATE easeml.slots SET unit_started_at = NULL, backend_pid = NULL WHERE (unit_started_at IS NOT NULL OR backend_pid IS NOT NULL) AND state <> 'lost'
 
 -- name: read_lease
 -- The lease that holds now.
@@ -26,18 +26,57 @@ UPDATE easeml.coordinators SET stopped_at = clock_timestamp() WHERE lease_number
 -- The slots to run units on.
 SELECT slot_id, slot_name, segment_id, device, n_threads, memory_limit_bytes FROM easeml.slots ORDER BY slot_id
 
+-- name: lose_slot
+-- A unit is stuck: whatever its process still does, it does not record.
+UPDATE easeml.slots SET state = 'lost', lost_reason = %(reason)s, lost_at = clock_timestamp(), unit_started_at = NULL WHERE slot_id = %(slot_id)s
+    AND %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease)
+
+-- name: explain_slot
+-- Why a slot that should work does not (NULL: it does).
+UPDATE easeml.slots SET lost_reason = %(reason)s WHERE slot_id = %(slot_id)s AND state <> 'lost' AND lost_reason IS DISTINCT FROM %(reason)s
+
+-- name: recover_slots
+-- Lost slots whose stuck process is gone work again.
+UPDATE easeml.slots s SET state = 'active', lost_reason = NULL, lost_at = NULL, backend_pid = NULL
+WHERE s.state = 'lost' AND NOT EXISTS (SELECT FROM pg_stat_activity a WHERE a.pid = s.backend_pid) RETURNING s.slot_id
+
 -- name: open_runs
 -- Runs that are asked for and not over, oldest first.
 SELECT run_id FROM easeml.runs WHERE state IN ('queued', 'running') ORDER BY run_id
 
 -- name: read_run
--- An open run.
-SELECT r.run_id, r.seed, r.state, r.max_seconds, extract(epoch FROM r.started_at)::double precision AS started_seconds, d.n_partitions
+-- An open run; holders lists the segments of each partition, NULL where every slot may run every partition.
+SELECT r.run_id, r.seed, r.state, r.max_seconds, extract(epoch FROM r.started_at)::double precision AS started_seconds, d.n_partitions,
+    r.scheduler, r.visit_order, CASE WHEN d.placement = 'bound' THEN (
+        SELECT jsonb_agg(h.segments ORDER BY h.partition_number)
+        FROM (SELECT p.partition_number, coalesce(jsonb_agg(c.segment_id) FILTER (WHERE c.segment_id IS NOT NULL), '[]') AS segments
+              FROM easeml.partitions p LEFT JOIN easeml.replicas c USING (dataset_id, partition_number)
+              WHERE p.dataset_id = d.dataset_id GROUP BY p.partition_number) h) END AS holders
 FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id) WHERE r.run_id = %(run_id)s AND r.state IN ('queued', 'running')
 
 -- name: read_trials
--- The trials of a run with their progress.
-SELECT trial_id, trial_number, architecture, max_epochs, n_steps_done, state FROM easeml.trials WHERE run_id = %(run_id)s ORDER BY trial_number
+-- The trials of a run with their progress; met lists the partitions met in the present round, where the order is free.
+SELECT t.trial_id, t.trial_number, t.architecture, t.max_epochs, t.n_steps_done, t.state, r.visit_order, t.pilot_train_seconds, t.pilot_evaluate_seconds,
+    CASE WHEN r.visit_order = 'free' THEN ARRAY(
+        SELECT u.partition_number FROM easeml.training_units u WHERE u.trial_id = t.trial_id AND n.round %% 2 = 0 AND u.epoch = n.round / 2 + 1
+        UNION ALL
+        SELECT e.partition_number FROM easeml.evaluations e WHERE e.trial_id = t.trial_id
+            AND (n.round %% 2 = 1 AND e.split = 'validation' AND e.epoch = n.round / 2 + 1 OR n.round = 2 * t.max_epochs AND e.split = 'test')) END AS met
+FROM easeml.trials t JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id)
+CROSS JOIN LATERAL (SELECT t.n_steps_done / d.n_partitions AS round) n
+WHERE t.run_id = %(run_id)s ORDER BY t.trial_number
+
+-- name: plan_run
+-- How a run is scheduled from now on; a new choice goes into the run's history.
+WITH before AS (SELECT r.run_id, r.owner, r.planned_scheduler FROM easeml.runs r WHERE r.run_id = %(run_id)s FOR UPDATE),
+planned AS (
+    UPDATE easeml.runs r SET planned_scheduler = %(scheduler)s, simulated_seconds = %(simulated_seconds)s, bound_seconds = %(bound_seconds)s
+    FROM before b WHERE r.run_id = b.run_id AND %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease)
+    RETURNING r.run_id, r.owner, b.planned_scheduler
+)
+INSERT INTO easeml.events (owner, run_id, kind, message)
+SELECT owner, run_id, 'scheduled', format('scheduler %%s; %%s', %(scheduler)s::text, %(reason)s::text) FROM planned
+WHERE planned_scheduler IS DISTINCT FROM %(scheduler)s
 
 -- name: start_run
 -- The first unit of a run is about to be given out.

@@ -41,7 +41,8 @@ BEGIN
     FOR item IN
         SELECT p.oid::regprocedure AS routine FROM pg_catalog.pg_proc p
         WHERE p.pronamespace = 'easeml'::regnamespace
-            AND p.proname NOT IN ('train_unit', 'evaluate_unit', 'open_unit', 'fence', 'advance', 'record_training', 'record_evaluation', 'record_metrics',
+            AND p.proname NOT IN ('train_unit', 'evaluate_unit', 'pilot_unit', 'open_unit', 'fence', 'leave_slot', 'advance',
+                'record_training', 'record_evaluation', 'record_metrics', 'record_pilot',
                 'set_slots', 'python_facts')
     LOOP
         EXECUTE format('GRANT EXECUTE ON ROUTINE %s TO easeml_tenant', item.routine);
@@ -58,7 +59,7 @@ GRANT UPDATE (encoder, packing_seconds, input_shape, n_skipped_rows) ON easeml.d
 GRANT UPDATE (state, started_at, finished_at, failure_reason) ON easeml.runs, easeml.trials TO easeml_tenant;
 GRANT UPDATE (trial_id, deployed_at) ON easeml.deployments TO easeml_tenant;
 GRANT DELETE ON easeml.datasets, easeml.dataset_grants, easeml.runs, easeml.deployments TO easeml_tenant;
-GRANT EXECUTE ON FUNCTION easeml.version(), easeml.has_live_coordinator(), easeml.caller(), easeml.list_architectures(), easeml.list_metrics() TO easeml_reader;
+GRANT EXECUTE ON FUNCTION easeml.version(), easeml.has_live_coordinator(), easeml.caller(), easeml.list_architectures(), easeml.list_metrics(), easeml.list_schedulers() TO easeml_reader;
 
 -- Vacuuming pruned states needs ownership: they are the coordinator's.
 ALTER TABLE easeml.checkpoints OWNER TO easeml_coordinator;

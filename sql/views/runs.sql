@@ -7,7 +7,7 @@ SELECT r.run_id, r.owner::text AS owner, d.dataset_name, d.version AS dataset_ve
     b.trial_id AS best_trial_id, b.best_metric_value,
     r.created_at, r.started_at, r.finished_at,
     extract(epoch FROM coalesce(r.finished_at, clock_timestamp()) - r.started_at)::double precision AS elapsed_seconds,
-    r.failure_reason
+    r.failure_reason, r.scheduler, r.visit_order, r.planned_scheduler, r.simulated_seconds, r.bound_seconds
 FROM easeml.runs r
 JOIN easeml.datasets d USING (dataset_id)
 LEFT JOIN LATERAL (
@@ -18,6 +18,10 @@ LEFT JOIN LATERAL (
     SELECT trial_id, best_metric_value FROM easeml.trials WHERE run_id = r.run_id AND best_metric_value IS NOT NULL
     ORDER BY CASE WHEN r.is_higher_better THEN -best_metric_value ELSE best_metric_value END, trial_number LIMIT 1) b ON true;
 COMMENT ON VIEW easeml.run_status IS 'Runs with their progress; interrupted means running without a live coordinator.';
+
+CREATE VIEW easeml.schedulers WITH (security_invoker) AS
+SELECT s.scheduler, s.needs_free_order, s.needs_single_holders, s.is_default, s.summary FROM easeml.list_schedulers() s;
+COMMENT ON VIEW easeml.schedulers IS 'Schedulers that easeml.select_models can be asked for.';
 
 CREATE VIEW easeml.leaderboard WITH (security_invoker) AS
 SELECT t.run_id, rank() OVER (PARTITION BY t.run_id ORDER BY CASE WHEN r.is_higher_better THEN -t.best_metric_value ELSE t.best_metric_value END NULLS LAST) AS rank,
@@ -86,6 +90,18 @@ COMMENT ON COLUMN easeml.run_status.started_at IS 'When its first unit was given
 COMMENT ON COLUMN easeml.run_status.finished_at IS 'When it ended.';
 COMMENT ON COLUMN easeml.run_status.elapsed_seconds IS 'Since its start, or in all.';
 COMMENT ON COLUMN easeml.run_status.failure_reason IS 'Why it failed.';
+
+COMMENT ON COLUMN easeml.run_status.scheduler IS 'The scheduler asked for.';
+COMMENT ON COLUMN easeml.run_status.visit_order IS 'cyclic or free.';
+COMMENT ON COLUMN easeml.run_status.planned_scheduler IS 'The scheduler that serves it.';
+COMMENT ON COLUMN easeml.run_status.simulated_seconds IS 'Makespan of the work that was left when the scheduler was chosen, in a simulation.';
+COMMENT ON COLUMN easeml.run_status.bound_seconds IS 'No schedule of that work is shorter.';
+
+COMMENT ON COLUMN easeml.schedulers.scheduler IS 'Name.';
+COMMENT ON COLUMN easeml.schedulers.needs_free_order IS 'Whether it chooses the partitions, and so needs visit_order free.';
+COMMENT ON COLUMN easeml.schedulers.needs_single_holders IS 'Whether each partition must have one holder.';
+COMMENT ON COLUMN easeml.schedulers.is_default IS 'Whether it is the default.';
+COMMENT ON COLUMN easeml.schedulers.summary IS 'What it does.';
 
 COMMENT ON COLUMN easeml.leaderboard.run_id IS 'Run.';
 COMMENT ON COLUMN easeml.leaderboard.rank IS '1 is best; equal metrics share a rank.';

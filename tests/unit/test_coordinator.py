@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from easeml_db.coordinator import Coordinator, Settings
-from easeml_db.errors import NotFound, SlotLost, StandbyOnly, TrialFailed, VersionMismatch
+from easeml_db.errors import NotFound, OutOfSpace, SlotLost, StandbyOnly, TrialFailed, VersionMismatch
 from easeml_db.hopper.bounds import shared_bound
 from easeml_db.ports import Order, SlotReady
 from easeml_db.simulate import BrokenRule, Faults, Killed, SimulatedWorld, new_run
@@ -72,13 +72,23 @@ def check_rules(world, runs):
     for run in runs:
         for trial in run.trials:
             done = [unit.order.unit for unit in by_trial[trial.trial_id]]
-            assert done == [unit_at(trial, step) for step in range(len(done))]
+            assert done == [unit_at(trial, step, unit.partition_number) for step, unit in enumerate(done)]
+            check_visits(trial, [unit.partition_number for unit in done])
             for unit in by_trial[trial.trial_id]:
                 u = unit.order.unit
                 assert unit.order.seed == unit_seed(run.seed, u.trial_number, u.epoch, u.partition_number)
     for units in [*by_trial.values(), *by_slot.values()]:
         ordered = sorted(units, key=lambda unit: (unit.started_seconds, unit.finished_seconds))
         assert all(a.finished_seconds <= b.started_seconds for a, b in pairwise(ordered))
+
+
+def check_visits(trial, partitions):
+    """Every round meets every partition exactly once, in cyclic order where that is asked for."""
+    p = trial.n_partitions
+    rounds = [partitions[i : i + p] for i in range(0, len(partitions), p)]
+    assert all(len(set(met)) == len(met) for met in rounds)
+    if trial.visit_order == "cyclic":
+        assert partitions == [(trial.trial_number + k) % p for k in range(len(partitions))]
 
 
 def check_complete(world, runs):
@@ -107,10 +117,15 @@ def test_every_trial_meets_every_partition_once_an_epoch_in_cyclic_order():
 @st.composite
 def loads(draw):
     shapes = st.tuples(st.integers(1, 4), st.integers(1, 3), st.integers(1, 2))
+    orders = st.sampled_from(["cyclic", "free"])
+    names = st.sampled_from(["auto", "longest_remaining", "random", "rotation"])
     runs = [
-        new_run(i, n_trials=n, n_partitions=p, max_epochs=e, seed=i, architectures=("mlp", "linear"))
+        new_run(
+            i, n_trials=n, n_partitions=p, max_epochs=e, seed=i, architectures=("mlp", "linear"),
+            scheduler=draw(names), visit_order=draw(orders),
+        )
         for i, (n, p, e) in enumerate(draw(st.lists(shapes, min_size=1, max_size=2)), start=1)
-    ]
+    ]  # fmt: skip
     seconds = draw(st.lists(st.floats(0.0, 9.0, width=16), min_size=5, max_size=5))
     return runs, draw(st.integers(1, 4)), lambda unit, slot_id: seconds[(unit.trial_id + unit.step + slot_id) % 5]
 
@@ -252,6 +267,121 @@ def test_a_version_mismatch_ends_the_coordinator_and_blames_no_trial():
     with pytest.raises(VersionMismatch):
         serve(world)
     assert "failed" not in states(world)[1]
+
+
+def test_a_lost_unit_is_tried_on_another_slot_first():
+    tried = []
+
+    def failure_of(order):
+        if order.unit.trial_number == 1 and order.unit.step == 0:
+            tried.append(order.slot_id)
+            return SlotLost("gone") if len(tried) < 3 else None
+        return None
+
+    run, world = small_world(faults=Faults(failure_of))
+    serve(world)
+    check_complete(world, [run])
+    assert tried[0] != tried[1] != tried[2]
+
+
+def test_a_full_disk_is_waited_out_and_blames_no_trial():
+    def failure_of(order):
+        return OutOfSpace("could not extend file") if 3.0 <= world.now_seconds < 90.0 else None
+
+    run, world = small_world(faults=Faults(failure_of))
+    serve(world)
+    check_complete(world, [run])
+    assert {unit.order.attempt for unit in world.units} == {1}
+    assert [kind for kind, _ in world.tables.notes] == ["disk full"]
+    assert min(unit.finished_seconds for unit in world.units if unit.finished_seconds >= 90.0) < 90.0 + 45.0
+
+
+# Pilots and plans
+
+
+def test_pilots_change_nothing_that_is_recorded():
+    shape = {"n_trials": 5, "n_partitions": 3, "max_epochs": 2, "seed": 4}
+    worlds = []
+    for scheduler in ("auto", "longest_remaining", "random", "rotation"):
+        world = SimulatedWorld(slots(2), [new_run(1, **shape, scheduler=scheduler)], seconds_of=uneven_seconds)
+        serve(world)
+        worlds.append(world)
+    assert all(visits(world) == visits(worlds[0]) for world in worlds)
+    assert worlds[0].tables.plans[0] in {(1, "longest_remaining"), (1, "rotation")}
+    assert all(trial.pilot_train_seconds for trial in worlds[0].tables.run(1).trials)
+    assert not any(trial.pilot_train_seconds for trial in worlds[1].tables.run(1).trials)
+
+
+def test_a_plan_comes_close_to_the_bound_where_the_scheduler_chooses_the_partitions():
+    seconds = np.random.default_rng(3).lognormal(0.0, 0.5, 40)
+    holders = [[j] for j in range(1, 5)]
+    for scheduler in ("auto", "vector_rearrangement"):
+        run = new_run(
+            1, n_trials=40, n_partitions=4, max_epochs=1, scheduler=scheduler, visit_order="free", holders=holders
+        )
+        world = SimulatedWorld(
+            [Slot(j, f"slot-{j}", j) for j in range(1, 5)], [run],
+            seconds_of=lambda unit, slot_id: float(seconds[unit.trial_number - 1]),
+        )  # fmt: skip
+        serve(world)
+        check_complete(world, [run])
+        assert world.tables.plans[-1][1] != "auto"
+        makespan = max(unit.finished_seconds for unit in world.units)
+        assert makespan <= 1.1 * shared_bound([3 * 4 * float(s) for s in seconds], 4)
+
+
+# Placement and slots
+
+
+def test_units_run_only_where_their_partition_is_held():
+    holders = [[1], [2], [1, 2]]
+    run = new_run(1, n_trials=5, n_partitions=3, max_epochs=2, visit_order="free", holders=holders)
+    world = SimulatedWorld(
+        [Slot(1, "a", 1), Slot(2, "b", 1), Slot(3, "c", 2)], [run], seconds_of=uneven_seconds, horizon_seconds=1e5
+    )
+    serve(world)
+    check_complete(world, [run])
+    segment_of = {1: 1, 2: 1, 3: 2}
+    for unit in world.units:
+        assert segment_of[unit.order.slot_id] in holders[unit.order.unit.partition_number]
+
+
+def test_a_draining_slot_ends_its_unit_and_gets_no_more_until_it_is_active_again():
+    run = new_run(1, n_trials=4, n_partitions=2, max_epochs=3)
+    world = SimulatedWorld(slots(2), [run], seconds_of=one_second)
+    draining = [slots(2)[0], Slot(2, "slot-2", 1, state="draining")]
+    world.at(2.5, lambda: world.set_slots(draining))
+    world.at(8.5, lambda: world.set_slots(slots(2)))
+    serve(world)
+    check_complete(world, [run])
+    on_second = [unit for unit in world.units if unit.order.slot_id == 2]
+    assert any(unit.started_seconds < 2.5 < unit.finished_seconds for unit in on_second)
+    assert not any(2.5 < unit.started_seconds < 8.5 for unit in on_second)
+    assert any(unit.started_seconds >= 8.5 for unit in on_second)
+    assert {unit.order.attempt for unit in world.units} == {1}
+
+
+def test_a_stuck_slot_is_given_up_its_unit_goes_on_elsewhere_and_it_comes_back():
+    was_stuck = []
+
+    def stuck_seconds(order):
+        if order.slot_id == 2 and order.unit.step == 2 and not was_stuck:
+            was_stuck.append(order)
+            return 200.0
+        return 0.0
+
+    run = new_run(1, n_trials=3, n_partitions=2, max_epochs=30)
+    world = SimulatedWorld(slots(2), [run], seconds_of=one_second, faults=Faults(stuck_seconds=stuck_seconds))
+    serve(world)
+    check_complete(world, [run])
+    (stuck,) = was_stuck
+    retried = next(u for u in world.units if (u.order.unit.trial_id, u.order.unit.step) == (stuck.unit.trial_id, 2))
+    assert retried.order.slot_id == 1
+    assert retried.order.attempt == 2
+    assert ("slot lost", "a unit gave no sign of life") in world.tables.notes
+    on_second = sorted(u.started_seconds for u in world.units if u.order.slot_id == 2)
+    assert not any(10.0 < at < 200.0 for at in on_second)
+    assert on_second[-1] > 200.0
 
 
 # Requests

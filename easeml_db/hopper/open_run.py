@@ -1,0 +1,288 @@
+"""One open run as the hopper sees it: its idle trials, what is known of their times, and the scheduler that serves it.
+
+A run whose scheduler compares or plans begins with pilots: each trial trains a few mini-batches, timed and thrown
+away. Then the scheduler is made, on the times known and the slots in service; it is made again when either changes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from easeml_db.errors import InvalidArgument
+from easeml_db.hopper.contract import Assignment, Cached, Candidate, Placement, Scheduler, Workload
+from easeml_db.hopper.estimates import ObservedUnit, UnitSeconds
+from easeml_db.hopper.schedulers import MAX_SIMULATED_UNITS, choose_scheduler, make_scheduler
+from easeml_db.run import Run
+from easeml_db.training_unit import TrainingUnit, after, next_unit, open_partitions, pilot_of, round_number
+from easeml_db.trial import Trial
+
+OPEN = frozenset({"waiting", "running"})
+PILOTED = frozenset({"auto", "vector_rearrangement", "milp"})
+FALLBACK = "longest_remaining"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a run is scheduled from now on: the makespan that a simulation of its remaining work gives, beside the
+    bound that no schedule beats, in seconds (None: not simulated), and in words why."""
+
+    run_id: int
+    scheduler: str
+    simulated_seconds: float | None
+    bound_seconds: float | None
+    reason: str
+
+
+class OpenRun:
+    """The open trials of one run. A trial is idle or in one unit; `choose` turns idle trials into units."""
+
+    def __init__(self, run: Run, seconds: UnitSeconds, busy: Mapping[int, int] | None = None) -> None:
+        self.run = run
+        self.is_over = False
+        self.new_plan: Plan | None = None
+        self._seconds = seconds
+        self._trials = {trial.trial_id: trial for trial in run.trials if trial.state in OPEN}
+        self._busy = dict(busy or {})  # slot by trial
+        self._attempts: dict[int, int] = {}  # failed attempts at a trial's next unit
+        self._avoid: dict[int, int] = {}  # the slot on which a trial's last attempt came to nothing
+        self._placement: Placement | None = None
+        self._scheduler: Scheduler | None = None
+        self._planned: str | None = None  # the scheduler chosen for this placement
+        for trial in self._trials.values():
+            if trial.pilot_train_seconds is not None and trial.pilot_evaluate_seconds is not None:
+                seconds.pilot(trial.trial_id, trial.pilot_train_seconds, trial.pilot_evaluate_seconds)
+
+    # What is known of it
+
+    @property
+    def run_id(self) -> int:
+        """The run's number."""
+        return self.run.run_id
+
+    def is_done(self) -> bool:
+        """Say whether nothing is under way or left to do."""
+        return not self._busy and (self.is_over or not self._trials)
+
+    def slots(self) -> list[int]:
+        """Return the slots that are busy with this run."""
+        return sorted(self._busy.values())
+
+    def n_attempts(self, trial_id: int) -> int:
+        """Return how often the trial's next unit came to nothing; 0 for a trial that is not open."""
+        return self._attempts.get(trial_id, 0)
+
+    # What happens to it
+
+    def renew(self, run: Run) -> None:
+        """Take over what the tables say. Failed attempts at a unit that is still due stay counted."""
+        before, self.run = self._trials, run
+        self._trials = {trial.trial_id: trial for trial in run.trials if trial.state in OPEN}
+        for trial_id in list(self._attempts):
+            known, now = before.get(trial_id), self._trials.get(trial_id)
+            if known is None or now is None or known.n_steps_done != now.n_steps_done:
+                self._forget_attempts(trial_id)
+        self._scheduler = None
+
+    def begin(self, now_seconds: float) -> bool:
+        """Say whether this is the first unit of a queued run; from now on the run counts as running."""
+        if self.run.state != "queued":
+            return False
+        started = now_seconds if self.run.started_seconds is None else self.run.started_seconds
+        self.run = replace(self.run, state="running", started_seconds=started)
+        return True
+
+    def recorded(self, unit: TrainingUnit, seconds: float) -> None:
+        """Take in that a unit is recorded."""
+        self._forget_attempts(unit.trial_id)
+        architecture = self.run.architectures[unit.trial_id]
+        self._seconds.observe(ObservedUnit(unit.trial_id, architecture, unit.kind, seconds))
+        trial = self._trials.get(unit.trial_id)
+        if trial is None:
+            return
+        moved = after(trial, unit)
+        if next_unit(moved) is None:
+            del self._trials[unit.trial_id]
+        else:
+            self._trials[unit.trial_id] = moved
+            self._offer(moved)
+
+    def piloted(self, trial_id: int, train_seconds: float, evaluate_seconds: float) -> None:
+        """Take in how long a trial's units are going to take."""
+        self._forget_attempts(trial_id)
+        self._seconds.pilot(trial_id, train_seconds, evaluate_seconds)
+
+    def came_to_nothing(self, trial_id: int, slot_id: int, *, is_counted: bool) -> None:
+        """Take in that a trial's unit was lost or refused: it is offered again, on another slot first."""
+        trial = self._trials.get(trial_id)
+        if trial is None:
+            return
+        if is_counted:
+            self._attempts[trial_id] = self.n_attempts(trial_id) + 1
+            self._avoid[trial_id] = slot_id
+        self._offer(trial)
+
+    def drop(self, trial_id: int) -> None:
+        """Start nothing of a trial any more."""
+        self._trials.pop(trial_id, None)
+        self._forget_attempts(trial_id)
+        if self._scheduler is not None:
+            self._scheduler.take(trial_id)
+
+    def answered(self, trial_id: int) -> None:
+        """Take in that a trial's unit is over; the caller then says what came of it."""
+        self._busy.pop(trial_id, None)
+
+    def end_budget(self) -> None:
+        """Start nothing any more; what is under way goes on to its end."""
+        self.is_over = True
+
+    # What runs next
+
+    def choose(self, idle_slots: Sequence[int], placement: Placement, cached: Cached) -> list[tuple[TrainingUnit, int]]:
+        """Return units to start now, each with its slot."""
+        if self.is_over:
+            return []
+        if self._placement is not placement:
+            self._placement, self._scheduler, self._planned = placement, None, None
+        if self._scheduler is None and self._is_piloted():
+            chosen = list(self._pilots(idle_slots, placement))
+        else:
+            chosen = self._units(idle_slots, cached)
+        for unit, slot in chosen:
+            self._busy[unit.trial_id] = slot
+        return chosen
+
+    def attempt(self, trial_id: int) -> int:
+        """Return which attempt at its unit a trial's next one is, from 1."""
+        return self.n_attempts(trial_id) + 1
+
+    def _is_piloted(self) -> bool:
+        """Say whether pilots are wanted and not all are answered. Whoever has run a unit needs none."""
+        if self.run.scheduler not in PILOTED or self._n_units_planned() > MAX_SIMULATED_UNITS:
+            return False
+        return any(self._wants_pilot(trial) for trial in self._trials.values())
+
+    def _wants_pilot(self, trial: Trial) -> bool:
+        return trial.n_steps_done == 0 and not self._seconds.is_timed(trial.trial_id)
+
+    def _pilots(self, idle_slots: Sequence[int], placement: Placement) -> Iterator[tuple[TrainingUnit, int]]:
+        free = list(idle_slots)
+        for trial in self._trials.values():
+            if trial.trial_id in self._busy or not self._wants_pilot(trial):
+                continue
+            unit = pilot_of(trial)
+            able = [slot for slot in free if unit is not None and placement.can_run(slot, unit.partition_number)]
+            wanted = [slot for slot in able if slot != self._avoid.get(trial.trial_id)] or able
+            if unit is not None and wanted:
+                free.remove(wanted[0])
+                yield unit, wanted[0]
+
+    def _units(self, idle_slots: Sequence[int], cached: Cached) -> list[tuple[TrainingUnit, int]]:
+        """Ask the scheduler."""
+        if self._avoid:
+            assignments = self._apart(idle_slots, cached)
+        else:
+            assignments = self._scheduler_in_service().choose(idle_slots, cached)
+        return [(self._unit_of(assignment), assignment.slot_id) for assignment in assignments]
+
+    def _apart(self, idle_slots: Sequence[int], cached: Cached) -> list[Assignment]:
+        """Ask slot by slot, and keep from each the trials that came to nothing there and could go elsewhere."""
+        scheduler = self._scheduler_in_service()
+        chosen: dict[int, Assignment] = {}
+        for slot in idle_slots:
+            withheld = [t for t in self._avoid if t not in chosen and t not in self._busy and self._is_avoided(t, slot)]
+            for trial_id in withheld:
+                scheduler.take(trial_id)
+            chosen |= {assignment.trial_id: assignment for assignment in scheduler.choose([slot], cached)}
+            for trial_id in withheld:
+                self._offer(self._trials[trial_id])
+        return list(chosen.values())
+
+    def _is_avoided(self, trial_id: int, slot: int) -> bool:
+        """Say whether a trial came to nothing on this slot and another one could run its next unit."""
+        if self._avoid[trial_id] != slot or self._placement is None:
+            return False
+        others = [other for other in self._placement.slots if other != slot]
+        partitions = open_partitions(self._trials[trial_id])
+        return any(self._placement.can_run(other, q) for other in others for q in partitions)
+
+    def _unit_of(self, assignment: Assignment) -> TrainingUnit:
+        unit = next_unit(self._trials[assignment.trial_id], assignment.partition_number)
+        if unit is None:
+            raise InvalidArgument(f"trial {assignment.trial_id} has no unit left")
+        return unit
+
+    def _offer(self, trial: Trial) -> None:
+        """Tell the scheduler that a trial is idle."""
+        if self._scheduler is None or trial.trial_id in self._busy:
+            return
+        # A trial that was not timed yet goes first: the longest one should not be found out last.
+        architecture = self.run.architectures[trial.trial_id]
+        is_timed = self._seconds.is_timed(trial.trial_id)
+        remaining = self._seconds.remaining(trial, architecture) if is_timed else math.inf
+        partitions = open_partitions(trial)
+        self._scheduler.put(Candidate(trial.trial_id, trial.trial_number, round_number(trial), partitions, remaining))
+
+    def _forget_attempts(self, trial_id: int) -> None:
+        self._attempts.pop(trial_id, None)
+        self._avoid.pop(trial_id, None)
+
+    # Planning
+
+    def _scheduler_in_service(self) -> Scheduler:
+        if self._scheduler is None:
+            self._scheduler = self._made()
+            for trial in self._trials.values():
+                self._offer(trial)
+        return self._scheduler
+
+    def _made(self) -> Scheduler:
+        """Make the scheduler that was asked for, or where it cannot serve, one that always can."""
+        workload = self._workload()
+        name = self._planned or self._plan(workload)
+        try:
+            return make_scheduler(name, workload, seed=self.run.seed)
+        except InvalidArgument as error:
+            self._planned = FALLBACK
+            self.new_plan = Plan(self.run_id, FALLBACK, None, None, f"{name} cannot serve: {error}")
+            return make_scheduler(FALLBACK, workload, seed=self.run.seed)
+
+    def _plan(self, workload: Workload) -> str:
+        """Choose the scheduler and remember what was expected of it."""
+        name = self.run.scheduler
+        if name == "auto":
+            choice = choose_scheduler(workload)
+            name = choice.name
+            self.new_plan = Plan(
+                self.run_id, name, choice.makespan_seconds, choice.bound_seconds, _in_words(choice.alternatives)
+            )
+        else:
+            self.new_plan = Plan(self.run_id, name, None, None, "as asked for")
+        self._planned = name
+        return name
+
+    def _n_units_planned(self) -> int:
+        return sum(trial.n_partitions * trial.max_epochs for trial in self._trials.values())
+
+    def _workload(self) -> Workload:
+        """The work that is left as whole epochs: a unit stands for training and validation of one partition."""
+        if self._placement is None:
+            raise InvalidArgument("a run is planned for slots in service")
+        n_trials = max((trial.trial_number for trial in self.run.trials), default=0)
+        p = self._placement.n_partitions
+        rows = [(0.0,) * p] * n_trials
+        for trial in self._trials.values():
+            architecture = self.run.architectures[trial.trial_id]
+            kinds = ("train", "validate")
+            seconds = sum(self._seconds.expected(trial.trial_id, architecture, kind) for kind in kinds)
+            rows[trial.trial_number - 1] = (seconds,) * p
+        n_rounds = max((t.max_epochs - round_number(t) // 2 for t in self._trials.values()), default=1)
+        return Workload(tuple(rows), self._placement, self.run.visit_order, n_rounds=max(n_rounds, 1))
+
+
+def _in_words(alternatives: Mapping[str, float]) -> str:
+    if not alternatives:
+        return "too many units to simulate"
+    return "simulated seconds: " + ", ".join(f"{name} {seconds:.4g}" for name, seconds in alternatives.items())
