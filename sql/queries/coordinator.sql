@@ -24,7 +24,7 @@ UPDATE easeml.coordinators SET stopped_at = clock_timestamp() WHERE lease_number
 
 -- name: slots
 -- The slots to run units on.
-SELECT slot_id, slot_name, segment_id, device, n_threads, memory_limit_bytes FROM easeml.slots ORDER BY slot_id
+SELECT slot_id, slot_name, segment_id, device, n_threads, memory_limit_bytes, state FROM easeml.slots ORDER BY slot_id
 
 -- name: lose_slot
 -- A unit is stuck: whatever its process still does, it does not record.

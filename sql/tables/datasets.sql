@@ -12,6 +12,7 @@ CREATE TABLE easeml.datasets (
     input_shape integer[] NOT NULL,
     n_outputs integer NOT NULL CHECK (n_outputs >= 1),
     n_partitions integer NOT NULL CHECK (n_partitions >= 1),
+    placement text NOT NULL DEFAULT 'shared' CHECK (placement IN ('shared', 'bound')),
     validation_fraction double precision NOT NULL,
     test_fraction double precision NOT NULL,
     seed bigint NOT NULL,
@@ -41,6 +42,16 @@ CREATE TABLE easeml.partitions (
     FOREIGN KEY (dataset_id, owner) REFERENCES easeml.datasets (dataset_id, owner) ON DELETE CASCADE
 );
 COMMENT ON TABLE easeml.partitions IS 'The parts of each data set; a training unit reads one of them.';
+
+CREATE TABLE easeml.replicas (
+    dataset_id bigint NOT NULL,
+    owner name NOT NULL DEFAULT current_user,
+    partition_number integer NOT NULL,
+    segment_id integer NOT NULL REFERENCES easeml.segments,
+    PRIMARY KEY (dataset_id, partition_number, segment_id),
+    FOREIGN KEY (dataset_id, owner) REFERENCES easeml.datasets (dataset_id, owner) ON DELETE CASCADE
+);
+COMMENT ON TABLE easeml.replicas IS 'Which segments hold which partition, for data sets whose placement is bound.';
 
 CREATE TABLE easeml.blocks (
     dataset_id bigint NOT NULL,

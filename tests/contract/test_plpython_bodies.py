@@ -14,7 +14,10 @@ MAX_LINES = 3
 # Must work when no package of ours can be imported: it is what the doctor asks.
 FREE_BODIES = {"python_facts"}
 # SQL name -> target of those that call a pure core; its word differs from the SQL name, which stands among others.
-PURE_TARGETS = {"propose_configs": ("easeml_db.procedures.proposal", "propose")}
+PURE_TARGETS = {
+    "propose_configs": ("easeml_db.procedures.proposal", "propose"),
+    "list_schedulers": ("easeml_db.hopper.schedulers", "list_schedulers"),
+}
 
 
 @pytest.fixture(scope="session")

@@ -8,8 +8,9 @@ import pytest
 
 import easeml_plpy.errors as inside
 from easeml_db import errors
-from easeml_db.training_unit import KINDS
-from easeml_db.trial import RUN_STATES, RUN_TRANSITIONS, TRIAL_STATES, TRIAL_TRANSITIONS
+from easeml_db.topology import SLOT_STATES
+from easeml_db.training_unit import KINDS, PILOT
+from easeml_db.trial import RUN_STATES, RUN_TRANSITIONS, TRIAL_STATES, TRIAL_TRANSITIONS, VISIT_ORDERS
 
 ROOT = Path(__file__).resolve().parents[2]
 LITERAL = re.compile(r"'(\w+)'")
@@ -38,7 +39,12 @@ def test_rows_begin_in_the_first_state(sql_statements, name, state):
 
 
 def test_kinds_of_units_are_those_of_the_words(sql_statements):
-    assert tuple(checked(table(sql_statements, "slots"), "kind")) == KINDS
+    assert tuple(checked(table(sql_statements, "slots"), "kind")) == (*KINDS, PILOT)
+
+
+def test_states_of_slots_and_orders_of_visit_are_those_of_the_words(sql_statements):
+    assert tuple(checked(table(sql_statements, "slots"), "state")) == SLOT_STATES
+    assert tuple(checked(table(sql_statements, "runs"), "visit_order")) == VISIT_ORDERS
 
 
 @pytest.mark.parametrize(

@@ -440,8 +440,8 @@ def test_a_trial_that_diverges_fails_alone(shop: Session) -> None:
     assert (good["state"], good["failure_reason"], good["config"]["learning_rate"]) == ("finished", None, 0.01)
     assert (bad["state"], bad["validation_metric"], bad["config"]["learning_rate"]) == ("failed", None, 1000)
     assert "diverged" in bad["failure_reason"]
-    (event,) = shop.rows("SELECT * FROM easeml.run_events WHERE run_id = %s", run_id)
-    assert (event["kind"], event["trial_id"]) == ("failed", bad["trial_id"])
+    (event,) = shop.rows("SELECT * FROM easeml.run_events WHERE run_id = %s AND kind = 'failed'", run_id)
+    assert event["trial_id"] == bad["trial_id"]
     assert "diverged" in event["message"]
     (status,) = shop.rows("SELECT * FROM easeml.run_status WHERE run_id = %s", run_id)
     assert (status["n_finished"], status["n_failed"], status["best_trial_id"]) == (1, 1, good["trial_id"])
