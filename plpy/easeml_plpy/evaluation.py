@@ -30,7 +30,7 @@ def evaluate_unit(plpy: Any, GD: Json, unit: str, result: str | None) -> tuple[s
     checkpoint_id = context["best_checkpoint_id"] if is_test else context["checkpoint_id"]
     data = cache.dataset(plpy, GD, context["dataset_id"])
     rows = cache.rows_of(plpy, GD, context["dataset_id"], split, order.partition_number)
-    live = units.blamed_on_trial(plpy, lambda: units.live_trial(plpy, GD, order, context, checkpoint_id))
+    live, read_bytes = units.blamed_on_trial(plpy, lambda: units.live_trial(plpy, GD, order, context, checkpoint_id))
     plpy.commit()
 
     outputs = units.blamed_on_trial(plpy, lambda: _outputs(live, rows.inputs, Pause(plpy)))
@@ -39,9 +39,9 @@ def evaluate_unit(plpy: Any, GD: Json, unit: str, result: str | None) -> tuple[s
     recorded = query(
         plpy,
         GD,
-        "SELECT easeml.record_evaluation($1, $2, $3, $4, $5) AS parts",
-        ["jsonb", "timestamptz", "int4", "text", "jsonb"],
-        [unit, context["started_at"], epoch, split, json.dumps(statistics)],
+        "SELECT easeml.record_evaluation($1, $2, $3, $4, $5, $6) AS parts",
+        ["jsonb", "timestamptz", "int4", "text", "jsonb", "int8"],
+        [unit, context["started_at"], epoch, split, json.dumps(statistics), read_bytes],
     )
     parts = recorded[0]["parts"]
     metrics = (

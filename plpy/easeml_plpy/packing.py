@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import time
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -44,8 +45,9 @@ VALUES ($1, $2, $3, $4, $5, $6, $7)
 """
 
 INSERT_PARTITION = """
-INSERT INTO easeml.partitions (dataset_id, partition_number, n_train_rows, n_validation_rows, n_test_rows, n_bytes)
-VALUES ($1, $2, $3, $4, $5, $6)
+INSERT INTO easeml.partitions
+    (dataset_id, partition_number, n_train_rows, n_validation_rows, n_test_rows, n_bytes, checksum)
+VALUES ($1, $2, $3, $4, $5, $6, $7)
 """
 
 FINISH_DATASET = "UPDATE easeml.datasets SET encoder = $2, input_shape = $3, packing_seconds = $4 WHERE dataset_id = $1"
@@ -108,17 +110,20 @@ def _insert_dataset(plpy: Any, wanted: Json, inputs: Sequence[Json], target: Jso
 
 @dataclass
 class _Statistics:
-    """What streams by while blocks are written: moments of the training rows, sizes of the partitions."""
+    """What streams by while blocks are written: moments of the training rows, sizes and checksums of the partitions."""
 
     inputs: list[Moments | None]
     target: Moments
     n_rows: Counter[tuple[str, int]] = field(default_factory=Counter)
     n_bytes: Counter[int] = field(default_factory=Counter)
+    checksums: Counter[int] = field(default_factory=Counter)
 
-    def count(self, split: str, part: int, n_rows: int, n_bytes: int) -> None:
-        """Count a block."""
+    def count(self, split: str, part: int, n_rows: int, packed: Sequence[bytes]) -> None:
+        """Count a block: its inputs and targets, in the order of the blocks."""
         self.n_rows[split, part] += n_rows
-        self.n_bytes[part] += n_bytes
+        self.n_bytes[part] += sum(map(len, packed))
+        if split == "train":
+            self.checksums[part] = checksum(packed, self.checksums[part])
 
 
 def _block_query(wanted: Json, inputs: Sequence[Json], target: Json) -> tuple[str, list[str], list[list[str]]]:
@@ -145,7 +150,8 @@ def _block_query(wanted: Json, inputs: Sequence[Json], target: Json) -> tuple[st
     sql = (
         f"SELECT o.split, o.part, o.position / {int(wanted['block_rows'])} AS block, count(*) AS n, "
         f"string_agg(record_send(ROW({', '.join(sent)})), ''::bytea ORDER BY o.position) AS payload "
-        f"FROM pg_temp.easeml_order o JOIN pg_temp.easeml_rows r ON r.ctid = o.row {' '.join(joins)} GROUP BY 1, 2, 3"
+        f"FROM pg_temp.easeml_order o JOIN pg_temp.easeml_rows r ON r.ctid = o.row {' '.join(joins)} "
+        "GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"
     )
     return sql, types, values
 
@@ -165,8 +171,15 @@ def _write_blocks(
         packed = [fields_to_bytes(fields), targets.astype(stored).tobytes()]
         types = ["int8", "text", "int4", "int4", "int4", "bytea", "bytea"]
         query(plpy, GD, INSERT_BLOCK, types, [dataset_id, row["split"], row["part"], row["block"], row["n"], *packed])
-        statistics.count(row["split"], row["part"], row["n"], sum(map(len, packed)))
+        statistics.count(row["split"], row["part"], row["n"], packed)
     return statistics
+
+
+def checksum(packed: Sequence[bytes], before: int) -> int:
+    """The CRC-32 of a partition's training blocks so far, running on over one more; 0 before the first."""
+    for part in packed:
+        before = zlib.crc32(part, before)
+    return before
 
 
 def _each(cursor: Any) -> Iterator[Json]:
@@ -212,10 +225,10 @@ def _finish_encoder(
     if target["task"] == "regression":
         target.update({key: value[0] for key, value in statistics.target.statistics().items() if key != "missing"})
     shape = encoded_shape(inputs)
-    plan = plpy.prepare(INSERT_PARTITION, ["int8", "int4", "int8", "int8", "int8", "int8"])
+    plan = plpy.prepare(INSERT_PARTITION, ["int8", "int4", "int8", "int8", "int8", "int8", "int8"])
     for part, n_bytes in sorted(statistics.n_bytes.items()):
         n_rows = [statistics.n_rows[split, part] for split in splitting.SPLITS]
-        plpy.execute(plan, [dataset_id, part, *n_rows, n_bytes])
+        plpy.execute(plan, [dataset_id, part, *n_rows, n_bytes, statistics.checksums[part]])
     encoder = {"inputs": list(inputs), "input_shape": shape, "target": target}
     plan = plpy.prepare(FINISH_DATASET, ["int8", "jsonb", "int4[]", "float8"])
     plpy.execute(plan, [dataset_id, json.dumps(encoder), shape, seconds])

@@ -20,8 +20,8 @@ from .devices import bind
 from .encoding import Fields, category_code, encode, fields_from_numbers, fields_from_values
 from .errors import InvalidArgument, InvalidData, NotAllowed, ShapeMismatch
 from .session import entry_point, from_json, query
+from .states import read_state
 from .trainers import LiveTrial, trainer_for
-from .units import read_state
 
 Json = dict[str, Any]
 Answer = tuple[str | None, float | None, float | None, int]

@@ -62,10 +62,15 @@ def check_version(plpy: Any, GD: dict[str, Any]) -> None:
 
 def query(plpy: Any, GD: dict[str, Any], sql: str, types: list[str], values: list[Any]) -> Any:
     """Execute a parametrised statement whose plan the session keeps."""
+    return plpy.execute(prepared(plpy, GD, sql, types), values)
+
+
+def prepared(plpy: Any, GD: dict[str, Any], sql: str, types: list[str]) -> Any:
+    """Return the plan of a statement; the session keeps it."""
     plans = GD.setdefault("easeml_plans", {})
     if sql not in plans:
         plans[sql] = plpy.prepare(sql, types)
-    return plpy.execute(plans[sql], values)
+    return plans[sql]
 
 
 def from_json(value: str | None) -> Any:

@@ -10,6 +10,7 @@ from . import cache, units
 from .cancellation import Pause
 from .checkpoint import digest
 from .session import entry_point, query
+from .states import store_chunks
 
 Json = dict[str, Any]
 
@@ -23,7 +24,9 @@ def train_unit(plpy: Any, GD: Json, unit: str, result: str | None) -> tuple[str]
     """
     order, context = units.open_unit(plpy, GD, unit)
     rows = cache.rows_of(plpy, GD, context["dataset_id"], "train", order.partition_number)
-    live = units.blamed_on_trial(plpy, lambda: units.live_trial(plpy, GD, order, context, context["checkpoint_id"]))
+    live, read_bytes = units.blamed_on_trial(
+        plpy, lambda: units.live_trial(plpy, GD, order, context, context["checkpoint_id"])
+    )
     plpy.commit()
 
     pause = Pause(plpy)
@@ -33,12 +36,16 @@ def train_unit(plpy: Any, GD: Json, unit: str, result: str | None) -> tuple[str]
     state = live.dump()
 
     loss = training.loss_mean if training.n_rows else None
+    sha256 = digest(state)
+    # Chunks go first: what record_training locks is locked until the commit.
+    chunked_id = store_chunks(plpy, GD, unit, state, sha256)
+    inline = state if chunked_id is None else None
     recorded = query(
         plpy,
         GD,
-        "SELECT easeml.record_training($1, $2, $3, $4, $5, $6, $7) AS checkpoint_id",
-        ["jsonb", "timestamptz", "float8", "int8", "float8", "text", "bytea"],
-        [unit, context["started_at"], training_seconds, training.n_rows, loss, digest(state), state],
+        "SELECT easeml.record_training($1, $2, $3, $4, $5, $6, $7, $8, $9) AS checkpoint_id",
+        ["jsonb", "timestamptz", "float8", "int8", "float8", "int8", "text", "bytea", "int8"],
+        [unit, context["started_at"], training_seconds, training.n_rows, loss, read_bytes, sha256, inline, chunked_id],
     )
     plpy.commit()
     units.keep_live(GD, order, context, recorded[0]["checkpoint_id"], live)

@@ -15,10 +15,11 @@ import torch
 
 from . import cache
 from .architectures import architecture, complete
-from .checkpoint import verify
 from .devices import bind
-from .errors import CorruptCheckpoint, EasemlError, TrialFailed
+from .errors import EasemlError, TrialFailed
 from .session import query
+from .states import read_state
+from .task import Task
 from .trainers import LiveTrial, trainer_for
 
 T = TypeVar("T")
@@ -51,35 +52,35 @@ def open_unit(plpy: Any, GD: Json, order: str) -> tuple[Unit, Json]:
     return unit, context
 
 
-def live_trial(plpy: Any, GD: Json, unit: Unit, context: Json, checkpoint_id: int | None) -> LiveTrial:
-    """Return the trial as of that checkpoint: from the session if it is still here, else restored, else a fresh one.
+def live_trial(plpy: Any, GD: Json, unit: Unit, context: Json, checkpoint_id: int | None) -> tuple[LiveTrial, int]:
+    """Return the trial as of that checkpoint, and the bytes of state that were read from the tables for it.
 
-    It is taken out of the session's store: only a recorded unit may put it back.
+    It comes from the session if it is still here, else from its state, else it is a fresh one. It is taken out of the
+    session's store: only a recorded unit may put it back.
     """
     device = context["device"] or "cpu"
     kept = cache.bounded(GD, "live", cache.N_LIVE_TRIALS).pop(unit.trial_id)
     if kept is not None and checkpoint_id is not None and kept[0] == (checkpoint_id, device):
-        live: LiveTrial = kept[1]
-        return live
+        return kept[1], 0
+    task = cache.dataset(plpy, GD, context["dataset_id"]).task
+    if checkpoint_id is None:
+        return fresh_trial(context, task, unit.seed, device), 0
+    chosen = architecture(context["architecture"])
+    state = read_state(plpy, GD, unit.trial_id, checkpoint_id)
+    config = complete(chosen, context["config"])
+    return trainer_for(chosen.trainer).resume(chosen, config, task, state, device=device), len(state)
+
+
+def fresh_trial(context: Json, task: Task, seed: int, device: str) -> LiveTrial:
+    """Return a trial before its first unit, whose seed draws the parameters.
+
+    context: architecture, config, train_rows (one number a partition) and max_epochs.
+    """
     chosen = architecture(context["architecture"])
     config = complete(chosen, context["config"])
-    task = cache.dataset(plpy, GD, context["dataset_id"]).task
     trainer = trainer_for(chosen.trainer)
-    if checkpoint_id is None:
-        n_steps_total = trainer.count_steps(config, context["train_rows"], context["max_epochs"])
-        return trainer.start(chosen, config, task, n_steps_total=n_steps_total, seed=unit.seed, device=device)
-    return trainer.resume(chosen, config, task, read_state(plpy, GD, unit.trial_id, checkpoint_id), device=device)
-
-
-def read_state(plpy: Any, GD: Json, trial_id: int, checkpoint_id: int) -> bytes:
-    """Return a stored state of that trial after checking its hash. Raises CorruptCheckpoint."""
-    sql = "SELECT state, sha256 FROM easeml.checkpoints WHERE trial_id = $1 AND checkpoint_id = $2"
-    rows = query(plpy, GD, sql, ["int8", "int8"], [trial_id, checkpoint_id])
-    if not rows:
-        raise CorruptCheckpoint(f"checkpoint {checkpoint_id} is gone")
-    verify(rows[0]["state"], rows[0]["sha256"])
-    state: bytes = rows[0]["state"]
-    return state
+    n_steps_total = trainer.count_steps(config, context["train_rows"], context["max_epochs"])
+    return trainer.start(chosen, config, task, n_steps_total=n_steps_total, seed=seed, device=device)
 
 
 def keep_live(GD: Json, unit: Unit, context: Json, checkpoint_id: int, live: LiveTrial) -> None:

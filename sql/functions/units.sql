@@ -107,22 +107,43 @@ END
 $$;
 COMMENT ON FUNCTION easeml.advance(jsonb) IS 'Counts a step of a trial, refused if somebody else was faster, and frees the slot''s row (internal).';
 
+CREATE FUNCTION easeml.store_chunked(unit jsonb, n_bytes bigint, sha256 text) RETURNS bigint LANGUAGE sql AS $$
+    INSERT INTO easeml.checkpoints (trial_id, owner, epoch, n_bytes, sha256)
+    SELECT t.trial_id, t.owner, (unit ->> 'epoch')::integer, n_bytes, sha256 FROM easeml.trials t WHERE t.trial_id = (unit ->> 'trial_id')::bigint
+    RETURNING checkpoint_id
+$$;
+COMMENT ON FUNCTION easeml.store_chunked(jsonb, bigint, text) IS
+    'Begins a large state, whose chunks follow in the same transaction, before easeml.record_training; NULL when the trial is gone (internal).';
+
+CREATE FUNCTION easeml.store_chunk(checkpoint_id bigint, chunk_number integer, bytes bytea) RETURNS void LANGUAGE sql AS $$
+    INSERT INTO easeml.checkpoint_chunks (checkpoint_id, owner, chunk_number, bytes)
+    SELECT c.checkpoint_id, c.owner, store_chunk.chunk_number, store_chunk.bytes FROM easeml.checkpoints c WHERE c.checkpoint_id = store_chunk.checkpoint_id
+$$;
+COMMENT ON FUNCTION easeml.store_chunk(bigint, integer, bytea) IS 'Adds a chunk to a large state (internal).';
+
 CREATE FUNCTION easeml.record_training(
-    unit jsonb, started_at timestamptz, training_seconds double precision, n_rows bigint, loss double precision, sha256 text, state bytea
+    unit jsonb, started_at timestamptz, training_seconds double precision, n_rows bigint, loss double precision, read_bytes bigint,
+    sha256 text, state bytea, chunked_checkpoint_id bigint DEFAULT NULL
 ) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     trial easeml.trials;
-    new_checkpoint_id bigint;
+    new_checkpoint_id bigint := chunked_checkpoint_id;
+    state_bytes bigint;
 BEGIN
     PERFORM easeml.fence(unit);
     trial := easeml.advance(unit);
-    INSERT INTO easeml.checkpoints (trial_id, owner, epoch, n_bytes, sha256, state)
-    VALUES (trial.trial_id, trial.owner, (unit ->> 'epoch')::integer, length(state), sha256, state) RETURNING checkpoint_id INTO new_checkpoint_id;
+    IF chunked_checkpoint_id IS NULL THEN
+        INSERT INTO easeml.checkpoints (trial_id, owner, epoch, n_bytes, sha256, state)
+        VALUES (trial.trial_id, trial.owner, (unit ->> 'epoch')::integer, length(state), sha256, state)
+        RETURNING checkpoint_id, n_bytes INTO new_checkpoint_id, state_bytes;
+    ELSE
+        SELECT c.n_bytes INTO STRICT state_bytes FROM easeml.checkpoints c WHERE c.checkpoint_id = chunked_checkpoint_id AND c.trial_id = trial.trial_id;
+    END IF;
     INSERT INTO easeml.training_units (trial_id, run_id, owner, epoch, position, partition_number, slot_id, attempt, seed, lease_number,
-        started_at, finished_at, training_seconds, n_rows, loss, from_checkpoint_id, checkpoint_id, state_bytes, state_sha256)
+        started_at, finished_at, training_seconds, n_rows, loss, from_checkpoint_id, checkpoint_id, state_bytes, state_sha256, read_bytes)
     SELECT trial.trial_id, trial.run_id, trial.owner, u.epoch, u.position, u.partition_number, u.slot_id, u.attempt, u.seed, u.lease_number,
         record_training.started_at, clock_timestamp(), record_training.training_seconds, record_training.n_rows, record_training.loss,
-        trial.checkpoint_id, new_checkpoint_id, length(state), record_training.sha256
+        trial.checkpoint_id, new_checkpoint_id, state_bytes, record_training.sha256, record_training.read_bytes
     FROM jsonb_to_record(unit) u(epoch integer, position integer, partition_number integer, slot_id integer, attempt integer, seed bigint, lease_number bigint);
     UPDATE easeml.trials t SET checkpoint_id = new_checkpoint_id WHERE t.trial_id = trial.trial_id;
     -- Of each trial the newest state and that of its best epoch are kept.
@@ -130,10 +151,10 @@ BEGIN
     RETURN new_checkpoint_id;
 END
 $$;
-COMMENT ON FUNCTION easeml.record_training(jsonb, timestamptz, double precision, bigint, double precision, text, bytea) IS
-    'Records a training unit: fence, progress, new state, visit log, pruning; returns the new checkpoint (internal).';
+COMMENT ON FUNCTION easeml.record_training(jsonb, timestamptz, double precision, bigint, double precision, bigint, text, bytea, bigint) IS
+    'Records a training unit: fence, progress, new state (or the one that lies in chunks already), visit log, pruning; returns the new checkpoint (internal).';
 
-CREATE FUNCTION easeml.record_evaluation(unit jsonb, started_at timestamptz, epoch integer, split text, statistics jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
+CREATE FUNCTION easeml.record_evaluation(unit jsonb, started_at timestamptz, epoch integer, split text, statistics jsonb, read_bytes bigint) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
     trial easeml.trials;
     all_statistics jsonb;
@@ -141,9 +162,9 @@ DECLARE
 BEGIN
     PERFORM easeml.fence(unit);
     trial := easeml.advance(unit);
-    INSERT INTO easeml.evaluations (trial_id, run_id, owner, epoch, split, partition_number, slot_id, attempt, lease_number, started_at, finished_at, statistics)
+    INSERT INTO easeml.evaluations (trial_id, run_id, owner, epoch, split, partition_number, slot_id, attempt, lease_number, started_at, finished_at, statistics, read_bytes)
     SELECT trial.trial_id, trial.run_id, trial.owner, record_evaluation.epoch, record_evaluation.split, u.partition_number, u.slot_id, u.attempt, u.lease_number,
-        record_evaluation.started_at, clock_timestamp(), record_evaluation.statistics
+        record_evaluation.started_at, clock_timestamp(), record_evaluation.statistics, record_evaluation.read_bytes
     FROM jsonb_to_record(unit) u(partition_number integer, slot_id integer, attempt integer, lease_number bigint);
     SELECT d.n_partitions INTO n_partitions FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id) WHERE r.run_id = trial.run_id;
     SELECT CASE WHEN count(*) = n_partitions THEN jsonb_agg(e.statistics ORDER BY e.partition_number) END INTO all_statistics
@@ -151,7 +172,7 @@ BEGIN
     RETURN all_statistics;
 END
 $$;
-COMMENT ON FUNCTION easeml.record_evaluation(jsonb, timestamptz, integer, text, jsonb) IS
+COMMENT ON FUNCTION easeml.record_evaluation(jsonb, timestamptz, integer, text, jsonb, bigint) IS
     'Records an evaluation unit; returns the statistics of all partitions once the split is complete, else NULL (internal).';
 
 CREATE FUNCTION easeml.record_metrics(unit jsonb, epoch integer, split text, n_rows bigint, metrics jsonb, new_best_checkpoint_id bigint) RETURNS void LANGUAGE plpgsql AS $$

@@ -17,7 +17,7 @@ BEGIN
             EXECUTE format('ALTER TABLE %s ENABLE ROW LEVEL SECURITY', item.relation);
             EXECUTE format('CREATE POLICY own_rows ON %s TO easeml_tenant USING (owner = current_user) WITH CHECK (owner = current_user)', item.relation);
             EXECUTE format('CREATE POLICY all_rows ON %s TO easeml_admin, easeml_coordinator USING (true) WITH CHECK (true)', item.relation);
-            IF item.relation_name NOT IN ('blocks', 'checkpoints') THEN
+            IF item.relation_name NOT IN ('blocks', 'checkpoints', 'checkpoint_chunks') THEN
                 EXECUTE format('CREATE POLICY read_rows ON %s FOR SELECT TO easeml_reader USING (true)', item.relation);
                 -- The encoder of a data set holds values of its rows: categories, labels, means.
                 EXECUTE (SELECT format('GRANT SELECT (%s) ON %s TO easeml_reader', string_agg(quote_ident(attname), ', '), item.relation)
@@ -42,7 +42,7 @@ BEGIN
         SELECT p.oid::regprocedure AS routine FROM pg_catalog.pg_proc p
         WHERE p.pronamespace = 'easeml'::regnamespace
             AND p.proname NOT IN ('train_unit', 'evaluate_unit', 'pilot_unit', 'open_unit', 'fence', 'leave_slot', 'advance',
-                'record_training', 'record_evaluation', 'record_metrics', 'record_pilot',
+                'store_chunked', 'store_chunk', 'record_training', 'record_evaluation', 'record_metrics', 'record_pilot',
                 'set_slots', 'python_facts')
     LOOP
         EXECUTE format('GRANT EXECUTE ON ROUTINE %s TO easeml_tenant', item.routine);
@@ -63,3 +63,4 @@ GRANT EXECUTE ON FUNCTION easeml.version(), easeml.has_live_coordinator(), easem
 
 -- Vacuuming pruned states needs ownership: they are the coordinator's.
 ALTER TABLE easeml.checkpoints OWNER TO easeml_coordinator;
+ALTER TABLE easeml.checkpoint_chunks OWNER TO easeml_coordinator;

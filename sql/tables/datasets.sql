@@ -38,10 +38,12 @@ CREATE TABLE easeml.partitions (
     n_validation_rows bigint NOT NULL,
     n_test_rows bigint NOT NULL,
     n_bytes bigint NOT NULL,
+    checksum bigint NOT NULL,
     PRIMARY KEY (dataset_id, partition_number),
     FOREIGN KEY (dataset_id, owner) REFERENCES easeml.datasets (dataset_id, owner) ON DELETE CASCADE
 );
 COMMENT ON TABLE easeml.partitions IS 'The parts of each data set; a training unit reads one of them.';
+COMMENT ON COLUMN easeml.partitions.checksum IS 'CRC-32 over inputs and targets of its training blocks, one block after another; easeml.replay refuses other rows.';
 
 CREATE TABLE easeml.replicas (
     dataset_id bigint NOT NULL,

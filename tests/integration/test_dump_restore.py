@@ -46,6 +46,14 @@ def finished(module_coordinated: Session) -> tuple[Session, Session]:
     finish(
         root, tenant.value("SELECT easeml.select_models('colours', '{linear,mlp}', n_configs => 3, max_epochs => 2)")
     )
+    # One with a state in chunks, which is what answers predictions.
+    finish(
+        root,
+        tenant.value(
+            "SELECT easeml.select_models('colours', '{mlp}', procedure => 'grid', max_epochs => 1,"
+            " search_space => '{\"hidden_units\": [[1024, 1024]]}')"
+        ),
+    )
     tenant.execute("SELECT easeml.deploy(max(trial_id)) FROM easeml.leaderboard")
     tenant.execute("SELECT easeml.grant_use('colours', 'easeml_reader')")
     return root, tenant
@@ -99,6 +107,7 @@ def test_all_rows_are_there(finished: tuple[Session, Session], restored: tuple[S
         rows = f"SELECT t::text FROM easeml.{table} t ORDER BY 1"
         assert new.values(rows) == old.values(rows), table
     assert old.value("SELECT count(*) FROM easeml.checkpoints") > 0
+    assert old.value("SELECT count(*) FROM easeml.checkpoint_chunks") > 4
     assert new.value("SELECT count(*) FROM easeml.coordinator_lease") == 1
     assert new.value("SELECT count(*) FROM easeml.coordinators") == 0
 
@@ -108,7 +117,7 @@ def test_predictions_are_the_same(finished: tuple[Session, Session], restored: t
 
 
 def test_views_show_the_same(finished: tuple[Session, Session], restored: tuple[Session, Session]) -> None:
-    for view in ("leaderboard", "learning_curves", "training_timeline", "run_events", "dataset_info"):
+    for view in ("leaderboard", "learning_curves", "training_timeline", "run_events", "run_traffic", "dataset_info"):
         rows = f"SELECT v::text FROM easeml.{view} v ORDER BY 1"
         assert restored[1].values(rows) == finished[1].values(rows), view
 
@@ -141,6 +150,7 @@ def test_ids_go_on_counting_and_work_goes_on(
             use(root, tenant)
         tenant.execute("SELECT easeml.drop_dataset('colours', cascade => true)")
         assert root.value("SELECT count(*) FROM easeml.checkpoints") == 0
+        assert root.value("SELECT count(*) FROM easeml.checkpoint_chunks") == 0
 
 
 def use(root: Session, tenant: Session) -> None:

@@ -51,6 +51,8 @@ def roles(module_coordinated: Session) -> dict[str, Session]:
     alice.execute("SELECT easeml.grant_use('colours', 'bob')")
     alice.execute("SELECT easeml.grant_use('numbers', 'bob')")
     alice.execute("SELECT easeml.deploy(min(trial_id)) FROM easeml.leaderboard WHERE dataset_name = 'colours'")
+    # These states are too small for chunks; what is asked here is who sees and writes them.
+    root.execute("INSERT INTO easeml.checkpoint_chunks SELECT checkpoint_id, owner, 0, 'x' FROM easeml.checkpoints")
     return {**sessions, "root": root}
 
 
@@ -186,11 +188,13 @@ def test_group_roles_cannot_log_in_and_are_no_superusers(root: Session) -> None:
 
 TENANT_ROUTINES = {
     "array_bytes",
-    "caller", "cancel", "check_run_transition", "check_trial_transition", "create_dataset", "deploy", "drop_dataset",
+    "caller", "cancel", "check_replay", "check_run_transition", "check_trial_transition", "create_dataset",
+    "deploy", "drop_dataset",
     "drop_run", "fail", "find_dataset", "find_run", "find_source", "fitting_architectures", "grant_use",
     "has_live_coordinator",
     "list_architectures", "list_metrics", "pack_dataset", "predict", "predict_bytes", "predict_json", "predict_numbers",
-    "predict_packed", "predict_row", "predict_table", "predict_value", "propose_configs", "refresh_dataset", "resume",
+    "predict_packed", "predict_row", "predict_table", "predict_value", "propose_configs", "refresh_dataset",
+    "replay", "replay_units", "resume",
     "revoke_use", "select_models", "serving_encoder", "serving_trial", "undeploy", "version", "wait",
     "write_predictions",
 }  # fmt: skip
@@ -258,6 +262,7 @@ def harmless(session: Session, statement: str) -> None:
 def test_tenants_write_nothing_that_is_the_coordinators(root: Session, alice: Session) -> None:
     for table in (
         "checkpoints",
+        "checkpoint_chunks",
         "training_units",
         "evaluations",
         "epoch_metrics",
@@ -276,7 +281,7 @@ def test_readers_read_results_and_no_data(root: Session, roles: dict[str, Sessio
     rita = roles["rita"]
     for view in relations(root, "v"):
         assert len(rita.rows(f"SELECT * FROM easeml.{view}")) == root.value(f"SELECT count(*) FROM easeml.{view}"), view
-    for table in ("blocks", "checkpoints"):
+    for table in ("blocks", "checkpoints", "checkpoint_chunks"):
         assert denied(rita, f"SELECT FROM easeml.{table}") == "42501"
     assert denied(rita, "SELECT encoder FROM easeml.datasets") == "42501"
     for table in relations(root, "r"):
@@ -396,8 +401,8 @@ def test_bob_cannot_hang_rows_on_parents_of_alice(root: Session, alice: Session,
         )
     )
     inserts = [
-        f"partitions (owner, dataset_id, partition_number, n_train_rows, n_validation_rows, n_test_rows, n_bytes)"
-        f" VALUES (%s, {dataset_id}, 77, 1, 1, 1, 1)",
+        f"partitions (owner, dataset_id, partition_number, n_train_rows, n_validation_rows, n_test_rows, n_bytes,"
+        f" checksum) VALUES (%s, {dataset_id}, 77, 1, 1, 1, 1, 0)",
         f"blocks (owner, dataset_id, split, partition_number, block_number, n_rows, inputs, targets)"
         f" VALUES (%s, {dataset_id}, 'train', 0, 99, 1, '', '')",
         f"runs (owner, dataset_id, procedure, architectures, n_configs, max_epochs, metric, is_higher_better, seed)"

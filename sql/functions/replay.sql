@@ -1,0 +1,54 @@
+-- Training again along the stored visit order, to see whether the same bytes come out. Nothing is written.
+
+CREATE FUNCTION easeml.check_replay(trial_id bigint, device text, until_epoch integer) RETURNS void LANGUAGE plpython3u AS $$
+from easeml_plpy.replay import check_replay
+return check_replay(plpy, GD, trial_id, device, until_epoch)
+$$;
+COMMENT ON FUNCTION easeml.check_replay(bigint, text, integer) IS
+    'Refuses a device that is not there, and packed training rows that are not those of which the checksums were taken (internal).';
+
+CREATE PROCEDURE easeml.replay_units(trial_id bigint, device text, n_threads integer, until_epoch integer, INOUT result jsonb DEFAULT NULL)
+LANGUAGE plpython3u AS $$
+from easeml_plpy.replay import replay_units
+return replay_units(plpy, GD, trial_id, device, n_threads, until_epoch, result)
+$$;
+COMMENT ON PROCEDURE easeml.replay_units(bigint, text, integer, integer, jsonb) IS 'Trains a trial again unit by unit and compares the states (internal; use easeml.replay).';
+
+CREATE PROCEDURE easeml.replay(
+    trial_id bigint, device text DEFAULT 'cpu', n_threads integer DEFAULT 1, until_epoch integer DEFAULT NULL, INOUT result jsonb DEFAULT NULL
+) LANGUAGE plpgsql AS $$
+DECLARE
+    error_message text; error_detail text; error_hint text;
+BEGIN
+    IF NOT EXISTS (SELECT FROM easeml.trials t WHERE t.trial_id = replay.trial_id) THEN
+        PERFORM easeml.fail('ML003', format('there is no trial %s that you can see', coalesce(trial_id::text, 'NULL')),
+            hint => 'SELECT trial_id FROM easeml.leaderboard lists them.');
+    ELSIF device IS NULL OR device !~ '^(cpu|cuda:[0-9]+)$' THEN
+        PERFORM easeml.fail('ML001', format('device: expected cpu or cuda:N, got %s', quote_nullable(device)));
+    ELSIF n_threads IS NULL OR n_threads NOT BETWEEN 1 AND 1024 THEN
+        PERFORM easeml.fail('ML001', format('n_threads: expected 1 to 1024, got %s', coalesce(n_threads::text, 'NULL')));
+    ELSIF until_epoch < 1 THEN
+        PERFORM easeml.fail('ML001', format('until_epoch: expected at least 1, or NULL for all, got %s', until_epoch));
+    ELSIF NOT EXISTS (SELECT FROM easeml.training_units u WHERE u.trial_id = replay.trial_id) THEN
+        PERFORM easeml.fail('ML010', format('trial %s has no recorded training unit yet', trial_id));
+    END IF;
+    -- As in easeml.wait: drivers that prepare the statement start the transaction an instant before it.
+    IF statement_timestamp() - transaction_timestamp() > interval '10 milliseconds' THEN
+        PERFORM easeml.fail('ML004', 'easeml.replay commits between units, so it cannot run inside an open transaction',
+            hint => 'Commit first, then say CALL easeml.replay(trial_id) as a statement of its own.');
+    END IF;
+    BEGIN
+        PERFORM easeml.check_replay(trial_id, device, until_epoch);
+    EXCEPTION WHEN OTHERS THEN
+        IF SQLSTATE NOT LIKE 'ML%' THEN RAISE; END IF;
+        GET STACKED DIAGNOSTICS error_message = MESSAGE_TEXT, error_detail = PG_EXCEPTION_DETAIL, error_hint = PG_EXCEPTION_HINT;
+        PERFORM easeml.fail(SQLSTATE, error_message, error_detail, error_hint);
+    END;
+    CALL easeml.replay_units(trial_id, device, n_threads, until_epoch, result);
+END
+$$;
+COMMENT ON PROCEDURE easeml.replay(bigint, text, integer, integer, jsonb) IS
+$$Trains a trial again from nothing, in this session, along the stored visit order with the stored seeds, and compares the state after every unit with the
+recorded hash. Writes nothing. The same device and number of threads give the same bytes: those of the slots that trained it (default: cpu, one thread).
+device: cpu or cuda:N. until_epoch: stop after that epoch. Returns json: trial_id, n_units, n_matching, is_identical, first_difference (epoch, position,
+partition_number, stored_sha256, replayed_sha256, and where that state is still kept, tensors: the largest absolute difference of each that differs), final_sha256, device, n_threads.$$;
