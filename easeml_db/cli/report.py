@@ -56,7 +56,7 @@ def report(run_id: int | None, out: Path, wanted: str | None, n_top: int, dsn: s
     with database(dsn) as connection:
         rows = read_rows(connection, run_or_newest(connection, run_id))
     paths = report_paths(out, rows.run["run_id"], wanted)
-    data = _write(rows, paths, n_top)
+    data = write_report(rows, paths, n_top)
     if as_json:
         written = {kind: str(paths[kind]) if kind in paths else None for kind in FORMATS}
         facts = {"run_id": rows.run["run_id"], "state": rows.run["state"], **written}
@@ -89,7 +89,8 @@ def report_paths(out: Path, run_id: int, wanted: str | None) -> dict[str, Path]:
     return {kind: Path(f"{stem}.{kind}") for kind in FORMATS if chosen in (kind, "both")}
 
 
-def _write(rows: RunRows, paths: dict[str, Path], n_top: int) -> ChartData:
+def write_report(rows: RunRows, paths: dict[str, Path], n_top: int) -> ChartData:
+    """Write each format to its path. Raises EasemlError where the extra is not installed, or a path not writable."""
     try:
         from easeml_db.report.datasets import chart_data
         from easeml_db.report.page import page

@@ -21,6 +21,8 @@ KIND_HEIGHTS = (0.88, 0.56, 0.26)  # of a lane: training, validation, test
 KIND_BLUES = ("#2f5d8a", "#7ea6cc", "#c9dbec")
 MAX_GANTT_HEIGHT = 1000
 CHOSEN = "chosen == 0 || datum.trial == chosen"
+MAX_DECADES = 7
+DECADE_LABEL = "datum.value < 0.001 || datum.value > 9999 ? format(datum.value, '.0e') : format(datum.value, '~g')"
 LOSS_TITLE = "Training loss by epoch"
 ACTIVE_AXIS = "active seconds since the start (pauses cut out)"
 
@@ -161,11 +163,9 @@ def _failures(lane: alt.Y, lanes: Lanes, frame: Frame) -> Any:
 
 def _pauses() -> list[Any]:
     base = alt.Chart(alt.NamedData("pauses")).encode(x="at:Q")
-    label = base.mark_text(align="left", baseline="bottom", dx=4, dy=-3, color=MUTED, fontSize=11)
-    return [
-        base.mark_rule(strokeDash=[4, 3], color=TEXT),
-        label.encode(y=alt.value(0), text="label:N"),
-    ]
+    label = base.mark_text(align="left", baseline="bottom", dx=4, dy=-3, color=MUTED, fontSize=11, clip=False)
+    rule = base.mark_rule(strokeDash=[4, 3], color=TEXT)
+    return [rule, label.encode(y=alt.value(0), text="label:N")]
 
 
 # Learning curves
@@ -175,9 +175,9 @@ def curve(data: ChartData, field: Literal["metric", "loss"], title: str, frame: 
     """One value of each trial after each epoch; the best trials stand out, the others are thin and grey."""
     values = [value for value in data.datasets["curves"][field] if value is not None]
     scale, axis = alt.Scale(zero=False), alt.Axis(title=None, tickCount=6)
-    if _spans_decades(values):
+    if _is_logarithmic(field, values):
         scale = alt.Scale(type="log", nice=False)
-        axis = alt.Axis(title=None, values=_decades(values), format="~g")
+        axis = alt.Axis(title=None, values=_decades(values), labelExpr=DECADE_LABEL)
     n_epochs = max(data.datasets["curves"]["epoch"], default=1)
     epoch = alt.X("epoch:Q").scale(alt.Scale(domain=[1, max(2, n_epochs)]))
     epoch = epoch.axis(alt.Axis(title="epoch", tickMinStep=1, format="d", grid=False, tickCount=min(n_epochs, 12)))
@@ -191,8 +191,8 @@ def curve(data: ChartData, field: Literal["metric", "loss"], title: str, frame: 
     top = base.transform_filter("datum.is_top")
     lines = top.mark_line(strokeWidth=2).encode(color=hue(), opacity=frame.dim(0.95))
     points = top.mark_point(filled=True, size=28).encode(color=hue(), opacity=frame.dim(1.0), tooltip=tooltip)
-    drawn = alt.layer(rest.encode(opacity=frame.dim(0.5)), lines, points)
-    return frame.finish(drawn.properties(height=height, title=title))
+    layers = [lines, points] if data.has_only_top else [rest.encode(opacity=frame.dim(0.5)), lines, points]
+    return frame.finish(alt.layer(*layers).properties(height=height, title=title))
 
 
 def curve_title(metric: str) -> str:
@@ -200,14 +200,17 @@ def curve_title(metric: str) -> str:
     return f"Validation {metric} by epoch"
 
 
-def _spans_decades(values: list[float]) -> bool:
-    return bool(values) and min(values) > 0 and max(values) > 50 * min(values)
+def _is_logarithmic(field: str, values: list[float]) -> bool:
+    """Whether values span decades; metrics up to 1, such as accuracies, stay linear."""
+    spans_decades = bool(values) and min(values) > 0 and max(values) > 50 * min(values)
+    return spans_decades and (field == "loss" or max(values) > 1)
 
 
 def _decades(values: list[float]) -> list[float]:
-    """The powers of ten between the least and the largest value."""
+    """Powers of ten between the least and the largest value, at most MAX_DECADES in equal steps."""
     lowest, highest = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
-    return [10.0**power for power in range(lowest, highest + 1)]
+    step = math.ceil((highest - lowest + 1) / MAX_DECADES)
+    return [10.0**power for power in range(lowest, highest + 1, step)]
 
 
 # Slots

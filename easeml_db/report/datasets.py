@@ -39,6 +39,16 @@ class ChartData:
     slot_lanes: list[str]
     trial_lanes: list[str]
 
+    @property
+    def n_in_colour(self) -> int:
+        """How many of the best trials stand out in the learning curves: at most one for each hue."""
+        return min(self.n_top, len(HUES))
+
+    @property
+    def has_only_top(self) -> bool:
+        """Whether they are all that there are."""
+        return len(self.rows.trials) <= self.n_in_colour
+
 
 def chart_data(rows: RunRows, *, n_top: int) -> ChartData:
     """Prepare a run for drawing; the `n_top` best trials stand out in the learning curves, at most one for each hue."""

@@ -98,5 +98,8 @@ def _charts(data: ChartData) -> dict[str, Any]:
 
 
 def _spec(chart: Any, data_names: str) -> dict[str, Any]:
-    fit = {"type": "fit-x", "contains": "padding"}
-    return {**chart.to_dict(validate=False), "config": config(), "autosize": fit, "data_names": data_names.split()}
+    layout = {
+        "autosize": {"type": "fit-x", "contains": "padding"},
+        "padding": {"left": 4, "right": 14, "bottom": 4, "top": 20 if "pauses" in data_names else 4},
+    }
+    return {**chart.to_dict(validate=False), **layout, "config": config(), "data_names": data_names.split()}

@@ -24,7 +24,8 @@ from easeml_db.report.datasets import ChartData, as_rows
 from easeml_db.report.headline import NOTHING, gantt_note, headline, key_figures
 from easeml_db.report.versions import vega_lite_version
 
-WIDTH = 1180
+# Plots in three rows of equal length, 1210 with the room for axes and the gaps between them.
+GANTT_WIDTH, CURVE_WIDTH, BUSY_WIDTH, UTILISATION_WIDTH, BEST_WIDTH = 1150, 400, 580, 470, 210
 SCALE = 2  # pixels for each unit of length: sharp on paper and on dense screens
 
 
@@ -46,14 +47,14 @@ def _chart(data: ChartData) -> Any:
 
 def _charts(data: ChartData) -> list[Any]:
     title = alt.TitleParams("Units by slot", subtitle=gantt_note(data))
-    parts = [gantt(data, "slot", Frame(WIDTH - 90, False)).properties(title=title)]
+    parts = [gantt(data, "slot", Frame(GANTT_WIDTH, False)).properties(title=title)]
     if data.datasets["curves"]["epoch"]:
-        frame = Frame(400, False)
+        frame = Frame(CURVE_WIDTH, False)
         metric = curve(data, "metric", curve_title(data.rows.run["metric"]), frame, 240)
         loss = curve(data, "loss", LOSS_TITLE, frame, 240)
         parts.append(_beside(metric, loss, _best(data)))
-    frame = Frame(560, False)
-    parts.append(_beside(busy_slots(data, frame), slot_utilisation(data, Frame(400, False))))
+    busy = busy_slots(data, Frame(BUSY_WIDTH, False))
+    parts.append(_beside(busy, slot_utilisation(data, Frame(UTILISATION_WIDTH, False))))
     return parts
 
 
@@ -65,15 +66,17 @@ def _best(data: ChartData) -> Any:
     """The best trials with their colours: the legend."""
     n_best = len(data.datasets["best"]["place"])
     row = alt.Y("place:O").axis(None)
-    base = alt.Chart(alt.NamedData("best"), width=210, height=24 * n_best)
+    base = alt.Chart(alt.NamedData("best"), width=BEST_WIDTH, height=24 * n_best)
     dots = base.mark_point(shape="square", filled=True, size=110, opacity=1).encode(x=alt.value(7), y=row, color=hue())
     names = base.mark_text(align="left", color=TEXT, limit=130, fontSize=12).encode(
         x=alt.value(22), y=row, text="name:N"
     )
-    values = base.mark_text(align="right", color=MUTED, fontSize=12).encode(x=alt.value(210), y=row, text="value:N")
+    values = base.mark_text(align="right", color=MUTED, fontSize=12).encode(
+        x=alt.value(BEST_WIDTH), y=row, text="value:N"
+    )
     return alt.layer(dots, names, values).properties(title=f"Best trials, {data.rows.run['metric']}")
 
 
 def _nothing() -> Any:
-    text = alt.Chart(alt.InlineData([{}]), width=WIDTH - 90, height=80).mark_text(fontSize=14, color=MUTED)
+    text = alt.Chart(alt.InlineData([{}]), width=GANTT_WIDTH, height=80).mark_text(fontSize=14, color=MUTED)
     return text.encode(text=alt.value(NOTHING))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
-from easeml_db.report.datasets import HUES, ChartData
+from easeml_db.report.datasets import ChartData
 from easeml_db.report.figures import Figures
 from easeml_db.report.headline import NOTHING, gantt_note, key_figures
 from easeml_db.report.rows import Row
@@ -81,10 +81,9 @@ def section_curves(data: ChartData) -> Lines:
     head = "<section><h2>Learning curves</h2>"
     if not data.datasets["curves"]["epoch"]:
         return [head, note("No epoch is measured yet."), "</section>"]
-    n_trials, n_shown = len(data.rows.trials), min(data.n_top, len(HUES))
     colours = "Colours as in the leaderboard."
-    if n_trials > n_shown:
-        colours += f" The {n_shown} best trials have theirs, the others are grey."
+    if not data.has_only_top:
+        colours += f" The {data.n_in_colour} best trials have theirs, the others are grey."
     return [head, note(colours), '<div class="pair">', _chart("metric"), _chart("loss"), "</div></section>"]
 
 

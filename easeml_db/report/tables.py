@@ -107,7 +107,7 @@ def _run_facts(run: Row) -> list[tuple[str, str]]:
     }  # fmt: skip
     times = {"asked for": "created_at", "last start": "started_at", "end": "finished_at", "read": "read_at"}
     return [
-        ("trials", f"{run['n_trials']:,}: {run['n_finished']:,} finished, {run['n_failed']:,} failed"),
+        ("trials", f"{run['n_trials']:,} ({run['n_finished']:,} finished, {run['n_failed']:,} failed)"),
         *((label, str(run[column])) for label, column in names.items()),
         *((label, time_text(run[column])) for label, column in times.items()),
     ]
