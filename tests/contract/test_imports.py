@@ -50,7 +50,7 @@ FOREIGN: dict[str, frozenset[str]] = {
     "service": frozenset(),
     "embedded": frozenset({"psycopg"}),
     "cli": frozenset({"click", "rich", "psycopg", "numpy"}),
-    "report": frozenset({"matplotlib", "altair", "numpy"}),
+    "report": frozenset({"altair", "vl_convert"}),
     "settings": frozenset(),
     "__main__": frozenset(),
 }

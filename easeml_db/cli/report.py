@@ -1,0 +1,116 @@
+"""easeml report: a run as an HTML page and a PNG."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import psycopg
+
+from easeml_db import __version__
+from easeml_db.cli.connection import database, dsn_option
+from easeml_db.cli.output import json_option, print_json
+from easeml_db.cli.statements import Connection, run_or_newest
+from easeml_db.db.queries import queries
+from easeml_db.errors import EasemlError
+from easeml_db.report.rows import RunRows
+
+if TYPE_CHECKING:
+    from easeml_db.report.datasets import ChartData
+
+FORMATS = ("html", "png")
+
+
+@click.command()
+@click.argument("run_id", metavar="[RUN]", type=int, required=False)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    default=Path("."),
+    help="Folder, or file that ends in .html or .png (default: run-N.html and run-N.png in the current folder).",
+)
+@click.option(
+    "--format",
+    "wanted",
+    type=click.Choice([*FORMATS, "both"]),
+    help="What to write (default: what the ending of --out says, else both).",
+)
+@click.option(
+    "--top",
+    "n_top",
+    type=click.IntRange(1),
+    default=20,
+    show_default=True,
+    help="How many trials the leaderboard lists.",
+)
+@dsn_option
+@json_option
+def report(run_id: int | None, out: Path, wanted: str | None, n_top: int, dsn: str | None, as_json: bool) -> None:
+    """Write RUN (default: the newest) as one HTML page that needs no network, and as a PNG.
+
+    Shows units by slot and by trial, learning curves, the leaderboard, utilisation, the makespan beside its lower
+    bound, states hopped and stored, and what happened. A run that still goes on is shown as far as it is.
+    """
+    with database(dsn) as connection:
+        rows = read_rows(connection, run_or_newest(connection, run_id))
+    paths = report_paths(out, rows.run["run_id"], wanted)
+    data = write_report(rows, paths, n_top)
+    if as_json:
+        written = {kind: str(paths[kind]) if kind in paths else None for kind in FORMATS}
+        facts = {"run_id": rows.run["run_id"], "state": rows.run["state"], **written}
+        print_json({**facts, "figures": asdict(data.figures), "traffic": rows.traffic})
+    else:
+        for path in paths.values():
+            click.echo(path)
+
+
+COMMANDS = (report,)
+
+
+def read_rows(connection: Connection, run_id: int) -> RunRows:
+    """All that a report is made from, as it is at one instant."""
+    connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+    with connection.transaction():
+        found = {
+            name: connection.execute(statement.encode(), {"run_id": run_id}).fetchall()
+            for name, statement in queries("report").items()
+        }
+    (run,), (traffic,) = found.pop("run"), found.pop("run_traffic")
+    return RunRows(run=run, traffic=traffic, **found)
+
+
+def report_paths(out: Path, run_id: int, wanted: str | None) -> dict[str, Path]:
+    """Where each format goes: beside a named file with its stem, or as run-N into a folder."""
+    is_file = out.suffix in (".html", ".png") and not out.is_dir()
+    stem = out.with_suffix("") if is_file else out / f"run-{run_id}"
+    chosen = wanted or (out.suffix[1:] if is_file else "both")
+    return {kind: Path(f"{stem}.{kind}") for kind in FORMATS if chosen in (kind, "both")}
+
+
+def write_report(rows: RunRows, paths: dict[str, Path], n_top: int) -> ChartData:
+    """Write each format to its path. Raises EasemlError where the extra is not installed, or a path not writable."""
+    try:
+        from easeml_db.report.datasets import chart_data
+        from easeml_db.report.page import page
+        from easeml_db.report.picture import picture
+    except ModuleNotFoundError as error:
+        raise EasemlError(
+            f"easeml report needs the package {error.name}, which is not installed",
+            hint="pip install 'easeml-db[report]'",
+        ) from error
+    data = chart_data(rows, n_top=n_top)
+    if "html" in paths:
+        _save(paths["html"], page(data, made_by=f"easeml-db {__version__}").encode())
+    if "png" in paths:
+        _save(paths["png"], picture(data))
+    return data
+
+
+def _save(path: Path, content: bytes) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    except OSError as error:
+        raise EasemlError(f"cannot write {path}: {error.strerror}", hint="Choose another place with --out.") from error

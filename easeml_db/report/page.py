@@ -1,0 +1,105 @@
+"""A run as one HTML page that needs no network: charts as JSON, Vega's JavaScript once, tables, facts.
+
+Whatever a user has named is escaped. The page's own policy allows the two scripts that it was written with, by their
+hashes, and no connection to anywhere.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import vl_convert
+
+from easeml_db.report.charts import (
+    LOSS_TITLE,
+    Frame,
+    busy_slots,
+    config,
+    curve,
+    curve_title,
+    gantt,
+    slot_utilisation,
+)
+from easeml_db.report.datasets import ChartData
+from easeml_db.report.headline import headline
+from easeml_db.report.sections import section_curves, section_head, section_slots, section_units
+from easeml_db.report.tables import section_facts, section_leaderboard
+from easeml_db.report.versions import vega_lite_version
+
+FOLDER = Path(__file__).parent
+SNIPPET = "window.vegaEmbed = vegaEmbed;"
+
+
+def page(data: ChartData, *, made_by: str) -> str:
+    """Write a run as HTML. made_by: who wrote it, for the last line."""
+    libraries = safe_script(vl_convert.javascript_bundle(SNIPPET, vega_lite_version()))
+    drawing = (FOLDER / "page.js").read_text(encoding="utf-8")
+    style = (FOLDER / "style.css").read_text(encoding="utf-8")
+    title = escape(headline(data.rows))
+    parts = [
+        "<!DOCTYPE html>",
+        '<html lang="en"><head><meta charset="utf-8">',
+        f'<meta http-equiv="Content-Security-Policy" content="{_policy([libraries, drawing])}">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        f"<title>{title}</title><style>{style}</style></head>",
+        "<body><main>",
+        *section_head(data),
+        *section_units(data),
+        *section_curves(data),
+        *section_leaderboard(data),
+        *section_slots(data),
+        *section_facts(data),
+        f"<footer>{escape(made_by)}</footer></main>",
+        f'<script type="application/json" id="data">{_json(_charts(data))}</script>',
+        f"<script>{libraries}</script>",
+        f"<script>{drawing}</script>",
+        "</body></html>",
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def safe_script(script: str) -> str:
+    """JavaScript that an HTML parser does not end early: within strings, </script as the same with an escaped slash."""
+    return script.replace("</script", "<\\/script").replace("<!--", "<\\!--")
+
+
+def _policy(scripts: Sequence[str]) -> str:
+    hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
+    allowed = " ".join(f"'sha256-{each}'" for each in hashes)
+    # Vega compiles its expressions, and puts a style of its own into the page.
+    rules = f"default-src 'none'; script-src {allowed} 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:"
+    return f"{rules}; base-uri 'none'; form-action 'none'"
+
+
+def _json(value: Any) -> str:
+    """JSON that can stand within a script element."""
+    return json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+
+
+def _charts(data: ChartData) -> dict[str, Any]:
+    """Each chart's specification with the names of its data; the data once for all of them."""
+    frame, drawn = Frame(), {}
+    if data.figures.n_units:
+        drawn["units_by_slot"] = (gantt(data, "slot", frame), "units slots trials failures pauses")
+        drawn["units_by_trial"] = (gantt(data, "trial", frame), "units slots trials failures pauses")
+        drawn["busy_slots"] = (busy_slots(data, frame), "busy")
+        drawn["slot_utilisation"] = (slot_utilisation(data, frame), "uses use_labels")
+    if data.datasets["curves"]["epoch"]:
+        drawn["metric"] = (curve(data, "metric", curve_title(data.rows.run["metric"]), frame), "curves trials")
+        drawn["loss"] = (curve(data, "loss", LOSS_TITLE, frame), "curves trials")
+    specs = {name: _spec(chart, data_names) for name, (chart, data_names) in drawn.items()}
+    return {"charts": specs, "datasets": data.datasets}
+
+
+def _spec(chart: Any, data_names: str) -> dict[str, Any]:
+    layout = {
+        "autosize": {"type": "fit-x", "contains": "padding"},
+        "padding": {"left": 4, "right": 14, "bottom": 4, "top": 20 if "pauses" in data_names else 4},
+    }
+    return {**chart.to_dict(validate=False), **layout, "config": config(), "data_names": data_names.split()}

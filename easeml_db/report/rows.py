@@ -1,0 +1,25 @@
+"""What a report is made from: rows of the views, as sql/queries/report.sql reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class RunRows:
+    """A run as read at one instant; each field holds the rows of the query of that name.
+
+    trials: best first. units: in the order of their starts. traffic: the only row of `run_traffic`.
+    """
+
+    run: Row
+    trials: Sequence[Row]
+    units: Sequence[Row]
+    curves: Sequence[Row]
+    slots: Sequence[Row]
+    events: Sequence[Row]
+    traffic: Row

@@ -1,0 +1,126 @@
+"""The sections of the page as lines of HTML; charts are empty places that the page's script fills."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any
+
+from easeml_db.report.datasets import ChartData
+from easeml_db.report.figures import Figures
+from easeml_db.report.headline import NOTHING, gantt_note, key_figures
+from easeml_db.report.rows import Row
+from easeml_db.report.wording import bytes_text, count_text, duration_text, percent_text, time_text
+
+Lines = list[str]
+ENDED = ("finished", "failed", "cancelled")
+HOW_TO_POINT = (
+    "Click a bar, a point or a row of the leaderboard to see one trial alone; drag to move, Ctrl and the wheel to zoom,"
+    " double-click to see all again."
+)
+SWITCH = (
+    '<div class="switch"><button type="button" data-shows="units_by_slot" aria-pressed="true">by slot</button>'
+    '<button type="button" data-shows="units_by_trial" aria-pressed="false">by trial</button></div>'
+)
+
+
+def text(value: Any) -> str:
+    """Anything as text of a page."""
+    return escape("" if value is None else str(value))
+
+
+def note(sentence: str) -> str:
+    """A paragraph of small print."""
+    return f'<p class="note">{text(sentence)}</p>'
+
+
+def _chart(name: str, *, is_hidden: bool = False) -> str:
+    return f'<div class="chart" data-chart="{name}"{" hidden" if is_hidden else ""}></div>'
+
+
+def section_head(data: ChartData) -> Lines:
+    """Title, state, what is wrong, key figures."""
+    run = data.rows.run
+    state = f'<span class="state {text(run["state"])}">{text(run["state"])}</span>'
+    lead = f"{count_text(run['n_trials'], 'trial')} of {count_text(run['max_epochs'], 'epoch')}"
+    lead += f", procedure {run['procedure']}, ranked by {run['metric']}, seed {run['seed']}"
+    lines = [
+        f"<h1>Run {text(run['run_id'])} on {text(run['dataset_name'])} {state}</h1>",
+        f'<p class="lead">{text(lead)}</p>',
+    ]
+    if run["failure_reason"]:
+        lines.append(f'<p class="warning">{text(run["failure_reason"])}</p>')
+    if run["state"] not in ENDED:
+        lines.append(f'<p class="warning calm">{text(_so_far(run))}</p>')
+    return [*lines, '<dl class="figures">', *_cards(data), "</dl>"]
+
+
+def _so_far(run: Row) -> str:
+    share = "" if run["percent_done"] is None else f" ({run['percent_done']:.0f} %)"
+    units = f"{run['n_units_done']:,} of {run['n_units']:,} units{share}"
+    return f"The run has not ended. This is what was recorded until {time_text(run['read_at'])}: {units}."
+
+
+def _cards(data: ChartData) -> Lines:
+    return [
+        f'<div><dt>{text(each.name)}</dt><dd class="value">{text(each.value)}</dd>'
+        f'<dd class="about">{text(each.note)}</dd></div>'
+        for each in key_figures(data.rows, data.figures)
+    ]
+
+
+def section_units(data: ChartData) -> Lines:
+    """The Gantt charts with their switch."""
+    if not data.figures.n_units:
+        return ["<section><h2>Units</h2>", note(NOTHING), "</section>"]
+    charts = [_chart("units_by_slot"), _chart("units_by_trial", is_hidden=True)]
+    return ["<section><h2>Units</h2>", note(f"{gantt_note(data)} {HOW_TO_POINT}"), SWITCH, *charts, "</section>"]
+
+
+def section_curves(data: ChartData) -> Lines:
+    """The learning curves."""
+    head = "<section><h2>Learning curves</h2>"
+    if not data.datasets["curves"]["epoch"]:
+        return [head, note("No epoch is measured yet."), "</section>"]
+    colours = "Colours as in the leaderboard."
+    if not data.has_only_top:
+        colours += f" The {data.n_in_colour} best trials have theirs, the others are grey."
+    return [head, note(colours), '<div class="pair">', _chart("metric"), _chart("loss"), "</div></section>"]
+
+
+def section_slots(data: ChartData) -> Lines:
+    """How well the slots were used, beside the lower bound, and what travelled."""
+    if not data.figures.n_units:
+        return []
+    notes = [note(f"{_busy(data.figures)} {_bound(data.figures)}"), note(_traffic(data.rows.traffic))]
+    charts = ['<div class="pair">', _chart("busy_slots"), _chart("slot_utilisation"), "</div></section>"]
+    return ["<section><h2>Slots</h2>", *notes, *charts]
+
+
+def _busy(found: Figures) -> str:
+    makespan = f"makespan of {duration_text(found.active_seconds)}"
+    if found.pause_seconds:
+        makespan = f"active {makespan} (pauses of {duration_text(found.pause_seconds)} cut out)"
+    return f"Slots were busy for {percent_text(found.utilisation)} of the {makespan}."
+
+
+def _bound(found: Figures) -> str:
+    share = duration_text(found.busy_seconds / found.n_slots)
+    return (
+        "Lower bound of the makespan, for the units as recorded and slots that can each run any unit: the larger of"
+        f" the longest trial's busy time, {duration_text(found.longest_trial_seconds)}"
+        f" (trial {found.longest_trial_id}), and all busy time / slots used,"
+        f" {duration_text(found.busy_seconds)} / {found.n_slots} = {share}."
+    )
+
+
+def _traffic(traffic: Row) -> str:
+    words = (
+        f"States changed slots {traffic['n_hops']:,} times, {bytes_text(traffic['bytes_hopped'])} in all;"
+        f" {bytes_text(traffic['bytes_stored'])} were stored"
+    )
+    if traffic["largest_state_bytes"] is not None:
+        words += f", the largest state {bytes_text(traffic['largest_state_bytes'])}"
+    if traffic["n_live_states"] is not None:
+        kept = bytes_text(traffic["live_state_bytes"])
+        words += f"; {count_text(traffic['n_live_states'], 'state')} of {kept} in all are kept now"
+    return f"{words}."

@@ -1,0 +1,55 @@
+-- What easeml report reads: views only, under the caller's rights.
+
+-- name: run
+-- A run with its data set.
+SELECT s.*, d.task, d.source, d.input_columns, d.target_column, d.input_shape, d.n_outputs, d.n_partitions,
+    d.n_train_rows, d.n_validation_rows, d.n_test_rows, d.n_bytes, clock_timestamp() AS read_at
+FROM easeml.run_status s
+LEFT JOIN easeml.dataset_info d ON d.owner = s.owner AND d.dataset_name = s.dataset_name AND d.version = s.dataset_version
+WHERE s.run_id = %(run_id)s
+
+-- name: trials
+-- Trials, best first.
+SELECT rank, trial_id, trial_number, architecture, state, validation_metric, test_metric, best_epoch, n_epochs_done,
+    max_epochs, training_seconds, is_deployed, config, failure_reason
+FROM easeml.leaderboard WHERE run_id = %(run_id)s ORDER BY rank, trial_number
+
+-- name: units
+-- Every recorded unit in the order of their starts; times in seconds since 1970.
+SELECT trial_id, kind, epoch, partition_number, slot_id, attempt,
+    extract(epoch FROM started_at)::double precision AS started_seconds,
+    extract(epoch FROM finished_at)::double precision AS finished_seconds
+FROM easeml.training_timeline WHERE run_id = %(run_id)s ORDER BY started_at, finished_at, trial_id
+
+-- name: curves
+-- Loss and metric of each trial after each epoch.
+SELECT trial_id, epoch, training_loss, validation_metric
+FROM easeml.learning_curves WHERE run_id = %(run_id)s ORDER BY trial_id, epoch
+
+-- name: slots
+-- Names and devices of the slots that there are now.
+SELECT slot_id, slot_name, device, n_threads FROM easeml.slot_status ORDER BY slot_id
+
+-- name: events
+-- What happened, in words.
+SELECT event_id, happened_at, extract(epoch FROM happened_at)::double precision AS happened_seconds, trial_id, kind, message
+FROM easeml.run_events WHERE run_id = %(run_id)s ORDER BY happened_at, event_id
+
+-- name: run_traffic
+-- States hopped and stored. A state hops when the next unit of its trial, of whatever kind, runs on another slot.
+WITH visits AS (
+    SELECT trial_id, slot_id, state_bytes, started_at, finished_at,
+        lag(slot_id) OVER visit AS previous_slot_id, count(state_bytes) OVER visit AS n_states
+    FROM easeml.training_timeline WHERE run_id = %(run_id)s
+    WINDOW visit AS (PARTITION BY trial_id ORDER BY started_at, finished_at)
+), states AS (
+    SELECT *, max(state_bytes) OVER (PARTITION BY trial_id, n_states) AS newest_bytes FROM visits
+), hops AS (
+    SELECT *, lag(newest_bytes) OVER (PARTITION BY trial_id ORDER BY started_at, finished_at) AS carried_bytes FROM states
+)
+SELECT %(run_id)s::bigint AS run_id, count(*) AS n_units,
+    count(*) FILTER (WHERE slot_id <> previous_slot_id) AS n_hops,
+    coalesce(sum(carried_bytes) FILTER (WHERE slot_id <> previous_slot_id), 0)::bigint AS bytes_hopped,
+    coalesce(sum(state_bytes), 0)::bigint AS bytes_stored,
+    NULL::bigint AS n_live_states, NULL::bigint AS live_state_bytes, max(state_bytes) AS largest_state_bytes
+FROM hops

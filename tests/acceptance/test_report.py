@@ -1,0 +1,140 @@
+"""easeml report against a server: real runs, of one's own and of others, finished, open and unknown."""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from easeml_db.cli import commands
+from easeml_db.cli.server import wait_for_coordinator
+from easeml_db.db.connection import connect_now
+from easeml_db.db.queries import queries
+from easeml_db.embedded import Embedded
+
+TENANTS = ("report_ada", "report_bob")
+
+
+@pytest.fixture(scope="module")
+def reader(server: Embedded) -> Iterator[Any]:
+    """`reader("ada", "report", ...)` runs a command under that role and returns click's result."""
+    wait_for_coordinator(server)
+    with connect_now(server.dsn()) as connection:
+        for role in TENANTS:
+            connection.execute(f"CREATE ROLE {role} LOGIN IN ROLE easeml_tenant")
+            connection.execute(f"CREATE SCHEMA {role} AUTHORIZATION {role}")
+
+    def invoke(role: str, *arguments: object) -> Result:
+        return CliRunner().invoke(commands, [*map(str, arguments), "--dsn", server.dsn(user=role)])
+
+    for role in TENANTS:
+        table = f"{role}.digits"
+        assert invoke(role, "load", "digits", "--table", table).exit_code == 0
+        create = ("datasets", "create", role, "--source", table, "--inputs", "pixels", "--target", "label")
+        assert invoke(role, *create, "--n-partitions", 2).exit_code == 0
+    yield invoke
+    for role in TENANTS:
+        assert invoke(role, "datasets", "drop", role, "--cascade").exit_code == 0
+
+
+@pytest.fixture(scope="module")
+def finished(reader: Any) -> dict[str, int]:
+    """A finished run of each tenant."""
+    run_ids = {}
+    for role in TENANTS:
+        ended = reader(role, "select", role, "--architectures", "mlp,linear", "--n-configs", 3, "--max-epochs", 2,
+                       "--watch", "--json")  # fmt: skip
+        assert ended.exit_code == 0, ended.output
+        run_ids[role] = json.loads(ended.stdout)["run"]["run_id"]
+    return run_ids
+
+
+def test_a_finished_run_becomes_a_page_and_a_picture(reader: Any, finished: dict[str, int], tmp_path: Path) -> None:
+    run_id = finished["report_ada"]
+    result = reader("report_ada", "report", "--out", tmp_path / "new" / "folder")
+    assert result.exit_code == 0, result.output
+    html, png = (Path(line) for line in result.stdout.splitlines())
+    assert (html.name, png.name) == (f"run-{run_id}.html", f"run-{run_id}.png")
+    text = html.read_text(encoding="utf-8")
+    assert f"<title>Run {run_id} on report_ada: finished</title>" in text
+    assert not re.search(r"<(?:script|link)[^>]+(?:src|href)", text)
+    assert len(re.findall(r"<tr data-trial=", text)) == 3
+    content = png.read_bytes()
+    assert content.startswith(b"\x89PNG\r\n\x1a\n")
+    assert min(struct.unpack(">II", content[16:24])) > 1000
+
+
+def test_figures_are_what_sql_says(reader: Any, finished: dict[str, int], server: Embedded, tmp_path: Path) -> None:
+    run_id = finished["report_ada"]
+    result = reader("report_ada", "report", run_id, "--json", "--format", "html", "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert (found["run_id"], found["state"], found["png"]) == (run_id, "finished", None)
+    assert Path(found["html"]).exists()
+    with connect_now(server.dsn()) as connection:
+        said = connection.execute(
+            "SELECT count(*) AS n_units, count(DISTINCT slot_id) AS n_slots, sum(seconds) AS busy_seconds,"
+            " extract(epoch FROM max(finished_at) - min(started_at))::float8 AS makespan_seconds,"
+            " coalesce(sum(state_bytes), 0)::bigint AS bytes_stored"
+            " FROM easeml.training_timeline WHERE run_id = %s",
+            [run_id],
+        ).fetchone()
+    assert said is not None
+    figures = found["figures"]
+    assert (figures["n_units"], figures["n_slots"]) == (said["n_units"], said["n_slots"]) == (30, 2)
+    for name in ("busy_seconds", "makespan_seconds"):
+        assert figures[name] == pytest.approx(said[name], abs=1e-4)
+    assert found["traffic"]["bytes_stored"] == said["bytes_stored"] > 0
+    assert figures["lower_bound_seconds"] <= figures["active_seconds"] + 1e-6
+
+
+def test_a_tenant_reports_own_runs_only(reader: Any, finished: dict[str, int], tmp_path: Path) -> None:
+    refused = reader("report_bob", "report", finished["report_ada"], "--out", tmp_path)
+    assert refused.exit_code == 1
+    assert f"there is no run {finished['report_ada']} that you can see" in str(refused.exception)
+    newest = reader("report_ada", "report", "--out", tmp_path, "--format", "png", "--json")
+    assert json.loads(newest.stdout)["run_id"] == finished["report_ada"] < finished["report_bob"]
+
+
+def test_an_unknown_run_is_one_line_and_writes_nothing(reader: Any, finished: dict[str, int], tmp_path: Path) -> None:
+    refused = reader("report_ada", "report", 999_999, "--out", tmp_path)
+    assert refused.exit_code == 1
+    assert "\n" not in str(refused.exception)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_place_that_cannot_be_written_is_said(reader: Any, finished: dict[str, int], tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    refused = reader("report_ada", "report", "--out", tmp_path / "file" / "below")
+    assert refused.exit_code == 1
+    assert "cannot write" in str(refused.exception)
+
+
+def test_a_run_that_goes_on_is_reported_as_far_as_it_is(reader: Any, tmp_path: Path) -> None:
+    started = reader("report_ada", "select", "report_ada", "--architectures", "mlp", "--max-epochs", 5000, "--json")
+    run_id = json.loads(started.stdout)["run_id"]
+    try:
+        result = reader("report_ada", "report", run_id, "--out", tmp_path / "now.html", "--json")
+        assert result.exit_code == 0, result.output
+        state = json.loads(result.stdout)["state"]
+        assert state in ("queued", "running")
+        text = (tmp_path / "now.html").read_text(encoding="utf-8")
+        assert f": {state}</title>" in text
+        assert "The run has not ended." in text
+    finally:
+        reader("report_ada", "drop", run_id)
+
+
+def test_every_query_of_the_report_reads_views_only(server: Embedded) -> None:
+    with connect_now(server.dsn(user="postgres")) as connection:
+        views = {row["relname"] for row in connection.execute(
+            "SELECT relname FROM pg_class WHERE relnamespace = 'easeml'::regnamespace AND relkind = 'v'")}  # fmt: skip
+        for statement in queries("report").values():
+            connection.execute(b"EXPLAIN " + statement.encode(), {"run_id": 1})
+            assert set(re.findall(r"easeml\.(\w+)", statement)) <= views
