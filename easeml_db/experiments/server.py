@@ -116,8 +116,8 @@ def start_run(
 ) -> int:
     """Queue a run over the whole grid of a space; return its number."""
     row = session.execute(
-        "SELECT easeml.select_models(%s, architectures => %s, search_space => %s, procedure => 'grid', max_epochs => %s,"
-        " seed => %s) AS run_id",
+        "SELECT easeml.select_models(%s, architectures => %s, search_space => %s, procedure => 'grid',"
+        " max_epochs => %s, seed => %s) AS run_id",
         [dataset, [architecture], json.dumps(space), max_epochs, seed],
     ).fetchall()[0]
     return int(row["run_id"])
@@ -136,9 +136,11 @@ def wait_for_run(session: Session, run_id: int) -> Row:
         "SELECT trial_number, failure_reason FROM easeml.trials WHERE run_id = %s AND state <> 'finished'", [run_id]
     ).fetchall()
     if row["state"] != "finished" or failed:
-        raise TrialFailed(
-            f"run {run_id} of the experiment: {row['state']}", detail=f"{row['failure_reason']}; {failed}"
-        )
+        reasons = [
+            row["failure_reason"],
+            *(f"trial {each['trial_number']}: {each['failure_reason']}" for each in failed),
+        ]
+        raise TrialFailed(f"run {run_id} of the experiment is {row['state']}", detail="\n".join(map(str, reasons)))
     return row
 
 

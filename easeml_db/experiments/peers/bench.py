@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from easeml_db.experiments.contract import Options
 from easeml_db.experiments.peers import hopping
 from easeml_db.experiments.peers.comparison import Run
-from easeml_db.experiments.peers.launch import launch
+from easeml_db.experiments.peers.launch import Measured, launch
 from easeml_db.experiments.peers.settings import Network, Setting
-from easeml_db.experiments.peers.workload import export_rows
+from easeml_db.experiments.peers.workload import Workload, export_rows
 from easeml_db.experiments.server import PrivateServer, load_dataset, private_server
 
 
@@ -30,16 +31,16 @@ class Bench:
     def run(self, method: str, network: Network, batch_size: int, seed: int) -> Run:
         """Train all trials in one way."""
         work = self.setting.workload(network, batch_size, seed=seed, n_workers=self.server.n_slots)
-        if method == "mop":
-            space = self.setting.space(network, batch_size)
-            measured = hopping.run(self.server, work, self.setting.name, space)
-        else:
-            measured = launch(method, work, self.folder)
+        measured = self._measured(method, work, self.setting.space(network, batch_size))
         done = Run(network.architecture, batch_size, seed, method, measured)
-        self.options.say(
-            f"{done.place}, {method}: {measured.training_seconds:.1f} s, {measured.seconds:.1f} s with start-up"
-        )
+        times = f"{measured.training_seconds:.1f} s, {measured.seconds:.1f} s with start-up"
+        self.options.say(f"{done.place}, {method}: {times}")
         return done
+
+    def _measured(self, method: str, work: Workload, space: Mapping[str, Any]) -> Measured:
+        if method == "mop":
+            return hopping.run(self.server, work, self.setting.name, space)
+        return launch(method, work, self.folder)
 
 
 @contextmanager

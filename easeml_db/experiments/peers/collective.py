@@ -86,7 +86,7 @@ class Worker:
         """Train a trial; yield its validation error after each epoch."""
         module = training.build(self._work, number)
         with _averaging_gradients(module) as wrapped:
-            live = training.start(self._work, number, wrapped, n_sharing=self._work.n_workers)
+            live = training.start(self._work, number, wrapped, [self.rows], n_sharing=self._work.n_workers)
             for epoch in range(1, self._work.max_epochs + 1):
                 n_steps = self._train(live, number, epoch)
                 self.handed_bytes += n_steps * _parameter_bytes(module)
@@ -95,7 +95,7 @@ class Worker:
     def model_averaging(self, number: int) -> Iterator[float]:
         """Train a trial; yield its validation error after each epoch."""
         module = training.build(self._work, number)
-        live = training.start(self._work, number, module)
+        live = training.start(self._work, number, module, [self.rows])
         for epoch in range(1, self._work.max_epochs + 1):
             self._train(live, number, epoch)
             self._average(module)

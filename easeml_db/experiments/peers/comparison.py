@@ -61,7 +61,7 @@ class Group:
         ours = {run.seed: run.measured for run in self.of(method)}
         theirs = {run.seed: run.measured for run in self.of(other)}
         name = "seconds" if with_start else "training_seconds"
-        return median(getattr(ours[seed], name) / getattr(theirs[seed], name) for seed in ours if seed in theirs)
+        return float(median(getattr(ours[seed], name) / getattr(theirs[seed], name) for seed in ours if seed in theirs))
 
     def setting(self, *methods: str, with_start: bool = False) -> str:
         """The trials, and each method's seconds."""
@@ -173,15 +173,15 @@ def unit_facts(group: Group) -> dict[str, float]:
 def why(runs: Sequence[Run]) -> str:
     """Why our values differ from the paper's, with what was measured of units."""
     parts = [
-        "The paper has 8 workers on 10 Gb/s Ethernet, and networks of 179 to 792 MiB; here workers are processes of one"
-        " machine, so gradients cross the loopback and data-parallel training loses less to its messages where a step is"
-        " long (the convolutional network) than where it is short (the network of three layers)."
+        "The paper has 8 workers on 10 Gb/s Ethernet, and networks of 179 to 792 MiB; here workers are processes of"
+        " one machine, so gradients cross the loopback, and data-parallel training loses less to its messages where a"
+        " step is long (the convolutional network) than where it is short (the network of three layers)."
     ]
     for network in dict.fromkeys(run.network for run in runs):
         facts = unit_facts(Group(runs, network, SMALL_BATCH))
         parts.append(
-            f"A unit of {network} took {facts['seconds']:.2f} s, of which {facts['overhead_seconds'] * 1000:.0f} ms went"
-            f" into reading and storing a state of {facts['state_bytes'] / 1e6:.2f} MB; units of the paper take minutes."
+            f"A unit of {network} took {facts['seconds']:.2f} s, of which {facts['overhead_seconds'] * 1000:.0f} ms"
+            f" went into reading and storing a state of {facts['state_bytes'] / 1e6:.2f} MB; the paper's take minutes."
         )
     parts.append(
         "One server's slots can all read every partition, so a slot may meet, and cache, more than one of them; what is"

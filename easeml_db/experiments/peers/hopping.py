@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from easeml_db.errors import InvalidData
@@ -52,7 +53,7 @@ def _measured(session: Session, run_id: int, row: Row, work: Workload, launched:
     units = training_units(session, run_id)
     hops = [
         after["state_bytes"]
-        for before, after in zip(units, units[1:], strict=False)
+        for before, after in pairwise(units)
         if before["trial_number"] == after["trial_number"] and before["slot_id"] != after["slot_id"]
     ]
     record = Record(

@@ -27,7 +27,7 @@ def _times(runs: Sequence[Run]) -> Any:
             ("start-up", run.measured.seconds - run.measured.training_seconds),
         )
     ]
-    bars = alt.Chart(alt.Data(values=rows)).mark_bar()
+    bars = alt.Chart(alt.InlineData(rows)).mark_bar()
     return bars.encode(
         x=alt.X("mean(seconds):Q", title="seconds"),
         y=alt.Y("method:N", title=None, sort=METHODS),
@@ -45,7 +45,7 @@ def _curves(runs: Sequence[Run]) -> Any:
         for run in runs
         for epoch, errors in enumerate(zip(*run.measured.record.errors.values(), strict=True), 1)
     ]
-    lines = alt.Chart(alt.Data(values=rows)).mark_line(point=True)
+    lines = alt.Chart(alt.InlineData(rows)).mark_line(point=True)
     return lines.encode(
         x=alt.X("epoch:O"),
         y=alt.Y("mean(error):Q", title="lowest validation error", scale=alt.Scale(zero=False)),

@@ -61,13 +61,15 @@ def run(folder: Path) -> Record:
 
 
 def _tuner(folder: Path, work: workload.Workload) -> Any:
-    no_checkpoints = tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False)
     return tune.Tuner(
         tune.with_resources(RayTrial, {"cpu": 1}),
         param_space={"trial_number": tune.grid_search(list(work.numbers)), "folder": str(folder)},
         tune_config=tune.TuneConfig(reuse_actors=True, max_concurrent_trials=work.n_workers),
         run_config=tune.RunConfig(
-            name="trials", storage_path=str(folder / "ray"), verbose=0, checkpoint_config=no_checkpoints
+            name="trials",
+            storage_path=str(folder / "ray"),
+            verbose=0,
+            checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
         ),
     )
 

@@ -15,7 +15,9 @@ from easeml_db.training_unit import partition_at, unit_seed
 from easeml_plpy import metrics
 from easeml_plpy.architectures import architecture, complete
 from easeml_plpy.trainers import Training
-from easeml_plpy.trainers.torch_trainer import TorchTrial
+from easeml_plpy.trainers.torch_trainer import TorchTrainer, TorchTrial
+
+TRAINER = TorchTrainer()
 
 
 @dataclass
@@ -39,12 +41,16 @@ def build(workload: Workload, trial_number: int) -> nn.Module:
     return module
 
 
-def start(workload: Workload, trial_number: int, module: nn.Module, *, n_sharing: int = 1) -> TorchTrial:
-    """A trial that trains a network; n_sharing: among how many workers each batch is divided."""
+def start(
+    workload: Workload, trial_number: int, module: nn.Module, parts: Sequence[Tensors], *, n_sharing: int = 1
+) -> TorchTrial:
+    """A trial that trains a network over these parts; n_sharing: among how many workers each batch is divided."""
     chosen = architecture(workload.architecture)
     config = complete(chosen, workload.config(trial_number))
     config["batch_size"] = max(1, config["batch_size"] // n_sharing)
-    return TorchTrial(chosen, config, workload.task, module, n_steps_total=0, device=torch.device("cpu"))
+    n_rows = [len(targets) for _, targets in parts]
+    n_steps_total = TRAINER.count_steps(config, n_rows, workload.max_epochs)
+    return TorchTrial(chosen, config, workload.task, module, n_steps_total=n_steps_total, device=torch.device("cpu"))
 
 
 class WholeTrial:
@@ -57,7 +63,7 @@ class WholeTrial:
     def __init__(self, workload: Workload, trial_number: int, parts: Sequence[Tensors], validation: Tensors) -> None:
         self._workload, self._parts, self._validation = workload, parts, validation
         self.outcome = Outcome(trial_number, time.time())
-        self._live = start(workload, trial_number, build(workload, trial_number))
+        self._live = start(workload, trial_number, build(workload, trial_number), parts)
 
     def train_epoch(self) -> bool:
         """Train and validate; say whether that was the last epoch."""
