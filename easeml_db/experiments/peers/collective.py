@@ -89,7 +89,7 @@ class Worker:
             live = training.start(self._work, number, wrapped, [self.rows], n_sharing=self._work.n_workers)
             for epoch in range(1, self._work.max_epochs + 1):
                 n_steps = self._train(live, number, epoch)
-                self.handed_bytes += n_steps * _parameter_bytes(module)
+                self.handed_bytes += n_steps * training.parameter_bytes(module)
                 yield self._error(live)
 
     def model_averaging(self, number: int) -> Iterator[float]:
@@ -107,7 +107,7 @@ class Worker:
             flat = parameters_to_vector(module.parameters())
             torch.distributed.all_reduce(flat)
             vector_to_parameters(flat / self._work.n_workers, module.parameters())
-        self.handed_bytes += 2 * _parameter_bytes(module)
+        self.handed_bytes += 2 * training.parameter_bytes(module)
 
     def _train(self, live: TorchTrial, number: int, epoch: int) -> int:
         """An epoch over the own partition; returns the number of steps."""
@@ -127,7 +127,3 @@ def _averaging_gradients(module: nn.Module) -> Iterator[nn.Module]:
     wrapped = DistributedDataParallel(module)
     yield wrapped
     torch.distributed.barrier()  # nobody leaves while others still talk
-
-
-def _parameter_bytes(module: nn.Module) -> int:
-    return sum(parameter.nbytes for parameter in module.parameters())

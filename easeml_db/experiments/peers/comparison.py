@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Any
 
 from easeml_db.experiments.contract import Measure, at_least, at_most
-from easeml_db.experiments.peers.hopping import Hopped
 from easeml_db.experiments.peers.launch import Measured
 from easeml_db.experiments.peers.statistics import Difference, paired_difference
 
@@ -18,7 +17,7 @@ PAPER = {
     "mlp": {"data-parallel": 14.06 / 3.40, "model-averaging": 3.84 / 3.40, "tasks": 3.40 / 3.95},
 }
 SMALL_BATCH, LARGE_BATCH = 32, 256
-Row = Mapping[str, Any]
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -152,7 +151,7 @@ def _unit_measures(group: Group) -> Iterator[Measure]:
 
 def unit_facts(group: Group) -> dict[str, float]:
     """Of the units of all of MOP's runs: medians, counts and shares."""
-    runs = [run.measured for run in group.of("mop") if isinstance(run.measured, Hopped)]
+    runs = [run.measured for run in group.of("mop")]
     units = [unit for run in runs for unit in run.units]
     met = {(index, unit["slot_id"]): set[int]() for index, run in enumerate(runs) for unit in run.units}
     for index, run in enumerate(runs):
@@ -195,7 +194,7 @@ def tables(runs: Sequence[Run]) -> dict[str, list[Row]]:
     return {
         "methods": [_method_row(run) for run in runs],
         "errors": [row for run in runs for row in _error_rows(run)],
-        "units": [_key(run) | unit for run in runs if isinstance(run.measured, Hopped) for unit in run.measured.units],
+        "units": [_key(run) | dict(unit) for run in runs for unit in run.measured.units],
     }
 
 

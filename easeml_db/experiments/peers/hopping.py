@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -24,17 +23,7 @@ from easeml_db.experiments.server import (
 )
 
 
-@dataclass(frozen=True)
-class Hopped(Measured):
-    """`units` are the training units that the run recorded; `n_hops` of them began on another slot than the one
-    before, which handed over `hopped_bytes`."""
-
-    units: Sequence[Row]
-    n_hops: int
-    hopped_bytes: int
-
-
-def run(server: PrivateServer, work: Workload, dataset: str, space: Mapping[str, Any]) -> Hopped:
+def run(server: PrivateServer, work: Workload, dataset: str, space: Mapping[str, Any]) -> Measured:
     """Start the server (which does not run), its coordinator and a run over the space's grid; stop all at the end."""
     launched = time.time()
     server.embedded.start()
@@ -48,7 +37,7 @@ def run(server: PrivateServer, work: Workload, dataset: str, space: Mapping[str,
         server.embedded.stop()
 
 
-def _measured(session: Session, run_id: int, row: Row, work: Workload, launched: float, memory_bytes: int) -> Hopped:
+def _measured(session: Session, run_id: int, row: Row, work: Workload, launched: float, memory_bytes: int) -> Measured:
     _check_configs(session, run_id, work)
     units = training_units(session, run_id)
     hops = [
@@ -67,7 +56,7 @@ def _measured(session: Session, run_id: int, row: Row, work: Workload, launched:
         loaded_bytes=_row_bytes(session, run_id, work),
         handed_bytes=sum(unit["state_bytes"] for unit in units),
     )
-    return Hopped(record, launched, memory_bytes, units, len(hops), sum(hops))
+    return Measured(record, launched, memory_bytes, units, len(hops), sum(hops))
 
 
 def _check_configs(session: Session, run_id: int, work: Workload) -> None:

@@ -9,10 +9,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from easeml_db.embedded import server_environment
 from easeml_db.errors import TrialFailed
@@ -33,11 +34,18 @@ LOG_LINES = 15
 @dataclass(frozen=True)
 class Measured:
     """A method's record with what was seen from outside: seconds from the launch to the last result, all processes'
-    memory together at its largest."""
+    memory together at its largest.
+
+    Of model hopping also the training units that the run recorded; `n_hops` of them began on another slot than the one
+    before, which handed over `hopped_bytes`.
+    """
 
     record: Record
     launched: float
     memory_bytes: int
+    units: Sequence[Mapping[str, Any]] = ()
+    n_hops: int = 0
+    hopped_bytes: int = 0
 
     @property
     def seconds(self) -> float:

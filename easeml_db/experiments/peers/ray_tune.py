@@ -7,7 +7,6 @@ Ray could spend time on beside that is off: dashboard, usage reports, loggers, c
 from __future__ import annotations
 
 import logging
-import tempfile
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -45,19 +44,18 @@ class RayTrial(tune.Trainable):
 def run(folder: Path) -> Record:
     """Train them all on shuffled rows."""
     work = workload.load(folder)
-    with tempfile.TemporaryDirectory(prefix="easeml-ray-") as scratch:  # short: Ray's sockets lie in there
-        ray.init(
-            num_cpus=work.n_workers,
-            include_dashboard=False,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-            object_store_memory=OBJECT_STORE_BYTES,
-            _temp_dir=scratch,
-        )
-        try:
-            return _record(_tuner(folder, work).fit(), work)
-        finally:
-            ray.shutdown()
+    ray.init(
+        num_cpus=work.n_workers,
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level=logging.ERROR,
+        object_store_memory=OBJECT_STORE_BYTES,
+        _temp_dir=str(folder / "r"),  # a short name: sockets lie in there, and their paths have at most 107 bytes
+    )
+    try:
+        return _record(_tuner(folder, work).fit(), work)
+    finally:
+        ray.shutdown()
 
 
 def _tuner(folder: Path, work: workload.Workload) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
@@ -62,7 +62,7 @@ class Setting:
 FULL = Setting(
     name="fashion_mnist",
     column="image",
-    n_rows=40_000,
+    n_rows=30_000,
     dataset_options={"input_shape": [28, 28], "validation_fraction": 0.15, "test_fraction": 0.01},
     input_shape=(28, 28),
     networks=(Network("mlp", PAPER_MLP), Network("lenet")),
@@ -79,3 +79,6 @@ QUICK = Setting(
     max_epochs=2,
     n_repeats=1,
 )
+FEW_TRIALS: dict[str, Any] = {"learning_rates": (3e-4, 1e-3)}
+COMMUNICATION = replace(FULL, n_rows=12_000, networks=(Network("mlp", PAPER_MLP),), max_epochs=2, **FEW_TRIALS)
+COMMUNICATION_QUICK = replace(QUICK, networks=(Network("mlp", {"hidden_units": [256]}),), **FEW_TRIALS)

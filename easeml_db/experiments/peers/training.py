@@ -41,6 +41,11 @@ def build(workload: Workload, trial_number: int) -> nn.Module:
     return module
 
 
+def parameter_bytes(module: nn.Module) -> int:
+    """Bytes of all parameters, and so of their gradients."""
+    return sum(parameter.nbytes for parameter in module.parameters())
+
+
 def start(
     workload: Workload, trial_number: int, module: nn.Module, parts: Sequence[Tensors], *, n_sharing: int = 1
 ) -> TorchTrial:
