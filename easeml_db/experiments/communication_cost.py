@@ -14,10 +14,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from easeml_db.errors import InvalidArgument
+
 
 @dataclass(frozen=True)
 class Workload:
-    """What the formulas take. Raises ValueError unless every number is positive."""
+    """What the formulas take. Raises InvalidArgument unless every number is positive."""
 
     n_epochs: int
     state_bytes: int
@@ -30,7 +32,7 @@ class Workload:
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
             if value <= 0:
-                raise ValueError(f"{name}: expected a positive number, got {value}")
+                raise InvalidArgument(f"{name}: expected a positive number, got {value}")
 
     @property
     def n_steps_per_epoch(self) -> int:
