@@ -20,13 +20,25 @@ class Measure:
     holds: bool | None = None
 
 
+def at_least(name: str, setting: str, paper: float | str | None, value: float, bound: float) -> Measure:
+    """A measure that should not be below its bound."""
+    return Measure(name, setting, paper, value, f">= {bound:g}", value >= bound)
+
+
+def at_most(name: str, setting: str, paper: float | str | None, value: float, bound: float) -> Measure:
+    """A measure that should not be above its bound."""
+    return Measure(name, setting, paper, value, f"<= {bound:g}", value <= bound)
+
+
 @dataclass(frozen=True)
 class Options:
-    """How to run: `is_quick` shrinks everything for tests; `say` shows progress, a line at a time."""
+    """How to run: `is_quick` shrinks everything for tests; `say` shows progress, a line at a time; `n_slots` is how
+    many units train side by side where an experiment trains for real (None: one for each core)."""
 
     seed: int = 0
     is_quick: bool = False
     say: Callable[[str], None] = lambda _: None
+    n_slots: int | None = None
 
 
 @dataclass(frozen=True)
@@ -42,9 +54,11 @@ class Result:
 
 @dataclass(frozen=True)
 class Experiment:
-    """A named experiment: `source` says which figure or table of which paper it repeats."""
+    """A named experiment: `source` says which figure or table of which paper it repeats; `trains` whether it trains
+    for real, and so takes a number of slots."""
 
     name: str
     summary: str
     source: str
     run: Callable[[Options], Result]
+    trains: bool = False

@@ -1,0 +1,51 @@
+"""The experiments that `easeml experiments` offers. To add one: write a module with `run(options) -> Result`, and name
+it here. Modules are imported when they run, so that the command line starts without torch, ray or altair."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+
+from easeml_db.errors import NotReady
+from easeml_db.experiments.contract import Experiment, Options, Result
+
+
+def later(module: str) -> Callable[[Options], Result]:
+    """`run` of a module of this package, imported at the call. Raises NotReady where the extra is not installed."""
+
+    def run(options: Options) -> Result:
+        try:
+            result: Result = import_module(f"easeml_db.experiments.{module}").run(options)
+        except ModuleNotFoundError as error:
+            if (error.name or "").startswith("easeml"):
+                raise
+            raise missing(error.name or "a package") from error
+        return result
+
+    return run
+
+
+def missing(package: str) -> NotReady:
+    """The error that says what to install."""
+    return NotReady(f"experiments need {package}", hint="Install it: pip install 'easeml-db[experiments]'")
+
+
+EXPERIMENTS: dict[str, Experiment] = {
+    each.name: each
+    for each in (
+        Experiment(
+            "mop-peers",
+            "Model hopping inside PostgreSQL against task parallel, data parallel and model averaging",
+            "Cerebro, figures 7 and 9",
+            later("mop_peers"),
+            trains=True,
+        ),
+        Experiment(
+            "communication",
+            "Bytes that each way of training moves, by formula and counted",
+            "Cerebro, table 2 and section 3.2",
+            later("communication"),
+            trains=True,
+        ),
+    )
+}

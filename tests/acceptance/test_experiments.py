@@ -1,0 +1,90 @@
+"""Experiments from the shell, in their quick form: what they print, write and leave behind."""
+
+from __future__ import annotations
+
+import csv
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from easeml_db.cli import commands
+
+SCRATCH = Path("/var/tmp")
+
+
+def repeated(name: str, folder: Path) -> dict[str, Any]:
+    """The JSON document of an experiment's quick form; it must say nothing else on standard output."""
+    arguments = ["experiments", name, "--quick", "--slots", "2", "--seed", "3", "--json", "--out", str(folder)]
+    result = CliRunner().invoke(commands, arguments)
+    assert result.exit_code == 0, result.output
+    document: dict[str, Any] = json.loads(result.stdout)
+    assert (document["experiment"], document["seed"], document["is_quick"]) == (name, 3, True)
+    assert document["why"]
+    return document
+
+
+def table(path: Path) -> list[dict[str, str]]:
+    """The rows of a CSV file."""
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def check_files(folder: Path, name: str, plots: set[str], measures: list[dict[str, Any]]) -> None:
+    """A page with every measure, and every plot as an image and as a page that needs no network."""
+    page = (folder / f"{name}.md").read_text(encoding="utf-8")
+    assert all(each["name"] in page for each in measures)
+    assert [row["name"] for row in table(folder / "measures.csv")] == [each["name"] for each in measures]
+    for plot in plots:
+        assert (folder / f"{plot}.png").read_bytes().startswith(b"\x89PNG")
+        assert "<script src" not in (folder / f"{plot}.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_model_hopping_and_its_peers_train_the_same(tmp_path: Path) -> None:
+    measures = repeated("mop-peers", tmp_path)["measures"]
+    found = {each["name"]: each for each in measures}
+    assert found["trials with the same bytes"]["holds"]
+    assert found["storage of a worker, MOP / task parallel"]["holds"]
+    assert found["ray-tune - sequential SGD, best validation error"]["value"] == 0.0
+    rows = table(tmp_path / "methods.csv")
+    methods = {row["method"] for row in rows}
+    assert methods == {"mop", "ray-tune", "tasks", "sequential", "data-parallel", "model-averaging", "replay"}
+    assert all(float(row["seconds"]) > float(row["training_seconds"]) > 0 for row in rows)
+    assert all(int(row["peak_memory_bytes"]) > 2**20 for row in rows)
+    errors = table(tmp_path / "errors.csv")
+    assert len(errors) == len(rows) * 8 * 2  # trials, epochs
+    assert min(float(row["validation_error"]) for row in errors) < 0.2  # chance: 0.9
+    check_files(tmp_path, "mop-peers", {"times", "learning_curves"}, measures)
+
+
+@pytest.mark.slow
+def test_counted_bytes_are_those_of_the_formulas(tmp_path: Path) -> None:
+    measures = repeated("communication", tmp_path)["measures"]
+    assert [each for each in measures if each["holds"] is False] == []
+    assert sum(each["holds"] is True for each in measures) == 6
+    counts = table(tmp_path / "counts.csv")
+    assert {row["method"] for row in counts if row["counted_bytes"]} == {
+        "model hopping", "model hopping, shared store", "task parallel", "model averaging", "data parallel, all-reduce",
+    }  # fmt: skip
+    check_files(tmp_path, "communication", {"bytes"}, measures)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_experiment_leaves_nothing_behind(number: signal.Signals) -> None:
+    before = set(SCRATCH.glob("easeml-*"))
+    command = [sys.executable, "-m", "easeml_db", "experiments", "communication", "--quick"]
+    process = subprocess.Popen(command, cwd="/", stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    assert "loading" in process.stderr.readline()
+    made = set(SCRATCH.glob("easeml-experiment-*")) - before
+    process.send_signal(number)
+    process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert made
+    assert not [folder for folder in made if folder.exists()]
