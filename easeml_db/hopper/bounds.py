@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from easeml_db.errors import InvalidArgument
+from easeml_db.hopper.contract import Workload
 
 
 def shared_bound(trial_seconds: Sequence[float], n_slots: int) -> float:
@@ -25,3 +28,25 @@ def holder_bound(unit_seconds: Sequence[Sequence[float]]) -> float:
     rows = [sum(row) for row in unit_seconds]
     columns = [sum(column) for column in zip(*unit_seconds, strict=True)]
     return max([*rows, *columns], default=0.0)
+
+
+def workload_bound(workload: Workload) -> float:
+    """Bound in seconds of a whole workload, wherever partitions are held and however fast the slots are.
+
+    Three bounds hold at once, each with units at the speed of their fastest holder: the longest trial; all work over
+    the sum of speeds; and for each set of holders the work that only they can do over their speeds.
+    """
+    placement = workload.placement
+    speed = {slot: workload.speeds.get(slot, 1.0) for slot in placement.slots}
+    if not speed:
+        raise InvalidArgument("a workload needs at least one slot")
+    able = [frozenset(slot for slot in speed if placement.can_run(slot, q)) for q in range(placement.n_partitions)]
+    fastest = np.array([max((speed[slot] for slot in slots), default=np.nan) for slots in able])
+    seconds = np.asarray(workload.unit_seconds, float).reshape(-1, placement.n_partitions)
+    longest = float((seconds / fastest).sum(axis=1).max(initial=0.0))
+    work = seconds.sum(axis=0)
+    by_set = [
+        sum(work[q] for q, slots in enumerate(able) if slots <= holders) / sum(speed[slot] for slot in holders)
+        for holders in {*able, frozenset(speed)}
+    ]
+    return workload.n_rounds * max([longest, *by_set])

@@ -1,57 +1,144 @@
-"""TEMPORARY stand-in."""
+"""The schedulers by name: what each does and needs, how it is made, and which of them a run gets by default."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
-from easeml_db.hopper.contract import Assignment, Cached, Candidate, Placement, Scheduler, Workload
+import numpy as np
 
+from easeml_db.errors import InvalidArgument
+from easeml_db.hopper.bounds import workload_bound
+from easeml_db.hopper.contract import Placement, Scheduler, Workload
+from easeml_db.hopper.longest_remaining import LongestRemaining
+from easeml_db.hopper.milp import solve_open_shop
+from easeml_db.hopper.open_shop import OpenShopSchedule
+from easeml_db.hopper.plan import Entry, Plan, PlanFollower
+from easeml_db.hopper.random import RandomOrder
+from easeml_db.hopper.rotation import machines, rotation
+from easeml_db.hopper.simulation import simulate
+from easeml_db.hopper.vector_rearrangement import vector_rearrangement
+
+DEFAULT = "auto"
+FALLBACK = "longest_remaining"
 MAX_SIMULATED_UNITS = 20_000
+MILP_SECONDS = 2.0  # what a coordinator can be away for
+
+
+@dataclass(frozen=True)
+class Description:
+    """A scheduler in words; `needs_free_order`: it chooses the partitions; `needs_single_holders`: it cannot use
+    replicas."""
+
+    summary: str
+    needs_free_order: bool = False
+    needs_single_holders: bool = False
+
+
+SCHEDULERS: Mapping[str, Description] = MappingProxyType(
+    {
+        "auto": Description("the one with the shortest makespan in a simulation before the run"),
+        "longest_remaining": Description("the idle trial with most work left, on the most loaded idle slot"),
+        "rotation": Description("slots pass trials on in a circle and wait for one another", False, True),
+        "random": Description("any unit that can run (Cerebro, algorithm 1)"),
+        "vector_rearrangement": Description("open shop with vector rearrangement (Fiala 1983)", True, True),
+        "milp": Description("open shop solved by an integer program, within a time limit", True, True),
+    }
+)
 
 
 @dataclass(frozen=True)
 class Choice:
+    """What a simulation of the candidates has shown, in seconds; empty `alternatives`: nothing was simulated."""
+
     name: str
-    makespan_seconds: float
+    makespan_seconds: float | None
     bound_seconds: float
     alternatives: Mapping[str, float]
 
 
-class Dense:
-    def __init__(self, placement: Placement) -> None:
-        self._placement = placement
-        self._candidates: dict[int, Candidate] = {}
-
-    def put(self, candidate: Candidate) -> None:
-        self._candidates[candidate.trial_id] = candidate
-
-    def take(self, trial_id: int) -> None:
-        self._candidates.pop(trial_id, None)
-
-    def choose(self, idle_slots: Sequence[int], cached: Cached | None = None) -> list[Assignment]:
-        chosen = []
-        for slot in idle_slots:
-            fits = [
-                (-c.remaining_seconds, (c.trial_number - slot) % len(self._placement.slots), c.trial_id, q)
-                for c in self._candidates.values()
-                for q in c.partition_numbers
-                if self._placement.can_run(slot, q)
-            ]
-            if fits:
-                *_, trial_id, q = min(fits)
-                self.take(trial_id)
-                chosen.append(Assignment(trial_id, q, slot))
-        return chosen
-
-
-def make_scheduler(name: str, workload: Workload, *, seed: int = 0) -> Scheduler:
-    return Dense(workload.placement)
-
-
-def choose_scheduler(workload: Workload) -> Choice:
-    return Choice("longest_remaining", 1.0, 1.0, {"longest_remaining": 1.0, "rotation": 1.0})
-
-
 def list_schedulers() -> list[tuple[str, bool, bool, bool, str]]:
-    return [("auto", False, False, True, "x")]
+    """Return (name, needs free order, needs single holders, is default, summary) of every scheduler."""
+    return [
+        (name, d.needs_free_order, d.needs_single_holders, name == DEFAULT, d.summary)
+        for name, d in SCHEDULERS.items()
+    ]
+
+
+def make_scheduler(
+    name: str, workload: Workload, *, seed: int = 0, time_limit_seconds: float = MILP_SECONDS
+) -> Scheduler:
+    """Make a scheduler for a workload; InvalidArgument when there is none of that name or it does not fit."""
+    check_fit(name, workload.placement, workload.visit_order)
+    if name == "auto":
+        name = choose_scheduler(workload).name
+    placement = workload.placement
+    if name == "longest_remaining":
+        return LongestRemaining(placement)
+    if name == "random":
+        return RandomOrder(placement, np.random.default_rng(seed % 2**63))
+    if name == "rotation":
+        return PlanFollower(placement, rotation(len(workload.unit_seconds), placement, workload.visit_order))
+    seconds = machine_seconds(workload)
+    if name == "vector_rearrangement":
+        return PlanFollower(placement, plan_of(vector_rearrangement(seconds), placement))
+    hint = vector_rearrangement(seconds)
+    schedule, _, _ = solve_open_shop(seconds, time_limit_seconds=time_limit_seconds, seed=seed % 2**31, hint=hint)
+    return PlanFollower(placement, plan_of(schedule, placement))
+
+
+def choose_scheduler(workload: Workload, *, max_units: int = MAX_SIMULATED_UNITS) -> Choice:
+    """Simulate what could serve a workload and choose the shortest; among equals the simplest comes first."""
+    bound = workload_bound(workload)
+    n_units = len(workload.unit_seconds) * workload.placement.n_partitions * workload.n_rounds
+    names = [name for name in ("longest_remaining", "rotation", "vector_rearrangement") if _fits(name, workload)]
+    if n_units > max_units or len(names) < 2:
+        return Choice(FALLBACK, None, bound, {})
+    found = {name: simulate(workload, make_scheduler(name, workload)).makespan_seconds for name in names}
+    best = min(names, key=lambda name: (round(found[name], 9), names.index(name)))
+    return Choice(best, found[best], bound, found)
+
+
+def check_fit(name: str, placement: Placement, visit_order: str) -> None:
+    """Raise InvalidArgument unless a scheduler exists and can serve this placement and visit order."""
+    if name not in SCHEDULERS:
+        raise InvalidArgument(f"there is no scheduler {name!r}", hint=f"Choose one of: {', '.join(SCHEDULERS)}.")
+    needs = SCHEDULERS[name]
+    if needs.needs_free_order and visit_order != "free":
+        raise InvalidArgument(
+            f"scheduler {name} chooses the partitions, so it needs the visit order free, got {visit_order}",
+            hint="Ask for visit_order => 'free', or leave the scheduler to easeml.",
+        )
+    is_replicated = placement.holders is not None and any(len(segments) > 1 for segments in placement.holders)
+    if needs.needs_single_holders and is_replicated:
+        raise InvalidArgument(
+            f"scheduler {name} needs one holder for each partition, and there are replicas",
+            hint="Choose longest_remaining or random, or leave the scheduler to easeml.",
+        )
+
+
+def machine_seconds(workload: Workload) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+    """Return the seconds of each trial on each slot where every partition is given to one slot, shape (n, slots)."""
+    given = machines(workload.placement)
+    seconds = np.asarray(workload.unit_seconds, float).reshape(-1, workload.placement.n_partitions)
+    columns = [seconds[:, list(parts)].sum(axis=1) / workload.speeds.get(slot, 1.0) for slot, parts in given.items()]
+    return np.stack(columns, axis=1)
+
+
+def plan_of(schedule: OpenShopSchedule, placement: Placement) -> Plan:
+    """Return an open-shop schedule as a plan; partitions of one slot come one after the other."""
+    given = machines(placement)
+    return {
+        slot: [Entry(int(i) + 1, q) for i in order for q in given[slot]]
+        for slot, order in zip(given, schedule.orders(), strict=True)
+    }
+
+
+def _fits(name: str, workload: Workload) -> bool:
+    try:
+        check_fit(name, workload.placement, workload.visit_order)
+        machines(workload.placement)
+    except InvalidArgument:
+        return False
+    return True

@@ -1,46 +1,27 @@
 """Runs a scheduler on known unit times without a machine: a discrete-event simulation.
 
-Slots are interchangeable and unit times fixed. A scheduler is asked whenever a slot is idle and a trial is
-too; units that end at the same instant are all taken in before it is asked.
+A scheduler is asked whenever a slot is idle and a trial is too; units that end at the same instant are all taken in
+before it is asked.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
-from typing import Protocol
 
 from easeml_db.errors import InvalidArgument
-from easeml_db.hopper.longest_remaining import Assignment, Board, Cached, Candidate
-
-
-class Scheduler(Protocol):
-    """What the simulation asks; `Board` is one."""
-
-    def put(self, candidate: Candidate) -> None: ...
-
-    def choose(self, idle_slots: Sequence[int], cached: Cached | None = None) -> list[Assignment]: ...
-
-
-@dataclass(frozen=True)
-class KnownTrial:
-    """A trial whose units are known: seconds and partition of each, in the order in which they must run."""
-
-    trial_id: int
-    run_id: int
-    trial_number: int
-    unit_seconds: tuple[float, ...]
-    partition_numbers: tuple[int, ...]
+from easeml_db.hopper.bounds import workload_bound
+from easeml_db.hopper.contract import Assignment, Candidate, Scheduler, Workload
+from easeml_db.training_unit import partition_at
 
 
 @dataclass(frozen=True)
 class PlacedUnit:
-    """Step `step` of a trial on a slot, from start to end; `was_cached`: the slot had met the partition."""
+    """A trial over a partition in a round, on a slot from start to end; `was_cached`: the slot had met the partition."""
 
-    trial_id: int
-    step: int
+    trial_number: int
+    round_number: int
+    position: int
     partition_number: int
     slot_id: int
     start_seconds: float
@@ -50,81 +31,117 @@ class PlacedUnit:
 
 @dataclass(frozen=True)
 class Schedule:
-    """All units in order of their start."""
+    """All units in order of their start; the makespan stands beside a bound that no schedule beats."""
 
     units: tuple[PlacedUnit, ...]
+    bound_seconds: float
+    n_decisions: int
 
     @property
     def makespan_seconds(self) -> float:
+        """Seconds from the first start to the last end."""
         return max((unit.end_seconds for unit in self.units), default=0.0)
 
 
-def simulate(trials: Sequence[KnownTrial], n_slots: int, scheduler: Scheduler | None = None) -> Schedule:
-    """Run all trials to their end on slots 0 to n_slots - 1; the default scheduler is longest remaining."""
-    if n_slots < 1:
-        raise InvalidArgument(f"n_slots: expected at least 1, got {n_slots}")
-    simulation = _Simulation(trials, n_slots, Board(n_slots) if scheduler is None else scheduler)
-    return Schedule(tuple(simulation.run()))
+def simulate(workload: Workload, scheduler: Scheduler) -> Schedule:
+    """Run all trials of a workload to their end."""
+    if not workload.placement.slots:
+        raise InvalidArgument("a simulation needs at least one slot")
+    return _Simulation(workload, scheduler).run()
 
 
 class _Simulation:
-    def __init__(self, trials: Sequence[KnownTrial], n_slots: int, scheduler: Scheduler) -> None:
-        self._trials = {trial.trial_id: trial for trial in trials}
-        self._remaining = {trial.trial_id: _remaining_after(trial.unit_seconds) for trial in trials}
-        self._n_done = dict.fromkeys(self._trials, 0)
-        self._scheduler = scheduler
-        self._idle_slots = list(range(n_slots))
-        self._cached: dict[int, set[tuple[int, int]]] = {slot: set() for slot in self._idle_slots}
-        self._running: list[tuple[float, int, int]] = []  # a heap of (end, slot, trial)
-        self._placed: list[PlacedUnit] = []
+    """Trials by number, from 1."""
 
-    def run(self) -> list[PlacedUnit]:
-        for trial_id in self._trials:
-            self._offer(trial_id)
+    def __init__(self, workload: Workload, scheduler: Scheduler) -> None:
+        self._workload, self._scheduler = workload, scheduler
+        self._p = workload.placement.n_partitions
+        self._best = [_at_best(workload, i + 1) for i in range(len(workload.unit_seconds))]
+        self._round_seconds = [sum(row) for row in self._best]
+        n = len(workload.unit_seconds)
+        self._round, self._met = [0] * n, [set[int]() for _ in range(n)]
+        self._idle = set(workload.placement.slots)
+        self._cached: dict[int, set[int]] = {slot: set() for slot in self._idle}
+        self._running: list[tuple[float, int, int, int]] = []  # a heap of (end, slot, trial, partition)
+        self._placed: list[PlacedUnit] = []
+        self._n_decisions = 0
+
+    def run(self) -> Schedule:
+        """Play until nothing runs; a scheduler that leaves work undone has a fault."""
+        for number in range(1, len(self._round) + 1):
+            self._offer(number)
         self._start_units(0.0)
         while self._running:
             now_seconds = self._running[0][0]
             while self._running and self._running[0][0] == now_seconds:
                 self._end_unit()
             self._start_units(now_seconds)
-        return self._placed
+        if any(round_ < self._workload.n_rounds for round_ in self._round):
+            raise RuntimeError("the scheduler left trials idle for ever")
+        return Schedule(tuple(self._placed), workload_bound(self._workload), self._n_decisions)
 
-    def _offer(self, trial_id: int) -> None:
+    def _offer(self, number: int) -> None:
         """Hand an idle trial to the scheduler, unless nothing of it is left."""
-        trial, step = self._trials[trial_id], self._n_done[trial_id]
-        if step < len(trial.unit_seconds):
-            self._scheduler.put(
-                Candidate(
-                    trial_id=trial_id,
-                    run_id=trial.run_id,
-                    trial_number=trial.trial_number,
-                    partition_number=trial.partition_numbers[step],
-                    remaining_seconds=self._remaining[trial_id][step],
-                )
-            )
+        i = number - 1
+        rounds_left = self._workload.n_rounds - self._round[i]
+        if rounds_left == 0:
+            self._scheduler.take(number)
+            return
+        open_ = self._open(number)
+        remaining = (rounds_left - 1) * self._round_seconds[i] + self._round_left(i)
+        self._scheduler.put(Candidate(number, number, self._round[i], open_, remaining))
+
+    def _round_left(self, i: int) -> float:
+        """Seconds left in this round; equal trials get exactly equal values."""
+        met = self._met[i]
+        if not met:
+            return self._round_seconds[i]
+        return sum(seconds for q, seconds in enumerate(self._best[i]) if q not in met)
+
+    def _open(self, number: int) -> tuple[int, ...]:
+        met = self._met[number - 1]
+        turn = partition_at(number, len(met), self._p)
+        if self._workload.visit_order == "cyclic":
+            return (turn,)
+        return tuple(q for q in ((turn + k) % self._p for k in range(self._p)) if q not in met)
 
     def _start_units(self, now_seconds: float) -> None:
-        for assignment in self._scheduler.choose(sorted(self._idle_slots), self._cached):
+        if not self._idle:
+            return
+        assignments = self._scheduler.choose(sorted(self._idle), self._cached)
+        self._n_decisions += len(assignments)
+        for assignment in assignments:
             self._start_unit(assignment, now_seconds)
 
     def _start_unit(self, assignment: Assignment, now_seconds: float) -> None:
-        trial, slot = self._trials[assignment.trial_id], assignment.slot_id
-        step = self._n_done[trial.trial_id]
-        partition = trial.partition_numbers[step]
-        end = now_seconds + trial.unit_seconds[step]
-        was_cached = (trial.run_id, partition) in self._cached[slot]
-        self._placed.append(PlacedUnit(trial.trial_id, step, partition, slot, now_seconds, end, was_cached=was_cached))
-        self._cached[slot].add((trial.run_id, partition))
-        self._idle_slots.remove(slot)
-        heapq.heappush(self._running, (end, slot, trial.trial_id))
+        number, slot, partition = assignment.trial_id, assignment.slot_id, assignment.partition_number
+        end = now_seconds + self._workload.seconds(number, partition, slot)
+        place = self._round[number - 1], len(self._met[number - 1])
+        was_cached = partition in self._cached[slot]
+        self._placed.append(PlacedUnit(number, *place, partition, slot, now_seconds, end, was_cached))
+        self._cached[slot].add(partition)
+        self._idle.discard(slot)
+        heapq.heappush(self._running, (end, slot, number, partition))
 
     def _end_unit(self) -> None:
-        _, slot, trial_id = heapq.heappop(self._running)
-        self._n_done[trial_id] += 1
-        self._idle_slots.append(slot)
-        self._offer(trial_id)
+        _, slot, number, partition = heapq.heappop(self._running)
+        met = self._met[number - 1]
+        met.add(partition)
+        if len(met) == self._p:
+            met.clear()
+            self._round[number - 1] += 1
+        self._idle.add(slot)
+        self._offer(number)
 
 
-def _remaining_after(unit_seconds: Sequence[float]) -> list[float]:
-    """Return the seconds left before each step; equal trials get exactly equal values."""
-    return list(accumulate(reversed(unit_seconds)))[::-1]
+def _at_best(workload: Workload, number: int) -> list[float]:
+    """Return a trial's unit times on the fastest slot that can run them, shape (p,)."""
+    placement = workload.placement
+    if placement.holders is None:
+        slots = placement.slots
+        best = max(workload.speeds.get(slot, 1.0) for slot in slots)
+        return [seconds / best for seconds in workload.unit_seconds[number - 1]]
+    return [
+        min(workload.seconds(number, q, slot) for slot in placement.slots if placement.can_run(slot, q))
+        for q in range(placement.n_partitions)
+    ]

@@ -1,0 +1,109 @@
+"""Schedulers that follow a plan made beforehand: for each slot, which trial comes after which.
+
+A plan is repeated round after round (a round is one pass of every trial over all partitions), without a barrier
+between rounds: a slot that has ended its part of one round begins its part of the next as soon as its first trial can.
+A slot waits for its planned trial; it passes over trials that are gone and partitions that were met already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from easeml_db.hopper.contract import Assignment, Cached, Candidate, Placement
+from easeml_db.hopper.longest_remaining import LongestRemaining
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A trial's turn on a slot: over one partition, or (None) over whichever is next for it."""
+
+    trial_number: int
+    partition_number: int | None = None
+
+
+Plan = Mapping[int, Sequence[Entry]]
+
+
+class PlanFollower:
+    """Follows a plan. When nothing is under way and the plan has no unit to start, longest remaining helps out."""
+
+    def __init__(self, placement: Placement, plan: Plan) -> None:
+        self._plan = {slot: tuple(entries) for slot, entries in plan.items()}
+        self._dense = LongestRemaining(placement)
+        self._idle: dict[int, Candidate] = {}  # by trial number
+        self._away: dict[int, int] = {}  # trial number of those chosen and not heard of since, by trial id
+        self._place = dict.fromkeys(self._plan, 0)
+        self._round: dict[int, int] = {}
+
+    def put(self, candidate: Candidate) -> None:
+        """Take in that a trial is idle, or renew what is known of it."""
+        self._away.pop(candidate.trial_id, None)
+        self._idle[candidate.trial_number] = candidate
+        self._dense.put(candidate)
+
+    def take(self, trial_id: int) -> None:
+        """Take in that a trial is not to be started (any more)."""
+        self._away.pop(trial_id, None)
+        self._dense.take(trial_id)
+        for number in [number for number, candidate in self._idle.items() if candidate.trial_id == trial_id]:
+            del self._idle[number]
+
+    def choose(self, idle_slots: Sequence[int], cached: Cached | None = None) -> list[Assignment]:
+        """Start what the plan has next on these slots."""
+        found = [self._next_on(slot) for slot in idle_slots if self._idle]
+        chosen = [assignment for assignment in found if assignment is not None]
+        if not chosen and self._idle and not self._away:
+            chosen = self._dense.choose(idle_slots, cached)
+            for assignment in chosen:
+                self._start(assignment.trial_id)
+        return chosen
+
+    def _next_on(self, slot: int) -> Assignment | None:
+        """Go through the slot's plan up to the first trial that it starts or waits for, once round at most."""
+        entries = self._plan.get(slot, ())
+        busy = set(self._away.values())
+        for _ in range(len(entries) + 1):
+            entry = entries[self._place[slot]]
+            candidate = self._idle.get(entry.trial_number)
+            if candidate is None and entry.trial_number in busy:
+                return None
+            if candidate is not None:
+                partition = self._due(entry, candidate, slot)
+                if partition is not None:
+                    self._advance(slot)
+                    self._start(candidate.trial_id)
+                    return Assignment(candidate.trial_id, partition, slot)
+                if self._is_early(entry, candidate, slot):
+                    return None
+            self._advance(slot)
+        return None
+
+    def _due(self, entry: Entry, candidate: Candidate, slot: int) -> int | None:
+        """Return the partition that a trial meets at its turn; None when it is not the one."""
+        if entry.partition_number is None:
+            return candidate.partition_numbers[0]
+        is_now = candidate.round_number == self._round_of(slot)
+        return entry.partition_number if is_now and entry.partition_number in candidate.partition_numbers else None
+
+    def _is_early(self, entry: Entry, candidate: Candidate, slot: int) -> bool:
+        """Say whether the slot is ahead of the trial and waits; behind it, it passes on."""
+        return entry.partition_number is not None and candidate.round_number < self._round_of(slot)
+
+    def _round_of(self, slot: int) -> int:
+        if slot not in self._round:
+            self._round[slot] = min(candidate.round_number for candidate in self._idle.values())
+        return self._round[slot]
+
+    def _advance(self, slot: int) -> None:
+        self._place[slot] += 1
+        if self._place[slot] == len(self._plan[slot]):
+            self._place[slot] = 0
+            if slot in self._round:
+                self._round[slot] += 1
+
+    def _start(self, trial_id: int) -> None:
+        self._dense.take(trial_id)
+        (number,) = [number for number, candidate in self._idle.items() if candidate.trial_id == trial_id]
+        del self._idle[number]
+        self._away[trial_id] = number
