@@ -87,7 +87,7 @@ class Scheduler(Protocol):
         """Take in that a trial is idle, or renew what is known of it."""
 
     def take(self, trial_id: int) -> None:
-        """Take in that a trial is not to be started (any more); nothing happens when it is not here."""
+        """Take in that a trial is not to be started (any more): it ended, failed, or is withheld for a moment."""
 
     def choose(self, idle_slots: Sequence[int], cached: Cached | None = None) -> list[Assignment]:
         """Fill idle slots and take the chosen trials; at most one trial a slot and one slot a trial."""

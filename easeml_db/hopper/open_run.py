@@ -13,14 +13,13 @@ from dataclasses import dataclass, replace
 from easeml_db.errors import InvalidArgument
 from easeml_db.hopper.contract import Assignment, Cached, Candidate, Placement, Scheduler, Workload
 from easeml_db.hopper.estimates import ObservedUnit, UnitSeconds
-from easeml_db.hopper.schedulers import MAX_SIMULATED_UNITS, choose_scheduler, make_scheduler
+from easeml_db.hopper.schedulers import FALLBACK, MAX_SIMULATED_UNITS, choose_scheduler, make_scheduler
 from easeml_db.run import Run
 from easeml_db.training_unit import TrainingUnit, after, next_unit, open_partitions, pilot_of, round_number
 from easeml_db.trial import Trial
 
 OPEN = frozenset({"waiting", "running"})
 PILOTED = frozenset({"auto", "vector_rearrangement", "milp"})
-FALLBACK = "longest_remaining"
 
 
 @dataclass(frozen=True)
@@ -103,7 +102,7 @@ class OpenRun:
             return
         moved = after(trial, unit)
         if next_unit(moved) is None:
-            del self._trials[unit.trial_id]
+            self.drop(unit.trial_id)
         else:
             self._trials[unit.trial_id] = moved
             self._offer(moved)
@@ -241,12 +240,11 @@ class OpenRun:
     def _made(self) -> Scheduler:
         """Make the scheduler that was asked for, or where it cannot serve, one that always can."""
         workload = self._workload()
-        name = self._planned or self._plan(workload)
         try:
-            return make_scheduler(name, workload, seed=self.run.seed)
+            return make_scheduler(self._planned or self._plan(workload), workload, seed=self.run.seed)
         except InvalidArgument as error:
             self._planned = FALLBACK
-            self.new_plan = Plan(self.run_id, FALLBACK, None, None, f"{name} cannot serve: {error}")
+            self.new_plan = Plan(self.run_id, FALLBACK, None, None, f"{self.run.scheduler} cannot serve: {error}")
             return make_scheduler(FALLBACK, workload, seed=self.run.seed)
 
     def _plan(self, workload: Workload) -> str:

@@ -63,7 +63,7 @@ class PlanFollower:
         """Go through the slot's plan up to the first trial that it starts or waits for, once round at most."""
         entries = self._plan.get(slot, ())
         busy = set(self._away.values())
-        for _ in range(len(entries) + 1):
+        for _ in entries:
             entry = entries[self._place[slot]]
             candidate = self._idle.get(entry.trial_number)
             if candidate is None and entry.trial_number in busy:
