@@ -78,5 +78,5 @@ def _best(data: ChartData) -> Any:
 
 
 def _nothing() -> Any:
-    text = alt.Chart(alt.InlineData([{}]), width=GANTT_WIDTH, height=80).mark_text(fontSize=14, color=MUTED)
-    return text.encode(text=alt.value(NOTHING))
+    empty = alt.Chart(alt.InlineData(values=[{}]), width=GANTT_WIDTH, height=40)
+    return empty.mark_text(text=NOTHING, fontSize=14, color=MUTED, align="left").encode(x=alt.value(0))
