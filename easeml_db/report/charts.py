@@ -174,17 +174,13 @@ def _pauses() -> list[Any]:
 def curve(data: ChartData, field: Literal["metric", "loss"], title: str, frame: Frame, height: int = 260) -> Any:
     """One value of each trial after each epoch; the best trials stand out, the others are thin and grey."""
     values = [value for value in data.datasets["curves"][field] if value is not None]
-    scale, axis = alt.Scale(zero=False), alt.Axis(title=None, tickCount=6)
-    if _is_logarithmic(field, values):
-        scale = alt.Scale(type="log", nice=False)
-        axis = alt.Axis(title=None, values=_decades(values), labelExpr=DECADE_LABEL)
     n_epochs = max(data.datasets["curves"]["epoch"], default=1)
-    epoch = alt.X("epoch:Q").scale(alt.Scale(domain=[1, max(2, n_epochs)]))
+    epoch = alt.X("epoch:Q").scale(alt.Scale(domain=[1, n_epochs] if n_epochs > 1 else [0.5, 1.5]))
     epoch = epoch.axis(alt.Axis(title="epoch", tickMinStep=1, format="d", grid=False, tickCount=min(n_epochs, 12)))
     source = alt.LookupData(data=alt.NamedData("trials"), key="trial", fields=["trial_name"])
     base = alt.Chart(alt.NamedData("curves")).transform_filter(f"isValid(datum.{field})")
     base = base.transform_lookup(lookup="trial", from_=source).encode(
-        x=epoch, y=alt.Y(f"{field}:Q").scale(scale).axis(axis), detail="trial:N"
+        x=epoch, y=_value_axis(field, values), detail="trial:N"
     )
     tooltip = [alt.Tooltip("trial_name:N", title="trial"), "epoch:Q", alt.Tooltip(f"{field}:Q", title=title)]
     rest = base.transform_filter("!datum.is_top").mark_line(strokeWidth=1, color="#9aa5b1")
@@ -198,6 +194,18 @@ def curve(data: ChartData, field: Literal["metric", "loss"], title: str, frame: 
 def curve_title(metric: str) -> str:
     """What the chart of the validation metric is called."""
     return f"Validation {metric} by epoch"
+
+
+def _value_axis(field: str, values: list[float]) -> alt.Y:
+    """The axis of a metric or loss: from the least to the largest value, with room around a single one."""
+    scale, axis = alt.Scale(zero=False), alt.Axis(title=None, tickCount=6)
+    if _is_logarithmic(field, values):
+        scale = alt.Scale(type="log", nice=False)
+        axis = alt.Axis(title=None, values=_decades(values), labelExpr=DECADE_LABEL)
+    elif values and min(values) == max(values):
+        room = abs(values[0]) / 10 or 1.0
+        scale = alt.Scale(domain=[values[0] - room, values[0] + room], nice=False)
+    return alt.Y(f"{field}:Q").scale(scale).axis(axis)
 
 
 def _is_logarithmic(field: str, values: list[float]) -> bool:

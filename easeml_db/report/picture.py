@@ -32,7 +32,8 @@ SCALE = 2  # pixels for each unit of length: sharp on paper and on dense screens
 def picture(data: ChartData) -> bytes:
     """Draw a run as PNG."""
     spec = _chart(data).to_dict(validate=False)
-    spec["datasets"] = {name: as_rows(columns) for name, columns in data.datasets.items()}
+    ours = {name: as_rows(columns) for name, columns in data.datasets.items()}
+    spec["datasets"] = {**spec.get("datasets", {}), **ours}
     png: bytes = vl_convert.vegalite_to_png(spec, scale=SCALE, vl_version=vega_lite_version())
     return png
 
@@ -78,5 +79,5 @@ def _best(data: ChartData) -> Any:
 
 
 def _nothing() -> Any:
-    text = alt.Chart(alt.InlineData([{}]), width=GANTT_WIDTH, height=80).mark_text(fontSize=14, color=MUTED)
-    return text.encode(text=alt.value(NOTHING))
+    empty = alt.Chart(alt.InlineData(values=[{}]), width=GANTT_WIDTH, height=40)
+    return empty.mark_text(text=NOTHING, fontSize=14, color=MUTED, align="left").encode(x=alt.value(0))
