@@ -20,7 +20,8 @@ CREATE FUNCTION easeml.create_dataset(
     seed bigint DEFAULT 0,
     task text DEFAULT NULL,
     input_shape integer[] DEFAULT NULL,
-    block_rows integer DEFAULT NULL
+    block_rows integer DEFAULT NULL,
+    placement text DEFAULT 'shared'
 ) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     found record;
@@ -55,6 +56,13 @@ BEGIN
     IF seed IS NULL THEN
         PERFORM easeml.fail('ML001', 'seed: expected a whole number, got NULL');
     END IF;
+    IF placement IS NULL OR placement NOT IN ('shared', 'bound') THEN
+        PERFORM easeml.fail('ML001', format('placement: expected shared or bound, got %s', quote_nullable(placement)),
+            hint => 'shared: every slot may run every partition; bound: a partition belongs to a segment, see easeml.replicate_dataset.');
+    END IF;
+    IF placement = 'bound' AND NOT EXISTS (SELECT FROM easeml.slots) THEN
+        PERFORM easeml.fail('ML004', 'placement: bound partitions need a segment with slots, and there are no slots', hint => 'An administrator adds them: SELECT easeml.set_slots(2).');
+    END IF;
     IF array_ndims(inputs) > 1 THEN
         PERFORM easeml.fail('ML001', format('inputs: expected a list of columns, got %s', inputs));
     END IF;
@@ -72,17 +80,22 @@ BEGIN
         GET STACKED DIAGNOSTICS error_message = MESSAGE_TEXT, error_detail = PG_EXCEPTION_DETAIL, error_hint = PG_EXCEPTION_HINT;
         PERFORM easeml.fail(SQLSTATE, error_message, error_detail, error_hint);
     END;
+    IF placement = 'bound' THEN
+        UPDATE easeml.datasets d SET placement = create_dataset.placement WHERE d.dataset_id = (packed ->> 'dataset_id')::bigint;
+        PERFORM easeml.place_dataset((packed ->> 'dataset_id')::bigint, 1);
+    END IF;
     RETURN (packed ->> 'dataset_id')::bigint;
 END
 $$;
-COMMENT ON FUNCTION easeml.create_dataset(text, text, text[], text, integer, double precision, double precision, bigint, text, integer[], integer) IS
+COMMENT ON FUNCTION easeml.create_dataset(text, text, text[], text, integer, double precision, double precision, bigint, text, integer[], integer, text) IS
 $$Registers a table or view as a data set: shuffles it once, splits it into training, validation and test rows (stratified for labels),
 and packs it into partitions. Nothing leaves the database. Returns the data set's id.
 name: any text; yours alone. source: a table or view that you may read, as in SQL. inputs: columns: numbers, booleans, dates, text and other categories,
 arrays of numbers of one shape, or one bytea of 8-bit values with input_shape. NULL inputs are imputed and flagged. target: text, integer or boolean (labels), or a real number (regression);
 rows with a NULL target are left out. n_partitions: parts that train side by side. validation_fraction, test_fraction: within (0, 1).
 seed: same rows and seed, same split. task: classification or regression, where the target's type should not decide. input_shape: for bytea and one-dimensional arrays, e.g. {28,28}.
-block_rows: rows of a packed block (by default blocks of about 2 MB).$$;
+block_rows: rows of a packed block (by default blocks of about 2 MB).
+placement: shared (every slot may run every partition) or bound (each partition belongs to one segment's slots; easeml.replicate_dataset gives it more holders).$$;
 
 CREATE FUNCTION easeml.refresh_dataset(dataset text) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
@@ -103,6 +116,11 @@ BEGIN
         GET STACKED DIAGNOSTICS error_message = MESSAGE_TEXT, error_detail = PG_EXCEPTION_DETAIL, error_hint = PG_EXCEPTION_HINT;
         PERFORM easeml.fail(SQLSTATE, error_message, error_detail, error_hint);
     END;
+    IF old.placement = 'bound' THEN
+        UPDATE easeml.datasets d SET placement = old.placement WHERE d.dataset_id = (packed ->> 'dataset_id')::bigint;
+        PERFORM easeml.place_dataset((packed ->> 'dataset_id')::bigint,
+            (SELECT greatest(max(c.n), 1)::integer FROM (SELECT count(*) AS n FROM easeml.replicas r WHERE r.dataset_id = old.dataset_id GROUP BY r.partition_number) c));
+    END IF;
     RETURN (packed ->> 'dataset_id')::bigint;
 END
 $$;

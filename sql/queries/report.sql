@@ -36,20 +36,5 @@ SELECT event_id, happened_at, extract(epoch FROM happened_at)::double precision 
 FROM easeml.run_events WHERE run_id = %(run_id)s ORDER BY happened_at, event_id
 
 -- name: run_traffic
--- States hopped and stored. A state hops when the next unit of its trial, of whatever kind, runs on another slot.
-WITH visits AS (
-    SELECT trial_id, slot_id, state_bytes, started_at, finished_at,
-        lag(slot_id) OVER visit AS previous_slot_id, count(state_bytes) OVER visit AS n_states
-    FROM easeml.training_timeline WHERE run_id = %(run_id)s
-    WINDOW visit AS (PARTITION BY trial_id ORDER BY started_at, finished_at)
-), states AS (
-    SELECT *, max(state_bytes) OVER (PARTITION BY trial_id, n_states) AS newest_bytes FROM visits
-), hops AS (
-    SELECT *, lag(newest_bytes) OVER (PARTITION BY trial_id ORDER BY started_at, finished_at) AS carried_bytes FROM states
-)
-SELECT %(run_id)s::bigint AS run_id, count(*) AS n_units,
-    count(*) FILTER (WHERE slot_id <> previous_slot_id) AS n_hops,
-    coalesce(sum(carried_bytes) FILTER (WHERE slot_id <> previous_slot_id), 0)::bigint AS bytes_hopped,
-    coalesce(sum(state_bytes), 0)::bigint AS bytes_stored,
-    NULL::bigint AS n_live_states, NULL::bigint AS live_state_bytes, max(state_bytes) AS largest_state_bytes
-FROM hops
+-- States hopped and stored.
+SELECT * FROM easeml.run_traffic WHERE run_id = %(run_id)s

@@ -43,7 +43,8 @@ BEGIN
         WHERE p.pronamespace = 'easeml'::regnamespace
             AND p.proname NOT IN ('train_unit', 'evaluate_unit', 'pilot_unit', 'open_unit', 'fence', 'leave_slot', 'advance',
                 'store_chunked', 'store_chunk', 'record_training', 'record_evaluation', 'record_metrics', 'record_pilot',
-                'set_slots', 'python_facts')
+                'check_slot_options', 'find_segment', 'find_slot', 'check_leaving', 'set_slots', 'add_slots', 'drain_slot', 'resume_slot', 'remove_slot',
+                'add_segment', 'drain_segment', 'resume_segment', 'remove_segment', 'python_facts')
     LOOP
         EXECUTE format('GRANT EXECUTE ON ROUTINE %s TO easeml_tenant', item.routine);
     END LOOP;
@@ -51,14 +52,14 @@ END
 $security$;
 
 -- What a tenant writes, through functions that run with the tenant's own rights.
-GRANT INSERT ON easeml.datasets, easeml.partitions, easeml.blocks, easeml.dataset_grants, easeml.runs, easeml.arms,
+GRANT INSERT ON easeml.datasets, easeml.partitions, easeml.replicas, easeml.blocks, easeml.dataset_grants, easeml.runs, easeml.arms,
     easeml.deployments, easeml.events TO easeml_tenant;
 -- Progress and states are the coordinator's to write: a trial that named another tenant's checkpoint would be served from it.
 GRANT INSERT (run_id, arm_id, trial_number, architecture, config, max_epochs) ON easeml.trials TO easeml_tenant;
-GRANT UPDATE (encoder, packing_seconds, input_shape, n_skipped_rows) ON easeml.datasets TO easeml_tenant;
+GRANT UPDATE (encoder, packing_seconds, input_shape, n_skipped_rows, placement) ON easeml.datasets TO easeml_tenant;
 GRANT UPDATE (state, started_at, finished_at, failure_reason) ON easeml.runs, easeml.trials TO easeml_tenant;
 GRANT UPDATE (trial_id, deployed_at) ON easeml.deployments TO easeml_tenant;
-GRANT DELETE ON easeml.datasets, easeml.dataset_grants, easeml.runs, easeml.deployments TO easeml_tenant;
+GRANT DELETE ON easeml.datasets, easeml.replicas, easeml.dataset_grants, easeml.runs, easeml.deployments TO easeml_tenant;
 GRANT EXECUTE ON FUNCTION easeml.version(), easeml.has_live_coordinator(), easeml.caller(), easeml.list_architectures(), easeml.list_metrics(), easeml.list_schedulers() TO easeml_reader;
 
 -- Vacuuming pruned states needs ownership: they are the coordinator's.

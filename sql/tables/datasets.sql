@@ -33,7 +33,6 @@ CREATE TABLE easeml.partitions (
     dataset_id bigint NOT NULL,
     owner name NOT NULL DEFAULT current_user,
     partition_number integer NOT NULL CHECK (partition_number >= 0),
-    segment_id integer NOT NULL DEFAULT 1,
     n_train_rows bigint NOT NULL,
     n_validation_rows bigint NOT NULL,
     n_test_rows bigint NOT NULL,
@@ -51,9 +50,11 @@ CREATE TABLE easeml.replicas (
     partition_number integer NOT NULL,
     segment_id integer NOT NULL REFERENCES easeml.segments,
     PRIMARY KEY (dataset_id, partition_number, segment_id),
+    FOREIGN KEY (dataset_id, partition_number) REFERENCES easeml.partitions (dataset_id, partition_number) ON DELETE CASCADE,
     FOREIGN KEY (dataset_id, owner) REFERENCES easeml.datasets (dataset_id, owner) ON DELETE CASCADE
 );
 COMMENT ON TABLE easeml.replicas IS 'Which segments hold which partition, for data sets whose placement is bound.';
+CREATE INDEX replicas_segment ON easeml.replicas (segment_id);
 
 CREATE TABLE easeml.blocks (
     dataset_id bigint NOT NULL,

@@ -1,0 +1,264 @@
+-- Segments and slots: where units run. They change while runs go on; a running coordinator takes it up at once.
+
+CREATE FUNCTION easeml.check_slot_options(n integer, n_threads integer, device text, memory_limit_bytes bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF n IS NULL OR n NOT BETWEEN 1 AND 1000 THEN
+        PERFORM easeml.fail('ML001', format('n: expected 1 to 1000 slots, got %s', coalesce(n::text, 'NULL')));
+    END IF;
+    IF device IS NULL OR device !~ '^(cpu|cuda:[0-9]+)$' THEN
+        PERFORM easeml.fail('ML001', format('device: expected cpu or cuda:N, got %s', quote_nullable(device)));
+    END IF;
+    IF n_threads IS NULL OR n_threads NOT BETWEEN 1 AND 1024 THEN
+        PERFORM easeml.fail('ML001', format('n_threads: expected 1 to 1024, got %s', coalesce(n_threads::text, 'NULL')));
+    END IF;
+    IF memory_limit_bytes < 268435456 THEN
+        PERFORM easeml.fail('ML001', format('memory_limit_bytes: expected at least 256 MB (268435456), got %s', memory_limit_bytes));
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION easeml.check_slot_options(integer, integer, text, bigint) IS 'Refuses what no slot can have (internal).';
+
+CREATE FUNCTION easeml.find_segment(segment text) RETURNS integer LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    found integer;
+BEGIN
+    SELECT g.segment_id INTO found FROM easeml.segments g WHERE g.segment_name = find_segment.segment;
+    IF found IS NULL THEN
+        PERFORM easeml.fail('ML003', format('there is no segment %s', quote_nullable(segment)),
+            hint => (SELECT 'There are: ' || string_agg(g.segment_name, ', ' ORDER BY g.segment_id) || '. Add one: SELECT easeml.add_segment(name).' FROM easeml.segments g));
+    END IF;
+    RETURN found;
+END
+$$;
+COMMENT ON FUNCTION easeml.find_segment(text) IS 'The number of a segment (internal).';
+
+CREATE FUNCTION easeml.find_slot(slot_id integer) RETURNS easeml.slots LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    found easeml.slots;
+BEGIN
+    SELECT s.* INTO found FROM easeml.slots s WHERE s.slot_id = find_slot.slot_id;
+    IF found.slot_id IS NULL THEN
+        PERFORM easeml.fail('ML003', format('there is no slot %s', coalesce(slot_id::text, 'NULL')), hint => 'SELECT * FROM easeml.slot_status lists them.');
+    END IF;
+    RETURN found;
+END
+$$;
+COMMENT ON FUNCTION easeml.find_slot(integer) IS 'A slot (internal).';
+
+CREATE FUNCTION easeml.check_leaving(slot_ids integer[], force boolean) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    orphan record;
+BEGIN
+    -- One at a time, or two who leave at once would each count on the other.
+    PERFORM pg_advisory_xact_lock(hashtext('easeml.check_leaving'));
+    IF force THEN
+        RETURN;
+    END IF;
+    WITH staying AS (SELECT s.segment_id FROM easeml.slots s WHERE s.state = 'active' AND s.slot_id <> ALL (slot_ids)),
+    leaving AS (SELECT s.segment_id FROM easeml.slots s WHERE s.state = 'active' AND s.slot_id = ANY (slot_ids))
+    SELECT d.dataset_name, d.owner, p.partition_number, d.placement INTO orphan
+    FROM easeml.datasets d JOIN easeml.partitions p USING (dataset_id)
+    WHERE CASE d.placement
+        WHEN 'shared' THEN NOT EXISTS (SELECT FROM staying) AND EXISTS (SELECT FROM leaving)
+        ELSE NOT EXISTS (SELECT FROM staying s JOIN easeml.replicas c USING (segment_id) WHERE c.dataset_id = d.dataset_id AND c.partition_number = p.partition_number)
+            AND EXISTS (SELECT FROM leaving l JOIN easeml.replicas c USING (segment_id) WHERE c.dataset_id = d.dataset_id AND c.partition_number = p.partition_number) END
+    ORDER BY d.dataset_id DESC, p.partition_number LIMIT 1;
+    IF FOUND THEN
+        PERFORM easeml.fail('ML004', format('%s the last that can run partition %s of data set %s (owner %s)',
+                (SELECT string_agg(format('slot %s on segment %s', s.slot_id, g.segment_name), ', ' ORDER BY s.slot_id) || CASE count(*) WHEN 1 THEN ' is' ELSE ' are' END
+                 FROM easeml.slots s JOIN easeml.segments g USING (segment_id) WHERE s.slot_id = ANY (slot_ids)),
+                orphan.partition_number, quote_literal(orphan.dataset_name), orphan.owner),
+            hint => CASE orphan.placement WHEN 'bound' THEN format('Replicate it first: SELECT easeml.replicate_dataset(%L, 2). Or add slots there, or say force => true.', orphan.dataset_name)
+                ELSE 'Add slots first: SELECT easeml.add_slots(1). Or say force => true: runs then wait.' END);
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION easeml.check_leaving(integer[], boolean) IS 'Refuses to take away the last slots that can run a partition, unless forced (internal).';
+
+CREATE FUNCTION easeml.set_slots(n integer, n_threads integer DEFAULT 1, device text DEFAULT 'cpu', memory_limit_bytes bigint DEFAULT NULL) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    kept integer[];
+    leaving integer[];
+BEGIN
+    PERFORM easeml.check_slot_options(n, n_threads, device, memory_limit_bytes);
+    SELECT array_agg(s.slot_id ORDER BY s.slot_id) FILTER (WHERE s.place <= n), array_agg(s.slot_id) FILTER (WHERE s.place > n) INTO kept, leaving
+    FROM (SELECT s.slot_id, row_number() OVER (ORDER BY s.slot_id) AS place FROM easeml.slots s WHERE s.segment_id = 1) s;
+    DELETE FROM easeml.slots s WHERE s.slot_id = ANY (leaving);
+    UPDATE easeml.slots s SET device = set_slots.device, n_threads = set_slots.n_threads, memory_limit_bytes = set_slots.memory_limit_bytes WHERE s.slot_id = ANY (kept);
+    IF n > coalesce(cardinality(kept), 0) THEN
+        PERFORM easeml.add_slots(n - coalesce(cardinality(kept), 0), 'local', n_threads, device, memory_limit_bytes);
+    END IF;
+    PERFORM pg_notify('easeml_slots', '');
+END
+$$;
+COMMENT ON FUNCTION easeml.set_slots(integer, integer, text, bigint) IS
+    'Sets how many units run side by side on segment local, with how many CPU threads each, on which device (cpu, or cuda:N) and with how much memory at most. A running coordinator takes it up at once; units of slots that go away run again elsewhere.';
+
+CREATE FUNCTION easeml.add_slots(n integer, segment text DEFAULT 'local', n_threads integer DEFAULT 1, device text DEFAULT 'cpu', memory_limit_bytes bigint DEFAULT NULL)
+RETURNS integer[] LANGUAGE plpgsql AS $$
+DECLARE
+    first_id integer;
+    added integer[];
+BEGIN
+    PERFORM easeml.check_slot_options(n, n_threads, device, memory_limit_bytes);
+    PERFORM pg_advisory_xact_lock(hashtext('easeml.add_slots'));
+    SELECT coalesce(max(s.slot_id), 0) + 1 INTO first_id FROM easeml.slots s;
+    WITH inserted AS (
+        INSERT INTO easeml.slots (slot_id, slot_name, segment_id, device, n_threads, memory_limit_bytes)
+        SELECT i, 'slot-' || i, easeml.find_segment(segment), add_slots.device, add_slots.n_threads, add_slots.memory_limit_bytes
+        FROM generate_series(first_id, first_id + n - 1) i RETURNING slot_id)
+    SELECT array_agg(i.slot_id ORDER BY i.slot_id) INTO added FROM inserted i;
+    PERFORM pg_notify('easeml_slots', '');
+    RETURN added;
+END
+$$;
+COMMENT ON FUNCTION easeml.add_slots(integer, text, integer, text, bigint) IS
+    'Adds slots to a segment and returns their numbers. A running coordinator opens them at once, and runs under way use them.';
+
+CREATE FUNCTION easeml.drain_slot(slot_id integer, force boolean DEFAULT false) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    slot easeml.slots := easeml.find_slot(slot_id);
+BEGIN
+    IF slot.state = 'lost' THEN
+        PERFORM easeml.fail('ML004', format('slot %s is lost: %s', slot.slot_id, slot.lost_reason), hint => 'It gets no units. Remove it, or make it active again with easeml.resume_slot.');
+    END IF;
+    PERFORM easeml.check_leaving(ARRAY[slot.slot_id], force);
+    UPDATE easeml.slots s SET state = 'draining' WHERE s.slot_id = slot.slot_id;
+    PERFORM pg_notify('easeml_slots', '');
+END
+$$;
+COMMENT ON FUNCTION easeml.drain_slot(integer, boolean) IS
+    'Lets a slot end its unit and gives it no more. Refused for the last slot that can run some partition, unless force => true.';
+
+CREATE FUNCTION easeml.resume_slot(slot_id integer) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    slot easeml.slots := easeml.find_slot(slot_id);
+BEGIN
+    UPDATE easeml.slots s SET state = 'active', lost_reason = NULL, lost_at = NULL WHERE s.slot_id = slot.slot_id;
+    PERFORM pg_notify('easeml_slots', '');
+END
+$$;
+COMMENT ON FUNCTION easeml.resume_slot(integer) IS 'Gives units again to a slot that was drained or lost.';
+
+CREATE FUNCTION easeml.remove_slot(slot_id integer, force boolean DEFAULT false) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    slot easeml.slots := easeml.find_slot(slot_id);
+BEGIN
+    PERFORM easeml.check_leaving(ARRAY[slot.slot_id], force);
+    DELETE FROM easeml.slots s WHERE s.slot_id = slot.slot_id;
+    PERFORM pg_notify('easeml_slots', '');
+END
+$$;
+COMMENT ON FUNCTION easeml.remove_slot(integer, boolean) IS
+    'Removes a slot at once; its unit is cancelled and runs again elsewhere. Refused for the last slot that can run some partition, unless force => true.';
+
+CREATE FUNCTION easeml.add_segment(segment text) RETURNS integer LANGUAGE plpgsql AS $$
+DECLARE
+    new_segment_id integer;
+BEGIN
+    IF segment IS NULL OR btrim(segment) = '' OR length(segment) > 200 THEN
+        PERFORM easeml.fail('ML001', format('segment: expected a name of 1 to 200 characters, got %s', quote_nullable(segment)));
+    END IF;
+    INSERT INTO easeml.segments (segment_name) VALUES (segment) ON CONFLICT (segment_name) DO NOTHING RETURNING segment_id INTO new_segment_id;
+    IF new_segment_id IS NULL THEN
+        PERFORM easeml.fail('ML001', format('there is a segment %s already', quote_literal(segment)));
+    END IF;
+    RETURN new_segment_id;
+END
+$$;
+COMMENT ON FUNCTION easeml.add_segment(text) IS
+    'Adds a segment and returns its number: a place that holds partitions of data sets whose placement is bound. It needs slots: easeml.add_slots(n, segment).';
+
+CREATE FUNCTION easeml.drain_segment(segment text, force boolean DEFAULT false) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    own integer[] := (SELECT array_agg(s.slot_id) FROM easeml.slots s WHERE s.segment_id = easeml.find_segment(segment) AND s.state = 'active');
+BEGIN
+    IF own IS NOT NULL THEN
+        PERFORM easeml.check_leaving(own, force);
+        UPDATE easeml.slots s SET state = 'draining' WHERE s.slot_id = ANY (own);
+        PERFORM pg_notify('easeml_slots', '');
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION easeml.drain_segment(text, boolean) IS 'Drains all slots of a segment.';
+
+CREATE FUNCTION easeml.resume_segment(segment text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE easeml.slots s SET state = 'active', lost_reason = NULL, lost_at = NULL WHERE s.segment_id = easeml.find_segment(segment);
+    PERFORM pg_notify('easeml_slots', '');
+END
+$$;
+COMMENT ON FUNCTION easeml.resume_segment(text) IS 'Gives units again to all slots of a segment.';
+
+CREATE FUNCTION easeml.remove_segment(segment text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    leaving integer := easeml.find_segment(segment);
+    orphan record;
+BEGIN
+    IF leaving = 1 THEN
+        PERFORM easeml.fail('ML004', 'segment local cannot be removed: it is this server');
+    END IF;
+    IF EXISTS (SELECT FROM easeml.slots s WHERE s.segment_id = leaving) THEN
+        PERFORM easeml.fail('ML004', format('segment %s still has slots', segment), hint => 'Remove them first: SELECT easeml.remove_slot(slot_id).');
+    END IF;
+    SELECT d.dataset_name, c.partition_number INTO orphan
+    FROM easeml.replicas c JOIN easeml.datasets d USING (dataset_id)
+    WHERE c.segment_id = leaving AND NOT EXISTS (SELECT FROM easeml.replicas o
+        WHERE o.dataset_id = c.dataset_id AND o.partition_number = c.partition_number AND o.segment_id <> leaving) LIMIT 1;
+    IF FOUND THEN
+        PERFORM easeml.fail('ML004', format('segment %s is the only holder of partition %s of data set %s', segment, orphan.partition_number, quote_literal(orphan.dataset_name)),
+            hint => format('Place it anew first: SELECT easeml.replicate_dataset(%L, 1).', orphan.dataset_name));
+    END IF;
+    DELETE FROM easeml.replicas c WHERE c.segment_id = leaving;
+    DELETE FROM easeml.segments g WHERE g.segment_id = leaving;
+END
+$$;
+COMMENT ON FUNCTION easeml.remove_segment(text) IS 'Removes a segment that has no slots and holds no partition alone.';
+
+CREATE FUNCTION easeml.place_dataset(dataset_id bigint, factor integer) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    data easeml.datasets;
+    part integer;
+    n_wanted integer;
+BEGIN
+    SELECT d.* INTO data FROM easeml.datasets d WHERE d.dataset_id = place_dataset.dataset_id;
+    -- Copies on segments without slots are of no use to anybody.
+    DELETE FROM easeml.replicas c WHERE c.dataset_id = data.dataset_id AND NOT EXISTS (SELECT FROM easeml.slots s WHERE s.segment_id = c.segment_id);
+    FOR part IN SELECT p.partition_number FROM easeml.partitions p WHERE p.dataset_id = data.dataset_id ORDER BY p.partition_number LOOP
+        SELECT factor - count(*) INTO n_wanted FROM easeml.replicas c WHERE c.dataset_id = data.dataset_id AND c.partition_number = part;
+        -- Too few: the emptiest segments get a copy. Too many: the fullest lose theirs.
+        INSERT INTO easeml.replicas (dataset_id, partition_number, segment_id)
+        SELECT data.dataset_id, part, g.segment_id FROM easeml.segments g
+        WHERE EXISTS (SELECT FROM easeml.slots s WHERE s.segment_id = g.segment_id)
+            AND NOT EXISTS (SELECT FROM easeml.replicas c WHERE c.dataset_id = data.dataset_id AND c.partition_number = part AND c.segment_id = g.segment_id)
+        ORDER BY (SELECT count(*) FROM easeml.replicas c WHERE c.dataset_id = data.dataset_id AND c.segment_id = g.segment_id), g.segment_id
+        LIMIT greatest(n_wanted, 0);
+        DELETE FROM easeml.replicas c WHERE c.dataset_id = data.dataset_id AND c.partition_number = part AND c.segment_id IN (
+            SELECT o.segment_id FROM easeml.replicas o WHERE o.dataset_id = data.dataset_id AND o.partition_number = part
+            ORDER BY (SELECT count(*) FROM easeml.replicas c WHERE c.dataset_id = data.dataset_id AND c.segment_id = o.segment_id) DESC, o.segment_id DESC
+            LIMIT greatest(-n_wanted, 0));
+    END LOOP;
+END
+$$;
+COMMENT ON FUNCTION easeml.place_dataset(bigint, integer) IS 'Brings the copies of each partition to the factor, evenly over the segments that have slots; copies stay where they are as far as possible (internal).';
+
+CREATE FUNCTION easeml.replicate_dataset(dataset text, factor integer) RETURNS integer LANGUAGE plpgsql AS $$
+DECLARE
+    data easeml.datasets := easeml.find_dataset(dataset);
+    n_segments integer := (SELECT count(DISTINCT s.segment_id) FROM easeml.slots s);
+BEGIN
+    IF data.placement = 'shared' THEN
+        PERFORM easeml.fail('ML004', format('data set %s is shared: every slot may run every partition already', quote_literal(dataset)),
+            hint => 'Replicas are for data sets created with placement => ''bound''.');
+    END IF;
+    IF factor IS NULL OR factor NOT BETWEEN 1 AND n_segments THEN
+        PERFORM easeml.fail('ML001', format('factor: expected 1 to %s, the number of segments that have slots, got %s', n_segments, coalesce(factor::text, 'NULL')),
+            hint => 'An administrator adds segments: SELECT easeml.add_segment(name), then easeml.add_slots(n, name).');
+    END IF;
+    PERFORM easeml.place_dataset(data.dataset_id, factor);
+    PERFORM pg_notify('easeml_runs', r.run_id::text) FROM easeml.runs r WHERE r.dataset_id = data.dataset_id AND r.state IN ('queued', 'running');
+    RETURN factor;
+END
+$$;
+COMMENT ON FUNCTION easeml.replicate_dataset(text, integer) IS
+    'Sets how many segments hold each partition of a data set whose placement is bound; runs under way take it up at once. Call it again after segments came or went: copies are spread evenly over those that have slots.';
