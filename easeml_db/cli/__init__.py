@@ -8,7 +8,20 @@ from typing import Any
 import click
 
 from easeml_db import __version__
-from easeml_db.cli import coordinator, datasets, demo, doctor, experiments, predict, replay, report, runs, server, watch
+from easeml_db.cli import (
+    coordinator,
+    datasets,
+    demo,
+    doctor,
+    experiments,
+    predict,
+    replay,
+    report,
+    runs,
+    server,
+    slots,
+    watch,
+)
 from easeml_db.cli.load import load
 from easeml_db.cli.output import print_error
 from easeml_db.errors import EasemlError
@@ -23,7 +36,7 @@ def commands(context: click.Context, debug: bool) -> None:
     context.obj = {"debug": debug}
 
 
-for module in (server, coordinator, datasets, runs, watch, report, replay, predict, doctor, demo, experiments):
+for module in (server, coordinator, datasets, runs, slots, watch, report, replay, predict, doctor, demo, experiments):
     for command in module.COMMANDS:
         commands.add_command(command)
 commands.add_command(load)

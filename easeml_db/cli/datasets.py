@@ -44,6 +44,7 @@ def datasets(context: click.Context, dsn: str | None, as_json: bool) -> None:
 @click.option("--task", help="classification or regression (default: by the target's type).")
 @click.option("--input-shape", callback=integer_list, help="Shape of bytea and flat arrays: 28,28")
 @click.option("--block-rows", type=int, help="Rows of a packed block (default: about 2 MB).")
+@click.option("--placement", help="shared, or bound: each partition belongs to one segment's slots (default: shared).")
 @dsn_option
 @json_option
 @click.pass_context
@@ -66,6 +67,21 @@ def refresh(context: click.Context, name: str, dsn: str | None, as_json: bool) -
     with database(dsn or context.obj["dsn"]) as connection:
         dataset_id = call(connection, "refresh_dataset", name)
         _print_dataset(connection, dataset_id, as_json or context.obj["as_json"])
+
+
+@datasets.command()
+@click.argument("name")
+@click.argument("factor", type=int)
+@dsn_option
+@json_option
+@click.pass_context
+def replicate(context: click.Context, name: str, factor: int, dsn: str | None, as_json: bool) -> None:
+    """Let FACTOR segments hold each partition of data set NAME, whose placement is bound."""
+    with database(dsn or context.obj["dsn"]) as connection:
+        call(connection, "replicate_dataset", name, factor)
+        found = rows(connection, "partitions", dataset=name)
+    columns = {"partition_number": "partition", "holders": "segments", "n_train_rows": "train", "n_bytes": "bytes"}
+    print_rows(found, as_json=as_json or context.obj["as_json"], empty="no partitions", columns=columns)
 
 
 @datasets.command()

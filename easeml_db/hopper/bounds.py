@@ -49,4 +49,4 @@ def workload_bound(workload: Workload) -> float:
         sum(work[q] for q, slots in enumerate(able) if slots <= holders) / sum(speed[slot] for slot in holders)
         for holders in {*able, frozenset(speed)}
     ]
-    return workload.n_rounds * max([longest, *by_set])
+    return float(workload.n_rounds * max([longest, *by_set]))

@@ -1,9 +1,9 @@
 """The idle trials of a run as arrays, so that a decision among 10,000 trials is a few vector operations.
 
-    symbol        shape    meaning
-    remaining     (n,)     seconds of work that an idle trial still has; -1 for one that is not idle
-    is_open       (p, n)   whether an idle trial may meet a partition next
-    load          (p,)     seconds of work that idle trials still have on a partition
+symbol        shape    meaning
+remaining     (n,)     seconds of work that an idle trial still has; -1 for one that is not idle
+is_open       (p, n)   whether an idle trial may meet a partition next
+load          (p,)     seconds of work that idle trials still have on a partition
 """
 
 from __future__ import annotations
@@ -87,8 +87,7 @@ class IdleTrials:
 
     def cached(self, partitions: Sequence[int]) -> npt.NDArray[np.bool_]:
         """Say which trials may meet one of these partitions next, shape (n,)."""
-        found: npt.NDArray[np.bool_] = self._is_open[list(partitions)].any(axis=0)
-        return found
+        return np.asarray(self._is_open[list(partitions)].any(axis=0))
 
     def most_loaded_first(self, slots: Sequence[int]) -> list[int]:
         """Sort slots by the work that waits for them; a partition's load is shared among its holders."""

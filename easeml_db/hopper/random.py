@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from easeml_db.hopper.contract import Assignment, Cached, Candidate, Placement
 from easeml_db.hopper.idle_trials import IdleTrials
@@ -41,9 +42,11 @@ class RandomOrder:
                 chosen.append(Assignment(candidate.trial_id, int(partition), slot))
         return chosen
 
-    def _drawn(self, columns: np.ndarray[tuple[int], np.dtype[np.int64]], slot: int) -> Candidate:
+    def _drawn(self, columns: npt.NDArray[np.int64], slot: int) -> Candidate:
         """Draw a trial in proportion to its open partitions on the slot, so that units are equally likely."""
         if len(columns) > 1 and self._idle.placement.holders is not None:
-            weights = np.array([len(self._idle.open_on(self._idle.candidate(c), slot)) for c in columns], float)
+            weights = np.asarray(
+                [len(self._idle.open_on(self._idle.candidate(int(c)), slot)) for c in columns], np.float64
+            )
             return self._idle.candidate(int(self._rng.choice(columns, p=weights / weights.sum())))
         return self._idle.candidate(int(self._rng.choice(columns)))

@@ -61,8 +61,7 @@ class Choice:
 def list_schedulers() -> list[tuple[str, bool, bool, bool, str]]:
     """Return (name, needs free order, needs single holders, is default, summary) of every scheduler."""
     return [
-        (name, d.needs_free_order, d.needs_single_holders, name == DEFAULT, d.summary)
-        for name, d in SCHEDULERS.items()
+        (name, d.needs_free_order, d.needs_single_holders, name == DEFAULT, d.summary) for name, d in SCHEDULERS.items()
     ]
 
 

@@ -17,7 +17,7 @@ from easeml_db.training_unit import partition_at
 
 @dataclass(frozen=True)
 class PlacedUnit:
-    """A trial over a partition in a round, on a slot from start to end; `was_cached`: the slot had met the partition."""
+    """A trial over a partition in a round, from start to end; `was_cached`: the slot had met the partition."""
 
     trial_number: int
     round_number: int

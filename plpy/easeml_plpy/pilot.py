@@ -34,7 +34,7 @@ def pilot_unit(plpy: Any, GD: Json, unit: str, result: str | None) -> tuple[str]
     order, context = units.open_unit(plpy, GD, unit)
     rows = cache.rows_of(plpy, GD, context["dataset_id"], "train", order.partition_number)
     mean_rows = query(plpy, GD, MEAN_ROWS, ["int8"], [context["dataset_id"]])[0]
-    live = units.blamed_on_trial(plpy, lambda: units.live_trial(plpy, GD, order, context, None))
+    live, _ = units.blamed_on_trial(plpy, lambda: units.live_trial(plpy, GD, order, context, None))
     plpy.commit()
     pause = Pause(plpy)
 

@@ -8,6 +8,19 @@ FROM easeml.dataset_info WHERE is_newest ORDER BY dataset_name, owner
 -- One data set of the caller.
 SELECT * FROM easeml.dataset_info WHERE dataset_id = %(dataset_id)s
 
+-- name: partitions
+-- Where the partitions of the newest version of a data set of the caller's are.
+SELECT p.* FROM easeml.partition_status p JOIN easeml.dataset_info d USING (dataset_id)
+WHERE d.dataset_name = %(dataset)s AND d.owner = current_user AND d.is_newest ORDER BY p.partition_number
+
+-- name: slots
+-- Slots and what they do.
+SELECT * FROM easeml.slot_status ORDER BY slot_id
+
+-- name: segments
+-- Segments and what they hold.
+SELECT * FROM easeml.segment_status ORDER BY segment_id
+
 -- name: schedulers
 -- What a run can ask for, the default first.
 SELECT scheduler, is_default, needs_free_order, needs_single_holders, summary FROM easeml.schedulers ORDER BY is_default DESC, scheduler
