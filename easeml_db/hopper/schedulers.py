@@ -23,6 +23,8 @@ from easeml_db.hopper.vector_rearrangement import vector_rearrangement
 DEFAULT = "auto"
 FALLBACK = "longest_remaining"
 MAX_SIMULATED_UNITS = 20_000
+ALWAYS_TRIED = ("longest_remaining", "rotation")
+NEAR_ENOUGH = 1.005  # times the bound: then nothing costlier is tried
 MILP_SECONDS = 2.0  # what a coordinator can be away for
 
 
@@ -94,8 +96,11 @@ def choose_scheduler(workload: Workload, *, max_units: int = MAX_SIMULATED_UNITS
     names = [name for name in ("longest_remaining", "rotation", "vector_rearrangement") if _fits(name, workload)]
     if n_units > max_units or len(names) < 2:
         return Choice(FALLBACK, None, bound, {})
-    found = {name: simulate(workload, make_scheduler(name, workload)).makespan_seconds for name in names}
-    best = min(names, key=lambda name: (round(found[name], 9), names.index(name)))
+    found: dict[str, float] = {}
+    for name in names:
+        if name in ALWAYS_TRIED or min(found.values()) > NEAR_ENOUGH * bound:
+            found[name] = simulate(workload, make_scheduler(name, workload)).makespan_seconds
+    best = min(found, key=lambda name: (round(found[name], 9), names.index(name)))
     return Choice(best, found[best], bound, found)
 
 
