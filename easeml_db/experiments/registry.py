@@ -34,6 +34,12 @@ EXPERIMENTS: dict[str, Experiment] = {
     each.name: each
     for each in (
         Experiment(
+            "schedulers",
+            "Makespans of the schedulers in simulation, and what a decision costs",
+            "Cerebro, figure 6",
+            later("schedulers"),
+        ),
+        Experiment(
             "mop-peers",
             "Model hopping inside PostgreSQL against task parallel, data parallel and model averaging",
             "Cerebro, figures 7 and 9",

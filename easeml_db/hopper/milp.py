@@ -27,8 +27,9 @@ def solve_open_shop(
     """
     cp_model = _cp_model()
     known = min([dense(seconds), *([hint] if hint else [])], key=lambda schedule: schedule.makespan_seconds)
-    if not seconds.any():
-        return known, True, 0.0
+    bound = max(float(seconds.sum(axis=0).max(initial=0.0)), float(seconds.sum(axis=1).max(initial=0.0)))
+    if known.makespan_seconds <= bound * (1 + 1e-9):
+        return known, True, bound
     tick = float(seconds.sum()) / TICKS
     model = cp_model.CpModel()
     starts, makespan = _state(cp_model, model, np.ceil(seconds / tick).astype(np.int64))
@@ -44,8 +45,8 @@ def solve_open_shop(
         values = np.array([[solver.value(variable) for variable in row] for row in starts], float)
         found = earliest(OpenShopSchedule(values * tick, seconds))
         known = min(known, found, key=lambda schedule: schedule.makespan_seconds)
-    bound = max(float(seconds.sum(axis=0).max()), float(seconds.sum(axis=1).max()))
-    return known, status == cp_model.OPTIMAL or known.makespan_seconds <= bound * (1 + 1e-9), bound
+    is_optimal = status == cp_model.OPTIMAL or known.makespan_seconds <= bound * (1 + 1e-9)
+    return known, is_optimal, bound
 
 
 def _state(cp_model: Any, model: Any, ticks: npt.NDArray[np.int64]) -> tuple[Any, Any]:
