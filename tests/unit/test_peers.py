@@ -12,7 +12,7 @@ import pytest
 import torch
 from scipy.stats import ttest_rel
 
-from easeml_db.experiments.peers import memory, record, training, workload
+from easeml_db.experiments.peers import record, training, usage, workload
 from easeml_db.experiments.peers.comparison import Run, measures, tables, why
 from easeml_db.experiments.peers.launch import Measured
 from easeml_db.experiments.peers.record import Record
@@ -47,11 +47,20 @@ def test_descendants_and_their_memory_are_counted() -> None:
     process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdout is not None
     process.stdout.readline()
-    found = memory.with_descendants([process.pid])
+    found = usage.with_descendants([process.pid])
     assert len(found) == 2
-    assert memory.memory_bytes(found) > memory.memory_bytes([process.pid]) > 2**20
+    assert usage.memory_bytes(found) > usage.memory_bytes([process.pid]) > 2**20
     process.communicate(b"\n")
-    assert memory.memory_bytes(found) == 0
+    assert usage.memory_bytes(found) == 0
+
+
+def test_processor_time_of_what_has_ended_still_counts() -> None:
+    code = "import time; end = time.process_time() + 1.0\nwhile time.process_time() < end: pass"
+    process = subprocess.Popen([sys.executable, "-c", code])
+    with usage.Usage(lambda: [process.pid]) as seen:
+        process.wait()
+    assert 0.0 < seen.processor_seconds < 1.5
+    assert seen.peak_memory_bytes > 2**20
 
 
 # Training
@@ -123,7 +132,7 @@ def made_up(method: str, seed: int, seconds: float, *, batch_size: int = 32, wor
     errors = {1: [0.5, 0.25 + worse], 2: [0.5, 0.125 + worse + seed / 100]}
     made = Record(method, 2, 10.0, 10.0 + seconds, errors, {1: "a", 2: "b"}, held, 2 * held, 7)
     units = ({**unit, "state_bytes": 8},) if method == "mop" else ()
-    return Run("mlp", batch_size, seed, method, Measured(made, 9.0, 2**20, units))
+    return Run("mlp", batch_size, seed, method, Measured(made, 9.0, 2**20, 1.5 * seconds, units))
 
 
 RUNS = [
@@ -148,6 +157,12 @@ def test_times_are_compared_seed_by_seed() -> None:
     assert (tune.value, tune.holds) == (0.75, True)  # the median of 10 / 20 and 30 / 30
     assert found["MOP / plain processes, time", True].value == 2.0
     assert found["MOP / Ray Tune, time with start-up", True].value == pytest.approx((11 / 21 + 31 / 31) / 2)
+
+
+def test_processor_time_is_compared_over_all_seeds() -> None:
+    found = {each.name: each for each in measures(RUNS)}
+    assert found["MOP / ray-tune, processor time"].value == pytest.approx(40 / 50)
+    assert found["data-parallel, processor use"].value == pytest.approx(1.5 * 25 / (26 * 2))
 
 
 def test_errors_storage_and_bytes_have_their_verdicts() -> None:

@@ -9,5 +9,6 @@ record.py       what a method reports
 sequential.py   one trial after another          tasks.py       a trial for each process
 ray_tune.py     the same under Ray Tune          collective.py  data parallel, and model averaging
 hopping.py      the product: model hopping inside PostgreSQL
-launch.py       a method's processes, their memory and their end
+launch.py       a method's processes, from start to end     usage.py  their memory and processor time
+wire.py         what the kernel has counted on connections
 """

@@ -16,6 +16,8 @@ PAPER = {
     "lenet": {"data-parallel": 5.42 / 1.77, "model-averaging": 1.97 / 1.77, "tasks": 1.77 / 1.72},
     "mlp": {"data-parallel": 14.06 / 3.40, "model-averaging": 3.84 / 3.40, "tasks": 3.40 / 3.95},
 }
+# CPU utilisation on Criteo, figure 7.
+PAPER_CPU_USE = {"mop": 0.519, "tasks": 0.536, "model-averaging": 0.522, "data-parallel": 0.160}
 SMALL_BATCH, LARGE_BATCH = 32, 256
 Row = dict[str, Any]
 
@@ -82,7 +84,7 @@ def measures(runs: Sequence[Run]) -> tuple[Measure, ...]:
     for network in dict.fromkeys(run.network for run in runs):
         group = Group(runs, network, SMALL_BATCH)
         found += [*_time_measures(group, Group(runs, network, LARGE_BATCH)), *_resource_measures(group)]
-        found += [*_error_measures(group), *_unit_measures(group)]
+        found += [*_processor_measures(group), *_error_measures(group), *_unit_measures(group)]
     return tuple(found)
 
 
@@ -118,6 +120,19 @@ def _resource_measures(group: Group) -> Iterator[Measure]:
         ours = median(run.measured.memory_bytes for run in group.of("mop"))
         setting = f"{group.network}, all processes, {ours / 2**20:,.0f} MiB against {theirs / 2**20:,.0f} MiB"
         yield Measure(f"MOP / {method}, peak memory", setting, None, ours / theirs if theirs else None)
+
+
+def _processor_measures(group: Group) -> Iterator[Measure]:
+    """Processor time, which neighbours on the machine disturb less than wall time; how much of the cores was used."""
+    n_workers = group.of("mop")[0].measured.record.n_workers
+    for method in ("tasks", "ray-tune"):
+        ours, theirs = (sum(run.measured.processor_seconds for run in group.of(each)) for each in ("mop", method))
+        setting = f"{group.network}, {ours:.0f} s against {theirs:.0f} s, start-up included"
+        yield Measure(f"MOP / {method}, processor time", setting, None, ours / theirs if theirs else None)
+    for method in ("mop", "tasks", "model-averaging", "data-parallel"):
+        use = median(run.measured.processor_use(n_workers) for run in group.of(method))
+        paper = PAPER_CPU_USE.get(method) if group.network == "mlp" else None
+        yield Measure(f"{method}, processor use", f"{group.network}, of {n_workers} cores", paper, use)
 
 
 def _error_measures(group: Group) -> Iterator[Measure]:
@@ -208,6 +223,7 @@ def _method_row(run: Run) -> Row:
         "n_workers": record.n_workers,
         "seconds": run.measured.seconds,
         "training_seconds": run.measured.training_seconds,
+        "processor_seconds": run.measured.processor_seconds,
         "peak_memory_bytes": run.measured.memory_bytes,
         "best_validation_error": min(run.best_errors().values()),
         "held_bytes_per_worker": record.held_bytes,

@@ -9,8 +9,8 @@ from typing import Any
 
 from easeml_db.errors import InvalidData
 from easeml_db.experiments.peers.launch import Measured
-from easeml_db.experiments.peers.memory import PeakMemory
 from easeml_db.experiments.peers.record import Record
+from easeml_db.experiments.peers.usage import Usage
 from easeml_db.experiments.peers.workload import Workload
 from easeml_db.experiments.server import (
     PrivateServer,
@@ -28,16 +28,16 @@ def run(server: PrivateServer, work: Workload, dataset: str, space: Mapping[str,
     launched = time.time()
     server.embedded.start()
     try:
-        with PeakMemory(server.roots) as peak, server.coordinator(), server.session() as session:
+        with Usage(server.roots) as usage, server.coordinator(), server.session() as session:
             run_id = start_run(session, dataset, work.architecture, space, max_epochs=work.max_epochs, seed=work.seed)
             row = wait_for_run(session, run_id)
         with server.session() as session:
-            return _measured(session, run_id, row, work, launched, peak.n_bytes)
+            return _measured(session, run_id, row, work, launched, usage)
     finally:
         server.embedded.stop()
 
 
-def _measured(session: Session, run_id: int, row: Row, work: Workload, launched: float, memory_bytes: int) -> Measured:
+def _measured(session: Session, run_id: int, row: Row, work: Workload, launched: float, usage: Usage) -> Measured:
     _check_configs(session, run_id, work)
     units = training_units(session, run_id)
     hops = [
@@ -56,7 +56,8 @@ def _measured(session: Session, run_id: int, row: Row, work: Workload, launched:
         loaded_bytes=_row_bytes(session, run_id, work),
         handed_bytes=sum(unit["state_bytes"] for unit in units),
     )
-    return Measured(record, launched, memory_bytes, units, len(hops), sum(hops))
+    seen = usage.peak_memory_bytes, usage.processor_seconds
+    return Measured(record, launched, *seen, units, len(hops), sum(hops))
 
 
 def _check_configs(session: Session, run_id: int, work: Workload) -> None:

@@ -1,4 +1,4 @@
-"""A method's processes: their start, their memory, and their end."""
+"""A method's processes: their start, what they take, and their end."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from typing import Any
 from easeml_db.embedded import server_environment
 from easeml_db.errors import TrialFailed
 from easeml_db.experiments.peers import record, workload
-from easeml_db.experiments.peers.memory import PeakMemory, with_descendants
 from easeml_db.experiments.peers.record import Record
+from easeml_db.experiments.peers.usage import Usage, with_descendants
 
 ENVIRONMENT = {
     "GLOO_SOCKET_IFNAME": "lo",
@@ -34,7 +34,7 @@ LOG_LINES = 15
 @dataclass(frozen=True)
 class Measured:
     """A method's record with what was seen from outside: seconds from the launch to the last result, all processes'
-    memory together at its largest.
+    memory together at its largest, and their processor time.
 
     Of model hopping also the training units that the run recorded; `n_hops` of them began on another slot than the one
     before, which handed over `hopped_bytes`.
@@ -43,6 +43,7 @@ class Measured:
     record: Record
     launched: float
     memory_bytes: int
+    processor_seconds: float
     units: Sequence[Mapping[str, Any]] = ()
     n_hops: int = 0
     hopped_bytes: int = 0
@@ -51,6 +52,10 @@ class Measured:
     def seconds(self) -> float:
         """Start-up included."""
         return self.record.finished - self.launched
+
+    def processor_use(self, n_cores: int) -> float:
+        """Share of so many cores that was used, start-up included."""
+        return self.processor_seconds / (self.seconds * n_cores)
 
     @property
     def training_seconds(self) -> float:
@@ -63,13 +68,13 @@ def launch(method: str, work: workload.Workload, folder: Path) -> Measured:
     workload.save(work, folder)
     launched = time.time()
     with _started([sys.executable, "-m", "easeml_db.experiments.peers", method, str(folder)]) as (process, log):
-        with PeakMemory(lambda: [process.pid]) as peak:
+        with Usage(lambda: [process.pid]) as usage:
             status = process.wait()
         if status != 0:
             log.seek(0)
             tail = log.read().decode(errors="replace").splitlines()[-LOG_LINES:]
             raise TrialFailed(f"{method} ended with status {status}", detail="\n".join(tail))
-    return Measured(record.load(folder / "record.json"), launched, peak.n_bytes)
+    return Measured(record.load(folder / "record.json"), launched, usage.peak_memory_bytes, usage.processor_seconds)
 
 
 @contextmanager
