@@ -224,20 +224,20 @@ def _decision_measure(row: dict[str, Any]) -> Measure:
 
 
 def _plot(rows: Sequence[dict[str, Any]]) -> Any:
-    """Figure 6: a panel a setting, a bar a scheduler, a line from the least to the greatest seed."""
+    """Figure 6: a panel a setting, a point a scheduler, a line from the least to the greatest seed."""
     import altair as alt
 
-    shown = [row for row in rows if row["scheduler"] != "random"]
-    base = alt.Chart(alt.InlineData(shown))
-    x = alt.X("scheduler:N", sort=list(NAMES), title=None)
-    scale = alt.Scale(domain=[0.6, 1.4], clamp=True)
-    bars = base.mark_bar(clip=True).encode(
-        x=x,
-        y=alt.Y("mean(relative_to_random):Q", title="makespan / random", scale=scale),
-        color=alt.Color("scheduler:N", sort=list(NAMES), legend=None),
-    )
-    ranges = base.mark_rule(clip=True).encode(
-        x=x, y=alt.Y("min(relative_to_random):Q", scale=scale), y2="max(relative_to_random):Q"
-    )
-    panels = alt.layer(bars, ranges, data=alt.InlineData(shown)).properties(width=150, height=160)
-    return panels.facet(facet=alt.Facet("setting:N", title=None, sort=None), columns=3)
+    settings = list(dict.fromkeys(row["setting"] for row in rows))
+    y = alt.Y("scheduler:N", sort=list(NAMES), title=None)
+    scale = alt.Scale(zero=False)
+    points = (
+        alt.Chart().mark_point(filled=True, size=70).encode(
+            x=alt.X("mean(relative_to_random):Q", title="makespan / random", scale=scale),
+            y=y,
+            color=alt.Color("scheduler:N", sort=list(NAMES), legend=None),
+        )
+    )  # fmt: skip
+    ranges = alt.Chart().mark_rule().encode(x="min(relative_to_random):Q", x2="max(relative_to_random):Q", y=y)
+    even = alt.Chart().mark_rule(strokeDash=[3, 3], color="grey").encode(x=alt.datum(1.0))
+    layers = alt.layer(even, ranges, points).properties(width=190, height=110)
+    return layers.facet(facet=alt.Facet("setting:N", title=None, sort=settings), columns=3, data=alt.InlineData(rows))
