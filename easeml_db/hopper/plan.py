@@ -1,4 +1,5 @@
-"""Schedulers that follow a plan made beforehand: for each slot, which trial comes after which.
+"""Schedulers that follow a plan made beforehand: which trial comes after which on a slot, and which slot after which
+for a trial. (Keeping the slots' order alone, a trial that is early somewhere would be missed where it was planned.)
 
 A plan is repeated round after round (a round is one pass of every trial over all partitions), without a barrier
 between rounds: a slot that has ended its part of one round begins its part of the next as soon as its first trial can.
@@ -16,10 +17,12 @@ from easeml_db.hopper.longest_remaining import LongestRemaining
 
 @dataclass(frozen=True)
 class Entry:
-    """A trial's turn on a slot: over one partition, or (None) over whichever is next for it."""
+    """A trial's turn on a slot: over one partition, or (None) over whichever is next for it. Turns of a trial come by
+    their rank."""
 
     trial_number: int
     partition_number: int | None = None
+    rank: float = 0.0
 
 
 Plan = Mapping[int, Sequence[Entry]]
@@ -30,6 +33,7 @@ class PlanFollower:
 
     def __init__(self, placement: Placement, plan: Plan) -> None:
         self._plan = {slot: tuple(entries) for slot, entries in plan.items()}
+        self._ranks = {(e.trial_number, e.partition_number): e.rank for entries in plan.values() for e in entries}
         self._dense = LongestRemaining(placement)
         self._idle: dict[int, Candidate] = {}  # by trial number
         self._away: dict[int, int] = {}  # trial number of those chosen and not heard of since, by trial id
@@ -70,11 +74,11 @@ class PlanFollower:
                 return None
             if candidate is not None:
                 partition = self._due(entry, candidate, slot)
-                if partition is not None:
+                if partition is not None and self._is_next(entry, candidate):
                     self._advance(slot)
                     self._start(candidate.trial_id)
                     return Assignment(candidate.trial_id, partition, slot)
-                if self._is_early(entry, candidate, slot):
+                if partition is not None or self._is_early(entry, candidate, slot):
                     return None
             self._advance(slot)
         return None
@@ -85,6 +89,11 @@ class PlanFollower:
             return candidate.partition_numbers[0]
         is_now = candidate.round_number == self._round_of(slot)
         return entry.partition_number if is_now and entry.partition_number in candidate.partition_numbers else None
+
+    def _is_next(self, entry: Entry, candidate: Candidate) -> bool:
+        """Say whether no other partition comes before this one for the trial."""
+        ranks = (self._ranks.get((entry.trial_number, q), 0.0) for q in candidate.partition_numbers)
+        return entry.partition_number is None or entry.rank <= min(ranks)
 
     def _is_early(self, entry: Entry, candidate: Candidate, slot: int) -> bool:
         """Say whether the slot is ahead of the trial and waits; behind it, it passes on."""

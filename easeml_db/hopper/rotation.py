@@ -49,7 +49,7 @@ def _over_machines(n_trials: int, placement: Placement) -> Plan:
     given = machines(placement)
     n = max(n_trials, len(given))
     return {
-        slot: [Entry(i + 1, q) for step, q in product(range(n), given[slot]) if (i := (j - step) % n) < n_trials]
+        slot: [Entry(i + 1, q, step) for step, q in product(range(n), given[slot]) if (i := (j - step) % n) < n_trials]
         for j, slot in enumerate(placement.slots)
     }
 
@@ -63,5 +63,5 @@ def _in_groups(n_trials: int, placement: Placement) -> Plan:
     for group, k in steps:
         for i in range(group * p + 1, min((group + 1) * p, n_trials) + 1):
             partition = (i + k) % p
-            plan[slot_of[partition]].append(Entry(i, partition))
+            plan[slot_of[partition]].append(Entry(i, partition, k))
     return plan

@@ -134,8 +134,8 @@ def plan_of(schedule: OpenShopSchedule, placement: Placement) -> Plan:
     """Return an open-shop schedule as a plan; partitions of one slot come one after the other."""
     given = machines(placement)
     return {
-        slot: [Entry(int(i) + 1, q) for i in order for q in given[slot]]
-        for slot, order in zip(given, schedule.orders(), strict=True)
+        slot: [Entry(i + 1, q, float(schedule.starts[i, j])) for i in order for q in given[slot]]
+        for j, (slot, order) in enumerate(zip(given, schedule.orders(), strict=True))
     }
 
 
