@@ -80,7 +80,7 @@ class PostgresExecutor:
         except psycopg.Error as error:
             await self._answer_failure(order, unit_error(error))
         else:
-            self._answer(UnitRecorded(order, time.monotonic() - started, int(result.get("state_bytes", 0))))
+            self._answer(UnitRecorded(order, time.monotonic() - started, int(result.get("pruned_bytes", 0))))
 
     def _answer(self, message: UnitRecorded | UnitFailed) -> None:
         """Deliver what came of an order, once."""
