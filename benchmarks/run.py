@@ -25,6 +25,7 @@ NAMES = (
     "training_speed",
     "whole_run",
     "unit_overhead",
+    "checkpoint_space",
     "packing_speed",
     "prediction_speed",
     "coordinator_overhead",

@@ -38,7 +38,8 @@ class Settings:
 
     heartbeat_seconds: float = 2.0
     max_attempts: int = 3
-    reclaim_bytes: int = 64 << 20
+    reclaim_bytes: int = 2 << 20  # pruned bytes that are worth a vacuum, and at least this fraction of the live ones:
+    reclaim_fraction: float = 0.1  # a vacuum reads the whole index, so its price grows with them
 
 
 class Coordinator:
@@ -53,6 +54,7 @@ class Coordinator:
         self._lease_number = 0
         self._next_heartbeat = 0.0
         self._bytes_to_reclaim = 0
+        self._live_bytes = 0
         self._is_stopping = False
         self._n_pauses = 0  # in a row
         self._paused_until = 0.0
@@ -99,10 +101,10 @@ class Coordinator:
 
     async def _take_in(self, message: Message) -> None:
         match message:
-            case UnitRecorded(order, seconds, state_bytes):
+            case UnitRecorded(order, seconds, pruned_bytes):
                 self._dispatcher.recorded(order.slot_id, seconds)
                 self._n_pauses = 0
-                await self._reclaim(state_bytes)
+                await self._reclaim(pruned_bytes)
                 await self._close_drained(order.slot_id)
             case Piloted(order, train_seconds, evaluate_seconds):
                 self._dispatcher.piloted(order.slot_id, train_seconds, evaluate_seconds)
@@ -230,7 +232,9 @@ class Coordinator:
             raise StandbyOnly("another coordinator took over")
 
     async def _reclaim(self, n_bytes: int) -> None:
+        """Count the bytes of pruned states, and have their space freed once it is worth a vacuum."""
         self._bytes_to_reclaim += n_bytes
-        if self._bytes_to_reclaim >= self._settings.reclaim_bytes:
+        least = max(self._settings.reclaim_bytes, self._settings.reclaim_fraction * self._live_bytes)
+        if self._bytes_to_reclaim >= least:
             self._bytes_to_reclaim = 0
-            await self._store.reclaim()
+            self._live_bytes = await self._store.reclaim()

@@ -28,11 +28,11 @@ class Order:
 
 @dataclass(frozen=True)
 class UnitRecorded:
-    """The unit is in the tables; `seconds` is its time from order to answer, `state_bytes` what it stored."""
+    """The unit is in the tables; `seconds` is its time from order to answer, `pruned_bytes` what it freed."""
 
     order: Order
     seconds: float
-    state_bytes: int = 0
+    pruned_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -142,8 +142,8 @@ class Store(Protocol):
     async def note(self, run_id: int, trial_id: int | None, kind: str, message: str) -> None:
         """Write an event into the run's history."""
 
-    async def reclaim(self) -> None:
-        """Free the space of pruned states."""
+    async def reclaim(self) -> int:
+        """Have the space of pruned states freed; return the bytes of those that are kept."""
 
     async def release_lease(self) -> None:
         """Give the lease back in good order."""

@@ -21,6 +21,7 @@ from easeml_db.trial import Trial
 
 ADVISORY_KEY = 7_202_011_708_307  # arbitrary, fixed: "easeml" in one database
 STANDBY_SECONDS = 1.0
+VACUUM = "VACUUM (TRUNCATE false) easeml.checkpoints, easeml.checkpoint_chunks"
 
 
 class PostgresStore:
@@ -31,6 +32,9 @@ class PostgresStore:
     ) -> None:
         self._dsn, self._deliver, self._on_standby = dsn, deliver, on_standby
         self._lease_number = 0
+        self._has_to_vacuum = False
+        self._vacuuming: asyncio.Task[None] | None = None
+        self._vacuumer: psycopg.AsyncConnection[dict[str, Any]] | None = None
         self._background: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
@@ -49,6 +53,8 @@ class PostgresStore:
         """Close the connections; the advisory lock goes with them."""
         for task in self._background:
             task.cancel()
+        if self._vacuumer is not None:
+            await self._vacuumer.close()
         await self._listener.close()
         await self._connection.close()
 
@@ -143,20 +149,24 @@ class PostgresStore:
         """Write an event into the run's history."""
         await self._say("note", run_id=run_id, trial_id=trial_id, kind=kind, message=message)
 
-    async def reclaim(self) -> None:
-        """Vacuum pruned states in the background: units need not wait for it."""
-        self._spawn(self._vacuum())
+    async def reclaim(self) -> int:
+        """Vacuum pruned states in the background, since units need not wait for it; return the bytes of the others."""
+        self._has_to_vacuum = True
+        if self._vacuuming is None or self._vacuuming.done():
+            self._vacuuming = self._spawn(self._vacuum())
+        return int((await self._say("live_bytes"))["n_bytes"])
 
     async def release_lease(self) -> None:
         """Sign off."""
         await self._say("sign_off")
 
     async def _vacuum(self) -> None:
-        connection = await connect(self._dsn, "easeml coordinator (vacuum)")
-        try:
-            await connection.execute("VACUUM (TRUNCATE false) easeml.checkpoints")
-        finally:
-            await connection.close()
+        """Vacuum until nobody asks again; the session stays, since one for each vacuum would cost as much as that."""
+        if self._vacuumer is None or self._vacuumer.closed:
+            self._vacuumer = await connect(self._dsn, "easeml coordinator (vacuum)", idle_session_timeout="0")
+        while self._has_to_vacuum:
+            self._has_to_vacuum = False
+            await self._vacuumer.execute(VACUUM)
 
     async def _listen(self) -> None:
         async for notice in self._listener.notifies():

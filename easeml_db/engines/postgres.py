@@ -211,4 +211,4 @@ def order_json(order: Order) -> str:
 def _answer_to(order: Order, seconds: float, result: dict[str, Any]) -> UnitRecorded | Piloted:
     if order.unit.kind == PILOT:
         return Piloted(order, result["train_seconds"], result["evaluate_seconds"])
-    return UnitRecorded(order, seconds, int(result.get("state_bytes", 0)))
+    return UnitRecorded(order, seconds, int(result.get("pruned_bytes", 0)))

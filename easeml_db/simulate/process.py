@@ -141,10 +141,11 @@ class SimulatedProcess:
         self._call()
         self._world.tables.notes.append((kind, message))
 
-    async def reclaim(self) -> None:
-        """Count as done."""
+    async def reclaim(self) -> int:
+        """Count as done; return what the world says is kept."""
         self._call()
         self._world.n_reclaims += 1
+        return self._world.live_bytes
 
     async def release_lease(self) -> None:
         """Give the lease back in good order."""
@@ -283,7 +284,7 @@ class SimulatedProcess:
         if self._world.faults.is_answer_lost(order):
             self.break_session(order.slot_id)
         else:
-            self._answer(order, UnitRecorded(order, seconds, self._world.state_bytes))
+            self._answer(order, UnitRecorded(order, seconds, self._world.pruned_bytes))
 
     def _answer(self, order: Order, message: Message) -> None:
         if self._running.get(order.slot_id) is order:

@@ -64,14 +64,15 @@ class SimulatedWorld:
         seconds_of: SecondsOf,
         faults: Faults | None = None,
         warm_seconds: float = 0.0,
-        state_bytes: int = 1000,
+        pruned_bytes: int = 1000,
+        live_bytes: int = 0,
         horizon_seconds: float = 20_000.0,
     ) -> None:
         self.tables = Tables(runs)
         self.slots = tuple(slots)
         self.seconds_of, self.faults = seconds_of, faults or Faults()
         self.now_seconds = 0.0
-        self.state_bytes, self.n_reclaims = state_bytes, 0
+        self.pruned_bytes, self.live_bytes, self.n_reclaims = pruned_bytes, live_bytes, 0
         self.stuck: dict[int, float] = {}  # until when, by slot
         self._warm_seconds, self._horizon_seconds = warm_seconds, horizon_seconds
         self._events: list[tuple[float, int, Callable[[], None]]] = []

@@ -20,8 +20,8 @@ ROWS_AT_ONCE = 4096
 def evaluate_unit(plpy: Any, GD: Json, unit: str, result: str | None) -> tuple[str]:
     """Measure and record the sums; the split's last partition makes the metrics and settles the best epoch.
 
-    Validation measures the newest state, test that of the best epoch. Returns JSON {"n_rows", "metrics"}; metrics
-    is null until the split is complete.
+    Validation measures the newest state, test that of the best epoch. Returns JSON {"n_rows", "metrics",
+    "pruned_bytes"}; metrics is null until the split is complete.
     """
     order, context = units.open_unit(plpy, GD, unit)
     is_test = order.kind == "test" and context["best_checkpoint_id"] is not None
@@ -44,12 +44,12 @@ def evaluate_unit(plpy: Any, GD: Json, unit: str, result: str | None) -> tuple[s
         [unit, context["started_at"], epoch, split, json.dumps(statistics), read_bytes],
     )
     parts = recorded[0]["parts"]
-    metrics = (
-        None if parts is None else _complete(plpy, GD, order, context, epoch, split, checkpoint_id, json.loads(parts))
-    )
+    metrics, pruned_bytes = None, 0
+    if parts is not None:
+        metrics, pruned_bytes = _complete(plpy, GD, order, context, epoch, split, checkpoint_id, json.loads(parts))
     plpy.commit()
     units.keep_live(GD, order, context, checkpoint_id, live)
-    return (json.dumps({"n_rows": statistics["n_rows"], "metrics": metrics}),)
+    return (json.dumps({"n_rows": statistics["n_rows"], "metrics": metrics, "pruned_bytes": pruned_bytes}),)
 
 
 def _outputs(live: Any, inputs: Any, pause: Pause) -> np.ndarray[Any, Any]:
@@ -63,8 +63,11 @@ def _outputs(live: Any, inputs: Any, pause: Pause) -> np.ndarray[Any, Any]:
 
 def _complete(
     plpy: Any, GD: Json, order: units.Unit, context: Json, epoch: int, split: str, checkpoint_id: int, parts: list[Json]
-) -> Json:
-    """Make the metrics of a whole split; after a validation this state may become the trial's best."""
+) -> tuple[Json, int]:
+    """Make the metrics of a whole split; after a validation this state may become the trial's best.
+
+    Returns the metrics, and the bytes of the state that was best before.
+    """
     task = cache.dataset(plpy, GD, context["dataset_id"]).task
     total = combine(parts)
     # No rows, no number: NaN would sort above every number in SQL.
@@ -72,11 +75,11 @@ def _complete(
     value, best = metrics.get(context["metric"]), context["best_metric_value"]
     is_first = context["best_checkpoint_id"] is None
     is_best = split == "validation" and (is_first or is_better(METRICS[context["metric"]], value, best))
-    query(
+    recorded = query(
         plpy,
         GD,
-        "SELECT easeml.record_metrics($1, $2, $3, $4, $5, $6)",
+        "SELECT easeml.record_metrics($1, $2, $3, $4, $5, $6) AS pruned_bytes",
         ["jsonb", "int4", "text", "int8", "jsonb", "int8"],
         [order.text, epoch, split, total["n_rows"], json.dumps(metrics), checkpoint_id if is_best else None],
     )
-    return metrics
+    return metrics, recorded[0]["pruned_bytes"] or 0

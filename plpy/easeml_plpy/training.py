@@ -19,7 +19,7 @@ Json = dict[str, Any]
 def train_unit(plpy: Any, GD: Json, unit: str, result: str | None) -> tuple[str]:
     """Train, then record the state, the unit and its loss in one fenced transaction.
 
-    Returns JSON {"n_rows", "loss", "training_seconds", "state_bytes"}.
+    Returns JSON {"n_rows", "loss", "training_seconds", "state_bytes", "pruned_bytes"}.
     Raises TrialFailed, StaleLease, CorruptCheckpoint; a cancel passes through and records nothing.
     """
     order, context = units.open_unit(plpy, GD, unit)
@@ -43,11 +43,12 @@ def train_unit(plpy: Any, GD: Json, unit: str, result: str | None) -> tuple[str]
     recorded = query(
         plpy,
         GD,
-        "SELECT easeml.record_training($1, $2, $3, $4, $5, $6, $7, $8, $9) AS checkpoint_id",
+        "SELECT * FROM easeml.record_training($1, $2, $3, $4, $5, $6, $7, $8, $9)",
         ["jsonb", "timestamptz", "float8", "int8", "float8", "int8", "text", "bytea", "int8"],
         [unit, context["started_at"], training_seconds, training.n_rows, loss, read_bytes, sha256, inline, chunked_id],
-    )
+    )[0]
     plpy.commit()
-    units.keep_live(GD, order, context, recorded[0]["checkpoint_id"], live)
-    summary = {"n_rows": training.n_rows, "loss": loss, "training_seconds": training_seconds, "state_bytes": len(state)}
+    units.keep_live(GD, order, context, recorded["new_checkpoint_id"], live)
+    sizes = {"state_bytes": len(state), "pruned_bytes": recorded["pruned_bytes"] or 0}
+    summary = {"n_rows": training.n_rows, "loss": loss, "training_seconds": training_seconds, **sizes}
     return (json.dumps(summary),)

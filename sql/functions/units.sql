@@ -123,11 +123,10 @@ COMMENT ON FUNCTION easeml.store_chunk(bigint, integer, bytea) IS 'Adds a chunk 
 
 CREATE FUNCTION easeml.record_training(
     unit jsonb, started_at timestamptz, training_seconds double precision, n_rows bigint, loss double precision, read_bytes bigint,
-    sha256 text, state bytea, chunked_checkpoint_id bigint DEFAULT NULL
-) RETURNS bigint LANGUAGE plpgsql AS $$
+    sha256 text, state bytea, chunked_checkpoint_id bigint DEFAULT NULL, OUT new_checkpoint_id bigint, OUT pruned_bytes bigint
+) LANGUAGE plpgsql AS $$
 DECLARE
     trial easeml.trials;
-    new_checkpoint_id bigint := chunked_checkpoint_id;
     state_bytes bigint;
 BEGIN
     PERFORM easeml.fence(unit);
@@ -137,7 +136,8 @@ BEGIN
         VALUES (trial.trial_id, trial.owner, (unit ->> 'epoch')::integer, length(state), sha256, state)
         RETURNING checkpoint_id, n_bytes INTO new_checkpoint_id, state_bytes;
     ELSE
-        SELECT c.n_bytes INTO STRICT state_bytes FROM easeml.checkpoints c WHERE c.checkpoint_id = chunked_checkpoint_id AND c.trial_id = trial.trial_id;
+        SELECT c.checkpoint_id, c.n_bytes INTO STRICT new_checkpoint_id, state_bytes
+        FROM easeml.checkpoints c WHERE c.checkpoint_id = chunked_checkpoint_id AND c.trial_id = trial.trial_id;
     END IF;
     INSERT INTO easeml.training_units (trial_id, run_id, owner, epoch, position, partition_number, slot_id, attempt, seed, lease_number,
         started_at, finished_at, training_seconds, n_rows, loss, from_checkpoint_id, checkpoint_id, state_bytes, state_sha256, read_bytes)
@@ -147,12 +147,12 @@ BEGIN
     FROM jsonb_to_record(unit) u(epoch integer, position integer, partition_number integer, slot_id integer, attempt integer, seed bigint, lease_number bigint);
     UPDATE easeml.trials t SET checkpoint_id = new_checkpoint_id WHERE t.trial_id = trial.trial_id;
     -- Of each trial the newest state and that of its best epoch are kept.
-    DELETE FROM easeml.checkpoints c WHERE c.checkpoint_id = trial.checkpoint_id AND c.checkpoint_id IS DISTINCT FROM trial.best_checkpoint_id;
-    RETURN new_checkpoint_id;
+    DELETE FROM easeml.checkpoints c WHERE c.checkpoint_id = trial.checkpoint_id AND c.checkpoint_id IS DISTINCT FROM trial.best_checkpoint_id
+    RETURNING c.n_bytes INTO pruned_bytes;
 END
 $$;
 COMMENT ON FUNCTION easeml.record_training(jsonb, timestamptz, double precision, bigint, double precision, bigint, text, bytea, bigint) IS
-    'Records a training unit: fence, progress, new state (or the one that lies in chunks already), visit log, pruning; returns the new checkpoint (internal).';
+    'Records a training unit: fence, progress, new state (or the one that lies in chunks already), visit log, pruning; returns the new checkpoint, and the bytes that it pruned, if any (internal).';
 
 CREATE FUNCTION easeml.record_evaluation(unit jsonb, started_at timestamptz, epoch integer, split text, statistics jsonb, read_bytes bigint) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
@@ -175,9 +175,10 @@ $$;
 COMMENT ON FUNCTION easeml.record_evaluation(jsonb, timestamptz, integer, text, jsonb, bigint) IS
     'Records an evaluation unit; returns the statistics of all partitions once the split is complete, else NULL (internal).';
 
-CREATE FUNCTION easeml.record_metrics(unit jsonb, epoch integer, split text, n_rows bigint, metrics jsonb, new_best_checkpoint_id bigint) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION easeml.record_metrics(unit jsonb, epoch integer, split text, n_rows bigint, metrics jsonb, new_best_checkpoint_id bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     trial easeml.trials;
+    pruned_bytes bigint;
     metric_value double precision;
 BEGIN
     SELECT t.* INTO trial FROM easeml.trials t WHERE t.trial_id = (unit ->> 'trial_id')::bigint;
@@ -190,12 +191,14 @@ BEGIN
     IF new_best_checkpoint_id IS NOT NULL THEN
         UPDATE easeml.trials t SET best_epoch = record_metrics.epoch, best_metric_value = metric_value, best_checkpoint_id = new_best_checkpoint_id
         WHERE t.trial_id = trial.trial_id;
-        DELETE FROM easeml.checkpoints c WHERE c.checkpoint_id = trial.best_checkpoint_id AND c.checkpoint_id <> new_best_checkpoint_id;
+        DELETE FROM easeml.checkpoints c WHERE c.checkpoint_id = trial.best_checkpoint_id AND c.checkpoint_id <> new_best_checkpoint_id
+        RETURNING c.n_bytes INTO pruned_bytes;
     END IF;
+    RETURN pruned_bytes;
 END
 $$;
 COMMENT ON FUNCTION easeml.record_metrics(jsonb, integer, text, bigint, jsonb, bigint) IS
-    'Records the metrics of a complete split, and the new best state of the trial if there is one; prunes the one that was (internal).';
+    'Records the metrics of a complete split, and the new best state of the trial if there is one; prunes the one that was and returns its bytes (internal).';
 
 CREATE FUNCTION easeml.record_pilot(unit jsonb, train_seconds double precision, evaluate_seconds double precision) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN

@@ -112,3 +112,7 @@ WHERE r.run_id = %(run_id)s AND r.state = 'running' AND %(lease_number)s = (SELE
 -- An event in the history of a run.
 INSERT INTO easeml.events (owner, run_id, trial_id, kind, message)
 SELECT owner, run_id, %(trial_id)s, %(kind)s, %(message)s FROM easeml.runs WHERE run_id = %(run_id)s
+
+-- name: live_bytes
+-- Bytes of the states that are kept.
+SELECT coalesce(sum(n_bytes), 0)::bigint AS n_bytes FROM easeml.checkpoints

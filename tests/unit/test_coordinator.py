@@ -577,9 +577,21 @@ def test_signs_of_life_come_every_two_seconds_also_when_nothing_happens():
 
 
 def test_space_is_reclaimed_every_so_many_bytes():
-    _, world = small_world(state_bytes=4_000)
+    _, world = small_world(pruned_bytes=4_000)
     serve(world)
     assert world.n_reclaims == len(world.units) // 3
+
+
+def test_where_much_is_kept_space_is_reclaimed_less_often():
+    settings = Settings(reclaim_bytes=10_000, reclaim_fraction=0.2)
+    counts = []
+    for live_bytes in (0, 50_000, 100_000, 200_000):
+        _, world = small_world(pruned_bytes=4_000, live_bytes=live_bytes)
+        serve(world, options=settings)
+        counts.append(world.n_reclaims)
+    n_units = len(world.units)
+    # What is kept is known after the first vacuum.
+    assert counts == [n_units // 3, n_units // 3, 1 + (n_units - 3) // 5, 1 + (n_units - 3) // 10]
 
 
 @pytest.mark.parametrize("scale", [0.01, 1.0, 100.0])
