@@ -175,6 +175,9 @@ class Coordinator:
     async def _slot_stuck(self, order: Order, reason: str) -> None:
         """Fence the slot first, then offer its unit elsewhere."""
         await self._store.lose_slot(order.slot_id, reason)
+        await self._store.note(
+            order.unit.run_id, order.unit.trial_id, "slot lost", f"slot {order.slot_id} is given up: {reason}"
+        )
         self._dispatcher.lost(order.slot_id)
         await self._try_again(order, SlotLost(reason))
         await self._open_slots()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 from collections.abc import Callable, Sequence
@@ -93,7 +94,12 @@ class PostgresStore:
 
     async def lose_slot(self, slot_id: int, reason: str) -> None:
         """Mark a slot as lost: what its unit may still do is not recorded any more."""
-        await self._say("lose_slot", slot_id=slot_id, reason=reason)
+        # A process that is stuck within a transaction may hold the slot's row; the coordinator must not wait for it.
+        # Its unit is fenced all the same, by its trial's progress.
+        with contextlib.suppress(psycopg.errors.LockNotAvailable):
+            async with self._connection.transaction():
+                await self._connection.execute("SET LOCAL lock_timeout = '1s'")
+                await self._say("lose_slot", slot_id=slot_id, reason=reason)
 
     async def explain_slot(self, slot_id: int, reason: str | None) -> None:
         """Say why a slot that should work does not; None: it does."""
@@ -206,6 +212,8 @@ class PostgresStore:
         try:
             cursor = await self._connection.execute(statement, {"lease_number": self._lease_number, **values})
             return await cursor.fetchall() if cursor.description else []
+        except psycopg.errors.LockNotAvailable:
+            raise
         except psycopg.errors.DiskFull as error:
             raise out_of_space(error) from error
         except psycopg.OperationalError as error:

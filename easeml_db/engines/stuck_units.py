@@ -2,7 +2,7 @@
 
 A unit commits about ten times a second, so the age of its process's transaction is the time since it last showed
 life. Beyond its lease a unit is cancelled, then its process terminated; what takes no notice of either is stuck in
-code that cannot be interrupted, and is given up.
+code that cannot be interrupted, and is given up. A unit that waits for somebody's lock is not stuck: it waits.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from easeml_db.errors import ServerUnavailable
 GRACE_SECONDS = 5.0
 SILENT = """
 SELECT pid, extract(epoch FROM clock_timestamp() - greatest(xact_start, state_change))::double precision AS seconds
-FROM pg_stat_activity WHERE pid = ANY(%s) AND state = 'active'
+FROM pg_stat_activity WHERE pid = ANY(%s) AND state = 'active' AND wait_event_type IS DISTINCT FROM 'Lock'
 """
 ACTIONS = {"cancel": "SELECT pg_cancel_backend(%s)", "terminate": "SELECT pg_terminate_backend(%s)"}
 

@@ -92,7 +92,6 @@ class SimulatedProcess:
         """Mark a slot as lost: what its unit may still do is not recorded any more."""
         self._call()
         self._world.lose(slot_id)
-        self._world.tables.notes.append(("slot lost", reason))
 
     async def explain_slot(self, slot_id: int, reason: str | None) -> None:
         """Say why a slot that should work does not; None: it does."""

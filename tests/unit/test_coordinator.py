@@ -378,7 +378,7 @@ def test_a_stuck_slot_is_given_up_its_unit_goes_on_elsewhere_and_it_comes_back()
     retried = next(u for u in world.units if (u.order.unit.trial_id, u.order.unit.step) == (stuck.unit.trial_id, 2))
     assert retried.order.slot_id == 1
     assert retried.order.attempt == 2
-    assert ("slot lost", "a unit gave no sign of life") in world.tables.notes
+    assert ("slot lost", "slot 2 is given up: a unit gave no sign of life") in world.tables.notes
     on_second = sorted(u.started_seconds for u in world.units if u.order.slot_id == 2)
     assert not any(10.0 < at < 200.0 for at in on_second)
     assert on_second[-1] > 200.0
