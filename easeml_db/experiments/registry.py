@@ -53,5 +53,17 @@ EXPERIMENTS: dict[str, Experiment] = {
             later("communication"),
             trains=True,
         ),
+        Experiment(
+            "fault-tolerance",
+            "Epoch times while two of the slots fail and come back, with three replicas",
+            "Cerebro, figure 8(B)",
+            later("fault_tolerance"),
+        ),
+        Experiment(
+            "speedup",
+            "Strong scaling over slots: real on this machine's cores, simulated up to 1,000",
+            "Cerebro, figure 8(A)",
+            later("speedup"),
+        ),
     )
 }

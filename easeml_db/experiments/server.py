@@ -112,13 +112,20 @@ def load_dataset(server: PrivateServer, name: str, source: Source, *, inputs: st
 
 
 def start_run(
-    session: Session, dataset: str, architecture: str, space: Mapping[str, Any], *, max_epochs: int, seed: int
+    session: Session,
+    dataset: str,
+    architecture: str,
+    space: Mapping[str, Any],
+    *,
+    max_epochs: int,
+    seed: int,
+    visit_order: str = "cyclic",
 ) -> int:
     """Queue a run over the whole grid of a space; return its number."""
     row = session.execute(
         "SELECT easeml.select_models(%s, architectures => %s, search_space => %s, procedure => 'grid',"
-        " max_epochs => %s, seed => %s) AS run_id",
-        [dataset, [architecture], json.dumps(space), max_epochs, seed],
+        " max_epochs => %s, seed => %s, visit_order => %s) AS run_id",
+        [dataset, [architecture], json.dumps(space), max_epochs, seed, visit_order],
     ).fetchall()[0]
     return int(row["run_id"])
 

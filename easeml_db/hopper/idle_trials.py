@@ -32,6 +32,8 @@ class IdleTrials:
         self._column_of: dict[int, int] = {}
         self._candidates: dict[int, Candidate] = {}  # by column
         self._held = {slot: _held_by(slot, placement) for slot in placement.slots}
+        able = [sum(placement.can_run(slot, q) for slot in placement.slots) for q in range(placement.n_partitions)]
+        self._n_able = np.maximum(able, 1)
 
     def __len__(self) -> int:
         return len(self._candidates)
@@ -80,6 +82,18 @@ class IdleTrials:
             return np.where(self._is_open[held[0]], self._remaining, ABSENT)
         return np.where(self._is_open[list(held)].any(axis=0), self._remaining, ABSENT)
 
+    def fitting_most_loaded(self, slot: int) -> npt.NDArray[np.float64]:
+        """Return `remaining` of the trials that a slot could run over the most loaded partition that any of them may
+        meet there, shape (n,); -1 for the others."""
+        held = self._held[slot]
+        if held is None or len(held) < 2:
+            return self.fitting(slot)
+        for partition in sorted(held, key=lambda q: (-self.share(q), q)):
+            remaining = np.where(self._is_open[partition], self._remaining, ABSENT)
+            if remaining.max(initial=ABSENT) >= 0:
+                return remaining
+        return np.full(len(self._remaining), ABSENT)
+
     def open_on(self, candidate: Candidate, slot: int) -> list[int]:
         """Return the partitions that a trial may meet next on a slot, in the candidate's order."""
         held = self._held[slot]
@@ -90,13 +104,16 @@ class IdleTrials:
         return np.asarray(self._is_open[list(partitions)].any(axis=0))
 
     def most_loaded_first(self, slots: Sequence[int]) -> list[int]:
-        """Sort slots by the work that waits for them; a partition's load is shared among its holders."""
-        holders = self.placement.holders
-        if holders is None or len(slots) < 2:
+        """Sort slots by the work that waits for them; a partition's load is shared among the slots that can run it."""
+        if self.placement.holders is None or len(slots) < 2:
             return list(slots)
-        share = self.load / np.array([max(len(segments), 1) for segments in holders])
+        share = self.load / self._n_able
         loads = {slot: float(share[list(self._held[slot] or ())].sum()) for slot in slots}
         return sorted(slots, key=lambda slot: (-round(loads[slot], 9), slot))
+
+    def share(self, partition: int) -> float:
+        """Return the seconds of work on a partition for each of the slots that can run it."""
+        return float(self.load[partition] / self._n_able[partition])
 
     def _mark(self, column: int, *, is_open: bool) -> None:
         candidate = self._candidates[column]

@@ -49,7 +49,7 @@ class LongestRemaining:
         return chosen
 
     def _next_for(self, slot: int, cached: Collection[int]) -> Candidate | None:
-        remaining = self._idle.fitting(slot)
+        remaining = self._idle.fitting_most_loaded(slot)
         best = int(remaining.argmax())
         if remaining[best] < 0:
             return None
@@ -66,5 +66,4 @@ class LongestRemaining:
         warm = [q for q in open_ if q in cached]
         if warm or self._idle.placement.holders is None or len(open_) == 1:
             return (warm or open_)[0]
-        holders = self._idle.placement.holders
-        return max(open_, key=lambda q: self._idle.load[q] / len(holders[q]))
+        return max(open_, key=self._idle.share)
