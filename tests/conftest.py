@@ -148,10 +148,10 @@ def temporary_session(server: Embedded) -> Iterator[Session]:
 
 
 @contextmanager
-def coordinator_of(session: Session) -> Iterator[subprocess.Popen[bytes]]:
+def coordinator_of(session: Session, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
     """A coordinator process for a database, up when this is entered, killed at the end."""
     dsn = make_conninfo(session.dsn, user="easeml_service")
-    command = [sys.executable, "-m", "easeml_db", "coordinator", "--dsn", dsn]
+    command = [sys.executable, "-m", "easeml_db", "coordinator", "--dsn", dsn, *arguments]
     with tempfile.TemporaryFile() as log:
         # Not in the source tree: `python -m` would import from there.
         process = subprocess.Popen(command, stdout=log, stderr=log, cwd="/", env=server_environment())
@@ -214,8 +214,8 @@ def module_coordinated(module_database: Session) -> Iterator[Session]:
 
 
 @pytest.fixture
-def coordinator() -> Callable[[Session], AbstractContextManager[subprocess.Popen[bytes]]]:
-    """`with coordinator(database):` runs one for as long as the block lasts."""
+def coordinator() -> Callable[..., AbstractContextManager[subprocess.Popen[bytes]]]:
+    """`with coordinator(database, *arguments):` runs one for as long as the block lasts."""
     return coordinator_of
 
 

@@ -15,7 +15,7 @@ import psycopg
 from easeml_db.db.connection import connect
 from easeml_db.errors import ServerUnavailable
 
-GRACE_SECONDS = 5.0
+GRACE_SECONDS = 5.0  # between one step and the next, or the lease where that is shorter
 SILENT = """
 SELECT pid, extract(epoch FROM clock_timestamp() - greatest(xact_start, state_change))::double precision AS seconds
 FROM pg_stat_activity WHERE pid = ANY(%s) AND state = 'active' AND wait_event_type IS DISTINCT FROM 'Lock'
@@ -23,8 +23,9 @@ FROM pg_stat_activity WHERE pid = ANY(%s) AND state = 'active' AND wait_event_ty
 ACTIONS = {"cancel": "SELECT pg_cancel_backend(%s)", "terminate": "SELECT pg_terminate_backend(%s)"}
 
 
-def escalation(silent_seconds: float, lease_seconds: float, grace_seconds: float = GRACE_SECONDS) -> str | None:
+def escalation(silent_seconds: float, lease_seconds: float) -> str | None:
     """Say what a silence calls for: nothing (None), cancel, terminate, or give up."""
+    grace_seconds = min(GRACE_SECONDS, lease_seconds)
     if silent_seconds < lease_seconds:
         return None
     if silent_seconds < lease_seconds + grace_seconds:

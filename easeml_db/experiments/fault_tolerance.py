@@ -162,7 +162,9 @@ def _measured(server: PrivateServer, run_id: int, away: tuple[float, float]) -> 
     with server.session(user="postgres") as session:
         units = session.execute(
             "SELECT trial_id, kind, epoch, partition_number, attempt,"
-            " extract(epoch FROM started_at)::float8 AS started, extract(epoch FROM finished_at)::float8 AS finished FROM easeml.training_timeline WHERE run_id = %s",
+            " extract(epoch FROM started_at)::float8 AS started,"
+            " extract(epoch FROM finished_at)::float8 AS finished"
+            " FROM easeml.training_timeline WHERE run_id = %s",
             [run_id],
         ).fetchall()
         (status,) = session.execute("SELECT * FROM easeml.run_status WHERE run_id = %s", [run_id]).fetchall()

@@ -1,0 +1,175 @@
+"""Slots that hang, locks that last, disks that fill up: runs wait or go on elsewhere, and end in the same bytes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from psycopg import sql
+
+from easeml_loaders import bundled_source, load_table
+
+if TYPE_CHECKING:
+    from tests.conftest import Session
+
+    Coordinator = Callable[..., AbstractContextManager[Any]]
+
+RUN = """
+SELECT easeml.select_models('digits', '{mlp}', procedure => 'grid', max_epochs => %s, seed => 5,
+    scheduler => 'longest_remaining', search_space => '{"hidden_units": [[256, 256]], "learning_rate": [0.003, 0.001], "batch_size": 4}')
+"""
+STATES = """
+SELECT trial_number, epoch, position, partition_number, state_sha256
+FROM easeml.training_units JOIN easeml.trials USING (trial_id) ORDER BY trial_number, epoch, position
+"""
+FULL_DISK_BYTES = 48 << 20
+
+
+def start_run(database: Session, max_epochs: int) -> None:
+    load_table(database.dsn, bundled_source("digits"), "digits")
+    database.execute("SELECT easeml.create_dataset('digits', 'digits', '{pixels}', 'label')")
+    database.execute(RUN, [max_epochs])
+
+
+def wait_until(database: Session, statement: str, *values: Any, timeout_seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + timeout_seconds
+    while not database.value(statement, *values):
+        assert time.monotonic() < deadline, database.rows("TABLE easeml.run_events")
+        time.sleep(0.02)
+
+
+def wait_for_end(database: Session) -> None:
+    wait_until(database, "SELECT state NOT IN ('queued', 'running') FROM easeml.runs")
+    assert database.value("SELECT state FROM easeml.runs") == "finished", database.rows("TABLE easeml.events")
+    assert database.values("SELECT DISTINCT state FROM easeml.trials") == ["finished"]
+
+
+def check_replays(database: Session) -> None:
+    """Every trial's states follow from its own log."""
+    for trial_id in database.values("SELECT trial_id FROM easeml.trials"):
+        (replayed,) = database.rows("CALL easeml.replay(%s)", trial_id)
+        assert replayed["result"]["is_identical"], replayed
+
+
+# A process that takes no notice
+
+
+def stop_while_it_trains(database: Session) -> int:
+    """Stop the process of slot 1 with SIGSTOP in the middle of a unit, when it holds no row lock; return its number."""
+    while True:
+        for pid in database.values(
+            "SELECT pid FROM pg_stat_activity WHERE application_name = 'easeml slot 1' AND state = 'active'"
+        ):
+            os.kill(pid, signal.SIGSTOP)
+            locks = "SELECT count(*) FROM pg_locks WHERE pid = %s AND mode = 'RowExclusiveLock'"
+            is_active = "SELECT state = 'active' FROM pg_stat_activity WHERE pid = %s"
+            if not database.value(locks, pid) and database.value(is_active, pid):
+                return int(pid)
+            os.kill(pid, signal.SIGCONT)
+        time.sleep(0.01)
+
+
+def test_a_slot_that_cannot_be_cancelled_is_given_up_and_comes_back(
+    database: Session, coordinator: Coordinator
+) -> None:
+    start_run(database, max_epochs=8)
+    with coordinator(database, "--unit-lease-seconds", "4"):
+        wait_until(database, "SELECT sum(n_steps_done) >= 6 FROM easeml.trials")
+        pid = stop_while_it_trains(database)
+        try:
+            wait_until(database, "SELECT state = 'lost' FROM easeml.slots WHERE slot_id = 1")
+            assert "no sign of life" in database.value("SELECT lost_reason FROM easeml.slot_status WHERE slot_id = 1")
+            n_done = database.value("SELECT sum(n_steps_done) FROM easeml.trials")
+            wait_until(database, "SELECT sum(n_steps_done) >= %s + 4 FROM easeml.trials", n_done)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        wait_until(database, "SELECT state = 'active' FROM easeml.slots WHERE slot_id = 1")
+        wait_for_end(database)
+    assert "slot lost" in database.values("SELECT kind FROM easeml.run_events")
+    assert database.value("SELECT max(attempt) FROM easeml.training_timeline") == 2
+    check_replays(database)
+
+
+# A lock of somebody else's
+
+
+def test_a_unit_that_waits_for_a_lock_waits_and_fails_nothing(database: Session, coordinator: Coordinator) -> None:
+    start_run(database, max_epochs=2)
+    other = database.again()
+    other.execute("BEGIN; LOCK TABLE easeml.blocks")
+    with coordinator(database, "--unit-lease-seconds", "4"):
+        waiting = "application_name LIKE 'easeml slot%%' AND wait_event_type = 'Lock'"
+        wait_until(database, f"SELECT count(*) = %s FROM pg_stat_activity WHERE {waiting}", 2)
+        time.sleep(9.0)  # twice the lease: a unit that is taken for stuck would have been cancelled by now
+        other.execute("COMMIT")
+        wait_for_end(database)
+    assert database.value("SELECT max(attempt) FROM easeml.training_timeline") == 1
+
+
+# A full disk
+
+
+def as_root(*command: str) -> list[str]:
+    return list(command) if os.geteuid() == 0 else ["sudo", "-n", *command]
+
+
+@pytest.fixture
+def small_disk(database: Session) -> Iterator[Path]:
+    """A disk of 48 MB that holds the states of `database`."""
+    if os.geteuid() != 0 and subprocess.run(["sudo", "-n", "true"], capture_output=True, check=False).returncode:
+        pytest.skip("a small disk can be mounted by root only, or with sudo")
+    folder = Path(tempfile.mkdtemp(prefix="easeml-disk-", dir="/var/tmp"))
+    subprocess.run(
+        as_root("mount", "-t", "tmpfs", "-o", f"size={FULL_DISK_BYTES},mode=777", "tmpfs", folder), check=True
+    )
+    try:
+        folder.chmod(0o777) if os.geteuid() == 0 else None
+        name = sql.Identifier(f"small_{folder.name}")
+        (folder / "states").mkdir()
+        if os.geteuid() == 0:
+            shutil.chown(folder / "states", "postgres", "postgres")
+        database.execute(sql.SQL("CREATE TABLESPACE {} LOCATION {}").format(name, str(folder / "states")))
+        for table in ("checkpoints", "checkpoint_chunks"):
+            place = sql.SQL("ALTER TABLE easeml.{} SET TABLESPACE {}").format(sql.Identifier(table), name)
+            database.execute(place)
+        yield folder
+        for table in ("checkpoints", "checkpoint_chunks"):
+            database.execute(f"ALTER TABLE easeml.{table} SET TABLESPACE pg_default")
+        database.execute(sql.SQL("DROP TABLESPACE {}").format(name))
+    finally:
+        subprocess.run(as_root("umount", "-l", str(folder)), check=True)
+        folder.rmdir()
+
+
+def fill(folder: Path) -> Path:
+    """Write a file until the disk is full."""
+    path = folder / "filler"
+    with path.open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(1 << 16))
+        except OSError:
+            return path
+
+
+def test_a_full_disk_is_waited_out(database: Session, coordinator: Coordinator, small_disk: Path) -> None:
+    start_run(database, max_epochs=4)
+    with coordinator(database):
+        wait_until(database, "SELECT sum(n_steps_done) >= 8 FROM easeml.trials")
+        filler = fill(small_disk)
+        wait_until(database, "SELECT count(*) > 0 FROM easeml.run_events WHERE kind = 'disk full'")
+        assert database.value("SELECT count(*) FROM easeml.trials WHERE state = 'failed'") == 0
+        filler.unlink()
+        wait_for_end(database)
+    assert database.value("SELECT count(*) FROM easeml.coordinators") == 1
+    assert database.value("SELECT max(attempt) FROM easeml.training_timeline") == 1
+    check_replays(database)
