@@ -29,6 +29,7 @@ NAMES = (
     "packing_speed",
     "prediction_speed",
     "coordinator_overhead",
+    "kills",
 )
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 Results = Mapping[str, Sequence[Row]]

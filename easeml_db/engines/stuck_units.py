@@ -17,8 +17,9 @@ from easeml_db.errors import ServerUnavailable
 
 GRACE_SECONDS = 5.0  # between one step and the next, or the lease where that is shorter
 SILENT = """
-SELECT pid, extract(epoch FROM clock_timestamp() - greatest(xact_start, state_change))::double precision AS seconds
-FROM pg_stat_activity WHERE pid = ANY(%s) AND state = 'active' AND wait_event_type IS DISTINCT FROM 'Lock'
+SELECT pid, extract(epoch FROM clock_timestamp() - greatest(xact_start, state_change))::double precision AS seconds,
+    wait_event_type IS NOT DISTINCT FROM 'Lock' AS is_waiting
+FROM pg_stat_activity WHERE pid = ANY(%s) AND state = 'active'
 """
 ACTIONS = {"cancel": "SELECT pg_cancel_backend(%s)", "terminate": "SELECT pg_terminate_backend(%s)"}
 
@@ -39,6 +40,7 @@ class StuckUnits:
     def __init__(self, dsn: str, lease_seconds: float) -> None:
         self._dsn, self._lease_seconds = dsn, lease_seconds
         self._session: psycopg.AsyncConnection[dict[str, Any]] | None = None
+        self._waited: dict[int, float] = {}  # seconds of silence up to the last time that a process waited for a lock
 
     async def given_up(self, pids: Mapping[int, int]) -> dict[int, float]:
         """Cancel and terminate what is silent for too long; return those to give up, with their seconds of silence.
@@ -73,4 +75,9 @@ class StuckUnits:
         if self._session is None or self._session.closed:
             self._session = await connect(self._dsn, "easeml coordinator (watch)", idle_session_timeout="0")
         rows = await (await self._session.execute(SILENT, [pids])).fetchall()
-        return {row["pid"]: row["seconds"] for row in rows}
+        self._waited = {
+            row["pid"]: row["seconds"] if row["is_waiting"] else self._waited[row["pid"]]
+            for row in rows
+            if row["is_waiting"] or self._waited.get(row["pid"], row["seconds"]) < row["seconds"]
+        }
+        return {row["pid"]: row["seconds"] - self._waited.get(row["pid"], 0.0) for row in rows}

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 RUN = """
 SELECT easeml.select_models('digits', '{mlp}', procedure => 'grid', max_epochs => %s, seed => 5,
-    scheduler => 'longest_remaining', search_space => '{"hidden_units": [[256, 256]], "learning_rate": [0.003, 0.001], "batch_size": 4}')
+    scheduler => 'longest_remaining',
+    search_space => '{"hidden_units": [[256, 256]], "learning_rate": [0.003, 0.001], "batch_size": 4}')
 """
 STATES = """
 SELECT trial_number, epoch, position, partition_number, state_sha256

@@ -40,7 +40,9 @@ def roles(module_coordinated: Session) -> dict[str, Session]:
     alice, bob = sessions["alice"], sessions["bob"]
     alice.execute("SELECT easeml.create_dataset('colours', 'mine', '{x,c}', 'y', n_partitions => 2)")
     alice.execute("SELECT easeml.create_dataset('numbers', 'mine', '{x}', 'y', n_partitions => 2)")
-    alice.execute("SELECT easeml.create_dataset('private', 'mine', '{x}', 'y', n_partitions => 2)")
+    alice.execute(
+        "SELECT easeml.create_dataset('private', 'mine', '{x}', 'y', n_partitions => 2, placement => 'bound')"
+    )
     bob.execute("SELECT easeml.create_dataset('own', 'mine', '{x}', 'y', n_partitions => 2)")
     for dataset in ("colours", "numbers", "private"):
         alice.execute(f"SELECT easeml.select_models('{dataset}', '{{linear}}', n_configs => 2, max_epochs => 1)")
@@ -187,18 +189,15 @@ def test_group_roles_cannot_log_in_and_are_no_superusers(root: Session) -> None:
 # Every object as every role
 
 TENANT_ROUTINES = {
-    "array_bytes",
-    "caller", "cancel", "check_replay", "check_run_transition", "check_trial_transition", "create_dataset",
-    "deploy", "drop_dataset",
-    "drop_run", "fail", "find_dataset", "find_run", "find_source", "fitting_architectures", "grant_use",
-    "has_live_coordinator",
-    "list_architectures", "list_metrics", "pack_dataset", "predict", "predict_bytes", "predict_json", "predict_numbers",
-    "predict_packed", "predict_row", "predict_table", "predict_value", "propose_configs", "refresh_dataset",
-    "replay", "replay_units", "resume",
-    "revoke_use", "select_models", "serving_encoder", "serving_trial", "undeploy", "version", "wait",
-    "write_predictions",
+    "array_bytes", "caller", "cancel", "check_schedule", "check_replay", "check_run_transition",
+    "check_trial_transition", "create_dataset", "deploy", "drop_dataset", "drop_run", "fail", "find_dataset",
+    "find_run", "find_source", "fitting_architectures", "grant_use", "has_live_coordinator", "list_architectures",
+    "list_metrics", "list_schedulers", "pack_dataset", "place_dataset", "predict", "predict_bytes", "predict_json",
+    "predict_numbers", "predict_packed", "predict_row", "predict_table", "predict_value", "propose_configs",
+    "refresh_dataset", "replay", "replay_units", "replicate_dataset", "resume", "revoke_use", "select_models",
+    "serving_encoder", "serving_trial", "undeploy", "version", "wait", "write_predictions",
 }  # fmt: skip
-READER_ROUTINES = {"caller", "has_live_coordinator", "list_architectures", "list_metrics", "version"}
+READER_ROUTINES = {"caller", "has_live_coordinator", "list_architectures", "list_metrics", "list_schedulers", "version"}
 
 
 def routines(database: Session, role: str) -> set[str]:
