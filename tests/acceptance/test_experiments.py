@@ -14,13 +14,15 @@ import pytest
 from click.testing import CliRunner
 
 from easeml_db.cli import commands
+from easeml_db.experiments.registry import EXPERIMENTS
 
 SCRATCH = Path("/var/tmp")
 
 
 def repeated(name: str, folder: Path) -> dict[str, Any]:
     """The JSON document of an experiment's quick form; it must say nothing else on standard output."""
-    arguments = ["experiments", name, "--quick", "--slots", "2", "--seed", "3", "--json", "--out", str(folder)]
+    slots = ["--slots", "2"] if EXPERIMENTS[name].trains else []
+    arguments = ["experiments", name, "--quick", *slots, "--seed", "3", "--json", "--out", str(folder)]
     result = CliRunner().invoke(commands, arguments)
     assert result.exit_code == 0, result.output
     document: dict[str, Any] = json.loads(result.stdout)
@@ -73,6 +75,38 @@ def test_counted_bytes_are_those_of_the_formulas(tmp_path: Path) -> None:
         "model hopping", "model hopping, shared store", "task parallel", "model averaging", "data parallel, all-reduce",
     }  # fmt: skip
     check_files(tmp_path, "communication", {"bytes"}, measures)
+
+
+def test_schedulers_are_compared_with_random_and_with_the_bound(tmp_path: Path) -> None:
+    measures = repeated("schedulers", tmp_path)["measures"]
+    (mean,) = [each for each in measures if each["setting"] == "mean over all settings"]
+    assert mean["holds"]
+    rows = table(tmp_path / "makespans.csv")
+    assert {row["scheduler"] for row in rows} > {"random", "longest_remaining", "rotation", "milp", "auto"}
+    assert all(float(row["relative_to_bound"]) >= 1 - 1e-9 for row in rows)
+    check_files(tmp_path, "schedulers", {"makespans"}, measures)
+
+
+@pytest.mark.slow
+def test_slots_that_fail_and_come_back_lose_and_repeat_nothing(tmp_path: Path) -> None:
+    measures = repeated("fault-tolerance", tmp_path)["measures"]
+    assert [each for each in measures if each["holds"] is False] == []
+    found = {each["name"]: each["value"] for each in measures if each["setting"].startswith("real")}
+    assert [found[name] for name in ("units lost", "units recorded twice", "trials failed")] == [0.0] * 3
+    rows = table(tmp_path / "epochs.csv")
+    assert {"before", "after"} < {row["phase"] for row in rows if row["setting"] == "simulated"}
+    check_files(tmp_path, "fault-tolerance", {"epochs"}, measures)
+
+
+@pytest.mark.slow
+def test_more_slots_train_the_same_work_sooner(tmp_path: Path) -> None:
+    measures = repeated("speedup", tmp_path)["measures"]
+    efficiencies = [each for each in measures if each["name"].startswith("speed-up / slots")]
+    assert len(efficiencies) == 5
+    assert all(each["holds"] for each in efficiencies)
+    rows = table(tmp_path / "speedup.csv")
+    assert {row["setting"] for row in rows} == {"real", "simulated"}
+    check_files(tmp_path, "speedup", {"speedup"}, measures)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -62,7 +62,7 @@ class Setting:
 FULL = Setting(
     name="fashion_mnist",
     column="image",
-    n_rows=30_000,
+    n_rows=20_000,
     dataset_options={"input_shape": [28, 28], "validation_fraction": 0.15, "test_fraction": 0.01},
     input_shape=(28, 28),
     networks=(Network("mlp", PAPER_MLP), Network("lenet")),
