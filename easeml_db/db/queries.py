@@ -15,12 +15,15 @@ def queries(name: str) -> dict[str, str]:
 
 
 def parse(text: str) -> dict[str, str]:
-    """Split a file of named queries; comment lines are left out."""
+    """Split a file of named queries; comment lines are left out. Raises KeyError when a name comes twice."""
     statements: dict[str, list[str]] = {}
     lines: list[str] = []
     for line in text.splitlines():
         if line.startswith("-- name:"):
-            lines = statements.setdefault(line.removeprefix("-- name:").strip(), [])
+            name = line.removeprefix("-- name:").strip()
+            if name in statements:
+                raise KeyError(f"two queries are named {name!r}")
+            lines = statements[name] = []
         elif not line.startswith("--"):
             lines.append(line)
     return {name: "\n".join(lines).strip() for name, lines in statements.items()}

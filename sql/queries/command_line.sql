@@ -49,11 +49,6 @@ SELECT max(run_id) AS run_id FROM easeml.run_status
 -- Trials of a run, best first.
 SELECT * FROM easeml.leaderboard WHERE run_id = %(run_id)s ORDER BY rank, trial_id
 
--- name: slots
--- What each slot is doing.
-SELECT slot_id, slot_name, device, n_threads, state, run_id, trial_id, architecture, kind, epoch, partition_number, unit_seconds
-FROM easeml.slot_status ORDER BY slot_id
-
 -- name: events
 -- The last events of a run, oldest first.
 SELECT * FROM (
