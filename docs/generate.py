@@ -24,15 +24,26 @@ NOTE = "<!-- Written by docs/generate.py; change the sources and run: make docs 
 
 # What a user calls, by subject. A new function that is in no group shows under "For looking things up".
 GROUPS = {
-    "Data sets": ("create_dataset", "refresh_dataset", "drop_dataset", "grant_use", "revoke_use"),
+    "Data sets": ("create_dataset", "refresh_dataset", "drop_dataset", "replicate_dataset", "grant_use", "revoke_use"),
     "Runs": ("select_models", "wait", "cancel", "resume", "drop_run", "replay"),
     "Predictions": ("predict", "predict_value", "predict_row", "predict_table", "deploy", "undeploy"),
-    "Operations": ("set_slots", "version", "has_live_coordinator", "python_facts"),
+    "Slots and segments": (
+        "set_slots",
+        "add_slots",
+        "drain_slot",
+        "resume_slot",
+        "remove_slot",
+        "add_segment",
+        "drain_segment",
+        "resume_segment",
+        "remove_segment",
+    ),
+    "Operations": ("version", "has_live_coordinator", "python_facts"),
 }
-UNITS = ("train_unit", "evaluate_unit")
+UNITS = ("train_unit", "evaluate_unit", "pilot_unit")
 
 ROLES = {
-    "easeml_admin": "Everything short of a superuser: all tenants' rows, `set_slots`. Member of the other three.",
+    "easeml_admin": "Everything short of a superuser: all tenants' rows, slots and segments. Member of the other three.",
     "easeml_coordinator": "What the coordinator needs: units, leases, all tenants' rows. Owns the stored states.",
     "easeml_tenant": "Makes data sets and runs, and sees its own rows only.",
     "easeml_reader": "Reads the views and the results of all tenants; no blocks, no checkpoints.",

@@ -49,10 +49,10 @@ def coordinator(dsn: str) -> Iterator[subprocess.Popen[bytes]]:
         process.wait()
 
 
-def start_run(session: Any) -> None:
+def start_run(session: Any, statement: str = RUN) -> None:
     load_table(session.dsn, bundled_source("digits"), "digits")
     session.execute("SELECT easeml.create_dataset('digits', 'digits', '{pixels}', 'label')")
-    session.execute(RUN)
+    session.execute(statement)
 
 
 def wait_for_units(session: Any, n_units: int, timeout_seconds: float = 60.0) -> None:
@@ -112,6 +112,21 @@ def test_a_disturbed_run_ends_in_the_same_bytes(
     states, leaderboard = outcome(database)
     assert states == undisturbed[0]
     assert leaderboard == undisturbed[1]
+
+
+def test_a_killed_run_in_free_order_is_proved_by_replay(database: Any) -> None:
+    start_run(database, RUN.replace("seed => 5,", "seed => 5, visit_order => 'free',"))
+    for n_units in (30, 90):
+        with coordinator(database.dsn) as process:
+            wait_for_units(database, n_units)
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+    with coordinator(database.dsn):
+        wait_for_units(database, 10**6)
+    outcome(database)
+    for trial_id in database.values("SELECT trial_id FROM easeml.trials"):
+        (replayed,) = database.rows("CALL easeml.replay(%s)", trial_id)
+        assert replayed["result"]["is_identical"], replayed
 
 
 def test_a_second_coordinator_stands_by_and_takes_over(database: Any, undisturbed: tuple[list[Any], list[Any]]) -> None:
