@@ -43,7 +43,7 @@ GROUPS = {
 UNITS = ("train_unit", "evaluate_unit", "pilot_unit")
 
 ROLES = {
-    "easeml_admin": "Everything short of a superuser: all tenants' rows, slots and segments. Member of the other three.",
+    "easeml_admin": "All but a superuser's rights: all tenants' rows, slots and segments. Member of the other three.",
     "easeml_coordinator": "What the coordinator needs: units, leases, all tenants' rows. Owns the stored states.",
     "easeml_tenant": "Makes data sets and runs, and sees its own rows only.",
     "easeml_reader": "Reads the views and the results of all tenants; no blocks, no checkpoints.",

@@ -33,6 +33,8 @@ class QueueInbox:
         """Return the next message, or None after the timeout."""
         if not self._queue.empty():
             return self._queue.get_nowait()
+        if timeout_seconds <= 0:
+            return None
         try:
             return await asyncio.wait_for(self._queue.get(), timeout_seconds)
         except asyncio.TimeoutError:
