@@ -92,9 +92,9 @@ def next_unit(trial: Trial, partition_number: int | None = None) -> TrainingUnit
     return unit_at(trial, trial.n_steps_done, partition_number)
 
 
-def pilot_of(trial: Trial) -> TrainingUnit | None:
-    """Return the pilot of a trial: its next unit, marked as one that is not recorded."""
-    unit = next_unit(trial, next(iter(open_partitions(trial)), None))
+def pilot_of(trial: Trial, partition_number: int) -> TrainingUnit | None:
+    """Return the pilot of a trial over any partition: a unit that is timed and not recorded."""
+    unit = next_unit(trial, partition_number)
     return None if unit is None else replace(unit, kind=PILOT)
 
 

@@ -41,7 +41,12 @@ def workload_bound(workload: Workload) -> float:
     if not speed:
         raise InvalidArgument("a workload needs at least one slot")
     able = [frozenset(slot for slot in speed if placement.can_run(slot, q)) for q in range(placement.n_partitions)]
-    fastest = np.array([max((speed[slot] for slot in slots), default=np.nan) for slots in able])
+    if not all(able):
+        raise InvalidArgument(
+            f"partition {able.index(frozenset())} has no slot in service",
+            hint="Add slots to a segment that holds it, or replicate the data set.",
+        )
+    fastest = np.array([max(speed[slot] for slot in slots) for slots in able])
     seconds = np.asarray(workload.unit_seconds, float).reshape(-1, placement.n_partitions)
     longest = float((seconds / fastest).sum(axis=1).max(initial=0.0))
     work = seconds.sum(axis=0)

@@ -167,16 +167,15 @@ class OpenRun:
         return trial.n_steps_done == 0 and not self._seconds.is_timed(trial.trial_id)
 
     def _pilots(self, idle_slots: Sequence[int], placement: Placement) -> Iterator[tuple[TrainingUnit, int]]:
-        free = list(idle_slots)
-        for trial in self._trials.values():
-            if trial.trial_id in self._busy or not self._wants_pilot(trial):
-                continue
-            unit = pilot_of(trial)
-            able = [slot for slot in free if unit is not None and placement.can_run(slot, unit.partition_number)]
-            wanted = [slot for slot in able if slot != self._avoid.get(trial.trial_id)] or able
-            if unit is not None and wanted:
-                free.remove(wanted[0])
-                yield unit, wanted[0]
+        """Give every slot a trial that wants a pilot, over any partition that the slot can run."""
+        wanting = [t for t in self._trials.values() if t.trial_id not in self._busy and self._wants_pilot(t)]
+        for slot in idle_slots:
+            able = [q for q in range(placement.n_partitions) if placement.can_run(slot, q)]
+            willing = [t for t in wanting if self._avoid.get(t.trial_id) != slot or len(placement.slots) == 1]
+            unit = pilot_of(willing[0], able[0]) if willing and able else None
+            if unit is not None:
+                wanting.remove(willing[0])
+                yield unit, slot
 
     def _units(self, idle_slots: Sequence[int], cached: Cached) -> list[tuple[TrainingUnit, int]]:
         """Ask the scheduler."""

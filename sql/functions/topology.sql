@@ -56,7 +56,8 @@ BEGIN
     END IF;
     WITH staying AS (SELECT s.segment_id FROM easeml.slots s WHERE s.state = 'active' AND s.slot_id <> ALL (slot_ids)),
     leaving AS (SELECT s.segment_id FROM easeml.slots s WHERE s.state = 'active' AND s.slot_id = ANY (slot_ids))
-    SELECT d.dataset_name, d.owner, p.partition_number, d.placement INTO orphan
+    SELECT d.dataset_name, d.owner, p.partition_number, d.placement,
+        (SELECT count(*) FROM easeml.replicas c WHERE c.dataset_id = d.dataset_id AND c.partition_number = p.partition_number) AS n_holders INTO orphan
     FROM easeml.datasets d JOIN easeml.partitions p USING (dataset_id)
     WHERE CASE d.placement
         WHEN 'shared' THEN NOT EXISTS (SELECT FROM staying) AND EXISTS (SELECT FROM leaving)
@@ -68,7 +69,7 @@ BEGIN
                 (SELECT string_agg(format('slot %s on segment %s', s.slot_id, g.segment_name), ', ' ORDER BY s.slot_id) || CASE count(*) WHEN 1 THEN ' is' ELSE ' are' END
                  FROM easeml.slots s JOIN easeml.segments g USING (segment_id) WHERE s.slot_id = ANY (slot_ids)),
                 orphan.partition_number, quote_literal(orphan.dataset_name), orphan.owner),
-            hint => CASE orphan.placement WHEN 'bound' THEN format('Replicate it first: SELECT easeml.replicate_dataset(%L, 2). Or add slots there, or say force => true.', orphan.dataset_name)
+            hint => CASE orphan.placement WHEN 'bound' THEN format('Replicate it first: SELECT easeml.replicate_dataset(%L, %s). Or add slots there, or say force => true.', orphan.dataset_name, orphan.n_holders + 1)
                 ELSE 'Add slots first: SELECT easeml.add_slots(1). Or say force => true: runs then wait.' END);
     END IF;
 END
@@ -102,7 +103,9 @@ DECLARE
 BEGIN
     PERFORM easeml.check_slot_options(n, n_threads, device, memory_limit_bytes);
     PERFORM pg_advisory_xact_lock(hashtext('easeml.add_slots'));
-    SELECT coalesce(max(s.slot_id), 0) + 1 INTO first_id FROM easeml.slots s;
+    -- The number of a slot that was removed is not given again: the history of units names slots by number.
+    SELECT greatest(nextval('easeml.slots_slot_id_seq'), coalesce(max(s.slot_id), 0) + 1) INTO first_id FROM easeml.slots s;
+    PERFORM setval('easeml.slots_slot_id_seq', first_id + n - 1);
     WITH inserted AS (
         INSERT INTO easeml.slots (slot_id, slot_name, segment_id, device, n_threads, memory_limit_bytes)
         SELECT i, 'slot-' || i, easeml.find_segment(segment), add_slots.device, add_slots.n_threads, add_slots.memory_limit_bytes
@@ -195,6 +198,7 @@ DECLARE
     leaving integer := easeml.find_segment(segment);
     orphan record;
 BEGIN
+    PERFORM pg_advisory_xact_lock(hashtext('easeml.check_leaving'));
     IF leaving = 1 THEN
         PERFORM easeml.fail('ML004', 'segment local cannot be removed: it is this server');
     END IF;
@@ -238,6 +242,22 @@ BEGIN
             ORDER BY (SELECT count(*) FROM easeml.replicas c WHERE c.dataset_id = data.dataset_id AND c.segment_id = o.segment_id) DESC, o.segment_id DESC
             LIMIT greatest(-n_wanted, 0));
     END LOOP;
+    -- From the fullest segment to the emptiest, as long as that makes them more equal.
+    LOOP
+        WITH held AS (
+            SELECT g.segment_id, (SELECT count(*) FROM easeml.replicas c WHERE c.dataset_id = data.dataset_id AND c.segment_id = g.segment_id) AS n
+            FROM easeml.segments g WHERE EXISTS (SELECT FROM easeml.slots s WHERE s.segment_id = g.segment_id)),
+        ends AS (SELECT (SELECT h.segment_id FROM held h ORDER BY h.n DESC, h.segment_id LIMIT 1) AS fullest,
+            (SELECT h.segment_id FROM held h ORDER BY h.n, h.segment_id LIMIT 1) AS emptiest, max(h.n) - min(h.n) AS gap FROM held h),
+        moved AS (SELECT c.partition_number, e.fullest, e.emptiest FROM easeml.replicas c, ends e
+            WHERE e.gap > 1 AND c.dataset_id = data.dataset_id AND c.segment_id = e.fullest AND NOT EXISTS (SELECT FROM easeml.replicas o
+                WHERE o.dataset_id = c.dataset_id AND o.partition_number = c.partition_number AND o.segment_id = e.emptiest)
+            ORDER BY c.partition_number DESC LIMIT 1),
+        gone AS (DELETE FROM easeml.replicas c USING moved m
+            WHERE c.dataset_id = data.dataset_id AND c.partition_number = m.partition_number AND c.segment_id = m.fullest)
+        INSERT INTO easeml.replicas (dataset_id, partition_number, segment_id) SELECT data.dataset_id, m.partition_number, m.emptiest FROM moved m;
+        EXIT WHEN NOT FOUND;
+    END LOOP;
 END
 $$;
 COMMENT ON FUNCTION easeml.place_dataset(bigint, integer) IS 'Brings the copies of each partition to the factor, evenly over the segments that have slots; copies stay where they are as far as possible (internal).';
@@ -246,6 +266,7 @@ CREATE FUNCTION easeml.replicate_dataset(dataset text, factor integer) RETURNS i
 DECLARE
     data easeml.datasets := easeml.find_dataset(dataset);
     n_segments integer := (SELECT count(DISTINCT s.segment_id) FROM easeml.slots s);
+    version_id bigint;
 BEGIN
     IF data.placement = 'shared' THEN
         PERFORM easeml.fail('ML004', format('data set %s is shared: every slot may run every partition already', quote_literal(dataset)),
@@ -255,8 +276,10 @@ BEGIN
         PERFORM easeml.fail('ML001', format('factor: expected 1 to %s, the number of segments that have slots, got %s', n_segments, coalesce(factor::text, 'NULL')),
             hint => 'An administrator adds segments: SELECT easeml.add_segment(name), then easeml.add_slots(n, name).');
     END IF;
-    PERFORM easeml.place_dataset(data.dataset_id, factor);
-    PERFORM pg_notify('easeml_runs', r.run_id::text) FROM easeml.runs r WHERE r.dataset_id = data.dataset_id AND r.state IN ('queued', 'running');
+    FOR version_id IN SELECT d.dataset_id FROM easeml.datasets d WHERE d.owner = data.owner AND d.dataset_name = data.dataset_name AND d.placement = 'bound' LOOP
+        PERFORM easeml.place_dataset(version_id, factor);
+        PERFORM pg_notify('easeml_runs', r.run_id::text) FROM easeml.runs r WHERE r.dataset_id = version_id AND r.state IN ('queued', 'running');
+    END LOOP;
     RETURN factor;
 END
 $$;

@@ -312,6 +312,16 @@ def test_pilots_change_nothing_that_is_recorded():
     assert not any(trial.pilot_train_seconds for trial in worlds[1].tables.run(1).trials)
 
 
+def test_a_partition_without_slots_holds_up_nobody_elses_pilot_and_is_met_when_slots_come():
+    run = new_run(1, n_trials=3, n_partitions=2, max_epochs=1, scheduler="auto", visit_order="free", holders=[[1], [2]])
+    world = SimulatedWorld([Slot(1, "a", 1)], [run], seconds_of=one_second)
+    world.at(50.0, lambda: world.set_slots([Slot(1, "a", 1), Slot(2, "b", 2)]))
+    serve(world)
+    check_complete(world, [run])
+    assert sum(unit.started_seconds < 50.0 for unit in world.units) == 3
+    assert {u.order.slot_id for u in world.units if u.order.unit.partition_number == 1} == {2}
+
+
 def test_a_plan_comes_close_to_the_bound_where_the_scheduler_chooses_the_partitions():
     seconds = np.random.default_rng(3).lognormal(0.0, 0.5, 40)
     holders = [[j] for j in range(1, 5)]
