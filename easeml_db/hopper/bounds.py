@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
+from scipy.optimize import linprog
 
 from easeml_db.errors import InvalidArgument
 from easeml_db.hopper.contract import Workload
@@ -34,7 +35,8 @@ def workload_bound(workload: Workload) -> float:
     """Bound in seconds of a whole workload, wherever partitions are held and however fast the slots are.
 
     Three bounds hold at once, each with units at the speed of their fastest holder: the longest trial; all work over
-    the sum of speeds; and for each set of holders the work that only they can do over their speeds.
+    the sum of speeds; and for each set of holders the work that only they can do over their speeds. With replicas the
+    last is found by a linear program: work is dealt to holders in fractions. Raises InvalidArgument.
     """
     placement = workload.placement
     speed = {slot: workload.speeds.get(slot, 1.0) for slot in placement.slots}
@@ -54,4 +56,20 @@ def workload_bound(workload: Workload) -> float:
         sum(work[q] for q, slots in enumerate(able) if slots <= holders) / sum(speed[slot] for slot in holders)
         for holders in {*able, frozenset(speed)}
     ]
-    return float(workload.n_rounds * max([longest, *by_set]))
+    dealt = _dealt(work, able, speed) if placement.holders is not None and any(len(s) > 1 for s in able) else 0.0
+    return float(workload.n_rounds * max([longest, dealt, *by_set]))
+
+
+def _dealt(work: Sequence[float], able: Sequence[frozenset[int]], speed: Mapping[int, float]) -> float:
+    """Return the least time in which slots can do the work on each partition, shape (p,), if it may be cut at will."""
+    pairs = [(q, slot) for q, slots in enumerate(able) for slot in sorted(slots)]
+    rows = {slot: row for row, slot in enumerate(speed)}
+    columns = np.arange(len(pairs))
+    done = np.zeros((len(able), len(pairs) + 1))
+    done[[q for q, _ in pairs], columns] = 1.0
+    busy = np.zeros((len(rows), len(pairs) + 1))
+    busy[[rows[slot] for _, slot in pairs], columns] = [1.0 / speed[slot] for _, slot in pairs]
+    busy[:, -1] = -1.0
+    cost = np.append(np.zeros(len(pairs)), 1.0)
+    found = linprog(cost, A_ub=busy, b_ub=np.zeros(len(rows)), A_eq=done, b_eq=work, method="highs")
+    return float(found.fun) * (1 - 1e-9) if found.status == 0 else 0.0  # a hair less: solvers round

@@ -31,6 +31,18 @@ def test_the_bound_of_a_workload_is_that_of_its_placement():
     assert workload_bound(Workload(rows, Placement.shared([1, 2], 2), speeds={1: 2.0})) == 3.0
 
 
+def test_replicas_of_three_slots_leave_a_fourth_idle():
+    holders = tuple(frozenset(pair) for pair in ((0, 1), (1, 2), (0, 2)))
+    workload = Workload(((1.0,) * 3,) * 12, Placement(3, {slot: slot for slot in range(4)}, holders))
+    assert workload_bound(workload) == pytest.approx(12.0)
+
+
+def test_a_partition_without_slots_has_no_bound():
+    workload = Workload(((1.0, 1.0),), Placement(2, {1: 1}, (frozenset({1}), frozenset({2}))))
+    with pytest.raises(InvalidArgument, match="partition 1 has no slot"):
+        workload_bound(workload)
+
+
 def test_estimates_take_the_nearest_mean():
     seconds = UnitSeconds()
     assert seconds.expected(1, "mlp", "train") == 1.0
