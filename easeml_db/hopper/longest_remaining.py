@@ -3,7 +3,7 @@
 Idle slots choose one after the other, the most loaded first. A slot takes, of the idle trials that it can run, the one
 with most remaining seconds (never timed: first of all); among equals one whose next partition the slot has cached,
 then by rotation: the smallest (i - j) mod n for trial number i, slot j and n slots. Where the visit order is free, the
-trial meets a partition that the slot has cached, else the most loaded one.
+trial meets a partition that the slot has cached, if any; where slots hold only some partitions, the most loaded one.
 """
 
 from __future__ import annotations
@@ -61,9 +61,8 @@ class LongestRemaining:
         return self._idle.candidate(int(tied[turns.argmin()]))
 
     def _partition(self, candidate: Candidate, slot: int, cached: Collection[int]) -> int:
-        """Choose among the partitions that are open: cached, then most loaded, then by the cyclic order."""
+        """Choose among the partitions that are open: where all slots hold all a cached one, else the most loaded."""
         open_ = self._idle.open_on(candidate, slot)
-        warm = [q for q in open_ if q in cached]
-        if warm or self._idle.placement.holders is None or len(open_) == 1:
-            return (warm or open_)[0]
-        return max(open_, key=self._idle.share)
+        if self._idle.placement.holders is not None:
+            return max(open_, key=self._idle.share)
+        return next((q for q in open_ if q in cached), open_[0])
