@@ -7,6 +7,7 @@ away. Then the scheduler is made, on the times known and the slots in service; i
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -49,6 +50,7 @@ class OpenRun:
         self._placement: Placement | None = None
         self._scheduler: Scheduler | None = None
         self._planned: str | None = None  # the scheduler chosen for this placement
+        self._to_pilot = self._unpiloted()
         for trial in self._trials.values():
             if trial.pilot_train_seconds is not None and trial.pilot_evaluate_seconds is not None:
                 seconds.pilot(trial.trial_id, trial.pilot_train_seconds, trial.pilot_evaluate_seconds)
@@ -83,6 +85,7 @@ class OpenRun:
             if known is None or now is None or known.n_steps_done != now.n_steps_done:
                 self._forget_attempts(trial_id)
         self._scheduler = None
+        self._to_pilot = self._unpiloted()
 
     def begin(self, now_seconds: float) -> bool:
         """Say whether this is the first unit of a queued run; from now on the run counts as running."""
@@ -157,25 +160,37 @@ class OpenRun:
         """Return which attempt at its unit a trial's next one is, from 1."""
         return self.n_attempts(trial_id) + 1
 
+    def _unpiloted(self) -> deque[int]:
+        """Return the trials that may want a pilot; none where no times are needed, or too many would be planned."""
+        if self.run.scheduler not in PILOTED or self._n_units_planned() > MAX_SIMULATED_UNITS:
+            return deque()
+        return deque(self._trials)
+
     def _is_piloted(self) -> bool:
         """Say whether pilots are wanted and not all are answered. Whoever has run a unit needs none."""
-        if self.run.scheduler not in PILOTED or self._n_units_planned() > MAX_SIMULATED_UNITS:
-            return False
-        return any(self._wants_pilot(trial) for trial in self._trials.values())
+        while self._to_pilot and not self._wants_pilot(self._to_pilot[0]):
+            self._to_pilot.popleft()
+        return bool(self._to_pilot)
 
-    def _wants_pilot(self, trial: Trial) -> bool:
-        return trial.n_steps_done == 0 and not self._seconds.is_timed(trial.trial_id)
+    def _wants_pilot(self, trial_id: int) -> bool:
+        trial = self._trials.get(trial_id)
+        return trial is not None and trial.n_steps_done == 0 and not self._seconds.is_timed(trial_id)
 
     def _pilots(self, idle_slots: Sequence[int], placement: Placement) -> Iterator[tuple[TrainingUnit, int]]:
-        """Give every slot a trial that wants a pilot, over any partition that the slot can run."""
-        wanting = [t for t in self._trials.values() if t.trial_id not in self._busy and self._wants_pilot(t)]
-        for slot in idle_slots:
-            able = [q for q in range(placement.n_partitions) if placement.can_run(slot, q)]
-            willing = [t for t in wanting if self._avoid.get(t.trial_id) != slot or len(placement.slots) == 1]
-            unit = pilot_of(willing[0], able[0]) if willing and able else None
-            if unit is not None:
-                wanting.remove(willing[0])
-                yield unit, slot
+        """Give slots trials that want a pilot, over any partition that the slot can run; a lost one goes elsewhere."""
+        free = {slot: [q for q in range(placement.n_partitions) if placement.can_run(slot, q)] for slot in idle_slots}
+        for trial_id in self._to_pilot:
+            able = [slot for slot, partitions in free.items() if partitions]
+            if not able:
+                return
+            if trial_id in self._busy or not self._wants_pilot(trial_id):
+                continue
+            others = [slot for slot in able if slot != self._avoid.get(trial_id)]
+            if others or len(placement.slots) == 1:
+                slot = (others or able)[0]
+                unit = pilot_of(self._trials[trial_id], free.pop(slot)[0])
+                if unit is not None:
+                    yield unit, slot
 
     def _units(self, idle_slots: Sequence[int], cached: Cached) -> list[tuple[TrainingUnit, int]]:
         """Ask the scheduler."""

@@ -36,22 +36,24 @@ class PlanFollower:
         self._ranks = {(e.trial_number, e.partition_number): e.rank for entries in plan.values() for e in entries}
         self._dense = LongestRemaining(placement)
         self._idle: dict[int, Candidate] = {}  # by trial number
-        self._away: dict[int, int] = {}  # trial number of those chosen and not heard of since, by trial id
+        self._number_of: dict[int, int] = {}  # trial number, by trial id
+        self._away: set[int] = set()  # numbers of trials chosen and not heard of since
         self._place = dict.fromkeys(self._plan, 0)
         self._round: dict[int, int] = {}
 
     def put(self, candidate: Candidate) -> None:
         """Take in that a trial is idle, or renew what is known of it."""
-        self._away.pop(candidate.trial_id, None)
+        self._number_of[candidate.trial_id] = candidate.trial_number
+        self._away.discard(candidate.trial_number)
         self._idle[candidate.trial_number] = candidate
         self._dense.put(candidate)
 
     def take(self, trial_id: int) -> None:
         """Take in that a trial is not to be started (any more)."""
-        self._away.pop(trial_id, None)
         self._dense.take(trial_id)
-        for number in [number for number, candidate in self._idle.items() if candidate.trial_id == trial_id]:
-            del self._idle[number]
+        number = self._number_of.get(trial_id, 0)
+        self._away.discard(number)
+        self._idle.pop(number, None)
 
     def choose(self, idle_slots: Sequence[int], cached: Cached | None = None) -> list[Assignment]:
         """Start what the plan has next on these slots."""
@@ -66,11 +68,10 @@ class PlanFollower:
     def _next_on(self, slot: int) -> Assignment | None:
         """Go through the slot's plan up to the first trial that it starts or waits for, once round at most."""
         entries = self._plan.get(slot, ())
-        busy = set(self._away.values())
         for _ in entries:
             entry = entries[self._place[slot]]
             candidate = self._idle.get(entry.trial_number)
-            if candidate is None and entry.trial_number in busy:
+            if candidate is None and entry.trial_number in self._away:
                 return None
             if candidate is not None:
                 partition = self._due(entry, candidate, slot)
@@ -113,6 +114,6 @@ class PlanFollower:
 
     def _start(self, trial_id: int) -> None:
         self._dense.take(trial_id)
-        (number,) = [number for number, candidate in self._idle.items() if candidate.trial_id == trial_id]
+        number = self._number_of[trial_id]
         del self._idle[number]
-        self._away[trial_id] = number
+        self._away.add(number)

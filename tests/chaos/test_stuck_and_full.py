@@ -83,7 +83,7 @@ def test_a_slot_that_cannot_be_cancelled_is_given_up_and_comes_back(
     database: Session, coordinator: Coordinator
 ) -> None:
     start_run(database, max_epochs=8)
-    with coordinator(database, "--unit-lease-seconds", "4"):
+    with coordinator(database, "--unit-lease-seconds", "6"):
         wait_until(database, "SELECT sum(n_steps_done) >= 6 FROM easeml.trials")
         pid = stop_while_it_trains(database)
         try:
@@ -107,10 +107,10 @@ def test_a_unit_that_waits_for_a_lock_waits_and_fails_nothing(database: Session,
     start_run(database, max_epochs=2)
     other = database.again()
     other.execute("BEGIN; LOCK TABLE easeml.blocks")
-    with coordinator(database, "--unit-lease-seconds", "4"):
+    with coordinator(database, "--unit-lease-seconds", "8"):
         waiting = "application_name LIKE 'easeml slot%%' AND wait_event_type = 'Lock'"
         wait_until(database, f"SELECT count(*) = %s FROM pg_stat_activity WHERE {waiting}", 2)
-        time.sleep(9.0)  # twice the lease: a unit that is taken for stuck would have been cancelled by now
+        time.sleep(10.0)  # longer than the lease: a unit that was taken for stuck would be cancelled by now
         other.execute("COMMIT")
         wait_for_end(database)
     assert database.value("SELECT max(attempt) FROM easeml.training_timeline") == 1
