@@ -24,7 +24,7 @@ def repeated(name: str, folder: Path) -> dict[str, Any]:
     slots = ["--slots", "2"] if EXPERIMENTS[name].trains else []
     arguments = ["experiments", name, "--quick", *slots, "--seed", "3", "--json", "--out", str(folder)]
     result = CliRunner().invoke(commands, arguments)
-    assert result.exit_code == 0, result.output
+    assert result.exit_code == 0, f"{result.output}\n{getattr(result.exception, 'detail', None)}"
     document: dict[str, Any] = json.loads(result.stdout)
     assert (document["experiment"], document["seed"], document["is_quick"]) == (name, 3, True)
     assert document["why"]

@@ -1,0 +1,83 @@
+"""What is believed of a tenant's arms before any of them is played."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from easeml_db.errors import InvalidArgument
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+DEFAULT_MEAN, DEFAULT_DEVIATION, DEFAULT_NOISE_VARIANCE = 0.5, 0.25, 0.02**2
+LOGIT_BOUNDS = (0.005, 0.995)
+LINKS = ("identity", "logit")
+
+
+@dataclass(frozen=True, eq=False)
+class Prior:
+    """Belief: `mean` (K,), `covariance` (K, K), variance of the noise of an observation; on the scale of `link`: the
+    quality itself, or its logit (qualities clipped to [0.005, 0.995]).
+
+    Finite `degrees_of_freedom` make it a Student t process instead of a normal one: the more the observations of a
+    tenant surprise, the wider its whole posterior becomes. `name` says where it comes from, `fitted` with which
+    hyperparameters.
+    """
+
+    mean: Vector
+    covariance: Matrix
+    noise_variance: float
+    link: str = "identity"
+    degrees_of_freedom: float = math.inf
+    name: str = "given"
+    fitted: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.mean.ndim != 1 or self.covariance.shape != (len(self.mean), len(self.mean)):
+            raise InvalidArgument(
+                f"prior: expected a mean of shape (K,) and a covariance of shape (K, K), got {self.mean.shape} and "
+                f"{self.covariance.shape}"
+            )
+        if not self.noise_variance > 0:
+            raise InvalidArgument(f"prior: expected a noise variance > 0, got {self.noise_variance}")
+        if not self.degrees_of_freedom > 0:
+            raise InvalidArgument(f"prior: expected degrees of freedom > 0, got {self.degrees_of_freedom}")
+        if self.link not in LINKS:
+            raise InvalidArgument(f"prior: expected the link identity or logit, got {self.link!r}")
+
+    @property
+    def n_arms(self) -> int:
+        """K."""
+        return len(self.mean)
+
+    def latent(self, quality: float) -> float:
+        """A quality on the scale of the belief."""
+        return float(to_latent(np.asarray(quality), self.link))
+
+    def restricted(self, arms: NDArray[np.intp]) -> Prior:
+        """The same belief about some of the arms, in the order given."""
+        return replace(self, mean=self.mean[arms], covariance=self.covariance[np.ix_(arms, arms)])
+
+
+def to_latent(qualities: NDArray[np.float64], link: str) -> NDArray[np.float64]:
+    """Qualities on the scale of a link."""
+    if link == "identity":
+        return qualities
+    clipped = np.clip(qualities, *LOGIT_BOUNDS)
+    return np.log(clipped / (1.0 - clipped))
+
+
+def to_quality(latent: NDArray[np.float64], link: str) -> NDArray[np.float64]:
+    """The inverse of `to_latent`, apart from the clipping."""
+    return latent if link == "identity" else 1.0 / (1.0 + np.exp(-latent))
+
+
+def independent_prior(n_arms: int) -> Prior:
+    """What is believed without any history: arms tell nothing of one another; mean 0.5, deviation 0.25, noise 0.02."""
+    variances = np.full(n_arms, DEFAULT_DEVIATION**2)
+    return Prior(np.full(n_arms, DEFAULT_MEAN), np.diag(variances), DEFAULT_NOISE_VARIANCE, name="independent")

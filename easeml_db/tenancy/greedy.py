@@ -1,0 +1,55 @@
+"""Greedy: the tenant with the largest estimated regret (ease.ml, algorithm 2).
+
+    line 7   candidates V: tenants whose sig is at least the mean of all that can play
+    line 8   among them the largest gap; `max_sigma` and `random` keep the same regret bound
+
+With weights, sig and gap count times the weight. A tenant none of whose plays is finished has no sig yet: it is no
+candidate while others are.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from easeml_db.errors import InvalidArgument
+from easeml_db.tenancy.contract import Choice, Forgetful
+from easeml_db.tenancy.standings import Mask, Standings
+
+RULES = ("max_gap", "max_sigma", "random")
+
+
+class Greedy(Forgetful):
+    """`rule` is how line 8 chooses among the candidates."""
+
+    def __init__(self, rule: str = "max_gap", seed: int = 0) -> None:
+        if rule not in RULES:
+            raise InvalidArgument(f"rule: expected one of {', '.join(RULES)}, got {rule!r}")
+        self._rule, self._seed = rule, seed % 2**63
+
+    def choose(self, standings: Standings) -> Choice:
+        """Lines 7 and 8."""
+        candidates = self.candidates(standings)
+        return Choice(self._among(candidates, standings), "greedy", candidates)
+
+    def candidates(self, standings: Standings) -> Mask:
+        """V of line 7."""
+        known = standings.can_play & ~np.isnan(standings.sig)
+        if not known.any():
+            return standings.can_play.copy()
+        sig = np.where(known, standings.sig * standings.weight, -np.inf)
+        candidates: Mask = sig >= _mean(sig[known])
+        return candidates
+
+    def _among(self, candidates: Mask, standings: Standings) -> int:
+        if self._rule == "random":
+            rng = np.random.default_rng((self._seed, standings.n_decisions))
+            return int(rng.choice(np.flatnonzero(candidates)))
+        values = (
+            standings.gap if self._rule == "max_gap" or np.isnan(standings.sig[candidates]).any() else standings.sig
+        )
+        return standings.largest(values * standings.weight, candidates)
+
+
+def _mean(values: np.ndarray) -> float:
+    """The mean, and not more than the largest value: summing equal numbers may round above them."""
+    return float(min(values.mean(), values.max()))

@@ -1,0 +1,178 @@
+"""The decision: a tenant, then one of its arms; and what was seen when it was made.
+
+Rules before any policy, in this order:
+
+    first service   each tenant once before any twice, in order of arrival
+    last call       a tenant whose deadline leaves less than twice the time of its next arm; the earliest deadline first
+
+An arm that would end after its tenant's deadline is not begun. A decision looks at columns only: what it costs grows
+with the arms of the one tenant that is served, and with the number of tenants as a few numpy operations do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from easeml_db.errors import InvalidArgument
+from easeml_db.tenancy.arm_rules import ArmRule
+from easeml_db.tenancy.contract import Choice, Policy
+from easeml_db.tenancy.player import Player
+from easeml_db.tenancy.standings import Mask, Standings
+
+Key = TypeVar("Key", bound=Hashable)
+LAST_CALL = 2.0  # times the seconds of the next arm
+
+
+@dataclass(frozen=True)
+class Decision(Generic[Key]):
+    """Serve this tenant with this arm. `bound`, `mean`, `deviation`, `cost`, `beta`: of the arm, before the play;
+    `best` and `sig` of the tenant; `candidates`: the tenants among whom the rule `phase` chose."""
+
+    tenant: Key
+    arm: int
+    phase: str
+    bound: float
+    mean: float
+    deviation: float
+    cost: float
+    beta: float
+    best: float
+    sig: float
+    gap: float
+    score: float
+    pending: tuple[int, ...]
+    candidates: frozenset[Key] = field(default=frozenset(), compare=False)
+
+
+class Selector(Generic[Key]):
+    """All tenants' players, and the columns by which a policy compares them."""
+
+    def __init__(self, policy: Policy, arm_rule: ArmRule) -> None:
+        self.policy, self._arm_rule = policy, arm_rule
+        self.standings = Standings()
+        self.players: dict[Key, Player] = {}
+        self._keys: list[Key] = []
+        self._places: dict[Key, int] = {}
+        self._next_arm: list[int] = []
+        self._deadlines: dict[int, float] = {}  # by place, seconds on the caller's clock
+        self._blocked: set[int] = set()
+        self.seconds_per_cost = 0.0
+
+    # Tenants
+
+    def join(self, key: Key, player: Player, *, weight: float = 1.0, deadline_seconds: float = math.inf) -> None:
+        """A tenant arrives."""
+        if key in self._places:
+            raise InvalidArgument(f"tenant {key!r} is here already")
+        self._places[key] = len(self._keys)
+        self._keys.append(key)
+        self._next_arm.append(0)
+        self.players[key] = player
+        self.standings.grow()
+        self.set_terms(key, weight=weight, deadline_seconds=deadline_seconds)
+        self.refresh(key)
+        self.policy.renew()
+
+    def leave(self, key: Key) -> None:
+        """A tenant leaves with all that is known of it."""
+        place = self._places.pop(key)
+        del self.players[key]
+        self._deadlines.pop(place, None)
+        self._blocked.discard(place)
+        self.standings.can_play[place] = False
+        self.standings.best[place] = 0.0
+        self.policy.renew()
+
+    def set_terms(self, key: Key, *, weight: float, deadline_seconds: float = math.inf) -> None:
+        """Change a tenant's weight and deadline. Raises InvalidArgument."""
+        if not (weight > 0 and math.isfinite(weight)):
+            raise InvalidArgument(f"weight: expected a positive number, got {weight}")
+        place = self._places[key]
+        self.standings.weight[place] = weight
+        self._deadlines.pop(place, None)
+        if deadline_seconds < math.inf:
+            self._deadlines[place] = deadline_seconds
+
+    def block(self, key: Key, *, is_blocked: bool) -> None:
+        """Serve a tenant no more for now, or again: it uses all that it may."""
+        (self._blocked.add if is_blocked else self._blocked.discard)(self._places[key])
+
+    def refresh(self, key: Key) -> None:
+        """Take over a player's numbers into the columns, after it has changed."""
+        place, player, columns = self._places[key], self.players[key], self.standings
+        scores = self._arm_rule(player)
+        arm = int(np.argmax(scores))
+        self._next_arm[place] = arm
+        columns.can_play[place] = player.can_play
+        columns.n_plays[place] = player.t - 1
+        columns.sig[place], columns.best[place] = player.sig, player.best
+        columns.gap[place] = player.gap if player.can_play else -np.inf
+        columns.score[place] = scores[arm]
+
+    # Decisions
+
+    def choose(self, now_seconds: float = 0.0) -> Decision[Key] | None:
+        """The next decision, or None when nobody can be served; the arm counts as under way from now on."""
+        columns = self.standings
+        before = columns.can_play
+        columns.can_play = self._can_play(now_seconds)
+        try:
+            if not columns.can_play.any():
+                return None
+            choice = self._first_service() or self._last_call(now_seconds) or self.policy.choose(columns)
+        finally:
+            columns.can_play = before
+        decision = self._decision(choice)
+        columns.n_decisions += 1
+        self.players[decision.tenant].begin(decision.arm)
+        self.refresh(decision.tenant)
+        return decision
+
+    def finish(self, key: Key, arm: int, quality: float) -> None:
+        """The quality of an arm is known."""
+        self.players[key].finish(arm, quality)
+        self.refresh(key)
+
+    def _can_play(self, now_seconds: float) -> Mask:
+        mask = self.standings.can_play
+        if not self._blocked and not self._deadlines:
+            return mask
+        mask = mask.copy()
+        mask[list(self._blocked)] = False
+        for place, deadline in self._deadlines.items():
+            mask[place] &= now_seconds + self._seconds(place) <= deadline
+        return mask
+
+    def _seconds(self, place: int) -> float:
+        """Expected seconds of a tenant's next arm."""
+        cost = self.players[self._keys[place]].costs[self._next_arm[place]]
+        return float(cost) * self.seconds_per_cost
+
+    def _first_service(self) -> Choice | None:
+        fresh = self.standings.can_play & (self.standings.n_plays == 0)
+        return Choice(self.standings.first(fresh), "first_service", fresh) if fresh.any() else None
+
+    def _last_call(self, now_seconds: float) -> Choice | None:
+        mask = np.zeros(len(self._keys), dtype=bool)
+        for place, deadline in self._deadlines.items():
+            mask[place] = deadline - now_seconds < LAST_CALL * self._seconds(place)
+        mask &= self.standings.can_play
+        if not mask.any():
+            return None
+        return Choice(min(np.flatnonzero(mask).tolist(), key=self._deadlines.__getitem__), "last_call", mask)
+
+    def _decision(self, choice: Choice) -> Decision[Key]:
+        key, arm = self._keys[choice.tenant], self._next_arm[choice.tenant]
+        player = self.players[key]
+        return Decision(
+            key, arm, choice.phase, float(player.bounds[arm]), float(player.posterior.mean[arm]),
+            math.sqrt(player.variance[arm]), float(player.costs[arm]),
+            player.beta, player.best, player.sig, player.gap,
+            float(self.standings.score[choice.tenant]), tuple(player.pending),
+            frozenset(self._keys[place] for place in np.flatnonzero(choice.candidates)),
+        )  # fmt: skip
