@@ -5,12 +5,15 @@ The coordinator's loop knows nothing else, so it runs alike on PostgreSQL and on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
+from easeml_db.bandits.prior import Prior
 from easeml_db.errors import EasemlError
-from easeml_db.run import Run
+from easeml_db.run import Arm, Run
+from easeml_db.tenancy.pool import Belief, Opening
+from easeml_db.tenant import PastArm, Tenancy
 from easeml_db.topology import Slot
 from easeml_db.training_unit import TrainingUnit
 
@@ -88,11 +91,27 @@ class SlotsChanged:
 
 
 @dataclass(frozen=True)
+class TenantsChanged:
+    """The policy, or a tenant's terms, changed."""
+
+
+@dataclass(frozen=True)
 class Stop:
     """Somebody wants the coordinator to end."""
 
 
-Message = UnitRecorded | Piloted | UnitFailed | SlotStuck | SlotReady | SlotWaiting | RunChanged | SlotsChanged | Stop
+Message = (
+    UnitRecorded
+    | Piloted
+    | UnitFailed
+    | SlotStuck
+    | SlotReady
+    | SlotWaiting
+    | RunChanged
+    | SlotsChanged
+    | TenantsChanged
+    | Stop
+)
 
 
 class Store(Protocol):
@@ -129,6 +148,30 @@ class Store(Protocol):
 
     async def read_run(self, run_id: int) -> Run | None:
         """Return an open run; None when it ended or is gone."""
+
+    async def tenancy(self) -> Tenancy:
+        """Return how tenants are served."""
+
+    async def history(self) -> list[PastArm]:
+        """Return the arms that runs have closed."""
+
+    async def policy_memory(self, policy: str) -> Mapping[str, Any]:
+        """Return what this policy wrote down with the last decision; nothing if another one made that."""
+
+    async def prior(self, run_id: int) -> Prior | None:
+        """Return the prior with which a run's arms began; None for a run that has none yet."""
+
+    async def keep_prior(self, run_id: int, prior: Prior) -> None:
+        """Write down the prior of a run."""
+
+    async def open_arm(self, opening: Opening) -> int:
+        """Write a decision down and open its arm; return the decision's number. StaleLease, NotFound."""
+
+    async def close_arm(self, run_id: int, arm_id: int) -> Arm | None:
+        """Write down what an arm came to, once its trials are over; None when the run is gone."""
+
+    async def keep_beliefs(self, run_id: int, beliefs: Sequence[Belief]) -> None:
+        """Write down what is believed of a run's arms now."""
 
     async def start_run(self, run_id: int) -> None:
         """Mark a queued run as running."""

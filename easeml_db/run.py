@@ -1,11 +1,40 @@
-"""A run: one `select_models` call, as the coordinator sees it."""
+"""A run: one `select_models` call, as the coordinator sees it, and the arms that it has to choose from."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from easeml_db.trial import Trial
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A candidate of a run: an architecture with its augmentation, and the trials of its hyperparameter search.
+
+    `opening` is the number of the decision that opened it, growing over all runs (None: not open yet), `bound` its
+    upper bound at that time. `quality` in [0, 1] and `cost_seconds` of its units are known once it `is_closed`;
+    `closing` then gives the order of the closings. `work` is what it has to do, in rows times epochs times trials.
+    """
+
+    arm_id: int
+    name: str
+    work: float = 1.0
+    opening: int | None = None
+    bound: float | None = None
+    closing: int | None = None
+    quality: float | None = None
+    cost_seconds: float | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Say whether its trials may run."""
+        return self.opening is not None
+
+    @property
+    def is_closed(self) -> bool:
+        """Say whether its trials are over and its quality is known."""
+        return self.closing is not None
 
 
 @dataclass(frozen=True)
@@ -13,6 +42,8 @@ class Run:
     """An open run with all its trials; `started_seconds` is on the coordinator's clock (None: not started).
 
     `holders` gives the segments that hold each partition, shape (p,); None: every slot may run every partition.
+    `arm_of` gives the arm of each trial; a trial without one needs no opening. `owner` is the tenant; what it learns
+    is of use to other runs of the same `task`.
     """
 
     run_id: int
@@ -25,3 +56,7 @@ class Run:
     scheduler: str = "auto"
     visit_order: str = "cyclic"
     holders: tuple[frozenset[int], ...] | None = None
+    owner: str = ""
+    task: str = "classification"
+    arms: tuple[Arm, ...] = ()
+    arm_of: Mapping[int, int] = field(default_factory=dict)

@@ -1,13 +1,44 @@
-"""A tenant: a database role with its own data sets, runs and share of the machine."""
+"""A tenant: a database role with its own data sets, runs and share of the machine; and what governs all tenants."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
 class Tenant:
-    """`weight` is the tenant's share relative to the others'; 1.0 unless an administrator says otherwise."""
+    """`weight` is the tenant's share relative to the others', `deadline_seconds` when its runs end (since 1970), and
+    `max_slots` how many slots work for it at once. Further limits are kept by the server."""
 
     role: str
     weight: float = 1.0
+    deadline_seconds: float | None = None
+    max_slots: int | None = None
+
+
+@dataclass(frozen=True)
+class Tenancy:
+    """How tenants are served: the policy, the prior of their bandits, a seed, and the tenants by role. A role that is
+    not named has weight 1 and no limits."""
+
+    policy: str = "hybrid"
+    prior: str = "auto"
+    seed: int = 0
+    tenants: Mapping[str, Tenant] = field(default_factory=dict)
+
+    def tenant(self, role: str) -> Tenant:
+        """The terms of a role."""
+        return self.tenants.get(role) or Tenant(role)
+
+
+@dataclass(frozen=True)
+class PastArm:
+    """An arm that some run has closed: what it came to, and what it cost for how much work (see `run.Arm`)."""
+
+    run_id: int
+    task: str
+    name: str
+    quality: float
+    cost_seconds: float
+    work: float

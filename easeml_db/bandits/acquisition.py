@@ -60,12 +60,14 @@ class ConfidenceBounds:
 def expected_improvement(mean: Vector, variance: Vector, best: float, link: str = "identity") -> Vector:
     """E[(q - best)^+] of each arm, shape (K,); on a logit scale by Gauss-Hermite quadrature with 16 nodes."""
     deviation = np.sqrt(variance)
+    improvement: Vector
     if link == "identity":
         gain = mean - best
         z = gain / np.maximum(deviation, 1e-12)
-        return np.maximum(gain * ndtr(z) + deviation * np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi), 0.0)
+        improvement = gain * ndtr(z) + deviation * np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
+        return np.maximum(improvement, 0.0)
     qualities = to_quality(mean[:, None] + deviation[:, None] * _NODES, link)
-    improvement: Vector = np.maximum(qualities - best, 0.0) @ _WEIGHTS
+    improvement = np.maximum(qualities - best, 0.0) @ _WEIGHTS
     return improvement
 
 

@@ -47,7 +47,8 @@ class Posterior:
     @property
     def variance(self) -> Vector:
         """Variances of the arms, shape (K,)."""
-        return self._variance * self.scale
+        variance: Vector = self._variance * self.scale
+        return variance
 
     def observe(self, arm: int, quality: float) -> None:
         """Take in the quality of a play; an arm may be observed again."""
@@ -73,7 +74,8 @@ class Posterior:
     def _row_of(self, arm: int, rows: np.ndarray) -> Vector:
         """The row of V that an observation of this arm adds below these."""
         covariance: Vector = self.prior.covariance[arm] - rows[:, arm] @ rows
-        return covariance / np.sqrt(max(covariance[arm], 0.0) + self.prior.noise_variance)
+        row: Vector = covariance / math.sqrt(max(covariance[arm], 0.0) + self.prior.noise_variance)
+        return row
 
     def _keep(self, row: Vector) -> None:
         if self.n_observed == len(self._rows):

@@ -1,12 +1,14 @@
 """What runs next, as a value that is told what happened: the state of model hopper parallelism without any I/O.
 
 It is a cache of the tables: rebuilt from them at any time, and wrong about nothing that matters, since the unit
-itself refuses a step that is not due. Runs are served by age: a later run fills the slots that older ones leave.
+itself refuses a step that is not due. Only trials of open arms run; which arm is opened next is the tenancy policy's to
+say, when fewer trials are open than slots are in service. Runs are served by the age of their oldest open arm: a later
+one fills the slots that older ones leave.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from easeml_db.hopper.contract import Placement
@@ -38,6 +40,7 @@ class Dispatcher:
         self._idle: set[int] = set()
         self._placements: dict[int, Placement] = {}  # by run; forgotten when slots or runs change
         self._seconds = UnitSeconds()
+        self._limits: dict[str, int] = {}  # slots at once, by tenant
 
     # Slots
 
@@ -68,6 +71,33 @@ class Dispatcher:
         """Say whether a slot may get units."""
         return slot_id in self._segments
 
+    def limit_slots(self, limits: Mapping[str, int]) -> None:
+        """Let no more slots than this work for a tenant at once, from the next unit on."""
+        self._limits = dict(limits)
+
+    def n_in_service(self) -> int:
+        """Count the slots that have a session and may get units."""
+        return len(self._segments.keys() & self._cached.keys())
+
+    def n_unclaimed(self) -> int:
+        """Count the slots in service for which no open trial is left: with one, an arm is worth opening."""
+        claims = self._claims().items()
+        return self.n_in_service() - sum(min(n, self._limits.get(owner, n)) for owner, n in claims)
+
+    def runs_without_claim(self) -> list[int]:
+        """Return the runs of which no arm may be opened now: their arms are being timed, or their tenant's open trials
+        take all the slots that it may have."""
+        claims = self._claims()
+        full = {owner for owner, limit in self._limits.items() if claims.get(owner, 0) >= limit}
+        return [i for i, open_run in self._runs.items() if open_run.is_timing() or open_run.run.owner in full]
+
+    def _claims(self) -> dict[str, int]:
+        """Open trials of each tenant."""
+        claims: dict[str, int] = {}
+        for open_run in self._runs.values():
+            claims[open_run.run.owner] = claims.get(open_run.run.owner, 0) + open_run.n_open_trials()
+        return claims
+
     def slots_of(self, run_id: int) -> list[int]:
         """Return the slots that are busy with a run."""
         return [slot_id for slot_id, unit in self._busy.items() if unit.run_id == run_id]
@@ -87,6 +117,22 @@ class Dispatcher:
         """Say whether this is the first unit of a queued run; from now on the run counts as running."""
         return self._runs[run_id].begin(now_seconds)
 
+    def open_arm(self, run_id: int, arm_id: int, opening: int) -> None:
+        """Let an arm's trials run from now on."""
+        self._runs[run_id].open_arm(arm_id, opening)
+
+    def time_arms(self, run_id: int, arm_ids: Collection[int]) -> None:
+        """Have a trial of each of these arms piloted, before any arm of the run is opened."""
+        self._runs[run_id].time_arms(arm_ids)
+
+    def arm_seconds(self, run_id: int) -> dict[int, float]:
+        """Return what the arms of a run take on one slot, as far as they are timed."""
+        return self._runs[run_id].arm_seconds() if run_id in self._runs else {}
+
+    def arms_to_close(self) -> list[tuple[int, int]]:
+        """Return (run, arm) of open arms whose trials are all over, each once."""
+        return [(run_id, arm_id) for run_id, each in self._runs.items() for arm_id in each.arms_to_close()]
+
     def drop_run(self, run_id: int) -> None:
         """Forget a run: nothing of it starts any more."""
         self._runs.pop(run_id, None)
@@ -104,6 +150,10 @@ class Dispatcher:
         """Start nothing of this run any more; what is under way goes on to its end."""
         self._runs[run_id].end_budget()
 
+    def is_over(self, run_id: int) -> bool:
+        """Say whether nothing of a run is started any more."""
+        return self._runs[run_id].is_over
+
     def is_done(self, run_id: int) -> bool:
         """Say whether nothing of a run is under way or left to do."""
         return not self.slots_of(run_id) and self._runs[run_id].is_done()
@@ -118,14 +168,21 @@ class Dispatcher:
     # Units
 
     def next_units(self) -> list[Dispatch]:
-        """Fill the idle slots, oldest run first."""
+        """Fill the idle slots, oldest arm first."""
         chosen: list[Dispatch] = []
-        for run_id in sorted(self._runs):
+        for open_run in sorted(self._runs.values(), key=lambda each: (each.age(), each.run_id)):
             idle = sorted(self._idle & self._segments.keys())
             if not idle:
                 break
-            chosen += self._next_units_of(self._runs[run_id], idle)
+            chosen += self._next_units_of(open_run, idle[: self._n_allowed(open_run.run.owner)])
         return chosen
+
+    def _n_allowed(self, owner: str) -> int | None:
+        """Count the slots that may begin to work for a tenant; None: no limit."""
+        if owner not in self._limits:
+            return None
+        n_busy = sum(self._runs[u.run_id].run.owner == owner for u in self._busy.values() if u.run_id in self._runs)
+        return max(0, self._limits[owner] - n_busy)
 
     def _next_units_of(self, open_run: OpenRun, idle: list[int]) -> list[Dispatch]:
         run = open_run.run

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 
 from easeml_db.errors import InvalidArgument
 from easeml_db.hopper.contract import Assignment, Cached, Candidate, Placement, Scheduler, Workload
@@ -43,7 +44,9 @@ class OpenRun:
         self.is_over = False
         self.new_plan: Plan | None = None
         self._seconds = seconds
-        self._trials = {trial.trial_id: trial for trial in run.trials if trial.state in OPEN}
+        self._opening = {arm.arm_id: arm.opening for arm in run.arms if arm.opening is not None}
+        self._closed = {arm.arm_id for arm in run.arms if arm.is_closed}
+        self._trials = self._opened_trials()
         self._busy = dict(busy or {})  # slot by trial
         self._attempts: dict[int, int] = {}  # failed attempts at a trial's next unit
         self._avoid: dict[int, int] = {}  # the slot on which a trial's last attempt came to nothing
@@ -51,7 +54,8 @@ class OpenRun:
         self._scheduler: Scheduler | None = None
         self._planned: str | None = None  # the scheduler chosen for this placement
         self._to_pilot = self._unpiloted()
-        for trial in self._trials.values():
+        self._timing: dict[int, Trial] = {}  # trials of arms that are not open, whose pilots are wanted
+        for trial in run.trials:
             if trial.pilot_train_seconds is not None and trial.pilot_evaluate_seconds is not None:
                 seconds.pilot(trial.trial_id, trial.pilot_train_seconds, trial.pilot_evaluate_seconds)
 
@@ -63,8 +67,16 @@ class OpenRun:
         return self.run.run_id
 
     def is_done(self) -> bool:
-        """Say whether nothing is under way or left to do."""
-        return not self._busy and (self.is_over or not self._trials)
+        """Say whether nothing is under way or left to do; an arm that is not open yet is left to do."""
+        return not self._busy and (self.is_over or (not self._trials and len(self._opening) == len(self.run.arms)))
+
+    def n_open_trials(self) -> int:
+        """Count the trials that may run or are running: those of open arms that are not over."""
+        return 0 if self.is_over else len(self._trials)
+
+    def age(self) -> int:
+        """Return the number of the oldest opening that still has trials; runs are served in this order."""
+        return min((self._opening.get(self._arm(t) or 0, 0) for t in self._trials), default=0)
 
     def slots(self) -> list[int]:
         """Return the slots that are busy with this run."""
@@ -79,13 +91,69 @@ class OpenRun:
     def renew(self, run: Run) -> None:
         """Take over what the tables say. Failed attempts at a unit that is still due stay counted."""
         before, self.run = self._trials, run
-        self._trials = {trial.trial_id: trial for trial in run.trials if trial.state in OPEN}
+        self._opening = {arm.arm_id: arm.opening for arm in run.arms if arm.opening is not None}
+        self._closed = {arm.arm_id for arm in run.arms if arm.is_closed}
+        self._trials = self._opened_trials()
         for trial_id in list(self._attempts):
             known, now = before.get(trial_id), self._trials.get(trial_id)
             if known is None or now is None or known.n_steps_done != now.n_steps_done:
                 self._forget_attempts(trial_id)
         self._scheduler = None
         self._to_pilot = self._unpiloted()
+
+    def open_arm(self, arm_id: int, opening: int) -> None:
+        """Let an arm's trials run from now on."""
+        self._opening[arm_id] = opening
+        self._trials |= {
+            trial.trial_id: trial
+            for trial in self.run.trials
+            if trial.state in OPEN and self._arm(trial.trial_id) == arm_id
+        }
+        self._scheduler, self._planned = None, None
+        self._to_pilot = self._unpiloted()
+
+    def time_arms(self, arm_ids: Collection[int]) -> None:
+        """Have a trial of each of these arms piloted before any arm is opened, to know what the arm costs."""
+        for arm_id in arm_ids:
+            trials = (t for t in self.run.trials if self._arm(t.trial_id) == arm_id and t.state in OPEN)
+            first = next(trials, None)
+            if first is not None and self._is_untimed(first):
+                self._timing[first.trial_id] = first
+
+    def is_timing(self) -> bool:
+        """Say whether arms are being timed."""
+        return bool(self._timing)
+
+    def arm_seconds(self) -> dict[int, float]:
+        """Return what each arm takes on one slot, for its whole life, where one of its trials has been timed."""
+        timed: dict[int, list[float]] = {}
+        n_trials: dict[int, int] = {}
+        for trial in self.run.trials:
+            arm_id = self.run.arm_of.get(trial.trial_id)
+            if arm_id is None:
+                continue
+            n_trials[arm_id] = n_trials.get(arm_id, 0) + 1
+            if self._seconds.is_timed(trial.trial_id):
+                fresh = replace(trial, n_steps_done=0)
+                timed.setdefault(arm_id, []).append(
+                    self._seconds.remaining(fresh, self.run.architectures[trial.trial_id])
+                )
+        return {arm_id: n_trials[arm_id] * fmean(seconds) for arm_id, seconds in timed.items()}
+
+    def arms_to_close(self) -> list[int]:
+        """Return the open arms whose trials are all over, and count them as closed."""
+        running = {self._arm(trial_id) for trial_id in (*self._trials, *self._busy)}
+        over = [arm_id for arm_id in self._opening if arm_id not in self._closed and arm_id not in running]
+        self._closed |= set(over)
+        return over
+
+    def _opened_trials(self) -> dict[int, Trial]:
+        """Trials that are not over, of arms that are open or of none."""
+        opened = self._opening.keys() | {None}
+        return {t.trial_id: t for t in self.run.trials if t.state in OPEN and self._arm(t.trial_id) in opened}
+
+    def _arm(self, trial_id: int) -> int | None:
+        return self.run.arm_of.get(trial_id)
 
     def begin(self, now_seconds: float) -> bool:
         """Say whether this is the first unit of a queued run; from now on the run counts as running."""
@@ -113,21 +181,24 @@ class OpenRun:
     def piloted(self, trial_id: int, train_seconds: float, evaluate_seconds: float) -> None:
         """Take in how long a trial's units are going to take."""
         self._forget_attempts(trial_id)
+        self._timing.pop(trial_id, None)
         self._seconds.pilot(trial_id, train_seconds, evaluate_seconds)
 
     def came_to_nothing(self, trial_id: int, slot_id: int, *, is_counted: bool) -> None:
         """Take in that a trial's unit was lost or refused: it is offered again, on another slot first."""
-        trial = self._trials.get(trial_id)
+        trial = self._trials.get(trial_id) or self._timing.get(trial_id)
         if trial is None:
             return
         if is_counted:
             self._attempts[trial_id] = self.n_attempts(trial_id) + 1
             self._avoid[trial_id] = slot_id
-        self._offer(trial)
+        if trial_id in self._trials:
+            self._offer(trial)
 
     def drop(self, trial_id: int) -> None:
         """Start nothing of a trial any more."""
         self._trials.pop(trial_id, None)
+        self._timing.pop(trial_id, None)
         self._forget_attempts(trial_id)
         if self._scheduler is not None:
             self._scheduler.take(trial_id)
@@ -148,8 +219,10 @@ class OpenRun:
             return []
         if self._placement is not placement:
             self._placement, self._scheduler, self._planned = placement, None, None
-        if self._scheduler is None and self._is_piloted():
-            chosen = list(self._pilots(idle_slots, placement))
+        if self._timing:
+            chosen = list(self._pilots(self._timing, idle_slots, placement))
+        elif self._scheduler is None and self._is_piloted():
+            chosen = list(self._pilots(self._to_pilot, idle_slots, placement))
         else:
             chosen = self._units(idle_slots, cached)
         for unit, slot in chosen:
@@ -173,13 +246,18 @@ class OpenRun:
         return bool(self._to_pilot)
 
     def _wants_pilot(self, trial_id: int) -> bool:
-        trial = self._trials.get(trial_id)
-        return trial is not None and trial.n_steps_done == 0 and not self._seconds.is_timed(trial_id)
+        trial = self._trials.get(trial_id) or self._timing.get(trial_id)
+        return trial is not None and self._is_untimed(trial)
 
-    def _pilots(self, idle_slots: Sequence[int], placement: Placement) -> Iterator[tuple[TrainingUnit, int]]:
+    def _is_untimed(self, trial: Trial) -> bool:
+        return trial.n_steps_done == 0 and not self._seconds.is_timed(trial.trial_id)
+
+    def _pilots(
+        self, wanted: Iterable[int], idle_slots: Sequence[int], placement: Placement
+    ) -> Iterator[tuple[TrainingUnit, int]]:
         """Give slots trials that want a pilot, over any partition that the slot can run; a lost one goes elsewhere."""
         free = {slot: [q for q in range(placement.n_partitions) if placement.can_run(slot, q)] for slot in idle_slots}
-        for trial_id in self._to_pilot:
+        for trial_id in wanted:
             able = [slot for slot, partitions in free.items() if partitions]
             if not able:
                 return
@@ -188,7 +266,7 @@ class OpenRun:
             others = [slot for slot in able if slot != self._avoid.get(trial_id)]
             if others or len(placement.slots) == 1:
                 slot = (others or able)[0]
-                unit = pilot_of(self._trials[trial_id], free.pop(slot)[0])
+                unit = pilot_of(self._trials.get(trial_id) or self._timing[trial_id], free.pop(slot)[0])
                 if unit is not None:
                     yield unit, slot
 

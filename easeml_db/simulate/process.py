@@ -6,15 +6,19 @@ and try to be recorded.
 
 from __future__ import annotations
 
+import json
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from easeml_db.bandits.prior import Prior
 from easeml_db.errors import EasemlError, SlotLost
 from easeml_db.ports import Message, Order, Piloted, SlotReady, SlotStuck, UnitFailed, UnitRecorded
-from easeml_db.run import Run
+from easeml_db.run import Arm, Run
 from easeml_db.simulate.tables import BrokenRule
+from easeml_db.tenancy.pool import Belief, Opening
+from easeml_db.tenant import PastArm, Tenancy
 from easeml_db.topology import Slot
 from easeml_db.training_unit import PILOT
 
@@ -118,6 +122,47 @@ class SimulatedProcess:
         """Return an open run; None when it ended or is gone."""
         self._call()
         return next((run for run in self._world.tables.open_runs() if run.run_id == run_id), None)
+
+    async def tenancy(self) -> Tenancy:
+        """Return how tenants are served."""
+        self._call()
+        return self._world.tables.tenancy
+
+    async def history(self) -> list[PastArm]:
+        """Return the arms that runs have closed."""
+        self._call()
+        return list(self._world.tables.past_arms)
+
+    async def policy_memory(self, policy: str) -> Mapping[str, Any]:
+        """Return what this policy wrote down with the last decision; nothing if another one made that."""
+        self._call()
+        last = self._world.tables.openings[-1:]
+        return json.loads(json.dumps(last[0].memory)) if last and last[0].policy == policy else {}
+
+    async def prior(self, run_id: int) -> Prior | None:
+        """Return the prior with which a run's arms began; None for a run that has none yet."""
+        self._call()
+        return self._world.tables.priors.get(run_id)
+
+    async def keep_prior(self, run_id: int, prior: Prior) -> None:
+        """Write down the prior of a run."""
+        self._call()
+        self._world.tables.priors.setdefault(run_id, prior)
+
+    async def open_arm(self, opening: Opening) -> int:
+        """Write a decision down and open its arm; return the decision's number. StaleLease, NotFound."""
+        self._call()
+        return self._world.tables.open_arm(opening, self.lease_number)
+
+    async def close_arm(self, run_id: int, arm_id: int) -> Arm | None:
+        """Write down what an arm came to, once its trials are over; None when the run is gone."""
+        self._call()
+        return self._world.tables.close_arm(run_id, arm_id, self._world.quality_of(run_id, arm_id))
+
+    async def keep_beliefs(self, run_id: int, beliefs: Sequence[Belief]) -> None:
+        """Write down what is believed of a run's arms now."""
+        self._call()
+        self._world.tables.beliefs[run_id] = list(beliefs)
 
     async def start_run(self, run_id: int) -> None:
         """Mark a queued run as running."""

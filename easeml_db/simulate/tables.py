@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from easeml_db.bandits.prior import Prior
 from easeml_db.errors import NotAllowed, NotFound, StaleLease
 from easeml_db.ports import Order
-from easeml_db.run import Run
-from easeml_db.training_unit import after, n_steps_total
+from easeml_db.run import Arm, Run
+from easeml_db.tenancy.pool import Belief, Opening
+from easeml_db.tenant import PastArm, Tenancy
+from easeml_db.training_unit import PILOT, after, n_steps_total
 from easeml_db.trial import RUN_TRANSITIONS, TRIAL_TRANSITIONS, Trial, is_legal
 
 OPEN = frozenset({"queued", "running"})
@@ -40,15 +43,34 @@ def new_run(
     scheduler: str = "longest_remaining",
     visit_order: str = "cyclic",
     holders: Sequence[Collection[int]] | None = None,
+    owner: str = "tenant",
 ) -> Run:
-    """Return a queued run of fresh trials; architectures take turns, trial ids are 100000 * run_id + number."""
+    """Return a queued run of fresh trials; architectures take turns and are the arms, trial ids are
+    100000 * run_id + number, arm ids 1000 * run_id + number."""
     trials = tuple(
         Trial(100_000 * run_id + number, run_id, number, n_partitions, max_epochs, 0, "waiting", visit_order)
         for number in range(1, n_trials + 1)
     )
     chosen = {trial.trial_id: architectures[trial.trial_number % len(architectures)] for trial in trials}
+    names = list(dict.fromkeys(chosen.values()))
+    arms = tuple(Arm(1000 * run_id + k, name, float(n_partitions * max_epochs)) for k, name in enumerate(names, 1))
+    arm_of = {trial_id: 1000 * run_id + 1 + names.index(name) for trial_id, name in chosen.items()}
     held = None if holders is None else tuple(frozenset(segments) for segments in holders)
-    return Run(run_id, seed, "queued", max_seconds, None, trials, chosen, scheduler, visit_order, held)
+    return Run(
+        run_id,
+        seed,
+        "queued",
+        max_seconds,
+        None,
+        trials,
+        chosen,
+        scheduler,
+        visit_order,
+        held,
+        owner,
+        arms=arms,
+        arm_of=arm_of,
+    )
 
 
 class Tables:
@@ -60,6 +82,12 @@ class Tables:
         self.notes: list[tuple[str, str]] = []
         self.plans: list[tuple[int, str]] = []
         self.lost_slots: set[int] = set()
+        self.tenancy = Tenancy()
+        self.past_arms: list[PastArm] = []
+        self.openings: list[Opening] = []
+        self.priors: dict[int, Prior] = {}
+        self.beliefs: dict[int, list[Belief]] = {}
+        self._n_moments = 0
         self._keys: set[tuple[int, str, int, int]] = set()
         self._runs: dict[int, Run] = {}
         self._trials: dict[int, Trial] = {}
@@ -81,6 +109,11 @@ class Tables:
     def resume_run(self, run_id: int) -> None:
         """Queue a cancelled or failed run again, with its cancelled and failed trials."""
         self._move_run(run_id, "queued")
+        run = self.run(run_id)
+        again = {run.arm_of.get(trial.trial_id) for trial in run.trials if trial.state in ("cancelled", "failed")}
+        for arm in run.arms:
+            if arm.arm_id in again:
+                self._set_arm(run_id, replace(arm, closing=None, quality=None, cost_seconds=None))
         self._move_trials(run_id, frozenset({"cancelled", "failed"}), "waiting")
 
     def drop_run(self, run_id: int) -> None:
@@ -129,11 +162,56 @@ class Tables:
             has_failed = all(trial.state == "failed" for trial in self.run(run_id).trials)
             self._move_run(run_id, "failed" if has_failed else "finished")
 
+    # Arms
+
+    def open_arm(self, opening: Opening, lease_number: int) -> int:
+        """Write a decision down and open its arm; BrokenRule if it is open already."""
+        if lease_number != self.lease_number:
+            raise StaleLease(f"lease {lease_number} is over, {self.lease_number} holds")
+        if opening.run_id not in self._runs or self._runs[opening.run_id].state not in OPEN:
+            raise NotFound(f"run {opening.run_id} is not open")
+        arm = self._arm(opening.run_id, opening.arm_id)
+        if arm.is_open:
+            raise BrokenRule(f"arm {arm.arm_id} is open already")
+        self._n_moments += 1
+        self.openings.append(opening)
+        self._set_arm(opening.run_id, replace(arm, opening=self._n_moments, bound=opening.decision.bound))
+        return self._n_moments
+
+    def close_arm(self, run_id: int, arm_id: int, quality: float) -> Arm | None:
+        """Write down what an arm came to; the cost is the time of its units."""
+        if run_id not in self._runs:
+            return None
+        arm, run = self._arm(run_id, arm_id), self.run(run_id)
+        trials = {trial.trial_id for trial in run.trials if run.arm_of.get(trial.trial_id) == arm_id}
+        if any(trial.state in OPEN_TRIAL for trial in run.trials if trial.trial_id in trials):
+            raise BrokenRule(f"arm {arm_id} has trials that are not over")
+        seconds = sum(u.finished_seconds - u.started_seconds for u in self.units if u.order.unit.trial_id in trials)
+        if not arm.is_closed:
+            self._n_moments += 1
+            arm = replace(arm, closing=self._n_moments, quality=quality, cost_seconds=seconds)
+            self._set_arm(run_id, arm)
+            self.past_arms.append(PastArm(run_id, run.task, arm.name, quality, seconds, arm.work))
+        return arm
+
+    def _arm(self, run_id: int, arm_id: int) -> Arm:
+        return next(arm for arm in self._runs[run_id].arms if arm.arm_id == arm_id)
+
+    def _set_arm(self, run_id: int, changed: Arm) -> None:
+        run = self._runs[run_id]
+        arms = tuple(changed if arm.arm_id == changed.arm_id else arm for arm in run.arms)
+        self._runs[run_id] = replace(run, arms=arms)
+
     # What units do
 
     def open_unit(self, order: Order) -> None:
-        """Let a unit begin; StaleLease when its step is not due, NotFound when its trial is gone."""
+        """Let a unit begin; StaleLease when its step is not due, NotFound when its trial is gone; BrokenRule where its
+        arm is not open."""
         trial = self._due_trial(order, OPEN_TRIAL)
+        run = self._runs[trial.run_id]
+        arm_id = run.arm_of.get(trial.trial_id)
+        if order.unit.kind != PILOT and arm_id is not None and not self._arm(run.run_id, arm_id).is_open:
+            raise BrokenRule(f"the arm of trial {trial.trial_id} is not open")
         if trial.state == "waiting":
             self._move_trial(trial.trial_id, "running")
 

@@ -19,14 +19,22 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from easeml_db.errors import EasemlError
-from easeml_db.ports import Message, Order, RunChanged, SlotsChanged, Stop
+from easeml_db.ports import Message, Order, RunChanged, SlotsChanged, Stop, TenantsChanged
 from easeml_db.run import Run
 from easeml_db.simulate.process import SimulatedProcess
 from easeml_db.simulate.tables import BrokenRule, RecordedUnit, Tables
+from easeml_db.tenant import Tenancy
 from easeml_db.topology import Slot
 from easeml_db.training_unit import TrainingUnit
 
 SecondsOf = Callable[[TrainingUnit, int], float]
+
+
+QualityOf = Callable[[int, int], float]
+
+
+def _half(run_id: int, arm_id: int) -> float:
+    return 0.5
 
 
 def _no_failure(order: Order) -> EasemlError | None:
@@ -54,7 +62,8 @@ class Faults:
 
 class SimulatedWorld:
     """Tables, slots and time. `seconds_of(unit, slot_id)` is how long a unit takes; opening a session takes
-    `warm_seconds`. BrokenRule when the clock passes `horizon_seconds`: then somebody waits for ever."""
+    `warm_seconds`; `quality_of(run_id, arm_id)` is what an arm comes to. BrokenRule when the clock passes
+    `horizon_seconds`: then somebody waits for ever."""
 
     def __init__(
         self,
@@ -66,9 +75,11 @@ class SimulatedWorld:
         warm_seconds: float = 0.0,
         pruned_bytes: int = 1000,
         live_bytes: int = 0,
+        quality_of: QualityOf = _half,
         horizon_seconds: float = 20_000.0,
     ) -> None:
         self.tables = Tables(runs)
+        self.quality_of = quality_of
         self.slots = tuple(slots)
         self.seconds_of, self.faults = seconds_of, faults or Faults()
         self.now_seconds = 0.0
@@ -119,6 +130,11 @@ class SimulatedWorld:
         if any(run.run_id == run_id for run in self.tables.open_runs()):
             self.cancel_run(run_id)
         self.tables.drop_run(run_id)
+
+    def set_tenancy(self, tenancy: Tenancy) -> None:
+        """Somebody changes the policy, or a tenant's terms."""
+        self.tables.tenancy = tenancy
+        self._notify(TenantsChanged())
 
     def set_slots(self, slots: Sequence[Slot]) -> None:
         """Somebody changes the table of slots."""

@@ -83,9 +83,13 @@ class Player:
         if not self.offered[arm]:
             raise InvalidArgument(f"arm {arm} is not offered: it was played, or does not exist for this tenant")
         bound = float(self.bounds[arm])
+        self.begun(arm, bound)
+        return bound
+
+    def begun(self, arm: int, bound: float) -> None:
+        """An arm was begun with this bound, now or by another process."""
         self._count(arm, bound)
         self._renew()
-        return bound
 
     def finish(self, arm: int, quality: float) -> None:
         """The quality of an arm is known."""

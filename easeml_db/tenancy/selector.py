@@ -12,7 +12,7 @@ with the arms of the one tenant that is served, and with the number of tenants a
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -98,9 +98,21 @@ class Selector(Generic[Key]):
         if deadline_seconds < math.inf:
             self._deadlines[place] = deadline_seconds
 
-    def block(self, key: Key, *, is_blocked: bool) -> None:
-        """Serve a tenant no more for now, or again: it uses all that it may."""
-        (self._blocked.add if is_blocked else self._blocked.discard)(self._places[key])
+    def block(self, keys: Collection[Key]) -> None:
+        """Pass these tenants over until told otherwise: they use all that they may."""
+        self._blocked = {self._places[key] for key in keys if key in self._places}
+
+    def place(self, key: Key) -> int:
+        """A tenant's place in the standings."""
+        return self._places[key]
+
+    def key(self, place: int) -> Key:
+        """The tenant at a place of the standings."""
+        return self._keys[place]
+
+    def can_ever_play(self, key: Key, now_seconds: float) -> bool:
+        """Say whether an arm is left that would end before the tenant's deadline."""
+        return self.players[key].can_play and self._reach(self._places[key], now_seconds) is not None
 
     def refresh(self, key: Key) -> None:
         """Take over a player's numbers into the columns, after it has changed."""
@@ -144,9 +156,20 @@ class Selector(Generic[Key]):
             return mask
         mask = mask.copy()
         mask[list(self._blocked)] = False
-        for place, deadline in self._deadlines.items():
-            mask[place] &= now_seconds + self._seconds(place) <= deadline
+        for place in self._deadlines:
+            if mask[place] and (arm := self._reach(place, now_seconds)) is not None:
+                self._next_arm[place] = arm
+            else:
+                mask[place] = False
         return mask
+
+    def _reach(self, place: int, now_seconds: float) -> int | None:
+        """The best arm of a tenant that would end before its deadline."""
+        player = self.players[self._keys[place]]
+        ends = now_seconds + player.costs * self.seconds_per_cost
+        scores = np.where(ends <= self._deadlines.get(place, math.inf), self._arm_rule(player), -np.inf)
+        arm = int(np.argmax(scores))
+        return arm if scores[arm] > -np.inf else None
 
     def _seconds(self, place: int) -> float:
         """Expected seconds of a tenant's next arm."""

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter, defaultdict
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -201,7 +202,8 @@ def test_requests_at_any_time_leave_every_run_ended_and_no_rule_broken(load, dat
 
 
 def small_world(**options):
-    run = new_run(1, n_trials=3, n_partitions=2, max_epochs=1)
+    """A run without arms: its trials need no opening."""
+    run = replace(new_run(1, n_trials=3, n_partitions=2, max_epochs=1), arms=(), arm_of={})
     return run, SimulatedWorld(slots(2), [run], seconds_of=uneven_seconds, **options)
 
 

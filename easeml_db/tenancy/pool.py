@@ -1,0 +1,295 @@
+"""Open runs as tenants of one pool: which run is served next, and with which of its arms.
+
+A run is a player; runs of one role share its weight. The pool is a cache of the tables: it is rebuilt from runs whose
+arms carry their openings and closings, and goes on as if it had never ended.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from easeml_db.bandits.prior import Prior, Vector
+from easeml_db.bandits.priors import make_prior
+from easeml_db.run import Arm, Run
+from easeml_db.tenancy.arm_rules import ARM_RULES
+from easeml_db.tenancy.history import History
+from easeml_db.tenancy.player import Player
+from easeml_db.tenancy.policies import description, make_policy
+from easeml_db.tenancy.selector import Decision, Selector
+from easeml_db.tenant import PastArm, Tenancy, Tenant
+
+MAX_STANDINGS = 200  # of a decision are kept
+DRIFT = 1.1  # the unit of cost is renewed when the mean cost has moved by this factor
+UNKNOWN_SECONDS = 1.0  # for a unit of work, where nothing at all is known
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How a run stood when a decision was made, so that its owner can see why it waited."""
+
+    run_id: int
+    is_candidate: bool
+    is_chosen: bool
+    sig: float | None
+    gap: float
+    score: float
+    best: float
+
+
+@dataclass(frozen=True)
+class Opening:
+    """An arm to open, with all that the decision saw; `memory` is what the policy must not forget."""
+
+    run_id: int
+    arm_id: int
+    policy: str
+    decision: Decision[int]
+    cost_seconds: float
+    n_plays: int
+    pending_arm_ids: tuple[int, ...]
+    standings: tuple[Standing, ...]
+    memory: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Belief:
+    """What is believed of an arm now; `bound` is None where it is not offered any more."""
+
+    arm_id: int
+    mean: float
+    deviation: float
+    bound: float | None
+    cost: float
+    cost_seconds: float
+
+
+class Pool:
+    """Players of all open runs, under one policy."""
+
+    def __init__(self, tenancy: Tenancy | None = None, history: History | None = None) -> None:
+        self.history = history or History()
+        self._runs: dict[int, Run] = {}
+        self._timed: dict[int, dict[int, float]] = {}  # seconds by arm, by run
+        self._over: set[int] = set()
+        self._seconds_per_cost = 0.0
+        self._tenancy = tenancy or Tenancy()
+        self._selector = self._new_selector()
+
+    # What governs it
+
+    def set_tenancy(self, tenancy: Tenancy) -> None:
+        """Take over the policy and the tenants' terms; a new policy begins afresh, with what is known of the runs."""
+        before, self._tenancy = self._tenancy, tenancy
+        if (before.policy, before.seed) != (tenancy.policy, tenancy.seed):
+            players, self._selector = self._selector.players, self._new_selector()
+            for run_id in sorted(self._runs):
+                self._selector.join(run_id, players[run_id])
+        self._renew_terms()
+
+    def remember(self, memory: Mapping[str, Any]) -> None:
+        """Take over what the policy of an earlier process wrote down with its last decision, once the runs are put."""
+        if memory:
+            self._selector.policy.remember(memory)
+
+    def _new_selector(self) -> Selector[int]:
+        policy = make_policy(self._tenancy.policy, seed=self._tenancy.seed)
+        return Selector(policy, ARM_RULES[description(self._tenancy.policy).arm_rule])
+
+    def _renew_terms(self) -> None:
+        for run_id, run in self._runs.items():
+            tenant = self._tenancy.tenant(run.owner)
+            n_runs = sum(other.owner == run.owner for other in self._runs.values())
+            deadline = math.inf if tenant.deadline_seconds is None else tenant.deadline_seconds
+            self._selector.set_terms(run_id, weight=tenant.weight / n_runs, deadline_seconds=deadline)
+
+    def tenant(self, run_id: int) -> Tenant:
+        """The terms of a run's owner."""
+        return self._tenancy.tenant(self._runs[run_id].owner)
+
+    # Runs
+
+    def __contains__(self, run_id: int) -> bool:
+        return run_id in self._runs
+
+    def prior_of(self, run: Run) -> Prior:
+        """What is believed of a run's arms before any of them is played."""
+        names = [arm.name for arm in run.arms]
+        return make_prior(self._tenancy.prior, self.history.qualities(run.task, names, without=run.run_id))
+
+    def put_run(self, run: Run, prior: Prior) -> None:
+        """Add a run, or renew it from what the tables say; `prior` is the one that it began with."""
+        if run.run_id in self._runs:
+            self.drop_run(run.run_id)
+        self._runs[run.run_id] = run
+        seconds = self._seconds_of(run)
+        player = Player(prior, self._in_units(seconds))
+        for event in _past(run):
+            event(player)
+        self._selector.join(run.run_id, player)
+        self._renew_terms()
+        self._renew_unit()
+
+    def drop_run(self, run_id: int) -> None:
+        """Serve a run no more."""
+        if run_id in self._runs:
+            del self._runs[run_id]
+            self._timed.pop(run_id, None)
+            self._selector.leave(run_id)
+            self._renew_terms()
+
+    def set_seconds(self, run_id: int, seconds: Mapping[int, float]) -> None:
+        """Take in what pilots and units say of the costs of arms, in seconds on one slot, by arm."""
+        if run_id in self._runs and seconds != self._timed.get(run_id):
+            self._timed[run_id] = dict(seconds)
+            self._renew_costs(run_id)
+
+    def arm_closed(self, run_id: int, arm: Arm) -> None:
+        """Take in what an arm came to."""
+        run = self._runs.get(run_id)
+        if run is None or arm.quality is None or arm.cost_seconds is None:
+            return
+        place = _place(run, arm.arm_id)
+        self._runs[run_id] = replace(run, arms=(*run.arms[:place], arm, *run.arms[place + 1 :]))
+        self.history.add(PastArm(run_id, run.task, arm.name, arm.quality, arm.cost_seconds, arm.work))
+        self._selector.finish(run_id, place, arm.quality)
+        self._renew_costs(run_id)
+
+    # Decisions
+
+    def choose(self, now_seconds: float, *, n_slots: int, blocked: Collection[int] = ()) -> Opening | None:
+        """The arm to open now, or None. Blocked runs are passed over: their tenant has all the slots that it may have,
+        or their arms are not timed yet. Expected seconds, for deadlines, count all slots as working on the arm."""
+        selector = self._selector
+        selector.seconds_per_cost = self._seconds_per_cost / max(n_slots, 1)
+        selector.block(blocked)
+        before = self._standings()
+        decision = selector.choose(now_seconds)
+        if decision is None:
+            return None
+        run = self._runs[decision.tenant]
+        player = selector.players[decision.tenant]
+        return Opening(
+            run.run_id, run.arms[decision.arm].arm_id, self._tenancy.policy, decision,
+            decision.cost * self._seconds_per_cost, player.t - 1,
+            tuple(run.arms[arm].arm_id for arm in decision.pending),
+            tuple(_with(standing, decision) for standing in before), selector.policy.memory(),
+        )  # fmt: skip
+
+    def opened(self, run_id: int, arm_id: int, opening: int) -> None:
+        """Take in the number under which a decision was written down."""
+        run = self._runs[run_id]
+        place = _place(run, arm_id)
+        arm = replace(run.arms[place], opening=opening)
+        self._runs[run_id] = replace(run, arms=(*run.arms[:place], arm, *run.arms[place + 1 :]))
+
+    def is_out_of_time(self, run_id: int, now_seconds: float) -> bool:
+        """Say whether the deadline of a run's tenant is over, or too near for any arm that is left."""
+        if run_id not in self._runs or self.tenant(run_id).deadline_seconds is None:
+            return False
+        player = self._selector.players[run_id]
+        if now_seconds >= (self.tenant(run_id).deadline_seconds or math.inf):
+            return True
+        return player.can_play and not player.pending and not self._selector.can_ever_play(run_id, now_seconds)
+
+    def untimed_arms(self, run_id: int) -> list[int]:
+        """Arms whose costs nobody knows, in a run that has others to compare them with."""
+        run = self._runs[run_id]
+        arms = [arm for arm in run.arms if not arm.is_open and not self.history.knows_cost(arm.name)]
+        return [arm.arm_id for arm in arms] if len(run.arms) > 1 else []
+
+    @property
+    def policy(self) -> str:
+        """The name of the policy."""
+        return self._tenancy.policy
+
+    def beliefs(self, run_id: int) -> list[Belief]:
+        """What is believed of a run's arms, in their order."""
+        run, player = self._runs[run_id], self._selector.players[run_id]
+        return [
+            Belief(
+                arm.arm_id, float(player.posterior.mean[k]), math.sqrt(player.variance[k]),
+                float(player.bounds[k]) if player.offered[k] else None, float(player.costs[k]),
+                float(player.costs[k]) * self._seconds_per_cost,
+            )
+            for k, arm in enumerate(run.arms)
+        ]  # fmt: skip
+
+    def _standings(self) -> list[Standing]:
+        """Of all that have an arm left; of very many, those with the largest gaps."""
+        columns = self._selector.standings
+        places = np.flatnonzero(columns.can_play)
+        if len(places) > MAX_STANDINGS:
+            places = places[np.argpartition(-columns.gap[places], MAX_STANDINGS)[:MAX_STANDINGS]]
+        return [_standing(self._selector.key(place), columns, place) for place in places.tolist()]
+
+    # Costs
+
+    def _seconds_of(self, run: Run) -> Vector:
+        """Seconds that each arm takes or took on one slot: observed, else timed, else from history."""
+        timed = self._timed.get(run.run_id, {})
+        return np.array([_first(arm.cost_seconds, timed.get(arm.arm_id), self._expected(arm)) for arm in run.arms])
+
+    def _expected(self, arm: Arm) -> float:
+        seconds_per_work = self.history.seconds_per_work(arm.name)
+        return arm.work * (UNKNOWN_SECONDS if seconds_per_work is None else seconds_per_work)
+
+    def _in_units(self, seconds: Vector) -> Vector:
+        return seconds / (self._seconds_per_cost or float(seconds.mean()))
+
+    def _renew_costs(self, run_id: int) -> None:
+        self._selector.players[run_id].set_costs(self._in_units(self._seconds_of(self._runs[run_id])))
+        self._selector.refresh(run_id)
+        self._renew_unit()
+
+    def _renew_unit(self) -> None:
+        """The unit of cost is the mean over all cells; it stays while that moves little, or else all bounds move."""
+        mean = float(np.concatenate([self._seconds_of(run) for run in self._runs.values()]).mean())
+        if self._seconds_per_cost and 1 / DRIFT < mean / self._seconds_per_cost < DRIFT:
+            return
+        self._seconds_per_cost = mean
+        for run_id, run in self._runs.items():
+            self._selector.players[run_id].set_costs(self._in_units(self._seconds_of(run)))
+            self._selector.refresh(run_id)
+
+
+def _past(run: Run) -> Iterator[Callable[[Player], None]]:
+    """Openings and closings of a run's arms, in the order in which they happened."""
+    moments: list[tuple[int, Callable[[Player], None]]] = []
+    for k, arm in enumerate(run.arms):
+        if arm.opening is not None:
+            bound = math.inf if arm.bound is None else arm.bound
+            moments.append((arm.opening, lambda player, k=k, bound=bound: player.begun(k, bound)))  # type: ignore[misc]
+        if arm.closing is not None and arm.quality is not None:
+            quality = arm.quality
+            moments.append((arm.closing, lambda player, k=k, quality=quality: player.finish(k, quality)))  # type: ignore[misc]
+    return (event for _, event in sorted(moments, key=lambda moment: moment[0]))
+
+
+def _standing(run_id: int, columns: Any, place: int) -> Standing:
+    sig = float(columns.sig[place])
+    return Standing(
+        run_id, False, False, None if math.isnan(sig) or math.isinf(sig) else sig, float(columns.gap[place]),
+        float(columns.score[place]), float(columns.best[place]),
+    )  # fmt: skip
+
+
+def _with(standing: Standing, decision: Decision[int]) -> Standing:
+    return replace(
+        standing,
+        is_candidate=standing.run_id in decision.candidates,
+        is_chosen=standing.run_id == decision.tenant,
+    )
+
+
+def _place(run: Run, arm_id: int) -> int:
+    return next(k for k, arm in enumerate(run.arms) if arm.arm_id == arm_id)
+
+
+def _first(*values: float | None) -> float:
+    """The first that is known, and at least a microsecond: a cost of zero would be chosen for ever."""
+    return max(next(value for value in values if value is not None), 1e-6)
