@@ -13,12 +13,30 @@ from psycopg import sql
 if TYPE_CHECKING:
     from tests.conftest import Session
 
-TABLE = "CREATE TABLE {}.mine AS SELECT i AS id, i % 3 + sin(i) / 9 AS x, chr(97 + i % 3) AS y FROM generate_series(1, 120) i"
+TABLE = """
+CREATE TABLE {}.mine AS SELECT i AS id, i % 3 + sin(i) / 9 AS x, chr(97 + i % 3) AS y FROM generate_series(1, 120) i
+"""
 CREATE = "SELECT easeml.create_dataset(%s, 'mine', '{x}', 'y', n_partitions => 2)"
 SELECT = "SELECT easeml.select_models('flowers', '{linear}', n_configs => 1, max_epochs => 1000)"
 INSERT = """
-INSERT INTO easeml.runs (dataset_id, procedure, architectures, n_configs, max_epochs, metric, is_higher_better, seed, state)
+INSERT INTO easeml.runs
+    (dataset_id, procedure, architectures, n_configs, max_epochs, metric, is_higher_better, seed, state)
 SELECT dataset_id, 'random', '{{linear}}', 1, 1, 'accuracy', true, 0, '{}' FROM easeml.datasets, generate_series(1, {})
+"""
+ONE_TRIAL = "FROM easeml.trials WHERE run_id = coalesce(%(run)s, run_id) ORDER BY trial_id LIMIT 1"
+UNIT = f"""
+INSERT INTO easeml.training_units
+    (trial_id, run_id, owner, epoch, position, partition_number, slot_id, attempt, seed, lease_number,
+    started_at, finished_at, training_seconds, n_rows, checkpoint_id, state_bytes, state_sha256)
+SELECT trial_id, run_id, owner, 1, 0, 0, 1, 1, 0, 1,
+    now(), now() + %(seconds)s * interval '1 second', 0, 1, 0, 0, '' {ONE_TRIAL}
+"""
+EVALUATION = f"""
+INSERT INTO easeml.evaluations
+    (trial_id, run_id, owner, epoch, split, partition_number, slot_id, attempt, lease_number,
+    started_at, finished_at, statistics)
+SELECT trial_id, run_id, owner, 1, 'validation', 0, 1, 1, 1,
+    now(), now() + %(seconds)s * interval '1 second', '{{}}' {ONE_TRIAL}
 """
 
 
@@ -65,20 +83,8 @@ def refused(session: Session, code: str, statement: str, *values: Any) -> str:
 def record_hours(database: Session, hours: float, run_id: int | None = None) -> None:
     """As if units of that many slot hours had been recorded, half of them training and half of them evaluations."""
     values = {"run": run_id, "seconds": hours * 1800}
-    database.execute(
-        "INSERT INTO easeml.training_units (trial_id, run_id, owner, epoch, position, partition_number, slot_id, attempt,"
-        " seed, lease_number, started_at, finished_at, training_seconds, n_rows, checkpoint_id, state_bytes, state_sha256)"
-        " SELECT trial_id, run_id, owner, 1, 0, 0, 1, 1, 0, 1, now(), now() + %(seconds)s * interval '1 second', 0, 1, 0, 0,"
-        " '' FROM easeml.trials WHERE run_id = coalesce(%(run)s, run_id) ORDER BY trial_id LIMIT 1",
-        values,
-    )
-    database.execute(
-        "INSERT INTO easeml.evaluations (trial_id, run_id, owner, epoch, split, partition_number, slot_id, attempt,"
-        " lease_number, started_at, finished_at, statistics) SELECT trial_id, run_id, owner, 1, 'validation', 0, 1, 1, 1,"
-        " now(), now() + %(seconds)s * interval '1 second', '{}' FROM easeml.trials"
-        " WHERE run_id = coalesce(%(run)s, run_id) ORDER BY trial_id LIMIT 1",
-        values,
-    )
+    database.execute(UNIT, values)
+    database.execute(EVALUATION, values)
 
 
 # Making and changing tenants
@@ -221,14 +227,12 @@ def test_only_administrators_decide_about_tenants(database: Session, anna: Sessi
     reader = database.as_role("some_reader", "easeml_reader")
     calls = ("create_tenant('some_reader')", "alter_tenant('lena', weight => 9)", "drop_tenant('lena')")
     for session in (tenant, service, reader):
-        for call in calls:
-            refused(database.again() if session is reader else session, "42501", f"SELECT easeml.{call}") if (
-                session is not reader
-            ) else _denied(session, f"SELECT easeml.{call}")
         for statement in (
+            *(f"SELECT easeml.{call}" for call in calls),
             "INSERT INTO easeml.tenants (owner) VALUES ('some_reader')",
             "UPDATE easeml.tenants SET weight = 9",
             "DELETE FROM easeml.tenants",
+            "INSERT INTO easeml.tenant_usage VALUES ('lena', 0)",
             "UPDATE easeml.tenant_usage SET dropped_seconds = 0",
             "DELETE FROM easeml.tenant_usage",
         ):
@@ -344,10 +348,12 @@ def test_an_older_snapshot_does_not_help_to_a_further_run(database: Session, ten
     database.execute("SELECT easeml.alter_tenant('lena', max_runs => 1)")
     late = tenant.again()
     late.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-    with pytest.raises(psycopg.errors.SerializationFailure), late.transaction():
-        assert late.values("SELECT run_id FROM easeml.runs") == []
-        tenant.execute(SELECT)
+    late.autocommit = False
+    assert late.values("SELECT run_id FROM easeml.runs") == []
+    tenant.execute(SELECT)
+    with pytest.raises(psycopg.errors.SerializationFailure):
         late.execute(SELECT)
+    late.rollback()
     assert status(tenant)["n_open_runs"] == 1
 
 
