@@ -28,7 +28,7 @@ ABOUT_NO_ROWS = {
     "fitting_architectures", "has_live_coordinator", "list_architectures", "list_metrics", "list_schedulers",
     "propose_configs", "version",
 }  # fmt: skip
-# What the other tenant says, with the owner's numbers, by routine as pg_proc writes it; None: it is answered, emptily.
+# What the other tenant says, with the owner's numbers, by routine as regprocedure writes it.
 PREDICTIONS = {
     f"{name}(text,{kind},bigint)": f"SELECT easeml.{name}('private', {value}, {{trial_id}})"
     for name in ("predict", "predict_value", "predict_row")
@@ -41,7 +41,6 @@ PREDICTIONS = {
 REFUSED = {
     **PREDICTIONS,
     "cancel(bigint)": "SELECT easeml.cancel({open_run_id})",
-    "check_replay(bigint,text,integer)": "SELECT easeml.check_replay({trial_id}, 'cpu', NULL)",
     "create_dataset(text,text,text[],text,integer,double precision,double precision,"
     "bigint,text,integer[],integer,text)":
         "SELECT easeml.create_dataset('stolen', 'alma.mine', '{{x}}', 'y')",
@@ -74,7 +73,9 @@ REFUSED = {
         "SELECT easeml.write_predictions(jsonb_build_object('dataset', 'private', 'relation',"
         " 'mine'::regclass::oid::bigint, 'source', 'mine', 'output', 'stolen', 'trial_id', {trial_id}))",
 }  # fmt: skip
+# What is answered instead, since no row of another is seen behind it.
 ANSWERED_EMPTILY = {
+    "check_replay(bigint,text,integer)": ("SELECT easeml.check_replay({trial_id}, 'cpu', NULL)", ""),
     # The row is made up by the caller; what is looked up for it is not seen.
     "check_schedule(easeml.datasets,text,text)":
         ("SELECT easeml.check_schedule(jsonb_populate_record(NULL::easeml.datasets,"
