@@ -14,7 +14,8 @@
     ├── SlotLost           ML011  a slot's session broke: run the unit again elsewhere
     ├── ServerUnavailable  ML012  the server cannot be reached: try again later
     ├── StandbyOnly        ML013  another coordinator holds the lease: wait as standby
-    └── OutOfSpace         ML014  a disk of the server is full: make room, work goes on by itself
+    ├── OutOfSpace         ML014  a disk of the server is full: make room, work goes on by itself
+    └── QuotaExceeded      ML015  a limit of the tenant is reached: free something, or ask an administrator
 
 The codes are SQLSTATEs of class ML, so an error raised in the server comes back as the same class here.
 The half that runs in the server has its own copy of this tree (`easeml_plpy.errors`), since it may not import
@@ -125,6 +126,12 @@ class OutOfSpace(EasemlError):
     """A disk of the server is full; what was not written can be written later."""
 
     sqlstate = "ML014"
+
+
+class QuotaExceeded(EasemlError):
+    """The tenant has reached a limit that an administrator set; nothing was written."""
+
+    sqlstate = "ML015"
 
 
 ALL_ERRORS: tuple[type[EasemlError], ...] = (EasemlError, *EasemlError.__subclasses__())

@@ -213,7 +213,7 @@ def module_coordinated(module_database: Session) -> Iterator[Session]:
         yield module_database
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def coordinator() -> Callable[..., AbstractContextManager[subprocess.Popen[bytes]]]:
     """`with coordinator(database, *arguments):` runs one for as long as the block lasts."""
     return coordinator_of

@@ -20,6 +20,7 @@ from easeml_db.cli import (
     runs,
     server,
     slots,
+    tenants,
     watch,
 )
 from easeml_db.cli.load import load
@@ -36,7 +37,21 @@ def commands(context: click.Context, debug: bool) -> None:
     context.obj = {"debug": debug}
 
 
-for module in (server, coordinator, datasets, runs, slots, watch, report, replay, predict, doctor, demo, experiments):
+for module in (
+    server,
+    coordinator,
+    datasets,
+    runs,
+    slots,
+    tenants,
+    watch,
+    report,
+    replay,
+    predict,
+    doctor,
+    demo,
+    experiments,
+):
     for command in module.COMMANDS:
         commands.add_command(command)
 commands.add_command(load)

@@ -10,7 +10,8 @@ EasemlError
 ├── TrialFailed        ML007  a trial's own fault: diverged, raised, out of memory
 ├── VersionMismatch    ML008  package, server and schema disagree
 ├── ShapeMismatch      ML009  arrays do not have the shape that was declared
-└── NotReady           ML010  nothing to serve, or to wait for, yet
+├── NotReady           ML010  nothing to serve, or to wait for, yet
+└── QuotaExceeded      ML015  a limit of the tenant is reached
 
 The entry points turn them into SQL errors with the SQLSTATE, detail and hint given here.
 """
@@ -91,6 +92,12 @@ class NotReady(EasemlError):
     """There is nothing to serve, or to wait for, yet."""
 
     sqlstate = "ML010"
+
+
+class QuotaExceeded(EasemlError):
+    """The tenant has reached a limit that an administrator set."""
+
+    sqlstate = "ML015"
 
 
 def close_matches_hint(given: str, known: Iterable[str]) -> str:

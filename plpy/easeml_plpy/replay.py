@@ -18,7 +18,7 @@ from . import cache
 from .cancellation import Pause
 from .checkpoint import digest, load
 from .devices import bind
-from .errors import CorruptCheckpoint, InvalidArgument, NotAllowed
+from .errors import CorruptCheckpoint, InvalidArgument, NotAllowed, NotFound
 from .packing import checksum
 from .session import entry_point, query
 from .states import read_state
@@ -90,7 +90,10 @@ def replay_units(
     """Train along the log, with a notice after each epoch; return what `easeml.replay` promises."""
     bind(device, n_threads, None)
     own: Json = {}  # in place of GD, whose tensors may be older than the check of the blocks
-    trial = dict(query(plpy, own, TRIAL, ["int8"], [trial_id])[0])
+    found = query(plpy, own, TRIAL, ["int8"], [trial_id])
+    if not found:
+        raise NotFound(f"there is no trial {trial_id} that you can see")
+    trial = dict(found[0])
     trial["config"] = json.loads(trial["config"])
     log = query(plpy, own, UNITS, ["int8", "int4"], [trial_id, until_epoch])
     task = cache.dataset(plpy, own, trial["dataset_id"]).task

@@ -21,6 +21,10 @@ SELECT * FROM easeml.slot_status ORDER BY slot_id
 -- Segments and what they hold.
 SELECT * FROM easeml.segment_status ORDER BY segment_id
 
+-- name: tenants
+-- Tenants with what they may have and what they use.
+SELECT * FROM easeml.tenant_status ORDER BY tenant
+
 -- name: schedulers
 -- What a run can ask for, the default first.
 SELECT scheduler, is_default, needs_free_order, needs_single_holders, summary FROM easeml.schedulers ORDER BY is_default DESC, scheduler

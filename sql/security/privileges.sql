@@ -44,7 +44,10 @@ BEGIN
             AND p.proname NOT IN ('train_unit', 'evaluate_unit', 'pilot_unit', 'open_unit', 'fence', 'leave_slot', 'advance',
                 'store_chunked', 'store_chunk', 'record_training', 'record_evaluation', 'record_metrics', 'record_pilot',
                 'check_slot_options', 'find_segment', 'find_slot', 'check_leaving', 'set_slots', 'add_slots', 'drain_slot', 'resume_slot', 'remove_slot',
-                'add_segment', 'drain_segment', 'resume_segment', 'remove_segment', 'python_facts')
+                'add_segment', 'drain_segment', 'resume_segment', 'remove_segment', 'python_facts',
+                'create_tenant', 'alter_tenant', 'drop_tenant', 'check_tenant', 'find_tenant', 'kept_bytes', 'is_bound_by_limits',
+                -- Whoever may execute a trigger function can hang it on a table of his own, with rows of his invention.
+                'check_run_limits', 'check_byte_limit', 'keep_hours')
     LOOP
         EXECUTE format('GRANT EXECUTE ON ROUTINE %s TO easeml_tenant', item.routine);
     END LOOP;
@@ -60,7 +63,13 @@ GRANT UPDATE (encoder, packing_seconds, input_shape, n_skipped_rows, placement) 
 GRANT UPDATE (state, started_at, finished_at, failure_reason) ON easeml.runs, easeml.trials TO easeml_tenant;
 GRANT UPDATE (trial_id, deployed_at) ON easeml.deployments TO easeml_tenant;
 GRANT DELETE ON easeml.datasets, easeml.replicas, easeml.dataset_grants, easeml.runs, easeml.deployments TO easeml_tenant;
-GRANT EXECUTE ON FUNCTION easeml.version(), easeml.has_live_coordinator(), easeml.caller(), easeml.list_architectures(), easeml.list_metrics(), easeml.list_schedulers() TO easeml_reader;
+GRANT EXECUTE ON FUNCTION easeml.version(), easeml.has_live_coordinator(), easeml.caller(), easeml.list_architectures(), easeml.list_metrics(), easeml.list_schedulers(),
+    easeml.used_bytes(name), easeml.used_hours(name) TO easeml_reader;
+
+-- What tenants may have is for administrators to say, not for the service that trains.
+REVOKE INSERT, UPDATE, DELETE ON easeml.tenants, easeml.tenant_usage FROM easeml_coordinator;
+REVOKE EXECUTE ON FUNCTION easeml.create_tenant, easeml.alter_tenant, easeml.drop_tenant, easeml.check_run_limits, easeml.check_byte_limit, easeml.keep_hours
+    FROM easeml_coordinator;
 
 -- Vacuuming pruned states needs ownership: they are the coordinator's.
 ALTER TABLE easeml.checkpoints OWNER TO easeml_coordinator;

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psycopg
 import pytest
 
 from easeml_db.embedded import Embedded
@@ -36,6 +37,10 @@ def finished(module_coordinated: Session) -> tuple[Session, Session]:
     """A database with a finished run, as its superuser and as its tenant ("Erna O'Dump")."""
     root = module_coordinated
     tenant = root.as_role("Erna O'Dump", "easeml_tenant")
+    root.execute(
+        "SELECT easeml.create_tenant('Erna O''Dump', weight => 2, deadline => '2100-01-01', max_runs => 5,"
+        " max_slots => 2, max_bytes => 1000000000, max_hours => 100)"
+    )
     root.execute('GRANT CREATE ON SCHEMA public TO "Erna O\'Dump"')
     tenant.execute(
         "CREATE TABLE public.mine AS SELECT i AS id, i % 2 + sin(i) / 3 AS x, chr(97 + i % 2) AS y FROM"
@@ -55,6 +60,9 @@ def finished(module_coordinated: Session) -> tuple[Session, Session]:
         ),
     )
     tenant.execute("SELECT easeml.deploy(max(trial_id)) FROM easeml.leaderboard")
+    gone = tenant.value("SELECT easeml.select_models('colours', '{linear}', n_configs => 1, max_epochs => 1)")
+    finish(root, gone)
+    tenant.execute("SELECT easeml.drop_run(%s)", [gone])
     tenant.execute("SELECT easeml.grant_use('colours', 'easeml_reader')")
     return root, tenant
 
@@ -161,6 +169,25 @@ def use(root: Session, tenant: Session) -> None:
     run_id = tenant.value("SELECT easeml.select_models('colours', '{linear}', n_configs => 1, max_epochs => 1)")
     assert run_id > last["run"]
     finish(root, run_id)
+
+
+def test_a_tenant_beyond_its_limits_comes_back_as_it_was(private_server: Embedded, database: Session) -> None:
+    tenant = database.as_role("Erna O'Dump")
+    database.execute("SELECT easeml.create_tenant('Erna O''Dump')")
+    database.execute('CREATE SCHEMA "Erna O\'Dump" AUTHORIZATION "Erna O\'Dump"')
+    tenant.execute("CREATE TABLE mine AS SELECT i % 9 AS x, chr(97 + i % 2) AS y FROM generate_series(1, 90) i")
+    tenant.execute("SELECT easeml.create_dataset('colours', 'mine', '{x}', 'y', n_partitions => 2)")
+    for _ in range(3):
+        tenant.execute("SELECT easeml.select_models('colours', '{linear}', n_configs => 1)")
+    database.execute("SELECT easeml.alter_tenant('Erna O''Dump', max_runs => 1, max_bytes => 1, max_hours => 1e-9)")
+    database.execute("INSERT INTO easeml.tenant_usage VALUES ('Erna O''Dump', 1000)")
+    status = "SELECT max_runs, max_bytes, n_open_runs, used_bytes, used_hours FROM easeml.tenant_status"
+    with restored_copy(database, private_server, "custom", "restored_beyond") as (root, again):
+        assert root.rows(status) == database.rows(status)
+        assert root.value("SELECT n_open_runs FROM easeml.tenant_status") == 3
+        with pytest.raises(psycopg.Error, match="max_runs") as refused:
+            again.execute("SELECT easeml.select_models('colours', '{linear}', n_configs => 1)")
+        assert refused.value.sqlstate == "ML015"
 
 
 def test_two_databases_of_one_cluster_have_the_extension(private_server: Embedded, database: Session, dsn: str) -> None:

@@ -1,0 +1,99 @@
+"""easeml tenants: which roles may train, with which weight and limits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from easeml_db.cli.arguments import name_list
+from easeml_db.cli.connection import database, dsn_option
+from easeml_db.cli.output import json_option, print_rows
+from easeml_db.cli.statements import call, rows
+
+COLUMNS = {
+    "tenant": "tenant", "weight": "weight", "deadline": "deadline", "n_open_runs": "open runs", "max_runs": "at most",
+    "n_busy_slots": "slots", "max_slots": "at most", "used_bytes": "bytes", "max_bytes": "at most",
+    "used_hours": "hours", "max_hours": "at most",
+}  # fmt: skip
+
+SETTINGS = (
+    click.option("--weight", type=float, help="Share of the slots relative to other tenants (default: 1)."),
+    click.option("--deadline", help="When its runs should have ended, as PostgreSQL reads times."),
+    click.option("--max-runs", type=int, help="Queued and running runs at a time (default: no limit)."),
+    click.option("--max-slots", type=int, help="Slots at a time (default: no limit)."),
+    click.option("--max-bytes", type=int, help="Bytes of packed data and kept states (default: no limit)."),
+    click.option("--max-hours", type=float, help="Slot hours of all its units (default: no limit)."),
+)
+
+
+def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command an option for each setting of a tenant."""
+    for option in reversed(SETTINGS):
+        command = option(command)
+    return command
+
+
+@click.group(invoke_without_command=True)
+@dsn_option
+@json_option
+@click.pass_context
+def tenants(context: click.Context, dsn: str | None, as_json: bool) -> None:
+    """List tenants (without a command), or create, alter and drop them."""
+    context.obj = {**(context.obj or {}), "dsn": dsn, "as_json": as_json}
+    if context.invoked_subcommand is None:
+        _print_tenants(dsn, as_json)
+
+
+@tenants.command("create")
+@click.argument("role")
+@setting_options
+@dsn_option
+@json_option
+@click.pass_context
+def create_tenant(context: click.Context, /, role: str, dsn: str | None, as_json: bool, **settings: object) -> None:
+    """Make ROLE, which exists, a tenant."""
+    _change(context, dsn, as_json, "create_tenant", role, **settings)
+
+
+@tenants.command("alter")
+@click.argument("role")
+@setting_options
+@click.option("--clear", callback=name_list, help="Settings to set back to their default: deadline,max-runs.")
+@dsn_option
+@json_option
+@click.pass_context
+def alter_tenant(
+    context: click.Context, /, role: str, clear: list[str] | None, dsn: str | None, as_json: bool, **settings: object
+) -> None:
+    """Change what is given of tenant ROLE, and leave the rest."""
+    cleared = [name.replace("-", "_") for name in clear] if clear else None
+    _change(context, dsn, as_json, "alter_tenant", role, clear=cleared, **settings)
+
+
+@tenants.command("drop")
+@click.argument("role")
+@dsn_option
+@json_option
+@click.pass_context
+def drop_tenant(context: click.Context, role: str, dsn: str | None, as_json: bool) -> None:
+    """Let ROLE, which has no open runs, be a tenant no more; its data and results stay."""
+    _change(context, dsn, as_json, "drop_tenant", role)
+
+
+COMMANDS = (tenants,)
+
+
+def _change(context: click.Context, dsn: str | None, as_json: bool, function: str, role: str, **named: object) -> None:
+    """Call a function of the extension, then show how things stand."""
+    dsn, as_json = dsn or context.obj["dsn"], as_json or context.obj["as_json"]
+    with database(dsn) as connection:
+        call(connection, function, role, **named)
+    _print_tenants(dsn, as_json)
+
+
+def _print_tenants(dsn: str | None, as_json: bool) -> None:
+    with database(dsn) as connection:
+        found = rows(connection, "tenants")
+    print_rows(found, as_json=as_json, empty="no tenants; make one: easeml tenants create ROLE", columns=COLUMNS)

@@ -1,0 +1,112 @@
+-- Limits of tenants. Tenants insert rows themselves, so triggers hold them, with rights to count what the writer may not see.
+-- They come after the row, when row-level security has let it pass: nobody learns another's limits by trying.
+-- What a superuser writes is not held: a restore must bring back what was there.
+
+CREATE FUNCTION easeml.used_hours(tenant name) RETURNS double precision LANGUAGE sql STABLE AS $$
+    SELECT (coalesce((SELECT u.dropped_seconds FROM easeml.tenant_usage u WHERE u.owner = tenant), 0)
+        + coalesce((SELECT extract(epoch FROM sum(u.finished_at - u.started_at)) FROM easeml.training_units u WHERE u.owner = tenant)::double precision, 0)
+        + coalesce((SELECT extract(epoch FROM sum(e.finished_at - e.started_at)) FROM easeml.evaluations e WHERE e.owner = tenant)::double precision, 0)) / 3600
+$$;
+COMMENT ON FUNCTION easeml.used_hours(name) IS 'Slot hours of all recorded units of a role, those of dropped runs included, as far as one may see them (internal: read easeml.tenant_status).';
+
+CREATE FUNCTION easeml.kept_bytes(tenant name) RETURNS bigint LANGUAGE sql STABLE AS $$
+    -- Lengths stand in the rows themselves; the values are not read.
+    SELECT coalesce((SELECT sum(octet_length(b.inputs) + octet_length(b.targets)) FROM easeml.datasets d JOIN easeml.blocks b USING (dataset_id) WHERE d.owner = tenant), 0)::bigint
+        + coalesce((SELECT sum(c.n_bytes) FROM easeml.checkpoints c WHERE c.owner = tenant), 0)::bigint
+$$;
+COMMENT ON FUNCTION easeml.kept_bytes(name) IS 'Bytes of the packed blocks and live checkpoints of a role (internal).';
+
+-- Readers may know how much there is, and not read it.
+CREATE FUNCTION easeml.used_bytes(tenant name) RETURNS bigint LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT CASE WHEN tenant = easeml.caller() OR pg_has_role(easeml.caller(), 'easeml_reader', 'USAGE') OR pg_has_role(easeml.caller(), 'easeml_coordinator', 'USAGE')
+        THEN easeml.kept_bytes(tenant) END
+$$;
+COMMENT ON FUNCTION easeml.used_bytes(name) IS 'Bytes that a role keeps; NULL for those who may not know (internal: read easeml.tenant_status).';
+
+CREATE FUNCTION easeml.is_bound_by_limits() RETURNS boolean LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT NOT r.rolsuper FROM pg_catalog.pg_roles r WHERE r.rolname = easeml.caller()
+$$;
+COMMENT ON FUNCTION easeml.is_bound_by_limits() IS 'Whether the caller is no superuser (internal).';
+
+CREATE FUNCTION easeml.check_run_limits() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    limits easeml.tenants;
+    used numeric;
+BEGIN
+    IF NOT easeml.is_bound_by_limits() THEN
+        RETURN NULL;
+    END IF;
+    -- Those who start runs of one tenant come one after another. Written and not just locked, so that whoever
+    -- looks at an older snapshot (REPEATABLE READ) fails, instead of not seeing the run that was started meanwhile.
+    UPDATE easeml.tenants t SET weight = t.weight WHERE t.owner = NEW.owner RETURNING t.* INTO limits;
+    IF limits.max_runs IS NOT NULL THEN
+        SELECT count(*) INTO used FROM easeml.runs r WHERE r.owner = NEW.owner AND r.state IN ('queued', 'running');
+        IF used > limits.max_runs THEN
+            PERFORM easeml.fail('ML015', format('max_runs: %s may have %s open run(s) at a time, and this would make %s', NEW.owner, limits.max_runs, used),
+                hint => 'Wait for one, cancel one with easeml.cancel(run_id), or ask an administrator for more.');
+        END IF;
+    END IF;
+    IF limits.max_hours IS NOT NULL THEN
+        used := easeml.used_hours(NEW.owner);
+        IF used >= limits.max_hours THEN
+            PERFORM easeml.fail('ML015', format('max_hours: %s may use %s slot hour(s), and has used %s', NEW.owner, limits.max_hours, round(used, 4)),
+                hint => 'Runs under way go on. Ask an administrator for more.');
+        END IF;
+    END IF;
+    IF limits.max_bytes IS NOT NULL THEN
+        used := easeml.kept_bytes(NEW.owner);
+        IF used >= limits.max_bytes THEN
+            PERFORM easeml.fail('ML015', format('max_bytes: %s may keep %s bytes of packed data and states, and keeps %s', NEW.owner, limits.max_bytes, used),
+                hint => 'Remove what is not needed with easeml.drop_run or easeml.drop_dataset, or ask an administrator for more.');
+        END IF;
+    END IF;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION easeml.check_run_limits() IS 'Refuses a new or resumed run beyond the tenant''s limits (trigger).';
+CREATE TRIGGER run_limits_at_start AFTER INSERT ON easeml.runs
+    FOR EACH ROW WHEN (NEW.state IN ('queued', 'running')) EXECUTE FUNCTION easeml.check_run_limits();
+CREATE TRIGGER run_limits_at_resume AFTER UPDATE OF state ON easeml.runs
+    FOR EACH ROW WHEN (NEW.state IN ('queued', 'running') AND OLD.state NOT IN ('queued', 'running')) EXECUTE FUNCTION easeml.check_run_limits();
+
+CREATE FUNCTION easeml.check_byte_limit() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    limits record;
+    used bigint;
+BEGIN
+    IF NOT easeml.is_bound_by_limits() THEN
+        RETURN NULL;
+    END IF;
+    FOR limits IN SELECT t.owner, t.max_bytes FROM easeml.tenants t WHERE t.max_bytes IS NOT NULL AND t.owner IN (SELECT a.owner FROM added a) LOOP
+        -- Partitions come last: whoever packs at the same time waits here, and then counts this data set, too.
+        IF TG_TABLE_NAME = 'partitions' THEN
+            PERFORM FROM easeml.tenants t WHERE t.owner = limits.owner FOR UPDATE;
+        END IF;
+        used := easeml.kept_bytes(limits.owner);
+        IF used > limits.max_bytes THEN
+            PERFORM easeml.fail('ML015', format('max_bytes: %s may keep %s bytes of packed data and states, and this would make at least %s', limits.owner, limits.max_bytes, used),
+                hint => 'Remove what is not needed with easeml.drop_run or easeml.drop_dataset, or ask an administrator for more.');
+        END IF;
+    END LOOP;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION easeml.check_byte_limit() IS 'Refuses packed data beyond the tenant''s limit (trigger).';
+CREATE TRIGGER block_bytes AFTER INSERT ON easeml.blocks REFERENCING NEW TABLE AS added
+    FOR EACH STATEMENT EXECUTE FUNCTION easeml.check_byte_limit();
+CREATE TRIGGER partition_bytes AFTER INSERT ON easeml.partitions REFERENCING NEW TABLE AS added
+    FOR EACH STATEMENT EXECUTE FUNCTION easeml.check_byte_limit();
+
+CREATE FUNCTION easeml.keep_hours() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    INSERT INTO easeml.tenant_usage AS u (owner, dropped_seconds)
+    SELECT OLD.owner, extract(epoch FROM sum(s.seconds))::double precision
+    FROM (SELECT t.finished_at - t.started_at AS seconds FROM easeml.training_units t WHERE t.run_id = OLD.run_id
+        UNION ALL SELECT e.finished_at - e.started_at FROM easeml.evaluations e WHERE e.run_id = OLD.run_id) s
+    HAVING count(*) > 0
+    ON CONFLICT (owner) DO UPDATE SET dropped_seconds = u.dropped_seconds + EXCLUDED.dropped_seconds;
+    RETURN OLD;
+END
+$$;
+COMMENT ON FUNCTION easeml.keep_hours() IS 'Remembers the slot seconds of a run that goes away (trigger).';
+CREATE TRIGGER run_hours BEFORE DELETE ON easeml.runs FOR EACH ROW EXECUTE FUNCTION easeml.keep_hours();

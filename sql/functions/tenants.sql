@@ -1,0 +1,154 @@
+-- Tenants: who they are and what they may have. Administrators only; a running coordinator hears of each change.
+
+CREATE FUNCTION easeml.check_tenant(weight double precision, deadline timestamptz, max_runs integer, max_slots integer, max_bytes bigint, max_hours double precision)
+RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF NOT (weight > 0 AND weight < 'Infinity') THEN
+        PERFORM easeml.fail('ML001', format('weight: expected a positive number, got %s', weight), hint => '1 is the weight of everybody else; 2 is twice their share.');
+    END IF;
+    IF NOT (deadline > clock_timestamp() AND isfinite(deadline)) THEN
+        PERFORM easeml.fail('ML001', format('deadline: expected a time in the future, got %s', deadline), hint => 'Leave it out, or clear it, for none.');
+    END IF;
+    IF max_runs <= 0 THEN
+        PERFORM easeml.fail('ML001', format('max_runs: expected a positive number, got %s', max_runs), hint => 'Leave it out, or clear it, for no limit.');
+    END IF;
+    IF max_slots <= 0 THEN
+        PERFORM easeml.fail('ML001', format('max_slots: expected a positive number, got %s', max_slots), hint => 'Leave it out, or clear it, for no limit.');
+    END IF;
+    IF max_bytes <= 0 THEN
+        PERFORM easeml.fail('ML001', format('max_bytes: expected a positive number, got %s', max_bytes), hint => 'Leave it out, or clear it, for no limit.');
+    END IF;
+    IF NOT (max_hours > 0 AND max_hours < 'Infinity') THEN
+        PERFORM easeml.fail('ML001', format('max_hours: expected a positive number, got %s', max_hours), hint => 'Leave it out, or clear it, for no limit.');
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION easeml.check_tenant(double precision, timestamptz, integer, integer, bigint, double precision) IS 'Refuses settings that no tenant can have; NULL passes (internal).';
+
+CREATE FUNCTION easeml.find_tenant(role text) RETURNS easeml.tenants LANGUAGE plpgsql AS $$
+DECLARE
+    found easeml.tenants;
+BEGIN
+    -- Locked, so that no run of the tenant starts meanwhile.
+    SELECT t.* INTO found FROM easeml.tenants t WHERE t.owner::text = find_tenant.role FOR UPDATE;
+    IF found.owner IS NULL THEN
+        PERFORM easeml.fail('ML003', format('there is no tenant %s', quote_nullable(role)),
+            hint => coalesce((SELECT format('The role exists; make it one: SELECT easeml.create_tenant(%L).', r.rolname) FROM pg_catalog.pg_roles r WHERE r.rolname::text = find_tenant.role),
+                'SELECT tenant FROM easeml.tenant_status lists them.'));
+    END IF;
+    RETURN found;
+END
+$$;
+COMMENT ON FUNCTION easeml.find_tenant(text) IS 'The row of a tenant, locked, or an error (internal).';
+
+-- Granting easeml_tenant takes more than easeml_admin has, hence SECURITY DEFINER; it does that and writes the row.
+CREATE FUNCTION easeml.create_tenant(
+    role text,
+    weight double precision DEFAULT 1,
+    deadline timestamptz DEFAULT NULL,
+    max_runs integer DEFAULT NULL,
+    max_slots integer DEFAULT NULL,
+    max_bytes bigint DEFAULT NULL,
+    max_hours double precision DEFAULT NULL
+) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    account pg_catalog.pg_roles;
+BEGIN
+    SELECT r.* INTO account FROM pg_catalog.pg_roles r WHERE r.rolname::text = create_tenant.role;
+    IF account.rolname IS NULL THEN
+        PERFORM easeml.fail('ML003', format('there is no role %s', quote_nullable(role)), hint => 'Create it first: CREATE ROLE name LOGIN.');
+    -- A superuser passes row-level security and may switch triggers off: its limits would be promises that nobody keeps.
+    ELSIF account.rolsuper THEN
+        PERFORM easeml.fail('ML004', format('role %s is a superuser, whom no limit binds', role), hint => 'Let it work under a role of its own.');
+    -- What is granted to a group reaches all its members: those of easeml_reader would become tenants unasked.
+    ELSIF account.rolname ~ '^pg_' OR account.rolname IN ('easeml_admin', 'easeml_coordinator', 'easeml_reader') OR pg_has_role('easeml_tenant', account.oid, 'MEMBER') THEN
+        PERFORM easeml.fail('ML004', format('role %s is a group of roles with a meaning of its own', role), hint => 'Name one of its members.');
+    END IF;
+    IF weight IS NULL THEN
+        PERFORM easeml.fail('ML001', 'weight: expected a positive number, got NULL', hint => 'Leave it out for 1.');
+    END IF;
+    PERFORM easeml.check_tenant(weight, deadline, max_runs, max_slots, max_bytes, max_hours);
+    INSERT INTO easeml.tenants (owner, weight, deadline, max_runs, max_slots, max_bytes, max_hours)
+    VALUES (account.rolname, create_tenant.weight, create_tenant.deadline, create_tenant.max_runs, create_tenant.max_slots, create_tenant.max_bytes, create_tenant.max_hours)
+    ON CONFLICT DO NOTHING;
+    IF NOT FOUND THEN
+        PERFORM easeml.fail('ML004', format('role %s is a tenant already', role), hint => format('Change it: SELECT easeml.alter_tenant(%L, ...).', role));
+    END IF;
+    IF NOT EXISTS (SELECT FROM pg_catalog.pg_auth_members m WHERE m.roleid = 'easeml_tenant'::regrole AND m.member = account.oid) THEN
+        EXECUTE format('GRANT easeml_tenant TO %I', account.rolname);
+    END IF;
+    PERFORM pg_notify('easeml_tenants', role);
+END
+$$;
+COMMENT ON FUNCTION easeml.create_tenant(text, double precision, timestamptz, integer, integer, bigint, double precision) IS
+$$Makes an existing role a tenant: grants it easeml_tenant and keeps what it may have. NULL means no deadline and no limit.
+weight: share of the slots relative to other tenants. deadline: when its runs should have ended. max_runs: queued and running runs at a time.
+max_slots: slots at a time. max_bytes: packed blocks and kept states. max_hours: slot hours of all its units.$$;
+
+CREATE FUNCTION easeml.alter_tenant(
+    role text,
+    weight double precision DEFAULT NULL,
+    deadline timestamptz DEFAULT NULL,
+    max_runs integer DEFAULT NULL,
+    max_slots integer DEFAULT NULL,
+    max_bytes bigint DEFAULT NULL,
+    max_hours double precision DEFAULT NULL,
+    clear text[] DEFAULT '{}'
+) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    settings text[] := ARRAY['weight', 'deadline', 'max_runs', 'max_slots', 'max_bytes', 'max_hours'];
+    given text[] := array_remove(ARRAY[CASE WHEN weight IS NOT NULL THEN 'weight' END, CASE WHEN deadline IS NOT NULL THEN 'deadline' END,
+        CASE WHEN max_runs IS NOT NULL THEN 'max_runs' END, CASE WHEN max_slots IS NOT NULL THEN 'max_slots' END,
+        CASE WHEN max_bytes IS NOT NULL THEN 'max_bytes' END, CASE WHEN max_hours IS NOT NULL THEN 'max_hours' END], NULL);
+    setting text;
+    old easeml.tenants;
+BEGIN
+    clear := coalesce(clear, '{}');
+    FOREACH setting IN ARRAY clear LOOP
+        IF setting IS NULL OR setting <> ALL (settings) THEN
+            PERFORM easeml.fail('ML001', format('clear: expected names of settings, got %s', quote_nullable(setting)), hint => 'There are: ' || array_to_string(settings, ', ') || '.');
+        ELSIF setting = ANY (given) THEN
+            PERFORM easeml.fail('ML001', format('clear: %s is set and cleared at once', setting), hint => 'Say one of the two.');
+        END IF;
+    END LOOP;
+    PERFORM easeml.check_tenant(weight, deadline, max_runs, max_slots, max_bytes, max_hours);
+    old := easeml.find_tenant(role);
+    UPDATE easeml.tenants t SET
+        weight = CASE WHEN 'weight' = ANY (clear) THEN 1 ELSE coalesce(alter_tenant.weight, t.weight) END,
+        deadline = CASE WHEN 'deadline' = ANY (clear) THEN NULL ELSE coalesce(alter_tenant.deadline, t.deadline) END,
+        max_runs = CASE WHEN 'max_runs' = ANY (clear) THEN NULL ELSE coalesce(alter_tenant.max_runs, t.max_runs) END,
+        max_slots = CASE WHEN 'max_slots' = ANY (clear) THEN NULL ELSE coalesce(alter_tenant.max_slots, t.max_slots) END,
+        max_bytes = CASE WHEN 'max_bytes' = ANY (clear) THEN NULL ELSE coalesce(alter_tenant.max_bytes, t.max_bytes) END,
+        max_hours = CASE WHEN 'max_hours' = ANY (clear) THEN NULL ELSE coalesce(alter_tenant.max_hours, t.max_hours) END
+    WHERE t.owner = old.owner;
+    PERFORM pg_notify('easeml_tenants', role);
+END
+$$;
+COMMENT ON FUNCTION easeml.alter_tenant(text, double precision, timestamptz, integer, integer, bigint, double precision, text[]) IS
+$$Changes what is given and leaves the rest. clear: names of settings that go back to their default, for example {deadline,max_runs}.
+Lower limits take back nothing: runs under way and data that is there stay.$$;
+
+-- Revoking takes the same rights as granting.
+CREATE FUNCTION easeml.drop_tenant(role text) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    old easeml.tenants := easeml.find_tenant(role);
+    grantor text;
+    open_runs text;
+BEGIN
+    SELECT string_agg(r.run_id::text, ', ' ORDER BY r.run_id) INTO open_runs FROM easeml.runs r WHERE r.owner = old.owner AND r.state IN ('queued', 'running');
+    IF open_runs IS NOT NULL THEN
+        PERFORM easeml.fail('ML004', format('tenant %s has open runs: %s', role, open_runs), hint => 'Wait for them, or cancel them: SELECT easeml.cancel(run_id).');
+    END IF;
+    DELETE FROM easeml.tenants t WHERE t.owner = old.owner;
+    -- From PostgreSQL 16 on, each grantor's grant is one of its own. A role that was dropped has none.
+    FOR grantor IN SELECT m.grantor::regrole::text FROM pg_catalog.pg_auth_members m
+        WHERE m.roleid = 'easeml_tenant'::regrole AND m.member = to_regrole(quote_ident(old.owner)) LOOP
+        EXECUTE format('REVOKE easeml_tenant FROM %I GRANTED BY %s', old.owner, grantor);
+    END LOOP;
+    IF EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.rolname = old.owner AND pg_has_role(r.oid, 'easeml_tenant', 'MEMBER')) THEN
+        RAISE WARNING 'role % is still a member of easeml_tenant through another role', quote_ident(old.owner) USING hint = 'Until that ends it may go on, with weight 1 and no limits.';
+    END IF;
+    PERFORM pg_notify('easeml_tenants', role);
+END
+$$;
+COMMENT ON FUNCTION easeml.drop_tenant(text) IS 'Takes easeml_tenant and all settings from a role that has no open runs. Its data sets, runs and results stay.';

@@ -1,0 +1,252 @@
+"""A tenant tries everything it may execute, and every table and view, on what belongs to another.
+
+Tables, views and routines come from the catalogue: a new routine without a case here makes a test fail.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+from psycopg import sql
+
+if TYPE_CHECKING:
+    from tests.conftest import Session
+
+TABLE = """
+CREATE TABLE mine AS SELECT i AS id, i % 3 + sin(i) / 9 AS x, chr(97 + i % 3) AS y FROM generate_series(1, 120) i
+"""
+# They take names, values or settings, and look at no row that has an owner.
+ABOUT_NO_ROWS = {
+    "array_bytes", "caller", "check_run_transition", "check_trial_transition", "fail", "find_source",
+    "fitting_architectures", "has_live_coordinator", "list_architectures", "list_metrics", "list_schedulers",
+    "propose_configs", "version",
+}  # fmt: skip
+# What the other tenant says, with the owner's numbers, by routine as regprocedure writes it.
+PREDICTIONS = {
+    f"{name}(text,{kind},bigint)": f"SELECT easeml.{name}('private', {value}, {{trial_id}})"
+    for name in ("predict", "predict_value", "predict_row")
+    for kind, value in (
+        ("bytea", r"'\x01'::bytea"),
+        ("anyarray", "'{{1}}'::float8[]"),
+        ("jsonb", "'{{\"x\": 1}}'::jsonb"),
+    )
+}
+REFUSED = {
+    **PREDICTIONS,
+    "cancel(bigint)": "SELECT easeml.cancel({open_run_id})",
+    "create_dataset(text,text,text[],text,integer,double precision,double precision,"
+    "bigint,text,integer[],integer,text)":
+        "SELECT easeml.create_dataset('stolen', 'alma.mine', '{{x}}', 'y')",
+    "deploy(bigint)": "SELECT easeml.deploy({trial_id})",
+    "drop_dataset(text,boolean)": "SELECT easeml.drop_dataset('private', true)",
+    "drop_run(bigint)": "SELECT easeml.drop_run({open_run_id})",
+    "find_dataset(text)": "SELECT easeml.find_dataset('private')",
+    "find_run(bigint)": "SELECT easeml.find_run({run_id})",
+    "grant_use(text,name)": "SELECT easeml.grant_use('private', 'bert')",
+    "pack_dataset(jsonb)": "SELECT easeml.pack_dataset('{pack_request}')",
+    "predict_bytes(text,bytea,bigint)": r"SELECT easeml.predict_bytes('private', '\x01', {trial_id})",
+    "predict_json(text,text,bigint)": "SELECT easeml.predict_json('private', '{{\"x\": 1}}', {trial_id})",
+    "predict_numbers(text,double precision[],bigint)": "SELECT easeml.predict_numbers('private', '{{1}}', {trial_id})",
+    "predict_packed(text,bigint,integer,bytea,text[])":
+        r"SELECT easeml.predict_packed('private', {trial_id}, 1, '\x0000000000000000', '{{}}')",
+    "predict_table(text,text,text,bigint)": "SELECT easeml.predict_table('private', 'mine', 'stolen', {trial_id})",
+    "refresh_dataset(text)": "SELECT easeml.refresh_dataset('private')",
+    "replay(bigint,text,integer,integer,jsonb)": "CALL easeml.replay({trial_id})",
+    "replay_units(bigint,text,integer,integer,jsonb)": "CALL easeml.replay_units({trial_id}, 'cpu', 1, NULL)",
+    "replicate_dataset(text,integer)": "SELECT easeml.replicate_dataset('private', 1)",
+    "resume(bigint)": "SELECT easeml.resume({cancelled_run_id})",
+    "revoke_use(text,name)": "SELECT easeml.revoke_use('private', 'bert')",
+    "select_models(text,text[],jsonb,text,integer,integer,text,double precision,bigint,text,text)":
+        "SELECT easeml.select_models('private')",
+    "serving_encoder(text,bigint)": "SELECT easeml.serving_encoder('private', {trial_id})",
+    "serving_trial(text,bigint)": "SELECT easeml.serving_trial('private', {trial_id})",
+    "undeploy(text)": "SELECT easeml.undeploy('private')",
+    "wait(bigint,double precision)": "CALL easeml.wait({run_id}, 1)",
+    "write_predictions(jsonb)":
+        "SELECT easeml.write_predictions(jsonb_build_object('dataset', 'private', 'relation',"
+        " 'mine'::regclass::oid::bigint, 'source', 'mine', 'output', 'stolen', 'trial_id', {trial_id}))",
+}  # fmt: skip
+# What is answered instead, since no row of another is seen behind it.
+ANSWERED_EMPTILY = {
+    "check_replay(bigint,text,integer)": ("SELECT easeml.check_replay({trial_id}, 'cpu', NULL)", ""),
+    # The row is made up by the caller; what is looked up for it is not seen.
+    "check_schedule(easeml.datasets,text,text)":
+        ("SELECT easeml.check_schedule(jsonb_populate_record(NULL::easeml.datasets,"
+         " '{{\"dataset_id\": {dataset_id}}}'), 'auto', 'cyclic')", ""),
+    "place_dataset(bigint,integer)": ("SELECT easeml.place_dataset({dataset_id}, 1)", ""),
+    "used_bytes(name)": ("SELECT easeml.used_bytes('alma')", None),
+    "used_hours(name)": ("SELECT easeml.used_hours('alma')", 0.0),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Scene:
+    """alma owns things of every kind; bert is a tenant beside her."""
+
+    root: Session
+    alma: Session
+    bert: Session
+    numbers: dict[str, Any]
+
+    def state(self) -> dict[str, list[Any]]:
+        """Hashes of all rows of all tables."""
+        tables = relations(self.root, "r")
+        return {name: self.root.values(f"SELECT md5(t::text) FROM easeml.{name} t ORDER BY 1") for name in tables}
+
+
+def relations(root: Session, kind: str) -> list[str]:
+    return root.values(
+        "SELECT relname::text FROM pg_class WHERE relnamespace = 'easeml'::regnamespace AND relkind = %s ORDER BY 1",
+        kind,
+    )
+
+
+def columns(root: Session, table: str) -> list[str]:
+    return root.values(
+        "SELECT attname::text FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped",
+        f"easeml.{table}",
+    )
+
+
+def owned(root: Session) -> list[str]:
+    return [name for name in relations(root, "r") if "owner" in columns(root, name)]
+
+
+@pytest.fixture(scope="module")
+def scene(module_database: Session, coordinator: Callable[[Session], AbstractContextManager[Any]]) -> Scene:
+    """alma has a tenant's row, a bound data set, a finished, an open and a cancelled run, a deployment and a grant."""
+    root = module_database
+    sessions = {name: root.as_role(name) for name in ("alma", "bert")}
+    for name, session in sessions.items():
+        root.execute("SELECT easeml.create_tenant(%s, max_runs => 9)", [name])
+        root.execute(sql.SQL("CREATE SCHEMA {0} AUTHORIZATION {0}").format(sql.Identifier(name)))
+        session.execute(TABLE)
+    alma, bert = sessions["alma"], sessions["bert"]
+    alma.execute("SELECT easeml.create_dataset('private', 'mine', '{x}', 'y', n_partitions => 2, placement => 'bound')")
+    select = "SELECT easeml.select_models('private', '{linear}', n_configs => 1, max_epochs => %s)"
+    numbers = {name: alma.value(select, 1) for name in ("run_id", "gone_run_id")}
+    with coordinator(root):
+        deadline = time.monotonic() + 60
+        while set(root.values("SELECT state FROM easeml.runs")) != {"finished"}:
+            assert time.monotonic() < deadline, root.rows("SELECT * FROM easeml.run_status")
+            time.sleep(0.05)
+    # From here on nothing trains, so that whatever changes was changed by the caller.
+    alma.execute("SELECT easeml.drop_run(%s)", [numbers["gone_run_id"]])
+    numbers["cancelled_run_id"] = alma.value(select, 1000)
+    alma.execute("SELECT easeml.cancel(%s)", [numbers["cancelled_run_id"]])
+    numbers["open_run_id"] = alma.value(select, 1000)
+    numbers["trial_id"] = alma.value("SELECT trial_id FROM easeml.trials WHERE run_id = %s", numbers["run_id"])
+    numbers["dataset_id"] = alma.value("SELECT dataset_id FROM easeml.datasets")
+    alma.execute("SELECT easeml.deploy(%s)", [numbers["trial_id"]])
+    alma.execute("SELECT easeml.grant_use('private', 'easeml_reader')")
+    root.execute("INSERT INTO easeml.checkpoint_chunks SELECT checkpoint_id, owner, 0, 'x' FROM easeml.checkpoints")
+    numbers["pack_request"] = json.dumps({
+        "name": "stolen", "relation": root.value("SELECT 'alma.mine'::regclass::oid::bigint"), "source": "alma.mine",
+        "inputs": ["x"], "target": "y", "n_partitions": 2, "validation_fraction": 0.2, "test_fraction": 0.2, "seed": 0,
+        "task": None, "input_shape": None, "block_rows": None, "version": 1,
+    })  # fmt: skip
+    return Scene(root, alma, bert, numbers)
+
+
+# Tables and views
+
+
+def test_the_scene_has_rows_of_the_owner_in_every_table(scene: Scene) -> None:
+    for table in owned(scene.root):
+        assert scene.root.value(f"SELECT count(*) FROM easeml.{table} WHERE owner = 'alma'") > 0, table
+
+
+def test_no_table_shows_a_row_of_another(scene: Scene) -> None:
+    for table in owned(scene.root):
+        assert scene.bert.values(f"SELECT DISTINCT owner::text FROM easeml.{table}") in ([], ["bert"]), table
+
+
+def test_no_view_shows_a_row_of_another(scene: Scene) -> None:
+    for view in relations(scene.root, "v"):
+        for row in scene.bert.rows(f"SELECT * FROM easeml.{view}"):
+            assert "alma" not in (row.get("owner"), row.get("tenant")), view
+            assert row.get("run_id") is None, view
+            assert row.get("trial_id") is None, view
+            assert row.get("dataset_name") is None, view
+
+
+def test_no_row_can_be_written_in_the_name_of_another(scene: Scene) -> None:
+    before = scene.state()
+    for table in owned(scene.root):
+        copied = scene.root.value(f"SELECT to_jsonb(t)::text FROM easeml.{table} t WHERE owner = 'alma' LIMIT 1")
+        names = ", ".join(columns(scene.root, table))
+        for written in ("*", "owner"):
+            listed = names if written == "*" else "owner"
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                scene.bert.execute(
+                    f"INSERT INTO easeml.{table} ({listed})"  # type: ignore[arg-type]
+                    f" SELECT {listed} FROM jsonb_populate_record(NULL::easeml.{table}, %s)",
+                    [copied],
+                )
+    assert scene.state() == before
+
+
+def test_no_row_of_another_can_be_changed_or_deleted(scene: Scene) -> None:
+    before = scene.state()
+    for table in relations(scene.root, "r"):
+        names = columns(scene.root, table)
+        statements = [f"UPDATE easeml.{table} SET {name} = {name}" for name in names]
+        statements += [f"DELETE FROM easeml.{table}", f"SELECT FROM easeml.{table} FOR UPDATE"]
+        for statement in statements:
+            try:
+                assert scene.bert.execute(statement).rowcount == 0, statement  # type: ignore[arg-type]
+            except psycopg.errors.InsufficientPrivilege:
+                continue
+    assert scene.state() == before
+
+
+# Routines
+
+
+def callable_routines(root: Session) -> set[str]:
+    """Routines that a tenant may execute, as in REFUSED."""
+    return set(
+        root.values(
+            "SELECT replace(oid::regprocedure::text, 'easeml.' || proname, proname) FROM pg_proc WHERE pronamespace ="
+            " 'easeml'::regnamespace AND has_function_privilege('bert', oid, 'EXECUTE')"
+        )
+    )
+
+
+def test_every_routine_that_a_tenant_may_execute_has_a_case_here(scene: Scene) -> None:
+    cases = {*REFUSED, *ANSWERED_EMPTILY}
+    routines = callable_routines(scene.root)
+    assert {routine for routine in routines if routine.split("(")[0] not in ABOUT_NO_ROWS} == cases
+    assert {routine.split("(")[0] for routine in routines - cases} == ABOUT_NO_ROWS
+
+
+@pytest.mark.parametrize("routine", sorted(REFUSED))
+def test_a_routine_refuses_what_belongs_to_another_and_changes_nothing(scene: Scene, routine: str) -> None:
+    before = scene.state()
+    with pytest.raises(psycopg.Error) as caught:
+        scene.bert.execute(REFUSED[routine].format(**scene.numbers))  # type: ignore[arg-type]
+    assert caught.value.sqlstate in ("ML003", "42501"), caught.value
+    assert caught.value.sqlstate == "42501" or "alma" not in str(caught.value)
+    assert scene.state() == before
+    assert scene.bert.value("SELECT to_regclass('stolen')") is None
+
+
+@pytest.mark.parametrize("routine", sorted(ANSWERED_EMPTILY))
+def test_a_routine_that_takes_anybody_s_numbers_tells_and_changes_nothing(scene: Scene, routine: str) -> None:
+    before = scene.state()
+    statement, expected = ANSWERED_EMPTILY[routine]
+    assert scene.bert.value(statement.format(**scene.numbers)) == expected
+    assert scene.state() == before
+
+
+@pytest.mark.parametrize("routine", ["cancel(bigint)", "find_run(bigint)", "resume(bigint)", "drop_run(bigint)"])
+def test_the_owner_is_not_refused_the_same(scene: Scene, routine: str) -> None:
+    with scene.alma.transaction(force_rollback=True):
+        scene.alma.execute(REFUSED[routine].format(**scene.numbers))  # type: ignore[arg-type]

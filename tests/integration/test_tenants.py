@@ -1,0 +1,472 @@
+"""Tenants as administrators make them, and the limits that hold them, however they write."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+from psycopg import sql
+
+if TYPE_CHECKING:
+    from tests.conftest import Session
+
+TABLE = """
+CREATE TABLE {}.mine AS SELECT i AS id, i % 3 + sin(i) / 9 AS x, chr(97 + i % 3) AS y FROM generate_series(1, 120) i
+"""
+CREATE = "SELECT easeml.create_dataset(%s, 'mine', '{x}', 'y', n_partitions => 2)"
+SELECT = "SELECT easeml.select_models('flowers', '{linear}', n_configs => 1, max_epochs => 1000)"
+INSERT = """
+INSERT INTO easeml.runs
+    (dataset_id, procedure, architectures, n_configs, max_epochs, metric, is_higher_better, seed, state)
+SELECT dataset_id, 'random', '{{linear}}', 1, 1, 'accuracy', true, 0, '{}' FROM easeml.datasets, generate_series(1, {})
+"""
+ONE_TRIAL = "FROM easeml.trials WHERE run_id = coalesce(%(run)s, run_id) ORDER BY trial_id LIMIT 1"
+UNIT = f"""
+INSERT INTO easeml.training_units
+    (trial_id, run_id, owner, epoch, position, partition_number, slot_id, attempt, seed, lease_number,
+    started_at, finished_at, training_seconds, n_rows, checkpoint_id, state_bytes, state_sha256)
+SELECT trial_id, run_id, owner, 1, 0, 0, 1, 1, 0, 1,
+    now(), now() + %(seconds)s * interval '1 second', 0, 1, 0, 0, '' {ONE_TRIAL}
+"""
+EVALUATION = f"""
+INSERT INTO easeml.evaluations
+    (trial_id, run_id, owner, epoch, split, partition_number, slot_id, attempt, lease_number,
+    started_at, finished_at, statistics)
+SELECT trial_id, run_id, owner, 1, 'validation', 0, 1, 1, 1,
+    now(), now() + %(seconds)s * interval '1 second', '{{}}' {ONE_TRIAL}
+"""
+
+
+@pytest.fixture
+def anna(database: Session) -> Session:
+    """An administrator."""
+    return database.as_role("anna", "easeml_admin")
+
+
+@pytest.fixture
+def lena(database: Session) -> Iterator[Session]:
+    """A role with a table of its own; not yet a tenant in a database of its own, whatever earlier tests made of it."""
+    session = database.as_role("lena")
+    database.execute("REVOKE easeml_tenant FROM lena")
+    database.execute("CREATE SCHEMA lena AUTHORIZATION lena")
+    session.execute(TABLE.format("lena"))
+    return session
+
+
+@pytest.fixture
+def tenant(database: Session, lena: Session) -> Session:
+    """lena, with a data set; nothing trains, since there is no coordinator."""
+    database.execute("SELECT easeml.create_tenant('lena')")
+    lena.execute(CREATE, ["flowers"])
+    return lena
+
+
+def status(session: Session, tenant: str = "lena") -> dict[str, Any]:
+    (row,) = session.rows("SELECT * FROM easeml.tenant_status WHERE tenant = %s", tenant)
+    return row
+
+
+def refused(session: Session, code: str, statement: str, *values: Any) -> str:
+    """Message and hint with which a statement is refused; the tables are as they were."""
+    tables = ("tenants", "tenant_usage", "runs", "trials", "datasets", "blocks", "partitions")
+    before = [session.value(f"SELECT count(*) FROM easeml.{table}") for table in tables]
+    with pytest.raises(psycopg.Error) as caught:
+        session.execute(statement, values or None)  # type: ignore[arg-type]
+    assert caught.value.sqlstate == code, caught.value
+    assert [session.value(f"SELECT count(*) FROM easeml.{table}") for table in tables] == before
+    return f"{caught.value.diag.message_primary} | {caught.value.diag.message_hint}"
+
+
+def record_hours(database: Session, hours: float, run_id: int | None = None) -> None:
+    """As if units of that many slot hours had been recorded, half of them training and half of them evaluations."""
+    values = {"run": run_id, "seconds": hours * 1800}
+    database.execute(UNIT, values)
+    database.execute(EVALUATION, values)
+
+
+# Making and changing tenants
+
+
+def test_an_administrator_makes_changes_and_drops_a_tenant(database: Session, anna: Session, lena: Session) -> None:
+    is_member = "SELECT pg_has_role('lena', 'easeml_tenant', 'MEMBER')"
+    assert not database.value(is_member)
+    anna.execute("SELECT easeml.create_tenant('lena', 2.5, now() + interval '1 day', 3, 4, 5000000, 6.5)")
+    assert database.value(is_member)
+    row = status(lena)
+    assert 86000 < row.pop("seconds_to_deadline") <= 86400
+    assert row.pop("deadline") is not None
+    assert row.pop("created_at") is not None
+    assert row == {
+        "tenant": "lena", "weight": 2.5, "max_runs": 3, "max_slots": 4, "max_bytes": 5000000, "max_hours": 6.5,
+        "n_open_runs": 0, "n_queued_runs": 0, "n_busy_slots": 0, "used_bytes": 0, "used_hours": 0.0,
+    }  # fmt: skip
+    lena.execute(CREATE, ["flowers"])
+    anna.execute("SELECT easeml.alter_tenant('lena', weight => 1.5, max_runs => 7, clear => '{deadline,max_slots}')")
+    row = status(lena)
+    assert (row["weight"], row["max_runs"], row["max_slots"], row["deadline"]) == (1.5, 7, None, None)
+    assert (row["max_bytes"], row["max_hours"], row["seconds_to_deadline"]) == (5000000, 6.5, None)
+    anna.execute("SELECT easeml.alter_tenant('lena', clear => '{weight,max_runs,max_bytes,max_hours}')")
+    row = status(lena)
+    assert [row[name] for name in ("weight", "max_runs", "max_bytes", "max_hours")] == [1.0, None, None, None]
+    anna.execute("SELECT easeml.drop_tenant('lena')")
+    assert not database.value(is_member)
+    assert database.values("SELECT dataset_name FROM easeml.datasets WHERE owner = 'lena'") == ["flowers"]
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        lena.execute("SELECT FROM easeml.datasets")
+
+
+def test_a_role_that_had_easeml_tenant_before_becomes_a_tenant_with_a_row(database: Session, lena: Session) -> None:
+    database.execute("GRANT easeml_tenant TO lena")
+    lena.execute(CREATE, ["flowers"])
+    lena.execute(SELECT)
+    row = status(lena)
+    assert (row["weight"], row["max_runs"], row["created_at"], row["n_open_runs"]) == (1.0, None, None, 1)
+    database.execute("SELECT easeml.create_tenant('lena', weight => 3)")
+    assert status(lena)["weight"] == 3
+
+
+def test_each_change_is_told(database: Session, lena: Session) -> None:
+    listener = database.again()
+    listener.execute("LISTEN easeml_tenants")
+    for call in ("create_tenant('lena')", "alter_tenant('lena', weight => 2)", "drop_tenant('lena')"):
+        database.execute(f"SELECT easeml.{call}")
+        assert [notice.payload for notice in listener.notifies(timeout=5, stop_after=1)] == ["lena"]
+
+
+def test_names_that_need_quotes(database: Session) -> None:
+    name = 'O\'Neill "the" Tenant'
+    session = database.as_role(name)
+    database.execute(sql.SQL("REVOKE easeml_tenant FROM {}").format(sql.Identifier(name)))
+    database.execute("SELECT easeml.create_tenant(%s, max_runs => 1)", [name])
+    assert session.values("SELECT tenant FROM easeml.tenant_status") == [name]
+    database.execute("SELECT easeml.alter_tenant(%s, max_runs => 2)", [name])
+    database.execute("SELECT easeml.drop_tenant(%s)", [name])
+    assert not database.value("SELECT pg_has_role(%s::name, 'easeml_tenant', 'MEMBER')", name)
+
+
+def test_a_tenant_whose_role_is_gone_can_be_dropped(database: Session) -> None:
+    database.execute("CREATE ROLE shortlived")
+    database.execute("SELECT easeml.create_tenant('shortlived')")
+    database.execute("DROP ROLE shortlived")
+    database.execute("SELECT easeml.drop_tenant('shortlived')")
+    assert database.rows("TABLE easeml.tenants") == []
+
+
+def test_a_dropped_tenant_that_stays_a_member_through_a_group_is_pointed_out(database: Session, lena: Session) -> None:
+    notices: list[str] = []
+    database.execute("CREATE ROLE team IN ROLE easeml_tenant ROLE lena")
+    database.execute("SELECT easeml.create_tenant('lena')")
+    database.add_notice_handler(lambda notice: notices.append(notice.message_primary or ""))
+    database.execute("SELECT easeml.drop_tenant('lena')")
+    database.execute("DROP ROLE team")
+    assert notices == ["role lena is still a member of easeml_tenant through another role"]
+
+
+BAD_SETTINGS = [
+    ("weight => 0", "weight: expected a positive number, got 0"),
+    ("weight => -1", "weight: expected a positive number, got -1"),
+    ("weight => 'NaN'", "weight: expected a positive number, got NaN"),
+    ("weight => 'Infinity'", "weight: expected a positive number, got Infinity"),
+    ("deadline => now() - interval '1 second'", "deadline: expected a time in the future"),
+    ("deadline => 'infinity'", "deadline: expected a time in the future, got infinity"),
+    ("deadline => '-infinity'", "deadline: expected a time in the future, got -infinity"),
+    *[(f"{name} => {value}", f"{name}: expected a positive number, got {value}")
+      for name in ("max_runs", "max_slots", "max_bytes", "max_hours") for value in (0, -3)],
+    ("max_hours => 'NaN'", "max_hours: expected a positive number, got NaN"),
+    ("max_hours => 'Infinity'", "max_hours: expected a positive number, got Infinity"),
+]  # fmt: skip
+
+
+def test_settings_that_no_tenant_can_have(database: Session, lena: Session) -> None:
+    for setting, expected in BAD_SETTINGS:
+        assert expected in refused(database, "ML001", f"SELECT easeml.create_tenant('lena', {setting})"), setting
+    assert "got NULL" in refused(database, "ML001", "SELECT easeml.create_tenant('lena', NULL)")
+    assert not database.value("SELECT pg_has_role('lena', 'easeml_tenant', 'MEMBER')")
+    database.execute("SELECT easeml.create_tenant('lena', max_runs => 2)")
+    before = database.rows("TABLE easeml.tenants")
+    for setting, expected in BAD_SETTINGS:
+        assert expected in refused(database, "ML001", f"SELECT easeml.alter_tenant('lena', {setting})"), setting
+    for clear, expected in (
+        ("{color}", "clear: expected names of settings, got 'color'"),
+        ("{max_runs,NULL}", "clear: expected names of settings, got NULL"),
+        ("{created_at}", "clear: expected names of settings, got 'created_at'"),
+    ):
+        said = refused(database, "ML001", "SELECT easeml.alter_tenant('lena', clear => %s)", clear)
+        assert expected in said
+        assert "max_runs, max_slots" in said
+    said = refused(database, "ML001", "SELECT easeml.alter_tenant('lena', max_runs => 3, clear => '{max_runs}')")
+    assert "set and cleared at once" in said
+    assert database.rows("TABLE easeml.tenants") == before
+
+
+def test_roles_that_cannot_be_tenants(database: Session, lena: Session) -> None:
+    too_long = "lena" + "x" * 70
+    for role, code, expected in (
+        ("nobody here", "ML003", "there is no role 'nobody here'"),
+        (None, "ML003", "there is no role NULL"),
+        ("", "ML003", "there is no role ''"),
+        (too_long, "ML003", "there is no role"),
+        (database.value("SELECT current_user::text"), "ML004", "is a superuser"),
+        *[(f"easeml_{group}", "ML004", "group") for group in ("admin", "coordinator", "reader", "tenant")],
+        ("pg_read_all_data", "ML004", "group"),
+    ):
+        assert expected in refused(database, code, "SELECT easeml.create_tenant(%s)", role), role
+    for function in ("alter_tenant", "drop_tenant"):
+        for role in ("nobody here", None, too_long, "easeml_tenant"):
+            assert "there is no tenant" in refused(database, "ML003", f"SELECT easeml.{function}(%s)", role)
+        assert "create_tenant('lena')" in refused(database, "ML003", f"SELECT easeml.{function}('lena')")
+    database.execute("SELECT easeml.create_tenant('lena')")
+    assert "a tenant already" in refused(database, "ML004", "SELECT easeml.create_tenant('lena')")
+
+
+def test_only_administrators_decide_about_tenants(database: Session, anna: Session, tenant: Session) -> None:
+    service = database.as_role("some_service", "easeml_coordinator")
+    reader = database.as_role("some_reader", "easeml_reader")
+    calls = ("create_tenant('some_reader')", "alter_tenant('lena', weight => 9)", "drop_tenant('lena')")
+    for session in (tenant, service, reader):
+        for statement in (
+            *(f"SELECT easeml.{call}" for call in calls),
+            "INSERT INTO easeml.tenants (owner) VALUES ('some_reader')",
+            "UPDATE easeml.tenants SET weight = 9",
+            "DELETE FROM easeml.tenants",
+            "INSERT INTO easeml.tenant_usage VALUES ('lena', 0)",
+            "UPDATE easeml.tenant_usage SET dropped_seconds = 0",
+            "DELETE FROM easeml.tenant_usage",
+        ):
+            _denied(session, statement)
+    assert status(anna)["weight"] == 1
+    # A trigger function hung on a table of one's own could be fed any row.
+    tenant.execute("CREATE TABLE lena.forged (run_id bigint, owner name)")
+    _denied(tenant, "CREATE TRIGGER t BEFORE DELETE ON lena.forged FOR EACH ROW EXECUTE FUNCTION easeml.keep_hours()")
+
+
+def _denied(session: Session, statement: str) -> None:
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        session.execute(statement)  # type: ignore[arg-type]
+
+
+def test_a_tenant_with_open_runs_is_not_dropped(database: Session, tenant: Session) -> None:
+    run_id = tenant.value(SELECT)
+    said = refused(database, "ML004", "SELECT easeml.drop_tenant('lena')")
+    assert f"open runs: {run_id}" in said
+    assert "easeml.cancel" in said
+    tenant.execute("SELECT easeml.cancel(%s)", [run_id])
+    database.execute("SELECT easeml.drop_tenant('lena')")
+    assert database.values("SELECT state FROM easeml.runs") == ["cancelled"]
+
+
+# Limits
+
+
+def test_max_runs_counts_open_runs_at_start_and_at_resume(database: Session, tenant: Session) -> None:
+    database.execute("SELECT easeml.alter_tenant('lena', max_runs => 2)")
+    first, _ = tenant.value(SELECT), tenant.value(SELECT)
+    said = refused(tenant, "ML015", SELECT)
+    assert "max_runs: lena may have 2 open run(s) at a time, and this would make 3" in said
+    assert "Wait" in said
+    assert "administrator" in said
+    tenant.execute("SELECT easeml.cancel(%s)", [first])
+    third = tenant.value(SELECT)
+    assert "max_runs" in refused(tenant, "ML015", f"SELECT easeml.resume({first})")
+    assert database.value("SELECT state FROM easeml.runs WHERE run_id = %s", first) == "cancelled"
+    assert status(tenant)["n_open_runs"] == status(tenant)["n_queued_runs"] == 2
+    tenant.execute("SELECT easeml.cancel(%s)", [third])
+    tenant.execute("SELECT easeml.resume(%s)", [first])
+    assert status(tenant)["n_open_runs"] == 2
+
+
+def test_rows_that_a_tenant_inserts_itself_count_too(database: Session, tenant: Session) -> None:
+    database.execute("SELECT easeml.alter_tenant('lena', max_runs => 2)")
+    tenant.execute(INSERT.format("running", 1))
+    assert "max_runs" in refused(tenant, "ML015", INSERT.format("queued", 2))
+    tenant.execute(INSERT.format("cancelled", 5))
+    assert "this would make 6" in refused(
+        tenant, "ML015", "UPDATE easeml.runs SET state = 'queued' WHERE state = 'cancelled'"
+    )
+    tenant.execute(INSERT.format("queued", 1))
+    assert status(tenant)["n_open_runs"] == 2
+
+
+def test_runs_of_one_tenant_are_no_others_concern(database: Session, tenant: Session) -> None:
+    database.execute("SELECT easeml.alter_tenant('lena', max_runs => 1)")
+    other = database.as_role("otto", "easeml_tenant")
+    database.execute("CREATE SCHEMA otto AUTHORIZATION otto")
+    other.execute(TABLE.format("otto"))
+    other.execute(CREATE, ["flowers"])
+    tenant.execute(SELECT)
+    for _ in range(3):
+        other.execute(SELECT)
+    # Not even by the error would otto learn what lena may have.
+    dataset_id = other.value("SELECT dataset_id FROM easeml.datasets")
+    _denied(
+        other,
+        "INSERT INTO easeml.runs (owner, dataset_id, procedure, architectures, n_configs, max_epochs, metric,"
+        f" is_higher_better, seed) VALUES ('lena', {dataset_id}, 'random', '{{linear}}', 1, 1, 'accuracy', true, 0)",
+    )
+    assert other.values("SELECT tenant FROM easeml.tenant_status") == ["otto"]
+    assert other.value("SELECT easeml.used_bytes('lena')") is None
+    assert other.value("SELECT easeml.used_hours('lena')") == 0
+    assert other.values("SELECT owner::text FROM easeml.tenants") == []
+
+
+@pytest.mark.parametrize("isolation", [psycopg.IsolationLevel.READ_COMMITTED, psycopg.IsolationLevel.REPEATABLE_READ])
+def test_two_sessions_race_for_the_last_run(
+    database: Session, tenant: Session, isolation: psycopg.IsolationLevel
+) -> None:
+    database.execute("SELECT easeml.alter_tenant('lena', max_runs => 2)")
+    tenant.execute(SELECT)
+    first, second = tenant.again(), tenant.again()
+    outcomes: list[str | None] = []
+
+    def start_second() -> None:
+        try:
+            with second.transaction():
+                second.execute(SELECT)
+            outcomes.append(None)
+        except psycopg.Error as error:
+            outcomes.append(error.sqlstate)
+
+    second.isolation_level = isolation
+    with first.transaction():
+        first.execute(SELECT)
+        thread = threading.Thread(target=start_second)
+        thread.start()
+        # The second waits for the first, and does not count before it is decided.
+        while not database.value(
+            "SELECT count(*) FROM pg_locks WHERE NOT granted AND pid = %s", second.info.backend_pid
+        ):
+            assert not outcomes
+    thread.join()
+    assert outcomes == ["ML015" if isolation is psycopg.IsolationLevel.READ_COMMITTED else "40001"]
+    assert status(tenant)["n_open_runs"] == 2
+
+
+def test_an_older_snapshot_does_not_help_to_a_further_run(database: Session, tenant: Session) -> None:
+    database.execute("SELECT easeml.alter_tenant('lena', max_runs => 1)")
+    late = tenant.again()
+    late.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+    late.autocommit = False
+    assert late.values("SELECT run_id FROM easeml.runs") == []
+    tenant.execute(SELECT)
+    with pytest.raises(psycopg.errors.SerializationFailure):
+        late.execute(SELECT)
+    late.rollback()
+    assert status(tenant)["n_open_runs"] == 1
+
+
+def test_max_bytes_refuses_data_before_anything_stays(database: Session, tenant: Session) -> None:
+    used = status(tenant)["used_bytes"]
+    assert used == database.value("SELECT sum(n_bytes) FROM easeml.partitions") > 0
+    database.execute("SELECT easeml.alter_tenant('lena', max_bytes => %s)", [used + 10])
+    for call in ("create_dataset('second', 'mine', '{x}', 'y')", "refresh_dataset('flowers')"):
+        said = refused(tenant, "ML015", f"SELECT easeml.{call}")
+        assert f"max_bytes: lena may keep {used + 10} bytes" in said
+        assert "easeml.drop_dataset" in said
+    block = "INSERT INTO easeml.blocks SELECT dataset_id, owner, split, 99, 0, 1, %s, '' FROM easeml.blocks LIMIT 1"
+    refused(tenant, "ML015", block, b"x" * 11)
+    tenant.execute(block, [b"x" * 9])  # type: ignore[arg-type]
+    assert status(tenant)["used_bytes"] == used + 9
+    database.execute("SELECT easeml.alter_tenant('lena', max_bytes => %s)", [2 * used + 9])
+    tenant.execute("SELECT easeml.create_dataset('second', 'mine', '{x}', 'y', n_partitions => 2)")
+
+
+def test_two_sessions_that_pack_at_the_same_time_share_one_limit(database: Session, tenant: Session) -> None:
+    used = status(tenant)["used_bytes"]
+    database.execute("SELECT easeml.alter_tenant('lena', max_bytes => %s)", [2 * used])
+    first, second = tenant.again(), tenant.again()
+    codes: list[str | None] = []
+
+    def pack() -> None:
+        try:
+            second.execute(CREATE, ["second"])
+            codes.append(None)
+        except psycopg.Error as error:
+            codes.append(error.sqlstate)
+
+    with first.transaction():
+        first.execute(CREATE, ["first"])
+        thread = threading.Thread(target=pack)
+        thread.start()
+        while not database.value(
+            "SELECT count(*) FROM pg_locks WHERE NOT granted AND pid = %s", second.info.backend_pid
+        ):
+            assert not codes
+    thread.join()
+    assert codes == ["ML015"]
+    assert status(tenant)["used_bytes"] == 2 * used
+
+
+def test_max_bytes_refuses_runs_once_it_is_reached(database: Session, tenant: Session) -> None:
+    run_id = tenant.value(SELECT)
+    tenant.execute("SELECT easeml.cancel(%s)", [run_id])
+    used = status(tenant)["used_bytes"]
+    database.execute(
+        "INSERT INTO easeml.checkpoints (trial_id, owner, epoch, n_bytes, sha256) SELECT trial_id, owner, 1, 1000,"
+        " repeat('0', 64) FROM easeml.trials"
+    )
+    assert status(tenant)["used_bytes"] == used + 1000
+    database.execute("SELECT easeml.alter_tenant('lena', max_bytes => %s)", [used + 1000])
+    said = refused(tenant, "ML015", SELECT)
+    assert f"may keep {used + 1000} bytes of packed data and states, and keeps {used + 1000}" in said
+    refused(tenant, "ML015", f"SELECT easeml.resume({run_id})")
+    tenant.execute("SELECT easeml.drop_run(%s)", [run_id])
+    tenant.execute(SELECT)
+
+
+def test_max_hours_refuses_new_and_resumed_runs_and_dropping_gives_nothing_back(
+    database: Session, tenant: Session
+) -> None:
+    run_id, other_id = tenant.value(SELECT), tenant.value(SELECT)
+    tenant.execute("SELECT easeml.cancel(%s)", [run_id])
+    record_hours(database, 1.5, run_id)
+    record_hours(database, 0.25, other_id)
+    assert status(tenant)["used_hours"] == pytest.approx(1.75)
+    database.execute("SELECT easeml.alter_tenant('lena', max_hours => 1.75)")
+    said = refused(tenant, "ML015", SELECT)
+    assert "max_hours: lena may use 1.75 slot hour(s), and has used 1.75" in said
+    assert "administrator" in said
+    refused(tenant, "ML015", f"SELECT easeml.resume({run_id})")
+    for dropped in (run_id, other_id):
+        tenant.execute("SELECT easeml.drop_run(%s)", [dropped])
+        assert status(database.again(), "lena")["used_hours"] == pytest.approx(1.75)
+    assert tenant.rows("SELECT * FROM easeml.tenant_usage") == [{"owner": "lena", "dropped_seconds": 6300.0}]
+    assert "max_hours" in refused(tenant, "ML015", SELECT)
+    database.execute("SELECT easeml.alter_tenant('lena', max_hours => 2)")
+    tenant.execute(SELECT)
+
+
+def test_limits_hold_in_functions_that_run_with_the_tenants_rights(database: Session, tenant: Session) -> None:
+    database.execute("SELECT easeml.alter_tenant('lena', max_runs => 1)")
+    tenant.execute(SELECT)
+    tenant.execute(
+        "CREATE FUNCTION lena.start() RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN RETURN"
+        " easeml.select_models('flowers', '{linear}', n_configs => 1); END $$"
+    )
+    tenant.execute("GRANT USAGE ON SCHEMA lena TO PUBLIC")
+    friend = database.as_role("friend")
+    with pytest.raises(psycopg.Error) as caught:
+        friend.execute("SELECT lena.start()")
+    assert caught.value.sqlstate == "ML015"
+    database.execute("REVOKE ALL ON SCHEMA lena FROM PUBLIC")
+
+
+def test_what_an_administrator_resumes_counts_and_what_a_superuser_writes_does_not(
+    database: Session, anna: Session, tenant: Session
+) -> None:
+    run_id = tenant.value(SELECT)
+    tenant.execute("SELECT easeml.cancel(%s)", [run_id])
+    tenant.execute(SELECT)
+    anna.execute("SELECT easeml.alter_tenant('lena', max_runs => 1)")
+    refused(anna, "ML015", f"SELECT easeml.resume({run_id})")
+    database.execute("SELECT easeml.resume(%s)", [run_id])
+    assert status(tenant)["n_open_runs"] == 2
+
+
+def test_readers_see_all_tenants_and_what_they_use(database: Session, tenant: Session) -> None:
+    tenant.execute(SELECT)
+    reader = database.as_role("some_reader", "easeml_reader")
+    assert status(reader) == {**status(tenant), "seconds_to_deadline": None}
+    assert status(reader)["used_bytes"] > 0
