@@ -263,7 +263,13 @@ class Coordinator:
         if untimed:
             self._dispatcher.time_arms(run.run_id, untimed)
         self._pool.set_seconds(run.run_id, self._dispatcher.arm_seconds(run.run_id))
-        await self._store.keep_beliefs(run.run_id, self._pool.beliefs(run.run_id))
+        await self._keep_beliefs(run.run_id)
+
+    async def _keep_beliefs(self, run_id: int) -> None:
+        try:
+            await self._store.keep_beliefs(run_id, self._pool.beliefs(run_id))
+        except StaleLease:
+            await self._check_lease()
 
     async def _open_arm(self) -> bool:
         """Let the policy open an arm where slots would have nothing to do; say whether it did."""
@@ -283,16 +289,20 @@ class Coordinator:
             return True
         self._pool.opened(opening.run_id, opening.arm_id, number)
         self._dispatcher.open_arm(opening.run_id, opening.arm_id, number)
-        await self._store.keep_beliefs(opening.run_id, self._pool.beliefs(opening.run_id))
+        await self._keep_beliefs(opening.run_id)
         return True
 
     async def _close_arms(self) -> None:
         """Take in what arms came to whose trials are all over."""
         for run_id, arm_id in self._dispatcher.arms_to_close():
-            arm = await self._store.close_arm(run_id, arm_id)
+            try:
+                arm = await self._store.close_arm(run_id, arm_id)
+            except StaleLease:
+                await self._check_lease()
+                continue
             if arm is not None and run_id in self._pool:
                 self._pool.arm_closed(run_id, arm)
-                await self._store.keep_beliefs(run_id, self._pool.beliefs(run_id))
+                await self._keep_beliefs(run_id)
 
     def _until_next(self) -> float:
         """Seconds until there is something to do without a message: a heartbeat, or the end of a pause."""

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, LiteralString
 
+import numpy as np
 import psycopg
 
 from easeml_db import __version__
-from easeml_db.db.connection import connect, out_of_space, unavailable
+from easeml_db.bandits.prior import Prior
+from easeml_db.db.connection import connect, out_of_space, server_error, unavailable
 from easeml_db.db.queries import queries
 from easeml_db.errors import ServerUnavailable, VersionMismatch
-from easeml_db.ports import Message, RunChanged, SlotsChanged
-from easeml_db.run import Run
+from easeml_db.ports import Message, RunChanged, SlotsChanged, TenantsChanged
+from easeml_db.run import Arm, Run
+from easeml_db.tenancy.pool import Belief, Opening
+from easeml_db.tenant import PastArm, Tenancy, Tenant
 from easeml_db.topology import Slot
 from easeml_db.trial import Trial
 
@@ -75,6 +81,7 @@ class PostgresStore:
         await self._say("clear_slots")
         await self._listener_says("LISTEN easeml_runs")
         await self._listener_says("LISTEN easeml_slots")
+        await self._listener_says("LISTEN easeml_tenants")
         self._listening = self._spawn(self._listen())
         return self._lease_number
 
@@ -124,9 +131,56 @@ class PostgresStore:
         architectures = {row["trial_id"]: row.pop("architecture") for row in trials}
         return Run(
             **rows[0], architectures=architectures,
+            arms=tuple(Arm(**row) for row in await self._all("read_arms", run_id=run_id)),
+            arm_of={row["trial_id"]: row.pop("arm_id") for row in trials},
             trials=tuple(_trial(run_id, n_partitions, row) for row in trials),
             holders=None if holders is None else tuple(frozenset(segments) for segments in holders),
         )  # fmt: skip
+
+    async def tenancy(self) -> Tenancy:
+        """Return how tenants are served."""
+        tenants = [Tenant(**row) for row in await self._all("tenants")]
+        return Tenancy(**await self._say("tenancy"), tenants={tenant.role: tenant for tenant in tenants})
+
+    async def history(self) -> list[PastArm]:
+        """Return the arms that runs have closed."""
+        return [PastArm(**row) for row in await self._all("history")]
+
+    async def policy_memory(self, policy: str) -> Mapping[str, Any]:
+        """Return what this policy wrote down with the last decision; nothing if another one made that."""
+        memory: Mapping[str, Any] = (await self._say("policy_memory", policy=policy)).get("memory", {})
+        return memory
+
+    async def prior(self, run_id: int) -> Prior | None:
+        """Return the prior with which a run's arms began; None for a run that has none yet."""
+        row = await self._say("read_prior", run_id=run_id)
+        if not row:
+            return None
+        mean, covariance = np.array(row.pop("mean")), np.array(row.pop("covariance"))
+        return Prior(mean, covariance.reshape(len(mean), len(mean)), **row)
+
+    async def keep_prior(self, run_id: int, prior: Prior) -> None:
+        """Write down the prior of a run."""
+        await self._say(
+            "keep_prior", run_id=run_id, prior=prior.name, link=prior.link, degrees_of_freedom=prior.degrees_of_freedom,
+            noise_variance=prior.noise_variance, mean=prior.mean.tolist(), covariance=prior.covariance.tolist(),
+            fitted=json.dumps(prior.fitted, allow_nan=False),
+        )  # fmt: skip
+
+    async def open_arm(self, opening: Opening) -> int:
+        """Write a decision down and open its arm; return the decision's number. StaleLease, NotFound."""
+        document = json.dumps({**opening.row(), "lease_number": self._lease_number})
+        return int((await self._say("open_arm", opening=document))["opening"])
+
+    async def close_arm(self, run_id: int, arm_id: int) -> Arm | None:
+        """Write down what an arm came to, once its trials are over; None when the run is gone."""
+        await self._say("close_arm", arm_id=arm_id)
+        arms = [Arm(**row) for row in await self._all("read_arms", run_id=run_id)]
+        return next((arm for arm in arms if arm.arm_id == arm_id), None)
+
+    async def keep_beliefs(self, run_id: int, beliefs: Sequence[Belief]) -> None:
+        """Write down what is believed of a run's arms now."""
+        await self._say("keep_beliefs", run_id=run_id, beliefs=json.dumps([asdict(belief) for belief in beliefs]))
 
     async def start_run(self, run_id: int) -> None:
         """Mark a queued run as running."""
@@ -149,6 +203,7 @@ class PostgresStore:
         """End a run: stop what is left of its trials; failed when every trial failed, else finished."""
         await self._say("start_run", run_id=run_id)
         await self._say("stop_trials", run_id=run_id)
+        await self._say("close_arms", run_id=run_id)
         await self._say("finish_run", run_id=run_id)
 
     async def note(self, run_id: int, trial_id: int | None, kind: str, message: str) -> None:
@@ -179,6 +234,8 @@ class PostgresStore:
             # Anybody may notify: what is no number is not for us.
             if notice.channel == "easeml_slots":
                 self._deliver(SlotsChanged())
+            elif notice.channel == "easeml_tenants":
+                self._deliver(TenantsChanged())
             elif notice.payload.isascii() and notice.payload.isdigit() and len(notice.payload) < 19:
                 self._deliver(RunChanged(int(notice.payload)))
 
@@ -218,6 +275,10 @@ class PostgresStore:
             raise out_of_space(error) from error
         except psycopg.OperationalError as error:
             raise unavailable(error) from error
+        except psycopg.Error as error:
+            if (error.sqlstate or "").startswith("ML"):
+                raise server_error(error) from error
+            raise
 
 
 def _trial(run_id: int, n_partitions: int, row: dict[str, Any]) -> Trial:

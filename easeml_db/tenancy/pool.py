@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -38,7 +38,7 @@ class Standing:
     sig: float | None
     gap: float
     score: float
-    best: float
+    best_quality: float
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,20 @@ class Opening:
     cost_seconds: float
     n_plays: int
     pending_arm_ids: tuple[int, ...]
+    n_tenants: int
     standings: tuple[Standing, ...]
     memory: Mapping[str, Any]
+
+    def row(self) -> dict[str, Any]:
+        """The decision as it is written down, as JSON values."""
+        seen = self.decision
+        return {
+            "arm_id": self.arm_id, "policy": self.policy, "phase": seen.phase, "play": self.n_plays, "beta": seen.beta,
+            "mean": seen.mean, "deviation": seen.deviation, "bound": seen.bound, "cost": seen.cost,
+            "expected_seconds": self.cost_seconds, "best_quality": seen.best, "sig": _finite(seen.sig), "gap": seen.gap,
+            "score": seen.score, "pending": list(self.pending_arm_ids), "n_tenants": self.n_tenants,
+            "standings": [asdict(standing) for standing in self.standings], "memory": dict(self.memory),
+        }  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -65,7 +77,7 @@ class Belief:
     deviation: float
     bound: float | None
     cost: float
-    cost_seconds: float
+    expected_seconds: float
 
 
 class Pool:
@@ -167,7 +179,7 @@ class Pool:
         selector = self._selector
         selector.seconds_per_cost = self._seconds_per_cost / max(n_slots, 1)
         selector.block(blocked)
-        before = self._standings()
+        before, n_tenants = self._standings(), int(selector.standings.can_play.sum())
         decision = selector.choose(now_seconds)
         if decision is None:
             return None
@@ -176,7 +188,7 @@ class Pool:
         return Opening(
             run.run_id, run.arms[decision.arm].arm_id, self._tenancy.policy, decision,
             decision.cost * self._seconds_per_cost, player.t - 1,
-            tuple(run.arms[arm].arm_id for arm in decision.pending),
+            tuple(run.arms[arm].arm_id for arm in decision.pending), n_tenants,
             tuple(_with(standing, decision) for standing in before), selector.policy.memory(),
         )  # fmt: skip
 
@@ -271,9 +283,8 @@ def _past(run: Run) -> Iterator[Callable[[Player], None]]:
 
 
 def _standing(run_id: int, columns: Any, place: int) -> Standing:
-    sig = float(columns.sig[place])
     return Standing(
-        run_id, False, False, None if math.isnan(sig) or math.isinf(sig) else sig, float(columns.gap[place]),
+        run_id, False, False, _finite(float(columns.sig[place])), float(columns.gap[place]),
         float(columns.score[place]), float(columns.best[place]),
     )  # fmt: skip
 
@@ -284,6 +295,10 @@ def _with(standing: Standing, decision: Decision[int]) -> Standing:
         is_candidate=standing.run_id in decision.candidates,
         is_chosen=standing.run_id == decision.tenant,
     )
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 def _place(run: Run, arm_id: int) -> int:

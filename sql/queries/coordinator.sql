@@ -47,7 +47,7 @@ SELECT run_id FROM easeml.runs WHERE state IN ('queued', 'running') ORDER BY run
 -- name: read_run
 -- An open run; holders lists the segments of each partition, NULL where every slot may run every partition.
 SELECT r.run_id, r.seed, r.state, r.max_seconds, extract(epoch FROM r.started_at)::double precision AS started_seconds, d.n_partitions,
-    r.scheduler, r.visit_order, CASE WHEN d.placement = 'bound' THEN (
+    r.scheduler, r.visit_order, r.owner::text AS owner, d.task, CASE WHEN d.placement = 'bound' THEN (
         SELECT jsonb_agg(h.segments ORDER BY h.partition_number)
         FROM (SELECT p.partition_number, coalesce(jsonb_agg(c.segment_id) FILTER (WHERE c.segment_id IS NOT NULL), '[]') AS segments
               FROM easeml.partitions p LEFT JOIN easeml.replicas c USING (dataset_id, partition_number)
@@ -56,7 +56,7 @@ FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id) WHERE r.run_id = %(
 
 -- name: read_trials
 -- The trials of a run with their progress; met lists the partitions met in the present round, where the order is free.
-SELECT t.trial_id, t.trial_number, t.architecture, t.max_epochs, t.n_steps_done, t.state, r.visit_order, t.pilot_train_seconds, t.pilot_evaluate_seconds,
+SELECT t.trial_id, t.arm_id, t.trial_number, t.architecture, t.max_epochs, t.n_steps_done, t.state, r.visit_order, t.pilot_train_seconds, t.pilot_evaluate_seconds,
     CASE WHEN r.visit_order = 'free' THEN ARRAY(
         SELECT u.partition_number FROM easeml.training_units u WHERE u.trial_id = t.trial_id AND n.round %% 2 = 0 AND u.epoch = n.round / 2 + 1
         UNION ALL
@@ -65,6 +65,65 @@ SELECT t.trial_id, t.trial_number, t.architecture, t.max_epochs, t.n_steps_done,
 FROM easeml.trials t JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id)
 CROSS JOIN LATERAL (SELECT t.n_steps_done / d.n_partitions AS round) n
 WHERE t.run_id = %(run_id)s ORDER BY t.trial_number
+
+-- name: read_arms
+-- The arms of a run; one with a trial that waits or runs, again or still, is not closed. Work is rows times epochs times trials.
+SELECT a.arm_id, a.architecture || CASE a.augmentation WHEN 'none' THEN '' ELSE '+' || a.augmentation END AS name, a.opening, a.bound,
+    CASE WHEN n.n_open = 0 THEN a.closing END AS closing, CASE WHEN n.n_open = 0 THEN a.quality END AS quality,
+    CASE WHEN n.n_open = 0 THEN a.cost_seconds END AS cost_seconds, (n.n_epochs * p.n_rows)::double precision AS work
+FROM easeml.arms a JOIN easeml.runs r USING (run_id)
+CROSS JOIN LATERAL (SELECT coalesce(sum(t.max_epochs), 0) AS n_epochs, count(*) FILTER (WHERE t.state IN ('waiting', 'running')) AS n_open
+    FROM easeml.trials t WHERE t.arm_id = a.arm_id) n
+CROSS JOIN LATERAL (SELECT greatest(sum(c.n_train_rows), 1) AS n_rows FROM easeml.partitions c WHERE c.dataset_id = r.dataset_id) p
+WHERE a.run_id = %(run_id)s ORDER BY a.arm_id
+
+-- name: tenancy
+-- How tenants are served.
+SELECT policy, prior, seed FROM easeml.tenancy
+
+-- name: tenants
+-- Terms of the tenants that have any.
+SELECT owner::text AS role, weight, extract(epoch FROM deadline)::double precision AS deadline_seconds, max_slots FROM easeml.tenants
+
+-- name: history
+-- What closed arms of the newest runs came to.
+SELECT a.run_id, d.task, a.architecture || CASE a.augmentation WHEN 'none' THEN '' ELSE '+' || a.augmentation END AS name, a.quality, a.cost_seconds,
+    (n.n_epochs * p.n_rows)::double precision AS work
+FROM easeml.arms a JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id)
+CROSS JOIN LATERAL (SELECT greatest(sum(t.max_epochs), 1) AS n_epochs FROM easeml.trials t WHERE t.arm_id = a.arm_id) n
+CROSS JOIN LATERAL (SELECT greatest(sum(c.n_train_rows), 1) AS n_rows FROM easeml.partitions c WHERE c.dataset_id = r.dataset_id) p
+WHERE a.closing IS NOT NULL AND a.run_id IN (SELECT w.run_id FROM easeml.runs w ORDER BY w.run_id DESC LIMIT 500)
+ORDER BY a.run_id, a.arm_id
+
+-- name: policy_memory
+-- What the policy wrote down with the last decision, if that was its own.
+SELECT memory FROM (SELECT policy, memory FROM easeml.decisions ORDER BY decision_id DESC LIMIT 1) d WHERE policy = %(policy)s
+
+-- name: read_prior
+-- What was believed of a run's arms beforehand.
+SELECT prior AS name, link, degrees_of_freedom, noise_variance, mean, covariance, fitted FROM easeml.priors WHERE run_id = %(run_id)s
+
+-- name: keep_prior
+-- The first prior of a run stays.
+INSERT INTO easeml.priors (run_id, owner, prior, link, degrees_of_freedom, noise_variance, mean, covariance, fitted)
+SELECT run_id, owner, %(prior)s, %(link)s, %(degrees_of_freedom)s, %(noise_variance)s, %(mean)s, %(covariance)s, %(fitted)s::jsonb FROM easeml.runs
+WHERE run_id = %(run_id)s AND %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease) ON CONFLICT DO NOTHING
+
+-- name: open_arm
+-- A decision.
+SELECT easeml.open_arm(%(opening)s::jsonb) AS opening
+
+-- name: close_arm
+-- What an arm came to.
+SELECT easeml.close_arm(%(arm_id)s, %(lease_number)s)
+
+-- name: close_arms
+-- All open arms of a run that ends.
+SELECT easeml.close_arm(a.arm_id, %(lease_number)s) FROM easeml.arms a WHERE a.run_id = %(run_id)s AND a.opening IS NOT NULL AND a.closing IS NULL
+
+-- name: keep_beliefs
+-- What is believed of a run's arms now.
+SELECT easeml.keep_beliefs(%(run_id)s, %(beliefs)s::jsonb, %(lease_number)s)
 
 -- name: plan_run
 -- How a run is scheduled from now on; a new choice goes into the run's history.

@@ -45,6 +45,7 @@ BEGIN
                 'store_chunked', 'store_chunk', 'record_training', 'record_evaluation', 'record_metrics', 'record_pilot',
                 'check_slot_options', 'find_segment', 'find_slot', 'check_leaving', 'set_slots', 'add_slots', 'drain_slot', 'resume_slot', 'remove_slot',
                 'add_segment', 'drain_segment', 'resume_segment', 'remove_segment', 'python_facts',
+                'set_policy', 'open_arm', 'close_arm', 'keep_beliefs',
                 'create_tenant', 'alter_tenant', 'drop_tenant', 'check_tenant', 'find_tenant', 'kept_bytes', 'is_bound_by_limits',
                 -- Whoever may execute a trigger function can hang it on a table of his own, with rows of his invention.
                 'check_run_limits', 'check_byte_limit', 'keep_hours')
@@ -55,9 +56,11 @@ END
 $security$;
 
 -- What a tenant writes, through functions that run with the tenant's own rights.
-GRANT INSERT ON easeml.datasets, easeml.partitions, easeml.replicas, easeml.blocks, easeml.dataset_grants, easeml.runs, easeml.arms,
+GRANT INSERT ON easeml.datasets, easeml.partitions, easeml.replicas, easeml.blocks, easeml.dataset_grants, easeml.runs,
     easeml.deployments, easeml.events TO easeml_tenant;
 -- Progress and states are the coordinator's to write: a trial that named another tenant's checkpoint would be served from it.
+-- Nor the qualities of arms: other tenants' priors are made from them.
+GRANT INSERT (run_id, architecture, augmentation) ON easeml.arms TO easeml_tenant;
 GRANT INSERT (run_id, arm_id, trial_number, architecture, config, max_epochs) ON easeml.trials TO easeml_tenant;
 GRANT UPDATE (encoder, packing_seconds, input_shape, n_skipped_rows, placement) ON easeml.datasets TO easeml_tenant;
 GRANT UPDATE (state, started_at, finished_at, failure_reason) ON easeml.runs, easeml.trials TO easeml_tenant;

@@ -1,7 +1,8 @@
 CREATE VIEW easeml.tenant_status WITH (security_invoker) AS
 SELECT o.owner::text AS tenant, coalesce(t.weight, 1) AS weight, t.deadline, extract(epoch FROM t.deadline - clock_timestamp())::double precision AS seconds_to_deadline,
     t.max_runs, t.max_slots, t.max_bytes, t.max_hours, r.n_open_runs, r.n_queued_runs, s.n_busy_slots,
-    easeml.used_bytes(o.owner) AS used_bytes, easeml.used_hours(o.owner) AS used_hours, t.created_at
+    easeml.used_bytes(o.owner) AS used_bytes, easeml.used_hours(o.owner) AS used_hours, t.created_at,
+    w.n_waiting_arms, w.n_open_arms, l.served_at AS last_served_at, l.reason AS last_decision
 FROM (SELECT owner FROM easeml.tenants UNION SELECT owner FROM easeml.runs) o
 LEFT JOIN easeml.tenants t USING (owner)
 CROSS JOIN LATERAL (
@@ -9,7 +10,13 @@ CROSS JOIN LATERAL (
     FROM easeml.runs q WHERE q.owner = o.owner AND q.state IN ('queued', 'running')) r
 CROSS JOIN LATERAL (
     SELECT count(*) AS n_busy_slots FROM easeml.slots b JOIN easeml.trials k USING (trial_id)
-    WHERE k.owner = o.owner AND b.unit_started_at IS NOT NULL AND b.state <> 'lost' AND easeml.has_live_coordinator()) s;
+    WHERE k.owner = o.owner AND b.unit_started_at IS NOT NULL AND b.state <> 'lost' AND easeml.has_live_coordinator()) s
+CROSS JOIN LATERAL (
+    SELECT count(*) FILTER (WHERE b.state = 'waiting') AS n_waiting_arms, count(*) FILTER (WHERE b.state = 'open') AS n_open_arms
+    FROM easeml.arm_beliefs b JOIN easeml.runs q USING (run_id) WHERE q.owner = o.owner AND q.state IN ('queued', 'running')) w
+CROSS JOIN LATERAL (
+    SELECT max(c.decided_at) FILTER (WHERE c.is_chosen) AS served_at, (array_agg(c.reason ORDER BY c.decision_id DESC, c.is_chosen DESC))[1] AS reason
+    FROM easeml.scheduler_decisions c JOIN easeml.runs q USING (run_id) WHERE q.owner = o.owner AND q.state IN ('queued', 'running')) l;
 COMMENT ON VIEW easeml.tenant_status IS 'Tenants with what they may have and what they use; roles that have runs and no settings of their own are included.';
 
 COMMENT ON COLUMN easeml.tenant_status.tenant IS 'Role.';
@@ -26,3 +33,7 @@ COMMENT ON COLUMN easeml.tenant_status.n_busy_slots IS 'Slots that run its units
 COMMENT ON COLUMN easeml.tenant_status.used_bytes IS 'Bytes of its packed blocks and live checkpoints.';
 COMMENT ON COLUMN easeml.tenant_status.used_hours IS 'Slot hours of all its recorded units, those of dropped runs included.';
 COMMENT ON COLUMN easeml.tenant_status.created_at IS 'When it was made a tenant; null without settings of its own.';
+COMMENT ON COLUMN easeml.tenant_status.n_waiting_arms IS 'Arms of its open runs that wait to be opened.';
+COMMENT ON COLUMN easeml.tenant_status.n_open_arms IS 'Arms of its open runs whose trials may run.';
+COMMENT ON COLUMN easeml.tenant_status.last_served_at IS 'When an arm of an open run of its was last opened.';
+COMMENT ON COLUMN easeml.tenant_status.last_decision IS 'Why it was served, or had to wait, at the last decision in which its open runs took part.';

@@ -1,0 +1,107 @@
+-- Policies, and the decisions of the coordinator.
+
+CREATE FUNCTION easeml.list_policies(OUT policy text, OUT is_default boolean, OUT arm_rule text, OUT summary text)
+RETURNS SETOF record LANGUAGE plpython3u STABLE AS $$
+from easeml_db.tenancy.policies import list_policies
+from easeml_plpy.session import guarded
+return guarded(plpy, list_policies)
+$$;
+COMMENT ON FUNCTION easeml.list_policies() IS 'The tenancy policies (internal: read easeml.policies).';
+
+CREATE FUNCTION easeml.list_priors(OUT prior text, OUT is_default boolean, OUT summary text)
+RETURNS SETOF record LANGUAGE plpython3u STABLE AS $$
+from easeml_db.bandits.priors import list_priors
+from easeml_plpy.session import guarded
+return guarded(plpy, list_priors)
+$$;
+COMMENT ON FUNCTION easeml.list_priors() IS 'The priors of the bandits (internal: read easeml.policies).';
+
+CREATE FUNCTION easeml.set_policy(policy text, prior text DEFAULT NULL, seed bigint DEFAULT NULL) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM easeml.list_policies() p WHERE p.policy = set_policy.policy) THEN
+        PERFORM easeml.fail('ML001', format('policy: there is no tenancy policy %s', quote_nullable(policy)),
+            hint => (SELECT 'Choose one of: ' || string_agg(p.policy, ', ') || '.' FROM easeml.list_policies() p));
+    ELSIF prior IS NOT NULL AND NOT EXISTS (SELECT FROM easeml.list_priors() p WHERE p.prior = set_policy.prior) THEN
+        PERFORM easeml.fail('ML001', format('prior: there is no prior %s', quote_literal(prior)),
+            hint => (SELECT 'Choose one of: ' || string_agg(p.prior, ', ') || '.' FROM easeml.list_priors() p));
+    END IF;
+    UPDATE easeml.tenancy t SET policy = set_policy.policy, prior = coalesce(set_policy.prior, t.prior), seed = coalesce(set_policy.seed, t.seed),
+        changed_at = clock_timestamp();
+    PERFORM pg_notify('easeml_tenants', '');
+END
+$$;
+COMMENT ON FUNCTION easeml.set_policy(text, text, bigint) IS
+    'Chooses which tenant is served next, from the next decision on: a policy and a prior of easeml.policies (NULL: as it is). Runs that are open keep their prior. Administrators only.';
+
+CREATE FUNCTION easeml.quality(metric text, metric_value double precision, r2 double precision) RETURNS double precision LANGUAGE sql IMMUTABLE AS $$
+    SELECT greatest(0, least(1, CASE
+        WHEN metric IN ('rmse', 'mae', 'r2') THEN r2
+        WHEN metric = 'log_loss' THEN exp(-metric_value)
+        ELSE metric_value END))
+$$;
+COMMENT ON FUNCTION easeml.quality(text, double precision, double precision) IS
+    'A validation metric as a quality from 0 to 1, the scale on which arms are compared: shares as they are, log_loss as exp(-x), errors of numbers by their r2; NULL where nothing was measured.';
+
+CREATE FUNCTION easeml.open_arm(decision jsonb) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    chosen easeml.arms;
+    number bigint;
+BEGIN
+    PERFORM easeml.fence(decision);
+    SELECT a.* INTO chosen FROM easeml.arms a JOIN easeml.runs r USING (run_id)
+    WHERE a.arm_id = (decision ->> 'arm_id')::bigint AND r.state IN ('queued', 'running') FOR UPDATE OF a FOR SHARE OF r;
+    IF NOT FOUND THEN
+        PERFORM easeml.fail('ML003', format('arm %s is gone, or its run is over', decision ->> 'arm_id'));
+    ELSIF chosen.opening IS NOT NULL THEN
+        PERFORM easeml.fail('ML006', format('arm %s was opened meanwhile', chosen.arm_id));
+    END IF;
+    INSERT INTO easeml.decisions (run_id, arm_id, owner, policy, phase, play, beta, mean, deviation, bound, cost, expected_seconds, best_quality,
+        sig, gap, score, pending, n_tenants, memory, lease_number)
+    SELECT chosen.run_id, chosen.arm_id, chosen.owner, o.policy, o.phase, o.play, o.beta, o.mean, o.deviation, o.bound, o.cost, o.expected_seconds, o.best_quality,
+        o.sig, o.gap, o.score, o.pending, o.n_tenants, o.memory, o.lease_number
+    FROM jsonb_to_record(decision) o(policy text, phase text, play integer, beta float8, mean float8, deviation float8, bound float8, cost float8,
+        expected_seconds float8, best_quality float8, sig float8, gap float8, score float8, pending bigint[], n_tenants integer, memory jsonb, lease_number bigint)
+    RETURNING decision_id INTO number;
+    INSERT INTO easeml.decision_candidates (decision_id, run_id, owner, is_candidate, is_chosen, best_quality, sig, gap, score, decided_at, policy, phase,
+        chosen_gap, chosen_score, n_tenants)
+    SELECT number, r.run_id, r.owner, s.is_candidate, s.is_chosen, s.best_quality, s.sig, s.gap, s.score, d.decided_at, d.policy, d.phase, d.gap, d.score, d.n_tenants
+    FROM jsonb_to_recordset(decision -> 'standings') s(run_id bigint, is_candidate boolean, is_chosen boolean, best_quality float8, sig float8, gap float8, score float8)
+    JOIN easeml.runs r USING (run_id) JOIN easeml.decisions d ON d.decision_id = number;
+    UPDATE easeml.arms a SET opening = number, opened_at = clock_timestamp(), bound = (decision ->> 'bound')::double precision WHERE a.arm_id = chosen.arm_id;
+    RETURN number;
+END
+$$;
+COMMENT ON FUNCTION easeml.open_arm(jsonb) IS 'Writes a decision down and lets the arm''s trials run; refused when the lease is stale or the run is over (internal).';
+
+CREATE FUNCTION easeml.close_arm(arm_id bigint, lease_number bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM easeml.fence(jsonb_build_object('lease_number', lease_number));
+    UPDATE easeml.arms a SET closing = nextval(pg_get_serial_sequence('easeml.decisions', 'decision_id')), closed_at = clock_timestamp(),
+        quality = coalesce((
+            SELECT easeml.quality(r.metric, t.best_metric_value, m.r2) FROM easeml.trials t JOIN easeml.runs r USING (run_id)
+            LEFT JOIN easeml.epoch_metrics m ON m.trial_id = t.trial_id AND m.epoch = t.best_epoch AND m.split = 'validation'
+            WHERE t.arm_id = a.arm_id AND t.best_metric_value IS NOT NULL
+            ORDER BY CASE WHEN r.is_higher_better THEN -t.best_metric_value ELSE t.best_metric_value END LIMIT 1), 0),
+        cost_seconds = (
+            SELECT coalesce(sum(extract(epoch FROM w.finished_at - w.started_at)), 0)::double precision FROM easeml.trials t CROSS JOIN LATERAL (
+                SELECT u.started_at, u.finished_at FROM easeml.training_units u WHERE u.trial_id = t.trial_id
+                UNION ALL SELECT e.started_at, e.finished_at FROM easeml.evaluations e WHERE e.trial_id = t.trial_id) w
+            WHERE t.arm_id = a.arm_id)
+    WHERE a.arm_id = close_arm.arm_id AND a.opening IS NOT NULL
+        AND NOT EXISTS (SELECT FROM easeml.trials t WHERE t.arm_id = a.arm_id AND t.state IN ('waiting', 'running'));
+END
+$$;
+COMMENT ON FUNCTION easeml.close_arm(bigint, bigint) IS 'Writes down what an arm came to once its trials are over: the best validation metric as a quality (0 where nothing was measured), and the seconds of its units (internal).';
+
+CREATE FUNCTION easeml.keep_beliefs(run_id bigint, beliefs jsonb, lease_number bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM easeml.fence(jsonb_build_object('lease_number', lease_number));
+    INSERT INTO easeml.posteriors AS p (arm_id, run_id, owner, mean, deviation, bound, cost, expected_seconds)
+    SELECT a.arm_id, a.run_id, a.owner, b.mean, b.deviation, b.bound, b.cost, b.expected_seconds
+    FROM jsonb_to_recordset(beliefs) b(arm_id bigint, mean float8, deviation float8, bound float8, cost float8, expected_seconds float8)
+    JOIN easeml.arms a USING (arm_id) WHERE a.run_id = keep_beliefs.run_id
+    ON CONFLICT (arm_id) DO UPDATE SET mean = excluded.mean, deviation = excluded.deviation, bound = excluded.bound, cost = excluded.cost,
+        expected_seconds = excluded.expected_seconds, updated_at = clock_timestamp();
+END
+$$;
+COMMENT ON FUNCTION easeml.keep_beliefs(bigint, jsonb, bigint) IS 'Renews what is believed of a run''s arms (internal).';
