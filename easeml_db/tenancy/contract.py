@@ -33,7 +33,7 @@ class Policy(Protocol):
         """Take in that a tenant or an arm arrived or left."""
 
     def memory(self) -> Mapping[str, Any]:
-        """What must outlive the process, as JSON values; nothing that the standings say anyway."""
+        """What must outlive the process, as JSON values, besides the columns of the standings."""
 
     def remember(self, memory: Mapping[str, Any]) -> None:
         """Take over what another process wrote down."""

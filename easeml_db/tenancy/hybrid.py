@@ -17,7 +17,7 @@ from easeml_db.errors import InvalidArgument
 from easeml_db.tenancy.contract import Choice
 from easeml_db.tenancy.greedy import Greedy
 from easeml_db.tenancy.round_robin import RoundRobin
-from easeml_db.tenancy.standings import Mask, Standings
+from easeml_db.tenancy.standings import Standings
 
 PATIENCE = 10  # s in the paper
 
@@ -32,24 +32,22 @@ class Hybrid:
         self.n_freezes = 0
         self.is_frozen = False
         self._counter = 0
-        self._candidates: Mask | None = None  # of the last decision
-        self._is_same = False  # whether they were those of the decision before
-        self._total = 0.0  # sum of best before the last decision
+        self._is_same = False  # whether the last decision had the candidates of the one before
+        self._total = 0.0  # sum of best qualities before the last decision
 
     def choose(self, standings: Standings) -> Choice:
         """Judge the last decision, then make this one."""
         total = float(standings.best.sum())
-        self._judge(total)
+        if not self.is_frozen:
+            self._judge(total)
         if self.is_frozen:
             return self._round_robin.choose(standings)
         choice = self._greedy.choose(standings)
-        self._is_same = self._candidates is not None and np.array_equal(choice.candidates, self._candidates)
-        self._candidates, self._total = choice.candidates, total
+        self._is_same = np.array_equal(choice.candidates, standings.was_candidate)
+        self._total, standings.was_candidate = total, choice.candidates
         return choice
 
     def _judge(self, total: float) -> None:
-        if self.is_frozen or self._candidates is None:
-            return
         self._counter = self._counter + 1 if self._is_same and total <= self._total else 0
         if self._counter >= self._patience:
             self.is_frozen = True
@@ -57,13 +55,17 @@ class Hybrid:
 
     def renew(self) -> None:
         """Go on with greedy."""
-        self.is_frozen, self._counter, self._candidates, self._is_same = False, 0, None, False
+        self.is_frozen, self._counter, self._is_same = False, 0, False
 
     def memory(self) -> Mapping[str, Any]:
         """Whether greedy is frozen, and how near that is."""
-        return {"is_frozen": self.is_frozen, "counter": self._counter, "round_robin": self._round_robin.memory()}
+        return {
+            "is_frozen": self.is_frozen, "counter": self._counter, "is_same": self._is_same, "total": self._total,
+            "round_robin": dict(self._round_robin.memory()),
+        }  # fmt: skip
 
     def remember(self, memory: Mapping[str, Any]) -> None:
-        """Take over both; the last candidates are not known any more, so the counter stands still for a decision."""
+        """Take over both."""
         self.is_frozen, self._counter = bool(memory["is_frozen"]), int(memory["counter"])
+        self._is_same, self._total = bool(memory["is_same"]), float(memory["total"])
         self._round_robin.remember(memory["round_robin"])

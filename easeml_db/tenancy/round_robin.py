@@ -13,34 +13,30 @@ from typing import Any
 import numpy as np
 
 from easeml_db.tenancy.contract import Choice
-from easeml_db.tenancy.standings import Floats, Standings
+from easeml_db.tenancy.standings import Standings
 
 
 class RoundRobin:
-    """Keeps the clocks."""
+    """Keeps the time; the tenants' clocks are a column of the standings."""
 
     def __init__(self) -> None:
-        self._clocks: Floats = np.empty(0)
         self._now = 0.0
 
     def choose(self, standings: Standings) -> Choice:
         """The tenant with the least clock."""
-        n = len(standings.can_play)
-        if len(self._clocks) < n:
-            self._clocks = np.append(self._clocks, np.full(n - len(self._clocks), self._now))
-        np.maximum(self._clocks, self._now, out=self._clocks)
-        tenant = int(np.argmin(np.where(standings.can_play, self._clocks, np.inf)))
-        self._now = float(self._clocks[tenant])
-        self._clocks[tenant] += 1.0 / standings.weight[tenant]
+        np.maximum(standings.clock, self._now, out=standings.clock)
+        tenant = int(np.argmin(np.where(standings.can_play, standings.clock, np.inf)))
+        self._now = float(standings.clock[tenant])
+        standings.clock[tenant] += 1.0 / standings.weight[tenant]
         return Choice(tenant, "round_robin", standings.can_play.copy())
 
     def renew(self) -> None:
         """Clocks go on."""
 
     def memory(self) -> Mapping[str, Any]:
-        """The clocks of those that are ahead, and the time."""
-        return {"now": self._now, "clocks": [round(clock, 9) for clock in self._clocks.tolist()]}
+        """The time."""
+        return {"now": self._now}
 
     def remember(self, memory: Mapping[str, Any]) -> None:
-        """Take over the clocks."""
-        self._now, self._clocks = float(memory["now"]), np.asarray(memory["clocks"], dtype=float)
+        """Take over the time."""
+        self._now = float(memory["now"])

@@ -12,9 +12,9 @@ with the arms of the one tenant that is served, and with the number of tenants a
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -22,9 +22,10 @@ from easeml_db.errors import InvalidArgument
 from easeml_db.tenancy.arm_rules import ArmRule
 from easeml_db.tenancy.contract import Choice, Policy
 from easeml_db.tenancy.player import Player
-from easeml_db.tenancy.standings import Mask, Standings
+from easeml_db.tenancy.standings import NEWCOMER, Mask, Standings
 
 Key = TypeVar("Key", bound=Hashable)
+SPARE_PLACES = 16  # of tenants that left, kept before the columns are compacted
 LAST_CALL = 2.0  # times the seconds of the next arm
 
 
@@ -84,9 +85,50 @@ class Selector(Generic[Key]):
         del self.players[key]
         self._deadlines.pop(place, None)
         self._blocked.discard(place)
-        self.standings.can_play[place] = False
-        self.standings.best[place] = 0.0
+        for column, value in NEWCOMER.items():
+            getattr(self.standings, column)[place] = value
+        if len(self._keys) > 2 * len(self.players) + SPARE_PLACES:
+            self._compact()
         self.policy.renew()
+
+    def replace(self, key: Key, player: Player) -> None:
+        """Put another player in a tenant's place: its arms are not what they were."""
+        self.players[key] = player
+        self.refresh(key)
+        self.policy.renew()
+
+    def _compact(self) -> None:
+        """Give up the places of those who left; the order stays."""
+        places = sorted(self._places.values())
+        self.standings.keep(places)
+        new = {place: k for k, place in enumerate(places)}
+        self._keys = [self._keys[place] for place in places]
+        self._next_arm = [self._next_arm[place] for place in places]
+        self._places = {key: new[place] for key, place in self._places.items()}
+        self._deadlines = {new[place]: deadline for place, deadline in self._deadlines.items()}
+        self._blocked = {new[place] for place in self._blocked}
+
+    def memory(self) -> dict[str, Any]:
+        """What must outlive the process, as JSON values: the policy's own, and its columns by tenant."""
+        columns = self.standings
+        ahead = [(key, float(columns.clock[place])) for key, place in self._places.items() if columns.clock[place]]
+        return {
+            "policy": dict(self.policy.memory()),
+            "n_decisions": columns.n_decisions,
+            "clocks": ahead,
+            "candidates": [key for key, place in self._places.items() if columns.was_candidate[place]],
+        }
+
+    def remember(self, memory: Mapping[str, Any]) -> None:
+        """Take over what another process wrote down, once the tenants have joined."""
+        self.policy.remember(memory["policy"])
+        self.standings.n_decisions = int(memory["n_decisions"])
+        for key, clock in memory["clocks"]:
+            if key in self._places:
+                self.standings.clock[self._places[key]] = clock
+        for key in memory["candidates"]:
+            if key in self._places:
+                self.standings.was_candidate[self._places[key]] = True
 
     def set_terms(self, key: Key, *, weight: float, deadline_seconds: float = math.inf) -> None:
         """Change a tenant's weight and deadline. Raises InvalidArgument."""
