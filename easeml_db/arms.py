@@ -69,7 +69,7 @@ class Arms:
 
     async def open_next(self, now_seconds: float) -> bool:
         """Open the arm that the policy chooses, if slots would have nothing to do; say whether something changed."""
-        if self._dispatcher.n_unclaimed() <= 0:
+        if self._dispatcher.n_unclaimed() <= 0 or self._dispatcher.is_newcomer_timed():
             return False
         n_slots, blocked = self._dispatcher.n_in_service(), self._dispatcher.runs_without_claim()
         opening = self._pool.choose(now_seconds, n_slots=n_slots, blocked=blocked)

@@ -23,6 +23,10 @@ class OpenArms:
         """Say whether every arm has been opened."""
         return len(self._opening) == len(self._run.arms)
 
+    def is_fresh(self) -> bool:
+        """Say whether no arm has been opened yet."""
+        return not self._opening
+
     def trials(self) -> dict[int, Trial]:
         """Trials that are not over, of arms that are open or of none, as the tables last said."""
         opened = self._opening.keys() | {None}

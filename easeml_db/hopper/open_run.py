@@ -113,6 +113,10 @@ class OpenRun:
         """Say whether arms are being timed."""
         return bool(self._timing)
 
+    def is_timed_for_its_first_arm(self) -> bool:
+        """Say whether a pilot is under way after which the run is to be served for the first time."""
+        return self._arms.is_fresh() and any(trial_id in self._busy for trial_id in self._timing)
+
     def arm_seconds(self) -> dict[int, float]:
         """Return what each arm takes on one slot, for its whole life, where one of its trials has been timed."""
         timed = [trial for trial in self.run.trials if self._seconds.is_timed(trial.trial_id)]
