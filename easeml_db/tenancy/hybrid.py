@@ -17,7 +17,7 @@ from easeml_db.errors import InvalidArgument
 from easeml_db.tenancy.contract import Choice
 from easeml_db.tenancy.greedy import Greedy
 from easeml_db.tenancy.round_robin import RoundRobin
-from easeml_db.tenancy.standings import Mask, Standings
+from easeml_db.tenancy.standings import Standings
 
 PATIENCE = 10  # s in the paper
 
@@ -32,7 +32,7 @@ class Hybrid:
         self.n_freezes = 0
         self.is_frozen = False
         self._counter = 0
-        self._candidates: Mask | None = None  # of the last decision
+        self._candidates: list[int] | None = None  # places, of the last decision
         self._is_same = False  # whether they were those of the decision before
         self._total = 0.0  # sum of best before the last decision
 
@@ -43,8 +43,9 @@ class Hybrid:
         if self.is_frozen:
             return self._round_robin.choose(standings)
         choice = self._greedy.choose(standings)
-        self._is_same = self._candidates is not None and np.array_equal(choice.candidates, self._candidates)
-        self._candidates, self._total = choice.candidates, total
+        candidates = np.flatnonzero(choice.candidates).tolist()
+        self._is_same = candidates == self._candidates
+        self._candidates, self._total = candidates, total
         return choice
 
     def _judge(self, total: float) -> None:
@@ -55,15 +56,23 @@ class Hybrid:
             self.is_frozen = True
             self.n_freezes += 1
 
-    def renew(self) -> None:
+    def renew(self, left: int | None = None) -> None:
         """Go on with greedy."""
+        self._round_robin.renew(left)
         self.is_frozen, self._counter, self._candidates, self._is_same = False, 0, None, False
 
     def memory(self) -> Mapping[str, Any]:
-        """Whether greedy is frozen, and how near that is."""
-        return {"is_frozen": self.is_frozen, "counter": self._counter, "round_robin": self._round_robin.memory()}
+        """Whether greedy is frozen, how near that is, and the last decision, by which the next is judged."""
+        return {
+            "is_frozen": self.is_frozen, "counter": self._counter, "candidates": self._candidates,
+            "is_same": self._is_same, "total": self._total, "n_freezes": self.n_freezes,
+            "greedy": self._greedy.memory(), "round_robin": self._round_robin.memory(),
+        }  # fmt: skip
 
     def remember(self, memory: Mapping[str, Any]) -> None:
-        """Take over both; the last candidates are not known any more, so the counter stands still for a decision."""
+        """Take over all of it."""
         self.is_frozen, self._counter = bool(memory["is_frozen"]), int(memory["counter"])
+        self._candidates, self._is_same = memory["candidates"], bool(memory["is_same"])
+        self._total, self.n_freezes = float(memory["total"]), int(memory["n_freezes"])
+        self._greedy.remember(memory["greedy"])
         self._round_robin.remember(memory["round_robin"])

@@ -135,14 +135,14 @@ class Pool:
 
     def put_run(self, run: Run, prior: Prior) -> None:
         """Add a run, or renew it from what the tables say; `prior` is the one that it began with."""
-        if run.run_id in self._runs:
-            self.drop_run(run.run_id)
+        is_here = run.run_id in self._runs
+        self._timed.pop(run.run_id, None)
         self._runs[run.run_id] = run
         seconds = self._seconds_of(run)
         player = Player(prior, self._in_units(seconds))
         for event in _past(run):
             event(player)
-        self._selector.join(run.run_id, player)
+        (self._selector.replace if is_here else self._selector.join)(run.run_id, player)
         self._renew_terms()
         self._renew_unit()
 

@@ -21,7 +21,7 @@ class RoundRobin:
 
     def __init__(self) -> None:
         self._clocks: Floats = np.empty(0)
-        self._now = 0.0
+        self._now = 0.0  # the least clock after the last turn
 
     def choose(self, standings: Standings) -> Choice:
         """The tenant with the least clock."""
@@ -29,17 +29,19 @@ class RoundRobin:
         if len(self._clocks) < n:
             self._clocks = np.append(self._clocks, np.full(n - len(self._clocks), self._now))
         np.maximum(self._clocks, self._now, out=self._clocks)
-        tenant = int(np.argmin(np.where(standings.can_play, self._clocks, np.inf)))
-        self._now = float(self._clocks[tenant])
+        tenant = standings.largest(-self._clocks, standings.can_play)
         self._clocks[tenant] += 1.0 / standings.weight[tenant]
+        self._now = float(self._clocks[standings.can_play].min())
         return Choice(tenant, "round_robin", standings.can_play.copy())
 
-    def renew(self) -> None:
-        """Clocks go on."""
+    def renew(self, left: int | None = None) -> None:
+        """Clocks go on, without that of a tenant that left."""
+        if left is not None and left < len(self._clocks):
+            self._clocks = np.delete(self._clocks, left)
 
     def memory(self) -> Mapping[str, Any]:
-        """The clocks of those that are ahead, and the time."""
-        return {"now": self._now, "clocks": [round(clock, 9) for clock in self._clocks.tolist()]}
+        """The clocks, and the least of them."""
+        return {"now": self._now, "clocks": self._clocks.tolist()}
 
     def remember(self, memory: Mapping[str, Any]) -> None:
         """Take over the clocks."""

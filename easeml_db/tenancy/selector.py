@@ -59,8 +59,8 @@ class Selector(Generic[Key]):
         self._keys: list[Key] = []
         self._places: dict[Key, int] = {}
         self._next_arm: list[int] = []
-        self._deadlines: dict[int, float] = {}  # by place, seconds on the caller's clock
-        self._blocked: set[int] = set()
+        self._deadlines: dict[Key, float] = {}  # seconds on the caller's clock
+        self._blocked: frozenset[Key] = frozenset()
         self.seconds_per_cost = 0.0
 
     # Tenants
@@ -79,32 +79,33 @@ class Selector(Generic[Key]):
         self.policy.renew()
 
     def leave(self, key: Key) -> None:
-        """A tenant leaves with all that is known of it."""
-        place = self._places.pop(key)
-        del self.players[key]
-        self._deadlines.pop(place, None)
-        self._blocked.discard(place)
-        self.standings.can_play[place] = False
-        self.standings.best[place] = 0.0
+        """A tenant leaves with all that is known of it; those behind it move up."""
+        place = self._places[key]
+        del self.players[key], self._keys[place], self._next_arm[place]
+        self._places = {other: k for k, other in enumerate(self._keys)}
+        self._deadlines.pop(key, None)
+        self.standings.drop(place)
+        self.policy.renew(place)
+
+    def replace(self, key: Key, player: Player) -> None:
+        """A tenant's arms are others now; its place, weight and deadline stay."""
+        self.players[key] = player
+        self.refresh(key)
         self.policy.renew()
 
     def set_terms(self, key: Key, *, weight: float, deadline_seconds: float = math.inf) -> None:
         """Change a tenant's weight and deadline. Raises InvalidArgument."""
         if not (weight > 0 and math.isfinite(weight)):
             raise InvalidArgument(f"weight: expected a positive number, got {weight}")
-        place = self._places[key]
-        self.standings.weight[place] = weight
-        self._deadlines.pop(place, None)
+        self.standings.weight[self._places[key]] = weight
+        if self._deadlines.pop(key, None) is not None:
+            self.refresh(key)  # its next arm may have been one that the old deadline allowed
         if deadline_seconds < math.inf:
-            self._deadlines[place] = deadline_seconds
+            self._deadlines[key] = deadline_seconds
 
     def block(self, keys: Collection[Key]) -> None:
         """Pass these tenants over until told otherwise: they use all that they may."""
-        self._blocked = {self._places[key] for key in keys if key in self._places}
-
-    def place(self, key: Key) -> int:
-        """A tenant's place in the standings."""
-        return self._places[key]
+        self._blocked = frozenset(keys)
 
     def key(self, place: int) -> Key:
         """The tenant at a place of the standings."""
@@ -112,7 +113,7 @@ class Selector(Generic[Key]):
 
     def can_ever_play(self, key: Key, now_seconds: float) -> bool:
         """Say whether an arm is left that would end before the tenant's deadline."""
-        return self.players[key].can_play and self._reach(self._places[key], now_seconds) is not None
+        return self.players[key].can_play and self._reach(key, now_seconds) is not None
 
     def refresh(self, key: Key) -> None:
         """Take over a player's numbers into the columns, after it has changed."""
@@ -140,7 +141,6 @@ class Selector(Generic[Key]):
         finally:
             columns.can_play = before
         decision = self._decision(choice)
-        columns.n_decisions += 1
         self.players[decision.tenant].begin(decision.arm)
         self.refresh(decision.tenant)
         return decision
@@ -155,26 +155,32 @@ class Selector(Generic[Key]):
         if not self._blocked and not self._deadlines:
             return mask
         mask = mask.copy()
-        mask[list(self._blocked)] = False
-        for place in self._deadlines:
-            if mask[place] and (arm := self._reach(place, now_seconds)) is not None:
-                self._next_arm[place] = arm
-            else:
-                mask[place] = False
+        mask[[self._places[key] for key in self._blocked if key in self._places]] = False
+        for key in self._deadlines:
+            place = self._places[key]
+            mask[place] = mask[place] and self._aim(key, now_seconds)
         return mask
 
-    def _reach(self, place: int, now_seconds: float) -> int | None:
-        """The best arm of a tenant that would end before its deadline."""
-        player = self.players[self._keys[place]]
-        ends = now_seconds + player.costs * self.seconds_per_cost
-        scores = np.where(ends <= self._deadlines.get(place, math.inf), self._arm_rule(player), -np.inf)
-        arm = int(np.argmax(scores))
-        return arm if scores[arm] > -np.inf else None
+    def _aim(self, key: Key, now_seconds: float) -> bool:
+        """Make the best arm within reach a tenant's next; say whether there is one."""
+        reach = self._reach(key, now_seconds)
+        if reach is None:
+            return False
+        place = self._places[key]
+        self._next_arm[place], self.standings.score[place] = reach
+        return True
 
-    def _seconds(self, place: int) -> float:
+    def _reach(self, key: Key, now_seconds: float) -> tuple[int, float] | None:
+        """The best arm of a tenant that would end before its deadline, and its score."""
+        player = self.players[key]
+        ends = now_seconds + player.costs * self.seconds_per_cost
+        scores = np.where(ends <= self._deadlines.get(key, math.inf), self._arm_rule(player), -np.inf)
+        arm = int(np.argmax(scores))
+        return (arm, float(scores[arm])) if scores[arm] > -np.inf else None
+
+    def _seconds(self, key: Key) -> float:
         """Expected seconds of a tenant's next arm."""
-        cost = self.players[self._keys[place]].costs[self._next_arm[place]]
-        return float(cost) * self.seconds_per_cost
+        return float(self.players[key].costs[self._next_arm[self._places[key]]]) * self.seconds_per_cost
 
     def _first_service(self) -> Choice | None:
         fresh = self.standings.can_play & (self.standings.n_plays == 0)
@@ -182,12 +188,13 @@ class Selector(Generic[Key]):
 
     def _last_call(self, now_seconds: float) -> Choice | None:
         mask = np.zeros(len(self._keys), dtype=bool)
-        for place, deadline in self._deadlines.items():
-            mask[place] = deadline - now_seconds < LAST_CALL * self._seconds(place)
+        for key, deadline in self._deadlines.items():
+            mask[self._places[key]] = deadline - now_seconds < LAST_CALL * self._seconds(key)
         mask &= self.standings.can_play
         if not mask.any():
             return None
-        return Choice(min(np.flatnonzero(mask).tolist(), key=self._deadlines.__getitem__), "last_call", mask)
+        earliest = min(np.flatnonzero(mask).tolist(), key=lambda place: self._deadlines[self._keys[place]])
+        return Choice(earliest, "last_call", mask)
 
     def _decision(self, choice: Choice) -> Decision[Key]:
         key, arm = self._keys[choice.tenant], self._next_arm[choice.tenant]

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
+_NEW = {"can_play": False, "n_plays": 0.0, "sig": np.nan, "gap": 0.0, "best": 0.0, "score": -np.inf, "weight": 1.0}
 
 
 def _floats() -> Floats:
@@ -22,7 +23,7 @@ def _mask() -> Mask:
 @dataclass
 class Standings:
     """Columns of shape (n,): `can_play` now; plays begun; `sig`, `gap` and `best` as in `player`; `score` of the arm
-    that the tenant would play; `weight` > 0. `n_decisions` were made before this one."""
+    that the tenant would play; `weight` > 0."""
 
     can_play: Mask = field(default_factory=_mask)
     n_plays: Floats = field(default_factory=_floats)
@@ -31,13 +32,16 @@ class Standings:
     best: Floats = field(default_factory=_floats)
     score: Floats = field(default_factory=_floats)
     weight: Floats = field(default_factory=_floats)
-    n_decisions: int = 0
 
     def grow(self) -> None:
         """Add a tenant at the end."""
-        for name, value in (("can_play", False), ("n_plays", 0.0), ("sig", np.nan), ("gap", 0.0), ("best", 0.0),
-                            ("score", -np.inf), ("weight", 1.0)):  # fmt: skip
+        for name, value in _NEW.items():
             setattr(self, name, np.append(getattr(self, name), value))
+
+    def drop(self, place: int) -> None:
+        """Remove a tenant; those behind it move up."""
+        for name in _NEW:
+            setattr(self, name, np.delete(getattr(self, name), place))
 
     def first(self, mask: Mask) -> int:
         """The first tenant of a mask that is not empty."""
