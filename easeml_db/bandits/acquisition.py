@@ -19,7 +19,7 @@ from easeml_db.bandits.prior import Vector, to_latent, to_quality
 from easeml_db.errors import InvalidArgument
 
 DELTA = 0.1  # not given in the paper
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
 _TAIL = 7.0  # deviations beyond which a normal variable is not looked for
 
 
