@@ -105,8 +105,7 @@ class Pool:
 
     def remember(self, memory: Mapping[str, Any]) -> None:
         """Take over what the policy of an earlier process wrote down with its last decision, once the runs are put."""
-        if memory:
-            self._selector.policy.remember(memory)
+        self._selector.remember(memory)
 
     def _new_selector(self) -> Selector[int]:
         policy = make_policy(self._tenancy.policy, seed=self._tenancy.seed)
@@ -189,7 +188,7 @@ class Pool:
             run.run_id, run.arms[decision.arm].arm_id, self._tenancy.policy, decision,
             decision.cost * self._seconds_per_cost, player.t - 1,
             tuple(run.arms[arm].arm_id for arm in decision.pending), n_tenants,
-            tuple(_with(standing, decision) for standing in before), selector.policy.memory(),
+            tuple(_with(standing, decision) for standing in before), selector.memory(),
         )  # fmt: skip
 
     def opened(self, run_id: int, arm_id: int, opening: int) -> None:

@@ -12,9 +12,9 @@ with the arms of the one tenant that is served, and with the number of tenants a
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -69,6 +69,7 @@ class Selector(Generic[Key]):
         """A tenant arrives."""
         if key in self._places:
             raise InvalidArgument(f"tenant {key!r} is here already")
+        _check_weight(weight)
         self._places[key] = len(self._keys)
         self._keys.append(key)
         self._next_arm.append(0)
@@ -95,8 +96,7 @@ class Selector(Generic[Key]):
 
     def set_terms(self, key: Key, *, weight: float, deadline_seconds: float = math.inf) -> None:
         """Change a tenant's weight and deadline. Raises InvalidArgument."""
-        if not (weight > 0 and math.isfinite(weight)):
-            raise InvalidArgument(f"weight: expected a positive number, got {weight}")
+        _check_weight(weight)
         self.standings.weight[self._places[key]] = weight
         if self._deadlines.pop(key, None) is not None:
             self.refresh(key)  # its next arm may have been one that the old deadline allowed
@@ -126,6 +126,26 @@ class Selector(Generic[Key]):
         columns.sig[place], columns.best[place] = player.sig, player.best
         columns.gap[place] = player.gap if player.can_play else -np.inf
         columns.score[place] = scores[arm]
+
+    # Restarts
+
+    def memory(self) -> dict[str, Any]:
+        """What the policy must not forget, as JSON values, where keys are such; empty where there is nothing."""
+        memory = dict(self.policy.memory())
+        return {"tenants": list(self._keys), "policy": memory} if memory else {}
+
+    def remember(self, memory: Mapping[str, Any]) -> None:
+        """Take over what another process wrote down, once the tenants are here in the same order of arrival. Those that
+        left or arrived since then leave or arrive for the policy now."""
+        if not memory:
+            return
+        self.policy.remember(memory["policy"])
+        before = memory["tenants"]
+        for place in reversed(range(len(before))):
+            if before[place] not in self._places:
+                self.policy.renew(place)
+        if not set(before) >= set(self._keys):
+            self.policy.renew()
 
     # Decisions
 
@@ -206,3 +226,8 @@ class Selector(Generic[Key]):
             float(self.standings.score[choice.tenant]), tuple(player.pending),
             frozenset(self._keys[place] for place in np.flatnonzero(choice.candidates)),
         )  # fmt: skip
+
+
+def _check_weight(weight: float) -> None:
+    if not (weight > 0 and math.isfinite(weight)):
+        raise InvalidArgument(f"weight: expected a positive number, got {weight}")
