@@ -24,9 +24,12 @@ class Arms:
         await self.renew_tenancy()
         for past in await self._store.history():
             self._pool.history.add(past)
-        for run in await self._store.open_runs():
+        memory = await self._store.policy_memory(self._pool.policy)
+        places = {run_id: place for place, run_id in enumerate(memory.get("tenants", ()))}
+        runs = await self._store.open_runs()
+        for run in sorted(runs, key=lambda run: (places.get(run.run_id, len(places)), run.run_id)):
             await self.put_run(run)
-        self._pool.remember(await self._store.policy_memory(self._pool.policy))
+        self._pool.remember(memory)
 
     async def renew_tenancy(self) -> None:
         """Take over the policy and the tenants' terms."""

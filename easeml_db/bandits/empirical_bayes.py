@@ -6,7 +6,8 @@ with nu degrees of freedom and the covariance
     s C + d D,   D the variances of the arms, each blended with their mean
 
 where s, d and nu maximise the leave-one-tenant-out likelihood: each past tenant under the mean and covariance of all
-others. Leaving out tenant u is a rank-one change of C, so one decomposition gives every term exactly:
+others (D stays that of all). Leaving out tenant u is a rank-one change of C, so one decomposition gives every term
+exactly:
 
     m_u = m - z_u / (n - 1)            z_u = y_u - m
     C_u = (n - 1) / (n - 2) C - n / (n - 1) / (n - 2) z_u z_u'    (C with n - 1 in the denominator)
@@ -21,7 +22,7 @@ from scipy.optimize import minimize
 from scipy.special import gammaln
 
 from easeml_db.bandits.history import filled
-from easeml_db.bandits.prior import Matrix, Prior, to_latent
+from easeml_db.bandits.prior import Matrix, Prior, Vector, to_latent
 from easeml_db.errors import InvalidArgument
 
 MIN_TENANTS = 4
@@ -48,27 +49,36 @@ def empirical_prior(qualities: Matrix, *, link: str = "identity", is_calibrated:
     return Prior(mean, scale * covariance + np.diag(share * diagonal), noise, link, freedom, name, fitted)
 
 
-def _calibrated(residuals: Matrix, diagonal: np.ndarray) -> tuple[float, float, float]:
+def _calibrated(residuals: Matrix, diagonal: Vector) -> tuple[float, float, float]:
     """The scale of the covariance and of the diagonal, and the degrees of freedom, with the greatest likelihood."""
-    whitened = residuals / np.sqrt(diagonal)  # in these units the diagonal is the identity
-    n, k = whitened.shape
-    _, singular, vectors = np.linalg.svd(whitened, full_matrices=False)
-    eigenvalues = singular**2 / (n - 1)
-    along = (whitened @ vectors.T) ** 2  # (n, r); what lies outside of the r directions is zero
+    left_out = LeaveOneOut(residuals / np.sqrt(diagonal))
 
     def loss(logs: np.ndarray) -> float:
-        scale, share, freedom = np.exp(logs)
-        spread = scale * (n - 1) / (n - 2) * eigenvalues + share
-        q = (along / spread).sum(axis=1)
-        down = scale * n / ((n - 1) * (n - 2)) * q
-        if (down >= 1.0).any():
-            return 1e12
-        log_determinant = np.log(spread).sum() + (k - len(spread)) * logs[1] + np.log1p(-down)
-        distance = (n / (n - 1)) ** 2 * q / (1.0 - down)
-        constant = gammaln((freedom + k) / 2) - gammaln(freedom / 2) - k / 2 * math.log(freedom)
-        likelihood = constant - 0.5 * log_determinant - 0.5 * (freedom + k) * np.log1p(distance / freedom)
-        return -float(likelihood.sum())
+        return -left_out.log_likelihood(*np.exp(logs))
 
     fits = [minimize(loss, start, method="Nelder-Mead", bounds=_BOUNDS) for start in _STARTS]
     scale, share, freedom = np.exp(min(fits, key=lambda fit: float(fit.fun)).x)
     return float(scale), float(share), float(freedom)
+
+
+class LeaveOneOut:
+    """The leave-one-tenant-out likelihood from residuals (n, K) in units of the square roots of D, in which D is the
+    identity."""
+
+    def __init__(self, whitened: Matrix) -> None:
+        self._n, self._k = whitened.shape
+        _, singular, vectors = np.linalg.svd(whitened, full_matrices=False)
+        self._eigenvalues = singular**2 / (self._n - 1)
+        self._along = (whitened @ vectors.T) ** 2  # (n, r); what lies outside of the r directions is zero
+
+    def log_likelihood(self, scale: float, share: float, freedom: float) -> float:
+        """Sum over the tenants of log t(z_u; m_u, s C_u + d I) with nu degrees of freedom."""
+        n, k = self._n, self._k
+        spread = scale * (n - 1) / (n - 2) * self._eigenvalues + share
+        q = (self._along / spread).sum(axis=1)
+        rest = np.maximum(1.0 - scale * n / ((n - 1) * (n - 2)) * q, 1e-12)  # positive but for rounding
+        log_determinant = np.log(spread).sum() + (k - len(spread)) * math.log(share) + np.log(rest)
+        distance = (n / (n - 1)) ** 2 * q / rest
+        constant = gammaln((freedom + k) / 2) - gammaln(freedom / 2) - k / 2 * math.log(freedom * math.pi)
+        terms = constant - 0.5 * log_determinant - 0.5 * (freedom + k) * np.log1p(distance / freedom)
+        return float(terms.sum())

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from easeml_db.bandits.prior import Matrix
 from easeml_db.errors import InvalidArgument
 
 
-def filled(qualities: Matrix, *, zero_is_failure: bool = True) -> Matrix:
+def filled(qualities: Matrix) -> Matrix:
     """Past qualities (n, K), nan where an arm was not offered, with every gap filled by row effect + column effect.
 
-    A zero marks a failed run, which tells nothing of the arm's quality. An arm that nobody tried gets its row's mean.
+    An arm that nobody tried gets the row effect alone.
     Raises InvalidArgument for a row without any quality.
     """
-    known = np.isfinite(qualities) & ~(zero_is_failure & (qualities == 0.0))
+    known = is_known(qualities)
     if not known.any(axis=1).all():
         raise InvalidArgument("history: expected at least one quality of each past tenant, got a row without any")
     if known.all():
@@ -23,12 +24,20 @@ def filled(qualities: Matrix, *, zero_is_failure: bool = True) -> Matrix:
     return np.where(known, qualities, rows[:, None] + columns[None, :])
 
 
-def _effects(values: Matrix, known: np.ndarray, n_rounds: int = 20) -> tuple[np.ndarray, np.ndarray]:
-    """Least squares fit of value = row + column over the known cells, by alternating means."""
-    columns = np.zeros(values.shape[1])
-    n_in_row, n_in_column = known.sum(axis=1), np.maximum(known.sum(axis=0), 1)
-    rows = np.zeros(values.shape[0])
-    for _ in range(n_rounds):
-        rows = ((values - columns) * known).sum(axis=1) / n_in_row
-        columns = ((values - rows[:, None]) * known).sum(axis=0) / n_in_column
-    return rows, columns
+def is_known(qualities: Matrix) -> NDArray[np.bool_]:
+    """Cells that tell of an arm's quality: neither a gap nor a zero, which marks a failed run."""
+    known: NDArray[np.bool_] = np.isfinite(qualities) & (qualities != 0.0)
+    return known
+
+
+def _effects(values: Matrix, known: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Least squares fit of value = row + column over the known cells; of all such fits, that of the least columns.
+
+    With the rows eliminated, the columns c solve (N - M' R^-1 M) c = column sums - M' R^-1 row sums, where M (n, K)
+    says what is known, and R and N hold its row and column counts on their diagonals.
+    """
+    per_row = known / known.sum(axis=1, keepdims=True)
+    row_means = values.sum(axis=1) / known.sum(axis=1)
+    system = np.diag(known.sum(axis=0)) - known.T @ per_row
+    columns = np.linalg.lstsq(system, values.sum(axis=0) - known.T @ row_means, rcond=1e-10)[0]
+    return row_means - per_row @ columns, columns

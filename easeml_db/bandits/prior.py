@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from easeml_db.errors import InvalidArgument
 
@@ -74,7 +75,8 @@ def to_latent(qualities: NDArray[np.float64], link: str) -> NDArray[np.float64]:
 
 def to_quality(latent: NDArray[np.float64], link: str) -> NDArray[np.float64]:
     """The inverse of `to_latent`, apart from the clipping."""
-    return latent if link == "identity" else 1.0 / (1.0 + np.exp(-latent))
+    quality: NDArray[np.float64] = latent if link == "identity" else expit(latent)
+    return quality
 
 
 def independent_prior(n_arms: int) -> Prior:

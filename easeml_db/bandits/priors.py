@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from easeml_db.bandits.empirical_bayes import MIN_TENANTS, empirical_prior
+from easeml_db.bandits.history import is_known
 from easeml_db.bandits.prior import Matrix, Prior, independent_prior
 from easeml_db.bandits.rbf import rbf_prior
 from easeml_db.errors import InvalidArgument
@@ -44,7 +45,8 @@ PREFERRED = "empirical_logit"
 def make_prior(name: str, qualities: Matrix) -> Prior:
     """The prior of a name from past qualities (n, K), nan where an arm was not offered; n may be 0.
 
-    auto is empirical_logit; where the history is too short for the prior asked for, the independent one is taken.
+    auto is empirical_logit; where the history is too short for the prior asked for, the independent one is taken. A
+    past tenant without any quality, or with failed runs alone, tells nothing and does not count.
     Raises InvalidArgument.
     """
     wanted = PREFERRED if name == DEFAULT else name
@@ -52,9 +54,10 @@ def make_prior(name: str, qualities: Matrix) -> Prior:
         raise InvalidArgument(
             f"prior: there is no prior {name!r}", hint=f"Choose one of: {', '.join([DEFAULT, *PRIORS])}."
         )
-    if len(qualities) < PRIORS[wanted].min_tenants:
+    telling = qualities[is_known(qualities).any(axis=1)]
+    if len(telling) < PRIORS[wanted].min_tenants:
         return independent_prior(qualities.shape[1])
-    return PRIORS[wanted].make(qualities)
+    return PRIORS[wanted].make(telling)
 
 
 def list_priors() -> list[dict[str, Any]]:

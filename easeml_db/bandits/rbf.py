@@ -11,16 +11,18 @@ not say which data its likelihood uses, nor how distances are scaled).
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import minimize_scalar
 
 from easeml_db.bandits.history import filled
-from easeml_db.bandits.prior import Matrix, Prior
+from easeml_db.bandits.prior import Matrix, Prior, Vector
 
 _LENGTHS = np.geomspace(0.03, 10.0, 12)  # times the median distance
-_RATIOS = np.geomspace(1e-6, 10.0, 29)
+_RATIOS = np.geomspace(1e-6, 10.0, 15)
 _LEAST_VARIANCE = 1e-8
 
 
@@ -39,14 +41,7 @@ def rbf_prior(qualities: Matrix) -> Prior:
     residuals = history - mean
     scale = float(np.sqrt(np.median(squares[~np.eye(len(squares), dtype=bool)]))) if len(squares) > 1 else 1.0
     scale = max(scale, 1e-6)
-    grid = [_fit(length * scale, squares, residuals).log_likelihood for length in _LENGTHS]
-    best = int(np.argmax(grid))
-    low, high = _LENGTHS[max(best - 1, 0)], _LENGTHS[min(best + 1, len(_LENGTHS) - 1)]
-    found = minimize_scalar(
-        lambda log_length: -_fit(float(np.exp(log_length)) * scale, squares, residuals).log_likelihood,
-        bounds=(np.log(low), np.log(high)), method="bounded", options={"xatol": 0.02},
-    )  # fmt: skip
-    length = float(np.exp(found.x)) * scale
+    length = scale * _argmax(lambda times: _fit(times * scale, squares, residuals).log_likelihood, _LENGTHS)
     fit = _fit(length, squares, residuals)
     covariance = fit.amplitude * np.exp(-squares / (2 * length**2))
     fitted = {"amplitude": fit.amplitude, "length": length, "noise_variance": fit.noise_variance, "mean": mean}
@@ -60,14 +55,31 @@ def _squared_distances(history: Matrix) -> Matrix:
     return distances
 
 
+def _argmax(value: Callable[[float], float], grid: Vector) -> float:
+    """The point with the largest value: the best of a grid, then between its neighbours on a logarithmic scale."""
+    values = [value(float(point)) for point in grid]
+    best = int(np.argmax(values))
+    bounds = np.log(grid[[max(best - 1, 0), min(best + 1, len(grid) - 1)]])
+    found = minimize_scalar(
+        lambda log: -value(float(np.exp(log))), bounds=bounds, method="bounded", options={"xatol": 0.005}
+    )
+    return float(np.exp(found.x)) if -found.fun > values[best] else float(grid[best])
+
+
 def _fit(length: float, squares: Matrix, residuals: Matrix) -> _Fit:
     """The best amplitude and noise for a length."""
-    values, vectors = np.linalg.eigh(np.exp(-squares / (2 * length**2)))
+    eigenvalues, vectors = np.linalg.eigh(np.exp(-squares / (2 * length**2)))
+    eigenvalues = np.maximum(eigenvalues, 0.0)
     power = ((residuals @ vectors) ** 2).sum(axis=0)  # of the residuals along each eigenvector, over all tenants
-    n, k = residuals.shape
-    spread = np.maximum(values, 0.0)[None, :] + _RATIOS[:, None]
-    amplitudes = np.maximum((power / spread).sum(axis=1) / (n * k), _LEAST_VARIANCE)
-    log_likelihoods = -0.5 * n * (k * np.log(amplitudes) + np.log(spread).sum(axis=1) + k * np.log(2 * np.pi) + k)
-    best = int(np.argmax(log_likelihoods))
-    amplitude = float(amplitudes[best])
-    return _Fit(float(log_likelihoods[best]), amplitude, max(amplitude * float(_RATIOS[best]), _LEAST_VARIANCE))
+    n = len(residuals)
+    ratio = _argmax(lambda r: _with_ratio(r, eigenvalues, power, n).log_likelihood, _RATIOS)
+    return _with_ratio(ratio, eigenvalues, power, n)
+
+
+def _with_ratio(ratio: float, eigenvalues: Vector, power: Vector, n: int) -> _Fit:
+    """The best amplitude for noise variance / amplitude = ratio, n past tenants."""
+    spread, k = eigenvalues + ratio, len(eigenvalues)
+    amplitude = max(float((power / spread).sum()) / (n * k), _LEAST_VARIANCE)
+    distance = float((power / spread).sum()) / amplitude
+    log_likelihood = -0.5 * (n * k * math.log(2 * math.pi * amplitude) + n * float(np.log(spread).sum()) + distance)
+    return _Fit(log_likelihood, amplitude, max(amplitude * ratio, _LEAST_VARIANCE))

@@ -29,20 +29,21 @@ class Policy(Protocol):
     def choose(self, standings: Standings) -> Choice:
         """Return the tenant to serve; it is then served."""
 
-    def renew(self) -> None:
-        """Take in that a tenant or an arm arrived or left."""
+    def renew(self, left: int | None = None) -> None:
+        """Take in that a tenant or an arm arrived or left; `left` is the place that a tenant had, and those behind it
+        have moved up."""
 
     def memory(self) -> Mapping[str, Any]:
-        """What must outlive the process, as JSON values, besides the columns of the standings."""
+        """What must outlive the process, as JSON values, tenants by place; nothing that the standings say anyway."""
 
     def remember(self, memory: Mapping[str, Any]) -> None:
-        """Take over what another process wrote down."""
+        """Take over what another process wrote down, once all tenants are here in the same order of arrival."""
 
 
 class Forgetful:
     """The part of a policy that keeps nothing between two decisions."""
 
-    def renew(self) -> None:
+    def renew(self, left: int | None = None) -> None:
         """Nothing to forget."""
 
     def memory(self) -> Mapping[str, Any]:

@@ -12,19 +12,21 @@ from __future__ import annotations
 import numpy as np
 
 from easeml_db.errors import InvalidArgument
-from easeml_db.tenancy.contract import Choice, Forgetful
+from easeml_db.tenancy.contract import Choice
+from easeml_db.tenancy.random import Draws
 from easeml_db.tenancy.standings import Mask, Standings
 
 RULES = ("max_gap", "max_sigma", "random")
 
 
-class Greedy(Forgetful):
+class Greedy(Draws):
     """`rule` is how line 8 chooses among the candidates."""
 
     def __init__(self, rule: str = "max_gap", seed: int = 0) -> None:
         if rule not in RULES:
             raise InvalidArgument(f"rule: expected one of {', '.join(RULES)}, got {rule!r}")
-        self._rule, self._seed = rule, seed % 2**63
+        super().__init__(seed)
+        self._rule = rule
 
     def choose(self, standings: Standings) -> Choice:
         """Lines 7 and 8."""
@@ -42,12 +44,9 @@ class Greedy(Forgetful):
 
     def _among(self, candidates: Mask, standings: Standings) -> int:
         if self._rule == "random":
-            rng = np.random.default_rng((self._seed, standings.n_decisions))
-            return int(rng.choice(np.flatnonzero(candidates)))
-        values = (
-            standings.gap if self._rule == "max_gap" or np.isnan(standings.sig[candidates]).any() else standings.sig
-        )
-        return standings.largest(values * standings.weight, candidates)
+            return int(self.generator().choice(np.flatnonzero(candidates)))
+        by_gap = self._rule == "max_gap" or np.isnan(standings.sig[candidates]).any()
+        return standings.largest((standings.gap if by_gap else standings.sig) * standings.weight, candidates)
 
 
 def _mean(values: np.ndarray) -> float:

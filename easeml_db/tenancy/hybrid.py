@@ -32,40 +32,47 @@ class Hybrid:
         self.n_freezes = 0
         self.is_frozen = False
         self._counter = 0
-        self._is_same = False  # whether the last decision had the candidates of the one before
-        self._total = 0.0  # sum of best qualities before the last decision
+        self._candidates: list[int] | None = None  # places, of the last decision
+        self._is_same = False  # whether they were those of the decision before
+        self._total = 0.0  # sum of best before the last decision
 
     def choose(self, standings: Standings) -> Choice:
         """Judge the last decision, then make this one."""
         total = float(standings.best.sum())
-        if not self.is_frozen:
-            self._judge(total)
+        self._judge(total)
         if self.is_frozen:
             return self._round_robin.choose(standings)
         choice = self._greedy.choose(standings)
-        self._is_same = np.array_equal(choice.candidates, standings.was_candidate)
-        self._total, standings.was_candidate = total, choice.candidates
+        candidates = np.flatnonzero(choice.candidates).tolist()
+        self._is_same = candidates == self._candidates
+        self._candidates, self._total = candidates, total
         return choice
 
     def _judge(self, total: float) -> None:
+        if self.is_frozen or self._candidates is None:
+            return
         self._counter = self._counter + 1 if self._is_same and total <= self._total else 0
         if self._counter >= self._patience:
             self.is_frozen = True
             self.n_freezes += 1
 
-    def renew(self) -> None:
+    def renew(self, left: int | None = None) -> None:
         """Go on with greedy."""
-        self.is_frozen, self._counter, self._is_same = False, 0, False
+        self._round_robin.renew(left)
+        self.is_frozen, self._counter, self._candidates, self._is_same = False, 0, None, False
 
     def memory(self) -> Mapping[str, Any]:
-        """Whether greedy is frozen, and how near that is."""
+        """Whether greedy is frozen, how near that is, and the last decision, by which the next is judged."""
         return {
-            "is_frozen": self.is_frozen, "counter": self._counter, "is_same": self._is_same, "total": self._total,
-            "round_robin": dict(self._round_robin.memory()),
+            "is_frozen": self.is_frozen, "counter": self._counter, "candidates": self._candidates,
+            "is_same": self._is_same, "total": self._total, "n_freezes": self.n_freezes,
+            "greedy": self._greedy.memory(), "round_robin": self._round_robin.memory(),
         }  # fmt: skip
 
     def remember(self, memory: Mapping[str, Any]) -> None:
-        """Take over both."""
+        """Take over all of it."""
         self.is_frozen, self._counter = bool(memory["is_frozen"]), int(memory["counter"])
-        self._is_same, self._total = bool(memory["is_same"]), float(memory["total"])
+        self._candidates, self._is_same = memory["candidates"], bool(memory["is_same"])
+        self._total, self.n_freezes = float(memory["total"]), int(memory["n_freezes"])
+        self._greedy.remember(memory["greedy"])
         self._round_robin.remember(memory["round_robin"])

@@ -10,8 +10,6 @@ gap     largest bound of the arms still offered, minus best (line 8)
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,15 +18,6 @@ from easeml_db.bandits.costs import check_costs
 from easeml_db.bandits.posterior import Posterior
 from easeml_db.bandits.prior import Prior, Vector, to_quality
 from easeml_db.errors import InvalidArgument
-
-
-@dataclass(frozen=True)
-class Play:
-    """An arm that was begun, with its bound at that time; `quality` is None while it is under way."""
-
-    arm: int
-    bound: float
-    quality: float | None = None
 
 
 class Player:
@@ -44,15 +33,13 @@ class Player:
         offered: np.ndarray | None = None,
         allow_replays: bool = False,
     ) -> None:
-        if costs.shape != (prior.n_arms,):
-            raise InvalidArgument(f"costs: expected {prior.n_arms}, one for each arm, got shape {costs.shape}")
-        check_costs(costs)
-        self.posterior, self.costs = Posterior(prior), costs
+        self.posterior = Posterior(prior)
+        self.costs = self._checked(costs)
         self.confidence = confidence or ConfidenceBounds()
         self.offered = np.ones(prior.n_arms, dtype=bool) if offered is None else offered.copy()
-        self.allow_replays, self.n_arms = allow_replays, int(self.offered.sum())
+        self.allow_replays = allow_replays
+        self.n_arms = max(int(self.offered.sum()), 1)  # K of beta, which a tenant without arms needs as well
         self.pending: list[int] = []
-        self.qualities: dict[int, float] = {}  # the last one of each arm
         self.t, self.least_bound, self.sig, self.best = 1, math.inf, math.nan, 0.0
         self._renew()
 
@@ -88,47 +75,30 @@ class Player:
 
     def begun(self, arm: int, bound: float) -> None:
         """An arm was begun with this bound, now or by another process."""
-        self._count(arm, bound)
+        self.least_bound = min(self.least_bound, bound)
+        self.t += 1
+        self.pending.append(arm)
+        self.offered[arm] &= self.allow_replays
         self._renew()
 
     def finish(self, arm: int, quality: float) -> None:
         """The quality of an arm is known."""
-        self._take_in(arm, quality)
+        if arm not in self.pending:
+            raise InvalidArgument(f"arm {arm} is not under way: begin it before its quality is known")
+        self.pending.remove(arm)
+        self.sig = self.least_bound - quality
+        self.best = max(self.best, quality)
+        self.posterior.observe(arm, quality)
         self._renew()
 
     def set_costs(self, costs: Vector) -> None:
         """Take over other estimates of all costs, or another scale."""
+        self.costs = self._checked(costs)
+        self._renew()
+
+    def _checked(self, costs: Vector) -> Vector:
+        n_arms = self.posterior.prior.n_arms
+        if costs.shape != (n_arms,):
+            raise InvalidArgument(f"costs: expected {n_arms}, one for each arm, got shape {costs.shape}")
         check_costs(costs)
-        self.costs = costs
-        self._renew()
-
-    def restore(self, plays: Iterable[Play]) -> None:
-        """Take in plays of the past, in the order in which they were begun, without deciding anything again."""
-        for play in plays:
-            self._count(play.arm, play.bound)
-            if play.quality is not None:
-                self._take_in(play.arm, play.quality)
-        self._renew()
-
-    def _count(self, arm: int, bound: float) -> None:
-        self.least_bound = min(self.least_bound, bound)
-        self.t += 1
-        self.pending.append(arm)
-        self.offered[arm] = self.allow_replays
-
-    def _take_in(self, arm: int, quality: float) -> None:
-        self.pending.remove(arm)
-        self.sig = self.least_bound - quality
-        self.best = max(self.best, quality)
-        self.qualities[arm] = quality
-        self.posterior.observe(arm, quality)
-
-
-def beliefs(player: Player) -> Mapping[str, Vector]:
-    """Mean, deviation, bound and cost of all arms, each (K,)."""
-    return {
-        "mean": player.posterior.mean,
-        "deviation": np.sqrt(player.variance),
-        "bound": player.bounds,
-        "cost": player.costs,
-    }
+        return costs

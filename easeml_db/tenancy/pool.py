@@ -54,8 +54,7 @@ class Pool:
 
     def remember(self, memory: Mapping[str, Any]) -> None:
         """Take over what the policy of an earlier process wrote down with its last decision, once the runs are put."""
-        if memory:
-            self._selector.remember(memory)
+        self._selector.remember(memory)
 
     def _new_selector(self) -> Selector[int]:
         policy = make_policy(self._tenancy.policy, seed=self._tenancy.seed)

@@ -2,23 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
-from easeml_db.tenancy.contract import Choice, Forgetful
+from easeml_db.tenancy.contract import Choice
 from easeml_db.tenancy.standings import Standings
 
 
-class Random(Forgetful):
-    """Draws depend on the seed and on the number of decisions alone, so that a restart does not repeat them."""
+class Draws:
+    """A generator for each decision, from the seed and the number of those before: a restart repeats none of them."""
 
     def __init__(self, seed: int = 0) -> None:
-        self._seed = seed % 2**63
+        self._seed, self._n = seed % 2**63, 0
+
+    def generator(self) -> np.random.Generator:
+        """The generator of the next decision."""
+        self._n += 1
+        return np.random.default_rng((self._seed, self._n))
+
+    def renew(self, left: int | None = None) -> None:
+        """Draws go on."""
+
+    def memory(self) -> Mapping[str, Any]:
+        """How many decisions were drawn."""
+        return {"n_draws": self._n}
+
+    def remember(self, memory: Mapping[str, Any]) -> None:
+        """Take over the number."""
+        self._n = int(memory["n_draws"])
+
+
+class Random(Draws):
+    """Draws tenants."""
 
     def choose(self, standings: Standings) -> Choice:
         """Draw a tenant."""
         chances = np.where(standings.can_play, standings.weight, 0.0)
-        rng = np.random.default_rng((self._seed, standings.n_decisions))
-        drawn = int(np.searchsorted(np.cumsum(chances), rng.random() * chances.sum(), side="right"))
+        drawn = int(np.searchsorted(np.cumsum(chances), self.generator().random() * chances.sum(), side="right"))
         tenant = min(drawn, len(chances) - 1)
         if not standings.can_play[tenant]:  # rounding at the upper end
             tenant = int(np.flatnonzero(standings.can_play)[-1])

@@ -13,30 +13,36 @@ from typing import Any
 import numpy as np
 
 from easeml_db.tenancy.contract import Choice
-from easeml_db.tenancy.standings import Standings
+from easeml_db.tenancy.standings import Floats, Standings
 
 
 class RoundRobin:
-    """Keeps the time; the tenants' clocks are a column of the standings."""
+    """Keeps the clocks."""
 
     def __init__(self) -> None:
-        self._now = 0.0
+        self._clocks: Floats = np.empty(0)
+        self._now = 0.0  # the least clock after the last turn
 
     def choose(self, standings: Standings) -> Choice:
         """The tenant with the least clock."""
-        np.maximum(standings.clock, self._now, out=standings.clock)
-        tenant = int(np.argmin(np.where(standings.can_play, standings.clock, np.inf)))
-        self._now = float(standings.clock[tenant])
-        standings.clock[tenant] += 1.0 / standings.weight[tenant]
+        n = len(standings.can_play)
+        if len(self._clocks) < n:
+            self._clocks = np.append(self._clocks, np.full(n - len(self._clocks), self._now))
+        np.maximum(self._clocks, self._now, out=self._clocks)
+        tenant = standings.largest(-self._clocks, standings.can_play)
+        self._clocks[tenant] += 1.0 / standings.weight[tenant]
+        self._now = float(self._clocks[standings.can_play].min())
         return Choice(tenant, "round_robin", standings.can_play.copy())
 
-    def renew(self) -> None:
-        """Clocks go on."""
+    def renew(self, left: int | None = None) -> None:
+        """Clocks go on, without that of a tenant that left."""
+        if left is not None and left < len(self._clocks):
+            self._clocks = np.delete(self._clocks, left)
 
     def memory(self) -> Mapping[str, Any]:
-        """The time."""
-        return {"now": self._now}
+        """The clocks, and the least of them."""
+        return {"now": self._now, "clocks": self._clocks.tolist()}
 
     def remember(self, memory: Mapping[str, Any]) -> None:
-        """Take over the time."""
-        self._now = float(memory["now"])
+        """Take over the clocks."""
+        self._now, self._clocks = float(memory["now"]), np.asarray(memory["clocks"], dtype=float)

@@ -22,10 +22,9 @@ from easeml_db.errors import InvalidArgument
 from easeml_db.tenancy.arm_rules import ArmRule
 from easeml_db.tenancy.contract import Choice, Policy
 from easeml_db.tenancy.player import Player
-from easeml_db.tenancy.standings import NEWCOMER, Mask, Standings
+from easeml_db.tenancy.standings import Mask, Standings
 
 Key = TypeVar("Key", bound=Hashable)
-SPARE_PLACES = 16  # of tenants that left, kept before the columns are compacted
 LAST_CALL = 2.0  # times the seconds of the next arm
 
 
@@ -60,8 +59,8 @@ class Selector(Generic[Key]):
         self._keys: list[Key] = []
         self._places: dict[Key, int] = {}
         self._next_arm: list[int] = []
-        self._deadlines: dict[int, float] = {}  # by place, seconds on the caller's clock
-        self._blocked: set[int] = set()
+        self._deadlines: dict[Key, float] = {}  # seconds on the caller's clock
+        self._blocked: frozenset[Key] = frozenset()
         self.seconds_per_cost = 0.0
 
     # Tenants
@@ -70,6 +69,7 @@ class Selector(Generic[Key]):
         """A tenant arrives."""
         if key in self._places:
             raise InvalidArgument(f"tenant {key!r} is here already")
+        _check_weight(weight)
         self._places[key] = len(self._keys)
         self._keys.append(key)
         self._next_arm.append(0)
@@ -80,73 +80,32 @@ class Selector(Generic[Key]):
         self.policy.renew()
 
     def leave(self, key: Key) -> None:
-        """A tenant leaves with all that is known of it."""
-        place = self._places.pop(key)
-        del self.players[key]
-        self._deadlines.pop(place, None)
-        self._blocked.discard(place)
-        for column, value in NEWCOMER.items():
-            getattr(self.standings, column)[place] = value
-        if len(self._keys) > 2 * len(self.players) + SPARE_PLACES:
-            self._compact()
-        self.policy.renew()
+        """A tenant leaves with all that is known of it; those behind it move up."""
+        place = self._places[key]
+        del self.players[key], self._keys[place], self._next_arm[place]
+        self._places = {other: k for k, other in enumerate(self._keys)}
+        self._deadlines.pop(key, None)
+        self.standings.drop(place)
+        self.policy.renew(place)
 
     def replace(self, key: Key, player: Player) -> None:
-        """Put another player in a tenant's place: its arms are not what they were."""
+        """A tenant's arms are others now; its place, weight and deadline stay."""
         self.players[key] = player
         self.refresh(key)
         self.policy.renew()
 
-    def _compact(self) -> None:
-        """Give up the places of those who left; the order stays."""
-        places = sorted(self._places.values())
-        self.standings.keep(places)
-        new = {place: k for k, place in enumerate(places)}
-        self._keys = [self._keys[place] for place in places]
-        self._next_arm = [self._next_arm[place] for place in places]
-        self._places = {key: new[place] for key, place in self._places.items()}
-        self._deadlines = {new[place]: deadline for place, deadline in self._deadlines.items()}
-        self._blocked = {new[place] for place in self._blocked}
-
-    def memory(self) -> dict[str, Any]:
-        """What must outlive the process, as JSON values: the policy's own, and its columns by tenant."""
-        columns = self.standings
-        ahead = [(key, float(columns.clock[place])) for key, place in self._places.items() if columns.clock[place]]
-        return {
-            "policy": dict(self.policy.memory()),
-            "n_decisions": columns.n_decisions,
-            "clocks": ahead,
-            "candidates": [key for key, place in self._places.items() if columns.was_candidate[place]],
-        }
-
-    def remember(self, memory: Mapping[str, Any]) -> None:
-        """Take over what another process wrote down, once the tenants have joined."""
-        self.policy.remember(memory["policy"])
-        self.standings.n_decisions = int(memory["n_decisions"])
-        for key, clock in memory["clocks"]:
-            if key in self._places:
-                self.standings.clock[self._places[key]] = clock
-        for key in memory["candidates"]:
-            if key in self._places:
-                self.standings.was_candidate[self._places[key]] = True
-
     def set_terms(self, key: Key, *, weight: float, deadline_seconds: float = math.inf) -> None:
         """Change a tenant's weight and deadline. Raises InvalidArgument."""
-        if not (weight > 0 and math.isfinite(weight)):
-            raise InvalidArgument(f"weight: expected a positive number, got {weight}")
-        place = self._places[key]
-        self.standings.weight[place] = weight
-        self._deadlines.pop(place, None)
+        _check_weight(weight)
+        self.standings.weight[self._places[key]] = weight
+        if self._deadlines.pop(key, None) is not None:
+            self.refresh(key)  # its next arm may have been one that the old deadline allowed
         if deadline_seconds < math.inf:
-            self._deadlines[place] = deadline_seconds
+            self._deadlines[key] = deadline_seconds
 
     def block(self, keys: Collection[Key]) -> None:
         """Pass these tenants over until told otherwise: they use all that they may."""
-        self._blocked = {self._places[key] for key in keys if key in self._places}
-
-    def place(self, key: Key) -> int:
-        """A tenant's place in the standings."""
-        return self._places[key]
+        self._blocked = frozenset(keys)
 
     def key(self, place: int) -> Key:
         """The tenant at a place of the standings."""
@@ -154,7 +113,7 @@ class Selector(Generic[Key]):
 
     def can_ever_play(self, key: Key, now_seconds: float) -> bool:
         """Say whether an arm is left that would end before the tenant's deadline."""
-        return self.players[key].can_play and self._reach(self._places[key], now_seconds) is not None
+        return self.players[key].can_play and self._reach(key, now_seconds) is not None
 
     def refresh(self, key: Key) -> None:
         """Take over a player's numbers into the columns, after it has changed."""
@@ -167,6 +126,26 @@ class Selector(Generic[Key]):
         columns.sig[place], columns.best[place] = player.sig, player.best
         columns.gap[place] = player.gap if player.can_play else -np.inf
         columns.score[place] = scores[arm]
+
+    # Restarts
+
+    def memory(self) -> dict[str, Any]:
+        """What the policy must not forget, as JSON values, where keys are such; empty where there is nothing."""
+        memory = dict(self.policy.memory())
+        return {"tenants": list(self._keys), "policy": memory} if memory else {}
+
+    def remember(self, memory: Mapping[str, Any]) -> None:
+        """Take over what another process wrote down, once the tenants are here in the same order of arrival. Those that
+        left or arrived since then leave or arrive for the policy now."""
+        if not memory:
+            return
+        self.policy.remember(memory["policy"])
+        before = memory["tenants"]
+        for place in reversed(range(len(before))):
+            if before[place] not in self._places:
+                self.policy.renew(place)
+        if not set(before) >= set(self._keys):
+            self.policy.renew()
 
     # Decisions
 
@@ -182,7 +161,6 @@ class Selector(Generic[Key]):
         finally:
             columns.can_play = before
         decision = self._decision(choice)
-        columns.n_decisions += 1
         self.players[decision.tenant].begin(decision.arm)
         self.refresh(decision.tenant)
         return decision
@@ -197,26 +175,32 @@ class Selector(Generic[Key]):
         if not self._blocked and not self._deadlines:
             return mask
         mask = mask.copy()
-        mask[list(self._blocked)] = False
-        for place in self._deadlines:
-            if mask[place] and (arm := self._reach(place, now_seconds)) is not None:
-                self._next_arm[place] = arm
-            else:
-                mask[place] = False
+        mask[[self._places[key] for key in self._blocked if key in self._places]] = False
+        for key in self._deadlines:
+            place = self._places[key]
+            mask[place] = mask[place] and self._aim(key, now_seconds)
         return mask
 
-    def _reach(self, place: int, now_seconds: float) -> int | None:
-        """The best arm of a tenant that would end before its deadline."""
-        player = self.players[self._keys[place]]
-        ends = now_seconds + player.costs * self.seconds_per_cost
-        scores = np.where(ends <= self._deadlines.get(place, math.inf), self._arm_rule(player), -np.inf)
-        arm = int(np.argmax(scores))
-        return arm if scores[arm] > -np.inf else None
+    def _aim(self, key: Key, now_seconds: float) -> bool:
+        """Make the best arm within reach a tenant's next; say whether there is one."""
+        reach = self._reach(key, now_seconds)
+        if reach is None:
+            return False
+        place = self._places[key]
+        self._next_arm[place], self.standings.score[place] = reach
+        return True
 
-    def _seconds(self, place: int) -> float:
+    def _reach(self, key: Key, now_seconds: float) -> tuple[int, float] | None:
+        """The best arm of a tenant that would end before its deadline, and its score."""
+        player = self.players[key]
+        ends = now_seconds + player.costs * self.seconds_per_cost
+        scores = np.where(ends <= self._deadlines.get(key, math.inf), self._arm_rule(player), -np.inf)
+        arm = int(np.argmax(scores))
+        return (arm, float(scores[arm])) if scores[arm] > -np.inf else None
+
+    def _seconds(self, key: Key) -> float:
         """Expected seconds of a tenant's next arm."""
-        cost = self.players[self._keys[place]].costs[self._next_arm[place]]
-        return float(cost) * self.seconds_per_cost
+        return float(self.players[key].costs[self._next_arm[self._places[key]]]) * self.seconds_per_cost
 
     def _first_service(self) -> Choice | None:
         fresh = self.standings.can_play & (self.standings.n_plays == 0)
@@ -224,12 +208,13 @@ class Selector(Generic[Key]):
 
     def _last_call(self, now_seconds: float) -> Choice | None:
         mask = np.zeros(len(self._keys), dtype=bool)
-        for place, deadline in self._deadlines.items():
-            mask[place] = deadline - now_seconds < LAST_CALL * self._seconds(place)
+        for key, deadline in self._deadlines.items():
+            mask[self._places[key]] = deadline - now_seconds < LAST_CALL * self._seconds(key)
         mask &= self.standings.can_play
         if not mask.any():
             return None
-        return Choice(min(np.flatnonzero(mask).tolist(), key=self._deadlines.__getitem__), "last_call", mask)
+        earliest = min(np.flatnonzero(mask).tolist(), key=lambda place: self._deadlines[self._keys[place]])
+        return Choice(earliest, "last_call", mask)
 
     def _decision(self, choice: Choice) -> Decision[Key]:
         key, arm = self._keys[choice.tenant], self._next_arm[choice.tenant]
@@ -241,3 +226,8 @@ class Selector(Generic[Key]):
             float(self.standings.score[choice.tenant]), tuple(player.pending),
             frozenset(self._keys[place] for place in np.flatnonzero(choice.candidates)),
         )  # fmt: skip
+
+
+def _check_weight(weight: float) -> None:
+    if not (weight > 0 and math.isfinite(weight)):
+        raise InvalidArgument(f"weight: expected a positive number, got {weight}")

@@ -1,14 +1,15 @@
-"""What policies see of all tenants, and what they keep of each: columns with an entry for each, by arrival."""
+"""What policies see of all tenants: columns with an entry for each, in order of arrival."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
+_NEW = {"can_play": False, "n_plays": 0.0, "sig": np.nan, "gap": 0.0, "best": 0.0, "score": -np.inf, "weight": 1.0}
 
 
 def _floats() -> Floats:
@@ -19,19 +20,10 @@ def _mask() -> Mask:
     return np.empty(0, dtype=bool)
 
 
-NEWCOMER = {
-    "can_play": False, "n_plays": 0.0, "sig": np.nan, "gap": -np.inf, "best": 0.0, "score": -np.inf, "weight": 1.0,
-    "clock": 0.0, "was_candidate": False,
-}  # fmt: skip
-
-
 @dataclass
 class Standings:
     """Columns of shape (n,): `can_play` now; plays begun; `sig`, `gap` and `best` as in `player`; `score` of the arm
-    that the tenant would play; `weight` > 0. `n_decisions` were made before this one.
-
-    `clock` (turns taken, in proportion to the weight) and `was_candidate` (at the last decision) are the policies' own.
-    """
+    that the tenant would play; `weight` > 0."""
 
     can_play: Mask = field(default_factory=_mask)
     n_plays: Floats = field(default_factory=_floats)
@@ -40,20 +32,16 @@ class Standings:
     best: Floats = field(default_factory=_floats)
     score: Floats = field(default_factory=_floats)
     weight: Floats = field(default_factory=_floats)
-    clock: Floats = field(default_factory=_floats)
-    was_candidate: Mask = field(default_factory=_mask)
-    n_decisions: int = 0
 
     def grow(self) -> None:
         """Add a tenant at the end."""
-        for name, value in NEWCOMER.items():
+        for name, value in _NEW.items():
             setattr(self, name, np.append(getattr(self, name), value))
 
-    def keep(self, places: list[int]) -> None:
-        """Keep these tenants only, in this order."""
-        for column in fields(self):
-            if column.name in NEWCOMER:
-                setattr(self, column.name, getattr(self, column.name)[places])
+    def drop(self, place: int) -> None:
+        """Remove a tenant; those behind it move up."""
+        for name in _NEW:
+            setattr(self, name, np.delete(getattr(self, name), place))
 
     def first(self, mask: Mask) -> int:
         """The first tenant of a mask that is not empty."""

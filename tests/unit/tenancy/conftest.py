@@ -1,0 +1,115 @@
+"""A pool of tenants whose qualities are known beforehand, and what is played there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from easeml_db.bandits.prior import Prior
+from easeml_db.tenancy.arm_rules import ARM_RULES
+from easeml_db.tenancy.contract import Policy
+from easeml_db.tenancy.player import Player
+from easeml_db.tenancy.policies import description, make_policy
+from easeml_db.tenancy.selector import Decision, Selector
+
+
+class World:
+    """`policy` is a name or makes one; tenants are numbered as they arrive, `plays` are (tenant, arm) as begun."""
+
+    def __init__(
+        self,
+        policy: str | Callable[[], Policy],
+        n_tenants: int = 0,
+        n_arms: int = 4,
+        *,
+        seed: int = 0,
+        allow_replays: bool = False,
+    ) -> None:
+        self._policy, self.n_arms, self.seed, self.allow_replays = policy, n_arms, seed, allow_replays
+        self.rng = np.random.default_rng(seed)
+        factor = self.rng.normal(0, 0.1, (n_arms, n_arms))
+        self.prior = Prior(np.full(n_arms, 0.5), factor @ factor.T + 0.01 * np.eye(n_arms), 1e-4)
+        self.qualities: dict[int, np.ndarray] = {}
+        self.costs: dict[int, np.ndarray] = {}
+        self.events: list[tuple[int, int, float | None, float | None]] = []  # tenant, arm, bound or quality
+        self.plays: list[tuple[int, int]] = []
+        self.pending: list[tuple[int, int]] = []
+        self.selector = self._new_selector()
+        for _ in range(n_tenants):
+            self.join()
+
+    def _new_selector(self) -> Selector[int]:
+        if not isinstance(self._policy, str):
+            return Selector(self._policy(), ARM_RULES["ucb"])
+        return Selector(make_policy(self._policy, seed=self.seed), ARM_RULES[description(self._policy).arm_rule])
+
+    def join(self, *, weight: float = 1.0, deadline_seconds: float = np.inf) -> int:
+        """A tenant arrives; return its number."""
+        tenant = len(self.qualities)
+        self.qualities[tenant] = self.rng.uniform(0.1, 0.9, self.n_arms)
+        self.costs[tenant] = self.rng.uniform(0.2, 2.0, self.n_arms)
+        player = Player(self.prior, self.costs[tenant], allow_replays=self.allow_replays)
+        self.selector.join(tenant, player, weight=weight, deadline_seconds=deadline_seconds)
+        return tenant
+
+    def leave(self, tenant: int) -> None:
+        """A tenant leaves, and its plays are given up."""
+        self.selector.leave(tenant)
+        self.pending = [play for play in self.pending if play[0] != tenant]
+
+    def begin(self, now_seconds: float = 0.0) -> Decision[int] | None:
+        """Decide."""
+        decision = self.selector.choose(now_seconds)
+        if decision is not None:
+            self.plays.append((decision.tenant, decision.arm))
+            self.pending.append((decision.tenant, decision.arm))
+            self.events.append((decision.tenant, decision.arm, decision.bound, None))
+        return decision
+
+    def finish(self, place: int = 0) -> None:
+        """The result of one of the plays under way arrives."""
+        tenant, arm = self.pending.pop(place)
+        quality = float(self.qualities[tenant][arm])
+        self.events.append((tenant, arm, None, quality))
+        self.selector.finish(tenant, arm, quality)
+
+    def step(self, now_seconds: float = 0.0) -> Decision[int] | None:
+        """Decide, and see the result."""
+        decision = self.begin(now_seconds)
+        if decision is not None:
+            self.finish(-1)
+        return decision
+
+    def steps(self, n: int) -> list[int]:
+        """The tenants that are served in that many steps."""
+        return [decision.tenant for _ in range(n) if (decision := self.step()) is not None]
+
+    def play_out(self) -> list[tuple[int, int]]:
+        """Play until nothing is left; return all plays."""
+        while self.step() is not None:
+            pass
+        return self.plays
+
+    def restart(self, memory: dict | None = None) -> None:
+        """Another process takes over: from what was written down of plays, terms and the policy's memory alone."""
+        written = json.loads(json.dumps(self.selector.memory() if memory is None else memory))
+        old, self.selector = self.selector, self._new_selector()
+        for tenant in old.players:
+            player = Player(self.prior, self.costs[tenant], allow_replays=self.allow_replays)
+            for owner, arm, bound, quality in self.events:
+                if owner == tenant and bound is not None:
+                    player.begun(arm, bound)
+                elif owner == tenant and quality is not None:
+                    player.finish(arm, quality)
+            place = [old.key(k) for k in range(len(old.players))].index(tenant)
+            self.selector.join(tenant, player, weight=float(old.standings.weight[place]))
+        self.selector.remember(written)
+
+
+@pytest.fixture(scope="session")
+def new_world() -> type[World]:
+    """Makes a pool."""
+    return World

@@ -1,0 +1,157 @@
+"""Greedy's candidates and its rules among them; when hybrid freezes, and what thaws it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from easeml_db.errors import InvalidArgument
+from easeml_db.tenancy.greedy import RULES, Greedy
+from easeml_db.tenancy.hybrid import PATIENCE, Hybrid
+from easeml_db.tenancy.standings import Standings
+
+SEEDS = st.integers(0, 1000)
+FREEZING = [(0, "random"), (4, "max_gap"), (4, "max_sigma"), (5, "random"), (7, "max_gap")]  # seeds of worlds that do
+
+
+def standings(sig: list[float], gap: list[float], **columns: list) -> Standings:
+    n = len(sig)
+    others = {"can_play": [True] * n, "n_plays": [1.0] * n, "best": [0.5] * n, "score": gap, "weight": [1.0] * n}
+    values = others | columns | {"sig": sig, "gap": gap}
+    return Standings(**{name: np.array(value) for name, value in values.items()})
+
+
+@pytest.mark.parametrize("rule", RULES)
+@given(seed=SEEDS)
+def test_candidates_are_those_at_or_above_the_mean_of_all_that_can_play(new_world, rule: str, seed: int) -> None:
+    world = new_world(lambda: Greedy(rule, seed=seed), 5, seed=seed)
+    world.steps(5)
+    while True:
+        sigs = {key: player.sig for key, player in world.selector.players.items() if player.can_play}
+        if (decision := world.step()) is None:
+            break
+        mean = np.mean(list(sigs.values()))
+        assert decision.candidates == {key for key, sig in sigs.items() if sig >= mean - 1e-15}
+        assert decision.tenant in decision.candidates
+
+
+@given(SEEDS)
+def test_the_largest_gap_among_the_candidates_is_served(new_world, seed: int) -> None:
+    world = new_world("greedy", 5, seed=seed)
+    world.steps(5)
+    while True:
+        gaps = {key: player.gap for key, player in world.selector.players.items()}
+        if (decision := world.step()) is None:
+            break
+        assert decision.gap == gaps[decision.tenant] == max(gaps[key] for key in decision.candidates)
+
+
+def test_max_sigma_serves_the_largest_sig_and_random_every_candidate() -> None:
+    columns = standings([0.1, 0.5, 0.6, 0.2], [0.9, 0.8, 0.3, 0.9])  # mean sig 0.35
+    assert Greedy().choose(columns).tenant == 1
+    assert Greedy("max_sigma").choose(columns).tenant == 2
+    random = Greedy("random", seed=1)
+    served = [random.choose(columns).tenant for _ in range(200)]
+    assert set(served) == {1, 2}
+    assert 70 < served.count(1) < 130
+
+
+def test_sig_keeps_its_sign_in_the_mean() -> None:
+    choice = Greedy().choose(standings([-0.5, -0.1, 0.0], [1.0, 0.1, 0.2]))
+    assert choice.candidates.tolist() == [False, True, True]
+    assert choice.tenant == 2
+
+
+def test_equal_sigs_are_all_candidates_in_spite_of_rounding() -> None:
+    choice = Greedy().choose(standings([0.1] * 3 + [0.1] * 7, [0.2] * 10))
+    assert choice.candidates.all()
+    assert choice.tenant == 0
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_tenant_whose_first_play_is_under_way_waits_while_others_have_results(rule: str) -> None:
+    choice = Greedy(rule).choose(standings([np.nan, 0.2], [0.9, 0.1]))
+    assert (choice.tenant, choice.candidates.tolist()) == (1, [False, True])
+    nobody = Greedy(rule).choose(standings([np.nan, np.nan], [0.1, 0.9]))
+    assert nobody.candidates.all()
+    assert rule == "random" or nobody.tenant == 1
+
+
+@pytest.mark.parametrize("rule", ["max_gap", "max_sigma"])
+def test_weights_scale_sig_and_gap(rule: str) -> None:
+    alike = {"sig": [0.3, 0.3], "gap": [0.3, 0.3]}
+    assert Greedy(rule).choose(standings(**alike)).tenant == 0
+    assert Greedy(rule).choose(standings(**alike, weight=[1.0, 2.0])).tenant == 1
+    assert Greedy(rule).choose(standings([0.3, 0.2], [0.3, 0.2], weight=[1.0, 2.0])).candidates.tolist() == [
+        False,
+        True,
+    ]
+
+
+def test_an_unknown_rule_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="expected one of max_gap, max_sigma, random, got 'min_gap'"):
+        Greedy("min_gap")
+
+
+@pytest.mark.parametrize(("seed", "rule"), FREEZING)
+def test_hybrid_freezes_after_exactly_ten_decisions_without_a_change(new_world, seed: int, rule: str) -> None:
+    world = new_world(lambda: Hybrid(greedy=Greedy(rule, seed=1)), 3, seed=seed, allow_replays=True)
+    world.steps(3)
+    counter, candidates, total, phases = 0, None, None, []
+    for _ in range(150):
+        expected = "round_robin" if counter >= PATIENCE else "greedy"
+        before = sum(player.best for player in world.selector.players.values())
+        decision = world.step()
+        phases.append(decision.phase)
+        assert decision.phase == expected
+        total = sum(player.best for player in world.selector.players.values())
+        if expected == "greedy":
+            counter = counter + 1 if decision.candidates == candidates and total <= before else 0
+            candidates = decision.candidates
+    assert phases.count("greedy") > PATIENCE
+    assert phases[-1] == "round_robin"
+    assert world.selector.policy.n_freezes == 1
+
+
+@pytest.mark.parametrize(("change", "n_greedy"), [("nothing", 4), ("a quality", 6), ("candidates", 7)])
+def test_a_better_quality_or_other_candidates_begin_the_count_again(change: str, n_greedy: int) -> None:
+    same = standings([0.3, 0.1], [0.3, 0.1])
+    others = {
+        "nothing": same,
+        "a quality": standings([0.3, 0.1], [0.3, 0.1], best=[0.5, 0.6]),  # the third decision brought it
+        "candidates": standings([0.1, 0.3], [0.3, 0.1]),  # of the fourth decision
+    }
+    hybrid = Hybrid(patience=3)
+    phases = [hybrid.choose(each).phase for each in [same] * 3 + [others[change]] * 5]
+    assert phases == ["greedy"] * n_greedy + ["round_robin"] * (8 - n_greedy)
+
+
+@pytest.mark.parametrize("event", ["join", "leave", "replace"])
+def test_an_arrival_a_departure_and_other_arms_thaw_hybrid(new_world, event: str) -> None:
+    world = new_world(Hybrid, 3, seed=4, allow_replays=True)
+    world.steps(40)
+    assert world.step().phase == "round_robin"
+    if event == "join":
+        world.join()
+        assert world.step().phase == "first_service"
+    elif event == "leave":
+        world.leave(1)
+    else:
+        world.selector.replace(1, world.selector.players[1])
+    assert world.step().phase == "greedy"
+
+
+def test_frozen_hybrid_takes_turns(new_world) -> None:
+    world = new_world(Hybrid, 3, seed=4, allow_replays=True)
+    world.steps(40)
+    assert world.selector.policy.is_frozen
+    served = world.steps(9)
+    assert sorted(served[:3]) == [0, 1, 2]
+    assert served == served[:3] * 3
+
+
+def test_a_patience_below_one_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="patience: expected at least 1, got 0"):
+        Hybrid(0)
