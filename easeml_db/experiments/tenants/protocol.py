@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -42,7 +42,8 @@ class Cell:
 
 @dataclass(frozen=True, eq=False)
 class Repeat:
-    """The tenants of one repeat: `quality` and `cost` (n, K); `training` (m, K) qualities of other users."""
+    """The tenants of one repeat: `quality` and `cost` (n, K); `training` (m, K) qualities of other users; the seed of
+    policies that draw."""
 
     quality: Floats
     cost: Floats
@@ -64,14 +65,14 @@ class Run:
 
 def repeat_of(matrices: Matrices, cell: Cell, seed: int, number: int) -> Repeat:
     """Draw a repeat."""
-    order = np.random.default_rng((seed, number)).permutation(len(matrices.users))
+    rng = np.random.default_rng((seed, number))
+    order = rng.permutation(len(matrices.users))
     tested, others = order[: cell.n_tested], order[cell.n_tested :]
     training = others[: max(1, round(cell.train_share * len(others)))]
+    training = training[(matrices.quality[training] > 0).any(axis=1)]  # nothing but failures says nothing
     cost = np.where(matrices.offered, 1.0, np.nan) if cell.is_unit_cost else matrices.cost / np.nanmean(matrices.cost)
-    quality = matrices.quality
-    return Repeat(
-        quality[tested], cost[tested], quality[training], matrices.models, int(order.dot(order[::-1])) + number
-    )
+    quality, policy_seed = matrices.quality, int(rng.integers(2**31))
+    return Repeat(quality[tested], cost[tested], quality[training], matrices.models, policy_seed)
 
 
 def check_tested(matrices: Matrices, n_tested: int) -> None:
@@ -114,10 +115,10 @@ class Players:
     def player(self, tenant: int) -> Player:
         """A tenant as it arrives."""
         offered = np.isfinite(self.repeat.quality[tenant])
-        costs = np.where(offered, self.repeat.cost[tenant], 1.0) if self.strategy.is_cost_aware else np.ones(len(offered))
-        return Player(
-            self.prior, costs, self._confidence(), offered=offered, allow_replays=self.strategy.is_theorem
+        costs = (
+            np.where(offered, self.repeat.cost[tenant], 1.0) if self.strategy.is_cost_aware else np.ones(len(offered))
         )
+        return Player(self.prior, costs, self._confidence(), offered=offered, allow_replays=self.strategy.is_theorem)
 
     def _confidence(self) -> ConfidenceBounds:
         if not self.strategy.is_theorem:
@@ -173,8 +174,3 @@ def replay_cell(
     repeats = workers.map(run_repeat, [(matrices, cell, chosen, seed, number) for number in range(n_repeats)])
     names = repeats[0]
     return Replayed(cell, {name: [each[name] for each in repeats] for name in names}, time.perf_counter() - started)
-
-
-def shrunk(cell: Cell, n_users: int) -> Cell:
-    """The cell with few enough tenants for few users."""
-    return replace(cell, n_tested=min(cell.n_tested, max(1, n_users // 4)))
