@@ -17,6 +17,7 @@ from easeml_db.experiments.tenants.presets import PRESETS, Line, Preset
 from easeml_db.experiments.tenants.protocol import N_TESTED, Cell
 from easeml_db.experiments.tenants.workers import workers
 
+QUICK_PRESETS = ("V9", "15", "devices", "regret", "decision", "targets")
 WHY = (
     "DEEPLEARNING is a reconstruction from a prototype of the authors: its columns are inferred, nine pairings of"
     " quality and cost rest on file order, and its costs look derived. AZUREMLBENCH was never published. 179CLASSIFIER"
@@ -34,7 +35,7 @@ def run(options: Options) -> Result:
     """Presets or free use. Raises InvalidArgument, InvalidData."""
     if options.values.get("quality") is not None:
         return free_use(options)
-    presets = _chosen(options.values.get("preset") or "all")
+    presets = _chosen(options.values.get("preset", "all"), options.is_quick)
     data = options.values.get("data")
     if isinstance(data, Path) and not data.is_dir():
         raise InvalidArgument(f"--data: expected a folder with {', '.join(file for file, _ in REAL.values())}")
@@ -44,8 +45,9 @@ def run(options: Options) -> Result:
         return _result(lab, presets)
 
 
-def _chosen(names: str) -> list[Preset]:
-    wanted = list(PRESETS) if names == "all" else [name.strip() for name in names.split(",")]
+def _chosen(names: str, is_quick: bool) -> list[Preset]:
+    everything = QUICK_PRESETS if is_quick else tuple(PRESETS)
+    wanted = everything if names == "all" else [name.strip() for name in names.split(",")]
     for name in wanted:
         if name not in PRESETS:
             raise InvalidArgument(
@@ -85,7 +87,7 @@ def _result(lab: Lab, presets: Sequence[Preset]) -> Result:
 def _drawn(lab: Lab, preset: Preset) -> list[Drawn]:
     """Its lines, where there are matrices."""
     return [
-        Drawn(panel, line.label, _curves(lab, preset, line), min(preset.shown, line.cell.budget))
+        Drawn(panel, line.label, _curves(lab, preset, line), min(preset.shown, lab[line.cell].losses(line.strategy).budget))
         for panel, lines in preset.panels.items() for line in lines if lab.has(line.cell.data)
     ]  # fmt: skip
 

@@ -143,7 +143,8 @@ def _changes(trace: Trace, quality: Floats) -> Run:
 
 @dataclass(frozen=True, eq=False)
 class Replayed:
-    """All repeats of a cell: runs by strategy, and the seconds that they took."""
+    """All repeats of a cell: runs by strategy, and the seconds that they took. Costs of curves are shares of the time
+    that one device would need for everything."""
 
     cell: Cell
     runs: Mapping[str, Sequence[Run]]
@@ -162,7 +163,8 @@ class Replayed:
         return sum(run.n_freezes > 0 for run in self.runs[name])
 
     def _curves(self, name: str, values: Sequence[Floats]) -> Curves:
-        return Curves([run.cost for run in self.runs[name]], values, self.cell.budget, name == "oracle_bound")
+        n = self.cell.n_devices
+        return Curves([run.cost / n for run in self.runs[name]], values, self.cell.budget / n, name == "oracle_bound")
 
 
 def replay_cell(
