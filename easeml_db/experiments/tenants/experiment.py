@@ -87,9 +87,11 @@ def _result(lab: Lab, presets: Sequence[Preset]) -> Result:
 def _drawn(lab: Lab, preset: Preset) -> list[Drawn]:
     """Its lines, where there are matrices."""
     return [
-        Drawn(panel, line.label, _curves(lab, preset, line), min(preset.shown, lab[line.cell].losses(line.strategy).budget))
-        for panel, lines in preset.panels.items() for line in lines if lab.has(line.cell.data)
-    ]  # fmt: skip
+        Drawn(panel, line.label, curves := _curves(lab, preset, line), min(preset.shown, curves.budget))
+        for panel, lines in preset.panels.items()
+        for line in lines
+        if lab.has(line.cell.data)
+    ]
 
 
 def _curves(lab: Lab, preset: Preset, line: Line) -> Curves:
