@@ -14,6 +14,11 @@ from easeml_db.experiments.tenants.lab import Lab
 from easeml_db.experiments.tenants.matrices import Floats
 
 MAX_ROWS, MAX_DRAWN, LEAST_LOSS = 400, 150, 1e-3
+LEAST_DRAWN = 1e-4  # of the cost
+PERCENTS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100]
+LOSSES = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1]
+COLOURS = ("#4c78a8", "#f58518", "#54a24b", "#e45756", "#b279a2")
+ORACLE_COLOURS = {"oracle_hull": "#666666", "oracle_bound": "#aaaaaa"}
 Row = dict[str, Any]
 
 
@@ -65,10 +70,11 @@ def _percent(share: float) -> float | None:
 
 def _grid(curves: Curves, shown: float, at_most: int) -> Floats:
     """Costs up to what is shown, evenly by their logarithm; all where anything changes when they are few."""
-    points = curves.points[(curves.points > 0) & (curves.points <= shown)]
-    if curves.is_linear or len(points) > at_most - 1:
-        return np.geomspace(max(float(points[0]), 1e-5), shown, at_most)
-    return np.append(points, shown)
+    points = curves.points[(curves.points > LEAST_DRAWN) & (curves.points < shown)]
+    if curves.is_linear or len(points) > at_most - 2:
+        return np.geomspace(LEAST_DRAWN, shown, at_most)
+    grid: Floats = np.concatenate([[LEAST_DRAWN], points, [shown]])
+    return grid
 
 
 def loss_chart(drawn: Sequence[Drawn], *, what: str = "accuracy loss", unit: str = "cost") -> Any:
@@ -86,27 +92,25 @@ def _steps(rows: Sequence[Row], labels: Sequence[str], panels: Sequence[str], y_
     """A column of two charts for each panel."""
     import altair as alt
 
-    columns = []
-    for panel in panels:
-        mine = [row for row in rows if row["panel"] == panel]
-        x = alt.X(
-            "cost:Q", title=x_title, scale=alt.Scale(type="log", nice=False), axis=alt.Axis(format="~g", tickCount=5)
+    x = alt.X("cost:Q", title=x_title, scale=alt.Scale(type="log", nice=False), axis=alt.Axis(values=PERCENTS))
+    colours = [ORACLE_COLOURS.get(label, COLOURS[place % len(COLOURS)]) for place, label in enumerate(labels)]
+    dashes = [[4, 3] if label in ORACLE_COLOURS else [1, 0] for label in labels]
+
+    def chart(panel: str, which: str) -> Any:
+        mine = [row for row in rows if row["panel"] == panel and row["which"] == which]
+        title = f"{which}: {y_title}" if panel == panels[0] else None
+        domain = [LEAST_LOSS, 1.0]
+        y = alt.Y(
+            "loss:Q", title=title, scale=alt.Scale(type="log", domain=domain), axis=alt.Axis(values=LOSSES, format="~g")
         )
-        pair = [
-            alt.Chart(alt.InlineData([row for row in mine if row["which"] == which]))
-            .mark_line(interpolate="step-after", clip=True, strokeWidth=1.8)
-            .encode(
-                x=x,
-                y=alt.Y(
-                    "loss:Q", title=f"{which}: {y_title}" if panel == panels[0] else None,
-                    scale=alt.Scale(type="log", domain=[LEAST_LOSS, 1.0]), axis=alt.Axis(format="~g", tickCount=4),
-                ),
-                color=alt.Color("line:N", title=None, sort=list(labels), scale=alt.Scale(domain=list(labels))),
-            )
-            .properties(width=250, height=190, title=panel if which == "mean" else "")
-            for which in ("mean", "worst")
-        ]  # fmt: skip
-        columns.append(alt.vconcat(*pair))
+        line = alt.Chart(alt.InlineData(mine)).mark_line(interpolate="step-after", clip=True, strokeWidth=1.8)
+        return line.encode(
+            x=x, y=y,
+            color=alt.Color("line:N", title=None, scale=alt.Scale(domain=list(labels), range=colours)),
+            strokeDash=alt.StrokeDash("line:N", title=None, scale=alt.Scale(domain=list(labels), range=dashes)),
+        ).properties(width=250, height=190, title=panel if which == "mean" else "")  # fmt: skip
+
+    columns = [alt.vconcat(chart(panel, "mean"), chart(panel, "worst")) for panel in panels]
     return alt.concat(*columns, columns=4)
 
 
