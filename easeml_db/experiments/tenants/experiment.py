@@ -25,8 +25,8 @@ WHY = (
     " MOSTCITED and MOSTRECENT nor delta, neither the hyperparameters of its prior nor Spearmint*'s, nor how costs are"
     " scaled (here by their mean). OBOE is not in the paper. `ours` (expected improvement per cost over all tenants,"
     " prior empirical_logit) is the same on all data; `hybrid` with GP-UCB and the RBF prior is the paper's. An arm is"
-    " played once, so greedy seldom stands still long enough to freeze. SYN is scaled by 0.1; the literal formula clips"
-    " most cells at alpha = 1. Tables and plots end at each preset's share of cost. Repeats, and so intervals, share"
+    " played once, except for the theorems' regret. SYN is scaled by 0.1, and losses with it, so that a small alpha"
+    " makes a loss easy to reach; the literal formula clips most cells at alpha = 1. Repeats, and so intervals, share"
     " users: they say how sure a figure is for these matrices, not for others."
 )
 

@@ -60,6 +60,9 @@ def at_all_losses(
     """The greatest and the least ratio of costs over the losses, and where."""
     first, second = lab[cell].losses(above), lab[cell].losses(below)
     found = ratios(first, second, LEVELS)
+    found = np.where(np.isfinite(found) & (found > 0), found, np.nan)  # reached by both
+    if np.isnan(found).all():
+        return
     for word, place, bound, said in (
         ("greatest", int(np.nanargmax(found)), most, paper), ("least", int(np.nanargmin(found)), least, None)
     ):  # fmt: skip
@@ -74,10 +77,13 @@ def title_of(name: str) -> str:
 
 
 def ratios_at(lab: Lab, cell: Cell, above: str, below: str, levels: Iterable[float]) -> Iterator[Measure]:
+    """Ratios of costs to some losses; a text where one of the two does not get there within the budget."""
     for level in levels:
         found = ratio(lab[cell].losses(above), lab[cell].losses(below), level, lab.draws)
-        where = f"{cell.data}; {interval(found)}"
-        yield Measure(f"{title_of(above)} / {below}, cost to loss {level:g}", where, None, found.value)
+        is_known = np.isfinite(found.value) and found.value > 0
+        where = f"{cell.data}; {interval(found)}" if is_known else cell.data
+        value = found.value if is_known else f"not reached by both within {cell.budget:.0%}"
+        yield Measure(f"{title_of(above)} / {below}, cost to loss {level:g}", where, None, value)
 
 
 def cost_ratio(lab: Lab, cell: Cell, names: tuple[str, str], level: float, most: float | None) -> Measure:

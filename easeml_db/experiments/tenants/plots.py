@@ -17,6 +17,7 @@ MAX_ROWS, MAX_DRAWN, LEAST_LOSS = 400, 150, 1e-3
 LEAST_DRAWN = 1e-4  # of the cost
 PERCENTS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100]
 LOSSES = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1]
+DECADES = [10.0**n for n in range(-5, 7)]
 COLOURS = ("#4c78a8", "#f58518", "#54a24b", "#e45756", "#b279a2")
 ORACLE_COLOURS = {"oracle_hull": "#666666", "oracle_bound": "#aaaaaa"}
 Row = dict[str, Any]
@@ -130,9 +131,10 @@ def regret_chart(rows: Sequence[Row]) -> Any:
     import altair as alt
 
     lines = alt.Chart(alt.InlineData(rows)).mark_line(clip=True)
+    x_axis, y_axis = alt.Axis(values=DECADES[5:], format="~s"), alt.Axis(values=DECADES, format="~g")
     return lines.encode(
-        x=alt.X("round:Q", scale=alt.Scale(type="log", nice=False), axis=alt.Axis(format="~s", tickCount=5)),
-        y=alt.Y("regret:Q", title="regret R_T", scale=alt.Scale(type="log"), axis=alt.Axis(format="~s", tickCount=5)),
+        x=alt.X("round:Q", title="rounds T", scale=alt.Scale(type="log", nice=False), axis=x_axis),
+        y=alt.Y("regret:Q", title="regret R_T", scale=alt.Scale(type="log", domainMin=DECADES[3]), axis=y_axis),
         color=alt.Color("policy:N", title=None),
         facet=alt.Facet("panel:N", title=None, columns=4, sort=list(dict.fromkeys(row["panel"] for row in rows))),
     ).properties(width=200, height=170)

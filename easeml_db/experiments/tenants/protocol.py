@@ -138,7 +138,12 @@ def _changes(trace: Trace, quality: Floats) -> Run:
         shortfalls.append(1.0 - float(shares.mean()))
     kept = np.flatnonzero(np.diff(trace.loss, prepend=np.inf, append=np.inf)[:-1] != 0)
     kept = np.union1d(kept, [len(trace.loss) - 1])
-    return Run(trace.cost[kept], trace.loss[kept], np.array(shortfalls)[kept], trace.n_freezes)
+    return Run(trace.cost[kept], _clean(trace.loss[kept]), _clean(np.array(shortfalls)[kept]), trace.n_freezes)
+
+
+def _clean(values: Floats) -> Floats:
+    """Sums of many gains end at zero, not near it."""
+    return np.where(values < 1e-12, 0.0, values)
 
 
 @dataclass(frozen=True, eq=False)
