@@ -96,10 +96,11 @@ class Dispatcher:
         return [i for i, open_run in self._runs.items() if open_run.is_timing() or open_run.run.owner in full]
 
     def _claims(self) -> dict[str, int]:
-        """Open trials of each tenant."""
+        """Trials of each tenant that run or could run."""
         claims: dict[str, int] = {}
         for open_run in self._runs.values():
-            claims[open_run.run.owner] = claims.get(open_run.run.owner, 0) + open_run.n_open_trials()
+            owner, n_claims = open_run.run.owner, open_run.n_claims(self._placement_of(open_run.run))
+            claims[owner] = claims.get(owner, 0) + n_claims
         return claims
 
     def slots_of(self, run_id: int) -> list[int]:

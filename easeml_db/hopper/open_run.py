@@ -68,9 +68,16 @@ class OpenRun:
         """Say whether nothing is under way or left to do; an arm that is not open yet is left to do."""
         return not self._busy and (self.is_over or (not self._trials and self._arms.is_complete()))
 
-    def n_open_trials(self) -> int:
-        """Count the trials that may run or are running: those of open arms that are not over."""
-        return 0 if self.is_over else len(self._trials)
+    def n_claims(self, placement: Placement) -> int:
+        """Count the trials of open arms that are running or could run on some slot in service."""
+        if self.is_over:
+            return 0
+        if placement.holders is None:
+            return len(self._trials)
+        return sum(t.trial_id in self._busy or self._has_slot(t, placement) for t in self._trials.values())
+
+    def _has_slot(self, trial: Trial, placement: Placement) -> bool:
+        return any(placement.can_run(slot, q) for q in open_partitions(trial) for slot in placement.segment_of)
 
     def age(self) -> int:
         """Return the number of the oldest opening that still has trials; runs are served in this order."""

@@ -263,3 +263,13 @@ def test_a_run_that_is_being_timed_is_not_passed_over() -> None:
     assert serve(world)
     assert served(world)[:3] == [1, 2, 3]
     check_complete(world, runs)
+
+
+def test_a_run_whose_partitions_no_slot_holds_keeps_nobody_else_from_the_slots() -> None:
+    stranded = run_of(1, "anna", n_trials=6, holders=[[7], [7]])
+    other = run_of(2, "ben")
+    world = world_of([stranded, other], 2)
+    world.at(300.0, lambda: world.set_slots([*slots(2), Slot(3, "slot-3", 7)]))
+    assert serve(world)
+    assert max(u.finished_seconds for u in world.units if u.order.unit.run_id == 2) < 300.0
+    assert [world.tables.run(i).state for i in (1, 2)] == ["finished", "finished"]
