@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass
 
+from easeml_db.arms import Arms
 from easeml_db.errors import EasemlError, NotFound, OutOfSpace, SlotLost, StaleLease, StandbyOnly, VersionMismatch
 from easeml_db.hopper.dispatch import Dispatcher
 from easeml_db.ports import (
@@ -28,8 +29,6 @@ from easeml_db.ports import (
     UnitFailed,
     UnitRecorded,
 )
-from easeml_db.run import Run
-from easeml_db.tenancy.pool import Pool
 from easeml_db.training_unit import unit_seed
 
 PAUSE_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)  # while a disk is full
@@ -54,7 +53,7 @@ class Coordinator:
         self._store, self._executor, self._inbox, self._clock = store, executor, inbox, clock
         self._settings = settings or Settings()
         self._dispatcher = Dispatcher()
-        self._pool = Pool()
+        self._arms = Arms(store, self._dispatcher)
         self._lease_number = 0
         self._next_heartbeat = 0.0
         self._bytes_to_reclaim = 0
@@ -68,9 +67,9 @@ class Coordinator:
         self._lease_number = await self._store.acquire_lease()
         try:
             await self._open_slots()
-            await self._open_pool()
+            await self._arms.take_up()
             while not self._is_stopping:
-                await self._close_arms()
+                await self._arms.close_ended()
                 await self._end_runs()
                 if until_idle and not self._dispatcher.open_runs():
                     break
@@ -85,7 +84,7 @@ class Coordinator:
         if self._clock.now_seconds() < self._paused_until:
             return
         units = self._dispatcher.next_units()
-        while await self._open_arm():
+        while await self._arms.open_next(self._clock.now_seconds()):
             units += self._dispatcher.next_units()
         for plan in self._dispatcher.new_plans():
             await self._store.plan_run(
@@ -114,7 +113,7 @@ class Coordinator:
                 await self._close_drained(order.slot_id)
             case Piloted(order, train_seconds, evaluate_seconds):
                 self._dispatcher.piloted(order.slot_id, train_seconds, evaluate_seconds)
-                self._pool.set_seconds(order.unit.run_id, self._dispatcher.arm_seconds(order.unit.run_id))
+                self._arms.timed(order.unit.run_id)
                 await self._close_drained(order.slot_id)
             case UnitFailed():
                 await self._unit_failed(message)
@@ -131,7 +130,7 @@ class Coordinator:
             case SlotsChanged():
                 await self._open_slots()
             case TenantsChanged():
-                await self._renew_tenancy()
+                await self._arms.renew_tenancy()
             case Stop():
                 self._is_stopping = True
 
@@ -205,9 +204,9 @@ class Coordinator:
     async def _renew_run(self, run_id: int) -> None:
         run = await self._store.read_run(run_id)
         if run is not None:
-            await self._put_run(run)
+            await self._arms.put_run(run)
             return
-        self._drop_run(run_id)
+        self._arms.drop_run(run_id)
         for slot_id in self._dispatcher.slots_of(run_id):
             await self._executor.cancel(slot_id)
 
@@ -216,93 +215,12 @@ class Coordinator:
         for run in self._dispatcher.open_runs():
             started = run.started_seconds if run.started_seconds is not None else now
             is_spent = run.max_seconds is not None and now >= started + run.max_seconds
-            if is_spent or self._pool.is_out_of_time(run.run_id, now):
-                self._end_budget(run.run_id)
+            if is_spent or self._arms.is_out_of_time(run.run_id, now):
+                self._arms.end_budget(run.run_id)
             if self._dispatcher.is_done(run.run_id):
                 await self._check_lease()
                 await self._store.finish_run(run.run_id)
-                self._drop_run(run.run_id)
-
-    def _end_budget(self, run_id: int) -> None:
-        """Start nothing of a run any more; what is under way goes on."""
-        self._dispatcher.end_budget(run_id)
-        self._pool.drop_run(run_id)
-
-    def _drop_run(self, run_id: int) -> None:
-        self._dispatcher.drop_run(run_id)
-        self._pool.drop_run(run_id)
-
-    # Tenants and arms
-
-    async def _open_pool(self) -> None:
-        """Take up all open runs where they stand."""
-        await self._renew_tenancy()
-        for past in await self._store.history():
-            self._pool.history.add(past)
-        for run in await self._store.open_runs():
-            await self._put_run(run)
-        self._pool.remember(await self._store.policy_memory(self._pool.policy))
-
-    async def _renew_tenancy(self) -> None:
-        tenancy = await self._store.tenancy()
-        self._pool.set_tenancy(tenancy)
-        tenants = tenancy.tenants.values()
-        self._dispatcher.limit_slots({one.role: one.max_slots for one in tenants if one.max_slots is not None})
-
-    async def _put_run(self, run: Run) -> None:
-        """Add a run, or renew what is known of it."""
-        self._dispatcher.put_run(run)
-        if not run.arms or self._dispatcher.is_over(run.run_id):
-            return
-        prior = await self._store.prior(run.run_id)
-        if prior is None:
-            prior = self._pool.prior_of(run)
-            await self._store.keep_prior(run.run_id, prior)
-        self._pool.put_run(run, prior)
-        untimed = self._pool.untimed_arms(run.run_id)
-        if untimed:
-            self._dispatcher.time_arms(run.run_id, untimed)
-        self._pool.set_seconds(run.run_id, self._dispatcher.arm_seconds(run.run_id))
-        await self._keep_beliefs(run.run_id)
-
-    async def _keep_beliefs(self, run_id: int) -> None:
-        try:
-            await self._store.keep_beliefs(run_id, self._pool.beliefs(run_id))
-        except StaleLease:
-            await self._check_lease()
-
-    async def _open_arm(self) -> bool:
-        """Let the policy open an arm where slots would have nothing to do; say whether it did."""
-        if self._dispatcher.n_unclaimed() <= 0:
-            return False
-        opening = self._pool.choose(
-            self._clock.now_seconds(), n_slots=self._dispatcher.n_in_service(),
-            blocked=self._dispatcher.runs_without_claim(),
-        )  # fmt: skip
-        if opening is None:
-            return False
-        try:
-            number = await self._store.open_arm(opening)
-        except (NotFound, StaleLease):
-            await self._check_lease()
-            await self._renew_run(opening.run_id)
-            return True
-        self._pool.opened(opening.run_id, opening.arm_id, number)
-        self._dispatcher.open_arm(opening.run_id, opening.arm_id, number)
-        await self._keep_beliefs(opening.run_id)
-        return True
-
-    async def _close_arms(self) -> None:
-        """Take in what arms came to whose trials are all over."""
-        for run_id, arm_id in self._dispatcher.arms_to_close():
-            try:
-                arm = await self._store.close_arm(run_id, arm_id)
-            except StaleLease:
-                await self._check_lease()
-                continue
-            if arm is not None and run_id in self._pool:
-                self._pool.arm_closed(run_id, arm)
-                await self._keep_beliefs(run_id)
+                self._arms.drop_run(run.run_id)
 
     def _until_next(self) -> float:
         """Seconds until there is something to do without a message: a heartbeat, or the end of a pause."""

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from easeml_db.bandits.prior import Prior
 from easeml_db.errors import EasemlError
 from easeml_db.run import Arm, Run
-from easeml_db.tenancy.pool import Belief, Opening
+from easeml_db.tenancy.opening import Belief, Opening
 from easeml_db.tenant import PastArm, Tenancy
 from easeml_db.topology import Slot
 from easeml_db.training_unit import TrainingUnit

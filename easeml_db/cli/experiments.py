@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.table import Table
 from rich.text import Text
 
 from easeml_db.cli.output import json_option, print_json, print_rows, print_table
-from easeml_db.experiments import Experiment, Options, Result
+from easeml_db.experiments import Experiment, Options, Parameter, Result
 from easeml_db.experiments.registry import EXPERIMENTS
 from easeml_db.experiments.writing import COLUMNS, number_text, write
 
+Command = Callable[..., None]
 VERDICTS = {True: Text("yes", "green"), False: Text("no", "red"), None: Text("")}
 
 
@@ -43,11 +46,23 @@ slots_option = click.option(
 )  # fmt: skip
 
 
+def _option(parameter: Parameter) -> Callable[[Command], Command]:
+    """The option of an experiment's own parameter."""
+    is_path = parameter.type is Path
+    return click.option(
+        f"--{parameter.name}", type=click.Path(path_type=Path, exists=True) if is_path else parameter.type,
+        default=parameter.default, show_default=parameter.default is not None, envvar=parameter.environment,
+        show_envvar=True, help=parameter.help,
+    )  # fmt: skip
+
+
 def _command(experiment: Experiment) -> click.Command:
     """The sub-command of an experiment."""
 
-    def run(as_json: bool, folder: Path | None, seed: int, is_quick: bool, n_slots: int | None = None) -> None:
-        options = Options(seed, is_quick, lambda line: click.echo(line, err=True), n_slots)
+    def run(
+        as_json: bool, folder: Path | None, seed: int, is_quick: bool, n_slots: int | None = None, **values: Any
+    ) -> None:
+        options = Options(seed, is_quick, lambda line: click.echo(line, err=True), n_slots, values)
         result = experiment.run(options)
         if folder is not None:
             for path in write(folder, experiment, result, options, shlex.join(["easeml", *sys.argv[1:]])):
@@ -57,7 +72,8 @@ def _command(experiment: Experiment) -> click.Command:
         else:
             _print(experiment, result, options)
 
-    for option in (*((slots_option,) if experiment.trains else ()), quick_option, seed_option, out_option, json_option):
+    common = (*((slots_option,) if experiment.trains else ()), quick_option, seed_option, out_option, json_option)
+    for option in (*map(_option, reversed(experiment.parameters)), *common):
         run = option(run)
     text = f"{experiment.summary}.\n\nRepeats {experiment.source}."
     return click.command(experiment.name, help=text)(run)

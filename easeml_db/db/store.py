@@ -21,7 +21,7 @@ from easeml_db.db.queries import queries
 from easeml_db.errors import ServerUnavailable, VersionMismatch
 from easeml_db.ports import Message, RunChanged, SlotsChanged, TenantsChanged
 from easeml_db.run import Arm, Run
-from easeml_db.tenancy.pool import Belief, Opening
+from easeml_db.tenancy.opening import Belief, Opening
 from easeml_db.tenant import PastArm, Tenancy, Tenant
 from easeml_db.topology import Slot
 from easeml_db.trial import Trial

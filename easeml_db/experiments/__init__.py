@@ -6,6 +6,6 @@ writing.py     the files of a result
 server.py      a private server for those that need PostgreSQL
 """
 
-from easeml_db.experiments.contract import Experiment, Measure, Options, Result, at_least, at_most
+from easeml_db.experiments.contract import Experiment, Measure, Options, Parameter, Result, at_least, at_most
 
-__all__ = ["Experiment", "Measure", "Options", "Result", "at_least", "at_most"]
+__all__ = ["Experiment", "Measure", "Options", "Parameter", "Result", "at_least", "at_most"]

@@ -31,14 +31,28 @@ def at_most(name: str, setting: str, paper: float | str | None, value: float, bo
 
 
 @dataclass(frozen=True)
+class Parameter:
+    """A setting of one experiment, an option --name of its command: of type str, int, float or Path (a file or folder
+    that exists); `environment` names the variable that stands in for it."""
+
+    name: str
+    help: str
+    type: type = str
+    default: Any = None
+    environment: str | None = None
+
+
+@dataclass(frozen=True)
 class Options:
     """How to run: `is_quick` shrinks everything for tests; `say` shows progress, a line at a time; `n_slots` is how
-    many units train side by side where an experiment trains for real (None: one for each core)."""
+    many units train side by side where an experiment trains for real (None: one for each core); `values` are those of
+    the experiment's own parameters."""
 
     seed: int = 0
     is_quick: bool = False
     say: Callable[[str], None] = lambda _: None
     n_slots: int | None = None
+    values: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -55,10 +69,11 @@ class Result:
 @dataclass(frozen=True)
 class Experiment:
     """A named experiment: `source` says which figure or table of which paper it repeats; `trains` whether it trains
-    for real, and so takes a number of slots."""
+    for real, and so takes a number of slots; `parameters` are settings of its own."""
 
     name: str
     summary: str
     source: str
     run: Callable[[Options], Result]
     trains: bool = False
+    parameters: tuple[Parameter, ...] = ()

@@ -5,9 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 
 from easeml_db.errors import NotReady
-from easeml_db.experiments.contract import Experiment, Options, Result
+from easeml_db.experiments.contract import Experiment, Options, Parameter, Result
+
+TENANT_PRESETS = (
+    "9", "V9", "V10", "10", "11", "12", "13", "14", "15", "fifty", "devices", "regret", "decision", "targets",
+)  # fmt: skip
 
 
 def later(module: str) -> Callable[[Options], Result]:
@@ -64,6 +69,26 @@ EXPERIMENTS: dict[str, Experiment] = {
             "Strong scaling over slots: real on this machine's cores, simulated up to 1,000",
             "Cerebro, figure 8(A)",
             later("speedup"),
+        ),
+        Experiment(
+            "tenants",
+            "Multi-tenant selection replayed on matrices of qualities and costs: presets, or matrices of your own",
+            "ease.ml, figures 9 to 15",
+            later("tenants.experiment"),
+            parameters=(
+                Parameter("preset", f"Comma-separated: all, {', '.join(TENANT_PRESETS)}.", default="all"),
+                Parameter("data", "Folder with the matrices of the presets.", Path, environment="EASEML_MATRICES"),
+                Parameter(
+                    "quality", "Matrix of your own (CSV: users x models, from 0 to 1), instead of presets.", Path
+                ),
+                Parameter("cost", "Its costs (CSV of the same shape, positive); without: drawn from U(0, 1).", Path),
+                Parameter(
+                    "policies", "Strategies to replay on it, comma-separated.", default="ours,hybrid,round_robin"
+                ),
+                Parameter("budget", "Share of the cost of everything that may be spent on it.", float, 0.1),
+                Parameter("repeats", "Random choices of tested users.", int, 50),
+                Parameter("tested", "Tenants in each repeat; all other users train the priors.", int, 10),
+            ),
         ),
     )
 }

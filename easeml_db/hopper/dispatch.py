@@ -84,6 +84,10 @@ class Dispatcher:
         claims = self._claims().items()
         return self.n_in_service() - sum(min(n, self._limits.get(owner, n)) for owner, n in claims)
 
+    def is_newcomer_timed(self) -> bool:
+        """Say whether a run that was never served is being timed: its turn is next, and not far away."""
+        return any(open_run.is_timed_for_its_first_arm() for open_run in self._runs.values())
+
     def runs_without_claim(self) -> list[int]:
         """Return the runs of which no arm may be opened now: their arms are being timed, or their tenant's open trials
         take all the slots that it may have."""

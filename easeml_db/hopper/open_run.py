@@ -10,17 +10,16 @@ import math
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean
 
 from easeml_db.errors import InvalidArgument
 from easeml_db.hopper.contract import Assignment, Cached, Candidate, Placement, Scheduler, Workload
 from easeml_db.hopper.estimates import ObservedUnit, UnitSeconds
+from easeml_db.hopper.open_arms import OpenArms
 from easeml_db.hopper.schedulers import FALLBACK, MAX_SIMULATED_UNITS, choose_scheduler, make_scheduler
 from easeml_db.run import Run
 from easeml_db.training_unit import TrainingUnit, after, next_unit, open_partitions, pilot_of, round_number
 from easeml_db.trial import Trial
 
-OPEN = frozenset({"waiting", "running"})
 PILOTED = frozenset({"auto", "vector_rearrangement", "milp"})
 
 
@@ -44,9 +43,8 @@ class OpenRun:
         self.is_over = False
         self.new_plan: Plan | None = None
         self._seconds = seconds
-        self._opening = {arm.arm_id: arm.opening for arm in run.arms if arm.opening is not None}
-        self._closed = {arm.arm_id for arm in run.arms if arm.is_closed}
-        self._trials = self._opened_trials()
+        self._arms = OpenArms(run)
+        self._trials = self._arms.trials()
         self._busy = dict(busy or {})  # slot by trial
         self._attempts: dict[int, int] = {}  # failed attempts at a trial's next unit
         self._avoid: dict[int, int] = {}  # the slot on which a trial's last attempt came to nothing
@@ -68,7 +66,7 @@ class OpenRun:
 
     def is_done(self) -> bool:
         """Say whether nothing is under way or left to do; an arm that is not open yet is left to do."""
-        return not self._busy and (self.is_over or (not self._trials and len(self._opening) == len(self.run.arms)))
+        return not self._busy and (self.is_over or (not self._trials and self._arms.is_complete()))
 
     def n_open_trials(self) -> int:
         """Count the trials that may run or are running: those of open arms that are not over."""
@@ -76,7 +74,7 @@ class OpenRun:
 
     def age(self) -> int:
         """Return the number of the oldest opening that still has trials; runs are served in this order."""
-        return min((self._opening.get(self._arm(t) or 0, 0) for t in self._trials), default=0)
+        return self._arms.age(self._trials)
 
     def slots(self) -> list[int]:
         """Return the slots that are busy with this run."""
@@ -91,9 +89,8 @@ class OpenRun:
     def renew(self, run: Run) -> None:
         """Take over what the tables say. Failed attempts at a unit that is still due stay counted."""
         before, self.run = self._trials, run
-        self._opening = {arm.arm_id: arm.opening for arm in run.arms if arm.opening is not None}
-        self._closed = {arm.arm_id for arm in run.arms if arm.is_closed}
-        self._trials = self._opened_trials()
+        self._arms = OpenArms(run)
+        self._trials = self._arms.trials()
         for trial_id in list(self._attempts):
             known, now = before.get(trial_id), self._trials.get(trial_id)
             if known is None or now is None or known.n_steps_done != now.n_steps_done:
@@ -103,57 +100,38 @@ class OpenRun:
 
     def open_arm(self, arm_id: int, opening: int) -> None:
         """Let an arm's trials run from now on."""
-        self._opening[arm_id] = opening
-        self._trials |= {
-            trial.trial_id: trial
-            for trial in self.run.trials
-            if trial.state in OPEN and self._arm(trial.trial_id) == arm_id
-        }
+        self._trials |= self._arms.open(arm_id, opening)
         self._scheduler, self._planned = None, None
         self._to_pilot = self._unpiloted()
 
     def time_arms(self, arm_ids: Collection[int]) -> None:
         """Have a trial of each of these arms piloted before any arm is opened, to know what the arm costs."""
-        for arm_id in arm_ids:
-            trials = (t for t in self.run.trials if self._arm(t.trial_id) == arm_id and t.state in OPEN)
-            first = next(trials, None)
-            if first is not None and self._is_untimed(first):
-                self._timing[first.trial_id] = first
+        firsts = self._arms.first_trials(arm_ids)
+        self._timing = {trial.trial_id: trial for trial in firsts if self._is_untimed(trial)}
 
     def is_timing(self) -> bool:
         """Say whether arms are being timed."""
         return bool(self._timing)
 
+    def is_timed_for_its_first_arm(self) -> bool:
+        """Say whether a pilot is under way after which the run is to be served for the first time."""
+        return self._arms.is_fresh() and any(trial_id in self._busy for trial_id in self._timing)
+
     def arm_seconds(self) -> dict[int, float]:
         """Return what each arm takes on one slot, for its whole life, where one of its trials has been timed."""
-        timed: dict[int, list[float]] = {}
-        n_trials: dict[int, int] = {}
-        for trial in self.run.trials:
-            arm_id = self.run.arm_of.get(trial.trial_id)
-            if arm_id is None:
-                continue
-            n_trials[arm_id] = n_trials.get(arm_id, 0) + 1
-            if self._seconds.is_timed(trial.trial_id):
-                fresh = replace(trial, n_steps_done=0)
-                timed.setdefault(arm_id, []).append(
-                    self._seconds.remaining(fresh, self.run.architectures[trial.trial_id])
+        timed = [trial for trial in self.run.trials if self._seconds.is_timed(trial.trial_id)]
+        return self._arms.totals(
+            {
+                trial.trial_id: self._seconds.remaining(
+                    replace(trial, n_steps_done=0), self.run.architectures[trial.trial_id]
                 )
-        return {arm_id: n_trials[arm_id] * fmean(seconds) for arm_id, seconds in timed.items()}
+                for trial in timed
+            }
+        )
 
     def arms_to_close(self) -> list[int]:
         """Return the open arms whose trials are all over, and count them as closed."""
-        running = {self._arm(trial_id) for trial_id in (*self._trials, *self._busy)}
-        over = [arm_id for arm_id in self._opening if arm_id not in self._closed and arm_id not in running]
-        self._closed |= set(over)
-        return over
-
-    def _opened_trials(self) -> dict[int, Trial]:
-        """Trials that are not over, of arms that are open or of none."""
-        opened = self._opening.keys() | {None}
-        return {t.trial_id: t for t in self.run.trials if t.state in OPEN and self._arm(t.trial_id) in opened}
-
-    def _arm(self, trial_id: int) -> int | None:
-        return self.run.arm_of.get(trial_id)
+        return self._arms.close_all_but((*self._trials, *self._busy))
 
     def begin(self, now_seconds: float) -> bool:
         """Say whether this is the first unit of a queued run; from now on the run counts as running."""

@@ -17,7 +17,7 @@ from easeml_db.errors import EasemlError, SlotLost
 from easeml_db.ports import Message, Order, Piloted, SlotReady, SlotStuck, UnitFailed, UnitRecorded
 from easeml_db.run import Arm, Run
 from easeml_db.simulate.tables import BrokenRule
-from easeml_db.tenancy.pool import Belief, Opening
+from easeml_db.tenancy.opening import Belief, Opening
 from easeml_db.tenant import PastArm, Tenancy
 from easeml_db.topology import Slot
 from easeml_db.training_unit import PILOT

@@ -9,7 +9,7 @@ from easeml_db.bandits.prior import Prior
 from easeml_db.errors import NotAllowed, NotFound, StaleLease
 from easeml_db.ports import Order
 from easeml_db.run import Arm, Run
-from easeml_db.tenancy.pool import Belief, Opening
+from easeml_db.tenancy.opening import Belief, Opening
 from easeml_db.tenant import PastArm, Tenancy
 from easeml_db.training_unit import PILOT, after, n_steps_total
 from easeml_db.trial import RUN_TRANSITIONS, TRIAL_TRANSITIONS, Trial, is_legal

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from easeml_db.bandits.priors import make_prior
 from easeml_db.run import Arm, Run
 from easeml_db.tenancy.arm_rules import ARM_RULES
 from easeml_db.tenancy.history import History
+from easeml_db.tenancy.opening import Belief, Opening, Standing, finite
 from easeml_db.tenancy.player import Player
 from easeml_db.tenancy.policies import description, make_policy
 from easeml_db.tenancy.selector import Decision, Selector
@@ -26,58 +27,6 @@ from easeml_db.tenant import PastArm, Tenancy, Tenant
 MAX_STANDINGS = 200  # of a decision are kept
 DRIFT = 1.1  # the unit of cost is renewed when the mean cost has moved by this factor
 UNKNOWN_SECONDS = 1.0  # for a unit of work, where nothing at all is known
-
-
-@dataclass(frozen=True)
-class Standing:
-    """How a run stood when a decision was made, so that its owner can see why it waited."""
-
-    run_id: int
-    is_candidate: bool
-    is_chosen: bool
-    sig: float | None
-    gap: float
-    score: float
-    best_quality: float
-
-
-@dataclass(frozen=True)
-class Opening:
-    """An arm to open, with all that the decision saw; `memory` is what the policy must not forget."""
-
-    run_id: int
-    arm_id: int
-    policy: str
-    decision: Decision[int]
-    cost_seconds: float
-    n_plays: int
-    pending_arm_ids: tuple[int, ...]
-    n_tenants: int
-    standings: tuple[Standing, ...]
-    memory: Mapping[str, Any]
-
-    def row(self) -> dict[str, Any]:
-        """The decision as it is written down, as JSON values."""
-        seen = self.decision
-        return {
-            "arm_id": self.arm_id, "policy": self.policy, "phase": seen.phase, "play": self.n_plays, "beta": seen.beta,
-            "mean": seen.mean, "deviation": seen.deviation, "bound": seen.bound, "cost": seen.cost,
-            "expected_seconds": self.cost_seconds, "best_quality": seen.best, "sig": _finite(seen.sig), "gap": seen.gap,
-            "score": seen.score, "pending": list(self.pending_arm_ids), "n_tenants": self.n_tenants,
-            "standings": [asdict(standing) for standing in self.standings], "memory": dict(self.memory),
-        }  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Belief:
-    """What is believed of an arm now; `bound` is None where it is not offered any more."""
-
-    arm_id: int
-    mean: float
-    deviation: float
-    bound: float | None
-    cost: float
-    expected_seconds: float
 
 
 class Pool:
@@ -134,14 +83,13 @@ class Pool:
 
     def put_run(self, run: Run, prior: Prior) -> None:
         """Add a run, or renew it from what the tables say; `prior` is the one that it began with."""
-        is_here = run.run_id in self._runs
-        self._timed.pop(run.run_id, None)
-        self._runs[run.run_id] = run
-        seconds = self._seconds_of(run)
-        player = Player(prior, self._in_units(seconds))
+        before, self._runs[run.run_id] = self._runs.get(run.run_id), run
+        if before is not None and before.arms == run.arms:
+            return
+        player = Player(prior, self._in_units(self._seconds_of(run)))
         for event in _past(run):
             event(player)
-        (self._selector.replace if is_here else self._selector.join)(run.run_id, player)
+        (self._selector.join if before is None else self._selector.replace)(run.run_id, player)
         self._renew_terms()
         self._renew_unit()
 
@@ -191,12 +139,12 @@ class Pool:
             tuple(_with(standing, decision) for standing in before), selector.memory(),
         )  # fmt: skip
 
-    def opened(self, run_id: int, arm_id: int, opening: int) -> None:
+    def opened(self, opening: Opening, number: int) -> None:
         """Take in the number under which a decision was written down."""
-        run = self._runs[run_id]
-        place = _place(run, arm_id)
-        arm = replace(run.arms[place], opening=opening)
-        self._runs[run_id] = replace(run, arms=(*run.arms[:place], arm, *run.arms[place + 1 :]))
+        run = self._runs[opening.run_id]
+        place = _place(run, opening.arm_id)
+        arm = replace(run.arms[place], opening=number, bound=opening.decision.bound)
+        self._runs[run.run_id] = replace(run, arms=(*run.arms[:place], arm, *run.arms[place + 1 :]))
 
     def is_out_of_time(self, run_id: int, now_seconds: float) -> bool:
         """Say whether the deadline of a run's tenant is over, or too near for any arm that is left."""
@@ -283,7 +231,7 @@ def _past(run: Run) -> Iterator[Callable[[Player], None]]:
 
 def _standing(run_id: int, columns: Any, place: int) -> Standing:
     return Standing(
-        run_id, False, False, _finite(float(columns.sig[place])), float(columns.gap[place]),
+        run_id, False, False, finite(float(columns.sig[place])), float(columns.gap[place]),
         float(columns.score[place]), float(columns.best[place]),
     )  # fmt: skip
 
@@ -294,10 +242,6 @@ def _with(standing: Standing, decision: Decision[int]) -> Standing:
         is_candidate=standing.run_id in decision.candidates,
         is_chosen=standing.run_id == decision.tenant,
     )
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def _place(run: Run, arm_id: int) -> int:

@@ -16,6 +16,11 @@ return guarded(plpy, list_priors)
 $$;
 COMMENT ON FUNCTION easeml.list_priors() IS 'The priors of the bandits (internal: read easeml.policies).';
 
+CREATE FUNCTION easeml.current_tenancy(OUT policy text, OUT prior text, OUT seed bigint) RETURNS record LANGUAGE sql STABLE AS $$
+    SELECT coalesce(t.policy, 'hybrid'), coalesce(t.prior, 'auto'), coalesce(t.seed, 0) FROM (SELECT) d LEFT JOIN easeml.tenancy t ON true
+$$;
+COMMENT ON FUNCTION easeml.current_tenancy() IS 'The policy, prior and seed in use.';
+
 CREATE FUNCTION easeml.set_policy(policy text, prior text DEFAULT NULL, seed bigint DEFAULT NULL) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF NOT EXISTS (SELECT FROM easeml.list_policies() p WHERE p.policy = set_policy.policy) THEN
@@ -25,6 +30,7 @@ BEGIN
         PERFORM easeml.fail('ML001', format('prior: there is no prior %s', quote_literal(prior)),
             hint => (SELECT 'Choose one of: ' || string_agg(p.prior, ', ') || '.' FROM easeml.list_priors() p));
     END IF;
+    INSERT INTO easeml.tenancy DEFAULT VALUES ON CONFLICT DO NOTHING;
     UPDATE easeml.tenancy t SET policy = set_policy.policy, prior = coalesce(set_policy.prior, t.prior), seed = coalesce(set_policy.seed, t.seed),
         changed_at = clock_timestamp();
     PERFORM pg_notify('easeml_tenants', '');

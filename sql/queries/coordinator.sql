@@ -79,7 +79,7 @@ WHERE a.run_id = %(run_id)s ORDER BY a.arm_id
 
 -- name: tenancy
 -- How tenants are served.
-SELECT policy, prior, seed FROM easeml.tenancy
+SELECT policy, prior, seed FROM easeml.current_tenancy()
 
 -- name: tenants
 -- Terms of the tenants that have any.

@@ -60,18 +60,18 @@ GRANT INSERT ON easeml.datasets, easeml.partitions, easeml.replicas, easeml.bloc
     easeml.deployments, easeml.events TO easeml_tenant;
 -- Progress and states are the coordinator's to write: a trial that named another tenant's checkpoint would be served from it.
 -- Nor the qualities of arms: other tenants' priors are made from them.
-GRANT INSERT (run_id, architecture, augmentation) ON easeml.arms TO easeml_tenant;
+GRANT INSERT (run_id, owner, architecture, augmentation) ON easeml.arms TO easeml_tenant;
 GRANT INSERT (run_id, arm_id, trial_number, architecture, config, max_epochs) ON easeml.trials TO easeml_tenant;
 GRANT UPDATE (encoder, packing_seconds, input_shape, n_skipped_rows, placement) ON easeml.datasets TO easeml_tenant;
 GRANT UPDATE (state, started_at, finished_at, failure_reason) ON easeml.runs, easeml.trials TO easeml_tenant;
 GRANT UPDATE (trial_id, deployed_at) ON easeml.deployments TO easeml_tenant;
 GRANT DELETE ON easeml.datasets, easeml.replicas, easeml.dataset_grants, easeml.runs, easeml.deployments TO easeml_tenant;
 GRANT EXECUTE ON FUNCTION easeml.version(), easeml.has_live_coordinator(), easeml.caller(), easeml.list_architectures(), easeml.list_metrics(), easeml.list_schedulers(),
-    easeml.used_bytes(name), easeml.used_hours(name) TO easeml_reader;
+    easeml.list_policies(), easeml.list_priors(), easeml.current_tenancy(), easeml.used_bytes(name), easeml.used_hours(name) TO easeml_reader;
 
 -- What tenants may have is for administrators to say, not for the service that trains.
-REVOKE INSERT, UPDATE, DELETE ON easeml.tenants, easeml.tenant_usage FROM easeml_coordinator;
-REVOKE EXECUTE ON FUNCTION easeml.create_tenant, easeml.alter_tenant, easeml.drop_tenant, easeml.check_run_limits, easeml.check_byte_limit, easeml.keep_hours
+REVOKE INSERT, UPDATE, DELETE ON easeml.tenants, easeml.tenant_usage, easeml.tenancy FROM easeml_coordinator;
+REVOKE EXECUTE ON FUNCTION easeml.create_tenant, easeml.alter_tenant, easeml.drop_tenant, easeml.set_policy, easeml.check_run_limits, easeml.check_byte_limit, easeml.keep_hours
     FROM easeml_coordinator;
 
 -- Vacuuming pruned states needs ownership: they are the coordinator's.

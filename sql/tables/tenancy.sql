@@ -7,8 +7,8 @@ CREATE TABLE easeml.tenancy (
     seed bigint NOT NULL DEFAULT 0,
     changed_at timestamptz NOT NULL DEFAULT now()
 );
-INSERT INTO easeml.tenancy DEFAULT VALUES;
-COMMENT ON TABLE easeml.tenancy IS 'How tenants are served, in one row; easeml.set_policy changes it.';
+-- No row is made here: a restored dump brings its own.
+COMMENT ON TABLE easeml.tenancy IS 'How tenants are served, in one row or, for the defaults, none; easeml.set_policy changes it.';
 COMMENT ON COLUMN easeml.tenancy.seed IS 'Seed of policies that draw.';
 
 CREATE TABLE easeml.priors (

@@ -1,9 +1,9 @@
 -- What a tenant can read: what is believed of the arms, what is lost so far, who was served and why.
 
 CREATE VIEW easeml.policies WITH (security_invoker) AS
-SELECT 'policy'::text AS kind, p.policy AS name, p.policy = t.policy AS is_in_use, p.is_default, p.summary FROM easeml.list_policies() p, easeml.tenancy t
+SELECT 'policy'::text AS kind, p.policy AS name, p.policy = t.policy AS is_in_use, p.is_default, p.summary FROM easeml.list_policies() p, easeml.current_tenancy() t
 UNION ALL
-SELECT 'prior', p.prior, p.prior = t.prior, p.is_default, p.summary FROM easeml.list_priors() p, easeml.tenancy t;
+SELECT 'prior', p.prior, p.prior = t.prior, p.is_default, p.summary FROM easeml.list_priors() p, easeml.current_tenancy() t;
 COMMENT ON VIEW easeml.policies IS 'Tenancy policies (who is served next) and priors (what is believed of arms beforehand), and which are in use; easeml.set_policy changes them.';
 COMMENT ON COLUMN easeml.policies.kind IS 'policy or prior.';
 COMMENT ON COLUMN easeml.policies.name IS 'Name.';

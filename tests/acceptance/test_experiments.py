@@ -109,6 +109,31 @@ def test_more_slots_train_the_same_work_sooner(tmp_path: Path) -> None:
     check_files(tmp_path, "speedup", {"speedup"}, measures)
 
 
+def test_tenants_are_replayed_and_compared_without_any_data(tmp_path: Path) -> None:
+    measures = repeated("tenants", tmp_path)["measures"]
+    names = {each["name"] for each in measures}
+    assert {"MOSTCITED / ours, time from loss 0.1 to 0.02", "ours / oracle_hull, cost to loss 0.02"} < names
+    assert {"hybrid: log-log slope of regret", "one decision and posterior update, milliseconds"} < names
+    rows = table(tmp_path / "V9_costs.csv")
+    assert {row["line"] for row in rows} == {
+        "ours", "hybrid", "spearmint", "hybrid_best_prior", "spearmint_best_prior", "oracle_hull",
+    }  # fmt: skip
+    assert all(float(row["mean_low"]) <= float(row["mean_high"]) for row in rows if row["mean_low"])
+    assert len(table(tmp_path / "decision.csv")) == 2
+    check_files(tmp_path, "tenants", {"V9", "15", "devices", "regret"}, measures)
+
+
+@pytest.mark.slow
+def test_every_figure_of_ease_ml_is_drawn(tmp_path: Path) -> None:
+    arguments = ["experiments", "tenants", "--quick", "--preset", "9,V10,10,11,12,13,14,fifty", "--out", str(tmp_path)]
+    result = CliRunner().invoke(commands, arguments)
+    assert result.exit_code == 0, result.output
+    for name in ("9", "V10", "10", "11", "12", "13", "14", "fifty"):
+        assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        lines = [(row["panel"], row["line"]) for row in table(tmp_path / f"{name}_curves.csv")]
+        assert max(map(lines.count, set(lines))) <= 400
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_experiment_leaves_nothing_behind(number: signal.Signals) -> None:
     before = set(SCRATCH.glob("easeml-*"))

@@ -25,27 +25,31 @@ WORDS = ("errors", "trial", "run", "tenant", "topology", "training_unit")  # eac
 CORES = ("search_space", "bandits", "tenancy", "procedures", "hopper", "trial_groups", "planner", "templates")
 WIRING = ("cli", "service", "embedded", "__main__", "report", "experiments", "settings")
 
+# Values of cores that cross the ports, to be written down.
+PASSING = ("easeml_db.bandits.prior", "easeml_db.tenancy.opening")
+
 # Rooms of easeml_db and the modules of ours that each may import, besides itself and the words.
 ROOMS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(CORES, ()),
     "procedures": ("easeml_db.search_space",),
     "tenancy": ("easeml_db.bandits",),
-    "ports": (),
-    "db": ("easeml_db.ports",),
+    "ports": PASSING,
+    "db": ("easeml_db.ports", *PASSING),
     # Engines on PostgreSQL open sessions and read errors as the store does.
     "engines": ("easeml_db.ports", "easeml_db.db.connection"),
-    "simulate": ("easeml_db.ports",),
-    "coordinator": ("easeml_db.ports", *(f"easeml_db.{core}" for core in CORES)),
+    "simulate": ("easeml_db.ports", *PASSING),
+    "arms": ("easeml_db.ports", *(f"easeml_db.{core}" for core in CORES)),
+    "coordinator": ("easeml_db.arms", "easeml_db.ports", *(f"easeml_db.{core}" for core in CORES)),
     **{room: tuple(OURS) for room in WIRING},
 }
 
 # What each may import from outside, besides the standard library.
 FOREIGN: dict[str, frozenset[str]] = {
-    **{room: frozenset() for room in (*WORDS, "ports", "coordinator", "simulate", "__init__")},
+    **{room: frozenset() for room in (*WORDS, "ports", "arms", "coordinator", "simulate", "__init__")},
     **{core: frozenset({"numpy", "scipy"}) for core in CORES},
     "hopper": frozenset({"numpy", "scipy", "ortools"}),
     "experiments": frozenset({"altair", "numpy", "scipy", "torch", "ray", "psycopg"}),
-    "db": frozenset({"psycopg"}),
+    "db": frozenset({"numpy", "psycopg"}),
     "engines": frozenset({"psycopg"}),
     "service": frozenset(),
     "embedded": frozenset({"psycopg"}),
@@ -55,7 +59,7 @@ FOREIGN: dict[str, frozenset[str]] = {
     "__main__": frozenset(),
 }
 IMPURE = frozenset({"time", "random", "os", "socket", "logging", "psycopg", "torch"})
-PURE = (*WORDS, *CORES, "ports", "coordinator", "simulate")
+PURE = (*WORDS, *CORES, "ports", "arms", "coordinator", "simulate")
 LAZY_IN_PLPY = frozenset({"sklearn"})  # a second to import: only where it is used
 
 

@@ -24,9 +24,9 @@ CREATE TABLE mine AS SELECT i AS id, i % 3 + sin(i) / 9 AS x, chr(97 + i % 3) AS
 """
 # They take names, values or settings, and look at no row that has an owner.
 ABOUT_NO_ROWS = {
-    "array_bytes", "caller", "check_run_transition", "check_trial_transition", "fail", "find_source",
-    "fitting_architectures", "has_live_coordinator", "list_architectures", "list_metrics", "list_schedulers",
-    "propose_configs", "version",
+    "array_bytes", "caller", "check_run_transition", "check_trial_transition", "current_tenancy", "fail", "find_source",
+    "fitting_architectures", "has_live_coordinator", "list_architectures", "list_metrics", "list_policies",
+    "list_priors", "list_schedulers", "propose_configs", "quality", "version",
 }  # fmt: skip
 # What the other tenant says, with the owner's numbers, by routine as regprocedure writes it.
 PREDICTIONS = {

@@ -119,6 +119,7 @@ def test_tables_without_an_owner_hold_nothing_of_tenants(root: Session) -> None:
         "coordinators",
         "segments",
         "slots",
+        "tenancy",
     ]
 
 
@@ -192,22 +193,23 @@ def test_group_roles_cannot_log_in_and_are_no_superusers(root: Session) -> None:
 # Every object as every role
 
 TENANT_ROUTINES = {
-    "array_bytes", "caller", "cancel", "check_schedule", "check_replay", "check_run_transition",
-    "check_trial_transition", "create_dataset", "deploy", "drop_dataset", "drop_run", "fail", "find_dataset",
-    "find_run", "find_source", "fitting_architectures", "grant_use", "has_live_coordinator", "list_architectures",
-    "list_metrics", "list_schedulers", "pack_dataset", "place_dataset", "predict", "predict_bytes", "predict_json",
-    "predict_numbers", "predict_packed", "predict_row", "predict_table", "predict_value", "propose_configs",
-    "refresh_dataset", "replay", "replay_units", "replicate_dataset", "resume", "revoke_use", "select_models",
-    "serving_encoder", "serving_trial", "undeploy", "used_bytes", "used_hours", "version", "wait",
-    "write_predictions",
+    "array_bytes", "caller", "cancel", "check_replay", "check_run_transition", "check_schedule",
+    "check_trial_transition", "create_dataset", "current_tenancy", "deploy", "drop_dataset", "drop_run", "fail",
+    "find_dataset", "find_run", "find_source", "fitting_architectures", "grant_use", "has_live_coordinator",
+    "list_architectures", "list_metrics", "list_policies", "list_priors", "list_schedulers", "pack_dataset",
+    "place_dataset", "predict", "predict_bytes", "predict_json", "predict_numbers", "predict_packed",
+    "predict_row", "predict_table", "predict_value", "propose_configs", "quality", "refresh_dataset", "replay",
+    "replay_units", "replicate_dataset", "resume", "revoke_use", "select_models", "serving_encoder",
+    "serving_trial", "undeploy", "used_bytes", "used_hours", "version", "wait", "write_predictions",
 }  # fmt: skip
 READER_ROUTINES = {
-    "caller", "has_live_coordinator", "list_architectures", "list_metrics", "list_schedulers", "used_bytes",
-    "used_hours", "version",
+    "caller", "current_tenancy", "has_live_coordinator", "list_architectures", "list_metrics", "list_policies",
+    "list_priors", "list_schedulers", "used_bytes", "used_hours", "version",
 }  # fmt: skip
 # What tenants may have is not for the service that trains to say.
 ADMINISTRATORS_ROUTINES = {
     "alter_tenant", "check_byte_limit", "check_run_limits", "create_tenant", "drop_tenant", "keep_hours",
+    "set_policy",
 }  # fmt: skip
 
 

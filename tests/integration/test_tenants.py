@@ -102,6 +102,7 @@ def test_an_administrator_makes_changes_and_drops_a_tenant(database: Session, an
     assert row == {
         "tenant": "lena", "weight": 2.5, "max_runs": 3, "max_slots": 4, "max_bytes": 5000000, "max_hours": 6.5,
         "n_open_runs": 0, "n_queued_runs": 0, "n_busy_slots": 0, "used_bytes": 0, "used_hours": 0.0,
+        "n_waiting_arms": 0, "n_open_arms": 0, "last_served_at": None, "last_decision": None,
     }  # fmt: skip
     lena.execute(CREATE, ["flowers"])
     anna.execute("SELECT easeml.alter_tenant('lena', weight => 1.5, max_runs => 7, clear => '{deadline,max_slots}')")

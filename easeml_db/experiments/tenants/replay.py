@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -75,24 +75,31 @@ def replay(
 def regret(
     quality: Floats, cost: Floats, player_of: Callable[[int], Player], policy: Policy, arm_rule: ArmRule, n_rounds: int
 ) -> Floats:
-    """R_T of ease.ml's theorems for T = 1..n_rounds, shape (n_rounds,): each round's cost times the sum over tenants
-    of best quality minus the quality of the arm played LAST (0 before the first). Arms may be played again."""
+    """R_T of ease.ml's theorems for T = 1..n_rounds, shape (n_rounds,), of players that may play arms again."""
     selector: Selector[int] = Selector(policy, arm_rule)
     for tenant in range(len(quality)):
         selector.join(tenant, player_of(tenant))
-    missing = np.nanmax(quality, axis=1).copy()
-    best, lost = missing.copy(), float(missing.sum())
-    regrets = np.empty(n_rounds)
-    total = 0.0
-    for t in range(n_rounds):
+    plays = []
+    for _ in range(n_rounds):
         decision = selector.choose()
         if decision is None:
             raise ValueError("no arm is left: let arms be played again")
-        tenant, y = decision.tenant, float(quality[decision.tenant, decision.arm])
-        selector.finish(tenant, decision.arm, y)
-        lost += best[tenant] - y - missing[tenant]
-        missing[tenant] = best[tenant] - y
-        total += float(cost[tenant, decision.arm]) * lost
+        selector.finish(decision.tenant, decision.arm, float(quality[decision.tenant, decision.arm]))
+        plays.append((decision.tenant, decision.arm))
+    return regret_of(quality, cost, plays)
+
+
+def regret_of(quality: Floats, cost: Floats, plays: Sequence[tuple[int, int]]) -> Floats:
+    """R_T after each play of (tenant, arm): each round's cost times the sum over tenants of best quality minus the
+    quality of the arm played LAST (0 before the first)."""
+    missing = np.nanmax(quality, axis=1)
+    best, lost, total = missing.copy(), float(missing.sum()), 0.0
+    regrets = np.empty(len(plays))
+    for t, (tenant, arm) in enumerate(plays):
+        gap = best[tenant] - quality[tenant, arm]
+        lost += gap - missing[tenant]
+        missing[tenant] = gap
+        total += float(cost[tenant, arm]) * lost
         regrets[t] = total
     return regrets
 

@@ -1,0 +1,128 @@
+"""Several tenants with data of their own on one coordinator, through SQL: who is served, what each of them can read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+
+from easeml_db.errors import InvalidArgument
+from easeml_loaders import bundled_source, load_table
+
+if TYPE_CHECKING:
+    from tests.conftest import Session
+
+TENANTS = {"amy": "iris", "bea": "wine", "cleo": "breast_cancer"}
+CREATE = "SELECT easeml.create_dataset(%s, source => %s, inputs => %s, target => 'label', n_partitions => 2)"
+SELECT = """
+SELECT easeml.select_models(%s, architectures => '{gaussian_nb,linear,mlp}', procedure => 'grid', max_epochs => %s,
+    search_space => '{"linear": {"learning_rate": [0.01, 0.1]}, "mlp": {"hidden_units": [[16], [32]]}}')
+"""
+COLUMNS = """
+SELECT array_agg(attname ORDER BY attnum) FROM pg_attribute
+WHERE attrelid = %s::regclass AND attnum > 0 AND attname NOT IN ('label', 'id')
+"""
+
+
+@pytest.fixture
+def tenants(database: Session) -> Iterator[dict[str, Session]]:
+    """Sessions of three tenants, each with a table of real rows."""
+    sessions = {}
+    for role, name in TENANTS.items():
+        load_table(database.dsn, bundled_source(name), f"public.{name}")
+        sessions[role] = database.as_role(role)
+        database.execute("SELECT easeml.create_tenant(%s)", [role])
+        database.execute(f"GRANT SELECT ON public.{name} TO {role}")
+        columns = database.value(COLUMNS, f"public.{name}")
+        sessions[role].execute(CREATE, [name, f"public.{name}", columns])
+    yield sessions
+    for role in TENANTS:  # roles outlive the database
+        database.execute(f"REVOKE easeml_tenant FROM {role}")
+
+
+def ask(session: Session, dataset: str, max_epochs: int = 2) -> int:
+    """Start a run."""
+    return int(session.value(SELECT, dataset, max_epochs))
+
+
+def wait_until(session: Session, statement: str, *values: Any, seconds: float = 90.0) -> None:
+    """Wait until a query says true."""
+    deadline = time.monotonic() + seconds
+    while not session.value(statement, *values):
+        assert time.monotonic() < deadline, (statement, session.rows("TABLE easeml.run_events"))
+        time.sleep(0.05)
+
+
+IS_OVER = "SELECT state IN ('finished', 'failed', 'cancelled') FROM easeml.run_status WHERE run_id = %s"
+
+
+def test_tenants_are_served_in_turn_and_each_sees_why(
+    database: Session, tenants: dict[str, Session], coordinator: Callable[..., AbstractContextManager[Any]]
+) -> None:
+    runs = {role: ask(tenants[role], name) for role, name in TENANTS.items()}
+    with coordinator(database) as process:
+        wait_until(database, "SELECT count(*) >= 4 FROM easeml.decisions")
+        process.kill()  # nothing that was decided is lost, and nothing decided twice
+    with coordinator(database):
+        for role, run in runs.items():
+            wait_until(tenants[role], IS_OVER, run)
+
+    assert database.values("SELECT run_id FROM easeml.decisions ORDER BY decision_id LIMIT 3") == list(runs.values())
+    opened = database.values("SELECT arm_id FROM easeml.decisions")
+    assert sorted(opened) == sorted(database.values("SELECT arm_id FROM easeml.arms"))
+    arms = database.rows("SELECT * FROM easeml.arm_beliefs")
+    assert {arm["state"] for arm in arms} == {"closed"}
+    assert all(0 < arm["quality"] <= 1 and arm["cost_seconds"] > 0 and arm["deviation"] < 0.25 for arm in arms)
+    best = "SELECT max(validation_metric) FROM easeml.leaderboard WHERE run_id = %s"
+    regret = "SELECT best_quality FROM easeml.tenant_regret WHERE run_id = %s"
+    assert all(tenants[role].value(regret, run) == tenants[role].value(best, run) for role, run in runs.items())
+
+    amy = tenants["amy"]
+    seen = amy.rows("SELECT * FROM easeml.scheduler_decisions")
+    assert {row["run_id"] for row in seen} == {runs["amy"]}
+    assert {row["is_chosen"] for row in seen} == {True, False}
+    assert all(row["reason"].startswith("served" if row["is_chosen"] else "waited") for row in seen)
+    for view in ("arm_beliefs", "tenant_regret"):
+        assert set(amy.values(f"SELECT run_id FROM easeml.{view}")) == {runs["amy"]}
+    for table in ("decisions", "decision_candidates", "priors", "posteriors"):
+        assert set(amy.values(f"SELECT owner FROM easeml.{table}")) == {"amy"}
+
+
+def test_one_joins_late_one_cancels_one_has_a_deadline(
+    database: Session, tenants: dict[str, Session], coordinator: Callable[..., AbstractContextManager[Any]]
+) -> None:
+    with coordinator(database):
+        first = ask(tenants["amy"], "iris", 300)
+        hurried = ask(tenants["cleo"], "breast_cancer", 300)
+        wait_until(database, "SELECT count(*) >= 2 FROM easeml.decisions")
+        database.execute("SELECT easeml.alter_tenant('cleo', deadline => now() + interval '3 seconds')")
+        late = ask(tenants["bea"], "wine")
+        tenants["amy"].execute("SELECT easeml.cancel(%s)", [first])
+        wait_until(database, IS_OVER, hurried)
+        wait_until(database, IS_OVER, late)
+    states = {row["run_id"]: row["state"] for row in database.rows("SELECT run_id, state FROM easeml.run_status")}
+    assert states == {first: "cancelled", hurried: "finished", late: "finished"}
+    assert database.values("SELECT run_id FROM easeml.decisions").count(late) == 3
+    overtime = "SELECT finished_at - deadline FROM easeml.runs JOIN easeml.tenants USING (owner) WHERE run_id = %s"
+    assert abs(database.value(overtime, hurried).total_seconds()) < 3.0  # units under way go on to their end
+
+
+def test_the_policy_is_an_administrators_to_change_and_must_exist(
+    database: Session, tenants: dict[str, Session]
+) -> None:
+    database.execute("SELECT easeml.set_policy('ei_rate', prior => 'rbf', seed => 5)")
+    used = database.values("SELECT name FROM easeml.policies WHERE is_in_use ORDER BY kind")
+    assert used == ["ei_rate", "rbf"]
+    with pytest.raises(psycopg.Error, match="there is no tenancy policy 'best'") as refused:
+        database.execute("SELECT easeml.set_policy('best')")
+    assert refused.value.sqlstate == InvalidArgument.sqlstate
+    assert "hybrid" in (refused.value.diag.message_hint or "")
+    with pytest.raises(psycopg.Error, match="there is no prior 'flat'"):
+        database.execute("SELECT easeml.set_policy('hybrid', prior => 'flat')")
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        tenants["amy"].execute("SELECT easeml.set_policy('fcfs')")
+    assert database.values("SELECT name FROM easeml.policies WHERE is_in_use ORDER BY kind") == used
