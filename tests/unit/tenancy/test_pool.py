@@ -56,7 +56,7 @@ class Tables:
         self.served.append((run_id, place))
         quality = float(np.random.default_rng((run_id, place)).uniform(0.2, 0.9))
         arm = replace(self.runs[run_id].arms[place], opening=self._event(), bound=row["bound"])
-        self.pool.opened(run_id, arm.arm_id, arm.opening)
+        self.pool.opened(opening, self.n_events)
         arm = replace(arm, closing=self._event(), quality=quality, cost_seconds=1.0)
         self.runs[run_id] = replace(
             self.runs[run_id], arms=tuple(arm if k == place else old for k, old in enumerate(self.runs[run_id].arms))
@@ -101,6 +101,10 @@ def test_a_run_that_is_renewed_keeps_its_place_among_the_others(policy: str) -> 
         for _ in range(4):
             tables.step()
         if is_renewed:
+            arms = tables.runs[1].arms
+            closed = next(arm for arm in arms if arm.is_closed)
+            changed = tuple(replace(arm, work=2.0) if arm is closed else arm for arm in arms)  # of no more consequence
+            tables.runs[1] = replace(tables.runs[1], arms=changed)
             tables.renew(1)
         while tables.step():
             pass
