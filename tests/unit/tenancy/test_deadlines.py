@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from easeml_db.bandits.prior import independent_prior
@@ -34,6 +34,7 @@ def serve(selector: Selector[int], now_seconds: float) -> tuple[int, str] | None
 
 
 @pytest.mark.parametrize("policy", POLICIES)
+@settings(max_examples=30)
 @given(seed=st.integers(0, 1000), deadlines=st.lists(st.floats(0.5, 12.0), min_size=1, max_size=4))
 def test_no_arm_is_begun_that_would_end_after_the_deadline(policy: str, seed: int, deadlines: list[float]) -> None:
     rng = np.random.default_rng(seed)

@@ -155,3 +155,13 @@ def test_frozen_hybrid_takes_turns(new_world) -> None:
 def test_a_patience_below_one_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="patience: expected at least 1, got 0"):
         Hybrid(0)
+
+
+def test_hybrid_that_is_frozen_again_goes_on_with_the_turns_of_those_that_stayed() -> None:
+    same = standings([0.3, 0.1, 0.1], [0.3, 0.1, 0.1], weight=[0.5, 1.0, 1.0])
+    hybrid = Hybrid(patience=1)
+    served = [hybrid.choose(same).tenant for _ in range(4)]
+    assert served == [0, 0, 0, 1]  # two of greedy, then turns: 0, whose turn counts twice, and 1
+    fewer = standings([0.3, 0.1], [0.3, 0.1])
+    hybrid.renew(0)
+    assert [hybrid.choose(fewer).tenant for _ in range(4)] == [0, 0, 1, 0]  # it was the turn of the former tenant 2

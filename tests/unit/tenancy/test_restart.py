@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from easeml_db.tenancy.greedy import RULES, Greedy
@@ -38,6 +38,7 @@ def assert_same_after_restarts(disturbed, undisturbed, moves, restarts) -> None:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
+@settings(max_examples=30)
 @given(seed=SEEDS, moves=MOVES, restarts=st.sets(st.integers(0, 39), min_size=1, max_size=4))
 def test_decisions_after_a_restart_are_those_of_the_undisturbed_process(
     new_world, policy, seed, moves, restarts
