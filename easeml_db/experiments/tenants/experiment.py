@@ -100,9 +100,10 @@ def _curves(lab: Lab, preset: Preset, line: Line) -> Curves:
 
 
 def _chart(drawn: Sequence[Drawn], preset: Preset) -> Any:
-    is_runs = all(cell.is_unit_cost for cell in preset.needs())
+    x_title = "% of all runs" if all(cell.is_unit_cost for cell in preset.needs()) else "% of all cost"
+    x_title = "% of one device's time" if preset.name == "devices" else x_title
     what = "missing from the best possible" if preset.is_share else "accuracy loss"
-    return loss_chart(drawn, what=what, unit="runs" if is_runs else "cost")
+    return loss_chart(drawn, what=what, x_title=x_title)
 
 
 def _measures(lab: Lab, preset: Preset) -> Iterator[Measure]:

@@ -123,7 +123,7 @@ def devices(lab: Lab) -> Iterator[Measure]:
             alone = float(lab[replace(cell, n_devices=1)].losses(name).cost_to(levels)[0])
             for n in N_DEVICES:
                 seconds = float(lab[replace(cell, n_devices=n)].losses(name).cost_to(levels)[0])
-                where = f"{data}, {n} devices; {100 * seconds:.3g} % of one device's time"
+                where = f"{data}, {n} device{'s' * (n > 1)}; {100 * seconds:.3g} % of one device's time"
                 yield Measure(f"{name}: speed-up of the time to loss 0.02", where, None, alone / seconds)
 
 

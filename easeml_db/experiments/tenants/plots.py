@@ -72,13 +72,14 @@ def _percent(share: float) -> float | None:
 def _grid(curves: Curves, shown: float, at_most: int) -> Floats:
     """Costs up to what is shown, evenly by their logarithm; all where anything changes when they are few."""
     points = curves.points[(curves.points > LEAST_DRAWN) & (curves.points < shown)]
+    start = max(LEAST_DRAWN, float(points[0]) / 2) if len(points) else LEAST_DRAWN
     if curves.is_linear or len(points) > at_most - 2:
-        return np.geomspace(LEAST_DRAWN, shown, at_most)
-    grid: Floats = np.concatenate([[LEAST_DRAWN], points, [shown]])
+        return np.geomspace(start, shown, at_most)
+    grid: Floats = np.concatenate([[start], points, [shown]])
     return grid
 
 
-def loss_chart(drawn: Sequence[Drawn], *, what: str = "accuracy loss", unit: str = "cost") -> Any:
+def loss_chart(drawn: Sequence[Drawn], *, what: str = "accuracy loss", x_title: str = "% of all cost") -> Any:
     """Mean and worst loss over cost."""
     rows = [
         {"panel": row["panel"], "line": row["line"], "cost": row["cost_percent"], "which": which,
@@ -86,7 +87,7 @@ def loss_chart(drawn: Sequence[Drawn], *, what: str = "accuracy loss", unit: str
         for row in curve_rows(drawn, at_most=MAX_DRAWN) for which in ("mean", "worst")
     ]  # fmt: skip
     labels, panels = (list(dict.fromkeys(row[key] for row in rows)) for key in ("line", "panel"))
-    return _steps(rows, labels, panels, what, f"% of all {unit}")
+    return _steps(rows, labels, panels, what, x_title)
 
 
 def _steps(rows: Sequence[Row], labels: Sequence[str], panels: Sequence[str], y_title: str, x_title: str) -> Any:
@@ -132,9 +133,12 @@ def regret_chart(rows: Sequence[Row]) -> Any:
 
     lines = alt.Chart(alt.InlineData(rows)).mark_line(clip=True)
     x_axis, y_axis = alt.Axis(values=DECADES[5:], format="~s"), alt.Axis(values=DECADES, format="~g")
+    y_scale = alt.Scale(type="log", domain=[DECADES[3], DECADES[9]])
     return lines.encode(
         x=alt.X("round:Q", title="rounds T", scale=alt.Scale(type="log", nice=False), axis=x_axis),
-        y=alt.Y("regret:Q", title="regret R_T", scale=alt.Scale(type="log", domainMin=DECADES[3]), axis=y_axis),
+        y=alt.Y(
+            "regret:Q", title="regret R_T", scale=alt.Scale(type="log", domain=[DECADES[3], DECADES[9]]), axis=y_axis
+        ),
         color=alt.Color("policy:N", title=None),
         facet=alt.Facet("panel:N", title=None, columns=4, sort=list(dict.fromkeys(row["panel"] for row in rows))),
     ).properties(width=200, height=170)

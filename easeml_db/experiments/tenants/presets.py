@@ -82,7 +82,7 @@ def _figure_14() -> dict[str, Sequence[Line]]:
 
 def _devices() -> dict[str, Sequence[Line]]:
     return {
-        f"{data}, {name}": [Line(f"{n} devices", replace(cell, n_devices=n), name) for n in N_DEVICES]
+        f"{data}, {name}": [Line(f"{n} device{'s' * (n > 1)}", replace(cell, n_devices=n), name) for n in N_DEVICES]
         for data, cell in DEVICES.items() for name in ("hybrid", "ours")
     }  # fmt: skip
 
