@@ -25,7 +25,7 @@ class Arms:
         for past in await self._store.history():
             self._pool.history.add(past)
         memory = await self._store.policy_memory(self._pool.policy)
-        places = {run_id: place for place, run_id in enumerate(memory.get("tenants", ()))}
+        places = {run_id: place for place, run_id in enumerate(memory.get("policy", {}).get("tenants", ()))}
         runs = await self._store.open_runs()
         for run in sorted(runs, key=lambda run: (places.get(run.run_id, len(places)), run.run_id)):
             await self.put_run(run)

@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from easeml_db.bandits.prior import Prior, Vector
+from easeml_db.bandits.prior import Prior
 from easeml_db.bandits.priors import make_prior
 from easeml_db.run import Arm, Run
+from easeml_db.tenancy.arm_costs import ArmCosts
 from easeml_db.tenancy.arm_rules import ARM_RULES
 from easeml_db.tenancy.history import History
 from easeml_db.tenancy.opening import Belief, Opening, Standing, finite
@@ -25,8 +26,6 @@ from easeml_db.tenancy.selector import Decision, Selector
 from easeml_db.tenant import PastArm, Tenancy, Tenant
 
 MAX_STANDINGS = 200  # of a decision are kept
-DRIFT = 1.1  # the unit of cost is renewed when the mean cost has moved by this factor
-UNKNOWN_SECONDS = 1.0  # for a unit of work, where nothing at all is known
 
 
 class Pool:
@@ -35,9 +34,8 @@ class Pool:
     def __init__(self, tenancy: Tenancy | None = None, history: History | None = None) -> None:
         self.history = history or History()
         self._runs: dict[int, Run] = {}
-        self._timed: dict[int, dict[int, float]] = {}  # seconds by arm, by run
-        self._over: set[int] = set()
-        self._seconds_per_cost = 0.0
+        self._runs_of: dict[str, set[int]] = {}  # by tenant
+        self._costs = ArmCosts(self.history)
         self._tenancy = tenancy or Tenancy()
         self._selector = self._new_selector()
 
@@ -50,22 +48,25 @@ class Pool:
             players, self._selector = self._selector.players, self._new_selector()
             for run_id in sorted(self._runs):
                 self._selector.join(run_id, players[run_id])
-        self._renew_terms()
+        for role in self._runs_of:
+            self._renew_terms(role)
 
     def remember(self, memory: Mapping[str, Any]) -> None:
         """Take over what the policy of an earlier process wrote down with its last decision, once the runs are put."""
-        self._selector.remember(memory)
+        if memory:
+            self._selector.remember(memory["policy"])
+            self._costs.unit_seconds = float(memory["unit_seconds"])
+            self._renew_all_costs()
 
     def _new_selector(self) -> Selector[int]:
         policy = make_policy(self._tenancy.policy, seed=self._tenancy.seed)
         return Selector(policy, ARM_RULES[description(self._tenancy.policy).arm_rule])
 
-    def _renew_terms(self) -> None:
-        for run_id, run in self._runs.items():
-            tenant = self._tenancy.tenant(run.owner)
-            n_runs = sum(other.owner == run.owner for other in self._runs.values())
-            deadline = math.inf if tenant.deadline_seconds is None else tenant.deadline_seconds
-            self._selector.set_terms(run_id, weight=tenant.weight / n_runs, deadline_seconds=deadline)
+    def _renew_terms(self, role: str) -> None:
+        tenant, run_ids = self._tenancy.tenant(role), self._runs_of.get(role, set())
+        deadline = math.inf if tenant.deadline_seconds is None else tenant.deadline_seconds
+        for run_id in run_ids:
+            self._selector.set_terms(run_id, weight=tenant.weight / len(run_ids), deadline_seconds=deadline)
 
     def tenant(self, run_id: int) -> Tenant:
         """The terms of a run's owner."""
@@ -86,26 +87,29 @@ class Pool:
         before, self._runs[run.run_id] = self._runs.get(run.run_id), run
         if before is not None and before.arms == run.arms:
             return
-        player = Player(prior, self._in_units(self._seconds_of(run)))
+        self._costs.put(run)
+        player = Player(prior, self._costs.in_units(run.run_id))
         for event in _past(run):
             event(player)
         (self._selector.join if before is None else self._selector.replace)(run.run_id, player)
-        self._renew_terms()
+        self._runs_of.setdefault(run.owner, set()).add(run.run_id)
+        self._renew_terms(run.owner)
         self._renew_unit()
 
     def drop_run(self, run_id: int) -> None:
         """Serve a run no more."""
-        if run_id in self._runs:
-            del self._runs[run_id]
-            self._timed.pop(run_id, None)
+        run = self._runs.pop(run_id, None)
+        if run is not None:
+            self._costs.drop(run_id)
             self._selector.leave(run_id)
-            self._renew_terms()
+            self._runs_of[run.owner].discard(run_id)
+            self._renew_terms(run.owner)
 
     def set_seconds(self, run_id: int, seconds: Mapping[int, float]) -> None:
         """Take in what pilots and units say of the costs of arms, in seconds on one slot, by arm."""
-        if run_id in self._runs and seconds != self._timed.get(run_id):
-            self._timed[run_id] = dict(seconds)
+        if run_id in self._runs and self._costs.set_timed(self._runs[run_id], seconds):
             self._renew_costs(run_id)
+            self._renew_unit()
 
     def arm_closed(self, run_id: int, arm: Arm) -> None:
         """Take in what an arm came to."""
@@ -116,7 +120,9 @@ class Pool:
         self._runs[run_id] = replace(run, arms=(*run.arms[:place], arm, *run.arms[place + 1 :]))
         self.history.add(PastArm(run_id, run.task, arm.name, arm.quality, arm.cost_seconds, arm.work))
         self._selector.finish(run_id, place, arm.quality)
+        self._costs.put(self._runs[run_id])
         self._renew_costs(run_id)
+        self._renew_unit()
 
     # Decisions
 
@@ -124,7 +130,7 @@ class Pool:
         """The arm to open now, or None. Blocked runs are passed over: their tenant has all the slots that it may have,
         or their arms are not timed yet. Expected seconds, for deadlines, count all slots as working on the arm."""
         selector = self._selector
-        selector.seconds_per_cost = self._seconds_per_cost / max(n_slots, 1)
+        selector.seconds_per_cost = self._costs.unit_seconds / max(n_slots, 1)
         selector.block(blocked)
         before, n_tenants = self._standings(), int(selector.standings.can_play.sum())
         decision = selector.choose(now_seconds)
@@ -132,11 +138,12 @@ class Pool:
             return None
         run = self._runs[decision.tenant]
         player = selector.players[decision.tenant]
+        memory = {"policy": selector.memory(), "unit_seconds": self._costs.unit_seconds}
         return Opening(
             run.run_id, run.arms[decision.arm].arm_id, self._tenancy.policy, decision,
-            decision.cost * self._seconds_per_cost, player.t - 1,
+            decision.cost * self._costs.unit_seconds, player.t - 1,
             tuple(run.arms[arm].arm_id for arm in decision.pending), n_tenants,
-            tuple(_with(standing, decision) for standing in before), selector.memory(),
+            tuple(_with(standing, decision) for standing in before), memory,
         )  # fmt: skip
 
     def opened(self, opening: Opening, number: int) -> None:
@@ -173,7 +180,7 @@ class Pool:
             Belief(
                 arm.arm_id, float(player.posterior.mean[k]), math.sqrt(player.variance[k]),
                 float(player.bounds[k]) if player.offered[k] else None, float(player.costs[k]),
-                float(player.costs[k]) * self._seconds_per_cost,
+                float(player.costs[k]) * self._costs.unit_seconds,
             )
             for k, arm in enumerate(run.arms)
         ]  # fmt: skip
@@ -188,32 +195,17 @@ class Pool:
 
     # Costs
 
-    def _seconds_of(self, run: Run) -> Vector:
-        """Seconds that each arm takes or took on one slot: observed, else timed, else from history."""
-        timed = self._timed.get(run.run_id, {})
-        return np.array([_first(arm.cost_seconds, timed.get(arm.arm_id), self._expected(arm)) for arm in run.arms])
-
-    def _expected(self, arm: Arm) -> float:
-        seconds_per_work = self.history.seconds_per_work(arm.name)
-        return arm.work * (UNKNOWN_SECONDS if seconds_per_work is None else seconds_per_work)
-
-    def _in_units(self, seconds: Vector) -> Vector:
-        return seconds / (self._seconds_per_cost or float(seconds.mean()))
-
     def _renew_costs(self, run_id: int) -> None:
-        self._selector.players[run_id].set_costs(self._in_units(self._seconds_of(self._runs[run_id])))
+        self._selector.players[run_id].set_costs(self._costs.in_units(run_id))
         self._selector.refresh(run_id)
-        self._renew_unit()
 
     def _renew_unit(self) -> None:
-        """The unit of cost is the mean over all cells; it stays while that moves little, or else all bounds move."""
-        mean = float(np.concatenate([self._seconds_of(run) for run in self._runs.values()]).mean())
-        if self._seconds_per_cost and 1 / DRIFT < mean / self._seconds_per_cost < DRIFT:
-            return
-        self._seconds_per_cost = mean
-        for run_id, run in self._runs.items():
-            self._selector.players[run_id].set_costs(self._in_units(self._seconds_of(run)))
-            self._selector.refresh(run_id)
+        if self._costs.renew_unit():
+            self._renew_all_costs()
+
+    def _renew_all_costs(self) -> None:
+        for run_id in self._runs:
+            self._renew_costs(run_id)
 
 
 def _past(run: Run) -> Iterator[Callable[[Player], None]]:
@@ -246,8 +238,3 @@ def _with(standing: Standing, decision: Decision[int]) -> Standing:
 
 def _place(run: Run, arm_id: int) -> int:
     return next(k for k, arm in enumerate(run.arms) if arm.arm_id == arm_id)
-
-
-def _first(*values: float | None) -> float:
-    """The first that is known, and at least a microsecond: a cost of zero would be chosen for ever."""
-    return max(next(value for value in values if value is not None), 1e-6)
