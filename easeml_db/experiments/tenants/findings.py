@@ -20,7 +20,7 @@ from easeml_db.experiments.tenants.cells import (
     SYN_LITERAL,
 )  # fmt: skip
 from easeml_db.experiments.tenants.curves import ratio
-from easeml_db.experiments.tenants.judging import at_all_losses, frozen, interval, present, ratios_at
+from easeml_db.experiments.tenants.judging import at_all_losses, frozen, interval, judged, present, ratios_at
 from easeml_db.experiments.tenants.lab import SYN, Lab
 from easeml_db.experiments.tenants.protocol import Cell
 from easeml_db.experiments.tenants.replay import log_slope
@@ -69,7 +69,7 @@ def _harder(lab: Lab, what: str, above: str, below: str) -> Measure:
     cells, levels = SYN_COSTS | SYN_LITERAL, np.array([0.02])
     costs = [float(lab[cells[f"SYN{each}"]].losses("hybrid").cost_to(levels)[0]) for each in (above, below)]
     value = costs[0] / costs[1] if costs[1] > 0 else float("nan")
-    return Measure(f"hybrid: cost to loss 0.02, {what}", f"SYN{above} / SYN{below}", "> 1", value)
+    return judged(f"hybrid: cost to loss 0.02, {what}", f"SYN{above} / SYN{below}", "> 1", value, None)
 
 
 def lesion(lab: Lab) -> Iterator[Measure]:
@@ -89,7 +89,7 @@ def fewer_users(lab: Lab) -> Iterator[Measure]:
                 found = ratio(part, full, 0.02, lab.draws)
                 paper = "near 1" if share == 0.5 else "> 1"
                 title = f"{name}: prior from {share:.0%} / from 100% of users, cost to loss 0.02"
-                yield Measure(title, f"{data}; {interval(found)}", paper, found.value)
+                yield judged(title, f"{data}; {interval(found)}", paper, found.value, None)
 
 
 def greedy_and_hybrid(lab: Lab) -> Iterator[Measure]:
@@ -101,7 +101,7 @@ def greedy_and_hybrid(lab: Lab) -> Iterator[Measure]:
         for name in ("greedy", "hybrid"):
             found = ratio(lab[cell].losses("round_robin"), lab[cell].losses(name), level, lab.draws)
             where = f"{cell.data}, all costs 1; {interval(found)}"
-            yield Measure(f"round_robin / {name}, runs to loss {level:g}", where, None, found.value)
+            yield judged(f"round_robin / {name}, runs to loss {level:g}", where, None, found.value, None)
     yield frozen(lab, cell)
 
 
@@ -124,7 +124,7 @@ def devices(lab: Lab) -> Iterator[Measure]:
             for n in N_DEVICES:
                 seconds = float(lab[replace(cell, n_devices=n)].losses(name).cost_to(levels)[0])
                 where = f"{data}, {n} device{'s' * (n > 1)}; {100 * seconds:.3g} % of one device's time"
-                yield Measure(f"{name}: speed-up of the time to loss 0.02", where, None, alone / seconds)
+                yield judged(f"{name}: speed-up of the time to loss 0.02", where, None, alone / seconds, None)
 
 
 def regret_slopes(lab: Lab) -> Iterator[Measure]:

@@ -10,7 +10,7 @@ from easeml_db.errors import InvalidArgument
 from easeml_db.experiments.contract import Measure, Options, Result
 from easeml_db.experiments.tenants.cells import ORACLE_LINES
 from easeml_db.experiments.tenants.curves import draws_of, ratio
-from easeml_db.experiments.tenants.judging import costs, interval
+from easeml_db.experiments.tenants.judging import costs, interval, judged
 from easeml_db.experiments.tenants.lab import QUICK_REPEATS
 from easeml_db.experiments.tenants.matrices import Matrices, read_matrices
 from easeml_db.experiments.tenants.plots import Drawn, cost_rows, curve_rows, loss_chart
@@ -87,7 +87,7 @@ def _to_hull(replayed: Replayed, name: str, draws: Any) -> Iterator[Measure]:
     for level in LEVELS:
         found = ratio(replayed.losses(name), replayed.losses("oracle_hull"), level, draws)
         where = f"{replayed.cell.data}; {interval(found)}"
-        yield Measure(f"{name} / oracle_hull, cost to loss {level:g}", where, None, found.value)
+        yield judged(f"{name} / oracle_hull, cost to loss {level:g}", where, None, found.value, None)
 
 
 def _freezes(replayed: Replayed, names: list[str]) -> Iterator[Measure]:
@@ -101,5 +101,5 @@ def _why(cell: Cell, n_repeats: int, seed: int, has_costs: bool) -> str:
     drawn = "" if has_costs else f" Costs were drawn from U(0, 1), seed {seed}: give --cost."
     return (
         f"No paper is repeated. {n_repeats} repeats, seed {seed}: {cell.n_tested} users tested, all others train the"
-        f" priors; a budget of {cell.budget:.0%} of all cost; infinite: not reached within it.{drawn}"
+        f" priors; a budget of {cell.budget:.0%} of all cost; no more was spent.{drawn}"
     )

@@ -48,6 +48,9 @@ def frozen(lab: Lab, cell: Cell, name: str = "hybrid") -> Measure:
 def judged(
     name: str, where: str, paper: float | str | None, value: float, least: float | None, most: float | None = None
 ) -> Measure:
+    if not np.isfinite(value):
+        is_judged = least is not None or most is not None
+        return Measure(name, where, paper, "not reached by both", holds=False if is_judged else None)
     if least is not None:
         return at_least(name, where, paper, value, least)
     return at_most(name, where, paper, value, most) if most is not None else Measure(name, where, paper, value)

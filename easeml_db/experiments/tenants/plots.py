@@ -135,9 +135,7 @@ def regret_chart(rows: Sequence[Row]) -> Any:
     x_axis, y_axis = alt.Axis(values=DECADES[5:], format="~s"), alt.Axis(values=DECADES, format="~g")
     return lines.encode(
         x=alt.X("round:Q", title="rounds T", scale=alt.Scale(type="log", nice=False), axis=x_axis),
-        y=alt.Y(
-            "regret:Q", title="regret R_T", scale=alt.Scale(type="log", domain=[DECADES[3], DECADES[9]]), axis=y_axis
-        ),
+        y=alt.Y("regret:Q", title="regret R_T", scale=y_scale, axis=y_axis),
         color=alt.Color("policy:N", title=None),
         facet=alt.Facet("panel:N", title=None, columns=4, sort=list(dict.fromkeys(row["panel"] for row in rows))),
     ).properties(width=200, height=170)
