@@ -133,6 +133,7 @@ def regret_chart(rows: Sequence[Row]) -> Any:
 
     lines = alt.Chart(alt.InlineData(rows)).mark_line(clip=True)
     x_axis, y_axis = alt.Axis(values=DECADES[5:], format="~s"), alt.Axis(values=DECADES, format="~g")
+    y_scale = alt.Scale(type="log", domain=[DECADES[3], DECADES[9]])
     return lines.encode(
         x=alt.X("round:Q", title="rounds T", scale=alt.Scale(type="log", nice=False), axis=x_axis),
         y=alt.Y("regret:Q", title="regret R_T", scale=y_scale, axis=y_axis),
