@@ -32,15 +32,12 @@ SELECT round(extract(epoch FROM decided_at - min(decided_at) OVER ()), 1) AS sec
 FROM easeml.scheduler_decisions WHERE run_id IN ($run_ids) AND is_chosen ORDER BY decision_id""",
     "results": """\
 SELECT t.tenant, t.dataset_name AS data, t.state, t.n_closed || ' of ' || t.n_arms AS arms,
-    l.architecture AS best, l.validation_metric AS validation, l.test_metric AS test
+    l.architecture, l.validation_metric AS validation, l.test_metric AS test
 FROM easeml.tenant_regret t LEFT JOIN LATERAL (
     SELECT * FROM easeml.leaderboard b WHERE b.run_id = t.run_id AND b.validation_metric IS NOT NULL
     ORDER BY b.rank, b.trial_id LIMIT 1) l ON true
 WHERE t.run_id IN ($run_ids) ORDER BY t.run_id""",
-    "own_rows": """\
-SELECT current_user AS tenant, count(*) FILTER (WHERE owner = current_user) AS own_trials,
-    count(*) FILTER (WHERE owner <> current_user) AS trials_of_others
-FROM easeml.leaderboard""",
+    "own_rows": "SELECT current_user AS tenant, owner AS sees_rows_of, count(*) FROM easeml.leaderboard GROUP BY owner",
 }
 
 
@@ -70,22 +67,22 @@ class Guest:
 
 ANNA = Guest(
     "demo_anna", 2, "breast_cancer", "mean_radius,mean_texture,mean_smoothness,worst_area,worst_concave_points",
-    "mlp,linear,sgd,perceptron,gaussian_nb,multinomial_nb", 12, 4,
-    '{"learning_rate": [0.001, 0.01],\n        "mlp": {"hidden_units": [[32], [64, 64]]}}',
+    "mlp,linear,sgd,perceptron,gaussian_nb,multinomial_nb", 16, 6,
+    '{"learning_rate": [0.001, 0.003, 0.01],\n        "mlp": {"hidden_units": [[32], [64, 64]]}}',
 )  # fmt: skip
 BEN = Guest(
     "demo_ben", 1, "wine", "alcohol,flavanoids,color_intensity,hue,proline",
-    "multinomial_nb,mlp,linear,sgd,perceptron,passive_aggressive", 12, 4,
-    '{"learning_rate": [0.001, 0.01]}',
+    "multinomial_nb,mlp,linear,sgd,perceptron,passive_aggressive", 16, 6,
+    '{"learning_rate": [0.001, 0.003, 0.01, 0.03]}',
 )  # fmt: skip
 CORA = Guest(
     "demo_cora", 1, "digits", "pixels",
-    "linear,lenet,mlp,sgd,perceptron,gaussian_nb,multinomial_nb,passive_aggressive", 16, 6,
+    "linear,lenet,mlp,sgd,perceptron,gaussian_nb,multinomial_nb,passive_aggressive", 24, 6,
     '{"learning_rate": [0.001, 0.01],\n        "lenet": {"width": [1, 2]}, "mlp": {"hidden_units": [[128], [256]]}}',
 )  # fmt: skip
 DAN = Guest(
     "demo_dan", 1, "iris", "sepal_length_cm,sepal_width_cm,petal_length_cm,petal_width_cm",
-    "mlp,linear,gaussian_nb", 8, 4,
-    '{"learning_rate": [0.003, 0.03]}',
+    "mlp,linear,gaussian_nb", 9, 6,
+    '{"learning_rate": [0.003, 0.01, 0.03]}',
 )  # fmt: skip
 GUESTS = (ANNA, BEN, CORA, DAN)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+import psycopg
+
 from easeml_db.cli.connection import database
 from easeml_db.cli.demo_roles import ANNA, BEN, CORA, DAN, GUESTS, MARK, Guest
 from easeml_db.cli.output import print_rows
 from easeml_db.cli.statements import Connection, Row, rows
 from easeml_db.cli.talk import Talk, provide_table, say_goodbye, since, start_server
-from easeml_db.cli.tenant_board import is_open, watch_board
+from easeml_db.cli.tenant_board import Lines, is_open, watch_board
 from easeml_db.embedded import Embedded
-from easeml_db.errors import EasemlError, NotAllowed, TrialFailed
+from easeml_db.errors import NotAllowed, TrialFailed
 from easeml_loaders import bundled_source
 
 DEADLINE_SECONDS = 4
@@ -87,23 +89,25 @@ def _share(connection: Connection, talk: Talk) -> list[int]:
     """Let all come and go. Returns their runs in the order in which they came."""
     talk.step("Three of them want the best model at once; the policy says whose next architecture is tried")
     print_rows(talk.execute(connection, ANNA.statement("policy")), as_json=False, empty="")
-    run_ids = [_select(connection, guest, talk) for guest in (ANNA, BEN, CORA)]
-    watch_board(connection, run_ids, lambda board: all(row["n_closed"] for row in board.values()))
+    run_ids, lines = [_select(connection, guest, talk) for guest in (ANNA, BEN, CORA)], Lines()
+    watch_board(connection, run_ids, lines, lambda board: all(row["n_closed"] for row in board.values()))
 
     talk.step("Dan comes late; cora's result is due in a few seconds")
     run_ids.append(_select(connection, DAN, talk))
     talk.execute(connection, CORA.statement("set_deadline", seconds=DEADLINE_SECONDS))
-    watch_board(connection, run_ids, lambda board: board[BEN.role]["n_closed"] >= 2 and _was_served(board[DAN.role]))
+    watch_board(connection, run_ids, lines, lambda board: _is_enough(board))
 
     talk.step("Ben has seen enough and cancels; the others share his slots")
     _cancel(connection, run_ids[1], talk)
-    watch_board(connection, run_ids, lambda board: False)
+    watch_board(connection, run_ids, lines, lambda board: False)
     talk.execute(connection, CORA.statement("clear_deadline"))
     return run_ids
 
 
-def _was_served(row: Row) -> bool:
-    return bool(row["n_open"] + row["n_closed"])
+def _is_enough(board: dict[str, Row]) -> bool:
+    """Ben has two results, and dan was served once."""
+    ben, dan = board[BEN.role], board[DAN.role]
+    return bool(ben["n_closed"] >= 2 and dan["n_waiting"] < dan["n_arms"])
 
 
 def _select(connection: Connection, guest: Guest, talk: Talk) -> int:
@@ -124,7 +128,7 @@ def _say_as(connection: Connection, guest: Guest, name: str, talk: Talk, **value
     try:
         return talk.execute(connection, guest.statement(name, **values))
     finally:
-        connection.execute("RESET ROLE")
+        talk.execute(connection, guest.statement("reset_role"))
 
 
 # What came of it
@@ -152,5 +156,5 @@ def _look_at_others(connection: Connection, run_ids: Sequence[int], talk: Talk) 
     print_rows(seen, as_json=False, empty="")
     try:
         _say_as(connection, DAN, "cancel", talk, run_id=run_ids[0])
-    except EasemlError as error:
-        talk.note(f"ERROR: {error.message}", "red")
+    except psycopg.Error as error:
+        talk.note(f"ERROR:  {error.diag.message_primary}", "red")

@@ -26,11 +26,12 @@ def is_open(row: Row) -> bool:
     return row["state"] in OPEN_STATES
 
 
-def watch_board(connection: Connection, run_ids: Sequence[int], until: Callable[[dict[str, Row]], bool]) -> None:
+def watch_board(
+    connection: Connection, run_ids: Sequence[int], lines: Lines, until: Callable[[dict[str, Row]], bool]
+) -> None:
     """Show these runs until that is true of them, by tenant, or none goes on. Raises NotReady without a coordinator."""
-    show: Callable[[Board], None] = Lines().tell
     if not sys.stdout.isatty():
-        _follow(connection, run_ids, until, show)
+        _follow(connection, run_ids, until, lines.tell)
         return
     with Live(console=Console(), auto_refresh=False, transient=True) as live:
         _follow(connection, run_ids, until, lambda board: live.update(board_screen(board), refresh=True))
@@ -70,18 +71,18 @@ class Lines:
 def line(row: Row) -> str:
     """How a run stands, in one line."""
     arms = f"{row['n_closed']} closed, {row['n_open']} open, {row['n_waiting']} waiting"
-    gap = f", gap {metric_text(row['estimated_gap'])}" if row["estimated_gap"] is not None else ""
-    return f"{row['tenant']} {row['state']}: {arms}; best {metric_text(row['best_quality'])}{gap}; {last_words(row)}"
+    best = f"best {metric_text(row['best_quality'])}; " if row["n_closed"] else ""
+    return f"{row['tenant']} {row['state']}: {arms}; {best}{last_words(row)}"
 
 
 def last_words(row: Row) -> str:
     """What the last decision said of a run; of one that is over, how it ended."""
     if is_open(row):
         return str(row["reason"] or "waits for the first decision")
-    left = f"{row['n_waiting']} arm{'' if row['n_waiting'] == 1 else 's'} never opened"
-    if row["state"] == "finished":
-        return f"the deadline came, {left}" if row["n_waiting"] else "all arms are played"
-    return f"{row['failure_reason'] or row['state']}, {left}"
+    if row["state"] != "finished":
+        return str(row["failure_reason"] or f"{row['state']}: {row['n_waiting']} of {row['n_arms']} arms never opened")
+    left = f"the deadline came: {row['n_waiting']} of {row['n_arms']} arms never opened"
+    return left if row["n_waiting"] else "all arms are played"
 
 
 def board_screen(board: Board) -> RenderableType:
@@ -96,7 +97,8 @@ def board_screen(board: Board) -> RenderableType:
             row["tenant"], f"{row['weight']:g}", row["dataset_name"],
             Text(row["state"], style=STATE_STYLES.get(row["state"], "")),
             *(str(row[name]) for name in ("n_closed", "n_open", "n_waiting")),
-            metric_text(row["best_quality"] or None), metric_text(row["estimated_gap"]), _deadline(row),
+            metric_text(row["best_quality"] if row["n_closed"] else None), metric_text(row["estimated_gap"]),
+            _deadline(row),
         )  # fmt: skip
     return Group(table, Text(), _decisions(board))
 
