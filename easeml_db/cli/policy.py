@@ -80,7 +80,8 @@ def arms(run_id: int | None, dsn: str | None, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-    click.echo(f"run {run['run_id']} on {run['dataset_name']}: {run['state']}")
+    scale = "; mean and deviation are of the logit" if found and found[0]["link"] == "logit" else ""
+    click.echo(f"run {run['run_id']} on {run['dataset_name']}: {run['state']}{scale}")
     print_rows(found, as_json=False, empty="it has no arms", columns=_arm_columns(found))
 
 

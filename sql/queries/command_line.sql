@@ -36,8 +36,8 @@ SELECT * FROM (
     ORDER BY decision_id DESC, run_id DESC LIMIT %(limit)s) d ORDER BY decision_id, run_id
 
 -- name: arm_beliefs
--- Arms of a run.
-SELECT * FROM easeml.arm_beliefs WHERE run_id = %(run_id)s ORDER BY arm_id
+-- Arms of a run, with the scale of its prior.
+SELECT b.*, p.prior, p.link FROM easeml.arm_beliefs b LEFT JOIN easeml.priors p USING (run_id) WHERE b.run_id = %(run_id)s ORDER BY b.arm_id
 
 -- name: tenant_regret
 -- How much better runs may still get: those that are open, or all.
