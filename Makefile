@@ -9,7 +9,7 @@ INSTALLED := $(VENV)/easeml-installed
 
 .PHONY: help setup demo test unit lint docs benchmarks clean
 help:
-	@echo 'make demo [DATASET=digits|fashion-mnist]   set everything up and run the main job'
+	@echo 'make demo [DATASET=digits|fashion-mnist|tenants]   set everything up and run the main job, or share it'
 	@echo 'make test                                  set everything up and pass all tests'
 	@echo 'make unit | lint | docs | benchmarks | clean'
 

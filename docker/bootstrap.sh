@@ -59,7 +59,7 @@ make_environment() {
     echo "$wanted" >"$stamp"
 }
 
-# The data sets of the demo: digits comes with scikit-learn, Fashion-MNIST is a package of Debian's.
+# The data sets of the demo: digits and those of tenants come with scikit-learn, Fashion-MNIST is a package of Debian's.
 install_dataset() {
     [ ! -e /usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz ] || return 0
     echo "Installing Debian's package dataset-fashion-mnist"
@@ -72,7 +72,7 @@ case $part in
     packages) install_packages ;;
     environment) make_environment ;;
     all) install_packages; make_environment ;;
-    digits) ;;
+    digits | tenants) ;;
     fashion-mnist) install_dataset ;;
-    *) echo "usage: $0 VENV [packages|environment|all|digits|fashion-mnist]" >&2; exit 2 ;;
+    *) echo "usage: $0 VENV [packages|environment|all|digits|fashion-mnist|tenants]" >&2; exit 2 ;;
 esac

@@ -38,7 +38,7 @@ GROUPS = {
         "resume_segment",
         "remove_segment",
     ),
-    "Tenants": ("create_tenant", "alter_tenant", "drop_tenant"),
+    "Tenants": ("create_tenant", "alter_tenant", "drop_tenant", "set_policy", "quality"),
     "Operations": ("version", "has_live_coordinator", "python_facts"),
 }
 UNITS = ("train_unit", "evaluate_unit", "pilot_unit")

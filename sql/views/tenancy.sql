@@ -75,8 +75,9 @@ SELECT c.decision_id, c.decided_at, c.run_id, c.policy, c.phase, c.is_chosen, c.
         WHEN c.is_chosen THEN format('served: by %s', c.phase)
         WHEN c.phase = 'first_service' THEN 'waited: a run that came earlier, or had nothing yet, was served first'
         WHEN c.phase = 'last_call' THEN 'waited: a run with a near deadline was served first'
-        WHEN c.phase = 'greedy' AND NOT c.is_candidate THEN format('waited: what is left to gain (%s) is below the average', coalesce(round(c.sig::numeric, 4)::text, 'not known yet'))
-        WHEN c.phase = 'greedy' THEN format('waited: a larger gap was served, %s against %s', round(c.chosen_gap::numeric, 4), round(c.gap::numeric, 4))
+        WHEN c.phase = 'greedy' AND c.sig IS NULL THEN 'waited: its first arm is not over yet'
+        WHEN c.phase = 'greedy' AND NOT c.is_candidate THEN format('waited: what is left to gain (%s) is below the average', round(c.sig::numeric, 4))
+        WHEN c.phase = 'greedy' THEN format('waited: a gap that weighs more was served, %s against %s', round(c.chosen_gap::numeric, 4), round(c.gap::numeric, 4))
         WHEN c.phase = 'ei_rate' THEN format('waited: a larger improvement for its cost was served, %s against %s', round(c.chosen_score::numeric, 6), round(c.score::numeric, 6))
         WHEN c.phase = 'round_robin' THEN 'waited: it was another run''s turn'
         ELSE format('waited: another run was served by %s', c.phase) END AS reason,

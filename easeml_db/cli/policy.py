@@ -1,0 +1,105 @@
+"""easeml policy, decisions, arms and regret: who is served next, why, and what is expected of whom."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from easeml_db.cli.connection import database, dsn_option
+from easeml_db.cli.output import json_option, print_json, print_rows
+from easeml_db.cli.statements import Row, call, read_run, rows, run_or_newest
+
+POLICY_COLUMNS = {
+    "kind": "kind",
+    "name": "name",
+    "is_in_use": "in use",
+    "is_default": "default",
+    "summary": "what it is",
+}
+DECISION_COLUMNS = {
+    "decided_at": "when", "run_id": "run", "phase": "phase", "architecture": "opened", "gap": "gap", "score": "score",
+    "reason": "reason",
+}  # fmt: skip
+ARM_COLUMNS = {
+    "architecture": "architecture", "augmentation": "augmentation", "state": "state", "n_trials": "trials",
+    "mean": "mean", "deviation": "deviation", "bound": "bound", "expected_seconds": "expected s",
+    "quality": "quality", "cost_seconds": "took s",
+}  # fmt: skip
+REGRET_COLUMNS = {
+    "run_id": "run", "tenant": "tenant", "dataset_name": "data set", "state": "state", "best_quality": "best",
+    "largest_bound": "bound", "estimated_gap": "gap", "n_waiting": "waiting", "n_open": "open", "n_closed": "closed",
+    "spent_seconds": "seconds",
+}  # fmt: skip
+
+run_argument = click.argument("run_id", metavar="[RUN]", type=int, required=False)
+
+
+@click.command()
+@click.argument("name", required=False)
+@click.option("--prior", help="What is believed of arms beforehand (default: as it is); easeml policy lists them.")
+@click.option("--seed", type=int, help="Seed of policies that draw (default: as it is).")
+@dsn_option
+@json_option
+def policy(name: str | None, prior: str | None, seed: int | None, dsn: str | None, as_json: bool) -> None:
+    """List tenancy policies and priors, or serve tenants by policy NAME from the next decision on."""
+    if name is None and (prior is not None or seed is not None):
+        raise click.UsageError("--prior and --seed go with the NAME of a policy")
+    with database(dsn) as connection:
+        if name is not None:
+            call(connection, "set_policy", name, prior=prior, seed=seed)
+        found = rows(connection, "policies")
+    print_rows(found, as_json=as_json, empty="no policies", columns=POLICY_COLUMNS)
+
+
+@click.command()
+@run_argument
+@click.option("--limit", "-n", type=click.IntRange(1), default=20, show_default=True, help="How many.")
+@dsn_option
+@json_option
+def decisions(run_id: int | None, limit: int, dsn: str | None, as_json: bool) -> None:
+    """Show the last decisions in which RUN (default: any run that you may see) was served or waited, newest last."""
+    with database(dsn) as connection:
+        if run_id is not None:
+            read_run(connection, run_id)
+        found = rows(connection, "decisions", run_id=run_id, limit=limit)
+    if not as_json:  # the time of day; the document has the date
+        found = [{**row, "decided_at": f"{row['decided_at'].astimezone():%H:%M:%S}"} for row in found]
+    print_rows(found, as_json=as_json, empty="no decisions yet", columns=DECISION_COLUMNS)
+
+
+@click.command()
+@run_argument
+@dsn_option
+@json_option
+def arms(run_id: int | None, dsn: str | None, as_json: bool) -> None:
+    """Show the arms of RUN (default: the newest): what is believed of each, and what it came to."""
+    with database(dsn) as connection:
+        run = read_run(connection, run_or_newest(connection, run_id))
+        found = rows(connection, "arm_beliefs", run_id=run["run_id"])
+    if as_json:
+        print_json(found)
+        return
+    scale = "; mean and deviation are of the logit" if found and found[0]["link"] == "logit" else ""
+    click.echo(f"run {run['run_id']} on {run['dataset_name']}: {run['state']}{scale}")
+    print_rows(found, as_json=False, empty="it has no arms", columns=_arm_columns(found))
+
+
+@click.command()
+@click.option("--all", "is_all", is_flag=True, help="Runs that are over, too.")
+@dsn_option
+@json_option
+def regret(is_all: bool, dsn: str | None, as_json: bool) -> None:
+    """Show how much better each open run may still get: the largest bound of its arms left minus its best quality."""
+    with database(dsn) as connection:
+        found = rows(connection, "tenant_regret", is_all=is_all)
+    print_rows(found, as_json=as_json, empty="no open runs; all runs: easeml regret --all", columns=REGRET_COLUMNS)
+
+
+COMMANDS = (policy, decisions, arms, regret)
+
+
+def _arm_columns(found: Sequence[Row]) -> dict[str, str]:
+    """Augmentation is shown where some arm has one."""
+    hidden = set() if any(row["augmentation"] != "none" for row in found) else {"augmentation"}
+    return {name: heading for name, heading in ARM_COLUMNS.items() if name not in hidden}
