@@ -62,9 +62,12 @@ class Arms:
         self._dispatcher.end_budget(run_id)
         self._pool.drop_run(run_id)
 
-    def is_out_of_time(self, run_id: int, now_seconds: float) -> bool:
-        """Say whether the deadline of a run's tenant is over, or too near for any arm that is left."""
-        return self._pool.is_out_of_time(run_id, now_seconds)
+    async def end_overdue(self, now_seconds: float) -> None:
+        """End the runs whose tenant's deadline is over, or too near for any arm that is left."""
+        for run_id in self._pool.overdue_runs(now_seconds):
+            self.end_budget(run_id)
+            message = "the tenant's deadline is over, or too near for any arm that is left: nothing more is begun"
+            await self._store.note(run_id, None, "deadline", message)
 
     def timed(self, run_id: int) -> None:
         """Take in what pilots have shown of a run's arms."""

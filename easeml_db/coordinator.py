@@ -212,15 +212,13 @@ class Coordinator:
 
     async def _end_runs(self) -> None:
         now = self._clock.now_seconds()
-        for run in self._dispatcher.open_runs():
-            started = run.started_seconds if run.started_seconds is not None else now
-            is_spent = run.max_seconds is not None and now >= started + run.max_seconds
-            if is_spent or self._arms.is_out_of_time(run.run_id, now):
-                self._arms.end_budget(run.run_id)
-            if self._dispatcher.is_done(run.run_id):
-                await self._check_lease()
-                await self._store.finish_run(run.run_id)
-                self._arms.drop_run(run.run_id)
+        for run_id in self._dispatcher.spent_runs(now):
+            self._arms.end_budget(run_id)
+        await self._arms.end_overdue(now)
+        for run_id in self._dispatcher.done_runs():
+            await self._check_lease()
+            await self._store.finish_run(run_id)
+            self._arms.drop_run(run_id)
 
     def _until_next(self) -> float:
         """Seconds until there is something to do without a message: a heartbeat, or the end of a pause."""

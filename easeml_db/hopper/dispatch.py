@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from easeml_db.hopper.contract import Placement
 from easeml_db.hopper.estimates import UnitSeconds
 from easeml_db.hopper.open_run import OpenRun, Plan
+from easeml_db.hopper.open_runs import OpenRuns
 from easeml_db.run import Run
 from easeml_db.topology import Slot
 from easeml_db.training_unit import TrainingUnit
@@ -33,7 +34,7 @@ class Dispatcher:
     """Open runs, idle slots and units under way. A trial is in at most one unit, a slot runs at most one."""
 
     def __init__(self) -> None:
-        self._runs: dict[int, OpenRun] = {}
+        self._runs = OpenRuns()
         self._busy: dict[int, TrainingUnit] = {}  # by slot
         self._segments: dict[int, int] = {}  # segment by slot that may get units
         self._cached: dict[int, dict[int, set[int]]] = {}  # partitions by run, by slot with a session
@@ -41,6 +42,7 @@ class Dispatcher:
         self._placements: dict[int, Placement] = {}  # by run; forgotten when slots or runs change
         self._seconds = UnitSeconds()
         self._limits: dict[str, int] = {}  # slots at once, by tenant
+        self._limited: set[int] = set()  # runs with a time limit
 
     # Slots
 
@@ -86,19 +88,20 @@ class Dispatcher:
 
     def is_newcomer_timed(self) -> bool:
         """Say whether a run that was never served is being timed: its turn is next, and not far away."""
-        return any(open_run.is_timed_for_its_first_arm() for open_run in self._runs.values())
+        return any(open_run.is_timed_for_its_first_arm() for open_run in self._runs.active())
 
     def runs_without_claim(self) -> list[int]:
         """Return the runs of which no arm may be opened now: their arms are being timed, or their tenant's open trials
         take all the slots that it may have."""
         claims = self._claims()
+        timing = [open_run.run_id for open_run in self._runs.active() if open_run.is_timing()]
         full = {owner for owner, limit in self._limits.items() if claims.get(owner, 0) >= limit}
-        return [i for i, open_run in self._runs.items() if open_run.is_timing() or open_run.run.owner in full]
+        return timing + [open_run.run_id for open_run in self._runs if open_run.run.owner in full] if full else timing
 
     def _claims(self) -> dict[str, int]:
         """Trials of each tenant that run or could run."""
         claims: dict[str, int] = {}
-        for open_run in self._runs.values():
+        for open_run in self._runs.active():
             owner, n_claims = open_run.run.owner, open_run.n_claims(self._placement_of(open_run.run))
             claims[owner] = claims.get(owner, 0) + n_claims
         return claims
@@ -112,11 +115,14 @@ class Dispatcher:
     def put_run(self, run: Run) -> None:
         """Add a run, or renew what is known of it."""
         self._placements.pop(run.run_id, None)
+        if run.max_seconds is not None:
+            self._limited.add(run.run_id)
         if run.run_id in self._runs:
             self._runs[run.run_id].renew(run)
+            self._runs.touch(run.run_id)
         else:
             busy = {unit.trial_id: slot_id for slot_id, unit in self._busy.items() if unit.run_id == run.run_id}
-            self._runs[run.run_id] = OpenRun(run, self._seconds, busy)
+            self._runs.put(OpenRun(run, self._seconds, busy))
 
     def begin_run(self, run_id: int, now_seconds: float) -> bool:
         """Say whether this is the first unit of a queued run; from now on the run counts as running."""
@@ -125,10 +131,12 @@ class Dispatcher:
     def open_arm(self, run_id: int, arm_id: int, opening: int) -> None:
         """Let an arm's trials run from now on."""
         self._runs[run_id].open_arm(arm_id, opening)
+        self._runs.touch(run_id)
 
     def time_arms(self, run_id: int, arm_ids: Collection[int]) -> None:
         """Have a trial of each of these arms piloted, before any arm of the run is opened."""
         self._runs[run_id].time_arms(arm_ids)
+        self._runs.touch(run_id)
 
     def arm_seconds(self, run_id: int) -> dict[int, float]:
         """Return what the arms of a run take on one slot, as far as they are timed."""
@@ -136,16 +144,27 @@ class Dispatcher:
 
     def arms_to_close(self) -> list[tuple[int, int]]:
         """Return (run, arm) of open arms whose trials are all over, each once."""
-        return [(run_id, arm_id) for run_id, each in self._runs.items() for arm_id in each.arms_to_close()]
+        return [(each.run_id, arm_id) for each in self._runs.changed() for arm_id in each.arms_to_close()]
+
+    def done_runs(self) -> list[int]:
+        """Return the runs of which nothing is under way or left to do, each once for a change."""
+        done = [open_run.run_id for open_run in self._runs.changed() if open_run.is_done()]
+        self._runs.settle()
+        return done
+
+    def spent_runs(self, now_seconds: float) -> list[int]:
+        """Return the runs whose time is up, and that still start units."""
+        return [run_id for run_id in self._limited if self._runs[run_id].is_spent(now_seconds)]
 
     def drop_run(self, run_id: int) -> None:
         """Forget a run: nothing of it starts any more."""
-        self._runs.pop(run_id, None)
+        self._runs.drop(run_id)
         self._placements.pop(run_id, None)
+        self._limited.discard(run_id)
 
     def open_runs(self) -> list[Run]:
         """Return the runs that are known to be open."""
-        return [open_run.run for open_run in self._runs.values()]
+        return [open_run.run for open_run in self._runs]
 
     def is_known(self, run_id: int) -> bool:
         """Say whether a run is open here."""
@@ -154,28 +173,22 @@ class Dispatcher:
     def end_budget(self, run_id: int) -> None:
         """Start nothing of this run any more; what is under way goes on to its end."""
         self._runs[run_id].end_budget()
+        self._runs.touch(run_id)
 
     def is_over(self, run_id: int) -> bool:
         """Say whether nothing of a run is started any more."""
         return self._runs[run_id].is_over
 
-    def is_done(self, run_id: int) -> bool:
-        """Say whether nothing of a run is under way or left to do."""
-        return not self.slots_of(run_id) and self._runs[run_id].is_done()
-
     def new_plans(self) -> list[Plan]:
         """Return the plans made since the last call."""
-        plans = [open_run.new_plan for open_run in self._runs.values() if open_run.new_plan is not None]
-        for open_run in self._runs.values():
-            open_run.new_plan = None
-        return plans
+        return [plan for open_run in self._runs.active() if (plan := open_run.take_plan()) is not None]
 
     # Units
 
     def next_units(self) -> list[Dispatch]:
         """Fill the idle slots, oldest arm first."""
         chosen: list[Dispatch] = []
-        for open_run in sorted(self._runs.values(), key=lambda each: (each.age(), each.run_id)):
+        for open_run in sorted(self._runs.active(), key=lambda each: (each.age(), each.run_id)):
             idle = sorted(self._idle & self._segments.keys())
             if not idle:
                 break
@@ -208,15 +221,17 @@ class Dispatcher:
 
     def recorded(self, slot_id: int, seconds: float) -> None:
         """Take in that the slot's unit is recorded."""
-        unit = self._answered(slot_id)
-        if unit.run_id in self._runs:
-            self._runs[unit.run_id].recorded(unit, seconds)
+        unit, open_run = self._answered(slot_id)
+        if open_run is not None:
+            open_run.recorded(unit, seconds)
+            self._runs.touch(unit.run_id)
 
     def piloted(self, slot_id: int, train_seconds: float, evaluate_seconds: float) -> None:
         """Take in what the slot's pilot has found out."""
-        unit = self._answered(slot_id)
-        if unit.run_id in self._runs:
-            self._runs[unit.run_id].piloted(unit.trial_id, train_seconds, evaluate_seconds)
+        unit, open_run = self._answered(slot_id)
+        if open_run is not None:
+            open_run.piloted(unit.trial_id, train_seconds, evaluate_seconds)
+            self._runs.touch(unit.run_id)
 
     def lost(self, slot_id: int) -> None:
         """Take in that the slot's unit came to nothing with its session; its trial is offered again."""
@@ -225,9 +240,10 @@ class Dispatcher:
 
     def refused(self, slot_id: int, *, is_counted: bool = True) -> None:
         """Take in that the slot's unit came to nothing; its trial is offered again."""
-        unit = self._answered(slot_id)
-        if unit.run_id in self._runs:
-            self._runs[unit.run_id].came_to_nothing(unit.trial_id, slot_id, is_counted=is_counted)
+        unit, open_run = self._answered(slot_id)
+        if open_run is not None:
+            open_run.came_to_nothing(unit.trial_id, slot_id, is_counted=is_counted)
+            self._runs.touch(unit.run_id)
 
     def n_attempts(self, run_id: int, trial_id: int) -> int:
         """Return how often the trial's next unit came to nothing; 0 for a trial that is not open."""
@@ -235,18 +251,21 @@ class Dispatcher:
 
     def failed(self, slot_id: int) -> None:
         """Take in that the slot's unit ended its trial."""
-        unit = self._answered(slot_id)
+        unit, _ = self._answered(slot_id)
         self.drop_trial(unit.run_id, unit.trial_id)
 
     def drop_trial(self, run_id: int, trial_id: int) -> None:
         """Start nothing of a trial any more."""
         if run_id in self._runs:
             self._runs[run_id].drop(trial_id)
+            self._runs.touch(run_id)
 
-    def _answered(self, slot_id: int) -> TrainingUnit:
+    def _answered(self, slot_id: int) -> tuple[TrainingUnit, OpenRun | None]:
+        """Free a slot; return its unit, and the unit's run if that is still open."""
         unit = self._busy.pop(slot_id)
         if slot_id in self._cached:
             self._idle.add(slot_id)
-        if unit.run_id in self._runs:
-            self._runs[unit.run_id].answered(unit.trial_id)
-        return unit
+        open_run = self._runs.get(unit.run_id)
+        if open_run is not None:
+            open_run.answered(unit.trial_id)
+        return unit, open_run

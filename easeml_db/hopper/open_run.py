@@ -68,6 +68,10 @@ class OpenRun:
         """Say whether nothing is under way or left to do; an arm that is not open yet is left to do."""
         return not self._busy and (self.is_over or (not self._trials and self._arms.is_complete()))
 
+    def has_work(self) -> bool:
+        """Say whether trials run, may run, or want a pilot."""
+        return bool(self._trials or self._timing or self._busy)
+
     def n_claims(self, placement: Placement) -> int:
         """Count the trials of open arms that are running or could run on some slot in service."""
         if self.is_over:
@@ -148,6 +152,16 @@ class OpenRun:
         self.run = replace(self.run, state="running", started_seconds=started)
         return True
 
+    def is_spent(self, now_seconds: float) -> bool:
+        """Say whether the time of the run is up, and units are still started."""
+        limit, started = self.run.max_seconds, self.run.started_seconds
+        return not self.is_over and limit is not None and started is not None and now_seconds >= started + limit
+
+    def take_plan(self) -> Plan | None:
+        """Return the plan made since the last call, if any."""
+        plan, self.new_plan = self.new_plan, None
+        return plan
+
     def recorded(self, unit: TrainingUnit, seconds: float) -> None:
         """Take in that a unit is recorded."""
         self._forget_attempts(unit.trial_id)
@@ -200,7 +214,7 @@ class OpenRun:
 
     def choose(self, idle_slots: Sequence[int], placement: Placement, cached: Cached) -> list[tuple[TrainingUnit, int]]:
         """Return units to start now, each with its slot."""
-        if self.is_over:
+        if self.is_over or not (self._trials or self._timing):
             return []
         if self._placement is not placement:
             self._placement, self._scheduler, self._planned = placement, None, None

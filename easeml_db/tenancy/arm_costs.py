@@ -11,32 +11,38 @@ from easeml_db.run import Arm, Run
 from easeml_db.tenancy.history import History
 
 DRIFT = 1.1  # the unit is renewed when the mean has moved by this factor
-UNKNOWN_SECONDS = 1.0  # for a unit of work, where nothing at all is known
+UNKNOWN_SECONDS = 1.0  # of an arm, where nothing at all is known
 LEAST_SECONDS = 1e-6  # a cost of zero would be chosen for ever
 
 
 class ArmCosts:
-    """Seconds of each arm: observed, else timed, else from history. The unit stays while the mean moves little, since
-    every bound moves with it."""
+    """Seconds of each arm: observed, else timed, else from history, else a guess. The unit is the mean of those that
+    are no guess; it stays while that moves little, since every bound moves with it."""
 
     def __init__(self, history: History) -> None:
         self.unit_seconds = 0.0
         self._history = history
         self._timed: dict[int, Mapping[int, float]] = {}  # by arm, by run
         self._seconds: dict[int, Vector] = {}
+        self._known: dict[int, tuple[float, int]] = {}  # sum and number of those that are no guess
         self._sum, self._n = 0.0, 0
 
     def put(self, run: Run) -> None:
         """Take in a run, or what has become of it."""
+        known = [self._known_seconds(run.run_id, arm) for arm in run.arms]
+        told = [seconds for seconds in known if seconds is not None]
+        guess = sum(told) / len(told) if told else self.unit_seconds or UNKNOWN_SECONDS
         self._count(run.run_id, -1)
-        self._seconds[run.run_id] = np.array([self._of(run.run_id, arm) for arm in run.arms])
+        self._seconds[run.run_id] = np.array([guess if seconds is None else seconds for seconds in known])
+        self._known[run.run_id] = (sum(told), len(told))
         self._count(run.run_id, 1)
-        self.unit_seconds = self.unit_seconds or self._mean()
+        self.unit_seconds = self.unit_seconds or self._mean() or guess
 
     def drop(self, run_id: int) -> None:
         """Forget a run."""
         self._count(run_id, -1)
         self._seconds.pop(run_id, None)
+        self._known.pop(run_id, None)
         self._timed.pop(run_id, None)
 
     def set_timed(self, run: Run, seconds: Mapping[int, float]) -> bool:
@@ -59,18 +65,20 @@ class ArmCosts:
         return True
 
     def _mean(self) -> float:
-        return max(self._sum / self._n, LEAST_SECONDS) if self._n else 0.0
+        return self._sum / self._n if self._n else 0.0
 
     def _count(self, run_id: int, sign: int) -> None:
-        seconds = self._seconds.get(run_id)
-        if seconds is not None:
-            self._sum += sign * float(seconds.sum())
-            self._n += sign * len(seconds)
+        seconds, n_arms = self._known.get(run_id, (0.0, 0))
+        self._sum += sign * seconds
+        self._n += sign * n_arms
 
-    def _of(self, run_id: int, arm: Arm) -> float:
-        known = arm.cost_seconds if arm.cost_seconds is not None else self._timed.get(run_id, {}).get(arm.arm_id)
-        return max(self._expected(arm) if known is None else known, LEAST_SECONDS)
+    def _known_seconds(self, run_id: int, arm: Arm) -> float | None:
+        """What is known of an arm, at least a microsecond."""
+        for seconds in (arm.cost_seconds, self._timed.get(run_id, {}).get(arm.arm_id), self._from_history(arm)):
+            if seconds is not None:
+                return max(seconds, LEAST_SECONDS)
+        return None
 
-    def _expected(self, arm: Arm) -> float:
+    def _from_history(self, arm: Arm) -> float | None:
         seconds_per_work = self._history.seconds_per_work(arm.name)
-        return arm.work * (UNKNOWN_SECONDS if seconds_per_work is None else seconds_per_work)
+        return None if seconds_per_work is None else arm.work * seconds_per_work

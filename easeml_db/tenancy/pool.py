@@ -153,12 +153,13 @@ class Pool:
         arm = replace(run.arms[place], opening=number, bound=opening.decision.bound)
         self._runs[run.run_id] = replace(run, arms=(*run.arms[:place], arm, *run.arms[place + 1 :]))
 
-    def is_out_of_time(self, run_id: int, now_seconds: float) -> bool:
-        """Say whether the deadline of a run's tenant is over, or too near for any arm that is left."""
-        if run_id not in self._runs or self.tenant(run_id).deadline_seconds is None:
-            return False
-        player = self._selector.players[run_id]
-        if now_seconds >= (self.tenant(run_id).deadline_seconds or math.inf):
+    def overdue_runs(self, now_seconds: float) -> list[int]:
+        """Runs whose tenant's deadline is over, or too near for any arm that is left while none is open."""
+        return [run_id for run_id in self._selector.with_deadline() if self._is_overdue(run_id, now_seconds)]
+
+    def _is_overdue(self, run_id: int, now_seconds: float) -> bool:
+        player, deadline = self._selector.players[run_id], self.tenant(run_id).deadline_seconds
+        if deadline is not None and now_seconds >= deadline:
             return True
         return player.can_play and not player.pending and not self._selector.can_ever_play(run_id, now_seconds)
 

@@ -14,7 +14,7 @@ COMMENT ON COLUMN easeml.policies.summary IS 'What it is.';
 CREATE VIEW easeml.arm_beliefs WITH (security_invoker) AS
 SELECT a.run_id, a.arm_id, d.dataset_name, a.architecture, a.augmentation,
     CASE WHEN a.opening IS NULL THEN CASE WHEN r.state IN ('queued', 'running') THEN 'waiting' ELSE 'never opened' END
-        WHEN n.n_open > 0 OR a.closing IS NULL THEN 'open' ELSE 'closed' END AS state,
+        WHEN n.n_open = 0 AND a.closing IS NOT NULL THEN 'closed' WHEN r.state IN ('queued', 'running') THEN 'open' ELSE 'stopped' END AS state,
     n.n_trials, p.mean, p.deviation, p.bound, p.cost, p.expected_seconds,
     CASE WHEN n.n_open = 0 THEN a.quality END AS quality, CASE WHEN n.n_open = 0 THEN a.cost_seconds END AS cost_seconds,
     a.opened_at, a.closed_at, p.updated_at, a.owner::text AS owner
@@ -27,7 +27,7 @@ COMMENT ON COLUMN easeml.arm_beliefs.arm_id IS 'Arm.';
 COMMENT ON COLUMN easeml.arm_beliefs.dataset_name IS 'Data set.';
 COMMENT ON COLUMN easeml.arm_beliefs.architecture IS 'Architecture.';
 COMMENT ON COLUMN easeml.arm_beliefs.augmentation IS 'What is done to the inputs.';
-COMMENT ON COLUMN easeml.arm_beliefs.state IS 'waiting, open (its trials may run), closed, or never opened.';
+COMMENT ON COLUMN easeml.arm_beliefs.state IS 'waiting, open (its trials may run), closed, stopped (the run ended before it was over), or never opened.';
 COMMENT ON COLUMN easeml.arm_beliefs.n_trials IS 'Trials of its hyperparameter search.';
 COMMENT ON COLUMN easeml.arm_beliefs.mean IS 'Expected quality, on the scale of the runs prior.';
 COMMENT ON COLUMN easeml.arm_beliefs.deviation IS 'Standard deviation of that belief.';
@@ -44,11 +44,11 @@ COMMENT ON COLUMN easeml.arm_beliefs.owner IS 'Role that owns it.';
 CREATE VIEW easeml.tenant_regret WITH (security_invoker) AS
 SELECT r.run_id, r.owner::text AS tenant, d.dataset_name, r.state, a.best_quality, a.largest_bound,
     CASE WHEN r.state IN ('queued', 'running') THEN greatest(0, a.largest_bound - a.best_quality) END AS estimated_gap,
-    a.n_arms, a.n_open, a.n_closed, a.n_arms - a.n_open - a.n_closed AS n_waiting, a.spent_seconds, a.updated_at
+    a.n_arms, a.n_open, a.n_closed, a.n_waiting, a.spent_seconds, a.updated_at
 FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id)
 CROSS JOIN LATERAL (
     SELECT coalesce(max(b.quality), 0) AS best_quality, max(b.bound) AS largest_bound, count(*) AS n_arms, count(*) FILTER (WHERE b.state = 'open') AS n_open,
-        count(*) FILTER (WHERE b.state = 'closed') AS n_closed, coalesce(sum(b.cost_seconds), 0) AS spent_seconds, max(b.updated_at) AS updated_at
+        count(*) FILTER (WHERE b.state = 'closed') AS n_closed, count(*) FILTER (WHERE b.state IN ('waiting', 'never opened')) AS n_waiting, coalesce(sum(b.cost_seconds), 0) AS spent_seconds, max(b.updated_at) AS updated_at
     FROM easeml.arm_beliefs b WHERE b.run_id = r.run_id) a;
 COMMENT ON VIEW easeml.tenant_regret IS 'How much better each run may still get: the largest bound of the arms that are left, minus the best quality so far.';
 COMMENT ON COLUMN easeml.tenant_regret.run_id IS 'Run.';
@@ -61,7 +61,7 @@ COMMENT ON COLUMN easeml.tenant_regret.estimated_gap IS 'Their difference, not b
 COMMENT ON COLUMN easeml.tenant_regret.n_arms IS 'Arms.';
 COMMENT ON COLUMN easeml.tenant_regret.n_open IS 'Arms whose trials run.';
 COMMENT ON COLUMN easeml.tenant_regret.n_closed IS 'Arms that are over.';
-COMMENT ON COLUMN easeml.tenant_regret.n_waiting IS 'Arms that wait to be opened.';
+COMMENT ON COLUMN easeml.tenant_regret.n_waiting IS 'Arms that were not opened, or not yet.';
 COMMENT ON COLUMN easeml.tenant_regret.spent_seconds IS 'Slot seconds of its closed arms.';
 COMMENT ON COLUMN easeml.tenant_regret.updated_at IS 'When a belief was last renewed.';
 
@@ -70,7 +70,7 @@ SELECT c.decision_id, c.decided_at, c.run_id, c.policy, c.phase, c.is_chosen, c.
     c.n_tenants, a.architecture, x.play, x.beta, x.mean, x.deviation, x.bound, x.cost, x.expected_seconds, cardinality(x.pending) AS n_pending,
     CASE WHEN c.is_chosen AND c.phase = 'first_service' THEN 'served: every run is served once first, in order of arrival'
         WHEN c.is_chosen AND c.phase = 'last_call' THEN 'served: the deadline is near'
-        WHEN c.is_chosen AND c.phase = 'greedy' THEN format('served: the largest estimated gap, %s', round(c.gap::numeric, 4))
+        WHEN c.is_chosen AND c.phase = 'greedy' THEN format('served: its estimated gap weighs most, %s', round(c.gap::numeric, 4))
         WHEN c.is_chosen AND c.phase = 'ei_rate' THEN format('served: the largest expected improvement for its cost, %s', round(c.score::numeric, 6))
         WHEN c.is_chosen THEN format('served: by %s', c.phase)
         WHEN c.phase = 'first_service' THEN 'waited: a run that came earlier, or had nothing yet, was served first'
