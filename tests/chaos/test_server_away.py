@@ -1,0 +1,88 @@
+"""The server is away for seconds while nothing is under way: coordinators wait for it, and work when it is back."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from easeml_db.embedded import Embedded, server_environment
+
+AWAY_SECONDS = 4.0
+PREPARE = """
+CREATE TABLE points AS SELECT i AS id, i % 3 + sin(i) / 9 AS x, chr(97 + i % 3) AS y FROM generate_series(1, 120) i;
+SELECT easeml.create_dataset('points', 'points', '{x}', 'y', n_partitions => 2);
+"""
+RUN = "SELECT easeml.select_models('points', '{linear}', n_configs => 2, max_epochs => 1)"
+
+
+@pytest.fixture
+def server() -> Iterator[Embedded]:
+    """A server of its own, since it is stopped."""
+    folder = Path(tempfile.mkdtemp(prefix="easeml-test-", dir="/var/tmp"))
+    os.chmod(folder, 0o755)
+    server = Embedded(folder)
+    try:
+        server.start()
+        server.prepare(n_slots=2)
+        yield server
+    finally:
+        server.remove()
+
+
+@contextmanager
+def coordinators(dsn: str, n: int) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Coordinator processes, killed at the end if they still run."""
+    command = [sys.executable, "-m", "easeml_db", "coordinator", "--dsn", dsn]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    processes = [subprocess.Popen(command, cwd="/", env=server_environment(), **quiet) for _ in range(n)]  # type: ignore[call-overload]
+    try:
+        yield processes
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def ask(dsn: str, statement: str) -> Any:
+    """The only value of a query."""
+    with psycopg.connect(dsn, autocommit=True) as session:
+        row = session.execute(statement.encode()).fetchone()
+        return None if row is None else row[0]
+
+
+def wait_until(dsn: str, statement: str, timeout_seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + timeout_seconds
+    while not ask(dsn, statement):
+        assert time.monotonic() < deadline, statement
+        time.sleep(0.1)
+
+
+def test_an_idle_coordinator_and_its_standby_outlive_a_server_that_is_away(server: Embedded) -> None:
+    dsn = server.dsn()
+    with psycopg.connect(dsn, autocommit=True) as session:
+        session.execute(PREPARE)
+    with coordinators(dsn, 2) as processes:
+        wait_until(dsn, "SELECT easeml.has_live_coordinator()")
+        before = ask(dsn, "SELECT lease_number FROM easeml.coordinator_lease")
+        time.sleep(2.0)  # the other one stands by
+        server.stop()
+        time.sleep(AWAY_SECONDS)
+        server.start()
+        wait_until(dsn, f"SELECT lease_number > {before} FROM easeml.coordinator_lease")
+        assert [process.poll() for process in processes] == [None, None]
+        for _ in range(2):  # whoever holds the lease, then the one that takes over
+            ask(dsn, RUN)
+            wait_until(dsn, "SELECT bool_and(state = 'finished') FROM easeml.runs")
+            holder = ask(dsn, "SELECT process_id FROM easeml.coordinators ORDER BY lease_number DESC LIMIT 1")
+            next(process for process in processes if process.pid == holder).kill()
+            processes = [process for process in processes if process.pid != holder]
