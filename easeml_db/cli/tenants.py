@@ -15,7 +15,7 @@ from easeml_db.cli.statements import call, rows
 COLUMNS = {
     "tenant": "tenant", "weight": "weight", "deadline": "deadline", "n_open_runs": "open runs", "max_runs": "at most",
     "n_busy_slots": "slots", "max_slots": "at most", "used_bytes": "bytes", "max_bytes": "at most",
-    "used_hours": "hours", "max_hours": "at most",
+    "used_hours": "hours", "max_hours": "at most", "n_open_arms": "arms open", "n_waiting_arms": "waiting",
 }  # fmt: skip
 
 SETTINGS = (

@@ -40,13 +40,12 @@ COMMENT ON FUNCTION easeml.set_policy(text, text, bigint) IS
     'Chooses which tenant is served next, from the next decision on: a policy and a prior of easeml.policies (NULL: as it is). Runs that are open keep their prior. Administrators only.';
 
 CREATE FUNCTION easeml.quality(metric text, metric_value double precision, r2 double precision) RETURNS double precision LANGUAGE sql IMMUTABLE AS $$
-    SELECT greatest(0, least(1, CASE
-        WHEN metric IN ('rmse', 'mae', 'r2') THEN r2
-        WHEN metric = 'log_loss' THEN exp(-metric_value)
-        ELSE metric_value END))
+    -- greatest and least overlook NULL, and take NaN for the largest of numbers.
+    SELECT CASE WHEN q.value = 'NaN' THEN 0 WHEN q.value IS NOT NULL THEN greatest(0, least(1, q.value)) END
+    FROM (SELECT CASE WHEN metric IN ('rmse', 'mae', 'r2') THEN r2 WHEN metric = 'log_loss' THEN exp(-least(metric_value, 700)) ELSE metric_value END) q(value)  -- exp(-746) is an error
 $$;
 COMMENT ON FUNCTION easeml.quality(text, double precision, double precision) IS
-    'A validation metric as a quality from 0 to 1, the scale on which arms are compared: shares as they are, log_loss as exp(-x), errors of numbers by their r2; NULL where nothing was measured.';
+    'A validation metric as a quality from 0 to 1, the scale on which arms are compared: shares as they are, log_loss as exp(-x), errors of numbers by their r2; NaN is 0, and NULL, where nothing was measured, NULL.';
 
 CREATE FUNCTION easeml.open_arm(decision jsonb) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE

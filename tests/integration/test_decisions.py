@@ -1,0 +1,112 @@
+"""What the coordinator writes about arms, at the level of SQL: once, under its lease, and nothing before its time."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+
+if TYPE_CHECKING:
+    from tests.conftest import Session
+
+PREPARE = """
+CREATE TABLE points AS SELECT i AS id, i % 3 + sin(i) / 9 AS x, chr(97 + i % 3) AS y, 2.0 * (i % 3) + cos(i) AS z
+FROM generate_series(1, 120) i;
+SELECT easeml.create_dataset('labels', 'points', '{x}', 'y', n_partitions => 2);
+SELECT easeml.create_dataset('numbers', 'points', '{x}', 'z', n_partitions => 2);
+"""
+RUN = """
+SELECT easeml.select_models(%s, '{linear,mlp}', procedure => 'grid', max_epochs => 2, metric => %s,
+    search_space => '{"linear": {"learning_rate": 0.1}, "mlp": {"learning_rate": 0.01, "hidden_units": [[8]]}}')
+"""
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "r2", "quality"),
+    [
+        ("accuracy", 0.8, None, 0.8),
+        ("macro_f1", 0.7, None, 0.7),
+        ("log_loss", 0.0, None, 1.0),
+        ("log_loss", 0.6931471805599453, None, 0.5),
+        ("log_loss", 1e6, None, 0.0),
+        ("rmse", 12.0, 0.6, 0.6),
+        ("mae", 12.0, -3.0, 0.0),
+        ("r2", 0.4, 0.4, 0.4),
+        ("accuracy", None, None, None),
+        ("rmse", 12.0, None, None),
+        ("mae", 12.0, float("nan"), 0.0),
+    ],
+)
+def test_every_metric_is_a_quality_from_0_to_1(
+    module_database: Session, metric: str, value: float | None, r2: float | None, quality: float | None
+) -> None:
+    found = module_database.value("SELECT easeml.quality(%s, %s, %s)", metric, value, r2)
+    assert found == (None if quality is None else pytest.approx(quality))
+
+
+def decision(database: Session, arm_id: int, **changes: Any) -> str:
+    """What the coordinator says when it opens an arm."""
+    lease = database.value("SELECT lease_number FROM easeml.coordinator_lease")
+    run = database.value("SELECT run_id FROM easeml.arms WHERE arm_id = %s", arm_id)
+    standing = {"run_id": run, "is_candidate": True, "is_chosen": True, "best_quality": 0, "sig": None, "gap": 1.0}
+    return json.dumps({
+        "arm_id": arm_id, "lease_number": lease, "policy": "hybrid", "phase": "greedy", "play": 1, "beta": 3.0,
+        "mean": 0.5, "deviation": 0.25, "bound": 0.9, "cost": 1.0, "expected_seconds": 2.0, "best_quality": 0.0,
+        "sig": None, "gap": 0.9, "score": 0.9, "pending": [], "n_tenants": 1, "memory": {},
+        "standings": [{**standing, "score": 0.9}], **changes,
+    })  # fmt: skip
+
+
+def test_an_arm_is_opened_once_and_under_the_lease_that_holds(database: Session) -> None:
+    database.execute(PREPARE)
+    run_id = database.value(RUN, "labels", "accuracy")
+    first, second = database.values("SELECT arm_id FROM easeml.arms ORDER BY arm_id")
+    opened = database.value("SELECT easeml.open_arm(%s)", decision(database, first))
+    assert database.values("SELECT decision_id FROM easeml.decisions") == [opened]
+    assert database.values("SELECT state FROM easeml.arm_beliefs ORDER BY arm_id") == ["open", "waiting"]
+    with pytest.raises(psycopg.Error, match=f"arm {first} was opened meanwhile") as again:
+        database.execute("SELECT easeml.open_arm(%s)", [decision(database, first)])
+    assert again.value.sqlstate == "ML006"
+    stale = decision(database, second, lease_number=-1)
+    with pytest.raises(psycopg.Error, match="lease -1 is over") as refused:
+        database.execute("SELECT easeml.open_arm(%s)", [stale])
+    assert refused.value.sqlstate == "ML006"
+    database.execute("SELECT easeml.cancel(%s)", [run_id])
+    with pytest.raises(psycopg.Error, match="its run is over") as over:
+        database.execute("SELECT easeml.open_arm(%s)", [decision(database, second)])
+    assert over.value.sqlstate == "ML003"
+    assert database.value("SELECT count(*) FROM easeml.decisions") == 1
+    assert database.values("SELECT state FROM easeml.arm_beliefs ORDER BY arm_id") == ["stopped", "never opened"]
+
+
+def test_an_arm_is_not_closed_while_a_trial_of_it_is_left(database: Session) -> None:
+    database.execute(PREPARE)
+    database.value(RUN, "labels", "accuracy")
+    arm_id = database.value("SELECT min(arm_id) FROM easeml.arms")
+    database.execute("SELECT easeml.open_arm(%s)", [decision(database, arm_id)])
+    close = "SELECT easeml.close_arm(%s, (SELECT lease_number FROM easeml.coordinator_lease))"
+    database.execute(close, [arm_id])
+    assert database.values("SELECT closing FROM easeml.arms WHERE arm_id = %s", arm_id) == [None]
+    database.execute("UPDATE easeml.trials SET state = 'stopped' WHERE arm_id = %s", [arm_id])
+    database.execute(close, [arm_id])
+    (closed,) = database.rows("SELECT quality, cost_seconds FROM easeml.arms WHERE arm_id = %s", arm_id)
+    assert closed == {"quality": 0.0, "cost_seconds": 0.0}  # nothing was measured
+
+
+def test_arms_of_runs_that_predict_numbers_have_a_quality(coordinated: Session) -> None:
+    coordinated.execute(PREPARE)
+    run_id = coordinated.value(RUN, "numbers", "rmse")
+    deadline = time.monotonic() + 60
+    while coordinated.value("SELECT state FROM easeml.run_status WHERE run_id = %s", run_id) != "finished":
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    rows = coordinated.rows("""
+        SELECT b.quality, (SELECT greatest(0, r2) FROM easeml.learning_curves c JOIN easeml.trials t USING (trial_id)
+            WHERE t.arm_id = b.arm_id ORDER BY c.rmse LIMIT 1) AS r2 FROM easeml.arm_beliefs b""")
+    assert len(rows) == 2
+    assert all(row["quality"] == pytest.approx(row["r2"]) for row in rows)
+    regret = coordinated.rows("SELECT best_quality, n_closed, n_open, n_waiting FROM easeml.tenant_regret")
+    assert regret == [{"best_quality": max(row["quality"] for row in rows), "n_closed": 2, "n_open": 0, "n_waiting": 0}]
