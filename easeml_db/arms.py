@@ -5,11 +5,13 @@ The coordinator's loop asks; the pool and the dispatcher are told what the table
 
 from __future__ import annotations
 
-from easeml_db.errors import NotFound, StaleLease, StandbyOnly
+from easeml_db.errors import InvalidArgument, NotFound, StaleLease, StandbyOnly
 from easeml_db.hopper.dispatch import Dispatcher
 from easeml_db.ports import Store
 from easeml_db.run import Run
 from easeml_db.tenancy.pool import Pool
+
+HOLD_SECONDS = 5.0  # others wait no longer for newcomers that are timed; a run that was refused waits so long
 
 
 class Arms:
@@ -18,6 +20,8 @@ class Arms:
     def __init__(self, store: Store, dispatcher: Dispatcher) -> None:
         self._store, self._dispatcher = store, dispatcher
         self._pool = Pool()
+        self._held_since: float | None = None
+        self._refused: dict[int, float] = {}  # until when a run is passed over
 
     async def take_up(self) -> None:
         """Read how tenants are served, what past runs came to, and all open runs where they stand."""
@@ -43,11 +47,16 @@ class Arms:
         self._dispatcher.put_run(run)
         if not run.arms or self._dispatcher.is_over(run.run_id):
             return
-        prior = await self._store.prior(run.run_id)
-        if prior is None:
-            prior = self._pool.prior_of(run)
-            await self._store.keep_prior(run.run_id, prior)
-        self._pool.put_run(run, prior)
+        try:
+            prior = await self._store.prior(run.run_id)
+            if prior is None:
+                prior = self._pool.prior_of(run)
+                await self._store.keep_prior(run.run_id, prior, [arm.arm_id for arm in run.arms])
+            self._pool.put_run(run, prior)
+        except InvalidArgument as error:  # rows that a tenant has written itself: that run ends, others go on
+            self.end_budget(run.run_id)
+            await self._store.note(run.run_id, None, "refused", f"the run's arms cannot be served: {error}")
+            return
         self._dispatcher.time_arms(run.run_id, self._pool.untimed_arms(run.run_id))
         self.timed(run.run_id)
         await self._keep_beliefs(run.run_id)
@@ -63,11 +72,10 @@ class Arms:
         self._pool.drop_run(run_id)
 
     async def end_overdue(self, now_seconds: float) -> None:
-        """End the runs whose tenant's deadline is over, or too near for any arm that is left."""
+        """End the runs whose tenant's deadline is over."""
         for run_id in self._pool.overdue_runs(now_seconds):
             self.end_budget(run_id)
-            message = "the tenant's deadline is over, or too near for any arm that is left: nothing more is begun"
-            await self._store.note(run_id, None, "deadline", message)
+            await self._store.note(run_id, None, "deadline", "the tenant's deadline is over: nothing more is begun")
 
     def timed(self, run_id: int) -> None:
         """Take in what pilots have shown of a run's arms."""
@@ -75,15 +83,18 @@ class Arms:
 
     async def open_next(self, now_seconds: float) -> bool:
         """Open the arm that the policy chooses, if slots would have nothing to do; say whether something changed."""
-        if self._dispatcher.n_unclaimed() <= 0 or self._dispatcher.is_newcomer_timed():
+        if self._dispatcher.n_unclaimed() <= 0:
             return False
-        n_slots, blocked = self._dispatcher.n_in_service(), self._dispatcher.runs_without_claim()
-        opening = self._pool.choose(now_seconds, n_slots=n_slots, blocked=blocked)
+        self._refused = {run_id: until for run_id, until in self._refused.items() if until > now_seconds}
+        blocked = {*self._dispatcher.runs_without_claim(), *self._kept_waiting(now_seconds), *self._refused}
+        opening = self._pool.choose(now_seconds, n_slots=self._dispatcher.n_active(), blocked=blocked)
         if opening is None:
             return False
         try:
             number = await self._store.open_arm(opening)
         except (NotFound, StaleLease):
+            self._pool.take_back(opening)
+            self._refused[opening.run_id] = now_seconds + HOLD_SECONDS  # somebody may hold the run's row
             await self._renew(opening.run_id)
             return True
         self._pool.opened(opening, number)
@@ -99,9 +110,19 @@ class Arms:
             except StaleLease:
                 await self._check_lease()
                 continue
-            if arm is not None and run_id in self._pool:
+            if arm is not None and not arm.is_closed:
+                self._dispatcher.not_closed(run_id, arm_id)  # somebody holds its row, or a trial is open again
+            elif arm is not None and run_id in self._pool:
                 self._pool.arm_closed(run_id, arm)
                 await self._keep_beliefs(run_id)
+
+    def _kept_waiting(self, now_seconds: float) -> list[int]:
+        """The runs that were served already, while a newcomer is timed: its turn is before their next, for a moment."""
+        if not self._dispatcher.is_newcomer_timed():
+            self._held_since = None
+            return []
+        self._held_since = now_seconds if self._held_since is None else self._held_since
+        return self._pool.served_runs() if now_seconds < self._held_since + HOLD_SECONDS else []
 
     async def _renew(self, run_id: int) -> None:
         """The tables were ahead: the run is over, gone, or its arm is open."""

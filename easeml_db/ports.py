@@ -156,19 +156,20 @@ class Store(Protocol):
         """Return the arms that runs have closed."""
 
     async def policy_memory(self, policy: str) -> Mapping[str, Any]:
-        """Return what this policy wrote down with the last decision; nothing if another one made that."""
+        """Return what this policy wrote down with its last decision; nothing if it has made none."""
 
     async def prior(self, run_id: int) -> Prior | None:
         """Return the prior with which a run's arms began; None for a run that has none yet."""
 
-    async def keep_prior(self, run_id: int, prior: Prior) -> None:
-        """Write down the prior of a run."""
+    async def keep_prior(self, run_id: int, prior: Prior, arm_ids: Sequence[int]) -> None:
+        """Write down the prior of a run, and about which arms it is: others that come later do not count."""
 
     async def open_arm(self, opening: Opening) -> int:
         """Write a decision down and open its arm; return the decision's number. StaleLease, NotFound."""
 
     async def close_arm(self, run_id: int, arm_id: int) -> Arm | None:
-        """Write down what an arm came to, once its trials are over; None when the run is gone."""
+        """Write down what an arm came to, once its trials are over, and return it: not closed where somebody holds its
+        row, None when the run is gone."""
 
     async def keep_beliefs(self, run_id: int, beliefs: Sequence[Belief]) -> None:
         """Write down what is believed of a run's arms now."""

@@ -25,6 +25,7 @@ class Arm:
     closing: int | None = None
     quality: float | None = None
     cost_seconds: float | None = None
+    is_complete: bool = True  # every trial went to its end: only then others learn from it
 
     @property
     def is_open(self) -> bool:

@@ -147,7 +147,7 @@ class PostgresStore:
         return [PastArm(**row) for row in await self._all("history")]
 
     async def policy_memory(self, policy: str) -> Mapping[str, Any]:
-        """Return what this policy wrote down with the last decision; nothing if another one made that."""
+        """Return what this policy wrote down with its last decision."""
         memory: Mapping[str, Any] = (await self._say("policy_memory", policy=policy)).get("memory", {})
         return memory
 
@@ -159,12 +159,12 @@ class PostgresStore:
         mean, covariance = np.array(row.pop("mean")), np.array(row.pop("covariance"))
         return Prior(mean, covariance.reshape(len(mean), len(mean)), **row)
 
-    async def keep_prior(self, run_id: int, prior: Prior) -> None:
-        """Write down the prior of a run."""
+    async def keep_prior(self, run_id: int, prior: Prior, arm_ids: Sequence[int]) -> None:
+        """Write down the prior of a run, and about which arms it is: others that come later do not count."""
         await self._say(
             "keep_prior", run_id=run_id, prior=prior.name, link=prior.link, degrees_of_freedom=prior.degrees_of_freedom,
             noise_variance=prior.noise_variance, mean=prior.mean.tolist(), covariance=prior.covariance.tolist(),
-            fitted=json.dumps(prior.fitted, allow_nan=False),
+            fitted=json.dumps(prior.fitted, allow_nan=False), arm_ids=list(arm_ids),
         )  # fmt: skip
 
     async def open_arm(self, opening: Opening) -> int:

@@ -81,6 +81,10 @@ class Dispatcher:
         """Count the slots that have a session and may get units."""
         return len(self._segments.keys() & self._cached.keys())
 
+    def n_active(self) -> int:
+        """Count the slots that may get units, those among them that have no session at this moment."""
+        return len(self._segments)
+
     def n_unclaimed(self) -> int:
         """Count the slots in service for which no open trial is left: with one, an arm is worth opening."""
         claims = self._claims().items()
@@ -91,12 +95,15 @@ class Dispatcher:
         return any(open_run.is_timed_for_its_first_arm() for open_run in self._runs.active())
 
     def runs_without_claim(self) -> list[int]:
-        """Return the runs of which no arm may be opened now: their arms are being timed, or their tenant's open trials
-        take all the slots that it may have."""
+        """Return the runs of which no arm may be opened now: their arms are being timed, their open trials take all the
+        slots that hold their partitions, or their tenant's take all that it may have."""
         claims = self._claims()
-        timing = [open_run.run_id for open_run in self._runs.active() if open_run.is_timing()]
+        timing = [each.run_id for each in self._runs.active() if each.is_timing() or self._is_saturated(each)]
         full = {owner for owner, limit in self._limits.items() if claims.get(owner, 0) >= limit}
         return timing + [open_run.run_id for open_run in self._runs if open_run.run.owner in full] if full else timing
+
+    def _is_saturated(self, open_run: OpenRun) -> bool:
+        return open_run.is_saturated(self._placement_of(open_run.run))
 
     def _claims(self) -> dict[str, int]:
         """Trials of each tenant that run or could run."""
@@ -145,6 +152,12 @@ class Dispatcher:
     def arms_to_close(self) -> list[tuple[int, int]]:
         """Return (run, arm) of open arms whose trials are all over, each once."""
         return [(each.run_id, arm_id) for each in self._runs.changed() for arm_id in each.arms_to_close()]
+
+    def not_closed(self, run_id: int, arm_id: int) -> None:
+        """Take in that an arm could not be closed yet."""
+        if run_id in self._runs:
+            self._runs[run_id].not_closed(arm_id)
+            self._runs.touch(run_id)
 
     def done_runs(self) -> list[int]:
         """Return the runs of which nothing is under way or left to do, each once for a change."""

@@ -48,6 +48,10 @@ class OpenArms:
         self._closed |= set(over)
         return over
 
+    def not_closed(self, arm_id: int) -> None:
+        """Take back that an arm is closed."""
+        self._closed.discard(arm_id)
+
     def first_trials(self, arm_ids: Collection[int]) -> list[Trial]:
         """Return the first trial that is not over of each of these arms."""
         return [trials[0] for arm_id in arm_ids if (trials := self._trials_of(arm_id))]

@@ -73,15 +73,19 @@ class OpenRun:
         return bool(self._trials or self._timing or self._busy)
 
     def n_claims(self, placement: Placement) -> int:
-        """Count the trials of open arms that are running or could run on some slot in service."""
+        """Count the slots in service that the trials of open arms could have at once."""
         if self.is_over:
             return 0
         if placement.holders is None:
             return len(self._trials)
-        return sum(t.trial_id in self._busy or self._has_slot(t, placement) for t in self._trials.values())
+        met = {q for trial in self._trials.values() for q in open_partitions(trial)}
+        return min(len(self._trials), len(_slots_for(met, placement)))
 
-    def _has_slot(self, trial: Trial, placement: Placement) -> bool:
-        return any(placement.can_run(slot, q) for q in open_partitions(trial) for slot in placement.segment_of)
+    def is_saturated(self, placement: Placement) -> bool:
+        """Say whether another arm would find no slot: bound partitions have fewer slots than trials are open."""
+        if placement.holders is None:
+            return False
+        return len(self._trials) >= len(_slots_for(range(placement.n_partitions), placement))
 
     def age(self) -> int:
         """Return the number of the oldest opening that still has trials; runs are served in this order."""
@@ -99,11 +103,11 @@ class OpenRun:
 
     def renew(self, run: Run) -> None:
         """Take over what the tables say. Failed attempts at a unit that is still due stay counted."""
-        before, self.run = self._trials, run
+        before, self.run = self._trials | self._timing, run
         self._arms = OpenArms(run)
         self._trials = self._arms.trials()
         for trial_id in list(self._attempts):
-            known, now = before.get(trial_id), self._trials.get(trial_id)
+            known, now = before.get(trial_id), (self._trials | self._timing).get(trial_id)
             if known is None or now is None or known.n_steps_done != now.n_steps_done:
                 self._forget_attempts(trial_id)
         self._scheduler = None
@@ -139,6 +143,10 @@ class OpenRun:
                 for trial in timed
             }
         )
+
+    def not_closed(self, arm_id: int) -> None:
+        """Take in that an arm could not be closed yet: it is offered for that again."""
+        self._arms.not_closed(arm_id)
 
     def arms_to_close(self) -> list[int]:
         """Return the open arms whose trials are all over, and count them as closed."""
@@ -263,7 +271,7 @@ class OpenRun:
             if trial_id in self._busy or not self._wants_pilot(trial_id):
                 continue
             others = [slot for slot in able if slot != self._avoid.get(trial_id)]
-            if others or len(placement.slots) == 1:
+            if others or not _slots_for(range(placement.n_partitions), placement) - {self._avoid.get(trial_id)}:
                 slot = (others or able)[0]
                 unit = pilot_of(self._trials.get(trial_id) or self._timing[trial_id], free.pop(slot)[0])
                 if unit is not None:
@@ -375,3 +383,9 @@ def _in_words(alternatives: Mapping[str, float]) -> str:
     if not alternatives:
         return "too many units to simulate"
     return "simulated seconds: " + ", ".join(f"{name} {seconds:.4g}" for name, seconds in alternatives.items())
+
+
+def _slots_for(partitions: Iterable[int], placement: Placement) -> set[int | None]:
+    """The slots in service that can run one of these partitions."""
+    wanted = list(partitions)
+    return {slot for slot in placement.segment_of if any(placement.can_run(slot, q) for q in wanted)}

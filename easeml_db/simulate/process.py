@@ -134,18 +134,18 @@ class SimulatedProcess:
         return list(self._world.tables.past_arms)
 
     async def policy_memory(self, policy: str) -> Mapping[str, Any]:
-        """Return what this policy wrote down with the last decision; nothing if another one made that."""
+        """Return what this policy wrote down with its last decision."""
         self._call()
-        last = self._world.tables.openings[-1:]
-        return json.loads(json.dumps(last[0].memory)) if last and last[0].policy == policy else {}
+        memories = [opening.memory for opening in self._world.tables.openings if opening.policy == policy]
+        return json.loads(json.dumps(memories[-1])) if memories else {}
 
     async def prior(self, run_id: int) -> Prior | None:
         """Return the prior with which a run's arms began; None for a run that has none yet."""
         self._call()
         return self._world.tables.priors.get(run_id)
 
-    async def keep_prior(self, run_id: int, prior: Prior) -> None:
-        """Write down the prior of a run."""
+    async def keep_prior(self, run_id: int, prior: Prior, arm_ids: Sequence[int]) -> None:
+        """Write down the prior of a run, and about which arms it is."""
         self._call()
         self._world.tables.priors.setdefault(run_id, prior)
 

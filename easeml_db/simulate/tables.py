@@ -189,9 +189,11 @@ class Tables:
         seconds = sum(u.finished_seconds - u.started_seconds for u in self.units if u.order.unit.trial_id in trials)
         if not arm.is_closed:
             self._n_moments += 1
-            arm = replace(arm, closing=self._n_moments, quality=quality, cost_seconds=seconds)
+            is_complete = all(t.state == "finished" for t in run.trials if t.trial_id in trials)
+            arm = replace(arm, closing=self._n_moments, quality=quality, cost_seconds=seconds, is_complete=is_complete)
             self._set_arm(run_id, arm)
-            self.past_arms.append(PastArm(run_id, run.task, arm.name, quality, seconds, arm.work))
+            if is_complete:
+                self.past_arms.append(PastArm(run_id, run.task, arm.name, quality, seconds, arm.work))
         return arm
 
     def _arm(self, run_id: int, arm_id: int) -> Arm:

@@ -88,13 +88,18 @@ class Pool:
         if before is not None and before.arms == run.arms:
             return
         self._costs.put(run)
-        player = Player(prior, self._costs.in_units(run.run_id))
-        for event in _past(run):
-            event(player)
+        player = self._player(run, prior)
         (self._selector.join if before is None else self._selector.replace)(run.run_id, player)
         self._runs_of.setdefault(run.owner, set()).add(run.run_id)
         self._renew_terms(run.owner)
         self._renew_unit()
+
+    def _player(self, run: Run, prior: Prior) -> Player:
+        """A player with a run's past."""
+        player = Player(prior, self._costs.in_units(run.run_id))
+        for event in _past(run):
+            event(player)
+        return player
 
     def drop_run(self, run_id: int) -> None:
         """Serve a run no more."""
@@ -118,7 +123,8 @@ class Pool:
             return
         place = _place(run, arm.arm_id)
         self._runs[run_id] = replace(run, arms=(*run.arms[:place], arm, *run.arms[place + 1 :]))
-        self.history.add(PastArm(run_id, run.task, arm.name, arm.quality, arm.cost_seconds, arm.work))
+        if arm.is_complete:
+            self.history.add(PastArm(run_id, run.task, arm.name, arm.quality, arm.cost_seconds, arm.work))
         self._selector.finish(run_id, place, arm.quality)
         self._costs.put(self._runs[run_id])
         self._renew_costs(run_id)
@@ -153,15 +159,18 @@ class Pool:
         arm = replace(run.arms[place], opening=number, bound=opening.decision.bound)
         self._runs[run.run_id] = replace(run, arms=(*run.arms[:place], arm, *run.arms[place + 1 :]))
 
-    def overdue_runs(self, now_seconds: float) -> list[int]:
-        """Runs whose tenant's deadline is over, or too near for any arm that is left while none is open."""
-        return [run_id for run_id in self._selector.with_deadline() if self._is_overdue(run_id, now_seconds)]
+    def take_back(self, opening: Opening) -> None:
+        """Take in that an arm was not opened after all."""
+        run_id = opening.run_id
+        self._selector.replace(run_id, self._player(self._runs[run_id], self._selector.players[run_id].posterior.prior))
 
-    def _is_overdue(self, run_id: int, now_seconds: float) -> bool:
-        player, deadline = self._selector.players[run_id], self.tenant(run_id).deadline_seconds
-        if deadline is not None and now_seconds >= deadline:
-            return True
-        return player.can_play and not player.pending and not self._selector.can_ever_play(run_id, now_seconds)
+    def served_runs(self) -> list[int]:
+        """Runs of which an arm has been opened."""
+        return [run_id for run_id in self._runs if self._selector.players[run_id].t > 1]
+
+    def overdue_runs(self, now_seconds: float) -> list[int]:
+        """Runs whose tenant's deadline is over."""
+        return [key for key, deadline in self._selector.deadlines().items() if now_seconds >= deadline]
 
     def untimed_arms(self, run_id: int) -> list[int]:
         """Arms whose costs nobody knows, in a run that has others to compare them with."""

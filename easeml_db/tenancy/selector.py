@@ -111,13 +111,9 @@ class Selector(Generic[Key]):
         """The tenant at a place of the standings."""
         return self._keys[place]
 
-    def with_deadline(self) -> list[Key]:
-        """The tenants that have a deadline."""
-        return list(self._deadlines)
-
-    def can_ever_play(self, key: Key, now_seconds: float) -> bool:
-        """Say whether an arm is left that would end before the tenant's deadline."""
-        return self.players[key].can_play and self._reach(key, now_seconds) is not None
+    def deadlines(self) -> Mapping[Key, float]:
+        """Deadlines of the tenants that have one, in seconds on the caller's clock."""
+        return self._deadlines
 
     def refresh(self, key: Key) -> None:
         """Take over a player's numbers into the columns, after it has changed."""

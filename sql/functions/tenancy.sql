@@ -54,24 +54,27 @@ DECLARE
 BEGIN
     PERFORM easeml.fence(decision);
     SELECT a.* INTO chosen FROM easeml.arms a JOIN easeml.runs r USING (run_id)
-    WHERE a.arm_id = (decision ->> 'arm_id')::bigint AND r.state IN ('queued', 'running') FOR UPDATE OF a FOR SHARE OF r;
+    WHERE a.arm_id = (decision ->> 'arm_id')::bigint AND r.state IN ('queued', 'running') FOR UPDATE OF a SKIP LOCKED FOR SHARE OF r SKIP LOCKED;
     IF NOT FOUND THEN
-        PERFORM easeml.fail('ML003', format('arm %s is gone, or its run is over', decision ->> 'arm_id'));
+        PERFORM easeml.fail('ML003', format('arm %s is gone, its run is over, or somebody is at it', decision ->> 'arm_id'));
     ELSIF chosen.opening IS NOT NULL THEN
         PERFORM easeml.fail('ML006', format('arm %s was opened meanwhile', chosen.arm_id));
     END IF;
     INSERT INTO easeml.decisions (run_id, arm_id, owner, policy, phase, play, beta, mean, deviation, bound, cost, expected_seconds, best_quality,
-        sig, gap, score, pending, n_tenants, memory, lease_number)
+        sig, gap, score, pending, n_tenants, lease_number)
     SELECT chosen.run_id, chosen.arm_id, chosen.owner, o.policy, o.phase, o.play, o.beta, o.mean, o.deviation, o.bound, o.cost, o.expected_seconds, o.best_quality,
-        o.sig, o.gap, o.score, o.pending, o.n_tenants, o.memory, o.lease_number
+        o.sig, o.gap, o.score, o.pending, o.n_tenants, o.lease_number
     FROM jsonb_to_record(decision) o(policy text, phase text, play integer, beta float8, mean float8, deviation float8, bound float8, cost float8,
-        expected_seconds float8, best_quality float8, sig float8, gap float8, score float8, pending bigint[], n_tenants integer, memory jsonb, lease_number bigint)
+        expected_seconds float8, best_quality float8, sig float8, gap float8, score float8, pending bigint[], n_tenants integer, lease_number bigint)
     RETURNING decision_id INTO number;
     INSERT INTO easeml.decision_candidates (decision_id, run_id, owner, is_candidate, is_chosen, best_quality, sig, gap, score, decided_at, policy, phase,
         chosen_gap, chosen_score, n_tenants)
     SELECT number, r.run_id, r.owner, s.is_candidate, s.is_chosen, s.best_quality, s.sig, s.gap, s.score, d.decided_at, d.policy, d.phase, d.gap, d.score, d.n_tenants
     FROM jsonb_to_recordset(decision -> 'standings') s(run_id bigint, is_candidate boolean, is_chosen boolean, best_quality float8, sig float8, gap float8, score float8)
-    JOIN easeml.runs r USING (run_id) JOIN easeml.decisions d ON d.decision_id = number;
+    JOIN easeml.runs r USING (run_id) JOIN easeml.decisions d ON d.decision_id = number
+    FOR KEY SHARE OF r SKIP LOCKED;  -- nobody waits for a tenant that is about to drop a run
+    INSERT INTO easeml.policy_memory AS m (policy, memory) VALUES (decision ->> 'policy', decision -> 'memory')
+    ON CONFLICT (policy) DO UPDATE SET memory = excluded.memory, written_at = clock_timestamp();
     UPDATE easeml.arms a SET opening = number, opened_at = clock_timestamp(), bound = (decision ->> 'bound')::double precision WHERE a.arm_id = chosen.arm_id;
     RETURN number;
 END
@@ -81,6 +84,10 @@ COMMENT ON FUNCTION easeml.open_arm(jsonb) IS 'Writes a decision down and lets t
 CREATE FUNCTION easeml.close_arm(arm_id bigint, lease_number bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM easeml.fence(jsonb_build_object('lease_number', lease_number));
+    PERFORM FROM easeml.arms a WHERE a.arm_id = close_arm.arm_id FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+        RETURN;  -- gone, or about to be
+    END IF;
     UPDATE easeml.arms a SET closing = nextval(pg_get_serial_sequence('easeml.decisions', 'decision_id')), closed_at = clock_timestamp(),
         quality = coalesce((
             SELECT easeml.quality(r.metric, t.best_metric_value, m.r2) FROM easeml.trials t JOIN easeml.runs r USING (run_id)
@@ -104,7 +111,7 @@ BEGIN
     INSERT INTO easeml.posteriors AS p (arm_id, run_id, owner, mean, deviation, bound, cost, expected_seconds)
     SELECT a.arm_id, a.run_id, a.owner, b.mean, b.deviation, b.bound, b.cost, b.expected_seconds
     FROM jsonb_to_recordset(beliefs) b(arm_id bigint, mean float8, deviation float8, bound float8, cost float8, expected_seconds float8)
-    JOIN easeml.arms a USING (arm_id) WHERE a.run_id = keep_beliefs.run_id
+    JOIN easeml.arms a USING (arm_id) WHERE a.run_id = keep_beliefs.run_id FOR KEY SHARE OF a SKIP LOCKED
     ON CONFLICT (arm_id) DO UPDATE SET mean = excluded.mean, deviation = excluded.deviation, bound = excluded.bound, cost = excluded.cost,
         expected_seconds = excluded.expected_seconds, updated_at = clock_timestamp();
 END

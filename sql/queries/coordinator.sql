@@ -1,3 +1,5 @@
+-- A tenant may hold the rows of its runs for as long as its transaction lasts: nothing here waits for them, or all tenants would.
+
 -- name: draw_lease
 -- Draws the next lease number; a unit being recorded holds the row until it has committed.
 UPDATE easeml.coordinator_lease SET lease_number = lease_number + 1, acquired_at = clock_timestamp() RETURNING lease_number
@@ -67,15 +69,16 @@ CROSS JOIN LATERAL (SELECT t.n_steps_done / d.n_partitions AS round) n
 WHERE t.run_id = %(run_id)s ORDER BY t.trial_number
 
 -- name: read_arms
--- The arms of a run; one with a trial that waits or runs, again or still, is not closed. Work is rows times epochs times trials.
+-- The arms that a run began with; one with a trial that waits or runs, again or still, is not closed. Work is rows times epochs times trials.
 SELECT a.arm_id, a.architecture || CASE a.augmentation WHEN 'none' THEN '' ELSE '+' || a.augmentation END AS name, a.opening, a.bound,
     CASE WHEN n.n_open = 0 THEN a.closing END AS closing, CASE WHEN n.n_open = 0 THEN a.quality END AS quality,
-    CASE WHEN n.n_open = 0 THEN a.cost_seconds END AS cost_seconds, (n.n_epochs * p.n_rows)::double precision AS work
-FROM easeml.arms a JOIN easeml.runs r USING (run_id)
-CROSS JOIN LATERAL (SELECT coalesce(sum(t.max_epochs), 0) AS n_epochs, count(*) FILTER (WHERE t.state IN ('waiting', 'running')) AS n_open
+    CASE WHEN n.n_open = 0 THEN a.cost_seconds END AS cost_seconds, (n.n_epochs * p.n_rows)::double precision AS work, n.is_complete
+FROM easeml.arms a JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id)
+CROSS JOIN LATERAL (SELECT coalesce(sum(t.max_epochs), 0) AS n_epochs, count(*) FILTER (WHERE t.state IN ('waiting', 'running')) AS n_open,
+    coalesce(bool_and(t.n_steps_done = (2 * t.max_epochs + 1) * d.n_partitions), false) AS is_complete
     FROM easeml.trials t WHERE t.arm_id = a.arm_id) n
 CROSS JOIN LATERAL (SELECT greatest(sum(c.n_train_rows), 1) AS n_rows FROM easeml.partitions c WHERE c.dataset_id = r.dataset_id) p
-WHERE a.run_id = %(run_id)s ORDER BY a.arm_id
+WHERE a.run_id = %(run_id)s AND NOT EXISTS (SELECT FROM easeml.priors q WHERE q.run_id = a.run_id AND a.arm_id <> ALL (q.arm_ids)) ORDER BY a.arm_id
 
 -- name: tenancy
 -- How tenants are served.
@@ -86,18 +89,19 @@ SELECT policy, prior, seed FROM easeml.current_tenancy()
 SELECT owner::text AS role, weight, extract(epoch FROM deadline)::double precision AS deadline_seconds, max_slots FROM easeml.tenants
 
 -- name: history
--- What closed arms of the newest runs came to.
+-- What closed arms of the newest runs came to, if every trial went to its end: what was cut short says little of either quality or cost.
 SELECT a.run_id, d.task, a.architecture || CASE a.augmentation WHEN 'none' THEN '' ELSE '+' || a.augmentation END AS name, a.quality, a.cost_seconds,
     (n.n_epochs * p.n_rows)::double precision AS work
 FROM easeml.arms a JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id)
-CROSS JOIN LATERAL (SELECT greatest(sum(t.max_epochs), 1) AS n_epochs FROM easeml.trials t WHERE t.arm_id = a.arm_id) n
+CROSS JOIN LATERAL (SELECT greatest(sum(t.max_epochs), 1) AS n_epochs, coalesce(bool_and(t.n_steps_done = (2 * t.max_epochs + 1) * d.n_partitions), false) AS is_complete
+    FROM easeml.trials t WHERE t.arm_id = a.arm_id) n
 CROSS JOIN LATERAL (SELECT greatest(sum(c.n_train_rows), 1) AS n_rows FROM easeml.partitions c WHERE c.dataset_id = r.dataset_id) p
-WHERE a.closing IS NOT NULL AND a.run_id IN (SELECT w.run_id FROM easeml.runs w ORDER BY w.run_id DESC LIMIT 500)
+WHERE a.closing IS NOT NULL AND n.is_complete AND a.run_id IN (SELECT w.run_id FROM easeml.runs w ORDER BY w.run_id DESC LIMIT 500)
 ORDER BY a.run_id, a.arm_id
 
 -- name: policy_memory
--- What the policy wrote down with the last decision, if that was its own.
-SELECT memory FROM (SELECT policy, memory FROM easeml.decisions ORDER BY decision_id DESC LIMIT 1) d WHERE policy = %(policy)s
+-- What the policy wrote down with its last decision.
+SELECT memory FROM easeml.policy_memory WHERE policy = %(policy)s
 
 -- name: read_prior
 -- What was believed of a run's arms beforehand.
@@ -105,9 +109,9 @@ SELECT prior AS name, link, degrees_of_freedom, noise_variance, mean, covariance
 
 -- name: keep_prior
 -- The first prior of a run stays.
-INSERT INTO easeml.priors (run_id, owner, prior, link, degrees_of_freedom, noise_variance, mean, covariance, fitted)
-SELECT run_id, owner, %(prior)s, %(link)s, %(degrees_of_freedom)s, %(noise_variance)s, %(mean)s, %(covariance)s, %(fitted)s::jsonb FROM easeml.runs
-WHERE run_id = %(run_id)s AND %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease) ON CONFLICT DO NOTHING
+INSERT INTO easeml.priors (run_id, owner, prior, link, degrees_of_freedom, noise_variance, mean, covariance, fitted, arm_ids)
+SELECT run_id, owner, %(prior)s, %(link)s, %(degrees_of_freedom)s, %(noise_variance)s, %(mean)s, %(covariance)s, %(fitted)s::jsonb, %(arm_ids)s FROM easeml.runs
+WHERE run_id = %(run_id)s AND %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease) FOR KEY SHARE SKIP LOCKED ON CONFLICT DO NOTHING
 
 -- name: open_arm
 -- A decision.
@@ -127,7 +131,7 @@ SELECT easeml.keep_beliefs(%(run_id)s, %(beliefs)s::jsonb, %(lease_number)s)
 
 -- name: plan_run
 -- How a run is scheduled from now on; a new choice goes into the run's history.
-WITH before AS (SELECT r.run_id, r.owner, r.planned_scheduler FROM easeml.runs r WHERE r.run_id = %(run_id)s FOR UPDATE),
+WITH before AS (SELECT r.run_id, r.owner, r.planned_scheduler FROM easeml.runs r WHERE r.run_id = %(run_id)s FOR NO KEY UPDATE SKIP LOCKED),
 planned AS (
     UPDATE easeml.runs r SET planned_scheduler = %(scheduler)s, simulated_seconds = %(simulated_seconds)s, bound_seconds = %(bound_seconds)s
     FROM before b WHERE r.run_id = b.run_id AND %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease)
@@ -139,14 +143,15 @@ WHERE planned_scheduler IS DISTINCT FROM %(scheduler)s
 
 -- name: start_run
 -- The first unit of a run is about to be given out.
-UPDATE easeml.runs SET state = 'running', started_at = coalesce(started_at, clock_timestamp()) WHERE run_id = %(run_id)s AND state = 'queued'
+UPDATE easeml.runs SET state = 'running', started_at = coalesce(started_at, clock_timestamp())
+WHERE run_id = (SELECT w.run_id FROM easeml.runs w WHERE w.run_id = %(run_id)s FOR NO KEY UPDATE SKIP LOCKED) AND state = 'queued'
     AND %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease)
 
 -- name: fail_trial
 -- A trial failed for a reason of its own, or too often for reasons of others.
 WITH failed AS (
     UPDATE easeml.trials SET state = 'failed', failure_reason = %(reason)s, finished_at = clock_timestamp()
-    WHERE trial_id = %(trial_id)s AND state IN ('waiting', 'running')
+    WHERE trial_id = (SELECT w.trial_id FROM easeml.trials w WHERE w.trial_id = %(trial_id)s FOR NO KEY UPDATE SKIP LOCKED) AND state IN ('waiting', 'running')
         AND %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease)
     RETURNING owner, run_id, trial_id
 )
@@ -155,7 +160,7 @@ SELECT owner, run_id, trial_id, 'failed', format('trial %%s failed: %%s', trial_
 
 -- name: stop_trials
 -- What is left of a run that ends.
-UPDATE easeml.trials SET state = 'stopped', finished_at = clock_timestamp() WHERE run_id = %(run_id)s AND state IN ('waiting', 'running')
+UPDATE easeml.trials SET state = 'stopped', finished_at = clock_timestamp() WHERE run_id = (SELECT w.run_id FROM easeml.runs w WHERE w.run_id = %(run_id)s FOR NO KEY UPDATE SKIP LOCKED) AND state IN ('waiting', 'running')
     AND %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease)
 
 -- name: finish_run
@@ -165,12 +170,12 @@ UPDATE easeml.runs r SET finished_at = clock_timestamp(),
     failure_reason = CASE WHEN f.n_failed = f.n THEN format('all %%s trials failed; the first: %%s', f.n, f.first_reason) END
 FROM (SELECT count(*) AS n, count(*) FILTER (WHERE state = 'failed') AS n_failed, (array_agg(failure_reason ORDER BY trial_number))[1] AS first_reason
       FROM easeml.trials WHERE run_id = %(run_id)s) f
-WHERE r.run_id = %(run_id)s AND r.state = 'running' AND %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease)
+WHERE r.run_id = (SELECT w.run_id FROM easeml.runs w WHERE w.run_id = %(run_id)s FOR NO KEY UPDATE SKIP LOCKED) AND r.state = 'running' AND %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease)
 
 -- name: note
 -- An event in the history of a run.
 INSERT INTO easeml.events (owner, run_id, trial_id, kind, message)
-SELECT owner, run_id, %(trial_id)s, %(kind)s, %(message)s FROM easeml.runs WHERE run_id = %(run_id)s
+SELECT owner, run_id, %(trial_id)s, %(kind)s, %(message)s FROM easeml.runs WHERE run_id = %(run_id)s FOR KEY SHARE SKIP LOCKED
 
 -- name: live_bytes
 -- Bytes of the states that are kept.

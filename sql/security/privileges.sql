@@ -74,6 +74,9 @@ REVOKE INSERT, UPDATE, DELETE ON easeml.tenants, easeml.tenant_usage, easeml.ten
 REVOKE EXECUTE ON FUNCTION easeml.create_tenant, easeml.alter_tenant, easeml.drop_tenant, easeml.set_policy, easeml.check_run_limits, easeml.check_byte_limit, easeml.keep_hours
     FROM easeml_coordinator;
 
+-- It holds numbers of all tenants.
+REVOKE SELECT ON easeml.policy_memory FROM easeml_tenant, easeml_reader;
+
 -- Vacuuming pruned states needs ownership: they are the coordinator's.
 ALTER TABLE easeml.checkpoints OWNER TO easeml_coordinator;
 ALTER TABLE easeml.checkpoint_chunks OWNER TO easeml_coordinator;

@@ -21,10 +21,12 @@ CREATE TABLE easeml.priors (
     mean double precision[] NOT NULL,
     covariance double precision[] NOT NULL,
     fitted jsonb NOT NULL,
+    arm_ids bigint[] NOT NULL,
     made_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     FOREIGN KEY (run_id, owner) REFERENCES easeml.runs (run_id, owner) ON DELETE CASCADE
 );
-COMMENT ON TABLE easeml.priors IS 'What was believed of a run''s arms before any was played; arrays are in the order of arm_id. It stays as it is while the run goes on.';
+COMMENT ON TABLE easeml.priors IS 'What was believed of a run''s arms before any was played; arrays are in the order of arm_ids. It stays as it is while the run goes on.';
+COMMENT ON COLUMN easeml.priors.arm_ids IS 'The arms that the run began with; one that is added later is not served.';
 COMMENT ON COLUMN easeml.priors.link IS 'Scale of the belief: the quality itself, or its logit.';
 COMMENT ON COLUMN easeml.priors.degrees_of_freedom IS 'Of a Student t process; infinite for a normal belief.';
 COMMENT ON COLUMN easeml.priors.fitted IS 'The hyperparameters, and from how many past runs.';
@@ -65,7 +67,6 @@ CREATE TABLE easeml.decisions (
     score double precision NOT NULL,
     pending bigint[] NOT NULL,
     n_tenants integer NOT NULL,
-    memory jsonb NOT NULL,
     lease_number bigint NOT NULL,
     FOREIGN KEY (run_id, owner) REFERENCES easeml.runs (run_id, owner) ON DELETE CASCADE
 );
@@ -79,7 +80,14 @@ COMMENT ON COLUMN easeml.decisions.cost IS 'Of the arm, in units of the mean cos
 COMMENT ON COLUMN easeml.decisions.sig IS 'Least bound of the arms played minus the last quality; null before the first quality.';
 COMMENT ON COLUMN easeml.decisions.gap IS 'Largest bound of the arms left minus the best quality so far.';
 COMMENT ON COLUMN easeml.decisions.pending IS 'Arms of the run that were under way.';
-COMMENT ON COLUMN easeml.decisions.memory IS 'What the policy needs to go on after a restart.';
+
+-- Apart from the decisions: it knows of all tenants, and outlives the run that was served last.
+CREATE TABLE easeml.policy_memory (
+    policy text PRIMARY KEY,
+    memory jsonb NOT NULL,
+    written_at timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+COMMENT ON TABLE easeml.policy_memory IS 'What each policy needs to go on after a restart; for the coordinator alone.';
 
 CREATE TABLE easeml.decision_candidates (
     decision_id bigint NOT NULL REFERENCES easeml.decisions ON DELETE CASCADE,

@@ -71,7 +71,8 @@ def test_tenants_are_served_in_turn_and_each_sees_why(
         for role, run in runs.items():
             wait_until(tenants[role], IS_OVER, run)
 
-    assert database.values("SELECT run_id FROM easeml.decisions ORDER BY decision_id LIMIT 3") == list(runs.values())
+    first = database.values("SELECT run_id FROM easeml.decisions ORDER BY decision_id LIMIT 3")
+    assert sorted(first) == list(runs.values())  # each once, as soon as its arms are timed
     opened = database.values("SELECT arm_id FROM easeml.decisions")
     assert sorted(opened) == sorted(database.values("SELECT arm_id FROM easeml.arms"))
     arms = database.rows("SELECT * FROM easeml.arm_beliefs")

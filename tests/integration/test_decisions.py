@@ -110,3 +110,63 @@ def test_arms_of_runs_that_predict_numbers_have_a_quality(coordinated: Session) 
     assert all(row["quality"] == pytest.approx(row["r2"]) for row in rows)
     regret = coordinated.rows("SELECT best_quality, n_closed, n_open, n_waiting FROM easeml.tenant_regret")
     assert regret == [{"best_quality": max(row["quality"] for row in rows), "n_closed": 2, "n_open": 0, "n_waiting": 0}]
+
+
+# What a tenant can do with rows of its own
+
+
+SLOW = """
+SELECT easeml.select_models('labels', '{linear,mlp}', procedure => 'grid', max_epochs => %s,
+    search_space => '{"linear": {"learning_rate": 0.1}, "mlp": {"learning_rate": 0.01, "hidden_units": [[8]]}}')
+"""
+
+
+def wait_until(database: Session, statement: str, *values: Any) -> None:
+    deadline = time.monotonic() + 60
+    while not database.value(statement, *values):
+        assert time.monotonic() < deadline, (statement, database.rows("TABLE easeml.events"))
+        time.sleep(0.05)
+
+
+def tenant(database: Session, role: str) -> Session:
+    """A tenant with a data set."""
+    session = database.as_role(role, "easeml_tenant")
+    database.execute(f"CREATE SCHEMA {role} AUTHORIZATION {role}")
+    database.execute(f"GRANT SELECT ON points TO {role}")
+    session.execute("SELECT easeml.create_dataset('labels', 'points', '{x}', 'y', n_partitions => 2)")
+    return session
+
+
+def test_an_arm_that_a_tenant_adds_to_an_open_run_is_not_served_and_harms_nobody(coordinated: Session) -> None:
+    coordinated.execute(PREPARE)
+    olga = tenant(coordinated, "olga")
+    run_id = olga.value(SLOW, 60)
+    wait_until(coordinated, "SELECT count(*) > 0 FROM easeml.decisions")
+    olga.execute("INSERT INTO easeml.arms (run_id, owner, architecture) VALUES (%s, 'olga', 'lenet')", [run_id])
+    olga.execute("SELECT pg_notify('easeml_runs', %s)", [str(run_id)])
+    wait_until(coordinated, "SELECT state = 'finished' FROM easeml.runs WHERE run_id = %s", run_id)
+    assert coordinated.value("SELECT easeml.has_live_coordinator()")
+    states = coordinated.rows("SELECT architecture, state FROM easeml.arm_beliefs WHERE run_id = %s", run_id)
+    assert {row["architecture"]: row["state"] for row in states}["lenet"] == "never opened"
+
+
+def test_a_tenant_that_holds_the_rows_of_its_run_stops_nobody_else(coordinated: Session) -> None:
+    coordinated.execute(PREPARE)
+    olga, pete = tenant(coordinated, "olga"), tenant(coordinated, "pete")
+    held = olga.value(SLOW, 400)
+    wait_until(coordinated, "SELECT count(*) > 0 FROM easeml.decisions")
+    with olga.transaction():
+        olga.execute("DELETE FROM easeml.runs WHERE run_id = %s", [held])
+        run_id = pete.value(SLOW, 2)
+        started = time.monotonic()
+        while time.monotonic() < started + 12:  # longer than a sign of life may be away
+            assert coordinated.value("SELECT easeml.has_live_coordinator()")
+            time.sleep(0.2)
+    wait_until(coordinated, "SELECT state = 'finished' FROM easeml.runs WHERE run_id = %s", run_id)
+    assert coordinated.value("SELECT easeml.has_live_coordinator()")
+
+
+def test_what_a_policy_remembers_is_not_for_tenants(module_database: Session) -> None:
+    nosy = module_database.as_role("nosy", "easeml_tenant", "easeml_reader")
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        nosy.execute("SELECT memory FROM easeml.policy_memory")

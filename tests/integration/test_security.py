@@ -117,6 +117,7 @@ def test_tables_without_an_owner_hold_nothing_of_tenants(root: Session) -> None:
     assert sorted(set(relations(root, "r")) - set(owned(root))) == [
         "coordinator_lease",
         "coordinators",
+        "policy_memory",
         "segments",
         "slots",
         "tenancy",

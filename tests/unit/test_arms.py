@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from easeml_db.coordinator import Coordinator
+from easeml_db.errors import SlotLost
 from easeml_db.run import Run
-from easeml_db.simulate import Killed, SimulatedWorld, new_run
+from easeml_db.simulate import Faults, Killed, SimulatedWorld, new_run
 from easeml_db.tenancy.policies import POLICIES
 from easeml_db.tenant import PastArm, Tenancy, Tenant
 from easeml_db.topology import Slot
@@ -273,3 +274,91 @@ def test_a_run_whose_partitions_no_slot_holds_keeps_nobody_else_from_the_slots()
     assert serve(world)
     assert max(u.finished_seconds for u in world.units if u.order.unit.run_id == 2) < 300.0
     assert [world.tables.run(i).state for i in (1, 2)] == ["finished", "finished"]
+
+
+# What one tenant can do to the others
+
+
+def known(*names: str) -> list[PastArm]:
+    """A past in which every arm was tried, so that nothing has to be timed."""
+    return [
+        PastArm(900 + past, "classification", name, 0.5 + 0.1 * past, 3.0, 2.0) for past in range(3) for name in names
+    ]
+
+
+def test_a_pilot_that_always_comes_to_nothing_fails_its_trial_and_holds_nobody_up() -> None:
+    runs = [run_of(1, "anna", n_trials=6), run_of(2, "ben", n_trials=8, architectures=("a", "b", "c", "d"))]
+
+    def failure_of(order: Any) -> SlotLost | None:
+        return SlotLost("out of memory") if order.unit.trial_id == 200001 and order.unit.kind == "pilot" else None
+
+    world = SimulatedWorld(
+        slots(2), runs, seconds_of=one_second, quality_of=quality, faults=Faults(failure_of=failure_of)
+    )
+    world.tables.past_arms += known(*NAMES)
+    assert serve(world)
+    assert [world.tables.run(i).state for i in (1, 2)] == ["finished", "finished"]
+    assert [trial.state for trial in world.tables.run(2).trials].count("failed") == 1
+
+
+def test_a_run_that_is_cancelled_and_resumed_around_a_decision_still_ends() -> None:
+    run = run_of(1, "anna", n_trials=6)
+    world = world_of([run])
+    world.tables.past_arms += known(*NAMES)
+    process = world.process()
+    open_arm, calls = process.open_arm, iter(range(100))
+
+    async def disturbed(opening: Any) -> int:
+        if next(calls) != 1:
+            return await open_arm(opening)
+        world.cancel_run(1)
+        try:
+            return await open_arm(opening)
+        finally:
+            world.resume_run(1)
+
+    process.open_arm = disturbed  # type: ignore[method-assign]
+    asyncio.run(Coordinator(process, process, process, process).serve(until_idle=True))
+    check_complete(world, [run])
+
+
+def test_a_deadline_is_judged_by_all_slots_and_not_by_those_that_happen_to_be_ready() -> None:
+    run = run_of(1, "anna", n_trials=8, architectures=("mlp",))
+    tenancy = Tenancy(tenants={"anna": Tenant("anna", deadline_seconds=30.0)})
+    world = world_of([run], 8, tenancy)  # 40 seconds of work: in time on eight slots, not on the first one alone
+    world.tables.past_arms += [PastArm(900, "classification", "mlp", 0.5, 40.0, 2.0)]
+    assert serve(world)
+    check_complete(world, [run])
+    assert max(unit.finished_seconds for unit in world.units) < 30.0
+
+
+def test_trials_that_can_use_one_slot_alone_leave_the_others_to_others() -> None:
+    bound = run_of(1, "anna", n_trials=8, architectures=("mlp",), holders=[[1], [1]])
+    free = run_of(2, "ben", n_trials=4, architectures=("mlp",))
+    places = [Slot(i, f"slot-{i}", 1 if i == 1 else 2) for i in range(1, 5)]
+    world = SimulatedWorld(places, [bound, free], seconds_of=one_second, quality_of=quality)
+    world.tables.past_arms += known(*NAMES)
+    assert serve(world)
+    check_complete(world, [bound, free])
+    assert min(unit.started_seconds for unit in world.units if unit.order.unit.run_id == 2) < 2.0
+
+
+def test_newcomers_are_served_while_another_is_timed_and_nobody_waits_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("easeml_db.simulate.process.PILOT_SECONDS", 10.0)
+    names, unknown = tuple(f"k{i}" for i in range(40)), tuple(f"u{i}" for i in range(12))
+    runs = [run_of(1, "anna", n_trials=40, architectures=names)]
+    world = world_of(runs, 8, Tenancy(tenants={"cora": Tenant("cora", max_slots=1)}))
+    world.tables.past_arms += known(*names)
+    world.at(8.0, lambda: world.add_run(run_of(2, "cora", n_trials=12, architectures=unknown)))
+    world.at(8.5, lambda: world.add_run(run_of(3, "dan", n_trials=8, architectures=names[:4])))
+    assert serve(world)
+    started = sorted(unit.started_seconds for unit in world.units if unit.order.unit.run_id == 1)
+    assert max(b - a for a, b in pairwise(started)) < 12.0  # five seconds, and a trial's life
+    assert min(unit.started_seconds for unit in world.units if unit.order.unit.run_id == 3) < 20.0
+
+
+def test_what_was_cut_short_is_no_lesson() -> None:
+    cut = run_of(1, "anna", n_trials=3, max_seconds=3.0)
+    world = world_of([cut])
+    assert serve(world)
+    assert world.tables.past_arms == []

@@ -46,7 +46,6 @@ def test_no_arm_is_begun_that_would_end_after_the_deadline(policy: str, seed: in
         selector.finish(decision.tenant, decision.arm, float(rng.uniform()))
     for key, player in selector.players.items():  # nothing that would have ended in time is left
         assert not (now + player.costs[player.offered] <= deadlines[key]).any()
-        assert not selector.can_ever_play(key, now)
 
 
 def test_an_arm_that_ends_in_time_is_played_instead_of_a_better_one_that_does_not() -> None:
@@ -98,10 +97,8 @@ def test_the_first_service_comes_before_the_last_call() -> None:
     assert serve(selector, 0.9) == (0, "last_call")
 
 
-def test_a_tenant_beyond_its_deadline_can_never_play_again_and_others_go_on() -> None:
+def test_a_tenant_beyond_its_deadline_plays_no_more_and_others_go_on() -> None:
     selector = pool(([1.0] * 2, 5.0), ([1.0] * 2, np.inf))
-    assert selector.can_ever_play(0, 4.0)
-    assert not selector.can_ever_play(0, 4.5)
     assert [serve(selector, 6.0) for _ in range(3)] == [(1, "first_service"), (1, "round_robin"), None]
 
 
