@@ -108,7 +108,7 @@ def test_arms_show_what_is_believed_and_what_came(shell: Any, played: int) -> No
         assert 0 <= arm["quality"] <= 1
         assert arm["deviation"] > 0
         assert arm["cost_seconds"] > 0
-    shown = shell("arms").stdout
+    shown = shell("arms", played).stdout
     assert f"run {played} on policy iris: finished" in shown
     assert "gaussian_nb" in shown
 
