@@ -129,13 +129,11 @@ def test_one_epoch_is_enough(name, trials_of):
 @pytest.mark.parametrize("name", ["asha", "tpe", "bohb"])
 def test_asynchronous_ones_keep_n_parallel_in_training(name, trials_of):
     trials = trials_of(name, n_configs=9, max_epochs=9, options={"n_parallel": 3})
-    widths = []
-    while trials.step(lambda decisions: None):
+    while trials.step():
         for decision in trials.ask():
             trials.apply(decision)
-        widths.append(len(trials.training))
-    assert max(widths) == 3
-    assert sum(width == 3 for width in widths) > len(widths) / 2
+        assert len(trials.training) <= 3
+        assert len(trials.training) == 3 or len(trials.trials) == 9
 
 
 def test_one_shot_ones_start_everything_at_once(name, listed):
