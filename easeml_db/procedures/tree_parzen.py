@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from easeml_db.procedures.contract import WORST
 from easeml_db.search_space.configs import Config, config_of, key_of
 from easeml_db.search_space.domains import Choices, Domain, FloatRange
 from easeml_db.search_space.parsing import SearchSpace, Subspace
-from easeml_db.search_space.specs import RESERVED, Value
+from easeml_db.search_space.specs import RESERVED, Value, is_same
 
 if TYPE_CHECKING:
     from optuna import Study, Trial
@@ -134,6 +134,5 @@ def _internal(domain: Domain, value: object) -> object:
     """Return a value of a config as Optuna knows it."""
     if not isinstance(domain, Choices):
         return value
-    plain = tuple(value) if isinstance(value, list) else value
-    same = (i for i, option in enumerate(domain.options) if type(option) is type(plain) and option == plain)
-    return next(same)
+    plain = cast("Value", tuple(value) if isinstance(value, list) else value)
+    return next(i for i, option in enumerate(domain.options) if is_same(option, plain))

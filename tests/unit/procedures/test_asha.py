@@ -1,7 +1,7 @@
 """ASHA promotes who is among the best so far, whatever the order in which trials end."""
 
 import math
-from itertools import permutations
+from itertools import pairwise, permutations
 
 import pytest
 
@@ -25,7 +25,7 @@ def ended(number, *scores, target=1, state="waiting"):
 def best_third_promotes(trials, totals, eta):
     """What ASHA may promote next, from the definition: the numbers by rung."""
     allowed = {}
-    for here, following in zip(totals, totals[1:], strict=False):
+    for here, following in pairwise(totals):
         done = sorted((-t.score_at(here), t.trial_number) for t in trials if t.n_epochs >= here)
         best = {number for _, number in done[: len(done) // eta]}
         allowed[following] = {t.trial_number for t in trials if t.trial_number in best and t.target(9) == here}

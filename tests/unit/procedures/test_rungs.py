@@ -129,7 +129,7 @@ def test_the_work_of_a_plan_counts_what_is_trained_beyond_the_rung_before():
 def test_too_many_configs_are_refused_unless_n_configs_cuts_them():
     with pytest.raises(InvalidArgument, match="max_epochs: expected brackets of at most 10000 configs, got"):
         checked_hyperband(10**6, 3, 1, None)
-    assert [text_of(bracket) for bracket in checked_hyperband(10**6, 3, 1, 2)][0].startswith("2@1,1@5")
+    assert text_of(checked_hyperband(10**6, 3, 1, 2)[0]).startswith("2@1,1@5")
 
 
 @pytest.mark.parametrize(("max_epochs", "n_configs"), [(81, 81), (100, 81), (1, 8), (10**6, 10_000)])
