@@ -1,29 +1,50 @@
 """Procedures say which configs are tried, and how long; when and where they train is the hopper's.
 
-Today the two one-shot procedures, grid and random. The contract (`contract.py`) is made for those to come:
-successive halving, Hyperband and the like stop trials, or let them go on, at the end of an epoch.
+One-shot procedures (grid, random) start everything at once. The others are asked again at the end of every
+epoch, and start, continue and stop trials; each is a pure function of the history.
 
-    contract.py   Procedure, its decisions and the history it sees
-    grid.py  random.py
-    proposal.py   JSON in, JSON out: what easeml.select_models calls in the server
+    contract.py   Procedure, its decisions and the history it sees       options.py   arguments, checked
+    grid.py  random.py  successive_halving.py  hyperband.py  asha.py  pbt.py  tpe.py  bohb.py  sync_bohb.py
+    rungs.py  promotion.py  brackets.py      whole-number rungs; who goes on; brackets one after the other
+    drawing.py  tree_parzen.py  largest_budget.py  perturbation.py       where new configs come from
+    creation.py  proposal.py  preview.py     JSON in: a procedure, its first trials, its plan
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Protocol
 
-from easeml_db.procedures.contract import Procedure
+from easeml_db.procedures.asha import AshaProcedure
+from easeml_db.procedures.bohb import BohbProcedure
+from easeml_db.procedures.contract import Procedure, ProcedureFactory
 from easeml_db.procedures.grid import GridProcedure
+from easeml_db.procedures.hyperband import HyperbandProcedure
+from easeml_db.procedures.pbt import PopulationProcedure
 from easeml_db.procedures.random import RandomProcedure
-from easeml_db.search_space.parsing import SearchSpace
+from easeml_db.procedures.successive_halving import SuccessiveHalvingProcedure
+from easeml_db.procedures.sync_bohb import SyncBohbProcedure
+from easeml_db.procedures.tpe import TpeProcedure
+
+PROCEDURES: Mapping[str, ProcedureFactory] = MappingProxyType(
+    {
+        "random": RandomProcedure,
+        "grid": GridProcedure,
+        "successive_halving": SuccessiveHalvingProcedure,
+        "hyperband": HyperbandProcedure,
+        "asha": AshaProcedure,
+        "pbt": PopulationProcedure,
+        "tpe": TpeProcedure,
+        "bohb": BohbProcedure,
+        "sync_bohb": SyncBohbProcedure,
+    }
+)
 
 
-class ProcedureFactory(Protocol):
-    """Makes the procedure of one run; refuses what it cannot do before anything is written."""
+def list_procedures() -> list[tuple[str, bool, list[str], str]]:
+    """Return (name, is one shot, names of options, summary) of every procedure."""
+    described = ((name, factory.description) for name, factory in PROCEDURES.items())
+    return [(name, d.is_one_shot, list(d.options), d.summary) for name, d in described]
 
-    def __call__(self, space: SearchSpace, *, n_configs: int | None = None, seed: int = 0) -> Procedure: ...
 
-
-PROCEDURES: Mapping[str, ProcedureFactory] = MappingProxyType({"grid": GridProcedure, "random": RandomProcedure})
+__all__ = ["PROCEDURES", "Procedure", "ProcedureFactory", "list_procedures"]

@@ -47,6 +47,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
 FOREIGN: dict[str, frozenset[str]] = {
     **{room: frozenset() for room in (*WORDS, "ports", "arms", "coordinator", "simulate", "__init__")},
     **{core: frozenset({"numpy", "scipy"}) for core in CORES},
+    "procedures": frozenset({"numpy", "scipy", "optuna"}),
     "hopper": frozenset({"numpy", "scipy", "ortools"}),
     "experiments": frozenset({"altair", "numpy", "scipy", "torch", "ray", "psycopg"}),
     "db": frozenset({"numpy", "psycopg"}),
@@ -61,6 +62,7 @@ FOREIGN: dict[str, frozenset[str]] = {
 IMPURE = frozenset({"time", "random", "os", "socket", "logging", "psycopg", "torch"})
 PURE = (*WORDS, *CORES, "ports", "arms", "coordinator", "simulate")
 LAZY_IN_PLPY = frozenset({"sklearn"})  # a second to import: only where it is used
+LAZY = frozenset({"optuna"})  # the same; the server imports procedures too
 
 
 def modules(package: str) -> list[tuple[str, Path]]:
@@ -139,6 +141,11 @@ def test_words_cores_ports_and_the_loop_have_no_clock_no_global_chance_and_no_wo
     if room_of(name) in PURE:
         assert not {top_of(imported) for imported in imports(name, path)} & IMPURE
         assert not any(imported.startswith("numpy.random.") for imported in imports(name, path))
+
+
+@pytest.mark.parametrize(("name", "path"), DB_MODULES, ids=[name for name, _ in DB_MODULES])
+def test_what_takes_long_to_import_is_imported_where_it_is_used(name, path):
+    assert not {top_of(imported) for imported in imports(name, path, top_level_only=True)} & LAZY
 
 
 @pytest.mark.parametrize(("name", "path"), modules("easeml_plpy"), ids=[name for name, _ in modules("easeml_plpy")])

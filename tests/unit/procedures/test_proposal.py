@@ -1,4 +1,4 @@
-"""Procedures: which configs a run starts with, asked through the contract and as JSON from the server."""
+"""What a run starts with, as JSON, the way the server asks for it."""
 
 import json
 
@@ -87,7 +87,7 @@ def test_a_grid_over_a_default_range_asks_for_a_list():
 
 
 @pytest.mark.parametrize("n_configs", [0, -1, 10_001, True, 2.5])
-@pytest.mark.parametrize("procedure", PROCEDURES)
+@pytest.mark.parametrize("procedure", ["grid", "random"])
 def test_n_configs_has_limits(procedure, n_configs):
     error = refused({"depth": 1}, procedure=procedure, n_configs=n_configs)
     assert str(error).startswith("n_configs: expected a whole number from 1 to 10000, got")
@@ -98,12 +98,13 @@ def test_n_configs_has_limits(procedure, n_configs):
     [
         ("gird", "Did you mean grid?"),
         ("hyperband", "Choose from: grid, random."),
+        ("successive_halving", "Choose from: grid, random."),
         (None, "Choose from: grid, random."),
     ],
 )
 def test_unknown_procedures_are_refused(procedure, hint):
     error = refused(procedure=procedure)
-    assert str(error).startswith("procedure: expected a procedure, got")
+    assert str(error).startswith("procedure: expected a one-shot procedure, got")
     assert error.hint == hint
 
 
@@ -130,11 +131,11 @@ def test_what_is_no_proper_json_is_refused(architectures, search_space, start):
     assert str(caught.value).startswith(start)
 
 
-@pytest.mark.parametrize("name", PROCEDURES)
+@pytest.mark.parametrize("name", ["grid", "random"])
 @given(n_started=st.integers(0, 6))
 def test_a_procedure_asked_again_goes_on_where_the_history_ends(name, n_started):
     space = parse_search_space(SPECS, {"rate": [0.1, 0.2, 0.3], "tree": {"depth": 4}})
-    procedure = PROCEDURES[name](space, n_configs=6, seed=3)
+    procedure = PROCEDURES[name](space, n_configs=6, max_epochs=1, seed=3)
     first = [decision.config for decision in procedure.ask([])]
     history = [TrialHistory(i + 1, config, "running") for i, config in enumerate(first[:n_started])]
     assert procedure.ask(history) == [Start(config) for config in first[n_started:]]
