@@ -1,4 +1,4 @@
-"""Trial groups (Fluid, MLSys 2021): how many devices, or which share of one, each trial gets. Pure, on the standard library.
+"""Trial groups (Fluid, MLSys 2021): how many devices, or which share of one, each trial gets. Pure, stdlib only.
 
     contract.py        budgets, groups, placements, occupants, resizes: the values that go in and out
     profile.py         runtime of a trial by its width; what packing and scaling cost
@@ -11,7 +11,7 @@
     optimum.py         the shortest schedule of a few trials, by trying all
 
 Symbols, here and in all modules: trial i; n devices; width w, in devices: 1/m is a device shared by m trials, whole
-numbers are devices of its own; h_w seconds that a trial still takes at width w, h_1 on one device of its own; c at most so
-many trials on a device; d at most so many devices for a trial; alpha and beta, overheads of packing and scaling
-(`profile`); eps seconds that a resize costs.
+numbers are devices of its own; h_w seconds that a trial still takes at width w, h_1 on one device of its own; c at
+most so many trials on a device; d at most so many devices for a trial; alpha and beta, overheads of packing and
+scaling (`profile`); eps seconds that a resize costs.
 """

@@ -5,10 +5,10 @@ Widths w' by the formula of StaticFluid, from what is left of each trial; lines 
     up    if w' > w and h_w' + eps < h_w
     down  if w' < w and w' (h_w' + eps) < w h_w
 
-Ours: a resize must gain at least `min_gain` of the right-hand side, and a trial is not resized twice within `min_reports`
-reports; a trial goes down only where another goes up by what it frees, and neither it nor those that it joins may
-then end after the one that goes up would have ended without; where w' cannot be had, the next smaller width is taken;
-and a trial on a shared device may have a device that would stay idle.
+Ours: a resize must gain at least `min_gain` of the right-hand side, and a trial is not resized twice within
+`min_reports` reports; a trial goes down only where another goes up by what it frees, and neither it nor those that it
+joins may then end after the one that goes up would have ended without; where w' cannot be had, the next smaller width
+is taken; and a trial on a shared device may have a device that would stay idle.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from easeml_db.trial_groups.widths import widths
 
 @dataclass(frozen=True)
 class Resizing:
-    """eps, seconds that a resize costs (infinite: never resize), and what keeps resizes apart. Raises InvalidArgument."""
+    """eps, seconds that a resize costs (infinite: never), and what keeps resizes apart. Raises InvalidArgument."""
 
     seconds: float
     min_gain: float = 0.1
@@ -96,16 +96,14 @@ class _Plan:
         """Narrow a trial if that pays and ends before so many seconds."""
         now, width = self.room.width(trial), self._wanted[trial]
         host = self.room.host(trial) if width < 1 else None
-        if width >= now or (width < 1 and host is None):
-            return
         joined = self.room.sharers(host) if host is not None else []
-        if host is not None:
-            width = 1 / (len(joined) + 1)
+        if width < 1:
+            width = 1 / (len(joined) + 1)  # as many as will be there; 1 where it can join none
         after = self._after(trial, width)
-        if not self._resizing.pays(width * after, now * self.room.seconds(trial)):
+        if width >= now or not self._resizing.pays(width * after, now * self.room.seconds(trial)):
             return
         if max([after, *(self.room.seconds(each, width) for each in joined)]) < before:
-            self.room.narrow(trial, self._wanted[trial])
+            self.room.narrow(trial, self._wanted[trial] if joined else width)
 
     def _may_move(self, occupant: Occupant) -> bool:
         return occupant.n_reports >= self._resizing.min_reports and occupant.trial_id not in self.room.changed

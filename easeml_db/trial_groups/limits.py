@@ -10,6 +10,7 @@ s_w    times as fast as on one device, on w devices
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from math import isfinite
 from statistics import fmean
 
@@ -72,7 +73,7 @@ def scaling_limit(speedups: Sequence[float]) -> int:
     `speedups[w - 1]` is s_w, from w = 1 without gaps. Raises InvalidArgument.
     """
     _check_speedups(speedups)
-    grows = [here > before for before, here in zip(speedups, speedups[1:], strict=False)]
+    grows = [here > before for before, here in pairwise(speedups)]
     limit = grows.index(False) + 1 if False in grows else len(speedups)
     return max(d for d in range(1, limit + 1) if d == 1 or scaling_overhead(speedups, d) < 1 + 1 / d)
 

@@ -1,13 +1,15 @@
 """A job of trial groups on n equal devices, in simulation: with water-filling, or one trial on each device, in order.
 
-A group arrives when those that it waits for have ended. With water-filling StaticFluid places it on what is idle; when a
-trial has left and none waits, DynamicFluid resizes the others. A trial that is resized stands still for eps.
+A group arrives when those that it waits for have ended; groups of one priority that arrive together are placed as one.
+With water-filling StaticFluid places them on what is idle; when a trial has left and none waits, DynamicFluid resizes
+the others. A trial that is resized stands still for eps.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from easeml_db.errors import InvalidArgument
 from easeml_db.trial_groups.contract import Budget, Placement, TrialGroup, check_job
@@ -30,7 +32,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a job took. `work_seconds` is h_1 over all trials, `busy_seconds` device-seconds with a trial on the device."""
+    """What a job took. `work_seconds`: h_1 of all trials; `busy_seconds`: device-seconds with a trial on the device."""
 
     makespan_seconds: float
     work_seconds: float
@@ -108,15 +110,20 @@ class _Simulation:
     def _arrive(self) -> None:
         """Groups that can, come; then whatever waits starts where it can."""
         ready = [group for group in self._to_come if not any(self._left[each] for each in group.after)]
-        self._to_come = [group for group in self._to_come if group not in ready]
-        for group in sorted(ready, key=lambda group: -group.priority):
-            self._waiting += self._sized(group)
+        came = {group.group_id for group in ready}
+        self._to_come = [group for group in self._to_come if group.group_id not in came]
+        for _, together in groupby(sorted(ready, key=_urgency), key=_urgency):
+            self._waiting += self._sized(list(together))
             self._start()
         if not ready:
             self._start()
 
-    def _sized(self, group: TrialGroup) -> list[Waiting]:
-        budgets = [Budget(self._number[group.group_id, each.trial_id], each.seconds) for each in group.budgets]
+    def _sized(self, groups: Sequence[TrialGroup]) -> list[Waiting]:
+        budgets = [
+            Budget(self._number[group.group_id, each.trial_id], each.seconds)
+            for group in groups
+            for each in group.budgets
+        ]
         if self.filled is None:
             return [Waiting(budget, 1.0) for budget in budgets]
         return sized(budgets, len(self._floor.idle()), self.profile)
@@ -142,3 +149,7 @@ class _Simulation:
         group, trial_id = self._of[number]
         occupant = self._floor.occupants.get(number)
         self.events.append(Event(self.now, what, group.group_id, trial_id, occupant.placement if occupant else None))
+
+
+def _urgency(group: TrialGroup) -> int:
+    return -group.priority

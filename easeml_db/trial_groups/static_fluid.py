@@ -58,7 +58,7 @@ def sized(budgets: Sequence[Budget], n_devices: int, profile: Profile) -> list[W
 def start(floor: Floor, waiting: Sequence[Waiting]) -> list[Waiting]:
     """Start what finds a place, in this order; return what still waits. A trial that waits lets narrower ones pass."""
     idle, shared = floor.idle(), {d: left for d, left in floor.shared().items() if len(left) < floor.profile.c}
-    left = []
+    left: list[Waiting] = []
     for place, each in enumerate(waiting):
         if not idle and not shared:
             return [*left, *waiting[place:]]
@@ -77,7 +77,7 @@ def _devices(width: float, idle: Sequence[int], shared: Mapping[int, Sequence[fl
     """The least loaded: by number of trials, then by what they have left; () where there are not enough."""
     if width >= 1:
         return tuple(idle[: int(width)]) if len(idle) >= width else ()
-    loads = {**{device: () for device in idle}, **shared}
+    loads = {**dict.fromkeys(idle, ()), **shared}
     return (min(loads, key=lambda device: (len(loads[device]), sum(loads[device]), device)),) if loads else ()
 
 
