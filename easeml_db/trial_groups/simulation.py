@@ -85,7 +85,12 @@ class _Simulation:
         report_seconds = self.filled.report_seconds if self.filled else 1.0
         self._floor = Floor(range(self.n_devices), self.profile, report_seconds=report_seconds)
         self._left = {group.group_id: len(group.budgets) for group in self.groups}
-        self._to_come = list(self.groups)
+        self._ready = [group for group in self.groups if not group.after]
+        self._blockers = {group.group_id: len(group.after) for group in self.groups}
+        self._after: dict[int, list[TrialGroup]] = {group.group_id: [] for group in self.groups}
+        for group in self.groups:
+            for before in group.after:
+                self._after[before].append(group)
         self._waiting: list[Waiting] = []
         # A trial goes on in later groups, so here each (group, trial) has a number of its own.
         pairs = [(group, budget) for group in self.groups for budget in group.budgets]
@@ -100,20 +105,27 @@ class _Simulation:
             self.busy += seconds * self._floor.n_busy()
             self.now += seconds
             for number in self._floor.advance(seconds):
-                self._left[self._of[number][0].group_id] -= 1
                 self._note("end", number)
+                self._end(self._of[number][0].group_id)
             self._arrive()
             self._resize()
         work = sum(budget.seconds for group in self.groups for budget in group.budgets)
         return Outcome(self.now, work, self.busy, self.n_devices, self.n_resizes, tuple(self.events))
 
+    def _end(self, group_id: int) -> None:
+        """One trial less; with the last, groups that waited for this one may come."""
+        self._left[group_id] -= 1
+        for group in self._after[group_id] if not self._left[group_id] else ():
+            self._blockers[group.group_id] -= 1
+            if not self._blockers[group.group_id]:
+                self._ready.append(group)
+
     def _arrive(self) -> None:
         """Groups that can, come; then whatever waits starts where it can."""
-        ready = [group for group in self._to_come if not any(self._left[each] for each in group.after)]
-        came = {group.group_id for group in ready}
-        self._to_come = [group for group in self._to_come if group.group_id not in came]
+        ready, self._ready = self._ready, []
         for _, together in groupby(sorted(ready, key=_urgency), key=_urgency):
             self._waiting += self._sized(list(together))
+            self._waiting.sort(key=lambda each: -self._of[each.budget.trial_id][0].priority)  # stable
             self._start()
         if not ready:
             self._start()
@@ -129,7 +141,6 @@ class _Simulation:
         return sized(budgets, len(self._floor.idle()), self.profile)
 
     def _start(self) -> None:
-        self._waiting.sort(key=lambda each: -self._of[each.budget.trial_id][0].priority)  # stable
         before = set(self._floor.occupants)
         self._waiting = start(self._floor, self._waiting)
         for number in self._floor.occupants.keys() - before:

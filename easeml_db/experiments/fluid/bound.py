@@ -13,7 +13,7 @@ from easeml_db.trial_groups.optimum import optimum
 from easeml_db.trial_groups.profile import Profile
 from easeml_db.trial_groups.static_fluid import static_fluid
 
-N_CASES, N_CASES_QUICK = 10_000, 200
+N_CASES, N_CASES_QUICK = 10_000, 100
 MOST = 4  # devices, c, d
 MOST_TRIALS = 5
 Row = dict[str, Any]

@@ -19,8 +19,8 @@ WHY = (
     " trials enough, also for the asynchronous procedures, which gain less in the paper: it counts time to a target,"
     " and more trials at once need not reach it sooner. Hyperband and synchronous BOHB have the same rungs here, since"
     " they differ in the configs that they propose, not in how long these train: their ratios differ by what was drawn."
-    " ASHA: 729 configs, which three compete is fixed. PBT: a population of 16, a barrier after every 5 epochs. The paper's"
-    " theorem 1 (StaticFluid within twice the optimum) does not hold."
+    " ASHA: 729 configs, which three compete is fixed. PBT: a population of 16, a barrier after every 5 epochs. The"
+    " paper's theorem 1 (StaticFluid within twice the optimum) does not hold."
 )
 
 

@@ -12,7 +12,6 @@ from easeml_db.experiments.fluid.figures import TITLES
 Row = dict[str, Any]
 Y_TITLE = "makespan without / with"
 WITHOUT, WITH = "#9aa5b1", "#4c78a8"
-SIZES = ("#a6c8e4", "#4c78a8", "#1f3b5c")
 
 
 def ratios(points: Sequence[Row]) -> Any:
@@ -20,27 +19,24 @@ def ratios(points: Sequence[Row]) -> Any:
     import altair as alt
 
     panels = [_panel([point for point in points if point["figure"] == figure], figure) for figure in TITLES]
-    return alt.vconcat(panels[0], alt.concat(*panels[1:], columns=3)).resolve_scale(color="shared")
+    rows = alt.hconcat(panels[0], panels[-1]), alt.hconcat(*panels[1:3]), alt.hconcat(*panels[3:5])
+    return alt.vconcat(*rows)
 
 
 def _panel(points: Sequence[Row], figure: str) -> Any:
     import altair as alt
 
     settings = list(dict.fromkeys(point["setting"] for point in points))
-    rows = [{**point, "GPUs": str(point["n_devices"])} for point in points]
-    sizes = ["4", "8", "16"]
-    base = alt.Chart(alt.InlineData(rows)).encode(
-        x=alt.X("setting:N", sort=settings, title=None, axis=alt.Axis(labelAngle=0 if figure == "7" else -30)),
-        xOffset=alt.XOffset("GPUs:N", sort=sizes),
+    sizes = sorted({point["n_devices"] for point in points})
+    base = alt.Chart().encode(
+        x=alt.X("n_devices:O", title=None, axis=None if len(sizes) == 1 else alt.Axis(labelAngle=0, title="GPUs"))
     )
-    bars = base.mark_bar().encode(
-        y=alt.Y("ratio:Q", title=Y_TITLE),
-        color=alt.Color("GPUs:N", scale=alt.Scale(domain=sizes, range=list(SIZES)), title="GPUs"),
-    )
+    bars = base.mark_bar(color=WITH).encode(y=alt.Y("ratio:Q", title=Y_TITLE))
     spread = base.mark_rule(color="black").encode(y="ratio_least:Q", y2="ratio_most:Q")
-    even = alt.Chart(alt.InlineData([{"one": 1}])).mark_rule(strokeDash=[4, 3]).encode(y="one:Q")
-    width = 640 if figure == "7" else 190
-    return alt.layer(bars, spread, even).properties(width=width, height=170, title=f"{figure}: {TITLES[figure]}")
+    even = alt.Chart().mark_rule(strokeDash=[4, 3]).encode(y=alt.datum(1.0))
+    column = alt.Column("setting:N", sort=settings, title=None, header=alt.Header(labelOrient="bottom"))
+    layers = alt.layer(bars, spread, even, data=alt.InlineData(points)).properties(width=24 * len(sizes), height=150)
+    return layers.facet(column=column, spacing=8).properties(title=f"{figure}: {TITLES[figure]}")
 
 
 def utilisation(points: Sequence[Row]) -> Any:
@@ -75,6 +71,6 @@ def bound(rows: Sequence[Row]) -> Any:
             drawn.append({"kind": kind, "ratio": values[place], "share": 100 * float(share)})
     return alt.Chart(alt.InlineData(drawn)).mark_line(interpolate="step-after").encode(
         x=alt.X("ratio:Q", title="makespan of StaticFluid / optimum", scale=alt.Scale(zero=False)),
-        y=alt.Y("share:Q", title="% of cases at or below"),
+        y=alt.Y("share:Q", title="% of cases at or below", scale=alt.Scale(domain=[0, 100])),
         color=alt.Color("kind:N", title=None),
     ).properties(width=380, height=220)  # fmt: skip
