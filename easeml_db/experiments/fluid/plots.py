@@ -18,25 +18,48 @@ def ratios(points: Sequence[Row]) -> Any:
     """Figures 7 and 11 to 13: bars of the mean, a line from the least to the greatest seed."""
     import altair as alt
 
-    panels = [_panel([point for point in points if point["figure"] == figure], figure) for figure in TITLES]
-    rows = alt.hconcat(panels[0], panels[-1]), alt.hconcat(*panels[1:3]), alt.hconcat(*panels[3:5])
-    return alt.vconcat(*rows)
+    mine = {figure: [point for point in points if point["figure"] == figure] for figure in TITLES}
+    sized, plain = ("7", "13b"), ("11a", "11b", "12", "13a")
+    upper = alt.hconcat(*(_by_size(mine[figure]).properties(title=_title(figure)) for figure in sized))
+    return alt.vconcat(
+        upper, alt.hconcat(*(_by_setting(mine[figure]).properties(title=_title(figure)) for figure in plain))
+    )
 
 
-def _panel(points: Sequence[Row], figure: str) -> Any:
+def _title(figure: str) -> str:
+    return f"{figure}: {TITLES[figure]}"
+
+
+def _by_size(points: Sequence[Row]) -> Any:
+    """A column for each setting, a bar for each number of devices."""
     import altair as alt
 
-    settings = list(dict.fromkeys(point["setting"] for point in points))
-    sizes = sorted({point["n_devices"] for point in points})
-    base = alt.Chart().encode(
-        x=alt.X("n_devices:O", title=None, axis=None if len(sizes) == 1 else alt.Axis(labelAngle=0, title="GPUs"))
-    )
-    bars = base.mark_bar(color=WITH).encode(y=alt.Y("ratio:Q", title=Y_TITLE))
-    spread = base.mark_rule(color="black").encode(y="ratio_least:Q", y2="ratio_most:Q")
+    layers = _layers(points, alt.X("n_devices:O", title="GPUs", axis=alt.Axis(labelAngle=0)))
+    header = alt.Header(labelOrient="bottom")
+    column = alt.Column("setting:N", sort=_settings(points), title=None, header=header)
+    return layers.properties(width=72, height=150).facet(column=column, spacing=14)
+
+
+def _by_setting(points: Sequence[Row]) -> Any:
+    """A bar for each setting."""
+    import altair as alt
+
+    axis = alt.Axis(labelAngle=-40)
+    layers = _layers(points, alt.X("setting:N", sort=_settings(points), title=None, axis=axis))
+    return layers.properties(width=max(44 * len(points), 180), height=150)
+
+
+def _settings(points: Sequence[Row]) -> list[str]:
+    return list(dict.fromkeys(point["setting"] for point in points))
+
+
+def _layers(points: Sequence[Row], x: Any) -> Any:
+    import altair as alt
+
+    bars = alt.Chart().mark_bar(color=WITH).encode(x=x, y=alt.Y("ratio:Q", title=Y_TITLE))
+    spread = alt.Chart().mark_rule(color="black").encode(x=x, y="ratio_least:Q", y2="ratio_most:Q")
     even = alt.Chart().mark_rule(strokeDash=[4, 3]).encode(y=alt.datum(1.0))
-    column = alt.Column("setting:N", sort=settings, title=None, header=alt.Header(labelOrient="bottom"))
-    layers = alt.layer(bars, spread, even, data=alt.InlineData(points)).properties(width=24 * len(sizes), height=150)
-    return layers.facet(column=column, spacing=8).properties(title=f"{figure}: {TITLES[figure]}")
+    return alt.layer(bars, spread, even, data=alt.InlineData(points))
 
 
 def utilisation(points: Sequence[Row]) -> Any:
