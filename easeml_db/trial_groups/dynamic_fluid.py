@@ -8,7 +8,7 @@ Widths w' by the formula of StaticFluid, from what is left of each trial; lines 
 Ours: a resize must gain at least `min_gain` of the right-hand side, and a trial is not resized twice within
 `min_reports` reports; a trial goes down only where another goes up by what it frees, and neither it nor those that it
 joins may then end after the one that goes up would have ended without; where w' cannot be had, the next smaller width
-is taken; and a trial on a shared device may have a device that would stay idle.
+is taken; and devices that the rounding of w' leaves idle go to the longest trials that gain by them, up to d.
 """
 
 from __future__ import annotations
@@ -43,16 +43,26 @@ class Resizing:
 
 
 def dynamic_fluid(
-    running: Sequence[Occupant], devices: Sequence[int], profile: Profile, resizing: Resizing
+    running: Sequence[Occupant],
+    devices: Sequence[int],
+    profile: Profile,
+    resizing: Resizing,
+    *,
+    is_freed: bool = True,
 ) -> list[Resize]:
     """Resizes, to be made all at once. `devices` are all there are, with those that trials run on.
 
+    `is_freed` says that a trial has left or devices have come since these were placed; otherwise nothing changes.
     Raises InvalidArgument where a trial runs on a device that is not among them: stop and place it first.
     """
     _check(running, devices)
+    if not is_freed:
+        return []
     plan = _Plan(running, devices, profile, resizing)
     for occupant in plan.longest_first:
         plan.widen(occupant)
+    for occupant in plan.longest_first:
+        plan.use_idle(occupant)
     return sorted(plan.room.changed.values(), key=lambda resize: resize.trial_id)
 
 
@@ -61,23 +71,30 @@ class _Plan:
         self, running: Sequence[Occupant], devices: Sequence[int], profile: Profile, resizing: Resizing
     ) -> None:
         self.room, self._resizing, self._profile = Room(running, devices, profile), resizing, profile
+        self._narrowed: set[int] = set()
         self.longest_first = sorted(running, key=lambda each: (-each.seconds, each.trial_id))
         wanted = widths([each.seconds for each in self.longest_first], len(devices), profile)
         self._wanted = {each.trial_id: width for each, width in zip(self.longest_first, wanted, strict=True)}
 
     def widen(self, occupant: Occupant) -> None:
         """Let a trial go up as far as it should, and others' devices allow."""
-        trial = occupant.trial_id
-        wanted = int(max(self._wanted[trial], 1))
-        if not self._may_move(occupant) or wanted <= self.room.width(trial):
-            return
-        if self._wanted[trial] >= 1:
+        trial, wanted = occupant.trial_id, int(self._wanted[occupant.trial_id])
+        if wanted > self.room.width(trial) and self._is_rested(occupant):
             self._make_room(trial, wanted)
-        width = min(wanted, len(self.room.own(trial)) + len(self.room.idle))
-        while width > self.room.width(trial):
+            self._go_up(trial, wanted)
+
+    def use_idle(self, occupant: Occupant) -> None:
+        """Let a trial go up on what is still idle."""
+        if self.room.idle and self._is_rested(occupant) and occupant.trial_id not in self._narrowed:
+            self._go_up(occupant.trial_id, self._profile.d)
+
+    def _go_up(self, trial: int, most: int) -> None:
+        """To the largest width that can be had and pays."""
+        for width in range(min(most, len(self.room.own(trial)) + len(self.room.idle)), 0, -1):
+            if width <= self.room.width(trial):
+                return
             if self._resizing.pays(self._after(trial, width), self.room.seconds(trial)):
                 return self.room.widen(trial, width)
-            width -= 1
 
     def _after(self, trial: int, width: float) -> float:
         return self.room.seconds(trial, width) + self._resizing.seconds
@@ -89,7 +106,7 @@ class _Plan:
         for other in reversed(self.longest_first):
             if wanted - len(self.room.own(trial)) <= len(self.room.idle):
                 return
-            if other.trial_id != trial and self._may_move(other):
+            if other.trial_id != trial and other.trial_id not in self.room.changed and self._is_rested(other):
                 self._narrow(other.trial_id, before=self.room.seconds(trial))
 
     def _narrow(self, trial: int, *, before: float) -> None:
@@ -104,9 +121,10 @@ class _Plan:
             return
         if max([after, *(self.room.seconds(each, width) for each in joined)]) < before:
             self.room.narrow(trial, self._wanted[trial] if joined else width)
+            self._narrowed.add(trial)
 
-    def _may_move(self, occupant: Occupant) -> bool:
-        return occupant.n_reports >= self._resizing.min_reports and occupant.trial_id not in self.room.changed
+    def _is_rested(self, occupant: Occupant) -> bool:
+        return occupant.n_reports >= self._resizing.min_reports
 
 
 def _check(running: Sequence[Occupant], devices: Sequence[int]) -> None:

@@ -41,10 +41,19 @@ def test_packed_trials_part_when_a_device_stays_idle():
     assert (resize.trial_id, resize.after.devices) == (1, (1,))
 
 
+def test_devices_that_rounding_leaves_idle_go_to_the_longest():
+    trials = [occupant(1, 11, (0,)), occupant(2, 10, (1,)), occupant(3, 10, (2,))]
+    resizes = dynamic_fluid(trials, range(8), PROFILE, EPS)
+    assert {each.trial_id: each.after.width for each in resizes} == {1: 4, 2: 2, 3: 2}  # by the formula 2 each
+
+
 def test_a_short_trial_gives_devices_to_a_long_one():
     trials = [occupant(1, 20, (0,)), occupant(2, 8, (1, 2, 3))]
     resizes = {each.trial_id: each.after for each in dynamic_fluid(trials, range(4), PROFILE, EPS)}
-    assert {trial: place.width for trial, place in resizes.items()} == {1: 2, 2: 1}
+    assert {trial: place.width for trial, place in resizes.items()} == {
+        1: 3,
+        2: 1,
+    }  # 8.1 and 8.1 seconds; was 20 and 3.2
     assert set(resizes[1].devices).isdisjoint(resizes[2].devices)
 
 
@@ -66,7 +75,9 @@ def test_nothing_is_resized_where_it_does_not_pay(resizing, trial):
 def test_with_as_many_devices_and_nothing_freed_nothing_changes(seconds, n_devices):
     trials = running(seconds, n_devices, 0)
     assume(len(trials) == len(seconds))  # none waits
-    assert dynamic_fluid(trials, range(n_devices), PROFILE, EPS) == []
+    assert dynamic_fluid(trials, range(n_devices), PROFILE, EPS, is_freed=False) == []
+    if len({device for each in trials for device in each.placement.devices}) == n_devices:
+        assert dynamic_fluid(trials, range(n_devices), PROFILE, EPS) == []  # they have the widths of the formula
 
 
 @given(st.lists(st.floats(0.1, 50), min_size=2, max_size=12), st.integers(1, 8), st.integers(1, 4))
