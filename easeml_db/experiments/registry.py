@@ -71,6 +71,12 @@ EXPERIMENTS: dict[str, Experiment] = {
             later("speedup"),
         ),
         Experiment(
+            "fluid",
+            "Trial groups in simulation: water-filling of devices over trials against one trial on each device",
+            "Fluid, figures 7 and 11 to 13, theorem 1",
+            later("fluid.experiment"),
+        ),
+        Experiment(
             "tenants",
             "Multi-tenant selection replayed on matrices of qualities and costs: presets, or matrices of your own",
             "ease.ml, figures 9 to 15",

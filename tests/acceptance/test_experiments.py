@@ -123,6 +123,19 @@ def test_tenants_are_replayed_and_compared_without_any_data(tmp_path: Path) -> N
     check_files(tmp_path, "tenants", {"V9", "15", "devices", "regret"}, measures)
 
 
+def test_water_filling_is_compared_with_one_trial_on_each_device(tmp_path: Path) -> None:
+    measures = repeated("fluid", tmp_path)["measures"]
+    held = {each["setting"]: each["holds"] for each in measures if each["holds"] is not None}
+    assert {f"synchronous BOHB, {n} GPUs" for n in (4, 8, 16)} < set(held)
+    assert all(held[f"{name}, least of all sizes and seeds"] for name in ("synchronous BOHB", "BOHB", "ASHA"))
+    assert all(each["holds"] for each in measures if each["name"].startswith("StaticFluid / (2 OPT"))
+    points = table(tmp_path / "figures.csv")
+    assert {row["figure"] for row in points} == {"7", "11a", "11b", "12", "13a", "13b"}
+    assert all(0 < float(row["utilisation_with"]) <= 1 + 1e-9 for row in points)
+    assert all(float(row["ratio"]) >= 1 - 1e-9 for row in table(tmp_path / "bound.csv"))
+    check_files(tmp_path, "fluid", {"ratios", "utilisation", "bound"}, measures)
+
+
 @pytest.mark.slow
 def test_every_figure_of_ease_ml_is_drawn(tmp_path: Path) -> None:
     arguments = ["experiments", "tenants", "--quick", "--preset", "9,V10,10,11,12,13,14,fifty", "--out", str(tmp_path)]

@@ -1,0 +1,109 @@
+"""Values of trial groups (Fluid, section 3.2): what goes into a decision, and what comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import inf, isfinite
+
+from easeml_db.errors import InvalidArgument
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a trial may still train: h_1, seconds on one device of its own. Raises InvalidArgument."""
+
+    trial_id: int
+    seconds: float
+
+    def __post_init__(self) -> None:
+        if not (isfinite(self.seconds) and self.seconds > 0):
+            raise InvalidArgument(
+                f"trial {self.trial_id}: expected a budget of more than 0 seconds, got {self.seconds}",
+                hint="Leave trials with nothing to train out of the group.",
+            )
+
+
+@dataclass(frozen=True)
+class TrialGroup:
+    """Trials that arrive together, and whose makespan is to be short.
+
+    It arrives when all groups named in `after` have ended. Trials that wait start by priority, the highest first.
+    Raises InvalidArgument where it is empty or names a trial twice.
+    """
+
+    group_id: int
+    budgets: tuple[Budget, ...]
+    priority: int = 0
+    after: frozenset[int] = frozenset()
+
+    def __post_init__(self) -> None:
+        if not self.budgets:
+            raise InvalidArgument(f"group {self.group_id}: expected at least one trial, got none")
+        check_distinct((budget.trial_id for budget in self.budgets), f"trials of group {self.group_id}")
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where a trial runs: `width` of whole devices, or below 1 for a share of one; `share` of each of its devices."""
+
+    trial_id: int
+    width: float
+    devices: tuple[int, ...]
+
+    @property
+    def share(self) -> float:
+        """Share of each device that it takes, in (0, 1]."""
+        return min(self.width, 1.0)
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether others may train on its device."""
+        return self.width < 1
+
+
+@dataclass(frozen=True)
+class Occupant:
+    """A trial that runs: `seconds` is h_1 of what is left; `n_reports` counts since its last resize."""
+
+    placement: Placement
+    seconds: float
+    n_reports: float = inf
+
+    @property
+    def trial_id(self) -> int:
+        """The trial."""
+        return self.placement.trial_id
+
+
+@dataclass(frozen=True)
+class Resize:
+    """A trial that stops on its devices and goes on with others, at the end of its current iteration."""
+
+    before: Placement
+    after: Placement
+
+    @property
+    def trial_id(self) -> int:
+        """The trial."""
+        return self.after.trial_id
+
+
+def check_distinct(numbers: Iterable[int], what: str) -> None:
+    """Raise InvalidArgument where a number comes twice."""
+    listed = list(numbers)
+    if twice := sorted({number for number in listed if listed.count(number) > 1}):
+        raise InvalidArgument(f"{what}: expected each once, got {twice[0]} more than once")
+
+
+def check_job(groups: Sequence[TrialGroup]) -> None:
+    """Raise InvalidArgument unless groups are distinct and each waits only for groups listed before it."""
+    check_distinct((group.group_id for group in groups), "groups")
+    known: set[int] = set()
+    for group in groups:
+        if unknown := group.after - known:
+            raise InvalidArgument(
+                f"group {group.group_id} waits for group {min(unknown)}, which is not listed before it",
+                hint="List groups in an order in which they could run.",
+            )
+        known.add(group.group_id)
