@@ -60,6 +60,10 @@ SELECT a.rolname AS role, pg_catalog.shobj_description(a.oid, 'pg_authid') AS co
     ARRAY(SELECT r.run_id FROM easeml.runs r WHERE r.owner = a.rolname AND r.state IN ('queued', 'running') ORDER BY r.run_id) AS open_runs
 FROM pg_catalog.pg_roles a WHERE a.rolname = ANY(%(roles)s)
 
+-- name: procedures
+-- How configs can be tried.
+SELECT procedure, is_one_shot, options, summary FROM easeml.procedures
+
 -- name: schedulers
 -- What a run can ask for, the default first.
 SELECT scheduler, is_default, needs_free_order, needs_single_holders, summary FROM easeml.schedulers ORDER BY is_default DESC, scheduler
@@ -76,8 +80,9 @@ FROM easeml.run_status s
 JOIN easeml.runs r USING (run_id)
 JOIN easeml.datasets d USING (dataset_id)
 LEFT JOIN LATERAL (
-    SELECT coalesce(sum((2 * t.max_epochs + 1) * d.n_partitions - t.n_steps_done), 0)::bigint AS n_units_left
-    FROM easeml.trials t WHERE t.run_id = r.run_id AND t.state IN ('waiting', 'running')) l ON true
+    SELECT CASE WHEN r.search IS NOT NULL THEN greatest(s.n_units - s.n_units_done, 0)
+        ELSE coalesce(sum((2 * t.max_epochs + 1) * d.n_partitions - t.n_steps_done), 0)::bigint END AS n_units_left
+    FROM easeml.trials t WHERE t.run_id = r.run_id AND t.state IN ('waiting', 'running', 'paused')) l ON true
 WHERE s.run_id = %(run_id)s
 
 -- name: newest_run
