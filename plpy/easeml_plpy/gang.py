@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from . import cache, units
+from .architectures import architecture
 from .cancellation import Pause
 from .errors import NotAllowed
 from .evaluation import complete_split, evaluated_state, outputs_of, record_evaluation
@@ -22,7 +23,7 @@ from .gang_group import Group, join, peers_lost
 from .metrics import measure
 from .pilot import ENOUGH_SECONDS, FIRST_ROWS, MEAN_ROWS, UNIT_OVERHEAD_SECONDS, seconds_per_row
 from .session import entry_point, query
-from .trainers import LiveTrial, Training
+from .trainers import LiveTrial, Training, trainer_for
 from .trainers.joint_training import averaging, train_jointly
 from .trainers.torch_trainer import TorchTrial
 from .training import record_training
@@ -70,7 +71,7 @@ def train_gang(plpy: Any, GD: Json, unit: str, result: str | None) -> tuple[str]
     is_pilot = order.kind == "pilot"
     rows = cache.rows_of(plpy, GD, context["dataset_id"], "train", order.partition_number)
     live, read_bytes = _live(plpy, GD, order, context, None if is_pilot else context["checkpoint_id"])
-    if not isinstance(live, TorchTrial):
+    if not (isinstance(live, TorchTrial) and trainer_for(architecture(context["architecture"]).trainer).is_joint):
         raise NotAllowed(f"{context['architecture']} cannot be trained on several slots at once")
     with _joined(plpy, GD, order, context) as rank:
         if is_pilot:

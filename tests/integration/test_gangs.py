@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,8 @@ from easeml_loaders import bundled_source, load_table
 
 if TYPE_CHECKING:
     from tests.conftest import Session
+
+    Coordinator = Callable[..., AbstractContextManager[Any]]
 
 N_PARTITIONS, MAX_EPOCHS = 4, 2
 RUN = """
@@ -232,3 +235,76 @@ def test_what_a_gang_has_trained_cannot_be_replayed(crew: Crew) -> None:
     with pytest.raises(psycopg.Error, match="trained by several slots at once") as refused:
         crew.database.execute("CALL easeml.replay(%s)", [crew.trial.trial_id])
     assert refused.value.sqlstate == "ML004"
+
+
+# Under a coordinator
+
+PARALLEL = """
+SELECT easeml.select_models('digits', '{mlp}', procedure => 'grid', max_epochs => 3, seed => 5,
+    allocation => 'data_parallel',
+    search_space => '{"hidden_units": [[256, 256]], "learning_rate": [0.01, 0.003], "batch_size": [32]}')
+"""
+GANGS = """
+SELECT trial_id, epoch, started_at, array_agg(slot_id ORDER BY slot_id) AS slots,
+    array_agg(position ORDER BY position) AS positions
+FROM easeml.training_units WHERE n_slots = 2 GROUP BY trial_id, epoch, started_at
+"""
+
+
+def wait_for_end(database: Session) -> None:
+    deadline = time.monotonic() + 120
+    while database.value("SELECT state IN ('queued', 'running') FROM easeml.runs"):
+        assert time.monotonic() < deadline, database.rows("TABLE easeml.run_events")
+        time.sleep(0.02)
+    assert database.value("SELECT state FROM easeml.runs") == "finished", database.rows("TABLE easeml.events")
+
+
+def check_recorded_once(database: Session) -> None:
+    """Every unit is there once, though the tables would hold a second one back anyway."""
+    n_trials = database.value("SELECT count(*) FROM easeml.trials WHERE state = 'finished'")
+    assert n_trials == 2
+    assert database.value("SELECT count(*) FROM easeml.training_units") == n_trials * 3 * N_PARTITIONS
+    assert database.value("SELECT count(*) FROM easeml.evaluations") == n_trials * 4 * N_PARTITIONS
+    assert database.value("SELECT count(*) FROM easeml.epoch_metrics") == n_trials * 4
+
+
+def test_a_data_parallel_run_trains_one_trial_after_another_on_all_slots(
+    database: Session, coordinator: Coordinator
+) -> None:
+    prepare(database)
+    with coordinator(database):
+        database.execute(PARALLEL)
+        wait_for_end(database)
+    check_recorded_once(database)
+    gangs = database.rows(GANGS)
+    assert {tuple(gang["slots"]) for gang in gangs} == {(1, 2)}
+    assert {tuple(gang["positions"]) for gang in gangs} <= {(0, 1), (1, 2), (2, 3)}
+    assert sum(len(gang["slots"]) for gang in gangs) >= 2 * 3 * N_PARTITIONS - 4  # a slot may be ready before the other
+    first, second = database.rows(
+        "SELECT min(started_at) AS start, max(finished_at) AS stop"
+        " FROM easeml.training_timeline GROUP BY trial_id ORDER BY 1"
+    )
+    assert first["stop"] <= second["start"]
+    assert min(database.values("SELECT test_metric FROM easeml.leaderboard")) > 0.8
+
+
+@pytest.mark.parametrize("action", ["pg_terminate_backend", "pg_cancel_backend"])
+def test_a_disturbed_gang_is_tried_again_and_the_run_ends(
+    database: Session, coordinator: Coordinator, action: str
+) -> None:
+    prepare(database)
+    with coordinator(database):
+        database.execute(PARALLEL.replace("[32]", "[4]"))
+        for slot_id in (1, 2):
+            busy = "SELECT count(*) = 2 FROM easeml.slots WHERE unit_started_at IS NOT NULL AND kind = 'train'"
+            while not database.value(busy):
+                time.sleep(0.005)
+            n_retries = len(database.rows("SELECT FROM easeml.run_events WHERE kind = 'retry'"))
+            database.execute(f"SELECT {action}(backend_pid) FROM easeml.slots WHERE slot_id = %s", [slot_id])
+            disturbed = time.monotonic()
+            while len(database.rows("SELECT FROM easeml.run_events WHERE kind = 'retry'")) == n_retries:
+                assert time.monotonic() - disturbed < 6.0  # an order of magnitude below the library's timeout
+                time.sleep(0.01)
+        wait_for_end(database)
+    check_recorded_once(database)
+    assert database.value("SELECT max(attempt) FROM easeml.training_units") > 1
