@@ -279,10 +279,11 @@ def test_the_coordinator_does_not_wait_for_a_tenant_that_holds_its_trials(databa
     database.execute("UPDATE easeml.trials SET state = 'paused', n_steps_done = 4")
     with database.again() as other, other.transaction():
         other.execute("SELECT FROM easeml.trials WHERE trial_number = 4 FOR UPDATE")
+        apply(database, arm_id, {"kind": "stop", "trial_number": 1})  # nobody is at this one
         with pytest.raises(psycopg.Error, match=r"somebody is at 1 trial\(s\)") as refused:
-            apply(database, arm_id, {"kind": "stop", "trial_number": 1})
+            apply(database, arm_id, {"kind": "stop", "trial_number": 4})
         assert refused.value.sqlstate == "ML003"
-    apply(database, arm_id, {"kind": "stop", "trial_number": 1})
+    apply(database, arm_id, {"kind": "stop", "trial_number": 4})
 
 
 def test_a_stopped_trial_keeps_the_state_of_its_best_epoch_alone(points: Session) -> None:
