@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import secrets
+import signal
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -308,3 +310,28 @@ def test_a_disturbed_gang_is_tried_again_and_the_run_ends(
         wait_for_end(database)
     check_recorded_once(database)
     assert database.value("SELECT max(attempt) FROM easeml.training_units") > 1
+
+
+def test_of_a_gang_with_a_stopped_rank_only_that_slot_is_given_up(database: Session, coordinator: Coordinator) -> None:
+    prepare(database)
+    with coordinator(database, "--unit-lease-seconds", "6"):
+        database.execute(PARALLEL.replace("[32]", "[4]"))
+        busy = "SELECT count(*) = 2 FROM easeml.slots WHERE unit_started_at < clock_timestamp() - interval '0.2 s'"
+        while not database.value(f"{busy} AND kind = 'train'"):
+            time.sleep(0.01)
+        pid = database.value("SELECT backend_pid FROM easeml.slots WHERE slot_id = 2")
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            deadline = time.monotonic() + 60
+            while not database.value("SELECT state = 'lost' FROM easeml.slots WHERE slot_id = 2"):
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            assert database.value("SELECT state FROM easeml.slots WHERE slot_id = 1") == "active"
+            n_units = database.value("SELECT count(*) FROM easeml.training_units")
+            while database.value("SELECT count(*) FROM easeml.training_units") == n_units:
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        wait_for_end(database)
+    check_recorded_once(database)
