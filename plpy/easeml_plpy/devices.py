@@ -9,8 +9,10 @@ import torch
 from .errors import InvalidArgument
 
 
-def bind(device: str, n_threads: int, memory_limit_bytes: int | None) -> None:
+def bind(device: str, n_threads: int, memory_limit_bytes: int | None) -> str:
     """Give the session its threads and memory limit, and check its device. Cheap when nothing changes.
+
+    Returns the device as torch names it: 'cpu' for each named share of the CPU, else the same.
 
     The limit makes an allocation beyond it fail inside the unit; without one the kernel would kill a server
     process, and with it everybody's session.
@@ -25,3 +27,4 @@ def bind(device: str, n_threads: int, memory_limit_bytes: int | None) -> None:
             f"slot device {device}: this server sees {torch.cuda.device_count()} CUDA device(s)",
             hint="easeml doctor lists the devices; change the slot with easeml.set_slots.",
         )
+    return "cpu" if device.startswith("cpu:") else device
