@@ -21,6 +21,8 @@ from easeml_db.tenancy.opening import Belief, Opening
 from easeml_db.tenant import PastArm, Tenancy
 from easeml_db.topology import Slot
 from easeml_db.training_unit import PILOT
+from easeml_db.trial_groups.allocation import Journal
+from easeml_db.trial_groups.measuring import MeasuredProfile
 
 if TYPE_CHECKING:
     from easeml_db.simulate.world import SimulatedWorld
@@ -163,6 +165,21 @@ class SimulatedProcess:
         """Write down what is believed of a run's arms now."""
         self._call()
         self._world.tables.beliefs[run_id] = list(beliefs)
+
+    async def profiles(self, run_id: int) -> Mapping[tuple[str, str], MeasuredProfile]:
+        """Return what is known of devices for the run's data set, by (architecture, kind of device)."""
+        self._call()
+        return dict(self._world.tables.profiles)
+
+    async def keep_profile(self, run_id: int, architecture: str, device_kind: str, measured: MeasuredProfile) -> None:
+        """Write down what was measured before a run's first units."""
+        self._call()
+        self._world.tables.profiles[architecture, device_kind] = measured
+
+    async def keep_allocations(self, run_id: int, journal: Journal, labels: Mapping[int, str]) -> None:
+        """Write down trial groups, labelled by number, and who got which devices."""
+        self._call()
+        self._world.tables.keep_allocations(run_id, self.lease_number, journal)
 
     async def start_run(self, run_id: int) -> None:
         """Mark a queued run as running."""

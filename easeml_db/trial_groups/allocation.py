@@ -37,12 +37,32 @@ class Crew:
 
 
 @dataclass(frozen=True)
+class NewGroup:
+    """Trials that became runnable together."""
+
+    group_number: int
+    trial_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Decision:
     """A trial gets a crew; `reason` is static (it came, or lost its devices) or dynamic (it was resized)."""
 
     group_number: int
     crew: Crew
     reason: str
+
+
+@dataclass(frozen=True)
+class Journal:
+    """What was decided, to be written down: groups that came, decisions in their order, groups that ended."""
+
+    groups: tuple[NewGroup, ...] = ()
+    decisions: tuple[Decision, ...] = ()
+    ended: tuple[int, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.groups or self.decisions or self.ended)
 
 
 def ready(
@@ -90,7 +110,9 @@ class Allocator:
         self._n_groups = 0
         self._profile = Profile()
         self._is_due = False  # a trial may be resized again
+        self._new: list[NewGroup] = []
         self._log: list[Decision] = []
+        self._ended: list[int] = []
 
     def renew(
         self, seconds: Mapping[int, float], devices: Sequence[Device], profile: Profile, eps_seconds: float
@@ -124,10 +146,11 @@ class Allocator:
         """The group of each open trial."""
         return dict(self._group_of)
 
-    def take_log(self) -> list[Decision]:
-        """Decisions since the last call."""
-        log, self._log = self._log, []
-        return log
+    def take_journal(self) -> Journal:
+        """What was decided since the last call."""
+        journal = Journal(tuple(self._new), tuple(self._log), tuple(self._ended))
+        self._new, self._log, self._ended = [], [], []
+        return journal
 
     # What is there
 
@@ -141,10 +164,11 @@ class Allocator:
 
     def _forget_others(self) -> None:
         """Forget the trials that are open no more."""
-        for trial in self._group_of.keys() - self._seconds.keys():
-            del self._group_of[trial]
+        left = {trial: self._group_of.pop(trial) for trial in self._group_of.keys() - self._seconds.keys()}
+        for trial in left:
             self._placed.pop(trial, None)
             self._n_reports.pop(trial, None)
+        self._ended += sorted(set(left.values()) - set(self._group_of.values()))
         self._waiting = [trial for trial in self._waiting if trial in self._seconds]
 
     def _displaced(self) -> list[int]:
@@ -169,6 +193,7 @@ class Allocator:
         if came := list(trials):
             self._n_groups += 1
             self._group_of.update(dict.fromkeys(came, self._n_groups))
+            self._new.append(NewGroup(self._n_groups, tuple(came)))
             self._waiting += came
 
     # Decisions

@@ -26,13 +26,18 @@ CORES = ("search_space", "bandits", "tenancy", "procedures", "hopper", "trial_gr
 WIRING = ("cli", "service", "embedded", "__main__", "report", "experiments", "settings")
 
 # Values of cores that cross the ports, to be written down.
-PASSING = ("easeml_db.bandits.prior", "easeml_db.tenancy.opening")
+PASSING = (
+    "easeml_db.bandits.prior",
+    "easeml_db.tenancy.opening",
+    *(f"easeml_db.trial_groups.{module}" for module in ("allocation", "measuring", "profile")),
+)
 
 # Rooms of easeml_db and the modules of ours that each may import, besides itself and the words.
 ROOMS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(CORES, ()),
     "procedures": ("easeml_db.search_space",),
     "tenancy": ("easeml_db.bandits",),
+    "hopper": ("easeml_db.trial_groups",),
     "ports": PASSING,
     "db": ("easeml_db.ports", *PASSING),
     # Engines on PostgreSQL open sessions and read errors as the store does.

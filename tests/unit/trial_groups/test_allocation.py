@@ -33,17 +33,17 @@ def test_the_papers_example():
     assert widths(allocator) == {1: 0.5, 2: 0.5, 3: 1, 4: 3}
     crews = allocator.crews()
     assert crews[1].devices == crews[2].devices
-    assert [(each.group_number, each.reason) for each in allocator.take_log()] == [(1, "static")] * 4
-    assert allocator.take_log() == []
+    assert [(each.group_number, each.reason) for each in allocator.take_journal().decisions] == [(1, "static")] * 4
+    assert not allocator.take_journal()
 
 
 def test_what_leaves_lets_others_grow_and_a_resize_counts_once():
     allocator, there = allocated({1: 10.0, 2: 10.0}, devices(1, 1)), devices(1, 1)
     assert widths(allocator) == {1: 1, 2: 1}
-    allocator.take_log()
+    allocator.take_journal()
     allocator.renew({1: 9.0}, there, PROFILE, EPS)
     assert widths(allocator) == {1: 2}
-    assert [(each.crew.width, each.reason) for each in allocator.take_log()] == [(2, "dynamic")]
+    assert [(each.crew.width, each.reason) for each in allocator.take_journal().decisions] == [(2, "dynamic")]
 
 
 def test_a_trial_that_was_resized_rests_and_is_then_looked_at_again():
@@ -67,18 +67,27 @@ def test_a_device_holds_no_more_trials_than_it_has_slots():
 
 def test_a_trial_on_a_lost_device_is_placed_anew_in_its_group():
     allocator = allocated({1: 10.0, 2: 10.0}, devices(1, 1))
-    allocator.take_log()
+    allocator.take_journal()
     allocator.renew({1: 10.0, 2: 10.0}, devices(1, 1)[:1], PROFILE, EPS)
     assert len(allocator.crews()) == 1
     allocator.renew({1: 10.0, 2: 10.0}, devices(1, 1, 1), PROFILE, EPS)
     assert len({crew.devices for crew in allocator.crews().values()}) == 2
-    assert {each.group_number for each in allocator.take_log()} == {1}
+    assert {each.group_number for each in allocator.take_journal().decisions} == {1}
 
 
 def test_trials_that_come_later_are_a_group_of_their_own():
     allocator = allocated({1: 10.0}, devices(1))
     allocator.renew({1: 9.0, 2: 5.0, 3: 5.0}, devices(1), PROFILE, EPS)
     assert allocator.groups() == {1: 1, 2: 2, 3: 2}
+
+
+def test_groups_come_and_end():
+    allocator = allocated({1: 10.0, 2: 10.0}, devices(1))
+    assert [(each.group_number, each.trial_ids) for each in allocator.take_journal().groups] == [(1, (1, 2))]
+    allocator.renew({2: 10.0, 3: 1.0}, devices(1), PROFILE, EPS)
+    assert allocator.take_journal().ended == ()
+    allocator.renew({3: 1.0}, devices(1), PROFILE, EPS)
+    assert allocator.take_journal().ended == (1,)
 
 
 def test_where_c_falls_to_1_packed_trials_part():
@@ -204,7 +213,7 @@ def test_what_happened_decides_everything(happened):
         one.happen(what, value)
         other.happen(what, value)
         assert one.snapshot() == other.snapshot()
-        assert one.allocator.take_log() == other.allocator.take_log()
+        assert one.allocator.take_journal() == other.allocator.take_journal()
 
 
 def test_slots_share_a_gpu_or_a_named_part_of_the_cpu():
