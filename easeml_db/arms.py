@@ -9,6 +9,7 @@ from easeml_db.errors import InvalidArgument, NotFound, StaleLease, StandbyOnly
 from easeml_db.hopper.dispatch import Dispatcher
 from easeml_db.ports import Store
 from easeml_db.run import Run
+from easeml_db.searches import Searches
 from easeml_db.tenancy.pool import Pool
 
 HOLD_SECONDS = 5.0  # others wait no longer for newcomers that are timed; a run that was refused waits so long
@@ -17,8 +18,8 @@ HOLD_SECONDS = 5.0  # others wait no longer for newcomers that are timed; a run 
 class Arms:
     """Opens an arm where slots would have nothing to do, and closes it once its trials are over."""
 
-    def __init__(self, store: Store, dispatcher: Dispatcher) -> None:
-        self._store, self._dispatcher = store, dispatcher
+    def __init__(self, store: Store, dispatcher: Dispatcher, searches: Searches) -> None:
+        self._store, self._dispatcher, self._searches = store, dispatcher, searches
         self._pool = Pool()
         self._held_since: float | None = None
         self._refused: dict[int, float] = {}  # until when a run is passed over
@@ -45,6 +46,7 @@ class Arms:
     async def put_run(self, run: Run) -> None:
         """Add a run, or renew what is known of it. Arms that nobody knows the cost of are timed first."""
         self._dispatcher.put_run(run)
+        self._searches.put_run(run)
         if not run.arms or self._dispatcher.is_over(run.run_id):
             return
         try:
@@ -64,6 +66,7 @@ class Arms:
     def drop_run(self, run_id: int) -> None:
         """Forget a run."""
         self._dispatcher.drop_run(run_id)
+        self._searches.drop_run(run_id)
         self._pool.drop_run(run_id)
 
     def end_budget(self, run_id: int) -> None:
@@ -99,6 +102,7 @@ class Arms:
             return True
         self._pool.opened(opening, number)
         self._dispatcher.open_arm(opening.run_id, opening.arm_id, number)
+        self._searches.arm_opened(opening.run_id, opening.arm_id)
         await self._keep_beliefs(opening.run_id)
         return True
 

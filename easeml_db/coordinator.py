@@ -29,6 +29,7 @@ from easeml_db.ports import (
     UnitFailed,
     UnitRecorded,
 )
+from easeml_db.searches import Searches
 from easeml_db.training_unit import unit_seed
 
 PAUSE_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)  # while a disk is full
@@ -53,7 +54,8 @@ class Coordinator:
         self._store, self._executor, self._inbox, self._clock = store, executor, inbox, clock
         self._settings = settings or Settings()
         self._dispatcher = Dispatcher()
-        self._arms = Arms(store, self._dispatcher)
+        self._searches = Searches(store, self._dispatcher)
+        self._arms = Arms(store, self._dispatcher, self._searches)
         self._lease_number = 0
         self._next_heartbeat = 0.0
         self._bytes_to_reclaim = 0
@@ -69,6 +71,7 @@ class Coordinator:
             await self._open_slots()
             await self._arms.take_up()
             while not self._is_stopping:
+                await self._reclaim(await self._searches.decide(self._clock.now_seconds()))
                 await self._arms.close_ended()
                 await self._end_runs()
                 if until_idle and not self._dispatcher.open_runs():
@@ -108,6 +111,7 @@ class Coordinator:
         match message:
             case UnitRecorded(order, seconds, pruned_bytes):
                 self._dispatcher.recorded(order.slot_id, seconds)
+                self._searches.recorded(order.unit)
                 self._n_pauses = 0
                 await self._reclaim(pruned_bytes)
                 await self._close_drained(order.slot_id)
@@ -193,6 +197,7 @@ class Coordinator:
     async def _fail_trial(self, order: Order, reason: str) -> None:
         await self._check_lease()
         await self._store.fail_trial(order.unit.run_id, order.unit.trial_id, reason)
+        self._searches.trial_changed(order.unit.run_id, order.unit.trial_id)
 
     async def _open_slots(self) -> None:
         await self._executor.open(self._dispatcher.keep_slots(await self._store.slots()))

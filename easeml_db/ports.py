@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from easeml_db.bandits.prior import Prior
 from easeml_db.errors import EasemlError
+from easeml_db.procedures.contract import TrialHistory
 from easeml_db.run import Arm, Run
 from easeml_db.tenancy.opening import Belief, Opening
 from easeml_db.tenant import PastArm, Tenancy
@@ -178,6 +179,13 @@ class Store(Protocol):
     async def close_arm(self, run_id: int, arm_id: int) -> Arm | None:
         """Write down what an arm came to, once its trials are over, and return it: not closed where somebody holds its
         row, None when the run is gone."""
+
+    async def trial_history(self, run_id: int, arm_id: int) -> list[TrialHistory]:
+        """Return what a procedure may know of an arm's trials, by trial_number."""
+
+    async def apply_decisions(self, run_id: int, arm_id: int, decisions: Sequence[Mapping[str, Any]]) -> int:
+        """Start, continue and stop trials, all or none (sql/functions/searches.sql says what a decision is); return the
+        bytes of states pruned. StaleLease, NotFound where the tables are ahead or somebody holds the rows."""
 
     async def keep_beliefs(self, run_id: int, beliefs: Sequence[Belief]) -> None:
         """Write down what is believed of a run's arms now."""

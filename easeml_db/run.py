@@ -14,7 +14,8 @@ class Arm:
 
     `opening` is the number of the decision that opened it, growing over all runs (None: not open yet), `bound` its
     upper bound at that time. `quality` in [0, 1] and `cost_seconds` of its units are known once it `is_closed`;
-    `closing` then gives the order of the closings. `work` is what it has to do, in rows times epochs times trials.
+    `closing` then gives the order of the closings. `work` is what it has to do, in rows times epochs times trials;
+    `n_epochs` the epochs of all its trials at most (None: each of those that it has goes to its end).
     """
 
     arm_id: int
@@ -25,7 +26,8 @@ class Arm:
     closing: int | None = None
     quality: float | None = None
     cost_seconds: float | None = None
-    is_complete: bool = True  # every trial went to its end: only then others learn from it
+    is_complete: bool = True  # every trial went to its end, or was given up by its procedure: then others learn from it
+    n_epochs: float | None = None
 
     @property
     def is_open(self) -> bool:
@@ -39,12 +41,28 @@ class Arm:
 
 
 @dataclass(frozen=True)
+class Search:
+    """What a run asked its procedure for, as it is stored. `architectures_json` is an array of {"architecture": name,
+    "hyperparameters": [spec, ...]}, whose order is kept, or an object name -> [spec, ...]; `options_json` is an object,
+    null or nothing; `n_configs` counts for each arm (None: what the procedure takes)."""
+
+    architectures_json: str
+    search_space_json: str | None
+    procedure: str
+    n_configs: int | None = None
+    max_epochs: int = 1
+    seed: int = 0
+    options_json: str | None = None
+
+
+@dataclass(frozen=True)
 class Run:
     """An open run with all its trials; `started_seconds` is on the coordinator's clock (None: not started).
 
     `holders` gives the segments that hold each partition, shape (p,); None: every slot may run every partition.
     `arm_of` gives the arm of each trial; a trial without one needs no opening. `owner` is the tenant; what it learns
-    is of use to other runs of the same `task`.
+    is of use to other runs of the same `task`. `search` is there where its procedure decides on the way, once inside
+    every arm; `allocation` says how slots are shared out among its trials.
     """
 
     run_id: int
@@ -61,3 +79,5 @@ class Run:
     task: str = "classification"
     arms: tuple[Arm, ...] = ()
     arm_of: Mapping[int, int] = field(default_factory=dict)
+    search: Search | None = None
+    allocation: str = "hopping"

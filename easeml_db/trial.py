@@ -25,14 +25,16 @@ RUN_TRANSITIONS: Transitions = MappingProxyType(
 TRIAL_TRANSITIONS: Transitions = MappingProxyType(
     {
         "waiting": frozenset({"running", "cancelled", "failed", "stopped"}),
-        "running": frozenset({"finished", "failed", "cancelled", "stopped"}),
+        "running": frozenset({"finished", "failed", "cancelled", "stopped", "paused"}),
+        "paused": frozenset({"waiting", "cancelled", "stopped"}),  # at its target, until its procedure decides
         "finished": frozenset(),
         "stopped": frozenset(),  # a procedure gave it up: final, unlike a person's cancel
-        "cancelled": frozenset({"waiting"}),  # resume
-        "failed": frozenset({"waiting"}),  # resume
+        "cancelled": frozenset({"waiting", "paused"}),  # resume
+        "failed": frozenset({"waiting", "paused"}),  # resume
     }
 )
 
+OPEN_TRIAL_STATES = frozenset({"waiting", "running", "paused"})
 VISIT_ORDERS = ("cyclic", "free")
 
 RUN_STATES = frozenset(RUN_TRANSITIONS)
@@ -50,7 +52,8 @@ class Trial:
 
     `trial_number` counts 1..n within the run. Seeds and the cyclic visit order derive from it, never from an id,
     so that a run repeated on another server gives the same bytes. `met` holds the partitions that the trial has met
-    in its present round, where the visit order is free. A pilot tells the seconds that a unit is going to take.
+    in its present round, where the visit order is free. With `target_epochs` it pauses after so many epochs (None:
+    max_epochs), until its procedure says how it goes on. A pilot tells the seconds that a unit is going to take.
     """
 
     trial_id: int
@@ -64,3 +67,9 @@ class Trial:
     met: frozenset[int] = frozenset()
     pilot_train_seconds: float | None = None
     pilot_evaluate_seconds: float | None = None
+    target_epochs: int | None = None
+
+    @property
+    def due_epochs(self) -> int:
+        """Epochs after which it waits for a decision, or ends."""
+        return self.max_epochs if self.target_epochs is None else min(self.target_epochs, self.max_epochs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
 import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +21,8 @@ from easeml_db.db.connection import connect, out_of_space, server_error, unavail
 from easeml_db.db.queries import queries
 from easeml_db.errors import ServerUnavailable, VersionMismatch
 from easeml_db.ports import Message, RunChanged, SlotsChanged, TenantsChanged
-from easeml_db.run import Arm, Run
+from easeml_db.procedures.contract import TrialHistory
+from easeml_db.run import Arm, Run, Search
 from easeml_db.tenancy.opening import Belief, Opening
 from easeml_db.tenant import PastArm, Tenancy, Tenant
 from easeml_db.topology import Slot
@@ -129,7 +131,7 @@ class PostgresStore:
         rows = await self._all("read_run", run_id=run_id)
         if not rows:
             return None
-        n_partitions, holders = rows[0].pop("n_partitions"), rows[0].pop("holders")
+        n_partitions, holders, search = (rows[0].pop(name) for name in ("n_partitions", "holders", "search"))
         trials = await self._all("read_trials", run_id=run_id)
         architectures = {row["trial_id"]: row.pop("architecture") for row in trials}
         return Run(
@@ -138,6 +140,7 @@ class PostgresStore:
             arm_of={row["trial_id"]: row.pop("arm_id") for row in trials},
             trials=tuple(_trial(run_id, n_partitions, row) for row in trials),
             holders=None if holders is None else tuple(frozenset(segments) for segments in holders),
+            search=None if search is None else Search(**search),
         )  # fmt: skip
 
     async def tenancy(self) -> Tenancy:
@@ -180,6 +183,16 @@ class PostgresStore:
         await self._say("close_arm", arm_id=arm_id)
         arms = [Arm(**row) for row in await self._all("read_arms", run_id=run_id)]
         return next((arm for arm in arms if arm.arm_id == arm_id), None)
+
+    async def trial_history(self, run_id: int, arm_id: int) -> list[TrialHistory]:
+        """Return what a procedure may know of an arm's trials, by trial_number."""
+        rows = await self._all("read_history", arm_id=arm_id)
+        return [TrialHistory(**(row | {"scores": tuple(_score(score) for score in row["scores"])})) for row in rows]
+
+    async def apply_decisions(self, run_id: int, arm_id: int, decisions: Sequence[Mapping[str, Any]]) -> int:
+        """Start, continue and stop trials, all or none; return the bytes of states pruned. StaleLease, NotFound."""
+        document = json.dumps(list(decisions), allow_nan=False)
+        return int((await self._say("apply_decisions", arm_id=arm_id, decisions=document))["pruned_bytes"])
 
     async def keep_beliefs(self, run_id: int, beliefs: Sequence[Belief]) -> None:
         """Write down what is believed of a run's arms now."""
@@ -307,6 +320,10 @@ class PostgresStore:
             if (error.sqlstate or "").startswith("ML"):
                 raise server_error(error) from error
             raise
+
+
+def _score(value: float | None) -> float:
+    return math.nan if value is None else value
 
 
 def _trial(run_id: int, n_partitions: int, row: dict[str, Any]) -> Trial:

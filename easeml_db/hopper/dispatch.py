@@ -153,6 +153,11 @@ class Dispatcher:
         """Return (run, arm) of open arms whose trials are all over, each once."""
         return [(each.run_id, arm_id) for each in self._runs.changed() for arm_id in each.arms_to_close()]
 
+    def end_search(self, run_id: int, arm_id: int) -> None:
+        """Take in that the procedure inside an arm will start and continue nothing any more."""
+        self._runs[run_id].end_search(arm_id)
+        self._runs.touch(run_id)
+
     def not_closed(self, run_id: int, arm_id: int) -> None:
         """Take in that an arm could not be closed yet."""
         if run_id in self._runs:

@@ -44,6 +44,7 @@ class OpenRun:
         self.new_plan: Plan | None = None
         self._seconds = seconds
         self._arms = OpenArms(run)
+        self._ended_searches: set[int] = set()  # arms
         self._trials = self._arms.trials()
         self._busy = dict(busy or {})  # slot by trial
         self._attempts: dict[int, int] = {}  # failed attempts at a trial's next unit
@@ -105,6 +106,7 @@ class OpenRun:
         """Take over what the tables say. Failed attempts at a unit that is still due stay counted."""
         before, self.run = self._trials | self._timing, run
         self._arms = OpenArms(run)
+        self._arms.end_searches(self._ended_searches)
         self._trials = self._arms.trials()
         for trial_id in list(self._attempts):
             known, now = before.get(trial_id), (self._trials | self._timing).get(trial_id)
@@ -138,11 +140,16 @@ class OpenRun:
         return self._arms.totals(
             {
                 trial.trial_id: self._seconds.remaining(
-                    replace(trial, n_steps_done=0), self.run.architectures[trial.trial_id]
+                    replace(trial, n_steps_done=0, target_epochs=None), self.run.architectures[trial.trial_id]
                 )
                 for trial in timed
             }
         )
+
+    def end_search(self, arm_id: int) -> None:
+        """Take in that the procedure inside an arm will start and continue nothing any more."""
+        self._ended_searches.add(arm_id)
+        self._arms.end_searches([arm_id])
 
     def not_closed(self, arm_id: int) -> None:
         """Take in that an arm could not be closed yet: it is offered for that again."""
@@ -242,7 +249,7 @@ class OpenRun:
 
     def _unpiloted(self) -> deque[int]:
         """Return the trials that may want a pilot; none where no times are needed, or too many would be planned."""
-        if self.run.scheduler not in PILOTED or self._n_units_planned() > MAX_SIMULATED_UNITS:
+        if self._asked_scheduler() not in PILOTED or self._n_units_planned() > MAX_SIMULATED_UNITS:
             return deque()
         return deque(self._trials)
 
@@ -346,10 +353,17 @@ class OpenRun:
             self.new_plan = Plan(self.run_id, FALLBACK, None, None, f"{self.run.scheduler} cannot serve: {error}")
             return make_scheduler(FALLBACK, workload, seed=self.run.seed)
 
+    def _asked_scheduler(self) -> str:
+        """Return the scheduler asked for, or one that needs no plan where trials come and go."""
+        name = self.run.scheduler
+        return FALLBACK if self.run.search is not None and name in PILOTED else name
+
     def _plan(self, workload: Workload) -> str:
         """Choose the scheduler and remember what was expected of it."""
-        name = self.run.scheduler
-        if name == "auto":
+        name = self._asked_scheduler()
+        if name != self.run.scheduler:
+            self.new_plan = Plan(self.run_id, name, None, None, "the procedure starts and stops trials on the way")
+        elif name == "auto":
             choice = choose_scheduler(workload)
             name = choice.name
             self.new_plan = Plan(

@@ -7,7 +7,7 @@ epoch, and start, continue and stop trials; each is a pure function of the histo
     grid.py  random.py  successive_halving.py  hyperband.py  asha.py  pbt.py  tpe.py  bohb.py  sync_bohb.py
     rungs.py  promotion.py  brackets.py      whole-number rungs; who goes on; brackets one after the other
     drawing.py  tree_parzen.py  largest_budget.py  perturbation.py       where new configs come from
-    creation.py  proposal.py  preview.py     JSON in: a procedure, its first trials, its plan
+    creation.py  proposal.py                 JSON in: a procedure; what a run begins with, its plan
 """
 
 from __future__ import annotations
@@ -41,10 +41,15 @@ PROCEDURES: Mapping[str, ProcedureFactory] = MappingProxyType(
 )
 
 
+JOINT = "joint"  # an option of all that are no one-shot: one search over all architectures
+
+
 def list_procedures() -> list[tuple[str, bool, list[str], str]]:
     """Return (name, is one shot, names of options, summary) of every procedure."""
     described = ((name, factory.description) for name, factory in PROCEDURES.items())
-    return [(name, d.is_one_shot, list(d.options), d.summary) for name, d in described]
+    return [
+        (name, d.is_one_shot, [*d.options, *([] if d.is_one_shot else [JOINT])], d.summary) for name, d in described
+    ]
 
 
 __all__ = ["PROCEDURES", "Procedure", "ProcedureFactory", "list_procedures"]

@@ -17,8 +17,8 @@ from typing import ClassVar, Protocol
 
 from easeml_db.search_space.configs import Config
 from easeml_db.search_space.parsing import SearchSpace
+from easeml_db.trial import OPEN_TRIAL_STATES
 
-OPEN_STATES = frozenset({"waiting", "running", "paused"})
 WORST = -math.inf
 
 
@@ -77,7 +77,7 @@ class TrialHistory:
 
     @property
     def is_open(self) -> bool:
-        return self.state in OPEN_STATES
+        return self.state in OPEN_TRIAL_STATES
 
     def target(self, max_epochs: int) -> int:
         return max_epochs if self.target_epochs is None else self.target_epochs
@@ -125,6 +125,10 @@ class Procedure(ABC):
     @abstractmethod
     def preview(self) -> list[PlannedRung]:
         """Return the plan, or the caps where it is not fixed: no run takes more trials or epochs."""
+
+    def n_trials(self) -> int:
+        """Return how many trials it starts at most."""
+        return sum(rung.n_trials for rung in self.preview() if rung.rung == 0)
 
     def is_done(self, history: Sequence[TrialHistory]) -> bool:
         """Say whether nothing will ever be started or continued any more."""

@@ -4,42 +4,59 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import cast
 
-from easeml_db.procedures import PROCEDURES
+from easeml_db.procedures import JOINT, PROCEDURES
 from easeml_db.procedures.contract import Procedure
 from easeml_db.procedures.options import ROOT
+from easeml_db.run import Search
 from easeml_db.search_space.parsing import SearchSpace, parse_search_space
 from easeml_db.search_space.refusal import refusal, shown, unknown_name
 
-
-def create_procedure(
-    architectures_json: str,
-    search_space_json: str | None,
-    procedure: str,
-    *,
-    n_configs: int | None = None,
-    max_epochs: int,
-    seed: int = 0,
-    options_json: str | None = None,
-) -> Procedure:
-    """Make the procedure of a run, or refuse what is wrong with the path at which it stands.
-
-    `architectures_json` is an array of {"architecture": name, "hyperparameters": [spec, ...]}, whose order is
-    kept, or an object name -> [spec, ...]. `options_json` is an object, null or nothing.
-    """
-    if procedure not in PROCEDURES:
-        raise unknown_name("procedure", procedure, PROCEDURES, expected="a procedure")
-    options = _options(options_json)
-    space = read_space(architectures_json, search_space_json)
-    factory = PROCEDURES[procedure]
-    return factory(space, n_configs=n_configs, max_epochs=max_epochs, seed=seed, options=options)
+SEPARATOR = "|"
 
 
-def read_space(architectures_json: str, search_space_json: str | None) -> SearchSpace:
-    """Return the checked search space of a run."""
-    search_space = None if search_space_json is None else _read("search_space", search_space_json)
-    return parse_search_space(_architectures(architectures_json), search_space)
+@dataclass(frozen=True)
+class ReadSearch:
+    """The arguments as values: names in their order, the checked space, the procedure's own options."""
+
+    architectures: tuple[str, ...]
+    space: SearchSpace
+    options: Mapping[str, object]
+    is_joint: bool
+
+
+def create_procedure(search: Search, *, arm: str | None = None) -> Procedure:
+    """Make the procedure of a run, or of one of its arms; refuse what is wrong with the path at which it stands."""
+    read = read_search(search)
+    names = read.architectures if arm is None else arm.split(SEPARATOR)
+    space = SearchSpace(tuple(subspace for subspace in read.space.subspaces if subspace.architecture in names))
+    factory = PROCEDURES[search.procedure]
+    return factory(
+        space, n_configs=search.n_configs, max_epochs=search.max_epochs, seed=search.seed, options=read.options
+    )
+
+
+def arm_names(search: Search) -> list[str]:
+    """Return the arms of a run whose procedure is no one-shot: its architectures, or all of them as one."""
+    read = read_search(search)
+    return [SEPARATOR.join(read.architectures)] if read.is_joint else list(read.architectures)
+
+
+def read_search(search: Search) -> ReadSearch:
+    """Read and check the arguments."""
+    if search.procedure not in PROCEDURES:
+        raise unknown_name("procedure", search.procedure, PROCEDURES, expected="a procedure")
+    options = dict(_options(search.options_json))
+    is_one_shot = PROCEDURES[search.procedure].description.is_one_shot
+    is_joint = False if is_one_shot else options.pop(JOINT, False)
+    if not isinstance(is_joint, bool):
+        raise refusal(f"{ROOT}.{JOINT}", expected="true or false", got=shown(is_joint))
+    architectures = _architectures(search.architectures_json)
+    space_json = search.search_space_json
+    space = parse_search_space(architectures, None if space_json is None else _read("search_space", space_json))
+    return ReadSearch(tuple(architectures), space, options, is_joint)
 
 
 def _options(text: str | None) -> Mapping[str, object]:

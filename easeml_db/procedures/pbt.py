@@ -69,6 +69,12 @@ class PopulationProcedure(Procedure):
         ends = [*range(self._interval, self.max_epochs, self._interval), self.max_epochs]
         return planned([tuple(Rung(self._population, end) for end in ends)])
 
+    def n_trials(self) -> int:
+        """Count the founders and all copies."""
+        n_rounds = -(-self.max_epochs // self._interval) - 1
+        n_copies = max(1, self._population // 5) if self._population > 1 else 0
+        return self._population + n_rounds * n_copies
+
     def ask(self, history: Sequence[TrialHistory]) -> list[Decision]:
         """Complete the population, or decide on the first round that is not settled."""
         decisions: list[Decision] = [*self._founders(history)]

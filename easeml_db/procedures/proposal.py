@@ -1,36 +1,36 @@
-"""The trials that a run starts with: functions from JSON to JSON, called in the server and from Python."""
+"""What a run begins with, and what it may take: functions from JSON to JSON, called in the server and from Python.
+
+The trials of a one-shot procedure are all there from the start, and fall to the arms of their architectures. Any other
+procedure runs once inside every arm, over that arm's hyperparameters; with the option `joint` it runs once over all
+architectures, which then are one arm. Its trials are numbered so that no number depends on which arm is opened first:
+trial k of arm j, both from 0, of n arms is trial k n + j + 1 of the run. Seeds and visit orders derive from it.
+"""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 
 from easeml_db.procedures import PROCEDURES
-from easeml_db.procedures.contract import Start
-from easeml_db.procedures.creation import create_procedure
-from easeml_db.search_space.refusal import unknown_name
+from easeml_db.procedures.contract import Procedure, Start
+from easeml_db.procedures.creation import arm_names, create_procedure, read_search
+from easeml_db.run import Search
+from easeml_db.search_space.specs import RESERVED
+
+Row = dict[str, object]
 
 
-def propose(
-    architectures_json: str,
-    search_space_json: str | None,
-    procedure: str,
-    n_configs: int | None,
-    seed: int,
-) -> str:
-    """Return all configs of a one-shot procedure as a JSON array of objects, in the order of their trials.
+@dataclass(frozen=True)
+class ArmSearch:
+    """One arm and the procedure that runs inside it."""
 
-    Other procedures are refused: what they start depends on max_epochs, their options and results.
-    """
-    one_shot = [name for name, factory in PROCEDURES.items() if factory.description.is_one_shot]
-    if procedure not in one_shot:
-        raise unknown_name("procedure", procedure, one_shot, expected="a one-shot procedure")
-    made = create_procedure(
-        architectures_json, search_space_json, procedure, n_configs=n_configs, max_epochs=1, seed=seed
-    )
-    return json.dumps([decision.config for decision in made.ask([]) if isinstance(decision, Start)])
+    name: str
+    procedure: Procedure
 
 
-def first_decisions(
+def begin_search(
     architectures_json: str,
     search_space_json: str | None,
     procedure: str,
@@ -39,18 +39,84 @@ def first_decisions(
     seed: int,
     options_json: str | None,
 ) -> str:
-    """Return the first trials of any procedure: a JSON array of {"config", "n_epochs"}, in their order.
+    """Return what a run begins with, or refuse what is wrong with the path at which it stands: a JSON object.
 
-    n_epochs null stands for max_epochs.
+    is_one_shot  whether these are all trials
+    n_configs    trials at most, over all arms
+    arms         [{"architecture", "planned_epochs"}], epochs of all its trials at most
+    trials       [{"arm", "trial_number", "architecture", "config", "target_epochs"}]; null stands for max_epochs
     """
-    made = create_procedure(
-        architectures_json,
-        search_space_json,
-        procedure,
-        n_configs=n_configs,
-        max_epochs=max_epochs,
-        seed=seed,
-        options_json=options_json,
-    )
-    starts = [decision for decision in made.ask([]) if isinstance(decision, Start)]
-    return json.dumps([{"config": start.config, "n_epochs": start.n_epochs} for start in starts])
+    search = Search(architectures_json, search_space_json, procedure, n_configs, max_epochs, seed, options_json)
+    if procedure in PROCEDURES and PROCEDURES[procedure].description.is_one_shot:
+        return json.dumps(_one_shot(create_procedure(search), max_epochs))
+    return json.dumps(_staged(_arm_searches(search)))
+
+
+def preview(
+    architectures_json: str,
+    search_space_json: str | None,
+    procedure: str,
+    n_configs: int | None,
+    max_epochs: int,
+    seed: int,
+    options_json: str | None,
+) -> str:
+    """Return the plan as a JSON array of {"arm", "bracket", "rung", "n_trials", "n_epochs", "total_epochs"}.
+
+    n_epochs is what a trial of the rung has in total, total_epochs the work of all its trials beyond the rung before.
+    For asha these are caps; for pbt a rung is a round, and each round replaces some trials.
+    """
+    search = Search(architectures_json, search_space_json, procedure, n_configs, max_epochs, seed, options_json)
+    if procedure in PROCEDURES and PROCEDURES[procedure].description.is_one_shot:
+        arms = [ArmSearch("|".join(read_search(search).architectures), create_procedure(search))]
+    else:
+        arms = _arm_searches(search)
+    return json.dumps([{"arm": arm.name, **asdict(rung)} for arm in arms for rung in arm.procedure.preview()])
+
+
+def trial_number_of(position: int, arm_position: int, n_arms: int) -> int:
+    """Return the number within the run of the trial at `position` of an arm, both from 0."""
+    return position * n_arms + arm_position + 1
+
+
+def _one_shot(procedure: Procedure, max_epochs: int) -> Row:
+    configs = [decision.config for decision in procedure.ask([]) if isinstance(decision, Start)]
+    counts = Counter(str(config[RESERVED]) for config in configs)
+    return {
+        "is_one_shot": True,
+        "n_configs": len(configs),
+        "arms": [{"architecture": name, "planned_epochs": n * max_epochs} for name, n in counts.items()],
+        "trials": [_trial(str(c[RESERVED]), number, Start(c)) for number, c in enumerate(configs, 1)],
+    }
+
+
+def _staged(arms: Sequence[ArmSearch]) -> Row:
+    plans = [arm.procedure.preview() for arm in arms]
+    return {
+        "is_one_shot": False,
+        "n_configs": sum(arm.procedure.n_trials() for arm in arms),
+        "arms": [
+            {"architecture": arm.name, "planned_epochs": sum(rung.total_epochs for rung in plan)}
+            for arm, plan in zip(arms, plans, strict=True)
+        ],
+        "trials": [
+            _trial(arm.name, trial_number_of(position, j, len(arms)), start)
+            for j, arm in enumerate(arms)
+            for position, start in enumerate(d for d in arm.procedure.ask([]) if isinstance(d, Start))
+        ],
+    }
+
+
+def _arm_searches(search: Search) -> list[ArmSearch]:
+    return [ArmSearch(name, create_procedure(search, arm=name)) for name in arm_names(search)]
+
+
+def _trial(arm: str, trial_number: int, start: Start) -> Row:
+    config = dict(start.config)
+    return {
+        "arm": arm,
+        "trial_number": trial_number,
+        "architecture": config.pop(RESERVED),
+        "config": config,
+        "target_epochs": start.n_epochs,
+    }

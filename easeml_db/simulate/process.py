@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from easeml_db.bandits.prior import Prior
 from easeml_db.errors import EasemlError, SlotLost
 from easeml_db.ports import Message, Order, Piloted, SlotReady, SlotStuck, UnitFailed, UnitRecorded
+from easeml_db.procedures.contract import TrialHistory
 from easeml_db.run import Arm, Run
 from easeml_db.simulate.tables import BrokenRule
 from easeml_db.tenancy.opening import Belief, Opening
@@ -160,6 +161,17 @@ class SimulatedProcess:
         """Write down what an arm came to, once its trials are over; None when the run is gone."""
         self._call()
         return self._world.tables.close_arm(run_id, arm_id, self._world.quality_of(run_id, arm_id))
+
+    async def trial_history(self, run_id: int, arm_id: int) -> list[TrialHistory]:
+        """Return what a procedure may know of an arm's trials, by trial_number."""
+        self._call()
+        return self._world.tables.trial_history(run_id, arm_id, self._world.score_of)
+
+    async def apply_decisions(self, run_id: int, arm_id: int, decisions: Sequence[Mapping[str, Any]]) -> int:
+        """Start, continue and stop trials, all or none; no bytes are pruned."""
+        self._call()
+        self._world.tables.apply_decisions(run_id, arm_id, decisions, self.lease_number)
+        return 0
 
     async def keep_beliefs(self, run_id: int, beliefs: Sequence[Belief]) -> None:
         """Write down what is believed of a run's arms now."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from easeml_db.bandits.prior import Prior
 from easeml_db.errors import NotAllowed, NotFound, StaleLease
 from easeml_db.ports import Order
+from easeml_db.procedures.contract import TrialHistory
 from easeml_db.run import Arm, Run
 from easeml_db.tenancy.opening import Belief, Opening
 from easeml_db.tenant import PastArm, Tenancy
@@ -18,6 +20,10 @@ from easeml_db.trial_groups.measuring import MeasuredProfile
 
 OPEN = frozenset({"queued", "running"})
 OPEN_TRIAL = frozenset({"waiting", "running"})
+STOPPABLE_TRIAL = OPEN_TRIAL | {"paused"}
+
+
+ScoreOf = Callable[[int, int], float]  # trial number, epoch; higher is better
 
 
 class BrokenRule(AssertionError):
@@ -75,6 +81,11 @@ def new_run(
     )
 
 
+def _is_at_pause(trial: Trial) -> bool:
+    """Say whether a trial has reached a target that is not its end."""
+    return trial.due_epochs < trial.max_epochs and trial.n_steps_done == 2 * trial.due_epochs * trial.n_partitions
+
+
 class Tables:
     """What outlives every process. Each method is one transaction, as the function of its name in SQL is."""
 
@@ -91,6 +102,7 @@ class Tables:
         self.beliefs: dict[int, list[Belief]] = {}
         self.profiles: dict[tuple[str, str], MeasuredProfile] = {}
         self.allocations: list[tuple[int, int, Journal]] = []  # run, lease
+        self.begun: dict[int, tuple[Mapping[str, Any], int | None, int]] = {}  # config, parent, inherited epochs
         self._n_moments = 0
         self._keys: set[tuple[int, str, int, int]] = set()
         self._runs: dict[int, Run] = {}
@@ -108,7 +120,7 @@ class Tables:
     def cancel_run(self, run_id: int) -> None:
         """Cancel an open run and its open trials; NotAllowed when it is over."""
         self._move_run(run_id, "cancelled")
-        self._move_trials(run_id, OPEN_TRIAL, "cancelled")
+        self._move_trials(run_id, STOPPABLE_TRIAL, "cancelled")
 
     def resume_run(self, run_id: int) -> None:
         """Queue a cancelled or failed run again, with its cancelled and failed trials."""
@@ -118,7 +130,9 @@ class Tables:
         for arm in run.arms:
             if arm.arm_id in again:
                 self._set_arm(run_id, replace(arm, closing=None, quality=None, cost_seconds=None))
-        self._move_trials(run_id, frozenset({"cancelled", "failed"}), "waiting")
+        for trial in self.run(run_id).trials:
+            if trial.state in ("cancelled", "failed"):
+                self._move_trial(trial.trial_id, "paused" if _is_at_pause(trial) else "waiting")
 
     def drop_run(self, run_id: int) -> None:
         """Delete a run and all that hangs on it."""
@@ -161,7 +175,7 @@ class Tables:
     def finish_run(self, run_id: int, now_seconds: float) -> None:
         """Stop what is left of a run; it failed when every trial failed, else it finished."""
         self.start_run(run_id, now_seconds)
-        self._move_trials(run_id, OPEN_TRIAL, "stopped")
+        self._move_trials(run_id, STOPPABLE_TRIAL, "stopped")
         if run_id in self._runs and self._runs[run_id].state == "running":
             has_failed = all(trial.state == "failed" for trial in self.run(run_id).trials)
             self._move_run(run_id, "failed" if has_failed else "finished")
@@ -194,12 +208,13 @@ class Tables:
             return None
         arm, run = self._arm(run_id, arm_id), self.run(run_id)
         trials = {trial.trial_id for trial in run.trials if run.arm_of.get(trial.trial_id) == arm_id}
-        if any(trial.state in OPEN_TRIAL for trial in run.trials if trial.trial_id in trials):
+        if any(trial.state in STOPPABLE_TRIAL for trial in run.trials if trial.trial_id in trials):
             raise BrokenRule(f"arm {arm_id} has trials that are not over")
         seconds = sum(u.finished_seconds - u.started_seconds for u in self.units if u.order.unit.trial_id in trials)
         if not arm.is_closed:
             self._n_moments += 1
-            is_complete = all(t.state == "finished" for t in run.trials if t.trial_id in trials)
+            over = {"finished"} if run.search is None else {"finished", "stopped"}
+            is_complete = all(t.state in over for t in run.trials if t.trial_id in trials)
             arm = replace(arm, closing=self._n_moments, quality=quality, cost_seconds=seconds, is_complete=is_complete)
             self._set_arm(run_id, arm)
             if is_complete:
@@ -213,6 +228,84 @@ class Tables:
         run = self._runs[run_id]
         arms = tuple(changed if arm.arm_id == changed.arm_id else arm for arm in run.arms)
         self._runs[run_id] = replace(run, arms=arms)
+
+    # Searches
+
+    def trial_history(self, run_id: int, arm_id: int, score_of: ScoreOf) -> list[TrialHistory]:
+        """Return what a procedure may know of an arm's trials; a score for each epoch whose validation is recorded."""
+        run = self.run(run_id)
+        return [self._history_of(run, trial, score_of) for trial in run.trials if run.arm_of[trial.trial_id] == arm_id]
+
+    def _history_of(self, run: Run, trial: Trial, score_of: ScoreOf) -> TrialHistory:
+        config, parent_id, inherited_epochs = self.begun.get(trial.trial_id, ({}, None, 0))
+        n_epochs = min(trial.n_steps_done // (2 * trial.n_partitions), trial.max_epochs)
+        scores = tuple(score_of(trial.trial_number, epoch) for epoch in range(inherited_epochs + 1, n_epochs + 1))
+        parent = None if parent_id is None else self._trials[parent_id].trial_number
+        full = {"architecture": run.architectures[trial.trial_id], **config}
+        return TrialHistory(
+            trial.trial_number, full, trial.state, scores, trial.target_epochs, parent, inherited_epochs
+        )
+
+    def apply_decisions(
+        self, run_id: int, arm_id: int, decisions: Sequence[Mapping[str, Any]], lease_number: int
+    ) -> None:
+        """Start, continue and stop trials of an arm, all or none; StaleLease, NotFound, as in SQL."""
+        if lease_number != self.lease_number:
+            raise StaleLease(f"lease {lease_number} is over, {self.lease_number} holds")
+        if run_id not in self._runs or self._runs[run_id].state not in OPEN:
+            raise NotFound(f"run {run_id} is not open")
+        before = dict(self._trials), self._runs[run_id], dict(self.begun)
+        try:
+            for decision in decisions:
+                self._apply(run_id, arm_id, decision)
+        except StaleLease:
+            self._trials, self._runs[run_id], self.begun = before
+            raise
+
+    def _apply(self, run_id: int, arm_id: int, decision: Mapping[str, Any]) -> None:
+        by_number = {trial.trial_number: trial for trial in self.run(run_id).trials}
+        trial = by_number.get(decision["trial_number"])
+        if decision["kind"] == "start":
+            if trial is not None:
+                raise StaleLease(f"trial {trial.trial_number} was started meanwhile")
+            self._start_trial(run_id, arm_id, decision, by_number)
+            return
+        if trial is None or trial.state != "paused":
+            raise StaleLease(f"trial {decision['trial_number']} does not wait")
+        if decision["kind"] == "continue":
+            if decision["target_epochs"] <= trial.due_epochs:
+                raise StaleLease(f"trial {trial.trial_number} has a target of {trial.due_epochs} epochs already")
+            self._trials[trial.trial_id] = replace(trial, target_epochs=decision["target_epochs"])
+        self._move_trial(trial.trial_id, "waiting" if decision["kind"] == "continue" else "stopped")
+
+    def _start_trial(
+        self, run_id: int, arm_id: int, decision: Mapping[str, Any], by_number: Mapping[int, Trial]
+    ) -> None:
+        run = self._runs[run_id]
+        first, inherited = run.trials[0], decision["inherited_epochs"]
+        parent = by_number.get(decision["parent"] or 0)
+        n_steps = 2 * inherited * first.n_partitions
+        if parent is not None and (parent.state != "paused" or parent.n_steps_done != n_steps):
+            raise StaleLease(f"trial {parent.trial_number} went on meanwhile")
+        trial = replace(
+            first,
+            trial_id=100_000 * run_id + decision["trial_number"],
+            trial_number=decision["trial_number"],
+            n_steps_done=n_steps,
+            state="waiting",
+            met=frozenset(),
+            pilot_train_seconds=None,
+            pilot_evaluate_seconds=None,
+            target_epochs=decision["target_epochs"],
+        )
+        self._trials[trial.trial_id] = trial
+        self.begun[trial.trial_id] = decision["config"], None if parent is None else parent.trial_id, inherited
+        self._runs[run_id] = replace(
+            run,
+            trials=(*run.trials, trial),
+            architectures={**run.architectures, trial.trial_id: decision["architecture"]},
+            arm_of={**run.arm_of, trial.trial_id: arm_id},
+        )
 
     # What units do
 
@@ -240,6 +333,8 @@ class Tables:
         self._trials[unit.trial_id] = after(trial, unit)
         if unit.step + 1 == n_steps_total(trial.n_partitions, trial.max_epochs):
             self._move_trial(unit.trial_id, "finished")
+        elif _is_at_pause(self._trials[unit.trial_id]):
+            self._move_trial(unit.trial_id, "paused")
 
     def record_pilot(self, order: Order, train_seconds: float, evaluate_seconds: float) -> None:
         """Record what a trial's units are going to take; StaleLease as for a unit."""

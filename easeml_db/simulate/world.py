@@ -22,7 +22,7 @@ from easeml_db.errors import EasemlError
 from easeml_db.ports import Message, Order, RunChanged, SlotsChanged, Stop, TenantsChanged
 from easeml_db.run import Run
 from easeml_db.simulate.process import SimulatedProcess
-from easeml_db.simulate.tables import BrokenRule, RecordedUnit, Tables
+from easeml_db.simulate.tables import BrokenRule, RecordedUnit, ScoreOf, Tables
 from easeml_db.tenant import Tenancy
 from easeml_db.topology import Slot
 from easeml_db.training_unit import TrainingUnit
@@ -34,6 +34,10 @@ QualityOf = Callable[[int, int], float]
 
 
 def _half(run_id: int, arm_id: int) -> float:
+    return 0.5
+
+
+def _same(trial_number: int, epoch: int) -> float:
     return 0.5
 
 
@@ -62,7 +66,8 @@ class Faults:
 
 class SimulatedWorld:
     """Tables, slots and time. `seconds_of(unit, slot_id)` is how long a unit takes; opening a session takes
-    `warm_seconds`; `quality_of(run_id, arm_id)` is what an arm comes to. BrokenRule when the clock passes
+    `warm_seconds`; `quality_of(run_id, arm_id)` is what an arm comes to, `score_of(trial_number, epoch)` what a
+    procedure sees of a trial. BrokenRule when the clock passes
     `horizon_seconds`: then somebody waits for ever."""
 
     def __init__(
@@ -76,10 +81,11 @@ class SimulatedWorld:
         pruned_bytes: int = 1000,
         live_bytes: int = 0,
         quality_of: QualityOf = _half,
+        score_of: ScoreOf = _same,
         horizon_seconds: float = 20_000.0,
     ) -> None:
         self.tables = Tables(runs)
-        self.quality_of = quality_of
+        self.quality_of, self.score_of = quality_of, score_of
         self.slots = tuple(slots)
         self.seconds_of, self.faults = seconds_of, faults or Faults()
         self.now_seconds = 0.0

@@ -40,8 +40,9 @@ CREATE FUNCTION easeml.check_trial_transition() RETURNS trigger LANGUAGE plpgsql
 BEGIN
     IF NEW.state <> OLD.state AND (OLD.state, NEW.state) NOT IN (
         ('waiting', 'running'), ('waiting', 'cancelled'), ('waiting', 'failed'), ('waiting', 'stopped'),
-        ('running', 'finished'), ('running', 'failed'), ('running', 'cancelled'), ('running', 'stopped'),
-        ('cancelled', 'waiting'), ('failed', 'waiting')
+        ('running', 'finished'), ('running', 'failed'), ('running', 'cancelled'), ('running', 'stopped'), ('running', 'paused'),
+        ('paused', 'waiting'), ('paused', 'cancelled'), ('paused', 'stopped'),
+        ('cancelled', 'waiting'), ('cancelled', 'paused'), ('failed', 'waiting'), ('failed', 'paused')
     ) THEN
         PERFORM easeml.fail('ML004', format('trial %s cannot go from %s to %s', OLD.trial_id, OLD.state, NEW.state));
     END IF;

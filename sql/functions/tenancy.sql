@@ -100,7 +100,7 @@ BEGIN
                 UNION ALL SELECT e.started_at, e.finished_at FROM easeml.evaluations e WHERE e.trial_id = t.trial_id) w
             WHERE t.arm_id = a.arm_id)
     WHERE a.arm_id = close_arm.arm_id AND a.opening IS NOT NULL
-        AND NOT EXISTS (SELECT FROM easeml.trials t WHERE t.arm_id = a.arm_id AND t.state IN ('waiting', 'running'));
+        AND NOT EXISTS (SELECT FROM easeml.trials t WHERE t.arm_id = a.arm_id AND t.state IN ('waiting', 'running', 'paused'));
 END
 $$;
 COMMENT ON FUNCTION easeml.close_arm(bigint, bigint) IS 'Writes down what an arm came to once its trials are over: the best validation metric as a quality (0 where nothing was measured), and the seconds of its units (internal).';

@@ -94,7 +94,8 @@ BEGIN
     SELECT d.n_partitions INTO n_partitions
     FROM easeml.trials t JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id) WHERE t.trial_id = (unit ->> 'trial_id')::bigint;
     UPDATE easeml.trials t SET n_steps_done = t.n_steps_done + 1,
-        state = CASE WHEN t.n_steps_done + 1 = (2 * t.max_epochs + 1) * n_partitions THEN 'finished' ELSE t.state END,
+        state = CASE WHEN t.n_steps_done + 1 = (2 * t.max_epochs + 1) * n_partitions THEN 'finished'
+            WHEN t.n_steps_done + 1 = 2 * t.target_epochs * n_partitions AND t.target_epochs < t.max_epochs THEN 'paused' ELSE t.state END,
         finished_at = CASE WHEN t.n_steps_done + 1 = (2 * t.max_epochs + 1) * n_partitions THEN clock_timestamp() END
     WHERE t.trial_id = (unit ->> 'trial_id')::bigint AND t.n_steps_done = (unit ->> 'step')::integer AND t.state = 'running'
     RETURNING t.* INTO trial;
@@ -105,7 +106,7 @@ BEGIN
     RETURN trial;
 END
 $$;
-COMMENT ON FUNCTION easeml.advance(jsonb) IS 'Counts a step of a trial, refused if somebody else was faster, and frees the slot''s row (internal).';
+COMMENT ON FUNCTION easeml.advance(jsonb) IS 'Counts a step of a trial, refused if somebody else was faster, and frees the slot''s row; a trial at its target pauses (internal).';
 
 CREATE FUNCTION easeml.store_chunked(unit jsonb, n_bytes bigint, sha256 text) RETURNS bigint LANGUAGE sql AS $$
     INSERT INTO easeml.checkpoints (trial_id, owner, epoch, n_bytes, sha256)

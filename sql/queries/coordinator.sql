@@ -49,7 +49,9 @@ SELECT run_id FROM easeml.runs WHERE state IN ('queued', 'running') ORDER BY run
 -- name: read_run
 -- An open run; holders lists the segments of each partition, NULL where every slot may run every partition.
 SELECT r.run_id, r.seed, r.state, r.max_seconds, extract(epoch FROM r.started_at)::double precision AS started_seconds, d.n_partitions,
-    r.scheduler, r.visit_order, r.owner::text AS owner, d.task, CASE WHEN d.placement = 'bound' THEN (
+    r.scheduler, r.visit_order, r.allocation, r.owner::text AS owner, d.task,
+    CASE WHEN r.search IS NOT NULL THEN jsonb_build_object('architectures_json', (r.search -> 'architectures')::text, 'search_space_json', r.search_space::text, 'procedure', r.procedure,
+        'n_configs', (r.search -> 'n_configs'), 'max_epochs', r.max_epochs, 'seed', r.seed, 'options_json', r.procedure_options::text) END AS search, CASE WHEN d.placement = 'bound' THEN (
         SELECT jsonb_agg(h.segments ORDER BY h.partition_number)
         FROM (SELECT p.partition_number, coalesce(jsonb_agg(c.segment_id) FILTER (WHERE c.segment_id IS NOT NULL), '[]') AS segments
               FROM easeml.partitions p LEFT JOIN easeml.replicas c USING (dataset_id, partition_number)
@@ -58,7 +60,7 @@ FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id) WHERE r.run_id = %(
 
 -- name: read_trials
 -- The trials of a run with their progress; met lists the partitions met in the present round, where the order is free.
-SELECT t.trial_id, t.arm_id, t.trial_number, t.architecture, t.max_epochs, t.n_steps_done, t.state, r.visit_order, t.pilot_train_seconds, t.pilot_evaluate_seconds,
+SELECT t.trial_id, t.arm_id, t.trial_number, t.architecture, t.max_epochs, t.n_steps_done, t.state, r.visit_order, t.pilot_train_seconds, t.pilot_evaluate_seconds, t.target_epochs,
     CASE WHEN r.visit_order = 'free' THEN ARRAY(
         SELECT u.partition_number FROM easeml.training_units u WHERE u.trial_id = t.trial_id AND n.round %% 2 = 0 AND u.epoch = n.round / 2 + 1
         UNION ALL
@@ -72,13 +74,26 @@ WHERE t.run_id = %(run_id)s ORDER BY t.trial_number
 -- The arms that a run began with; one with a trial that waits or runs, again or still, is not closed. Work is rows times epochs times trials.
 SELECT a.arm_id, a.architecture || CASE a.augmentation WHEN 'none' THEN '' ELSE '+' || a.augmentation END AS name, a.opening, a.bound,
     CASE WHEN n.n_open = 0 THEN a.closing END AS closing, CASE WHEN n.n_open = 0 THEN a.quality END AS quality,
-    CASE WHEN n.n_open = 0 THEN a.cost_seconds END AS cost_seconds, (n.n_epochs * p.n_rows)::double precision AS work, n.is_complete
+    CASE WHEN n.n_open = 0 THEN a.cost_seconds END AS cost_seconds, (n.n_epochs * p.n_rows)::double precision AS work, n.n_epochs::double precision AS n_epochs, n.is_complete
 FROM easeml.arms a JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id)
-CROSS JOIN LATERAL (SELECT coalesce(sum(t.max_epochs), 0) AS n_epochs, count(*) FILTER (WHERE t.state IN ('waiting', 'running')) AS n_open,
-    coalesce(bool_and(t.n_steps_done = (2 * t.max_epochs + 1) * d.n_partitions), false) AS is_complete
+CROSS JOIN LATERAL (SELECT CASE WHEN r.search IS NULL THEN coalesce(sum(t.max_epochs), 0) ELSE coalesce(a.planned_epochs, 1) END AS n_epochs,
+    count(*) FILTER (WHERE t.state IN ('waiting', 'running', 'paused')) AS n_open,
+    coalesce(bool_and(t.n_steps_done = (2 * t.max_epochs + 1) * d.n_partitions OR r.search IS NOT NULL AND t.state = 'stopped' AND t.failure_reason IS NULL), false) AS is_complete
     FROM easeml.trials t WHERE t.arm_id = a.arm_id) n
 CROSS JOIN LATERAL (SELECT greatest(sum(c.n_train_rows), 1) AS n_rows FROM easeml.partitions c WHERE c.dataset_id = r.dataset_id) p
 WHERE a.run_id = %(run_id)s AND NOT EXISTS (SELECT FROM easeml.priors q WHERE q.run_id = a.run_id AND a.arm_id <> ALL (q.arm_ids)) ORDER BY a.arm_id
+
+-- name: read_history
+-- What a procedure may know of an arm's trials; scores after each epoch, higher is better.
+SELECT t.trial_number, jsonb_build_object('architecture', t.architecture) || t.config AS config, t.state, t.target_epochs, t.inherited_epochs, p.trial_number AS parent,
+    ARRAY(SELECT CASE WHEN r.is_higher_better THEN m.metric_value ELSE -m.metric_value END FROM easeml.epoch_metrics m
+          WHERE m.trial_id = t.trial_id AND m.split = 'validation' ORDER BY m.epoch) AS scores
+FROM easeml.trials t JOIN easeml.runs r USING (run_id) LEFT JOIN easeml.trials p ON p.trial_id = t.parent_trial_id
+WHERE t.arm_id = %(arm_id)s ORDER BY t.trial_number
+
+-- name: apply_decisions
+-- What a procedure has decided about the trials of an arm.
+SELECT easeml.apply_decisions(%(arm_id)s, %(decisions)s::jsonb, %(lease_number)s) AS pruned_bytes
 
 -- name: tenancy
 -- How tenants are served.
@@ -89,11 +104,12 @@ SELECT policy, prior, seed FROM easeml.current_tenancy()
 SELECT owner::text AS role, weight, extract(epoch FROM deadline)::double precision AS deadline_seconds, max_slots FROM easeml.tenants
 
 -- name: history
--- What closed arms of the newest runs came to, if every trial went to its end: what was cut short says little of either quality or cost.
+-- What closed arms of the newest runs came to, if every trial went to its end, or was given up by its procedure: what was cut short says little of either quality or cost.
 SELECT a.run_id, d.task, a.architecture || CASE a.augmentation WHEN 'none' THEN '' ELSE '+' || a.augmentation END AS name, a.quality, a.cost_seconds,
     (n.n_epochs * p.n_rows)::double precision AS work
 FROM easeml.arms a JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id)
-CROSS JOIN LATERAL (SELECT greatest(sum(t.max_epochs), 1) AS n_epochs, coalesce(bool_and(t.n_steps_done = (2 * t.max_epochs + 1) * d.n_partitions), false) AS is_complete
+CROSS JOIN LATERAL (SELECT greatest(sum(t.n_steps_done / (2 * d.n_partitions) - t.inherited_epochs), 1) AS n_epochs,
+    coalesce(bool_and(t.n_steps_done = (2 * t.max_epochs + 1) * d.n_partitions OR r.search IS NOT NULL AND t.state = 'stopped' AND t.failure_reason IS NULL), false) AS is_complete
     FROM easeml.trials t WHERE t.arm_id = a.arm_id) n
 CROSS JOIN LATERAL (SELECT greatest(sum(c.n_train_rows), 1) AS n_rows FROM easeml.partitions c WHERE c.dataset_id = r.dataset_id) p
 WHERE a.closing IS NOT NULL AND n.is_complete AND a.run_id IN (SELECT w.run_id FROM easeml.runs w ORDER BY w.run_id DESC LIMIT 500)
@@ -179,7 +195,7 @@ SELECT owner, run_id, trial_id, 'failed', format('trial %%s failed: %%s', trial_
 
 -- name: stop_trials
 -- What is left of a run that ends.
-UPDATE easeml.trials SET state = 'stopped', finished_at = clock_timestamp() WHERE run_id = (SELECT w.run_id FROM easeml.runs w WHERE w.run_id = %(run_id)s FOR NO KEY UPDATE SKIP LOCKED) AND state IN ('waiting', 'running')
+UPDATE easeml.trials SET state = 'stopped', finished_at = clock_timestamp(), failure_reason = 'the run ended before this trial' WHERE run_id = (SELECT w.run_id FROM easeml.runs w WHERE w.run_id = %(run_id)s FOR NO KEY UPDATE SKIP LOCKED) AND state IN ('waiting', 'running', 'paused')
     AND %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease)
 
 -- name: finish_run

@@ -45,7 +45,7 @@ BEGIN
                 'store_chunked', 'store_chunk', 'record_training', 'record_evaluation', 'record_metrics', 'record_pilot',
                 'check_slot_options', 'find_segment', 'find_slot', 'check_leaving', 'set_slots', 'add_slots', 'drain_slot', 'resume_slot', 'remove_slot',
                 'add_segment', 'drain_segment', 'resume_segment', 'remove_segment', 'python_facts',
-                'set_policy', 'open_arm', 'close_arm', 'keep_beliefs', 'keep_allocations',
+                'set_policy', 'open_arm', 'close_arm', 'keep_beliefs', 'apply_decisions', 'copy_state', 'keep_allocations',
                 'create_tenant', 'alter_tenant', 'drop_tenant', 'check_tenant', 'find_tenant', 'kept_bytes', 'is_bound_by_limits',
                 -- Whoever may execute a trigger function can hang it on a table of his own, with rows of his invention.
                 'check_run_limits', 'check_byte_limit', 'keep_hours')
@@ -60,13 +60,13 @@ GRANT INSERT ON easeml.datasets, easeml.partitions, easeml.replicas, easeml.bloc
     easeml.deployments, easeml.events TO easeml_tenant;
 -- Progress and states are the coordinator's to write: a trial that named another tenant's checkpoint would be served from it.
 -- Nor the qualities of arms: other tenants' priors are made from them.
-GRANT INSERT (run_id, owner, architecture, augmentation) ON easeml.arms TO easeml_tenant;
-GRANT INSERT (run_id, arm_id, trial_number, architecture, config, max_epochs) ON easeml.trials TO easeml_tenant;
+GRANT INSERT (run_id, owner, architecture, augmentation, planned_epochs) ON easeml.arms TO easeml_tenant;
+GRANT INSERT (run_id, arm_id, trial_number, architecture, config, max_epochs, target_epochs) ON easeml.trials TO easeml_tenant;
 GRANT UPDATE (encoder, packing_seconds, input_shape, n_skipped_rows, placement) ON easeml.datasets TO easeml_tenant;
 GRANT UPDATE (state, started_at, finished_at, failure_reason) ON easeml.runs, easeml.trials TO easeml_tenant;
 GRANT UPDATE (trial_id, deployed_at) ON easeml.deployments TO easeml_tenant;
 GRANT DELETE ON easeml.datasets, easeml.replicas, easeml.dataset_grants, easeml.runs, easeml.deployments TO easeml_tenant;
-GRANT EXECUTE ON FUNCTION easeml.version(), easeml.has_live_coordinator(), easeml.caller(), easeml.list_architectures(), easeml.list_metrics(), easeml.list_schedulers(),
+GRANT EXECUTE ON FUNCTION easeml.version(), easeml.has_live_coordinator(), easeml.caller(), easeml.list_architectures(), easeml.list_metrics(), easeml.list_schedulers(), easeml.list_procedures(),
     easeml.list_policies(), easeml.list_priors(), easeml.current_tenancy(), easeml.used_bytes(name), easeml.used_hours(name) TO easeml_reader;
 
 -- What tenants may have is for administrators to say, not for the service that trains.

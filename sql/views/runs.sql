@@ -2,18 +2,27 @@ CREATE VIEW easeml.run_status WITH (security_invoker) AS
 SELECT r.run_id, r.owner::text AS owner, d.dataset_name, d.version AS dataset_version,
     CASE WHEN r.state = 'running' AND NOT easeml.has_live_coordinator() THEN 'interrupted' ELSE r.state END AS state,
     r.procedure, r.metric, r.max_epochs, r.seed,
-    t.n_trials, t.n_finished, t.n_failed, t.n_units_done, t.n_trials * (2 * r.max_epochs + 1) * d.n_partitions AS n_units,
-    round(100.0 * t.n_units_done / nullif(t.n_trials * (2 * r.max_epochs + 1) * d.n_partitions, 0), 1)::double precision AS percent_done,
+    t.n_trials, t.n_finished, t.n_failed, t.n_units_done, w.n_units,
+    round(100.0 * t.n_units_done / nullif(w.n_units, 0), 1)::double precision AS percent_done,
     b.trial_id AS best_trial_id, b.best_metric_value,
     r.created_at, r.started_at, r.finished_at,
     extract(epoch FROM coalesce(r.finished_at, clock_timestamp()) - r.started_at)::double precision AS elapsed_seconds,
-    r.failure_reason, r.scheduler, r.visit_order, r.planned_scheduler, r.simulated_seconds, r.bound_seconds
+    r.failure_reason, r.scheduler, r.visit_order, r.planned_scheduler, r.simulated_seconds, r.bound_seconds,
+    t.n_paused, t.n_stopped, r.procedure_options, r.allocation
 FROM easeml.runs r
 JOIN easeml.datasets d USING (dataset_id)
 LEFT JOIN LATERAL (
     SELECT count(*) AS n_trials, count(*) FILTER (WHERE state = 'finished') AS n_finished, count(*) FILTER (WHERE state = 'failed') AS n_failed,
-        coalesce(sum(n_steps_done), 0)::bigint AS n_units_done
+        count(*) FILTER (WHERE state = 'paused') AS n_paused, count(*) FILTER (WHERE state = 'stopped') AS n_stopped,
+        coalesce(sum(n_steps_done - 2 * inherited_epochs * d.n_partitions), 0)::bigint AS n_units_done,
+        -- Only a trial that goes to the end is tested.
+        count(*) FILTER (WHERE n_steps_done > 2 * max_epochs * d.n_partitions OR target_epochs = max_epochs AND state IN ('waiting', 'running')) AS n_tests
     FROM easeml.trials WHERE run_id = r.run_id) t ON true
+LEFT JOIN LATERAL (
+    SELECT CASE WHEN r.search IS NULL THEN t.n_trials * (2 * r.max_epochs + 1)
+        WHEN r.state IN ('queued', 'running') THEN 2 * sum(a.planned_epochs)::bigint + t.n_tests END * d.n_partitions AS n_planned
+    FROM easeml.arms a WHERE a.run_id = r.run_id) q ON true
+LEFT JOIN LATERAL (SELECT greatest(coalesce(q.n_planned, t.n_units_done), t.n_units_done) AS n_units) w ON true
 LEFT JOIN LATERAL (
     SELECT trial_id, best_metric_value FROM easeml.trials WHERE run_id = r.run_id AND best_metric_value IS NOT NULL
     ORDER BY CASE WHEN r.is_higher_better THEN -best_metric_value ELSE best_metric_value END, trial_number LIMIT 1) b ON true;
@@ -23,13 +32,18 @@ CREATE VIEW easeml.schedulers WITH (security_invoker) AS
 SELECT s.scheduler, s.needs_free_order, s.needs_single_holders, s.is_default, s.summary FROM easeml.list_schedulers() s;
 COMMENT ON VIEW easeml.schedulers IS 'Schedulers that easeml.select_models can be asked for.';
 
+CREATE VIEW easeml.procedures WITH (security_invoker) AS
+SELECT p.procedure, p.is_one_shot, p.options, p.summary FROM easeml.list_procedures() p;
+COMMENT ON VIEW easeml.procedures IS 'Procedures that easeml.select_models can be asked for, with the names of their options; easeml.preview_procedure shows what one would train.';
+
 CREATE VIEW easeml.leaderboard WITH (security_invoker) AS
 SELECT t.run_id, rank() OVER (PARTITION BY t.run_id ORDER BY CASE WHEN r.is_higher_better THEN -t.best_metric_value ELSE t.best_metric_value END NULLS LAST) AS rank,
     t.trial_id, t.trial_number, d.dataset_name, t.architecture, t.state,
     r.metric, t.best_metric_value AS validation_metric, e.metric_value AS test_metric, t.best_epoch,
-    coalesce(m.epoch, 0) AS n_epochs_done, t.max_epochs,
+    coalesce(m.epoch, t.inherited_epochs) AS n_epochs_done, t.max_epochs,
     p.trial_id IS NOT NULL AS is_deployed,
-    u.training_seconds, t.config, t.failure_reason, t.owner::text AS owner
+    u.training_seconds, t.config, t.failure_reason, t.owner::text AS owner,
+    coalesce(t.target_epochs, t.max_epochs) AS target_epochs, t.parent_trial_id
 FROM easeml.trials t
 JOIN easeml.runs r USING (run_id)
 JOIN easeml.datasets d USING (dataset_id)
@@ -81,7 +95,7 @@ COMMENT ON COLUMN easeml.run_status.n_trials IS 'Trials in all.';
 COMMENT ON COLUMN easeml.run_status.n_finished IS 'Trials finished.';
 COMMENT ON COLUMN easeml.run_status.n_failed IS 'Trials failed.';
 COMMENT ON COLUMN easeml.run_status.n_units_done IS 'Recorded units.';
-COMMENT ON COLUMN easeml.run_status.n_units IS 'Units in all.';
+COMMENT ON COLUMN easeml.run_status.n_units IS 'Units in all; at most so many where a procedure decides on the way.';
 COMMENT ON COLUMN easeml.run_status.percent_done IS 'Recorded share of the units.';
 COMMENT ON COLUMN easeml.run_status.best_trial_id IS 'Best trial so far.';
 COMMENT ON COLUMN easeml.run_status.best_metric_value IS 'Its validation metric.';
@@ -96,6 +110,16 @@ COMMENT ON COLUMN easeml.run_status.visit_order IS 'cyclic or free.';
 COMMENT ON COLUMN easeml.run_status.planned_scheduler IS 'The scheduler that serves it.';
 COMMENT ON COLUMN easeml.run_status.simulated_seconds IS 'Makespan of the work that was left when the scheduler was chosen, in a simulation.';
 COMMENT ON COLUMN easeml.run_status.bound_seconds IS 'No schedule of that work is shorter.';
+
+COMMENT ON COLUMN easeml.run_status.n_paused IS 'Trials that wait for a decision of their procedure.';
+COMMENT ON COLUMN easeml.run_status.n_stopped IS 'Trials that were given up.';
+COMMENT ON COLUMN easeml.run_status.procedure_options IS 'Options of the procedure.';
+COMMENT ON COLUMN easeml.run_status.allocation IS 'How slots are shared out.';
+
+COMMENT ON COLUMN easeml.procedures.procedure IS 'Name.';
+COMMENT ON COLUMN easeml.procedures.is_one_shot IS 'Whether all its trials start at once and train to the end; others are asked again after every epoch.';
+COMMENT ON COLUMN easeml.procedures.options IS 'Names of its options.';
+COMMENT ON COLUMN easeml.procedures.summary IS 'What it does.';
 
 COMMENT ON COLUMN easeml.schedulers.scheduler IS 'Name.';
 COMMENT ON COLUMN easeml.schedulers.needs_free_order IS 'Whether it chooses the partitions, and so needs visit_order free.';
@@ -121,6 +145,8 @@ COMMENT ON COLUMN easeml.leaderboard.training_seconds IS 'Seconds spent in train
 COMMENT ON COLUMN easeml.leaderboard.config IS 'Its hyperparameters.';
 COMMENT ON COLUMN easeml.leaderboard.failure_reason IS 'Why it failed.';
 COMMENT ON COLUMN easeml.leaderboard.owner IS 'Role that owns it.';
+COMMENT ON COLUMN easeml.leaderboard.target_epochs IS 'Epochs in all after which it ends or waits for a decision.';
+COMMENT ON COLUMN easeml.leaderboard.parent_trial_id IS 'The trial of which it began as a copy.';
 
 COMMENT ON COLUMN easeml.learning_curves.run_id IS 'Run.';
 COMMENT ON COLUMN easeml.learning_curves.trial_id IS 'Trial.';

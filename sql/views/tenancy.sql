@@ -20,7 +20,7 @@ SELECT a.run_id, a.arm_id, d.dataset_name, a.architecture, a.augmentation,
     a.opened_at, a.closed_at, p.updated_at, a.owner::text AS owner
 FROM easeml.arms a JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id)
 LEFT JOIN easeml.posteriors p USING (arm_id)
-CROSS JOIN LATERAL (SELECT count(*) AS n_trials, count(*) FILTER (WHERE t.state IN ('waiting', 'running')) AS n_open FROM easeml.trials t WHERE t.arm_id = a.arm_id) n;
+CROSS JOIN LATERAL (SELECT count(*) AS n_trials, count(*) FILTER (WHERE t.state IN ('waiting', 'running', 'paused')) AS n_open FROM easeml.trials t WHERE t.arm_id = a.arm_id) n;
 COMMENT ON VIEW easeml.arm_beliefs IS 'Every arm of every run: what is believed of it, and what it came to.';
 COMMENT ON COLUMN easeml.arm_beliefs.run_id IS 'Run.';
 COMMENT ON COLUMN easeml.arm_beliefs.arm_id IS 'Arm.';

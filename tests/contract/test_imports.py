@@ -1,7 +1,7 @@
 """Who may import whom: the rooms of the house, held by reading the imports with ast, without importing anything.
 
 A room may import itself, the words (in their order), `easeml_db.__version__` and what the table grants. Two
-decisions are encoded: the PL/Python body of easeml.propose_configs imports the pure core
+decisions are encoded: the PL/Python body of easeml.begin_search imports the pure core
 `easeml_db.procedures.proposal`, so cores must do with the standard library, numpy and scipy; and whatever runs
 where the embedded server or a shell is (`cli`, `service`, `embedded`) wires things and may import everything here.
 """
@@ -29,8 +29,12 @@ WIRING = ("cli", "service", "embedded", "__main__", "report", "experiments", "se
 PASSING = (
     "easeml_db.bandits.prior",
     "easeml_db.tenancy.opening",
+    "easeml_db.procedures.contract",
     *(f"easeml_db.trial_groups.{module}" for module in ("allocation", "measuring", "profile")),
 )
+
+# What the loop and its parts decide with, and the only seams to the world.
+DECIDING = ("easeml_db.ports", *(f"easeml_db.{core}" for core in CORES))
 
 # Rooms of easeml_db and the modules of ours that each may import, besides itself and the words.
 ROOMS: dict[str, tuple[str, ...]] = {
@@ -43,14 +47,15 @@ ROOMS: dict[str, tuple[str, ...]] = {
     # Engines on PostgreSQL open sessions and read errors as the store does.
     "engines": ("easeml_db.ports", "easeml_db.db.connection"),
     "simulate": ("easeml_db.ports", *PASSING),
-    "arms": ("easeml_db.ports", *(f"easeml_db.{core}" for core in CORES)),
-    "coordinator": ("easeml_db.arms", "easeml_db.ports", *(f"easeml_db.{core}" for core in CORES)),
+    "searches": DECIDING,
+    "arms": ("easeml_db.searches", *DECIDING),
+    "coordinator": ("easeml_db.arms", "easeml_db.searches", *DECIDING),
     **{room: tuple(OURS) for room in WIRING},
 }
 
 # What each may import from outside, besides the standard library.
 FOREIGN: dict[str, frozenset[str]] = {
-    **{room: frozenset() for room in (*WORDS, "ports", "arms", "coordinator", "simulate", "__init__")},
+    **{room: frozenset() for room in (*WORDS, "ports", "arms", "searches", "coordinator", "simulate", "__init__")},
     **{core: frozenset({"numpy", "scipy"}) for core in CORES},
     "procedures": frozenset({"numpy", "scipy", "optuna"}),
     "hopper": frozenset({"numpy", "scipy", "ortools"}),

@@ -15,7 +15,9 @@ MAX_LINES = 3
 FREE_BODIES = {"python_facts"}
 # SQL name -> target of those that call a pure core; its word differs from the SQL name, which stands among others.
 PURE_TARGETS = {
-    "propose_configs": ("easeml_db.procedures.proposal", "propose"),
+    "begin_search": ("easeml_db.procedures.proposal", "begin_search"),
+    "plan_search": ("easeml_db.procedures.proposal", "preview"),
+    "list_procedures": ("easeml_db.procedures", "list_procedures"),
     "list_policies": ("easeml_db.tenancy.policies", "list_policies"),
     "list_priors": ("easeml_db.bandits.priors", "list_priors"),
     "list_schedulers": ("easeml_db.hopper.schedulers", "list_schedulers"),

@@ -6,9 +6,7 @@ import pytest
 
 from easeml_db.errors import InvalidArgument
 from easeml_db.procedures import PROCEDURES
-from easeml_db.procedures.creation import create_procedure
-from easeml_db.procedures.preview import preview
-from easeml_db.procedures.proposal import first_decisions
+from easeml_db.procedures.proposal import preview
 
 ARCHITECTURES = json.dumps({"line": [{"name": "rate", "kind": "float", "default": 0.1, "search": [0.1, 0.2]}]})
 WIDE = json.dumps({"rate": {"low": 0.0, "high": 1.0}})
@@ -77,7 +75,7 @@ def test_a_population_is_said_once():
 @pytest.mark.parametrize("text", [None, "null", "{}", '{"eta": 3.0}', '{"eta": null}'])
 def test_options_may_be_left_out(text):
     rows = json.loads(preview(ARCHITECTURES, WIDE, "hyperband", None, 9, 0, text))
-    assert rows[0] == {"bracket": 0, "rung": 0, "n_trials": 9, "n_epochs": 1, "total_epochs": 9}
+    assert rows[0] == {"arm": "line", "bracket": 0, "rung": 0, "n_trials": 9, "n_epochs": 1, "total_epochs": 9}
     assert [(row["bracket"], row["n_trials"], row["n_epochs"]) for row in rows] == [
         (0, 9, 1),
         (0, 3, 3),
@@ -89,14 +87,6 @@ def test_options_may_be_left_out(text):
 
 
 def test_the_preview_of_one_shot_procedures_is_one_row():
-    row = {"bracket": 0, "rung": 0, "n_trials": 2, "n_epochs": 4, "total_epochs": 8}
+    row = {"arm": "line", "bracket": 0, "rung": 0, "n_trials": 2, "n_epochs": 4, "total_epochs": 8}
     for procedure in ("grid", "random"):
         assert json.loads(preview(ARCHITECTURES, None, procedure, None, 4, 0, None)) == [row]
-
-
-def test_first_decisions_say_how_long_the_first_trials_train():
-    first = json.loads(first_decisions(ARCHITECTURES, WIDE, "hyperband", None, 9, 7, None))
-    assert [trial["n_epochs"] for trial in first] == [1] * 9
-    made = create_procedure(ARCHITECTURES, WIDE, "hyperband", max_epochs=9, seed=7)
-    assert [trial["config"] for trial in first] == [decision.config for decision in made.ask([])]
-    assert json.loads(first_decisions(ARCHITECTURES, WIDE, "tpe", None, 9, 7, None))[0]["n_epochs"] is None

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from easeml_db.errors import InvalidArgument
 from easeml_db.procedures import PROCEDURES
 from easeml_db.procedures.contract import Start, TrialHistory
-from easeml_db.procedures.proposal import propose
+from easeml_db.procedures.creation import create_procedure
+from easeml_db.procedures.proposal import begin_search
+from easeml_db.run import Search
 from easeml_db.search_space.parsing import parse_search_space
 
 RATE = {
@@ -27,7 +29,15 @@ ARCHITECTURES = json.dumps([{"architecture": a, "hyperparameters": specs} for a,
 
 def proposed(search_space=None, *, procedure="random", n_configs=None, seed=0):
     text = None if search_space is None else json.dumps(search_space)
-    return json.loads(propose(ARCHITECTURES, text, procedure, n_configs, seed))
+    begun = json.loads(begin_search(ARCHITECTURES, text, procedure, n_configs, 3, seed, None))
+    assert begun["is_one_shot"]
+    assert begun["n_configs"] == len(begun["trials"])
+    assert [trial["trial_number"] for trial in begun["trials"]] == list(range(1, len(begun["trials"]) + 1))
+    return [{"architecture": trial["architecture"], **trial["config"]} for trial in begun["trials"]]
+
+
+def random_search(architectures, search_space):
+    return begin_search(architectures, search_space, "random", 4, 3, 0, None)
 
 
 def refused(*arguments, **keywords):
@@ -43,11 +53,15 @@ def test_random_proposes_eight_by_default_and_takes_architectures_in_turn():
 
 @pytest.mark.parametrize("text", [None, "null", "{}"])
 def test_no_search_space_has_three_spellings(text):
-    assert propose(ARCHITECTURES, text, "random", 4, 0) == propose(ARCHITECTURES, None, "random", 4, 0)
+    assert begin_search(ARCHITECTURES, text, "random", 4, 3, 0, None) == begin_search(
+        ARCHITECTURES, None, "random", 4, 3, 0, None
+    )
 
 
 def test_architectures_may_come_as_an_object():
-    assert propose(json.dumps(SPECS), None, "random", 4, 0) == propose(ARCHITECTURES, None, "random", 4, 0)
+    assert begin_search(json.dumps(SPECS), None, "random", 4, 3, 0, None) == begin_search(
+        ARCHITECTURES, None, "random", 4, 3, 0, None
+    )
 
 
 @given(st.integers(-(2**63), 2**63 - 1), st.integers(1, 40))
@@ -93,19 +107,53 @@ def test_n_configs_has_limits(procedure, n_configs):
     assert str(error).startswith("n_configs: expected a whole number from 1 to 10000, got")
 
 
-@pytest.mark.parametrize(
-    ("procedure", "hint"),
-    [
-        ("gird", "Did you mean grid?"),
-        ("hyperband", "Choose from: grid, random."),
-        ("successive_halving", "Choose from: grid, random."),
-        (None, "Choose from: grid, random."),
-    ],
-)
+@pytest.mark.parametrize(("procedure", "hint"), [("gird", "Did you mean grid?"), (None, "Choose from: asha, bohb, ")])
 def test_unknown_procedures_are_refused(procedure, hint):
     error = refused(procedure=procedure)
-    assert str(error).startswith("procedure: expected a one-shot procedure, got")
-    assert error.hint == hint
+    assert str(error).startswith("procedure: expected a procedure, got")
+    assert error.hint.startswith(hint)
+
+
+def begun_search(procedure, *, n_configs=None, max_epochs=9, seed=7, options=None):
+    text = None if options is None else json.dumps(options)
+    return json.loads(begin_search(ARCHITECTURES, None, procedure, n_configs, max_epochs, seed, text))
+
+
+def test_other_procedures_run_once_inside_every_arm_and_number_their_trials_so_that_the_order_of_arms_does_not_matter():
+    begun = begun_search("hyperband", options={"n_parallel": 1})
+    assert not begun["is_one_shot"]
+    assert [arm["architecture"] for arm in begun["arms"]] == ["tree", "line"]
+    numbers = {
+        arm: [trial["trial_number"] for trial in begun["trials"] if trial["arm"] == arm] for arm in ("tree", "line")
+    }
+    assert numbers == {"tree": [1, 3, 5, 7, 9, 11, 13, 15, 17], "line": [2, 4, 6, 8, 10, 12, 14, 16, 18]}
+    assert {trial["target_epochs"] for trial in begun["trials"]} == {1}
+    assert all(trial["architecture"] == trial["arm"] for trial in begun["trials"])
+    assert begun["n_configs"] == 2 * (9 + 5 + 3)
+    assert {arm["planned_epochs"] for arm in begun["arms"]} == {9 + 6 + 6 + 15 + 6 + 27}
+
+
+def test_the_first_trials_are_what_the_procedure_asks_for():
+    search = Search(ARCHITECTURES, None, "hyperband", max_epochs=9, seed=7)
+    first = [decision.config for decision in create_procedure(search, arm="line").ask([])]
+    begun = begun_search("hyperband", options={"n_parallel": 4})
+    assert [{"architecture": "line", **t["config"]} for t in begun["trials"] if t["arm"] == "line"] == first
+
+
+def test_a_joint_search_is_one_arm_over_all_architectures():
+    begun = begun_search("successive_halving", n_configs=8, options={"joint": True})
+    assert [arm["architecture"] for arm in begun["arms"]] == ["tree|line"]
+    assert [trial["trial_number"] for trial in begun["trials"]] == list(range(1, 9))
+    assert {trial["architecture"] for trial in begun["trials"]} == {"tree", "line"}
+    with pytest.raises(InvalidArgument, match=r"procedure_options\.joint: expected true or false"):
+        begun_search("asha", options={"joint": 1})
+
+
+@given(st.sampled_from(sorted(set(PROCEDURES) - {"grid", "random"})), st.integers(1, 30), st.integers(2, 20))
+def test_what_a_run_begins_with_is_within_what_it_may_take(procedure, max_epochs, n_configs):
+    begun = begun_search(procedure, n_configs=n_configs, max_epochs=max_epochs)
+    assert len(begun["trials"]) <= begun["n_configs"]
+    assert all((trial["target_epochs"] or max_epochs) <= max_epochs for trial in begun["trials"])
 
 
 @pytest.mark.parametrize(
@@ -127,7 +175,7 @@ def test_unknown_procedures_are_refused(procedure, hint):
 )
 def test_what_is_no_proper_json_is_refused(architectures, search_space, start):
     with pytest.raises(InvalidArgument) as caught:
-        propose(architectures, search_space, "random", None, 0)
+        random_search(architectures, search_space)
     assert str(caught.value).startswith(start)
 
 

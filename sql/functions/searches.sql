@@ -1,0 +1,95 @@
+-- What a procedure has decided about the trials of an arm, called by the coordinator.
+-- A decision is {kind: start, trial_number, architecture, config, target_epochs, parent, inherited_epochs}, {kind: continue, trial_number, target_epochs}
+-- or {kind: stop, trial_number}; parent and trial_number are numbers within the run.
+
+CREATE FUNCTION easeml.copy_state(from_trial easeml.trials, to_trial_id bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    copied_id bigint;
+BEGIN
+    INSERT INTO easeml.checkpoints (trial_id, owner, epoch, n_bytes, sha256, state)
+    SELECT to_trial_id, c.owner, c.epoch, c.n_bytes, c.sha256, c.state FROM easeml.checkpoints c
+    WHERE c.checkpoint_id = from_trial.checkpoint_id AND c.trial_id = from_trial.trial_id
+    RETURNING checkpoint_id INTO copied_id;
+    INSERT INTO easeml.checkpoint_chunks (checkpoint_id, owner, chunk_number, bytes)
+    SELECT copied_id, h.owner, h.chunk_number, h.bytes FROM easeml.checkpoint_chunks h WHERE h.checkpoint_id = from_trial.checkpoint_id AND copied_id IS NOT NULL;
+    RETURN copied_id;
+END
+$$;
+COMMENT ON FUNCTION easeml.copy_state(easeml.trials, bigint) IS 'Gives a trial a copy of the newest state of another one; returns the new checkpoint, NULL when there is none (internal).';
+
+CREATE FUNCTION easeml.apply_decisions(arm_id bigint, decisions jsonb, lease_number bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    arm easeml.arms;
+    run easeml.runs;
+    parent easeml.trials;
+    decision record;
+    new_trial_id bigint;
+    n_held bigint;
+    n_partitions integer;
+    bytes bigint;
+    pruned_bytes bigint := 0;
+BEGIN
+    PERFORM easeml.fence(jsonb_build_object('lease_number', lease_number));
+    SELECT a.* INTO arm FROM easeml.arms a JOIN easeml.runs r USING (run_id)
+    WHERE a.arm_id = apply_decisions.arm_id AND r.state IN ('queued', 'running') FOR SHARE OF a, r SKIP LOCKED;
+    IF NOT FOUND THEN
+        PERFORM easeml.fail('ML003', format('arm %s is gone, its run is over, or somebody is at it', arm_id));
+    END IF;
+    -- Nobody waits for a tenant that holds its trials: they are decided upon later.
+    SELECT count(*) INTO n_held FROM easeml.trials t WHERE t.arm_id = arm.arm_id
+        AND t.trial_id NOT IN (SELECT w.trial_id FROM easeml.trials w WHERE w.arm_id = arm.arm_id FOR NO KEY UPDATE SKIP LOCKED);
+    IF n_held > 0 THEN
+        PERFORM easeml.fail('ML003', format('somebody is at %s trial(s) of arm %s', n_held, arm_id));
+    END IF;
+    SELECT r.* INTO run FROM easeml.runs r WHERE r.run_id = arm.run_id;
+    SELECT d.n_partitions INTO n_partitions FROM easeml.datasets d WHERE d.dataset_id = run.dataset_id;
+    FOR decision IN
+        SELECT * FROM ROWS FROM (jsonb_to_recordset(decisions) AS (kind text, trial_number integer, architecture text, config jsonb, target_epochs integer,
+            parent integer, inherited_epochs integer)) WITH ORDINALITY d ORDER BY d.ordinality
+    LOOP
+        IF decision.kind = 'start' THEN
+            parent := NULL;
+            IF decision.parent IS NOT NULL THEN
+                SELECT t.* INTO parent FROM easeml.trials t WHERE t.run_id = run.run_id AND t.trial_number = decision.parent
+                    AND t.state = 'paused' AND t.n_steps_done = 2 * decision.inherited_epochs * n_partitions;
+                IF NOT FOUND THEN
+                    PERFORM easeml.fail('ML006', format('trial %s of run %s went on meanwhile and cannot be copied', decision.parent, run.run_id));
+                END IF;
+            END IF;
+            INSERT INTO easeml.trials (run_id, arm_id, owner, trial_number, architecture, config, max_epochs, target_epochs, parent_trial_id, inherited_epochs, n_steps_done)
+            VALUES (run.run_id, arm.arm_id, arm.owner, decision.trial_number, decision.architecture, decision.config, run.max_epochs, decision.target_epochs,
+                parent.trial_id, coalesce(decision.inherited_epochs, 0), 2 * coalesce(decision.inherited_epochs, 0) * n_partitions)
+            ON CONFLICT DO NOTHING RETURNING trial_id INTO new_trial_id;
+            IF new_trial_id IS NULL THEN
+                PERFORM easeml.fail('ML006', format('trial %s of run %s was started meanwhile', decision.trial_number, run.run_id));
+            ELSIF parent.trial_id IS NOT NULL THEN
+                UPDATE easeml.trials t SET checkpoint_id = easeml.copy_state(parent, new_trial_id) WHERE t.trial_id = new_trial_id;
+            END IF;
+        ELSIF decision.kind = 'continue' THEN
+            UPDATE easeml.trials t SET state = 'waiting', target_epochs = decision.target_epochs
+            WHERE t.arm_id = arm.arm_id AND t.trial_number = decision.trial_number AND t.state = 'paused' AND t.target_epochs < decision.target_epochs;
+            IF NOT FOUND THEN
+                PERFORM easeml.fail('ML006', format('trial %s of run %s does not wait to go on', decision.trial_number, run.run_id));
+            END IF;
+        ELSE
+            -- Final, so its newest state is of use to nobody; that of its best epoch stays.
+            WITH stopped AS (
+                UPDATE easeml.trials t SET state = 'stopped', finished_at = clock_timestamp(), checkpoint_id = t.best_checkpoint_id
+                FROM easeml.trials before WHERE before.trial_id = t.trial_id AND t.arm_id = arm.arm_id AND t.trial_number = decision.trial_number AND t.state = 'paused'
+                RETURNING before.checkpoint_id, t.best_checkpoint_id
+            ), pruned AS (
+                DELETE FROM easeml.checkpoints c USING stopped s WHERE c.checkpoint_id = s.checkpoint_id AND c.checkpoint_id IS DISTINCT FROM s.best_checkpoint_id
+                RETURNING c.n_bytes
+            )
+            SELECT p.n_bytes INTO bytes FROM stopped LEFT JOIN pruned p ON true;
+            IF NOT FOUND THEN
+                PERFORM easeml.fail('ML006', format('trial %s of run %s does not wait to be stopped', decision.trial_number, run.run_id));
+            END IF;
+            pruned_bytes := pruned_bytes + coalesce(bytes, 0);
+        END IF;
+    END LOOP;
+    RETURN pruned_bytes;
+END
+$$;
+COMMENT ON FUNCTION easeml.apply_decisions(bigint, jsonb, bigint) IS
+    'Starts, continues and stops trials of an arm as its procedure has decided, all or none; refused when the lease is stale or a trial is not where the decision takes it to be. Returns the bytes of states that it pruned (internal).';
