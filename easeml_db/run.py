@@ -81,3 +81,8 @@ class Run:
     arm_of: Mapping[int, int] = field(default_factory=dict)
     search: Search | None = None
     allocation: str = "hopping"
+
+    @property
+    def is_water_filled(self) -> bool:
+        """Say whether devices follow the work that trials have left; partitions that are placed must be visited."""
+        return self.allocation == "water_filling" and self.holders is None

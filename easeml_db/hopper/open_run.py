@@ -16,9 +16,11 @@ from easeml_db.hopper.contract import Assignment, Cached, Candidate, Placement, 
 from easeml_db.hopper.estimates import ObservedUnit, UnitSeconds
 from easeml_db.hopper.open_arms import OpenArms
 from easeml_db.hopper.schedulers import FALLBACK, MAX_SIMULATED_UNITS, choose_scheduler, make_scheduler
+from easeml_db.hopper.water_filling import WaterFilling
 from easeml_db.run import Run
 from easeml_db.training_unit import TrainingUnit, after, next_unit, open_partitions, pilot_of, round_number
 from easeml_db.trial import Trial
+from easeml_db.trial_groups.measuring import Sample
 
 PILOTED = frozenset({"auto", "vector_rearrangement", "milp"})
 
@@ -52,6 +54,8 @@ class OpenRun:
         self._placement: Placement | None = None
         self._scheduler: Scheduler | None = None
         self._planned: str | None = None  # the scheduler chosen for this placement
+        self.filling = WaterFilling(run, seconds) if run.is_water_filled else None
+        self._measured_seconds: dict[int, float] = {}  # by trial, of pilots that measure
         self._to_pilot = self._unpiloted()
         self._timing: dict[int, Trial] = {}  # trials of arms that are not open, whose pilots are wanted
         for trial in run.trials:
@@ -68,6 +72,10 @@ class OpenRun:
     def is_done(self) -> bool:
         """Say whether nothing is under way or left to do; an arm that is not open yet is left to do."""
         return not self._busy and (self.is_over or (not self._trials and self._arms.is_complete()))
+
+    def n_open(self) -> int:
+        """Count the trials that run or may run."""
+        return len(self._trials)
 
     def has_work(self) -> bool:
         """Say whether trials run, may run, or want a pilot."""
@@ -105,6 +113,8 @@ class OpenRun:
     def renew(self, run: Run) -> None:
         """Take over what the tables say. Failed attempts at a unit that is still due stay counted."""
         before, self.run = self._trials | self._timing, run
+        if self.filling is not None:
+            self.filling.set_architectures(run.architectures)
         self._arms = OpenArms(run)
         self._arms.end_searches(self._ended_searches)
         self._trials = self._arms.trials()
@@ -181,6 +191,9 @@ class OpenRun:
         """Take in that a unit is recorded."""
         self._forget_attempts(unit.trial_id)
         architecture = self.run.architectures[unit.trial_id]
+        if self.filling is not None:
+            seconds = self.filling.alone_seconds(unit.trial_id, seconds)
+            self.filling.recorded(unit.trial_id)
         self._seconds.observe(ObservedUnit(unit.trial_id, architecture, unit.kind, seconds))
         trial = self._trials.get(unit.trial_id)
         if trial is None:
@@ -192,14 +205,18 @@ class OpenRun:
             self._trials[unit.trial_id] = moved
             self._offer(moved)
 
-    def piloted(self, trial_id: int, train_seconds: float, evaluate_seconds: float) -> None:
-        """Take in how long a trial's units are going to take."""
+    def piloted(
+        self, trial_id: int, train_seconds: float, evaluate_seconds: float, sample: Sample | None = None
+    ) -> None:
+        """Take in how long a trial's units are going to take; `sample`: and what the pilot measured."""
+        self._pilot_over(trial_id, sample)
         self._forget_attempts(trial_id)
         self._timing.pop(trial_id, None)
         self._seconds.pilot(trial_id, train_seconds, evaluate_seconds)
 
     def came_to_nothing(self, trial_id: int, slot_id: int, *, is_counted: bool) -> None:
         """Take in that a trial's unit was lost or refused: it is offered again, on another slot first."""
+        self._pilot_over(trial_id, None)
         trial = self._trials.get(trial_id) or self._timing.get(trial_id)
         if trial is None:
             return
@@ -209,8 +226,13 @@ class OpenRun:
         if trial_id in self._trials:
             self._offer(trial)
 
+    def _pilot_over(self, trial_id: int, sample: Sample | None) -> None:
+        if self._measured_seconds.pop(trial_id, 0.0) and self.filling is not None:
+            self.filling.pilot_over(trial_id, sample)
+
     def drop(self, trial_id: int) -> None:
         """Start nothing of a trial any more."""
+        self._pilot_over(trial_id, None)
         self._trials.pop(trial_id, None)
         self._timing.pop(trial_id, None)
         self._forget_attempts(trial_id)
@@ -237,11 +259,31 @@ class OpenRun:
             chosen = list(self._pilots(self._timing, idle_slots, placement))
         elif self._scheduler is None and self._is_piloted():
             chosen = list(self._pilots(self._to_pilot, idle_slots, placement))
+        elif self.filling is not None:
+            chosen = self._filled(self.filling, idle_slots, placement)
         else:
             chosen = self._units(idle_slots, cached)
         for unit, slot in chosen:
             self._busy[unit.trial_id] = slot
         return chosen
+
+    def _filled(
+        self, filling: WaterFilling, idle_slots: Sequence[int], placement: Placement
+    ) -> list[tuple[TrainingUnit, int]]:
+        """Ask what starts where devices are shared out by the work that is left."""
+        chosen = []
+        for start in filling.choose(self._trials, self._busy, idle_slots, placement.devices, self._avoid):
+            trial = self._trials[start.trial_id]
+            if start.measured_seconds:
+                self._measured_seconds[start.trial_id] = start.measured_seconds
+            unit = (pilot_of if start.measured_seconds else next_unit)(trial, open_partitions(trial)[0])
+            if unit is not None:
+                chosen.append((unit, start.slot_ids[0]))
+        return chosen
+
+    def measured_seconds(self, trial_id: int) -> float:
+        """Return how long the pilot of a trial that is under way measures; 0 for one that does not."""
+        return self._measured_seconds.get(trial_id, 0.0)
 
     def attempt(self, trial_id: int) -> int:
         """Return which attempt at its unit a trial's next one is, from 1."""
@@ -249,7 +291,8 @@ class OpenRun:
 
     def _unpiloted(self) -> deque[int]:
         """Return the trials that may want a pilot; none where no times are needed, or too many would be planned."""
-        if self._asked_scheduler() not in PILOTED or self._n_units_planned() > MAX_SIMULATED_UNITS:
+        is_wanted = self._asked_scheduler() in PILOTED or (self.filling is not None and self.run.search is None)
+        if not is_wanted or self._n_units_planned() > MAX_SIMULATED_UNITS:
             return deque()
         return deque(self._trials)
 

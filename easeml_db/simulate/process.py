@@ -23,13 +23,14 @@ from easeml_db.tenant import PastArm, Tenancy
 from easeml_db.topology import Slot
 from easeml_db.training_unit import PILOT
 from easeml_db.trial_groups.allocation import Journal
-from easeml_db.trial_groups.measuring import MeasuredProfile
+from easeml_db.trial_groups.measuring import MeasuredProfile, Sample
 
 if TYPE_CHECKING:
     from easeml_db.simulate.world import SimulatedWorld
 
 
 PILOT_SECONDS = 0.0
+N_LAPS = 40  # of a pilot that measures alone
 UNIT_LEASE_SECONDS = 60.0
 
 
@@ -246,6 +247,9 @@ class SimulatedProcess:
         started = self.now_seconds()
         is_pilot = order.unit.kind == PILOT
         seconds = PILOT_SECONDS if is_pilot else self._world.seconds_of(order.unit, order.slot_id)
+        if order.measured_seconds:
+            seconds = order.measured_seconds
+            self._world.pilots_begun[self._world.device_of(order.slot_id), started] += 1
         if order.slot_id in self._broken:
             self._world.at(started, lambda: self.break_session(order.slot_id))
             return
@@ -335,7 +339,7 @@ class SimulatedProcess:
             if error is not None:
                 raise error
             if order.unit.kind == PILOT:
-                self._end_pilot(order)
+                self._end_pilot(order, started_seconds)
                 return
             self._world.tables.record(order, started_seconds, self.now_seconds())
         except SlotLost:
@@ -345,13 +349,22 @@ class SimulatedProcess:
         else:
             self._answer_recorded(order, self.now_seconds() - started_seconds)
 
-    def _end_pilot(self, order: Order) -> None:
+    def _end_pilot(self, order: Order, started_seconds: float) -> None:
         """A pilot tells the truth about a unit over its partition."""
         train, evaluate = (
             self._world.seconds_of(replace(order.unit, kind=kind), order.slot_id) for kind in ("train", "validate")
         )
         self._world.tables.record_pilot(order, train, evaluate)
-        self._answer(order, Piloted(order, train, evaluate))
+        sample = self._sample(order, started_seconds) if order.measured_seconds else None
+        self._answer(order, Piloted(order, train, evaluate, sample))
+
+    def _sample(self, order: Order, started_seconds: float) -> Sample:
+        """Laps beside the pilots that began on the same device at the same time."""
+        n_packed = self._world.pilots_begun[self._world.device_of(order.slot_id), started_seconds]
+        lap = order.measured_seconds / N_LAPS
+        n_laps = int(N_LAPS / self._world.slowdown_of(n_packed))
+        lap *= self._world.slowdown_of(n_packed)
+        return Sample(order.unit.trial_id, tuple(started_seconds + k * lap for k in range(n_laps + 1)), 100)
 
     def _answer_recorded(self, order: Order, seconds: float) -> None:
         if self._world.faults.is_answer_lost(order):

@@ -115,14 +115,22 @@ class Allocator:
         self._ended: list[int] = []
 
     def renew(
-        self, seconds: Mapping[int, float], devices: Sequence[Device], profile: Profile, eps_seconds: float
+        self,
+        seconds: Mapping[int, float],
+        devices: Sequence[Device],
+        profile: Profile,
+        eps_seconds: float,
+        again: Collection[int] = (),
     ) -> None:
-        """Take in the open trials with h_1 of what each has left (above 0), and the devices there are; decide."""
+        """Take in the open trials with h_1 of what each has left (above 0), and the devices there are; decide.
+
+        Trials in `again` were done and have come anew: they are in another group.
+        """
         has_more_devices = self._set_devices(devices)
-        has_changed = seconds.keys() != self._seconds.keys() or profile != self._profile
+        has_changed = seconds.keys() != self._seconds.keys() or profile != self._profile or bool(again)
         n_before = len(self._placed)
         self._seconds, self._profile = dict(seconds), profile
-        self._forget_others()
+        self._forget_others(again)
         has_left = len(self._placed) < n_before
         lost = self._displaced()
         self._take_up(trial for trial in sorted(seconds) if trial not in self._group_of)
@@ -146,6 +154,10 @@ class Allocator:
         """The group of each open trial."""
         return dict(self._group_of)
 
+    def new_groups(self) -> tuple[NewGroup, ...]:
+        """Groups that came since the journal was taken."""
+        return tuple(self._new)
+
     def take_journal(self) -> Journal:
         """What was decided since the last call."""
         journal = Journal(tuple(self._new), tuple(self._log), tuple(self._ended))
@@ -162,14 +174,15 @@ class Allocator:
         had = {number: len(device.slot_ids) for number, device in before.items()}
         return any(len(device.slot_ids) > had.get(number, 0) for number, device in self._devices.items())
 
-    def _forget_others(self) -> None:
-        """Forget the trials that are open no more."""
-        left = {trial: self._group_of.pop(trial) for trial in self._group_of.keys() - self._seconds.keys()}
+    def _forget_others(self, again: Collection[int]) -> None:
+        """Forget the trials that are open no more, or come anew."""
+        gone = self._group_of.keys() - (self._seconds.keys() - set(again))
+        left = {trial: self._group_of.pop(trial) for trial in gone}
         for trial in left:
             self._placed.pop(trial, None)
             self._n_reports.pop(trial, None)
         self._ended += sorted(set(left.values()) - set(self._group_of.values()))
-        self._waiting = [trial for trial in self._waiting if trial in self._seconds]
+        self._waiting = [trial for trial in self._waiting if trial in self._group_of]
 
     def _displaced(self) -> list[int]:
         """Take away what trials cannot keep: devices that are gone, room for more than fit, widths above d."""

@@ -1,0 +1,281 @@
+"""Water-filling for one open run: measurements where a profile is missing, then a crew for each trial (trial_groups).
+
+Devices of one kind are shared out, GPUs where there are any. While something is measured, the run starts nothing else,
+and the device is kept free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from easeml_db.hopper.estimates import UnitSeconds
+from easeml_db.run import Run
+from easeml_db.topology import Device
+from easeml_db.trial import Trial
+from easeml_db.trial_groups.allocation import Allocator, Crew, Journal, ready
+from easeml_db.trial_groups.measuring import MeasuredProfile, Measuring, Round, Sample, merged
+from easeml_db.trial_groups.profile import Profile
+
+LEAST_SECONDS = 1e-6  # of work that is left
+MEASURED_SECONDS = 1.0  # laps of a pilot
+PATIENCE = 50  # looks at a device that others keep busy, before a run goes on without a profile
+PLAIN = MeasuredProfile(Profile(), 0.0, 1, 1)
+Profiles = Mapping[tuple[str, str], MeasuredProfile]
+
+
+@dataclass(frozen=True)
+class Start:
+    """Start a trial's next unit on these slots; with `measured_seconds` a pilot that measures for so long."""
+
+    trial_id: int
+    slot_ids: tuple[int, ...]
+    measured_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class NewProfile:
+    """What was measured, to be written down."""
+
+    architecture: str
+    device_kind: str
+    measured: MeasuredProfile
+
+
+class WaterFilling:
+    """Told what is open and idle, it says what starts. It knows nothing of units."""
+
+    def __init__(self, run: Run, estimates: UnitSeconds) -> None:
+        self._architectures, self._estimates = run.architectures, estimates
+        self._profiles: dict[tuple[str, str], MeasuredProfile] | None = None
+        self._new_profiles: list[NewProfile] = []
+        self._allocator = Allocator()
+        self._bench: _Bench | None = None
+        self._n_looks = 0
+        self._devices: Sequence[Device] = ()
+        self._due_epochs: dict[int, int] = {}
+        self._labels: dict[int, str] = {}  # of groups
+        self._under_way: dict[int, Crew] = {}
+        self._slowdowns: dict[int, float] = {}  # of units under way, against one device of their own
+        self._last_slot: dict[int, int] = {}
+
+    # What is known
+
+    @property
+    def is_profiled(self) -> bool:
+        """Say whether it has been told which profiles are known."""
+        return self._profiles is not None
+
+    def set_profiles(self, profiles: Profiles) -> None:
+        """Take in the profiles that are known."""
+        self._profiles = dict(profiles)
+
+    def set_architectures(self, architectures: Mapping[int, str]) -> None:
+        """Take in the architecture of each trial, those that came later among them."""
+        self._architectures = architectures
+
+    def alone_seconds(self, trial_id: int, seconds: float) -> float:
+        """What a unit that took so long would have taken on a device of its own."""
+        return seconds / self._slowdowns.get(trial_id, 1.0)
+
+    def held_slots(self) -> set[int]:
+        """Slots that no other run should use: of devices that a trial has to itself, or that are measured."""
+        held = {slot for crew in self._allocator.crews().values() if not crew.is_packed for slot in _slots_of(crew)}
+        return held | (set(self._bench.device.slot_ids) if self._bench is not None else set())
+
+    def take_profiles(self) -> list[NewProfile]:
+        """Profiles measured since the last call."""
+        found, self._new_profiles = self._new_profiles, []
+        return found
+
+    def take_journal(self, n_open: int) -> tuple[Journal, Mapping[int, str]]:
+        """What was decided since the last call, with a label for each group; `n_open` trials are still open."""
+        if not n_open:
+            self._allocator.renew({}, self._devices, Profile(), 0.0)
+        return self._allocator.take_journal(), self._labels
+
+    # What happens
+
+    def pilot_over(self, trial_id: int, sample: Sample | None) -> None:
+        """Take in that a pilot that was to measure is over; None: it failed."""
+        if self._bench is not None:
+            self._bench.over(trial_id, sample)
+
+    def recorded(self, trial_id: int) -> None:
+        """Take in that a unit of a trial is recorded."""
+        self._allocator.reported(trial_id)
+
+    # What runs next
+
+    def choose(
+        self,
+        trials: Mapping[int, Trial],
+        busy: Mapping[int, int],
+        idle_slots: Sequence[int],
+        devices: Sequence[Device],
+        avoid: Mapping[int, int],
+    ) -> list[Start]:
+        """Return what to start now. `busy`: a slot of each trial under way; `avoid`: one on which a trial failed."""
+        self._devices = [device for device in devices if device.kind == _kind(devices)]
+        self._under_way = {trial: self._crew_of(trial, slot) for trial, slot in busy.items()}
+        if self._profiles is None or not self._devices:
+            return []
+        pilots = self._measure(trials, busy, idle_slots)
+        if pilots is not None:
+            return pilots
+        return self._fill(trials, idle_slots, avoid)
+
+    def _crew_of(self, trial_id: int, slot: int) -> Crew:
+        """The crew of a unit under way; of one that somebody else started, the whole device."""
+        there = tuple(device for device in self._devices if slot in device.slot_ids)
+        return self._under_way.get(trial_id, Crew(trial_id, 1.0, there))
+
+    # Measurements
+
+    def _measure(
+        self, trials: Mapping[int, Trial], busy: Mapping[int, int], idle_slots: Sequence[int]
+    ) -> list[Start] | None:
+        """Pilots to start; [] to wait for some, or for the device; None when all is known."""
+        self._end_bench()
+        if self._bench is None:
+            self._bench = self._next_bench(trials)
+        if self._bench is None:
+            return None
+        if self._bench.is_under_way:
+            return []
+        asked = self._bench.next_round()
+        is_free = set(self._bench.device.slot_ids) <= set(idle_slots)
+        if asked is None or not is_free or busy.keys() & set(asked.trial_ids):
+            return self._wait()
+        self._n_looks = 0
+        return self._bench.begin(asked)
+
+    def _end_bench(self) -> None:
+        """Take up what was measured, once all of it is."""
+        bench = self._bench
+        lost = bench is not None and bench.device not in self._devices
+        if bench is None or bench.is_under_way or not (lost or bench.next_round() is None):
+            return
+        self._bench = None
+        measured = bench.measuring.result()
+        self._know(bench.architecture, bench.device.kind, measured)
+        if not lost:
+            self._new_profiles.append(NewProfile(bench.architecture, bench.device.kind, measured))
+
+    def _wait(self) -> list[Start] | None:
+        """Wait for a free device, but not for ever: without it, each trial has a device of its own."""
+        self._n_looks += 1
+        if self._n_looks < PATIENCE or self._bench is None:
+            return []
+        self._know(self._bench.architecture, self._bench.device.kind, PLAIN)
+        self._bench, self._n_looks = None, 0
+        return None
+
+    def _know(self, architecture: str, kind: str, measured: MeasuredProfile) -> None:
+        if self._profiles is not None:
+            self._profiles[architecture, kind] = measured
+
+    def _next_bench(self, trials: Mapping[int, Trial]) -> _Bench | None:
+        """The largest device, for the first architecture of which too little is known."""
+        device = max(self._devices, key=lambda each: len(each.slot_ids))
+        for architecture, mine in self._by_architecture(trials).items():
+            n_packed = min(len(mine), len(device.slot_ids))
+            known = PLAIN if n_packed == 1 else (self._profiles or {}).get((architecture, device.kind))
+            if known is None or (known is not PLAIN and not known.covers(n_packed, 1)):
+                measuring = Measuring(mine, n_slots=len(device.slot_ids), memory_bytes=device.memory_bytes)
+                return _Bench(architecture, device, measuring)
+        return None
+
+    def _by_architecture(self, trials: Mapping[int, Trial]) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for trial_id in sorted(trials):
+            found.setdefault(self._architectures[trial_id], []).append(trial_id)
+        return found
+
+    # Crews
+
+    def _fill(self, trials: Mapping[int, Trial], idle_slots: Sequence[int], avoid: Mapping[int, int]) -> list[Start]:
+        measured = self._profile_of(trials)
+        self._renew(trials, measured)
+        crews = self._allocator.crews()
+
+        def rank(trial: int, slot: int) -> tuple[int, ...]:
+            return int(avoid.get(trial) == slot), int(self._last_slot.get(trial) != slot), slot
+
+        found = []
+        for trial, slots in ready(crews, self._under_way, idle_slots, rank):
+            self._under_way[trial], self._last_slot[trial] = crews[trial], slots[0]
+            found.append(Start(trial, slots))
+        for start in found:
+            self._slowdowns[start.trial_id] = self._slowdown(crews[start.trial_id], measured.profile)
+        return found
+
+    def _profile_of(self, trials: Mapping[int, Trial]) -> MeasuredProfile:
+        """One profile for all that is open."""
+        kind, known = self._devices[0].kind, self._profiles or {}
+        return merged([known.get((name, kind), PLAIN) for name in self._by_architecture(trials)])
+
+    def _renew(self, trials: Mapping[int, Trial], measured: MeasuredProfile) -> None:
+        """Tell the allocator what is open. A trial with a new target comes anew, in another group."""
+        again = {t for t, trial in trials.items() if self._due_epochs.get(t, trial.due_epochs) != trial.due_epochs}
+        self._due_epochs = {t: trial.due_epochs for t, trial in trials.items()}
+        seconds = {t: self._seconds_left(trial) for t, trial in trials.items()}
+        self._allocator.renew(seconds, self._devices, measured.profile, measured.eps_seconds, again)
+        for group in self._allocator.new_groups():
+            self._labels[group.group_number] = self._label([trials[t] for t in group.trial_ids])
+
+    def _seconds_left(self, trial: Trial) -> float:
+        return max(self._estimates.remaining(trial, self._architectures[trial.trial_id]), LEAST_SECONDS)
+
+    def _label(self, trials: Sequence[Trial]) -> str:
+        names = dict.fromkeys(self._architectures[trial.trial_id] for trial in trials)
+        return f"{', '.join(names)} to epoch {max(trial.due_epochs for trial in trials)}"
+
+    def _slowdown(self, crew: Crew, profile: Profile) -> float:
+        """Of a unit that starts now, beside those that share its device."""
+        if not crew.is_packed:
+            return profile.seconds(1.0, crew.width)
+        return profile.slowdown(sum(other.devices == crew.devices for other in self._under_way.values()))
+
+
+class _Bench:
+    """A device on which one architecture is measured."""
+
+    def __init__(self, architecture: str, device: Device, measuring: Measuring) -> None:
+        self.architecture, self.device, self.measuring = architecture, device, measuring
+        self._asked: Round | None = None
+        self._running: set[int] = set()
+        self._samples: list[Sample] = []
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether pilots are not answered yet."""
+        return bool(self._running)
+
+    def next_round(self) -> Round | None:
+        """What to run once the device is free."""
+        return self.measuring.next_round()
+
+    def begin(self, asked: Round) -> list[Start]:
+        """Start a round, a pilot on each slot."""
+        self._asked, self._running, self._samples = asked, set(asked.trial_ids), []
+        slots = zip(asked.trial_ids, self.device.slot_ids, strict=False)
+        return [Start(trial, (slot,), MEASURED_SECONDS) for trial, slot in slots]
+
+    def over(self, trial_id: int, sample: Sample | None) -> None:
+        """Take in what came of a pilot; after the last of a round, what came of the round."""
+        if trial_id not in self._running or self._asked is None:
+            return
+        self._running.discard(trial_id)
+        self._samples += [sample] if sample is not None else []
+        if not self._running:
+            self.measuring.told(self._asked, self._samples)
+
+
+def _kind(devices: Sequence[Device]) -> str:
+    """GPUs where there are any."""
+    return "cuda" if any(device.kind == "cuda" for device in devices) else "cpu"
+
+
+def _slots_of(crew: Crew) -> list[int]:
+    return [slot for device in crew.devices for slot in device.slot_ids]
