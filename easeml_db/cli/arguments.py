@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from psycopg.types.json import Jsonb
 
 
 def name_list(context: click.Context, parameter: click.Parameter, value: str | None) -> list[str] | None:
@@ -40,3 +41,8 @@ def json_value(context: click.Context, parameter: click.Parameter, value: str | 
         raise click.BadParameter(f"cannot read {value[1:]}: {error.strerror}", context, parameter) from error
     except ValueError as error:
         raise click.BadParameter(f"not JSON: {error}", context, parameter) from error
+
+
+def jsonb(value: Any) -> Jsonb | None:
+    """A document as the server takes it; None where there is none."""
+    return None if value is None else Jsonb(value)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import click
-from psycopg.types.json import Jsonb
 
-from easeml_db.cli.arguments import json_value, name_list
+from easeml_db.cli.arguments import json_value, jsonb, name_list
 from easeml_db.cli.connection import database, dsn_option
 from easeml_db.cli.output import json_option, print_json, print_rows, print_table
 from easeml_db.cli.screen import leaderboard_table
@@ -30,22 +29,32 @@ SCHEDULER_COLUMNS = {
 @click.argument("dataset")
 @click.option("--architectures", callback=name_list, help="Names with commas (default: those that suit the data).")
 @click.option("--search-space", callback=json_value, help='JSON object, or @FILE: {"learning_rate": [0.01, 0.001]}.')
-@click.option("--procedure", help="random or grid (default: random).")
-@click.option("--n-configs", type=int, help="How many trials (default: random 8, grid all).")
-@click.option("--max-epochs", type=int, help="Passes of each trial over the training rows (default: 5).")
+@click.option("--procedure", help="How configs are tried; easeml procedures lists what there is (default: random).")
+@click.option("--procedure-options", callback=json_value, help='JSON object, or @FILE: {"eta": 3}.')
+@click.option("--n-configs", type=int, help="How many trials (default: random 8, grid all, others as planned).")
+@click.option("--max-epochs", type=int, help="Passes of a trial over the training rows, at most (default: 5).")
 @click.option("--metric", help="What ranks the trials (default: accuracy, or rmse for numbers).")
 @click.option("--max-seconds", type=float, help="Start no new unit after that.")
 @click.option("--seed", type=int, help="Same data, arguments and seed, same result (default: 0).")
 @click.option("--scheduler", help="Which trial runs next where; easeml schedulers lists them (default: auto).")
 @click.option("--visit-order", help="cyclic, or free: the scheduler chooses the partitions too (default: cyclic).")
+@click.option("--allocation", help="hopping, data_parallel, water_filling or auto (default: hopping).")
 @click.option("--watch", "is_watched", is_flag=True, help="Show the run live until it ends.")
 @dsn_option
 @json_option
-def select(dataset: str, search_space: Any, is_watched: bool, dsn: str | None, as_json: bool, **named: object) -> None:
+def select(
+    dataset: str,
+    search_space: Any,
+    procedure_options: Any,
+    is_watched: bool,
+    dsn: str | None,
+    as_json: bool,
+    **named: object,
+) -> None:
     """Train many configs on DATASET and print the run's id at once; the coordinator does the work."""
-    space = None if search_space is None else Jsonb(search_space)
+    documents = {"search_space": jsonb(search_space), "procedure_options": jsonb(procedure_options)}
     with database(dsn) as connection:
-        run_id = call(connection, "select_models", dataset, search_space=space, **named)
+        run_id = call(connection, "select_models", dataset, **documents, **named)
     if is_watched:
         watch_and_exit(dsn, run_id, as_json=as_json)
     elif as_json:

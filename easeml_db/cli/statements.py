@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import psycopg
@@ -21,12 +22,25 @@ def rows(connection: Connection, name: str, **values: object) -> list[Row]:
 
 def call(connection: Connection, function: str, *arguments: object, **named: object) -> Any:
     """What a function of schema easeml returns; named arguments that are None are left to their defaults."""
+    what, values = _call_of(function, arguments, named)
+    row = connection.execute(sql.SQL("SELECT {} AS result").format(what), values).fetchone()
+    return row["result"] if row else None
+
+
+def call_rows(connection: Connection, function: str, *arguments: object, **named: object) -> list[Row]:
+    """All rows of a function of schema easeml that returns a set."""
+    what, values = _call_of(function, arguments, named)
+    return connection.execute(sql.SQL("SELECT * FROM {}").format(what), values).fetchall()
+
+
+def _call_of(
+    function: str, arguments: Sequence[object], named: Mapping[str, object]
+) -> tuple[sql.Composable, list[object]]:
     given = {name: value for name, value in named.items() if value is not None}
     parts: list[sql.Composable] = [sql.Placeholder()] * len(arguments)
     parts += [sql.SQL("{} => {}").format(sql.Identifier(name), sql.Placeholder()) for name in given]
-    statement = sql.SQL("SELECT {}({}) AS result").format(sql.Identifier("easeml", function), sql.SQL(", ").join(parts))
-    row = connection.execute(statement, [*arguments, *given.values()]).fetchone()
-    return row["result"] if row else None
+    what = sql.SQL("{}({})").format(sql.Identifier("easeml", function), sql.SQL(", ").join(parts))
+    return what, [*arguments, *given.values()]
 
 
 def run_or_newest(connection: Connection, run_id: int | None) -> int:

@@ -18,6 +18,7 @@ from easeml_db.errors import EasemlError, SlotLost
 from easeml_db.ports import Message, Order, Piloted, SlotReady, SlotStuck, SlotWaiting, UnitFailed, UnitRecorded
 from easeml_db.topology import Slot
 from easeml_db.training_unit import PILOT
+from easeml_db.trial_groups.measuring import Sample
 
 CLOSE_SECONDS = 3.0
 RECONNECT_SECONDS = (0.1, 0.5, 1.0, 2.0)
@@ -205,10 +206,14 @@ def order_json(order: Order) -> str:
     """The order as the unit procedures read it."""
     fields = asdict(order.unit) | {key: getattr(order, key) for key in ("seed", "slot_id", "lease_number", "attempt")}
     del fields["run_id"], fields["trial_number"]
+    if order.measured_seconds:
+        fields["measured_seconds"] = order.measured_seconds
     return json.dumps(fields)
 
 
 def _answer_to(order: Order, seconds: float, result: dict[str, Any]) -> UnitRecorded | Piloted:
     if order.unit.kind == PILOT:
-        return Piloted(order, result["train_seconds"], result["evaluate_seconds"])
+        measured = result.get("sample")
+        sample = None if measured is None else Sample(order.unit.trial_id, tuple(measured.pop("laps")), **measured)
+        return Piloted(order, result["train_seconds"], result["evaluate_seconds"], sample)
     return UnitRecorded(order, seconds, int(result.get("pruned_bytes", 0)))

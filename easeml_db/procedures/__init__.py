@@ -46,10 +46,12 @@ JOINT = "joint"  # an option of all that are no one-shot: one search over all ar
 
 def list_procedures() -> list[tuple[str, bool, list[str], str]]:
     """Return (name, is one shot, names of options, summary) of every procedure."""
-    described = ((name, factory.description) for name, factory in PROCEDURES.items())
-    return [
-        (name, d.is_one_shot, [*d.options, *([] if d.is_one_shot else [JOINT])], d.summary) for name, d in described
-    ]
+    rows = []
+    for name, factory in PROCEDURES.items():
+        described = factory.description
+        options = [*described.options] if described.is_one_shot else [*described.options, JOINT]
+        rows.append((name, described.is_one_shot, options, described.summary))
+    return rows
 
 
 __all__ = ["PROCEDURES", "Procedure", "ProcedureFactory", "list_procedures"]

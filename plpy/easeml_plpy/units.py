@@ -41,6 +41,7 @@ class Unit:
     slot_id: int
     lease_number: int
     attempt: int
+    measured_seconds: float = 0.0
 
 
 def open_unit(plpy: Any, GD: Json, order: str) -> tuple[Unit, Json]:

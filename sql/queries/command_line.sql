@@ -60,6 +60,10 @@ SELECT a.rolname AS role, pg_catalog.shobj_description(a.oid, 'pg_authid') AS co
     ARRAY(SELECT r.run_id FROM easeml.runs r WHERE r.owner = a.rolname AND r.state IN ('queued', 'running') ORDER BY r.run_id) AS open_runs
 FROM pg_catalog.pg_roles a WHERE a.rolname = ANY(%(roles)s)
 
+-- name: procedures
+-- How configs can be tried.
+SELECT procedure, is_one_shot, options, summary FROM easeml.procedures
+
 -- name: schedulers
 -- What a run can ask for, the default first.
 SELECT scheduler, is_default, needs_free_order, needs_single_holders, summary FROM easeml.schedulers ORDER BY is_default DESC, scheduler

@@ -1,0 +1,253 @@
+"""Procedures in the coordinator's loop, in a simulated world: what is trained does not depend on what goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from easeml_db.coordinator import Coordinator
+from easeml_db.errors import EasemlError, SlotLost, TrialFailed
+from easeml_db.ports import Order
+from easeml_db.procedures import PROCEDURES
+from easeml_db.procedures.contract import PlannedRung
+from easeml_db.procedures.creation import create_procedure
+from easeml_db.procedures.proposal import begin_search
+from easeml_db.run import Arm, Run, Search
+from easeml_db.simulate import Faults, Killed, SimulatedWorld
+from easeml_db.topology import Slot
+from easeml_db.trial import Trial
+
+RATE = {
+    "name": "rate",
+    "kind": "float",
+    "default": 0.1,
+    "low": 0.0,
+    "high": 1.0,
+    "search": {"low": 0.01, "high": 1.0, "log": True},
+}
+STAGED = sorted(name for name, factory in PROCEDURES.items() if not factory.description.is_one_shot)
+# What they train does not depend on the order in which trials end.
+ORDERLY = ("successive_halving", "hyperband", "sync_bohb", "pbt")
+P = 2
+
+
+def search_of(procedure: str, *, n_arms: int = 1, max_epochs: int = 4, n_configs: int | None = None) -> Search:
+    specs = [{"architecture": f"net{k}", "hyperparameters": [RATE]} for k in range(n_arms)]
+    options: dict[str, Any] = {"n_parallel": 2} if "n_parallel" in PROCEDURES[procedure].description.options else {}
+    if procedure == "tpe":
+        options["n_startup"] = 3
+    if "eta" in PROCEDURES[procedure].description.options:
+        options["eta"] = 2
+    return Search(json.dumps(specs), None, procedure, n_configs, max_epochs, 5, json.dumps(options))
+
+
+def run_of(run_id: int, search: Search) -> Run:
+    """What easeml.select_models writes down."""
+    begun = json.loads(
+        begin_search(
+            search.architectures_json, None, search.procedure, search.n_configs, search.max_epochs, search.seed,
+            search.options_json,
+        )
+    )  # fmt: skip
+    arms = tuple(
+        Arm(1000 * run_id + k, arm["architecture"], float(arm["planned_epochs"]), n_epochs=arm["planned_epochs"])
+        for k, arm in enumerate(begun["arms"], 1)
+    )
+    arm_ids = {arm.name: arm.arm_id for arm in arms}
+    trials = {
+        Trial(
+            100_000 * run_id + row["trial_number"], run_id, row["trial_number"], P, search.max_epochs, 0, "waiting",
+            target_epochs=row["target_epochs"],
+        ): row
+        for row in begun["trials"]
+    }  # fmt: skip
+    return Run(
+        run_id, search.seed, "queued", None, None, tuple(trials),
+        {trial.trial_id: row["architecture"] for trial, row in trials.items()}, "auto",
+        arms=arms, arm_of={trial.trial_id: arm_ids[row["arm"]] for trial, row in trials.items()}, search=search,
+    )  # fmt: skip
+
+
+def world_of(runs: Sequence[Run], n_slots: int = 2, faults: Faults | None = None) -> SimulatedWorld:
+    slots = [Slot(i, f"slot-{i}", 1) for i in range(1, n_slots + 1)]
+    world = SimulatedWorld(slots, runs, seconds_of=seconds_of, score_of=score_of, faults=faults)
+    for run in runs:
+        begun = begin_search(run.search.architectures_json, None, run.search.procedure, run.search.n_configs,
+                             run.search.max_epochs, run.search.seed, run.search.options_json)  # fmt: skip
+        for row in json.loads(begun)["trials"]:
+            world.tables.begun[100_000 * run.run_id + row["trial_number"]] = row["config"], None, 0
+    return world
+
+
+def seconds_of(unit: Any, slot_id: int) -> float:
+    return 0.5 + (unit.trial_number * 7 + unit.partition_number * 3) % 5 / 3
+
+
+def score_of(trial_number: int, epoch: int) -> float:
+    """Fixed, different for each trial, now and then no number."""
+    return math.nan if trial_number % 11 == 7 else (trial_number * 37 % 101) / 101 + epoch / 1000
+
+
+def serve(world: SimulatedWorld, dies_at_call: int | None = None) -> bool:
+    """Run one coordinator until no run is open; say whether it got there."""
+    process = world.process(dies_at_call)
+    try:
+        asyncio.run(Coordinator(process, process, process, process).serve(until_idle=True))
+    except Killed:
+        return False
+    return True
+
+
+def trained(world: SimulatedWorld, run_id: int = 1) -> dict[int, tuple[Any, ...]]:
+    """Config, state and epochs of each trial, by number."""
+    run = world.tables.run(run_id)
+    return {
+        trial.trial_number: (
+            *world.tables.begun[trial.trial_id],
+            trial.state,
+            trial.n_steps_done // (2 * P),
+        )
+        for trial in run.trials
+    }
+
+
+def check(world: SimulatedWorld, run: Run) -> None:
+    """The run is over, no trial went on after its end, no more was trained than planned."""
+    ended = world.tables.run(run.run_id)
+    assert ended.state == "finished"
+    assert {trial.state for trial in ended.trials} <= {"finished", "stopped", "failed"}
+    assert all(arm.is_closed for arm in ended.arms)
+    assert run.search is not None
+    for arm in run.arms:
+        plan = create_procedure(run.search, arm=arm.name)
+        trials = [trial for trial in ended.trials if ended.arm_of[trial.trial_id] == arm.arm_id]
+        assert len(trials) <= plan.n_trials()
+        n_epochs = sum(t.n_steps_done // (2 * P) - world.tables.begun[t.trial_id][2] for t in trials)
+        assert n_epochs <= total_epochs(plan.preview())
+    epochs = [(u.order.unit.trial_id, u.order.unit.kind, u.order.unit.step) for u in world.units]
+    assert len(epochs) == len(set(epochs))
+
+
+def total_epochs(plan: Sequence[PlannedRung]) -> int:
+    return sum(rung.total_epochs for rung in plan)
+
+
+@pytest.mark.parametrize("n_arms", [1, 3])
+@pytest.mark.parametrize("procedure", STAGED)
+def test_every_procedure_runs_to_its_end_inside_every_arm(procedure: str, n_arms: int) -> None:
+    run = run_of(1, search_of(procedure, n_arms=n_arms))
+    world = world_of([run], n_slots=3)
+    assert serve(world)
+    check(world, run)
+    finished = [trial for trial in world.tables.run(1).trials if trial.state == "finished"]
+    assert {world.tables.run(1).arm_of[trial.trial_id] for trial in finished} == {arm.arm_id for arm in run.arms}
+    assert all(u.order.unit.kind != "test" or u.order.unit.epoch == 4 for u in world.units)
+
+
+@pytest.mark.parametrize("procedure", ORDERLY)
+def test_what_orderly_procedures_train_does_not_depend_on_the_number_of_slots(procedure: str) -> None:
+    results = []
+    for n_slots in (1, 2, 5):
+        world = world_of([run_of(1, search_of(procedure, n_arms=2))], n_slots=n_slots)
+        assert serve(world)
+        results.append(trained(world))
+    assert results[0] == results[1] == results[2]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.sampled_from(STAGED), st.integers(1, 3), st.integers(1, 3), st.lists(st.integers(5, 300), max_size=4), st.data()
+)
+def test_kills_and_lost_sessions_change_nothing_that_is_decided(
+    procedure: str, n_arms: int, n_slots: int, kills: list[int], data: st.DataObject
+) -> None:
+    lost = data.draw(st.sets(st.integers(0, 60), max_size=4))
+    count = iter(range(10**6))
+
+    def failure_of(order: Order) -> EasemlError | None:
+        return SlotLost("gone") if next(count) in lost else None
+
+    run = run_of(1, search_of(procedure, n_arms=n_arms))
+    world = world_of([run], n_slots, Faults(failure_of=failure_of))
+    for dies_at_call in [*kills, None]:
+        if serve(world, dies_at_call):
+            break
+    check(world, run)
+    if procedure in ORDERLY:
+        quiet = world_of([run], 1)
+        assert serve(quiet)
+        assert trained(world) == trained(quiet)
+
+
+@pytest.mark.parametrize("procedure", STAGED)
+def test_failed_trials_are_the_worst_and_stop_nobody(procedure: str) -> None:
+    def failure_of(order: Order) -> EasemlError | None:
+        is_cursed = order.unit.trial_number % 3 == 1 and order.unit.kind == "train" and order.unit.epoch >= 1
+        return TrialFailed("diverged") if is_cursed else None
+
+    run = run_of(1, search_of(procedure))
+    world = world_of([run], faults=Faults(failure_of=failure_of))
+    assert serve(world)
+    check(world, run)
+    states = {trial.trial_number: trial.state for trial in world.tables.run(1).trials}
+    assert all((states[number] == "failed") == (number % 3 == 1) for number in states)
+
+
+@pytest.mark.parametrize("procedure", ORDERLY)
+@settings(max_examples=10, deadline=None)
+@given(at_seconds=st.floats(1.0, 25.0))
+def test_a_run_that_is_cancelled_and_resumed_decides_as_if_nothing_had_been(procedure: str, at_seconds: float) -> None:
+    run = run_of(1, search_of(procedure))
+    world = world_of([run])
+    quiet = world_of([run])
+    assert serve(quiet)
+    is_cancelled = []
+
+    def cancel() -> None:
+        if world.tables.open_runs():
+            world.cancel_run(1)
+            is_cancelled.append(True)
+
+    world.at(at_seconds, cancel)
+    assert serve(world)
+    if is_cancelled:
+        assert "waiting" not in {trial.state for trial in world.tables.run(1).trials}
+        world.resume_run(1)
+        assert serve(world)
+    assert trained(world) == trained(quiet)
+
+
+def test_a_time_limit_stops_trials_that_wait_for_a_decision() -> None:
+    run = replace(run_of(1, search_of("successive_halving", max_epochs=8)), max_seconds=7.0)
+    world = world_of([run])
+    assert serve(world)
+    ended = world.tables.run(1)
+    assert ended.state == "finished"
+    assert {trial.state for trial in ended.trials} == {"stopped"}
+
+
+def test_what_a_tenant_wrote_himself_ends_his_run_and_no_other() -> None:
+    good, bad = run_of(1, search_of("tpe", n_configs=6)), run_of(2, search_of("tpe", n_configs=6))
+    world = world_of([good, bad])
+    for trial in bad.trials:  # a hyperparameter that is not in the space
+        world.tables.begun[trial.trial_id] = {"rate": "fast"}, None, 0
+    assert serve(world)
+    check(world, good)
+    assert world.tables.run(2).state == "finished"
+    assert any(kind == "refused" and "procedure cannot go on" in text for kind, text in world.tables.notes)
+
+
+def test_two_runs_search_side_by_side() -> None:
+    runs = [run_of(1, search_of("hyperband", n_arms=2)), run_of(2, search_of("asha", n_arms=1))]
+    world = world_of(runs, n_slots=3)
+    assert serve(world)
+    for run in runs:
+        check(world, run)
