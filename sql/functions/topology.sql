@@ -93,7 +93,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.set_slots(integer, integer, text, bigint) IS
-    'Sets how many units run side by side on segment local, with how many CPU threads each, on which device (cpu, cuda:N, or cpu:N, a share of the CPU that several slots may name) and with how much memory at most. A running coordinator takes it up at once; units of slots that go away run again elsewhere.';
+    'Sets how many units run side by side on segment local, with how many CPU threads each, on which device (cpu, cuda:N, or cpu:N, the N-th n_threads cores, which slots may share) and with how much memory at most. A running coordinator takes it up at once; units of slots that go away run again elsewhere.';
 
 CREATE FUNCTION easeml.add_slots(n integer, segment text DEFAULT 'local', n_threads integer DEFAULT 1, device text DEFAULT 'cpu', memory_limit_bytes bigint DEFAULT NULL)
 RETURNS integer[] LANGUAGE plpgsql AS $$

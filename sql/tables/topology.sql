@@ -28,7 +28,7 @@ CREATE TABLE easeml.slots (
     n_units_done bigint NOT NULL DEFAULT 0
 );
 COMMENT ON TABLE easeml.slots IS 'Sessions that run one unit at a time, each bound to one device; written by easeml.set_slots and by the units themselves.';
-COMMENT ON COLUMN easeml.slots.device IS 'cuda:N: a GPU; cpu: a share of the CPU of its own; cpu:N: a named share of the CPU. Slots of a segment with the same GPU or named share share it.';
+COMMENT ON COLUMN easeml.slots.device IS 'cuda:N: a GPU; cpu: a share of the CPU of its own; cpu:N: a share of the CPU, the N-th n_threads cores. Slots of a segment with the same GPU or share have it in common.';
 COMMENT ON COLUMN easeml.slots.memory_limit_bytes IS 'RLIMIT_DATA of the session: beyond it a unit fails with out of memory instead of taking the server down.';
 
 CREATE TABLE easeml.coordinator_lease (
