@@ -19,7 +19,8 @@ from psycopg.rows import dict_row
 
 from easeml_db.cli.server import wait_for_coordinator
 from easeml_db.embedded import SERVICE_ROLE, Embedded
-from easeml_db.engines.postgres import CALLS, SETTINGS, order_json
+from easeml_db.engines.gang_call import order_json
+from easeml_db.engines.postgres import CALLS, SETTINGS
 from easeml_db.ports import Order
 from easeml_db.training_unit import next_unit, unit_seed
 from easeml_db.trial import Trial

@@ -41,7 +41,7 @@ GROUPS = {
     "Tenants": ("create_tenant", "alter_tenant", "drop_tenant", "set_policy", "quality"),
     "Operations": ("version", "has_live_coordinator", "python_facts"),
 }
-UNITS = ("train_unit", "evaluate_unit", "pilot_unit")
+UNITS = ("train_unit", "evaluate_unit", "train_gang", "evaluate_gang", "pilot_unit")
 
 ROLES = {
     "easeml_admin": "All but a superuser's rights: all tenants' rows, slots and segments. Member of the other three.",

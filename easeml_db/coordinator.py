@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from easeml_db.allocations import Allocations
 from easeml_db.arms import Arms
 from easeml_db.errors import EasemlError, NotFound, OutOfSpace, SlotLost, StaleLease, StandbyOnly, VersionMismatch
-from easeml_db.hopper.dispatch import Dispatcher
+from easeml_db.hopper.dispatch import Dispatch, Dispatcher
 from easeml_db.ports import (
     Clock,
     Executor,
     Inbox,
+    Member,
     Message,
     Order,
     Piloted,
@@ -31,7 +32,7 @@ from easeml_db.ports import (
     UnitRecorded,
 )
 from easeml_db.searches import Searches
-from easeml_db.training_unit import unit_seed
+from easeml_db.training_unit import TrainingUnit, unit_seed
 
 PAUSE_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)  # while a disk is full
 
@@ -102,9 +103,15 @@ class Coordinator:
             unit = chosen.unit
             if self._dispatcher.begin_run(unit.run_id, self._clock.now_seconds()):
                 await self._store.start_run(unit.run_id)
-            seed = unit_seed(chosen.run_seed, unit.trial_number, unit.epoch, unit.partition_number)
-            order = Order(unit, seed, chosen.slot_id, self._lease_number, chosen.attempt, chosen.measured_seconds)
-            await self._executor.start(order)
+            await self._executor.start(self._order(chosen))
+
+    def _order(self, chosen: Dispatch) -> Order:
+        members = tuple(Member(unit, _seed_of(unit, chosen.run_seed), slot) for unit, slot in chosen.members)
+        seed = _seed_of(chosen.unit, chosen.run_seed)
+        fence = {"lease_number": self._lease_number, "attempt": chosen.attempt}
+        return Order(
+            chosen.unit, seed, chosen.slot_id, **fence, members=members, measured_seconds=chosen.measured_seconds
+        )
 
     async def _take_in_all(self) -> None:
         """Wait for a message, then take in all that have arrived: slots and runs often change together."""
@@ -117,19 +124,19 @@ class Coordinator:
         match message:
             case UnitRecorded(order, seconds, pruned_bytes):
                 self._dispatcher.recorded(order.slot_id, seconds)
-                self._searches.recorded(order.unit)
+                self._searches.recorded(order.alone()[-1].unit)
                 self._n_pauses = 0
                 await self._reclaim(pruned_bytes)
-                await self._close_drained(order.slot_id)
+                await self._close_drained(order)
             case Piloted(order, train_seconds, evaluate_seconds, sample):
                 self._dispatcher.piloted(order.slot_id, train_seconds, evaluate_seconds, sample)
                 self._arms.timed(order.unit.run_id)
-                await self._close_drained(order.slot_id)
+                await self._close_drained(order)
             case UnitFailed():
                 await self._unit_failed(message)
-                await self._close_drained(message.order.slot_id)
-            case SlotStuck(order, reason):
-                await self._slot_stuck(order, reason)
+                await self._close_drained(message.order)
+            case SlotStuck():
+                await self._slot_stuck(message)
             case SlotReady(slot_id):
                 self._dispatcher.slot_ready(slot_id)
                 await self._store.explain_slot(slot_id, None)
@@ -192,12 +199,14 @@ class Coordinator:
         self._paused_until = self._clock.now_seconds() + seconds
         self._n_pauses += 1
 
-    async def _slot_stuck(self, order: Order, reason: str) -> None:
-        """Fence the slot first, then offer its unit elsewhere."""
-        await self._store.lose_slot(order.slot_id, reason)
-        await self._store.note(
-            order.unit.run_id, order.unit.trial_id, "slot lost", f"slot {order.slot_id} is given up: {reason}"
-        )
+    async def _slot_stuck(self, message: SlotStuck) -> None:
+        """Fence the slots first, then offer their unit elsewhere."""
+        order, reason = message.order, message.reason
+        for slot_id in message.slot_ids:
+            await self._store.lose_slot(slot_id, reason)
+            await self._store.note(
+                order.unit.run_id, order.unit.trial_id, "slot lost", f"slot {slot_id} is given up: {reason}"
+            )
         self._dispatcher.lost(order.slot_id)
         await self._try_again(order, SlotLost(reason))
         await self._open_slots()
@@ -210,8 +219,8 @@ class Coordinator:
     async def _open_slots(self) -> None:
         await self._executor.open(self._dispatcher.keep_slots(await self._store.slots()))
 
-    async def _close_drained(self, slot_id: int) -> None:
-        if not self._dispatcher.is_active(slot_id):
+    async def _close_drained(self, order: Order) -> None:
+        if not all(self._dispatcher.is_active(slot_id) for slot_id in order.slot_ids):
             await self._open_slots()
 
     async def _renew_run(self, run_id: int) -> None:
@@ -261,3 +270,7 @@ class Coordinator:
         if self._bytes_to_reclaim >= least:
             self._bytes_to_reclaim = 0
             self._live_bytes = await self._store.reclaim()
+
+
+def _seed_of(unit: TrainingUnit, run_seed: int) -> int:
+    return unit_seed(run_seed, unit.trial_number, unit.epoch, unit.partition_number)

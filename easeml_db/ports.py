@@ -6,7 +6,7 @@ The coordinator's loop knows nothing else, so it runs alike on PostgreSQL and on
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from easeml_db.bandits.prior import Prior
@@ -22,8 +22,20 @@ from easeml_db.trial_groups.measuring import MeasuredProfile, Sample
 
 
 @dataclass(frozen=True)
+class Member:
+    """A further rank of a gang: a unit of the same trial and round, on a slot of its own."""
+
+    unit: TrainingUnit
+    seed: int
+    slot_id: int
+
+
+@dataclass(frozen=True)
 class Order:
     """A unit given to a slot. `attempt` counts from 1; the lease fences what a replaced coordinator ordered.
+
+    With `members` it is a gang: its own unit and slot are rank 0, members are the others, and their steps follow one
+    another. All are recorded at once or none, and the order is answered once.
 
     A pilot with `measured_seconds` repeats laps for so long and says when each ended.
     """
@@ -33,7 +45,18 @@ class Order:
     slot_id: int
     lease_number: int
     attempt: int
+    members: tuple[Member, ...] = ()
     measured_seconds: float = 0.0
+
+    @property
+    def slot_ids(self) -> tuple[int, ...]:
+        """The slots that it keeps busy, by rank."""
+        return (self.slot_id, *(member.slot_id for member in self.members))
+
+    def alone(self) -> tuple[Order, ...]:
+        """What each rank does, as an order of its own."""
+        others = (replace(self, unit=m.unit, seed=m.seed, slot_id=m.slot_id, members=()) for m in self.members)
+        return (replace(self, members=()), *others)
 
 
 @dataclass(frozen=True)
@@ -58,10 +81,12 @@ class Piloted:
 
 @dataclass(frozen=True)
 class SlotStuck:
-    """The slot's unit gave no sign of life and could be neither cancelled nor terminated: the slot is given up."""
+    """The unit gave no sign of life and could be neither cancelled nor terminated: these of its slots are given up
+    (of a gang, others come back)."""
 
     order: Order
     reason: str
+    slot_ids: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -220,16 +245,17 @@ class Store(Protocol):
 
 class Executor(Protocol):
     """Runs units on slots. What comes of an order (UnitRecorded, Piloted, UnitFailed or SlotStuck) arrives in the
-    inbox, exactly once."""
+    inbox, exactly once. After a lost unit each of its slots says SlotReady once it can work again."""
 
     async def open(self, slots: Sequence[Slot]) -> None:
         """Open sessions for these slots, and close those of all others; each says SlotReady when it is warm."""
 
     async def start(self, order: Order) -> None:
-        """Begin a unit on its slot and return at once."""
+        """Begin a unit on its slot, or a gang on its slots, and return at once."""
 
     async def cancel(self, slot_id: int) -> None:
-        """Ask the slot's unit to stop; it is answered by UnitFailed, or UnitRecorded if it was faster."""
+        """Ask the slot's unit, and with it all of its gang, to stop; it is answered by UnitFailed, or UnitRecorded if
+        it was faster."""
 
     async def close(self) -> None:
         """Cancel what runs and close all sessions."""

@@ -62,7 +62,8 @@ class Run:
     `holders` gives the segments that hold each partition, shape (p,); None: every slot may run every partition.
     `arm_of` gives the arm of each trial; a trial without one needs no opening. `owner` is the tenant; what it learns
     is of use to other runs of the same `task`. `search` is there where its procedure decides on the way, once inside
-    every arm; `allocation` says how slots are shared out among its trials.
+    every arm; `allocation` says how slots are shared out among its trials. Trials of `joint_architectures` can train on
+    several slots at once.
     """
 
     run_id: int
@@ -81,6 +82,7 @@ class Run:
     arm_of: Mapping[int, int] = field(default_factory=dict)
     search: Search | None = None
     allocation: str = "hopping"
+    joint_architectures: frozenset[str] = frozenset()
 
     @property
     def is_water_filled(self) -> bool:

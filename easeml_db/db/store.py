@@ -48,6 +48,7 @@ class PostgresStore:
         self._vacuuming: asyncio.Task[None] | None = None
         self._vacuumer: psycopg.AsyncConnection[dict[str, Any]] | None = None
         self._background: set[asyncio.Task[None]] = set()
+        self._joint_architectures: frozenset[str] | None = None
 
     async def open(self) -> None:
         """Connect, and refuse a database whose extension is missing or of another version."""
@@ -141,7 +142,17 @@ class PostgresStore:
             trials=tuple(_trial(run_id, n_partitions, row) for row in trials),
             holders=None if holders is None else tuple(frozenset(segments) for segments in holders),
             search=None if search is None else Search(**search),
+            joint_architectures=frozenset() if rows[0]["allocation"] == "hopping" else await self._read_joint(),
         )  # fmt: skip
+
+    async def _read_joint(self) -> frozenset[str]:
+        """Return the architectures that can train on several slots at once; asked once, in a session of its own."""
+        if self._joint_architectures is None:
+            session = await connect(self._dsn, "easeml coordinator (architectures)")
+            async with session:  # its process loads torch, and ends here
+                rows = await (await session.execute(queries("coordinator")["joint_architectures"].encode())).fetchall()
+            self._joint_architectures = frozenset(row["architecture"] for row in rows)
+        return self._joint_architectures
 
     async def tenancy(self) -> Tenancy:
         """Return how tenants are served."""

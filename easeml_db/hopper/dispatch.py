@@ -8,7 +8,8 @@ one fills the slots that older ones leave.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from easeml_db.hopper.contract import Placement
@@ -22,24 +23,32 @@ from easeml_db.training_unit import TrainingUnit
 from easeml_db.trial_groups.allocation import Journal
 from easeml_db.trial_groups.measuring import Sample
 
+HOPPING = "hopping"  # the allocation under which a trial has one slot at a time
+
 
 @dataclass(frozen=True)
 class Dispatch:
-    """Run this unit of this run on this slot now, for the `attempt`-th time."""
+    """Run this unit of this run on this slot now, for the `attempt`-th time, together with `members`: the further units
+    of its gang, each with its slot."""
 
     unit: TrainingUnit
     run_seed: int
     slot_id: int
     attempt: int
+    members: tuple[tuple[TrainingUnit, int], ...] = ()
     measured_seconds: float = 0.0
 
 
 class Dispatcher:
-    """Open runs, idle slots and units under way. A trial is in at most one unit, a slot runs at most one."""
+    """Open runs, idle slots and units under way. A trial is in at most one unit or gang, a slot runs at most one unit.
+
+    An order is told by the slot of its first unit; a gang keeps all its slots busy until it is answered.
+    """
 
     def __init__(self) -> None:
         self._runs = OpenRuns()
         self._busy: dict[int, TrainingUnit] = {}  # by slot
+        self._gangs: dict[int, tuple[int, ...]] = {}  # their slots, by the first of them
         self._segments: dict[int, int] = {}  # segment by slot that may get units
         self._slots: dict[int, Slot] = {}  # these slots
         self._cached: dict[int, dict[int, set[int]]] = {}  # partitions by run, by slot with a session
@@ -237,35 +246,93 @@ class Dispatcher:
     # Units
 
     def next_units(self) -> list[Dispatch]:
-        """Fill the idle slots, oldest arm first."""
+        """Fill the idle slots, oldest arm first. Slots that a gang waits for stay idle."""
         chosen: list[Dispatch] = []
-        held: set[int] = set()  # by older runs
+        taken: set[int] = set()  # slots that older runs work on or wait for
+        n_held: Counter[str] = Counter()  # slots that wait for gangs, by tenant
         for open_run in sorted(self._runs.active(), key=lambda each: (each.age(), each.run_id)):
-            idle = sorted((self._idle & self._segments.keys()) - held)
-            if not idle:
+            if not self._idle_but(taken):
                 break
-            chosen += self._next_units_of(open_run, idle[: self._n_allowed(open_run.run.owner)])
-            held |= open_run.filling.held_slots() if open_run.filling is not None else set()
+            owner = open_run.run.owner
+            if open_run.filling is not None:
+                chosen += self._next_filled_of(open_run, open_run.filling, taken, n_held)
+                continue
+            if open_run.run.allocation != HOPPING:
+                chosen += self._next_gangs_of(open_run, taken, n_held)
+            chosen += self._next_units_of(open_run, self._idle_but(taken)[: self._n_allowed(owner, n_held[owner])])
+            taken |= set(self.slots_of(open_run.run_id))
         return chosen
 
-    def _n_allowed(self, owner: str) -> int | None:
-        """Count the slots that may begin to work for a tenant; None: no limit."""
+    def _idle_but(self, taken: Collection[int]) -> list[int]:
+        return sorted((self._idle & self._segments.keys()).difference(taken))
+
+    def _n_allowed(self, owner: str, n_held: int = 0) -> int | None:
+        """Count the slots that may begin to work for a tenant, besides those held for its gangs; None: no limit."""
         if owner not in self._limits:
             return None
-        n_busy = sum(self._runs[u.run_id].run.owner == owner for u in self._busy.values() if u.run_id in self._runs)
-        return max(0, self._limits[owner] - n_busy)
+        return max(0, self._limits[owner] - len(self._busy_for(owner)) - n_held)
+
+    def _busy_for(self, owner: str) -> set[int]:
+        """Return the slots that work for a tenant."""
+        runs = self._runs
+        return {slot for slot, u in self._busy.items() if u.run_id in runs and runs[u.run_id].run.owner == owner}
+
+    def _next_gangs_of(self, open_run: OpenRun, taken: set[int], n_held: Counter[str]) -> list[Dispatch]:
+        """Start gangs whose slots are all idle; take the slots of the others."""
+        owner = open_run.run.owner
+        slots, allowed = self._crew_slots(open_run, taken), self._n_allowed(owner)
+        is_within_limit = allowed is None or len(self._idle.intersection(slots)) <= allowed
+        idle = self._idle_but(taken) if is_within_limit else []
+        gangs, crews = open_run.choose_gangs(idle, slots, self._placement_of(open_run.run))
+        begun = [self._begin(open_run, gang.units, gang.slots) for gang in gangs]
+        taken |= crews
+        n_held[owner] += len(self._idle & crews)
+        return begun
+
+    def _next_filled_of(
+        self, open_run: OpenRun, filling: WaterFilling, taken: set[int], n_held: Counter[str]
+    ) -> list[Dispatch]:
+        """Start what a water-filled run has to start; take the slots of devices that a trial has to itself."""
+        owner = open_run.run.owner
+        idle = self._idle_but(taken)[: self._n_allowed(owner, n_held[owner])]
+        gangs = open_run.choose_filled(idle, self._placement_of(open_run.run))
+        begun = [self._begin(open_run, gang.units, gang.slots) for gang in gangs]
+        held = filling.held_slots()
+        taken |= held | set(self.slots_of(open_run.run_id))
+        n_held[owner] += len(self._idle & held)
+        return begun
+
+    def _crew_slots(self, open_run: OpenRun, taken: Collection[int]) -> list[int]:
+        """Return the slots in service that a run's gangs may have, idle or not, as many as its tenant may have. They
+        are first those that work for the tenant, on younger runs perhaps: then they are waited for."""
+        free = (self._segments.keys() & self._cached.keys()).difference(taken)
+        owner = open_run.run.owner
+        if owner not in self._limits:
+            return sorted(free)
+        busy = self._busy_for(owner)
+        n_left = max(0, self._limits[owner] - len(busy.intersection(taken)))
+        return sorted(sorted(free, key=lambda slot: (slot not in busy, slot))[:n_left])
 
     def _next_units_of(self, open_run: OpenRun, idle: list[int]) -> list[Dispatch]:
         run = open_run.run
+        if not idle:
+            return []
         cached = {slot: self._cached[slot].get(run.run_id, ()) for slot in idle}
-        dispatches = []
-        for unit, slot_id in open_run.choose(idle, self._placement_of(run), cached):
+        units = open_run.choose(idle, self._placement_of(run), cached)
+        return [self._begin(open_run, (unit,), (slot_id,)) for unit, slot_id in units]
+
+    def _begin(self, open_run: OpenRun, units: Sequence[TrainingUnit], slots: Sequence[int]) -> Dispatch:
+        """Take in that a unit or a gang begins."""
+        for unit, slot_id in zip(units, slots, strict=True):
             self._idle.discard(slot_id)
             self._busy[slot_id] = unit
             self._cached[slot_id].setdefault(unit.run_id, set()).add(unit.partition_number)
-            measured_seconds = open_run.measured_seconds(unit.trial_id)
-            dispatches.append(Dispatch(unit, run.seed, slot_id, open_run.attempt(unit.trial_id), measured_seconds))
-        return dispatches
+        if len(slots) > 1:
+            self._gangs[slots[0]] = tuple(slots)
+        members = tuple(zip(units, slots, strict=True))[1:]
+        trial_id = units[0].trial_id
+        attempt, measured_seconds = open_run.attempt(trial_id), open_run.measured_seconds(trial_id)
+        return Dispatch(units[0], open_run.run.seed, slots[0], attempt, members, measured_seconds)
 
     def _placement_of(self, run: Run) -> Placement:
         if run.run_id not in self._placements:
@@ -281,10 +348,11 @@ class Dispatcher:
         return tuple(devices_of(self._slots[slot_id] for slot_id in allowed))
 
     def recorded(self, slot_id: int, seconds: float) -> None:
-        """Take in that the slot's unit is recorded."""
+        """Take in that the slot's unit is recorded, and all its gang."""
+        others = [self._busy[other] for other in self._gangs.get(slot_id, ())[1:]]
         unit, open_run = self._answered(slot_id)
         if open_run is not None:
-            open_run.recorded(unit, seconds)
+            open_run.recorded(unit, seconds, others)
             self._runs.touch(unit.run_id)
 
     def piloted(
@@ -297,9 +365,12 @@ class Dispatcher:
             self._runs.touch(unit.run_id)
 
     def lost(self, slot_id: int) -> None:
-        """Take in that the slot's unit came to nothing with its session; its trial is offered again."""
+        """Take in that the slot's unit came to nothing with a session; its trial is offered again. Its slots get no
+        unit until they are ready again."""
+        slots = self._gangs.get(slot_id, (slot_id,))
         self.refused(slot_id)
-        self.slot_gone(slot_id)
+        for each in slots:
+            self.slot_gone(each)
 
     def refused(self, slot_id: int, *, is_counted: bool = True) -> None:
         """Take in that the slot's unit came to nothing; its trial is offered again."""
@@ -324,10 +395,12 @@ class Dispatcher:
             self._runs.touch(run_id)
 
     def _answered(self, slot_id: int) -> tuple[TrainingUnit, OpenRun | None]:
-        """Free a slot; return its unit, and the unit's run if that is still open."""
-        unit = self._busy.pop(slot_id)
-        if slot_id in self._cached:
-            self._idle.add(slot_id)
+        """Free a slot, and those of its gang; return its unit, and the unit's run if that is still open."""
+        unit = self._busy[slot_id]
+        for each in self._gangs.pop(slot_id, (slot_id,)):
+            del self._busy[each]
+            if each in self._cached:
+                self._idle.add(each)
         open_run = self._runs.get(unit.run_id)
         if open_run is not None:
             open_run.answered(unit.trial_id)

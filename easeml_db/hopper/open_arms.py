@@ -24,6 +24,11 @@ class OpenArms:
         """Say whether every arm has been opened, and no procedure goes on."""
         return len(self._opening) == len(self._run.arms) and not self._searched
 
+    def n_to_come(self) -> int:
+        """Count the trials of arms that are not open yet."""
+        opened = self._opening.keys() | {None}
+        return sum(t.state in OPEN and self._arm(t.trial_id) not in opened for t in self._run.trials)
+
     def is_fresh(self) -> bool:
         """Say whether no arm has been opened yet."""
         return not self._opening

@@ -14,11 +14,20 @@ from dataclasses import dataclass, replace
 from easeml_db.errors import InvalidArgument
 from easeml_db.hopper.contract import Assignment, Cached, Candidate, Placement, Scheduler, Workload
 from easeml_db.hopper.estimates import ObservedUnit, UnitSeconds
+from easeml_db.hopper.gangs import (
+    MAX_GANG_ATTEMPTS,
+    Crews,
+    Gang,
+    data_parallel_crews,
+    gang_of,
+    gangs_to_start,
+    is_data_parallel,
+)
 from easeml_db.hopper.open_arms import OpenArms
 from easeml_db.hopper.schedulers import FALLBACK, MAX_SIMULATED_UNITS, choose_scheduler, make_scheduler
-from easeml_db.hopper.water_filling import WaterFilling
+from easeml_db.hopper.water_filling import Start, WaterFilling
 from easeml_db.run import Run
-from easeml_db.training_unit import TrainingUnit, after, next_unit, open_partitions, pilot_of, round_number
+from easeml_db.training_unit import PILOT, TrainingUnit, after, next_unit, open_partitions, pilot_of, round_number
 from easeml_db.trial import Trial
 from easeml_db.trial_groups.measuring import Sample
 
@@ -58,6 +67,8 @@ class OpenRun:
         self._measured_seconds: dict[int, float] = {}  # by trial, of pilots that measure
         self._to_pilot = self._unpiloted()
         self._timing: dict[int, Trial] = {}  # trials of arms that are not open, whose pilots are wanted
+        self._n_to_come = self._arms.n_to_come()  # trials of arms that are not open
+        self._has_crews = False  # as of the last choice: trials of joint architectures are started in gangs only
         for trial in run.trials:
             if trial.pilot_train_seconds is not None and trial.pilot_evaluate_seconds is not None:
                 seconds.pilot(trial.trial_id, trial.pilot_train_seconds, trial.pilot_evaluate_seconds)
@@ -85,6 +96,8 @@ class OpenRun:
         """Count the slots in service that the trials of open arms could have at once."""
         if self.is_over:
             return 0
+        if self._is_parallel(placement):
+            return min(len(placement.slots), len(self._trials) * placement.n_partitions)
         if placement.holders is None:
             return len(self._trials)
         met = {q for trial in self._trials.values() for q in open_partitions(trial)}
@@ -124,12 +137,14 @@ class OpenRun:
                 self._forget_attempts(trial_id)
         self._scheduler = None
         self._to_pilot = self._unpiloted()
+        self._n_to_come = self._arms.n_to_come()
 
     def open_arm(self, arm_id: int, opening: int) -> None:
         """Let an arm's trials run from now on."""
         self._trials |= self._arms.open(arm_id, opening)
         self._scheduler, self._planned = None, None
         self._to_pilot = self._unpiloted()
+        self._n_to_come = self._arms.n_to_come()
 
     def time_arms(self, arm_ids: Collection[int]) -> None:
         """Have a trial of each of these arms piloted before any arm is opened, to know what the arm costs."""
@@ -187,18 +202,20 @@ class OpenRun:
         plan, self.new_plan = self.new_plan, None
         return plan
 
-    def recorded(self, unit: TrainingUnit, seconds: float) -> None:
-        """Take in that a unit is recorded."""
+    def recorded(self, unit: TrainingUnit, seconds: float, others: Sequence[TrainingUnit] = ()) -> None:
+        """Take in that a unit is recorded, and with it the others of its gang."""
         self._forget_attempts(unit.trial_id)
         architecture = self.run.architectures[unit.trial_id]
         if self.filling is not None:
-            seconds = self.filling.alone_seconds(unit.trial_id, seconds)
+            seconds = self.filling.alone_seconds(unit.trial_id, seconds, n_units=1 + len(others))
             self.filling.recorded(unit.trial_id)
         self._seconds.observe(ObservedUnit(unit.trial_id, architecture, unit.kind, seconds))
         trial = self._trials.get(unit.trial_id)
         if trial is None:
             return
         moved = after(trial, unit)
+        for other in others:
+            moved = after(moved, other)
         if next_unit(moved) is None:
             self.drop(unit.trial_id)
         else:
@@ -209,7 +226,11 @@ class OpenRun:
         self, trial_id: int, train_seconds: float, evaluate_seconds: float, sample: Sample | None = None
     ) -> None:
         """Take in how long a trial's units are going to take; `sample`: and what the pilot measured."""
-        self._pilot_over(trial_id, sample)
+        if self._measured_seconds.get(trial_id):
+            measured = sample or Sample(trial_id, (), 0)
+            self._pilot_over(trial_id, replace(measured, unit_seconds=train_seconds))
+            if sample is None:  # of a gang, not of a unit
+                return
         self._forget_attempts(trial_id)
         self._timing.pop(trial_id, None)
         self._seconds.pilot(trial_id, train_seconds, evaluate_seconds)
@@ -253,33 +274,64 @@ class OpenRun:
         """Return units to start now, each with its slot."""
         if self.is_over or not (self._trials or self._timing):
             return []
+        if self._has_crews and all(self._in_gangs(trial_id) for trial_id in self._trials):
+            return []
         if self._placement is not placement:
             self._placement, self._scheduler, self._planned = placement, None, None
         if self._timing:
             chosen = list(self._pilots(self._timing, idle_slots, placement))
         elif self._scheduler is None and self._is_piloted():
             chosen = list(self._pilots(self._to_pilot, idle_slots, placement))
-        elif self.filling is not None:
-            chosen = self._filled(self.filling, idle_slots, placement)
         else:
             chosen = self._units(idle_slots, cached)
         for unit, slot in chosen:
             self._busy[unit.trial_id] = slot
         return chosen
 
-    def _filled(
-        self, filling: WaterFilling, idle_slots: Sequence[int], placement: Placement
-    ) -> list[tuple[TrainingUnit, int]]:
-        """Ask what starts where devices are shared out by the work that is left."""
-        chosen = []
-        for start in filling.choose(self._trials, self._busy, idle_slots, placement.devices, self._avoid):
-            trial = self._trials[start.trial_id]
-            if start.measured_seconds:
-                self._measured_seconds[start.trial_id] = start.measured_seconds
-            unit = (pilot_of if start.measured_seconds else next_unit)(trial, open_partitions(trial)[0])
-            if unit is not None:
-                chosen.append((unit, start.slot_ids[0]))
-        return chosen
+    def choose_gangs(
+        self, idle_slots: Collection[int], crew_slots: Sequence[int], placement: Placement
+    ) -> tuple[list[Gang], frozenset[int]]:
+        """Return gangs to start now, and the slots of all crews: those that are idle are held back for gangs to come.
+
+        `crew_slots` are those that the run may have, whether they are idle by now or not. What is not trained in gangs
+        is left to `choose`.
+        """
+        has_crews = not self.is_over and not self._timing and self._is_parallel(placement)
+        if has_crews != self._has_crews:
+            self._has_crews, self._scheduler = has_crews, None
+        if not has_crews:
+            return [], frozenset()
+        crews = self._crews_on(crew_slots)
+        idle_trials = [self._trials[trial_id] for trial_id in crews if trial_id not in self._busy]
+        gangs = gangs_to_start(idle_trials, crews, idle_slots)
+        for gang in gangs:
+            self._busy[gang.units[0].trial_id] = gang.slots[0]
+        return gangs, frozenset(slot for crew in crews.values() for slot in crew)
+
+    def choose_filled(self, idle_slots: Sequence[int], placement: Placement) -> list[Gang]:
+        """Return what to start now where devices follow the work that trials have left; the first unit tells the
+        trial."""
+        if self.filling is None or self.is_over or not (self._trials or self._timing):
+            return []
+        if self._timing or self._is_piloted():
+            pilots = self._pilots(self._timing or self._to_pilot, idle_slots, placement)
+            gangs = [Gang((unit,), (slot,)) for unit, slot in pilots]
+        else:
+            starts = self.filling.choose(self._trials, self._busy, idle_slots, placement.devices, self._avoid)
+            gangs = [gang for start in starts if (gang := self._gang_of(start)) is not None]
+        for gang in gangs:
+            self._busy[gang.units[0].trial_id] = gang.slots[0]
+        return gangs
+
+    def _gang_of(self, start: Start) -> Gang | None:
+        """The units of a start. A trial whose gangs came to nothing too often goes on with one slot."""
+        trial_id, slots = start.trial_id, start.slot_ids
+        is_alone = self.n_attempts(trial_id) >= MAX_GANG_ATTEMPTS
+        gang = gang_of(self._trials[trial_id], self._one_of(trial_id, slots) if is_alone else slots)
+        if gang is not None and start.measured_seconds:
+            self._measured_seconds[trial_id] = start.measured_seconds
+            return Gang(tuple(replace(unit, kind=PILOT) for unit in gang.units), gang.slots)
+        return gang
 
     def measured_seconds(self, trial_id: int) -> float:
         """Return how long the pilot of a trial that is under way measures; 0 for one that does not."""
@@ -288,6 +340,29 @@ class OpenRun:
     def attempt(self, trial_id: int) -> int:
         """Return which attempt at its unit a trial's next one is, from 1."""
         return self.n_attempts(trial_id) + 1
+
+    def _is_parallel(self, placement: Placement) -> bool:
+        """Say whether trials of the run have several slots at once, as far as their architecture can."""
+        if placement.holders is not None or not self.run.joint_architectures:
+            return False
+        return is_data_parallel(self.run.allocation, len(self._trials) + self._n_to_come, len(placement.slots))
+
+    def _in_gangs(self, trial_id: int) -> bool:
+        """Say whether a trial is started in gangs only."""
+        return self._has_crews and self.run.architectures[trial_id] in self.run.joint_architectures
+
+    def _crews_on(self, slots: Sequence[int]) -> Crews:
+        """Share slots out; a trial whose gangs came to nothing too often goes on with one of them."""
+        crews = data_parallel_crews((t for t in self._trials.values() if self._in_gangs(t.trial_id)), slots)
+        return {
+            trial_id: self._one_of(trial_id, crew) if self.n_attempts(trial_id) >= MAX_GANG_ATTEMPTS else crew
+            for trial_id, crew in crews.items()
+        }
+
+    def _one_of(self, trial_id: int, crew: tuple[int, ...]) -> tuple[int, ...]:
+        """Return a slot of a crew, another one than where the trial came to nothing."""
+        others = tuple(slot for slot in crew if slot != self._avoid.get(trial_id))
+        return (others or crew)[:1]
 
     def _unpiloted(self) -> deque[int]:
         """Return the trials that may want a pilot; none where no times are needed, or too many would be planned."""
@@ -304,7 +379,7 @@ class OpenRun:
 
     def _wants_pilot(self, trial_id: int) -> bool:
         trial = self._trials.get(trial_id) or self._timing.get(trial_id)
-        return trial is not None and self._is_untimed(trial)
+        return trial is not None and not self._in_gangs(trial_id) and self._is_untimed(trial)
 
     def _is_untimed(self, trial: Trial) -> bool:
         return trial.n_steps_done == 0 and not self._seconds.is_timed(trial.trial_id)
@@ -364,7 +439,7 @@ class OpenRun:
 
     def _offer(self, trial: Trial) -> None:
         """Tell the scheduler that a trial is idle."""
-        if self._scheduler is None or trial.trial_id in self._busy:
+        if self._scheduler is None or trial.trial_id in self._busy or self._in_gangs(trial.trial_id):
             return
         # A trial that was not timed yet goes first: the longest one should not be found out last.
         architecture = self.run.architectures[trial.trial_id]

@@ -49,6 +49,9 @@ class WaterFilling:
         self._architectures, self._estimates = run.architectures, estimates
         self._profiles: dict[tuple[str, str], MeasuredProfile] | None = None
         self._new_profiles: list[NewProfile] = []
+        self._joint = run.joint_architectures
+        self._n_partitions = run.trials[0].n_partitions if run.trials else 1
+        self._profile = Profile()  # as of the last crews
         self._allocator = Allocator()
         self._bench: _Bench | None = None
         self._n_looks = 0
@@ -74,14 +77,16 @@ class WaterFilling:
         """Take in the architecture of each trial, those that came later among them."""
         self._architectures = architectures
 
-    def alone_seconds(self, trial_id: int, seconds: float) -> float:
-        """What a unit that took so long would have taken on a device of its own."""
+    def alone_seconds(self, trial_id: int, seconds: float, *, n_units: int = 1) -> float:
+        """What a unit that took so long, one of `n_units` of a gang, would have taken on a device of its own."""
+        if n_units > 1:
+            return float(seconds / self._profile.beta ** (n_units - 1))
         return seconds / self._slowdowns.get(trial_id, 1.0)
 
     def held_slots(self) -> set[int]:
         """Slots that no other run should use: of devices that a trial has to itself, or that are measured."""
         held = {slot for crew in self._allocator.crews().values() if not crew.is_packed for slot in _slots_of(crew)}
-        return held | (set(self._bench.device.slot_ids) if self._bench is not None else set())
+        return held | (self._bench.held_slots() if self._bench is not None else set())
 
     def take_profiles(self) -> list[NewProfile]:
         """Profiles measured since the last call."""
@@ -144,7 +149,7 @@ class WaterFilling:
         if self._bench.is_under_way:
             return []
         asked = self._bench.next_round()
-        is_free = set(self._bench.device.slot_ids) <= set(idle_slots)
+        is_free = asked is not None and set(self._bench.slots_for(asked)) <= set(idle_slots)
         if asked is None or not is_free or busy.keys() & set(asked.trial_ids):
             return self._wait()
         self._n_looks = 0
@@ -153,21 +158,22 @@ class WaterFilling:
     def _end_bench(self) -> None:
         """Take up what was measured, once all of it is."""
         bench = self._bench
-        lost = bench is not None and bench.device not in self._devices
+        lost = bench is not None and not set(bench.devices) <= set(self._devices)
         if bench is None or bench.is_under_way or not (lost or bench.next_round() is None):
             return
         self._bench = None
         measured = bench.measuring.result()
-        self._know(bench.architecture, bench.device.kind, measured)
+        kind = bench.devices[0].kind
         if not lost:
-            self._new_profiles.append(NewProfile(bench.architecture, bench.device.kind, measured))
+            self._know(bench.architecture, kind, measured)
+            self._new_profiles.append(NewProfile(bench.architecture, kind, measured))
 
     def _wait(self) -> list[Start] | None:
         """Wait for a free device, but not for ever: without it, each trial has a device of its own."""
         self._n_looks += 1
         if self._n_looks < PATIENCE or self._bench is None:
             return []
-        self._know(self._bench.architecture, self._bench.device.kind, PLAIN)
+        self._know(self._bench.architecture, self._bench.devices[0].kind, PLAIN)
         self._bench, self._n_looks = None, 0
         return None
 
@@ -179,12 +185,20 @@ class WaterFilling:
         """The largest device, for the first architecture of which too little is known."""
         device = max(self._devices, key=lambda each: len(each.slot_ids))
         for architecture, mine in self._by_architecture(trials).items():
-            n_packed = min(len(mine), len(device.slot_ids))
-            known = PLAIN if n_packed == 1 else (self._profiles or {}).get((architecture, device.kind))
-            if known is None or (known is not PLAIN and not known.covers(n_packed, 1)):
-                measuring = Measuring(mine, n_slots=len(device.slot_ids), memory_bytes=device.memory_bytes)
-                return _Bench(architecture, device, measuring)
+            n_packed, n_devices = min(len(mine), len(device.slot_ids)), self._most_devices(architecture)
+            known = (self._profiles or {}).get((architecture, device.kind))
+            is_known = known is PLAIN or n_packed == n_devices == 1
+            if not is_known and (known is None or not known.covers(n_packed, n_devices)):
+                measuring = Measuring(
+                    mine, n_slots=len(device.slot_ids), n_devices=n_devices, memory_bytes=device.memory_bytes
+                )
+                others = [each for each in self._devices if each is not device]
+                return _Bench(architecture, (device, *others), measuring)
         return None
+
+    def _most_devices(self, architecture: str) -> int:
+        """A gang has a partition for each device, and trains networks only."""
+        return min(len(self._devices), self._n_partitions) if architecture in self._joint else 1
 
     def _by_architecture(self, trials: Mapping[int, Trial]) -> dict[str, list[int]]:
         found: dict[str, list[int]] = {}
@@ -196,6 +210,7 @@ class WaterFilling:
 
     def _fill(self, trials: Mapping[int, Trial], idle_slots: Sequence[int], avoid: Mapping[int, int]) -> list[Start]:
         measured = self._profile_of(trials)
+        self._profile = measured.profile
         self._renew(trials, measured)
         crews = self._allocator.crews()
 
@@ -213,7 +228,9 @@ class WaterFilling:
     def _profile_of(self, trials: Mapping[int, Trial]) -> MeasuredProfile:
         """One profile for all that is open."""
         kind, known = self._devices[0].kind, self._profiles or {}
-        return merged([known.get((name, kind), PLAIN) for name in self._by_architecture(trials)])
+        names = self._by_architecture(trials)
+        found = [known.get((name, kind), PLAIN).up_to(self._most_devices(name)) for name in names]
+        return merged(found) if found else PLAIN
 
     def _renew(self, trials: Mapping[int, Trial], measured: MeasuredProfile) -> None:
         """Tell the allocator what is open. A trial with a new target comes anew, in another group."""
@@ -234,18 +251,23 @@ class WaterFilling:
     def _slowdown(self, crew: Crew, profile: Profile) -> float:
         """Of a unit that starts now, beside those that share its device."""
         if not crew.is_packed:
-            return profile.seconds(1.0, crew.width)
+            return 1.0
         return profile.slowdown(sum(other.devices == crew.devices for other in self._under_way.values()))
 
 
 class _Bench:
-    """A device on which one architecture is measured."""
+    """Devices on which one architecture is measured: trials are packed on the first."""
 
-    def __init__(self, architecture: str, device: Device, measuring: Measuring) -> None:
-        self.architecture, self.device, self.measuring = architecture, device, measuring
+    def __init__(self, architecture: str, devices: tuple[Device, ...], measuring: Measuring) -> None:
+        self.architecture, self.devices, self.measuring = architecture, devices, measuring
         self._asked: Round | None = None
         self._running: set[int] = set()
         self._samples: list[Sample] = []
+
+    def held_slots(self) -> set[int]:
+        """Slots to keep free for the round that is under way, or comes next."""
+        asked = self._asked if self._running else self.next_round()
+        return set() if asked is None else set(self.slots_for(asked))
 
     @property
     def is_under_way(self) -> bool:
@@ -256,10 +278,17 @@ class _Bench:
         """What to run once the device is free."""
         return self.measuring.next_round()
 
+    def slots_for(self, asked: Round) -> list[int]:
+        """Slots that must be free for a round: of all devices that it uses."""
+        return [slot for device in self.devices[: asked.n_devices] for slot in device.slot_ids]
+
     def begin(self, asked: Round) -> list[Start]:
-        """Start a round, a pilot on each slot."""
+        """Start a round: a pilot on each slot of the first device, or one over a slot of each device."""
         self._asked, self._running, self._samples = asked, set(asked.trial_ids), []
-        slots = zip(asked.trial_ids, self.device.slot_ids, strict=False)
+        if asked.n_devices > 1:
+            first = tuple(device.slot_ids[0] for device in self.devices[: asked.n_devices])
+            return [Start(asked.trial_ids[0], first, MEASURED_SECONDS)]
+        slots = zip(asked.trial_ids, self.devices[0].slot_ids, strict=False)
         return [Start(trial, (slot,), MEASURED_SECONDS) for trial, slot in slots]
 
     def over(self, trial_id: int, sample: Sample | None) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -240,18 +240,14 @@ class SimulatedProcess:
             self._connect(slot_id)
 
     async def start(self, order: Order) -> None:
-        """Begin a unit on its slot and return at once; BrokenRule where that breaks a rule of the trade."""
+        """Begin a unit or a gang and return at once; BrokenRule where that breaks a rule of the trade."""
         self._call()
         self._check(order)
-        self._running[order.slot_id] = order
+        self._running |= dict.fromkeys(order.slot_ids, order)
         started = self.now_seconds()
-        is_pilot = order.unit.kind == PILOT
-        seconds = PILOT_SECONDS if is_pilot else self._world.seconds_of(order.unit, order.slot_id)
-        if order.measured_seconds:
-            seconds = order.measured_seconds
-            self._world.pilots_begun[self._world.device_of(order.slot_id), started] += 1
-        if order.slot_id in self._broken:
-            self._world.at(started, lambda: self.break_session(order.slot_id))
+        broken = [slot_id for slot_id in order.slot_ids if slot_id in self._broken]
+        if broken:
+            self._world.at(started, lambda: self.break_session(broken[0]))
             return
         try:
             self._world.tables.open_unit(order)
@@ -259,28 +255,39 @@ class SimulatedProcess:
             refusal = error
             self._world.at(started, lambda: self._answer(order, UnitFailed(order, refusal)))
         else:
-            self._run(order, started, seconds)
+            self._run(order, started)
 
-    def _run(self, order: Order, started: float, seconds: float) -> None:
-        """Let a unit end after its time; one that is stuck is given up after its lease, and ends much later."""
-        stuck_seconds = self._world.faults.stuck_seconds(order)
-        if stuck_seconds:
-            self._world.at(started + UNIT_LEASE_SECONDS, lambda: self._give_up(order))
-            self._world.stuck[order.slot_id] = started + stuck_seconds
-        self._world.at(started + max(seconds, stuck_seconds), lambda: self._end_unit(order, started))
+    def _run(self, order: Order, started: float) -> None:
+        """Let a unit end after its time, a gang after the longest of its units; one that is stuck is given up after its
+        lease, and ends much later."""
+        is_pilot = order.unit.kind == PILOT
+        ranks = order.alone()
+        seconds = PILOT_SECONDS if is_pilot else max(self._world.seconds_of(one.unit, one.slot_id) for one in ranks)
+        if order.measured_seconds:
+            seconds = order.measured_seconds
+            self._world.pilots_begun[self._world.device_of(order.slot_id), started] += 1
+        stuck = {one.slot_id: at for one in ranks if (at := self._world.faults.stuck_seconds(one))}
+        if stuck:
+            self._world.at(started + UNIT_LEASE_SECONDS, lambda: self._give_up(order, tuple(stuck)))
+            self._world.stuck |= {slot_id: started + stuck_seconds for slot_id, stuck_seconds in stuck.items()}
+        self._world.at(started + max(seconds, *stuck.values(), 0.0), lambda: self._end_unit(order, started))
 
-    def _give_up(self, order: Order) -> None:
-        if self._running.get(order.slot_id) is order:
-            self._ready.discard(order.slot_id)
-            self._wanted.discard(order.slot_id)
-            self._answer(order, SlotStuck(order, "a unit gave no sign of life"))
+    def _give_up(self, order: Order, stuck: tuple[int, ...]) -> None:
+        """Give up the slots that are stuck; the others of a gang work again."""
+        if self._running.get(order.slot_id) is not order:
+            return
+        self._ready.difference_update(stuck)
+        self._wanted.difference_update(stuck)
+        self._answer(order, SlotStuck(order, "a unit gave no sign of life", stuck))
+        self._say_ready(slot_id for slot_id in order.slot_ids if slot_id not in stuck)
 
     async def cancel(self, slot_id: int) -> None:
-        """Stop the slot's unit; the session stays."""
+        """Stop the slot's unit, and all of its gang; the sessions stay."""
         self._call()
-        if slot_id in self._running:
+        order = self._running.get(slot_id)
+        if order is not None:
             self._answer_lost(slot_id, "canceling statement due to user request")
-            self.deliver(SlotReady(slot_id))
+            self._say_ready(order.slot_ids)
 
     async def close(self) -> None:
         """Cancel what runs and close all sessions. The dead cannot."""
@@ -301,21 +308,32 @@ class SimulatedProcess:
 
     def break_session(self, slot_id: int) -> None:
         """Lose a session. It shows when a unit runs or is started; then a new one is opened."""
-        if slot_id in self._running:
+        order = self._running.get(slot_id)
+        if order is not None:
             self._broken.discard(slot_id)
             self._ready.discard(slot_id)
             self._answer_lost(slot_id, "server closed the connection unexpectedly")
+            self._say_ready(other for other in order.slot_ids if other != slot_id)
             self._connect(slot_id)
         elif slot_id in self._ready:
             self._broken.add(slot_id)
 
     def _check(self, order: Order) -> None:
-        if order.slot_id not in self._ready:
-            raise BrokenRule(f"slot {order.slot_id} is not open")
-        if order.slot_id in self._running:
-            raise BrokenRule(f"slot {order.slot_id} runs a unit already")
+        if len(set(order.slot_ids)) < len(order.slot_ids):
+            raise BrokenRule(f"a slot is in the gang {order.slot_ids} more than once")
+        for slot_id in order.slot_ids:
+            if slot_id not in self._ready:
+                raise BrokenRule(f"slot {slot_id} is not open")
+            if slot_id in self._running:
+                raise BrokenRule(f"slot {slot_id} runs a unit already")
         if any(other.unit.trial_id == order.unit.trial_id for other in self._running.values()):
             raise BrokenRule(f"trial {order.unit.trial_id} is in a unit already")
+
+    def _say_ready(self, slot_ids: Iterable[int]) -> None:
+        """Say of slots whose unit came to nothing that they can work again; a session that is broken shows later."""
+        for slot_id in slot_ids:
+            if slot_id in self._ready:
+                self.deliver(SlotReady(slot_id))
 
     def _connect(self, slot_id: int) -> None:
         self._world.at(self._world.ready_seconds(slot_id), lambda: self._connected(slot_id))
@@ -334,7 +352,8 @@ class SimulatedProcess:
         if self._running.get(order.slot_id) is not order:
             self._world.end_stuck(order, started_seconds)
             return
-        error = self._world.faults.failure_of(order)
+        failures = (self._world.faults.failure_of(one) for one in order.alone())
+        error = next((failure for failure in failures if failure is not None), None)
         try:
             if error is not None:
                 raise error
@@ -354,33 +373,36 @@ class SimulatedProcess:
         train, evaluate = (
             self._world.seconds_of(replace(order.unit, kind=kind), order.slot_id) for kind in ("train", "validate")
         )
-        self._world.tables.record_pilot(order, train, evaluate)
-        sample = self._sample(order, started_seconds) if order.measured_seconds else None
+        if not order.members:
+            self._world.tables.record_pilot(order, train, evaluate)
+        sample = self._sample(order, started_seconds) if order.measured_seconds and not order.members else None
         self._answer(order, Piloted(order, train, evaluate, sample))
 
     def _sample(self, order: Order, started_seconds: float) -> Sample:
         """Laps beside the pilots that began on the same device at the same time."""
-        n_packed = self._world.pilots_begun[self._world.device_of(order.slot_id), started_seconds]
+        n_packed = max(1, self._world.pilots_begun[self._world.device_of(order.slot_id), started_seconds])
         lap = order.measured_seconds / N_LAPS
         n_laps = int(N_LAPS / self._world.slowdown_of(n_packed))
         lap *= self._world.slowdown_of(n_packed)
         return Sample(order.unit.trial_id, tuple(started_seconds + k * lap for k in range(n_laps + 1)), 100)
 
     def _answer_recorded(self, order: Order, seconds: float) -> None:
-        if self._world.faults.is_answer_lost(order):
-            self.break_session(order.slot_id)
+        lost = [one.slot_id for one in order.alone() if self._world.faults.is_answer_lost(one)]
+        if lost:
+            self.break_session(lost[0])
         else:
             self._answer(order, UnitRecorded(order, seconds, self._world.pruned_bytes))
 
     def _answer(self, order: Order, message: Message) -> None:
         if self._running.get(order.slot_id) is order:
-            del self._running[order.slot_id]
+            for slot_id in order.slot_ids:
+                del self._running[slot_id]
             self.deliver(message)
 
     def _answer_lost(self, slot_id: int, reason: str) -> None:
-        order = self._running.pop(slot_id, None)
+        order = self._running.get(slot_id)
         if order is not None:
-            self.deliver(UnitFailed(order, SlotLost(reason)))
+            self._answer(order, UnitFailed(order, SlotLost(reason)))
 
     def _call(self) -> None:
         self.n_calls += 1

@@ -32,11 +32,12 @@ class BrokenRule(AssertionError):
 
 @dataclass(frozen=True)
 class RecordedUnit:
-    """A row of the visit log."""
+    """A row of the visit log; of a gang there is one for each rank, with the order of that rank alone."""
 
     order: Order
     started_seconds: float
     finished_seconds: float
+    n_slots: int = 1
 
 
 def new_run(
@@ -52,6 +53,8 @@ def new_run(
     visit_order: str = "cyclic",
     holders: Sequence[Collection[int]] | None = None,
     owner: str = "tenant",
+    allocation: str = "hopping",
+    joint_architectures: Collection[str] = ("mlp", "linear"),
 ) -> Run:
     """Return a queued run of fresh trials; architectures take turns and are the arms, trial ids are
     100000 * run_id + number, arm ids 1000 * run_id + number."""
@@ -78,6 +81,8 @@ def new_run(
         owner,
         arms=arms,
         arm_of=arm_of,
+        allocation=allocation,
+        joint_architectures=frozenset(joint_architectures) if allocation != "hopping" else frozenset(),
     )
 
 
@@ -321,20 +326,28 @@ class Tables:
             self._move_trial(trial.trial_id, "running")
 
     def record(self, order: Order, started_seconds: float, finished_seconds: float) -> None:
-        """Record a unit and count the trial's step; StaleLease when the lease is over or the step is not due."""
-        unit = order.unit
+        """Record a unit, or all units of a gang, and count the trial's steps; StaleLease when the lease is over, the
+        step is not due or a slot was given up."""
         self._check_fence(order)
         trial = self._due_trial(order, frozenset({"running"}))
-        key = (unit.trial_id, unit.kind, unit.epoch, unit.partition_number)
-        if key in self._keys:
-            raise BrokenRule(f"unit {key} is recorded already")
-        self._keys.add(key)
-        self.units.append(RecordedUnit(order, started_seconds, finished_seconds))
-        self._trials[unit.trial_id] = after(trial, unit)
+        ranks = order.alone()
+        for rank in ranks:
+            self._log(RecordedUnit(rank, started_seconds, finished_seconds, len(ranks)))
+            trial = after(trial, rank.unit)
+        unit = ranks[-1].unit
+        self._trials[unit.trial_id] = trial
         if unit.step + 1 == n_steps_total(trial.n_partitions, trial.max_epochs):
             self._move_trial(unit.trial_id, "finished")
         elif _is_at_pause(self._trials[unit.trial_id]):
             self._move_trial(unit.trial_id, "paused")
+
+    def _log(self, row: RecordedUnit) -> None:
+        unit = row.order.unit
+        key = (unit.trial_id, unit.kind, unit.epoch, unit.partition_number)
+        if key in self._keys:
+            raise BrokenRule(f"unit {key} is recorded already")
+        self._keys.add(key)
+        self.units.append(row)
 
     def record_pilot(self, order: Order, train_seconds: float, evaluate_seconds: float) -> None:
         """Record what a trial's units are going to take; StaleLease as for a unit."""
@@ -347,8 +360,9 @@ class Tables:
     def _check_fence(self, order: Order) -> None:
         if order.lease_number != self.lease_number:
             raise StaleLease(f"lease {order.lease_number} is over, {self.lease_number} holds")
-        if order.slot_id in self.lost_slots:
-            raise StaleLease(f"slot {order.slot_id} was given up")
+        for slot_id in order.slot_ids:
+            if slot_id in self.lost_slots:
+                raise StaleLease(f"slot {slot_id} was given up")
 
     def _due_trial(self, order: Order, states: frozenset[str]) -> Trial:
         trial = self._trials.get(order.unit.trial_id)

@@ -61,9 +61,10 @@ def _not_stuck(order: Order) -> float:
 
 @dataclass(frozen=True)
 class Faults:
-    """What goes wrong with units when they end: `failure_of` says with which error (TrialFailed: the trial's own;
-    SlotLost: nothing was recorded); with `is_answer_lost` the unit is recorded and its session breaks. A unit with
-    `stuck_seconds` > 0 is given up after its lease, goes on all the same and tries to be recorded after that time."""
+    """What goes wrong with units when they end, of a gang with any of its ranks: `failure_of` says with which error
+    (TrialFailed: the trial's own; SlotLost: nothing was recorded); with `is_answer_lost` the unit is recorded and its
+    session breaks. A unit with `stuck_seconds` > 0 is given up after its lease, goes on all the same and tries to be
+    recorded after that time."""
 
     failure_of: Callable[[Order], EasemlError | None] = _no_failure
     is_answer_lost: Callable[[Order], bool] = _no_loss
@@ -170,10 +171,10 @@ class SimulatedWorld:
 
     def end_stuck(self, order: Order, started_seconds: float) -> None:
         """A unit that was given up wakes and tries to be recorded; BrokenRule if it can."""
-        if order.slot_id in self.tables.lost_slots:
+        if any(slot_id in self.tables.lost_slots for slot_id in order.slot_ids):
             with contextlib.suppress(EasemlError):
                 self.tables.record(order, started_seconds, self.now_seconds)
-                raise BrokenRule(f"slot {order.slot_id} was given up, and its unit was recorded all the same")
+                raise BrokenRule(f"a slot of {order.slot_ids} was given up, and its unit was recorded all the same")
 
     def lose_slot(self, slot_id: int, down_seconds: float = 0.0) -> None:
         """All sessions of a slot break, and none can be opened for a while."""

@@ -12,7 +12,7 @@ thrown away and repeated, at most three times.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Any
 
@@ -44,6 +44,7 @@ class Round:
 class Sample:
     """What a pilot did: `laps`, when it began and when each lap over `n_rows` rows ended, in seconds on one clock.
 
+    `unit_seconds`: what a unit of the trial is going to take, or a gang over a partition for each device.
     `open_seconds`: how long it took to bring the trial onto its slot. `trial_bytes`: memory that it took at most, and
     `device_bytes`: that there is, where known.
     """
@@ -54,6 +55,7 @@ class Sample:
     open_seconds: float = 0.0
     trial_bytes: int | None = None
     device_bytes: int | None = None
+    unit_seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,13 @@ class MeasuredProfile:
 
     def covers(self, n_packed: int, n_devices: int) -> bool:
         """Say whether nothing is left to find out for so many trials on a device, and devices for a trial."""
-        return (self.is_bounded or n_packed <= self.n_packed) and n_devices <= self.n_devices
+        is_scaled = n_devices <= self.n_devices or self.profile.d < self.n_devices
+        return (self.is_bounded or n_packed <= self.n_packed) and is_scaled
+
+    def up_to(self, n_devices: int) -> MeasuredProfile:
+        """The same where a trial can have no more devices than so many."""
+        profile = self.profile
+        return replace(self, profile=replace(profile, d=min(profile.d, n_devices)))
 
 
 class Measuring:
@@ -98,6 +106,7 @@ class Measuring:
         self._most_packed, self._most_devices = min(len(trial_ids), n_slots), n_devices
         self._device_bytes, self._trial_bytes = memory_bytes, 0
         self._alone: dict[int, float] = {}  # seconds per row
+        self._unit_seconds: dict[int, float] = {}
         self._slowdowns: list[list[float]] = [[1.0]]
         self._speedups: list[float] = [1.0]
         self._open_seconds: list[float] = []
@@ -118,16 +127,18 @@ class Measuring:
 
     def told(self, asked: Round, samples: Sequence[Sample]) -> None:
         """Take in what came of a round; samples of pilots that failed are missing."""
-        rates = _seconds_per_row(samples) if len(samples) == len(asked.trial_ids) else None
         self._remember(samples)
+        if asked.n_devices > 1:
+            self._told_of_gang(asked, samples)
+            return
+        rates = _seconds_per_row(samples) if len(samples) == len(asked.trial_ids) else None
         if rates is None:
             self._discard(asked)
             return
         self._n_attempts = 0
-        if asked.n_devices > 1:
-            self._scaled(self._alone[asked.trial_ids[0]] / rates[asked.trial_ids[0]])
-        elif len(asked.trial_ids) == 1:
+        if len(asked.trial_ids) == 1:
             self._alone |= rates
+            self._unit_seconds |= {sample.trial_id: sample.unit_seconds for sample in samples}
         else:
             self._packed([rates[trial] / self._alone[trial] for trial in asked.trial_ids])
 
@@ -161,6 +172,15 @@ class Measuring:
         if benefit <= self._threshold:
             self._is_packing_over = self._is_bounded = True
 
+    def _told_of_gang(self, asked: Round, samples: Sequence[Sample]) -> None:
+        """A gang over w devices does w units at once."""
+        alone = self._unit_seconds.get(asked.trial_ids[0], 0.0)
+        if len(samples) != 1 or samples[0].unit_seconds <= 0 or alone <= 0:
+            self._discard(asked)
+            return
+        self._n_attempts = 0
+        self._scaled(asked.n_devices * alone / samples[0].unit_seconds)
+
     def _scaled(self, speedup: float) -> None:
         self._is_scaling_over = speedup <= self._speedups[-1]
         self._speedups.append(speedup)
@@ -184,6 +204,8 @@ class Measuring:
 
     def _remember(self, samples: Iterable[Sample]) -> None:
         for sample in samples:
+            if not sample.laps:
+                continue
             self._open_seconds.append(sample.open_seconds)
             self._trial_bytes = max(self._trial_bytes, sample.trial_bytes or 0)
             if sample.device_bytes is not None:

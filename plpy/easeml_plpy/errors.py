@@ -11,6 +11,7 @@ EasemlError
 ├── VersionMismatch    ML008  package, server and schema disagree
 ├── ShapeMismatch      ML009  arrays do not have the shape that was declared
 ├── NotReady           ML010  nothing to serve, or to wait for, yet
+├── SlotLost           ML011  a slot that trained with this one is gone: run the gang again
 └── QuotaExceeded      ML015  a limit of the tenant is reached
 
 The entry points turn them into SQL errors with the SQLSTATE, detail and hint given here.
@@ -92,6 +93,12 @@ class NotReady(EasemlError):
     """There is nothing to serve, or to wait for, yet."""
 
     sqlstate = "ML010"
+
+
+class SlotLost(EasemlError):
+    """A slot that trained together with this one is gone; the gang can be run again."""
+
+    sqlstate = "ML011"
 
 
 class QuotaExceeded(EasemlError):

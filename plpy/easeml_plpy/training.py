@@ -35,20 +35,34 @@ def train_unit(plpy: Any, GD: Json, unit: str, result: str | None) -> tuple[str]
     training_seconds = time.perf_counter() - started
     state = live.dump()
 
-    loss = training.loss_mean if training.n_rows else None
+    facts = {
+        "n_rows": training.n_rows,
+        "loss": training.loss_mean if training.n_rows else None,
+        "training_seconds": training_seconds,
+        "read_bytes": read_bytes,
+    }
+    recorded = record_training(plpy, GD, unit, context, facts, state)
+    plpy.commit()
+    units.keep_live(GD, order, context, recorded.pop("checkpoint_id"), live)
+    return (json.dumps({key: facts[key] for key in ("n_rows", "loss", "training_seconds")} | recorded),)
+
+
+def record_training(plpy: Any, GD: Json, unit: str, context: Json, facts: Json, state: bytes) -> Json:
+    """Record a state and what led to it, for the caller to commit.
+
+    facts: n_rows, loss, training_seconds, read_bytes. Returns checkpoint_id, state_bytes, pruned_bytes.
+    """
     sha256 = digest(state)
     # Chunks go first: what record_training locks is locked until the commit.
     chunked_id = store_chunks(plpy, GD, unit, state, sha256)
     inline = state if chunked_id is None else None
+    measured = [facts[key] for key in ("training_seconds", "n_rows", "loss", "read_bytes")]
     recorded = query(
         plpy,
         GD,
         "SELECT * FROM easeml.record_training($1, $2, $3, $4, $5, $6, $7, $8, $9)",
         ["jsonb", "timestamptz", "float8", "int8", "float8", "int8", "text", "bytea", "int8"],
-        [unit, context["started_at"], training_seconds, training.n_rows, loss, read_bytes, sha256, inline, chunked_id],
+        [unit, context["started_at"], *measured, sha256, inline, chunked_id],
     )[0]
-    plpy.commit()
-    units.keep_live(GD, order, context, recorded["new_checkpoint_id"], live)
     sizes = {"state_bytes": len(state), "pruned_bytes": recorded["pruned_bytes"] or 0}
-    summary = {"n_rows": training.n_rows, "loss": loss, "training_seconds": training_seconds, **sizes}
-    return (json.dumps(summary),)
+    return {"checkpoint_id": recorded["new_checkpoint_id"], **sizes}

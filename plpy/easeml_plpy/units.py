@@ -28,7 +28,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Unit:
-    """One unit as the coordinator orders it; `text` is the order itself."""
+    """One unit as the coordinator orders it; `text` is the order itself, `gang` what it says of a gang, if anything."""
 
     text: str
     trial_id: int
@@ -41,6 +41,7 @@ class Unit:
     slot_id: int
     lease_number: int
     attempt: int
+    gang: Json | None = None
     measured_seconds: float = 0.0
 
 

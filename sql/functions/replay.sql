@@ -31,6 +31,10 @@ BEGIN
         PERFORM easeml.fail('ML001', format('until_epoch: expected at least 1, or NULL for all, got %s', until_epoch));
     ELSIF NOT EXISTS (SELECT FROM easeml.training_units u WHERE u.trial_id = replay.trial_id) THEN
         PERFORM easeml.fail('ML010', format('trial %s has no recorded training unit yet', trial_id));
+    ELSIF EXISTS (SELECT FROM easeml.training_units u WHERE u.trial_id = replay.trial_id AND u.n_slots > 1 AND (until_epoch IS NULL OR u.epoch <= until_epoch)) THEN
+        PERFORM easeml.fail('ML004', format('trial %s cannot be replayed: it was trained by several slots at once', trial_id),
+            'One session cannot repeat the steps of a gang: its slots average their gradients.',
+            'Ask for a run with allocation hopping where replay matters.');
     END IF;
     -- As in easeml.wait: drivers that prepare the statement start the transaction an instant before it.
     IF statement_timestamp() - transaction_timestamp() > interval '10 milliseconds' THEN

@@ -1,5 +1,6 @@
 -- Units of work, called by the coordinator, one session for each slot. They commit, so they are procedures.
--- A unit is {trial_id, step, kind, epoch, position, partition_number, seed, slot_id, lease_number, attempt}.
+-- A unit is {trial_id, step, kind, epoch, position, partition_number, seed, slot_id, lease_number, attempt}. One of a gang also has
+-- gang {token, rank, timeout_seconds, members}; as it is recorded, gang {n_ranks, others}: the other ranks and what they have done.
 
 CREATE PROCEDURE easeml.train_unit(unit jsonb, INOUT result jsonb DEFAULT NULL)
 LANGUAGE plpython3u AS $$
@@ -17,6 +18,22 @@ $$;
 COMMENT ON PROCEDURE easeml.evaluate_unit(jsonb, jsonb) IS
     'Measures a trial on the validation or test rows of one partition and records the sums; the last partition of a split makes the metrics.';
 
+CREATE PROCEDURE easeml.train_gang(unit jsonb, INOUT result jsonb DEFAULT NULL)
+LANGUAGE plpython3u AS $$
+from easeml_plpy.gang import train_gang
+return train_gang(plpy, GD, unit, result)
+$$;
+COMMENT ON PROCEDURE easeml.train_gang(jsonb, jsonb) IS
+    'Trains a trial over several partitions at once, together with the sessions of other slots that call it alike; the first of them records the new state and all units in one short transaction. Of a pilot: times a few steps and records nothing.';
+
+CREATE PROCEDURE easeml.evaluate_gang(unit jsonb, INOUT result jsonb DEFAULT NULL)
+LANGUAGE plpython3u AS $$
+from easeml_plpy.gang import evaluate_gang
+return evaluate_gang(plpy, GD, unit, result)
+$$;
+COMMENT ON PROCEDURE easeml.evaluate_gang(jsonb, jsonb) IS
+    'Measures a trial on several partitions at once, one on each of the slots that call it alike; the first of them records the sums of all.';
+
 CREATE PROCEDURE easeml.pilot_unit(unit jsonb, INOUT result jsonb DEFAULT NULL)
 LANGUAGE plpython3u AS $$
 from easeml_plpy.pilot import pilot_unit
@@ -33,11 +50,12 @@ CREATE FUNCTION easeml.open_unit(unit jsonb,
 ) LANGUAGE plpgsql AS $$
 DECLARE
     trial easeml.trials;
+    first_step integer := (unit ->> 'step')::integer - coalesce((unit #>> '{gang,rank}')::integer, 0);
 BEGIN
     SELECT t.* INTO trial FROM easeml.trials t WHERE t.trial_id = (unit ->> 'trial_id')::bigint;
     IF NOT FOUND THEN
         PERFORM easeml.fail('ML003', format('trial %s is gone', unit ->> 'trial_id'));
-    ELSIF trial.n_steps_done <> (unit ->> 'step')::integer OR trial.state NOT IN ('waiting', 'running') THEN
+    ELSIF trial.n_steps_done <> first_step OR trial.state NOT IN ('waiting', 'running') THEN
         PERFORM easeml.fail('ML006', format('trial %s is %s with %s steps done: step %s is not due',
             trial.trial_id, trial.state, trial.n_steps_done, unit ->> 'step'));
     END IF;
@@ -60,7 +78,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.open_unit(jsonb) IS
-    'All that a unit needs to know, in one call; shows the unit in its slot''s row. Refused when the step is not the trial''s next (internal).';
+    'All that a unit needs to know, in one call; shows the unit in its slot''s row. Refused when the step, or the first one of its gang, is not the trial''s next (internal).';
 
 CREATE FUNCTION easeml.fence(unit jsonb) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -78,7 +96,7 @@ COMMENT ON FUNCTION easeml.fence(jsonb) IS 'Refuses to record a unit that a repl
 CREATE FUNCTION easeml.leave_slot(unit jsonb) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     UPDATE easeml.slots s SET unit_started_at = NULL, n_units_done = s.n_units_done + (unit ->> 'kind' <> 'pilot')::integer
-    WHERE s.slot_id = (unit ->> 'slot_id')::integer AND s.backend_pid = pg_backend_pid() AND s.state <> 'lost';
+    WHERE s.slot_id = (unit ->> 'slot_id')::integer AND s.backend_pid = coalesce((unit ->> 'backend_pid')::integer, pg_backend_pid()) AND s.state <> 'lost';
     IF NOT FOUND THEN
         PERFORM easeml.fail('ML006', format('slot %s was given up or taken away meanwhile: step %s is not recorded', unit ->> 'slot_id', unit ->> 'step'));
     END IF;
@@ -90,23 +108,26 @@ CREATE FUNCTION easeml.advance(unit jsonb) RETURNS easeml.trials LANGUAGE plpgsq
 DECLARE
     trial easeml.trials;
     n_partitions integer;
+    others jsonb := coalesce(unit #> '{gang,others}', '[]');
+    n_steps integer := 1 + jsonb_array_length(others);
 BEGIN
     SELECT d.n_partitions INTO n_partitions
     FROM easeml.trials t JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id) WHERE t.trial_id = (unit ->> 'trial_id')::bigint;
-    UPDATE easeml.trials t SET n_steps_done = t.n_steps_done + 1,
-        state = CASE WHEN t.n_steps_done + 1 = (2 * t.max_epochs + 1) * n_partitions THEN 'finished'
-            WHEN t.n_steps_done + 1 = 2 * t.target_epochs * n_partitions AND t.target_epochs < t.max_epochs THEN 'paused' ELSE t.state END,
-        finished_at = CASE WHEN t.n_steps_done + 1 = (2 * t.max_epochs + 1) * n_partitions THEN clock_timestamp() END
+    UPDATE easeml.trials t SET n_steps_done = t.n_steps_done + n_steps,
+        state = CASE WHEN t.n_steps_done + n_steps = (2 * t.max_epochs + 1) * n_partitions THEN 'finished'
+            WHEN t.n_steps_done + n_steps = 2 * t.target_epochs * n_partitions AND t.target_epochs < t.max_epochs THEN 'paused' ELSE t.state END,
+        finished_at = CASE WHEN t.n_steps_done + n_steps = (2 * t.max_epochs + 1) * n_partitions THEN clock_timestamp() END
     WHERE t.trial_id = (unit ->> 'trial_id')::bigint AND t.n_steps_done = (unit ->> 'step')::integer AND t.state = 'running'
     RETURNING t.* INTO trial;
     IF trial.trial_id IS NULL THEN
         PERFORM easeml.fail('ML006', format('trial %s was stopped or moved on meanwhile: step %s is not recorded', unit ->> 'trial_id', unit ->> 'step'));
     END IF;
     PERFORM easeml.leave_slot(unit);
+    PERFORM easeml.leave_slot(unit || other) FROM jsonb_array_elements(others) other;
     RETURN trial;
 END
 $$;
-COMMENT ON FUNCTION easeml.advance(jsonb) IS 'Counts a step of a trial, refused if somebody else was faster, and frees the slot''s row; a trial at its target pauses (internal).';
+COMMENT ON FUNCTION easeml.advance(jsonb) IS 'Counts the step of a trial, or the steps of a gang, refused if somebody else was faster, and frees the rows of their slots; a trial at its target pauses (internal).';
 
 CREATE FUNCTION easeml.store_chunked(unit jsonb, n_bytes bigint, sha256 text) RETURNS bigint LANGUAGE sql AS $$
     INSERT INTO easeml.checkpoints (trial_id, owner, epoch, n_bytes, sha256)
@@ -141,11 +162,18 @@ BEGIN
         FROM easeml.checkpoints c WHERE c.checkpoint_id = chunked_checkpoint_id AND c.trial_id = trial.trial_id;
     END IF;
     INSERT INTO easeml.training_units (trial_id, run_id, owner, epoch, position, partition_number, slot_id, attempt, seed, lease_number,
-        started_at, finished_at, training_seconds, n_rows, loss, from_checkpoint_id, checkpoint_id, state_bytes, state_sha256, read_bytes)
+        started_at, finished_at, training_seconds, n_rows, loss, from_checkpoint_id, checkpoint_id, state_bytes, state_sha256, read_bytes, n_slots)
     SELECT trial.trial_id, trial.run_id, trial.owner, u.epoch, u.position, u.partition_number, u.slot_id, u.attempt, u.seed, u.lease_number,
         record_training.started_at, clock_timestamp(), record_training.training_seconds, record_training.n_rows, record_training.loss,
-        trial.checkpoint_id, new_checkpoint_id, state_bytes, record_training.sha256, record_training.read_bytes
+        trial.checkpoint_id, new_checkpoint_id, state_bytes, record_training.sha256, record_training.read_bytes, coalesce((unit #>> '{gang,n_ranks}')::integer, 1)
     FROM jsonb_to_record(unit) u(epoch integer, position integer, partition_number integer, slot_id integer, attempt integer, seed bigint, lease_number bigint);
+    INSERT INTO easeml.training_units (trial_id, run_id, owner, epoch, position, partition_number, slot_id, attempt, seed, lease_number,
+        started_at, finished_at, training_seconds, n_rows, loss, from_checkpoint_id, checkpoint_id, state_bytes, state_sha256, read_bytes, n_slots)
+    SELECT t.trial_id, t.run_id, t.owner, t.epoch, u.position, u.partition_number, u.slot_id, t.attempt, u.seed, t.lease_number,
+        t.started_at, t.finished_at, u.training_seconds, u.n_rows, u.loss, t.from_checkpoint_id, t.checkpoint_id, 0, t.state_sha256, u.read_bytes, t.n_slots
+    FROM easeml.training_units t CROSS JOIN jsonb_to_recordset(unit #> '{gang,others}') u(position integer, partition_number integer, slot_id integer, seed bigint,
+        training_seconds double precision, n_rows bigint, loss double precision, read_bytes bigint)
+    WHERE t.trial_id = trial.trial_id AND t.epoch = (unit ->> 'epoch')::integer AND t.partition_number = (unit ->> 'partition_number')::integer;
     UPDATE easeml.trials t SET checkpoint_id = new_checkpoint_id WHERE t.trial_id = trial.trial_id;
     -- Of each trial the newest state and that of its best epoch are kept.
     DELETE FROM easeml.checkpoints c WHERE c.checkpoint_id = trial.checkpoint_id AND c.checkpoint_id IS DISTINCT FROM trial.best_checkpoint_id
@@ -153,7 +181,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.record_training(jsonb, timestamptz, double precision, bigint, double precision, bigint, text, bytea, bigint) IS
-    'Records a training unit: fence, progress, new state (or the one that lies in chunks already), visit log, pruning; returns the new checkpoint, and the bytes that it pruned, if any (internal).';
+    'Records a training unit, or all units of a gang: fence, progress, new state (or the one that lies in chunks already), visit log, pruning; returns the new checkpoint, and the bytes that it pruned, if any (internal).';
 
 CREATE FUNCTION easeml.record_evaluation(unit jsonb, started_at timestamptz, epoch integer, split text, statistics jsonb, read_bytes bigint) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
@@ -163,10 +191,14 @@ DECLARE
 BEGIN
     PERFORM easeml.fence(unit);
     trial := easeml.advance(unit);
-    INSERT INTO easeml.evaluations (trial_id, run_id, owner, epoch, split, partition_number, slot_id, attempt, lease_number, started_at, finished_at, statistics, read_bytes)
+    INSERT INTO easeml.evaluations (trial_id, run_id, owner, epoch, split, partition_number, slot_id, attempt, lease_number, started_at, finished_at, statistics, read_bytes, n_slots)
     SELECT trial.trial_id, trial.run_id, trial.owner, record_evaluation.epoch, record_evaluation.split, u.partition_number, u.slot_id, u.attempt, u.lease_number,
-        record_evaluation.started_at, clock_timestamp(), record_evaluation.statistics, record_evaluation.read_bytes
+        record_evaluation.started_at, clock_timestamp(), record_evaluation.statistics, record_evaluation.read_bytes, coalesce((unit #>> '{gang,n_ranks}')::integer, 1)
     FROM jsonb_to_record(unit) u(partition_number integer, slot_id integer, attempt integer, lease_number bigint);
+    INSERT INTO easeml.evaluations (trial_id, run_id, owner, epoch, split, partition_number, slot_id, attempt, lease_number, started_at, finished_at, statistics, read_bytes, n_slots)
+    SELECT e.trial_id, e.run_id, e.owner, e.epoch, e.split, u.partition_number, u.slot_id, e.attempt, e.lease_number, e.started_at, e.finished_at, u.statistics, u.read_bytes, e.n_slots
+    FROM easeml.evaluations e CROSS JOIN jsonb_to_recordset(unit #> '{gang,others}') u(partition_number integer, slot_id integer, statistics jsonb, read_bytes bigint)
+    WHERE e.trial_id = trial.trial_id AND e.epoch = record_evaluation.epoch AND e.split = record_evaluation.split AND e.partition_number = (unit ->> 'partition_number')::integer;
     SELECT d.n_partitions INTO n_partitions FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id) WHERE r.run_id = trial.run_id;
     SELECT CASE WHEN count(*) = n_partitions THEN jsonb_agg(e.statistics ORDER BY e.partition_number) END INTO all_statistics
     FROM easeml.evaluations e WHERE e.trial_id = trial.trial_id AND e.epoch = record_evaluation.epoch AND e.split = record_evaluation.split;
@@ -174,7 +206,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.record_evaluation(jsonb, timestamptz, integer, text, jsonb, bigint) IS
-    'Records an evaluation unit; returns the statistics of all partitions once the split is complete, else NULL (internal).';
+    'Records an evaluation unit, or all units of a gang; returns the statistics of all partitions once the split is complete, else NULL (internal).';
 
 CREATE FUNCTION easeml.record_metrics(unit jsonb, epoch integer, split text, n_rows bigint, metrics jsonb, new_best_checkpoint_id bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE

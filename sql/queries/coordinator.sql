@@ -70,6 +70,10 @@ FROM easeml.trials t JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d US
 CROSS JOIN LATERAL (SELECT t.n_steps_done / d.n_partitions AS round) n
 WHERE t.run_id = %(run_id)s ORDER BY t.trial_number
 
+-- name: joint_architectures
+-- The architectures that several slots can train together: those with gradients to average.
+SELECT architecture FROM easeml.list_architectures() WHERE trainer = 'torch'
+
 -- name: read_arms
 -- The arms that a run began with; one with a trial that waits or runs, again or still, is not closed. Work is rows times epochs times trials.
 SELECT a.arm_id, a.architecture || CASE a.augmentation WHEN 'none' THEN '' ELSE '+' || a.augmentation END AS name, a.opening, a.bound,

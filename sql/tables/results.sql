@@ -55,6 +55,7 @@ CREATE TABLE easeml.training_units (
     state_bytes bigint NOT NULL,
     state_sha256 text NOT NULL,
     read_bytes bigint NOT NULL DEFAULT 0,
+    n_slots integer NOT NULL DEFAULT 1 CHECK (n_slots >= 1),
     UNIQUE (trial_id, epoch, partition_number),
     FOREIGN KEY (trial_id, owner) REFERENCES easeml.trials (trial_id, owner) ON DELETE CASCADE
 );
@@ -62,6 +63,8 @@ CREATE INDEX training_units_run ON easeml.training_units (run_id);
 COMMENT ON TABLE easeml.training_units IS 'Every recorded sub-epoch: the memory of the queue, the visit log that replay needs, and the Gantt chart.';
 COMMENT ON COLUMN easeml.training_units.from_checkpoint_id IS 'The state it started from (null: a fresh one). It may have been pruned since.';
 COMMENT ON COLUMN easeml.training_units.read_bytes IS 'Bytes of the state that it read from the tables; 0 where its session still had the trial.';
+COMMENT ON COLUMN easeml.training_units.state_bytes IS 'Size of the recorded state; 0 in all but the first unit of a gang, which share it.';
+COMMENT ON COLUMN easeml.training_units.n_slots IS 'Slots that trained the trial together: 1, or the width of the gang that this unit was a part of.';
 
 CREATE TABLE easeml.evaluations (
     trial_id bigint NOT NULL,
@@ -77,12 +80,14 @@ CREATE TABLE easeml.evaluations (
     finished_at timestamptz NOT NULL,
     statistics jsonb NOT NULL,
     read_bytes bigint NOT NULL DEFAULT 0,
+    n_slots integer NOT NULL DEFAULT 1 CHECK (n_slots >= 1),
     PRIMARY KEY (trial_id, epoch, split, partition_number),
     FOREIGN KEY (trial_id, owner) REFERENCES easeml.trials (trial_id, owner) ON DELETE CASCADE
 );
 CREATE INDEX evaluations_run ON easeml.evaluations (run_id);
 COMMENT ON TABLE easeml.evaluations IS 'Every recorded evaluation unit, with the sums from which the metrics of the whole split are made.';
 COMMENT ON COLUMN easeml.evaluations.read_bytes IS 'Bytes of the state that it read from the tables; 0 where its session still had the trial.';
+COMMENT ON COLUMN easeml.evaluations.n_slots IS 'Slots that measured the trial together: 1, or the width of the gang that this unit was a part of.';
 
 CREATE TABLE easeml.epoch_metrics (
     trial_id bigint NOT NULL,

@@ -69,12 +69,12 @@ COMMENT ON VIEW easeml.learning_curves IS 'Training loss and validation metrics 
 CREATE VIEW easeml.training_timeline WITH (security_invoker) AS
 SELECT u.run_id, u.trial_id, t.trial_number, t.architecture, 'train'::text AS kind, u.epoch, u.position, u.partition_number, u.slot_id, u.attempt,
     u.started_at, u.finished_at, extract(epoch FROM u.finished_at - u.started_at)::double precision AS seconds, u.training_seconds,
-    u.n_rows, u.loss, u.state_bytes, u.state_sha256, u.owner::text AS owner
+    u.n_rows, u.loss, u.state_bytes, u.state_sha256, u.owner::text AS owner, u.n_slots
 FROM easeml.training_units u JOIN easeml.trials t USING (trial_id)
 UNION ALL
 SELECT v.run_id, v.trial_id, t.trial_number, t.architecture, CASE v.split WHEN 'validation' THEN 'validate' ELSE 'test' END, v.epoch, NULL, v.partition_number, v.slot_id, v.attempt,
     v.started_at, v.finished_at, extract(epoch FROM v.finished_at - v.started_at)::double precision, NULL,
-    (v.statistics ->> 'n_rows')::bigint, NULL, NULL, NULL, v.owner::text
+    (v.statistics ->> 'n_rows')::bigint, NULL, NULL, NULL, v.owner::text, v.n_slots
 FROM easeml.evaluations v JOIN easeml.trials t USING (trial_id);
 COMMENT ON VIEW easeml.training_timeline IS 'Every recorded unit with its slot and times: the Gantt chart of a run.';
 
@@ -184,9 +184,10 @@ COMMENT ON COLUMN easeml.training_timeline.seconds IS 'All of it.';
 COMMENT ON COLUMN easeml.training_timeline.training_seconds IS 'Training steps alone.';
 COMMENT ON COLUMN easeml.training_timeline.n_rows IS 'Rows met.';
 COMMENT ON COLUMN easeml.training_timeline.loss IS 'Mean training loss.';
-COMMENT ON COLUMN easeml.training_timeline.state_bytes IS 'Size of the recorded state.';
+COMMENT ON COLUMN easeml.training_timeline.state_bytes IS 'Size of the recorded state; of a gang it stands with the first unit alone.';
 COMMENT ON COLUMN easeml.training_timeline.state_sha256 IS 'Hash of the recorded state.';
 COMMENT ON COLUMN easeml.training_timeline.owner IS 'Role that owns it.';
+COMMENT ON COLUMN easeml.training_timeline.n_slots IS 'Slots that worked on it together: 1, or the width of its gang.';
 
 COMMENT ON COLUMN easeml.run_events.event_id IS 'Number.';
 COMMENT ON COLUMN easeml.run_events.happened_at IS 'When.';

@@ -7,7 +7,7 @@ CROSS JOIN LATERAL (
     -- Which states are kept is read from the trials' pointers: readers of results may not look at states.
     SELECT count(*) AS n_units, count(*) FILTER (WHERE t.read_bytes > 0) AS n_hops, coalesce(sum(t.read_bytes), 0)::bigint AS bytes_hopped,
         coalesce(sum(t.state_bytes), 0)::bigint AS bytes_stored, max(t.state_bytes) AS largest_state_bytes,
-        count(*) FILTER (WHERE t.checkpoint_id IN (k.checkpoint_id, k.best_checkpoint_id)) AS n_live_states,
+        count(DISTINCT t.checkpoint_id) FILTER (WHERE t.checkpoint_id IN (k.checkpoint_id, k.best_checkpoint_id)) AS n_live_states,
         coalesce(sum(t.state_bytes) FILTER (WHERE t.checkpoint_id IN (k.checkpoint_id, k.best_checkpoint_id)), 0)::bigint AS live_state_bytes
     FROM easeml.training_units t JOIN easeml.trials k USING (trial_id) WHERE t.run_id = r.run_id) u
 CROSS JOIN LATERAL (

@@ -78,9 +78,23 @@ def check_rules(world, runs):
             for unit in by_trial[trial.trial_id]:
                 u = unit.order.unit
                 assert unit.order.seed == unit_seed(run.seed, u.trial_number, u.epoch, u.partition_number)
+    for units in by_trial.values():
+        check_gangs(units)
     for units in [*by_trial.values(), *by_slot.values()]:
-        ordered = sorted(units, key=lambda unit: (unit.started_seconds, unit.finished_seconds))
-        assert all(a.finished_seconds <= b.started_seconds for a, b in pairwise(ordered))
+        # A gang's units have the same times; on a slot there is one of them.
+        times = [(unit.started_seconds, unit.finished_seconds) for unit in units]
+        ordered = sorted(set(times) if units in by_trial.values() else times)
+        assert all(a[1] <= b[0] for a, b in pairwise(ordered))
+
+
+def check_gangs(units):
+    """The units of a gang follow one another within one round, each on a slot of its own, at the same time."""
+    rest = list(units)
+    while rest:
+        gang, rest = rest[: rest[0].n_slots], rest[rest[0].n_slots :]
+        assert {unit.n_slots for unit in gang} == {len(gang)}
+        assert len({(u.order.unit.kind, u.order.unit.epoch, u.started_seconds, u.finished_seconds) for u in gang}) == 1
+        assert len({unit.order.slot_id for unit in gang}) == len(gang)
 
 
 def check_visits(trial, partitions):
@@ -120,10 +134,12 @@ def loads(draw):
     shapes = st.tuples(st.integers(1, 4), st.integers(1, 3), st.integers(1, 2))
     orders = st.sampled_from(["cyclic", "free"])
     names = st.sampled_from(["auto", "longest_remaining", "random", "rotation"])
+    allocations = st.sampled_from(["hopping", "data_parallel", "auto"])
     runs = [
         new_run(
             i, n_trials=n, n_partitions=p, max_epochs=e, seed=i, architectures=("mlp", "linear"),
-            scheduler=draw(names), visit_order=draw(orders),
+            scheduler=draw(names), visit_order=draw(orders), allocation=draw(allocations),
+            joint_architectures=draw(st.sampled_from([("mlp", "linear"), ("mlp",)])),
         )
         for i, (n, p, e) in enumerate(draw(st.lists(shapes, min_size=1, max_size=2)), start=1)
     ]  # fmt: skip

@@ -26,9 +26,9 @@ def shared(*n_slots, kind="cpu"):
     return [Slot(i, f"slot-{i}", 1, f"{kind}:{device}") for i, (device, _) in enumerate(numbered, start=1)]
 
 
-def filled(run_id=1, **more):
+def filled(run_id=1, *, joint=(), **more):
     shape = {"n_trials": 4, "n_partitions": 2, "max_epochs": 2} | more
-    return replace(new_run(run_id, **shape), allocation="water_filling")
+    return replace(new_run(run_id, **shape), allocation="water_filling", joint_architectures=frozenset(joint))
 
 
 def uneven(unit, slot_id):
@@ -124,6 +124,37 @@ def test_slots_of_their_own_need_no_measurement():
     assert {each.crew.width for each in decisions(world)} == {1.0}
 
 
+def test_the_last_trial_of_a_network_trains_on_several_devices():
+    slots, run = shared(1, 1, 1), filled(joint=["mlp"], n_trials=2, n_partitions=3, max_epochs=4)
+    world = SimulatedWorld(slots, [run], seconds_of=uneven)
+    serve(world)
+    check_complete(world, [run])
+    assert world.tables.profiles["mlp", "cpu"].profile.d == 3
+    assert max(each.crew.width for each in decisions(world)) == 3
+    assert max(overlapping(world, slots).values()) == 1
+    at_once = Counter((unit.order.unit.trial_id, unit.started_seconds) for unit in world.units)
+    assert max(at_once.values()) == 3
+
+
+def test_a_trial_has_no_more_devices_than_partitions():
+    run = filled(joint=["mlp"], n_trials=1, n_partitions=2)
+    world = SimulatedWorld(shared(1, 1, 1), [run], seconds_of=uneven)
+    serve(world)
+    check_complete(world, [run])
+    assert max(each.crew.width for each in decisions(world)) == 2
+
+
+def test_where_gangs_fail_each_trial_has_one_device():
+    def failure(order):
+        return TrialFailed("no network") if order.unit.kind == PILOT and order.measured_seconds else None
+
+    run = filled(joint=["mlp"], n_trials=1)
+    world = SimulatedWorld(shared(1, 1), [run], seconds_of=uneven, faults=Faults(failure_of=failure))
+    serve(world)
+    check_complete(world, [run])
+    assert {each.crew.width for each in decisions(world)} == {1}
+
+
 def test_groups_come_with_a_label_and_end():
     world = SimulatedWorld(shared(2), [filled()], seconds_of=uneven)
     serve(world)
@@ -214,6 +245,7 @@ changes = st.lists(st.tuples(moments, st.lists(st.integers(0, 3), min_size=1, ma
 @st.composite
 def loads(draw):
     shapes = st.tuples(st.integers(1, 5), st.integers(1, 3), st.integers(1, 2), st.booleans())
+    joint = draw(st.sampled_from([frozenset(), frozenset({"mlp"})]))
     drawn = draw(st.lists(shapes, min_size=1, max_size=2))
     runs = [
         new_run(i, n_trials=n, n_partitions=p, max_epochs=e, seed=i, architectures=("mlp", "linear"))
@@ -221,7 +253,8 @@ def loads(draw):
     ]
     is_filled = [True, *(each[3] for each in drawn[1:])]
     return [
-        replace(run, allocation="water_filling") if wanted else run for run, wanted in zip(runs, is_filled, strict=True)
+        replace(run, allocation="water_filling", joint_architectures=joint) if wanted else run
+        for run, wanted in zip(runs, is_filled, strict=True)
     ]
 
 

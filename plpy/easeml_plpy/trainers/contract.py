@@ -58,7 +58,10 @@ class LiveTrial(Protocol):
 
 
 class Trainer(Protocol):
-    """Starts and resumes live trials of the architectures that name it."""
+    """Starts and resumes live trials of the architectures that name it. `is_joint`: several slots can train one trial
+    together (joint_training.py)."""
+
+    is_joint: bool
 
     def start(
         self,

@@ -173,6 +173,8 @@ class PartialFitTrial:
 class PartialFitTrainer:
     """Starts and resumes PartialFitTrials."""
 
+    is_joint = False
+
     def start(
         self,
         architecture: Architecture,

@@ -81,7 +81,7 @@ class TorchTrial:
         first_step, loss_sum = self._n_steps, 0.0
         for rows in torch.split(order, self._chunk_rows(inputs)):
             loss_sum += self._train_chunk(inputs[rows], targets[rows], pause)
-        self._check_parameters()
+        self.check_parameters()
         return Training(loss_sum / len(inputs), len(inputs), self._n_steps - first_step)
 
     def outputs(self, inputs: torch.Tensor) -> Array:
@@ -125,22 +125,44 @@ class TorchTrial:
         losses = []
         batches = zip(torch.split(inputs, batch_size), torch.split(targets, batch_size), strict=True)
         for batch, wanted in batches:
-            losses.append(self._step(batch, wanted))
+            losses.append(self.step(self._module, batch, wanted))
             pause()
-        values: list[float] = torch.stack(losses).tolist()
-        self._check_losses(values)
+        values = self.checked(losses)
         n_last = len(inputs) - batch_size * (len(values) - 1)
         return math.fsum(values[:-1]) * batch_size + values[-1] * n_last
 
-    def _step(self, batch: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
-        """One step of the optimiser; returns the batch's mean loss, still on the device."""
+    # For training on several slots at once (joint_training.py)
+
+    @property
+    def module(self) -> nn.Module:
+        """The network."""
+        return self._module
+
+    @property
+    def device(self) -> torch.device:
+        """Where it is."""
+        return self._device
+
+    @property
+    def batch_size(self) -> int:
+        """Rows of a step."""
+        n_rows: int = self._config["batch_size"]
+        return n_rows
+
+    def step(
+        self, network: nn.Module, batch: torch.Tensor, wanted: torch.Tensor, *, weight: float = 1.0
+    ) -> torch.Tensor:
+        """One step of the optimiser; returns the batch's mean loss, still on the device.
+
+        `network` is the module or what wraps it; the loss is multiplied by `weight` before its gradient is taken.
+        """
         rate = self._learning_rate(self._n_steps)
         for group in self._optimizer.param_groups:
             group["lr"] = rate
         try:
             self._optimizer.zero_grad(set_to_none=True)
-            loss = self._loss(self._module(batch), wanted)
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss = self._loss(network(batch), wanted)
+            (loss if weight == 1.0 else loss * weight).backward()  # type: ignore[no-untyped-call]
             self._optimizer.step()
         except (MemoryError, RuntimeError) as error:
             if not _is_out_of_memory(error):
@@ -171,13 +193,15 @@ class TorchTrial:
                 if tensor is not None:
                     yield f"{_OPTIMIZER}{slot}/{name}", tensor
 
-    def _check_losses(self, values: Sequence[float]) -> None:
-        """Raise TrialFailed at the first loss that is not finite."""
+    def checked(self, losses: Sequence[torch.Tensor]) -> list[float]:
+        """The losses of the last steps as numbers. Raises TrialFailed at the first that is not finite."""
+        values: list[float] = torch.stack(list(losses)).tolist()
         for step, value in enumerate(values, start=self._n_steps - len(values)):
             if not math.isfinite(value):
                 raise self._diverged(f"loss is {value} at step {step}", step)
+        return values
 
-    def _check_parameters(self) -> None:
+    def check_parameters(self) -> None:
         """Raise TrialFailed when the last step broke a parameter, which no loss has shown yet."""
         is_finite = [torch.isfinite(parameter).all() for parameter in self._module.parameters()]
         if not bool(torch.stack(is_finite).all()):
@@ -203,6 +227,8 @@ class TorchTrial:
 
 class TorchTrainer:
     """Starts and resumes TorchTrials."""
+
+    is_joint = True
 
     def start(
         self,
