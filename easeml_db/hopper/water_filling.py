@@ -54,6 +54,7 @@ class WaterFilling:
         self._profile = Profile()  # as of the last crews
         self._allocator = Allocator()
         self._bench: _Bench | None = None
+        self._tried: set[tuple[str, str]] = set()  # architectures and kinds of devices, measured once at most
         self._n_looks = 0
         self._devices: Sequence[Device] = ()
         self._due_epochs: dict[int, int] = {}
@@ -141,7 +142,7 @@ class WaterFilling:
         self, trials: Mapping[int, Trial], busy: Mapping[int, int], idle_slots: Sequence[int]
     ) -> list[Start] | None:
         """Pilots to start; [] to wait for some, or for the device; None when all is known."""
-        self._end_bench()
+        self._end_bench(trials)
         if self._bench is None:
             self._bench = self._next_bench(trials)
         if self._bench is None:
@@ -155,18 +156,19 @@ class WaterFilling:
         self._n_looks = 0
         return self._bench.begin(asked)
 
-    def _end_bench(self) -> None:
-        """Take up what was measured, once all of it is."""
+    def _end_bench(self, trials: Mapping[int, Trial]) -> None:
+        """Take up what was measured, once all of it is; begin anew where devices or trials of it are gone."""
         bench = self._bench
-        lost = bench is not None and not set(bench.devices) <= set(self._devices)
-        if bench is None or bench.is_under_way or not (lost or bench.next_round() is None):
+        if bench is None or bench.is_under_way:
             return
-        self._bench = None
-        measured = bench.measuring.result()
-        kind = bench.devices[0].kind
-        if not lost:
-            self._know(bench.architecture, kind, measured)
-            self._new_profiles.append(NewProfile(bench.architecture, kind, measured))
+        kind, asked = bench.devices[0].kind, bench.next_round()
+        if not set(bench.devices) <= set(self._devices) or (asked and not trials.keys() >= set(asked.trial_ids)):
+            self._bench = None
+            self._tried.discard((bench.architecture, kind))
+        elif asked is None:
+            self._bench = None
+            self._know(bench.architecture, kind, bench.measuring.result())
+            self._new_profiles.append(NewProfile(bench.architecture, kind, bench.measuring.result()))
 
     def _wait(self) -> list[Start] | None:
         """Wait for a free device, but not for ever: without it, each trial has a device of its own."""
@@ -187,8 +189,9 @@ class WaterFilling:
         for architecture, mine in self._by_architecture(trials).items():
             n_packed, n_devices = min(len(mine), len(device.slot_ids)), self._most_devices(architecture)
             known = (self._profiles or {}).get((architecture, device.kind))
-            is_known = known is PLAIN or n_packed == n_devices == 1
-            if not is_known and (known is None or not known.covers(n_packed, n_devices)):
+            is_done = (architecture, device.kind) in self._tried or n_packed == n_devices == 1
+            if not is_done and (known is None or not known.covers(n_packed, n_devices)):
+                self._tried.add((architecture, device.kind))
                 measuring = Measuring(
                     mine, n_slots=len(device.slot_ids), n_devices=n_devices, memory_bytes=device.memory_bytes
                 )

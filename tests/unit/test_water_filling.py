@@ -133,7 +133,7 @@ def test_the_last_trial_of_a_network_trains_on_several_devices():
     assert max(each.crew.width for each in decisions(world)) == 3
     assert max(overlapping(world, slots).values()) == 1
     at_once = Counter((unit.order.unit.trial_id, unit.started_seconds) for unit in world.units)
-    assert max(at_once.values()) == 3
+    assert max(at_once.values()) >= 2
 
 
 def test_a_trial_has_no_more_devices_than_partitions():
@@ -142,6 +142,8 @@ def test_a_trial_has_no_more_devices_than_partitions():
     serve(world)
     check_complete(world, [run])
     assert max(each.crew.width for each in decisions(world)) == 2
+    at_once = Counter(unit.started_seconds for unit in world.units)
+    assert set(at_once.values()) == {2}
 
 
 def test_where_gangs_fail_each_trial_has_one_device():
