@@ -50,13 +50,13 @@ def finish(database: Session, run_id: int) -> None:
     assert set(database.values("SELECT state FROM easeml.trials WHERE run_id = %s", run_id)) == {"finished"}, events
 
 
-def know(database: Session, alpha: float, c: int) -> None:
+def know(database: Session, alpha: float, c: int, d: int = 1) -> None:
     """A profile, as if it had been measured."""
     database.execute(
         "INSERT INTO easeml.device_profiles (owner, dataset_id, architecture, device_kind, alpha, beta, c, d,"
         " eps_seconds, n_packed, n_devices, is_bounded, measurements)"
-        " SELECT owner, dataset_id, 'mlp', 'cpu', %s, 1, %s, 1, 0, 2, 8, true, '{}' FROM easeml.datasets",
-        [alpha, c],
+        " SELECT owner, dataset_id, 'mlp', 'cpu', %s, 1, %s, %s, 0, 2, 8, true, '{}' FROM easeml.datasets",
+        [alpha, c, d],
     )
 
 
@@ -114,6 +114,23 @@ def test_where_packing_does_not_pay_no_two_units_share_a_device(shared: Session,
     )
     assert overlaps == 0
     assert set(shared.values("SELECT width FROM easeml.allocations")) == {1.0}
+
+
+def test_a_trial_alone_trains_on_both_devices(shared: Session, coordinator: Coordinator) -> None:
+    know(shared, 1.2, 2, d=2)
+    with coordinator(shared):
+        run_id = shared.value(
+            "SELECT easeml.select_models('dots', '{mlp}', n_configs => 1, max_epochs => 2,"
+            " allocation => 'water_filling')"
+        )
+        finish(shared, run_id)
+    assert shared.values("SELECT width FROM easeml.trial_allocations WHERE run_id = %s", run_id) == [2.0]
+    devices = shared.values(
+        "SELECT count(DISTINCT s.device) FROM easeml.training_units u JOIN easeml.slots s USING (slot_id)"
+        " WHERE run_id = %s GROUP BY u.epoch",
+        run_id,
+    )
+    assert devices == [2, 2]
 
 
 def test_rungs_of_a_procedure_are_groups(shared: Session, coordinator: Coordinator) -> None:
