@@ -245,7 +245,7 @@ class Coordinator:
     def _until_next(self) -> float:
         """Seconds until there is something to do without a message: a heartbeat, or the end of a pause."""
         now = self._clock.now_seconds()
-        waits = [self._next_heartbeat - now, self._settings.heartbeat_seconds]
+        waits = [self._next_heartbeat - now, self._searches.held_until() - now, self._settings.heartbeat_seconds]
         if self._paused_until > now:
             waits.append(self._paused_until - now)
         return max(0.0, min(waits))

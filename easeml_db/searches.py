@@ -6,6 +6,7 @@ kept but which arms are to be asked about: a procedure decides on what the table
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -66,6 +67,10 @@ class Searches:
         run = self._runs.get(run_id)
         if run is not None and trial_id in run.arm_of:
             self._due[run_id, run.arm_of[trial_id]] = None
+
+    def held_until(self) -> float:
+        """Return when an arm that was passed over is asked about again; inf when there is none."""
+        return min(self._held.values(), default=math.inf)
 
     # What follows
 

@@ -57,7 +57,7 @@ def preview(
     columns = {name: title for name, title in RUNG_COLUMNS.items() if has_arms or name != "arm"}
     print_rows(found, as_json=False, empty="nothing to train", columns=columns)
     n_trials = sum(row["n_trials"] for row in found if row["rung"] == 0)
-    click.echo(f"{n_trials} trials, {sum(row['total_epochs'] for row in found)} epochs in all")
+    click.echo(f"{n_trials} trial(s), {sum(row['total_epochs'] for row in found)} epoch(s) in all")
 
 
 COMMANDS = (procedures, preview)

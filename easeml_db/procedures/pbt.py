@@ -164,6 +164,8 @@ def _standing_score(trial: TrialHistory, end: int, max_epochs: int) -> float:
 
 
 def _population(read: Options, n_configs: int | None) -> int:
+    if n_configs == 1:
+        raise refusal("n_configs", expected="a population of at least 2", got="1")
     population = read.whole_number("population", n_configs or DEFAULT_POPULATION, at_least=2, at_most=MAX_CONFIGS)
     if n_configs is not None and n_configs != population:
         expected = f"the population, {population}, or nothing"

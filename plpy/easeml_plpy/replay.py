@@ -23,7 +23,7 @@ from .packing import checksum
 from .session import entry_point, query
 from .states import read_state
 from .trainers import LiveTrial
-from .units import blamed_on_trial, fresh_trial
+from .units import blamed_on_trial, fresh_trial, resumed_trial
 
 TRIAL = """
 SELECT t.architecture, t.config, t.max_epochs, r.dataset_id,
@@ -31,16 +31,32 @@ SELECT t.architecture, t.config, t.max_epochs, r.dataset_id,
         WHERE p.dataset_id = r.dataset_id) AS train_rows
 FROM easeml.trials t JOIN easeml.runs r USING (run_id) WHERE t.trial_id = $1
 """
-UNITS = """
-SELECT epoch, position, partition_number, seed, checkpoint_id, state_sha256 FROM easeml.training_units
-WHERE trial_id = $1 AND ($2 IS NULL OR epoch <= $2) ORDER BY epoch, position
+# A copy goes on where its parent was: the first epochs of its life are those of its parents.
+LINEAGE = """
+WITH RECURSIVE lineage(trial_id, until_epoch) AS (
+    SELECT $1, $2
+    UNION ALL
+    SELECT t.parent_trial_id, least(t.inherited_epochs, l.until_epoch)
+    FROM lineage l JOIN easeml.trials t USING (trial_id) WHERE t.parent_trial_id IS NOT NULL
+), log AS (
+    SELECT u.* FROM lineage l JOIN easeml.training_units u USING (trial_id)
+    WHERE l.until_epoch IS NULL OR u.epoch <= l.until_epoch
+)
 """
-PARTITIONS = """
+UNITS = (
+    LINEAGE
+    + """
+SELECT trial_id, epoch, position, partition_number, seed, checkpoint_id, state_sha256 FROM log ORDER BY epoch, position
+"""
+)
+PARTITIONS = (
+    LINEAGE
+    + """
 SELECT DISTINCT u.partition_number, r.dataset_id, p.checksum
-FROM easeml.training_units u JOIN easeml.runs r USING (run_id)
-LEFT JOIN easeml.partitions p USING (dataset_id, partition_number)
-WHERE u.trial_id = $1 AND ($2 IS NULL OR u.epoch <= $2) ORDER BY u.partition_number
+FROM log u JOIN easeml.runs r USING (run_id) LEFT JOIN easeml.partitions p USING (dataset_id, partition_number)
+ORDER BY u.partition_number
 """
+)
 BLOCKS = """
 SELECT inputs, targets FROM easeml.blocks
 WHERE dataset_id = $1 AND split = 'train' AND partition_number = $2 ORDER BY block_number
@@ -90,22 +106,37 @@ def replay_units(
     """Train along the log, with a notice after each epoch; return what `easeml.replay` promises."""
     bind(device, n_threads, None)
     own: Json = {}  # in place of GD, whose tensors may be older than the check of the blocks
-    found = query(plpy, own, TRIAL, ["int8"], [trial_id])
-    if not found:
-        raise NotFound(f"there is no trial {trial_id} that you can see")
-    trial = dict(found[0])
-    trial["config"] = json.loads(trial["config"])
     log = query(plpy, own, UNITS, ["int8", "int4"], [trial_id, until_epoch])
-    task = cache.dataset(plpy, own, trial["dataset_id"]).task
-    live = blamed_on_trial(plpy, lambda: fresh_trial(trial, task, log[0]["seed"], device))
+    if not log:
+        raise NotFound(f"trial {trial_id} has no unit that you can see")
     tally = _Tally()
+    context: Json = {}
+    live: LiveTrial | None = None
     for epoch, units in groupby(log, key=lambda unit: unit["epoch"]):
         for unit in units:
-            state = _train(plpy, own, trial["dataset_id"], live, unit)
-            _compare(plpy, own, trial_id, unit, state, tally)
+            if live is None or unit["trial_id"] != context["trial_id"]:
+                state = None if live is None else live.dump()
+                context = _context(plpy, own, unit["trial_id"])
+                live = _begin(plpy, own, context, state, unit["seed"], device)
+            state = _train(plpy, own, context["dataset_id"], live, unit)
+            _compare(plpy, own, unit["trial_id"], unit, state, tally)
         plpy.notice(f"epoch {epoch}: {tally.n_matching} of {tally.n_units} states identical")
     facts = {**vars(tally), "is_identical": tally.is_identical, "device": device, "n_threads": n_threads}
     return (json.dumps({"trial_id": trial_id, **facts}),)
+
+
+def _context(plpy: Any, own: Json, trial_id: int) -> Json:
+    """What a trial is, as a unit reads it."""
+    context = dict(query(plpy, own, TRIAL, ["int8"], [trial_id])[0])
+    return {**context, "trial_id": trial_id, "config": json.loads(context["config"])}
+
+
+def _begin(plpy: Any, own: Json, context: Json, state: bytes | None, seed: int, device: str) -> LiveTrial:
+    """A fresh trial, or a copy that goes on from the state that its parent had."""
+    task = cache.dataset(plpy, own, context["dataset_id"]).task
+    if state is None:
+        return blamed_on_trial(plpy, lambda: fresh_trial(context, task, seed, device))
+    return blamed_on_trial(plpy, lambda: resumed_trial(context, task, state, device))
 
 
 def _train(plpy: Any, own: Json, dataset_id: int, live: LiveTrial, unit: Json) -> bytes:

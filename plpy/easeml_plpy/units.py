@@ -67,10 +67,8 @@ def live_trial(plpy: Any, GD: Json, unit: Unit, context: Json, checkpoint_id: in
     task = cache.dataset(plpy, GD, context["dataset_id"]).task
     if checkpoint_id is None:
         return fresh_trial(context, task, unit.seed, device), 0
-    chosen = architecture(context["architecture"])
     state = read_state(plpy, GD, unit.trial_id, checkpoint_id)
-    config = complete(chosen, context["config"])
-    return trainer_for(chosen.trainer).resume(chosen, config, task, state, device=device), len(state)
+    return resumed_trial(context, task, state, device), len(state)
 
 
 def fresh_trial(context: Json, task: Task, seed: int, device: str) -> LiveTrial:
@@ -83,6 +81,13 @@ def fresh_trial(context: Json, task: Task, seed: int, device: str) -> LiveTrial:
     trainer = trainer_for(chosen.trainer)
     n_steps_total = trainer.count_steps(config, context["train_rows"], context["max_epochs"])
     return trainer.start(chosen, config, task, n_steps_total=n_steps_total, seed=seed, device=device)
+
+
+def resumed_trial(context: Json, task: Task, state: bytes, device: str) -> LiveTrial:
+    """Return a trial with a stored state; the optimiser's settings are those of the config."""
+    chosen = architecture(context["architecture"])
+    config = complete(chosen, context["config"])
+    return trainer_for(chosen.trainer).resume(chosen, config, task, state, device=device)
 
 
 def keep_live(GD: Json, unit: Unit, context: Json, checkpoint_id: int, live: LiveTrial) -> None:

@@ -29,7 +29,8 @@ BEGIN
         PERFORM easeml.fail('ML001', format('n_threads: expected 1 to 1024, got %s', coalesce(n_threads::text, 'NULL')));
     ELSIF until_epoch < 1 THEN
         PERFORM easeml.fail('ML001', format('until_epoch: expected at least 1, or NULL for all, got %s', until_epoch));
-    ELSIF NOT EXISTS (SELECT FROM easeml.training_units u WHERE u.trial_id = replay.trial_id) THEN
+    ELSIF NOT EXISTS (SELECT FROM easeml.training_units u WHERE u.trial_id = replay.trial_id)
+        AND NOT EXISTS (SELECT FROM easeml.trials t WHERE t.trial_id = replay.trial_id AND t.parent_trial_id IS NOT NULL) THEN
         PERFORM easeml.fail('ML010', format('trial %s has no recorded training unit yet', trial_id));
     ELSIF EXISTS (SELECT FROM easeml.training_units u WHERE u.trial_id = replay.trial_id AND u.n_slots > 1 AND (until_epoch IS NULL OR u.epoch <= until_epoch)) THEN
         PERFORM easeml.fail('ML004', format('trial %s cannot be replayed: it was trained by several slots at once', trial_id),

@@ -35,9 +35,10 @@ BEGIN
     IF NOT FOUND THEN
         PERFORM easeml.fail('ML003', format('arm %s is gone, its run is over, or somebody is at it', arm_id));
     END IF;
-    -- Nobody waits for a tenant that holds its trials: they are decided upon later.
-    SELECT count(*) INTO n_held FROM easeml.trials t WHERE t.arm_id = arm.arm_id
-        AND t.trial_id NOT IN (SELECT w.trial_id FROM easeml.trials w WHERE w.arm_id = arm.arm_id FOR NO KEY UPDATE SKIP LOCKED);
+    -- Nobody waits for a tenant that holds its trials: they are decided upon later. No unit is at a trial that waits for a decision.
+    SELECT count(*) INTO n_held FROM easeml.trials t WHERE t.arm_id = arm.arm_id AND t.state = 'paused'
+        AND t.trial_number IN (SELECT d.number FROM jsonb_to_recordset(decisions) j(trial_number integer, parent integer) CROSS JOIN LATERAL (VALUES (j.trial_number), (j.parent)) d(number))
+        AND t.trial_id NOT IN (SELECT w.trial_id FROM easeml.trials w WHERE w.arm_id = arm.arm_id AND w.state = 'paused' FOR NO KEY UPDATE SKIP LOCKED);
     IF n_held > 0 THEN
         PERFORM easeml.fail('ML003', format('somebody is at %s trial(s) of arm %s', n_held, arm_id));
     END IF;

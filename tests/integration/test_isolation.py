@@ -24,9 +24,10 @@ CREATE TABLE mine AS SELECT i AS id, i % 3 + sin(i) / 9 AS x, chr(97 + i % 3) AS
 """
 # They take names, values or settings, and look at no row that has an owner.
 ABOUT_NO_ROWS = {
-    "array_bytes", "caller", "check_run_transition", "check_trial_transition", "current_tenancy", "fail", "find_source",
-    "fitting_architectures", "has_live_coordinator", "list_architectures", "list_metrics", "list_policies",
-    "list_priors", "list_schedulers", "propose_configs", "quality", "version",
+    "array_bytes", "begin_search", "caller", "check_run_transition", "check_trial_transition",
+    "choose_architectures", "complete_options", "current_tenancy", "fail", "find_source", "fitting_architectures",
+    "has_live_coordinator", "list_architectures", "list_metrics", "list_policies", "list_priors", "list_procedures",
+    "list_schedulers", "plan_search", "quality", "specifications", "version",
 }  # fmt: skip
 # What the other tenant says, with the owner's numbers, by routine as regprocedure writes it.
 PREDICTIONS = {
@@ -57,13 +58,16 @@ REFUSED = {
     "predict_packed(text,bigint,integer,bytea,text[])":
         r"SELECT easeml.predict_packed('private', {trial_id}, 1, '\x0000000000000000', '{{}}')",
     "predict_table(text,text,text,bigint)": "SELECT easeml.predict_table('private', 'mine', 'stolen', {trial_id})",
+    "preview_procedure(text,integer,integer,jsonb,text,text[],jsonb,bigint)":
+        "SELECT * FROM easeml.preview_procedure('random', dataset => 'private')",
     "refresh_dataset(text)": "SELECT easeml.refresh_dataset('private')",
     "replay(bigint,text,integer,integer,jsonb)": "CALL easeml.replay({trial_id})",
     "replay_units(bigint,text,integer,integer,jsonb)": "CALL easeml.replay_units({trial_id}, 'cpu', 1, NULL)",
     "replicate_dataset(text,integer)": "SELECT easeml.replicate_dataset('private', 1)",
     "resume(bigint)": "SELECT easeml.resume({cancelled_run_id})",
     "revoke_use(text,name)": "SELECT easeml.revoke_use('private', 'bert')",
-    "select_models(text,text[],jsonb,text,integer,integer,text,double precision,bigint,text,text)":
+    "select_models(text,text[],jsonb,text,integer,integer,text,double precision,bigint,text,text,"
+    "jsonb,text)":
         "SELECT easeml.select_models('private')",
     "serving_encoder(text,bigint)": "SELECT easeml.serving_encoder('private', {trial_id})",
     "serving_trial(text,bigint)": "SELECT easeml.serving_trial('private', {trial_id})",

@@ -194,18 +194,19 @@ def test_group_roles_cannot_log_in_and_are_no_superusers(root: Session) -> None:
 # Every object as every role
 
 TENANT_ROUTINES = {
-    "array_bytes", "caller", "cancel", "check_replay", "check_run_transition", "check_schedule",
-    "check_trial_transition", "create_dataset", "current_tenancy", "deploy", "drop_dataset", "drop_run", "fail",
-    "find_dataset", "find_run", "find_source", "fitting_architectures", "grant_use", "has_live_coordinator",
-    "list_architectures", "list_metrics", "list_policies", "list_priors", "list_schedulers", "pack_dataset",
-    "place_dataset", "predict", "predict_bytes", "predict_json", "predict_numbers", "predict_packed",
-    "predict_row", "predict_table", "predict_value", "propose_configs", "quality", "refresh_dataset", "replay",
-    "replay_units", "replicate_dataset", "resume", "revoke_use", "select_models", "serving_encoder",
-    "serving_trial", "undeploy", "used_bytes", "used_hours", "version", "wait", "write_predictions",
+    "array_bytes", "begin_search", "caller", "cancel", "check_replay", "check_run_transition", "check_schedule",
+    "check_trial_transition", "choose_architectures", "complete_options", "create_dataset", "current_tenancy",
+    "deploy", "drop_dataset", "drop_run", "fail", "find_dataset", "find_run", "find_source",
+    "fitting_architectures", "grant_use", "has_live_coordinator", "list_architectures", "list_metrics",
+    "list_policies", "list_priors", "list_procedures", "list_schedulers", "pack_dataset", "place_dataset",
+    "plan_search", "predict", "predict_bytes", "predict_json", "predict_numbers", "predict_packed", "predict_row",
+    "predict_table", "predict_value", "preview_procedure", "quality", "refresh_dataset", "replay", "replay_units",
+    "replicate_dataset", "resume", "revoke_use", "select_models", "serving_encoder", "serving_trial",
+    "specifications", "undeploy", "used_bytes", "used_hours", "version", "wait", "write_predictions",
 }  # fmt: skip
 READER_ROUTINES = {
     "caller", "current_tenancy", "has_live_coordinator", "list_architectures", "list_metrics", "list_policies",
-    "list_priors", "list_schedulers", "used_bytes", "used_hours", "version",
+    "list_priors", "list_procedures", "list_schedulers", "used_bytes", "used_hours", "version",
 }  # fmt: skip
 # What tenants may have is not for the service that trains to say.
 ADMINISTRATORS_ROUTINES = {

@@ -1,0 +1,298 @@
+"""Procedures that decide on the way, on a real server: what they train, what is refused, and what nothing can break."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+from click.testing import CliRunner
+
+from easeml_db.cli import commands
+
+if TYPE_CHECKING:
+    from tests.conftest import Session
+
+    Coordinator = Callable[[Session], AbstractContextManager[Any]]
+
+PREPARE = """
+CREATE TABLE points AS SELECT i AS id, i % 3 + sin(i) / 2 AS x, cos(i * i) AS noise, chr(97 + i % 3) AS y
+FROM generate_series(1, 240) i;
+SELECT easeml.create_dataset('points', 'points', '{x,noise}', 'y', n_partitions => 2);
+"""
+STAGED = ["successive_halving", "hyperband", "asha", "pbt", "tpe", "bohb", "sync_bohb"]
+STATES = """
+SELECT t.trial_number, t.architecture, t.config, t.state, t.n_steps_done, t.inherited_epochs, p.trial_number AS parent,
+    (SELECT array_agg(u.state_sha256 ORDER BY u.epoch, u.position) FROM easeml.training_units u
+     WHERE u.trial_id = t.trial_id) AS states
+FROM easeml.trials t LEFT JOIN easeml.trials p ON p.trial_id = t.parent_trial_id WHERE t.run_id = %(r)s ORDER BY 1
+"""
+
+
+def start(session: Session, procedure: str, *, max_epochs: int = 4, **named: Any) -> int:
+    arguments = "".join(f", {name} => %({name})s" for name in named)
+    values = {name: json.dumps(value) if isinstance(value, dict) else value for name, value in named.items()}
+    call = f"easeml.select_models('points', procedure => %(procedure)s, max_epochs => {max_epochs}{arguments})"
+    return int(session.rows(f"SELECT {call} AS run", procedure=procedure, **values)[0]["run"])
+
+
+def finish(session: Session, run_id: int) -> dict[str, Any]:
+    session.execute("CALL easeml.wait(%s, 120)", [run_id])
+    return session.rows("SELECT * FROM easeml.run_status WHERE run_id = %(run_id)s", run_id=run_id)[0]
+
+
+def wait_until(session: Session, condition: str, *values: Any) -> None:
+    deadline = time.monotonic() + 60
+    while not session.value(f"SELECT {condition}", *values):
+        assert time.monotonic() < deadline, session.rows("SELECT * FROM easeml.run_events")
+        time.sleep(0.02)
+
+
+@pytest.fixture(scope="module")
+def points(module_coordinated: Session) -> Session:
+    """A session with a data set and a coordinator."""
+    module_coordinated.execute(PREPARE)
+    return module_coordinated
+
+
+@pytest.mark.parametrize("procedure", STAGED)
+def test_every_procedure_trains_within_its_plan_inside_every_arm(points: Session, procedure: str) -> None:
+    options = {"n_startup": 2} if procedure == "tpe" else {}
+    n_configs = {"tpe": 5, "pbt": 5, "asha": 8}.get(procedure)
+    run = finish(
+        points,
+        start(points, procedure, architectures=["linear", "mlp"], n_configs=n_configs, procedure_options=options),
+    )
+    assert (run["state"], run["n_failed"], run["n_paused"]) == ("finished", 0, 0)
+    assert run["n_finished"] >= 2
+    assert run["percent_done"] == 100
+    plan = points.rows(
+        "SELECT arm, sum(total_epochs) AS n_epochs"
+        " FROM easeml.preview_procedure(%(procedure)s, 4, %(n)s, %(options)s::jsonb,"
+        " architectures => '{linear,mlp}') GROUP BY arm",
+        procedure=procedure, n=n_configs, options=json.dumps(options),
+    )  # fmt: skip
+    for row in plan:
+        trained = points.value(
+            "SELECT sum(least(n_steps_done / 4, 4) - inherited_epochs) FROM easeml.trials"
+            " WHERE run_id = %s AND architecture = %s",
+            run["run_id"], row["arm"],
+        )  # fmt: skip
+        assert 0 < trained <= row["n_epochs"]
+    states = "SELECT state FROM easeml.arm_beliefs WHERE run_id = %s"
+    assert points.values(states, run["run_id"]) == ["closed", "closed"]
+    tested = points.values(
+        "SELECT state FROM easeml.leaderboard WHERE run_id = %s AND test_metric IS NOT NULL", run["run_id"]
+    )
+    assert set(tested) == {"finished"}
+
+
+def test_a_joint_search_goes_over_all_architectures_as_one_arm(points: Session) -> None:
+    run_id = start(
+        points, "successive_halving", architectures=["linear", "mlp"], n_configs=8,
+        procedure_options={"joint": True, "eta": 2},
+    )  # fmt: skip
+    assert finish(points, run_id)["n_finished"] == 2
+    assert points.values("SELECT architecture FROM easeml.arm_beliefs WHERE run_id = %s", run_id) == ["linear|mlp"]
+    by_epochs = points.rows(
+        "SELECT target_epochs, count(*) AS n FROM easeml.leaderboard WHERE run_id = %(r)s GROUP BY 1 ORDER BY 1",
+        r=run_id,
+    )
+    assert [(row["target_epochs"], row["n"]) for row in by_epochs] == [(1, 4), (2, 2), (4, 2)]
+
+
+def test_a_copy_goes_on_from_its_parents_state_and_replays_to_the_same_bytes(points: Session) -> None:
+    run_id = start(points, "pbt", architectures=["mlp"], n_configs=5)
+    assert finish(points, run_id)["n_trials"] == 8
+    copies = points.rows(
+        "SELECT t.trial_id, t.inherited_epochs, t.config->'learning_rate' AS rate,"
+        " p.config->'learning_rate' AS parents_rate"
+        " FROM easeml.trials t JOIN easeml.trials p ON p.trial_id = t.parent_trial_id"
+        " WHERE t.run_id = %(r)s ORDER BY 1",
+        r=run_id,
+    )
+    assert [copy["inherited_epochs"] for copy in copies] == [1, 2, 3]
+    assert all(copy["rate"] != copy["parents_rate"] for copy in copies)
+    (row,) = points.rows("CALL easeml.replay(%(t)s)", t=copies[-1]["trial_id"])
+    assert (row["result"]["n_units"], row["result"]["is_identical"]) == (8, True)
+    epochs = points.values(
+        "SELECT epoch FROM easeml.learning_curves WHERE trial_id = %s ORDER BY 1", copies[-1]["trial_id"]
+    )
+    assert epochs == [4]
+
+
+RATE = "search_space.learning_rate"
+BAD = [
+    ("hyperband", {"procedure_options": {"eta": 1}}, "procedure_options.eta: expected a whole number of at least 2"),
+    ("hyperband", {"max_epochs": 0}, "max_epochs: expected 1 to 1000000, got 0"),
+    ("asha", {"procedure_options": {"min_epochs": 9}}, "procedure_options.min_epochs: expected a whole number from 1"),
+    ("pbt", {"n_configs": 1}, "n_configs: expected a population of at least 2, got 1"),
+    ("pbt", {"procedure_options": {"population": 1}}, "procedure_options.population: expected a whole number from 2"),
+    ("tpe", {"procedure_options": {"joint": 3}}, "procedure_options.joint: expected true or false, got 3"),
+    ("bohb", {"procedure_options": {"warmth": 3}}, "procedure_options.warmth: expected one of the options"),
+    ("random", {"procedure_options": {"eta": 3}}, "procedure_options: expected no options"),
+    ("asha", {"search_space": {"learning_rate": {"type": "float", "low": 1, "high": 0.1}}}, RATE),
+    ("asha", {"search_space": {"learning_rate": {"type": "float", "low": 0, "high": 0.1, "log": True}}}, RATE),
+    ("asha", {"search_space": {"learning_rate": []}}, RATE),
+    ("asha", {"search_space": {"learning_rat": 0.1}}, "search_space.learning_rat"),
+    ("ahsa", {}, 'procedure: expected a procedure, got "ahsa"'),
+]
+
+
+@pytest.mark.parametrize(("procedure", "named", "message"), BAD)
+def test_bad_input_is_refused_with_its_path_and_nothing_is_written(
+    points: Session, procedure: str, named: dict[str, Any], message: str
+) -> None:
+    before = points.value("SELECT count(*) FROM easeml.runs")
+    with pytest.raises(psycopg.Error, match=message.replace(".", r"\.")) as refused:
+        start(points, procedure, **{"architectures": ["mlp"], "max_epochs": 4, **named})
+    assert refused.value.sqlstate == "ML001"
+    assert points.value("SELECT count(*) FROM easeml.runs") == before
+
+
+def test_a_preview_shows_brackets_before_anything_runs(points: Session) -> None:
+    rows = points.rows("SELECT * FROM easeml.preview_procedure('hyperband', max_epochs => 9)")
+    assert [(row["bracket"], row["n_trials"], row["n_epochs"], row["total_epochs"]) for row in rows] == [
+        (0, 9, 1, 9), (0, 3, 3, 6), (0, 1, 9, 6), (1, 5, 3, 15), (1, 1, 9, 6), (2, 3, 9, 27),
+    ]  # fmt: skip
+    assert {row["arm"] for row in rows} == {None}
+    arms = points.values("SELECT DISTINCT arm FROM easeml.preview_procedure('asha', dataset => 'points') ORDER BY 1")
+    assert arms == ["linear", "mlp"]
+    with pytest.raises(psycopg.Error, match="there is no architecture 'mpl'"):
+        points.rows("SELECT * FROM easeml.preview_procedure('asha', architectures => '{mpl}')")
+
+
+def test_the_shell_lists_previews_and_starts(points: Session) -> None:
+    def say(*arguments: str) -> str:
+        done = CliRunner().invoke(commands, [*arguments, "--dsn", points.dsn])
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    assert {row["procedure"] for row in json.loads(say("procedures", "--json"))} == {*STAGED, "random", "grid"}
+    assert "17 trial(s), 69 epoch(s) in all" in say("preview", "hyperband", "--max-epochs", "9")
+    run_id = int(
+        say("select", "points", "--architectures", "linear", "--procedure", "asha", "--max-epochs", "2",
+            "--procedure-options", '{"eta": 2}').split()[-1]
+    )  # fmt: skip
+    run = finish(points, run_id)
+    assert (run["procedure"], run["procedure_options"]["eta"]) == ("asha", 2)
+
+
+# What goes wrong
+
+
+def test_a_killed_coordinator_and_a_cancel_change_no_byte(database: Session, coordinator: Coordinator) -> None:
+    database.execute(PREPARE)
+    arguments = {"architectures": ["linear", "mlp"], "max_epochs": 4, "procedure_options": {"eta": 2}}
+    runs = [start(database, "hyperband", **arguments) for _ in range(3)]
+    database.execute("SELECT easeml.cancel(%s)", [runs[1]])
+    database.execute("SELECT easeml.cancel(%s)", [runs[2]])
+    with coordinator(database):
+        finish(database, runs[0])
+    database.execute("SELECT easeml.resume(%s)", [runs[1]])
+    for n_units in (9, 40):
+        with coordinator(database) as process:
+            wait_until(database, "count(*) >= %s FROM easeml.training_units WHERE run_id = %s", n_units, runs[1])
+            os.kill(process.pid, signal.SIGKILL)
+            process.wait()
+    database.execute("SELECT easeml.resume(%s)", [runs[2]])
+    with coordinator(database):
+        finish(database, runs[1])
+        wait_until(database, "count(*) > 0 FROM easeml.trials WHERE run_id = %s AND state = 'stopped'", runs[2])
+        database.execute("SELECT easeml.cancel(%s)", [runs[2]])
+        database.execute("SELECT easeml.resume(%s)", [runs[2]])
+        finish(database, runs[2])
+    undisturbed = database.rows(STATES, r=runs[0])
+    assert len(undisturbed) > 10
+    assert database.rows(STATES, r=runs[1]) == undisturbed
+    assert database.rows(STATES, r=runs[2]) == undisturbed
+
+
+@pytest.mark.parametrize(
+    ("search", "config"),
+    [('{"architectures": 3}', None), (None, '{"learning_rate": "fast"}'), ('{}', None)],
+)  # fmt: skip
+def test_rows_that_a_tenant_wrote_himself_end_his_run_alone(
+    points: Session, search: str | None, config: str | None
+) -> None:
+    with points.again() as other:
+        options = {"n_startup": 1, "n_parallel": 1}
+        run_id = start(other, "tpe", architectures=["mlp"], n_configs=5, procedure_options=options)
+        other.execute("SELECT easeml.cancel(%s)", [run_id])
+        other.execute("UPDATE easeml.runs SET search = coalesce(%s::jsonb, search) WHERE run_id = %s", [search, run_id])
+        if config is not None:
+            other.execute("UPDATE easeml.trials SET config = %s WHERE run_id = %s", [config, run_id])
+        other.execute("SELECT easeml.resume(%s)", [run_id])
+    assert finish(points, run_id)["state"] in ("finished", "failed")
+    assert finish(points, start(points, "tpe", architectures=["linear"], n_configs=2))["state"] == "finished"
+
+
+# What the coordinator says in SQL
+
+
+def apply(session: Session, arm_id: int, *decisions: dict[str, Any], lease_number: int | None = None) -> Any:
+    lease = session.value("SELECT lease_number FROM easeml.coordinator_lease") if lease_number is None else lease_number
+    return session.value("SELECT easeml.apply_decisions(%s, %s, %s)", arm_id, json.dumps(decisions), lease)
+
+
+def test_decisions_are_carried_out_all_or_none_and_once(database: Session) -> None:
+    database.execute(PREPARE)
+    start(database, "successive_halving", architectures=["linear"], n_configs=4)
+    arm_id = database.value("SELECT arm_id FROM easeml.arms")
+    database.execute("UPDATE easeml.trials SET state = 'running'")
+    database.execute("UPDATE easeml.trials SET state = 'paused', n_steps_done = 4 WHERE trial_number < 4")
+    go, give_up = {"kind": "continue", "trial_number": 1, "target_epochs": 3}, {"kind": "stop", "trial_number": 2}
+    new = {"kind": "start", "trial_number": 9, "architecture": "linear", "config": {}, "target_epochs": 2}
+    copy = {**new, "trial_number": 10, "parent": 3, "inherited_epochs": 1}
+    for bad, sqlstate in [
+        ({"kind": "stop", "trial_number": 4}, "ML006"),  # it runs
+        ({"kind": "continue", "trial_number": 3, "target_epochs": 1}, "ML006"),  # it has been there
+        ({**new, "trial_number": 3}, "ML006"),  # it is there
+        ({**copy, "inherited_epochs": 2}, "ML006"),  # the parent is not where that takes it to be
+    ]:
+        with pytest.raises(psycopg.Error) as refused:
+            apply(database, arm_id, go, give_up, new, bad)
+        assert refused.value.sqlstate == sqlstate
+    with pytest.raises(psycopg.Error, match="lease -1 is over"):
+        apply(database, arm_id, go, lease_number=-1)
+    states = "SELECT array_agg(state || coalesce(target_epochs, 0) ORDER BY trial_number) FROM easeml.trials"
+    assert database.value(states) == ["paused1", "paused1", "paused1", "running1"]
+    apply(database, arm_id, copy, go, give_up, new)
+    assert database.value(states) == ["waiting3", "stopped1", "paused1", "running1", "waiting2", "waiting2"]
+    begun = "SELECT n_steps_done FROM easeml.trials WHERE trial_number >= 9 ORDER BY trial_number"
+    assert database.values(begun) == [0, 4]
+    with pytest.raises(psycopg.Error, match="does not wait to go on"):
+        apply(database, arm_id, go)
+
+
+def test_the_coordinator_does_not_wait_for_a_tenant_that_holds_its_trials(database: Session) -> None:
+    database.execute(PREPARE)
+    start(database, "successive_halving", architectures=["linear"], n_configs=4)
+    arm_id = database.value("SELECT arm_id FROM easeml.arms")
+    database.execute("UPDATE easeml.trials SET state = 'running'")
+    database.execute("UPDATE easeml.trials SET state = 'paused', n_steps_done = 4")
+    with database.again() as other, other.transaction():
+        other.execute("SELECT FROM easeml.trials WHERE trial_number = 4 FOR UPDATE")
+        apply(database, arm_id, {"kind": "stop", "trial_number": 1})  # nobody is at this one
+        with pytest.raises(psycopg.Error, match=r"somebody is at 1 trial\(s\)") as refused:
+            apply(database, arm_id, {"kind": "stop", "trial_number": 4})
+        assert refused.value.sqlstate == "ML003"
+    apply(database, arm_id, {"kind": "stop", "trial_number": 4})
+
+
+def test_a_stopped_trial_keeps_the_state_of_its_best_epoch_alone(points: Session) -> None:
+    run_id = start(points, "successive_halving", architectures=["mlp"], n_configs=6, procedure_options={"eta": 2})
+    finish(points, run_id)
+    kept = points.rows(
+        "SELECT t.state, count(c.*) AS n, count(*) FILTER (WHERE c.checkpoint_id = t.best_checkpoint_id) AS n_best"
+        " FROM easeml.trials t LEFT JOIN easeml.checkpoints c USING (trial_id) WHERE t.run_id = %(r)s"
+        " GROUP BY t.trial_id, t.state",
+        r=run_id,
+    )
+    assert {(row["n"], row["n_best"]) for row in kept if row["state"] == "stopped"} == {(1, 1)}
