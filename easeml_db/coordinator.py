@@ -141,6 +141,7 @@ class Coordinator:
                 self._dispatcher.slot_ready(slot_id)
                 await self._store.explain_slot(slot_id, None)
             case SlotWaiting(slot_id, reason):
+                self._dispatcher.slot_waiting(slot_id)
                 await self._store.explain_slot(slot_id, reason)
             case RunChanged(run_id):
                 await self._renew_run(run_id)

@@ -53,6 +53,7 @@ class Dispatcher:
         self._slots: dict[int, Slot] = {}  # these slots
         self._cached: dict[int, dict[int, set[int]]] = {}  # partitions by run, by slot with a session
         self._idle: set[int] = set()
+        self._absent: set[int] = set()  # slots whose session cannot be opened: no gang waits for them
         self._placements: dict[int, Placement] = {}  # by run; forgotten when slots or runs change
         self._seconds = UnitSeconds()
         self._limits: dict[str, int] = {}  # slots at once, by tenant
@@ -75,6 +76,7 @@ class Dispatcher:
     def slot_ready(self, slot_id: int) -> None:
         """Take in that a slot's session is open; it has nothing cached."""
         self._cached[slot_id] = {}
+        self._absent.discard(slot_id)
         self._placements.clear()
         if slot_id not in self._busy:
             self._idle.add(slot_id)
@@ -84,6 +86,10 @@ class Dispatcher:
         self._idle.discard(slot_id)
         self._cached.pop(slot_id, None)
         self._placements.clear()
+
+    def slot_waiting(self, slot_id: int) -> None:
+        """Take in that a slot's session cannot be opened for now."""
+        self._absent.add(slot_id)
 
     def is_active(self, slot_id: int) -> bool:
         """Say whether a slot may get units."""
@@ -126,7 +132,8 @@ class Dispatcher:
         """Trials of each tenant that run or could run."""
         claims: dict[str, int] = {}
         for open_run in self._runs.active():
-            owner, n_claims = open_run.run.owner, open_run.n_claims(self._placement_of(open_run.run))
+            owner = open_run.run.owner
+            n_claims = open_run.n_claims(self._placement_of(open_run.run), len(self._crew_candidates()))
             claims[owner] = claims.get(owner, 0) + n_claims
         return claims
 
@@ -283,7 +290,7 @@ class Dispatcher:
         slots, allowed = self._crew_slots(open_run, taken), self._n_allowed(owner)
         is_within_limit = allowed is None or len(self._idle.intersection(slots)) <= allowed
         idle = self._idle_but(taken) if is_within_limit else []
-        gangs, crews = open_run.choose_gangs(idle, slots, self._placement_of(open_run.run))
+        gangs, crews = open_run.choose_gangs(idle, slots, len(self._crew_candidates()))
         begun = [self._begin(open_run, gang.units, gang.slots) for gang in gangs]
         taken |= crews
         n_held[owner] += len(self._idle & crews)
@@ -303,15 +310,20 @@ class Dispatcher:
         return begun
 
     def _crew_slots(self, open_run: OpenRun, taken: Collection[int]) -> list[int]:
-        """Return the slots in service that a run's gangs may have, idle or not, as many as its tenant may have. They
-        are first those that work for the tenant, on younger runs perhaps: then they are waited for."""
-        free = (self._segments.keys() & self._cached.keys()).difference(taken)
+        """Return the slots that a run's gangs may have, idle or not, as many as its tenant may have. They are first
+        those that work for the tenant, on younger runs perhaps: then they are waited for."""
+        free = self._crew_candidates().difference(taken)
         owner = open_run.run.owner
         if owner not in self._limits:
             return sorted(free)
         busy = self._busy_for(owner)
         n_left = max(0, self._limits[owner] - len(busy.intersection(taken)))
         return sorted(sorted(free, key=lambda slot: (slot not in busy, slot))[:n_left])
+
+    def _crew_candidates(self) -> set[int]:
+        """Return the slots that work, and those whose session is just being opened: gangs wait for them, so that a slot
+        that was lost for a moment does not change who trains what."""
+        return self._segments.keys() - self._absent
 
     def _next_units_of(self, open_run: OpenRun, idle: list[int]) -> list[Dispatch]:
         run = open_run.run

@@ -92,11 +92,12 @@ class OpenRun:
         """Say whether trials run, may run, or want a pilot."""
         return bool(self._trials or self._timing or self._busy)
 
-    def n_claims(self, placement: Placement) -> int:
-        """Count the slots in service that the trials of open arms could have at once."""
+    def n_claims(self, placement: Placement, n_crew_slots: int = 0) -> int:
+        """Count the slots in service that the trials of open arms could have at once; of `n_crew_slots` gangs could
+        have any."""
         if self.is_over:
             return 0
-        if self._is_parallel(placement):
+        if self._is_parallel(n_crew_slots):
             return min(len(placement.slots), len(self._trials) * placement.n_partitions)
         if placement.holders is None:
             return len(self._trials)
@@ -289,14 +290,14 @@ class OpenRun:
         return chosen
 
     def choose_gangs(
-        self, idle_slots: Collection[int], crew_slots: Sequence[int], placement: Placement
+        self, idle_slots: Collection[int], crew_slots: Sequence[int], n_crew_slots: int
     ) -> tuple[list[Gang], frozenset[int]]:
         """Return gangs to start now, and the slots of all crews: those that are idle are held back for gangs to come.
 
-        `crew_slots` are those that the run may have, whether they are idle by now or not. What is not trained in gangs
-        is left to `choose`.
+        `crew_slots` are those that the run may have, whether they are idle by now or not, of the `n_crew_slots` that
+        work. What is not trained in gangs is left to `choose`.
         """
-        has_crews = not self.is_over and not self._timing and self._is_parallel(placement)
+        has_crews = not self.is_over and not self._timing and self._is_parallel(n_crew_slots)
         if has_crews != self._has_crews:
             self._has_crews, self._scheduler = has_crews, None
         if not has_crews:
@@ -341,11 +342,11 @@ class OpenRun:
         """Return which attempt at its unit a trial's next one is, from 1."""
         return self.n_attempts(trial_id) + 1
 
-    def _is_parallel(self, placement: Placement) -> bool:
+    def _is_parallel(self, n_slots: int) -> bool:
         """Say whether trials of the run have several slots at once, as far as their architecture can."""
-        if placement.holders is not None or not self.run.joint_architectures:
+        if self.run.holders is not None or not self.run.joint_architectures:
             return False
-        return is_data_parallel(self.run.allocation, len(self._trials) + self._n_to_come, len(placement.slots))
+        return is_data_parallel(self.run.allocation, len(self._trials) + self._n_to_come, n_slots)
 
     def _in_gangs(self, trial_id: int) -> bool:
         """Say whether a trial is started in gangs only."""

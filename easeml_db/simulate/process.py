@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from easeml_db.bandits.prior import Prior
 from easeml_db.errors import EasemlError, SlotLost
-from easeml_db.ports import Message, Order, Piloted, SlotReady, SlotStuck, UnitFailed, UnitRecorded
+from easeml_db.ports import Message, Order, Piloted, SlotReady, SlotStuck, SlotWaiting, UnitFailed, UnitRecorded
 from easeml_db.procedures.contract import TrialHistory
 from easeml_db.run import Arm, Run
 from easeml_db.simulate.tables import BrokenRule
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 PILOT_SECONDS = 0.0
 N_LAPS = 40  # of a pilot that measures alone
 UNIT_LEASE_SECONDS = 60.0
+SILENT_SECONDS = 3.6  # a session that takes longer to open is told of
 
 
 class Killed(BaseException):
@@ -233,8 +234,11 @@ class SimulatedProcess:
         self._call()
         wanted = {slot.slot_id for slot in slots}
         for slot_id in sorted(self._wanted - wanted):
-            self._answer_lost(slot_id, "the slot was taken away")
             self._ready.discard(slot_id)
+            order = self._running.get(slot_id)
+            if order is not None:
+                self._answer_lost(slot_id, "the slot was taken away")
+                self._say_ready(other for other in order.slot_ids if other in wanted)
         new, self._wanted = wanted - self._wanted, wanted
         for slot_id in sorted(new):
             self._connect(slot_id)
@@ -336,6 +340,9 @@ class SimulatedProcess:
                 self.deliver(SlotReady(slot_id))
 
     def _connect(self, slot_id: int) -> None:
+        now = self.now_seconds()
+        if self._world.ready_seconds(slot_id) > now + SILENT_SECONDS:
+            self._world.at(now + SILENT_SECONDS, lambda: self.deliver(SlotWaiting(slot_id, "no session")))
         self._world.at(self._world.ready_seconds(slot_id), lambda: self._connected(slot_id))
 
     def _connected(self, slot_id: int) -> None:

@@ -102,7 +102,7 @@ def evaluate_gang(plpy: Any, GD: Json, unit: str, result: str | None) -> tuple[s
     live, read_bytes = _live(plpy, GD, order, context, checkpoint_id)
     with _joined(plpy, GD, order, context) as rank:
         outputs = units.blamed_on_trial(plpy, lambda: outputs_of(live, rows.inputs, rank.pause))
-        facts = {"statistics": measure(data.task, data.raw(outputs), rows.raw_targets), "read_bytes": read_bytes}
+        facts: Json = {"statistics": measure(data.task, data.raw(outputs), rows.raw_targets), "read_bytes": read_bytes}
 
         def record(all_facts: Sequence[Json]) -> Json:
             text = rank.order_of_all(all_facts)

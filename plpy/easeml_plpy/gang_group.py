@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import distributed
@@ -31,7 +31,8 @@ from .errors import InvalidArgument, NotAllowed, SlotLost
 TEMPORARY_FILES = Path("base/pgsql_tmp")  # below the data directory, where a server process works
 FOLDER_PREFIX = "pgsql_tmp_easeml_"  # the server removes what begins so when it starts, and no backup contains it
 MEETING_SECONDS = 60.0
-CONNECT_SECONDS = 10.0  # everybody is there by then
+CONNECT_SECONDS = 5.0  # everybody is there by then
+STALE_SECONDS = 600.0  # the age at which what others have left behind is removed
 PATIENCE = timedelta(days=1)  # of waits that let a cancel through
 NAP_SECONDS = (0.0001, 0.005)  # between looks, first and longest
 WORDS_OF_LOST_PEERS = ("gloo", "NCCL", "ncclUniqueId", "FileStore")
@@ -99,12 +100,14 @@ def join(token: str, rank: int, n_ranks: int, device: str, timeout_seconds: floa
     folder = TEMPORARY_FILES / (FOLDER_PREFIX + _checked(token))
     group = None
     try:
-        devices = _meet(folder, rank, n_ranks, device, pause)
+        with _folder_gone_as_lost():
+            devices = _meet(folder, rank, n_ranks, device, pause)
         is_nccl = len(set(devices)) == n_ranks and all(name.startswith("cuda") for name in devices)
         with threads_without_signals():
             place = torch.device(device if is_nccl else "cpu")
             group = _connect(folder / "store", rank, n_ranks, place, timeout_seconds)
-        group.gather(rank, pause)
+        with peers_lost():
+            group.gather(rank, pause)
     except BaseException:  # also a cancel: the others see by this that it came to nothing
         shutil.rmtree(folder, ignore_errors=True)
         if group is not None:
@@ -149,9 +152,7 @@ def naps() -> Iterator[None]:
 
 def _meet(folder: Path, rank: int, n_ranks: int, device: str, pause: Pause) -> list[str]:
     """Wait until every rank has said that it is there, and with which device; return the devices."""
-    TEMPORARY_FILES.mkdir(mode=0o700, exist_ok=True)
-    folder.mkdir(mode=0o700, exist_ok=True)
-    _check_private(folder)
+    _enter(folder)
     arriving = folder / f"arriving_{rank}"
     arriving.write_text(device)
     arriving.rename(folder / f"here_{rank}")
@@ -159,11 +160,32 @@ def _meet(folder: Path, rank: int, n_ranks: int, device: str, pause: Pause) -> l
     for _ in naps():
         missing = [other for other in range(n_ranks) if not (folder / f"here_{other}").exists()]
         if not missing:
-            return [(folder / f"here_{other}").read_text() for other in range(n_ranks)]
+            break
         if time.monotonic() > deadline or not folder.exists():
             raise SlotLost(f"rank {missing[0]} of the gang did not come")
         pause()
-    raise AssertionError("naps never end")
+    return [(folder / f"here_{other}").read_text() for other in range(n_ranks)]
+
+
+def _enter(folder: Path) -> None:
+    """Make the folder, unless another rank has, and remove old ones, which terminated sessions could not."""
+    TEMPORARY_FILES.mkdir(mode=0o700, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    _check_private(folder)
+    now = folder.stat().st_mtime
+    for old in TEMPORARY_FILES.glob(FOLDER_PREFIX + "*"):
+        with suppress(OSError):
+            if now - old.stat().st_mtime > STALE_SECONDS:
+                shutil.rmtree(old, ignore_errors=True)
+
+
+@contextmanager
+def _folder_gone_as_lost() -> Iterator[None]:
+    """Raise SlotLost where another rank has removed the folder meanwhile."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise SlotLost("another slot of the gang was lost before it began", detail=str(error)) from error
 
 
 def _check_private(folder: Path) -> None:
@@ -176,7 +198,7 @@ def _check_private(folder: Path) -> None:
 def _connect(store_file: Path, rank: int, n_ranks: int, device: torch.device, timeout_seconds: float) -> Group:
     before = set(os.listdir("/proc/self/fd"))
     with peers_lost():
-        store = distributed.FileStore(str(store_file), n_ranks)
+        store = _c10d.FileStore(str(store_file), n_ranks)
         store.set_timeout(timedelta(seconds=CONNECT_SECONDS))
         group = distributed.ProcessGroup(store, rank, n_ranks)
         kinds = distributed.ProcessGroup.BackendType
@@ -185,7 +207,7 @@ def _connect(store_file: Path, rank: int, n_ranks: int, device: torch.device, ti
         backend._set_default_timeout(timedelta(seconds=timeout_seconds))
         group._register_backend(device, kind, backend)
         group._set_default_backend(kind)
-        group._set_group_name(str(store_file.parent.name))
+        group._set_group_name(cast(Any, store_file.parent.name))
     opened = [int(number) for number in set(os.listdir("/proc/self/fd")) - before]
     KEPT.append(store)
     return Group(group, rank, n_ranks, device, [number for number in opened if _is_connection(number)])
@@ -193,11 +215,12 @@ def _connect(store_file: Path, rank: int, n_ranks: int, device: torch.device, ti
 
 def _gloo(store: Any, rank: int, n_ranks: int) -> Any:
     """Gloo over the loopback interface: all slots of a segment are on one machine."""
-    options = distributed.ProcessGroupGloo._Options()
+    gloo: Any = distributed.ProcessGroupGloo
+    options = gloo._Options()
     options._timeout = timedelta(seconds=CONNECT_SECONDS)
     options._threads = 1
-    options._devices = [distributed.ProcessGroupGloo.create_device(hostname="127.0.0.1")]
-    return distributed.ProcessGroupGloo(store, rank, n_ranks, options)
+    options._devices = [gloo.create_device(hostname="127.0.0.1")]
+    return gloo(store, rank, n_ranks, options)
 
 
 def _nccl(store: Any, rank: int, n_ranks: int) -> Any:

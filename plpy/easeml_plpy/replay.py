@@ -57,6 +57,12 @@ FROM log u JOIN easeml.runs r USING (run_id) LEFT JOIN easeml.partitions p USING
 ORDER BY u.partition_number
 """
 )
+GANGS = (
+    LINEAGE
+    + """
+SELECT max(n_slots) AS width FROM log
+"""
+)
 BLOCKS = """
 SELECT inputs, targets FROM easeml.blocks
 WHERE dataset_id = $1 AND split = 'train' AND partition_number = $2 ORDER BY block_number
@@ -82,9 +88,16 @@ class _Tally:
 
 @entry_point
 def check_replay(plpy: Any, GD: Json, trial_id: int, device: str, until_epoch: int | None) -> None:
-    """Refuse what cannot be replayed: InvalidArgument without the device, NotAllowed when packed rows have changed."""
+    """Refuse what cannot be replayed: InvalidArgument without the device, NotAllowed when packed rows have changed, or
+    several slots have trained the trial together."""
     if device.startswith("cuda:") and int(device[5:]) >= torch.cuda.device_count():
         raise InvalidArgument(f"device: {device} is not there: this server sees {torch.cuda.device_count()} GPUs")
+    if (query(plpy, GD, GANGS, ["int8", "int4"], [trial_id, until_epoch])[0]["width"] or 1) > 1:
+        raise NotAllowed(
+            f"trial {trial_id} cannot be replayed: it was trained by several slots at once",
+            detail="One session cannot repeat the steps of a gang, whose slots average their gradients.",
+            hint="Ask for a run with allocation hopping where replay matters.",
+        )
     for row in query(plpy, GD, PARTITIONS, ["int8", "int4"], [trial_id, until_epoch]):
         blocks = plpy.cursor(plpy.prepare(BLOCKS, ["int8", "int4"]), [row["dataset_id"], row["partition_number"]])
         found = 0

@@ -5,7 +5,7 @@ from easeml_plpy.replay import check_replay
 return check_replay(plpy, GD, trial_id, device, until_epoch)
 $$;
 COMMENT ON FUNCTION easeml.check_replay(bigint, text, integer) IS
-    'Refuses a device that is not there, and packed training rows that are not those of which the checksums were taken (internal).';
+    'Refuses a device that is not there, what several slots have trained together, and packed training rows that are not those of which the checksums were taken (internal).';
 
 CREATE PROCEDURE easeml.replay_units(trial_id bigint, device text, n_threads integer, until_epoch integer, INOUT result jsonb DEFAULT NULL)
 LANGUAGE plpython3u AS $$
@@ -32,10 +32,6 @@ BEGIN
     ELSIF NOT EXISTS (SELECT FROM easeml.training_units u WHERE u.trial_id = replay.trial_id)
         AND NOT EXISTS (SELECT FROM easeml.trials t WHERE t.trial_id = replay.trial_id AND t.parent_trial_id IS NOT NULL) THEN
         PERFORM easeml.fail('ML010', format('trial %s has no recorded training unit yet', trial_id));
-    ELSIF EXISTS (SELECT FROM easeml.training_units u WHERE u.trial_id = replay.trial_id AND u.n_slots > 1 AND (until_epoch IS NULL OR u.epoch <= until_epoch)) THEN
-        PERFORM easeml.fail('ML004', format('trial %s cannot be replayed: it was trained by several slots at once', trial_id),
-            'One session cannot repeat the steps of a gang: its slots average their gradients.',
-            'Ask for a run with allocation hopping where replay matters.');
     END IF;
     -- As in easeml.wait: drivers that prepare the statement start the transaction an instant before it.
     IF statement_timestamp() - transaction_timestamp() > interval '10 milliseconds' THEN

@@ -471,7 +471,7 @@ def test_bob_cannot_have_a_trial_served_from_a_state_of_alice(root: Session, ali
 
 
 def test_tenants_cannot_act_as_a_slot(bob: Session) -> None:
-    for call in ("train_unit('{}')", "evaluate_unit('{}')"):
+    for call in ("train_unit('{}')", "evaluate_unit('{}')", "train_gang('{}')", "evaluate_gang('{}')"):
         assert denied(bob, f"CALL easeml.{call}") == "42501"
     assert denied(bob, "SELECT easeml.set_slots(1)") == "42501"
     assert denied(bob, "SELECT easeml.python_facts()") == "42501"

@@ -108,7 +108,7 @@ def _let_device_finish(device: torch.device, pause: Pause) -> None:
     """Wait for the device in a way that lets a cancel through: its kernels may wait for a peer that is gone."""
     if device.type != "cuda":
         return
-    done = torch.cuda.Event()
+    done: Any = torch.cuda.Event()  # type: ignore[no-untyped-call]
     done.record()
     while not done.query():
         pause()

@@ -15,7 +15,7 @@ CLASSES = [
 
 
 def test_each_class_has_an_sqlstate_of_its_own() -> None:
-    assert sorted(each.sqlstate for each in CLASSES) == [*(f"ML{n:03}" for n in range(1, 11)), "ML015"]
+    assert sorted(each.sqlstate for each in CLASSES) == [*(f"ML{n:03}" for n in range(1, 12)), "ML015"]
 
 
 def test_the_tree_that_opens_the_module_names_each_class_with_its_sqlstate() -> None:

@@ -1,0 +1,82 @@
+"""Crews and gangs as values: which trial gets which slots, and which units make a gang."""
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from easeml_db.hopper.gangs import data_parallel_crews, gang_of, gangs_to_start, is_data_parallel
+from easeml_db.training_unit import after, n_steps_total
+from easeml_db.trial import Trial
+
+
+@st.composite
+def trials(draw):
+    p, epochs = draw(st.integers(1, 6)), draw(st.integers(1, 3))
+    done = draw(st.integers(0, n_steps_total(p, epochs)))
+    order = draw(st.sampled_from(["cyclic", "free"]))
+    met = draw(st.permutations(range(p)))[: done % p] if order == "free" else ()
+    return Trial(7, 1, draw(st.integers(1, 9)), p, epochs, done, "running", order, frozenset(met))
+
+
+def test_hopping_ends_once_half_as_many_trials_are_left_as_there_are_slots():
+    assert [is_data_parallel("auto", n, 4) for n in (1, 2, 3, 9)] == [True, True, False, False]
+    assert is_data_parallel("data_parallel", 9, 4)
+    assert not is_data_parallel("hopping", 1, 4)
+    assert not is_data_parallel("water_filling", 1, 4)
+
+
+@given(trials(), st.lists(st.integers(1, 20), min_size=1, max_size=8, unique=True))
+def test_a_gang_is_the_next_units_of_one_round_each_on_a_slot_of_its_own(trial, crew):
+    gang = gang_of(trial, crew)
+    if trial.n_steps_done == n_steps_total(trial.n_partitions, trial.max_epochs):
+        assert gang is None
+        return
+    width = min(len(crew), trial.n_partitions - trial.n_steps_done % trial.n_partitions)
+    assert len(gang.units) == len(set(gang.slots)) == width
+    assert set(gang.slots) <= set(crew)
+    assert [unit.step for unit in gang.units] == list(range(trial.n_steps_done, trial.n_steps_done + width))
+    assert len({(unit.kind, unit.epoch) for unit in gang.units}) == 1
+    partitions = {unit.partition_number for unit in gang.units}
+    assert len(partitions) == width
+    assert not partitions & trial.met
+
+
+@given(trials(), st.lists(st.integers(1, 20), min_size=1, max_size=8, unique=True))
+def test_a_life_in_gangs_ends_and_meets_every_partition_once_a_round(trial, crew):
+    trial = replace(trial, n_steps_done=0, met=frozenset())
+    units = []
+    while (gang := gang_of(trial, crew)) is not None:
+        for unit in gang.units:
+            trial = after(trial, unit)
+        units += gang.units
+    assert len(units) == n_steps_total(trial.n_partitions, trial.max_epochs)
+    assert len({(u.kind, u.epoch, u.partition_number) for u in units}) == len(units)
+
+
+def test_where_the_width_divides_the_partitions_a_slot_meets_the_same_ones_in_every_trial():
+    met = {1: set(), 2: set()}
+    for number in range(1, 5):
+        trial = Trial(number, 1, number, 4, 2, 0, "running")
+        while (gang := gang_of(trial, (1, 2))) is not None:
+            for unit, slot in zip(gang.units, gang.slots, strict=True):
+                met[slot].add(unit.partition_number)
+                trial = after(trial, unit)
+    assert met == {1: {0, 2}, 2: {1, 3}}
+
+
+@given(st.integers(1, 5), st.integers(0, 6), st.integers(0, 9))
+def test_slots_go_to_the_lowest_numbers_as_many_to_each_as_it_has_partitions(p, n_trials, n_slots):
+    waiting = [Trial(100 - n, 1, n, p, 1, 0, "waiting") for n in range(n_trials, 0, -1)]
+    crews = data_parallel_crews(waiting, list(range(n_slots)))
+    assert [slot for crew in crews.values() for slot in crew] == list(range(min(n_slots, p * n_trials)))
+    assert list(crews) == [100 - n for n in range(1, len(crews) + 1)]
+    assert all(len(crew) == p for crew in list(crews.values())[:-1])
+
+
+def test_a_gang_starts_when_all_its_slots_are_idle():
+    trial = Trial(7, 1, 1, 4, 1, 0, "running")
+    assert gangs_to_start([trial], {7: (1, 2)}, {1, 3}) == []
+    (gang,) = gangs_to_start([trial], {7: (1, 2)}, {1, 2, 3})
+    assert set(gang.slots) == {1, 2}
+    assert gangs_to_start([trial], {}, {1, 2, 3}) == []
