@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from easeml_db.errors import InvalidArgument
+from easeml_db.hopper.bench import Start
 from easeml_db.hopper.contract import Assignment, Cached, Candidate, Placement, Scheduler, Workload
 from easeml_db.hopper.estimates import ObservedUnit, UnitSeconds
 from easeml_db.hopper.gangs import (
@@ -25,7 +26,7 @@ from easeml_db.hopper.gangs import (
 )
 from easeml_db.hopper.open_arms import OpenArms
 from easeml_db.hopper.schedulers import FALLBACK, MAX_SIMULATED_UNITS, choose_scheduler, make_scheduler
-from easeml_db.hopper.water_filling import Start, WaterFilling
+from easeml_db.hopper.water_filling import WaterFilling
 from easeml_db.run import Run
 from easeml_db.training_unit import PILOT, TrainingUnit, after, next_unit, open_partitions, pilot_of, round_number
 from easeml_db.trial import Trial
@@ -329,10 +330,13 @@ class OpenRun:
         trial_id, slots = start.trial_id, start.slot_ids
         is_alone = self.n_attempts(trial_id) >= MAX_GANG_ATTEMPTS
         gang = gang_of(self._trials[trial_id], self._one_of(trial_id, slots) if is_alone else slots)
-        if gang is not None and start.measured_seconds:
-            self._measured_seconds[trial_id] = start.measured_seconds
-            return Gang(tuple(replace(unit, kind=PILOT) for unit in gang.units), gang.slots)
-        return gang
+        if not start.measured_seconds or self.filling is None:
+            return gang
+        if gang is None or len(gang.units) < len(slots):  # too few partitions are left in its round
+            self.filling.pilot_over(trial_id, None)
+            return None
+        self._measured_seconds[trial_id] = start.measured_seconds
+        return Gang(tuple(replace(unit, kind=PILOT) for unit in gang.units), gang.slots)
 
     def measured_seconds(self, trial_id: int) -> float:
         """Return how long the pilot of a trial that is under way measures; 0 for one that does not."""

@@ -9,28 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from easeml_db.hopper.bench import Bench, Start
 from easeml_db.hopper.estimates import UnitSeconds
 from easeml_db.run import Run
 from easeml_db.topology import Device
 from easeml_db.trial import Trial
 from easeml_db.trial_groups.allocation import Allocator, Crew, Journal, ready
-from easeml_db.trial_groups.measuring import MeasuredProfile, Measuring, Round, Sample, merged
+from easeml_db.trial_groups.measuring import MeasuredProfile, Measuring, Sample, merged
 from easeml_db.trial_groups.profile import Profile
 
 LEAST_SECONDS = 1e-6  # of work that is left
-MEASURED_SECONDS = 1.0  # laps of a pilot
 PATIENCE = 50  # looks at a device that others keep busy, before a run goes on without a profile
 PLAIN = MeasuredProfile(Profile(), 0.0, 1, 1)
 Profiles = Mapping[tuple[str, str], MeasuredProfile]
-
-
-@dataclass(frozen=True)
-class Start:
-    """Start a trial's next unit on these slots; with `measured_seconds` a pilot that measures for so long."""
-
-    trial_id: int
-    slot_ids: tuple[int, ...]
-    measured_seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -53,7 +44,7 @@ class WaterFilling:
         self._n_partitions = run.trials[0].n_partitions if run.trials else 1
         self._profile = Profile()  # as of the last crews
         self._allocator = Allocator()
-        self._bench: _Bench | None = None
+        self._bench: Bench | None = None
         self._tried: set[tuple[str, str]] = set()  # architectures and kinds of devices, measured once at most
         self._n_looks = 0
         self._devices: Sequence[Device] = ()
@@ -183,7 +174,7 @@ class WaterFilling:
         if self._profiles is not None:
             self._profiles[architecture, kind] = measured
 
-    def _next_bench(self, trials: Mapping[int, Trial]) -> _Bench | None:
+    def _next_bench(self, trials: Mapping[int, Trial]) -> Bench | None:
         """The largest device, for the first architecture of which too little is known."""
         device = max(self._devices, key=lambda each: len(each.slot_ids))
         for architecture, mine in self._by_architecture(trials).items():
@@ -196,7 +187,7 @@ class WaterFilling:
                     mine, n_slots=len(device.slot_ids), n_devices=n_devices, memory_bytes=device.memory_bytes
                 )
                 others = [each for each in self._devices if each is not device]
-                return _Bench(architecture, (device, *others), measuring)
+                return Bench(architecture, (device, *others), measuring)
         return None
 
     def _most_devices(self, architecture: str) -> int:
@@ -256,52 +247,6 @@ class WaterFilling:
         if not crew.is_packed:
             return 1.0
         return profile.slowdown(sum(other.devices == crew.devices for other in self._under_way.values()))
-
-
-class _Bench:
-    """Devices on which one architecture is measured: trials are packed on the first."""
-
-    def __init__(self, architecture: str, devices: tuple[Device, ...], measuring: Measuring) -> None:
-        self.architecture, self.devices, self.measuring = architecture, devices, measuring
-        self._asked: Round | None = None
-        self._running: set[int] = set()
-        self._samples: list[Sample] = []
-
-    def held_slots(self) -> set[int]:
-        """Slots to keep free for the round that is under way, or comes next."""
-        asked = self._asked if self._running else self.next_round()
-        return set() if asked is None else set(self.slots_for(asked))
-
-    @property
-    def is_under_way(self) -> bool:
-        """Whether pilots are not answered yet."""
-        return bool(self._running)
-
-    def next_round(self) -> Round | None:
-        """What to run once the device is free."""
-        return self.measuring.next_round()
-
-    def slots_for(self, asked: Round) -> list[int]:
-        """Slots that must be free for a round: of all devices that it uses."""
-        return [slot for device in self.devices[: asked.n_devices] for slot in device.slot_ids]
-
-    def begin(self, asked: Round) -> list[Start]:
-        """Start a round: a pilot on each slot of the first device, or one over a slot of each device."""
-        self._asked, self._running, self._samples = asked, set(asked.trial_ids), []
-        if asked.n_devices > 1:
-            first = tuple(device.slot_ids[0] for device in self.devices[: asked.n_devices])
-            return [Start(asked.trial_ids[0], first, MEASURED_SECONDS)]
-        slots = zip(asked.trial_ids, self.devices[0].slot_ids, strict=False)
-        return [Start(trial, (slot,), MEASURED_SECONDS) for trial, slot in slots]
-
-    def over(self, trial_id: int, sample: Sample | None) -> None:
-        """Take in what came of a pilot; after the last of a round, what came of the round."""
-        if trial_id not in self._running or self._asked is None:
-            return
-        self._running.discard(trial_id)
-        self._samples += [sample] if sample is not None else []
-        if not self._running:
-            self.measuring.told(self._asked, self._samples)
 
 
 def _kind(devices: Sequence[Device]) -> str:

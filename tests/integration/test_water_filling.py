@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -9,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
+from click.testing import CliRunner
+
+from easeml_db.cli import commands
 
 if TYPE_CHECKING:
     from tests.conftest import Session
@@ -34,6 +38,12 @@ def shared(database: Session) -> Session:
     database.execute(DOTS)
     database.execute("SELECT easeml.create_dataset('dots', 'dots', '{x,y}', 'kind', n_partitions => 2)")
     return database
+
+
+def easeml(*arguments: str) -> str:
+    result = CliRunner().invoke(commands, arguments)
+    assert result.exit_code == 0, result.output
+    return result.stdout
 
 
 def wait_until(database: Session, statement: str, *values: Any, timeout_seconds: float = 120.0) -> None:
@@ -98,6 +108,10 @@ def test_three_trials_on_two_devices_survive_a_kill(shared: Session, coordinator
     assert groups[0]["makespan_seconds"] is None
     assert groups[1]["makespan_seconds"] > 0
     assert {device for each in allocations for device in each["devices"]} == {"1/cpu:0", "1/cpu:1"}
+    shown = json.loads(easeml("allocations", "--dsn", shared.dsn, "--json"))
+    assert len(shown["allocations"]) == len(allocations)
+    assert "mlp to epoch 6" in easeml("allocations", "--dsn", shared.dsn)
+    assert "mlp" in easeml("profiles", "--dsn", shared.dsn)
 
 
 def test_where_packing_does_not_pay_no_two_units_share_a_device(shared: Session, coordinator: Coordinator) -> None:
