@@ -120,12 +120,13 @@ def start_run(
     max_epochs: int,
     seed: int,
     visit_order: str = "cyclic",
+    allocation: str = "hopping",
 ) -> int:
     """Queue a run over the whole grid of a space; return its number."""
     row = session.execute(
         "SELECT easeml.select_models(%s, architectures => %s, search_space => %s, procedure => 'grid',"
-        " max_epochs => %s, seed => %s, visit_order => %s) AS run_id",
-        [dataset, [architecture], json.dumps(space), max_epochs, seed, visit_order],
+        " max_epochs => %s, seed => %s, visit_order => %s, allocation => %s) AS run_id",
+        [dataset, [architecture], json.dumps(space), max_epochs, seed, visit_order, allocation],
     ).fetchall()[0]
     return int(row["run_id"])
 
