@@ -226,9 +226,10 @@ class Coordinator:
             self._arms.drop_run(run_id)
 
     def _until_next(self) -> float:
-        """Seconds until there is something to do without a message: a heartbeat, or the end of a pause."""
+        """Seconds until there is something to do without a message: a heartbeat, the end of a pause, or an arm whose
+        rows somebody held."""
         now = self._clock.now_seconds()
-        waits = [self._next_heartbeat - now, self._settings.heartbeat_seconds]
+        waits = [self._next_heartbeat - now, self._settings.heartbeat_seconds, self._searches.held_until() - now]
         if self._paused_until > now:
             waits.append(self._paused_until - now)
         return max(0.0, min(waits))

@@ -47,7 +47,9 @@ JOINT = "joint"  # an option of all that are no one-shot: one search over all ar
 def list_procedures() -> list[tuple[str, bool, list[str], str]]:
     """Return (name, is one shot, names of options, summary) of every procedure."""
     described = ((name, factory.description) for name, factory in PROCEDURES.items())
-    return [(name, d.is_one_shot, [*d.options, *([] if d.is_one_shot else [JOINT])], d.summary) for name, d in described]
+    return [
+        (name, d.is_one_shot, [*d.options, *([] if d.is_one_shot else [JOINT])], d.summary) for name, d in described
+    ]
 
 
 __all__ = ["PROCEDURES", "Procedure", "ProcedureFactory", "list_procedures"]
