@@ -202,7 +202,8 @@ def timeline(session: Session, run_id: int) -> list[Row]:
     """Every recorded unit of a run with its slot and times, in seconds since 1970."""
     return session.execute(
         "SELECT trial_number, kind, epoch, partition_number, slot_id,"
-        " extract(epoch FROM started_at)::float8 AS started, extract(epoch FROM finished_at)::float8 AS finished, seconds, training_seconds, n_rows, state_bytes,"
+        " extract(epoch FROM started_at)::float8 AS started,"
+        " extract(epoch FROM finished_at)::float8 AS finished, seconds, training_seconds, n_rows, state_bytes,"
         " state_sha256 FROM easeml.training_timeline WHERE run_id = %s ORDER BY started_at, slot_id",
         [run_id],
     ).fetchall()
