@@ -80,6 +80,7 @@ EXPERIMENTS: dict[str, Experiment] = {
                 Parameter("procedures", "Comma-separated: hyperband, tpe, asha (default: all)."),
                 Parameter("repeats", "Turns of each procedure, with a seed of its own each (default: 3).", int),
                 Parameter("epochs", "Epochs R of Hyperband (default: 9; the paper's: 25).", int),
+                Parameter("rows", "Rows to train, validate and test on (default: 20,000).", int),
             ),
         ),
         Experiment(

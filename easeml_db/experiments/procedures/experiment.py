@@ -48,8 +48,9 @@ def asked_plan(options: Options) -> Plan:
     for name in names:
         if name not in known:
             raise InvalidArgument(f"--procedures: expected some of {', '.join(known)}, got {name!r}")
+    setting = replace(plan.setting, n_rows=options.values.get("rows") or plan.setting.n_rows)
     n_repeats = options.values.get("repeats") or plan.n_repeats
-    return replace(plan, procedures=tuple(known[name] for name in names), n_repeats=n_repeats)
+    return Plan(setting, tuple(known[name] for name in names), n_repeats)
 
 
 def _specifications(bench: Bench, plan: Plan) -> str:

@@ -50,7 +50,7 @@ def _best_errors(runs: Sequence[Run]) -> Any:
     ]
     lines = alt.Chart(alt.InlineData(rows)).mark_line(interpolate="step-after")
     return lines.encode(
-        x=alt.X("seconds:Q", title="seconds"),
+        x=alt.X("seconds:Q", title="seconds", scale=alt.Scale(domainMin=0)),
         y=alt.Y("error:Q", title="best validation error", scale=alt.Scale(zero=False)),
         color=alt.Color("system:N", title=None),
         facet=alt.Facet("panel:N", title=None, sort=list(TITLES.values()), columns=2),
@@ -86,7 +86,7 @@ def _curves(runs: Sequence[Run], x: str, title: str) -> Any:
         lines = alt.Chart(alt.InlineData(mine)).mark_line(point=alt.OverlayMarkDef(size=DOT_SIZE), strokeWidth=1)
         panels.append(
             lines.encode(
-                x=alt.X(x, title=title),
+                x=alt.X(x, title=title, scale=alt.Scale(domainMin=0)),
                 y=alt.Y("validation_error:Q", title="validation error", scale=alt.Scale(domain=[0, 1])),
                 color=alt.Color("trial_number:N", legend=None),
                 column=alt.Column("system:N", title=name),
@@ -117,10 +117,10 @@ def _rung_errors(runs: Sequence[Run]) -> Any:
     for run in runs:
         for n_epochs in rung_ends(max(run.epochs().values(), default=1)):
             points = [point for point in run.points() if point["epoch"] == n_epochs]
-            rows += _lowest(points, {"system": run.system, "rung": f"after {n_epochs} epochs"})
-    lines = alt.Chart(alt.InlineData(rows)).mark_line(interpolate="step-after", point=alt.OverlayMarkDef(size=DOT_SIZE))
+            rows += _lowest(points, {"system": run.system, "rung": f"at epoch {n_epochs}"})
+    lines = alt.Chart(alt.InlineData(rows)).mark_line(interpolate="step-after")
     return lines.encode(
-        x=alt.X("seconds:Q", title="seconds"),
+        x=alt.X("seconds:Q", title="seconds", scale=alt.Scale(domainMin=0)),
         y=alt.Y("error:Q", title="best validation error", scale=alt.Scale(zero=False)),
         color=alt.Color("system:N", title=None),
         strokeDash=alt.StrokeDash("rung:N", title=None),
