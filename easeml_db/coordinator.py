@@ -244,7 +244,8 @@ class Coordinator:
             self._arms.drop_run(run_id)
 
     def _until_next(self) -> float:
-        """Seconds until there is something to do without a message: a heartbeat, or the end of a pause."""
+        """Seconds until there is something to do without a message: a heartbeat, the end of a pause, or an arm whose
+        rows somebody held."""
         now = self._clock.now_seconds()
         waits = [self._next_heartbeat - now, self._searches.held_until() - now, self._settings.heartbeat_seconds]
         if self._paused_until > now:
