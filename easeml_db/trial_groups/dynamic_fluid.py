@@ -112,7 +112,9 @@ class _Plan:
                 self._narrow(other.trial_id, before=self.room.seconds(trial))
 
     def _narrow(self, trial: int, *, before: float) -> None:
-        """Narrow a trial if that pays and ends before so many seconds."""
+        """Narrow a trial if that frees a device, pays, and ends before so many seconds."""
+        if not self.room.own(trial):
+            return
         now, width = self.room.width(trial), self._wanted[trial]
         host = self.room.host(trial) if width < 1 else None
         joined = self.room.sharers(host) if host is not None else []

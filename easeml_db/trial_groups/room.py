@@ -56,7 +56,7 @@ class Room:
         self.placed[trial_id] = Placement(trial_id, float(width), devices)
 
     def narrow(self, trial_id: int, width: float) -> None:
-        """Leave a trial fewer devices, or put it onto one that has room for it; the others become idle."""
+        """Leave a trial fewer of its own devices, or put it onto one that has room for it; the others become idle."""
         kept = self.own(trial_id)[: int(width)] if width >= 1 else (self.host(trial_id),)
         self.idle.extend(device for device in self.placed[trial_id].devices if device not in kept)
         self.placed[trial_id] = Placement(trial_id, width, tuple(device for device in kept if device is not None))

@@ -2,7 +2,7 @@
 
 from itertools import count
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from easeml_db.topology import Device, Slot, devices_of
@@ -186,6 +186,13 @@ class World:
         return self.allocator.crews(), dict(self.slots_of), self.allocator.groups()
 
 
+PACKED_ON_SHARED = [  # a trial that shares its device frees nothing by moving onto another
+    ("profile", (3, 1, 0.5)), ("come", [1.0, 1.0, 1.0, 3.0]), ("come", [1.0, 1.0, 2.0, 3.0, 3.0]), ("work", 0.0),
+    ("devices", [1, 1, 2, 3]),
+]  # fmt: skip
+
+
+@example(PACKED_ON_SHARED)
 @given(happenings)
 def test_devices_are_shared_by_packed_trials_only_and_by_no_more_than_fit(happened):
     world = World()
