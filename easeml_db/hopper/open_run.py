@@ -19,6 +19,7 @@ from easeml_db.hopper.gangs import (
     MAX_GANG_ATTEMPTS,
     Crews,
     Gang,
+    Scaling,
     data_parallel_crews,
     gang_of,
     gangs_to_start,
@@ -69,6 +70,7 @@ class OpenRun:
         self._to_pilot = self._unpiloted()
         self._timing: dict[int, Trial] = {}  # trials of arms that are not open, whose pilots are wanted
         self._n_to_come = self._arms.n_to_come()  # trials of arms that are not open
+        self._scaling = Scaling()
         self._has_crews = False  # as of the last choice: trials of joint architectures are started in gangs only
         for trial in run.trials:
             if trial.pilot_train_seconds is not None and trial.pilot_evaluate_seconds is not None:
@@ -211,7 +213,10 @@ class OpenRun:
         if self.filling is not None:
             seconds = self.filling.alone_seconds(unit.trial_id, seconds, n_units=1 + len(others))
             self.filling.recorded(unit.trial_id)
-        self._seconds.observe(ObservedUnit(unit.trial_id, architecture, unit.kind, seconds))
+        if self.filling is not None or not others:
+            self._seconds.observe(ObservedUnit(unit.trial_id, architecture, unit.kind, seconds))
+        elif unit.kind == "train":
+            self._scaling.observe(architecture, 1 + len(others), seconds)
         trial = self._trials.get(unit.trial_id)
         if trial is None:
             return
@@ -298,7 +303,8 @@ class OpenRun:
         `crew_slots` are those that the run may have, whether they are idle by now or not, of the `n_crew_slots` that
         work. What is not trained in gangs is left to `choose`.
         """
-        has_crews = not self.is_over and not self._timing and self._is_parallel(n_crew_slots)
+        is_timing = self._timing or (self.run.allocation == "auto" and self._is_piloted())
+        has_crews = not self.is_over and not is_timing and self._is_parallel(n_crew_slots)
         if has_crews != self._has_crews:
             self._has_crews, self._scheduler = has_crews, None
         if not has_crews:
@@ -350,7 +356,17 @@ class OpenRun:
         """Say whether trials of the run have several slots at once, as far as their architecture can."""
         if self.run.holders is not None or not self.run.joint_architectures:
             return False
-        return is_data_parallel(self.run.allocation, len(self._trials) + self._n_to_come, n_slots)
+        return is_data_parallel(self.run.allocation, len(self._trials) + self._n_to_come, n_slots, self._speedup())
+
+    def _speedup(self) -> float | None:
+        """Return what gangs of the trials that are left do in the time of a unit, by the least able architecture."""
+        found = []
+        for trial_id in self._trials if self.run.allocation == "auto" else ():
+            architecture = self.run.architectures[trial_id]
+            unit_seconds = self._seconds.known(trial_id, architecture, "train")
+            if unit_seconds is not None:
+                found.append(self._scaling.speedup(architecture, unit_seconds))
+        return min((each for each in found if each is not None), default=None)
 
     def _in_gangs(self, trial_id: int) -> bool:
         """Say whether a trial is started in gangs only."""
