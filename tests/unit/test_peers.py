@@ -63,6 +63,15 @@ def test_processor_time_of_what_has_ended_still_counts() -> None:
     assert seen.peak_memory_bytes > 2**20
 
 
+def test_a_worker_becomes_a_session_of_its_own_even_where_it_leads_a_group() -> None:
+    code = (
+        "import os; from easeml_db.experiments.peers.launch import in_own_session\n"
+        "os.setpgid(0, 0); in_own_session(); in_own_session(); print(os.getsid(0) == os.getpid())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "True"
+
+
 # Training
 
 

@@ -25,6 +25,7 @@ ENVIRONMENT = {
     "GLOO_SOCKET_IFNAME": "lo",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_AIR_NEW_OUTPUT": "0",
+    "RAY_worker_niceness": "0",  # 15 by default: on a shared machine its workers would get next to nothing
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "TUNE_MAX_PENDING_TRIALS_PG": "1",
 }
@@ -74,6 +75,17 @@ def launch(method: str, folder: Path) -> Measured:
             tail = log.read().decode(errors="replace").splitlines()[-LOG_LINES:]
             raise TrialFailed(f"{method} ended with status {status}", detail="\n".join(tail))
     return Measured(record.load(folder / "record.json"), launched, usage.peak_memory_bytes, usage.processor_seconds)
+
+
+def in_own_session() -> None:
+    """Make this process a session of its own, as PostgreSQL does with each of its processes: where the kernel shares
+    processors out by session (sched_autogroup_enabled), workers of one session would together get what one gets."""
+    process = os.getpid()
+    if os.getsid(process) == process:
+        return
+    if os.getpgid(process) == process:  # the leader of a group has to leave it first; Ray's workers are leaders
+        os.setpgid(process, os.getpgid(os.getppid()))
+    os.setsid()
 
 
 @contextmanager

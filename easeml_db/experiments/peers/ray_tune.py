@@ -28,7 +28,7 @@ class RayTrial(tune.Trainable):
 
     def setup(self, config: dict[str, Any]) -> None:
         """Hold the rows, start the first trial."""
-        self._held_bytes = tasks.hold(Path(config["folder"]), "tasks")
+        self._held_bytes = tasks.begin(Path(config["folder"]), "tasks")
         self.reset_config(config)
 
     def reset_config(self, config: dict[str, Any]) -> bool:

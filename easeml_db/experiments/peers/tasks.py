@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from easeml_db.experiments.peers import workload
+from easeml_db.experiments.peers.launch import in_own_session
 from easeml_db.experiments.peers.record import Record, from_outcomes
 from easeml_db.experiments.peers.training import Outcome, WholeTrial
 
@@ -27,6 +28,12 @@ def run(folder: Path) -> Record:
 def replay(folder: Path) -> Record:
     """Train them all in the order of visits that model hopping has."""
     return _run(folder, "replay")
+
+
+def begin(folder: Path, method: str) -> int:
+    """Start of a process of its own; returns the bytes of the rows to train on."""
+    in_own_session()
+    return hold(folder, method)
 
 
 def hold(folder: Path, method: str) -> int:
@@ -53,7 +60,7 @@ def trial(number: int) -> WholeTrial:
 
 def _run(folder: Path, method: str) -> Record:
     work = workload.load(folder)
-    with get_context("spawn").Pool(work.n_workers, hold, (folder, method)) as pool:
+    with get_context("spawn").Pool(work.n_workers, begin, (folder, method)) as pool:
         outcomes = pool.map(_train, work.numbers, chunksize=1)
         (held,) = pool.map(held_bytes, range(1))
     return from_outcomes(method, outcomes, n_workers=work.n_workers, held_bytes=held)

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from multiprocessing import get_context
 from pathlib import Path
 
+from easeml_db.experiments.peers.launch import in_own_session
 from easeml_db.experiments.peers.record import Record
 from easeml_db.experiments.procedures import searching, tasks
 from easeml_db.experiments.procedures.book import Done, Task
@@ -19,8 +20,14 @@ def run(folder: Path) -> Record:
     asked = searching.load(folder)
     with ExitStack() as stack:
         spawned = get_context("spawn")
-        pools = [ProcessPoolExecutor(1, spawned, tasks.hold, (folder,)) for _ in range(asked.work.n_workers)]
+        pools = [ProcessPoolExecutor(1, spawned, _begin, (folder,)) for _ in range(asked.work.n_workers)]
         return drive("tasks", asked, ProcessWorkers([stack.enter_context(pool) for pool in pools]))
+
+
+def _begin(folder: Path) -> None:
+    """Start of a process."""
+    in_own_session()
+    tasks.hold(folder)
 
 
 class ProcessWorkers(Workers):

@@ -13,6 +13,7 @@ from typing import Any
 
 import ray
 
+from easeml_db.experiments.peers.launch import in_own_session
 from easeml_db.experiments.peers.ray_tune import local_ray
 from easeml_db.experiments.peers.record import Record
 from easeml_db.experiments.procedures import searching, tasks
@@ -24,6 +25,7 @@ class Worker:
     """A process of Ray's that holds the rows."""
 
     def __init__(self, folder: Path) -> None:
+        in_own_session()
         tasks.hold(folder)
 
     def train(self, task: Task) -> Done:
