@@ -109,7 +109,7 @@ class Searches:
         decisions = self._asked(run, arm_id, history)
         if not decisions:
             return 0
-        rows = _rows(decisions, history, *_place(run, arm_id))
+        rows = _rows(decisions, history, *_place(run, arm_id), self._procedure(run, arm_id))
         pruned_bytes = await self._store.apply_decisions(run.run_id, arm_id, rows)
         await self._store.note(run.run_id, None, "procedure", _in_words(run, arm_id, decisions))
         renewed = await self._store.read_run(run.run_id)
@@ -165,7 +165,11 @@ def _place(run: Run, arm_id: int) -> tuple[int, int]:
 
 
 def _rows(
-    decisions: Sequence[Decision], history: Sequence[TrialHistory], arm_position: int, n_arms: int
+    decisions: Sequence[Decision],
+    history: Sequence[TrialHistory],
+    arm_position: int,
+    n_arms: int,
+    procedure: Procedure,
 ) -> list[dict[str, Any]]:
     """Return decisions as the tables take them."""
     n_epochs = {trial.trial_number: trial.n_epochs for trial in history}
@@ -178,7 +182,7 @@ def _rows(
                 rows.append({
                     "kind": "start", "trial_number": number, "architecture": config[RESERVED],
                     "config": {name: value for name, value in config.items() if name != RESERVED},
-                    "target_epochs": target, "parent": parent,
+                    "target_epochs": target, "bracket": procedure.bracket_of(n_trials), "parent": parent,
                     "inherited_epochs": 0 if parent is None else n_epochs[parent],
                 })  # fmt: skip
                 n_trials += 1

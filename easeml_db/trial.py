@@ -53,7 +53,8 @@ class Trial:
     `trial_number` counts 1..n within the run. Seeds and the cyclic visit order derive from it, never from an id,
     so that a run repeated on another server gives the same bytes. `met` holds the partitions that the trial has met
     in its present round, where the visit order is free. With `target_epochs` it pauses after so many epochs (None:
-    max_epochs), until its procedure says how it goes on. A pilot tells the seconds that a unit is going to take.
+    max_epochs), until its procedure says how it goes on; trials of earlier brackets go first. A pilot tells the seconds
+    that a unit is going to take.
     """
 
     trial_id: int
@@ -68,6 +69,7 @@ class Trial:
     pilot_train_seconds: float | None = None
     pilot_evaluate_seconds: float | None = None
     target_epochs: int | None = None
+    bracket: int = 0
 
     @property
     def due_epochs(self) -> int:

@@ -63,6 +63,7 @@ class Candidate:
     """An idle trial: the partitions that it may meet next (one where the visit order is cyclic, all that it has
     not met in this round where it is free) and the seconds of work it still has (>= 0; inf: not known).
 
+    Trials of a lower `rank` go first, where the scheduler looks at what work is left.
     A round is one pass of a trial over all partitions; `round_number` counts them from 0 over its whole life.
     """
 
@@ -71,6 +72,7 @@ class Candidate:
     round_number: int
     partition_numbers: tuple[int, ...]
     remaining_seconds: float
+    rank: int = 0
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ class IdleTrials:
         self.placement = placement
         self.load = np.zeros(placement.n_partitions)
         self.numbers = np.zeros(0, np.int64)
+        self._ranks = np.zeros(0, np.int64)
         self._remaining = np.zeros(0)
         self._is_open = np.zeros((placement.n_partitions, 0), bool)
         self._column_of: dict[int, int] = {}
@@ -54,6 +55,7 @@ class IdleTrials:
         self._candidates[column] = candidate
         self._remaining[column] = candidate.remaining_seconds
         self.numbers[column] = candidate.trial_number
+        self._ranks[column] = candidate.rank
         self._mark(column, is_open=True)
 
     def take(self, trial_id: int) -> Candidate | None:
@@ -72,6 +74,13 @@ class IdleTrials:
     def candidates(self) -> list[Candidate]:
         """Return all idle trials."""
         return list(self._candidates.values())
+
+    def of_lowest_rank(self, remaining: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Return `remaining`, shape (n,), with -1 for those of a higher rank than the lowest that is there."""
+        is_there = remaining >= 0
+        if not self._ranks.any() or not is_there.any():
+            return remaining
+        return np.where(self._ranks == self._ranks[is_there].min(), remaining, ABSENT)
 
     def fitting(self, slot: int) -> npt.NDArray[np.float64]:
         """Return `remaining` of the trials that a slot could run, shape (n,); -1 for the others."""
@@ -126,6 +135,7 @@ class IdleTrials:
         n, more = len(self._remaining), max(64, len(self._remaining))
         self._remaining = np.concatenate([self._remaining, np.full(more, ABSENT)])
         self.numbers = np.concatenate([self.numbers, np.zeros(more, np.int64)])
+        self._ranks = np.concatenate([self._ranks, np.zeros(more, np.int64)])
         grown = np.zeros((len(self.load), n + more), bool)
         grown[:, :n] = self._is_open
         self._is_open = grown

@@ -1,9 +1,10 @@
 """Longest remaining work first.
 
-Idle slots choose one after the other, the most loaded first. A slot takes, of the idle trials that it can run, the one
-with most remaining seconds (never timed: first of all); among equals one whose next partition the slot has cached,
-then by rotation: the smallest (i - j) mod n for trial number i, slot j and n slots. Where the visit order is free, the
-trial meets a partition that the slot has cached, if any; where slots hold only some partitions, the most loaded one.
+Idle slots choose one after the other, the most loaded first. A slot takes, of the idle trials of the lowest rank that
+it can run, the one with most remaining seconds (never timed: first of all); among equals one whose next partition the
+slot has cached, then by rotation: the smallest (i - j) mod n for trial number i, slot j and n slots. Where the visit
+order is free, the trial meets a partition that the slot has cached, if any; where slots hold only some partitions, the
+most loaded one.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class LongestRemaining:
         return chosen
 
     def _next_for(self, slot: int, cached: Collection[int]) -> Candidate | None:
-        remaining = self._idle.fitting_most_loaded(slot)
+        remaining = self._idle.of_lowest_rank(self._idle.fitting_most_loaded(slot))
         best = int(remaining.argmax())
         if remaining[best] < 0:
             return None

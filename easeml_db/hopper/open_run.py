@@ -465,9 +465,11 @@ class OpenRun:
         # A trial that was not timed yet goes first: the longest one should not be found out last.
         architecture = self.run.architectures[trial.trial_id]
         is_timed = self._seconds.is_timed(trial.trial_id)
-        remaining = self._seconds.remaining(trial, architecture) if is_timed else math.inf
-        partitions = open_partitions(trial)
-        self._scheduler.put(Candidate(trial.trial_id, trial.trial_number, round_number(trial), partitions, remaining))
+        is_estimated = is_timed or self.run.search is not None  # trials that come on the way must not go before others
+        remaining = self._seconds.remaining(trial, architecture) if is_estimated else math.inf
+        partitions, rounds = open_partitions(trial), round_number(trial)
+        number, rank = trial.trial_number, trial.bracket
+        self._scheduler.put(Candidate(trial.trial_id, number, rounds, partitions, remaining, rank))
 
     def _forget_attempts(self, trial_id: int) -> None:
         self._attempts.pop(trial_id, None)

@@ -8,6 +8,7 @@ either with all its trials at once, or with as many as `n_parallel` lets train, 
 from __future__ import annotations
 
 from abc import abstractmethod
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
@@ -44,6 +45,9 @@ class BracketProcedure(Procedure):
 
     def preview(self) -> list[PlannedRung]:
         return planned(self.brackets)
+
+    def bracket_of(self, position: int) -> int:
+        return bisect_right(self._firsts, position) - 1
 
     def ask(self, history: Sequence[TrialHistory]) -> list[Decision]:
         """Give up who is out, let the safe ones go on, and start new trials where there is room."""

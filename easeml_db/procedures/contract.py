@@ -130,6 +130,10 @@ class Procedure(ABC):
         """Return how many trials it starts at most."""
         return sum(rung.n_trials for rung in self.preview() if rung.rung == 0)
 
+    def bracket_of(self, position: int) -> int:
+        """Return the bracket of the trial that is started at `position`, both from 0."""
+        return 0
+
     def is_done(self, history: Sequence[TrialHistory]) -> bool:
         """Say whether nothing will ever be started or continued any more."""
         is_busy = any(trial.is_open and trial.n_epochs < self.max_epochs for trial in history)

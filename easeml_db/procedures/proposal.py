@@ -44,7 +44,8 @@ def begin_search(
     is_one_shot  whether these are all trials
     n_configs    trials at most, over all arms
     arms         [{"architecture", "planned_epochs"}], epochs of all its trials at most
-    trials       [{"arm", "trial_number", "architecture", "config", "target_epochs"}]; null stands for max_epochs
+    trials       [{"arm", "trial_number", "architecture", "config", "target_epochs", "bracket"}]; a target of null
+                 stands for max_epochs
     """
     search = Search(architectures_json, search_space_json, procedure, n_configs, max_epochs, seed, options_json)
     if procedure in PROCEDURES and PROCEDURES[procedure].description.is_one_shot:
@@ -100,7 +101,7 @@ def _staged(arms: Sequence[ArmSearch]) -> Row:
             for arm, plan in zip(arms, plans, strict=True)
         ],
         "trials": [
-            _trial(arm.name, trial_number_of(position, j, len(arms)), start)
+            _trial(arm.name, trial_number_of(position, j, len(arms)), start, arm.procedure.bracket_of(position))
             for j, arm in enumerate(arms)
             for position, start in enumerate(d for d in arm.procedure.ask([]) if isinstance(d, Start))
         ],
@@ -111,7 +112,7 @@ def _arm_searches(search: Search) -> list[ArmSearch]:
     return [ArmSearch(name, create_procedure(search, arm=name)) for name in arm_names(search)]
 
 
-def _trial(arm: str, trial_number: int, start: Start) -> Row:
+def _trial(arm: str, trial_number: int, start: Start, bracket: int = 0) -> Row:
     config = dict(start.config)
     return {
         "arm": arm,
@@ -119,4 +120,5 @@ def _trial(arm: str, trial_number: int, start: Start) -> Row:
         "architecture": config.pop(RESERVED),
         "config": config,
         "target_epochs": start.n_epochs,
+        "bracket": bracket,
     }

@@ -302,6 +302,7 @@ class Tables:
             pilot_train_seconds=None,
             pilot_evaluate_seconds=None,
             target_epochs=decision["target_epochs"],
+            bracket=decision["bracket"],
         )
         self._trials[trial.trial_id] = trial
         self.begun[trial.trial_id] = decision["config"], None if parent is None else parent.trial_id, inherited

@@ -1,5 +1,5 @@
 -- What a procedure has decided about the trials of an arm, called by the coordinator.
--- A decision is {kind: start, trial_number, architecture, config, target_epochs, parent, inherited_epochs}, {kind: continue, trial_number, target_epochs}
+-- A decision is {kind: start, trial_number, architecture, config, target_epochs, bracket, parent, inherited_epochs}, {kind: continue, trial_number, target_epochs}
 -- or {kind: stop, trial_number}; parent and trial_number are numbers within the run.
 
 CREATE FUNCTION easeml.copy_state(from_trial easeml.trials, to_trial_id bigint) RETURNS bigint LANGUAGE plpgsql AS $$
@@ -46,7 +46,7 @@ BEGIN
     SELECT d.n_partitions INTO n_partitions FROM easeml.datasets d WHERE d.dataset_id = run.dataset_id;
     FOR decision IN
         SELECT * FROM ROWS FROM (jsonb_to_recordset(decisions) AS (kind text, trial_number integer, architecture text, config jsonb, target_epochs integer,
-            parent integer, inherited_epochs integer)) WITH ORDINALITY d ORDER BY d.ordinality
+            bracket integer, parent integer, inherited_epochs integer)) WITH ORDINALITY d ORDER BY d.ordinality
     LOOP
         IF decision.kind = 'start' THEN
             parent := NULL;
@@ -57,8 +57,8 @@ BEGIN
                     PERFORM easeml.fail('ML006', format('trial %s of run %s went on meanwhile and cannot be copied', decision.parent, run.run_id));
                 END IF;
             END IF;
-            INSERT INTO easeml.trials (run_id, arm_id, owner, trial_number, architecture, config, max_epochs, target_epochs, parent_trial_id, inherited_epochs, n_steps_done)
-            VALUES (run.run_id, arm.arm_id, arm.owner, decision.trial_number, decision.architecture, decision.config, run.max_epochs, decision.target_epochs,
+            INSERT INTO easeml.trials (run_id, arm_id, owner, trial_number, architecture, config, max_epochs, target_epochs, bracket, parent_trial_id, inherited_epochs, n_steps_done)
+            VALUES (run.run_id, arm.arm_id, arm.owner, decision.trial_number, decision.architecture, decision.config, run.max_epochs, decision.target_epochs, coalesce(decision.bracket, 0),
                 parent.trial_id, coalesce(decision.inherited_epochs, 0), 2 * coalesce(decision.inherited_epochs, 0) * n_partitions)
             ON CONFLICT DO NOTHING RETURNING trial_id INTO new_trial_id;
             IF new_trial_id IS NULL THEN

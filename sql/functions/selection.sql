@@ -190,9 +190,9 @@ BEGIN
     SELECT new_run_id, a.architecture, a.planned_epochs
     FROM ROWS FROM (jsonb_to_recordset(search -> 'arms') AS (architecture text, planned_epochs bigint)) WITH ORDINALITY a
     ORDER BY array_position(chosen, a.architecture), a.ordinality;
-    INSERT INTO easeml.trials (run_id, arm_id, trial_number, architecture, config, max_epochs, target_epochs)
-    SELECT new_run_id, a.arm_id, c.trial_number, c.architecture, c.config, select_models.max_epochs, c.target_epochs
-    FROM jsonb_to_recordset(search -> 'trials') c(arm text, trial_number integer, architecture text, config jsonb, target_epochs integer)
+    INSERT INTO easeml.trials (run_id, arm_id, trial_number, architecture, config, max_epochs, target_epochs, bracket)
+    SELECT new_run_id, a.arm_id, c.trial_number, c.architecture, c.config, select_models.max_epochs, c.target_epochs, c.bracket
+    FROM jsonb_to_recordset(search -> 'trials') c(arm text, trial_number integer, architecture text, config jsonb, target_epochs integer, bracket integer)
     JOIN easeml.arms a ON a.run_id = new_run_id AND a.architecture = c.arm ORDER BY c.trial_number;
     PERFORM pg_notify('easeml_runs', new_run_id::text);
 

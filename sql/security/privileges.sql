@@ -61,7 +61,7 @@ GRANT INSERT ON easeml.datasets, easeml.partitions, easeml.replicas, easeml.bloc
 -- Progress and states are the coordinator's to write: a trial that named another tenant's checkpoint would be served from it.
 -- Nor the qualities of arms: other tenants' priors are made from them.
 GRANT INSERT (run_id, owner, architecture, augmentation, planned_epochs) ON easeml.arms TO easeml_tenant;
-GRANT INSERT (run_id, arm_id, trial_number, architecture, config, max_epochs, target_epochs) ON easeml.trials TO easeml_tenant;
+GRANT INSERT (run_id, arm_id, trial_number, architecture, config, max_epochs, target_epochs, bracket) ON easeml.trials TO easeml_tenant;
 GRANT UPDATE (encoder, packing_seconds, input_shape, n_skipped_rows, placement) ON easeml.datasets TO easeml_tenant;
 GRANT UPDATE (state, started_at, finished_at, failure_reason) ON easeml.runs, easeml.trials TO easeml_tenant;
 GRANT UPDATE (trial_id, deployed_at) ON easeml.deployments TO easeml_tenant;

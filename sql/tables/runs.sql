@@ -72,6 +72,7 @@ CREATE TABLE easeml.trials (
     config jsonb NOT NULL,
     max_epochs integer NOT NULL CHECK (max_epochs >= 1),
     target_epochs integer CHECK (target_epochs BETWEEN 1 AND max_epochs),
+    bracket integer NOT NULL DEFAULT 0 CHECK (bracket >= 0),
     parent_trial_id bigint,  -- no foreign key: a parent may not be removed without the run
     inherited_epochs integer NOT NULL DEFAULT 0 CHECK (inherited_epochs BETWEEN 0 AND max_epochs),
     state text NOT NULL DEFAULT 'waiting'
@@ -94,6 +95,7 @@ CREATE TABLE easeml.trials (
 CREATE INDEX trials_arm ON easeml.trials (arm_id);
 COMMENT ON TABLE easeml.trials IS 'One config being trained and measured.';
 COMMENT ON COLUMN easeml.trials.target_epochs IS 'Epochs in all after which it waits for a decision of its procedure (paused); NULL stands for max_epochs.';
+COMMENT ON COLUMN easeml.trials.bracket IS 'Bracket of its procedure, from 0; trials of earlier brackets go first.';
 COMMENT ON COLUMN easeml.trials.parent_trial_id IS 'The trial as whose copy it began, with the state that one had after inherited_epochs.';
 COMMENT ON COLUMN easeml.trials.n_steps_done IS 'Recorded steps, those of its parent included: each epoch has one training and one validation unit for each partition; the test units come last.';
 COMMENT ON COLUMN easeml.trials.checkpoint_id IS 'The newest state; flipped in the transaction that records the unit.';

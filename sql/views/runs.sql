@@ -43,7 +43,7 @@ SELECT t.run_id, rank() OVER (PARTITION BY t.run_id ORDER BY CASE WHEN r.is_high
     coalesce(m.epoch, t.inherited_epochs) AS n_epochs_done, t.max_epochs,
     p.trial_id IS NOT NULL AS is_deployed,
     u.training_seconds, t.config, t.failure_reason, t.owner::text AS owner,
-    coalesce(t.target_epochs, t.max_epochs) AS target_epochs, t.parent_trial_id
+    coalesce(t.target_epochs, t.max_epochs) AS target_epochs, t.parent_trial_id, t.bracket
 FROM easeml.trials t
 JOIN easeml.runs r USING (run_id)
 JOIN easeml.datasets d USING (dataset_id)
@@ -146,6 +146,7 @@ COMMENT ON COLUMN easeml.leaderboard.config IS 'Its hyperparameters.';
 COMMENT ON COLUMN easeml.leaderboard.failure_reason IS 'Why it failed.';
 COMMENT ON COLUMN easeml.leaderboard.owner IS 'Role that owns it.';
 COMMENT ON COLUMN easeml.leaderboard.target_epochs IS 'Epochs in all after which it ends or waits for a decision.';
+COMMENT ON COLUMN easeml.leaderboard.bracket IS 'Bracket of its procedure, from 0.';
 COMMENT ON COLUMN easeml.leaderboard.parent_trial_id IS 'The trial of which it began as a copy.';
 
 COMMENT ON COLUMN easeml.learning_curves.run_id IS 'Run.';

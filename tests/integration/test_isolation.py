@@ -22,6 +22,16 @@ if TYPE_CHECKING:
 TABLE = """
 CREATE TABLE mine AS SELECT i AS id, i % 3 + sin(i) / 9 AS x, chr(97 + i % 3) AS y FROM generate_series(1, 120) i
 """
+WATER_FILLING = """
+INSERT INTO easeml.device_profiles (owner, dataset_id, architecture, device_kind, alpha, beta, c, d, eps_seconds,
+    n_packed, n_devices, is_bounded, measurements)
+SELECT owner, dataset_id, 'linear', 'cpu', 1, 1, 1, 1, 0, 1, 1, true, '{}' FROM easeml.datasets;
+INSERT INTO easeml.trial_groups (run_id, owner, lease_number, group_number, label, n_trials)
+SELECT run_id, owner, 1, 1, 'linear', 1 FROM easeml.runs WHERE state = 'finished';
+INSERT INTO easeml.allocations (group_id, trial_id, run_id, owner, width, devices, slot_ids, reason)
+SELECT g.group_id, t.trial_id, t.run_id, t.owner, 1, '{1/cpu:1}', '{1}', 'static'
+FROM easeml.trial_groups g JOIN easeml.trials t USING (run_id);
+"""
 # They take names, values or settings, and look at no row that has an owner.
 ABOUT_NO_ROWS = {
     "array_bytes", "begin_search", "caller", "check_run_transition", "check_trial_transition",
@@ -151,6 +161,7 @@ def scene(module_database: Session, coordinator: Callable[[Session], AbstractCon
     alma.execute("SELECT easeml.deploy(%s)", [numbers["trial_id"]])
     alma.execute("SELECT easeml.grant_use('private', 'easeml_reader')")
     root.execute("INSERT INTO easeml.checkpoint_chunks SELECT checkpoint_id, owner, 0, 'x' FROM easeml.checkpoints")
+    root.execute(WATER_FILLING)  # runs on bound data sets have none
     numbers["pack_request"] = json.dumps({
         "name": "stolen", "relation": root.value("SELECT 'alma.mine'::regclass::oid::bigint"), "source": "alma.mine",
         "inputs": ["x"], "target": "y", "n_partitions": 2, "validation_fraction": 0.2, "test_fraction": 0.2, "seed": 0,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from easeml_db.coordinator import Coordinator
+from easeml_db.coordinator import Coordinator, Settings
 from easeml_db.errors import EasemlError, SlotLost, TrialFailed
 from easeml_db.ports import Order
 from easeml_db.procedures import PROCEDURES
@@ -65,7 +66,7 @@ def run_of(run_id: int, search: Search) -> Run:
     trials = {
         Trial(
             100_000 * run_id + row["trial_number"], run_id, row["trial_number"], P, search.max_epochs, 0, "waiting",
-            target_epochs=row["target_epochs"],
+            target_epochs=row["target_epochs"], bracket=row["bracket"],
         ): row
         for row in begun["trials"]
     }  # fmt: skip
@@ -96,11 +97,12 @@ def score_of(trial_number: int, epoch: int) -> float:
     return math.nan if trial_number % 11 == 7 else (trial_number * 37 % 101) / 101 + epoch / 1000
 
 
-def serve(world: SimulatedWorld, dies_at_call: int | None = None) -> bool:
+def serve(world: SimulatedWorld, dies_at_call: int | None = None, max_attempts: int = 3) -> bool:
     """Run one coordinator until no run is open; say whether it got there."""
     process = world.process(dies_at_call)
     try:
-        asyncio.run(Coordinator(process, process, process, process).serve(until_idle=True))
+        options = Settings(max_attempts=max_attempts)
+        asyncio.run(Coordinator(process, process, process, process, options).serve(until_idle=True))
     except Killed:
         return False
     return True
@@ -178,7 +180,7 @@ def test_kills_and_lost_sessions_change_nothing_that_is_decided(
     run = run_of(1, search_of(procedure, n_arms=n_arms))
     world = world_of([run], n_slots, Faults(failure_of=failure_of))
     for dies_at_call in [*kills, None]:
-        if serve(world, dies_at_call):
+        if serve(world, dies_at_call, max_attempts=10**9):
             break
     check(world, run)
     if procedure in ORDERLY:
@@ -251,3 +253,12 @@ def test_two_runs_search_side_by_side() -> None:
     assert serve(world)
     for run in runs:
         check(world, run)
+
+
+def test_trials_know_their_bracket() -> None:
+    run = run_of(1, search_of("hyperband", n_arms=2, max_epochs=4))
+    world = world_of([run])
+    assert serve(world)
+    plan = create_procedure(run.search, arm="net0").preview()  # type: ignore[arg-type]
+    n_trials = {rung.bracket: 2 * rung.n_trials for rung in plan if rung.rung == 0}
+    assert Counter(trial.bracket for trial in world.tables.run(1).trials) == n_trials

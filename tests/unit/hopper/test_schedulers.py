@@ -1,6 +1,7 @@
 """Every scheduler, one suite: the rules of the trade on any load, and makespans near the bound on known ones."""
 
 from collections import defaultdict
+from dataclasses import replace
 from itertools import pairwise, product
 
 import numpy as np
@@ -176,6 +177,13 @@ def test_most_remaining_goes_first_and_never_timed_before_all():
     assert chosen_by(shared, [candidate(1, 1.0), candidate(2, 3.0), candidate(3, float("inf"))], [1, 2]) == [
         (3, 0, 1), (2, 0, 2),
     ]  # fmt: skip
+
+
+def test_a_lower_rank_goes_before_more_work():
+    shared = Placement.shared([1, 2, 3], 1)
+    early, later = candidate(2, 1.0), [replace(candidate(number, 9.0), rank=1) for number in (1, 3)]
+    assert chosen_by(shared, [*later, early], [1]) == [(2, 0, 1)]
+    assert {trial for trial, _, _ in chosen_by(shared, [*later, early], [1, 2, 3])} == {1, 2, 3}
 
 
 def test_ties_go_round_and_a_cached_partition_decides_among_equals_only():
