@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass
 
+from easeml_db.allocations import Allocations
 from easeml_db.arms import Arms
 from easeml_db.errors import EasemlError, NotFound, OutOfSpace, SlotLost, StaleLease, StandbyOnly, VersionMismatch
 from easeml_db.hopper.dispatch import Dispatch, Dispatcher
@@ -57,6 +58,7 @@ class Coordinator:
         self._dispatcher = Dispatcher()
         self._searches = Searches(store, self._dispatcher)
         self._arms = Arms(store, self._dispatcher, self._searches)
+        self._allocations = Allocations(store, self._dispatcher)
         self._lease_number = 0
         self._next_heartbeat = 0.0
         self._bytes_to_reclaim = 0
@@ -74,6 +76,7 @@ class Coordinator:
             while not self._is_stopping:
                 await self._reclaim(await self._searches.decide(self._clock.now_seconds()))
                 await self._arms.close_ended()
+                await self._allocations.keep()
                 await self._end_runs()
                 if until_idle and not self._dispatcher.open_runs():
                     break
@@ -87,9 +90,11 @@ class Coordinator:
     async def _give_out(self) -> None:
         if self._clock.now_seconds() < self._paused_until:
             return
+        await self._allocations.look_up()
         units = self._dispatcher.next_units()
         while await self._arms.open_next(self._clock.now_seconds()):
             units += self._dispatcher.next_units()
+        await self._allocations.keep()
         for plan in self._dispatcher.new_plans():
             await self._store.plan_run(
                 plan.run_id, plan.scheduler, plan.simulated_seconds, plan.bound_seconds, plan.reason
@@ -103,7 +108,10 @@ class Coordinator:
     def _order(self, chosen: Dispatch) -> Order:
         members = tuple(Member(unit, _seed_of(unit, chosen.run_seed), slot) for unit, slot in chosen.members)
         seed = _seed_of(chosen.unit, chosen.run_seed)
-        return Order(chosen.unit, seed, chosen.slot_id, self._lease_number, chosen.attempt, members)
+        fence = {"lease_number": self._lease_number, "attempt": chosen.attempt}
+        return Order(
+            chosen.unit, seed, chosen.slot_id, **fence, members=members, measured_seconds=chosen.measured_seconds
+        )
 
     async def _take_in_all(self) -> None:
         """Wait for a message, then take in all that have arrived: slots and runs often change together."""
@@ -120,8 +128,8 @@ class Coordinator:
                 self._n_pauses = 0
                 await self._reclaim(pruned_bytes)
                 await self._close_drained(order)
-            case Piloted(order, train_seconds, evaluate_seconds):
-                self._dispatcher.piloted(order.slot_id, train_seconds, evaluate_seconds)
+            case Piloted(order, train_seconds, evaluate_seconds, sample):
+                self._dispatcher.piloted(order.slot_id, train_seconds, evaluate_seconds, sample)
                 self._arms.timed(order.unit.run_id)
                 await self._close_drained(order)
             case UnitFailed():
@@ -158,6 +166,8 @@ class Coordinator:
             await self._try_again(order, error)
         elif isinstance(error, VersionMismatch):
             raise error  # every unit would fail alike, and no trial is to blame
+        elif order.measured_seconds:  # beside others a trial may fail that would not fail alone
+            self._dispatcher.refused(order.slot_id, is_counted=False)
         else:
             self._dispatcher.failed(order.slot_id)
             if self._dispatcher.is_known(order.unit.run_id):
@@ -234,7 +244,8 @@ class Coordinator:
             self._arms.drop_run(run_id)
 
     def _until_next(self) -> float:
-        """Seconds until there is something to do without a message: a heartbeat, or the end of a pause."""
+        """Seconds until there is something to do without a message: a heartbeat, the end of a pause, or an arm whose
+        rows somebody held."""
         now = self._clock.now_seconds()
         waits = [self._next_heartbeat - now, self._searches.held_until() - now, self._settings.heartbeat_seconds]
         if self._paused_until > now:

@@ -17,6 +17,8 @@ from easeml_db.tenancy.opening import Belief, Opening
 from easeml_db.tenant import PastArm, Tenancy
 from easeml_db.topology import Slot
 from easeml_db.training_unit import TrainingUnit
+from easeml_db.trial_groups.allocation import Journal
+from easeml_db.trial_groups.measuring import MeasuredProfile, Sample
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,8 @@ class Order:
 
     With `members` it is a gang: its own unit and slot are rank 0, members are the others, and their steps follow one
     another. All are recorded at once or none, and the order is answered once.
+
+    A pilot with `measured_seconds` repeats laps for so long and says when each ended.
     """
 
     unit: TrainingUnit
@@ -42,6 +46,7 @@ class Order:
     lease_number: int
     attempt: int
     members: tuple[Member, ...] = ()
+    measured_seconds: float = 0.0
 
     @property
     def slot_ids(self) -> tuple[int, ...]:
@@ -65,11 +70,13 @@ class UnitRecorded:
 
 @dataclass(frozen=True)
 class Piloted:
-    """The pilot is over: what a train unit and a validate or test unit of its trial are going to take."""
+    """The pilot is over: what a train unit and a validate or test unit of its trial are going to take; `sample` where
+    it was to measure."""
 
     order: Order
     train_seconds: float
     evaluate_seconds: float
+    sample: Sample | None = None
 
 
 @dataclass(frozen=True)
@@ -207,6 +214,15 @@ class Store(Protocol):
 
     async def keep_beliefs(self, run_id: int, beliefs: Sequence[Belief]) -> None:
         """Write down what is believed of a run's arms now."""
+
+    async def profiles(self, run_id: int) -> Mapping[tuple[str, str], MeasuredProfile]:
+        """Return what is known of devices for the run's data set, by (architecture, kind of device)."""
+
+    async def keep_profile(self, run_id: int, architecture: str, device_kind: str, measured: MeasuredProfile) -> None:
+        """Write down what was measured before a run's first units."""
+
+    async def keep_allocations(self, run_id: int, journal: Journal, labels: Mapping[int, str]) -> None:
+        """Write down trial groups, labelled by number, and who got which devices."""
 
     async def start_run(self, run_id: int) -> None:
         """Mark a queued run as running."""

@@ -21,7 +21,8 @@ from easeml_db.run import Run
 from easeml_db.search_space.specs import RESERVED
 from easeml_db.training_unit import TrainingUnit
 
-HOLD_SECONDS = 1.0  # where somebody holds the rows of trials, they are asked about again so much later
+# Where somebody holds the rows of trials, they are asked about again so much later, twice as much each time.
+FIRST_HOLD_SECONDS, LAST_HOLD_SECONDS = 0.02, 1.0
 NOT_THE_RUNS_FAULT = (OutOfSpace, ServerUnavailable, StandbyOnly)
 
 
@@ -34,6 +35,7 @@ class Searches:
         self._procedures: dict[int, Procedure] = {}  # by arm
         self._due: dict[tuple[int, int], None] = {}  # run and arm, in the order in which something happened
         self._held: dict[tuple[int, int], float] = {}  # until when these are passed over
+        self._pauses: dict[tuple[int, int], float] = {}  # how long they were passed over for the last time
 
     # What happens
 
@@ -50,6 +52,7 @@ class Searches:
         for arm in run.arms if run is not None else ():
             self._procedures.pop(arm.arm_id, None)
             self._due.pop((run_id, arm.arm_id), None)
+            self._pauses.pop((run_id, arm.arm_id), None)
 
     def arm_opened(self, run_id: int, arm_id: int) -> None:
         """Take in that the trials of an arm may run."""
@@ -68,10 +71,6 @@ class Searches:
         if run is not None and trial_id in run.arm_of:
             self._due[run_id, run.arm_of[trial_id]] = None
 
-    def held_until(self) -> float:
-        """Return when an arm that was passed over is asked about again; inf when there is none."""
-        return min(self._held.values(), default=math.inf)
-
     # What follows
 
     async def decide(self, now_seconds: float) -> int:
@@ -86,14 +85,24 @@ class Searches:
                 continue
             try:
                 pruned_bytes += await self._decide(self._runs[run_id], arm_id)
+                self._pauses.pop(due, None)
             except (NotFound, StaleLease):
                 await self._check_lease()
-                self._due[due], self._held[due] = None, now_seconds + HOLD_SECONDS  # somebody may be at its rows
+                self._hold(due, now_seconds)
             except NOT_THE_RUNS_FAULT:
                 raise
             except EasemlError as error:
                 await self._refuse(run_id, error)
         return pruned_bytes
+
+    def held_until(self) -> float:
+        """Return when an arm is to be asked about again without a message; infinity when none is."""
+        return min((until for key, until in self._held.items() if key in self._due), default=math.inf)
+
+    def _hold(self, due: tuple[int, int], now_seconds: float) -> None:
+        """Ask about an arm later: somebody may be at its rows."""
+        self._pauses[due] = min(2 * self._pauses.get(due, FIRST_HOLD_SECONDS / 2), LAST_HOLD_SECONDS)
+        self._due[due], self._held[due] = None, now_seconds + self._pauses[due]
 
     async def _decide(self, run: Run, arm_id: int) -> int:
         history = await self._store.trial_history(run.run_id, arm_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 SLOT_STATES = ("active", "draining", "lost")
@@ -18,7 +19,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Slot:
-    """One session on a segment, bound to one device ('cpu', 'cuda:0'); no `memory_limit_bytes`: no limit.
+    """One session on a segment, bound to one device ('cpu', 'cpu:0', 'cuda:0'); no `memory_limit_bytes`: no limit.
 
     An `active` slot gets units; a `draining` one ends its unit and gets no more; a `lost` one was given up, because
     its unit could be neither cancelled nor terminated.
@@ -31,3 +32,39 @@ class Slot:
     n_threads: int = 1
     memory_limit_bytes: int | None = None
     state: str = "active"
+
+    @property
+    def device_name(self) -> str:
+        """Its device; slots with the same name share it. 'cpu' alone is a share of the slot's own."""
+        own = f" of slot {self.slot_id}" if self.device == "cpu" else ""
+        return f"{self.segment_id}/{self.device}{own}"
+
+    @property
+    def device_kind(self) -> str:
+        """'cpu' or 'cuda'."""
+        return self.device.partition(":")[0]
+
+
+@dataclass(frozen=True)
+class Device:
+    """What slots share: a GPU, or a share of the CPU; `memory_bytes`: the sum of their limits (None: one has none)."""
+
+    name: str
+    kind: str
+    slot_ids: tuple[int, ...]
+    memory_bytes: int | None = None
+
+
+def devices_of(slots: Iterable[Slot]) -> list[Device]:
+    """Group slots by device, in order of their first slot."""
+    found: dict[str, list[Slot]] = {}
+    for slot in sorted(slots, key=lambda each: each.slot_id):
+        found.setdefault(slot.device_name, []).append(slot)
+    return [_device(name, sharing) for name, sharing in found.items()]
+
+
+def _device(name: str, slots: list[Slot]) -> Device:
+    limits = [slot.memory_limit_bytes for slot in slots]
+    known = [limit for limit in limits if limit is not None]
+    memory = sum(known) if len(known) == len(limits) else None
+    return Device(name, slots[0].device_kind, tuple(slot.slot_id for slot in slots), memory)

@@ -9,6 +9,7 @@ import click
 
 from easeml_db import __version__
 from easeml_db.cli import (
+    allocations,
     coordinator,
     datasets,
     demo,
@@ -44,6 +45,7 @@ for module in (
     coordinator,
     datasets,
     runs,
+    allocations,
     slots,
     tenants,
     policy,

@@ -151,11 +151,16 @@ def slot_findings(slots: Sequence[Row], facts: Row | None, n_cores: int | None) 
     )
     devices = (facts or {}).get("devices")
     for slot in slots:
-        if devices and slot["device"] not in devices:
+        if devices and slot["device"] not in devices and not slot["device"].startswith("cpu:"):
             message = f"{slot['slot_name']} is bound to {slot['device']}, the server sees {', '.join(devices)}"
             todo = f"SELECT easeml.set_slots({len(slots)}, device => 'cpu');"
             yield Finding("slots", "fault", message, todo)
-    n_threads = sum(slot["n_threads"] for slot in slots if slot["device"] == "cpu")
+    threads = {  # of a named share of the CPU, those of one of its slots
+        slot["device"] if slot["device"] != "cpu" else slot["slot_name"]: slot["n_threads"]
+        for slot in slots
+        if slot["device"].startswith("cpu")
+    }
+    n_threads = sum(threads.values())
     if n_cores and n_threads > n_cores:
         message = f"{n_threads} threads on {n_cores} cores stand in each other's way"
         n_slots = min(len(slots), n_cores)

@@ -38,7 +38,7 @@ def slots(context: click.Context, dsn: str | None, as_json: bool) -> None:
 @click.argument("n", type=int)
 @click.option("--segment", help="Where (default: local).")
 @click.option("--n-threads", type=int, help="CPU threads of each (default: 1).")
-@click.option("--device", help="cpu or cuda:N (default: cpu).")
+@click.option("--device", help="cpu, cpu:N (the N-th cores, for slots to share) or cuda:N (default: cpu).")
 @click.option("--memory-limit-bytes", type=int, help="Memory that a unit may take (default: no limit).")
 @dsn_option
 @json_option

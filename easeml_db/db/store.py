@@ -27,6 +27,9 @@ from easeml_db.tenancy.opening import Belief, Opening
 from easeml_db.tenant import PastArm, Tenancy, Tenant
 from easeml_db.topology import Slot
 from easeml_db.trial import Trial
+from easeml_db.trial_groups.allocation import Decision, Journal
+from easeml_db.trial_groups.measuring import MeasuredProfile
+from easeml_db.trial_groups.profile import Profile
 
 ADVISORY_KEY = 7_202_011_708_307  # arbitrary, fixed: "easeml" in one database
 STANDBY_SECONDS = 1.0
@@ -206,6 +209,31 @@ class PostgresStore:
         """Write down what is believed of a run's arms now."""
         await self._say("keep_beliefs", run_id=run_id, beliefs=json.dumps([asdict(belief) for belief in beliefs]))
 
+    async def profiles(self, run_id: int) -> Mapping[tuple[str, str], MeasuredProfile]:
+        """Return what is known of devices for the run's data set, by (architecture, kind of device)."""
+        return {
+            (row.pop("architecture"), row.pop("device_kind")): _profile(row)
+            for row in await self._all("read_profiles", run_id=run_id)
+        }
+
+    async def keep_profile(self, run_id: int, architecture: str, device_kind: str, measured: MeasuredProfile) -> None:
+        """Write down what was measured before a run's first units."""
+        values = asdict(measured)
+        values |= values.pop("profile") | {"measurements": json.dumps(measured.measurements, allow_nan=False)}
+        await self._say("keep_profile", run_id=run_id, architecture=architecture, device_kind=device_kind, **values)
+
+    async def keep_allocations(self, run_id: int, journal: Journal, labels: Mapping[int, str]) -> None:
+        """Write down trial groups, labelled by number, and who got which devices."""
+        document = {
+            "run_id": run_id, "lease_number": self._lease_number, "ended": journal.ended,
+            "groups": [
+                {"group_number": g.group_number, "label": labels[g.group_number], "n_trials": len(g.trial_ids)}
+                for g in journal.groups
+            ],
+            "decisions": [_decision(each) for each in journal.decisions],
+        }  # fmt: skip
+        await self._say("keep_allocations", journal=json.dumps(document))
+
     async def start_run(self, run_id: int) -> None:
         """Mark a queued run as running."""
         await self._say("start_run", run_id=run_id)
@@ -311,3 +339,16 @@ def _score(value: float | None) -> float:
 
 def _trial(run_id: int, n_partitions: int, row: dict[str, Any]) -> Trial:
     return Trial(run_id=run_id, n_partitions=n_partitions, **(row | {"met": frozenset(row["met"] or ())}))
+
+
+def _profile(row: dict[str, Any]) -> MeasuredProfile:
+    return MeasuredProfile(Profile(*(row.pop(name) for name in ("alpha", "beta", "c", "d"))), **row)
+
+
+def _decision(decision: Decision) -> dict[str, Any]:
+    crew = decision.crew
+    return {
+        "group_number": decision.group_number, "trial_id": crew.trial_id, "width": crew.width,
+        "reason": decision.reason, "devices": [device.name for device in crew.devices],
+        "slot_ids": [slot for device in crew.devices for slot in device.slot_ids],
+    }  # fmt: skip

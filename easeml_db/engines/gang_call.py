@@ -143,4 +143,6 @@ def order_json(order: Order, rank: int = 0, token: str = "", timeout_seconds: fl
 def _fields(order: Order) -> dict[str, Any]:
     fields = asdict(order.unit) | {key: getattr(order, key) for key in ("seed", "slot_id", "lease_number", "attempt")}
     del fields["run_id"], fields["trial_number"]
+    if order.measured_seconds:
+        fields["measured_seconds"] = order.measured_seconds
     return fields

@@ -17,6 +17,7 @@ from easeml_db.errors import EasemlError, SlotLost
 from easeml_db.ports import Message, Order, Piloted, SlotReady, SlotStuck, SlotWaiting, UnitFailed, UnitRecorded
 from easeml_db.topology import Slot
 from easeml_db.training_unit import PILOT
+from easeml_db.trial_groups.measuring import Sample
 
 CLOSE_SECONDS = 3.0
 RECONNECT_SECONDS = (0.1, 0.5, 1.0, 2.0)
@@ -251,5 +252,7 @@ class PostgresExecutor:
 
 def _answer_to(order: Order, seconds: float, result: Result) -> UnitRecorded | Piloted:
     if order.unit.kind == PILOT:
-        return Piloted(order, result["train_seconds"], result["evaluate_seconds"])
+        measured = result.get("sample")
+        sample = None if measured is None else Sample(order.unit.trial_id, tuple(measured.pop("laps")), **measured)
+        return Piloted(order, result["train_seconds"], result["evaluate_seconds"], sample)
     return UnitRecorded(order, seconds, int(result.get("pruned_bytes", 0)))

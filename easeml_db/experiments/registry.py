@@ -71,6 +71,19 @@ EXPERIMENTS: dict[str, Experiment] = {
             later("speedup"),
         ),
         Experiment(
+            "procedures",
+            "Hyperband, TPE and ASHA on model hopping against the same on task parallelism",
+            "Cerebro, figures 12, 13 and 18 to 21",
+            later("procedures.experiment"),
+            trains=True,
+            parameters=(
+                Parameter("procedures", "Comma-separated: hyperband, tpe, asha (default: all)."),
+                Parameter("repeats", "Turns of each procedure, with a seed of its own each (default: 3).", int),
+                Parameter("epochs", "Epochs R of Hyperband (default: 9; the paper's: 25).", int),
+                Parameter("rows", "Rows to train, validate and test on (default: 20,000).", int),
+            ),
+        ),
+        Experiment(
             "fluid",
             "Trial groups in simulation: water-filling of devices over trials against one trial on each device",
             "Fluid, figures 7 and 11 to 13, theorem 1",

@@ -8,7 +8,7 @@ import os
 import signal
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,7 @@ from easeml_db.cli.server import wait_for_coordinator
 from easeml_db.db.connection import connect_now
 from easeml_db.embedded import SUPERUSER, Embedded
 from easeml_db.errors import TrialFailed
+from easeml_db.run import Search
 from easeml_loaders import Source, load_table
 
 ANALYST = "analyst"
@@ -120,18 +121,52 @@ def start_run(
     max_epochs: int,
     seed: int,
     visit_order: str = "cyclic",
+    allocation: str = "hopping",
 ) -> int:
     """Queue a run over the whole grid of a space; return its number."""
     row = session.execute(
         "SELECT easeml.select_models(%s, architectures => %s, search_space => %s, procedure => 'grid',"
-        " max_epochs => %s, seed => %s, visit_order => %s) AS run_id",
-        [dataset, [architecture], json.dumps(space), max_epochs, seed, visit_order],
+        " max_epochs => %s, seed => %s, visit_order => %s, allocation => %s) AS run_id",
+        [dataset, [architecture], json.dumps(space), max_epochs, seed, visit_order, allocation],
     ).fetchall()[0]
     return int(row["run_id"])
 
 
+def start_search(session: Session, dataset: str, search: Search, *, max_seconds: float | None = None) -> int:
+    """Queue a run with the arguments of a search; return its number."""
+    names = [each["architecture"] for each in json.loads(search.architectures_json)]
+    row = session.execute(
+        "SELECT easeml.select_models(%s, architectures => %s, search_space => %s, procedure => %s, n_configs => %s,"
+        " max_epochs => %s, max_seconds => %s, seed => %s, procedure_options => %s) AS run_id",
+        [dataset, names, search.search_space_json, search.procedure, search.n_configs, search.max_epochs, max_seconds,
+         search.seed, search.options_json],
+    ).fetchall()[0]  # fmt: skip
+    return int(row["run_id"])
+
+
+def specifications(session: Session, architectures: Sequence[str]) -> str:
+    """What architectures declare of their hyperparameters, as a Search has it."""
+    rows = session.execute(
+        "SELECT architecture, hyperparameters FROM easeml.architectures WHERE architecture = ANY (%s)"
+        " ORDER BY array_position(%s::text[], architecture)", [list(architectures), list(architectures)]
+    ).fetchall()  # fmt: skip
+    return json.dumps(rows)
+
+
 def wait_for_run(session: Session, run_id: int) -> Row:
     """Wait until a run has ended; return its row of easeml.runs. Raises TrialFailed unless it finished whole."""
+    row = wait_until_ended(session, run_id)
+    failed = session.execute(
+        "SELECT trial_number, failure_reason FROM easeml.trials WHERE run_id = %s AND state <> 'finished'", [run_id]
+    ).fetchall()
+    if failed:
+        reasons = [f"trial {each['trial_number']}: {each['failure_reason']}" for each in failed]
+        raise TrialFailed(f"trials of run {run_id} of the experiment failed", detail="\n".join(reasons))
+    return row
+
+
+def wait_until_ended(session: Session, run_id: int) -> Row:
+    """Wait until a run has ended, whatever became of its trials; return its row. Raises TrialFailed when it failed."""
     query = (
         "SELECT state, failure_reason, extract(epoch FROM created_at)::float8 AS created,"
         " extract(epoch FROM started_at)::float8 AS started, extract(epoch FROM finished_at)::float8 AS finished"
@@ -139,15 +174,9 @@ def wait_for_run(session: Session, run_id: int) -> Row:
     )
     while (row := session.execute(query, [run_id]).fetchall()[0])["state"] in ("queued", "running"):
         time.sleep(0.1)
-    failed = session.execute(
-        "SELECT trial_number, failure_reason FROM easeml.trials WHERE run_id = %s AND state <> 'finished'", [run_id]
-    ).fetchall()
-    if row["state"] != "finished" or failed:
-        reasons = [
-            row["failure_reason"],
-            *(f"trial {each['trial_number']}: {each['failure_reason']}" for each in failed),
-        ]
-        raise TrialFailed(f"run {run_id} of the experiment is {row['state']}", detail="\n".join(map(str, reasons)))
+    if row["state"] != "finished":
+        reason = str(row["failure_reason"])
+        raise TrialFailed(f"run {run_id} of the experiment is {row['state']}", detail=reason)
     return row
 
 
@@ -164,11 +193,37 @@ def training_units(session: Session, run_id: int) -> list[Row]:
 
 def validation_errors(session: Session, run_id: int) -> dict[int, list[float]]:
     """The share of wrong labels on the validation rows after each epoch, by trial number."""
-    rows = session.execute(
-        "SELECT trial_number, accuracy FROM easeml.learning_curves WHERE run_id = %s ORDER BY trial_number, epoch",
-        [run_id],
-    ).fetchall()
     errors: dict[int, list[float]] = {}
-    for row in rows:
+    for row in learning_curves(session, run_id):
         errors.setdefault(row["trial_number"], []).append(1.0 - row["accuracy"])
     return errors
+
+
+def timeline(session: Session, run_id: int) -> list[Row]:
+    """Every recorded unit of a run with its slot and times, in seconds since 1970."""
+    return session.execute(
+        "SELECT trial_number, kind, epoch, partition_number, slot_id,"
+        " extract(epoch FROM started_at)::float8 AS started,"
+        " extract(epoch FROM finished_at)::float8 AS finished, seconds, training_seconds, n_rows, state_bytes,"
+        " state_sha256 FROM easeml.training_timeline WHERE run_id = %s ORDER BY started_at, slot_id",
+        [run_id],
+    ).fetchall()
+
+
+def learning_curves(session: Session, run_id: int) -> list[Row]:
+    """What is known of each trial after each epoch, and since when, in seconds since 1970."""
+    return session.execute(
+        "SELECT trial_number, epoch, accuracy, extract(epoch FROM measured_at)::float8 AS measured"
+        " FROM easeml.learning_curves WHERE run_id = %s ORDER BY trial_number, epoch",
+        [run_id],
+    ).fetchall()
+
+
+def row_bytes(session: Session, run_id: int, n_features: int) -> int:
+    """Bytes of all training rows in the form in which workers hold them: the database has them once."""
+    row = session.execute(
+        "SELECT sum(p.n_train_rows)::bigint AS n FROM easeml.partitions p JOIN easeml.runs r USING (dataset_id)"
+        " WHERE r.run_id = %s",
+        [run_id],
+    ).fetchall()[0]
+    return int(row["n"]) * (4 * n_features + 8)

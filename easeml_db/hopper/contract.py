@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from easeml_db.errors import InvalidArgument
+from easeml_db.topology import Device
 
 # What each slot has cached: partition numbers of this run, by slot.
 Cached = Mapping[int, Collection[int]]
@@ -27,6 +28,7 @@ class Placement:
     n_partitions: int
     segment_of: Mapping[int, int]
     holders: tuple[frozenset[int], ...] | None = None
+    devices: tuple[Device, ...] = ()  # of these slots, where a run needs to know
 
     def __post_init__(self) -> None:
         if self.n_partitions < 1:

@@ -16,9 +16,12 @@ from easeml_db.hopper.contract import Placement
 from easeml_db.hopper.estimates import UnitSeconds
 from easeml_db.hopper.open_run import OpenRun, Plan
 from easeml_db.hopper.open_runs import OpenRuns
+from easeml_db.hopper.water_filling import NewProfile, Profiles, WaterFilling
 from easeml_db.run import Run
-from easeml_db.topology import Slot
+from easeml_db.topology import Device, Slot, devices_of
 from easeml_db.training_unit import TrainingUnit
+from easeml_db.trial_groups.allocation import Journal
+from easeml_db.trial_groups.measuring import Sample
 
 HOPPING = "hopping"  # the allocation under which a trial has one slot at a time
 
@@ -33,6 +36,7 @@ class Dispatch:
     slot_id: int
     attempt: int
     members: tuple[tuple[TrainingUnit, int], ...] = ()
+    measured_seconds: float = 0.0
 
 
 class Dispatcher:
@@ -46,6 +50,7 @@ class Dispatcher:
         self._busy: dict[int, TrainingUnit] = {}  # by slot
         self._gangs: dict[int, tuple[int, ...]] = {}  # their slots, by the first of them
         self._segments: dict[int, int] = {}  # segment by slot that may get units
+        self._slots: dict[int, Slot] = {}  # these slots
         self._cached: dict[int, dict[int, set[int]]] = {}  # partitions by run, by slot with a session
         self._idle: set[int] = set()
         self._absent: set[int] = set()  # slots whose session cannot be opened: no gang waits for them
@@ -53,6 +58,7 @@ class Dispatcher:
         self._seconds = UnitSeconds()
         self._limits: dict[str, int] = {}  # slots at once, by tenant
         self._limited: set[int] = set()  # runs with a time limit
+        self._fillings: dict[int, WaterFilling] = {}  # of the runs that are water-filled
 
     # Slots
 
@@ -60,7 +66,8 @@ class Dispatcher:
         """Return the slots that need a session: active ones, and draining ones until their unit is answered. Only
         active ones get units, once their session is ready."""
         kept = [s for s in slots if s.state == "active" or (s.state == "draining" and s.slot_id in self._busy)]
-        self._segments = {slot.slot_id: slot.segment_id for slot in kept if slot.state == "active"}
+        self._slots = {slot.slot_id: slot for slot in kept if slot.state == "active"}
+        self._segments = {slot_id: slot.segment_id for slot_id, slot in self._slots.items()}
         for slot_id in set(self._cached) - {slot.slot_id for slot in kept}:
             self.slot_gone(slot_id)
         self._placements.clear()
@@ -91,6 +98,7 @@ class Dispatcher:
     def limit_slots(self, limits: Mapping[str, int]) -> None:
         """Let no more slots than this work for a tenant at once, from the next unit on."""
         self._limits = dict(limits)
+        self._placements.clear()
 
     def n_in_service(self) -> int:
         """Count the slots that have a session and may get units."""
@@ -145,7 +153,10 @@ class Dispatcher:
             self._runs.touch(run.run_id)
         else:
             busy = {unit.trial_id: slot_id for slot_id, unit in self._busy.items() if unit.run_id == run.run_id}
-            self._runs.put(OpenRun(run, self._seconds, busy))
+            open_run = OpenRun(run, self._seconds, busy)
+            self._runs.put(open_run)
+            if open_run.filling is not None:
+                self._fillings[run.run_id] = open_run.filling
 
     def begin_run(self, run_id: int, now_seconds: float) -> bool:
         """Say whether this is the first unit of a queued run; from now on the run counts as running."""
@@ -195,6 +206,7 @@ class Dispatcher:
         self._runs.drop(run_id)
         self._placements.pop(run_id, None)
         self._limited.discard(run_id)
+        self._fillings.pop(run_id, None)
 
     def open_runs(self) -> list[Run]:
         """Return the runs that are known to be open."""
@@ -217,6 +229,27 @@ class Dispatcher:
         """Return the plans made since the last call."""
         return [plan for open_run in self._runs.active() if (plan := open_run.take_plan()) is not None]
 
+    # Water-filling
+
+    def unprofiled_runs(self) -> list[int]:
+        """Return the runs that want to know profiles of devices."""
+        return [run_id for run_id, filling in self._fillings.items() if not filling.is_profiled]
+
+    def set_profiles(self, run_id: int, profiles: Profiles) -> None:
+        """Take in what is known of devices for a run."""
+        self._fillings[run_id].set_profiles(profiles)
+
+    def new_profiles(self) -> list[tuple[int, NewProfile]]:
+        """Return the profiles measured since the last call, with the run."""
+        return [(run_id, found) for run_id, filling in self._fillings.items() for found in filling.take_profiles()]
+
+    def new_journals(self) -> list[tuple[int, Journal, Mapping[int, str]]]:
+        """Return (run, what was decided since the last call, labels of groups)."""
+        found = (
+            (run_id, *filling.take_journal(self._runs[run_id].n_open())) for run_id, filling in self._fillings.items()
+        )
+        return [entry for entry in found if entry[1]]
+
     # Units
 
     def next_units(self) -> list[Dispatch]:
@@ -228,6 +261,9 @@ class Dispatcher:
             if not self._idle_but(taken):
                 break
             owner = open_run.run.owner
+            if open_run.filling is not None:
+                chosen += self._next_filled_of(open_run, open_run.filling, taken, n_held)
+                continue
             if open_run.run.allocation != HOPPING:
                 chosen += self._next_gangs_of(open_run, taken, n_held)
             chosen += self._next_units_of(open_run, self._idle_but(taken)[: self._n_allowed(owner, n_held[owner])])
@@ -258,6 +294,19 @@ class Dispatcher:
         begun = [self._begin(open_run, gang.units, gang.slots) for gang in gangs]
         taken |= crews
         n_held[owner] += len(self._idle & crews)
+        return begun
+
+    def _next_filled_of(
+        self, open_run: OpenRun, filling: WaterFilling, taken: set[int], n_held: Counter[str]
+    ) -> list[Dispatch]:
+        """Start what a water-filled run has to start; take the slots of devices that a trial has to itself."""
+        owner = open_run.run.owner
+        idle = self._idle_but(taken)[: self._n_allowed(owner, n_held[owner])]
+        gangs = open_run.choose_filled(idle, self._placement_of(open_run.run))
+        begun = [self._begin(open_run, gang.units, gang.slots) for gang in gangs]
+        held = filling.held_slots()
+        taken |= held | set(self.slots_of(open_run.run_id))
+        n_held[owner] += len(self._idle & held)
         return begun
 
     def _crew_slots(self, open_run: OpenRun, taken: Collection[int]) -> list[int]:
@@ -293,13 +342,22 @@ class Dispatcher:
         if len(slots) > 1:
             self._gangs[slots[0]] = tuple(slots)
         members = tuple(zip(units, slots, strict=True))[1:]
-        return Dispatch(units[0], open_run.run.seed, slots[0], open_run.attempt(units[0].trial_id), members)
+        trial_id = units[0].trial_id
+        attempt, measured_seconds = open_run.attempt(trial_id), open_run.measured_seconds(trial_id)
+        return Dispatch(units[0], open_run.run.seed, slots[0], attempt, members, measured_seconds)
 
     def _placement_of(self, run: Run) -> Placement:
         if run.run_id not in self._placements:
             in_service = {slot: segment for slot, segment in self._segments.items() if slot in self._cached}
-            self._placements[run.run_id] = Placement(run.trials[0].n_partitions, in_service, run.holders)
+            devices = self._devices_for(run) if run.is_water_filled else ()
+            self._placements[run.run_id] = Placement(run.trials[0].n_partitions, in_service, run.holders, devices)
         return self._placements[run.run_id]
+
+    def _devices_for(self, run: Run) -> tuple[Device, ...]:
+        """Devices of the slots in service: of the first ones only, as many as the tenant may have."""
+        in_service = sorted(self._slots.keys() & self._cached.keys())
+        allowed = in_service[: self._limits.get(run.owner, len(in_service))]
+        return tuple(devices_of(self._slots[slot_id] for slot_id in allowed))
 
     def recorded(self, slot_id: int, seconds: float) -> None:
         """Take in that the slot's unit is recorded, and all its gang."""
@@ -309,11 +367,13 @@ class Dispatcher:
             open_run.recorded(unit, seconds, others)
             self._runs.touch(unit.run_id)
 
-    def piloted(self, slot_id: int, train_seconds: float, evaluate_seconds: float) -> None:
+    def piloted(
+        self, slot_id: int, train_seconds: float, evaluate_seconds: float, sample: Sample | None = None
+    ) -> None:
         """Take in what the slot's pilot has found out."""
         unit, open_run = self._answered(slot_id)
         if open_run is not None:
-            open_run.piloted(unit.trial_id, train_seconds, evaluate_seconds)
+            open_run.piloted(unit.trial_id, train_seconds, evaluate_seconds, sample)
             self._runs.touch(unit.run_id)
 
     def lost(self, slot_id: int) -> None:

@@ -55,12 +55,17 @@ class UnitSeconds:
 
     def expected(self, trial_id: int, architecture: str, kind: str) -> float:
         """Return the seconds that a unit of this trial is expected to take."""
+        known = self.known(trial_id, architecture, kind)
+        return UNKNOWN_SECONDS if known is None else known
+
+    def known(self, trial_id: int, architecture: str, kind: str) -> float | None:
+        """Return the same; None where no unit of this kind was ever timed."""
         trial, *others = _observed_keys(trial_id, architecture, kind)
         for key in (trial, _pilot_key(trial_id, kind), *others):
             if key in self._sums:
                 total, count = self._sums[key]
                 return total / count
-        return UNKNOWN_SECONDS
+        return None
 
     def remaining(self, trial: Trial, architecture: str) -> float:
         """Return the seconds of work that a trial still has, over all its epochs."""

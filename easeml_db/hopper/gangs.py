@@ -2,7 +2,8 @@
 
 A crew is the slots that a trial has to itself. Where allocation is data_parallel, the trial with the lowest number has
 all slots, then the next; where it is auto, that is so once at most half as many trials are left as slots are in service
-(Cerebro, VLDB 2020, section 3: with fewer trials than workers, hopping leaves workers idle). A gang is one trial on its
+(Cerebro, VLDB 2020, section 3: with fewer trials than workers, hopping leaves workers idle), unless the run's own gangs
+have shown that they do less than as many slots as there are trials. A gang is one trial on its
 crew: consecutive units of one round, a slot for each. It starts when all slots of its crew are idle.
 """
 
@@ -17,6 +18,7 @@ from easeml_db.trial import Trial
 
 Crews = Mapping[int, tuple[int, ...]]  # slots by trial
 
+ENOUGH_GANGS = 3  # the first of a session also loads a part of the library
 MAX_GANG_ATTEMPTS = 2  # then its next unit runs alone: where gangs cannot work, a run gets through all the same
 
 
@@ -28,9 +30,35 @@ class Gang:
     slots: tuple[int, ...]
 
 
-def is_data_parallel(allocation: str, n_trials: int, n_slots: int) -> bool:
-    """Say whether `n_trials` that are left on `n_slots` in service train one after another, each on all slots."""
-    return allocation == "data_parallel" or (allocation == "auto" and 2 * n_trials <= n_slots)
+class Scaling:
+    """How much more the gangs of a run do than single units, from the quickest of each width."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[tuple[str, int], list[float]] = {}  # of train rounds, by architecture and width
+
+    def observe(self, architecture: str, n_slots: int, seconds: float) -> None:
+        """Take in how long a gang trained."""
+        self._seconds.setdefault((architecture, n_slots), []).append(seconds)
+
+    def speedup(self, architecture: str, unit_seconds: float) -> float | None:
+        """Return how many units the widest gangs do in the time of one; None before enough have shown it."""
+        known = {
+            n_slots: min(seconds)
+            for (name, n_slots), seconds in self._seconds.items()
+            if name == architecture and len(seconds) >= ENOUGH_GANGS
+        }
+        return max(known) * unit_seconds / known[max(known)] if known else None
+
+
+def is_data_parallel(allocation: str, n_trials: int, n_slots: int, speedup: float | None = None) -> bool:
+    """Say whether `n_trials` that are left on `n_slots` in service train one after another, each on all slots.
+
+    `speedup` is what all slots together are known to do in the time of one (None: not known yet); hopping does as much
+    as there are trials.
+    """
+    if allocation == "auto":
+        return 2 * n_trials <= n_slots and (speedup is None or speedup > n_trials)
+    return allocation == "data_parallel"
 
 
 def data_parallel_crews(trials: Iterable[Trial], slots: Sequence[int]) -> dict[int, tuple[int, ...]]:

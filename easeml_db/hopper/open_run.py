@@ -12,21 +12,26 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from easeml_db.errors import InvalidArgument
+from easeml_db.hopper.bench import Start
 from easeml_db.hopper.contract import Assignment, Cached, Candidate, Placement, Scheduler, Workload
 from easeml_db.hopper.estimates import ObservedUnit, UnitSeconds
 from easeml_db.hopper.gangs import (
     MAX_GANG_ATTEMPTS,
     Crews,
     Gang,
+    Scaling,
     data_parallel_crews,
+    gang_of,
     gangs_to_start,
     is_data_parallel,
 )
 from easeml_db.hopper.open_arms import OpenArms
 from easeml_db.hopper.schedulers import FALLBACK, MAX_SIMULATED_UNITS, choose_scheduler, make_scheduler
+from easeml_db.hopper.water_filling import WaterFilling
 from easeml_db.run import Run
-from easeml_db.training_unit import TrainingUnit, after, next_unit, open_partitions, pilot_of, round_number
+from easeml_db.training_unit import PILOT, TrainingUnit, after, next_unit, open_partitions, pilot_of, round_number
 from easeml_db.trial import Trial
+from easeml_db.trial_groups.measuring import Sample
 
 PILOTED = frozenset({"auto", "vector_rearrangement", "milp"})
 
@@ -60,9 +65,12 @@ class OpenRun:
         self._placement: Placement | None = None
         self._scheduler: Scheduler | None = None
         self._planned: str | None = None  # the scheduler chosen for this placement
+        self.filling = WaterFilling(run, seconds) if run.is_water_filled else None
+        self._measured_seconds: dict[int, float] = {}  # by trial, of pilots that measure
         self._to_pilot = self._unpiloted()
         self._timing: dict[int, Trial] = {}  # trials of arms that are not open, whose pilots are wanted
         self._n_to_come = self._arms.n_to_come()  # trials of arms that are not open
+        self._scaling = Scaling()
         self._has_crews = False  # as of the last choice: trials of joint architectures are started in gangs only
         for trial in run.trials:
             if trial.pilot_train_seconds is not None and trial.pilot_evaluate_seconds is not None:
@@ -78,6 +86,10 @@ class OpenRun:
     def is_done(self) -> bool:
         """Say whether nothing is under way or left to do; an arm that is not open yet is left to do."""
         return not self._busy and (self.is_over or (not self._trials and self._arms.is_complete()))
+
+    def n_open(self) -> int:
+        """Count the trials that run or may run."""
+        return len(self._trials)
 
     def has_work(self) -> bool:
         """Say whether trials run, may run, or want a pilot."""
@@ -118,6 +130,8 @@ class OpenRun:
     def renew(self, run: Run) -> None:
         """Take over what the tables say. Failed attempts at a unit that is still due stay counted."""
         before, self.run = self._trials | self._timing, run
+        if self.filling is not None:
+            self.filling.set_architectures(run.architectures)
         self._arms = OpenArms(run)
         self._arms.end_searches(self._ended_searches)
         self._trials = self._arms.trials()
@@ -196,7 +210,13 @@ class OpenRun:
         """Take in that a unit is recorded, and with it the others of its gang."""
         self._forget_attempts(unit.trial_id)
         architecture = self.run.architectures[unit.trial_id]
-        self._seconds.observe(ObservedUnit(unit.trial_id, architecture, unit.kind, seconds))
+        if self.filling is not None:
+            seconds = self.filling.alone_seconds(unit.trial_id, seconds, n_units=1 + len(others))
+            self.filling.recorded(unit.trial_id)
+        if self.filling is not None or not others:
+            self._seconds.observe(ObservedUnit(unit.trial_id, architecture, unit.kind, seconds))
+        elif unit.kind == "train":
+            self._scaling.observe(architecture, 1 + len(others), seconds)
         trial = self._trials.get(unit.trial_id)
         if trial is None:
             return
@@ -209,14 +229,22 @@ class OpenRun:
             self._trials[unit.trial_id] = moved
             self._offer(moved)
 
-    def piloted(self, trial_id: int, train_seconds: float, evaluate_seconds: float) -> None:
-        """Take in how long a trial's units are going to take."""
+    def piloted(
+        self, trial_id: int, train_seconds: float, evaluate_seconds: float, sample: Sample | None = None
+    ) -> None:
+        """Take in how long a trial's units are going to take; `sample`: and what the pilot measured."""
+        if self._measured_seconds.get(trial_id):
+            measured = sample or Sample(trial_id, (), 0)
+            self._pilot_over(trial_id, replace(measured, unit_seconds=train_seconds))
+            if sample is None:  # of a gang, not of a unit
+                return
         self._forget_attempts(trial_id)
         self._timing.pop(trial_id, None)
         self._seconds.pilot(trial_id, train_seconds, evaluate_seconds)
 
     def came_to_nothing(self, trial_id: int, slot_id: int, *, is_counted: bool) -> None:
         """Take in that a trial's unit was lost or refused: it is offered again, on another slot first."""
+        self._pilot_over(trial_id, None)
         trial = self._trials.get(trial_id) or self._timing.get(trial_id)
         if trial is None:
             return
@@ -226,8 +254,13 @@ class OpenRun:
         if trial_id in self._trials:
             self._offer(trial)
 
+    def _pilot_over(self, trial_id: int, sample: Sample | None) -> None:
+        if self._measured_seconds.pop(trial_id, 0.0) and self.filling is not None:
+            self.filling.pilot_over(trial_id, sample)
+
     def drop(self, trial_id: int) -> None:
         """Start nothing of a trial any more."""
+        self._pilot_over(trial_id, None)
         self._trials.pop(trial_id, None)
         self._timing.pop(trial_id, None)
         self._forget_attempts(trial_id)
@@ -270,7 +303,8 @@ class OpenRun:
         `crew_slots` are those that the run may have, whether they are idle by now or not, of the `n_crew_slots` that
         work. What is not trained in gangs is left to `choose`.
         """
-        has_crews = not self.is_over and not self._timing and self._is_parallel(n_crew_slots)
+        is_timing = self._timing or (self.run.allocation == "auto" and self._is_piloted())
+        has_crews = not self.is_over and not is_timing and self._is_parallel(n_crew_slots)
         if has_crews != self._has_crews:
             self._has_crews, self._scheduler = has_crews, None
         if not has_crews:
@@ -282,6 +316,38 @@ class OpenRun:
             self._busy[gang.units[0].trial_id] = gang.slots[0]
         return gangs, frozenset(slot for crew in crews.values() for slot in crew)
 
+    def choose_filled(self, idle_slots: Sequence[int], placement: Placement) -> list[Gang]:
+        """Return what to start now where devices follow the work that trials have left; the first unit tells the
+        trial."""
+        if self.filling is None or self.is_over or not (self._trials or self._timing):
+            return []
+        if self._timing or self._is_piloted():
+            pilots = self._pilots(self._timing or self._to_pilot, idle_slots, placement)
+            gangs = [Gang((unit,), (slot,)) for unit, slot in pilots]
+        else:
+            starts = self.filling.choose(self._trials, self._busy, idle_slots, placement.devices, self._avoid)
+            gangs = [gang for start in starts if (gang := self._gang_of(start)) is not None]
+        for gang in gangs:
+            self._busy[gang.units[0].trial_id] = gang.slots[0]
+        return gangs
+
+    def _gang_of(self, start: Start) -> Gang | None:
+        """The units of a start. A trial whose gangs came to nothing too often goes on with one slot."""
+        trial_id, slots = start.trial_id, start.slot_ids
+        is_alone = self.n_attempts(trial_id) >= MAX_GANG_ATTEMPTS
+        gang = gang_of(self._trials[trial_id], self._one_of(trial_id, slots) if is_alone else slots)
+        if not start.measured_seconds or self.filling is None:
+            return gang
+        if gang is None or len(gang.units) < len(slots):  # too few partitions are left in its round
+            self.filling.pilot_over(trial_id, None)
+            return None
+        self._measured_seconds[trial_id] = start.measured_seconds
+        return Gang(tuple(replace(unit, kind=PILOT) for unit in gang.units), gang.slots)
+
+    def measured_seconds(self, trial_id: int) -> float:
+        """Return how long the pilot of a trial that is under way measures; 0 for one that does not."""
+        return self._measured_seconds.get(trial_id, 0.0)
+
     def attempt(self, trial_id: int) -> int:
         """Return which attempt at its unit a trial's next one is, from 1."""
         return self.n_attempts(trial_id) + 1
@@ -290,7 +356,17 @@ class OpenRun:
         """Say whether trials of the run have several slots at once, as far as their architecture can."""
         if self.run.holders is not None or not self.run.joint_architectures:
             return False
-        return is_data_parallel(self.run.allocation, len(self._trials) + self._n_to_come, n_slots)
+        return is_data_parallel(self.run.allocation, len(self._trials) + self._n_to_come, n_slots, self._speedup())
+
+    def _speedup(self) -> float | None:
+        """Return what gangs of the trials that are left do in the time of a unit, by the least able architecture."""
+        found = []
+        for trial_id in self._trials if self.run.allocation == "auto" else ():
+            architecture = self.run.architectures[trial_id]
+            unit_seconds = self._seconds.known(trial_id, architecture, "train")
+            if unit_seconds is not None:
+                found.append(self._scaling.speedup(architecture, unit_seconds))
+        return min((each for each in found if each is not None), default=None)
 
     def _in_gangs(self, trial_id: int) -> bool:
         """Say whether a trial is started in gangs only."""
@@ -311,7 +387,8 @@ class OpenRun:
 
     def _unpiloted(self) -> deque[int]:
         """Return the trials that may want a pilot; none where no times are needed, or too many would be planned."""
-        if self._asked_scheduler() not in PILOTED or self._n_units_planned() > MAX_SIMULATED_UNITS:
+        is_wanted = self._asked_scheduler() in PILOTED or (self.filling is not None and self.run.search is None)
+        if not is_wanted or self._n_units_planned() > MAX_SIMULATED_UNITS:
             return deque()
         return deque(self._trials)
 

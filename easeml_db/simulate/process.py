@@ -22,12 +22,15 @@ from easeml_db.tenancy.opening import Belief, Opening
 from easeml_db.tenant import PastArm, Tenancy
 from easeml_db.topology import Slot
 from easeml_db.training_unit import PILOT
+from easeml_db.trial_groups.allocation import Journal
+from easeml_db.trial_groups.measuring import MeasuredProfile, Sample
 
 if TYPE_CHECKING:
     from easeml_db.simulate.world import SimulatedWorld
 
 
 PILOT_SECONDS = 0.0
+N_LAPS = 40  # of a pilot that measures alone
 UNIT_LEASE_SECONDS = 60.0
 SILENT_SECONDS = 3.6  # a session that takes longer to open is told of
 
@@ -177,6 +180,21 @@ class SimulatedProcess:
         self._call()
         self._world.tables.beliefs[run_id] = list(beliefs)
 
+    async def profiles(self, run_id: int) -> Mapping[tuple[str, str], MeasuredProfile]:
+        """Return what is known of devices for the run's data set, by (architecture, kind of device)."""
+        self._call()
+        return dict(self._world.tables.profiles)
+
+    async def keep_profile(self, run_id: int, architecture: str, device_kind: str, measured: MeasuredProfile) -> None:
+        """Write down what was measured before a run's first units."""
+        self._call()
+        self._world.tables.profiles[architecture, device_kind] = measured
+
+    async def keep_allocations(self, run_id: int, journal: Journal, labels: Mapping[int, str]) -> None:
+        """Write down trial groups, labelled by number, and who got which devices."""
+        self._call()
+        self._world.tables.keep_allocations(run_id, self.lease_number, journal)
+
     async def start_run(self, run_id: int) -> None:
         """Mark a queued run as running."""
         self._call()
@@ -249,6 +267,9 @@ class SimulatedProcess:
         is_pilot = order.unit.kind == PILOT
         ranks = order.alone()
         seconds = PILOT_SECONDS if is_pilot else max(self._world.seconds_of(one.unit, one.slot_id) for one in ranks)
+        if order.measured_seconds:
+            seconds = order.measured_seconds
+            self._world.pilots_begun[self._world.device_of(order.slot_id), started] += 1
         stuck = {one.slot_id: at for one in ranks if (at := self._world.faults.stuck_seconds(one))}
         if stuck:
             self._world.at(started + UNIT_LEASE_SECONDS, lambda: self._give_up(order, tuple(stuck)))
@@ -344,7 +365,7 @@ class SimulatedProcess:
             if error is not None:
                 raise error
             if order.unit.kind == PILOT:
-                self._end_pilot(order)
+                self._end_pilot(order, started_seconds)
                 return
             self._world.tables.record(order, started_seconds, self.now_seconds())
         except SlotLost:
@@ -354,13 +375,23 @@ class SimulatedProcess:
         else:
             self._answer_recorded(order, self.now_seconds() - started_seconds)
 
-    def _end_pilot(self, order: Order) -> None:
+    def _end_pilot(self, order: Order, started_seconds: float) -> None:
         """A pilot tells the truth about a unit over its partition."""
         train, evaluate = (
             self._world.seconds_of(replace(order.unit, kind=kind), order.slot_id) for kind in ("train", "validate")
         )
-        self._world.tables.record_pilot(order, train, evaluate)
-        self._answer(order, Piloted(order, train, evaluate))
+        if not order.members:
+            self._world.tables.record_pilot(order, train, evaluate)
+        sample = self._sample(order, started_seconds) if order.measured_seconds and not order.members else None
+        self._answer(order, Piloted(order, train, evaluate, sample))
+
+    def _sample(self, order: Order, started_seconds: float) -> Sample:
+        """Laps beside the pilots that began on the same device at the same time."""
+        n_packed = max(1, self._world.pilots_begun[self._world.device_of(order.slot_id), started_seconds])
+        lap = order.measured_seconds / N_LAPS
+        n_laps = int(N_LAPS / self._world.slowdown_of(n_packed))
+        lap *= self._world.slowdown_of(n_packed)
+        return Sample(order.unit.trial_id, tuple(started_seconds + k * lap for k in range(n_laps + 1)), 100)
 
     def _answer_recorded(self, order: Order, seconds: float) -> None:
         lost = [one.slot_id for one in order.alone() if self._world.faults.is_answer_lost(one)]

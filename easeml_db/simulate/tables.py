@@ -15,6 +15,8 @@ from easeml_db.tenancy.opening import Belief, Opening
 from easeml_db.tenant import PastArm, Tenancy
 from easeml_db.training_unit import PILOT, after, n_steps_total
 from easeml_db.trial import RUN_TRANSITIONS, TRIAL_TRANSITIONS, Trial, is_legal
+from easeml_db.trial_groups.allocation import Journal
+from easeml_db.trial_groups.measuring import MeasuredProfile
 
 OPEN = frozenset({"queued", "running"})
 OPEN_TRIAL = frozenset({"waiting", "running"})
@@ -103,6 +105,8 @@ class Tables:
         self.openings: list[Opening] = []
         self.priors: dict[int, Prior] = {}
         self.beliefs: dict[int, list[Belief]] = {}
+        self.profiles: dict[tuple[str, str], MeasuredProfile] = {}
+        self.allocations: list[tuple[int, int, Journal]] = []  # run, lease
         self.begun: dict[int, tuple[Mapping[str, Any], int | None, int]] = {}  # config, parent, inherited epochs
         self._n_moments = 0
         self._keys: set[tuple[int, str, int, int]] = set()
@@ -180,6 +184,12 @@ class Tables:
         if run_id in self._runs and self._runs[run_id].state == "running":
             has_failed = all(trial.state == "failed" for trial in self.run(run_id).trials)
             self._move_run(run_id, "failed" if has_failed else "finished")
+
+    def keep_allocations(self, run_id: int, lease_number: int, journal: Journal) -> None:
+        """Write down what was decided; StaleLease."""
+        if lease_number != self.lease_number:
+            raise StaleLease(f"lease {lease_number} is over, {self.lease_number} holds")
+        self.allocations.append((run_id, lease_number, journal))
 
     # Arms
 

@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import heapq
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
@@ -30,6 +31,7 @@ from easeml_db.training_unit import TrainingUnit
 SecondsOf = Callable[[TrainingUnit, int], float]
 
 
+SlowdownOf = Callable[[int], float]
 QualityOf = Callable[[int, int], float]
 
 
@@ -39,6 +41,10 @@ def _half(run_id: int, arm_id: int) -> float:
 
 def _same(trial_number: int, epoch: int) -> float:
     return 0.5
+
+
+def _no_slowdown(n_packed: int) -> float:
+    return 1.0
 
 
 def _no_failure(order: Order) -> EasemlError | None:
@@ -68,8 +74,8 @@ class Faults:
 class SimulatedWorld:
     """Tables, slots and time. `seconds_of(unit, slot_id)` is how long a unit takes; opening a session takes
     `warm_seconds`; `quality_of(run_id, arm_id)` is what an arm comes to, `score_of(trial_number, epoch)` what a
-    procedure sees of a trial. BrokenRule when the clock passes
-    `horizon_seconds`: then somebody waits for ever."""
+    procedure sees of a trial, `slowdown_of(n)` how much slower each of n pilots on one device is. BrokenRule when the
+    clock passes `horizon_seconds`: then somebody waits for ever."""
 
     def __init__(
         self,
@@ -83,12 +89,15 @@ class SimulatedWorld:
         live_bytes: int = 0,
         quality_of: QualityOf = _half,
         score_of: ScoreOf = _same,
+        slowdown_of: SlowdownOf = _no_slowdown,
         horizon_seconds: float = 20_000.0,
     ) -> None:
         self.tables = Tables(runs)
         self.quality_of, self.score_of = quality_of, score_of
         self.slots = tuple(slots)
         self.seconds_of, self.faults = seconds_of, faults or Faults()
+        self.slowdown_of = slowdown_of
+        self.pilots_begun: Counter[tuple[str, float]] = Counter()  # by device and time
         self.now_seconds = 0.0
         self.pruned_bytes, self.live_bytes, self.n_reclaims = pruned_bytes, live_bytes, 0
         self.stuck: dict[int, float] = {}  # until when, by slot
@@ -204,6 +213,10 @@ class SimulatedWorld:
         self._deadlines.pop(process, None)
         if process in self._active:
             self._active.remove(process)
+
+    def device_of(self, slot_id: int) -> str:
+        """The device of a slot; a slot that was taken away has none."""
+        return next((slot.device_name for slot in self.slots if slot.slot_id == slot_id), "")
 
     def is_down(self, slot_id: int) -> bool:
         """Say whether no session of this slot can be opened now."""

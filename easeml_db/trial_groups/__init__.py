@@ -6,6 +6,8 @@
     widths.py          the water-filling formula
     static_fluid.py    trials that arrive, onto idle devices
     dynamic_fluid.py   trials that run, when something left or devices came; room.py what such a plan may still use
+    allocation.py      both for a run that really trains, as trials, slots and devices come and go
+    measuring.py       which short measurements to make, and the profile that they give
     floor.py           devices and what runs on them, as time passes
     simulation.py      a job of groups on devices, with and without water-filling
     optimum.py         the shortest schedule of a few trials, by trying all

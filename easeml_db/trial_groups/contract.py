@@ -19,7 +19,7 @@ class Budget:
     def __post_init__(self) -> None:
         if not (isfinite(self.seconds) and self.seconds > 0):
             raise InvalidArgument(
-                f"trial {self.trial_id}: expected a budget of more than 0 seconds, got {self.seconds}",
+                f"budgets[trial {self.trial_id}].seconds: expected a number above 0, got {self.seconds}",
                 hint="Leave trials with nothing to train out of the group.",
             )
 
@@ -39,8 +39,8 @@ class TrialGroup:
 
     def __post_init__(self) -> None:
         if not self.budgets:
-            raise InvalidArgument(f"group {self.group_id}: expected at least one trial, got none")
-        check_distinct((budget.trial_id for budget in self.budgets), f"trials of group {self.group_id}")
+            raise InvalidArgument(f"groups[{self.group_id}].budgets: expected at least one trial, got none")
+        check_distinct((budget.trial_id for budget in self.budgets), f"groups[{self.group_id}].budgets")
 
 
 @dataclass(frozen=True)

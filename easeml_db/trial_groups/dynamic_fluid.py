@@ -13,7 +13,7 @@ is taken; and devices that the rounding of w' leaves idle go to the longest tria
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from easeml_db.errors import InvalidArgument
@@ -49,8 +49,10 @@ def dynamic_fluid(
     resizing: Resizing,
     *,
     is_freed: bool = True,
+    capacities: Mapping[int, int] | None = None,
 ) -> list[Resize]:
-    """Resizes, to be made all at once. `devices` are all there are, with those that trials run on.
+    """Resizes, to be made all at once. `devices` are all there are, with those that trials run on; `capacities` gives
+    the most trials on a device where that is less than c.
 
     `is_freed` says that a trial has left or devices have come since these were placed; otherwise nothing changes.
     Raises InvalidArgument where a trial runs on a device that is not among them: stop and place it first.
@@ -58,7 +60,7 @@ def dynamic_fluid(
     _check(running, devices)
     if not is_freed:
         return []
-    plan = _Plan(running, devices, profile, resizing)
+    plan = _Plan(running, Room(running, devices, profile, capacities or {}), profile, resizing, n_devices=len(devices))
     for occupant in plan.longest_first:
         plan.widen(occupant)
     for occupant in plan.longest_first:
@@ -68,12 +70,12 @@ def dynamic_fluid(
 
 class _Plan:
     def __init__(
-        self, running: Sequence[Occupant], devices: Sequence[int], profile: Profile, resizing: Resizing
+        self, running: Sequence[Occupant], room: Room, profile: Profile, resizing: Resizing, *, n_devices: int
     ) -> None:
-        self.room, self._resizing, self._profile = Room(running, devices, profile), resizing, profile
+        self.room, self._resizing, self._profile = room, resizing, profile
         self._narrowed: set[int] = set()
         self.longest_first = sorted(running, key=lambda each: (-each.seconds, each.trial_id))
-        wanted = widths([each.seconds for each in self.longest_first], len(devices), profile)
+        wanted = widths([each.seconds for each in self.longest_first], n_devices, profile)
         self._wanted = {each.trial_id: width for each, width in zip(self.longest_first, wanted, strict=True)}
 
     def widen(self, occupant: Occupant) -> None:
@@ -110,7 +112,9 @@ class _Plan:
                 self._narrow(other.trial_id, before=self.room.seconds(trial))
 
     def _narrow(self, trial: int, *, before: float) -> None:
-        """Narrow a trial if that pays and ends before so many seconds."""
+        """Narrow a trial if that frees a device, pays, and ends before so many seconds."""
+        if not self.room.own(trial):
+            return
         now, width = self.room.width(trial), self._wanted[trial]
         host = self.room.host(trial) if width < 1 else None
         joined = self.room.sharers(host) if host is not None else []

@@ -5,7 +5,7 @@ The one mutable thing of this package. Seconds are seconds of the clock, except 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import inf
 
@@ -17,14 +17,26 @@ DONE = 1e-9  # h_1 seconds left that are rounding
 
 
 class Floor:
-    """Occupants of devices. `report_seconds`: h_1 between two reports of a trial."""
+    """Occupants of devices. `report_seconds`: h_1 between two reports of a trial; `capacities`: most trials on a
+    device, where that is less than c."""
 
-    def __init__(self, devices: Sequence[int], profile: Profile, *, report_seconds: float = inf) -> None:
+    def __init__(
+        self,
+        devices: Sequence[int],
+        profile: Profile,
+        *,
+        report_seconds: float = inf,
+        capacities: Mapping[int, int] | None = None,
+    ) -> None:
         check_distinct(devices, "devices")
         self.devices, self.profile, self.occupants = tuple(devices), profile, dict[int, Occupant]()
-        self._report_seconds = report_seconds
+        self._report_seconds, self._capacities = report_seconds, capacities or {}
         self._stopped: dict[int, float] = {}  # seconds until a resized trial trains on
         self._on: dict[int, list[int]] = {device: [] for device in devices}
+
+    def capacity(self, device: int) -> int:
+        """How many trials may share a device."""
+        return min(self.profile.c, self._capacities.get(device, self.profile.c))
 
     def idle(self) -> list[int]:
         """Devices with nothing on them."""
@@ -88,8 +100,8 @@ class Floor:
 
     def _put(self, occupant: Occupant) -> None:
         placement = occupant.placement
-        limit = self.profile.c - 1 if placement.is_packed else 0
         for device in placement.devices:
+            limit = self.capacity(device) - 1 if placement.is_packed else 0
             others = [self.occupants[trial_id].placement for trial_id in self._on[device]]
             if len(others) > limit or not all(other.is_packed for other in others):
                 raise InvalidArgument(f"trial {placement.trial_id}: device {device} is taken")

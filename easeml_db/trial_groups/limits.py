@@ -33,7 +33,8 @@ def packing_limit(
 ) -> int:
     """c: the largest p so that every O^q, q = 2 to p, is above the threshold and p trials fit into the device's memory.
 
-    `iteration_seconds[p - 1]` is T^p, from p = 1 without gaps. Raises InvalidArgument, also where not even one fits.
+    `iteration_seconds[p - 1]` is T^p, from p = 1 without gaps. Where the overhead that T^c shows is too large for c
+    (alpha < c/(c-1), section 4.2.2), c is the next smaller one. Raises InvalidArgument, also where not even one fits.
     """
     if not 0 < threshold < 1:
         raise InvalidArgument(f"threshold: expected more than 0 and less than 1, got {threshold:g}")
@@ -43,7 +44,8 @@ def packing_limit(
         if packing_benefit(p, iteration_seconds[p - 1], iteration_seconds[p - 2]) <= threshold:
             break
         limit = p
-    return min(limit, memory_limit(trial_bytes, device_bytes) or limit)
+    most = min(limit, memory_limit(trial_bytes, device_bytes) or limit)
+    return max(c for c in range(1, most + 1) if c == 1 or packing_overhead(iteration_seconds, c) < c / (c - 1))
 
 
 def memory_limit(trial_bytes: int | None, device_bytes: int | None) -> int | None:

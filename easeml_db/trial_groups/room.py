@@ -14,7 +14,10 @@ from easeml_db.trial_groups.profile import Profile
 class Room:
     """Occupants by trial, the devices that nobody has, and the resizes so far."""
 
-    def __init__(self, running: Sequence[Occupant], devices: Sequence[int], profile: Profile) -> None:
+    def __init__(
+        self, running: Sequence[Occupant], devices: Sequence[int], profile: Profile, capacities: Mapping[int, int]
+    ) -> None:
+        self._capacities = {device: min(profile.c, capacities.get(device, profile.c)) for device in devices}
         self._profile, self._seconds = profile, {each.trial_id: each.seconds for each in running}
         self._first = {each.trial_id: each.placement for each in running}
         self.placed = dict(self._first)
@@ -53,7 +56,7 @@ class Room:
         self.placed[trial_id] = Placement(trial_id, float(width), devices)
 
     def narrow(self, trial_id: int, width: float) -> None:
-        """Leave a trial fewer devices, or put it onto one that has room for it; the others become idle."""
+        """Leave a trial fewer of its own devices, or put it onto one that has room for it; the others become idle."""
         kept = self.own(trial_id)[: int(width)] if width >= 1 else (self.host(trial_id),)
         self.idle.extend(device for device in self.placed[trial_id].devices if device not in kept)
         self.placed[trial_id] = Placement(trial_id, width, tuple(device for device in kept if device is not None))
@@ -63,7 +66,7 @@ class Room:
         others = {
             place.devices[0] for trial, place in self.placed.items() if place.is_packed and trial != trial_id
         } - set(self.placed[trial_id].devices)  # fmt: skip
-        open_ = [device for device in others if len(self.sharers(device)) < self._profile.c]
+        open_ = [device for device in others if len(self.sharers(device)) < self._capacities[device]]
         return min(open_, key=self._load) if open_ else None
 
     def _load(self, device: int) -> tuple[int, float, int]:

@@ -57,7 +57,7 @@ def sized(budgets: Sequence[Budget], n_devices: int, profile: Profile) -> list[W
 
 def start(floor: Floor, waiting: Sequence[Waiting]) -> list[Waiting]:
     """Start what finds a place, in this order; return what still waits. A trial that waits lets narrower ones pass."""
-    idle, shared = floor.idle(), {d: left for d, left in floor.shared().items() if len(left) < floor.profile.c}
+    idle, shared = floor.idle(), {d: left for d, left in floor.shared().items() if len(left) < floor.capacity(d)}
     left: list[Waiting] = []
     for place, each in enumerate(waiting):
         if not idle and not shared:
@@ -69,7 +69,7 @@ def start(floor: Floor, waiting: Sequence[Waiting]) -> list[Waiting]:
         floor.place(each.budget, Placement(each.budget.trial_id, each.width, devices))
         idle = [device for device in idle if device not in devices]
         if each.width < 1:
-            _load(shared, devices[0], each.budget.seconds, floor.profile.c)
+            _load(shared, devices[0], each.budget.seconds, floor.capacity(devices[0]))
     return left
 
 
@@ -81,9 +81,9 @@ def _devices(width: float, idle: Sequence[int], shared: Mapping[int, Sequence[fl
     return (min(loads, key=lambda device: (len(loads[device]), sum(loads[device]), device)),) if loads else ()
 
 
-def _load(shared: dict[int, list[float]], device: int, seconds: float, c: int) -> None:
+def _load(shared: dict[int, list[float]], device: int, seconds: float, capacity: int) -> None:
     shared.setdefault(device, []).append(seconds)
-    if len(shared[device]) == c:
+    if len(shared[device]) == capacity:
         del shared[device]
 
 

@@ -2,26 +2,46 @@
 
 from __future__ import annotations
 
+import os
 import resource
 
 import torch
 
 from .errors import InvalidArgument
 
+CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []  # before any binding
 
-def bind(device: str, n_threads: int, memory_limit_bytes: int | None) -> None:
-    """Give the session its threads and memory limit, and check its device. Cheap when nothing changes.
+
+def bind(device: str, n_threads: int, memory_limit_bytes: int | None) -> str:
+    """Give the session its threads, cores and memory limit, and check its device. Cheap when nothing changes.
 
     The limit makes an allocation beyond it fail inside the unit; without one the kernel would kill a server
-    process, and with it everybody's session.
+    process, and with it everybody's session. Returns the device as torch names it: 'cpu' for each share of the CPU.
     """
     if torch.get_num_threads() != n_threads:
         torch.set_num_threads(n_threads)
     hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
     wanted = hard if memory_limit_bytes is None else memory_limit_bytes
     resource.setrlimit(resource.RLIMIT_DATA, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard))
+    if CORES:
+        _pin(cores_of(device, n_threads, CORES))
     if device.startswith("cuda:") and int(device[5:]) >= torch.cuda.device_count():
         raise InvalidArgument(
             f"slot device {device}: this server sees {torch.cuda.device_count()} CUDA device(s)",
             hint="easeml doctor lists the devices; change the slot with easeml.set_slots.",
         )
+    return "cpu" if device.startswith("cpu:") else device
+
+
+def cores_of(device: str, n_threads: int, cores: list[int]) -> set[int]:
+    """The cores that a session may run on: of share cpu:N the N-th n_threads, beginning again where there are no more;
+    otherwise all."""
+    if not device.startswith("cpu:"):
+        return set(cores)
+    first = int(device[4:]) * n_threads
+    return {cores[(first + k) % len(cores)] for k in range(n_threads)}
+
+
+def _pin(cores: set[int]) -> None:
+    if os.sched_getaffinity(0) != cores:
+        os.sched_setaffinity(0, cores)

@@ -13,6 +13,7 @@ from typing import Any
 
 from . import cache, units
 from .cancellation import Pause
+from .laps import MemoryMeter, laps
 from .session import entry_point, query
 
 Json = dict[str, Any]
@@ -29,12 +30,15 @@ FROM easeml.partitions WHERE dataset_id = $1
 def pilot_unit(plpy: Any, GD: Json, unit: str, result: str | None) -> tuple[str]:
     """Time a fresh trial on rows of one partition and record what its units are going to take.
 
-    Returns JSON {"train_seconds", "evaluate_seconds"}, for a partition of mean size. Raises TrialFailed, StaleLease.
+    Returns JSON {"train_seconds", "evaluate_seconds"}, for a partition of mean size, and with `measured_seconds` also
+    "sample" (laps.py). Raises TrialFailed, StaleLease.
     """
     order, context = units.open_unit(plpy, GD, unit)
+    opened, memory = time.perf_counter(), MemoryMeter(context["device"])
     rows = cache.rows_of(plpy, GD, context["dataset_id"], "train", order.partition_number)
     mean_rows = query(plpy, GD, MEAN_ROWS, ["int8"], [context["dataset_id"]])[0]
     live, _ = units.blamed_on_trial(plpy, lambda: units.live_trial(plpy, GD, order, context, None))
+    open_seconds = time.perf_counter() - opened
     plpy.commit()
     pause = Pause(plpy)
 
@@ -47,10 +51,13 @@ def pilot_unit(plpy: Any, GD: Json, unit: str, result: str | None) -> tuple[str]
     n_rows = len(rows.inputs)
     train_rate = units.blamed_on_trial(plpy, lambda: seconds_per_row(train, n_rows))
     evaluate_rate = units.blamed_on_trial(plpy, lambda: seconds_per_row(evaluate, n_rows))
-    found = {
+    found: Json = {
         "train_seconds": UNIT_OVERHEAD_SECONDS + train_rate * mean_rows["train"],
         "evaluate_seconds": UNIT_OVERHEAD_SECONDS + evaluate_rate * mean_rows["evaluate"],
     }
+    if order.measured_seconds:
+        measured = units.blamed_on_trial(plpy, lambda: laps(train, n_rows, train_rate, order.measured_seconds))
+        found["sample"] = {**measured, "open_seconds": open_seconds, **memory.read()}
     sql = "SELECT easeml.record_pilot($1, $2, $3)"
     query(plpy, GD, sql, ["jsonb", "float8", "float8"], [unit, found["train_seconds"], found["evaluate_seconds"]])
     plpy.commit()

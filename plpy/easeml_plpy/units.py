@@ -42,6 +42,7 @@ class Unit:
     lease_number: int
     attempt: int
     gang: Json | None = None
+    measured_seconds: float = 0.0
 
 
 def open_unit(plpy: Any, GD: Json, order: str) -> tuple[Unit, Json]:
@@ -49,7 +50,7 @@ def open_unit(plpy: Any, GD: Json, order: str) -> tuple[Unit, Json]:
     unit = Unit(text=order, **json.loads(order))
     context = dict(query(plpy, GD, "SELECT * FROM easeml.open_unit($1)", ["jsonb"], [order])[0])
     context["config"] = json.loads(context["config"])
-    bind(context["device"] or "cpu", context["n_threads"] or 1, context["memory_limit_bytes"])
+    context["device"] = bind(context["device"] or "cpu", context["n_threads"] or 1, context["memory_limit_bytes"])
     return unit, context
 
 
@@ -59,7 +60,7 @@ def live_trial(plpy: Any, GD: Json, unit: Unit, context: Json, checkpoint_id: in
     It comes from the session if it is still here, else from its state, else it is a fresh one. It is taken out of the
     session's store: only a recorded unit may put it back.
     """
-    device = context["device"] or "cpu"
+    device = context["device"]
     kept = cache.bounded(GD, "live", cache.N_LIVE_TRIALS).pop(unit.trial_id)
     if kept is not None and checkpoint_id is not None and kept[0] == (checkpoint_id, device):
         return kept[1], 0
@@ -91,7 +92,7 @@ def resumed_trial(context: Json, task: Task, state: bytes, device: str) -> LiveT
 
 def keep_live(GD: Json, unit: Unit, context: Json, checkpoint_id: int, live: LiveTrial) -> None:
     """Keep a live trial whose state is that of a recorded checkpoint."""
-    key = (checkpoint_id, context["device"] or "cpu")
+    key = (checkpoint_id, context["device"])
     cache.bounded(GD, "live", cache.N_LIVE_TRIALS).put(unit.trial_id, (key, live))
 
 

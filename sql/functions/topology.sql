@@ -5,8 +5,8 @@ BEGIN
     IF n IS NULL OR n NOT BETWEEN 1 AND 1000 THEN
         PERFORM easeml.fail('ML001', format('n: expected 1 to 1000 slots, got %s', coalesce(n::text, 'NULL')));
     END IF;
-    IF device IS NULL OR device !~ '^(cpu|cuda:[0-9]+)$' THEN
-        PERFORM easeml.fail('ML001', format('device: expected cpu or cuda:N, got %s', quote_nullable(device)));
+    IF device IS NULL OR device !~ '^(cpu(:[0-9]+)?|cuda:[0-9]+)$' THEN
+        PERFORM easeml.fail('ML001', format('device: expected cpu, cpu:N or cuda:N, got %s', quote_nullable(device)));
     END IF;
     IF n_threads IS NULL OR n_threads NOT BETWEEN 1 AND 1024 THEN
         PERFORM easeml.fail('ML001', format('n_threads: expected 1 to 1024, got %s', coalesce(n_threads::text, 'NULL')));
@@ -93,7 +93,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.set_slots(integer, integer, text, bigint) IS
-    'Sets how many units run side by side on segment local, with how many CPU threads each, on which device (cpu, or cuda:N) and with how much memory at most. A running coordinator takes it up at once; units of slots that go away run again elsewhere.';
+    'Sets how many units run side by side on segment local, with how many CPU threads each, on which device (cpu, cuda:N, or cpu:N, the N-th n_threads cores, which slots may share) and with how much memory at most. A running coordinator takes it up at once; units of slots that go away run again elsewhere.';
 
 CREATE FUNCTION easeml.add_slots(n integer, segment text DEFAULT 'local', n_threads integer DEFAULT 1, device text DEFAULT 'cpu', memory_limit_bytes bigint DEFAULT NULL)
 RETURNS integer[] LANGUAGE plpgsql AS $$

@@ -64,6 +64,18 @@ FROM pg_catalog.pg_roles a WHERE a.rolname = ANY(%(roles)s)
 -- How configs can be tried.
 SELECT procedure, is_one_shot, options, summary FROM easeml.procedures
 
+-- name: trial_groups
+-- Trial groups of a run.
+SELECT * FROM easeml.trial_group_status WHERE run_id = %(run_id)s ORDER BY group_id
+
+-- name: allocations
+-- Which devices the trials of a run had, in the order of the decisions.
+SELECT * FROM easeml.trial_allocations WHERE run_id = %(run_id)s ORDER BY decided_at, trial_number
+
+-- name: device_profiles
+-- What was measured of devices.
+SELECT d.dataset_name, p.* FROM easeml.device_profiles p JOIN easeml.datasets d USING (dataset_id) ORDER BY d.dataset_name, p.architecture, p.device_kind
+
 -- name: schedulers
 -- What a run can ask for, the default first.
 SELECT scheduler, is_default, needs_free_order, needs_single_holders, summary FROM easeml.schedulers ORDER BY is_default DESC, scheduler

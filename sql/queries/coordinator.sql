@@ -161,6 +161,25 @@ INSERT INTO easeml.events (owner, run_id, kind, message)
 SELECT owner, run_id, 'scheduled', format('scheduler %%s; %%s', %(scheduler)s::text, %(reason)s::text) FROM planned
 WHERE planned_scheduler IS DISTINCT FROM %(scheduler)s
 
+-- name: read_profiles
+-- What is known of devices for the architectures of a run's data set.
+SELECT p.architecture, p.device_kind, p.alpha, p.beta, p.c, p.d, p.eps_seconds, p.n_packed, p.n_devices, p.is_bounded
+FROM easeml.device_profiles p JOIN easeml.runs r USING (owner, dataset_id) WHERE r.run_id = %(run_id)s
+
+-- name: keep_profile
+-- The newest measurement of an architecture on a kind of device counts.
+INSERT INTO easeml.device_profiles (owner, dataset_id, architecture, device_kind, alpha, beta, c, d, eps_seconds, n_packed, n_devices, is_bounded, measurements, run_id)
+SELECT r.owner, r.dataset_id, %(architecture)s, %(device_kind)s, %(alpha)s, %(beta)s, %(c)s, %(d)s, %(eps_seconds)s, %(n_packed)s, %(n_devices)s,
+    %(is_bounded)s, %(measurements)s::jsonb, r.run_id
+FROM easeml.runs r WHERE r.run_id = %(run_id)s AND %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease) FOR KEY SHARE SKIP LOCKED
+ON CONFLICT (owner, dataset_id, architecture, device_kind) DO UPDATE SET alpha = EXCLUDED.alpha, beta = EXCLUDED.beta, c = EXCLUDED.c, d = EXCLUDED.d,
+    eps_seconds = EXCLUDED.eps_seconds, n_packed = EXCLUDED.n_packed, n_devices = EXCLUDED.n_devices, is_bounded = EXCLUDED.is_bounded,
+    measurements = EXCLUDED.measurements, run_id = EXCLUDED.run_id, measured_at = clock_timestamp()
+
+-- name: keep_allocations
+-- Trial groups and allocations.
+SELECT easeml.keep_allocations(%(journal)s::jsonb)
+
 -- name: start_run
 -- The first unit of a run is about to be given out.
 UPDATE easeml.runs SET state = 'running', started_at = coalesce(started_at, clock_timestamp())

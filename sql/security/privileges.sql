@@ -45,7 +45,7 @@ BEGIN
                 'store_chunked', 'store_chunk', 'record_training', 'record_evaluation', 'record_metrics', 'record_pilot',
                 'check_slot_options', 'find_segment', 'find_slot', 'check_leaving', 'set_slots', 'add_slots', 'drain_slot', 'resume_slot', 'remove_slot',
                 'add_segment', 'drain_segment', 'resume_segment', 'remove_segment', 'python_facts',
-                'set_policy', 'open_arm', 'close_arm', 'keep_beliefs', 'apply_decisions', 'copy_state',
+                'set_policy', 'open_arm', 'close_arm', 'keep_beliefs', 'apply_decisions', 'copy_state', 'keep_allocations',
                 'create_tenant', 'alter_tenant', 'drop_tenant', 'check_tenant', 'find_tenant', 'kept_bytes', 'is_bound_by_limits',
                 -- Whoever may execute a trigger function can hang it on a table of his own, with rows of his invention.
                 'check_run_limits', 'check_byte_limit', 'keep_hours')

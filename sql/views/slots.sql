@@ -30,7 +30,7 @@ COMMENT ON VIEW easeml.coordinator_status IS 'Coordinators that have held the le
 COMMENT ON COLUMN easeml.slot_status.slot_id IS 'Number.';
 COMMENT ON COLUMN easeml.slot_status.slot_name IS 'Name.';
 COMMENT ON COLUMN easeml.slot_status.segment_name IS 'Where it is.';
-COMMENT ON COLUMN easeml.slot_status.device IS 'cpu or cuda:N.';
+COMMENT ON COLUMN easeml.slot_status.device IS 'cpu, cpu:N (the N-th n_threads cores) or cuda:N; slots with the same cpu:N or cuda:N share it.';
 COMMENT ON COLUMN easeml.slot_status.n_threads IS 'CPU threads.';
 COMMENT ON COLUMN easeml.slot_status.memory_limit_bytes IS 'Memory limit of its session.';
 COMMENT ON COLUMN easeml.slot_status.state IS 'offline (no live coordinator), idle, busy, draining (ends its unit), drained, or lost (given up with a stuck unit).';

@@ -137,6 +137,25 @@ def test_water_filling_is_compared_with_one_trial_on_each_device(tmp_path: Path)
 
 
 @pytest.mark.slow
+def test_procedures_take_the_same_decisions_on_both_sides(tmp_path: Path) -> None:
+    measures = repeated("procedures", tmp_path)["measures"]
+    found = {each["name"]: each for each in measures}
+    assert found["trials with the same config and number of epochs"]["holds"]
+    assert found["trials with the same bytes"]["holds"]
+    assert found["storage, MOP / Ray"]["holds"]
+    assert found["Hyperband, MOP - Ray, best validation error"]["value"] == 0.0
+    rows = table(tmp_path / "searches.csv")
+    assert {(row["procedure"], row["method"]) for row in rows} == {
+        (procedure, method) for procedure in ("hyperband", "tpe", "asha") for method in ("mop", "ray")
+    }
+    assert all(float(row["seconds_with_start"]) > float(row["makespan_seconds"]) > 0 for row in rows)
+    assert all(int(row["n_trials"]) > 0 for row in rows)
+    assert {row["kind"] for row in table(tmp_path / "units.csv")} == {"train", "validate", "test"}
+    plots = {"makespans", "best_errors", "curves_by_time", "curves_by_epoch", "rungs"}
+    check_files(tmp_path, "procedures", plots, measures)
+
+
+@pytest.mark.slow
 def test_every_figure_of_ease_ml_is_drawn(tmp_path: Path) -> None:
     arguments = ["experiments", "tenants", "--quick", "--preset", "9,V10,10,11,12,13,14,fifty", "--out", str(tmp_path)]
     result = CliRunner().invoke(commands, arguments)

@@ -26,7 +26,12 @@ CORES = ("search_space", "bandits", "tenancy", "procedures", "hopper", "trial_gr
 WIRING = ("cli", "service", "embedded", "__main__", "report", "experiments", "settings")
 
 # Values of cores that cross the ports, to be written down.
-PASSING = ("easeml_db.bandits.prior", "easeml_db.tenancy.opening", "easeml_db.procedures.contract")
+PASSING = (
+    "easeml_db.bandits.prior",
+    "easeml_db.tenancy.opening",
+    "easeml_db.procedures.contract",
+    *(f"easeml_db.trial_groups.{module}" for module in ("allocation", "measuring", "profile")),
+)
 
 # What the loop and its parts decide with, and the only seams to the world.
 DECIDING = ("easeml_db.ports", *(f"easeml_db.{core}" for core in CORES))
@@ -36,20 +41,25 @@ ROOMS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(CORES, ()),
     "procedures": ("easeml_db.search_space",),
     "tenancy": ("easeml_db.bandits",),
+    "hopper": ("easeml_db.trial_groups",),
     "ports": PASSING,
     "db": ("easeml_db.ports", *PASSING),
     # Engines on PostgreSQL open sessions and read errors as the store does.
-    "engines": ("easeml_db.ports", "easeml_db.db.connection"),
+    "engines": ("easeml_db.ports", "easeml_db.db.connection", *PASSING),
     "simulate": ("easeml_db.ports", *PASSING),
     "searches": DECIDING,
     "arms": ("easeml_db.searches", *DECIDING),
-    "coordinator": ("easeml_db.arms", "easeml_db.searches", *DECIDING),
+    "allocations": DECIDING,
+    "coordinator": ("easeml_db.allocations", "easeml_db.arms", "easeml_db.searches", *DECIDING),
     **{room: tuple(OURS) for room in WIRING},
 }
 
 # What each may import from outside, besides the standard library.
 FOREIGN: dict[str, frozenset[str]] = {
-    **{room: frozenset() for room in (*WORDS, "ports", "arms", "searches", "coordinator", "simulate", "__init__")},
+    **{
+        room: frozenset()
+        for room in (*WORDS, "ports", "arms", "allocations", "searches", "coordinator", "simulate", "__init__")
+    },
     **{core: frozenset({"numpy", "scipy"}) for core in CORES},
     "procedures": frozenset({"numpy", "scipy", "optuna"}),
     "hopper": frozenset({"numpy", "scipy", "ortools"}),
@@ -64,7 +74,7 @@ FOREIGN: dict[str, frozenset[str]] = {
     "__main__": frozenset(),
 }
 IMPURE = frozenset({"time", "random", "os", "socket", "logging", "psycopg", "torch"})
-PURE = (*WORDS, *CORES, "ports", "arms", "coordinator", "simulate")
+PURE = (*WORDS, *CORES, "ports", "arms", "allocations", "coordinator", "simulate")
 LAZY_IN_PLPY = frozenset({"sklearn"})  # a second to import: only where it is used
 LAZY = frozenset({"optuna"})  # the same; the server imports procedures too
 

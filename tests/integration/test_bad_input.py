@@ -375,8 +375,8 @@ def test_dataset_calls_on_what_is_not_there_are_refused(unchanged: Session) -> N
         ("NULL", "n: expected 1 to 1000 slots, got NULL"),
         ("1001", "n: expected 1 to 1000 slots, got 1001"),
         ("1, n_threads => 0", "n_threads: expected 1 to 1024, got 0"),
-        ("1, device => 'gpu'", "device: expected cpu or cuda:N, got 'gpu'"),
-        ("1, device => NULL", "device: expected cpu or cuda:N, got NULL"),
+        ("1, device => 'gpu'", "device: expected cpu, cpu:N or cuda:N, got 'gpu'"),
+        ("1, device => NULL", "device: expected cpu, cpu:N or cuda:N, got NULL"),
         ("1, memory_limit_bytes => 1", "memory_limit_bytes: expected at least 256 MB"),
     ],
 )

@@ -46,7 +46,11 @@ def roles(module_coordinated: Session) -> dict[str, Session]:
     )
     bob.execute("SELECT easeml.create_dataset('own', 'mine', '{x}', 'y', n_partitions => 2)")
     for dataset in ("colours", "numbers", "private", "private"):
-        alice.execute(f"SELECT easeml.select_models('{dataset}', '{{linear}}', n_configs => 2, max_epochs => 1)")
+        allocation = "water_filling" if dataset == "numbers" else "hopping"
+        alice.execute(
+            f"SELECT easeml.select_models('{dataset}', '{{linear}}', n_configs => 2, max_epochs => 1,"
+            f" allocation => '{allocation}')"
+        )
     deadline = time.monotonic() + 60
     while set(root.values("SELECT state FROM easeml.runs")) != {"finished"}:
         assert time.monotonic() < deadline, root.rows("SELECT * FROM easeml.run_status")
@@ -57,6 +61,11 @@ def roles(module_coordinated: Session) -> dict[str, Session]:
     alice.execute("SELECT easeml.deploy(min(trial_id)) FROM easeml.leaderboard WHERE dataset_name = 'colours'")
     # These states are too small for chunks; what is asked here is who sees and writes them.
     root.execute("INSERT INTO easeml.checkpoint_chunks SELECT checkpoint_id, owner, 0, 'x' FROM easeml.checkpoints")
+    root.execute(
+        "INSERT INTO easeml.device_profiles (owner, dataset_id, architecture, device_kind, alpha, beta, c, d,"
+        " eps_seconds, n_packed, n_devices, is_bounded, measurements)"
+        " SELECT owner, dataset_id, 'mlp', 'cuda', 1, 1, 1, 1, 0, 1, 1, true, '{}' FROM easeml.datasets"
+    )
     return {**sessions, "root": root}
 
 

@@ -126,7 +126,7 @@ def test_two_who_leave_at_once_do_not_count_on_each_other(database: Session) -> 
     [
         ("SELECT easeml.add_slots(0)", "ML001", "1 to 1000"),
         ("SELECT easeml.add_slots(1, 'nowhere')", "ML003", "There are: local"),
-        ("SELECT easeml.add_slots(1, device => 'tpu')", "ML001", "cpu or cuda:N"),
+        ("SELECT easeml.add_slots(1, device => 'tpu')", "ML001", "cpu, cpu:N or cuda:N"),
         ("SELECT easeml.add_slots(1, memory_limit_bytes => 1)", "ML001", "256 MB"),
         ("SELECT easeml.drain_slot(99)", "ML003", "no slot 99"),
         ("SELECT easeml.drain_slot(NULL)", "ML003", "no slot NULL"),

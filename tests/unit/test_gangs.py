@@ -67,6 +67,16 @@ def test_auto_hops_while_trials_fill_the_slots_and_gangs_up_for_the_last_ones():
     assert all(unit.started_seconds >= third_last for unit in world.units if unit.n_slots > 1)
 
 
+@pytest.mark.parametrize(("allocation", "n_joint_epochs"), [("auto", 3), ("data_parallel", 6)])
+def test_auto_hops_where_its_gangs_have_shown_that_they_do_less(allocation, n_joint_epochs):
+    run = new_run(1, n_trials=1, n_partitions=4, max_epochs=6, allocation=allocation, scheduler="auto")
+    world = world_of([run], n_slots=4, seconds_of=lambda unit, slot_id: 1.0 if slot_id == 1 else 20.0)
+    serve(world)
+    check_complete(world, [run])
+    joint = {unit.order.unit.epoch for unit in world.units if unit.n_slots > 1 and unit.order.unit.kind == "train"}
+    assert joint == set(range(1, n_joint_epochs + 1))
+
+
 def test_auto_counts_the_trials_of_arms_that_are_still_to_come():
     run = new_run(
         1, n_trials=4, n_partitions=2, max_epochs=1, allocation="auto", architectures=("mlp", "linear", "cnn", "tree")

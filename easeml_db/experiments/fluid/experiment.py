@@ -1,9 +1,9 @@
-"""Runs the figures in simulation, and StaticFluid against the optimum."""
+"""Runs the figures in simulation, StaticFluid against the optimum, and trials that really train on this machine."""
 
 from __future__ import annotations
 
 from easeml_db.experiments.contract import Options, Result
-from easeml_db.experiments.fluid import plots
+from easeml_db.experiments.fluid import plots, real
 from easeml_db.experiments.fluid.bound import N_CASES, N_CASES_QUICK, cases
 from easeml_db.experiments.fluid.bound import measures as bound_measures
 from easeml_db.experiments.fluid.comparison import compare, summary
@@ -25,7 +25,7 @@ WHY = (
 
 
 def run(options: Options) -> Result:
-    """Compare every point over seeds; then random small cases."""
+    """Compare every point over seeds; then random small cases; then, unless quick, train for real."""
     seeds = range(options.seed, options.seed + (1 if options.is_quick else N_SEEDS))
     rows = []
     for cell in cells():
@@ -34,6 +34,8 @@ def run(options: Options) -> Result:
     points = summary(rows)
     options.say("StaticFluid and the optimum")
     small = list(cases(options.seed, N_CASES_QUICK if options.is_quick else N_CASES))
-    tables = {"figures": points, "runs": rows, "bound": small}
+    trained = [] if options.is_quick else real.runs(options)
+    tables = {"figures": points, "runs": rows, "bound": small, **({"real": trained} if trained else {})}
     charts = {"ratios": plots.ratios(points), "utilisation": plots.utilisation(points), "bound": plots.bound(small)}
-    return Result((*measures(points), *bound_measures(small)), WHY, tables, charts)
+    found = (*measures(points), *bound_measures(small), *(real.measures(trained) if trained else ()))
+    return Result(found, WHY, tables, charts)

@@ -10,12 +10,14 @@ from pathlib import Path
 from easeml_db.experiments.peers import record
 
 METHODS = {
-    "sequential": ("sequential", "run"),
-    "tasks": ("tasks", "run"),
-    "replay": ("tasks", "replay"),
-    "ray-tune": ("ray_tune", "run"),
-    "data-parallel": ("collective", "data_parallel"),
-    "model-averaging": ("collective", "model_averaging"),
+    "sequential": ("peers.sequential", "run"),
+    "tasks": ("peers.tasks", "run"),
+    "replay": ("peers.tasks", "replay"),
+    "ray-tune": ("peers.ray_tune", "run"),
+    "data-parallel": ("peers.collective", "data_parallel"),
+    "model-averaging": ("peers.collective", "model_averaging"),
+    "search-ray": ("procedures.ray_workers", "run"),
+    "search-tasks": ("procedures.process_workers", "run"),
 }
 
 
@@ -23,7 +25,7 @@ def main() -> None:
     """Run the method that the command line names."""
     method, folder = sys.argv[1], Path(sys.argv[2])
     module, name = METHODS[method]
-    run: Callable[[Path], record.Record] = getattr(import_module(f"easeml_db.experiments.peers.{module}"), name)
+    run: Callable[[Path], record.Record] = getattr(import_module(f"easeml_db.experiments.{module}"), name)
     record.save(run(folder), folder / "record.json")
 
 

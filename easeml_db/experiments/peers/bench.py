@@ -15,7 +15,7 @@ from easeml_db.experiments.peers import hopping
 from easeml_db.experiments.peers.comparison import Run
 from easeml_db.experiments.peers.launch import Measured, launch
 from easeml_db.experiments.peers.settings import Network, Setting
-from easeml_db.experiments.peers.workload import Workload, export_rows
+from easeml_db.experiments.peers.workload import Workload, export_rows, save
 from easeml_db.experiments.server import PrivateServer, load_dataset, private_server
 
 
@@ -40,7 +40,8 @@ class Bench:
     def _measured(self, method: str, work: Workload, space: Mapping[str, Any]) -> Measured:
         if method == "mop":
             return hopping.run(self.server, work, self.setting.name, space)
-        return launch(method, work, self.folder)
+        save(work, self.folder)
+        return launch(method, self.folder)
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from easeml_db.experiments.server import (
     PrivateServer,
     Row,
     Session,
+    row_bytes,
     start_run,
     training_units,
     validation_errors,
@@ -45,6 +46,7 @@ def _measured(session: Session, run_id: int, row: Row, work: Workload, launched:
         for before, after in pairwise(units)
         if before["trial_number"] == after["trial_number"] and before["slot_id"] != after["slot_id"]
     ]
+    held_bytes = row_bytes(session, run_id, work.task.n_features)
     record = Record(
         "mop",
         work.n_workers,
@@ -52,8 +54,8 @@ def _measured(session: Session, run_id: int, row: Row, work: Workload, launched:
         finished=row["finished"],
         errors=validation_errors(session, run_id),
         hashes={unit["trial_number"]: unit["state_sha256"] for unit in units},
-        held_bytes=_row_bytes(session, run_id, work) // work.n_workers,
-        loaded_bytes=_row_bytes(session, run_id, work),
+        held_bytes=held_bytes // work.n_workers,
+        loaded_bytes=held_bytes,
         handed_bytes=sum(unit["state_bytes"] for unit in units),
     )
     seen = usage.peak_memory_bytes, usage.processor_seconds
@@ -69,13 +71,3 @@ def _check_configs(session: Session, run_id: int, work: Workload) -> None:
         different = {name for name, value in config.items() if row["config"].get(name) != value}
         if different:
             raise InvalidData(f"the run's trials differ from the others' in {', '.join(sorted(different))}")
-
-
-def _row_bytes(session: Session, run_id: int, work: Workload) -> int:
-    """Bytes of all training rows in the form in which the other methods hold them: the database has them once."""
-    row = session.execute(
-        "SELECT sum(p.n_train_rows)::bigint AS n FROM easeml.partitions p JOIN easeml.runs r USING (dataset_id)"
-        " WHERE r.run_id = %s",
-        [run_id],
-    ).fetchall()[0]
-    return int(row["n"]) * (4 * work.task.n_features + 8)

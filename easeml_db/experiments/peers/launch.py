@@ -17,7 +17,7 @@ from typing import Any
 
 from easeml_db.embedded import server_environment
 from easeml_db.errors import TrialFailed
-from easeml_db.experiments.peers import record, workload
+from easeml_db.experiments.peers import record
 from easeml_db.experiments.peers.record import Record
 from easeml_db.experiments.peers.usage import Usage, with_descendants
 
@@ -63,9 +63,8 @@ class Measured:
         return self.record.finished - self.record.started
 
 
-def launch(method: str, work: workload.Workload, folder: Path) -> Measured:
-    """Run a method over the rows in a folder. Raises TrialFailed with the end of what it printed."""
-    workload.save(work, folder)
+def launch(method: str, folder: Path) -> Measured:
+    """Run a method over the rows and the workload in a folder. Raises TrialFailed with the end of what it printed."""
     launched = time.time()
     with _started([sys.executable, "-m", "easeml_db.experiments.peers", method, str(folder)]) as (process, log):
         with Usage(lambda: [process.pid]) as usage:

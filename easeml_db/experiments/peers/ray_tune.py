@@ -7,6 +7,8 @@ Ray could spend time on beside that is off: dashboard, usage reports, loggers, c
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -44,8 +46,15 @@ class RayTrial(tune.Trainable):
 def run(folder: Path) -> Record:
     """Train them all on shuffled rows."""
     work = workload.load(folder)
+    with local_ray(folder, work.n_workers):
+        return _record(_tuner(folder, work).fit(), work)
+
+
+@contextmanager
+def local_ray(folder: Path, n_cores: int) -> Iterator[None]:
+    """Ray's processes on this machine, without those that only watch; gone at the end."""
     ray.init(
-        num_cpus=work.n_workers,
+        num_cpus=n_cores,
         include_dashboard=False,
         log_to_driver=False,
         logging_level=logging.ERROR,
@@ -53,7 +62,7 @@ def run(folder: Path) -> Record:
         _temp_dir=str(folder / "r"),  # a short name: sockets lie in there, and their paths have at most 107 bytes
     )
     try:
-        return _record(_tuner(folder, work).fit(), work)
+        yield
     finally:
         ray.shutdown()
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from easeml_db.experiments.peers.training import Outcome
 
@@ -17,7 +18,8 @@ class Record:
     errors: validation errors after each epoch, by trial number. hashes: SHA-256 of the last states.
     held_bytes: training rows that each worker holds. loaded_bytes: rows that were carried to all workers together.
     handed_bytes: states, parameters or gradients that workers handed over. wire_bytes: what the kernel's TCP counters
-    saw leave the workers.
+    saw leave the workers. Of searches also the configs tried, when each epoch's error was known, and what the workers
+    spent their seconds on, by activity.
     """
 
     method: str
@@ -30,6 +32,9 @@ class Record:
     loaded_bytes: int = 0
     handed_bytes: int = 0
     wire_bytes: int | None = None
+    configs: dict[int, dict[str, Any]] = field(default_factory=dict)
+    measured_at: dict[int, list[float]] = field(default_factory=dict)
+    spent_seconds: dict[str, float] = field(default_factory=dict)
 
 
 def from_outcomes(method: str, outcomes: Sequence[Outcome], *, n_workers: int, held_bytes: int) -> Record:
@@ -55,6 +60,6 @@ def save(record: Record, path: Path) -> None:
 def load(path: Path) -> Record:
     """Read what `save` wrote."""
     known = json.loads(path.read_text(encoding="utf-8"))
-    for name in ("errors", "hashes"):
+    for name in ("errors", "hashes", "configs", "measured_at"):
         known[name] = {int(number): value for number, value in known[name].items()}
     return Record(**known)

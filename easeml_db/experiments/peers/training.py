@@ -106,7 +106,7 @@ def _no_pause() -> None:
     """Nobody has to be let in between batches."""
 
 
-def error_of(live: TorchTrial, workload: Workload, rows: Tensors) -> float:
-    """The share of wrong labels, measured as the database measures it."""
-    statistics = metrics.measure(workload.task, live.outputs(rows[0]), rows[1].numpy())
-    return 1.0 - metrics.values(workload.task, statistics)["accuracy"]
+def error_of(live: TorchTrial, workload: Workload, *parts: Tensors) -> float:
+    """The share of wrong labels over all parts, measured as the database measures it."""
+    measured = [metrics.measure(workload.task, live.outputs(inputs), targets.numpy()) for inputs, targets in parts]
+    return 1.0 - metrics.values(workload.task, metrics.combine(measured))["accuracy"]

@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from easeml_db.hopper.gangs import data_parallel_crews, gang_of, gangs_to_start, is_data_parallel
+from easeml_db.hopper.gangs import Scaling, data_parallel_crews, gang_of, gangs_to_start, is_data_parallel
 from easeml_db.training_unit import after, n_steps_total
 from easeml_db.trial import Trial
 
@@ -21,6 +21,19 @@ def trials(draw):
 
 def test_hopping_ends_once_half_as_many_trials_are_left_as_there_are_slots():
     assert [is_data_parallel("auto", n, 4) for n in (1, 2, 3, 9)] == [True, True, False, False]
+
+
+def test_auto_asks_what_gangs_have_shown_to_do():
+    assert [is_data_parallel("auto", n, 8, 2.5) for n in (1, 2, 3, 4)] == [True, True, False, False]
+    assert is_data_parallel("data_parallel", 3, 4, 0.5)
+    scaling = Scaling()
+    for seconds in (9.0, 1.25):
+        scaling.observe("mlp", 4, seconds)
+        assert scaling.speedup("mlp", 1.0) is None
+    scaling.observe("mlp", 2, 1.0)
+    scaling.observe("mlp", 4, 1.6)
+    assert scaling.speedup("mlp", 1.0) == 4 / 1.25
+    assert scaling.speedup("lenet", 1.0) is None
     assert is_data_parallel("data_parallel", 9, 4)
     assert not is_data_parallel("hopping", 1, 4)
     assert not is_data_parallel("water_filling", 1, 4)

@@ -148,5 +148,5 @@ def test_one_shot_ones_start_everything_at_once(name, listed):
 def test_procedures_are_listed_with_their_options():
     rows = {row[0]: row[1:] for row in list_procedures()}
     assert rows["random"][:2] == (True, [])
-    assert rows["asha"][:2] == (False, ["eta", "min_epochs", "increments", "n_parallel"])
+    assert rows["asha"][:2] == (False, ["eta", "min_epochs", "increments", "n_parallel", "joint"])
     assert all(summary for _, _, summary in rows.values())

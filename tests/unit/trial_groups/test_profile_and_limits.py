@@ -65,6 +65,19 @@ def test_packing_ends_at_the_first_trial_that_brings_too_little():
     assert packing_limit(packed(1.0)) == 1
 
 
+@given(st.lists(st.floats(1.0, 2.5), min_size=0, max_size=5), st.floats(0.01, 0.5))
+def test_whatever_is_measured_the_limit_and_its_overhead_make_a_profile(factors, threshold):
+    seconds = [1.0]
+    for factor in factors:
+        seconds.append(seconds[-1] * factor)
+    c = packing_limit(packed(*seconds), threshold=threshold)
+    assert Profile(packing_overhead(packed(*seconds), c), c=c).throughput >= 1
+
+
+def test_a_limit_whose_overhead_is_too_large_for_it_is_lowered():
+    assert packing_limit(packed(1.0, 1.79, 2.41)) == 2  # O^3 is 0.1024, but alpha would be 1.55 > 3/2
+
+
 def test_memory_is_a_hard_limit():
     assert packing_limit(packed(1.0, 1.0, 1.0), trial_bytes=4, device_bytes=11) == 2
     with pytest.raises(InvalidArgument, match="does not fit"):

@@ -1,0 +1,56 @@
+"""easeml allocations and profiles: which devices the trials of a run had, and what was measured for that."""
+
+from __future__ import annotations
+
+import click
+
+from easeml_db.cli.connection import database, dsn_option
+from easeml_db.cli.output import json_option, print_json, print_rows
+from easeml_db.cli.statements import rows, run_or_newest
+
+ALLOCATION_COLUMNS = {
+    "elapsed_seconds": "at second", "trial_number": "trial", "architecture": "architecture", "width": "width",
+    "reason": "why", "group_id": "group", "devices": "devices",
+}  # fmt: skip
+GROUP_COLUMNS = {
+    "group_id": "group", "label": "trials", "n_trials": "how many", "n_resizes": "resizes",
+    "makespan_seconds": "seconds",
+}  # fmt: skip
+PROFILE_COLUMNS = {
+    "dataset_name": "data set", "architecture": "architecture", "device_kind": "device", "c": "trials a device",
+    "alpha": "alpha", "d": "devices a trial", "beta": "beta", "eps_seconds": "resize s", "measured_at": "measured",
+}  # fmt: skip
+
+
+@click.command()
+@click.argument("run_id", metavar="[RUN]", type=int, required=False)
+@dsn_option
+@json_option
+def allocations(run_id: int | None, dsn: str | None, as_json: bool) -> None:
+    """Show the trial groups of RUN (default: the newest), and which devices each trial had when."""
+    with database(dsn) as connection:
+        chosen = run_or_newest(connection, run_id)
+        groups = rows(connection, "trial_groups", run_id=chosen)
+        found = rows(connection, "allocations", run_id=chosen)
+    if as_json:
+        print_json({"trial_groups": groups, "allocations": found})
+        return
+    empty = f"run {chosen} has no trial groups: it is not water-filled, or has not begun"
+    print_rows(groups, as_json=False, empty=empty, columns=GROUP_COLUMNS)
+    if found:
+        click.echo()
+        print_rows(found, as_json=False, empty="", columns=ALLOCATION_COLUMNS)
+
+
+@click.command()
+@dsn_option
+@json_option
+def profiles(dsn: str | None, as_json: bool) -> None:
+    """List what sharing devices was measured to cost."""
+    with database(dsn) as connection:
+        found = rows(connection, "device_profiles")
+    empty = "nothing is measured yet; a run with --allocation water_filling does so first"
+    print_rows(found, as_json=as_json, empty=empty, columns=PROFILE_COLUMNS)
+
+
+COMMANDS = (allocations, profiles)
