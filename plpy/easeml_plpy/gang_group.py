@@ -31,7 +31,8 @@ from .errors import InvalidArgument, NotAllowed, SlotLost
 TEMPORARY_FILES = Path("base/pgsql_tmp")  # below the data directory, where a server process works
 FOLDER_PREFIX = "pgsql_tmp_easeml_"  # the server removes what begins so when it starts, and no backup contains it
 MEETING_SECONDS = 60.0
-CONNECT_SECONDS = 5.0  # everybody is there by then
+STORE_SECONDS = 5.0  # everybody is there by then
+CONNECT_SECONDS = 1.0  # for one attempt, of which gloo makes five
 STALE_SECONDS = 600.0  # the age at which what others have left behind is removed
 PATIENCE = timedelta(days=1)  # of waits that let a cancel through
 NAP_SECONDS = (0.0001, 0.005)  # between looks, first and longest
@@ -199,7 +200,7 @@ def _connect(store_file: Path, rank: int, n_ranks: int, device: torch.device, ti
     before = set(os.listdir("/proc/self/fd"))
     with peers_lost():
         store = _c10d.FileStore(str(store_file), n_ranks)
-        store.set_timeout(timedelta(seconds=CONNECT_SECONDS))
+        store.set_timeout(timedelta(seconds=STORE_SECONDS))
         group = distributed.ProcessGroup(store, rank, n_ranks)
         kinds = distributed.ProcessGroup.BackendType
         kind, made_by = (kinds.NCCL, _nccl) if device.type == "cuda" else (kinds.GLOO, _gloo)
@@ -228,7 +229,7 @@ def _nccl(store: Any, rank: int, n_ranks: int) -> Any:
     os.environ["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "2"  # clean up only
     os.environ["TORCH_NCCL_ENABLE_MONITORING"] = "0"
     options = distributed.ProcessGroupNCCL.Options()
-    options._timeout = timedelta(seconds=CONNECT_SECONDS)
+    options._timeout = timedelta(seconds=STORE_SECONDS)
     return distributed.ProcessGroupNCCL(store, rank, n_ranks, options)
 
 
