@@ -201,9 +201,13 @@ class PostgresStore:
         return [TrialHistory(**(row | {"scores": tuple(_score(score) for score in row["scores"])})) for row in rows]
 
     async def apply_decisions(self, run_id: int, arm_id: int, decisions: Sequence[Mapping[str, Any]]) -> int:
-        """Start, continue and stop trials, all or none; return the bytes of states pruned. StaleLease, NotFound."""
+        """Start, continue and stop trials, all or none; return the bytes of states pruned. StaleLease, NotFound, or
+        EasemlError where the tables refuse what follows from rows that a tenant has written itself."""
         document = json.dumps(list(decisions), allow_nan=False)
-        return int((await self._say("apply_decisions", arm_id=arm_id, decisions=document))["pruned_bytes"])
+        try:
+            return int((await self._say("apply_decisions", arm_id=arm_id, decisions=document))["pruned_bytes"])
+        except (psycopg.DataError, psycopg.IntegrityError) as error:
+            raise server_error(error) from error
 
     async def keep_beliefs(self, run_id: int, beliefs: Sequence[Belief]) -> None:
         """Write down what is believed of a run's arms now."""
