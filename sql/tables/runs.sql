@@ -43,7 +43,7 @@ CREATE TABLE easeml.arms (
     owner name NOT NULL DEFAULT current_user,
     architecture text NOT NULL,
     augmentation text NOT NULL DEFAULT 'none',
-    planned_epochs bigint CHECK (planned_epochs >= 1),
+    planned_epochs bigint CHECK (planned_epochs BETWEEN 1 AND 1000000000000),
     opening bigint,
     opened_at timestamptz,
     bound double precision,
@@ -70,7 +70,7 @@ CREATE TABLE easeml.trials (
     trial_number integer NOT NULL CHECK (trial_number >= 1),
     architecture text NOT NULL,
     config jsonb NOT NULL,
-    max_epochs integer NOT NULL CHECK (max_epochs >= 1),
+    max_epochs integer NOT NULL CHECK (max_epochs BETWEEN 1 AND 1000000),
     target_epochs integer CHECK (target_epochs BETWEEN 1 AND max_epochs),
     parent_trial_id bigint,  -- no foreign key: a parent may not be removed without the run
     inherited_epochs integer NOT NULL DEFAULT 0 CHECK (inherited_epochs BETWEEN 0 AND max_epochs),
