@@ -19,7 +19,7 @@ from easeml_db import __version__
 from easeml_db.bandits.prior import Prior
 from easeml_db.db.connection import connect, out_of_space, server_error, unavailable
 from easeml_db.db.queries import queries
-from easeml_db.errors import ServerUnavailable, VersionMismatch
+from easeml_db.errors import EasemlError, ServerUnavailable, VersionMismatch
 from easeml_db.ports import Message, RunChanged, SlotsChanged, TenantsChanged
 from easeml_db.procedures.contract import TrialHistory
 from easeml_db.run import Arm, Run, Search
@@ -203,7 +203,10 @@ class PostgresStore:
     async def apply_decisions(self, run_id: int, arm_id: int, decisions: Sequence[Mapping[str, Any]]) -> int:
         """Start, continue and stop trials, all or none; return the bytes of states pruned. StaleLease, NotFound, or
         EasemlError where the tables refuse what follows from rows that a tenant has written itself."""
-        document = json.dumps(list(decisions), allow_nan=False)
+        try:
+            document = json.dumps(list(decisions), allow_nan=False)
+        except ValueError as error:
+            raise EasemlError(f"a decision cannot be written down: {error}") from error
         try:
             return int((await self._say("apply_decisions", arm_id=arm_id, decisions=document))["pruned_bytes"])
         except (psycopg.DataError, psycopg.IntegrityError) as error:
