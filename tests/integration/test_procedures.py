@@ -252,11 +252,13 @@ def test_a_decision_that_the_tables_refuse_ends_the_run_alone(points: Session) -
 
 
 MANY_PARTITIONS = """
-INSERT INTO easeml.datasets (dataset_id, dataset_name, version, source, input_columns, target_column, task, input_shape, n_outputs, n_partitions,
-    validation_fraction, test_fraction, seed, block_rows, encoder)
-SELECT 9999, 'many', 1, source, input_columns, target_column, task, input_shape, n_outputs, 10000, validation_fraction, test_fraction, seed, block_rows, encoder
+INSERT INTO easeml.datasets (dataset_id, dataset_name, version, source, input_columns, target_column, task, input_shape,
+    n_outputs, n_partitions, validation_fraction, test_fraction, seed, block_rows, encoder)
+SELECT 9999, 'many', 1, source, input_columns, target_column, task, input_shape,
+    n_outputs, 10000, validation_fraction, test_fraction, seed, block_rows, encoder
 FROM easeml.datasets WHERE dataset_name = 'points';
-INSERT INTO easeml.partitions (dataset_id, partition_number, n_train_rows, n_validation_rows, n_test_rows, n_bytes, checksum)
+INSERT INTO easeml.partitions (dataset_id, partition_number,
+    n_train_rows, n_validation_rows, n_test_rows, n_bytes, checksum)
 SELECT 9999, n, 1, 1, 1, 1, 0 FROM generate_series(0, 9999) n
 """  # fmt: skip
 
@@ -269,6 +271,9 @@ def test_more_units_than_32_bits_count_are_served_and_shown(points: Session) -> 
     for table, column, value in (("trials", "max_epochs", 2**31 - 1), ("arms", "planned_epochs", 2**63 - 1)):
         with pytest.raises(psycopg.errors.CheckViolation):
             points.execute(f"UPDATE easeml.{table} SET {column} = {value}")  # type: ignore[arg-type]
+    for table in ("runs", "trials"):  # views subtract them
+        with pytest.raises(psycopg.errors.CheckViolation):
+            points.execute(f"UPDATE easeml.{table} SET started_at = 'infinity'")  # type: ignore[arg-type]
     points.execute("SELECT easeml.drop_run(%s)", [run_id])
 
 
