@@ -19,7 +19,7 @@ from easeml_db import __version__
 from easeml_db.bandits.prior import Prior
 from easeml_db.db.connection import connect, out_of_space, server_error, unavailable
 from easeml_db.db.queries import queries
-from easeml_db.errors import ServerUnavailable, VersionMismatch
+from easeml_db.errors import EasemlError, ServerUnavailable, VersionMismatch
 from easeml_db.ports import Message, RunChanged, SlotsChanged, TenantsChanged
 from easeml_db.procedures.contract import TrialHistory
 from easeml_db.run import Arm, Run, Search
@@ -201,9 +201,16 @@ class PostgresStore:
         return [TrialHistory(**(row | {"scores": tuple(_score(score) for score in row["scores"])})) for row in rows]
 
     async def apply_decisions(self, run_id: int, arm_id: int, decisions: Sequence[Mapping[str, Any]]) -> int:
-        """Start, continue and stop trials, all or none; return the bytes of states pruned. StaleLease, NotFound."""
-        document = json.dumps(list(decisions), allow_nan=False)
-        return int((await self._say("apply_decisions", arm_id=arm_id, decisions=document))["pruned_bytes"])
+        """Start, continue and stop trials, all or none; return the bytes of states pruned. StaleLease, NotFound, or
+        EasemlError where the tables refuse what follows from rows that a tenant has written itself."""
+        try:
+            document = json.dumps(list(decisions), allow_nan=False)
+        except ValueError as error:
+            raise EasemlError(f"a decision cannot be written down: {error}") from error
+        try:
+            return int((await self._say("apply_decisions", arm_id=arm_id, decisions=document))["pruned_bytes"])
+        except (psycopg.DataError, psycopg.IntegrityError) as error:
+            raise server_error(error) from error
 
     async def keep_beliefs(self, run_id: int, beliefs: Sequence[Belief]) -> None:
         """Write down what is believed of a run's arms now."""

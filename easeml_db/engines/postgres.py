@@ -245,9 +245,14 @@ class PostgresExecutor:
         connecting = self._connecting.pop(slot_id, None)
         if connecting is not None:
             connecting.cancel()
-        if slot_id in self._orders:
-            self._answer(UnitFailed(self._orders[slot_id], SlotLost(f"slot {slot_id} was closed with its unit stuck")))
+        order = self._orders.get(slot_id)
         await self._drop_session(slot_id)
+        if order is not None:
+            self._answer(UnitFailed(order, SlotLost(f"slot {slot_id} was closed with its unit stuck")))
+            for other in order.slot_ids:  # of its gang: nobody waits for their answers any more
+                if other in self._slots:
+                    await self._drop_session(other)
+                    self._begin_to_connect(other)
 
 
 def _answer_to(order: Order, seconds: float, result: Result) -> UnitRecorded | Piloted:

@@ -301,7 +301,8 @@ class Dispatcher:
     ) -> list[Dispatch]:
         """Start what a water-filled run has to start; take the slots of devices that a trial has to itself."""
         owner = open_run.run.owner
-        idle = self._idle_but(taken)[: self._n_allowed(owner, n_held[owner])]
+        own = self._own_slots(open_run.run, taken)
+        idle = [slot for slot in self._idle_but(taken) if slot in own][: self._n_allowed(owner, n_held[owner])]
         gangs = open_run.choose_filled(idle, self._placement_of(open_run.run))
         begun = [self._begin(open_run, gang.units, gang.slots) for gang in gangs]
         held = filling.held_slots()
@@ -348,16 +349,31 @@ class Dispatcher:
 
     def _placement_of(self, run: Run) -> Placement:
         if run.run_id not in self._placements:
-            in_service = {slot: segment for slot, segment in self._segments.items() if slot in self._cached}
-            devices = self._devices_for(run) if run.is_water_filled else ()
-            self._placements[run.run_id] = Placement(run.trials[0].n_partitions, in_service, run.holders, devices)
+            self._placements[run.run_id] = self._placed(run)
         return self._placements[run.run_id]
 
-    def _devices_for(self, run: Run) -> tuple[Device, ...]:
-        """Devices of the slots in service: of the first ones only, as many as the tenant may have."""
-        in_service = sorted(self._slots.keys() & self._cached.keys())
-        allowed = in_service[: self._limits.get(run.owner, len(in_service))]
-        return tuple(devices_of(self._slots[slot_id] for slot_id in allowed))
+    def _placed(self, run: Run, taken: Collection[int] = ()) -> Placement:
+        in_service = {slot: segment for slot, segment in self._segments.items() if slot in self._cached}
+        devices = self._devices_for(run, taken) if run.is_water_filled else ()
+        return Placement(run.trials[0].n_partitions, in_service, run.holders, devices)
+
+    def _devices_for(self, run: Run, taken: Collection[int]) -> tuple[Device, ...]:
+        """Devices of the slots in service; of a tenant with a limit, those of as many slots as it may have: where it
+        works already, then what is idle."""
+        slots = sorted(self._slots.keys() & self._cached.keys())
+        if run.owner in self._limits:
+            working, idle = self._busy_for(run.owner), self._idle.difference(taken)
+            slots.sort(key=lambda slot: (slot not in working, slot not in idle, slot))
+            slots = slots[: self._limits[run.owner]]
+        return tuple(devices_of(self._slots[slot_id] for slot_id in slots))
+
+    def _own_slots(self, run: Run, taken: Collection[int]) -> set[int]:
+        """Return the slots of a run's devices; others are chosen where older runs have come to take all of these."""
+        slots = {slot for device in self._placement_of(run).devices for slot in device.slot_ids}
+        if slots.issubset(taken) and run.owner in self._limits:
+            self._placements[run.run_id] = self._placed(run, taken)
+            slots = {slot for device in self._placements[run.run_id].devices for slot in device.slot_ids}
+        return slots
 
     def recorded(self, slot_id: int, seconds: float) -> None:
         """Take in that the slot's unit is recorded, and all its gang."""

@@ -33,6 +33,9 @@ from easeml_db.training_unit import PILOT, TrainingUnit, after, next_unit, open_
 from easeml_db.trial import Trial
 from easeml_db.trial_groups.measuring import Sample
 
+MAX_PLANNED_CELLS = (
+    5_000_000  # trial numbers times partitions; whoever writes trials himself may number them as he likes
+)
 PILOTED = frozenset({"auto", "vector_rearrangement", "milp"})
 
 
@@ -486,6 +489,11 @@ class OpenRun:
 
     def _made(self) -> Scheduler:
         """Make the scheduler that was asked for, or where it cannot serve, one that always can."""
+        if self._placement is not None and self._n_rows() * self._placement.n_partitions > MAX_PLANNED_CELLS:
+            if self._planned != FALLBACK:
+                self._planned = FALLBACK
+                self.new_plan = Plan(self.run_id, FALLBACK, None, None, "too many trials and partitions to plan for")
+            return make_scheduler(FALLBACK, Workload((), self._placement, self.run.visit_order), seed=self.run.seed)
         workload = self._workload()
         try:
             return make_scheduler(self._planned or self._plan(workload), workload, seed=self.run.seed)
@@ -518,13 +526,16 @@ class OpenRun:
     def _n_units_planned(self) -> int:
         return sum(trial.n_partitions * trial.max_epochs for trial in self._trials.values())
 
+    def _n_rows(self) -> int:
+        """Rows of a workload: one for each trial number."""
+        return max((trial.trial_number for trial in self.run.trials), default=0)
+
     def _workload(self) -> Workload:
         """The work that is left as whole epochs: a unit stands for training and validation of one partition."""
         if self._placement is None:
             raise InvalidArgument("a run is planned for slots in service")
-        n_trials = max((trial.trial_number for trial in self.run.trials), default=0)
         p = self._placement.n_partitions
-        rows = [(0.0,) * p] * n_trials
+        rows = [(0.0,) * p] * self._n_rows()
         for trial in self._trials.values():
             architecture = self.run.architectures[trial.trial_id]
             kinds = ("train", "validate")

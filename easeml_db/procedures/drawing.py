@@ -18,6 +18,8 @@ class ConfigSequence:
         self._space = space
         self._seed = seed % 2**64
         self._configs: list[Config] = []
+        self._sequence_keys: list[str] = []
+        self._seen = _Keys()
 
     def first(self, n_configs: int) -> list[Config]:
         """Return `n_configs` configs, fewer where the space holds no more."""
@@ -31,9 +33,22 @@ class ConfigSequence:
 
     def first_unseen(self, seen: Iterable[Config]) -> Config | None:
         """Return the first config of the sequence that is none of `seen`; None when all have been seen."""
-        keys = {key_of(config) for config in seen}
-        unseen = (config for config in self.first(len(keys) + 1) if key_of(config) not in keys)
+        keys = self._seen.of(seen)
+        candidates = self.first(len(keys) + 1)
+        self._sequence_keys += [key_of(config) for config in candidates[len(self._sequence_keys) :]]
+        unseen = (config for config, key in zip(candidates, self._sequence_keys, strict=False) if key not in keys)
         return next(unseen, None)
+
+
+class _Keys:
+    """Keys of configs, each worked out once for as long as the same object is asked about again."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Config, str]] = {}  # by identity; the config is kept, so that it stays its own
+
+    def of(self, configs: Iterable[Config]) -> set[str]:
+        self._known = {id(config): self._known.get(id(config)) or (config, key_of(config)) for config in configs}
+        return {key for _, key in self._known.values()}
 
 
 def generator(seed: int, trial_number: int) -> np.random.Generator:

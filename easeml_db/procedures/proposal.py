@@ -17,8 +17,10 @@ from easeml_db.procedures import PROCEDURES
 from easeml_db.procedures.contract import Procedure, Start
 from easeml_db.procedures.creation import arm_names, create_procedure, read_search
 from easeml_db.run import Search
+from easeml_db.search_space.refusal import refusal
 from easeml_db.search_space.specs import RESERVED
 
+MAX_TRIALS = 2**31 - 1  # their numbers are integers of the tables
 Row = dict[str, object]
 
 
@@ -93,9 +95,13 @@ def _one_shot(procedure: Procedure, max_epochs: int) -> Row:
 
 def _staged(arms: Sequence[ArmSearch]) -> Row:
     plans = [arm.procedure.preview() for arm in arms]
+    n_trials = sum(arm.procedure.n_trials() for arm in arms)
+    if n_trials > MAX_TRIALS:
+        hint = "Lower max_epochs or n_configs; for pbt, raise the interval."
+        raise refusal("n_configs", expected=f"at most {MAX_TRIALS} trials over all arms", got=str(n_trials), hint=hint)
     return {
         "is_one_shot": False,
-        "n_configs": sum(arm.procedure.n_trials() for arm in arms),
+        "n_configs": n_trials,
         "arms": [
             {"architecture": arm.name, "planned_epochs": sum(rung.total_epochs for rung in plan)}
             for arm, plan in zip(arms, plans, strict=True)

@@ -25,7 +25,7 @@ DECLARE
     decision record;
     new_trial_id bigint;
     n_held bigint;
-    n_partitions integer;
+    n_partitions bigint;
     bytes bigint;
     pruned_bytes bigint := 0;
 BEGIN

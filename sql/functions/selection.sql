@@ -296,7 +296,7 @@ BEGIN
             hint => CASE WHEN run.state IN ('queued', 'running') AND NOT easeml.has_live_coordinator()
                 THEN 'It goes on by itself as soon as a coordinator runs: easeml up, or easeml coordinator --dsn ...' END);
     END IF;
-    UPDATE easeml.trials t SET state = CASE WHEN t.n_steps_done = 2 * t.target_epochs * d.n_partitions AND t.target_epochs < t.max_epochs THEN 'paused' ELSE 'waiting' END,
+    UPDATE easeml.trials t SET state = CASE WHEN t.n_steps_done = 2 * t.target_epochs * d.n_partitions::bigint AND t.target_epochs < t.max_epochs THEN 'paused' ELSE 'waiting' END,
         failure_reason = NULL, finished_at = NULL
     FROM easeml.datasets d WHERE t.run_id = run.run_id AND t.state IN ('cancelled', 'failed') AND d.dataset_id = run.dataset_id;
     UPDATE easeml.runs r SET state = 'queued', started_at = NULL, finished_at = NULL, failure_reason = NULL WHERE r.run_id = run.run_id;

@@ -107,7 +107,7 @@ COMMENT ON FUNCTION easeml.leave_slot(jsonb) IS 'Frees the slot''s row; refused 
 CREATE FUNCTION easeml.advance(unit jsonb) RETURNS easeml.trials LANGUAGE plpgsql AS $$
 DECLARE
     trial easeml.trials;
-    n_partitions integer;
+    n_partitions bigint;
     others jsonb := coalesce(unit #> '{gang,others}', '[]');
     n_steps integer := 1 + jsonb_array_length(others);
 BEGIN

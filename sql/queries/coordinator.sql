@@ -82,7 +82,7 @@ SELECT a.arm_id, a.architecture || CASE a.augmentation WHEN 'none' THEN '' ELSE 
 FROM easeml.arms a JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id)
 CROSS JOIN LATERAL (SELECT CASE WHEN r.search IS NULL THEN coalesce(sum(t.max_epochs), 0) ELSE coalesce(a.planned_epochs, 1) END AS n_epochs,
     count(*) FILTER (WHERE t.state IN ('waiting', 'running', 'paused')) AS n_open,
-    coalesce(bool_and(t.n_steps_done = (2 * t.max_epochs + 1) * d.n_partitions OR r.search IS NOT NULL AND t.state = 'stopped' AND t.failure_reason IS NULL), false) AS is_complete
+    coalesce(bool_and(t.n_steps_done = (2 * t.max_epochs + 1) * d.n_partitions::bigint OR r.search IS NOT NULL AND t.state = 'stopped' AND t.failure_reason IS NULL), false) AS is_complete
     FROM easeml.trials t WHERE t.arm_id = a.arm_id) n
 CROSS JOIN LATERAL (SELECT greatest(sum(c.n_train_rows), 1) AS n_rows FROM easeml.partitions c WHERE c.dataset_id = r.dataset_id) p
 WHERE a.run_id = %(run_id)s AND NOT EXISTS (SELECT FROM easeml.priors q WHERE q.run_id = a.run_id AND a.arm_id <> ALL (q.arm_ids)) ORDER BY a.arm_id
@@ -113,7 +113,7 @@ SELECT a.run_id, d.task, a.architecture || CASE a.augmentation WHEN 'none' THEN 
     (n.n_epochs * p.n_rows)::double precision AS work
 FROM easeml.arms a JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id)
 CROSS JOIN LATERAL (SELECT greatest(sum(t.n_steps_done / (2 * d.n_partitions) - t.inherited_epochs), 1) AS n_epochs,
-    coalesce(bool_and(t.n_steps_done = (2 * t.max_epochs + 1) * d.n_partitions OR r.search IS NOT NULL AND t.state = 'stopped' AND t.failure_reason IS NULL), false) AS is_complete
+    coalesce(bool_and(t.n_steps_done = (2 * t.max_epochs + 1) * d.n_partitions::bigint OR r.search IS NOT NULL AND t.state = 'stopped' AND t.failure_reason IS NULL), false) AS is_complete
     FROM easeml.trials t WHERE t.arm_id = a.arm_id) n
 CROSS JOIN LATERAL (SELECT greatest(sum(c.n_train_rows), 1) AS n_rows FROM easeml.partitions c WHERE c.dataset_id = r.dataset_id) p
 WHERE a.closing IS NOT NULL AND n.is_complete AND a.run_id IN (SELECT w.run_id FROM easeml.runs w ORDER BY w.run_id DESC LIMIT 500)

@@ -11,7 +11,7 @@ CREATE TABLE easeml.datasets (
     task text NOT NULL CHECK (task IN ('classification', 'regression')),
     input_shape integer[] NOT NULL,
     n_outputs integer NOT NULL CHECK (n_outputs >= 1),
-    n_partitions integer NOT NULL CHECK (n_partitions >= 1),
+    n_partitions integer NOT NULL CHECK (n_partitions BETWEEN 1 AND 10000),
     placement text NOT NULL DEFAULT 'shared' CHECK (placement IN ('shared', 'bound')),
     validation_fraction double precision NOT NULL,
     test_fraction double precision NOT NULL,

@@ -14,9 +14,9 @@ JOIN easeml.datasets d USING (dataset_id)
 LEFT JOIN LATERAL (
     SELECT count(*) AS n_trials, count(*) FILTER (WHERE state = 'finished') AS n_finished, count(*) FILTER (WHERE state = 'failed') AS n_failed,
         count(*) FILTER (WHERE state = 'paused') AS n_paused, count(*) FILTER (WHERE state = 'stopped') AS n_stopped,
-        coalesce(sum(n_steps_done - 2 * inherited_epochs * d.n_partitions), 0)::bigint AS n_units_done,
+        coalesce(sum(n_steps_done - 2 * inherited_epochs * d.n_partitions::bigint), 0)::bigint AS n_units_done,
         -- Only a trial that goes to the end is tested.
-        count(*) FILTER (WHERE n_steps_done > 2 * max_epochs * d.n_partitions OR target_epochs = max_epochs AND state IN ('waiting', 'running')) AS n_tests
+        count(*) FILTER (WHERE n_steps_done > 2 * max_epochs * d.n_partitions::bigint OR target_epochs = max_epochs AND state IN ('waiting', 'running')) AS n_tests
     FROM easeml.trials WHERE run_id = r.run_id) t ON true
 LEFT JOIN LATERAL (
     SELECT CASE WHEN r.search IS NULL THEN t.n_trials * (2 * r.max_epochs + 1)

@@ -351,3 +351,26 @@ def test_of_a_gang_with_a_stopped_rank_only_that_slot_is_given_up(database: Sess
         wait_until(database, "SELECT state = 'active' FROM easeml.slots WHERE slot_id = 2")
         wait_for_end(database)
     check_recorded_once(database)
+
+
+def test_a_slot_removed_from_a_gang_whose_other_rank_is_stopped_leaves_that_one_in_service(
+    database: Session, coordinator: Coordinator
+) -> None:
+    prepare(database)
+    with coordinator(database):
+        database.execute(PARALLEL.replace("[32]", "[4]"))
+        busy = "SELECT count(*) = 2 FROM easeml.slots WHERE unit_started_at < clock_timestamp() - interval '0.2 s'"
+        while not database.value(f"{busy} AND kind = 'train'"):
+            time.sleep(0.01)
+        pid = database.value("SELECT backend_pid FROM easeml.slots WHERE slot_id = 1")
+        os.kill(pid, signal.SIGSTOP)  # it takes no notice of the cancel for longer than the coordinator waits
+        try:
+            database.execute("SELECT easeml.remove_slot(2)")
+            deadline = time.monotonic() + 60
+            while not database.rows("SELECT FROM easeml.run_events WHERE kind = 'retry'"):
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        wait_for_end(database)
+    check_recorded_once(database)

@@ -233,6 +233,50 @@ def test_rows_that_a_tenant_wrote_himself_end_his_run_alone(
     assert finish(points, start(points, "tpe", architectures=["linear"], n_configs=2))["state"] == "finished"
 
 
+SHORT_TRIAL = """
+INSERT INTO easeml.trials (run_id, arm_id, trial_number, architecture, config, max_epochs, target_epochs)
+SELECT run_id, arm_id, 99, architecture, config, 2, 1 FROM easeml.trials WHERE run_id = %s LIMIT 1
+"""
+
+
+def test_a_decision_that_the_tables_refuse_ends_the_run_alone(points: Session) -> None:
+    with points.again() as other, other.transaction():
+        run_id = start(other, "asha", max_epochs=9, architectures=["linear"], n_configs=3)
+        other.execute(SHORT_TRIAL, [run_id])  # asha wants it to go on for longer than it may
+        other.execute("UPDATE easeml.trials SET state = 'failed' WHERE run_id = %s AND trial_number < 99", [run_id])
+    assert finish(points, run_id)["state"] == "finished"
+    assert "trials_check" in points.value(
+        "SELECT message FROM easeml.events WHERE run_id = %s AND kind = 'refused'", run_id
+    )
+    assert finish(points, start(points, "tpe", architectures=["linear"], n_configs=2))["state"] == "finished"
+
+
+MANY_PARTITIONS = """
+INSERT INTO easeml.datasets (dataset_id, dataset_name, version, source, input_columns, target_column, task, input_shape,
+    n_outputs, n_partitions, validation_fraction, test_fraction, seed, block_rows, encoder)
+SELECT 9999, 'many', 1, source, input_columns, target_column, task, input_shape,
+    n_outputs, 10000, validation_fraction, test_fraction, seed, block_rows, encoder
+FROM easeml.datasets WHERE dataset_name = 'points';
+INSERT INTO easeml.partitions (dataset_id, partition_number,
+    n_train_rows, n_validation_rows, n_test_rows, n_bytes, checksum)
+SELECT 9999, n, 1, 1, 1, 1, 0 FROM generate_series(0, 9999) n
+"""  # fmt: skip
+
+
+def test_more_units_than_32_bits_count_are_served_and_shown(points: Session) -> None:
+    points.execute(MANY_PARTITIONS)
+    run_id = points.value("SELECT easeml.select_models('many', '{linear}', n_configs => 1, max_epochs => 1000000)")
+    assert points.value("SELECT n_units FROM easeml.run_status WHERE run_id = %s", run_id) == 2_000_001 * 10_000
+    wait_until(points, "count(*) > 0 FROM easeml.training_units WHERE run_id = %s", run_id)
+    for table, column, value in (("trials", "max_epochs", 2**31 - 1), ("arms", "planned_epochs", 2**63 - 1)):
+        with pytest.raises(psycopg.errors.CheckViolation):
+            points.execute(f"UPDATE easeml.{table} SET {column} = {value}")  # type: ignore[arg-type]
+    for table in ("runs", "trials"):  # views subtract them
+        with pytest.raises(psycopg.errors.CheckViolation):
+            points.execute(f"UPDATE easeml.{table} SET started_at = 'infinity'")  # type: ignore[arg-type]
+    points.execute("SELECT easeml.drop_run(%s)", [run_id])
+
+
 # What the coordinator says in SQL
 
 

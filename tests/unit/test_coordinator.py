@@ -687,3 +687,13 @@ def test_a_coordinator_that_waits_for_ever_is_found_out():
     world.set_slots([])
     with pytest.raises(BrokenRule, match="no end"):
         serve(world)
+
+
+def test_a_trial_with_the_highest_number_is_served_without_a_row_for_each_lower_one():
+    run = new_run(1, n_trials=2, n_partitions=2, max_epochs=1)
+    first, last = run.trials
+    run = replace(run, trials=(first, replace(last, trial_number=2**31 - 1)))
+    world = SimulatedWorld([Slot(1, "slot-1", 1)], [run], seconds_of=lambda unit, slot_id: 1.0)
+    process = world.process(None)
+    asyncio.run(Coordinator(process, process, process, process).serve(until_idle=True))
+    assert world.tables.run(1).state == "finished"

@@ -292,3 +292,21 @@ def test_units_that_are_lost_run_again(n_lost, offset):
     world = SimulatedWorld(shared(2, 2), [run], seconds_of=uneven, slowdown_of=free, faults=Faults(failure_of=failure))
     serve(world)
     check_complete(world, [run])
+
+
+def test_tenants_with_limits_do_not_wait_for_one_slot_while_others_are_idle():
+    runs = [replace(filled(number, n_trials=1), owner=f"tenant {number}") for number in (1, 2)]
+    world = SimulatedWorld(shared(1, 1, 1), runs, seconds_of=uneven, slowdown_of=free)
+    world.tables.tenancy = Tenancy(tenants={run.owner: Tenant(run.owner, max_slots=1) for run in runs})
+    serve(world)
+    check_complete(world, runs)
+    first_ends, second_begins = (
+        edge(
+            moment
+            for u in world.units
+            if u.order.unit.run_id == number
+            for moment in (u.started_seconds, u.finished_seconds)
+        )
+        for number, edge in ((1, max), (2, min))
+    )
+    assert second_begins < first_ends

@@ -7,11 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from easeml_db.errors import InvalidArgument
-from easeml_db.procedures import PROCEDURES
+from easeml_db.procedures import PROCEDURES, drawing
 from easeml_db.procedures.contract import Start, TrialHistory
 from easeml_db.procedures.creation import create_procedure
 from easeml_db.procedures.proposal import begin_search
 from easeml_db.run import Search
+from easeml_db.search_space import sampling
+from easeml_db.search_space.configs import key_of
 from easeml_db.search_space.parsing import parse_search_space
 
 RATE = {
@@ -188,3 +190,25 @@ def test_a_procedure_asked_again_goes_on_where_the_history_ends(name, n_started)
     history = [TrialHistory(i + 1, config, "running") for i, config in enumerate(first[:n_started])]
     assert procedure.ask(history) == [Start(config) for config in first[n_started:]]
     assert len(first) == 6
+
+
+def test_more_trials_than_the_tables_can_number_are_refused():
+    with pytest.raises(InvalidArgument, match=r"at most 2147483647 trials over all arms"):
+        begin_search(ARCHITECTURES, None, "pbt", 10_000, 1_000_000, 0, None)
+
+
+@pytest.mark.parametrize("procedure", ["tpe", "bohb"])
+def test_the_work_of_starting_many_trials_grows_no_faster_than_their_number(procedure, monkeypatch):
+    n_keys = 0
+
+    def counted(config):
+        nonlocal n_keys
+        n_keys += 1
+        return key_of(config)
+
+    for module in (drawing, sampling):
+        monkeypatch.setattr(module, "key_of", counted)
+    begun = json.loads(begin_search(ARCHITECTURES, None, procedure, 200, 6561, 0, '{"n_parallel": 200}'))
+    n_trials = len(begun["trials"])
+    assert n_trials == 400  # in two arms
+    assert n_keys < 10 * n_trials
