@@ -201,10 +201,10 @@ def test_a_killed_coordinator_and_a_cancel_change_no_byte(database: Session, coo
             wait_until(database, "count(*) >= %s FROM easeml.training_units WHERE run_id = %s", n_units, runs[1])
             os.kill(process.pid, signal.SIGKILL)
             process.wait()
-    database.execute("SELECT easeml.resume(%s)", [runs[2]])
     with coordinator(database):
         finish(database, runs[1])
-        wait_until(database, "count(*) > 0 FROM easeml.trials WHERE run_id = %s AND state = 'stopped'", runs[2])
+        database.execute("SELECT easeml.resume(%s)", [runs[2]])
+        wait_until(database, "count(*) >= 4 FROM easeml.training_units WHERE run_id = %s", runs[2])
         database.execute("SELECT easeml.cancel(%s)", [runs[2]])
         database.execute("SELECT easeml.resume(%s)", [runs[2]])
         finish(database, runs[2])

@@ -260,7 +260,7 @@ def loads(draw):
     ]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     loads(), st.lists(st.integers(1, 3), min_size=1, max_size=3), losses, changes,
     st.lists(st.integers(1, 80), max_size=3), st.sampled_from([free, linear, lambda n: 1.2 ** (n - 1)]),
