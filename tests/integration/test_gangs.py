@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     Coordinator = Callable[..., AbstractContextManager[Any]]
 
 N_PARTITIONS, MAX_EPOCHS = 4, 2
+AT_ONCE_SECONDS = 20.0  # on a loaded machine; the library would wait for 60
 RUN = """
 SELECT easeml.select_models('digits', '{mlp}', procedure => 'grid', max_epochs => 2, seed => 5,
     search_space => '{"hidden_units": [[32]], "learning_rate": [0.01], "batch_size": [16], "dropout": [0.1]}')
@@ -190,7 +191,7 @@ def test_a_lost_rank_ends_the_gang_at_once_and_nothing_is_recorded(long_crew: Cr
     crew.database.execute(f"SELECT {action}(%s)", [pid])
     lost = time.monotonic()
     errors = [answer.exception(60) for answer in answers]
-    assert time.monotonic() - lost < 6.0  # an order of magnitude below the library's timeout
+    assert time.monotonic() - lost < AT_ONCE_SECONDS
     assert isinstance(errors[slot_id - 1], psycopg.Error)
     assert getattr(errors[slot_id - 1], "sqlstate", None) == {"pg_cancel_backend": "57014"}.get(action, "57P01")
     assert getattr(errors[2 - slot_id], "sqlstate", None) == "ML011"
@@ -206,7 +207,7 @@ def test_a_rank_whose_peer_never_comes_can_be_cancelled(crew: Crew) -> None:
     cancelled = time.monotonic()
     error = answer.exception(60)
     assert isinstance(error, psycopg.errors.QueryCanceled)
-    assert time.monotonic() - cancelled < 6.0
+    assert time.monotonic() - cancelled < AT_ONCE_SECONDS
 
 
 def test_a_gang_of_an_old_lease_or_of_a_step_that_is_not_due_is_refused(crew: Crew) -> None:
@@ -301,7 +302,7 @@ def test_a_disturbed_gang_is_tried_again_and_the_run_ends(database: Session, coo
             database.execute(f"SELECT {action}(backend_pid) FROM easeml.slots WHERE slot_id = %s", [slot_id])
             disturbed = time.monotonic()
             while len(database.rows("SELECT FROM easeml.run_events WHERE kind = 'retry'")) == n_retries:
-                assert time.monotonic() - disturbed < 6.0  # an order of magnitude below the library's timeout
+                assert time.monotonic() - disturbed < AT_ONCE_SECONDS
                 time.sleep(0.01)
         wait_for_end(database)
     check_recorded_once(database)
