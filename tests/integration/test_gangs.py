@@ -346,7 +346,7 @@ def test_of_a_gang_with_a_stopped_rank_only_that_slot_is_given_up(database: Sess
         finally:
             os.kill(pid, signal.SIGCONT)
         wait_until(database, "SELECT state = 'active' FROM easeml.slots WHERE slot_id = 2")
-        database.execute("SELECT easeml.cancel(run_id) FROM easeml.runs")
+        wait_for_end(database)
     check_recorded_once(database)
 
 
