@@ -309,47 +309,6 @@ def test_a_disturbed_gang_is_tried_again_and_the_run_ends(database: Session, coo
     assert database.value("SELECT max(attempt) FROM easeml.training_units") > 1
 
 
-def stop_within_a_gang(database: Session) -> int:
-    """Stop the process of slot 2 with SIGSTOP while a gang trains and it holds no row lock; return its number."""
-    is_training = """
-        SELECT count(*) = 2 FROM easeml.slots
-        WHERE unit_started_at < clock_timestamp() - interval '1 s' AND kind = 'train'
-    """
-    locks = "SELECT count(*) FROM pg_locks WHERE pid = %s AND mode = 'RowExclusiveLock'"
-    while True:
-        if database.value(is_training):
-            pid = database.value("SELECT backend_pid FROM easeml.slots WHERE slot_id = 2")
-            os.kill(pid, signal.SIGSTOP)
-            if database.value(is_training) and not database.value(locks, pid):
-                return int(pid)
-            os.kill(pid, signal.SIGCONT)
-        time.sleep(0.01)
-
-
-def wait_until(database: Session, statement: str, *values: Any) -> None:
-    deadline = time.monotonic() + 60
-    while not database.value(statement, *values):
-        assert time.monotonic() < deadline, database.rows("TABLE easeml.slots")
-        time.sleep(0.05)
-
-
-def test_of_a_gang_with_a_stopped_rank_only_that_slot_is_given_up(database: Session, coordinator: Coordinator) -> None:
-    prepare(database)
-    with coordinator(database, "--unit-lease-seconds", "6"):
-        database.execute(PARALLEL.replace("[32]", "[1]"))
-        pid = stop_within_a_gang(database)
-        try:
-            wait_until(database, "SELECT state = 'lost' FROM easeml.slots WHERE slot_id = 2")
-            assert database.value("SELECT state FROM easeml.slots WHERE slot_id = 1") == "active"
-            n_units = database.value("SELECT count(*) FROM easeml.training_units")
-            wait_until(database, "SELECT count(*) > %s FROM easeml.training_units", n_units)
-        finally:
-            os.kill(pid, signal.SIGCONT)
-        wait_until(database, "SELECT state = 'active' FROM easeml.slots WHERE slot_id = 2")
-        wait_for_end(database)
-    check_recorded_once(database)
-
-
 def test_a_slot_removed_from_a_gang_whose_other_rank_is_stopped_leaves_that_one_in_service(
     database: Session, coordinator: Coordinator
 ) -> None:
