@@ -15,14 +15,18 @@ class Allocations:
 
     async def look_up(self) -> None:
         """Tell runs that are new what is known of devices."""
-        for run_id in self._dispatcher.unprofiled_runs():
-            self._dispatcher.set_profiles(run_id, await self._store.profiles(run_id))
+        for run_id, filling in self._dispatcher.fillings().items():
+            if not filling.is_profiled:
+                filling.set_profiles(await self._store.profiles(run_id))
 
     async def keep(self) -> None:
         """Write down what was measured and decided. Raises StandbyOnly when the lease is lost."""
-        for run_id, found in self._dispatcher.new_profiles():
-            await self._store.keep_profile(run_id, found.architecture, found.device_kind, found.measured)
-        for run_id, journal, labels in self._dispatcher.new_journals():
+        for run_id, filling in self._dispatcher.fillings().items():
+            for found in filling.take_profiles():
+                await self._store.keep_profile(run_id, found.architecture, found.device_kind, found.measured)
+            journal, labels = filling.take_journal(self._dispatcher.n_open(run_id))
+            if not journal:
+                continue
             try:
                 await self._store.keep_allocations(run_id, journal, labels)
             except StaleLease as error:

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 
 from easeml_db.hopper.contract import Placement
 from easeml_db.hopper.estimates import UnitSeconds
-from easeml_db.hopper.open_run import OpenRun, Plan
+from easeml_db.hopper.open_run import OpenRun
 from easeml_db.hopper.open_runs import OpenRuns
-from easeml_db.hopper.water_filling import NewProfile, Profiles, WaterFilling
+from easeml_db.hopper.planning import Plan
+from easeml_db.hopper.water_filling import WaterFilling
 from easeml_db.run import Run
 from easeml_db.topology import Device, Slot, devices_of
 from easeml_db.training_unit import TrainingUnit
-from easeml_db.trial_groups.allocation import Journal
 from easeml_db.trial_groups.measuring import Sample
 
 HOPPING = "hopping"  # the allocation under which a trial has one slot at a time
@@ -231,24 +231,13 @@ class Dispatcher:
 
     # Water-filling
 
-    def unprofiled_runs(self) -> list[int]:
-        """Return the runs that want to know profiles of devices."""
-        return [run_id for run_id, filling in self._fillings.items() if not filling.is_profiled]
+    def fillings(self) -> dict[int, WaterFilling]:
+        """Return, by run, how the devices of those are shared out that are water-filled."""
+        return dict(self._fillings)
 
-    def set_profiles(self, run_id: int, profiles: Profiles) -> None:
-        """Take in what is known of devices for a run."""
-        self._fillings[run_id].set_profiles(profiles)
-
-    def new_profiles(self) -> list[tuple[int, NewProfile]]:
-        """Return the profiles measured since the last call, with the run."""
-        return [(run_id, found) for run_id, filling in self._fillings.items() for found in filling.take_profiles()]
-
-    def new_journals(self) -> list[tuple[int, Journal, Mapping[int, str]]]:
-        """Return (run, what was decided since the last call, labels of groups)."""
-        found = (
-            (run_id, *filling.take_journal(self._runs[run_id].n_open())) for run_id, filling in self._fillings.items()
-        )
-        return [entry for entry in found if entry[1]]
+    def n_open(self, run_id: int) -> int:
+        """Count the trials of a run that run or may run."""
+        return self._runs[run_id].n_open()
 
     # Units
 

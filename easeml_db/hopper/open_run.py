@@ -8,47 +8,25 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from easeml_db.errors import InvalidArgument
+from easeml_db.hopper.attempts import Attempts
 from easeml_db.hopper.bench import Start
-from easeml_db.hopper.contract import Assignment, Cached, Candidate, Placement, Scheduler, Workload
+from easeml_db.hopper.contract import Assignment, Cached, Candidate, Placement, Scheduler
+from easeml_db.hopper.crewing import Crewing, able
 from easeml_db.hopper.estimates import ObservedUnit, UnitSeconds
-from easeml_db.hopper.gangs import (
-    MAX_GANG_ATTEMPTS,
-    Crews,
-    Gang,
-    Scaling,
-    data_parallel_crews,
-    gang_of,
-    gangs_to_start,
-    is_data_parallel,
-)
+from easeml_db.hopper.gangs import Gang, gang_of, gangs_to_start
 from easeml_db.hopper.open_arms import OpenArms
-from easeml_db.hopper.schedulers import FALLBACK, MAX_SIMULATED_UNITS, choose_scheduler, make_scheduler
+from easeml_db.hopper.pilots import pilots_on, slots_for
+from easeml_db.hopper.planning import PILOTED, Plan, Planning, asked_scheduler
+from easeml_db.hopper.schedulers import MAX_SIMULATED_UNITS
 from easeml_db.hopper.water_filling import WaterFilling
 from easeml_db.run import Run
-from easeml_db.training_unit import PILOT, TrainingUnit, after, next_unit, open_partitions, pilot_of, round_number
+from easeml_db.training_unit import PILOT, TrainingUnit, after, next_unit, open_partitions, round_number
 from easeml_db.trial import Trial
 from easeml_db.trial_groups.measuring import Sample
-
-MAX_PLANNED_CELLS = (
-    5_000_000  # trial numbers times partitions; whoever writes trials himself may number them as he likes
-)
-PILOTED = frozenset({"auto", "vector_rearrangement", "milp"})
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How a run is scheduled from now on: the makespan that a simulation of its remaining work gives, beside the
-    bound that no schedule beats, in seconds (None: not simulated), and in words why."""
-
-    run_id: int
-    scheduler: str
-    simulated_seconds: float | None
-    bound_seconds: float | None
-    reason: str
 
 
 class OpenRun:
@@ -57,24 +35,21 @@ class OpenRun:
     def __init__(self, run: Run, seconds: UnitSeconds, busy: Mapping[int, int] | None = None) -> None:
         self.run = run
         self.is_over = False
-        self.new_plan: Plan | None = None
         self._seconds = seconds
         self._arms = OpenArms(run)
         self._ended_searches: set[int] = set()  # arms
         self._trials = self._arms.trials()
         self._busy = dict(busy or {})  # slot by trial
-        self._attempts: dict[int, int] = {}  # failed attempts at a trial's next unit
-        self._avoid: dict[int, int] = {}  # the slot on which a trial's last attempt came to nothing
+        self._attempts = Attempts()
         self._placement: Placement | None = None
         self._scheduler: Scheduler | None = None
-        self._planned: str | None = None  # the scheduler chosen for this placement
+        self._planning = Planning()
         self.filling = WaterFilling(run, seconds) if run.is_water_filled else None
         self._measured_seconds: dict[int, float] = {}  # by trial, of pilots that measure
         self._to_pilot = self._unpiloted()
         self._timing: dict[int, Trial] = {}  # trials of arms that are not open, whose pilots are wanted
         self._n_to_come = self._arms.n_to_come()  # trials of arms that are not open
-        self._scaling = Scaling()
-        self._has_crews = False  # as of the last choice: trials of joint architectures are started in gangs only
+        self._crewing = Crewing(seconds)
         for trial in run.trials:
             if trial.pilot_train_seconds is not None and trial.pilot_evaluate_seconds is not None:
                 seconds.pilot(trial.trial_id, trial.pilot_train_seconds, trial.pilot_evaluate_seconds)
@@ -108,13 +83,13 @@ class OpenRun:
         if placement.holders is None:
             return len(self._trials)
         met = {q for trial in self._trials.values() for q in open_partitions(trial)}
-        return min(len(self._trials), len(_slots_for(met, placement)))
+        return min(len(self._trials), len(slots_for(met, placement)))
 
     def is_saturated(self, placement: Placement) -> bool:
         """Say whether another arm would find no slot: bound partitions have fewer slots than trials are open."""
         if placement.holders is None:
             return False
-        return len(self._trials) >= len(_slots_for(range(placement.n_partitions), placement))
+        return len(self._trials) >= len(slots_for(range(placement.n_partitions), placement))
 
     def age(self) -> int:
         """Return the number of the oldest opening that still has trials; runs are served in this order."""
@@ -126,7 +101,7 @@ class OpenRun:
 
     def n_attempts(self, trial_id: int) -> int:
         """Return how often the trial's next unit came to nothing; 0 for a trial that is not open."""
-        return self._attempts.get(trial_id, 0)
+        return self._attempts.count(trial_id)
 
     # What happens to it
 
@@ -138,10 +113,10 @@ class OpenRun:
         self._arms = OpenArms(run)
         self._arms.end_searches(self._ended_searches)
         self._trials = self._arms.trials()
-        for trial_id in list(self._attempts):
+        for trial_id in self._attempts:
             known, now = before.get(trial_id), (self._trials | self._timing).get(trial_id)
             if known is None or now is None or known.n_steps_done != now.n_steps_done:
-                self._forget_attempts(trial_id)
+                self._attempts.forget(trial_id)
         self._scheduler = None
         self._to_pilot = self._unpiloted()
         self._n_to_come = self._arms.n_to_come()
@@ -149,7 +124,7 @@ class OpenRun:
     def open_arm(self, arm_id: int, opening: int) -> None:
         """Let an arm's trials run from now on."""
         self._trials |= self._arms.open(arm_id, opening)
-        self._scheduler, self._planned = None, None
+        self._forget_plan()
         self._to_pilot = self._unpiloted()
         self._n_to_come = self._arms.n_to_come()
 
@@ -206,12 +181,11 @@ class OpenRun:
 
     def take_plan(self) -> Plan | None:
         """Return the plan made since the last call, if any."""
-        plan, self.new_plan = self.new_plan, None
-        return plan
+        return self._planning.take_plan()
 
     def recorded(self, unit: TrainingUnit, seconds: float, others: Sequence[TrainingUnit] = ()) -> None:
         """Take in that a unit is recorded, and with it the others of its gang."""
-        self._forget_attempts(unit.trial_id)
+        self._attempts.forget(unit.trial_id)
         architecture = self.run.architectures[unit.trial_id]
         if self.filling is not None:
             seconds = self.filling.alone_seconds(unit.trial_id, seconds, n_units=1 + len(others))
@@ -219,7 +193,7 @@ class OpenRun:
         if self.filling is not None or not others:
             self._seconds.observe(ObservedUnit(unit.trial_id, architecture, unit.kind, seconds))
         elif unit.kind == "train":
-            self._scaling.observe(architecture, 1 + len(others), seconds)
+            self._crewing.scaling.observe(architecture, 1 + len(others), seconds)
         trial = self._trials.get(unit.trial_id)
         if trial is None:
             return
@@ -241,7 +215,7 @@ class OpenRun:
             self._pilot_over(trial_id, replace(measured, unit_seconds=train_seconds))
             if sample is None:  # of a gang, not of a unit
                 return
-        self._forget_attempts(trial_id)
+        self._attempts.forget(trial_id)
         self._timing.pop(trial_id, None)
         self._seconds.pilot(trial_id, train_seconds, evaluate_seconds)
 
@@ -252,8 +226,7 @@ class OpenRun:
         if trial is None:
             return
         if is_counted:
-            self._attempts[trial_id] = self.n_attempts(trial_id) + 1
-            self._avoid[trial_id] = slot_id
+            self._attempts.failed(trial_id, slot_id)
         if trial_id in self._trials:
             self._offer(trial)
 
@@ -266,7 +239,7 @@ class OpenRun:
         self._pilot_over(trial_id, None)
         self._trials.pop(trial_id, None)
         self._timing.pop(trial_id, None)
-        self._forget_attempts(trial_id)
+        self._attempts.forget(trial_id)
         if self._scheduler is not None:
             self._scheduler.take(trial_id)
 
@@ -284,14 +257,13 @@ class OpenRun:
         """Return units to start now, each with its slot."""
         if self.is_over or not (self._trials or self._timing):
             return []
-        if self._has_crews and all(self._in_gangs(trial_id) for trial_id in self._trials):
+        if self._crewing.has_crews and all(self._in_gangs(trial_id) for trial_id in self._trials):
             return []
         if self._placement is not placement:
-            self._placement, self._scheduler, self._planned = placement, None, None
-        if self._timing:
-            chosen = list(self._pilots(self._timing, idle_slots, placement))
-        elif self._scheduler is None and self._is_piloted():
-            chosen = list(self._pilots(self._to_pilot, idle_slots, placement))
+            self._placement = placement
+            self._forget_plan()
+        if self._timing or (self._scheduler is None and self._is_piloted()):
+            chosen = self._pilots(idle_slots, placement)
         else:
             chosen = self._units(idle_slots, cached)
         for unit, slot in chosen:
@@ -308,11 +280,11 @@ class OpenRun:
         """
         is_timing = self._timing or (self.run.allocation == "auto" and self._is_piloted())
         has_crews = not self.is_over and not is_timing and self._is_parallel(n_crew_slots)
-        if has_crews != self._has_crews:
-            self._has_crews, self._scheduler = has_crews, None
+        if has_crews != self._crewing.has_crews:
+            self._crewing.has_crews, self._scheduler = has_crews, None
         if not has_crews:
             return [], frozenset()
-        crews = self._crews_on(crew_slots)
+        crews = self._crewing.crews_on(self.run, self._trials.values(), crew_slots, self._attempts)
         idle_trials = [self._trials[trial_id] for trial_id in crews if trial_id not in self._busy]
         gangs = gangs_to_start(idle_trials, crews, idle_slots)
         for gang in gangs:
@@ -325,10 +297,9 @@ class OpenRun:
         if self.filling is None or self.is_over or not (self._trials or self._timing):
             return []
         if self._timing or self._is_piloted():
-            pilots = self._pilots(self._timing or self._to_pilot, idle_slots, placement)
-            gangs = [Gang((unit,), (slot,)) for unit, slot in pilots]
+            gangs = [Gang((unit,), (slot,)) for unit, slot in self._pilots(idle_slots, placement)]
         else:
-            starts = self.filling.choose(self._trials, self._busy, idle_slots, placement.devices, self._avoid)
+            starts = self.filling.choose(self._trials, self._busy, idle_slots, placement.devices, self._attempts)
             gangs = [gang for start in starts if (gang := self._gang_of(start)) is not None]
         for gang in gangs:
             self._busy[gang.units[0].trial_id] = gang.slots[0]
@@ -337,8 +308,7 @@ class OpenRun:
     def _gang_of(self, start: Start) -> Gang | None:
         """The units of a start. A trial whose gangs came to nothing too often goes on with one slot."""
         trial_id, slots = start.trial_id, start.slot_ids
-        is_alone = self.n_attempts(trial_id) >= MAX_GANG_ATTEMPTS
-        gang = gang_of(self._trials[trial_id], self._one_of(trial_id, slots) if is_alone else slots)
+        gang = gang_of(self._trials[trial_id], able(trial_id, slots, self._attempts))
         if not start.measured_seconds or self.filling is None:
             return gang
         if gang is None or len(gang.units) < len(slots):  # too few partitions are left in its round
@@ -357,41 +327,17 @@ class OpenRun:
 
     def _is_parallel(self, n_slots: int) -> bool:
         """Say whether trials of the run have several slots at once, as far as their architecture can."""
-        if self.run.holders is not None or not self.run.joint_architectures:
-            return False
-        return is_data_parallel(self.run.allocation, len(self._trials) + self._n_to_come, n_slots, self._speedup())
-
-    def _speedup(self) -> float | None:
-        """Return what gangs of the trials that are left do in the time of a unit, by the least able architecture."""
-        found = []
-        for trial_id in self._trials if self.run.allocation == "auto" else ():
-            architecture = self.run.architectures[trial_id]
-            unit_seconds = self._seconds.known(trial_id, architecture, "train")
-            if unit_seconds is not None:
-                found.append(self._scaling.speedup(architecture, unit_seconds))
-        return min((each for each in found if each is not None), default=None)
+        n_trials = len(self._trials) + self._n_to_come
+        return self._crewing.is_parallel(self.run, self._trials, n_trials, n_slots)
 
     def _in_gangs(self, trial_id: int) -> bool:
         """Say whether a trial is started in gangs only."""
-        return self._has_crews and self.run.architectures[trial_id] in self.run.joint_architectures
-
-    def _crews_on(self, slots: Sequence[int]) -> Crews:
-        """Share slots out; a trial whose gangs came to nothing too often goes on with one of them."""
-        crews = data_parallel_crews((t for t in self._trials.values() if self._in_gangs(t.trial_id)), slots)
-        return {
-            trial_id: self._one_of(trial_id, crew) if self.n_attempts(trial_id) >= MAX_GANG_ATTEMPTS else crew
-            for trial_id, crew in crews.items()
-        }
-
-    def _one_of(self, trial_id: int, crew: tuple[int, ...]) -> tuple[int, ...]:
-        """Return a slot of a crew, another one than where the trial came to nothing."""
-        others = tuple(slot for slot in crew if slot != self._avoid.get(trial_id))
-        return (others or crew)[:1]
+        return self._crewing.is_in_gangs(self.run, trial_id)
 
     def _unpiloted(self) -> deque[int]:
         """Return the trials that may want a pilot; none where no times are needed, or too many would be planned."""
-        is_wanted = self._asked_scheduler() in PILOTED or (self.filling is not None and self.run.search is None)
-        if not is_wanted or self._n_units_planned() > MAX_SIMULATED_UNITS:
+        is_wanted = asked_scheduler(self.run) in PILOTED or (self.filling is not None and self.run.search is None)
+        if not is_wanted or _n_units(self._trials.values()) > MAX_SIMULATED_UNITS:
             return deque()
         return deque(self._trials)
 
@@ -408,27 +354,15 @@ class OpenRun:
     def _is_untimed(self, trial: Trial) -> bool:
         return trial.n_steps_done == 0 and not self._seconds.is_timed(trial.trial_id)
 
-    def _pilots(
-        self, wanted: Iterable[int], idle_slots: Sequence[int], placement: Placement
-    ) -> Iterator[tuple[TrainingUnit, int]]:
-        """Give slots trials that want a pilot, over any partition that the slot can run; a lost one goes elsewhere."""
-        free = {slot: [q for q in range(placement.n_partitions) if placement.can_run(slot, q)] for slot in idle_slots}
-        for trial_id in wanted:
-            able = [slot for slot, partitions in free.items() if partitions]
-            if not able:
-                return
-            if trial_id in self._busy or not self._wants_pilot(trial_id):
-                continue
-            others = [slot for slot in able if slot != self._avoid.get(trial_id)]
-            if others or not _slots_for(range(placement.n_partitions), placement) - {self._avoid.get(trial_id)}:
-                slot = (others or able)[0]
-                unit = pilot_of(self._trials.get(trial_id) or self._timing[trial_id], free.pop(slot)[0])
-                if unit is not None:
-                    yield unit, slot
+    def _pilots(self, idle_slots: Sequence[int], placement: Placement) -> list[tuple[TrainingUnit, int]]:
+        """Give slots trials that want a pilot, of arms that are timed first."""
+        wanted = (t for t in self._timing or self._to_pilot if t not in self._busy and self._wants_pilot(t))
+        trials = (self._trials.get(trial_id) or self._timing[trial_id] for trial_id in wanted)
+        return list(pilots_on(trials, idle_slots, placement, self._attempts))
 
     def _units(self, idle_slots: Sequence[int], cached: Cached) -> list[tuple[TrainingUnit, int]]:
         """Ask the scheduler."""
-        if self._avoid:
+        if self._attempts:
             assignments = self._apart(idle_slots, cached)
         else:
             assignments = self._scheduler_in_service().choose(idle_slots, cached)
@@ -439,7 +373,9 @@ class OpenRun:
         scheduler = self._scheduler_in_service()
         chosen: dict[int, Assignment] = {}
         for slot in idle_slots:
-            withheld = [t for t in self._avoid if t not in chosen and t not in self._busy and self._is_avoided(t, slot)]
+            withheld = [
+                t for t in self._attempts if t not in chosen and t not in self._busy and self._is_avoided(t, slot)
+            ]
             for trial_id in withheld:
                 scheduler.take(trial_id)
             chosen |= {assignment.trial_id: assignment for assignment in scheduler.choose([slot], cached)}
@@ -449,7 +385,7 @@ class OpenRun:
 
     def _is_avoided(self, trial_id: int, slot: int) -> bool:
         """Say whether a trial came to nothing on this slot and another one could run its next unit."""
-        if self._avoid[trial_id] != slot or self._placement is None:
+        if self._attempts.avoided(trial_id) != slot or self._placement is None:
             return False
         others = [other for other in self._placement.slots if other != slot]
         partitions = open_partitions(self._trials[trial_id])
@@ -474,84 +410,22 @@ class OpenRun:
         number, rank = trial.trial_number, trial.bracket
         self._scheduler.put(Candidate(trial.trial_id, number, rounds, partitions, remaining, rank))
 
-    def _forget_attempts(self, trial_id: int) -> None:
-        self._attempts.pop(trial_id, None)
-        self._avoid.pop(trial_id, None)
-
     # Planning
 
+    def _forget_plan(self) -> None:
+        """Choose a scheduler anew the next time."""
+        self._scheduler = None
+        self._planning.forget()
+
     def _scheduler_in_service(self) -> Scheduler:
+        if self._placement is None:
+            raise InvalidArgument("a run is planned for slots in service")
         if self._scheduler is None:
-            self._scheduler = self._made()
+            self._scheduler = self._planning.scheduler(self.run, self._trials, self._seconds, self._placement)
             for trial in self._trials.values():
                 self._offer(trial)
         return self._scheduler
 
-    def _made(self) -> Scheduler:
-        """Make the scheduler that was asked for, or where it cannot serve, one that always can."""
-        if self._placement is not None and self._n_rows() * self._placement.n_partitions > MAX_PLANNED_CELLS:
-            if self._planned != FALLBACK:
-                self._planned = FALLBACK
-                self.new_plan = Plan(self.run_id, FALLBACK, None, None, "too many trials and partitions to plan for")
-            return make_scheduler(FALLBACK, Workload((), self._placement, self.run.visit_order), seed=self.run.seed)
-        workload = self._workload()
-        try:
-            return make_scheduler(self._planned or self._plan(workload), workload, seed=self.run.seed)
-        except InvalidArgument as error:
-            self._planned = FALLBACK
-            self.new_plan = Plan(self.run_id, FALLBACK, None, None, f"{self.run.scheduler} cannot serve: {error}")
-            return make_scheduler(FALLBACK, workload, seed=self.run.seed)
 
-    def _asked_scheduler(self) -> str:
-        """Return the scheduler asked for, or one that needs no plan where trials come and go."""
-        name = self.run.scheduler
-        return FALLBACK if self.run.search is not None and name in PILOTED else name
-
-    def _plan(self, workload: Workload) -> str:
-        """Choose the scheduler and remember what was expected of it."""
-        name = self._asked_scheduler()
-        if name != self.run.scheduler:
-            self.new_plan = Plan(self.run_id, name, None, None, "the procedure starts and stops trials on the way")
-        elif name == "auto":
-            choice = choose_scheduler(workload)
-            name = choice.name
-            self.new_plan = Plan(
-                self.run_id, name, choice.makespan_seconds, choice.bound_seconds, _in_words(choice.alternatives)
-            )
-        else:
-            self.new_plan = Plan(self.run_id, name, None, None, "as asked for")
-        self._planned = name
-        return name
-
-    def _n_units_planned(self) -> int:
-        return sum(trial.n_partitions * trial.max_epochs for trial in self._trials.values())
-
-    def _n_rows(self) -> int:
-        """Rows of a workload: one for each trial number."""
-        return max((trial.trial_number for trial in self.run.trials), default=0)
-
-    def _workload(self) -> Workload:
-        """The work that is left as whole epochs: a unit stands for training and validation of one partition."""
-        if self._placement is None:
-            raise InvalidArgument("a run is planned for slots in service")
-        p = self._placement.n_partitions
-        rows = [(0.0,) * p] * self._n_rows()
-        for trial in self._trials.values():
-            architecture = self.run.architectures[trial.trial_id]
-            kinds = ("train", "validate")
-            seconds = sum(self._seconds.expected(trial.trial_id, architecture, kind) for kind in kinds)
-            rows[trial.trial_number - 1] = (seconds,) * p
-        n_rounds = max((t.max_epochs - round_number(t) // 2 for t in self._trials.values()), default=1)
-        return Workload(tuple(rows), self._placement, self.run.visit_order, n_rounds=max(n_rounds, 1))
-
-
-def _in_words(alternatives: Mapping[str, float]) -> str:
-    if not alternatives:
-        return "too many units to simulate"
-    return "simulated seconds: " + ", ".join(f"{name} {seconds:.4g}" for name, seconds in alternatives.items())
-
-
-def _slots_for(partitions: Iterable[int], placement: Placement) -> set[int | None]:
-    """The slots in service that can run one of these partitions."""
-    wanted = list(partitions)
-    return {slot for slot in placement.segment_of if any(placement.can_run(slot, q) for q in wanted)}
+def _n_units(trials: Iterable[Trial]) -> int:
+    return sum(trial.n_partitions * trial.max_epochs for trial in trials)

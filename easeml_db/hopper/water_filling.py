@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from easeml_db.hopper.attempts import Attempts
 from easeml_db.hopper.bench import Bench, Start
 from easeml_db.hopper.estimates import UnitSeconds
 from easeml_db.run import Run
@@ -110,9 +111,9 @@ class WaterFilling:
         busy: Mapping[int, int],
         idle_slots: Sequence[int],
         devices: Sequence[Device],
-        avoid: Mapping[int, int],
+        attempts: Attempts,
     ) -> list[Start]:
-        """Return what to start now. `busy`: a slot of each trial under way; `avoid`: one on which a trial failed."""
+        """Return what to start now. `busy`: a slot of each trial under way; `attempts` came to nothing."""
         self._devices = [device for device in devices if device.kind == _kind(devices)]
         self._under_way = {trial: self._crew_of(trial, slot) for trial, slot in busy.items()}
         if self._profiles is None or not self._devices:
@@ -120,7 +121,7 @@ class WaterFilling:
         pilots = self._measure(trials, busy, idle_slots)
         if pilots is not None:
             return pilots
-        return self._fill(trials, idle_slots, avoid)
+        return self._fill(trials, idle_slots, attempts)
 
     def _crew_of(self, trial_id: int, slot: int) -> Crew:
         """The crew of a unit under way; of one that somebody else started, the whole device."""
@@ -202,14 +203,14 @@ class WaterFilling:
 
     # Crews
 
-    def _fill(self, trials: Mapping[int, Trial], idle_slots: Sequence[int], avoid: Mapping[int, int]) -> list[Start]:
+    def _fill(self, trials: Mapping[int, Trial], idle_slots: Sequence[int], attempts: Attempts) -> list[Start]:
         measured = self._profile_of(trials)
         self._profile = measured.profile
         self._renew(trials, measured)
         crews = self._allocator.crews()
 
         def rank(trial: int, slot: int) -> tuple[int, ...]:
-            return int(avoid.get(trial) == slot), int(self._last_slot.get(trial) != slot), slot
+            return int(attempts.avoided(trial) == slot), int(self._last_slot.get(trial) != slot), slot
 
         found = []
         for trial, slots in ready(crews, self._under_way, idle_slots, rank):
