@@ -4,7 +4,7 @@ CLONE := $(patsubst %/,%,$(dir $(abspath $(lastword $(MAKEFILE_LIST)))))
 VENV ?= $(shell if [ "$$(id -u)" = 0 ]; then echo /var/lib/easeml/venv-$$(printf %s '$(CLONE)' | cksum | cut -d' ' -f1); else echo '$(CLONE)/.venv'; fi)
 BIN := $(VENV)/bin
 DATASET ?= digits
-SOURCES := $(shell find '$(CLONE)/easeml_db' '$(CLONE)/plpy' '$(CLONE)/loaders' '$(CLONE)/sql' -type f -not -name '*.pyc' -not -name 'easeml--*.sql' 2>/dev/null | sed 's/ /\\ /g')
+SOURCES := $(shell find '$(CLONE)/easeml_db' '$(CLONE)/plpy' '$(CLONE)/loaders' '$(CLONE)/experiments' '$(CLONE)/sql' -type f -not -name '*.pyc' -not -name 'easeml--*.sql' 2>/dev/null | sed 's/ /\\ /g')
 INSTALLED := $(VENV)/easeml-installed
 
 .PHONY: help setup demo test unit lint docs benchmarks clean
@@ -15,9 +15,9 @@ help:
 
 setup: $(INSTALLED)
 
-$(INSTALLED): $(SOURCES) $(CLONE)/pyproject.toml $(CLONE)/docker/bootstrap.sh
+$(INSTALLED): $(SOURCES) $(CLONE)/pyproject.toml $(CLONE)/experiments/pyproject.toml $(CLONE)/docker/bootstrap.sh
 	@'$(CLONE)/docker/bootstrap.sh' '$(VENV)' all
-	@cd '$(CLONE)' && '$(BIN)/pip' install --quiet --no-build-isolation --no-deps --force-reinstall .
+	@cd '$(CLONE)' && '$(BIN)/pip' install --quiet --no-build-isolation --no-deps --force-reinstall . ./experiments
 	@chmod -R a+rX '$(VENV)'
 	@'$(BIN)/easeml' install --files-only >/dev/null || sudo '$(BIN)/easeml' install --files-only
 	@touch '$@'

@@ -21,11 +21,11 @@ from statistics import median
 from measuring import Row, take_turns
 from workload import N_PARTITIONS, Life, Session, Slot, Workload, run_seconds, start_run
 
-from easeml_db.coordinator import Settings
-from easeml_db.embedded import SERVICE_ROLE
-from easeml_db.engines.postgres import SETTINGS
-from easeml_db.ports import Order
-from easeml_db.service import serve
+from easeml_db.coordinator.loop import Settings
+from easeml_db.coordinator.ports import Order
+from easeml_db.local.server import SERVICE_ROLE
+from easeml_db.local.service import serve
+from easeml_db.postgres.executor import SETTINGS
 
 N_ROWS = 20_000
 BATCH_SIZE = 64

@@ -14,9 +14,9 @@ from statistics import median
 from measuring import Row, seconds_of
 from workload import N_SLOTS, Session, Workload, run_seconds, start_run
 
-from easeml_db.coordinator import Coordinator
-from easeml_db.simulate import SimulatedWorld, new_run
-from easeml_db.topology import Slot
+from easeml_db.coordinator.loop import Coordinator
+from easeml_db.simulated import SimulatedWorld, new_run
+from easeml_db.words.topology import Slot
 
 N_RUNS = 5
 N_TRIALS = 8

@@ -17,13 +17,13 @@ import psycopg
 import torch
 from psycopg.rows import dict_row
 
-from easeml_db.cli.server import wait_for_coordinator
-from easeml_db.embedded import SERVICE_ROLE, Embedded
-from easeml_db.engines.gang_call import order_json
-from easeml_db.engines.postgres import CALLS, SETTINGS
-from easeml_db.ports import Order
-from easeml_db.training_unit import next_unit, unit_seed
-from easeml_db.trial import Trial
+from easeml_db.coordinator.ports import Order
+from easeml_db.local.server import SERVICE_ROLE, Embedded
+from easeml_db.local.waiting import wait_for_coordinator
+from easeml_db.postgres.executor import CALLS, SETTINGS
+from easeml_db.postgres.gang_call import order_json
+from easeml_db.words.training_unit import next_unit, unit_seed
+from easeml_db.words.trial import Trial
 from easeml_loaders import fashion_mnist_source, load_table
 from easeml_plpy.encoding import encode, fields_from_bytes
 

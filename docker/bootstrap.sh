@@ -50,11 +50,11 @@ make_environment() {
     fi
     local stamp="$venv/easeml-requirements"
     local wanted
-    wanted=$(cksum "$clone/pyproject.toml")" $torch"
+    wanted=$(cat "$clone/pyproject.toml" "$clone/experiments/pyproject.toml" | cksum)" $torch"
     [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ] || return 0
     echo "Installing Python packages ($torch and the requirements of pyproject.toml)"
     "$venv/bin/pip" install --quiet "$torch" "hatchling>=1.25"
-    "$venv/bin/pip" install --quiet --no-build-isolation "$clone[test,experiments]"
+    "$venv/bin/pip" install --quiet --no-build-isolation "$clone[test,experiments]" "$clone/experiments"
     chmod -R a+rX "$venv"
     echo "$wanted" >"$stamp"
 }

@@ -18,7 +18,7 @@ from typing import Any
 
 CLONE = Path(__file__).resolve().parent.parent
 REFERENCE = CLONE / "docs" / "reference"
-sys.path[:0] = [str(CLONE), str(CLONE / "plpy"), str(CLONE / "loaders")]
+sys.path[:0] = [str(CLONE), str(CLONE / "plpy"), str(CLONE / "loaders"), str(CLONE / "experiments")]
 
 NOTE = "<!-- Written by docs/generate.py; change the sources and run: make docs -->"
 

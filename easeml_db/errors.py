@@ -1,144 +1,50 @@
-"""Every error this project raises on purpose, grouped by what the caller can do about it.
+"""Every error this project raises on purpose, for code outside the server.
 
-    EasemlError            ML000  the root
-    ├── InvalidArgument    ML001  an argument is wrong: change the call
-    ├── InvalidData        ML002  the data set holds something unusable: change the data
-    ├── NotFound           ML003  no such thing, or not yours
-    ├── NotAllowed         ML004  it exists, and you may not do this to it, or not in its state
-    ├── CorruptCheckpoint  ML005  stored bytes are not the state they claim to be
-    ├── StaleLease         ML006  another coordinator took over: stop and record nothing
-    ├── TrialFailed        ML007  training this trial failed: an observation, others go on
-    ├── VersionMismatch    ML008  package, server and schema disagree: upgrade, reconnect
-    ├── ShapeMismatch      ML009  inputs or targets have another shape than the data set declares
-    ├── NotReady           ML010  nothing to serve yet: wait and ask again
-    ├── SlotLost           ML011  a slot's session broke: run the unit again elsewhere
-    ├── ServerUnavailable  ML012  the server cannot be reached: try again later
-    ├── StandbyOnly        ML013  another coordinator holds the lease: wait as standby
-    ├── OutOfSpace         ML014  a disk of the server is full: make room, work goes on by itself
-    └── QuotaExceeded      ML015  a limit of the tenant is reached: free something, or ask an administrator
-
-The codes are SQLSTATEs of class ML, so an error raised in the server comes back as the same class here.
-The half that runs in the server has its own copy of this tree (`easeml_plpy.errors`), since it may not import
-this package; a contract test keeps the two equal.
+The tree itself is `easeml_plpy.errors`: a node of the database has that package and not this one.
 """
 
-# The names are the words that users meet in SQL, so they carry no suffix "Error".
+from easeml_plpy.errors import (
+    ALL_ERRORS,
+    BY_SQLSTATE,
+    CorruptCheckpoint,
+    EasemlError,
+    InvalidArgument,
+    InvalidData,
+    NotAllowed,
+    NotFound,
+    NotReady,
+    OutOfSpace,
+    QuotaExceeded,
+    ServerUnavailable,
+    ShapeMismatch,
+    SlotLost,
+    StaleLease,
+    StandbyOnly,
+    TrialFailed,
+    VersionMismatch,
+    close_matches_hint,
+    from_sqlstate,
+)
 
-from __future__ import annotations
-
-from typing import ClassVar
-
-
-class EasemlError(Exception):
-    """The root: a one-line message, optionally what lies behind it (detail) and what to do (hint)."""
-
-    sqlstate: ClassVar[str] = "ML000"
-
-    def __init__(self, message: str, *, detail: str | None = None, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.message = message
-        self.detail = detail
-        self.hint = hint
-
-    def __str__(self) -> str:
-        return " ".join(self.message.split())
-
-
-class InvalidArgument(EasemlError):
-    """An argument is wrong; nothing was written."""
-
-    sqlstate = "ML001"
-
-
-class InvalidData(EasemlError):
-    """The data set holds something that cannot be packed or trained on."""
-
-    sqlstate = "ML002"
-
-
-class NotFound(EasemlError):
-    """No such thing, or it belongs to another tenant (the two are not told apart on purpose)."""
-
-    sqlstate = "ML003"
-
-
-class NotAllowed(EasemlError):
-    """The caller lacks the right, or the thing is in a state that does not allow it."""
-
-    sqlstate = "ML004"
-
-
-class CorruptCheckpoint(EasemlError):
-    """Stored bytes are not the state they claim to be."""
-
-    sqlstate = "ML005"
-
-
-class StaleLease(EasemlError):
-    """The lease number is not the current one: another coordinator took over."""
-
-    sqlstate = "ML006"
-
-
-class TrialFailed(EasemlError):
-    """Training this trial failed for a reason of its own (a NaN loss, out of memory)."""
-
-    sqlstate = "ML007"
-
-
-class VersionMismatch(EasemlError):
-    """Package, server and schema do not have the same version."""
-
-    sqlstate = "ML008"
-
-
-class ShapeMismatch(EasemlError):
-    """Inputs or targets have another shape than the data set declares."""
-
-    sqlstate = "ML009"
-
-
-class NotReady(EasemlError):
-    """What was asked for does not exist yet, and will once training goes on."""
-
-    sqlstate = "ML010"
-
-
-class SlotLost(EasemlError):
-    """A slot's session broke; the unit it ran can be run again elsewhere."""
-
-    sqlstate = "ML011"
-
-
-class ServerUnavailable(EasemlError):
-    """The server cannot be reached, or refuses sessions."""
-
-    sqlstate = "ML012"
-
-
-class StandbyOnly(EasemlError):
-    """Another coordinator holds the lease of this database."""
-
-    sqlstate = "ML013"
-
-
-class OutOfSpace(EasemlError):
-    """A disk of the server is full; what was not written can be written later."""
-
-    sqlstate = "ML014"
-
-
-class QuotaExceeded(EasemlError):
-    """The tenant has reached a limit that an administrator set; nothing was written."""
-
-    sqlstate = "ML015"
-
-
-ALL_ERRORS: tuple[type[EasemlError], ...] = (EasemlError, *EasemlError.__subclasses__())
-
-BY_SQLSTATE: dict[str, type[EasemlError]] = {error.sqlstate: error for error in ALL_ERRORS}
-
-
-def from_sqlstate(sqlstate: str, message: str, detail: str | None = None, hint: str | None = None) -> EasemlError:
-    """Return (not raise) the error that stands for a code; a code of no class here gives the root."""
-    return BY_SQLSTATE.get(sqlstate, EasemlError)(message, detail=detail, hint=hint)
+__all__ = [
+    "ALL_ERRORS",
+    "BY_SQLSTATE",
+    "CorruptCheckpoint",
+    "EasemlError",
+    "InvalidArgument",
+    "InvalidData",
+    "NotAllowed",
+    "NotFound",
+    "NotReady",
+    "OutOfSpace",
+    "QuotaExceeded",
+    "ServerUnavailable",
+    "ShapeMismatch",
+    "SlotLost",
+    "StaleLease",
+    "StandbyOnly",
+    "TrialFailed",
+    "VersionMismatch",
+    "close_matches_hint",
+    "from_sqlstate",
+]

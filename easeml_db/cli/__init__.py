@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib.metadata import entry_points
 from typing import Any
 
 import click
@@ -14,7 +15,6 @@ from easeml_db.cli import (
     datasets,
     demo,
     doctor,
-    experiments,
     policy,
     predict,
     procedures,
@@ -56,11 +56,12 @@ for module in (
     procedures,
     doctor,
     demo,
-    experiments,
 ):
     for command in module.COMMANDS:
         commands.add_command(command)
 commands.add_command(load)
+for entry_point in sorted(entry_points(group="easeml.commands"), key=lambda each: each.name):
+    commands.add_command(entry_point.load())
 
 
 def main(arguments: list[str] | None = None) -> Any:

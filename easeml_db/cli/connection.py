@@ -10,8 +10,8 @@ from typing import Any
 import click
 import psycopg
 
-from easeml_db.db.connection import connect_now, server_error
-from easeml_db.embedded import Embedded, default_folder
+from easeml_db.local.server import Embedded, default_folder
+from easeml_db.postgres.connection import connect_now, server_error
 
 dsn_option = click.option(
     "--dsn",

@@ -9,12 +9,12 @@ from pathlib import Path
 import click
 
 from easeml_db.cli.connection import dsn_option, dsn_or_embedded
-from easeml_db.db import extension_files
-from easeml_db.db.connection import connect_now, server_error
-from easeml_db.embedded import find_binaries, prepare_database
-from easeml_db.engines.postgres import UNIT_LEASE_SECONDS
 from easeml_db.errors import InvalidArgument
-from easeml_db.service import serve
+from easeml_db.local.server import find_binaries, prepare_database
+from easeml_db.local.service import serve
+from easeml_db.postgres import extension_files
+from easeml_db.postgres.connection import connect_now, server_error
+from easeml_db.postgres.executor import UNIT_LEASE_SECONDS
 
 
 @click.command()

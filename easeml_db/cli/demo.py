@@ -15,8 +15,8 @@ from easeml_db.cli.picture import duration, telling_configs
 from easeml_db.cli.statements import Connection, Row, rows
 from easeml_db.cli.talk import Talk, provide_table, say_goodbye, since, start_server
 from easeml_db.cli.watch import watch_run
-from easeml_db.embedded import Embedded
 from easeml_db.errors import TrialFailed
+from easeml_db.local.server import Embedded
 
 
 @click.command()

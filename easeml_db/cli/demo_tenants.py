@@ -13,8 +13,8 @@ from easeml_db.cli.output import print_rows
 from easeml_db.cli.statements import Connection, Row, rows
 from easeml_db.cli.talk import Talk, provide_table, say_goodbye, since, start_server
 from easeml_db.cli.tenant_board import Lines, is_open, watch_board
-from easeml_db.embedded import Embedded
 from easeml_db.errors import NotAllowed, TrialFailed
+from easeml_db.local.server import Embedded
 from easeml_loaders import bundled_source
 
 DEADLINE_SECONDS = 4

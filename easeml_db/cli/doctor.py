@@ -27,8 +27,8 @@ from easeml_db.cli.findings import (
 )
 from easeml_db.cli.output import json_option, print_json
 from easeml_db.cli.statements import Connection, Row, rows
-from easeml_db.db.connection import connect_now, server_error
 from easeml_db.errors import EasemlError
+from easeml_db.postgres.connection import connect_now, server_error
 
 STYLES = {"ok": "green", "warn": "yellow", "fault": "bold red"}
 

@@ -13,8 +13,8 @@ from easeml_db import __version__
 from easeml_db.cli.connection import database, dsn_option
 from easeml_db.cli.output import json_option, print_json
 from easeml_db.cli.statements import Connection, run_or_newest
-from easeml_db.db.queries import queries
 from easeml_db.errors import EasemlError
+from easeml_db.postgres.queries import queries
 from easeml_db.report.rows import RunRows
 
 if TYPE_CHECKING:

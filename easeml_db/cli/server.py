@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,10 @@ import click
 
 from easeml_db.cli.connection import data_option, embedded
 from easeml_db.cli.output import json_option, print_json
-from easeml_db.db.connection import connect_now
-from easeml_db.embedded import Embedded
-from easeml_db.errors import EasemlError, NotFound, NotReady
+from easeml_db.errors import EasemlError, NotFound
+from easeml_db.local.server import Embedded
+from easeml_db.local.waiting import wait_for_coordinator
+from easeml_db.postgres.connection import connect_now
 
 
 @click.command()
@@ -84,22 +84,6 @@ def logs(folder: Path | None, lines: int) -> None:
 
 
 COMMANDS = (up, down, status, psql, logs)
-
-
-def wait_for_coordinator(server: Embedded, timeout_seconds: float = 60.0) -> None:
-    """Wait until the coordinator has given a sign of life. Raises NotReady with the end of its log."""
-    deadline = time.monotonic() + timeout_seconds
-    with connect_now(server.dsn()) as connection:
-        while time.monotonic() < deadline:
-            row = connection.execute("SELECT easeml.has_live_coordinator() AS is_alive").fetchone()
-            if row and row["is_alive"]:
-                return
-            if server.coordinator_pid() is None:
-                break
-            time.sleep(0.1)
-    log = server.folder / "coordinator.log"
-    tail = log.read_text(encoding="utf-8", errors="replace").splitlines()[-5:] if log.exists() else []
-    raise NotReady("the coordinator did not start", detail="\n".join(tail), hint=f"Its log: {log}")
 
 
 def _print_status(server: Embedded, as_json: bool) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from easeml_db.db.queries import queries
 from easeml_db.errors import NotFound
+from easeml_db.postgres.queries import queries
 
 Connection = psycopg.Connection[dict[str, Any]]
 Row = dict[str, Any]

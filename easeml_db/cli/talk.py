@@ -12,10 +12,11 @@ from rich.console import Console
 from rich.text import Text
 
 from easeml_db.cli.load import progress_bar
-from easeml_db.cli.server import server_facts, wait_for_coordinator
+from easeml_db.cli.server import server_facts
 from easeml_db.cli.statements import Connection, Row, rows
-from easeml_db.db.connection import connect_now
-from easeml_db.embedded import Embedded
+from easeml_db.local.server import Embedded
+from easeml_db.local.waiting import wait_for_coordinator
+from easeml_db.postgres.connection import connect_now
 from easeml_loaders import Source, column_types, load_table
 
 N_SLOTS = 2

@@ -17,8 +17,8 @@ from easeml_db.cli.output import json_option, print_json
 from easeml_db.cli.picture import Display, Pace, Picture, changes
 from easeml_db.cli.screen import screen
 from easeml_db.cli.statements import Connection, read_run, rows, run_or_newest
-from easeml_db.db.connection import connect_now
 from easeml_db.errors import ServerUnavailable
+from easeml_db.postgres.connection import connect_now
 
 POLL_SECONDS = 0.2
 AWAY_SECONDS = 60.0

@@ -22,7 +22,7 @@ COMMENT ON FUNCTION easeml.fitting_architectures(text, integer[], integer) IS 'E
 
 CREATE FUNCTION easeml.list_procedures(OUT procedure text, OUT is_one_shot boolean, OUT options text[], OUT summary text)
 RETURNS SETOF record LANGUAGE plpython3u STABLE AS $$
-from easeml_db.procedures import list_procedures
+from easeml_db.decisions.procedures import list_procedures
 from easeml_plpy.session import guarded
 return guarded(plpy, list_procedures)
 $$;
@@ -30,7 +30,7 @@ COMMENT ON FUNCTION easeml.list_procedures() IS 'The procedures a run can ask fo
 
 CREATE FUNCTION easeml.begin_search(architectures jsonb, search_space jsonb, procedure text, n_configs integer, max_epochs integer, seed bigint, procedure_options jsonb)
 RETURNS jsonb LANGUAGE plpython3u IMMUTABLE AS $$
-from easeml_db.procedures.proposal import begin_search
+from easeml_db.decisions.procedures.proposal import begin_search
 from easeml_plpy.session import guarded
 return guarded(plpy, begin_search, architectures, search_space, procedure, n_configs, max_epochs, seed, procedure_options)
 $$;
@@ -39,7 +39,7 @@ COMMENT ON FUNCTION easeml.begin_search(jsonb, jsonb, text, integer, integer, bi
 
 CREATE FUNCTION easeml.plan_search(architectures jsonb, search_space jsonb, procedure text, n_configs integer, max_epochs integer, seed bigint, procedure_options jsonb)
 RETURNS jsonb LANGUAGE plpython3u IMMUTABLE AS $$
-from easeml_db.procedures.proposal import preview
+from easeml_db.decisions.procedures.proposal import preview
 from easeml_plpy.session import guarded
 return guarded(plpy, preview, architectures, search_space, procedure, n_configs, max_epochs, seed, procedure_options)
 $$;
@@ -55,7 +55,7 @@ COMMENT ON FUNCTION easeml.complete_options(text, jsonb) IS 'The options of a pr
 
 CREATE FUNCTION easeml.list_schedulers(OUT scheduler text, OUT needs_free_order boolean, OUT needs_single_holders boolean, OUT is_default boolean, OUT summary text)
 RETURNS SETOF record LANGUAGE plpython3u STABLE AS $$
-from easeml_db.hopper.schedulers import list_schedulers
+from easeml_db.decisions.hopper.schedulers import list_schedulers
 from easeml_plpy.session import guarded
 return guarded(plpy, list_schedulers)
 $$;

@@ -2,7 +2,7 @@
 
 CREATE FUNCTION easeml.list_policies(OUT policy text, OUT is_default boolean, OUT arm_rule text, OUT summary text)
 RETURNS SETOF record LANGUAGE plpython3u STABLE AS $$
-from easeml_db.tenancy.policies import list_policies
+from easeml_db.decisions.tenancy.policies import list_policies
 from easeml_plpy.session import guarded
 return guarded(plpy, list_policies)
 $$;
@@ -10,7 +10,7 @@ COMMENT ON FUNCTION easeml.list_policies() IS 'The tenancy policies (internal: r
 
 CREATE FUNCTION easeml.list_priors(OUT prior text, OUT is_default boolean, OUT summary text)
 RETURNS SETOF record LANGUAGE plpython3u STABLE AS $$
-from easeml_db.bandits.priors import list_priors
+from easeml_db.decisions.bandits.priors import list_priors
 from easeml_plpy.session import guarded
 return guarded(plpy, list_priors)
 $$;

@@ -17,9 +17,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from easeml_db.cli import commands
-from easeml_db.cli.server import wait_for_coordinator
-from easeml_db.db.connection import connect_now
-from easeml_db.embedded import Embedded
+from easeml_db.local.server import Embedded
+from easeml_db.local.waiting import wait_for_coordinator
+from easeml_db.postgres.connection import connect_now
 
 SMALL = ("--architectures", "mlp,linear", "--n-configs", "2", "--max-epochs", "1")
 LONG = ("--architectures", "mlp", "--n-configs", "2", "--max-epochs", "5000")

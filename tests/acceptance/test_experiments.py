@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from easeml_db.cli import commands
-from easeml_db.experiments.registry import EXPERIMENTS
+from easeml_experiments.registry import EXPERIMENTS
 
 SCRATCH = Path("/var/tmp")
 

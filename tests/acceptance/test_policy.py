@@ -12,9 +12,9 @@ from click.testing import CliRunner, Result
 
 from easeml_db.cli import commands
 from easeml_db.cli.demo_roles import GUESTS
-from easeml_db.cli.server import wait_for_coordinator
-from easeml_db.db.connection import connect_now
-from easeml_db.embedded import Embedded
+from easeml_db.local.server import Embedded
+from easeml_db.local.waiting import wait_for_coordinator
+from easeml_db.postgres.connection import connect_now
 
 SEARCH = ("--architectures", "linear,mlp,gaussian_nb", "--n-configs", "6", "--max-epochs", "1")
 

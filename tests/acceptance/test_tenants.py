@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from easeml_db.cli import commands
-from easeml_db.db.connection import connect_now
-from easeml_db.embedded import Embedded
+from easeml_db.local.server import Embedded
+from easeml_db.postgres.connection import connect_now
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from easeml_db.embedded import Embedded, server_environment
+from easeml_db.local.server import Embedded, server_environment
 
 AWAY_SECONDS = 4.0
 PREPARE = """

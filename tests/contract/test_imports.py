@@ -1,9 +1,8 @@
 """Who may import whom: the rooms of the house, held by reading the imports with ast, without importing anything.
 
-A room may import itself, the words (in their order), `easeml_db.__version__` and what the table grants. Two
-decisions are encoded: the PL/Python body of easeml.begin_search imports the pure core
-`easeml_db.procedures.proposal`, so cores must do with the standard library, numpy and scipy; and whatever runs
-where the embedded server or a shell is (`cli`, `service`, `embedded`) wires things and may import everything here.
+A room may import itself, the words, `easeml_db.__version__` and what the table grants. The PL/Python body of
+easeml.begin_search imports `easeml_db.decisions.procedures.proposal`, so decisions must do with the standard library,
+numpy and scipy. Only `cli` wires everything. The papers' experiments import the product, and the product never them.
 """
 
 import ast
@@ -18,63 +17,60 @@ PACKAGES = {
     "easeml_db": ROOT / "easeml_db",
     "easeml_plpy": ROOT / "plpy" / "easeml_plpy",
     "easeml_loaders": ROOT / "loaders" / "easeml_loaders",
+    "easeml_experiments": ROOT / "experiments" / "easeml_experiments",
 }
 OURS = frozenset(PACKAGES)
+PRODUCT = ("easeml_db", "easeml_plpy", "easeml_loaders")
 
-WORDS = ("errors", "trial", "run", "tenant", "topology", "training_unit")  # each may import those before it
-CORES = ("search_space", "bandits", "tenancy", "procedures", "hopper", "trial_groups", "planner", "templates")
-WIRING = ("cli", "service", "embedded", "__main__", "report", "experiments", "settings")
-
-# Values of cores that cross the ports, to be written down.
-PASSING = (
-    "easeml_db.bandits.prior",
-    "easeml_db.tenancy.opening",
-    "easeml_db.procedures.contract",
-    *(f"easeml_db.trial_groups.{module}" for module in ("allocation", "measuring", "profile")),
+WORDS = ("errors", "words")
+CORES = tuple(
+    f"decisions.{core}"
+    for core in ("search_space", "bandits", "tenancy", "procedures", "hopper", "trial_groups", "planner", "templates")
 )
 
-# What the loop and its parts decide with, and the only seams to the world.
-DECIDING = ("easeml_db.ports", *(f"easeml_db.{core}" for core in CORES))
+# Values of decisions that cross the ports, to be written down.
+PASSING = tuple(
+    f"easeml_db.decisions.{module}"
+    for module in (
+        "bandits.prior",
+        "tenancy.opening",
+        "procedures.contract",
+        *(f"trial_groups.{name}" for name in ("allocation", "measuring", "profile")),
+    )
+)
+PORTS = ("easeml_db.coordinator.ports", *PASSING)
 
-# Rooms of easeml_db and the modules of ours that each may import, besides itself and the words.
+# Rooms of easeml_db, floor by floor, and the modules of ours that each may import, besides itself and the words.
 ROOMS: dict[str, tuple[str, ...]] = {
+    "errors": ("easeml_plpy.errors",),
+    "words": (),
     **dict.fromkeys(CORES, ()),
-    "procedures": ("easeml_db.search_space",),
-    "tenancy": ("easeml_db.bandits",),
-    "hopper": ("easeml_db.trial_groups",),
-    "ports": PASSING,
-    "db": ("easeml_db.ports", *PASSING),
-    # Engines on PostgreSQL open sessions and read errors as the store does.
-    "engines": ("easeml_db.ports", "easeml_db.db.connection", *PASSING),
-    "simulate": ("easeml_db.ports", *PASSING),
-    "searches": DECIDING,
-    "arms": ("easeml_db.searches", *DECIDING),
-    "allocations": DECIDING,
-    "coordinator": ("easeml_db.allocations", "easeml_db.arms", "easeml_db.searches", *DECIDING),
-    **{room: tuple(OURS) for room in WIRING},
+    "decisions.procedures": ("easeml_db.decisions.search_space",),
+    "decisions.tenancy": ("easeml_db.decisions.bandits",),
+    "decisions.hopper": ("easeml_db.decisions.trial_groups",),
+    "decisions": (),
+    "coordinator": ("easeml_db.decisions",),
+    "postgres": PORTS,
+    "simulated": PORTS,
+    "report": ("easeml_db.decisions.hopper",),
+    "local": ("easeml_db.coordinator", "easeml_db.postgres", "easeml_plpy"),
+    "cli": PRODUCT,
+    "__main__": ("easeml_db.cli",),
 }
 
 # What each may import from outside, besides the standard library.
 FOREIGN: dict[str, frozenset[str]] = {
-    **{
-        room: frozenset()
-        for room in (*WORDS, "ports", "arms", "allocations", "searches", "coordinator", "simulate", "__init__")
-    },
-    **{core: frozenset({"numpy", "scipy"}) for core in CORES},
-    "procedures": frozenset({"numpy", "scipy", "optuna"}),
-    "hopper": frozenset({"numpy", "scipy", "ortools"}),
-    "experiments": frozenset({"altair", "numpy", "scipy", "torch", "ray", "psycopg"}),
-    "db": frozenset({"numpy", "psycopg"}),
-    "engines": frozenset({"psycopg"}),
-    "service": frozenset(),
-    "embedded": frozenset({"psycopg"}),
+    **dict.fromkeys((*WORDS, "decisions", "coordinator", "simulated", "__init__", "__main__"), frozenset()),
+    **dict.fromkeys(CORES, frozenset({"numpy", "scipy"})),
+    "decisions.procedures": frozenset({"numpy", "scipy", "optuna"}),
+    "decisions.hopper": frozenset({"numpy", "scipy", "ortools"}),
+    "postgres": frozenset({"numpy", "psycopg"}),
+    "local": frozenset({"psycopg"}),
     "cli": frozenset({"click", "rich", "psycopg", "numpy"}),
     "report": frozenset({"altair", "vl_convert"}),
-    "settings": frozenset(),
-    "__main__": frozenset(),
 }
 IMPURE = frozenset({"time", "random", "os", "socket", "logging", "psycopg", "torch"})
-PURE = (*WORDS, *CORES, "ports", "arms", "allocations", "coordinator", "simulate")
+PURE = (*WORDS, *CORES, "decisions", "coordinator", "simulated")
 LAZY_IN_PLPY = frozenset({"sklearn"})  # a second to import: only where it is used
 LAZY = frozenset({"optuna"})  # the same; the server imports procedures too
 
@@ -107,7 +103,10 @@ def imports(name: str, path: Path, *, top_level_only: bool = False) -> set[str]:
 
 
 def room_of(name: str) -> str:
+    """Return the folder or module below the package; decisions are as many rooms as folders."""
     parts = name.split(".")
+    if len(parts) > 2 and parts[1] == "decisions":
+        return ".".join(parts[1:3])
     return parts[1] if len(parts) > 1 else "__init__"
 
 
@@ -125,7 +124,7 @@ DB_MODULES = modules("easeml_db")
 
 def test_every_room_is_in_the_table():
     rooms = {room_of(name) for name, _ in DB_MODULES} - {"__init__"}
-    assert rooms <= set(ROOMS) | set(WORDS), "a new room: say in ROOMS and FOREIGN what it may import"
+    assert rooms <= set(ROOMS), "a new room: say in ROOMS and FOREIGN what it may import"
     assert rooms <= set(FOREIGN)
 
 

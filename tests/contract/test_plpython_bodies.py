@@ -15,12 +15,12 @@ MAX_LINES = 3
 FREE_BODIES = {"python_facts"}
 # SQL name -> target of those that call a pure core; its word differs from the SQL name, which stands among others.
 PURE_TARGETS = {
-    "begin_search": ("easeml_db.procedures.proposal", "begin_search"),
-    "plan_search": ("easeml_db.procedures.proposal", "preview"),
-    "list_procedures": ("easeml_db.procedures", "list_procedures"),
-    "list_policies": ("easeml_db.tenancy.policies", "list_policies"),
-    "list_priors": ("easeml_db.bandits.priors", "list_priors"),
-    "list_schedulers": ("easeml_db.hopper.schedulers", "list_schedulers"),
+    "begin_search": ("easeml_db.decisions.procedures.proposal", "begin_search"),
+    "plan_search": ("easeml_db.decisions.procedures.proposal", "preview"),
+    "list_procedures": ("easeml_db.decisions.procedures", "list_procedures"),
+    "list_policies": ("easeml_db.decisions.tenancy.policies", "list_policies"),
+    "list_priors": ("easeml_db.decisions.bandits.priors", "list_priors"),
+    "list_schedulers": ("easeml_db.decisions.hopper.schedulers", "list_schedulers"),
 }
 
 

@@ -1,16 +1,14 @@
-"""States, kinds and error codes are the same in SQL and in both Python packages."""
+"""States, kinds and error codes are the same in SQL and in Python."""
 
-import inspect
 import re
 from pathlib import Path
 
 import pytest
 
-import easeml_plpy.errors as inside
 from easeml_db import errors
-from easeml_db.topology import SLOT_STATES
-from easeml_db.training_unit import KINDS, PILOT
-from easeml_db.trial import RUN_STATES, RUN_TRANSITIONS, TRIAL_STATES, TRIAL_TRANSITIONS, VISIT_ORDERS
+from easeml_db.words.topology import SLOT_STATES
+from easeml_db.words.training_unit import KINDS, PILOT
+from easeml_db.words.trial import RUN_STATES, RUN_TRANSITIONS, TRIAL_STATES, TRIAL_TRANSITIONS, VISIT_ORDERS
 
 ROOT = Path(__file__).resolve().parents[2]
 LITERAL = re.compile(r"'(\w+)'")
@@ -66,20 +64,6 @@ def test_triggers_stand_on_their_tables(sql_statements, name, word):
         f"FOR EACH ROW EXECUTE FUNCTION easeml.check_{word}_transition()"
     )
     assert expected in [" ".join(statement.split()) for statement in sql_statements]
-
-
-def classes(module):
-    return {
-        name: value.sqlstate
-        for name, value in inspect.getmembers(module, inspect.isclass)
-        if issubclass(value, module.EasemlError)
-    }
-
-
-def test_errors_inside_a_segment_are_those_of_the_coordinator():
-    here, there = classes(inside), classes(errors)
-    assert here.items() <= there.items()
-    assert set(here.values()) == {*(f"ML{number:03}" for number in range(12)), "ML015"}
 
 
 def test_codes_used_in_sql_exist():

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from easeml_db.embedded import Embedded
+from easeml_db.local.server import Embedded
 
 if TYPE_CHECKING:
     from tests.conftest import Session

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from easeml_db.engines.gang_call import order_json
-from easeml_db.engines.postgres import GANG_CALLS
-from easeml_db.ports import Member, Order
-from easeml_db.training_unit import unit_at, unit_seed
-from easeml_db.trial import Trial
+from easeml_db.coordinator.ports import Member, Order
+from easeml_db.postgres.executor import GANG_CALLS
+from easeml_db.postgres.gang_call import order_json
+from easeml_db.words.training_unit import unit_at, unit_seed
+from easeml_db.words.trial import Trial
 from easeml_loaders import bundled_source, load_table
 
 if TYPE_CHECKING:

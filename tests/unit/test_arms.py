@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from easeml_db.coordinator import Coordinator
+from easeml_db.coordinator.loop import Coordinator
+from easeml_db.decisions.tenancy.policies import POLICIES
 from easeml_db.errors import SlotLost
-from easeml_db.run import Run
-from easeml_db.simulate import Faults, Killed, SimulatedWorld, new_run
-from easeml_db.tenancy.policies import POLICIES
-from easeml_db.tenant import PastArm, Tenancy, Tenant
-from easeml_db.topology import Slot
+from easeml_db.simulated import Faults, Killed, SimulatedWorld, new_run
+from easeml_db.words.run import Run
+from easeml_db.words.tenant import PastArm, Tenancy, Tenant
+from easeml_db.words.topology import Slot
 
 NAMES = ("mlp", "linear", "lenet")
 
@@ -344,7 +344,7 @@ def test_trials_that_can_use_one_slot_alone_leave_the_others_to_others() -> None
 
 
 def test_newcomers_are_served_while_another_is_timed_and_nobody_waits_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("easeml_db.simulate.process.PILOT_SECONDS", 10.0)
+    monkeypatch.setattr("easeml_db.simulated.process.PILOT_SECONDS", 10.0)
     names, unknown = tuple(f"k{i}" for i in range(40)), tuple(f"u{i}" for i in range(12))
     runs = [run_of(1, "anna", n_trials=40, architectures=names)]
     world = world_of(runs, 8, Tenancy(tenants={"cora": Tenant("cora", max_slots=1)}))

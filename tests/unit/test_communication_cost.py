@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from easeml_db.errors import InvalidArgument
-from easeml_db.experiments import communication_cost as cost
+from easeml_experiments import communication_cost as cost
 
 # VGG16 (792 MiB) on ImageNet (1.2 million rows, 250 GB): 16 configs, 10 epochs, 8 workers, batch 32 (tables 4 and 5).
 VGG16 = cost.Workload(

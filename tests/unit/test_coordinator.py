@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from easeml_db.coordinator import Coordinator, Settings
+from easeml_db.coordinator.loop import Coordinator, Settings
+from easeml_db.coordinator.ports import Order, SlotReady
+from easeml_db.decisions.hopper.bounds import shared_bound
 from easeml_db.errors import NotFound, OutOfSpace, SlotLost, StandbyOnly, TrialFailed, VersionMismatch
-from easeml_db.hopper.bounds import shared_bound
-from easeml_db.ports import Order, SlotReady
-from easeml_db.simulate import BrokenRule, Faults, Killed, SimulatedWorld, new_run
-from easeml_db.topology import Slot
-from easeml_db.training_unit import n_steps_total, unit_at, unit_seed
+from easeml_db.simulated import BrokenRule, Faults, Killed, SimulatedWorld, new_run
+from easeml_db.words.topology import Slot
+from easeml_db.words.training_unit import n_steps_total, unit_at, unit_seed
 
 SETTINGS = Settings(reclaim_bytes=10_000)
 BIG = 10**9

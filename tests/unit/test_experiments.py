@@ -13,9 +13,9 @@ from click.testing import CliRunner
 
 from easeml_db.cli import commands
 from easeml_db.errors import InvalidArgument, NotReady
-from easeml_db.experiments import Experiment, Measure, Options, Result, at_least, at_most
-from easeml_db.experiments.registry import EXPERIMENTS, later
-from easeml_db.experiments.writing import number_text, page, write
+from easeml_experiments import Experiment, Measure, Options, Result, at_least, at_most
+from easeml_experiments.registry import EXPERIMENTS, later
+from easeml_experiments.writing import number_text, page, write
 
 MEASURES = (Measure("speed", "8 trials | lenet", "2 to 4", 3.4567, ">= 3", True), Measure("note", "", None, None))
 EXAMPLE = Experiment("example", "An example", "nobody, figure 0", lambda _: Result(MEASURES, "They do not."))
@@ -45,7 +45,7 @@ def test_a_package_that_is_not_installed_is_named_with_what_to_type(monkeypatch:
     def absent(name: str) -> object:
         raise ModuleNotFoundError(f"No module named 'ray' for {name}", name="ray")
 
-    monkeypatch.setattr("easeml_db.experiments.registry.import_module", absent)
+    monkeypatch.setattr("easeml_experiments.registry.import_module", absent)
     with pytest.raises(NotReady, match="ray") as raised:
         later("mop_peers")(Options())
     assert "easeml-db[experiments]" in str(raised.value.hint)

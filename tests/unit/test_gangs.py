@@ -4,12 +4,12 @@ from collections import Counter
 
 import pytest
 
-from easeml_db.coordinator import Settings
-from easeml_db.engines.gang_call import Tokens, most_telling
+from easeml_db.coordinator.loop import Settings
 from easeml_db.errors import SlotLost, TrialFailed
-from easeml_db.simulate import Faults, SimulatedWorld, new_run
-from easeml_db.tenant import Tenancy, Tenant
-from easeml_db.training_unit import n_steps_total
+from easeml_db.postgres.gang_call import Tokens, most_telling
+from easeml_db.simulated import Faults, SimulatedWorld, new_run
+from easeml_db.words.tenant import Tenancy, Tenant
+from easeml_db.words.training_unit import n_steps_total
 from tests.unit.test_coordinator import check_complete, one_second, serve, slots, states, uneven_seconds, visits
 
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from easeml_db.coordinator import Coordinator
+from easeml_db.coordinator.loop import Coordinator
 from easeml_db.errors import NotFound
-from easeml_db.run import Run, Search
-from easeml_db.simulate import SimulatedWorld, new_run
-from easeml_db.topology import Slot
+from easeml_db.simulated import SimulatedWorld, new_run
+from easeml_db.words.run import Run, Search
+from easeml_db.words.topology import Slot
 
 SPECIFICATIONS = '[{"architecture": "mlp", "hyperparameters": [{"name": "x", "kind": "float", "default": 0.1}]}]'
 SPACE = '{"x": {"low": 0.0, "high": 1.0}}'

@@ -12,14 +12,14 @@ import pytest
 import torch
 from scipy.stats import ttest_rel
 
-from easeml_db.experiments.peers import record, training, usage, workload
-from easeml_db.experiments.peers.comparison import Run, measures, tables, why
-from easeml_db.experiments.peers.launch import Measured
-from easeml_db.experiments.peers.record import Record
-from easeml_db.experiments.peers.settings import FULL, QUICK
-from easeml_db.experiments.peers.statistics import paired_difference
-from easeml_db.experiments.peers.wire import sent_bytes
-from easeml_db.training_unit import unit_seed
+from easeml_db.words.training_unit import unit_seed
+from easeml_experiments.peers import record, training, usage, workload
+from easeml_experiments.peers.comparison import Run, measures, tables, why
+from easeml_experiments.peers.launch import Measured
+from easeml_experiments.peers.record import Record
+from easeml_experiments.peers.settings import FULL, QUICK
+from easeml_experiments.peers.statistics import paired_difference
+from easeml_experiments.peers.wire import sent_bytes
 from easeml_plpy.architectures import architecture, complete
 from easeml_plpy.trainers.torch_trainer import TorchTrainer
 
@@ -65,7 +65,7 @@ def test_processor_time_of_what_has_ended_still_counts() -> None:
 
 def test_a_worker_becomes_a_session_of_its_own_even_where_it_leads_a_group() -> None:
     code = (
-        "import os; from easeml_db.experiments.peers.launch import in_own_session\n"
+        "import os; from easeml_experiments.peers.launch import in_own_session\n"
         "os.setpgid(0, 0); in_own_session(); in_own_session(); print(os.getsid(0) == os.getpid())"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -11,20 +11,20 @@ import pytest
 import torch
 
 from easeml_db.errors import InvalidArgument
-from easeml_db.experiments import Options
-from easeml_db.experiments.peers import workload
-from easeml_db.experiments.peers.launch import Measured
-from easeml_db.experiments.peers.record import Record
-from easeml_db.experiments.peers.workload import Workload
-from easeml_db.experiments.procedures import searching, tasks
-from easeml_db.experiments.procedures.book import Book, Done, Task
-from easeml_db.experiments.procedures.comparison import Run, measures, tables, why
-from easeml_db.experiments.procedures.driving import WARM_UP_NUMBER, Workers, drive
-from easeml_db.experiments.procedures.experiment import asked_plan
-from easeml_db.experiments.procedures.plots import rung_ends
-from easeml_db.experiments.procedures.searching import Searching
-from easeml_db.experiments.procedures.settings import FULL, QUICK, Plan
-from easeml_db.experiments.procedures.spending import spent
+from easeml_experiments import Options
+from easeml_experiments.peers import workload
+from easeml_experiments.peers.launch import Measured
+from easeml_experiments.peers.record import Record
+from easeml_experiments.peers.workload import Workload
+from easeml_experiments.procedures import searching, tasks
+from easeml_experiments.procedures.book import Book, Done, Task
+from easeml_experiments.procedures.comparison import Run, measures, tables, why
+from easeml_experiments.procedures.driving import WARM_UP_NUMBER, Workers, drive
+from easeml_experiments.procedures.experiment import asked_plan
+from easeml_experiments.procedures.plots import rung_ends
+from easeml_experiments.procedures.searching import Searching
+from easeml_experiments.procedures.settings import FULL, QUICK, Plan
+from easeml_experiments.procedures.spending import spent
 
 WORK = Workload("mlp", (), (8, 8), 10, 9, 5, 2)
 CONFIG = {"architecture": "mlp", "hidden_units": (16,), "batch_size": 8, "learning_rate": 0.01, "dropout": 0.25}

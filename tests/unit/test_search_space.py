@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from easeml_db.decisions.search_space.domains import FloatRange, IntegerRange
+from easeml_db.decisions.search_space.grid import grid, grid_size
+from easeml_db.decisions.search_space.parsing import parse_search_space
+from easeml_db.decisions.search_space.sampling import sample
 from easeml_db.errors import InvalidArgument
-from easeml_db.search_space.domains import FloatRange, IntegerRange
-from easeml_db.search_space.grid import grid, grid_size
-from easeml_db.search_space.parsing import parse_search_space
-from easeml_db.search_space.sampling import sample
 
 LEARNING_RATE = {
     "name": "learning_rate",

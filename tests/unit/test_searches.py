@@ -14,17 +14,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from easeml_db.coordinator import Coordinator, Settings
+from easeml_db.coordinator.loop import Coordinator, Settings
+from easeml_db.coordinator.ports import Order
+from easeml_db.decisions.procedures import PROCEDURES
+from easeml_db.decisions.procedures.contract import PlannedRung
+from easeml_db.decisions.procedures.creation import create_procedure
+from easeml_db.decisions.procedures.proposal import begin_search
 from easeml_db.errors import EasemlError, SlotLost, TrialFailed
-from easeml_db.ports import Order
-from easeml_db.procedures import PROCEDURES
-from easeml_db.procedures.contract import PlannedRung
-from easeml_db.procedures.creation import create_procedure
-from easeml_db.procedures.proposal import begin_search
-from easeml_db.run import Arm, Run, Search
-from easeml_db.simulate import Faults, Killed, SimulatedWorld
-from easeml_db.topology import Slot
-from easeml_db.trial import Trial
+from easeml_db.simulated import Faults, Killed, SimulatedWorld
+from easeml_db.words.run import Arm, Run, Search
+from easeml_db.words.topology import Slot
+from easeml_db.words.trial import Trial
 
 RATE = {
     "name": "rate",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from easeml_db.engines.stuck_units import escalation
+from easeml_db.postgres.stuck_units import escalation
 
 
 @pytest.mark.parametrize(

@@ -14,16 +14,16 @@ from hypothesis import strategies as st
 
 from easeml_db.cli import commands
 from easeml_db.errors import InvalidArgument, InvalidData
-from easeml_db.experiments.contract import Options
-from easeml_db.experiments.registry import EXPERIMENTS, TENANT_PRESETS
-from easeml_db.experiments.tenants.curves import Curves, draws_of, interval, ratio, ratios, thinned, time_ratio
-from easeml_db.experiments.tenants.experiment import run
-from easeml_db.experiments.tenants.matrices import Matrices, read_matrices
-from easeml_db.experiments.tenants.oracle import ORACLES, gain_oracle, hull_oracle
-from easeml_db.experiments.tenants.presets import PRESETS
-from easeml_db.experiments.tenants.protocol import Cell, Replayed, repeat_of, replay_cell
-from easeml_db.experiments.tenants.replay import log_slope, regret_of
-from easeml_db.experiments.tenants.strategies import (
+from easeml_experiments.contract import Options
+from easeml_experiments.registry import EXPERIMENTS, TENANT_PRESETS
+from easeml_experiments.tenants.curves import Curves, draws_of, interval, ratio, ratios, thinned, time_ratio
+from easeml_experiments.tenants.experiment import run
+from easeml_experiments.tenants.matrices import Matrices, read_matrices
+from easeml_experiments.tenants.oracle import ORACLES, gain_oracle, hull_oracle
+from easeml_experiments.tenants.presets import PRESETS
+from easeml_experiments.tenants.protocol import Cell, Replayed, repeat_of, replay_cell
+from easeml_experiments.tenants.replay import log_slope, regret_of
+from easeml_experiments.tenants.strategies import (
     MOST_CITED,
     MOST_RECENT,
     NAMES,
@@ -32,8 +32,8 @@ from easeml_db.experiments.tenants.strategies import (
     strategy,
     theorem,
 )
-from easeml_db.experiments.tenants.synthetic import synthetic
-from easeml_db.experiments.tenants.workers import workers
+from easeml_experiments.tenants.synthetic import synthetic
+from easeml_experiments.tenants.workers import workers
 
 SMALL = synthetic(0.5, 1.0, seed=1, n_users=24, n_models=8)
 FOLDED = Curves(

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from easeml_db.coordinator import Coordinator, Settings
+from easeml_db.coordinator.loop import Coordinator, Settings
+from easeml_db.decisions.trial_groups.measuring import MeasuredProfile
+from easeml_db.decisions.trial_groups.profile import Profile
 from easeml_db.errors import SlotLost, TrialFailed
-from easeml_db.simulate import Faults, Killed, SimulatedWorld, new_run
-from easeml_db.tenant import Tenancy, Tenant
-from easeml_db.topology import Slot
-from easeml_db.training_unit import PILOT, n_steps_total
-from easeml_db.trial_groups.measuring import MeasuredProfile
-from easeml_db.trial_groups.profile import Profile
+from easeml_db.simulated import Faults, Killed, SimulatedWorld, new_run
+from easeml_db.words.tenant import Tenancy, Tenant
+from easeml_db.words.topology import Slot
+from easeml_db.words.training_unit import PILOT, n_steps_total
 
 PATIENT = Settings(max_attempts=10**9, reclaim_bytes=10_000)
 

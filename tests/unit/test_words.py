@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from easeml_db.errors import InvalidArgument
-from easeml_db.tenant import Tenant
-from easeml_db.topology import Segment, Slot
-from easeml_db.training_unit import n_steps_total, n_units_left, next_unit, step_of, unit_at, unit_seed
-from easeml_db.trial import (
+from easeml_db.words.tenant import Tenant
+from easeml_db.words.topology import Segment, Slot
+from easeml_db.words.training_unit import n_steps_total, n_units_left, next_unit, step_of, unit_at, unit_seed
+from easeml_db.words.trial import (
     RUN_STATES,
     RUN_TRANSITIONS,
     TRIAL_STATES,

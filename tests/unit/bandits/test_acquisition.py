@@ -12,7 +12,7 @@ from scipy.integrate import quad
 from scipy.special import expit, logit
 from scipy.stats import norm
 
-from easeml_db.bandits.acquisition import (
+from easeml_db.decisions.bandits.acquisition import (
     ConfidenceBounds,
     Theorem,
     expected_improvement,

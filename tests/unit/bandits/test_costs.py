@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from easeml_db.bandits.costs import normalised
+from easeml_db.decisions.bandits.costs import normalised
 from easeml_db.errors import InvalidArgument
 
 TENANTS = st.lists(st.lists(st.floats(1e-3, 1e6), min_size=1, max_size=6).map(np.array), min_size=1, max_size=5)

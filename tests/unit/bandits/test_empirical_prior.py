@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import multivariate_t, norm, t
 
-from easeml_db.bandits.empirical_bayes import LeaveOneOut, empirical_prior
-from easeml_db.bandits.prior import to_latent
+from easeml_db.decisions.bandits.empirical_bayes import LeaveOneOut, empirical_prior
+from easeml_db.decisions.bandits.prior import to_latent
 from easeml_db.errors import InvalidArgument
 
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import Kernel
 
-from easeml_db.bandits.posterior import Posterior
-from easeml_db.bandits.prior import Prior
+from easeml_db.decisions.bandits.posterior import Posterior
+from easeml_db.decisions.bandits.prior import Prior
 
 NOISE_VARIANCE = 0.02**2
 SEEDS = st.integers(0, 10_000)

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from easeml_db.bandits.history import filled
-from easeml_db.bandits.prior import LINKS, Prior, independent_prior, to_latent, to_quality
-from easeml_db.bandits.priors import DEFAULT, PRIORS, list_priors, make_prior
+from easeml_db.decisions.bandits.history import filled
+from easeml_db.decisions.bandits.prior import LINKS, Prior, independent_prior, to_latent, to_quality
+from easeml_db.decisions.bandits.priors import DEFAULT, PRIORS, list_priors, make_prior
 from easeml_db.errors import InvalidArgument
 
 

@@ -10,8 +10,8 @@ from scipy.stats import multivariate_normal
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
-from easeml_db.bandits.prior import Prior
-from easeml_db.bandits.rbf import rbf_prior
+from easeml_db.decisions.bandits.prior import Prior
+from easeml_db.decisions.bandits.rbf import rbf_prior
 
 AMPLITUDES = np.geomspace(1e-4, 1.0, 9)
 NOISE_VARIANCES = np.geomspace(1e-7, 0.1, 7)

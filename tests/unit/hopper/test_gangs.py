@@ -5,9 +5,9 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from easeml_db.hopper.gangs import Scaling, data_parallel_crews, gang_of, gangs_to_start, is_data_parallel
-from easeml_db.training_unit import after, n_steps_total
-from easeml_db.trial import Trial
+from easeml_db.decisions.hopper.gangs import Scaling, data_parallel_crews, gang_of, gangs_to_start, is_data_parallel
+from easeml_db.words.training_unit import after, n_steps_total
+from easeml_db.words.trial import Trial
 
 
 @st.composite

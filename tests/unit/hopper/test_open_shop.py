@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from easeml_db.decisions.hopper.milp import solve_open_shop
+from easeml_db.decisions.hopper.open_shop import OpenShopSchedule, dense, earliest
+from easeml_db.decisions.hopper.vector_rearrangement import padded_to_equal_loads, steinitz_order, vector_rearrangement
 from easeml_db.errors import InvalidArgument
-from easeml_db.hopper.milp import solve_open_shop
-from easeml_db.hopper.open_shop import OpenShopSchedule, dense, earliest
-from easeml_db.hopper.vector_rearrangement import padded_to_equal_loads, steinitz_order, vector_rearrangement
 
 lengths = st.one_of(st.just(0.0), st.floats(0.125, 8.0, width=16))
 tables = st.tuples(st.integers(1, 6), st.integers(1, 4)).flatmap(lambda shape: arrays(float, shape, elements=lengths))

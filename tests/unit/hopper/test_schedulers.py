@@ -9,11 +9,17 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from easeml_db.decisions.hopper.contract import Candidate, Placement, Workload
+from easeml_db.decisions.hopper.longest_remaining import LongestRemaining
+from easeml_db.decisions.hopper.schedulers import (
+    SCHEDULERS,
+    check_fit,
+    choose_scheduler,
+    list_schedulers,
+    make_scheduler,
+)
+from easeml_db.decisions.hopper.simulation import simulate
 from easeml_db.errors import InvalidArgument
-from easeml_db.hopper.contract import Candidate, Placement, Workload
-from easeml_db.hopper.longest_remaining import LongestRemaining
-from easeml_db.hopper.schedulers import SCHEDULERS, check_fit, choose_scheduler, list_schedulers, make_scheduler
-from easeml_db.hopper.simulation import simulate
 
 DENSE = ("longest_remaining", "random")
 ORDERS = ("cyclic", "free")

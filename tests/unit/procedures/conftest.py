@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from easeml_db.procedures import PROCEDURES
-from easeml_db.procedures.contract import Continue, Start, Stop, TrialHistory
-from easeml_db.search_space.parsing import parse_search_space
+from easeml_db.decisions.procedures import PROCEDURES
+from easeml_db.decisions.procedures.contract import Continue, Start, Stop, TrialHistory
+from easeml_db.decisions.search_space.parsing import parse_search_space
 
 RATE = {
     "name": "rate",

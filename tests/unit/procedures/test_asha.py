@@ -5,8 +5,8 @@ from itertools import pairwise, permutations
 
 import pytest
 
-from easeml_db.procedures import PROCEDURES
-from easeml_db.procedures.contract import Continue, Start, Stop, TrialHistory
+from easeml_db.decisions.procedures import PROCEDURES
+from easeml_db.decisions.procedures.contract import Continue, Start, Stop, TrialHistory
 
 
 @pytest.fixture

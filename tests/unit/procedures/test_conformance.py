@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from easeml_db.procedures import PROCEDURES, list_procedures
-from easeml_db.procedures.contract import Start
+from easeml_db.decisions.procedures import PROCEDURES, list_procedures
+from easeml_db.decisions.procedures.contract import Start
 
 SETTINGS = {
     "random": {"n_configs": 5, "max_epochs": 2},

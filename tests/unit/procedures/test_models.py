@@ -6,10 +6,10 @@ from statistics import mean
 
 import pytest
 
-from easeml_db.procedures import PROCEDURES
-from easeml_db.procedures.contract import WORST, Start, TrialHistory
-from easeml_db.procedures.largest_budget import n_good, n_varied
-from easeml_db.procedures.tree_parzen import Observation, TreeParzenModel
+from easeml_db.decisions.procedures import PROCEDURES
+from easeml_db.decisions.procedures.contract import WORST, Start, TrialHistory
+from easeml_db.decisions.procedures.largest_budget import n_good, n_varied
+from easeml_db.decisions.procedures.tree_parzen import Observation, TreeParzenModel
 
 TOY = {"rate": {"low": 0.001, "high": 1.0, "log": True}, "depth": {"low": 1, "high": 50}}
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from easeml_db.decisions.procedures import PROCEDURES
+from easeml_db.decisions.procedures.proposal import preview
 from easeml_db.errors import InvalidArgument
-from easeml_db.procedures import PROCEDURES
-from easeml_db.procedures.proposal import preview
 
 ARCHITECTURES = json.dumps({"line": [{"name": "rate", "kind": "float", "default": 0.1, "search": [0.1, 0.2]}]})
 WIDE = json.dumps({"rate": {"low": 0.0, "high": 1.0}})

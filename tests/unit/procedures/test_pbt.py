@@ -6,9 +6,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from easeml_db.procedures import PROCEDURES
-from easeml_db.procedures.contract import Continue, Start, Stop, TrialHistory
-from easeml_db.procedures.perturbation import perturbable, perturbed
+from easeml_db.decisions.procedures import PROCEDURES
+from easeml_db.decisions.procedures.contract import Continue, Start, Stop, TrialHistory
+from easeml_db.decisions.procedures.perturbation import perturbable, perturbed
 
 POPULATION = {"population": 10, "interval": 2}
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from easeml_db.procedures import PROCEDURES
-from easeml_db.procedures.contract import Continue, Stop, TrialHistory
-from easeml_db.procedures.promotion import bracket_decisions
-from easeml_db.procedures.rungs import Rung, halving_bracket
+from easeml_db.decisions.procedures import PROCEDURES
+from easeml_db.decisions.procedures.contract import Continue, Stop, TrialHistory
+from easeml_db.decisions.procedures.promotion import bracket_decisions
+from easeml_db.decisions.procedures.rungs import Rung, halving_bracket
 
 BRACKET = (Rung(5, 1), Rung(2, 3))
 

@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from easeml_db.decisions.procedures import PROCEDURES, drawing
+from easeml_db.decisions.procedures.contract import Start, TrialHistory
+from easeml_db.decisions.procedures.creation import create_procedure
+from easeml_db.decisions.procedures.proposal import begin_search
+from easeml_db.decisions.search_space import sampling
+from easeml_db.decisions.search_space.configs import key_of
+from easeml_db.decisions.search_space.parsing import parse_search_space
 from easeml_db.errors import InvalidArgument
-from easeml_db.procedures import PROCEDURES, drawing
-from easeml_db.procedures.contract import Start, TrialHistory
-from easeml_db.procedures.creation import create_procedure
-from easeml_db.procedures.proposal import begin_search
-from easeml_db.run import Search
-from easeml_db.search_space import sampling
-from easeml_db.search_space.configs import key_of
-from easeml_db.search_space.parsing import parse_search_space
+from easeml_db.words.run import Search
 
 RATE = {
     "name": "rate",

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from easeml_db.errors import InvalidArgument
-from easeml_db.procedures.rungs import (
+from easeml_db.decisions.procedures.rungs import (
     checked_hyperband,
     default_n_configs,
     fitted,
@@ -15,6 +14,7 @@ from easeml_db.procedures.rungs import (
     planned,
     rung_totals,
 )
+from easeml_db.errors import InvalidArgument
 
 
 def text_of(bracket):

@@ -8,12 +8,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from easeml_db.bandits.prior import Prior
-from easeml_db.tenancy.arm_rules import ARM_RULES
-from easeml_db.tenancy.contract import Policy
-from easeml_db.tenancy.player import Player
-from easeml_db.tenancy.policies import description, make_policy
-from easeml_db.tenancy.selector import Decision, Selector
+from easeml_db.decisions.bandits.prior import Prior
+from easeml_db.decisions.tenancy.arm_rules import ARM_RULES
+from easeml_db.decisions.tenancy.contract import Policy
+from easeml_db.decisions.tenancy.player import Player
+from easeml_db.decisions.tenancy.policies import description, make_policy
+from easeml_db.decisions.tenancy.selector import Decision, Selector
 
 
 class World:

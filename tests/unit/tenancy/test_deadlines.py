@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from easeml_db.bandits.prior import independent_prior
-from easeml_db.tenancy.arm_rules import ARM_RULES
-from easeml_db.tenancy.player import Player
-from easeml_db.tenancy.policies import POLICIES, description, make_policy
-from easeml_db.tenancy.selector import Selector
+from easeml_db.decisions.bandits.prior import independent_prior
+from easeml_db.decisions.tenancy.arm_rules import ARM_RULES
+from easeml_db.decisions.tenancy.player import Player
+from easeml_db.decisions.tenancy.policies import POLICIES, description, make_policy
+from easeml_db.decisions.tenancy.selector import Selector
 
 
 def pool(*tenants: tuple[list[float], float], policy: str = "round_robin") -> Selector[int]:

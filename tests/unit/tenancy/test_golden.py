@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from easeml_db.bandits.prior import Prior
-from easeml_db.tenancy.arm_rules import by_bound
-from easeml_db.tenancy.greedy import Greedy
-from easeml_db.tenancy.player import Player
-from easeml_db.tenancy.selector import Selector
+from easeml_db.decisions.bandits.prior import Prior
+from easeml_db.decisions.tenancy.arm_rules import by_bound
+from easeml_db.decisions.tenancy.greedy import Greedy
+from easeml_db.decisions.tenancy.player import Player
+from easeml_db.decisions.tenancy.selector import Selector
 
 COVARIANCE = 0.04 * np.array([[1, 0.5, 0.2], [0.5, 1, 0.5], [0.2, 0.5, 1]])
 QUALITIES = {1: [0.7, 0.8, 0.6], 2: [0.3, 0.5, 0.9]}

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from easeml_db.decisions.tenancy.greedy import RULES, Greedy
+from easeml_db.decisions.tenancy.hybrid import PATIENCE, Hybrid
+from easeml_db.decisions.tenancy.standings import Standings
 from easeml_db.errors import InvalidArgument
-from easeml_db.tenancy.greedy import RULES, Greedy
-from easeml_db.tenancy.hybrid import PATIENCE, Hybrid
-from easeml_db.tenancy.standings import Standings
 
 SEEDS = st.integers(0, 1000)
 FREEZING = [(0, "random"), (4, "max_gap"), (4, "max_sigma"), (5, "random"), (7, "max_gap")]  # seeds of worlds that do

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from easeml_db.bandits.prior import Prior
-from easeml_db.tenancy.arm_rules import ARM_RULES
-from easeml_db.tenancy.player import Player
-from easeml_db.tenancy.policies import make_policy
-from easeml_db.tenancy.selector import Selector
+from easeml_db.decisions.bandits.prior import Prior
+from easeml_db.decisions.tenancy.arm_rules import ARM_RULES
+from easeml_db.decisions.tenancy.player import Player
+from easeml_db.decisions.tenancy.policies import make_policy
+from easeml_db.decisions.tenancy.selector import Selector
 
 N_TENANTS, N_ARMS = 10_000, 200
 VECTORS = 8  # of K numbers, that each tenant may hold before anything is observed

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from easeml_db.bandits.acquisition import ConfidenceBounds, expected_improvement, probability_of_improvement
-from easeml_db.bandits.prior import Prior
+from easeml_db.decisions.bandits.acquisition import ConfidenceBounds, expected_improvement, probability_of_improvement
+from easeml_db.decisions.bandits.prior import Prior
+from easeml_db.decisions.tenancy.arm_rules import ARM_RULES, in_order
+from easeml_db.decisions.tenancy.player import Player
 from easeml_db.errors import InvalidArgument
-from easeml_db.tenancy.arm_rules import ARM_RULES, in_order
-from easeml_db.tenancy.player import Player
 
 PRIOR = Prior(np.array([0.4, 0.5, 0.6, 0.5]), 0.04 * (0.5 * np.eye(4) + 0.5), 1e-4)
 COSTS = np.array([0.5, 1.0, 2.0, 0.5])

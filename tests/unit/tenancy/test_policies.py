@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from easeml_db.bandits.prior import independent_prior
+from easeml_db.decisions.bandits.prior import independent_prior
+from easeml_db.decisions.tenancy.player import Player
+from easeml_db.decisions.tenancy.policies import DEFAULT, POLICIES, list_policies, make_policy
 from easeml_db.errors import InvalidArgument
-from easeml_db.tenancy.player import Player
-from easeml_db.tenancy.policies import DEFAULT, POLICIES, list_policies, make_policy
 
 every_policy = pytest.mark.parametrize("policy", POLICIES)
 SEEDS = st.integers(0, 1000)

@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from easeml_db.run import Arm, Run
-from easeml_db.tenancy.history import History
-from easeml_db.tenancy.policies import POLICIES
-from easeml_db.tenancy.pool import Pool
-from easeml_db.tenant import PastArm, Tenancy
+from easeml_db.decisions.tenancy.history import History
+from easeml_db.decisions.tenancy.policies import POLICIES
+from easeml_db.decisions.tenancy.pool import Pool
+from easeml_db.words.run import Arm, Run
+from easeml_db.words.tenant import PastArm, Tenancy
 
 N_ARMS = 4
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from easeml_db.tenancy.greedy import RULES, Greedy
-from easeml_db.tenancy.hybrid import Hybrid
-from easeml_db.tenancy.policies import POLICIES
+from easeml_db.decisions.tenancy.greedy import RULES, Greedy
+from easeml_db.decisions.tenancy.hybrid import Hybrid
+from easeml_db.decisions.tenancy.policies import POLICIES
 
 SEEDS = st.integers(0, 1000)
 # begin a play, finish one of those under way (by its share of the list), a tenant arrives, a tenant leaves

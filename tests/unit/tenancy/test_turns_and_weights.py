@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from easeml_db.decisions.tenancy.ei_rate import EiRate
+from easeml_db.decisions.tenancy.standings import Standings
 from easeml_db.errors import InvalidArgument
-from easeml_db.tenancy.ei_rate import EiRate
-from easeml_db.tenancy.standings import Standings
 
 WEIGHTS = st.lists(st.sampled_from([0.25, 0.5, 1.0, 2.0, 3.0, 4.0]), min_size=2, max_size=5)
 

@@ -5,9 +5,9 @@ from itertools import count
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from easeml_db.topology import Device, Slot, devices_of
-from easeml_db.trial_groups.allocation import Allocator, Crew, ready
-from easeml_db.trial_groups.profile import Profile
+from easeml_db.decisions.trial_groups.allocation import Allocator, Crew, ready
+from easeml_db.decisions.trial_groups.profile import Profile
+from easeml_db.words.topology import Device, Slot, devices_of
 
 PROFILE, EPS = Profile(1.2, 1.1, 2, 4), 0.05
 

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from easeml_db.decisions.trial_groups.contract import Budget, Occupant, Placement
+from easeml_db.decisions.trial_groups.dynamic_fluid import Resizing, dynamic_fluid
+from easeml_db.decisions.trial_groups.floor import Floor
+from easeml_db.decisions.trial_groups.profile import Profile
+from easeml_db.decisions.trial_groups.static_fluid import sized, start
 from easeml_db.errors import InvalidArgument
-from easeml_db.trial_groups.contract import Budget, Occupant, Placement
-from easeml_db.trial_groups.dynamic_fluid import Resizing, dynamic_fluid
-from easeml_db.trial_groups.floor import Floor
-from easeml_db.trial_groups.profile import Profile
-from easeml_db.trial_groups.static_fluid import sized, start
 
 PROFILE = Profile(1.2, 1.1, 2, 4)
 EPS = Resizing(0.05)

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from easeml_db.decisions.trial_groups.measuring import MeasuredProfile, Measuring, Round, Sample, merged
+from easeml_db.decisions.trial_groups.profile import Profile
 from easeml_db.errors import InvalidArgument
-from easeml_db.trial_groups.measuring import MeasuredProfile, Measuring, Round, Sample, merged
-from easeml_db.trial_groups.profile import Profile
 
 
 def sample(trial, lap_seconds, *, begin=0.0, n_laps=20, n_rows=256, **more):

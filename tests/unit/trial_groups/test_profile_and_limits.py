@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from easeml_db.decisions.trial_groups.limits import packing_limit, packing_overhead, scaling_limit, scaling_overhead
+from easeml_db.decisions.trial_groups.profile import Profile
 from easeml_db.errors import InvalidArgument
-from easeml_db.trial_groups.limits import packing_limit, packing_overhead, scaling_limit, scaling_overhead
-from easeml_db.trial_groups.profile import Profile
 
 
 def packed(*seconds):

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from easeml_db.decisions.trial_groups.contract import Budget, TrialGroup
+from easeml_db.decisions.trial_groups.dynamic_fluid import Resizing
+from easeml_db.decisions.trial_groups.profile import Profile
+from easeml_db.decisions.trial_groups.simulation import Filled, simulate
 from easeml_db.errors import InvalidArgument
-from easeml_db.experiments.fluid.workload import PROCEDURES, Speeds, brackets
-from easeml_db.trial_groups.contract import Budget, TrialGroup
-from easeml_db.trial_groups.dynamic_fluid import Resizing
-from easeml_db.trial_groups.profile import Profile
-from easeml_db.trial_groups.simulation import Filled, simulate
+from easeml_experiments.fluid.workload import PROCEDURES, Speeds, brackets
 
 PROFILE = Profile(1.2, 1.1, 2, 4)
 

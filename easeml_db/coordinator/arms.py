@@ -1,0 +1,148 @@
+"""Which arms of which runs are open: decisions of the pool, written down before they count, and what arms came to.
+
+The coordinator's loop asks; the pool and the dispatcher are told what the tables then say.
+"""
+
+from __future__ import annotations
+
+from easeml_db.coordinator.ports import Store
+from easeml_db.coordinator.searches import Searches
+from easeml_db.decisions.hopper.dispatch import Dispatcher
+from easeml_db.decisions.tenancy.pool import Pool
+from easeml_db.errors import InvalidArgument, NotFound, StaleLease, StandbyOnly
+from easeml_db.words.run import Run
+
+HOLD_SECONDS = 5.0  # others wait no longer for newcomers that are timed; a run that was refused waits so long
+
+
+class Arms:
+    """Opens an arm where slots would have nothing to do, and closes it once its trials are over."""
+
+    def __init__(self, store: Store, dispatcher: Dispatcher, searches: Searches) -> None:
+        self._store, self._dispatcher, self._searches = store, dispatcher, searches
+        self._pool = Pool()
+        self._held_since: float | None = None
+        self._refused: dict[int, float] = {}  # until when a run is passed over
+
+    async def take_up(self) -> None:
+        """Read how tenants are served, what past runs came to, and all open runs where they stand."""
+        await self.renew_tenancy()
+        for past in await self._store.history():
+            self._pool.history.add(past)
+        memory = await self._store.policy_memory(self._pool.policy)
+        places = {run_id: place for place, run_id in enumerate(memory.get("policy", {}).get("tenants", ()))}
+        runs = await self._store.open_runs()
+        for run in sorted(runs, key=lambda run: (places.get(run.run_id, len(places)), run.run_id)):
+            await self.put_run(run)
+        self._pool.remember(memory)
+
+    async def renew_tenancy(self) -> None:
+        """Take over the policy and the tenants' terms."""
+        tenancy = await self._store.tenancy()
+        self._pool.set_tenancy(tenancy)
+        tenants = tenancy.tenants.values()
+        self._dispatcher.limit_slots({one.role: one.max_slots for one in tenants if one.max_slots is not None})
+
+    async def put_run(self, run: Run) -> None:
+        """Add a run, or renew what is known of it. Arms that nobody knows the cost of are timed first."""
+        self._dispatcher.put_run(run)
+        self._searches.put_run(run)
+        if not run.arms or self._dispatcher.is_over(run.run_id):
+            return
+        try:
+            prior = await self._store.prior(run.run_id)
+            if prior is None:
+                prior = self._pool.prior_of(run)
+                await self._store.keep_prior(run.run_id, prior, [arm.arm_id for arm in run.arms])
+            self._pool.put_run(run, prior)
+        except InvalidArgument as error:  # rows that a tenant has written itself: that run ends, others go on
+            self.end_budget(run.run_id)
+            await self._store.note(run.run_id, None, "refused", f"the run's arms cannot be served: {error}")
+            return
+        self._dispatcher.time_arms(run.run_id, self._pool.untimed_arms(run.run_id))
+        self.timed(run.run_id)
+        await self._keep_beliefs(run.run_id)
+
+    def drop_run(self, run_id: int) -> None:
+        """Forget a run."""
+        self._dispatcher.drop_run(run_id)
+        self._searches.drop_run(run_id)
+        self._pool.drop_run(run_id)
+
+    def end_budget(self, run_id: int) -> None:
+        """Start nothing of a run any more; what is under way goes on."""
+        self._dispatcher.end_budget(run_id)
+        self._pool.drop_run(run_id)
+
+    async def end_overdue(self, now_seconds: float) -> None:
+        """End the runs whose tenant's deadline is over."""
+        for run_id in self._pool.overdue_runs(now_seconds):
+            self.end_budget(run_id)
+            await self._store.note(run_id, None, "deadline", "the tenant's deadline is over: nothing more is begun")
+
+    def timed(self, run_id: int) -> None:
+        """Take in what pilots have shown of a run's arms."""
+        self._pool.set_seconds(run_id, self._dispatcher.arm_seconds(run_id))
+
+    async def open_next(self, now_seconds: float) -> bool:
+        """Open the arm that the policy chooses, if slots would have nothing to do; say whether something changed."""
+        if self._dispatcher.n_unclaimed() <= 0:
+            return False
+        self._refused = {run_id: until for run_id, until in self._refused.items() if until > now_seconds}
+        blocked = {*self._dispatcher.runs_without_claim(), *self._kept_waiting(now_seconds), *self._refused}
+        opening = self._pool.choose(now_seconds, n_slots=self._dispatcher.n_active(), blocked=blocked)
+        if opening is None:
+            return False
+        try:
+            number = await self._store.open_arm(opening)
+        except (NotFound, StaleLease):
+            self._pool.take_back(opening)
+            self._refused[opening.run_id] = now_seconds + HOLD_SECONDS  # somebody may hold the run's row
+            await self._renew(opening.run_id)
+            return True
+        self._pool.opened(opening, number)
+        self._dispatcher.open_arm(opening.run_id, opening.arm_id, number)
+        self._searches.arm_opened(opening.run_id, opening.arm_id)
+        await self._keep_beliefs(opening.run_id)
+        return True
+
+    async def close_ended(self) -> None:
+        """Write down and take in what arms came to whose trials are all over."""
+        for run_id, arm_id in self._dispatcher.arms_to_close():
+            try:
+                arm = await self._store.close_arm(run_id, arm_id)
+            except StaleLease:
+                await self._check_lease()
+                continue
+            if arm is not None and not arm.is_closed:
+                self._dispatcher.not_closed(run_id, arm_id)  # somebody holds its row, or a trial is open again
+            elif arm is not None and run_id in self._pool:
+                self._pool.arm_closed(run_id, arm)
+                await self._keep_beliefs(run_id)
+
+    def _kept_waiting(self, now_seconds: float) -> list[int]:
+        """The runs that were served already, while a newcomer is timed: its turn is before their next, for a moment."""
+        if not self._dispatcher.is_newcomer_timed():
+            self._held_since = None
+            return []
+        self._held_since = now_seconds if self._held_since is None else self._held_since
+        return self._pool.served_runs() if now_seconds < self._held_since + HOLD_SECONDS else []
+
+    async def _renew(self, run_id: int) -> None:
+        """The tables were ahead: the run is over, gone, or its arm is open."""
+        await self._check_lease()
+        run = await self._store.read_run(run_id)
+        if run is None:
+            self.drop_run(run_id)
+        else:
+            await self.put_run(run)
+
+    async def _keep_beliefs(self, run_id: int) -> None:
+        try:
+            await self._store.keep_beliefs(run_id, self._pool.beliefs(run_id))
+        except StaleLease:
+            await self._check_lease()
+
+    async def _check_lease(self) -> None:
+        if not await self._store.holds_lease():
+            raise StandbyOnly("another coordinator took over")

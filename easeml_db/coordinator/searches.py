@@ -1,0 +1,208 @@
+"""What procedures decide about the trials of arms on the way: asked at the end of every epoch, written down, then done.
+
+The coordinator's loop says when something has happened; the dispatcher is told what the tables then say. Nothing is
+kept but which arms are to be asked about: a procedure decides on what the tables say of its trials.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from easeml_db.coordinator.ports import Store
+from easeml_db.decisions.hopper.dispatch import Dispatcher
+from easeml_db.decisions.procedures.contract import Continue, Decision, Procedure, Start, Stop, TrialHistory
+from easeml_db.decisions.procedures.creation import create_procedure
+from easeml_db.decisions.procedures.proposal import trial_number_of
+from easeml_db.decisions.search_space.specs import RESERVED
+from easeml_db.errors import EasemlError, NotFound, OutOfSpace, ServerUnavailable, StaleLease, StandbyOnly
+from easeml_db.words.run import Run
+from easeml_db.words.training_unit import TrainingUnit
+
+# Where somebody holds the rows of trials, they are asked about again so much later, twice as much each time.
+FIRST_HOLD_SECONDS, LAST_HOLD_SECONDS = 0.02, 1.0
+NOT_THE_RUNS_FAULT = (OutOfSpace, ServerUnavailable, StandbyOnly)
+
+
+class Searches:
+    """One procedure inside every open arm of the runs that have a search."""
+
+    def __init__(self, store: Store, dispatcher: Dispatcher) -> None:
+        self._store, self._dispatcher = store, dispatcher
+        self._runs: dict[int, Run] = {}
+        self._procedures: dict[int, Procedure] = {}  # by arm
+        self._due: dict[tuple[int, int], None] = {}  # run and arm, in the order in which something happened
+        self._held: dict[tuple[int, int], float] = {}  # until when these are passed over
+        self._pauses: dict[tuple[int, int], float] = {}  # how long they were passed over for the last time
+
+    # What happens
+
+    def put_run(self, run: Run) -> None:
+        """Add a run, or renew what is known of it; its open arms are asked about."""
+        if run.search is None:
+            return
+        self._runs[run.run_id] = run
+        self._due |= {(run.run_id, arm.arm_id): None for arm in run.arms if arm.is_open and not arm.is_closed}
+
+    def drop_run(self, run_id: int) -> None:
+        """Forget a run."""
+        run = self._runs.pop(run_id, None)
+        for arm in run.arms if run is not None else ():
+            self._procedures.pop(arm.arm_id, None)
+            self._due.pop((run_id, arm.arm_id), None)
+            self._pauses.pop((run_id, arm.arm_id), None)
+
+    def arm_opened(self, run_id: int, arm_id: int) -> None:
+        """Take in that the trials of an arm may run."""
+        if run_id in self._runs:
+            self._due[run_id, arm_id] = None
+
+    def recorded(self, unit: TrainingUnit) -> None:
+        """Take in that a unit is recorded: the last validation of an epoch is a result."""
+        run = self._runs.get(unit.run_id)
+        if run is not None and unit.kind != "train" and (unit.step + 1) % run.trials[0].n_partitions == 0:
+            self.trial_changed(unit.run_id, unit.trial_id)
+
+    def trial_changed(self, run_id: int, trial_id: int) -> None:
+        """Take in that a trial has a new result, or is over."""
+        run = self._runs.get(run_id)
+        if run is not None and trial_id in run.arm_of:
+            self._due[run_id, run.arm_of[trial_id]] = None
+
+    # What follows
+
+    async def decide(self, now_seconds: float) -> int:
+        """Ask about every arm of which something has happened, until nothing follows any more; return the bytes of
+        states that were pruned."""
+        pruned_bytes = 0
+        self._held = {key: until for key, until in self._held.items() if until > now_seconds and key in self._due}
+        while due := next((key for key in self._due if key not in self._held), None):
+            del self._due[due]
+            run_id, arm_id = due
+            if run_id not in self._runs or not self._dispatcher.is_known(run_id) or self._dispatcher.is_over(run_id):
+                continue
+            try:
+                pruned_bytes += await self._decide(self._runs[run_id], arm_id)
+                self._pauses.pop(due, None)
+            except (NotFound, StaleLease):
+                await self._check_lease()
+                self._hold(due, now_seconds)
+            except NOT_THE_RUNS_FAULT:
+                raise
+            except EasemlError as error:
+                await self._refuse(run_id, error)
+        return pruned_bytes
+
+    def held_until(self) -> float:
+        """Return when an arm is to be asked about again without a message; infinity when none is."""
+        return min((until for key, until in self._held.items() if key in self._due), default=math.inf)
+
+    def _hold(self, due: tuple[int, int], now_seconds: float) -> None:
+        """Ask about an arm later: somebody may be at its rows."""
+        self._pauses[due] = min(2 * self._pauses.get(due, FIRST_HOLD_SECONDS / 2), LAST_HOLD_SECONDS)
+        self._due[due], self._held[due] = None, now_seconds + self._pauses[due]
+
+    async def _decide(self, run: Run, arm_id: int) -> int:
+        history = await self._store.trial_history(run.run_id, arm_id)
+        decisions = self._asked(run, arm_id, history)
+        if not decisions:
+            return 0
+        rows = _rows(decisions, history, *_place(run, arm_id), self._procedure(run, arm_id))
+        pruned_bytes = await self._store.apply_decisions(run.run_id, arm_id, rows)
+        await self._store.note(run.run_id, None, "procedure", _in_words(run, arm_id, decisions))
+        renewed = await self._store.read_run(run.run_id)
+        if renewed is not None:
+            self._dispatcher.put_run(renewed)
+            self._runs[run.run_id] = renewed
+            self._due[run.run_id, arm_id] = None  # what follows may be certain already
+        return pruned_bytes
+
+    def _asked(self, run: Run, arm_id: int, history: Sequence[TrialHistory]) -> list[Decision]:
+        """Ask the procedure; when nothing will ever train again, trials that still wait are given up, the search ends.
+
+        Raises EasemlError for rows that a tenant has written himself, whatever they make of the procedure.
+        """
+        try:
+            procedure = self._procedure(run, arm_id)
+            decisions = procedure.ask(history)
+        except EasemlError:
+            raise
+        except Exception as error:
+            raise EasemlError(f"procedure {run.search and run.search.procedure}: {error!r}") from error
+        if decisions or any(trial.is_training(procedure.max_epochs) for trial in history):
+            return decisions
+        paused = [Stop(trial.trial_number) for trial in history if trial.state == "paused"]
+        if not paused and not any(_is_tested(trial, procedure.max_epochs) for trial in history):
+            self._dispatcher.end_search(run.run_id, arm_id)
+        return list(paused)
+
+    def _procedure(self, run: Run, arm_id: int) -> Procedure:
+        if arm_id not in self._procedures and run.search is not None:
+            name = next(arm.name for arm in run.arms if arm.arm_id == arm_id)
+            self._procedures[arm_id] = create_procedure(run.search, arm=name)
+        return self._procedures[arm_id]
+
+    async def _refuse(self, run_id: int, error: EasemlError) -> None:
+        """End a run whose procedure cannot go on; others do."""
+        self._dispatcher.end_budget(run_id)
+        await self._store.note(run_id, None, "refused", f"the run's procedure cannot go on: {error}")
+
+    async def _check_lease(self) -> None:
+        if not await self._store.holds_lease():
+            raise StandbyOnly("another coordinator took over")
+
+
+def _is_tested(trial: TrialHistory, max_epochs: int) -> bool:
+    """Say whether a trial is through with its epochs, and only its test is missing."""
+    return trial.is_open and trial.n_epochs >= max_epochs
+
+
+def _place(run: Run, arm_id: int) -> tuple[int, int]:
+    """Return the position of an arm within its run, and how many there are."""
+    return [arm.arm_id for arm in run.arms].index(arm_id), len(run.arms)
+
+
+def _rows(
+    decisions: Sequence[Decision],
+    history: Sequence[TrialHistory],
+    arm_position: int,
+    n_arms: int,
+    procedure: Procedure,
+) -> list[dict[str, Any]]:
+    """Return decisions as the tables take them."""
+    n_epochs = {trial.trial_number: trial.n_epochs for trial in history}
+    rows: list[dict[str, Any]] = []
+    n_trials = len(history)
+    for decision in decisions:
+        match decision:
+            case Start(config, target, parent):
+                number = trial_number_of(n_trials, arm_position, n_arms)
+                rows.append({
+                    "kind": "start", "trial_number": number, "architecture": config[RESERVED],
+                    "config": {name: value for name, value in config.items() if name != RESERVED},
+                    "target_epochs": target, "bracket": procedure.bracket_of(n_trials), "parent": parent,
+                    "inherited_epochs": 0 if parent is None else n_epochs[parent],
+                })  # fmt: skip
+                n_trials += 1
+            case Continue(number, target):
+                rows.append({"kind": "continue", "trial_number": number, "target_epochs": target})
+            case Stop(number):
+                rows.append({"kind": "stop", "trial_number": number})
+    return rows
+
+
+def _in_words(run: Run, arm_id: int, decisions: Sequence[Decision]) -> str:
+    name = next(arm.name for arm in run.arms if arm.arm_id == arm_id)
+    counts: Counter[str] = Counter()
+    for decision in decisions:
+        match decision:
+            case Start(_, target, parent):
+                what = "started" if parent is None else "copied"
+                counts[f"{what} up to epoch {target or (run.search and run.search.max_epochs)}"] += 1
+            case Continue(_, target):
+                counts[f"continued to epoch {target}"] += 1
+            case Stop():
+                counts["stopped"] += 1
+    return f"{name}: " + ", ".join(f"{n} {what}" for what, n in counts.items())

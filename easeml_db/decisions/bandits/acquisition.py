@@ -1,0 +1,92 @@
+"""Scores of arms under a normal belief: the arm with the largest score is played, the lowest number at a tie.
+
+GP-UCB       mean + sqrt(beta) * deviation, beta = log(K t^2 / delta)                  ease.ml, algorithm 1
+cost-aware   mean + sqrt(beta / c) * deviation: only the exploration term sees cost    ease.ml, section 3.3
+theorem      beta = 2 c* log(pi^2 n K* t^2 / (6 delta)), c* and K* the largest of all  ease.ml, theorems 1 to 3
+EI, EI / c   E[(q - best)^+], on the scale of the quality; per unit of cost            Snoek et al. 2012
+PI           P(q > best)
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import logit, ndtr
+
+from easeml_db.decisions.bandits.prior import Vector, to_latent, to_quality
+from easeml_db.errors import InvalidArgument
+
+DELTA = 0.1  # not given in the paper
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
+_TAIL = 7.0  # deviations beyond which a normal variable is not looked for
+
+
+@dataclass(frozen=True)
+class Theorem:
+    """What the theorems' beta knows of all tenants: their number n, the most arms K*, the largest cost c*."""
+
+    n_tenants: int
+    max_arms: int
+    max_cost: float
+
+
+@dataclass(frozen=True)
+class ConfidenceBounds:
+    """GP-UCB's bounds; `theorem` replaces beta by the one for which the regret bounds are proved."""
+
+    delta: float = DELTA
+    is_cost_aware: bool = True
+    theorem: Theorem | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.delta < 1:
+            raise InvalidArgument(f"delta: expected a number between 0 and 1, got {self.delta}")
+
+    def beta(self, n_arms: int, t: int) -> float:
+        """Weight of the variance at a tenant's t-th play (t = 1, 2, ...)."""
+        if self.theorem is None:
+            return math.log(n_arms * t * t / self.delta)
+        n, k, c = self.theorem.n_tenants, self.theorem.max_arms, self.theorem.max_cost
+        return 2 * c * math.log(math.pi**2 * n * k * t * t / (6 * self.delta))
+
+    def bounds(self, mean: Vector, variance: Vector, costs: Vector, beta: float) -> Vector:
+        """Upper bounds of all arms, shape (K,)."""
+        bounds: Vector = mean + np.sqrt(variance * (beta / costs if self.is_cost_aware else beta))
+        return bounds
+
+
+def expected_improvement(mean: Vector, variance: Vector, best: float, link: str = "identity") -> Vector:
+    """E[(q - best)^+] of each arm, shape (K,); on a logit scale by quadrature."""
+    deviation = np.sqrt(variance)
+    if link != "identity":
+        return _improvement_by_quadrature(mean, deviation, best, link)
+    gain = mean - best
+    z = gain / np.maximum(deviation, 1e-12)
+    improvement: Vector = gain * ndtr(z) + deviation * _density(z)
+    return np.maximum(improvement, 0.0)
+
+
+def _improvement_by_quadrature(mean: Vector, deviation: Vector, best: float, link: str) -> Vector:
+    """Gauss-Legendre from the point on where the quality exceeds the best, so that the kink there does no harm."""
+    level = float(logit(min(max(best, 1e-12), 1.0 - 1e-12)))
+    low = np.maximum((level - mean) / np.maximum(deviation, 1e-12), -_TAIL)
+    half = (np.maximum(low, 0.0) + _TAIL - low) / 2
+    z = low[:, None] + half[:, None] * (1.0 + _NODES)
+    gains = np.maximum(to_quality(mean[:, None] + deviation[:, None] * z, link) - best, 0.0)
+    improvement: Vector = half * ((gains * _density(z)) @ _WEIGHTS)
+    return improvement
+
+
+def _density(z: np.ndarray) -> np.ndarray:
+    """Of the standard normal distribution."""
+    density: np.ndarray = np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
+    return density
+
+
+def probability_of_improvement(mean: Vector, variance: Vector, best: float, link: str = "identity") -> Vector:
+    """P(q > best) of each arm, shape (K,)."""
+    threshold = float(to_latent(np.asarray(best), link))
+    probability: Vector = ndtr((mean - threshold) / np.maximum(np.sqrt(variance), 1e-12))
+    return probability

@@ -1,0 +1,43 @@
+"""Qualities of past tenants as a full matrix: priors need one, real histories have gaps."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from easeml_db.decisions.bandits.prior import Matrix
+from easeml_db.errors import InvalidArgument
+
+
+def filled(qualities: Matrix) -> Matrix:
+    """Past qualities (n, K), nan where an arm was not offered, with every gap filled by row effect + column effect.
+
+    An arm that nobody tried gets the row effect alone.
+    Raises InvalidArgument for a row without any quality.
+    """
+    known = is_known(qualities)
+    if not known.any(axis=1).all():
+        raise InvalidArgument("history: expected at least one quality of each past tenant, got a row without any")
+    if known.all():
+        return qualities
+    rows, columns = _effects(np.where(known, qualities, 0.0), known)
+    return np.where(known, qualities, rows[:, None] + columns[None, :])
+
+
+def is_known(qualities: Matrix) -> NDArray[np.bool_]:
+    """Cells that tell of an arm's quality: neither a gap nor a zero, which marks a failed run."""
+    known: NDArray[np.bool_] = np.isfinite(qualities) & (qualities != 0.0)
+    return known
+
+
+def _effects(values: Matrix, known: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Least squares fit of value = row + column over the known cells; of all such fits, that of the least columns.
+
+    With the rows eliminated, the columns c solve (N - M' R^-1 M) c = column sums - M' R^-1 row sums, where M (n, K)
+    says what is known, and R and N hold its row and column counts on their diagonals.
+    """
+    per_row = known / known.sum(axis=1, keepdims=True)
+    row_means = values.sum(axis=1) / known.sum(axis=1)
+    system = np.diag(known.sum(axis=0)) - known.T @ per_row
+    columns = np.linalg.lstsq(system, values.sum(axis=0) - known.T @ row_means, rcond=1e-10)[0]
+    return row_means - per_row @ columns, columns

@@ -1,0 +1,86 @@
+"""The exact posterior of a normal belief over finitely many arms, updated in place at each observation.
+
+    symbol     meaning                                          shape
+    V          rows of L^-1 S[a, :], L the Cholesky factor of   (t, K)
+               S[a, a] + s2 I over the arms a played so far
+    mean       m + S[:, a] (S[a, a] + s2 I)^-1 (y - m[a])       (K,)
+    variance   diag S - squares of V summed over its rows       (K,)
+    surprise   sum of squared standardised innovations,         scalar
+               (y - m[a])' (S[a, a] + s2 I)^-1 (y - m[a])
+
+With nu degrees of freedom (Student t process: Shah, Wilson and Ghahramani 2014) the variance is multiplied by
+(nu + surprise) / (nu + t); the mean is the same.
+
+An observation adds one row to V at O(t K); nothing is ever refitted. Only rows of observed arms are kept, so that a
+tenant takes O(t K) numbers and all tenants share one S (ease.ml, section 3.2; Desautels et al. 2014 for `pending`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import numpy as np
+
+from easeml_db.decisions.bandits.prior import Prior, Vector
+
+_ROWS_AT_ONCE = 8
+
+
+class Posterior:
+    """Belief about one tenant's arms; observations enter on the scale of the prior's link."""
+
+    def __init__(self, prior: Prior) -> None:
+        self.prior = prior
+        self.mean: Vector = prior.mean.copy()
+        self.n_observed = 0
+        self.surprise = 0.0
+        self._variance: Vector = np.ascontiguousarray(np.diagonal(prior.covariance)).copy()  # before the scale
+        self._rows = np.empty((0, prior.n_arms))
+
+    @property
+    def scale(self) -> float:
+        """The factor of all variances that surprise brings: 1 for a normal belief."""
+        nu = self.prior.degrees_of_freedom
+        return 1.0 if math.isinf(nu) else (nu + self.surprise) / (nu + self.n_observed)
+
+    @property
+    def variance(self) -> Vector:
+        """Variances of the arms, shape (K,)."""
+        variance: Vector = self._variance * self.scale
+        return variance
+
+    def observe(self, arm: int, quality: float) -> None:
+        """Take in the quality of a play; an arm may be observed again."""
+        row = self._row_of(arm, self._rows[: self.n_observed])
+        deviation = math.sqrt(self._variance[arm] + self.prior.noise_variance)  # of the observation
+        innovation = (self.prior.latent(quality) - float(self.mean[arm])) / deviation
+        self.mean += row * innovation
+        self.surprise += innovation * innovation
+        self._variance = np.maximum(self._variance - row * row, 0.0)
+        self._keep(row)
+
+    def variance_with(self, pending: Iterable[int]) -> Vector:
+        """Variances as if pending arms had been observed at their present means, which leaves the means as they are
+        (hallucinated feedback: GP-BUCB, section 3.2), shape (K,). The scale stays: what is not seen is no surprise,
+        and no lack of one."""
+        rows, variance = self._rows[: self.n_observed], self._variance
+        for arm in pending:
+            row = self._row_of(arm, rows)
+            rows = np.vstack([rows, row])
+            variance = variance - row * row
+        shrunk: Vector = np.maximum(variance, 0.0) * self.scale
+        return shrunk
+
+    def _row_of(self, arm: int, rows: np.ndarray) -> Vector:
+        """The row of V that an observation of this arm adds below these."""
+        covariance: Vector = self.prior.covariance[arm] - rows[:, arm] @ rows
+        row: Vector = covariance / math.sqrt(max(covariance[arm], 0.0) + self.prior.noise_variance)
+        return row
+
+    def _keep(self, row: Vector) -> None:
+        if self.n_observed == len(self._rows):
+            more = np.empty((max(_ROWS_AT_ONCE, self.n_observed // 4), len(row)))
+            self._rows = np.concatenate([self._rows, more])
+        self._rows[self.n_observed] = row
+        self.n_observed += 1

@@ -1,0 +1,117 @@
+"""What every scheduler is asked, and in which words: placement, candidates, assignments.
+
+A scheduler serves one run. It is told which trials are idle and asked to fill idle slots; it never hears of
+units under way. One conformance suite (tests/unit/hopper) holds the rules of the trade for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from easeml_db.errors import InvalidArgument
+from easeml_db.words.topology import Device
+
+# What each slot has cached: partition numbers of this run, by slot.
+Cached = Mapping[int, Collection[int]]
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Which slot may run which partition.
+
+    `segment_of` gives the segment of each slot, `holders` the segments that hold each partition (shape (p,)).
+    No `holders`: every slot may run every partition.
+    """
+
+    n_partitions: int
+    segment_of: Mapping[int, int]
+    holders: tuple[frozenset[int], ...] | None = None
+    devices: tuple[Device, ...] = ()  # of these slots, where a run needs to know
+
+    def __post_init__(self) -> None:
+        if self.n_partitions < 1:
+            raise InvalidArgument(f"n_partitions: expected at least 1, got {self.n_partitions}")
+        if self.holders is not None and len(self.holders) != self.n_partitions:
+            raise InvalidArgument(f"holders: expected {self.n_partitions} partitions, got {len(self.holders)}")
+
+    @classmethod
+    def shared(cls, slots: Sequence[int], n_partitions: int) -> Placement:
+        """Every slot may run every partition."""
+        return cls(n_partitions, dict.fromkeys(slots, 1))
+
+    @classmethod
+    def one_holder_each(cls, slots: Sequence[int]) -> Placement:
+        """As many slots as partitions; the j-th slot alone holds partition j (the setting of Cerebro's figure 6)."""
+        return cls(
+            len(slots), {slot: j for j, slot in enumerate(slots)}, tuple(frozenset({j}) for j in range(len(slots)))
+        )
+
+    @property
+    def slots(self) -> tuple[int, ...]:
+        """The slots in service, in order."""
+        return tuple(sorted(self.segment_of))
+
+    def can_run(self, slot: int, partition: int) -> bool:
+        """Say whether a slot may run a partition."""
+        return self.holders is None or self.segment_of[slot] in self.holders[partition]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """An idle trial: the partitions that it may meet next (one where the visit order is cyclic, all that it has
+    not met in this round where it is free) and the seconds of work it still has (>= 0; inf: not known).
+
+    Trials of a lower `rank` go first, where the scheduler looks at what work is left.
+    A round is one pass of a trial over all partitions; `round_number` counts them from 0 over its whole life.
+    """
+
+    trial_id: int
+    trial_number: int
+    round_number: int
+    partition_numbers: tuple[int, ...]
+    remaining_seconds: float
+    rank: int = 0
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """Run the unit of this trial over this partition on this slot now."""
+
+    trial_id: int
+    partition_number: int
+    slot_id: int
+
+
+class Scheduler(Protocol):
+    """Decides which idle trial meets which partition on which idle slot."""
+
+    def put(self, candidate: Candidate) -> None:
+        """Take in that a trial is idle, or renew what is known of it."""
+
+    def take(self, trial_id: int) -> None:
+        """Take in that a trial is not to be started (any more): it ended, failed, or is withheld for a moment."""
+
+    def choose(self, idle_slots: Sequence[int], cached: Cached | None = None) -> list[Assignment]:
+        """Fill idle slots and take the chosen trials; at most one trial a slot and one slot a trial."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Trials with known unit times, to simulate or to plan.
+
+    `unit_seconds[i][q]` is the time of trial number i + 1 over partition q on a slot of speed 1, shape (n, p);
+    `n_rounds` how often each trial passes over all partitions; `speeds` of slots default to 1. `visit_order` is
+    cyclic (trial i meets partition (i + k) mod p at position k) or free (the scheduler chooses).
+    """
+
+    unit_seconds: tuple[tuple[float, ...], ...]
+    placement: Placement
+    visit_order: str = "free"
+    n_rounds: int = 1
+    speeds: Mapping[int, float] = field(default_factory=dict)
+
+    def seconds(self, trial_number: int, partition: int, slot: int) -> float:
+        """Return how long a unit takes on a slot."""
+        return self.unit_seconds[trial_number - 1][partition] / self.speeds.get(slot, 1.0)

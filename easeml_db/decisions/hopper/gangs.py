@@ -1,0 +1,101 @@
+"""Trials that train on several slots at once: their crews, and the gangs that can start.
+
+A crew is the slots that a trial has to itself. Where allocation is data_parallel, the trial with the lowest number has
+all slots, then the next; where it is auto, that is so once at most half as many trials are left as slots are in service
+(Cerebro, VLDB 2020, section 3: with fewer trials than workers, hopping leaves workers idle), unless the run's own gangs
+have shown that they do less than as many slots as there are trials. A gang is one trial on its
+crew: consecutive units of one round, a slot for each. It starts when all slots of its crew are idle.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from easeml_db.words.training_unit import TrainingUnit, next_unit, open_partitions, unit_at
+from easeml_db.words.trial import Trial
+
+Crews = Mapping[int, tuple[int, ...]]  # slots by trial
+
+ENOUGH_GANGS = 3  # the first of a session also loads a part of the library
+MAX_GANG_ATTEMPTS = 2  # then its next unit runs alone: where gangs cannot work, a run gets through all the same
+
+
+@dataclass(frozen=True)
+class Gang:
+    """Units of one trial to start now, each on its slot, by rank; one alone is an ordinary unit."""
+
+    units: tuple[TrainingUnit, ...]
+    slots: tuple[int, ...]
+
+
+class Scaling:
+    """How much more the gangs of a run do than single units, from the quickest of each width."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[tuple[str, int], list[float]] = {}  # of train rounds, by architecture and width
+
+    def observe(self, architecture: str, n_slots: int, seconds: float) -> None:
+        """Take in how long a gang trained."""
+        self._seconds.setdefault((architecture, n_slots), []).append(seconds)
+
+    def speedup(self, architecture: str, unit_seconds: float) -> float | None:
+        """Return how many units the widest gangs do in the time of one; None before enough have shown it."""
+        known = {
+            n_slots: min(seconds)
+            for (name, n_slots), seconds in self._seconds.items()
+            if name == architecture and len(seconds) >= ENOUGH_GANGS
+        }
+        return max(known) * unit_seconds / known[max(known)] if known else None
+
+
+def is_data_parallel(allocation: str, n_trials: int, n_slots: int, speedup: float | None = None) -> bool:
+    """Say whether `n_trials` that are left on `n_slots` in service train one after another, each on all slots.
+
+    `speedup` is what all slots together are known to do in the time of one (None: not known yet); hopping does as much
+    as there are trials.
+    """
+    if allocation == "auto":
+        return 2 * n_trials <= n_slots and (speedup is None or speedup > n_trials)
+    return allocation == "data_parallel"
+
+
+def data_parallel_crews(trials: Iterable[Trial], slots: Sequence[int]) -> dict[int, tuple[int, ...]]:
+    """Give the slots to the trials with the lowest numbers, to each as many as it has partitions."""
+    crews: dict[int, tuple[int, ...]] = {}
+    left = list(slots)
+    for trial in heapq.nsmallest(len(left), trials, key=lambda trial: trial.trial_number):
+        if not left:
+            break
+        crews[trial.trial_id], left = tuple(left[: trial.n_partitions]), left[trial.n_partitions :]
+    return crews
+
+
+def gangs_to_start(trials: Iterable[Trial], crews: Crews, idle: Collection[int]) -> list[Gang]:
+    """Return the gangs of those trials whose whole crew is idle. A trial that is in a unit is not to be among them."""
+    ready = [trial for trial in trials if crews.get(trial.trial_id) and set(crews[trial.trial_id]) <= set(idle)]
+    return [gang for trial in ready if (gang := gang_of(trial, crews[trial.trial_id])) is not None]
+
+
+def gang_of(trial: Trial, crew: Sequence[int]) -> Gang | None:
+    """Return a trial's next gang, no wider than what is left of its round; None when nothing is left to do.
+
+    The order of the slots follows the partitions, so that a slot meets the same ones again where the width divides
+    their number, and sessions that have exchanged before do so again.
+    """
+    first = next_unit(trial)
+    if first is None:
+        return None
+    p = trial.n_partitions
+    width = min(len(crew), p - trial.n_steps_done % p)
+    partitions = _next_partitions(trial, width)
+    units = tuple(unit_at(trial, first.step + rank, q) for rank, q in enumerate(partitions))
+    return Gang(units, tuple(crew[(partitions[0] + rank) % width] for rank in range(width)))
+
+
+def _next_partitions(trial: Trial, n: int) -> list[int]:
+    """Return the next partitions of a trial's round, in cyclic order from its turn."""
+    if trial.visit_order != "cyclic":
+        return list(open_partitions(trial)[:n])
+    return [unit_at(trial, trial.n_steps_done + k).partition_number for k in range(n)]

@@ -1,0 +1,69 @@
+"""Longest remaining work first.
+
+Idle slots choose one after the other, the most loaded first. A slot takes, of the idle trials of the lowest rank that
+it can run, the one with most remaining seconds (never timed: first of all); among equals one whose next partition the
+slot has cached, then by rotation: the smallest (i - j) mod n for trial number i, slot j and n slots. Where the visit
+order is free, the trial meets a partition that the slot has cached, if any; where slots hold only some partitions, the
+most loaded one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+
+from easeml_db.decisions.hopper.contract import Assignment, Cached, Candidate, Placement
+from easeml_db.decisions.hopper.idle_trials import IdleTrials
+
+
+class LongestRemaining:
+    """A scheduler that never idles a slot while a trial could run on it."""
+
+    def __init__(self, placement: Placement) -> None:
+        self._idle = IdleTrials(placement)
+        self._n_slots = max(len(placement.slots), 1)
+        self._turns = {slot: turn for turn, slot in enumerate(placement.slots)}
+
+    def __len__(self) -> int:
+        return len(self._idle)
+
+    def put(self, candidate: Candidate) -> None:
+        """Take in that a trial is idle, or renew what is known of it."""
+        self._idle.put(candidate)
+
+    def take(self, trial_id: int) -> None:
+        """Take in that a trial is not to be started (any more)."""
+        self._idle.take(trial_id)
+
+    def choose(self, idle_slots: Sequence[int], cached: Cached | None = None) -> list[Assignment]:
+        """Fill idle slots as far as idle trials reach."""
+        chosen = []
+        for slot in self._idle.most_loaded_first(idle_slots):
+            if not len(self._idle):
+                break
+            candidate = self._next_for(slot, (cached or {}).get(slot, ()))
+            if candidate is not None:
+                partition = self._partition(candidate, slot, (cached or {}).get(slot, ()))
+                self._idle.take(candidate.trial_id)
+                chosen.append(Assignment(candidate.trial_id, partition, slot))
+        return chosen
+
+    def _next_for(self, slot: int, cached: Collection[int]) -> Candidate | None:
+        remaining = self._idle.of_lowest_rank(self._idle.fitting_most_loaded(slot))
+        best = int(remaining.argmax())
+        if remaining[best] < 0:
+            return None
+        tied = np.flatnonzero(remaining == remaining[best])
+        if len(tied) > 1 and cached and self._idle.placement.holders is None:
+            warm = tied[self._idle.cached(list(cached))[tied]]
+            tied = warm if len(warm) else tied
+        turns = (self._idle.numbers[tied] - self._turns[slot]) % self._n_slots
+        return self._idle.candidate(int(tied[turns.argmin()]))
+
+    def _partition(self, candidate: Candidate, slot: int, cached: Collection[int]) -> int:
+        """Choose among the partitions that are open: where all slots hold all a cached one, else the most loaded."""
+        open_ = self._idle.open_on(candidate, slot)
+        if self._idle.placement.holders is not None:
+            return max(open_, key=self._idle.share)
+        return next((q for q in open_ if q in cached), open_[0])

@@ -1,0 +1,57 @@
+"""Procedures say which configs are tried, and how long; when and where they train is the hopper's.
+
+One-shot procedures (grid, random) start everything at once. The others are asked again at the end of every
+epoch, and start, continue and stop trials; each is a pure function of the history.
+
+    contract.py   Procedure, its decisions and the history it sees       options.py   arguments, checked
+    grid.py  random.py  successive_halving.py  hyperband.py  asha.py  pbt.py  tpe.py  bohb.py  sync_bohb.py
+    rungs.py  promotion.py  brackets.py      whole-number rungs; who goes on; brackets one after the other
+    drawing.py  tree_parzen.py  largest_budget.py  perturbation.py       where new configs come from
+    creation.py  proposal.py                 JSON in: a procedure; what a run begins with, its plan
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from easeml_db.decisions.procedures.asha import AshaProcedure
+from easeml_db.decisions.procedures.bohb import BohbProcedure
+from easeml_db.decisions.procedures.contract import Procedure, ProcedureFactory
+from easeml_db.decisions.procedures.grid import GridProcedure
+from easeml_db.decisions.procedures.hyperband import HyperbandProcedure
+from easeml_db.decisions.procedures.pbt import PopulationProcedure
+from easeml_db.decisions.procedures.random import RandomProcedure
+from easeml_db.decisions.procedures.successive_halving import SuccessiveHalvingProcedure
+from easeml_db.decisions.procedures.sync_bohb import SyncBohbProcedure
+from easeml_db.decisions.procedures.tpe import TpeProcedure
+
+PROCEDURES: Mapping[str, ProcedureFactory] = MappingProxyType(
+    {
+        "random": RandomProcedure,
+        "grid": GridProcedure,
+        "successive_halving": SuccessiveHalvingProcedure,
+        "hyperband": HyperbandProcedure,
+        "asha": AshaProcedure,
+        "pbt": PopulationProcedure,
+        "tpe": TpeProcedure,
+        "bohb": BohbProcedure,
+        "sync_bohb": SyncBohbProcedure,
+    }
+)
+
+
+JOINT = "joint"  # an option of all that are no one-shot: one search over all architectures
+
+
+def list_procedures() -> list[tuple[str, bool, list[str], str]]:
+    """Return (name, is one shot, names of options, summary) of every procedure."""
+    rows = []
+    for name, factory in PROCEDURES.items():
+        described = factory.description
+        options = [*described.options] if described.is_one_shot else [*described.options, JOINT]
+        rows.append((name, described.is_one_shot, options, described.summary))
+    return rows
+
+
+__all__ = ["PROCEDURES", "Procedure", "ProcedureFactory", "list_procedures"]

@@ -1,0 +1,106 @@
+"""ASHA (Li et al. 2020): successive halving without a barrier.
+
+On every ask `n_parallel` trials are kept in training, from the top rung down: a trial among the best
+(through with the rung) div eta that has not been promoted is promoted, else a new random config starts.
+A rung that nobody can reach any more promotes at least its best, so that one trial reaches max_epochs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from types import MappingProxyType
+from typing import ClassVar
+
+from easeml_db.decisions.procedures.contract import (
+    WORST,
+    Continue,
+    Decision,
+    Description,
+    PlannedRung,
+    Procedure,
+    Start,
+    Stop,
+    TrialHistory,
+    n_training,
+    ranked,
+)
+from easeml_db.decisions.procedures.drawing import ConfigSequence
+from easeml_db.decisions.procedures.options import Options, checked_max_epochs, checked_n_configs
+from easeml_db.decisions.procedures.rungs import Rung, default_n_configs, planned, rung_totals
+from easeml_db.decisions.search_space.parsing import SearchSpace
+
+
+class AshaProcedure(Procedure):
+    """Without `n_configs` as many as successive halving takes."""
+
+    description: ClassVar[Description] = Description(
+        "successive halving without waiting: promotes whoever is in the best 1/eta so far",
+        options=("eta", "min_epochs", "increments", "n_parallel"),
+    )
+
+    def __init__(
+        self,
+        space: SearchSpace,
+        *,
+        n_configs: int | None = None,
+        max_epochs: int,
+        seed: int = 0,
+        options: Mapping[str, object] = MappingProxyType({}),
+    ) -> None:
+        read = Options(options, self.description.options)
+        self.max_epochs = checked_max_epochs(max_epochs)
+        self._eta, first = read.eta(), read.min_epochs(self.max_epochs)
+        self._totals = rung_totals(first, self.max_epochs, self._eta, increments=read.flag("increments"))
+        n_wanted = checked_n_configs(n_configs) or default_n_configs(self.max_epochs, self._eta, first)
+        self._configs = ConfigSequence(space, seed)
+        self._n_configs = self._configs.count(n_wanted)
+        self._n_parallel = read.n_parallel()
+
+    def preview(self) -> list[PlannedRung]:
+        """Return caps: every result beyond the first eta - 1 of a rung may bring one promotion, not more."""
+        counts = [self._n_configs]
+        for _ in self._totals[1:]:
+            counts.append(max(1, counts[-1] - self._eta + 1))
+        return planned([tuple(Rung(*row) for row in zip(counts, self._totals, strict=True))])
+
+    def ask(self, history: Sequence[TrialHistory]) -> list[Decision]:
+        """Promote and start until `n_parallel` trials train; give up who can no longer be promoted."""
+        standings = self._standings(history)
+        n_free = max(0, self._n_parallel - n_training(history, self.max_epochs))
+        stops = [Stop(number) for standing in standings for number in standing.out]
+        continues = [decision for standing in standings[::-1] for decision in standing.promotable][:n_free]
+        configs = self._configs.first(self._n_configs)[len(history) :][: n_free - len(continues)]
+        return [*stops, *continues, *(Start(config, self._totals[0]) for config in configs)]
+
+    def _standings(self, history: Sequence[TrialHistory]) -> list[_Standing]:
+        standings = []
+        is_closed = len(history) >= self._n_configs
+        for here, following in pairwise(self._totals):
+            standing = self._standing(history, here, following, is_closed)
+            is_closed = standing.is_settled
+            standings.append(standing)
+        return standings
+
+    def _standing(self, history: Sequence[TrialHistory], here: int, following: int, is_closed: bool) -> _Standing:
+        """Judge one rung; `is_closed`: no trial that is not yet in it can get there."""
+        members = [trial for trial in history if trial.target(self.max_epochs) >= here]
+        done = [trial for trial in members if trial.n_epochs >= here or not trial.is_open]
+        is_closed = is_closed and len(done) == len(members)
+        best = ranked(done, {trial.trial_number: trial.score_at(here) for trial in done})
+        n_best = max(int(is_closed), len(done) // self._eta)
+        waiting = [trial for trial in best if trial.is_open and trial.target(self.max_epochs) == here]
+        chosen = {t.trial_number for t in best[:n_best] if t.score_at(here) > WORST}
+        promotable = [Continue(t.trial_number, following) for t in waiting if t.trial_number in chosen]
+        out = [t.trial_number for t in waiting if is_closed and t.trial_number not in chosen]
+        return _Standing(promotable, out, is_settled=is_closed and not promotable)
+
+
+@dataclass(frozen=True)
+class _Standing:
+    """Of one rung: who may be promoted now, best first, who is out, and whether that is all."""
+
+    promotable: list[Continue]
+    out: list[int]
+    is_settled: bool

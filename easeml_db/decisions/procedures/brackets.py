@@ -1,0 +1,91 @@
+"""Brackets of rungs, one after the other: what successive halving, Hyperband and BOHB have in common.
+
+Trials are started in the order of the brackets, so a trial's number says which bracket it is in. Within a
+bracket rungs are synchronous (`promotion`). A new bracket begins when fewer than `n_parallel` trials train,
+either with all its trials at once, or with as many as `n_parallel` lets train, others following one by one.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+
+from easeml_db.decisions.procedures.contract import (
+    Continue,
+    Decision,
+    PlannedRung,
+    Procedure,
+    Start,
+    Stop,
+    TrialHistory,
+    n_training,
+)
+from easeml_db.decisions.procedures.promotion import bracket_decisions
+from easeml_db.decisions.procedures.rungs import Bracket, planned
+from easeml_db.decisions.search_space.configs import Config
+
+
+class BracketProcedure(Procedure):
+    """Walks through `brackets`; a subclass says where the config of a new trial comes from."""
+
+    starts_whole_brackets = True
+    is_early = True
+
+    def __init__(self, brackets: Sequence[Bracket], *, max_epochs: int, n_parallel: int) -> None:
+        self.max_epochs = max_epochs
+        self.brackets = tuple(brackets)
+        self._n_parallel = n_parallel
+        self._firsts = [0, *accumulate(bracket[0].n_trials for bracket in brackets)]
+
+    @abstractmethod
+    def next_config(self, history: Sequence[TrialHistory], started: Sequence[Config]) -> Config | None:
+        """Return the config of the trial after those of `history` and the configs just `started`."""
+
+    def preview(self) -> list[PlannedRung]:
+        return planned(self.brackets)
+
+    def bracket_of(self, position: int) -> int:
+        return bisect_right(self._firsts, position) - 1
+
+    def ask(self, history: Sequence[TrialHistory]) -> list[Decision]:
+        """Give up who is out, let the safe ones go on, and start new trials where there is room."""
+        continues, stops = self._within_brackets(history)
+        n_busy = n_training(history, self.max_epochs)
+        if not self.starts_whole_brackets:
+            continues = continues[: max(0, self._n_parallel - n_busy)]
+        starts = self._starts(history, n_busy + len(continues))
+        return [*stops, *continues, *starts]
+
+    def _within_brackets(self, history: Sequence[TrialHistory]) -> tuple[list[Continue], list[Stop]]:
+        """Decide on the trials of every bracket that has begun, older brackets and higher rungs first."""
+        continues: list[Continue] = []
+        stops: list[Stop] = []
+        for bracket, first in zip(self.brackets, self._firsts, strict=False):
+            trials = history[first : first + bracket[0].n_trials]
+            if trials:
+                n_unstarted = bracket[0].n_trials - len(trials)
+                more, less = bracket_decisions(bracket, trials, n_unstarted=n_unstarted, is_early=self.is_early)
+                continues += more[::-1]
+                stops += less
+        return continues, stops
+
+    def _starts(self, history: Sequence[TrialHistory], n_busy: int) -> list[Start]:
+        starts: list[Start] = []
+        for position, n_epochs in self._openings(len(history)):
+            goes_with_others = self.starts_whole_brackets and position not in self._firsts
+            if n_busy >= self._n_parallel and not goes_with_others:
+                break
+            config = self.next_config(history, [start.config for start in starts])
+            if config is None:
+                break
+            starts.append(Start(config, n_epochs))
+            n_busy += 1
+        return starts
+
+    def _openings(self, n_started: int) -> Iterator[tuple[int, int]]:
+        """Walk through (position, epochs of the first rung) of the trials that have not been started."""
+        for bracket, first in zip(self.brackets, self._firsts, strict=False):
+            for position in range(max(first, n_started), first + bracket[0].n_trials):
+                yield position, bracket[0].n_epochs

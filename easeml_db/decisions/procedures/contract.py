@@ -1,0 +1,170 @@
+"""The ask/tell contract of procedures: which configs are tried, and how long.
+
+A procedure keeps nothing between two calls: `ask` gets the whole history and answers with decisions as
+values, so a coordinator that was killed asks again and loses nothing. It is asked when a run starts and
+when a trial ends an epoch. Decisions are to be carried out in their order, all of them or the first ones:
+whoever carries out only the first ones gets the others by asking again. A trial that has reached its target
+waits until it is continued or stopped; one that has reached `max_epochs` is finished.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+from easeml_db.decisions.search_space.configs import Config
+from easeml_db.decisions.search_space.parsing import SearchSpace
+from easeml_db.words.trial import OPEN_TRIAL_STATES
+
+WORST = -math.inf
+
+
+@dataclass(frozen=True)
+class Start:
+    """Start a new trial with this config; trials are numbered in the order in which they are started.
+
+    It trains until it has `n_epochs` in total (None: max_epochs), then waits. With a `parent` it begins with
+    that trial's newest state, and the epochs in it count as its own: a copy is one hop of a checkpoint.
+    """
+
+    config: Config
+    n_epochs: int | None = None
+    parent: int | None = None
+
+
+@dataclass(frozen=True)
+class Continue:
+    """Let a trial that waits for a decision train on, until it has done `n_epochs` in total."""
+
+    trial_number: int
+    n_epochs: int
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Give a trial up: it is final, and keeps what it has."""
+
+    trial_number: int
+
+
+Decision = Start | Continue | Stop
+
+
+@dataclass(frozen=True)
+class TrialHistory:
+    """What a procedure may know of a trial.
+
+    `scores[k]` is the score after epoch inherited_epochs + k + 1, higher is better, nan for a failed epoch.
+    `state` is waiting, running, paused, finished, failed, cancelled or stopped. `target_epochs` None stands for
+    max_epochs; `parent` is the trial number of which this one is a copy, `inherited_epochs` what it got there.
+    """
+
+    trial_number: int
+    config: Config
+    state: str
+    scores: tuple[float, ...] = ()
+    target_epochs: int | None = None
+    parent: int | None = None
+    inherited_epochs: int = 0
+
+    @property
+    def n_epochs(self) -> int:
+        """Epochs in its newest state, inherited ones included."""
+        return self.inherited_epochs + len(self.scores)
+
+    @property
+    def is_open(self) -> bool:
+        return self.state in OPEN_TRIAL_STATES
+
+    def target(self, max_epochs: int) -> int:
+        return max_epochs if self.target_epochs is None else self.target_epochs
+
+    def is_training(self, max_epochs: int) -> bool:
+        """Whether it has epochs to do before it waits for a decision."""
+        return self.is_open and self.n_epochs < self.target(max_epochs)
+
+    def score_at(self, n_epochs: int) -> float:
+        """Return its score after so many epochs in total; WORST where there is none, or none that is finite."""
+        position = n_epochs - self.inherited_epochs - 1
+        return finite_or_worst(self.scores[position]) if 0 <= position < len(self.scores) else WORST
+
+
+@dataclass(frozen=True)
+class PlannedRung:
+    """At most `n_trials` trials of one bracket reach `n_epochs` in total; `total_epochs` is the work of this rung."""
+
+    bracket: int
+    rung: int
+    n_trials: int
+    n_epochs: int
+    total_epochs: int
+
+
+@dataclass(frozen=True)
+class Description:
+    """What users read of a procedure; one shot: all its trials start at once and are trained to the end."""
+
+    summary: str
+    is_one_shot: bool = False
+    options: tuple[str, ...] = ()
+
+
+class Procedure(ABC):
+    """Decides on the trials of one run from their history alone: same history, same decisions."""
+
+    description: ClassVar[Description]
+    max_epochs: int
+
+    @abstractmethod
+    def ask(self, history: Sequence[TrialHistory]) -> list[Decision]:
+        """Return what to do now; `history` has one entry per trial, by trial_number."""
+
+    @abstractmethod
+    def preview(self) -> list[PlannedRung]:
+        """Return the plan, or the caps where it is not fixed: no run takes more trials or epochs."""
+
+    def n_trials(self) -> int:
+        """Return how many trials it starts at most."""
+        return sum(rung.n_trials for rung in self.preview() if rung.rung == 0)
+
+    def bracket_of(self, position: int) -> int:
+        """Return the bracket of the trial that is started at `position`, both from 0."""
+        return 0
+
+    def is_done(self, history: Sequence[TrialHistory]) -> bool:
+        """Say whether nothing will ever be started or continued any more."""
+        is_busy = any(trial.is_open and trial.n_epochs < self.max_epochs for trial in history)
+        return not is_busy and not self.ask(history)
+
+
+class ProcedureFactory(Protocol):
+    """Makes the procedure of one run; refuses what it cannot do before anything is written."""
+
+    @property
+    def description(self) -> Description: ...
+
+    def __call__(
+        self,
+        space: SearchSpace,
+        *,
+        n_configs: int | None = None,
+        max_epochs: int,
+        seed: int = 0,
+        options: Mapping[str, object] = ...,
+    ) -> Procedure: ...
+
+
+def finite_or_worst(score: float) -> float:
+    return score if math.isfinite(score) else WORST
+
+
+def ranked(trials: Sequence[TrialHistory], scores: Mapping[int, float]) -> list[TrialHistory]:
+    """Order trials by `scores` (by trial number), best first; ties go to the lower trial number."""
+    return sorted(trials, key=lambda trial: (-scores[trial.trial_number], trial.trial_number))
+
+
+def n_training(history: Sequence[TrialHistory], max_epochs: int) -> int:
+    return sum(trial.is_training(max_epochs) for trial in history)

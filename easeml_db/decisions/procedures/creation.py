@@ -1,0 +1,91 @@
+"""A procedure from the arguments of a run as they are stored: JSON texts and numbers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import cast
+
+from easeml_db.decisions.procedures import JOINT, PROCEDURES
+from easeml_db.decisions.procedures.contract import Procedure
+from easeml_db.decisions.procedures.options import ROOT
+from easeml_db.decisions.search_space.parsing import SearchSpace, parse_search_space
+from easeml_db.decisions.search_space.refusal import refusal, shown, unknown_name
+from easeml_db.words.run import Search
+
+SEPARATOR = "|"
+
+
+@dataclass(frozen=True)
+class ReadSearch:
+    """The arguments as values: names in their order, the checked space, the procedure's own options."""
+
+    architectures: tuple[str, ...]
+    space: SearchSpace
+    options: Mapping[str, object]
+    is_joint: bool
+
+
+def create_procedure(search: Search, *, arm: str | None = None) -> Procedure:
+    """Make the procedure of a run, or of one of its arms; refuse what is wrong with the path at which it stands."""
+    read = read_search(search)
+    names = read.architectures if arm is None else arm.split(SEPARATOR)
+    space = SearchSpace(tuple(subspace for subspace in read.space.subspaces if subspace.architecture in names))
+    factory = PROCEDURES[search.procedure]
+    return factory(
+        space, n_configs=search.n_configs, max_epochs=search.max_epochs, seed=search.seed, options=read.options
+    )
+
+
+def arm_names(search: Search) -> list[str]:
+    """Return the arms of a run whose procedure is no one-shot: its architectures, or all of them as one."""
+    read = read_search(search)
+    return [SEPARATOR.join(read.architectures)] if read.is_joint else list(read.architectures)
+
+
+def read_search(search: Search) -> ReadSearch:
+    """Read and check the arguments."""
+    if search.procedure not in PROCEDURES:
+        raise unknown_name("procedure", search.procedure, PROCEDURES, expected="a procedure")
+    options = dict(_options(search.options_json))
+    is_one_shot = PROCEDURES[search.procedure].description.is_one_shot
+    is_joint = False if is_one_shot else options.pop(JOINT, False)
+    if not isinstance(is_joint, bool):
+        raise refusal(f"{ROOT}.{JOINT}", expected="true or false", got=shown(is_joint))
+    architectures = _architectures(search.architectures_json)
+    space_json = search.search_space_json
+    space = parse_search_space(architectures, None if space_json is None else _read("search_space", space_json))
+    return ReadSearch(tuple(architectures), space, options, is_joint)
+
+
+def _options(text: str | None) -> Mapping[str, object]:
+    raw = None if text is None else _read(ROOT, text)
+    if raw is not None and not isinstance(raw, dict):
+        raise refusal(ROOT, expected="an object", got=shown(raw), hint='Write {"eta": 3}, or leave it out.')
+    return cast("Mapping[str, object]", raw or {})
+
+
+def _architectures(text: str) -> Mapping[str, object]:
+    """Return specs by architecture, from either form."""
+    raw = _read("architectures", text)
+    if isinstance(raw, dict):
+        return raw
+    if not isinstance(raw, list):
+        raise refusal("architectures", expected="an array or an object", got=shown(raw))
+    specs: dict[str, object] = {}
+    for position, item in enumerate(raw):
+        name = item.get("architecture") if isinstance(item, dict) else None
+        if not isinstance(name, str) or name in specs:
+            path = f"architectures[{position}].architecture"
+            raise refusal(path, expected="a name, each once", got=shown(name))
+        specs[name] = item.get("hyperparameters")
+    return specs
+
+
+def _read(argument: str, text: str) -> object:
+    try:
+        value: object = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise refusal(argument, expected="JSON", got=shown(text), hint=str(error)) from error
+    return value

@@ -1,0 +1,61 @@
+"""Configs at random for procedures: one seeded sequence of different configs, whatever the procedure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from easeml_db.decisions.search_space.configs import Config, key_of
+from easeml_db.decisions.search_space.parsing import SearchSpace
+from easeml_db.decisions.search_space.sampling import sample
+
+
+class ConfigSequence:
+    """The random configs of a run: the first k do not depend on how many are asked for. Any whole seed is fine."""
+
+    def __init__(self, space: SearchSpace, seed: int) -> None:
+        self._space = space
+        self._seed = seed % 2**64
+        self._configs: list[Config] = []
+        self._sequence_keys: list[str] = []
+        self._seen = _Keys()
+
+    def first(self, n_configs: int) -> list[Config]:
+        """Return `n_configs` configs, fewer where the space holds no more."""
+        if len(self._configs) < n_configs:
+            self._configs = sample(self._space, n_configs, np.random.default_rng(self._seed))
+        return self._configs[:n_configs]
+
+    def count(self, n_configs: int) -> int:
+        """Return `n_configs`, or how many different configs there are where these are fewer."""
+        return len(self.first(n_configs))
+
+    def first_unseen(self, seen: Iterable[Config]) -> Config | None:
+        """Return the first config of the sequence that is none of `seen`; None when all have been seen."""
+        keys = self._seen.of(seen)
+        candidates = self.first(len(keys) + 1)
+        self._sequence_keys += [key_of(config) for config in candidates[len(self._sequence_keys) :]]
+        unseen = (config for config, key in zip(candidates, self._sequence_keys, strict=False) if key not in keys)
+        return next(unseen, None)
+
+
+class _Keys:
+    """Keys of configs, each worked out once for as long as the same object is asked about again."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Config, str]] = {}  # by identity; the config is kept, so that it stays its own
+
+    def of(self, configs: Iterable[Config]) -> set[str]:
+        self._known = {id(config): self._known.get(id(config)) or (config, key_of(config)) for config in configs}
+        return {key for _, key in self._known.values()}
+
+
+def generator(seed: int, trial_number: int) -> np.random.Generator:
+    """Return the generator for the decisions on one new trial."""
+    return np.random.default_rng(np.random.SeedSequence([seed % 2**64, trial_number]))
+
+
+def seed_of(seed: int, trial_number: int) -> int:
+    """Return 32 bits that follow from the seed of the run and the number of one new trial."""
+    return int(generator(seed, trial_number).integers(2**32))

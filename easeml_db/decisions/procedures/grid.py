@@ -1,0 +1,57 @@
+"""Grid search: every config of the search space, each trained to the end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from types import MappingProxyType
+from typing import ClassVar
+
+from easeml_db.decisions.procedures.contract import Decision, Description, PlannedRung, Procedure, Start, TrialHistory
+from easeml_db.decisions.procedures.options import MAX_CONFIGS, Options, checked_max_epochs, checked_n_configs
+from easeml_db.decisions.procedures.rungs import Rung, planned
+from easeml_db.decisions.search_space.grid import grid, grid_size
+from easeml_db.decisions.search_space.parsing import SearchSpace
+from easeml_db.errors import InvalidArgument
+
+
+class GridProcedure(Procedure):
+    """`n_configs` only guards against surprise: a grid larger than it is refused, never cut."""
+
+    description: ClassVar[Description] = Description("every config of the search space, trained to the end", True)
+
+    def __init__(
+        self,
+        space: SearchSpace,
+        *,
+        n_configs: int | None = None,
+        max_epochs: int,
+        seed: int = 0,
+        options: Mapping[str, object] = MappingProxyType({}),
+    ) -> None:
+        Options(options, self.description.options)
+        self.max_epochs = checked_max_epochs(max_epochs)
+        self._size = _checked_size(space, checked_n_configs(n_configs))
+        self._space = space
+
+    def ask(self, history: Sequence[TrialHistory]) -> list[Decision]:
+        """Start every config of the grid that has no trial yet."""
+        return [Start(config) for config in islice(grid(self._space), len(history), None)]
+
+    def preview(self) -> list[PlannedRung]:
+        return planned([(Rung(self._size, self.max_epochs),)])
+
+
+def _checked_size(space: SearchSpace, n_configs: int | None) -> int:
+    size = grid_size(space)
+    if size > MAX_CONFIGS:
+        raise InvalidArgument(
+            f"search_space: expected a grid of at most {MAX_CONFIGS} configs, got {size}",
+            hint="Name fewer choices, or use procedure random with n_configs.",
+        )
+    if n_configs is not None and n_configs < size:
+        raise InvalidArgument(
+            f"n_configs: expected at least {size}, the size of the grid, got {n_configs}",
+            hint="Leave n_configs out to try the whole grid, or use procedure random.",
+        )
+    return size

@@ -1,0 +1,82 @@
+"""The arguments of procedures, read once: what is wrong is refused with the path at which it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from easeml_db.decisions.search_space.refusal import refusal, shown, unknown_name
+from easeml_db.errors import InvalidArgument
+
+ROOT = "procedure_options"
+MAX_CONFIGS = 10_000
+DEFAULT_ETA = 3
+DEFAULT_N_PARALLEL = 4
+
+
+class Options:
+    """The options of one procedure; names that it does not know are refused."""
+
+    def __init__(self, options: Mapping[str, object], known: Collection[str]) -> None:
+        for name in options:
+            if name not in known:
+                raise _unknown_option(name, known)
+        self._options = options
+
+    def whole_number(self, name: str, default: int, *, at_least: int, at_most: int | None = None) -> int:
+        value = self._options.get(name)
+        return default if value is None else whole_number(f"{ROOT}.{name}", value, at_least=at_least, at_most=at_most)
+
+    def flag(self, name: str) -> bool:
+        """Return true or false; false when it is not said."""
+        value = self._options.get(name)
+        if value is not None and not isinstance(value, bool):
+            raise refusal(f"{ROOT}.{name}", expected="true or false", got=shown(value))
+        return bool(value)
+
+    def names(self, name: str, known: Collection[str]) -> frozenset[str] | None:
+        """Return a list of names, None when it is not said."""
+        value = self._options.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, (list, tuple)):
+            raise refusal(f"{ROOT}.{name}", expected="a list of hyperparameters", got=shown(value))
+        for position, item in enumerate(value):
+            if not isinstance(item, str) or item not in known:
+                path = f"{ROOT}.{name}[{position}]"
+                raise unknown_name(path, item, known, expected="a hyperparameter of the search space")
+        return frozenset(value)
+
+    def eta(self) -> int:
+        return self.whole_number("eta", DEFAULT_ETA, at_least=2)
+
+    def min_epochs(self, max_epochs: int) -> int:
+        return self.whole_number("min_epochs", 1, at_least=1, at_most=max_epochs)
+
+    def n_parallel(self) -> int:
+        return self.whole_number("n_parallel", DEFAULT_N_PARALLEL, at_least=1)
+
+
+def whole_number(path: str, value: object, *, at_least: int, at_most: int | None = None) -> int:
+    """Return a whole number (3.0 counts as one, true does not) within bounds, or refuse it."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    is_whole = isinstance(value, int) and not isinstance(value, bool)
+    if not is_whole or value < at_least or (at_most is not None and value > at_most):  # type: ignore[operator]
+        bounds = f"of at least {at_least}" if at_most is None else f"from {at_least} to {at_most}"
+        raise refusal(path, expected=f"a whole number {bounds}", got=shown(value))
+    return int(value)  # type: ignore[call-overload, no-any-return]
+
+
+def checked_max_epochs(value: object) -> int:
+    return whole_number("max_epochs", value, at_least=1)
+
+
+def checked_n_configs(value: object) -> int | None:
+    return None if value is None else whole_number("n_configs", value, at_least=1, at_most=MAX_CONFIGS)
+
+
+def _unknown_option(name: str, known: Collection[str]) -> InvalidArgument:
+    if known:
+        expected = f"one of the options {', '.join(known)}"
+        return unknown_name(f"{ROOT}.{name}", name, known, expected=expected)
+    return refusal(ROOT, expected="no options, since this procedure has none", got=shown(name))

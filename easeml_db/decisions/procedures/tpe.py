@@ -1,0 +1,96 @@
+"""TPE (Bergstra et al. 2011): configs where good ones are dense, each trained to the end.
+
+The first `n_startup` results come from random configs; then a model of all results so far draws (`tree_parzen`).
+`n_parallel` trials are kept in training. A trial counts with its best epoch, a failed one as the worst.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import ClassVar
+
+from easeml_db.decisions.procedures.contract import (
+    WORST,
+    Decision,
+    Description,
+    PlannedRung,
+    Procedure,
+    Start,
+    TrialHistory,
+    finite_or_worst,
+    n_training,
+)
+from easeml_db.decisions.procedures.drawing import ConfigSequence, seed_of
+from easeml_db.decisions.procedures.options import Options, checked_max_epochs, checked_n_configs
+from easeml_db.decisions.procedures.rungs import Rung, planned
+from easeml_db.decisions.procedures.tree_parzen import Observation, TreeParzenModel
+from easeml_db.decisions.search_space.configs import Config
+from easeml_db.decisions.search_space.parsing import SearchSpace
+
+DEFAULT_N_CONFIGS = 32
+DEFAULT_N_STARTUP = 10
+
+
+class TpeProcedure(Procedure):
+    """A smaller `n_parallel` learns more from the same number of configs and uses fewer slots."""
+
+    description: ClassVar[Description] = Description(
+        "a model of earlier results draws each next config, which is trained to the end",
+        options=("n_parallel", "n_startup"),
+    )
+
+    def __init__(
+        self,
+        space: SearchSpace,
+        *,
+        n_configs: int | None = None,
+        max_epochs: int,
+        seed: int = 0,
+        options: Mapping[str, object] = MappingProxyType({}),
+    ) -> None:
+        read = Options(options, self.description.options)
+        self.max_epochs = checked_max_epochs(max_epochs)
+        self._n_parallel = read.n_parallel()
+        self._n_startup = read.whole_number("n_startup", DEFAULT_N_STARTUP, at_least=1)
+        self._seed = seed
+        self._configs = ConfigSequence(space, seed)
+        self._n_configs = self._configs.count(checked_n_configs(n_configs) or DEFAULT_N_CONFIGS)
+        self._model = TreeParzenModel(space)
+
+    def preview(self) -> list[PlannedRung]:
+        return planned([(Rung(self._n_configs, self.max_epochs),)])
+
+    def ask(self, history: Sequence[TrialHistory]) -> list[Decision]:
+        """Start new trials until `n_parallel` are in training."""
+        n_free = self._n_parallel - n_training(history, self.max_epochs)
+        starts: list[Decision] = []
+        known = [trial.config for trial in history]
+        while len(starts) < n_free and len(known) < self._n_configs:
+            config = self._next(history, known)
+            if config is None:
+                break
+            starts.append(Start(config))
+            known.append(config)
+        return starts
+
+    def _next(self, history: Sequence[TrialHistory], known: Sequence[Config]) -> Config | None:
+        results = self._results(history)
+        if len(results) < self._n_startup:
+            return self._configs.first_unseen(known)
+        pending = [trial.config for trial in history if trial.is_training(self.max_epochs)] + list(
+            known[len(history) :]
+        )
+        config = self._model.draw(results, pending, known, seed=seed_of(self._seed, len(known)))
+        return config or self._configs.first_unseen(known)
+
+    def _results(self, history: Sequence[TrialHistory]) -> list[Observation]:
+        ended = [trial for trial in history if not trial.is_training(self.max_epochs)]
+        return [Observation(t.config, _best(t)) for t in ended if t.scores or t.state == "failed"]
+
+
+def _best(trial: TrialHistory) -> float:
+    """Return the score of its best epoch; a trial that failed is the worst, whatever it had before."""
+    if trial.state == "failed":
+        return WORST
+    return max((finite_or_worst(score) for score in trial.scores), default=WORST)

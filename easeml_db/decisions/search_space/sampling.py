@@ -1,0 +1,66 @@
+"""Configs at random: architectures in turn, none twice, fewer when a finite space runs out.
+
+The first k of n configs do not depend on n: a longer search with the same seed begins with the shorter one.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+
+from easeml_db.decisions.search_space.configs import Config, config_of, key_of
+from easeml_db.decisions.search_space.parsing import SearchSpace, Subspace
+
+MAX_REDRAWS = 200
+LARGEST_LISTED = 100_000
+
+
+def sample(space: SearchSpace, n_configs: int, rng: np.random.Generator) -> list[Config]:
+    """Draw at most `n_configs` different configs, one architecture after the other."""
+    drawers = [_Drawer(subspace) for subspace in space.subspaces]
+    configs: list[Config] = []
+    while drawers:
+        for drawer in tuple(drawers):
+            if len(configs) >= n_configs:
+                return configs
+            config = drawer.next(rng)
+            if config is None:
+                drawers.remove(drawer)
+            else:
+                configs.append(config)
+    return configs
+
+
+def draw(subspace: Subspace, rng: np.random.Generator) -> Config:
+    """Draw one config of one architecture, every hyperparameter on its own."""
+    return config_of(subspace, [dimension.domain.draw(rng) for dimension in subspace.dimensions])
+
+
+class _Drawer:
+    """Draws without repetition from one subspace: by redrawing, then by listing what is left."""
+
+    def __init__(self, subspace: Subspace) -> None:
+        self._subspace = subspace
+        self._seen: set[str] = set()
+        self._rest: list[Config] | None = None
+
+    def next(self, rng: np.random.Generator) -> Config | None:
+        if self._rest is None:
+            for _ in range(MAX_REDRAWS):
+                config = draw(self._subspace, rng)
+                if key_of(config) not in self._seen:
+                    self._seen.add(key_of(config))
+                    return config
+            self._rest = self._shuffled_rest(rng)
+        return self._rest.pop() if self._rest else None
+
+    def _shuffled_rest(self, rng: np.random.Generator) -> list[Config]:
+        """List what was not drawn yet; a space too large to list counts as run out."""
+        n_values = self._subspace.n_values
+        if n_values is None or n_values > LARGEST_LISTED:
+            return []
+        domains = [dimension.domain.values() for dimension in self._subspace.dimensions]
+        everything = (config_of(self._subspace, values) for values in product(*domains))
+        rest = [config for config in everything if key_of(config) not in self._seen]
+        return [rest[int(position)] for position in rng.permutation(len(rest))]

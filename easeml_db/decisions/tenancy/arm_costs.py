@@ -1,0 +1,84 @@
+"""What arms of open runs cost, in seconds on one slot and in units of the mean of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from easeml_db.decisions.bandits.prior import Vector
+from easeml_db.decisions.tenancy.history import History
+from easeml_db.words.run import Arm, Run
+
+DRIFT = 1.1  # the unit is renewed when the mean has moved by this factor
+UNKNOWN_SECONDS = 1.0  # of an arm, where nothing at all is known
+LEAST_SECONDS = 1e-6  # a cost of zero would be chosen for ever
+
+
+class ArmCosts:
+    """Seconds of each arm: observed, else timed, else from history, else a guess. The unit is the mean of those that
+    are no guess; it stays while that moves little, since every bound moves with it."""
+
+    def __init__(self, history: History) -> None:
+        self.unit_seconds = 0.0
+        self._history = history
+        self._timed: dict[int, Mapping[int, float]] = {}  # by arm, by run
+        self._seconds: dict[int, Vector] = {}
+        self._known: dict[int, tuple[float, int]] = {}  # sum and number of those that are no guess
+        self._sum, self._n = 0.0, 0
+
+    def put(self, run: Run) -> None:
+        """Take in a run, or what has become of it."""
+        known = [self._known_seconds(run.run_id, arm) for arm in run.arms]
+        told = [seconds for seconds in known if seconds is not None]
+        guess = sum(told) / len(told) if told else self.unit_seconds or UNKNOWN_SECONDS
+        self._count(run.run_id, -1)
+        self._seconds[run.run_id] = np.array([guess if seconds is None else seconds for seconds in known])
+        self._known[run.run_id] = (sum(told), len(told))
+        self._count(run.run_id, 1)
+        self.unit_seconds = self.unit_seconds or self._mean() or guess
+
+    def drop(self, run_id: int) -> None:
+        """Forget a run."""
+        self._count(run_id, -1)
+        self._seconds.pop(run_id, None)
+        self._known.pop(run_id, None)
+        self._timed.pop(run_id, None)
+
+    def set_timed(self, run: Run, seconds: Mapping[int, float]) -> bool:
+        """Take in what pilots say, by arm; return whether that is news."""
+        if seconds == self._timed.get(run.run_id, {}):
+            return False
+        self._timed[run.run_id] = dict(seconds)
+        self.put(run)
+        return True
+
+    def in_units(self, run_id: int) -> Vector:
+        """Costs of a run's arms, shape (K,)."""
+        return self._seconds[run_id] / self.unit_seconds
+
+    def renew_unit(self) -> bool:
+        """Take over the mean as the unit, if it has moved far from it; return whether it has."""
+        if not self._n or 1 / DRIFT < self._mean() / self.unit_seconds < DRIFT:
+            return False
+        self.unit_seconds = self._mean()
+        return True
+
+    def _mean(self) -> float:
+        return self._sum / self._n if self._n else 0.0
+
+    def _count(self, run_id: int, sign: int) -> None:
+        seconds, n_arms = self._known.get(run_id, (0.0, 0))
+        self._sum += sign * seconds
+        self._n += sign * n_arms
+
+    def _known_seconds(self, run_id: int, arm: Arm) -> float | None:
+        """What is known of an arm, at least a microsecond."""
+        for seconds in (arm.cost_seconds, self._timed.get(run_id, {}).get(arm.arm_id), self._from_history(arm)):
+            if seconds is not None:
+                return max(seconds, LEAST_SECONDS)
+        return None
+
+    def _from_history(self, arm: Arm) -> float | None:
+        seconds_per_work = self._history.seconds_per_work(arm.name)
+        return None if seconds_per_work is None else arm.work * seconds_per_work

@@ -1,0 +1,54 @@
+"""What a policy is asked: which tenant is served next.
+
+Written rule for weights (1 each where nobody says otherwise): a tenant's potential counts as often as its weight says.
+Policies that compare potentials multiply them by it (greedy, hybrid, ei_rate), policies that share turns give turns in
+its proportion (round_robin, random); fcfs knows no weights. Deadlines are the selector's, before any policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from easeml_db.decisions.tenancy.standings import Mask, Standings
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The tenant to serve, by its place in the standings; `phase` says by which rule, `candidates` among whom."""
+
+    tenant: int
+    phase: str
+    candidates: Mask
+
+
+class Policy(Protocol):
+    """Decides whom to serve. At least one tenant can play when it is asked."""
+
+    def choose(self, standings: Standings) -> Choice:
+        """Return the tenant to serve; it is then served."""
+
+    def renew(self, left: int | None = None) -> None:
+        """Take in that a tenant or an arm arrived or left; `left` is the place that a tenant had, and those behind it
+        have moved up."""
+
+    def memory(self) -> Mapping[str, Any]:
+        """What must outlive the process, as JSON values, tenants by place; nothing that the standings say anyway."""
+
+    def remember(self, memory: Mapping[str, Any]) -> None:
+        """Take over what another process wrote down, once all tenants are here in the same order of arrival."""
+
+
+class Forgetful:
+    """The part of a policy that keeps nothing between two decisions."""
+
+    def renew(self, left: int | None = None) -> None:
+        """Nothing to forget."""
+
+    def memory(self) -> Mapping[str, Any]:
+        """Nothing."""
+        return {}
+
+    def remember(self, memory: Mapping[str, Any]) -> None:
+        """Nothing to take over."""

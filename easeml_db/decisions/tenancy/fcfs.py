@@ -1,0 +1,14 @@
+"""First come, first served: the tenant that arrived first, until its arms are exhausted."""
+
+from __future__ import annotations
+
+from easeml_db.decisions.tenancy.contract import Choice, Forgetful
+from easeml_db.decisions.tenancy.standings import Standings
+
+
+class Fcfs(Forgetful):
+    """ease.ml ends a tenant when "its optimal" is found, which nobody can observe: here when no arm is left."""
+
+    def choose(self, standings: Standings) -> Choice:
+        """The earliest tenant that can play."""
+        return Choice(standings.first(standings.can_play), "fcfs", standings.can_play.copy())

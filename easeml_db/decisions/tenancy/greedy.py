@@ -1,0 +1,54 @@
+"""Greedy: the tenant with the largest estimated regret (ease.ml, algorithm 2).
+
+    line 7   candidates V: tenants whose sig is at least the mean of all that can play
+    line 8   among them the largest gap; `max_sigma` and `random` keep the same regret bound
+
+With weights, sig and gap count times the weight. A tenant none of whose plays is finished has no sig yet: it is no
+candidate while others are.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from easeml_db.decisions.tenancy.contract import Choice
+from easeml_db.decisions.tenancy.random import Draws
+from easeml_db.decisions.tenancy.standings import Mask, Standings
+from easeml_db.errors import InvalidArgument
+
+RULES = ("max_gap", "max_sigma", "random")
+
+
+class Greedy(Draws):
+    """`rule` is how line 8 chooses among the candidates."""
+
+    def __init__(self, rule: str = "max_gap", seed: int = 0) -> None:
+        if rule not in RULES:
+            raise InvalidArgument(f"rule: expected one of {', '.join(RULES)}, got {rule!r}")
+        super().__init__(seed)
+        self._rule = rule
+
+    def choose(self, standings: Standings) -> Choice:
+        """Lines 7 and 8."""
+        candidates = self.candidates(standings)
+        return Choice(self._among(candidates, standings), "greedy", candidates)
+
+    def candidates(self, standings: Standings) -> Mask:
+        """V of line 7."""
+        known = standings.can_play & ~np.isnan(standings.sig)
+        if not known.any():
+            return standings.can_play.copy()
+        sig = np.where(known, standings.sig * standings.weight, -np.inf)
+        candidates: Mask = sig >= _mean(sig[known])
+        return candidates
+
+    def _among(self, candidates: Mask, standings: Standings) -> int:
+        if self._rule == "random":
+            return int(self.generator().choice(np.flatnonzero(candidates)))
+        by_gap = self._rule == "max_gap" or np.isnan(standings.sig[candidates]).any()
+        return standings.largest((standings.gap if by_gap else standings.sig) * standings.weight, candidates)
+
+
+def _mean(values: np.ndarray) -> float:
+    """The mean, and not more than the largest value: summing equal numbers may round above them."""
+    return float(min(values.mean(), values.max()))

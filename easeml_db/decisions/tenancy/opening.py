@@ -1,0 +1,67 @@
+"""What the pool says to the world: an arm to open, with all that the decision saw, and what is believed of arms."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from easeml_db.decisions.tenancy.selector import Decision
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How a run stood when a decision was made, so that its owner can see why it waited."""
+
+    run_id: int
+    is_candidate: bool
+    is_chosen: bool
+    sig: float | None
+    gap: float
+    score: float
+    best_quality: float
+
+
+@dataclass(frozen=True)
+class Opening:
+    """An arm to open, with all that the decision saw; `memory` is what the policy must not forget."""
+
+    run_id: int
+    arm_id: int
+    policy: str
+    decision: Decision[int]
+    cost_seconds: float
+    n_plays: int
+    pending_arm_ids: tuple[int, ...]
+    n_tenants: int
+    standings: tuple[Standing, ...]
+    memory: Mapping[str, Any]
+
+    def row(self) -> dict[str, Any]:
+        """The decision as it is written down, as JSON values."""
+        seen = self.decision
+        return {
+            "arm_id": self.arm_id, "policy": self.policy, "phase": seen.phase, "play": self.n_plays, "beta": seen.beta,
+            "mean": seen.mean, "deviation": seen.deviation, "bound": seen.bound, "cost": seen.cost,
+            "expected_seconds": self.cost_seconds, "best_quality": seen.best, "sig": finite(seen.sig), "gap": seen.gap,
+            "score": seen.score, "pending": list(self.pending_arm_ids), "n_tenants": self.n_tenants,
+            "standings": [asdict(standing) for standing in self.standings], "memory": dict(self.memory),
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Belief:
+    """What is believed of an arm now; `bound` is None where it is not offered any more."""
+
+    arm_id: int
+    mean: float
+    deviation: float
+    bound: float | None
+    cost: float
+    expected_seconds: float
+
+
+def finite(value: float) -> float | None:
+    """The value, or None where JSON has no word for it."""
+    return value if math.isfinite(value) else None

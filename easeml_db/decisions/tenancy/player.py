@@ -1,0 +1,104 @@
+"""One tenant of the pool: what it believes, what it plays, and the numbers by which policies compare it.
+
+t       plays so far, those under way included, plus 1
+E       least bound of the arms played, each bound taken before its play (infinite before the first)
+sig     E minus the LAST quality seen: the gap that is surely left, may be negative (ease.ml, algorithm 2, line 6)
+best    largest quality so far, 0 before the first
+gap     largest bound of the arms still offered, minus best (line 8)
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from easeml_db.decisions.bandits.acquisition import ConfidenceBounds
+from easeml_db.decisions.bandits.costs import check_costs
+from easeml_db.decisions.bandits.posterior import Posterior
+from easeml_db.decisions.bandits.prior import Prior, Vector, to_quality
+from easeml_db.errors import InvalidArgument
+
+
+class Player:
+    """A tenant's bandit over K arms. `costs` (K,) are in units of the mean cost, `offered` (K,) says which arms exist
+    for this tenant; an arm is played once unless `allow_replays`."""
+
+    def __init__(
+        self,
+        prior: Prior,
+        costs: Vector,
+        confidence: ConfidenceBounds | None = None,
+        *,
+        offered: np.ndarray | None = None,
+        allow_replays: bool = False,
+    ) -> None:
+        self.posterior = Posterior(prior)
+        self.costs = self._checked(costs)
+        self.confidence = confidence or ConfidenceBounds()
+        self.offered = np.ones(prior.n_arms, dtype=bool) if offered is None else offered.copy()
+        self.allow_replays = allow_replays
+        self.n_arms = max(int(self.offered.sum()), 1)  # K of beta, which a tenant without arms needs as well
+        self.pending: list[int] = []
+        self.t, self.least_bound, self.sig, self.best = 1, math.inf, math.nan, 0.0
+        self._renew()
+
+    def _renew(self) -> None:
+        """Bounds at the present t, shape (K,); minus infinity where an arm is not offered."""
+        posterior = self.posterior
+        self.variance = posterior.variance_with(self.pending) if self.pending else posterior.variance
+        latent = self.confidence.bounds(posterior.mean, self.variance, self.costs, self.beta)
+        self.bounds: Vector = np.where(self.offered, to_quality(latent, posterior.prior.link), -np.inf)
+
+    @property
+    def can_play(self) -> bool:
+        """Say whether an arm is left."""
+        return bool(self.offered.any())
+
+    @property
+    def beta(self) -> float:
+        """Weight of the variance in the bounds at the present t."""
+        return self.confidence.beta(self.n_arms, self.t)
+
+    @property
+    def gap(self) -> float:
+        """Largest bound of the arms still offered, minus best so far: the estimated regret."""
+        return float(self.bounds.max()) - self.best
+
+    def begin(self, arm: int) -> float:
+        """An arm is about to be played; return its bound."""
+        if not self.offered[arm]:
+            raise InvalidArgument(f"arm {arm} is not offered: it was played, or does not exist for this tenant")
+        bound = float(self.bounds[arm])
+        self.begun(arm, bound)
+        return bound
+
+    def begun(self, arm: int, bound: float) -> None:
+        """An arm was begun with this bound, now or by another process."""
+        self.least_bound = min(self.least_bound, bound)
+        self.t += 1
+        self.pending.append(arm)
+        self.offered[arm] &= self.allow_replays
+        self._renew()
+
+    def finish(self, arm: int, quality: float) -> None:
+        """The quality of an arm is known."""
+        if arm not in self.pending:
+            raise InvalidArgument(f"arm {arm} is not under way: begin it before its quality is known")
+        self.pending.remove(arm)
+        self.sig = self.least_bound - quality
+        self.best = max(self.best, quality)
+        self.posterior.observe(arm, quality)
+        self._renew()
+
+    def set_costs(self, costs: Vector) -> None:
+        """Take over other estimates of all costs, or another scale."""
+        self.costs = self._checked(costs)
+        self._renew()
+
+    def _checked(self, costs: Vector) -> Vector:
+        n_arms = self.posterior.prior.n_arms
+        if costs.shape != (n_arms,):
+            raise InvalidArgument(f"costs: expected {n_arms}, one for each arm, got shape {costs.shape}")
+        check_costs(costs)
+        return costs

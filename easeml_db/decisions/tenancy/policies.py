@@ -1,0 +1,64 @@
+"""The tenancy policies by name, with the arm rule that goes with each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from easeml_db.decisions.tenancy.contract import Policy
+from easeml_db.decisions.tenancy.ei_rate import EiRate
+from easeml_db.decisions.tenancy.fcfs import Fcfs
+from easeml_db.decisions.tenancy.greedy import Greedy
+from easeml_db.decisions.tenancy.hybrid import Hybrid
+from easeml_db.decisions.tenancy.random import Random
+from easeml_db.decisions.tenancy.round_robin import RoundRobin
+from easeml_db.errors import InvalidArgument
+
+DEFAULT = "hybrid"
+
+
+@dataclass(frozen=True)
+class Description:
+    """A policy in words, how it is made from a seed, and how it chooses a tenant's arm."""
+
+    summary: str
+    make: Callable[[int], Policy]
+    arm_rule: str = "ucb"
+
+
+POLICIES: Mapping[str, Description] = MappingProxyType(
+    {
+        "hybrid": Description("greedy until it stands still, then round robin (ease.ml)", lambda seed: Hybrid()),
+        "greedy": Description("the tenant with the largest estimated regret (ease.ml)", lambda seed: Greedy(seed=seed)),
+        "round_robin": Description("tenants in turn, in proportion to their weights", lambda seed: RoundRobin()),
+        "ei_rate": Description(
+            "the arm of all tenants with the largest expected improvement per second", lambda seed: EiRate(), "ei_rate"
+        ),
+        "random": Description("any tenant, by weight", Random),
+        "fcfs": Description("the tenant that came first, until it has tried everything", lambda seed: Fcfs()),
+    }
+)
+
+
+def description(name: str) -> Description:
+    """What a policy is. Raises InvalidArgument."""
+    if name not in POLICIES:
+        raise InvalidArgument(
+            f"policy: there is no tenancy policy {name!r}", hint=f"Choose one of: {', '.join(POLICIES)}."
+        )
+    return POLICIES[name]
+
+
+def make_policy(name: str, *, seed: int = 0) -> Policy:
+    """The policy of a name. Raises InvalidArgument."""
+    return description(name).make(seed)
+
+
+def list_policies() -> list[dict[str, Any]]:
+    """Every policy as a row, for SQL."""
+    return [
+        {"policy": name, "is_default": name == DEFAULT, "arm_rule": each.arm_rule, "summary": each.summary}
+        for name, each in POLICIES.items()
+    ]

@@ -1,0 +1,250 @@
+"""Open runs as tenants of one pool: which run is served next, and with which of its arms.
+
+A run is a player; runs of one role share its weight. The pool is a cache of the tables: it is rebuilt from runs whose
+arms carry their openings and closings, and goes on as if it had never ended.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from easeml_db.decisions.bandits.prior import Prior
+from easeml_db.decisions.bandits.priors import make_prior
+from easeml_db.decisions.tenancy.arm_costs import ArmCosts
+from easeml_db.decisions.tenancy.arm_rules import ARM_RULES
+from easeml_db.decisions.tenancy.history import History
+from easeml_db.decisions.tenancy.opening import Belief, Opening, Standing, finite
+from easeml_db.decisions.tenancy.player import Player
+from easeml_db.decisions.tenancy.policies import description, make_policy
+from easeml_db.decisions.tenancy.selector import Decision, Selector
+from easeml_db.words.run import Arm, Run
+from easeml_db.words.tenant import PastArm, Tenancy, Tenant
+
+MAX_STANDINGS = 200  # of a decision are kept
+
+
+class Pool:
+    """Players of all open runs, under one policy."""
+
+    def __init__(self, tenancy: Tenancy | None = None, history: History | None = None) -> None:
+        self.history = history or History()
+        self._runs: dict[int, Run] = {}
+        self._runs_of: dict[str, set[int]] = {}  # by tenant
+        self._costs = ArmCosts(self.history)
+        self._tenancy = tenancy or Tenancy()
+        self._selector = self._new_selector()
+
+    # What governs it
+
+    def set_tenancy(self, tenancy: Tenancy) -> None:
+        """Take over the policy and the tenants' terms; a new policy begins afresh, with what is known of the runs."""
+        before, self._tenancy = self._tenancy, tenancy
+        if (before.policy, before.seed) != (tenancy.policy, tenancy.seed):
+            players, self._selector = self._selector.players, self._new_selector()
+            for run_id in sorted(self._runs):
+                self._selector.join(run_id, players[run_id])
+        for role in self._runs_of:
+            self._renew_terms(role)
+
+    def remember(self, memory: Mapping[str, Any]) -> None:
+        """Take over what the policy of an earlier process wrote down with its last decision, once the runs are put."""
+        if memory:
+            self._selector.remember(memory["policy"])
+            self._costs.unit_seconds = float(memory["unit_seconds"])
+            self._renew_all_costs()
+
+    def _new_selector(self) -> Selector[int]:
+        policy = make_policy(self._tenancy.policy, seed=self._tenancy.seed)
+        return Selector(policy, ARM_RULES[description(self._tenancy.policy).arm_rule])
+
+    def _renew_terms(self, role: str) -> None:
+        tenant, run_ids = self._tenancy.tenant(role), self._runs_of.get(role, set())
+        deadline = math.inf if tenant.deadline_seconds is None else tenant.deadline_seconds
+        for run_id in run_ids:
+            self._selector.set_terms(run_id, weight=tenant.weight / len(run_ids), deadline_seconds=deadline)
+
+    def tenant(self, run_id: int) -> Tenant:
+        """The terms of a run's owner."""
+        return self._tenancy.tenant(self._runs[run_id].owner)
+
+    # Runs
+
+    def __contains__(self, run_id: int) -> bool:
+        return run_id in self._runs
+
+    def prior_of(self, run: Run) -> Prior:
+        """What is believed of a run's arms before any of them is played."""
+        names = [arm.name for arm in run.arms]
+        return make_prior(self._tenancy.prior, self.history.qualities(run.task, names, without=run.run_id))
+
+    def put_run(self, run: Run, prior: Prior) -> None:
+        """Add a run, or renew it from what the tables say; `prior` is the one that it began with."""
+        before, self._runs[run.run_id] = self._runs.get(run.run_id), run
+        if before is not None and before.arms == run.arms:
+            return
+        self._costs.put(run)
+        player = self._player(run, prior)
+        (self._selector.join if before is None else self._selector.replace)(run.run_id, player)
+        self._runs_of.setdefault(run.owner, set()).add(run.run_id)
+        self._renew_terms(run.owner)
+        self._renew_unit()
+
+    def _player(self, run: Run, prior: Prior) -> Player:
+        """A player with a run's past."""
+        player = Player(prior, self._costs.in_units(run.run_id))
+        for event in _past(run):
+            event(player)
+        return player
+
+    def drop_run(self, run_id: int) -> None:
+        """Serve a run no more."""
+        run = self._runs.pop(run_id, None)
+        if run is not None:
+            self._costs.drop(run_id)
+            self._selector.leave(run_id)
+            self._runs_of[run.owner].discard(run_id)
+            self._renew_terms(run.owner)
+
+    def set_seconds(self, run_id: int, seconds: Mapping[int, float]) -> None:
+        """Take in what pilots and units say of the costs of arms, in seconds on one slot, by arm."""
+        if run_id in self._runs and self._costs.set_timed(self._runs[run_id], seconds):
+            self._renew_costs(run_id)
+            self._renew_unit()
+
+    def arm_closed(self, run_id: int, arm: Arm) -> None:
+        """Take in what an arm came to."""
+        run = self._runs.get(run_id)
+        if run is None or arm.quality is None or arm.cost_seconds is None:
+            return
+        place = _place(run, arm.arm_id)
+        self._runs[run_id] = replace(run, arms=(*run.arms[:place], arm, *run.arms[place + 1 :]))
+        if arm.is_complete:
+            self.history.add(PastArm(run_id, run.task, arm.name, arm.quality, arm.cost_seconds, arm.work))
+        self._selector.finish(run_id, place, arm.quality)
+        self._costs.put(self._runs[run_id])
+        self._renew_costs(run_id)
+        self._renew_unit()
+
+    # Decisions
+
+    def choose(self, now_seconds: float, *, n_slots: int, blocked: Collection[int] = ()) -> Opening | None:
+        """The arm to open now, or None. Blocked runs are passed over: their tenant has all the slots that it may have,
+        or their arms are not timed yet. Expected seconds, for deadlines, count all slots as working on the arm."""
+        selector = self._selector
+        selector.seconds_per_cost = self._costs.unit_seconds / max(n_slots, 1)
+        selector.block(blocked)
+        before, n_tenants = self._standings(), int(selector.standings.can_play.sum())
+        decision = selector.choose(now_seconds)
+        if decision is None:
+            return None
+        run = self._runs[decision.tenant]
+        player = selector.players[decision.tenant]
+        memory = {"policy": selector.memory(), "unit_seconds": self._costs.unit_seconds}
+        return Opening(
+            run.run_id, run.arms[decision.arm].arm_id, self._tenancy.policy, decision,
+            decision.cost * self._costs.unit_seconds, player.t - 1,
+            tuple(run.arms[arm].arm_id for arm in decision.pending), n_tenants,
+            tuple(_with(standing, decision) for standing in before), memory,
+        )  # fmt: skip
+
+    def opened(self, opening: Opening, number: int) -> None:
+        """Take in the number under which a decision was written down."""
+        run = self._runs[opening.run_id]
+        place = _place(run, opening.arm_id)
+        arm = replace(run.arms[place], opening=number, bound=opening.decision.bound)
+        self._runs[run.run_id] = replace(run, arms=(*run.arms[:place], arm, *run.arms[place + 1 :]))
+
+    def take_back(self, opening: Opening) -> None:
+        """Take in that an arm was not opened after all."""
+        run_id = opening.run_id
+        self._selector.replace(run_id, self._player(self._runs[run_id], self._selector.players[run_id].posterior.prior))
+
+    def served_runs(self) -> list[int]:
+        """Runs of which an arm has been opened."""
+        return [run_id for run_id in self._runs if self._selector.players[run_id].t > 1]
+
+    def overdue_runs(self, now_seconds: float) -> list[int]:
+        """Runs whose tenant's deadline is over."""
+        return [key for key, deadline in self._selector.deadlines().items() if now_seconds >= deadline]
+
+    def untimed_arms(self, run_id: int) -> list[int]:
+        """Arms whose costs nobody knows, in a run that has others to compare them with."""
+        run = self._runs[run_id]
+        arms = [arm for arm in run.arms if not arm.is_open and not self.history.knows_cost(arm.name)]
+        return [arm.arm_id for arm in arms] if len(run.arms) > 1 else []
+
+    @property
+    def policy(self) -> str:
+        """The name of the policy."""
+        return self._tenancy.policy
+
+    def beliefs(self, run_id: int) -> list[Belief]:
+        """What is believed of a run's arms, in their order."""
+        run, player = self._runs[run_id], self._selector.players[run_id]
+        return [
+            Belief(
+                arm.arm_id, float(player.posterior.mean[k]), math.sqrt(player.variance[k]),
+                float(player.bounds[k]) if player.offered[k] else None, float(player.costs[k]),
+                float(player.costs[k]) * self._costs.unit_seconds,
+            )
+            for k, arm in enumerate(run.arms)
+        ]  # fmt: skip
+
+    def _standings(self) -> list[Standing]:
+        """Of all that have an arm left; of very many, those with the largest gaps."""
+        columns = self._selector.standings
+        places = np.flatnonzero(columns.can_play)
+        if len(places) > MAX_STANDINGS:
+            places = places[np.argpartition(-columns.gap[places], MAX_STANDINGS)[:MAX_STANDINGS]]
+        return [_standing(self._selector.key(place), columns, place) for place in places.tolist()]
+
+    # Costs
+
+    def _renew_costs(self, run_id: int) -> None:
+        self._selector.players[run_id].set_costs(self._costs.in_units(run_id))
+        self._selector.refresh(run_id)
+
+    def _renew_unit(self) -> None:
+        if self._costs.renew_unit():
+            self._renew_all_costs()
+
+    def _renew_all_costs(self) -> None:
+        for run_id in self._runs:
+            self._renew_costs(run_id)
+
+
+def _past(run: Run) -> Iterator[Callable[[Player], None]]:
+    """Openings and closings of a run's arms, in the order in which they happened."""
+    moments: list[tuple[int, Callable[[Player], None]]] = []
+    for k, arm in enumerate(run.arms):
+        if arm.opening is not None:
+            bound = math.inf if arm.bound is None else arm.bound
+            moments.append((arm.opening, lambda player, k=k, bound=bound: player.begun(k, bound)))  # type: ignore[misc]
+        if arm.closing is not None and arm.quality is not None:
+            quality = arm.quality
+            moments.append((arm.closing, lambda player, k=k, quality=quality: player.finish(k, quality)))  # type: ignore[misc]
+    return (event for _, event in sorted(moments, key=lambda moment: moment[0]))
+
+
+def _standing(run_id: int, columns: Any, place: int) -> Standing:
+    return Standing(
+        run_id, False, False, finite(float(columns.sig[place])), float(columns.gap[place]),
+        float(columns.score[place]), float(columns.best[place]),
+    )  # fmt: skip
+
+
+def _with(standing: Standing, decision: Decision[int]) -> Standing:
+    return replace(
+        standing,
+        is_candidate=standing.run_id in decision.candidates,
+        is_chosen=standing.run_id == decision.tenant,
+    )
+
+
+def _place(run: Run, arm_id: int) -> int:
+    return next(k for k, arm in enumerate(run.arms) if arm.arm_id == arm_id)

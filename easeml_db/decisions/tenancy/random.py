@@ -1,0 +1,47 @@
+"""Random: any tenant that can play, with a probability in proportion to its weight."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from easeml_db.decisions.tenancy.contract import Choice
+from easeml_db.decisions.tenancy.standings import Standings
+
+
+class Draws:
+    """A generator for each decision, from the seed and the number of those before: a restart repeats none of them."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self._seed, self._n = seed % 2**63, 0
+
+    def generator(self) -> np.random.Generator:
+        """The generator of the next decision."""
+        self._n += 1
+        return np.random.default_rng((self._seed, self._n))
+
+    def renew(self, left: int | None = None) -> None:
+        """Draws go on."""
+
+    def memory(self) -> Mapping[str, Any]:
+        """How many decisions were drawn."""
+        return {"n_draws": self._n}
+
+    def remember(self, memory: Mapping[str, Any]) -> None:
+        """Take over the number."""
+        self._n = int(memory["n_draws"])
+
+
+class Random(Draws):
+    """Draws tenants."""
+
+    def choose(self, standings: Standings) -> Choice:
+        """Draw a tenant."""
+        chances = np.where(standings.can_play, standings.weight, 0.0)
+        drawn = int(np.searchsorted(np.cumsum(chances), self.generator().random() * chances.sum(), side="right"))
+        tenant = min(drawn, len(chances) - 1)
+        if not standings.can_play[tenant]:  # rounding at the upper end
+            tenant = int(np.flatnonzero(standings.can_play)[-1])
+        return Choice(tenant, "random", standings.can_play.copy())

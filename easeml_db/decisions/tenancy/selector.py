@@ -1,0 +1,233 @@
+"""The decision: a tenant, then one of its arms; and what was seen when it was made.
+
+Rules before any policy, in this order:
+
+    first service   each tenant once before any twice, in order of arrival
+    last call       a tenant whose deadline leaves less than twice the time of its next arm; the earliest deadline first
+
+An arm that would end after its tenant's deadline is not begun. A decision looks at columns only: what it costs grows
+with the arms of the one tenant that is served, and with the number of tenants as a few numpy operations do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from easeml_db.decisions.tenancy.arm_rules import ArmRule
+from easeml_db.decisions.tenancy.contract import Choice, Policy
+from easeml_db.decisions.tenancy.player import Player
+from easeml_db.decisions.tenancy.standings import Mask, Standings
+from easeml_db.errors import InvalidArgument
+
+Key = TypeVar("Key", bound=Hashable)
+LAST_CALL = 2.0  # times the seconds of the next arm
+
+
+@dataclass(frozen=True)
+class Decision(Generic[Key]):
+    """Serve this tenant with this arm. `bound`, `mean`, `deviation`, `cost`, `beta`: of the arm, before the play;
+    `best` and `sig` of the tenant; `candidates`: the tenants among whom the rule `phase` chose."""
+
+    tenant: Key
+    arm: int
+    phase: str
+    bound: float
+    mean: float
+    deviation: float
+    cost: float
+    beta: float
+    best: float
+    sig: float
+    gap: float
+    score: float
+    pending: tuple[int, ...]
+    candidates: frozenset[Key] = field(default=frozenset(), compare=False)
+
+
+class Selector(Generic[Key]):
+    """All tenants' players, and the columns by which a policy compares them."""
+
+    def __init__(self, policy: Policy, arm_rule: ArmRule) -> None:
+        self.policy, self._arm_rule = policy, arm_rule
+        self.standings = Standings()
+        self.players: dict[Key, Player] = {}
+        self._keys: list[Key] = []
+        self._places: dict[Key, int] = {}
+        self._next_arm: list[int] = []
+        self._deadlines: dict[Key, float] = {}  # seconds on the caller's clock
+        self._blocked: frozenset[Key] = frozenset()
+        self.seconds_per_cost = 0.0
+
+    # Tenants
+
+    def join(self, key: Key, player: Player, *, weight: float = 1.0, deadline_seconds: float = math.inf) -> None:
+        """A tenant arrives."""
+        if key in self._places:
+            raise InvalidArgument(f"tenant {key!r} is here already")
+        _check_weight(weight)
+        self._places[key] = len(self._keys)
+        self._keys.append(key)
+        self._next_arm.append(0)
+        self.players[key] = player
+        self.standings.grow()
+        self.set_terms(key, weight=weight, deadline_seconds=deadline_seconds)
+        self.refresh(key)
+        self.policy.renew()
+
+    def leave(self, key: Key) -> None:
+        """A tenant leaves with all that is known of it; those behind it move up."""
+        place = self._places[key]
+        del self.players[key], self._keys[place], self._next_arm[place]
+        self._places = {other: k for k, other in enumerate(self._keys)}
+        self._deadlines.pop(key, None)
+        self.standings.drop(place)
+        self.policy.renew(place)
+
+    def replace(self, key: Key, player: Player) -> None:
+        """A tenant's arms are others now; its place, weight and deadline stay."""
+        self.players[key] = player
+        self.refresh(key)
+        self.policy.renew()
+
+    def set_terms(self, key: Key, *, weight: float, deadline_seconds: float = math.inf) -> None:
+        """Change a tenant's weight and deadline. Raises InvalidArgument."""
+        _check_weight(weight)
+        self.standings.weight[self._places[key]] = weight
+        if self._deadlines.pop(key, None) is not None:
+            self.refresh(key)  # its next arm may have been one that the old deadline allowed
+        if deadline_seconds < math.inf:
+            self._deadlines[key] = deadline_seconds
+
+    def block(self, keys: Collection[Key]) -> None:
+        """Pass these tenants over until told otherwise: they use all that they may."""
+        self._blocked = frozenset(keys)
+
+    def key(self, place: int) -> Key:
+        """The tenant at a place of the standings."""
+        return self._keys[place]
+
+    def deadlines(self) -> Mapping[Key, float]:
+        """Deadlines of the tenants that have one, in seconds on the caller's clock."""
+        return self._deadlines
+
+    def refresh(self, key: Key) -> None:
+        """Take over a player's numbers into the columns, after it has changed."""
+        place, player, columns = self._places[key], self.players[key], self.standings
+        scores = self._arm_rule(player)
+        arm = int(np.argmax(scores))
+        self._next_arm[place] = arm
+        columns.can_play[place] = player.can_play
+        columns.n_plays[place] = player.t - 1
+        columns.sig[place], columns.best[place] = player.sig, player.best
+        columns.gap[place] = player.gap if player.can_play else -np.inf
+        columns.score[place] = scores[arm]
+
+    # Restarts
+
+    def memory(self) -> dict[str, Any]:
+        """What the policy must not forget, as JSON values, where keys are such; empty where there is nothing."""
+        memory = dict(self.policy.memory())
+        return {"tenants": list(self._keys), "policy": memory} if memory else {}
+
+    def remember(self, memory: Mapping[str, Any]) -> None:
+        """Take over what another process wrote down, once the tenants are here in the same order of arrival. Those that
+        left or arrived since then leave or arrive for the policy now."""
+        if not memory:
+            return
+        self.policy.remember(memory["policy"])
+        before = memory["tenants"]
+        for place in reversed(range(len(before))):
+            if before[place] not in self._places:
+                self.policy.renew(place)
+        if not set(before) >= set(self._keys):
+            self.policy.renew()
+
+    # Decisions
+
+    def choose(self, now_seconds: float = 0.0) -> Decision[Key] | None:
+        """The next decision, or None when nobody can be served; the arm counts as under way from now on."""
+        columns = self.standings
+        before = columns.can_play
+        columns.can_play = self._can_play(now_seconds)
+        try:
+            if not columns.can_play.any():
+                return None
+            choice = self._first_service() or self._last_call(now_seconds) or self.policy.choose(columns)
+        finally:
+            columns.can_play = before
+        decision = self._decision(choice)
+        self.players[decision.tenant].begin(decision.arm)
+        self.refresh(decision.tenant)
+        return decision
+
+    def finish(self, key: Key, arm: int, quality: float) -> None:
+        """The quality of an arm is known."""
+        self.players[key].finish(arm, quality)
+        self.refresh(key)
+
+    def _can_play(self, now_seconds: float) -> Mask:
+        mask = self.standings.can_play
+        if not self._blocked and not self._deadlines:
+            return mask
+        mask = mask.copy()
+        mask[[self._places[key] for key in self._blocked if key in self._places]] = False
+        for key in self._deadlines:
+            place = self._places[key]
+            mask[place] = mask[place] and self._aim(key, now_seconds)
+        return mask
+
+    def _aim(self, key: Key, now_seconds: float) -> bool:
+        """Make the best arm within reach a tenant's next; say whether there is one."""
+        reach = self._reach(key, now_seconds)
+        if reach is None:
+            return False
+        place = self._places[key]
+        self._next_arm[place], self.standings.score[place] = reach
+        return True
+
+    def _reach(self, key: Key, now_seconds: float) -> tuple[int, float] | None:
+        """The best arm of a tenant that would end before its deadline, and its score."""
+        player = self.players[key]
+        ends = now_seconds + player.costs * self.seconds_per_cost
+        scores = np.where(ends <= self._deadlines.get(key, math.inf), self._arm_rule(player), -np.inf)
+        arm = int(np.argmax(scores))
+        return (arm, float(scores[arm])) if scores[arm] > -np.inf else None
+
+    def _seconds(self, key: Key) -> float:
+        """Expected seconds of a tenant's next arm."""
+        return float(self.players[key].costs[self._next_arm[self._places[key]]]) * self.seconds_per_cost
+
+    def _first_service(self) -> Choice | None:
+        fresh = self.standings.can_play & (self.standings.n_plays == 0)
+        return Choice(self.standings.first(fresh), "first_service", fresh) if fresh.any() else None
+
+    def _last_call(self, now_seconds: float) -> Choice | None:
+        mask = np.zeros(len(self._keys), dtype=bool)
+        for key, deadline in self._deadlines.items():
+            mask[self._places[key]] = deadline - now_seconds < LAST_CALL * self._seconds(key)
+        mask &= self.standings.can_play
+        if not mask.any():
+            return None
+        earliest = min(np.flatnonzero(mask).tolist(), key=lambda place: self._deadlines[self._keys[place]])
+        return Choice(earliest, "last_call", mask)
+
+    def _decision(self, choice: Choice) -> Decision[Key]:
+        key, arm = self._keys[choice.tenant], self._next_arm[choice.tenant]
+        player = self.players[key]
+        return Decision(
+            key, arm, choice.phase, float(player.bounds[arm]), float(player.posterior.mean[arm]),
+            math.sqrt(player.variance[arm]), float(player.costs[arm]),
+            player.beta, player.best, player.sig, player.gap,
+            float(self.standings.score[choice.tenant]), tuple(player.pending),
+            frozenset(self._keys[place] for place in np.flatnonzero(choice.candidates)),
+        )  # fmt: skip
+
+
+def _check_weight(weight: float) -> None:
+    if not (weight > 0 and math.isfinite(weight)):
+        raise InvalidArgument(f"weight: expected a positive number, got {weight}")

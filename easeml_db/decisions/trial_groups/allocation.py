@@ -1,0 +1,248 @@
+"""Trial groups of a run that really trains: which trial has which devices now, as trials and slots come and go.
+
+StaticFluid places what arrives, and what lost its device; DynamicFluid resizes what runs once something has left or
+devices have come and none waits. A decision counts from a trial's next unit on: what is under way goes on.
+
+Ours: a device holds as many trials as it has slots, at most c. Trials that wait are sized anew, on what is idle then,
+whenever something changes, older groups first; a width that they had when they came could never be had again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from math import inf
+
+from easeml_db.decisions.trial_groups.contract import Budget, Occupant, Placement
+from easeml_db.decisions.trial_groups.dynamic_fluid import Resizing, dynamic_fluid
+from easeml_db.decisions.trial_groups.floor import Floor
+from easeml_db.decisions.trial_groups.profile import Profile
+from easeml_db.decisions.trial_groups.static_fluid import sized, start
+from easeml_db.words.topology import Device
+
+
+@dataclass(frozen=True)
+class Crew:
+    """What a trial's next unit runs on: one slot of each of `devices`; below width 1, beside others on that device."""
+
+    trial_id: int
+    width: float
+    devices: tuple[Device, ...]
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether others may train on its device."""
+        return self.width < 1
+
+
+@dataclass(frozen=True)
+class NewGroup:
+    """Trials that became runnable together."""
+
+    group_number: int
+    trial_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A trial gets a crew; `reason` is static (it came, or lost its devices) or dynamic (it was resized)."""
+
+    group_number: int
+    crew: Crew
+    reason: str
+
+
+@dataclass(frozen=True)
+class Journal:
+    """What was decided, to be written down: groups that came, decisions in their order, groups that ended."""
+
+    groups: tuple[NewGroup, ...] = ()
+    decisions: tuple[Decision, ...] = ()
+    ended: tuple[int, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.groups or self.decisions or self.ended)
+
+
+def ready(
+    crews: Mapping[int, Crew],
+    under_way: Mapping[int, Crew],
+    idle_slots: Collection[int],
+    rank: Callable[[int, int], tuple[int, ...]] = lambda trial, slot: (slot,),
+) -> list[tuple[int, tuple[int, ...]]]:
+    """Trials whose next unit may start now, each with an idle slot of each of its devices, the one of least rank.
+
+    `under_way` gives the crews with which units have started; on a device that a trial has to itself none is under way
+    beside it, and a trial waits for those that have yet to leave.
+    """
+    busy, idle, found = dict(under_way), set(idle_slots), list[tuple[int, tuple[int, ...]]]()
+    for trial, crew in crews.items():
+        if trial in busy or not all(_is_open(device, crew, busy.values()) for device in crew.devices):
+            continue
+        free = [[slot for slot in device.slot_ids if slot in idle] for device in crew.devices]
+        if all(free):
+            slots = tuple(min(each, key=partial(rank, trial)) for each in free)
+            idle -= set(slots)
+            busy[trial] = crew
+            found.append((trial, slots))
+    return found
+
+
+def _is_open(device: Device, crew: Crew, busy: Iterable[Crew]) -> bool:
+    """Say whether a unit of this crew may start beside those that are under way."""
+    there = [other for other in busy if any(device.name == each.name for each in other.devices)]
+    return not there or (crew.is_packed and all(other.is_packed for other in there))
+
+
+class Allocator:
+    """Placements of one run. Told everything that is open, it finds out what came, left or changed."""
+
+    def __init__(self, *, min_gain: float = 0.1, min_reports: float = 5) -> None:
+        self._min_gain, self._min_reports = min_gain, min_reports
+        self._numbers: dict[str, int] = {}  # of devices, by name; never given twice
+        self._devices: dict[int, Device] = {}
+        self._placed: dict[int, Placement] = {}
+        self._waiting: list[int] = []
+        self._seconds: dict[int, float] = {}
+        self._n_reports: dict[int, float] = {}
+        self._group_of: dict[int, int] = {}
+        self._n_groups = 0
+        self._profile = Profile()
+        self._is_due = False  # a trial may be resized again
+        self._new: list[NewGroup] = []
+        self._log: list[Decision] = []
+        self._ended: list[int] = []
+
+    def renew(
+        self,
+        seconds: Mapping[int, float],
+        devices: Sequence[Device],
+        profile: Profile,
+        eps_seconds: float,
+        again: Collection[int] = (),
+    ) -> None:
+        """Take in the open trials with h_1 of what each has left (above 0), and the devices there are; decide.
+
+        Trials in `again` were done and have come anew: they are in another group.
+        """
+        has_more_devices = self._set_devices(devices)
+        has_changed = seconds.keys() != self._seconds.keys() or profile != self._profile or bool(again)
+        n_before = len(self._placed)
+        self._seconds, self._profile = dict(seconds), profile
+        self._forget_others(again)
+        has_left = len(self._placed) < n_before
+        lost = self._displaced()
+        self._take_up(trial for trial in sorted(seconds) if trial not in self._group_of)
+        if lost or has_changed or has_more_devices:
+            self._waiting += lost
+            self._place()
+        if (has_left or has_more_devices or lost or self._is_due) and not self._waiting:
+            self._resize(Resizing(eps_seconds, self._min_gain, self._min_reports))
+
+    def reported(self, trial_id: int) -> None:
+        """Take in that a unit of a trial is recorded."""
+        self._n_reports[trial_id] = self._n_reports.get(trial_id, inf) + 1
+        self._is_due = self._is_due or self._n_reports[trial_id] == self._min_reports
+
+    def crews(self) -> dict[int, Crew]:
+        """The crew of each trial that has devices, longest trial first."""
+        longest = sorted(self._placed, key=lambda trial: (-self._seconds[trial], trial))
+        return {trial: self._crew(self._placed[trial]) for trial in longest}
+
+    def groups(self) -> dict[int, int]:
+        """The group of each open trial."""
+        return dict(self._group_of)
+
+    def new_groups(self) -> tuple[NewGroup, ...]:
+        """Groups that came since the journal was taken."""
+        return tuple(self._new)
+
+    def take_journal(self) -> Journal:
+        """What was decided since the last call."""
+        journal = Journal(tuple(self._new), tuple(self._log), tuple(self._ended))
+        self._new, self._log, self._ended = [], [], []
+        return journal
+
+    # What is there
+
+    def _set_devices(self, devices: Sequence[Device]) -> bool:
+        """Say whether there is more than there was: another device, or another slot on one."""
+        for device in devices:
+            self._numbers.setdefault(device.name, len(self._numbers))
+        before, self._devices = self._devices, {self._numbers[device.name]: device for device in devices}
+        had = {number: len(device.slot_ids) for number, device in before.items()}
+        return any(len(device.slot_ids) > had.get(number, 0) for number, device in self._devices.items())
+
+    def _forget_others(self, again: Collection[int]) -> None:
+        """Forget the trials that are open no more, or come anew."""
+        gone = self._group_of.keys() - (self._seconds.keys() - set(again))
+        left = {trial: self._group_of.pop(trial) for trial in gone}
+        for trial in left:
+            self._placed.pop(trial, None)
+            self._n_reports.pop(trial, None)
+        self._ended += sorted(set(left.values()) - set(self._group_of.values()))
+        self._waiting = [trial for trial in self._waiting if trial in self._group_of]
+
+    def _displaced(self) -> list[int]:
+        """Take away what trials cannot keep: devices that are gone, room for more than fit, widths above d."""
+        n_on: dict[int, int] = {}
+        lost = []
+        for trial, place in list(self._placed.items()):
+            for device in place.devices:
+                n_on[device] = n_on.get(device, 0) + 1
+            is_there = all(device in self._devices for device in place.devices)
+            fits = not place.is_packed or (is_there and n_on[place.devices[0]] <= self._capacities()[place.devices[0]])
+            if not (is_there and fits and place.width <= self._profile.d):
+                del self._placed[trial]
+                self._n_reports.pop(trial, None)
+                lost.append(trial)
+            elif place.is_packed:
+                self._placed[trial] = replace(place, width=self._profile.least_width)
+        return lost
+
+    def _take_up(self, trials: Iterable[int]) -> None:
+        """Trials that come together are a group."""
+        if came := list(trials):
+            self._n_groups += 1
+            self._group_of.update(dict.fromkeys(came, self._n_groups))
+            self._new.append(NewGroup(self._n_groups, tuple(came)))
+            self._waiting += came
+
+    # Decisions
+
+    def _place(self) -> None:
+        """StaticFluid for all that wait, on what is idle."""
+        floor = self._floor()
+        budgets = [Budget(trial, self._seconds[trial]) for trial in self._waiting]
+        wanted = sized(budgets, len(floor.idle()), self._profile)
+        wanted.sort(key=lambda each: self._group_of[each.budget.trial_id])  # stable
+        self._waiting = [each.budget.trial_id for each in start(floor, wanted)]
+        for trial, occupant in floor.occupants.items():
+            if trial not in self._placed:
+                self._put(occupant.placement, "static")
+
+    def _resize(self, resizing: Resizing) -> None:
+        self._is_due = False
+        running = [Occupant(place, self._seconds[t], self._n_reports.get(t, inf)) for t, place in self._placed.items()]
+        resizes = dynamic_fluid(running, sorted(self._devices), self._profile, resizing, capacities=self._capacities())
+        for resize in resizes:
+            self._put(resize.after, "dynamic")
+            self._n_reports[resize.trial_id] = 0.0
+
+    def _put(self, placement: Placement, reason: str) -> None:
+        self._placed[placement.trial_id] = placement
+        self._log.append(Decision(self._group_of[placement.trial_id], self._crew(placement), reason))
+
+    def _floor(self) -> Floor:
+        floor = Floor(sorted(self._devices), self._profile, capacities=self._capacities())
+        for trial, place in self._placed.items():
+            floor.place(Budget(trial, self._seconds[trial]), place)
+        return floor
+
+    def _capacities(self) -> dict[int, int]:
+        return {number: min(len(device.slot_ids), self._profile.c) for number, device in self._devices.items()}
+
+    def _crew(self, placement: Placement) -> Crew:
+        devices = tuple(self._devices[number] for number in placement.devices)
+        return Crew(placement.trial_id, placement.width, devices)

@@ -1,1 +1,0 @@
-"""How a unit reaches its data, one module for each kind of segment."""

@@ -1,0 +1,122 @@
+"""A coordinator process: the loop wired to PostgreSQL, started again after the server was away, ended by a signal."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from easeml_db.coordinator.loop import Coordinator, Settings
+from easeml_db.coordinator.ports import Message, Stop
+from easeml_db.errors import OutOfSpace, ServerUnavailable, SlotLost, StandbyOnly
+from easeml_db.postgres.executor import UNIT_LEASE_SECONDS, PostgresExecutor
+from easeml_db.postgres.store import PostgresStore
+
+RETRY_SECONDS = 1.0
+STOP_SECONDS = 5.0
+
+
+class QueueInbox:
+    """Messages of this process in order of arrival."""
+
+    def __init__(self) -> None:
+        self._queue: asyncio.Queue[Message] = asyncio.Queue()
+
+    def put(self, message: Message) -> None:
+        """Deliver a message."""
+        self._queue.put_nowait(message)
+
+    async def next(self, timeout_seconds: float) -> Message | None:
+        """Return the next message, or None after the timeout."""
+        if not self._queue.empty():
+            return self._queue.get_nowait()
+        if timeout_seconds <= 0:
+            return None
+        try:
+            return await asyncio.wait_for(self._queue.get(), timeout_seconds)
+        except asyncio.TimeoutError:
+            return None
+
+
+class WallClock:
+    """The machine's clock, in seconds since 1970 like the times in the tables."""
+
+    def now_seconds(self) -> float:
+        """Seconds since 1970."""
+        return time.time()
+
+
+async def serve(
+    dsn: str,
+    say: Callable[[str], None],
+    settings: Settings | None = None,
+    *,
+    until_idle: bool = False,
+    unit_lease_seconds: float = UNIT_LEASE_SECONDS,
+) -> None:
+    """Coordinate until SIGTERM or SIGINT; survive restarts of the server. Raises VersionMismatch at a wrong schema."""
+    stopping = asyncio.Event()
+    inboxes: list[QueueInbox] = []
+
+    def stop() -> None:
+        stopping.set()
+        for inbox in inboxes:
+            inbox.put(Stop())
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    while not stopping.is_set():
+        inboxes[:] = [QueueInbox()]
+        try:
+            serving = _serve_once(
+                dsn, inboxes[0], say, settings, until_idle=until_idle, unit_lease_seconds=unit_lease_seconds
+            )
+            await _until_stopped(serving, stopping)
+            return
+        except (OutOfSpace, ServerUnavailable, SlotLost, StandbyOnly) as error:
+            say(f"{error}; trying again")
+            await _pause(stopping)
+
+
+async def _until_stopped(serving: Coroutine[Any, Any, None], stopping: asyncio.Event) -> None:
+    """Serve; when told to stop, leave the loop a moment for an orderly end, then cancel (a standby has no loop yet)."""
+    task = asyncio.create_task(serving)
+    stop = asyncio.create_task(stopping.wait())
+    await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
+    if not task.done():
+        await asyncio.wait({task}, timeout=STOP_SECONDS)
+        task.cancel()
+    stop.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+async def _serve_once(
+    dsn: str,
+    inbox: QueueInbox,
+    say: Callable[[str], None],
+    settings: Settings | None,
+    *,
+    until_idle: bool,
+    unit_lease_seconds: float,
+) -> None:
+    store = PostgresStore(dsn, inbox.put, on_standby=lambda: say("another coordinator is active: waiting as standby"))
+    await store.open()
+    try:
+        executor = PostgresExecutor(dsn, inbox.put, unit_lease_seconds=unit_lease_seconds)
+        say("coordinator is up")
+        await Coordinator(store, executor, inbox, WallClock(), settings).serve(until_idle=until_idle)
+        say("coordinator has stopped")
+    finally:
+        await store.close()
+
+
+async def _pause(stopping: asyncio.Event) -> None:
+    try:
+        await asyncio.wait_for(stopping.wait(), RETRY_SECONDS)
+    except asyncio.TimeoutError:
+        return

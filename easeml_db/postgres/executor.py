@@ -1,0 +1,272 @@
+"""The Executor on one PostgreSQL server: a warm session for each slot, a CALL for each unit."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import psycopg
+
+from easeml_db.coordinator.ports import (
+    Message,
+    Order,
+    Piloted,
+    SlotReady,
+    SlotStuck,
+    SlotWaiting,
+    UnitFailed,
+    UnitRecorded,
+)
+from easeml_db.decisions.trial_groups.measuring import Sample
+from easeml_db.errors import EasemlError, SlotLost
+from easeml_db.postgres.connection import connect, unit_error
+from easeml_db.postgres.gang_call import GangCall, Outcome, Result, Tokens, order_json
+from easeml_db.postgres.stuck_units import StuckUnits
+from easeml_db.words.topology import Slot
+from easeml_db.words.training_unit import PILOT
+
+CLOSE_SECONDS = 3.0
+RECONNECT_SECONDS = (0.1, 0.5, 1.0, 2.0)
+SILENT_ATTEMPTS = 3  # a restart of the server is no news, a slot that cannot come back is
+WATCH_SECONDS = 1.0
+UNIT_LEASE_SECONDS = 60.0
+SETTINGS = {
+    "client_connection_check_interval": "1s",  # a killed coordinator's units end within a second
+    "statement_timeout": "0",
+    "idle_session_timeout": "0",
+    "idle_in_transaction_session_timeout": "0",
+    "jit": "off",
+}
+SHOW_IDLE = """
+UPDATE easeml.slots s SET unit_started_at = NULL WHERE s.slot_id = %s AND s.unit_started_at IS NOT NULL
+    AND (s.backend_pid = pg_backend_pid() OR NOT EXISTS (SELECT FROM pg_stat_activity a WHERE a.pid = s.backend_pid))
+"""
+CALLS = {
+    "train": "CALL easeml.train_unit(%s::jsonb, NULL)",
+    "validate": "CALL easeml.evaluate_unit(%s::jsonb, NULL)",
+    "test": "CALL easeml.evaluate_unit(%s::jsonb, NULL)",
+    PILOT: "CALL easeml.pilot_unit(%s::jsonb, NULL)",
+}
+GANG_CALLS = {
+    "train": "CALL easeml.train_gang(%s::jsonb, NULL)",
+    "validate": "CALL easeml.evaluate_gang(%s::jsonb, NULL)",
+    "test": "CALL easeml.evaluate_gang(%s::jsonb, NULL)",
+    PILOT: "CALL easeml.train_gang(%s::jsonb, NULL)",
+}
+PATIENCE = 0.5  # of ranks with a silent peer, as a share of the lease: they are through before it is given up
+
+
+class PostgresExecutor:
+    """Runs units by CALL over one session a slot, gangs by one on each; what comes of them is delivered as messages.
+
+    A unit that shows no sign of life for `unit_lease_seconds` is cancelled, then terminated, then given up.
+    """
+
+    def __init__(
+        self, dsn: str, deliver: Callable[[Message], None], *, unit_lease_seconds: float = UNIT_LEASE_SECONDS
+    ) -> None:
+        self._dsn, self._deliver = dsn, deliver
+        self._stuck = StuckUnits(dsn, unit_lease_seconds)
+        self._patience_seconds = PATIENCE * unit_lease_seconds
+        self._tokens = Tokens()
+        self._watching: asyncio.Task[None] | None = None
+        self._slots: dict[int, Slot] = {}
+        self._sessions: dict[int, psycopg.AsyncConnection[dict[str, Any]]] = {}
+        self._tasks: dict[int, asyncio.Task[None]] = {}  # of their orders, by slot
+        self._connecting: dict[int, asyncio.Task[None]] = {}  # by slot
+        self._orders: dict[int, Order] = {}  # not answered yet, by slot
+        self._calls: dict[int, GangCall] = {}  # their calls, by slot
+
+    async def open(self, slots: Sequence[Slot]) -> None:
+        """Open sessions for these slots side by side, and close those of all others."""
+        wanted = {slot.slot_id: slot for slot in slots}
+        old, self._slots = self._slots, wanted
+        for slot_id in set(old) - set(wanted):
+            await self._close_slot(slot_id)
+        new = [slot for slot_id, slot in wanted.items() if slot_id not in old]
+        for slot in new:
+            self._begin_to_connect(slot.slot_id)
+        if self._watching is None:
+            self._watching = asyncio.create_task(self._watch())
+
+    async def start(self, order: Order) -> None:
+        """Begin a unit on its slot, or a gang on its slots."""
+        task = asyncio.create_task(self._run(order))
+        for slot_id in order.slot_ids:
+            self._orders[slot_id], self._tasks[slot_id] = order, task
+
+    async def cancel(self, slot_id: int) -> None:
+        """Ask the slot's unit to stop, and with it its gang."""
+        session = self._sessions.get(slot_id)
+        if session is not None and not session.closed:
+            with contextlib.suppress(psycopg.Error):  # no server, nothing to cancel
+                await session.cancel_safe()
+
+    async def close(self) -> None:
+        """Cancel what runs and close all sessions."""
+        await self.open([])
+        if self._watching is not None:
+            self._watching.cancel()
+        await self._stuck.close()
+
+    async def _run(self, order: Order) -> None:
+        started = time.monotonic()
+        await self._renew_worn_out(order)
+        token = self._tokens.of(order.slot_ids) if order.members else ""
+        call = GangCall(order, lambda rank: self._call(order, rank, token), self.cancel)
+        self._calls |= dict.fromkeys(order.slot_ids, call)
+        outcome = await call.run()
+        if outcome.result is not None:
+            self._answer(_answer_to(order, time.monotonic() - started, outcome.result))
+            return
+        self._tokens.forget(order.slot_ids)
+        await self._answer_failure(order, outcome)
+
+    def _answer(self, message: UnitRecorded | Piloted | UnitFailed | SlotStuck) -> None:
+        """Deliver what came of an order, once."""
+        order = message.order
+        if self._orders.get(order.slot_id) is order:
+            for slot_id in order.slot_ids:
+                del self._orders[slot_id]
+                self._calls.pop(slot_id, None)
+            self._deliver(message)
+
+    async def _call(self, order: Order, rank: int, token: str) -> Result:
+        """Run a rank of an order on its session; raise what class of error it is."""
+        slot_id = order.slot_ids[rank]
+        calls, text = GANG_CALLS if order.members else CALLS, order_json(order, rank, token, self._patience_seconds)
+        try:
+            session = self._sessions.get(slot_id)
+            if session is None:
+                raise psycopg.OperationalError(f"slot {slot_id} has no session")
+            cursor = await session.execute(calls[order.unit.kind], [text])
+            row = await cursor.fetchone()
+        except psycopg.Error as error:
+            raise unit_error(error) from error
+        result: Result = (row or {}).get("result") or {}
+        return result
+
+    async def _answer_failure(self, order: Order, outcome: Outcome) -> None:
+        alive = [slot_id for slot_id in order.slot_ids if slot_id not in outcome.stuck]
+        for slot_id in alive:
+            await self._show_idle(slot_id)
+        if outcome.stuck:
+            reason = "a unit gave no sign of life and could be neither cancelled nor terminated"
+            self._answer(SlotStuck(order, reason, outcome.stuck))
+        else:
+            self._answer(UnitFailed(order, outcome.error or SlotLost("no rank said why")))
+        is_lost = outcome.stuck or isinstance(outcome.error, SlotLost)
+        for slot_id in alive:
+            if self._is_closed(slot_id):
+                await self._drop_session(slot_id)
+                self._begin_to_connect(slot_id)
+            elif is_lost and slot_id in self._slots:  # only the statement was cancelled
+                self._deliver(SlotReady(slot_id))
+
+    def _is_closed(self, slot_id: int) -> bool:
+        session = self._sessions.get(slot_id)
+        return session is None or session.closed
+
+    async def _renew_worn_out(self, order: Order) -> None:
+        """Give sessions that keep too many broken groups a new process before they get one more."""
+        for slot_id in self._tokens.worn_out(order.slot_ids) if order.members else ():
+            await self._drop_session(slot_id)
+            with contextlib.suppress(EasemlError, psycopg.Error):  # the call says so
+                await self._open_session(slot_id)
+
+    async def _show_idle(self, slot_id: int) -> None:
+        """Take a unit that came to nothing off the slot's row; one that is recorded does so itself."""
+        session = self._sessions.get(slot_id)
+        if session is not None:
+            with contextlib.suppress(psycopg.Error):  # a lost session's row is cleared by the next one
+                await session.execute(SHOW_IDLE, [slot_id])
+
+    def _begin_to_connect(self, slot_id: int) -> None:
+        """Open the slot's session in the background, unless that is under way."""
+        task = self._connecting.get(slot_id)
+        if slot_id in self._slots and (task is None or task.done()):
+            self._connecting[slot_id] = asyncio.create_task(self._connect(slot_id))
+
+    async def _connect(self, slot_id: int) -> None:
+        """Open and warm the slot's session, trying until it succeeds, and say so."""
+        for attempt in range(1_000_000):
+            if slot_id not in self._slots:
+                return
+            try:
+                await self._open_session(slot_id)
+            except (EasemlError, psycopg.Error) as error:
+                if attempt == SILENT_ATTEMPTS:
+                    self._deliver(SlotWaiting(slot_id, f"its session cannot be opened: {error}"))
+                await asyncio.sleep(RECONNECT_SECONDS[min(attempt, len(RECONNECT_SECONDS) - 1)])
+            else:
+                self._deliver(SlotReady(slot_id))
+                return
+
+    async def _open_session(self, slot_id: int) -> None:
+        session = await connect(self._dsn, f"easeml slot {slot_id}", **SETTINGS)
+        # Importing torch takes seconds: better now than within the first unit.
+        try:
+            await session.execute("SELECT easeml.python_facts()")
+        except psycopg.Error:
+            await session.close()
+            raise
+        self._sessions[slot_id] = session
+        await self._show_idle(slot_id)
+
+    async def _watch(self) -> None:
+        """Look after units that give no sign of life."""
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            sessions = {slot_id: self._sessions[slot_id] for slot_id in self._orders if slot_id in self._sessions}
+            pids = {slot_id: session.info.backend_pid for slot_id, session in sessions.items() if not session.closed}
+            for slot_id in await self._stuck.given_up(pids):
+                await self._give_up(slot_id)
+
+    async def _give_up(self, slot_id: int) -> None:
+        """Leave a slot to its fate; the coordinator fences it before it goes on elsewhere."""
+        call = self._calls.get(slot_id)
+        if call is None:
+            return
+        self._slots.pop(slot_id, None)
+        self._tasks.pop(slot_id, None)
+        self._tokens.session_gone(slot_id)
+        session = self._sessions.pop(slot_id, None)
+        call.give_up(slot_id)
+        if session is not None:
+            await session.close()
+
+    async def _drop_session(self, slot_id: int) -> None:
+        self._tokens.session_gone(slot_id)
+        session = self._sessions.pop(slot_id, None)
+        if session is not None:
+            await session.close()
+
+    async def _close_slot(self, slot_id: int) -> None:
+        """Cancel the slot's unit, wait for its answer, and close the session; give up on a stuck one."""
+        await self.cancel(slot_id)
+        task = self._tasks.pop(slot_id, None)
+        if task is not None:
+            await asyncio.wait([task], timeout=CLOSE_SECONDS)
+            task.cancel()
+        connecting = self._connecting.pop(slot_id, None)
+        if connecting is not None:
+            connecting.cancel()
+        order = self._orders.get(slot_id)
+        await self._drop_session(slot_id)
+        if order is not None:
+            self._answer(UnitFailed(order, SlotLost(f"slot {slot_id} was closed with its unit stuck")))
+            for other in order.slot_ids:  # of its gang: nobody waits for their answers any more
+                if other in self._slots:
+                    await self._drop_session(other)
+                    self._begin_to_connect(other)
+
+
+def _answer_to(order: Order, seconds: float, result: Result) -> UnitRecorded | Piloted:
+    if order.unit.kind == PILOT:
+        measured = result.get("sample")
+        sample = None if measured is None else Sample(order.unit.trial_id, tuple(measured.pop("laps")), **measured)
+        return Piloted(order, result["train_seconds"], result["evaluate_seconds"], sample)
+    return UnitRecorded(order, seconds, int(result.get("pruned_bytes", 0)))

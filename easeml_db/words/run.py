@@ -1,0 +1,90 @@
+"""A run: one `select_models` call, as the coordinator sees it, and the arms that it has to choose from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from easeml_db.words.trial import Trial
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A candidate of a run: an architecture with its augmentation, and the trials of its hyperparameter search.
+
+    `opening` is the number of the decision that opened it, growing over all runs (None: not open yet), `bound` its
+    upper bound at that time. `quality` in [0, 1] and `cost_seconds` of its units are known once it `is_closed`;
+    `closing` then gives the order of the closings. `work` is what it has to do, in rows times epochs times trials;
+    `n_epochs` the epochs of all its trials at most (None: each of those that it has goes to its end).
+    """
+
+    arm_id: int
+    name: str
+    work: float = 1.0
+    opening: int | None = None
+    bound: float | None = None
+    closing: int | None = None
+    quality: float | None = None
+    cost_seconds: float | None = None
+    is_complete: bool = True  # every trial went to its end, or was given up by its procedure: then others learn from it
+    n_epochs: float | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Say whether its trials may run."""
+        return self.opening is not None
+
+    @property
+    def is_closed(self) -> bool:
+        """Say whether its trials are over and its quality is known."""
+        return self.closing is not None
+
+
+@dataclass(frozen=True)
+class Search:
+    """What a run asked its procedure for, as it is stored. `architectures_json` is an array of {"architecture": name,
+    "hyperparameters": [spec, ...]}, whose order is kept, or an object name -> [spec, ...]; `options_json` is an object,
+    null or nothing; `n_configs` counts for each arm (None: what the procedure takes)."""
+
+    architectures_json: str
+    search_space_json: str | None
+    procedure: str
+    n_configs: int | None = None
+    max_epochs: int = 1
+    seed: int = 0
+    options_json: str | None = None
+
+
+@dataclass(frozen=True)
+class Run:
+    """An open run with all its trials; `started_seconds` is on the coordinator's clock (None: not started).
+
+    `holders` gives the segments that hold each partition, shape (p,); None: every slot may run every partition.
+    `arm_of` gives the arm of each trial; a trial without one needs no opening. `owner` is the tenant; what it learns
+    is of use to other runs of the same `task`. `search` is there where its procedure decides on the way, once inside
+    every arm; `allocation` says how slots are shared out among its trials. Trials of `joint_architectures` can train on
+    several slots at once.
+    """
+
+    run_id: int
+    seed: int
+    state: str
+    max_seconds: float | None
+    started_seconds: float | None
+    trials: tuple[Trial, ...]
+    architectures: Mapping[int, str]
+    scheduler: str = "auto"
+    visit_order: str = "cyclic"
+    holders: tuple[frozenset[int], ...] | None = None
+    owner: str = ""
+    task: str = "classification"
+    arms: tuple[Arm, ...] = ()
+    arm_of: Mapping[int, int] = field(default_factory=dict)
+    search: Search | None = None
+    allocation: str = "hopping"
+    joint_architectures: frozenset[str] = frozenset()
+
+    @property
+    def is_water_filled(self) -> bool:
+        """Say whether devices follow the work that trials have left; partitions that are placed must be visited."""
+        return self.allocation == "water_filling" and self.holders is None

@@ -1,0 +1,113 @@
+"""The experiments that `easeml experiments` offers. To add one: write a module with `run(options) -> Result`, and name
+it here. Modules are imported when they run, so that the command line starts without torch, ray or altair."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+
+from easeml_db.errors import NotReady
+from easeml_experiments.contract import Experiment, Options, Parameter, Result
+
+TENANT_PRESETS = (
+    "9", "V9", "V10", "10", "11", "12", "13", "14", "15", "fifty", "devices", "regret", "decision", "targets",
+)  # fmt: skip
+
+
+def later(module: str) -> Callable[[Options], Result]:
+    """`run` of a module of this package, imported at the call. Raises NotReady where the extra is not installed."""
+
+    def run(options: Options) -> Result:
+        try:
+            result: Result = import_module(f"easeml_experiments.{module}").run(options)
+        except ModuleNotFoundError as error:
+            if (error.name or "").startswith("easeml"):
+                raise
+            raise missing(error.name or "a package") from error
+        return result
+
+    return run
+
+
+def missing(package: str) -> NotReady:
+    """The error that says what to install."""
+    return NotReady(f"experiments need {package}", hint="Install it: pip install 'easeml-db[experiments]'")
+
+
+EXPERIMENTS: dict[str, Experiment] = {
+    each.name: each
+    for each in (
+        Experiment(
+            "schedulers",
+            "Makespans of the schedulers in simulation, and what a decision costs",
+            "Cerebro, figure 6",
+            later("schedulers"),
+        ),
+        Experiment(
+            "mop-peers",
+            "Model hopping inside PostgreSQL against task parallel, data parallel and model averaging",
+            "Cerebro, figures 7 and 9",
+            later("mop_peers"),
+            trains=True,
+        ),
+        Experiment(
+            "communication",
+            "Bytes that each way of training moves, by formula and counted",
+            "Cerebro, table 2 and section 3.2",
+            later("communication"),
+            trains=True,
+        ),
+        Experiment(
+            "fault-tolerance",
+            "Epoch times while two of the slots fail and come back, with three replicas",
+            "Cerebro, figure 8(B)",
+            later("fault_tolerance"),
+        ),
+        Experiment(
+            "speedup",
+            "Strong scaling over slots: real on this machine's cores, simulated up to 1,000",
+            "Cerebro, figure 8(A)",
+            later("speedup"),
+        ),
+        Experiment(
+            "procedures",
+            "Hyperband, TPE and ASHA on model hopping against the same on task parallelism",
+            "Cerebro, figures 12, 13 and 18 to 21",
+            later("procedures.experiment"),
+            trains=True,
+            parameters=(
+                Parameter("procedures", "Comma-separated: hyperband, tpe, asha (default: all)."),
+                Parameter("repeats", "Turns of each procedure, with a seed of its own each (default: 3).", int),
+                Parameter("epochs", "Epochs R of Hyperband (default: 9; the paper's: 25).", int),
+                Parameter("rows", "Rows to train, validate and test on (default: 20,000).", int),
+            ),
+        ),
+        Experiment(
+            "fluid",
+            "Trial groups in simulation: water-filling of devices over trials against one trial on each device",
+            "Fluid, figures 7 and 11 to 13, theorem 1",
+            later("fluid.experiment"),
+        ),
+        Experiment(
+            "tenants",
+            "Multi-tenant selection replayed on matrices of qualities and costs: presets, or matrices of your own",
+            "ease.ml, figures 9 to 15",
+            later("tenants.experiment"),
+            parameters=(
+                Parameter("preset", f"Comma-separated: all, {', '.join(TENANT_PRESETS)}.", default="all"),
+                Parameter("data", "Folder with the matrices of the presets.", Path, environment="EASEML_MATRICES"),
+                Parameter(
+                    "quality", "Matrix of your own (CSV: users x models, from 0 to 1), instead of presets.", Path
+                ),
+                Parameter("cost", "Its costs (CSV of the same shape, positive); without: drawn from U(0, 1).", Path),
+                Parameter(
+                    "policies", "Strategies to replay on it, comma-separated.", default="ours,hybrid,round_robin"
+                ),
+                Parameter("budget", "Share of the cost of everything that may be spent on it.", float, 0.1),
+                Parameter("repeats", "Random choices of tested users.", int, 50),
+                Parameter("tested", "Tenants in each repeat; all other users train the priors.", int, 10),
+            ),
+        ),
+    )
+}

@@ -1,0 +1,19 @@
+"""The cells that presets replay: data sets, and how much of them."""
+
+from __future__ import annotations
+
+from easeml_experiments.tenants.lab import LITERAL, REAL, SYN
+from easeml_experiments.tenants.protocol import Cell
+
+COST_AWARE = {name: Cell(name) for name in REAL}
+DEEPLEARNING = COST_AWARE["DEEPLEARNING"]
+SYN_COSTS = {name: Cell(name, budget=0.5) for name in SYN}
+SYN_LITERAL = {name: Cell(name, budget=0.5) for name in LITERAL}
+RUNS = {name: Cell(name, is_unit_cost=True) for name in REAL} | {
+    name: Cell(name, is_unit_cost=True, budget=0.5) for name in SYN
+}
+FIFTY = {name: Cell(name, n_tested=50, budget=0.3) for name in ("179CLASSIFIER", "OBOE", *SYN)}
+DEVICES = {"DEEPLEARNING": Cell("DEEPLEARNING"), "179CLASSIFIER": Cell("179CLASSIFIER", budget=0.5)}
+N_DEVICES = (1, 2, 4, 8)
+PRIOR_SHARES = (0.1, 0.5, 1.0)
+ORACLE_LINES = ("oracle_hull", "oracle_bound")

@@ -1,0 +1,101 @@
+"""Strategies by name: a tenancy policy, an arm rule and a prior; `ours` and `hybrid` are fixed for all data sets.
+
+ease.ml's own is hybrid with GP-UCB and the RBF prior. Spearmint* is round robin, expected improvement per second and
+the same prior; the paper says neither which features nor which prior its Spearmint* has. MOSTCITED and MOSTRECENT try
+models in a fixed order, which the paper does not print: these orders are ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+import numpy as np
+
+from easeml_db.decisions.tenancy.arm_rules import ARM_RULES, ArmRule, in_order
+from easeml_db.decisions.tenancy.contract import Policy
+from easeml_db.decisions.tenancy.policies import make_policy
+from easeml_db.errors import InvalidArgument
+
+MOST_CITED = ("AlexNet", "VGG-16", "GoogLeNet", "ResNet-50", "NIN", "BN-AlexNet", "SqueezeNet", "ResNet-18")
+MOST_RECENT = ("SqueezeNet", "ResNet-50", "ResNet-18", "BN-AlexNet", "VGG-16", "GoogLeNet", "NIN", "AlexNet")
+N_SHUFFLED = 20
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """How tenants and arms are chosen. `order` names models tried in that order, whatever is observed, and
+    `shuffle_seed` draws one; without `is_cost_aware` decisions are made as if all costs were 1. `is_theorem` takes the
+    betas of the theorems and lets arms be played again."""
+
+    name: str
+    policy: str
+    arm_rule: str = "ucb"
+    prior: str = "rbf"
+    order: tuple[str, ...] = ()
+    shuffle_seed: int | None = None
+    is_cost_aware: bool = True
+    is_theorem: bool = False
+
+    def make_policy(self, seed: int) -> Policy:
+        """A new policy, for one repeat."""
+        return make_policy(self.policy, seed=seed)
+
+    def make_arm_rule(self, models: Sequence[str]) -> ArmRule:
+        """The rule by which a tenant's arm is chosen among these models."""
+        if self.shuffle_seed is not None:
+            return in_order(np.random.default_rng(self.shuffle_seed).permutation(len(models)).tolist())
+        return in_order(ordered(self.order, models)) if self.order else ARM_RULES[self.arm_rule]
+
+
+def ordered(order: Sequence[str], models: Sequence[str]) -> list[int]:
+    """Places of the models in an order of names; models that it does not name come last, as they stand."""
+    rank = {name: n for n, name in enumerate(order)}
+    return sorted(range(len(models)), key=lambda place: rank.get(models[place], len(order)))
+
+
+OURS = Strategy("ours", "ei_rate", "ei_rate", "empirical_logit")
+HYBRID = Strategy("hybrid", "hybrid")
+STRATEGIES: Mapping[str, Strategy] = MappingProxyType(
+    {
+        each.name: each
+        for each in (
+            OURS,
+            replace(OURS, name="ei_rate"),
+            replace(OURS, name="ours_without_cost", is_cost_aware=False),
+            HYBRID,
+            replace(HYBRID, name="hybrid_without_cost", is_cost_aware=False),
+            replace(HYBRID, name="hybrid_best_prior", prior=OURS.prior),
+            Strategy("greedy", "greedy"),
+            Strategy("round_robin", "round_robin"),
+            Strategy("random", "random"),
+            Strategy("fcfs", "fcfs"),
+            Strategy("spearmint", "round_robin", "ei_rate"),
+            Strategy("spearmint_best_prior", "round_robin", "ei_rate", OURS.prior),
+            Strategy("mostcited", "round_robin", order=MOST_CITED, prior="independent"),
+            Strategy("mostrecent", "round_robin", order=MOST_RECENT, prior="independent"),
+            *(
+                Strategy(f"order_{n}", "round_robin", shuffle_seed=n, prior="independent")
+                for n in range(1, N_SHUFFLED + 1)
+            ),
+        )
+    }
+)
+SHUFFLED = tuple(f"order_{n}" for n in range(1, N_SHUFFLED + 1))
+NAMES = tuple(name for name in STRATEGIES if name not in SHUFFLED)
+
+
+def strategy(name: str) -> Strategy:
+    """The strategy of a name; a tenancy policy's name gives it with the arm rule and prior that go with it here.
+    Raises InvalidArgument."""
+    if name not in STRATEGIES:
+        raise InvalidArgument(
+            f"--policies: there is no policy or strategy {name!r}", hint=f"Choose among: {', '.join(NAMES)}."
+        )
+    return STRATEGIES[name]
+
+
+def theorem(name: str) -> Strategy:
+    """A strategy as the theorems have it."""
+    return replace(strategy(name), is_theorem=True)
