@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from importlib.metadata import entry_points
 from typing import Any
 
 import click
@@ -26,6 +25,7 @@ from easeml_db.cli import (
     tenants,
     watch,
 )
+from easeml_db.cli.installed_commands import further_commands
 from easeml_db.cli.load import load
 from easeml_db.cli.output import print_error
 from easeml_db.errors import EasemlError
@@ -60,8 +60,8 @@ for module in (
     for command in module.COMMANDS:
         commands.add_command(command)
 commands.add_command(load)
-for entry_point in sorted(entry_points(group="easeml.commands"), key=lambda each: each.name):
-    commands.add_command(entry_point.load())
+for command in further_commands():
+    commands.add_command(command)
 
 
 def main(arguments: list[str] | None = None) -> Any:

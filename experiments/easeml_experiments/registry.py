@@ -10,6 +10,7 @@ from pathlib import Path
 from easeml_db.errors import NotReady
 from easeml_experiments.contract import Experiment, Options, Parameter, Result
 
+INSTALL = 'In a clone of easeml: pip install ".[experiments]" ./experiments'
 TENANT_PRESETS = (
     "9", "V9", "V10", "10", "11", "12", "13", "14", "15", "fifty", "devices", "regret", "decision", "targets",
 )  # fmt: skip
@@ -32,7 +33,7 @@ def later(module: str) -> Callable[[Options], Result]:
 
 def missing(package: str) -> NotReady:
     """The error that says what to install."""
-    return NotReady(f"experiments need {package}", hint="Install it: pip install 'easeml-db[experiments]'")
+    return NotReady(f"experiments need {package}", hint=INSTALL)
 
 
 EXPERIMENTS: dict[str, Experiment] = {

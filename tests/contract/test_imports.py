@@ -180,6 +180,16 @@ def test_loaders_know_errors_and_no_other_room(name, path):
     assert {top_of(imported) for imported in imports(name, path)} <= allowed | sys.stdlib_module_names
 
 
+@pytest.mark.parametrize(
+    ("name", "path"), modules("easeml_experiments"), ids=[name for name, _ in modules("easeml_experiments")]
+)
+def test_experiments_know_the_command_line_only_in_their_command(name, path):
+    """An experiment runs without a terminal: only its command prints."""
+    found = {imported for imported in imports(name, path) if is_within(imported, ("easeml_db.cli",))}
+    granted = ("easeml_db.cli.output",) if name == "easeml_experiments.command" else ()
+    assert all(is_within(imported, granted) for imported in found), f"{name} imports {found}"
+
+
 @pytest.mark.parametrize(("name", "path"), ALL_MODULES, ids=[name for name, _ in ALL_MODULES])
 def test_nobody_imports_plpy(name, path):
     """The server hands `plpy` over as an argument; outside, a folder of that name would be found instead."""

@@ -6,12 +6,14 @@ import csv
 import json
 import subprocess
 import sys
+from importlib.metadata import EntryPoint, metadata, requires
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from easeml_db.cli import commands
+from easeml_db.cli.installed_commands import EXPECTED, GROUP, further_commands
 from easeml_db.errors import InvalidArgument, NotReady
 from easeml_experiments import Experiment, Measure, Options, Result, at_least, at_most
 from easeml_experiments.registry import EXPERIMENTS, later
@@ -48,7 +50,44 @@ def test_a_package_that_is_not_installed_is_named_with_what_to_type(monkeypatch:
     monkeypatch.setattr("easeml_experiments.registry.import_module", absent)
     with pytest.raises(NotReady, match="ray") as raised:
         later("mop_peers")(Options())
-    assert "easeml-db[experiments]" in str(raised.value.hint)
+    assert 'pip install ".[experiments]" ./experiments' in str(raised.value.hint)
+
+
+def entry_point(target: str) -> EntryPoint:
+    return EntryPoint("experiments", target, GROUP)
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        ([], "is not installed"),
+        ([entry_point("easeml_experiments.alchemy:experiments")], "does not load: No module named"),
+        ([entry_point("easeml_experiments.command:alchemy")], "does not load: module"),
+    ],
+)
+def test_experiments_that_are_missing_or_broken_say_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, found: list[EntryPoint], said: str
+) -> None:
+    monkeypatch.setattr("easeml_db.cli.installed_commands.entry_points", lambda group: found)
+    (command,) = further_commands()
+    result = CliRunner().invoke(command, ["schedulers", "--quick", "--out", "folder"])
+    assert isinstance(result.exception, NotReady)
+    assert str(result.exception).startswith(f"the command experiments {said}")
+    assert result.exception.hint == EXPECTED["experiments"]
+
+
+def test_both_distributions_have_one_version_and_ask_for_it_of_each_other() -> None:
+    version = metadata("easeml-db")["Version"]
+    assert metadata("easeml-experiments")["Version"] == version
+    assert f"easeml-experiments=={version}; extra == 'experiments'" in (requires("easeml-db") or [])
+    assert f"easeml-db[milp,report]=={version}" in (requires("easeml-experiments") or [])
+
+
+def test_a_command_of_another_distribution_is_offered_beside_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    other = EntryPoint("alchemy", "easeml_experiments.command:experiments", GROUP)
+    monkeypatch.setattr("easeml_db.cli.installed_commands.entry_points", lambda group: [other])
+    assert [command.name for command in further_commands()] == ["experiments", "experiments"]
+    assert "Not available" in str(list(further_commands())[1].help)
 
 
 def test_bounds_are_kept_with_their_verdicts() -> None:
