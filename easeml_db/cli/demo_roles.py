@@ -29,11 +29,11 @@ SELECT easeml.select_models('$dataset',
     "decisions": """\
 SELECT round(extract(epoch FROM decided_at - min(decided_at) OVER ()), 1) AS second,
     owner AS served, architecture, best_quality AS best, gap, reason
-FROM easeml.scheduler_decisions WHERE run_id IN ($run_ids) AND is_chosen ORDER BY decision_id""",
+FROM easeml.policy_decisions WHERE run_id IN ($run_ids) AND is_chosen ORDER BY decision_id""",
     "results": """\
 SELECT t.tenant, t.dataset_name AS data, t.state, t.n_closed || ' of ' || t.n_arms AS arms,
     l.architecture, l.validation_metric AS validation, l.test_metric AS test
-FROM easeml.tenant_regret t LEFT JOIN LATERAL (
+FROM easeml.run_regret t LEFT JOIN LATERAL (
     SELECT * FROM easeml.leaderboard b WHERE b.run_id = t.run_id AND b.validation_metric IS NOT NULL
     ORDER BY b.rank, b.trial_id LIMIT 1) l ON true
 WHERE t.run_id IN ($run_ids) ORDER BY t.run_id""",

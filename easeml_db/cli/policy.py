@@ -1,4 +1,4 @@
-"""easeml policy, decisions, arms and regret: who is served next, why, and what is expected of whom."""
+"""easeml policy, decisions, arms and regret: which run opens its next arm, why, and what each arm promises."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ARM_COLUMNS = {
     "quality": "quality", "cost_seconds": "took s",
 }  # fmt: skip
 REGRET_COLUMNS = {
-    "run_id": "run", "tenant": "tenant", "dataset_name": "data set", "state": "state", "best_quality": "best",
+    "run_id": "run", "tenant": "tenant", "dataset_name": "dataset", "state": "state", "best_quality": "best",
     "largest_bound": "bound", "estimated_gap": "gap", "n_waiting": "waiting", "n_open": "open", "n_closed": "closed",
     "spent_seconds": "seconds",
 }  # fmt: skip
@@ -37,12 +37,14 @@ run_argument = click.argument("run_id", metavar="[RUN]", type=int, required=Fals
 
 @click.command()
 @click.argument("name", required=False)
-@click.option("--prior", help="What is believed of arms beforehand (default: as it is); easeml policy lists them.")
-@click.option("--seed", type=int, help="Seed of policies that draw (default: as it is).")
+@click.option(
+    "--prior", help="What is believed of arms beforehand (default: unchanged); easeml policy lists the choices."
+)
+@click.option("--seed", type=int, help="Seed of policies that draw at random (default: unchanged).")
 @dsn_option
 @json_option
 def policy(name: str | None, prior: str | None, seed: int | None, dsn: str | None, as_json: bool) -> None:
-    """List tenancy policies and priors, or serve tenants by policy NAME from the next decision on."""
+    """List policies and priors, or choose by policy NAME, from the next decision on, which run opens its next arm."""
     if name is None and (prior is not None or seed is not None):
         raise click.UsageError("--prior and --seed go with the NAME of a policy")
     with database(dsn) as connection:
@@ -73,7 +75,7 @@ def decisions(run_id: int | None, limit: int, dsn: str | None, as_json: bool) ->
 @dsn_option
 @json_option
 def arms(run_id: int | None, dsn: str | None, as_json: bool) -> None:
-    """Show the arms of RUN (default: the newest): what is believed of each, and what it came to."""
+    """Show the arms of RUN (default: the newest): expected and observed quality and cost of each."""
     with database(dsn) as connection:
         run = read_run(connection, run_or_newest(connection, run_id))
         found = rows(connection, "arm_beliefs", run_id=run["run_id"])
@@ -86,13 +88,13 @@ def arms(run_id: int | None, dsn: str | None, as_json: bool) -> None:
 
 
 @click.command()
-@click.option("--all", "is_all", is_flag=True, help="Runs that are over, too.")
+@click.option("--all", "is_all", is_flag=True, help="Include runs that have ended.")
 @dsn_option
 @json_option
 def regret(is_all: bool, dsn: str | None, as_json: bool) -> None:
-    """Show how much better each open run may still get: the largest bound of its arms left minus its best quality."""
+    """Show how much better each open run may still get: its largest bound of a waiting arm minus its best quality."""
     with database(dsn) as connection:
-        found = rows(connection, "tenant_regret", is_all=is_all)
+        found = rows(connection, "run_regret", is_all=is_all)
     print_rows(found, as_json=as_json, empty="no open runs; all runs: easeml regret --all", columns=REGRET_COLUMNS)
 
 
@@ -100,6 +102,6 @@ COMMANDS = (policy, decisions, arms, regret)
 
 
 def _arm_columns(found: Sequence[Row]) -> dict[str, str]:
-    """Augmentation is shown where some arm has one."""
+    """Hide the augmentation unless some arm has one."""
     hidden = set() if any(row["augmentation"] != "none" for row in found) else {"augmentation"}
     return {name: heading for name, heading in ARM_COLUMNS.items() if name not in hidden}

@@ -44,7 +44,7 @@ def _follow(
     show: Callable[[Board], None],
 ) -> None:
     while True:
-        board = rows(connection, "tenant_board", run_ids=list(run_ids))
+        board = rows(connection, "run_board", run_ids=list(run_ids))
         show(board)
         if until({row["tenant"]: row for row in board}) or not any(map(is_open, board)):
             return
@@ -82,7 +82,7 @@ def last_words(row: Row) -> str:
     if row["state"] != "finished":
         return str(row["failure_reason"] or f"{row['state']}: {row['n_waiting']} of {row['n_arms']} arms never opened")
     left = f"the deadline came: {row['n_waiting']} of {row['n_arms']} arms never opened"
-    return left if row["n_waiting"] else "all arms are played"
+    return left if row["n_waiting"] else "every arm is closed"
 
 
 def board_screen(board: Board) -> RenderableType:

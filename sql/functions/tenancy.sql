@@ -1,4 +1,4 @@
--- Policies, and the decisions of the coordinator.
+-- Policies and priors, and what the coordinator records when it opens and closes arms.
 
 CREATE FUNCTION easeml.list_policies(OUT policy text, OUT is_default boolean, OUT arm_rule text, OUT summary text)
 RETURNS SETOF record LANGUAGE plpython3u STABLE AS $$
@@ -6,7 +6,7 @@ from easeml_db.decisions.tenancy.policies import list_policies
 from easeml_plpy.session import guarded
 return guarded(plpy, list_policies)
 $$;
-COMMENT ON FUNCTION easeml.list_policies() IS 'The tenancy policies (internal: read easeml.policies).';
+COMMENT ON FUNCTION easeml.list_policies() IS 'Lists the policies (internal: read easeml.policies).';
 
 CREATE FUNCTION easeml.list_priors(OUT prior text, OUT is_default boolean, OUT summary text)
 RETURNS SETOF record LANGUAGE plpython3u STABLE AS $$
@@ -14,12 +14,12 @@ from easeml_db.decisions.bandits.priors import list_priors
 from easeml_plpy.session import guarded
 return guarded(plpy, list_priors)
 $$;
-COMMENT ON FUNCTION easeml.list_priors() IS 'The priors of the bandits (internal: read easeml.policies).';
+COMMENT ON FUNCTION easeml.list_priors() IS 'Lists the priors (internal: read easeml.policies).';
 
 CREATE FUNCTION easeml.current_tenancy(OUT policy text, OUT prior text, OUT seed bigint) RETURNS record LANGUAGE sql STABLE AS $$
     SELECT coalesce(t.policy, 'hybrid'), coalesce(t.prior, 'auto'), coalesce(t.seed, 0) FROM (SELECT) d LEFT JOIN easeml.tenancy t ON true
 $$;
-COMMENT ON FUNCTION easeml.current_tenancy() IS 'The policy, prior and seed in use.';
+COMMENT ON FUNCTION easeml.current_tenancy() IS 'Returns the policy, prior and seed in use.';
 
 CREATE FUNCTION easeml.set_policy(policy text, prior text DEFAULT NULL, seed bigint DEFAULT NULL) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -37,15 +37,15 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.set_policy(text, text, bigint) IS
-    'Chooses which tenant is served next, from the next decision on: a policy and a prior of easeml.policies (NULL: as it is). Runs that are open keep their prior. Administrators only.';
+    'Sets the policy by which the coordinator chooses, from its next decision on, which run opens its next arm, and the prior of runs that begin later. easeml.policies lists both; NULL leaves prior or seed as they are. Administrators only.';
 
 CREATE FUNCTION easeml.quality(metric text, metric_value double precision, r2 double precision) RETURNS double precision LANGUAGE sql IMMUTABLE AS $$
-    -- greatest and least overlook NULL, and take NaN for the largest of numbers.
+    -- greatest and least ignore NULL, and treat NaN as the largest number.
     SELECT CASE WHEN q.value = 'NaN' THEN 0 WHEN q.value IS NOT NULL THEN greatest(0, least(1, q.value)) END
     FROM (SELECT CASE WHEN metric IN ('rmse', 'mae', 'r2') THEN r2 WHEN metric = 'log_loss' THEN exp(-least(metric_value, 700)) ELSE metric_value END) q(value)  -- exp(-746) is an error
 $$;
 COMMENT ON FUNCTION easeml.quality(text, double precision, double precision) IS
-    'A validation metric as a quality from 0 to 1, the scale on which arms are compared: shares as they are, log_loss as exp(-x), errors of numbers by their r2; NaN is 0, and NULL, where nothing was measured, NULL.';
+    'Converts a validation metric to a quality from 0 to 1, the scale on which policies compare arms: a share stays as it is, log_loss becomes exp(-x), and rmse and mae become their r2. NaN gives 0, NULL gives NULL.';
 
 CREATE FUNCTION easeml.open_arm(decision jsonb) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
@@ -60,26 +60,26 @@ BEGIN
     ELSIF chosen.opening IS NOT NULL THEN
         PERFORM easeml.fail('ML006', format('arm %s was opened meanwhile', chosen.arm_id));
     END IF;
-    INSERT INTO easeml.decisions (run_id, arm_id, owner, policy, phase, play, beta, mean, deviation, bound, cost, expected_seconds, best_quality,
-        sig, gap, score, pending, n_tenants, lease_number)
-    SELECT chosen.run_id, chosen.arm_id, chosen.owner, o.policy, o.phase, o.play, o.beta, o.mean, o.deviation, o.bound, o.cost, o.expected_seconds, o.best_quality,
-        o.sig, o.gap, o.score, o.pending, o.n_tenants, o.lease_number
-    FROM jsonb_to_record(decision) o(policy text, phase text, play integer, beta float8, mean float8, deviation float8, bound float8, cost float8,
-        expected_seconds float8, best_quality float8, sig float8, gap float8, score float8, pending bigint[], n_tenants integer, lease_number bigint)
+    INSERT INTO easeml.arm_openings (run_id, arm_id, owner, policy, phase, opening_number, beta, mean, deviation, bound, cost, expected_seconds, best_quality,
+        sig, gap, score, pending, n_runs, lease_number)
+    SELECT chosen.run_id, chosen.arm_id, chosen.owner, o.policy, o.phase, o.opening_number, o.beta, o.mean, o.deviation, o.bound, o.cost, o.expected_seconds, o.best_quality,
+        o.sig, o.gap, o.score, o.pending, o.n_runs, o.lease_number
+    FROM jsonb_to_record(decision) o(policy text, phase text, opening_number integer, beta float8, mean float8, deviation float8, bound float8, cost float8,
+        expected_seconds float8, best_quality float8, sig float8, gap float8, score float8, pending bigint[], n_runs integer, lease_number bigint)
     RETURNING decision_id INTO number;
-    INSERT INTO easeml.decision_candidates (decision_id, run_id, owner, is_candidate, is_chosen, best_quality, sig, gap, score, decided_at, policy, phase,
-        chosen_gap, chosen_score, n_tenants)
-    SELECT number, r.run_id, r.owner, s.is_candidate, s.is_chosen, s.best_quality, s.sig, s.gap, s.score, d.decided_at, d.policy, d.phase, d.gap, d.score, d.n_tenants
+    INSERT INTO easeml.arm_opening_candidates (decision_id, run_id, owner, is_candidate, is_chosen, best_quality, sig, gap, score, decided_at, policy, phase,
+        chosen_gap, chosen_score, n_runs)
+    SELECT number, r.run_id, r.owner, s.is_candidate, s.is_chosen, s.best_quality, s.sig, s.gap, s.score, d.decided_at, d.policy, d.phase, d.gap, d.score, d.n_runs
     FROM jsonb_to_recordset(decision -> 'standings') s(run_id bigint, is_candidate boolean, is_chosen boolean, best_quality float8, sig float8, gap float8, score float8)
-    JOIN easeml.runs r USING (run_id) JOIN easeml.decisions d ON d.decision_id = number
-    FOR KEY SHARE OF r SKIP LOCKED;  -- nobody waits for a tenant that is about to drop a run
+    JOIN easeml.runs r USING (run_id) JOIN easeml.arm_openings d ON d.decision_id = number
+    FOR KEY SHARE OF r SKIP LOCKED;  -- the coordinator waits for no tenant that is about to drop a run
     INSERT INTO easeml.policy_memory AS m (policy, memory) VALUES (decision ->> 'policy', decision -> 'memory')
     ON CONFLICT (policy) DO UPDATE SET memory = excluded.memory, written_at = clock_timestamp();
     UPDATE easeml.arms a SET opening = number, opened_at = clock_timestamp(), bound = (decision ->> 'bound')::double precision WHERE a.arm_id = chosen.arm_id;
     RETURN number;
 END
 $$;
-COMMENT ON FUNCTION easeml.open_arm(jsonb) IS 'Writes a decision down and lets the arm''s trials run; refused when the lease is stale or the run is over (internal).';
+COMMENT ON FUNCTION easeml.open_arm(jsonb) IS 'Records a decision and lets the arm''s trials run; refuses if the lease is stale or the run has ended (internal).';
 
 CREATE FUNCTION easeml.close_arm(arm_id bigint, lease_number bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -88,7 +88,7 @@ BEGIN
     IF NOT FOUND THEN
         RETURN;  -- gone, or about to be
     END IF;
-    UPDATE easeml.arms a SET closing = nextval(pg_get_serial_sequence('easeml.decisions', 'decision_id')), closed_at = clock_timestamp(),
+    UPDATE easeml.arms a SET closing = nextval(pg_get_serial_sequence('easeml.arm_openings', 'decision_id')), closed_at = clock_timestamp(),
         quality = coalesce((
             SELECT easeml.quality(r.metric, t.best_metric_value, m.r2) FROM easeml.trials t JOIN easeml.runs r USING (run_id)
             LEFT JOIN easeml.epoch_metrics m ON m.trial_id = t.trial_id AND m.epoch = t.best_epoch AND m.split = 'validation'
@@ -103,7 +103,7 @@ BEGIN
         AND NOT EXISTS (SELECT FROM easeml.trials t WHERE t.arm_id = a.arm_id AND t.state IN ('waiting', 'running', 'paused'));
 END
 $$;
-COMMENT ON FUNCTION easeml.close_arm(bigint, bigint) IS 'Writes down what an arm came to once its trials are over: the best validation metric as a quality (0 where nothing was measured), and the seconds of its units (internal).';
+COMMENT ON FUNCTION easeml.close_arm(bigint, bigint) IS 'Records the quality and cost of an arm whose trials have all ended: its best validation metric as a quality (0 if nothing was measured), and the seconds of its units (internal).';
 
 CREATE FUNCTION easeml.keep_beliefs(run_id bigint, beliefs jsonb, lease_number bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -116,4 +116,4 @@ BEGIN
         expected_seconds = excluded.expected_seconds, updated_at = clock_timestamp();
 END
 $$;
-COMMENT ON FUNCTION easeml.keep_beliefs(bigint, jsonb, bigint) IS 'Renews what is believed of a run''s arms (internal).';
+COMMENT ON FUNCTION easeml.keep_beliefs(bigint, jsonb, bigint) IS 'Updates what is believed of a run''s arms (internal).';

@@ -26,31 +26,31 @@ SELECT * FROM easeml.segment_status ORDER BY segment_id
 SELECT * FROM easeml.tenant_status ORDER BY tenant
 
 -- name: policies
--- Tenancy policies and priors, as they are offered.
+-- The policies and priors to choose from.
 SELECT kind, name, is_in_use, is_default, summary FROM easeml.policies
 
 -- name: decisions
--- The last decisions in which a run, or any run, was served or waited; oldest first.
+-- The last decisions in which a run, or any run, was served or waited, oldest first.
 SELECT * FROM (
-    SELECT * FROM easeml.scheduler_decisions WHERE %(run_id)s::bigint IS NULL OR run_id = %(run_id)s
+    SELECT * FROM easeml.policy_decisions WHERE %(run_id)s::bigint IS NULL OR run_id = %(run_id)s
     ORDER BY decision_id DESC, run_id DESC LIMIT %(limit)s) d ORDER BY decision_id, run_id
 
 -- name: arm_beliefs
 -- Arms of a run, with the scale of its prior.
 SELECT b.*, p.prior, p.link FROM easeml.arm_beliefs b LEFT JOIN easeml.priors p USING (run_id) WHERE b.run_id = %(run_id)s ORDER BY b.arm_id
 
--- name: tenant_regret
--- How much better runs may still get: those that are open, or all.
-SELECT * FROM easeml.tenant_regret WHERE %(is_all)s OR state IN ('queued', 'running') ORDER BY run_id
+-- name: run_regret
+-- How much better the open runs, or all runs, may still get.
+SELECT * FROM easeml.run_regret WHERE %(is_all)s OR state IN ('queued', 'running') ORDER BY run_id
 
--- name: tenant_board
--- Runs with their tenants' terms and the last decision about each.
+-- name: run_board
+-- Runs with their tenants' weights and deadlines, and the last decision about each.
 SELECT g.*, t.weight, t.seconds_to_deadline, r.failure_reason, c.reason, easeml.has_live_coordinator() AS is_alive
-FROM easeml.tenant_regret g
+FROM easeml.run_regret g
 JOIN easeml.run_status r USING (run_id)
 JOIN easeml.tenant_status t USING (tenant)
 LEFT JOIN LATERAL (
-    SELECT d.reason FROM easeml.scheduler_decisions d WHERE d.run_id = g.run_id ORDER BY d.decision_id DESC LIMIT 1) c ON true
+    SELECT d.reason FROM easeml.policy_decisions d WHERE d.run_id = g.run_id ORDER BY d.decision_id DESC LIMIT 1) c ON true
 WHERE g.run_id = ANY(%(run_ids)s) ORDER BY g.run_id
 
 -- name: demo_roles

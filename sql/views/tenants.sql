@@ -16,7 +16,7 @@ CROSS JOIN LATERAL (
     FROM easeml.arm_beliefs b JOIN easeml.runs q USING (run_id) WHERE q.owner = o.owner AND q.state IN ('queued', 'running')) w
 CROSS JOIN LATERAL (
     SELECT max(c.decided_at) FILTER (WHERE c.is_chosen) AS served_at, (array_agg(c.reason ORDER BY c.decision_id DESC, c.is_chosen DESC))[1] AS reason
-    FROM easeml.scheduler_decisions c JOIN easeml.runs q USING (run_id) WHERE q.owner = o.owner AND q.state IN ('queued', 'running')) l;
+    FROM easeml.policy_decisions c JOIN easeml.runs q USING (run_id) WHERE q.owner = o.owner AND q.state IN ('queued', 'running')) l;
 COMMENT ON VIEW easeml.tenant_status IS 'Tenants with what they may have and what they use; roles that have runs and no settings of their own are included.';
 
 COMMENT ON COLUMN easeml.tenant_status.tenant IS 'Role.';

@@ -65,31 +65,31 @@ def test_tenants_are_served_in_turn_and_each_sees_why(
 ) -> None:
     runs = {role: ask(tenants[role], name) for role, name in TENANTS.items()}
     with coordinator(database) as process:
-        wait_until(database, "SELECT count(*) >= 4 FROM easeml.decisions")
+        wait_until(database, "SELECT count(*) >= 4 FROM easeml.arm_openings")
         process.kill()  # nothing that was decided is lost, and nothing decided twice
     with coordinator(database):
         for role, run in runs.items():
             wait_until(tenants[role], IS_OVER, run)
 
-    first = database.values("SELECT run_id FROM easeml.decisions ORDER BY decision_id LIMIT 3")
+    first = database.values("SELECT run_id FROM easeml.arm_openings ORDER BY decision_id LIMIT 3")
     assert sorted(first) == list(runs.values())  # each once, as soon as its arms are timed
-    opened = database.values("SELECT arm_id FROM easeml.decisions")
+    opened = database.values("SELECT arm_id FROM easeml.arm_openings")
     assert sorted(opened) == sorted(database.values("SELECT arm_id FROM easeml.arms"))
     arms = database.rows("SELECT * FROM easeml.arm_beliefs")
     assert {arm["state"] for arm in arms} == {"closed"}
     assert all(0 < arm["quality"] <= 1 and arm["cost_seconds"] > 0 and arm["deviation"] < 0.25 for arm in arms)
     best = "SELECT max(validation_metric) FROM easeml.leaderboard WHERE run_id = %s"
-    regret = "SELECT best_quality FROM easeml.tenant_regret WHERE run_id = %s"
+    regret = "SELECT best_quality FROM easeml.run_regret WHERE run_id = %s"
     assert all(tenants[role].value(regret, run) == tenants[role].value(best, run) for role, run in runs.items())
 
     amy = tenants["amy"]
-    seen = amy.rows("SELECT * FROM easeml.scheduler_decisions")
+    seen = amy.rows("SELECT * FROM easeml.policy_decisions")
     assert {row["run_id"] for row in seen} == {runs["amy"]}
     assert {row["is_chosen"] for row in seen} == {True, False}
     assert all(row["reason"].startswith("served" if row["is_chosen"] else "waited") for row in seen)
-    for view in ("arm_beliefs", "tenant_regret"):
+    for view in ("arm_beliefs", "run_regret"):
         assert set(amy.values(f"SELECT run_id FROM easeml.{view}")) == {runs["amy"]}
-    for table in ("decisions", "decision_candidates", "priors", "posteriors"):
+    for table in ("arm_openings", "arm_opening_candidates", "priors", "posteriors"):
         assert set(amy.values(f"SELECT owner FROM easeml.{table}")) == {"amy"}
 
 
@@ -99,7 +99,7 @@ def test_one_joins_late_one_cancels_one_has_a_deadline(
     with coordinator(database):
         first = ask(tenants["amy"], "iris", 300)
         hurried = ask(tenants["cleo"], "breast_cancer", 300)
-        wait_until(database, "SELECT count(*) >= 2 FROM easeml.decisions")
+        wait_until(database, "SELECT count(*) >= 2 FROM easeml.arm_openings")
         database.execute("SELECT easeml.alter_tenant('cleo', deadline => now() + interval '3 seconds')")
         late = ask(tenants["bea"], "wine")
         tenants["amy"].execute("SELECT easeml.cancel(%s)", [first])
@@ -107,7 +107,7 @@ def test_one_joins_late_one_cancels_one_has_a_deadline(
         wait_until(database, IS_OVER, late)
     states = {row["run_id"]: row["state"] for row in database.rows("SELECT run_id, state FROM easeml.run_status")}
     assert states == {first: "cancelled", hurried: "finished", late: "finished"}
-    assert database.values("SELECT run_id FROM easeml.decisions").count(late) == 3
+    assert database.values("SELECT run_id FROM easeml.arm_openings").count(late) == 3
     overtime = "SELECT finished_at - deadline FROM easeml.runs JOIN easeml.tenants USING (owner) WHERE run_id = %s"
     assert abs(database.value(overtime, hurried).total_seconds()) < 3.0  # units under way go on to their end
 

@@ -140,7 +140,7 @@ def test_the_demonstration_of_many_tenants_runs_twice(server: Embedded, shell: A
         assert "that you can see" in result.stdout  # dan reached for anna's run
         with connect_now(server.dsn()) as connection:
             runs = connection.execute(
-                "SELECT DISTINCT ON (tenant) tenant, state, n_closed, n_arms, best_quality FROM easeml.tenant_regret"
+                "SELECT DISTINCT ON (tenant) tenant, state, n_closed, n_arms, best_quality FROM easeml.run_regret"
                 " WHERE tenant LIKE 'demo\\_%' ORDER BY tenant, run_id DESC"
             ).fetchall()
         states = {run["tenant"]: run["state"] for run in runs}

@@ -53,9 +53,9 @@ def decision(database: Session, arm_id: int, **changes: Any) -> str:
     run = database.value("SELECT run_id FROM easeml.arms WHERE arm_id = %s", arm_id)
     standing = {"run_id": run, "is_candidate": True, "is_chosen": True, "best_quality": 0, "sig": None, "gap": 1.0}
     return json.dumps({
-        "arm_id": arm_id, "lease_number": lease, "policy": "hybrid", "phase": "greedy", "play": 1, "beta": 3.0,
-        "mean": 0.5, "deviation": 0.25, "bound": 0.9, "cost": 1.0, "expected_seconds": 2.0, "best_quality": 0.0,
-        "sig": None, "gap": 0.9, "score": 0.9, "pending": [], "n_tenants": 1, "memory": {},
+        "arm_id": arm_id, "lease_number": lease, "policy": "hybrid", "phase": "greedy", "opening_number": 1,
+        "beta": 3.0, "mean": 0.5, "deviation": 0.25, "bound": 0.9, "cost": 1.0, "expected_seconds": 2.0,
+        "best_quality": 0.0, "sig": None, "gap": 0.9, "score": 0.9, "pending": [], "n_runs": 1, "memory": {},
         "standings": [{**standing, "score": 0.9}], **changes,
     })  # fmt: skip
 
@@ -65,7 +65,7 @@ def test_an_arm_is_opened_once_and_under_the_lease_that_holds(database: Session)
     run_id = database.value(RUN, "labels", "accuracy")
     first, second = database.values("SELECT arm_id FROM easeml.arms ORDER BY arm_id")
     opened = database.value("SELECT easeml.open_arm(%s)", decision(database, first))
-    assert database.values("SELECT decision_id FROM easeml.decisions") == [opened]
+    assert database.values("SELECT decision_id FROM easeml.arm_openings") == [opened]
     assert database.values("SELECT state FROM easeml.arm_beliefs ORDER BY arm_id") == ["open", "waiting"]
     with pytest.raises(psycopg.Error, match=f"arm {first} was opened meanwhile") as again:
         database.execute("SELECT easeml.open_arm(%s)", [decision(database, first)])
@@ -78,7 +78,7 @@ def test_an_arm_is_opened_once_and_under_the_lease_that_holds(database: Session)
     with pytest.raises(psycopg.Error, match="its run is over") as over:
         database.execute("SELECT easeml.open_arm(%s)", [decision(database, second)])
     assert over.value.sqlstate == "ML003"
-    assert database.value("SELECT count(*) FROM easeml.decisions") == 1
+    assert database.value("SELECT count(*) FROM easeml.arm_openings") == 1
     assert database.values("SELECT state FROM easeml.arm_beliefs ORDER BY arm_id") == ["stopped", "never opened"]
 
 
@@ -108,7 +108,7 @@ def test_arms_of_runs_that_predict_numbers_have_a_quality(coordinated: Session) 
             WHERE t.arm_id = b.arm_id ORDER BY c.rmse LIMIT 1) AS r2 FROM easeml.arm_beliefs b""")
     assert len(rows) == 2
     assert all(row["quality"] == pytest.approx(row["r2"]) for row in rows)
-    regret = coordinated.rows("SELECT best_quality, n_closed, n_open, n_waiting FROM easeml.tenant_regret")
+    regret = coordinated.rows("SELECT best_quality, n_closed, n_open, n_waiting FROM easeml.run_regret")
     assert regret == [{"best_quality": max(row["quality"] for row in rows), "n_closed": 2, "n_open": 0, "n_waiting": 0}]
 
 
@@ -141,7 +141,7 @@ def test_an_arm_that_a_tenant_adds_to_an_open_run_is_not_served_and_harms_nobody
     coordinated.execute(PREPARE)
     olga = tenant(coordinated, "olga")
     run_id = olga.value(SLOW, 60)
-    wait_until(coordinated, "SELECT count(*) > 0 FROM easeml.decisions")
+    wait_until(coordinated, "SELECT count(*) > 0 FROM easeml.arm_openings")
     olga.execute("INSERT INTO easeml.arms (run_id, owner, architecture) VALUES (%s, 'olga', 'lenet')", [run_id])
     olga.execute("SELECT pg_notify('easeml_runs', %s)", [str(run_id)])
     wait_until(coordinated, "SELECT state = 'finished' FROM easeml.runs WHERE run_id = %s", run_id)
@@ -154,7 +154,7 @@ def test_a_tenant_that_holds_the_rows_of_its_run_stops_nobody_else(coordinated: 
     coordinated.execute(PREPARE)
     olga, pete = tenant(coordinated, "olga"), tenant(coordinated, "pete")
     held = olga.value(SLOW, 400)
-    wait_until(coordinated, "SELECT count(*) > 0 FROM easeml.decisions")
+    wait_until(coordinated, "SELECT count(*) > 0 FROM easeml.arm_openings")
     with olga.transaction():
         olga.execute("DELETE FROM easeml.runs WHERE run_id = %s", [held])
         run_id = pete.value(SLOW, 2)

@@ -42,10 +42,10 @@ class Opening:
         """The decision as it is written down, as JSON values."""
         seen = self.decision
         return {
-            "arm_id": self.arm_id, "policy": self.policy, "phase": seen.phase, "play": self.n_plays, "beta": seen.beta,
-            "mean": seen.mean, "deviation": seen.deviation, "bound": seen.bound, "cost": seen.cost,
+            "arm_id": self.arm_id, "policy": self.policy, "phase": seen.phase, "opening_number": self.n_plays,
+            "beta": seen.beta, "mean": seen.mean, "deviation": seen.deviation, "bound": seen.bound, "cost": seen.cost,
             "expected_seconds": self.cost_seconds, "best_quality": seen.best, "sig": finite(seen.sig), "gap": seen.gap,
-            "score": seen.score, "pending": list(self.pending_arm_ids), "n_tenants": self.n_tenants,
+            "score": seen.score, "pending": list(self.pending_arm_ids), "n_runs": self.n_tenants,
             "standings": [asdict(standing) for standing in self.standings], "memory": dict(self.memory),
         }  # fmt: skip
 
