@@ -24,10 +24,10 @@ class Allocations:
         for run_id, filling in self._dispatcher.fillings().items():
             for found in filling.take_profiles():
                 await self._store.keep_profile(run_id, found.architecture, found.device_kind, found.measured)
-            journal, labels = filling.take_journal(self._dispatcher.n_open(run_id))
-            if not journal:
+            log, labels = filling.take_log(self._dispatcher.n_open(run_id))
+            if not log:
                 continue
             try:
-                await self._store.keep_allocations(run_id, journal, labels)
+                await self._store.keep_allocations(run_id, log, labels)
             except StaleLease as error:
                 raise StandbyOnly("another coordinator took over") from error

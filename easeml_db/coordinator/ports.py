@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from easeml_db.decisions.bandits.prior import Prior
 from easeml_db.decisions.procedures.contract import TrialHistory
 from easeml_db.decisions.tenancy.opening import Belief, Opening
-from easeml_db.decisions.trial_groups.allocation import Journal
+from easeml_db.decisions.trial_groups.allocation import AllocationLog
 from easeml_db.decisions.trial_groups.measuring import MeasuredProfile, Sample
 from easeml_db.errors import EasemlError
 from easeml_db.words.run import Arm, Run
@@ -37,7 +37,7 @@ class Order:
     With `members` it is a gang: its own unit and slot are rank 0, members are the others, and their steps follow one
     another. All are recorded at once or none, and the order is answered once.
 
-    A pilot with `measured_seconds` repeats laps for so long and says when each ended.
+    A pilot with `measured_seconds` repeats iterations for so long and says when each ended.
     """
 
     unit: TrainingUnit
@@ -221,7 +221,7 @@ class Store(Protocol):
     async def keep_profile(self, run_id: int, architecture: str, device_kind: str, measured: MeasuredProfile) -> None:
         """Write down what was measured before a run's first units."""
 
-    async def keep_allocations(self, run_id: int, journal: Journal, labels: Mapping[int, str]) -> None:
+    async def keep_allocations(self, run_id: int, log: AllocationLog, labels: Mapping[int, str]) -> None:
         """Write down trial groups, labelled by number, and who got which devices."""
 
     async def start_run(self, run_id: int) -> None:

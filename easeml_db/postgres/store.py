@@ -20,7 +20,7 @@ from easeml_db.coordinator.ports import Message, RunChanged, SlotsChanged, Tenan
 from easeml_db.decisions.bandits.prior import Prior
 from easeml_db.decisions.procedures.contract import TrialHistory
 from easeml_db.decisions.tenancy.opening import Belief, Opening
-from easeml_db.decisions.trial_groups.allocation import Decision, Journal
+from easeml_db.decisions.trial_groups.allocation import AllocationLog, ShareChange
 from easeml_db.decisions.trial_groups.measuring import MeasuredProfile
 from easeml_db.decisions.trial_groups.profile import Profile
 from easeml_db.errors import EasemlError, ServerUnavailable, VersionMismatch
@@ -229,15 +229,15 @@ class PostgresStore:
         values |= values.pop("profile") | {"measurements": json.dumps(measured.measurements, allow_nan=False)}
         await self._say("keep_profile", run_id=run_id, architecture=architecture, device_kind=device_kind, **values)
 
-    async def keep_allocations(self, run_id: int, journal: Journal, labels: Mapping[int, str]) -> None:
+    async def keep_allocations(self, run_id: int, log: AllocationLog, labels: Mapping[int, str]) -> None:
         """Write down trial groups, labelled by number, and who got which devices."""
         document = {
-            "run_id": run_id, "lease_number": self._lease_number, "ended": journal.ended,
+            "run_id": run_id, "lease_number": self._lease_number, "ended": log.ended,
             "groups": [
                 {"group_number": g.group_number, "label": labels[g.group_number], "n_trials": len(g.trial_ids)}
-                for g in journal.groups
+                for g in log.groups
             ],
-            "decisions": [_decision(each) for each in journal.decisions],
+            "decisions": [_share_change(each) for each in log.changes],
         }  # fmt: skip
         await self._say("keep_allocations", journal=json.dumps(document))
 
@@ -352,10 +352,10 @@ def _profile(row: dict[str, Any]) -> MeasuredProfile:
     return MeasuredProfile(Profile(*(row.pop(name) for name in ("alpha", "beta", "c", "d"))), **row)
 
 
-def _decision(decision: Decision) -> dict[str, Any]:
-    crew = decision.crew
+def _share_change(change: ShareChange) -> dict[str, Any]:
+    share = change.share
     return {
-        "group_number": decision.group_number, "trial_id": crew.trial_id, "width": crew.width,
-        "reason": decision.reason, "devices": [device.name for device in crew.devices],
-        "slot_ids": [slot for device in crew.devices for slot in device.slot_ids],
+        "group_number": change.group_number, "trial_id": share.trial_id, "width": share.width,
+        "reason": change.reason, "devices": [device.name for device in share.devices],
+        "slot_ids": [slot for device in share.devices for slot in device.slot_ids],
     }  # fmt: skip

@@ -25,7 +25,7 @@ from easeml_db.coordinator.ports import (
 from easeml_db.decisions.bandits.prior import Prior
 from easeml_db.decisions.procedures.contract import TrialHistory
 from easeml_db.decisions.tenancy.opening import Belief, Opening
-from easeml_db.decisions.trial_groups.allocation import Journal
+from easeml_db.decisions.trial_groups.allocation import AllocationLog
 from easeml_db.decisions.trial_groups.measuring import MeasuredProfile, Sample
 from easeml_db.errors import EasemlError, SlotLost
 from easeml_db.simulated.tables import BrokenRule
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 PILOT_SECONDS = 0.0
-N_LAPS = 40  # of a pilot that measures alone
+N_ITERATIONS = 40  # of a pilot that measures alone
 UNIT_LEASE_SECONDS = 60.0
 SILENT_SECONDS = 3.6  # a session that takes longer to open is told of
 
@@ -199,10 +199,10 @@ class SimulatedProcess:
         self._call()
         self._world.tables.profiles[architecture, device_kind] = measured
 
-    async def keep_allocations(self, run_id: int, journal: Journal, labels: Mapping[int, str]) -> None:
+    async def keep_allocations(self, run_id: int, log: AllocationLog, labels: Mapping[int, str]) -> None:
         """Write down trial groups, labelled by number, and who got which devices."""
         self._call()
-        self._world.tables.keep_allocations(run_id, self.lease_number, journal)
+        self._world.tables.keep_allocations(run_id, self.lease_number, log)
 
     async def start_run(self, run_id: int) -> None:
         """Mark a queued run as running."""
@@ -395,12 +395,12 @@ class SimulatedProcess:
         self._answer(order, Piloted(order, train, evaluate, sample))
 
     def _sample(self, order: Order, started_seconds: float) -> Sample:
-        """Laps beside the pilots that began on the same device at the same time."""
+        """Iterations beside the pilots that began on the same device at the same time."""
         n_packed = max(1, self._world.pilots_begun[self._world.device_of(order.slot_id), started_seconds])
-        lap = order.measured_seconds / N_LAPS
-        n_laps = int(N_LAPS / self._world.slowdown_of(n_packed))
-        lap *= self._world.slowdown_of(n_packed)
-        return Sample(order.unit.trial_id, tuple(started_seconds + k * lap for k in range(n_laps + 1)), 100)
+        iteration = order.measured_seconds / N_ITERATIONS
+        n_iterations = int(N_ITERATIONS / self._world.slowdown_of(n_packed))
+        iteration *= self._world.slowdown_of(n_packed)
+        return Sample(order.unit.trial_id, tuple(started_seconds + k * iteration for k in range(n_iterations + 1)), 100)
 
     def _answer_recorded(self, order: Order, seconds: float) -> None:
         lost = [one.slot_id for one in order.alone() if self._world.faults.is_answer_lost(one)]

@@ -10,7 +10,7 @@ from easeml_db.coordinator.ports import Order
 from easeml_db.decisions.bandits.prior import Prior
 from easeml_db.decisions.procedures.contract import TrialHistory
 from easeml_db.decisions.tenancy.opening import Belief, Opening
-from easeml_db.decisions.trial_groups.allocation import Journal
+from easeml_db.decisions.trial_groups.allocation import AllocationLog
 from easeml_db.decisions.trial_groups.measuring import MeasuredProfile
 from easeml_db.errors import NotAllowed, NotFound, StaleLease
 from easeml_db.words.run import Arm, Run
@@ -106,7 +106,7 @@ class Tables:
         self.priors: dict[int, Prior] = {}
         self.beliefs: dict[int, list[Belief]] = {}
         self.profiles: dict[tuple[str, str], MeasuredProfile] = {}
-        self.allocations: list[tuple[int, int, Journal]] = []  # run, lease
+        self.allocations: list[tuple[int, int, AllocationLog]] = []  # run, lease
         self.begun: dict[int, tuple[Mapping[str, Any], int | None, int]] = {}  # config, parent, inherited epochs
         self._n_moments = 0
         self._keys: set[tuple[int, str, int, int]] = set()
@@ -185,11 +185,11 @@ class Tables:
             has_failed = all(trial.state == "failed" for trial in self.run(run_id).trials)
             self._move_run(run_id, "failed" if has_failed else "finished")
 
-    def keep_allocations(self, run_id: int, lease_number: int, journal: Journal) -> None:
+    def keep_allocations(self, run_id: int, lease_number: int, log: AllocationLog) -> None:
         """Write down what was decided; StaleLease."""
         if lease_number != self.lease_number:
             raise StaleLease(f"lease {lease_number} is over, {self.lease_number} holds")
-        self.allocations.append((run_id, lease_number, journal))
+        self.allocations.append((run_id, lease_number, log))
 
     # Arms
 

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from easeml_db.decisions.hopper.contract import Assignment, Cached, Candidate, Placement, Scheduler, Workload
+from easeml_db.decisions.hopper.makespan_simulation import simulate
 from easeml_db.decisions.hopper.schedulers import choose_scheduler, make_scheduler
-from easeml_db.decisions.hopper.simulation import simulate
 from easeml_experiments.contract import Measure, Options, Result
 
 WHY = (

@@ -1,4 +1,4 @@
-"""Runs with water-filling in a simulated world: measurements first, then crews, whatever fails meanwhile."""
+"""Runs with water-filling in a simulated world: measurements first, then shares, whatever fails meanwhile."""
 
 import asyncio
 from collections import Counter
@@ -52,12 +52,12 @@ def serve(world, *, dies_at_call=None, options=PATIENT):
     return False
 
 
-def journals(world, run_id=1):
-    return [journal for run, _, journal in world.tables.allocations if run == run_id]
+def logs(world, run_id=1):
+    return [log for run, _, log in world.tables.allocations if run == run_id]
 
 
-def decisions(world, run_id=1):
-    return [each for journal in journals(world, run_id) for each in journal.decisions]
+def share_changes(world, run_id=1):
+    return [each for log in logs(world, run_id) for each in log.changes]
 
 
 def check_complete(world, runs):
@@ -89,7 +89,7 @@ def test_a_device_is_measured_before_the_first_unit_and_then_shared():
     measured = world.tables.profiles["mlp", "cpu"]
     assert (measured.profile.c, measured.n_packed) == (2, 2)
     assert min(unit.started_seconds for unit in world.units) >= 3.0  # alone, alone, together
-    assert {each.crew.width for each in decisions(world)} >= {0.5}
+    assert {each.share.width for each in share_changes(world)} >= {0.5}
     assert set(overlapping(world, slots).values()) == {2}
 
 
@@ -99,7 +99,7 @@ def test_where_sharing_does_not_pay_every_trial_has_a_device_of_its_own():
     serve(world)
     check_complete(world, [run])
     assert world.tables.profiles["mlp", "cpu"].profile.c == 1
-    assert {each.crew.width for each in decisions(world)} == {1.0}
+    assert {each.share.width for each in share_changes(world)} == {1.0}
     assert set(overlapping(world, slots).values()) == {1}
 
 
@@ -121,7 +121,7 @@ def test_slots_of_their_own_need_no_measurement():
     serve(world)
     check_complete(world, [run])
     assert not world.tables.profiles
-    assert {each.crew.width for each in decisions(world)} == {1.0}
+    assert {each.share.width for each in share_changes(world)} == {1.0}
 
 
 def test_the_last_trial_of_a_network_trains_on_several_devices():
@@ -130,7 +130,7 @@ def test_the_last_trial_of_a_network_trains_on_several_devices():
     serve(world)
     check_complete(world, [run])
     assert world.tables.profiles["mlp", "cpu"].profile.d == 3
-    assert max(each.crew.width for each in decisions(world)) == 3
+    assert max(each.share.width for each in share_changes(world)) == 3
     assert max(overlapping(world, slots).values()) == 1
     at_once = Counter((unit.order.unit.trial_id, unit.started_seconds) for unit in world.units)
     assert max(at_once.values()) >= 2
@@ -141,7 +141,7 @@ def test_a_trial_has_no_more_devices_than_partitions():
     world = SimulatedWorld(shared(1, 1, 1), [run], seconds_of=uneven)
     serve(world)
     check_complete(world, [run])
-    assert max(each.crew.width for each in decisions(world)) == 2
+    assert max(each.share.width for each in share_changes(world)) == 2
     at_once = Counter(unit.started_seconds for unit in world.units)
     assert set(at_once.values()) == {2}
 
@@ -154,15 +154,15 @@ def test_where_gangs_fail_each_trial_has_one_device():
     world = SimulatedWorld(shared(1, 1), [run], seconds_of=uneven, faults=Faults(failure_of=failure))
     serve(world)
     check_complete(world, [run])
-    assert {each.crew.width for each in decisions(world)} == {1}
+    assert {each.share.width for each in share_changes(world)} == {1}
 
 
 def test_groups_come_with_a_label_and_end():
     world = SimulatedWorld(shared(2), [filled()], seconds_of=uneven)
     serve(world)
-    found = journals(world)
-    assert [group.group_number for journal in found for group in journal.groups] == [1]
-    assert [number for journal in found for number in journal.ended] == [1]
+    found = logs(world)
+    assert [group.group_number for log in found for group in log.groups] == [1]
+    assert [number for log in found for number in log.ended] == [1]
 
 
 def test_gpus_are_shared_out_and_nothing_else():
@@ -180,7 +180,7 @@ def test_partitions_that_are_placed_are_visited_where_they_are():
     world = SimulatedWorld(slots, [run], seconds_of=uneven)
     serve(world)
     check_complete(world, [run])
-    assert not decisions(world)
+    assert not share_changes(world)
 
 
 def test_another_run_keeps_off_devices_that_a_trial_has_to_itself():

@@ -16,7 +16,7 @@ from easeml_db.decisions.hopper.contract import Placement
 from easeml_db.decisions.hopper.estimates import UnitSeconds
 from easeml_db.decisions.hopper.open_run import OpenRun
 from easeml_db.decisions.hopper.open_runs import OpenRuns
-from easeml_db.decisions.hopper.planning import Plan
+from easeml_db.decisions.hopper.planning import SchedulerChoice
 from easeml_db.decisions.hopper.water_filling import WaterFilling
 from easeml_db.decisions.trial_groups.measuring import Sample
 from easeml_db.words.run import Run
@@ -225,9 +225,9 @@ class Dispatcher:
         """Say whether nothing of a run is started any more."""
         return self._runs[run_id].is_over
 
-    def new_plans(self) -> list[Plan]:
+    def new_plans(self) -> list[SchedulerChoice]:
         """Return the plans made since the last call."""
-        return [plan for open_run in self._runs.active() if (plan := open_run.take_plan()) is not None]
+        return [plan for open_run in self._runs.active() if (plan := open_run.take_choice()) is not None]
 
     # Water-filling
 

@@ -12,14 +12,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from easeml_db.decisions.hopper.attempts import Attempts
-from easeml_db.decisions.hopper.bench import Start
 from easeml_db.decisions.hopper.contract import Assignment, Cached, Candidate, Placement, Scheduler
 from easeml_db.decisions.hopper.crewing import Crewing, able
+from easeml_db.decisions.hopper.device_profiler import Start
 from easeml_db.decisions.hopper.estimates import ObservedUnit, UnitSeconds
 from easeml_db.decisions.hopper.gangs import Gang, gang_of, gangs_to_start
 from easeml_db.decisions.hopper.open_arms import OpenArms
 from easeml_db.decisions.hopper.pilots import pilots_on, slots_for
-from easeml_db.decisions.hopper.planning import PILOTED, Plan, Planning, asked_scheduler
+from easeml_db.decisions.hopper.planning import PILOTED, Planning, SchedulerChoice, asked_scheduler
 from easeml_db.decisions.hopper.schedulers import MAX_SIMULATED_UNITS
 from easeml_db.decisions.hopper.water_filling import WaterFilling
 from easeml_db.decisions.trial_groups.measuring import Sample
@@ -179,9 +179,9 @@ class OpenRun:
         limit, started = self.run.max_seconds, self.run.started_seconds
         return not self.is_over and limit is not None and started is not None and now_seconds >= started + limit
 
-    def take_plan(self) -> Plan | None:
+    def take_choice(self) -> SchedulerChoice | None:
         """Return the plan made since the last call, if any."""
-        return self._planning.take_plan()
+        return self._planning.take_choice()
 
     def recorded(self, unit: TrainingUnit, seconds: float, others: Sequence[TrainingUnit] = ()) -> None:
         """Take in that a unit is recorded, and with it the others of its gang."""

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from easeml_db.decisions.hopper.contract import Placement, Workload
 from easeml_db.decisions.hopper.longest_remaining import LongestRemaining
-from easeml_db.decisions.hopper.simulation import simulate
+from easeml_db.decisions.hopper.makespan_simulation import simulate
 
 Times = npt.NDArray[np.float64]
 

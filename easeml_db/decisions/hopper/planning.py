@@ -18,7 +18,7 @@ PILOTED = frozenset({"auto", "vector_rearrangement", "milp"})
 
 
 @dataclass(frozen=True)
-class Plan:
+class SchedulerChoice:
     """How a run is scheduled from now on: the makespan that a simulation of its remaining work gives, beside the
     bound that no schedule beats, in seconds (None: not simulated), and in words why."""
 
@@ -34,28 +34,30 @@ class Planning:
 
     def __init__(self) -> None:
         self._chosen: str | None = None
-        self._new_plan: Plan | None = None
+        self._new_choice: SchedulerChoice | None = None
 
     def forget(self) -> None:
         """Choose anew the next time."""
         self._chosen = None
 
-    def take_plan(self) -> Plan | None:
-        """Return the plan made since the last call, if any."""
-        plan, self._new_plan = self._new_plan, None
-        return plan
+    def take_choice(self) -> SchedulerChoice | None:
+        """Return the choice made since the last call, if any."""
+        choice, self._new_choice = self._new_choice, None
+        return choice
 
     def scheduler(self, run: Run, trials: Mapping[int, Trial], seconds: UnitSeconds, placement: Placement) -> Scheduler:
         """Make the scheduler that was asked for, or where it cannot serve, one that always can."""
         if _n_rows(run) * placement.n_partitions > MAX_CELLS:
             if self._chosen != FALLBACK:
-                self._choose(Plan(run.run_id, FALLBACK, None, None, "too many trials and partitions to plan for"))
+                self._choose(
+                    SchedulerChoice(run.run_id, FALLBACK, None, None, "too many trials and partitions to plan for")
+                )
             return make_scheduler(FALLBACK, Workload((), placement, run.visit_order), seed=run.seed)
         workload = workload_of(run, trials, seconds, placement)
         try:
             return make_scheduler(self._chosen or self._plan(run, workload), workload, seed=run.seed)
         except InvalidArgument as error:
-            self._choose(Plan(run.run_id, FALLBACK, None, None, f"{run.scheduler} cannot serve: {error}"))
+            self._choose(SchedulerChoice(run.run_id, FALLBACK, None, None, f"{run.scheduler} cannot serve: {error}"))
             return make_scheduler(FALLBACK, workload, seed=run.seed)
 
     def _plan(self, run: Run, workload: Workload) -> str:
@@ -63,16 +65,18 @@ class Planning:
         name = asked_scheduler(run)
         if name != run.scheduler:
             reason = "the procedure starts and stops trials on the way"
-            return self._choose(Plan(run.run_id, name, None, None, reason))
+            return self._choose(SchedulerChoice(run.run_id, name, None, None, reason))
         if name != "auto":
-            return self._choose(Plan(run.run_id, name, None, None, "as asked for"))
+            return self._choose(SchedulerChoice(run.run_id, name, None, None, "as asked for"))
         choice = choose_scheduler(workload)
         reason = _in_words(choice.alternatives)
-        return self._choose(Plan(run.run_id, choice.name, choice.makespan_seconds, choice.bound_seconds, reason))
+        return self._choose(
+            SchedulerChoice(run.run_id, choice.name, choice.makespan_seconds, choice.bound_seconds, reason)
+        )
 
-    def _choose(self, plan: Plan) -> str:
-        self._chosen, self._new_plan = plan.scheduler, plan
-        return plan.scheduler
+    def _choose(self, choice: SchedulerChoice) -> str:
+        self._chosen, self._new_choice = choice.scheduler, choice
+        return choice.scheduler
 
 
 def asked_scheduler(run: Run) -> str:

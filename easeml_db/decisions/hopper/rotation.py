@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import product
 
 from easeml_db.decisions.hopper.contract import Placement
-from easeml_db.decisions.hopper.plan import Entry, Plan
+from easeml_db.decisions.hopper.slot_orders import Entry, SlotOrders
 from easeml_db.errors import InvalidArgument
 
 
@@ -27,7 +27,7 @@ def machines(placement: Placement) -> dict[int, tuple[int, ...]]:
     return {slot: tuple(partitions) for slot, partitions in given.items()}
 
 
-def rotation(n_trials: int, placement: Placement, visit_order: str) -> Plan:
+def rotation(n_trials: int, placement: Placement, visit_order: str) -> SlotOrders:
     """Plan trials 1 to n on the slots of a placement."""
     if visit_order == "free":
         return _over_machines(n_trials, placement)
@@ -36,7 +36,7 @@ def rotation(n_trials: int, placement: Placement, visit_order: str) -> Plan:
     return _in_groups(n_trials, placement)
 
 
-def _over_slots(n_trials: int, placement: Placement) -> Plan:
+def _over_slots(n_trials: int, placement: Placement) -> SlotOrders:
     """Every slot can run every partition: trials come round, and meet whichever is next for them."""
     slots = placement.slots
     n = max(n_trials, len(slots))
@@ -44,7 +44,7 @@ def _over_slots(n_trials: int, placement: Placement) -> Plan:
     return {slot: [Entry(i + 1) for i in order if i < n_trials] for slot, order in turns.items()}
 
 
-def _over_machines(n_trials: int, placement: Placement) -> Plan:
+def _over_machines(n_trials: int, placement: Placement) -> SlotOrders:
     """Each partition has its slot: a round takes every trial past every slot once."""
     given = machines(placement)
     n = max(n_trials, len(given))
@@ -54,7 +54,7 @@ def _over_machines(n_trials: int, placement: Placement) -> Plan:
     }
 
 
-def _in_groups(n_trials: int, placement: Placement) -> Plan:
+def _in_groups(n_trials: int, placement: Placement) -> SlotOrders:
     """Partitions come in the cyclic order, so p trials at a time go round: trial i meets i + k mod p at step k."""
     p = placement.n_partitions
     steps = product(range(-(-n_trials // p)), range(p))

@@ -11,12 +11,12 @@ import numpy as np
 from easeml_db.decisions.hopper.bounds import workload_bound
 from easeml_db.decisions.hopper.contract import Placement, Scheduler, Workload
 from easeml_db.decisions.hopper.longest_remaining import LongestRemaining
+from easeml_db.decisions.hopper.makespan_simulation import simulate
 from easeml_db.decisions.hopper.milp import solve_open_shop
 from easeml_db.decisions.hopper.open_shop import OpenShopSchedule
-from easeml_db.decisions.hopper.plan import Entry, Plan, PlanFollower
 from easeml_db.decisions.hopper.random import RandomOrder
 from easeml_db.decisions.hopper.rotation import machines, rotation
-from easeml_db.decisions.hopper.simulation import simulate
+from easeml_db.decisions.hopper.slot_orders import Entry, SlotOrderFollower, SlotOrders
 from easeml_db.decisions.hopper.vector_rearrangement import vector_rearrangement
 from easeml_db.errors import InvalidArgument
 
@@ -80,13 +80,13 @@ def make_scheduler(
     if name == "random":
         return RandomOrder(placement, np.random.default_rng(seed % 2**63))
     if name == "rotation":
-        return PlanFollower(placement, rotation(len(workload.unit_seconds), placement, workload.visit_order))
+        return SlotOrderFollower(placement, rotation(len(workload.unit_seconds), placement, workload.visit_order))
     seconds = machine_seconds(workload)
     if name == "vector_rearrangement":
-        return PlanFollower(placement, plan_of(vector_rearrangement(seconds), placement))
+        return SlotOrderFollower(placement, plan_of(vector_rearrangement(seconds), placement))
     hint = vector_rearrangement(seconds)
     schedule, _, _ = solve_open_shop(seconds, time_limit_seconds=time_limit_seconds, seed=seed % 2**31, hint=hint)
-    return PlanFollower(placement, plan_of(schedule, placement))
+    return SlotOrderFollower(placement, plan_of(schedule, placement))
 
 
 def choose_scheduler(workload: Workload, *, max_units: int = MAX_SIMULATED_UNITS) -> Choice:
@@ -130,7 +130,7 @@ def machine_seconds(workload: Workload) -> np.ndarray[tuple[int, int], np.dtype[
     return np.stack(columns, axis=1)
 
 
-def plan_of(schedule: OpenShopSchedule, placement: Placement) -> Plan:
+def plan_of(schedule: OpenShopSchedule, placement: Placement) -> SlotOrders:
     """Return an open-shop schedule as a plan; partitions of one slot come one after the other."""
     given = machines(placement)
     return {

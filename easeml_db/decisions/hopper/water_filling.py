@@ -1,4 +1,4 @@
-"""Water-filling for one open run: measurements where a profile is missing, then a crew for each trial (trial_groups).
+"""Water-filling for one open run: measurements where a profile is missing, then a share for each trial (trial_groups).
 
 Devices of one kind are shared out, GPUs where there are any. While something is measured, the run starts nothing else,
 and the device is kept free.
@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from easeml_db.decisions.hopper.attempts import Attempts
-from easeml_db.decisions.hopper.bench import Bench, Start
+from easeml_db.decisions.hopper.device_profiler import DeviceProfiler, Start
 from easeml_db.decisions.hopper.estimates import UnitSeconds
-from easeml_db.decisions.trial_groups.allocation import Allocator, Crew, Journal, ready
+from easeml_db.decisions.trial_groups.allocation import AllocationLog, Allocator, DeviceShare, ready
 from easeml_db.decisions.trial_groups.measuring import MeasuredProfile, Measuring, Sample, merged
 from easeml_db.decisions.trial_groups.profile import Profile
 from easeml_db.words.run import Run
@@ -43,15 +43,15 @@ class WaterFilling:
         self._new_profiles: list[NewProfile] = []
         self._joint = run.joint_architectures
         self._n_partitions = run.trials[0].n_partitions if run.trials else 1
-        self._profile = Profile()  # as of the last crews
+        self._profile = Profile()  # as of the last shares
         self._allocator = Allocator()
-        self._bench: Bench | None = None
+        self._profiler: DeviceProfiler | None = None
         self._tried: set[tuple[str, str]] = set()  # architectures and kinds of devices, measured once at most
         self._n_looks = 0
         self._devices: Sequence[Device] = ()
         self._due_epochs: dict[int, int] = {}
         self._labels: dict[int, str] = {}  # of groups
-        self._under_way: dict[int, Crew] = {}
+        self._under_way: dict[int, DeviceShare] = {}
         self._slowdowns: dict[int, float] = {}  # of units under way, against one device of their own
         self._last_slot: dict[int, int] = {}
 
@@ -78,26 +78,26 @@ class WaterFilling:
 
     def held_slots(self) -> set[int]:
         """Slots that no other run should use: of devices that a trial has to itself, or that are measured."""
-        held = {slot for crew in self._allocator.crews().values() if not crew.is_packed for slot in _slots_of(crew)}
-        return held | (self._bench.held_slots() if self._bench is not None else set())
+        held = {slot for share in self._allocator.shares().values() if not share.is_packed for slot in _slots_of(share)}
+        return held | (self._profiler.held_slots() if self._profiler is not None else set())
 
     def take_profiles(self) -> list[NewProfile]:
         """Profiles measured since the last call."""
         found, self._new_profiles = self._new_profiles, []
         return found
 
-    def take_journal(self, n_open: int) -> tuple[Journal, Mapping[int, str]]:
+    def take_log(self, n_open: int) -> tuple[AllocationLog, Mapping[int, str]]:
         """What was decided since the last call, with a label for each group; `n_open` trials are still open."""
         if not n_open:
             self._allocator.renew({}, self._devices, Profile(), 0.0)
-        return self._allocator.take_journal(), self._labels
+        return self._allocator.take_log(), self._labels
 
     # What happens
 
     def pilot_over(self, trial_id: int, sample: Sample | None) -> None:
         """Take in that a pilot that was to measure is over; None: it failed."""
-        if self._bench is not None:
-            self._bench.over(trial_id, sample)
+        if self._profiler is not None:
+            self._profiler.over(trial_id, sample)
 
     def recorded(self, trial_id: int) -> None:
         """Take in that a unit of a trial is recorded."""
@@ -115,7 +115,7 @@ class WaterFilling:
     ) -> list[Start]:
         """Return what to start now. `busy`: a slot of each trial under way; `attempts` came to nothing."""
         self._devices = [device for device in devices if device.kind == _kind(devices)]
-        self._under_way = {trial: self._crew_of(trial, slot) for trial, slot in busy.items()}
+        self._under_way = {trial: self._share_of(trial, slot) for trial, slot in busy.items()}
         if self._profiles is None or not self._devices:
             return []
         pilots = self._measure(trials, busy, idle_slots)
@@ -123,10 +123,10 @@ class WaterFilling:
             return pilots
         return self._fill(trials, idle_slots, attempts)
 
-    def _crew_of(self, trial_id: int, slot: int) -> Crew:
-        """The crew of a unit under way; of one that somebody else started, the whole device."""
+    def _share_of(self, trial_id: int, slot: int) -> DeviceShare:
+        """The share of a unit under way; of one that somebody else started, the whole device."""
         there = tuple(device for device in self._devices if slot in device.slot_ids)
-        return self._under_way.get(trial_id, Crew(trial_id, 1.0, there))
+        return self._under_way.get(trial_id, DeviceShare(trial_id, 1.0, there))
 
     # Measurements
 
@@ -134,48 +134,48 @@ class WaterFilling:
         self, trials: Mapping[int, Trial], busy: Mapping[int, int], idle_slots: Sequence[int]
     ) -> list[Start] | None:
         """Pilots to start; [] to wait for some, or for the device; None when all is known."""
-        self._end_bench(trials)
-        if self._bench is None:
-            self._bench = self._next_bench(trials)
-        if self._bench is None:
+        self._end_profiler(trials)
+        if self._profiler is None:
+            self._profiler = self._next_profiler(trials)
+        if self._profiler is None:
             return None
-        if self._bench.is_under_way:
+        if self._profiler.is_under_way:
             return []
-        asked = self._bench.next_round()
-        is_free = asked is not None and set(self._bench.slots_for(asked)) <= set(idle_slots)
+        asked = self._profiler.next_round()
+        is_free = asked is not None and set(self._profiler.slots_for(asked)) <= set(idle_slots)
         if asked is None or not is_free or busy.keys() & set(asked.trial_ids):
             return self._wait()
         self._n_looks = 0
-        return self._bench.begin(asked)
+        return self._profiler.begin(asked)
 
-    def _end_bench(self, trials: Mapping[int, Trial]) -> None:
+    def _end_profiler(self, trials: Mapping[int, Trial]) -> None:
         """Take up what was measured, once all of it is; begin anew where devices or trials of it are gone."""
-        bench = self._bench
-        if bench is None or bench.is_under_way:
+        profiler = self._profiler
+        if profiler is None or profiler.is_under_way:
             return
-        kind, asked = bench.devices[0].kind, bench.next_round()
-        if not set(bench.devices) <= set(self._devices) or (asked and not trials.keys() >= set(asked.trial_ids)):
-            self._bench = None
-            self._tried.discard((bench.architecture, kind))
+        kind, asked = profiler.devices[0].kind, profiler.next_round()
+        if not set(profiler.devices) <= set(self._devices) or (asked and not trials.keys() >= set(asked.trial_ids)):
+            self._profiler = None
+            self._tried.discard((profiler.architecture, kind))
         elif asked is None:
-            self._bench = None
-            self._know(bench.architecture, kind, bench.measuring.result())
-            self._new_profiles.append(NewProfile(bench.architecture, kind, bench.measuring.result()))
+            self._profiler = None
+            self._know(profiler.architecture, kind, profiler.measuring.result())
+            self._new_profiles.append(NewProfile(profiler.architecture, kind, profiler.measuring.result()))
 
     def _wait(self) -> list[Start] | None:
         """Wait for a free device, but not for ever: without it, each trial has a device of its own."""
         self._n_looks += 1
-        if self._n_looks < PATIENCE or self._bench is None:
+        if self._n_looks < PATIENCE or self._profiler is None:
             return []
-        self._know(self._bench.architecture, self._bench.devices[0].kind, PLAIN)
-        self._bench, self._n_looks = None, 0
+        self._know(self._profiler.architecture, self._profiler.devices[0].kind, PLAIN)
+        self._profiler, self._n_looks = None, 0
         return None
 
     def _know(self, architecture: str, kind: str, measured: MeasuredProfile) -> None:
         if self._profiles is not None:
             self._profiles[architecture, kind] = measured
 
-    def _next_bench(self, trials: Mapping[int, Trial]) -> Bench | None:
+    def _next_profiler(self, trials: Mapping[int, Trial]) -> DeviceProfiler | None:
         """The largest device, for the first architecture of which too little is known."""
         device = max(self._devices, key=lambda each: len(each.slot_ids))
         for architecture, mine in self._by_architecture(trials).items():
@@ -188,7 +188,7 @@ class WaterFilling:
                     mine, n_slots=len(device.slot_ids), n_devices=n_devices, memory_bytes=device.memory_bytes
                 )
                 others = [each for each in self._devices if each is not device]
-                return Bench(architecture, (device, *others), measuring)
+                return DeviceProfiler(architecture, (device, *others), measuring)
         return None
 
     def _most_devices(self, architecture: str) -> int:
@@ -207,17 +207,17 @@ class WaterFilling:
         measured = self._profile_of(trials)
         self._profile = measured.profile
         self._renew(trials, measured)
-        crews = self._allocator.crews()
+        shares = self._allocator.shares()
 
         def rank(trial: int, slot: int) -> tuple[int, ...]:
             return int(attempts.avoided(trial) == slot), int(self._last_slot.get(trial) != slot), slot
 
         found = []
-        for trial, slots in ready(crews, self._under_way, idle_slots, rank):
-            self._under_way[trial], self._last_slot[trial] = crews[trial], slots[0]
+        for trial, slots in ready(shares, self._under_way, idle_slots, rank):
+            self._under_way[trial], self._last_slot[trial] = shares[trial], slots[0]
             found.append(Start(trial, slots))
         for start in found:
-            self._slowdowns[start.trial_id] = self._slowdown(crews[start.trial_id], measured.profile)
+            self._slowdowns[start.trial_id] = self._slowdown(shares[start.trial_id], measured.profile)
         return found
 
     def _profile_of(self, trials: Mapping[int, Trial]) -> MeasuredProfile:
@@ -243,11 +243,11 @@ class WaterFilling:
         names = dict.fromkeys(self._architectures[trial.trial_id] for trial in trials)
         return f"{', '.join(names)} to epoch {max(trial.due_epochs for trial in trials)}"
 
-    def _slowdown(self, crew: Crew, profile: Profile) -> float:
+    def _slowdown(self, share: DeviceShare, profile: Profile) -> float:
         """Of a unit that starts now, beside those that share its device."""
-        if not crew.is_packed:
+        if not share.is_packed:
             return 1.0
-        return profile.slowdown(sum(other.devices == crew.devices for other in self._under_way.values()))
+        return profile.slowdown(sum(other.devices == share.devices for other in self._under_way.values()))
 
 
 def _kind(devices: Sequence[Device]) -> str:
@@ -255,5 +255,5 @@ def _kind(devices: Sequence[Device]) -> str:
     return "cuda" if any(device.kind == "cuda" for device in devices) else "cpu"
 
 
-def _slots_of(crew: Crew) -> list[int]:
-    return [slot for device in crew.devices for slot in device.slot_ids]
+def _slots_of(share: DeviceShare) -> list[int]:
+    return [slot for device in share.devices for slot in device.slot_ids]

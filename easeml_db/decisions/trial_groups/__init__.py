@@ -1,15 +1,16 @@
 """Trial groups (Fluid, MLSys 2021): how many devices, or which share of one, each trial gets. Pure, stdlib only.
 
-    contract.py        budgets, groups, placements, occupants, resizes: the values that go in and out
+    contract.py        budgets, groups, placements, trials that run, resizes: the values that go in and out
     profile.py         runtime of a trial by its width; what packing and scaling cost
     limits.py          how many trials a device holds and how many devices a trial uses, from measurements
     widths.py          the water-filling formula
     static_fluid.py    trials that arrive, onto idle devices
-    dynamic_fluid.py   trials that run, when something left or devices came; room.py what such a plan may still use
+    dynamic_fluid.py   trials that run, when something left or devices came
+    shared_capacity.py what is left for such a plan
     allocation.py      both for a run that really trains, as trials, slots and devices come and go
     measuring.py       which short measurements to make, and the profile that they give
-    floor.py           devices and what runs on them, as time passes
-    simulation.py      a job of groups on devices, with and without water-filling
+    device_occupancy.py  devices and what runs on them, as time passes
+    fluid_simulation.py      a job of groups on devices, with and without water-filling
     optimum.py         the shortest schedule of a few trials, by trying all
 
 Symbols, here and in all modules: trial i; n devices; width w, in devices: 1/m is a device shared by m trials, whole

@@ -14,16 +14,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 
-from easeml_db.decisions.trial_groups.contract import Budget, Occupant, Placement
+from easeml_db.decisions.trial_groups.contract import Budget, DevicePlacement, RunningTrial
+from easeml_db.decisions.trial_groups.device_occupancy import DeviceOccupancy
 from easeml_db.decisions.trial_groups.dynamic_fluid import Resizing, dynamic_fluid
-from easeml_db.decisions.trial_groups.floor import Floor
 from easeml_db.decisions.trial_groups.profile import Profile
 from easeml_db.decisions.trial_groups.static_fluid import sized, start
 from easeml_db.words.topology import Device
 
 
 @dataclass(frozen=True)
-class Crew:
+class DeviceShare:
     """What a trial's next unit runs on: one slot of each of `devices`; below width 1, beside others on that device."""
 
     trial_id: int
@@ -45,54 +45,54 @@ class NewGroup:
 
 
 @dataclass(frozen=True)
-class Decision:
-    """A trial gets a crew; `reason` is static (it came, or lost its devices) or dynamic (it was resized)."""
+class ShareChange:
+    """A trial gets a share; `reason` is static (it came, or lost its devices) or dynamic (it was resized)."""
 
     group_number: int
-    crew: Crew
+    share: DeviceShare
     reason: str
 
 
 @dataclass(frozen=True)
-class Journal:
+class AllocationLog:
     """What was decided, to be written down: groups that came, decisions in their order, groups that ended."""
 
     groups: tuple[NewGroup, ...] = ()
-    decisions: tuple[Decision, ...] = ()
+    changes: tuple[ShareChange, ...] = ()
     ended: tuple[int, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.groups or self.decisions or self.ended)
+        return bool(self.groups or self.changes or self.ended)
 
 
 def ready(
-    crews: Mapping[int, Crew],
-    under_way: Mapping[int, Crew],
+    shares: Mapping[int, DeviceShare],
+    under_way: Mapping[int, DeviceShare],
     idle_slots: Collection[int],
     rank: Callable[[int, int], tuple[int, ...]] = lambda trial, slot: (slot,),
 ) -> list[tuple[int, tuple[int, ...]]]:
     """Trials whose next unit may start now, each with an idle slot of each of its devices, the one of least rank.
 
-    `under_way` gives the crews with which units have started; on a device that a trial has to itself none is under way
+    `under_way` gives the shares with which units have started; on a device that a trial has to itself none is under way
     beside it, and a trial waits for those that have yet to leave.
     """
     busy, idle, found = dict(under_way), set(idle_slots), list[tuple[int, tuple[int, ...]]]()
-    for trial, crew in crews.items():
-        if trial in busy or not all(_is_open(device, crew, busy.values()) for device in crew.devices):
+    for trial, share in shares.items():
+        if trial in busy or not all(_is_open(device, share, busy.values()) for device in share.devices):
             continue
-        free = [[slot for slot in device.slot_ids if slot in idle] for device in crew.devices]
+        free = [[slot for slot in device.slot_ids if slot in idle] for device in share.devices]
         if all(free):
             slots = tuple(min(each, key=partial(rank, trial)) for each in free)
             idle -= set(slots)
-            busy[trial] = crew
+            busy[trial] = share
             found.append((trial, slots))
     return found
 
 
-def _is_open(device: Device, crew: Crew, busy: Iterable[Crew]) -> bool:
-    """Say whether a unit of this crew may start beside those that are under way."""
+def _is_open(device: Device, share: DeviceShare, busy: Iterable[DeviceShare]) -> bool:
+    """Say whether a unit of this share may start beside those that are under way."""
     there = [other for other in busy if any(device.name == each.name for each in other.devices)]
-    return not there or (crew.is_packed and all(other.is_packed for other in there))
+    return not there or (share.is_packed and all(other.is_packed for other in there))
 
 
 class Allocator:
@@ -102,7 +102,7 @@ class Allocator:
         self._min_gain, self._min_reports = min_gain, min_reports
         self._numbers: dict[str, int] = {}  # of devices, by name; never given twice
         self._devices: dict[int, Device] = {}
-        self._placed: dict[int, Placement] = {}
+        self._placed: dict[int, DevicePlacement] = {}
         self._waiting: list[int] = []
         self._seconds: dict[int, float] = {}
         self._n_reports: dict[int, float] = {}
@@ -111,7 +111,7 @@ class Allocator:
         self._profile = Profile()
         self._is_due = False  # a trial may be resized again
         self._new: list[NewGroup] = []
-        self._log: list[Decision] = []
+        self._log: list[ShareChange] = []
         self._ended: list[int] = []
 
     def renew(
@@ -145,24 +145,24 @@ class Allocator:
         self._n_reports[trial_id] = self._n_reports.get(trial_id, inf) + 1
         self._is_due = self._is_due or self._n_reports[trial_id] == self._min_reports
 
-    def crews(self) -> dict[int, Crew]:
-        """The crew of each trial that has devices, longest trial first."""
+    def shares(self) -> dict[int, DeviceShare]:
+        """The share of each trial that has devices, longest trial first."""
         longest = sorted(self._placed, key=lambda trial: (-self._seconds[trial], trial))
-        return {trial: self._crew(self._placed[trial]) for trial in longest}
+        return {trial: self._share(self._placed[trial]) for trial in longest}
 
     def groups(self) -> dict[int, int]:
         """The group of each open trial."""
         return dict(self._group_of)
 
     def new_groups(self) -> tuple[NewGroup, ...]:
-        """Groups that came since the journal was taken."""
+        """Groups that came since the log was taken."""
         return tuple(self._new)
 
-    def take_journal(self) -> Journal:
+    def take_log(self) -> AllocationLog:
         """What was decided since the last call."""
-        journal = Journal(tuple(self._new), tuple(self._log), tuple(self._ended))
+        log = AllocationLog(tuple(self._new), tuple(self._log), tuple(self._ended))
         self._new, self._log, self._ended = [], [], []
-        return journal
+        return log
 
     # What is there
 
@@ -185,7 +185,7 @@ class Allocator:
         self._waiting = [trial for trial in self._waiting if trial in self._group_of]
 
     def _displaced(self) -> list[int]:
-        """Take away what trials cannot keep: devices that are gone, room for more than fit, widths above d."""
+        """Take away what trials cannot keep: devices that are gone, places for more than fit, widths above d."""
         n_on: dict[int, int] = {}
         lost = []
         for trial, place in list(self._placed.items()):
@@ -213,36 +213,38 @@ class Allocator:
 
     def _place(self) -> None:
         """StaticFluid for all that wait, on what is idle."""
-        floor = self._floor()
+        occupancy = self._occupancy()
         budgets = [Budget(trial, self._seconds[trial]) for trial in self._waiting]
-        wanted = sized(budgets, len(floor.idle()), self._profile)
+        wanted = sized(budgets, len(occupancy.idle()), self._profile)
         wanted.sort(key=lambda each: self._group_of[each.budget.trial_id])  # stable
-        self._waiting = [each.budget.trial_id for each in start(floor, wanted)]
-        for trial, occupant in floor.occupants.items():
+        self._waiting = [each.budget.trial_id for each in start(occupancy, wanted)]
+        for trial, running_trial in occupancy.running.items():
             if trial not in self._placed:
-                self._put(occupant.placement, "static")
+                self._put(running_trial.placement, "static")
 
     def _resize(self, resizing: Resizing) -> None:
         self._is_due = False
-        running = [Occupant(place, self._seconds[t], self._n_reports.get(t, inf)) for t, place in self._placed.items()]
+        running = [
+            RunningTrial(place, self._seconds[t], self._n_reports.get(t, inf)) for t, place in self._placed.items()
+        ]
         resizes = dynamic_fluid(running, sorted(self._devices), self._profile, resizing, capacities=self._capacities())
         for resize in resizes:
             self._put(resize.after, "dynamic")
             self._n_reports[resize.trial_id] = 0.0
 
-    def _put(self, placement: Placement, reason: str) -> None:
+    def _put(self, placement: DevicePlacement, reason: str) -> None:
         self._placed[placement.trial_id] = placement
-        self._log.append(Decision(self._group_of[placement.trial_id], self._crew(placement), reason))
+        self._log.append(ShareChange(self._group_of[placement.trial_id], self._share(placement), reason))
 
-    def _floor(self) -> Floor:
-        floor = Floor(sorted(self._devices), self._profile, capacities=self._capacities())
+    def _occupancy(self) -> DeviceOccupancy:
+        occupancy = DeviceOccupancy(sorted(self._devices), self._profile, capacities=self._capacities())
         for trial, place in self._placed.items():
-            floor.place(Budget(trial, self._seconds[trial]), place)
-        return floor
+            occupancy.place(Budget(trial, self._seconds[trial]), place)
+        return occupancy
 
     def _capacities(self) -> dict[int, int]:
         return {number: min(len(device.slot_ids), self._profile.c) for number, device in self._devices.items()}
 
-    def _crew(self, placement: Placement) -> Crew:
+    def _share(self, placement: DevicePlacement) -> DeviceShare:
         devices = tuple(self._devices[number] for number in placement.devices)
-        return Crew(placement.trial_id, placement.width, devices)
+        return DeviceShare(placement.trial_id, placement.width, devices)

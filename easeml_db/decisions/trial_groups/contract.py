@@ -44,7 +44,7 @@ class TrialGroup:
 
 
 @dataclass(frozen=True)
-class Placement:
+class DevicePlacement:
     """Where a trial runs: `width` of whole devices, or below 1 for a share of one; `share` of each of its devices."""
 
     trial_id: int
@@ -63,10 +63,10 @@ class Placement:
 
 
 @dataclass(frozen=True)
-class Occupant:
+class RunningTrial:
     """A trial that runs: `seconds` is h_1 of what is left; `n_reports` counts since its last resize."""
 
-    placement: Placement
+    placement: DevicePlacement
     seconds: float
     n_reports: float = inf
 
@@ -80,8 +80,8 @@ class Occupant:
 class Resize:
     """A trial that stops on its devices and goes on with others, at the end of its current iteration."""
 
-    before: Placement
-    after: Placement
+    before: DevicePlacement
+    after: DevicePlacement
 
     @property
     def trial_id(self) -> int:

@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from easeml_db.decisions.trial_groups.contract import Occupant, Resize, check_distinct
+from easeml_db.decisions.trial_groups.contract import Resize, RunningTrial, check_distinct
 from easeml_db.decisions.trial_groups.profile import Profile
-from easeml_db.decisions.trial_groups.room import Room
+from easeml_db.decisions.trial_groups.shared_capacity import SharedCapacity
 from easeml_db.decisions.trial_groups.widths import widths
 from easeml_db.errors import InvalidArgument
 
@@ -43,7 +43,7 @@ class Resizing:
 
 
 def dynamic_fluid(
-    running: Sequence[Occupant],
+    running: Sequence[RunningTrial],
     devices: Sequence[int],
     profile: Profile,
     resizing: Resizing,
@@ -60,78 +60,86 @@ def dynamic_fluid(
     _check(running, devices)
     if not is_freed:
         return []
-    plan = _Plan(running, Room(running, devices, profile, capacities or {}), profile, resizing, n_devices=len(devices))
-    for occupant in plan.longest_first:
-        plan.widen(occupant)
-    for occupant in plan.longest_first:
-        plan.use_idle(occupant)
-    return sorted(plan.room.changed.values(), key=lambda resize: resize.trial_id)
+    plan = _Plan(
+        running, SharedCapacity(running, devices, profile, capacities or {}), profile, resizing, n_devices=len(devices)
+    )
+    for running_trial in plan.longest_first:
+        plan.widen(running_trial)
+    for running_trial in plan.longest_first:
+        plan.use_idle(running_trial)
+    return sorted(plan.capacity.changed.values(), key=lambda resize: resize.trial_id)
 
 
 class _Plan:
     def __init__(
-        self, running: Sequence[Occupant], room: Room, profile: Profile, resizing: Resizing, *, n_devices: int
+        self,
+        running: Sequence[RunningTrial],
+        capacity: SharedCapacity,
+        profile: Profile,
+        resizing: Resizing,
+        *,
+        n_devices: int,
     ) -> None:
-        self.room, self._resizing, self._profile = room, resizing, profile
+        self.capacity, self._resizing, self._profile = capacity, resizing, profile
         self._narrowed: set[int] = set()
         self.longest_first = sorted(running, key=lambda each: (-each.seconds, each.trial_id))
         wanted = widths([each.seconds for each in self.longest_first], n_devices, profile)
         self._wanted = {each.trial_id: width for each, width in zip(self.longest_first, wanted, strict=True)}
 
-    def widen(self, occupant: Occupant) -> None:
+    def widen(self, running_trial: RunningTrial) -> None:
         """Let a trial go up as far as it should, and others' devices allow."""
-        trial, wanted = occupant.trial_id, int(self._wanted[occupant.trial_id])
-        if wanted > self.room.width(trial) and self._is_rested(occupant):
-            self._make_room(trial, wanted)
+        trial, wanted = running_trial.trial_id, int(self._wanted[running_trial.trial_id])
+        if wanted > self.capacity.width(trial) and self._is_rested(running_trial):
+            self._free_devices(trial, wanted)
             self._go_up(trial, wanted)
 
-    def use_idle(self, occupant: Occupant) -> None:
+    def use_idle(self, running_trial: RunningTrial) -> None:
         """Let a trial go up on what is still idle."""
-        if self.room.idle and self._is_rested(occupant) and occupant.trial_id not in self._narrowed:
-            self._go_up(occupant.trial_id, self._profile.d)
+        if self.capacity.idle and self._is_rested(running_trial) and running_trial.trial_id not in self._narrowed:
+            self._go_up(running_trial.trial_id, self._profile.d)
 
     def _go_up(self, trial: int, most: int) -> None:
         """To the largest width that can be had and pays."""
-        for width in range(min(most, len(self.room.own(trial)) + len(self.room.idle)), 0, -1):
-            if width <= self.room.width(trial):
+        for width in range(min(most, len(self.capacity.own(trial)) + len(self.capacity.idle)), 0, -1):
+            if width <= self.capacity.width(trial):
                 return
-            if self._resizing.pays(self._after(trial, width), self.room.seconds(trial)):
-                return self.room.widen(trial, width)
+            if self._resizing.pays(self._after(trial, width), self.capacity.seconds(trial)):
+                return self.capacity.widen(trial, width)
 
     def _after(self, trial: int, width: float) -> float:
-        return self.room.seconds(trial, width) + self._resizing.seconds
+        return self.capacity.seconds(trial, width) + self._resizing.seconds
 
-    def _make_room(self, trial: int, wanted: int) -> None:
+    def _free_devices(self, trial: int, wanted: int) -> None:
         """Narrow others, the shortest first, until there are enough devices; only where going up then pays."""
-        if not self._resizing.pays(self._after(trial, wanted), self.room.seconds(trial)):
+        if not self._resizing.pays(self._after(trial, wanted), self.capacity.seconds(trial)):
             return
         for other in reversed(self.longest_first):
-            if wanted - len(self.room.own(trial)) <= len(self.room.idle):
+            if wanted - len(self.capacity.own(trial)) <= len(self.capacity.idle):
                 return
-            if other.trial_id != trial and other.trial_id not in self.room.changed and self._is_rested(other):
-                self._narrow(other.trial_id, before=self.room.seconds(trial))
+            if other.trial_id != trial and other.trial_id not in self.capacity.changed and self._is_rested(other):
+                self._narrow(other.trial_id, before=self.capacity.seconds(trial))
 
     def _narrow(self, trial: int, *, before: float) -> None:
         """Narrow a trial if that frees a device, pays, and ends before so many seconds."""
-        if not self.room.own(trial):
+        if not self.capacity.own(trial):
             return
-        now, width = self.room.width(trial), self._wanted[trial]
-        host = self.room.host(trial) if width < 1 else None
-        joined = self.room.sharers(host) if host is not None else []
+        now, width = self.capacity.width(trial), self._wanted[trial]
+        host = self.capacity.host(trial) if width < 1 else None
+        joined = self.capacity.sharers(host) if host is not None else []
         if width < 1:
             width = 1 / (len(joined) + 1)  # as many as will be there; 1 where it can join none
         after = self._after(trial, width)
-        if width >= now or not self._resizing.pays(width * after, now * self.room.seconds(trial)):
+        if width >= now or not self._resizing.pays(width * after, now * self.capacity.seconds(trial)):
             return
-        if max([after, *(self.room.seconds(each, width) for each in joined)]) < before:
-            self.room.narrow(trial, self._wanted[trial] if joined else width)
+        if max([after, *(self.capacity.seconds(each, width) for each in joined)]) < before:
+            self.capacity.narrow(trial, self._wanted[trial] if joined else width)
             self._narrowed.add(trial)
 
-    def _is_rested(self, occupant: Occupant) -> bool:
-        return occupant.n_reports >= self._resizing.min_reports
+    def _is_rested(self, running_trial: RunningTrial) -> bool:
+        return running_trial.n_reports >= self._resizing.min_reports
 
 
-def _check(running: Sequence[Occupant], devices: Sequence[int]) -> None:
+def _check(running: Sequence[RunningTrial], devices: Sequence[int]) -> None:
     check_distinct(devices, "devices")
     check_distinct((each.trial_id for each in running), "trials")
     for each in running:

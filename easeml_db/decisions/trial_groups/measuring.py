@@ -2,10 +2,10 @@
 
 A round is some pilots at once: first a trial alone on a device, then p trials together on that device for p = 2, 3, ...
 until the p-th brings too little or finds no memory, then one trial over w = 2, 3, ... devices until it grows no
-faster. A pilot repeats laps over the same rows and says when each ended.
+faster. A pilot repeats iterations over the same rows and says when each ended.
 
 Ours: trials of one group may differ in size, so each is measured alone as well, and T^p counts in units of that: the
-mean slowdown of p trials. Only laps while all pilots of a round trained count; a round that hardly overlapped is
+mean slowdown of p trials. Only iterations while all pilots of a round trained count; a round that hardly overlapped is
 thrown away and repeated, at most three times.
 """
 
@@ -27,7 +27,7 @@ from easeml_db.decisions.trial_groups.limits import (
 from easeml_db.decisions.trial_groups.profile import Profile
 from easeml_db.errors import InvalidArgument
 
-MIN_LAPS = 3
+MIN_ITERATIONS = 3
 MIN_OVERLAP = 0.5  # of the shortest pilot of a round
 MAX_ATTEMPTS = 3
 
@@ -42,7 +42,8 @@ class Round:
 
 @dataclass(frozen=True)
 class Sample:
-    """What a pilot did: `laps`, when it began and when each lap over `n_rows` rows ended, in seconds on one clock.
+    """What a pilot did: `iteration_ends` is when it began and when each iteration over `n_rows` rows ended, in seconds
+    on one clock.
 
     `unit_seconds`: what a unit of the trial is going to take, or a gang over a partition for each device.
     `open_seconds`: how long it took to bring the trial onto its slot. `trial_bytes`: memory that it took at most, and
@@ -50,7 +51,7 @@ class Sample:
     """
 
     trial_id: int
-    laps: tuple[float, ...]
+    iteration_ends: tuple[float, ...]
     n_rows: int
     open_seconds: float = 0.0
     trial_bytes: int | None = None
@@ -204,7 +205,7 @@ class Measuring:
 
     def _remember(self, samples: Iterable[Sample]) -> None:
         for sample in samples:
-            if not sample.laps:
+            if not sample.iteration_ends:
                 continue
             self._open_seconds.append(sample.open_seconds)
             self._trial_bytes = max(self._trial_bytes, sample.trial_bytes or 0)
@@ -237,14 +238,17 @@ def merged(measured: Sequence[MeasuredProfile]) -> MeasuredProfile:
 
 def _seconds_per_row(samples: Sequence[Sample]) -> dict[int, float] | None:
     """By trial, while all trained; None where they hardly overlapped."""
-    begin, end = max(sample.laps[0] for sample in samples), min(sample.laps[-1] for sample in samples)
-    shortest = min(sample.laps[-1] - sample.laps[0] for sample in samples)
+    begin, end = (
+        max(sample.iteration_ends[0] for sample in samples),
+        min(sample.iteration_ends[-1] for sample in samples),
+    )
+    shortest = min(sample.iteration_ends[-1] - sample.iteration_ends[0] for sample in samples)
     if end - begin < MIN_OVERLAP * shortest or shortest <= 0:
         return None
     found: dict[int, float] = {}
     for sample in samples:
-        within = [moment for moment in sample.laps if begin <= moment <= end]
-        if len(within) <= MIN_LAPS or within[-1] <= within[0]:
+        within = [moment for moment in sample.iteration_ends if begin <= moment <= end]
+        if len(within) <= MIN_ITERATIONS or within[-1] <= within[0]:
             return None
         found[sample.trial_id] = (within[-1] - within[0]) / ((len(within) - 1) * sample.n_rows)
     return found

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from easeml_db.decisions.trial_groups.contract import Budget, Placement, check_distinct
-from easeml_db.decisions.trial_groups.floor import Floor
+from easeml_db.decisions.trial_groups.contract import Budget, DevicePlacement, check_distinct
+from easeml_db.decisions.trial_groups.device_occupancy import DeviceOccupancy
 from easeml_db.decisions.trial_groups.profile import Profile
 from easeml_db.decisions.trial_groups.widths import widths
 from easeml_db.errors import InvalidArgument
@@ -32,7 +32,7 @@ class Waiting:
 class Filling:
     """Where trials start, which wait, and when all have ended, in seconds, if nothing is resized."""
 
-    placements: tuple[Placement, ...]
+    placements: tuple[DevicePlacement, ...]
     waiting: tuple[Waiting, ...]
     makespan_seconds: float
 
@@ -42,10 +42,10 @@ def static_fluid(budgets: Sequence[Budget], devices: Sequence[int], profile: Pro
     if not devices:
         raise InvalidArgument("devices: expected at least one, got none")
     check_distinct((budget.trial_id for budget in budgets), "trials")
-    floor = Floor(devices, profile)
-    waiting = start(floor, sized(budgets, len(devices), profile))
-    placements = tuple(occupant.placement for occupant in floor.occupants.values())
-    return Filling(placements, tuple(waiting), _run_out(floor, waiting))
+    occupancy = DeviceOccupancy(devices, profile)
+    waiting = start(occupancy, sized(budgets, len(devices), profile))
+    placements = tuple(running_trial.placement for running_trial in occupancy.running.values())
+    return Filling(placements, tuple(waiting), _run_out(occupancy, waiting))
 
 
 def sized(budgets: Sequence[Budget], n_devices: int, profile: Profile) -> list[Waiting]:
@@ -55,9 +55,12 @@ def sized(budgets: Sequence[Budget], n_devices: int, profile: Profile) -> list[W
     return sorted(found, key=lambda each: (-each.width, -each.budget.seconds, each.budget.trial_id))
 
 
-def start(floor: Floor, waiting: Sequence[Waiting]) -> list[Waiting]:
+def start(occupancy: DeviceOccupancy, waiting: Sequence[Waiting]) -> list[Waiting]:
     """Start what finds a place, in this order; return what still waits. A trial that waits lets narrower ones pass."""
-    idle, shared = floor.idle(), {d: left for d, left in floor.shared().items() if len(left) < floor.capacity(d)}
+    idle, shared = (
+        occupancy.idle(),
+        {d: left for d, left in occupancy.shared().items() if len(left) < occupancy.capacity(d)},
+    )
     left: list[Waiting] = []
     for place, each in enumerate(waiting):
         if not idle and not shared:
@@ -66,10 +69,10 @@ def start(floor: Floor, waiting: Sequence[Waiting]) -> list[Waiting]:
         if not devices:
             left.append(each)
             continue
-        floor.place(each.budget, Placement(each.budget.trial_id, each.width, devices))
+        occupancy.place(each.budget, DevicePlacement(each.budget.trial_id, each.width, devices))
         idle = [device for device in idle if device not in devices]
         if each.width < 1:
-            _load(shared, devices[0], each.budget.seconds, floor.capacity(devices[0]))
+            _load(shared, devices[0], each.budget.seconds, occupancy.capacity(devices[0]))
     return left
 
 
@@ -87,11 +90,11 @@ def _load(shared: dict[int, list[float]], device: int, seconds: float, capacity:
         del shared[device]
 
 
-def _run_out(floor: Floor, waiting: Sequence[Waiting]) -> float:
+def _run_out(occupancy: DeviceOccupancy, waiting: Sequence[Waiting]) -> float:
     now, left = 0.0, sorted(waiting, key=lambda each: (-each.budget.seconds, each.budget.trial_id))
-    while floor.occupants:
-        seconds = floor.seconds_to_end()
-        floor.advance(seconds)
+    while occupancy.running:
+        seconds = occupancy.seconds_to_end()
+        occupancy.advance(seconds)
         now += seconds
-        left = start(floor, left)
+        left = start(occupancy, left)
     return now

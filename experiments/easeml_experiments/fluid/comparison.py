@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from easeml_db.decisions.trial_groups.dynamic_fluid import Resizing
+from easeml_db.decisions.trial_groups.fluid_simulation import Filled, Outcome, simulate
 from easeml_db.decisions.trial_groups.profile import Profile
-from easeml_db.decisions.trial_groups.simulation import Filled, Outcome, simulate
 from easeml_experiments.fluid.workload import SIGMA, Job, Speeds
 
 ALPHA, BETA, C, D = 1.2, 1.1, 2, 4

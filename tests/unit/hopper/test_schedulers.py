@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from easeml_db.decisions.hopper.contract import Candidate, Placement, Workload
 from easeml_db.decisions.hopper.longest_remaining import LongestRemaining
+from easeml_db.decisions.hopper.makespan_simulation import simulate
 from easeml_db.decisions.hopper.schedulers import (
     SCHEDULERS,
     check_fit,
@@ -18,7 +19,6 @@ from easeml_db.decisions.hopper.schedulers import (
     list_schedulers,
     make_scheduler,
 )
-from easeml_db.decisions.hopper.simulation import simulate
 from easeml_db.errors import InvalidArgument
 
 DENSE = ("longest_remaining", "random")

@@ -5,7 +5,7 @@ from itertools import count
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from easeml_db.decisions.trial_groups.allocation import Allocator, Crew, ready
+from easeml_db.decisions.trial_groups.allocation import Allocator, DeviceShare, ready
 from easeml_db.decisions.trial_groups.profile import Profile
 from easeml_db.words.topology import Device, Slot, devices_of
 
@@ -25,25 +25,25 @@ def allocated(seconds, there, profile=PROFILE):
 
 
 def widths(allocator):
-    return {trial: crew.width for trial, crew in allocator.crews().items()}
+    return {trial: share.width for trial, share in allocator.shares().items()}
 
 
 def test_the_papers_example():
     allocator = allocated({1: 4.0, 2: 4.0, 3: 12.0, 4: 30.0}, devices(2, 2, 2, 2, 2))
     assert widths(allocator) == {1: 0.5, 2: 0.5, 3: 1, 4: 3}
-    crews = allocator.crews()
-    assert crews[1].devices == crews[2].devices
-    assert [(each.group_number, each.reason) for each in allocator.take_journal().decisions] == [(1, "static")] * 4
-    assert not allocator.take_journal()
+    shares = allocator.shares()
+    assert shares[1].devices == shares[2].devices
+    assert [(each.group_number, each.reason) for each in allocator.take_log().changes] == [(1, "static")] * 4
+    assert not allocator.take_log()
 
 
 def test_what_leaves_lets_others_grow_and_a_resize_counts_once():
     allocator, there = allocated({1: 10.0, 2: 10.0}, devices(1, 1)), devices(1, 1)
     assert widths(allocator) == {1: 1, 2: 1}
-    allocator.take_journal()
+    allocator.take_log()
     allocator.renew({1: 9.0}, there, PROFILE, EPS)
     assert widths(allocator) == {1: 2}
-    assert [(each.crew.width, each.reason) for each in allocator.take_journal().decisions] == [(2, "dynamic")]
+    assert [(each.share.width, each.reason) for each in allocator.take_log().changes] == [(2, "dynamic")]
 
 
 def test_a_trial_that_was_resized_rests_and_is_then_looked_at_again():
@@ -61,18 +61,18 @@ def test_a_trial_that_was_resized_rests_and_is_then_looked_at_again():
 def test_a_device_holds_no_more_trials_than_it_has_slots():
     there = devices(2, 1)
     allocator = allocated(dict.fromkeys(range(5), 1.0), there)
-    on = [crew.devices[0] for crew in allocator.crews().values()]
+    on = [share.devices[0] for share in allocator.shares().values()]
     assert sorted(on.count(device) for device in there) == [1, 2]
 
 
 def test_a_trial_on_a_lost_device_is_placed_anew_in_its_group():
     allocator = allocated({1: 10.0, 2: 10.0}, devices(1, 1))
-    allocator.take_journal()
+    allocator.take_log()
     allocator.renew({1: 10.0, 2: 10.0}, devices(1, 1)[:1], PROFILE, EPS)
-    assert len(allocator.crews()) == 1
+    assert len(allocator.shares()) == 1
     allocator.renew({1: 10.0, 2: 10.0}, devices(1, 1, 1), PROFILE, EPS)
-    assert len({crew.devices for crew in allocator.crews().values()}) == 2
-    assert {each.group_number for each in allocator.take_journal().decisions} == {1}
+    assert len({share.devices for share in allocator.shares().values()}) == 2
+    assert {each.group_number for each in allocator.take_log().changes} == {1}
 
 
 def test_trials_that_come_later_are_a_group_of_their_own():
@@ -83,11 +83,11 @@ def test_trials_that_come_later_are_a_group_of_their_own():
 
 def test_groups_come_and_end():
     allocator = allocated({1: 10.0, 2: 10.0}, devices(1))
-    assert [(each.group_number, each.trial_ids) for each in allocator.take_journal().groups] == [(1, (1, 2))]
+    assert [(each.group_number, each.trial_ids) for each in allocator.take_log().groups] == [(1, (1, 2))]
     allocator.renew({2: 10.0, 3: 1.0}, devices(1), PROFILE, EPS)
-    assert allocator.take_journal().ended == ()
+    assert allocator.take_log().ended == ()
     allocator.renew({3: 1.0}, devices(1), PROFILE, EPS)
-    assert allocator.take_journal().ended == (1,)
+    assert allocator.take_log().ended == (1,)
 
 
 def test_where_c_falls_to_1_packed_trials_part():
@@ -95,17 +95,17 @@ def test_where_c_falls_to_1_packed_trials_part():
     allocator = allocated({1: 1.0, 2: 1.0}, there)
     assert widths(allocator) == {1: 0.5, 2: 0.5}
     allocator.renew({1: 1.0, 2: 1.0}, there, Profile(), EPS)
-    assert len(allocator.crews()) == 1
+    assert len(allocator.shares()) == 1
 
 
 def test_exclusive_units_wait_for_what_is_under_way_and_slots_are_given_once():
-    (one, two), crew = devices(2, 2), Crew
-    packed, alone, gang = crew(1, 0.5, (one,)), crew(2, 1.0, (one,)), crew(3, 2.0, (one, two))
+    (one, two), share = devices(2, 2), DeviceShare
+    packed, alone, gang = share(1, 0.5, (one,)), share(2, 1.0, (one,)), share(3, 2.0, (one, two))
     slots = [*one.slot_ids, *two.slot_ids]
     assert ready({2: alone}, {1: packed}, slots[1:]) == []
     assert ready({3: gang}, {}, slots) == [(3, (one.slot_ids[0], two.slot_ids[0]))]
     assert ready({3: gang}, {}, one.slot_ids) == []
-    both = {1: packed, 4: crew(4, 0.5, (one,))}
+    both = {1: packed, 4: share(4, 0.5, (one,))}
     assert ready(both, {}, slots) == [(1, (1,)), (4, (2,))]
     assert ready(both, {}, slots, lambda trial, slot: (-slot,)) == [(1, (2,)), (4, (1,))]
     assert ready({1: packed}, {2: alone}, slots[1:]) == []
@@ -160,30 +160,30 @@ class World:
         self.check()
         taken = {slot for slots in self.slots_of.values() for slot in slots}
         idle = [slot for device in self.there for slot in device.slot_ids if slot not in taken]
-        for trial, slots in ready(self.allocator.crews(), self.under_way, idle):
-            self.under_way[trial] = self.allocator.crews()[trial]
+        for trial, slots in ready(self.allocator.shares(), self.under_way, idle):
+            self.under_way[trial] = self.allocator.shares()[trial]
             self.slots_of[trial] = slots
             self.n_units[trial] = self.n_units.get(trial, 0) + 1
         self.check_slots()
 
     def check(self):
-        crews = self.allocator.crews()
-        assert crews.keys() <= self.seconds.keys() == self.allocator.groups().keys()
+        shares = self.allocator.shares()
+        assert shares.keys() <= self.seconds.keys() == self.allocator.groups().keys()
         for device in self.there:
-            here = [crew for crew in crews.values() if device in crew.devices]
-            assert len(here) <= 1 or all(crew.is_packed for crew in here)
+            here = [share for share in shares.values() if device in share.devices]
+            assert len(here) <= 1 or all(share.is_packed for share in here)
             assert len(here) <= min(self.profile.c, len(device.slot_ids))
-        for crew in crews.values():
-            assert set(crew.devices) <= set(self.there)
-            assert len(crew.devices) == len(set(crew.devices)) == max(crew.width, 1)
-            assert crew.width <= self.profile.d
+        for share in shares.values():
+            assert set(share.devices) <= set(self.there)
+            assert len(share.devices) == len(set(share.devices)) == max(share.width, 1)
+            assert share.width <= self.profile.d
 
     def check_slots(self):
         taken = [slot for slots in self.slots_of.values() for slot in slots]
         assert len(taken) == len(set(taken))
 
     def snapshot(self):
-        return self.allocator.crews(), dict(self.slots_of), self.allocator.groups()
+        return self.allocator.shares(), dict(self.slots_of), self.allocator.groups()
 
 
 PACKED_ON_SHARED = [  # a trial that shares its device frees nothing by moving onto another
@@ -220,7 +220,7 @@ def test_what_happened_decides_everything(happened):
         one.happen(what, value)
         other.happen(what, value)
         assert one.snapshot() == other.snapshot()
-        assert one.allocator.take_journal() == other.allocator.take_journal()
+        assert one.allocator.take_log() == other.allocator.take_log()
 
 
 def test_slots_share_a_gpu_or_a_named_part_of_the_cpu():

@@ -9,19 +9,19 @@ from easeml_db.decisions.trial_groups.profile import Profile
 from easeml_db.errors import InvalidArgument
 
 
-def sample(trial, lap_seconds, *, begin=0.0, n_laps=20, n_rows=256, **more):
-    return Sample(trial, tuple(begin + k * lap_seconds for k in range(n_laps + 1)), n_rows, 0.1, **more)
+def sample(trial, iteration_seconds, *, begin=0.0, n_iterations=20, n_rows=256, **more):
+    return Sample(trial, tuple(begin + k * iteration_seconds for k in range(n_iterations + 1)), n_rows, 0.1, **more)
 
 
-def measured(measuring, lap_seconds, **more):
-    """Make all measurements on a machine where a lap of a trial takes lap_seconds(trial, n packed, n devices)."""
+def measured(measuring, iteration_seconds, **more):
+    """Make all measurements on a machine where an iteration takes iteration_seconds(trial, n packed, n devices)."""
     rounds = []
     while (asked := measuring.next_round()) is not None:
         rounds.append(asked)
         p, w = len(asked.trial_ids), asked.n_devices
-        seconds = {trial: lap_seconds(trial, p, w) for trial in asked.trial_ids}
-        # Whoever is slower takes longer for as many laps: they overlap as long as the fastest.
-        samples = [sample(t, s, n_laps=max(8, int(20 / s)), unit_seconds=s, **more) for t, s in seconds.items()]
+        seconds = {trial: iteration_seconds(trial, p, w) for trial in asked.trial_ids}
+        # Whoever is slower takes longer for as many iterations: they overlap as long as the fastest.
+        samples = [sample(t, s, n_iterations=max(8, int(20 / s)), unit_seconds=s, **more) for t, s in seconds.items()]
         if w > 1:  # a gang does w units at once
             samples = [Sample(t, (), 0, unit_seconds=w * s) for t, s in seconds.items()]
         measuring.told(asked, samples)

@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from easeml_db.decisions.trial_groups.contract import Budget, TrialGroup
+from easeml_db.decisions.trial_groups.fluid_simulation import Filled, simulate
 from easeml_db.decisions.trial_groups.optimum import optimum
 from easeml_db.decisions.trial_groups.profile import Profile
-from easeml_db.decisions.trial_groups.simulation import Filled, simulate
 from easeml_db.decisions.trial_groups.static_fluid import static_fluid
 from easeml_db.decisions.trial_groups.widths import widths
 from easeml_db.errors import InvalidArgument

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from easeml_db.decisions.trial_groups.contract import Budget, Placement, TrialGroup, check_job
+from easeml_db.decisions.trial_groups.contract import Budget, DevicePlacement, TrialGroup, check_job
+from easeml_db.decisions.trial_groups.device_occupancy import DeviceOccupancy
 from easeml_db.decisions.trial_groups.dynamic_fluid import Resizing, dynamic_fluid
-from easeml_db.decisions.trial_groups.floor import Floor
 from easeml_db.decisions.trial_groups.profile import Profile
 from easeml_db.decisions.trial_groups.static_fluid import Waiting, sized, start
 from easeml_db.errors import InvalidArgument
@@ -27,7 +27,7 @@ class Event:
     what: str
     group_id: int
     trial_id: int
-    placement: Placement | None = None
+    placement: DevicePlacement | None = None
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class _Simulation:
 
     def __post_init__(self) -> None:
         report_seconds = self.filled.report_seconds if self.filled else 1.0
-        self._floor = Floor(range(self.n_devices), self.profile, report_seconds=report_seconds)
+        self._occupancy = DeviceOccupancy(range(self.n_devices), self.profile, report_seconds=report_seconds)
         self._left = {group.group_id: len(group.budgets) for group in self.groups}
         self._ready = [group for group in self.groups if not group.after]
         self._blockers = {group.group_id: len(group.after) for group in self.groups}
@@ -100,11 +100,11 @@ class _Simulation:
     def run(self) -> Outcome:
         """Until nothing runs."""
         self._arrive()
-        while self._floor.occupants:
-            seconds = self._floor.seconds_to_end()
-            self.busy += seconds * self._floor.n_busy()
+        while self._occupancy.running:
+            seconds = self._occupancy.seconds_to_end()
+            self.busy += seconds * self._occupancy.n_busy()
             self.now += seconds
-            for number in self._floor.advance(seconds):
+            for number in self._occupancy.advance(seconds):
                 self._note("end", number)
                 self._end(self._of[number][0].group_id)
             self._arrive()
@@ -138,28 +138,30 @@ class _Simulation:
         ]
         if self.filled is None:
             return [Waiting(budget, 1.0) for budget in budgets]
-        return sized(budgets, len(self._floor.idle()), self.profile)
+        return sized(budgets, len(self._occupancy.idle()), self.profile)
 
     def _start(self) -> None:
-        before = set(self._floor.occupants)
-        self._waiting = start(self._floor, self._waiting)
-        for number in self._floor.occupants.keys() - before:
+        before = set(self._occupancy.running)
+        self._waiting = start(self._occupancy, self._waiting)
+        for number in self._occupancy.running.keys() - before:
             self._note("start", number)
 
     def _resize(self) -> None:
         if self.filled is None or self.filled.resizing is None or self._waiting:
             return
-        running = list(self._floor.occupants.values())
-        resizes = dynamic_fluid(running, self._floor.devices, self.profile, self.filled.resizing)
-        self._floor.resize(resizes, self.filled.resizing.seconds)
+        running = list(self._occupancy.running.values())
+        resizes = dynamic_fluid(running, self._occupancy.devices, self.profile, self.filled.resizing)
+        self._occupancy.resize(resizes, self.filled.resizing.seconds)
         for resize in resizes:
             self._note("resize", resize.trial_id)
         self.n_resizes += len(resizes)
 
     def _note(self, what: str, number: int) -> None:
         group, trial_id = self._of[number]
-        occupant = self._floor.occupants.get(number)
-        self.events.append(Event(self.now, what, group.group_id, trial_id, occupant.placement if occupant else None))
+        running_trial = self._occupancy.running.get(number)
+        self.events.append(
+            Event(self.now, what, group.group_id, trial_id, running_trial.placement if running_trial else None)
+        )
 
 
 def _urgency(group: TrialGroup) -> int:

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from easeml_db.decisions.trial_groups.contract import Budget, TrialGroup
 from easeml_db.decisions.trial_groups.dynamic_fluid import Resizing
+from easeml_db.decisions.trial_groups.fluid_simulation import Filled, simulate
 from easeml_db.decisions.trial_groups.profile import Profile
-from easeml_db.decisions.trial_groups.simulation import Filled, simulate
 from easeml_db.errors import InvalidArgument
 from easeml_experiments.fluid.workload import PROCEDURES, Speeds, brackets
 

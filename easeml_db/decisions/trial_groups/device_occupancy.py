@@ -1,6 +1,6 @@
 """Devices and what runs on them, as time passes; a trial on a shared device is slowed by those that are really there.
 
-The one mutable thing of this package. Seconds are seconds of the clock, except `Occupant.seconds`, which is h_1.
+The one mutable thing of this package. Seconds are seconds of the clock, except `RunningTrial.seconds`, which is h_1.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import inf
 
-from easeml_db.decisions.trial_groups.contract import Budget, Occupant, Placement, Resize, check_distinct
+from easeml_db.decisions.trial_groups.contract import Budget, DevicePlacement, Resize, RunningTrial, check_distinct
 from easeml_db.decisions.trial_groups.profile import Profile
 from easeml_db.errors import InvalidArgument
 
 DONE = 1e-9  # h_1 seconds left that are rounding
 
 
-class Floor:
+class DeviceOccupancy:
     """Occupants of devices. `report_seconds`: h_1 between two reports of a trial; `capacities`: most trials on a
     device, where that is less than c."""
 
@@ -29,7 +29,7 @@ class Floor:
         capacities: Mapping[int, int] | None = None,
     ) -> None:
         check_distinct(devices, "devices")
-        self.devices, self.profile, self.occupants = tuple(devices), profile, dict[int, Occupant]()
+        self.devices, self.profile, self.running = tuple(devices), profile, dict[int, RunningTrial]()
         self._report_seconds, self._capacities = report_seconds, capacities or {}
         self._stopped: dict[int, float] = {}  # seconds until a resized trial trains on
         self._on: dict[int, list[int]] = {device: [] for device in devices}
@@ -45,39 +45,39 @@ class Floor:
     def shared(self) -> dict[int, list[float]]:
         """Devices that others may share: device -> h_1 of what is left of each trial there."""
         found: dict[int, list[float]] = {}
-        for each in self.occupants.values():
+        for each in self.running.values():
             if each.placement.is_packed:
                 found.setdefault(each.placement.devices[0], []).append(each.seconds)
         return found
 
-    def place(self, budget: Budget, placement: Placement) -> None:
+    def place(self, budget: Budget, placement: DevicePlacement) -> None:
         """Start a trial. Raises InvalidArgument where its place is taken."""
-        self._put(Occupant(placement, budget.seconds))
+        self._put(RunningTrial(placement, budget.seconds))
 
     def resize(self, resizes: Sequence[Resize], seconds: float) -> None:
         """Move trials, all at once; each stands still for so many seconds."""
         moving = [self._take(resize.trial_id) for resize in resizes]
-        for occupant, resize in zip(moving, resizes, strict=True):
-            self._put(Occupant(resize.after, occupant.seconds, 0.0))
+        for running_trial, resize in zip(moving, resizes, strict=True):
+            self._put(RunningTrial(resize.after, running_trial.seconds, 0.0))
             self._stopped[resize.trial_id] = seconds
 
     def seconds_left(self, trial_id: int) -> float:
         """Until a trial ends, if everything stays as it is."""
-        return self._stopped.get(trial_id, 0.0) + self.occupants[trial_id].seconds / self._speed(trial_id)
+        return self._stopped.get(trial_id, 0.0) + self.running[trial_id].seconds / self._speed(trial_id)
 
     def seconds_to_end(self) -> float:
         """Until the next trial ends; infinite where none runs."""
-        return min(map(self.seconds_left, self.occupants), default=inf)
+        return min(map(self.seconds_left, self.running), default=inf)
 
     def advance(self, seconds: float) -> list[int]:
         """Let time pass, at most until the next end; return the trials that ended, which have left."""
-        speeds = {trial_id: self._speed(trial_id) for trial_id in self.occupants}
+        speeds = {trial_id: self._speed(trial_id) for trial_id in self.running}
         for trial_id, speed in speeds.items():
             stopped = min(self._stopped.get(trial_id, 0.0), seconds)
             if stopped:
                 self._stopped[trial_id] -= stopped
             self._train(trial_id, speed * (seconds - stopped))
-        ended = [trial_id for trial_id, each in self.occupants.items() if each.seconds <= DONE]
+        ended = [trial_id for trial_id, each in self.running.items() if each.seconds <= DONE]
         for trial_id in ended:
             self._take(trial_id)
         return ended
@@ -88,30 +88,30 @@ class Floor:
 
     def _speed(self, trial_id: int) -> float:
         """h_1 seconds done in a second."""
-        placement = self.occupants[trial_id].placement
+        placement = self.running[trial_id].placement
         if placement.is_packed:
             return 1 / self.profile.slowdown(len(self._on[placement.devices[0]]))
         return 1 / self.profile.seconds(1.0, placement.width)
 
     def _train(self, trial_id: int, h_1: float) -> None:
-        each = self.occupants[trial_id]
+        each = self.running[trial_id]
         n_reports = each.n_reports + h_1 / self._report_seconds
-        self.occupants[trial_id] = replace(each, seconds=each.seconds - h_1, n_reports=n_reports)
+        self.running[trial_id] = replace(each, seconds=each.seconds - h_1, n_reports=n_reports)
 
-    def _put(self, occupant: Occupant) -> None:
-        placement = occupant.placement
+    def _put(self, running_trial: RunningTrial) -> None:
+        placement = running_trial.placement
         for device in placement.devices:
             limit = self.capacity(device) - 1 if placement.is_packed else 0
-            others = [self.occupants[trial_id].placement for trial_id in self._on[device]]
+            others = [self.running[trial_id].placement for trial_id in self._on[device]]
             if len(others) > limit or not all(other.is_packed for other in others):
                 raise InvalidArgument(f"trial {placement.trial_id}: device {device} is taken")
         for device in placement.devices:
             self._on[device].append(placement.trial_id)
-        self.occupants[placement.trial_id] = occupant
+        self.running[placement.trial_id] = running_trial
 
-    def _take(self, trial_id: int) -> Occupant:
-        occupant = self.occupants.pop(trial_id)
+    def _take(self, trial_id: int) -> RunningTrial:
+        running_trial = self.running.pop(trial_id)
         self._stopped.pop(trial_id, None)
-        for device in occupant.placement.devices:
+        for device in running_trial.placement.devices:
             self._on[device].remove(trial_id)
-        return occupant
+        return running_trial

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from easeml_db.decisions.trial_groups.measuring import Measuring, Round, Sample
 from easeml_db.words.topology import Device
 
-MEASURED_SECONDS = 1.0  # laps of a pilot
+MEASURED_SECONDS = 1.0  # for which a pilot repeats iterations
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Start:
     measured_seconds: float = 0.0
 
 
-class Bench:
+class DeviceProfiler:
     """Devices on which one architecture is measured: trials are packed on the first."""
 
     def __init__(self, architecture: str, devices: tuple[Device, ...], measuring: Measuring) -> None:

@@ -25,13 +25,13 @@ class Entry:
     rank: float = 0.0
 
 
-Plan = Mapping[int, Sequence[Entry]]
+SlotOrders = Mapping[int, Sequence[Entry]]
 
 
-class PlanFollower:
+class SlotOrderFollower:
     """Follows a plan. When nothing is under way and the plan has no unit to start, longest remaining helps out."""
 
-    def __init__(self, placement: Placement, plan: Plan) -> None:
+    def __init__(self, placement: Placement, plan: SlotOrders) -> None:
         self._plan = {slot: tuple(entries) for slot, entries in plan.items()}
         self._ranks = {(e.trial_number, e.partition_number): e.rank for entries in plan.values() for e in entries}
         self._dense = LongestRemaining(placement)

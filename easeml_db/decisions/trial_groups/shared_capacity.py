@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from easeml_db.decisions.trial_groups.contract import Occupant, Placement, Resize
+from easeml_db.decisions.trial_groups.contract import DevicePlacement, Resize, RunningTrial
 from easeml_db.decisions.trial_groups.profile import Profile
 
 
-class Room:
+class SharedCapacity:
     """Occupants by trial, the devices that nobody has, and the resizes so far."""
 
     def __init__(
-        self, running: Sequence[Occupant], devices: Sequence[int], profile: Profile, capacities: Mapping[int, int]
+        self, running: Sequence[RunningTrial], devices: Sequence[int], profile: Profile, capacities: Mapping[int, int]
     ) -> None:
         self._capacities = {device: min(profile.c, capacities.get(device, profile.c)) for device in devices}
         self._profile, self._seconds = profile, {each.trial_id: each.seconds for each in running}
@@ -53,13 +53,13 @@ class Room:
         more = width - len(own)
         devices = (*own, *self.idle[:more])
         del self.idle[:more]
-        self.placed[trial_id] = Placement(trial_id, float(width), devices)
+        self.placed[trial_id] = DevicePlacement(trial_id, float(width), devices)
 
     def narrow(self, trial_id: int, width: float) -> None:
         """Leave a trial fewer of its own devices, or put it onto one that has room for it; the others become idle."""
         kept = self.own(trial_id)[: int(width)] if width >= 1 else (self.host(trial_id),)
         self.idle.extend(device for device in self.placed[trial_id].devices if device not in kept)
-        self.placed[trial_id] = Placement(trial_id, width, tuple(device for device in kept if device is not None))
+        self.placed[trial_id] = DevicePlacement(trial_id, width, tuple(device for device in kept if device is not None))
 
     def host(self, trial_id: int) -> int | None:
         """The device of another trial that this one could share, the least loaded; None: there is none."""
