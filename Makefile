@@ -11,7 +11,8 @@ INSTALLED := $(VENV)/easeml-installed
 help:
 	@echo 'make demo [DATASET=digits|fashion-mnist|tenants]   set everything up and run the main job, or share it'
 	@echo 'make test                                  set everything up and pass all tests'
-	@echo 'make unit | lint | docs | benchmarks | clean'
+	@echo 'make unit | lint | docs | clean'
+	@echo 'make benchmarks [BEFORE=clone] [QUICK=1]   measure this clone, or compare it with another by turns'
 
 setup: $(INSTALLED)
 
@@ -39,7 +40,8 @@ docs: setup
 	@cd '$(CLONE)' && '$(BIN)/python' docs/generate.py
 
 benchmarks: setup
-	@cd '$(CLONE)' && '$(BIN)/python' benchmarks/run.py
+	@'$(CLONE)/docker/bootstrap.sh' '$(VENV)' fashion-mnist
+	@cd '$(CLONE)' && '$(BIN)/python' benchmarks/run.py $(if $(BEFORE),--before '$(BEFORE)') $(if $(QUICK),--quick)
 
 clean:
 	rm -rf '$(VENV)' '$(CLONE)/build' '$(CLONE)/dist'

@@ -1,8 +1,8 @@
 """Milliseconds that the coordinator adds to a unit: seconds of a slot for each unit where units do nothing.
 
 On PostgreSQL the procedures are replaced in the benchmark's database by ones that only pass the fence and count the
-step, so what is left is the coordinator, the round trip and one durable commit. With 64 slots the real loop runs on the
-simulated world; that number is the loop's own seconds of wall time for each unit, since one process serves all slots.
+step, so what is left is the coordinator, the round trip and one durable commit. With more slots the real loop runs on
+the simulated world; that number is the loop's own seconds of wall time for each unit, since one process serves all.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from easeml_db.words.topology import Slot
 
 N_RUNS = 5
 N_TRIALS = 8
-N_SIMULATED_SLOTS = 64
+SIMULATED = ((64, 128, 4), (256, 512, 2), (1_024, 10_000, 1))  # slots, trials, epochs
 NO_OP = """
 CREATE OR REPLACE PROCEDURE easeml.{name}(unit jsonb, INOUT result jsonb DEFAULT NULL) LANGUAGE plpgsql AS $$
 BEGIN
@@ -33,9 +33,10 @@ $$
 
 
 def measure(workload: Workload) -> Iterator[Row]:
-    """Yield a row for the real server and one for the simulated world."""
+    """Yield a row for the real server and one for each size of the simulated world."""
     yield _on_postgres(workload)
-    yield _simulated(workload)
+    for n_slots, n_trials, n_epochs in SIMULATED[: 1 if workload.is_quick else None]:
+        yield _simulated(workload, n_slots, n_trials, 1 if workload.is_quick else n_epochs)
 
 
 def _on_postgres(workload: Workload) -> Row:
@@ -68,18 +69,15 @@ def _no_op_run(session: Session, dataset: str, n_epochs: int) -> float:
     return run_seconds(session, start_run(session, dataset, "mlp", 256, rates=rates, max_epochs=n_epochs))
 
 
-def _simulated(workload: Workload) -> Row:
-    n_epochs = 1 if workload.is_quick else 4
-    n_trials = 2 * N_SIMULATED_SLOTS
-
+def _simulated(workload: Workload, n_slots: int, n_trials: int, n_epochs: int) -> Row:
     def once() -> float:
-        slots = [Slot(i, f"slot-{i}", 1) for i in range(1, N_SIMULATED_SLOTS + 1)]
+        slots = [Slot(i, f"slot-{i}", 1) for i in range(1, n_slots + 1)]
         run = new_run(1, n_trials=n_trials, n_partitions=4, max_epochs=n_epochs)
         world = SimulatedWorld(slots, [run], seconds_of=lambda unit, slot_id: 1.0 + (unit.step * 7 + slot_id) % 5 / 10)
         process = world.process()
         return seconds_of(lambda: asyncio.run(Coordinator(process, process, process, process).serve(until_idle=True)))
 
     n_units = n_trials * 4 * (2 * n_epochs + 1)
-    seconds = [once() for _ in range(workload.repeats(3))]
-    setting = f"{N_SIMULATED_SLOTS} simulated slots, {n_trials} trials, {n_units} units, loop and simulation together"
+    seconds = [once() for _ in range(workload.repeats(3 if n_slots < 1_000 else 1))]
+    setting = f"{n_slots} simulated slots, {n_trials} trials, {n_units} units, loop and simulation together"
     return Row("coordinator, per unit that does nothing", setting, median(seconds) / n_units * 1e3, "ms")

@@ -35,6 +35,11 @@ class Row:
             return self.value >= self.at_least
         return None if self.at_most is None else self.value <= self.at_most
 
+    @property
+    def is_higher_better(self) -> bool:
+        """Whether more is better: by its bound, else by its unit (times, sizes and costs should be low)."""
+        return self.at_least is not None or (self.at_most is None and self.unit == "x speed")
+
     def to_json(self) -> dict[str, Any]:
         """The row as the JSON output has it."""
         keys = ("name", "setting", "value", "unit", "target", "holds")
