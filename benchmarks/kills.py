@@ -19,7 +19,8 @@ from measuring import Row
 from psycopg.conninfo import make_conninfo
 from workload import Workload
 
-from easeml_db.local.server import SERVICE_ROLE, Embedded, server_environment
+from easeml_db.local.processes import server_environment
+from easeml_db.local.server import SERVICE_ROLE, Embedded
 from easeml_loaders import bundled_source, load_table
 
 N_DISTURBANCES, N_QUICK, SEED = 50, 2, 2026

@@ -110,7 +110,7 @@ def machine() -> dict[str, str]:
     import torch
 
     from easeml_db import __version__
-    from easeml_db.local.server import find_binaries
+    from easeml_db.local.binaries import find_binaries
 
     with open("/proc/cpuinfo", encoding="utf-8") as file:
         models = [line.partition(":")[2].strip() for line in file if line.startswith("model name")]

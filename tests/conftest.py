@@ -24,7 +24,8 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 from psycopg.rows import dict_row
 
-from easeml_db.local.server import Embedded, prepare_database, server_environment
+from easeml_db.local.processes import server_environment
+from easeml_db.local.server import Embedded, prepare_database
 
 TEMPLATE = "easeml_template"
 N_SLOTS = 2

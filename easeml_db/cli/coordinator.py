@@ -10,7 +10,8 @@ import click
 
 from easeml_db.cli.connection import dsn_option, dsn_or_embedded
 from easeml_db.errors import InvalidArgument
-from easeml_db.local.server import find_binaries, prepare_database
+from easeml_db.local.binaries import find_binaries
+from easeml_db.local.server import prepare_database
 from easeml_db.local.service import serve
 from easeml_db.postgres import extension_files
 from easeml_db.postgres.connection import connect_now, server_error

@@ -10,7 +10,7 @@ from typing import Literal
 
 from easeml_db import __version__
 from easeml_db.cli.statements import Row
-from easeml_db.local.server import MIN_MAJOR
+from easeml_db.local.binaries import MIN_MAJOR
 
 REQUIRED = ("numpy", "torch", "safetensors", "easeml_plpy", "easeml_db")
 OWN = ("easeml_plpy", "easeml_db")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from easeml_db.errors import NotReady
+from easeml_db.local.processes import last_lines
 from easeml_db.local.server import Embedded
 from easeml_db.postgres.connection import connect_now
 
@@ -21,5 +22,4 @@ def wait_for_coordinator(server: Embedded, timeout_seconds: float = 60.0) -> Non
                 break
             time.sleep(0.1)
     log = server.folder / "coordinator.log"
-    tail = log.read_text(encoding="utf-8", errors="replace").splitlines()[-5:] if log.exists() else []
-    raise NotReady("the coordinator did not start", detail="\n".join(tail), hint=f"Its log: {log}")
+    raise NotReady("the coordinator did not start", detail=last_lines(log), hint=f"Its log: {log}")

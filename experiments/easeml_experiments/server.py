@@ -19,7 +19,8 @@ import psycopg
 from psycopg import sql
 
 from easeml_db.errors import TrialFailed
-from easeml_db.local.server import SUPERUSER, Embedded
+from easeml_db.local.cluster import SUPERUSER
+from easeml_db.local.server import Embedded
 from easeml_db.local.waiting import wait_for_coordinator
 from easeml_db.postgres.connection import connect_now
 from easeml_db.words.run import Search

@@ -18,7 +18,8 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from easeml_db.local.server import Embedded, server_environment
+from easeml_db.local.processes import server_environment
+from easeml_db.local.server import Embedded
 from easeml_loaders import bundled_source, load_table
 
 N_KILLS = 6

@@ -15,7 +15,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from easeml_db.local.server import Embedded, server_environment
+from easeml_db.local.processes import server_environment
+from easeml_db.local.server import Embedded
 
 AWAY_SECONDS = 4.0
 PREPARE = """

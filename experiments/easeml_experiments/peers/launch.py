@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from easeml_db.errors import TrialFailed
-from easeml_db.local.server import server_environment
+from easeml_db.local.processes import server_environment
 from easeml_experiments.peers import record
 from easeml_experiments.peers.record import Record
 from easeml_experiments.peers.usage import Usage, with_descendants

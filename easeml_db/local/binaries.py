@@ -1,0 +1,42 @@
+"""Finding the PostgreSQL of this machine: the newest one that has PL/Python."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from easeml_db.errors import InvalidArgument, NotFound
+from easeml_db.postgres import extension_files
+
+MIN_MAJOR = 15
+PLACES = ((Path("/usr/lib/postgresql"), "*/bin"), (Path("/usr"), "pgsql-*/bin"))
+
+
+def find_binaries() -> Path:
+    """Return the bin folder of the newest installed PostgreSQL that has PL/Python, or that of EASEML_BINDIR."""
+    if chosen := os.environ.get("EASEML_BINDIR"):
+        if not (Path(chosen) / "initdb").exists():
+            raise InvalidArgument(f"EASEML_BINDIR: there is no initdb in {chosen}")
+        return Path(chosen)
+    folders = [folder for place, pattern in PLACES for folder in place.glob(pattern)]
+    found = [(major, folder) for folder in folders if (major := _major(folder)) >= MIN_MAJOR and _has_python(folder)]
+    if not found:
+        raise NotFound(
+            f"no PostgreSQL {MIN_MAJOR} or newer with PL/Python is installed",
+            hint="On Debian or Ubuntu: apt-get install postgresql postgresql-plpython3-15 (or your version's number).",
+        )
+    return max(found)[1]
+
+
+def _major(folder: Path) -> int:
+    """Return the major version that the folder's name says; 0 where it says none."""
+    found = re.search(r"(\d+)", folder.parent.name)
+    return int(found[1]) if found else 0
+
+
+def _has_python(folder: Path) -> bool:
+    """Say whether a server is there, and PL/Python for it."""
+    if not (folder / "initdb").exists():
+        return False
+    return (extension_files.share_folder(folder) / "extension" / "plpython3u.control").exists()

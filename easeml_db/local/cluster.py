@@ -1,0 +1,81 @@
+"""The data directory of the private server: made by initdb, with settings and a port of its own."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import socket
+from pathlib import Path
+
+from easeml_db.errors import InvalidArgument, ServerUnavailable
+from easeml_db.local.processes import give_to_server, run_as_server
+
+SUPERUSER = "postgres"
+SETTINGS = {
+    "shared_buffers": "'256MB'",
+    "max_wal_size": "'4GB'",
+    "max_connections": "200",
+    "client_connection_check_interval": "'1s'",
+    "log_parameter_max_length": "0",
+    "log_parameter_max_length_on_error": "0",
+}
+
+
+def is_initialised(cluster: Path) -> bool:
+    """Say whether initdb has made this data directory."""
+    return (cluster / "PG_VERSION").exists()
+
+
+def initialise(cluster: Path, binaries: Path) -> None:
+    """Make the data directory; the superuser's password stands in a file beside it. Raises ServerUnavailable."""
+    secret = cluster.parent / "password"
+    secret.write_text(secrets.token_urlsafe(18), encoding="utf-8")
+    secret.chmod(0o600)
+    give_to_server(secret)
+    if cluster.exists():  # left by an initialisation that was interrupted
+        shutil.rmtree(cluster)
+    command: list[str | Path] = [
+        binaries / "initdb", "-D", cluster, "-U", SUPERUSER, "--encoding=UTF8", "--locale=C.UTF-8",
+        "--auth-local=trust", "--auth-host=scram-sha-256", f"--pwfile={secret}",
+    ]  # fmt: skip
+    made = run_as_server(command, check=False)
+    if made.returncode != 0:
+        raise ServerUnavailable("the private server could not be created", detail=made.stderr.strip())
+
+
+def configure(cluster: Path, *, port: int, socket_folder: Path) -> None:
+    """Write our settings into a file of their own, which postgresql.conf includes."""
+    lines = {**SETTINGS, "listen_addresses": "'127.0.0.1'", "port": str(port)}
+    lines["unix_socket_directories"] = f"'{socket_folder}'"
+    lines["unix_socket_permissions"] = "0700"
+    path = cluster / "easeml.conf"
+    path.write_text("".join(f"{name} = {value}\n" for name, value in lines.items()), encoding="utf-8")
+    give_to_server(path)
+    main = cluster / "postgresql.conf"
+    include = "include 'easeml.conf'\n"
+    if include not in main.read_text(encoding="utf-8"):
+        with main.open("a", encoding="utf-8") as file:
+            file.write(include)
+
+
+def choose_port(wanted: int | None, last: int | None) -> int:
+    """Return the port asked for, else that of the last start, else a free one. Raises InvalidArgument if taken."""
+    if wanted is None and last is not None and _is_free(last):
+        return last
+    if wanted is None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            return int(probe.getsockname()[1])
+    if not _is_free(wanted):
+        raise InvalidArgument(f"port: {wanted} is taken on the loopback address", hint="Choose another --port.")
+    return wanted
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True

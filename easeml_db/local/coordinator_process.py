@@ -1,0 +1,50 @@
+"""The coordinator as a background process: started, found again by its pid file, and ended."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from easeml_db.local.processes import end_process, server_environment, server_identity
+
+# Coordinators that this process started: they outlive it, so nobody waits for them, and Python would complain.
+_children: list[subprocess.Popen[bytes]] = []
+
+
+def find_coordinator(folder: Path) -> int | None:
+    """Return the process number of the running coordinator, None when there is none."""
+    path = _pid_file(folder)
+    if not path.exists():
+        return None
+    pid = int(path.read_text(encoding="utf-8") or 0)
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return None
+    return pid if b"coordinator" in words else None  # the number may be another process's by now
+
+
+def launch_coordinator(folder: Path, dsn: str) -> int:
+    """Start a coordinator in the background, which logs into the folder; return its process number."""
+    command = [sys.executable, "-m", "easeml_db", "coordinator", "--dsn", dsn]
+    with (folder / "coordinator.log").open("ab") as output:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, cwd="/",
+            env=server_environment(), **server_identity(),
+        )  # fmt: skip
+    _children.append(process)
+    _pid_file(folder).write_text(str(process.pid), encoding="utf-8")
+    return process.pid
+
+
+def end_coordinator(folder: Path, timeout_seconds: float) -> None:
+    """End the coordinator in good order, by force after the timeout; its run resumes at the next start."""
+    pid = find_coordinator(folder)
+    if pid is not None:
+        end_process(pid, timeout_seconds)
+    _pid_file(folder).unlink(missing_ok=True)
+
+
+def _pid_file(folder: Path) -> Path:
+    return folder / "coordinator.pid"

@@ -1,0 +1,27 @@
+"""What is remembered of a private server between two commands: port, binaries, builds. One JSON file in its folder."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+from typing import Any
+
+from easeml_db.errors import NotReady
+
+
+def read_facts(folder: Path) -> dict[str, Any]:
+    """Return what is remembered. Raises NotReady before the first start."""
+    path = folder / "easeml.json"
+    if not path.exists():
+        raise NotReady(f"there is no private server in {folder}", hint="Start one: easeml up")
+    facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return facts
+
+
+def remember(folder: Path, **facts: Any) -> None:
+    """Add facts to those remembered."""
+    known: dict[str, Any] = {}
+    with contextlib.suppress(NotReady):
+        known = read_facts(folder)
+    (folder / "easeml.json").write_text(json.dumps(known | facts), encoding="utf-8")

@@ -1,0 +1,102 @@
+"""Processes of the private server: which user they run as, in which environment, and how they are ended."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from easeml_db.errors import NotFound, ServerUnavailable
+
+
+def server_user() -> pwd.struct_passwd:
+    """Return the unprivileged user as whom root starts the server."""
+    try:
+        return pwd.getpwnam("postgres")
+    except KeyError as error:
+        raise NotFound(
+            "there is no user postgres to run the server as",
+            hint="Install PostgreSQL, or run as a plain user.",
+        ) from error
+
+
+def server_identity() -> dict[str, Any]:
+    """Return what subprocess needs to start a process as the server's user; nothing for a plain user."""
+    if os.geteuid() != 0:
+        return {}
+    user = server_user()
+    return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+
+
+def give_to_server(path: Path) -> None:
+    """Make the server's user the owner of a file or folder that root has made."""
+    if os.geteuid() == 0:
+        user = server_user()
+        os.chown(path, user.pw_uid, user.pw_gid)
+
+
+def server_environment() -> dict[str, str]:
+    """Return the server's environment: this package's libraries first, threads that do not spin while they wait."""
+    import easeml_plpy
+
+    kept = {name: os.environ[name] for name in ("LANG", "TZ", "PATH") if name in os.environ}
+    libraries = str(Path(easeml_plpy.__file__).resolve().parent.parent)
+    return {
+        **kept,
+        "PYTHONPATH": libraries,
+        "OMP_WAIT_POLICY": "passive",
+        "GOMP_SPINCOUNT": "0",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+
+
+def package_build() -> float:
+    """Return when the installed code changed last, in seconds since 1970."""
+    import easeml_plpy
+
+    folders = [Path(__file__).parent.parent, Path(easeml_plpy.__file__).parent]
+    return max(path.stat().st_mtime for folder in folders for path in folder.rglob("*.py"))
+
+
+def run_as_server(
+    command: Sequence[str | Path], *, check: bool = True, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a command as the server's user. Raises ServerUnavailable where it fails and `check` is set."""
+    # Output goes to files: the server would keep a pipe open for as long as it lives.
+    with tempfile.TemporaryFile("w+") as output:
+        done = subprocess.run(
+            command, check=False, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd="/", env=env,
+            **server_identity(),
+        )  # fmt: skip
+        output.seek(0)
+        text = output.read()
+    if check and done.returncode != 0:
+        raise ServerUnavailable(f"{Path(command[0]).name} failed", detail=text.strip())
+    return subprocess.CompletedProcess(command, done.returncode, text, text)
+
+
+def last_lines(log: Path, n_lines: int = 5) -> str:
+    """Return the end of a log, or nothing where there is none."""
+    if not log.exists():
+        return ""
+    return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-n_lines:])
+
+
+def end_process(pid: int, timeout_seconds: float) -> None:
+    """Ask a process to end, and kill it after the timeout."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGTERM)
+        deadline = time.monotonic() + timeout_seconds
+        while time.monotonic() < deadline:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+            os.kill(pid, 0)
+            time.sleep(0.05)
+        os.kill(pid, signal.SIGKILL)
