@@ -4,6 +4,8 @@ CLONE := $(patsubst %/,%,$(dir $(abspath $(lastword $(MAKEFILE_LIST)))))
 VENV ?= $(shell if [ "$$(id -u)" = 0 ]; then echo /var/lib/easeml/venv-$$(printf %s '$(CLONE)' | cksum | cut -d' ' -f1); else echo '$(CLONE)/.venv'; fi)
 BIN := $(VENV)/bin
 DATASET ?= digits
+# Tests wait for servers more than they compute: two workers a core, each with a server of its own.
+WORKERS ?= $(shell echo $$((2 * $$(nproc))))
 SOURCES := $(shell find '$(CLONE)/easeml_db' '$(CLONE)/plpy' '$(CLONE)/loaders' '$(CLONE)/experiments' '$(CLONE)/sql' -type f -not -name '*.pyc' -not -name 'easeml--*.sql' 2>/dev/null | sed 's/ /\\ /g')
 INSTALLED := $(VENV)/easeml-installed
 
@@ -28,7 +30,7 @@ demo: setup
 	@'$(BIN)/easeml' demo '$(DATASET)'
 
 test: lint
-	@cd '$(CLONE)' && '$(BIN)/pytest' tests
+	@cd '$(CLONE)' && '$(BIN)/pytest' -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations=10 tests
 
 unit: setup
 	@cd '$(CLONE)' && '$(BIN)/pytest' tests/unit tests/contract

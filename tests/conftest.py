@@ -1,13 +1,14 @@
 """Servers, databases and roles for tests that need PostgreSQL.
 
-One private server serves the whole session; a template database with the extension is cloned for each test (or for
-each module, where its tests do not disturb one another). A missing PostgreSQL or PL/Python fails loudly, and never
-skips.
+One private server serves the whole session (each worker's own, where there are several); a template database with the
+extension is cloned for each test (or for each module, where its tests do not disturb one another). A missing
+PostgreSQL or PL/Python fails loudly, and never skips.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -31,7 +32,15 @@ TEMPLATE = "easeml_template"
 N_SLOTS = 2
 # Nothing of a test has to survive a power failure.
 FAST_SETTINGS = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "autovacuum_naptime": "1h"}
+# Folders whose tests take longest come first, so that no worker is left with one of them at the end.
+FOLDERS = ("chaos", "acceptance", "integration")
 _numbers = count(1)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the folders that take longest first; within a folder the order stays random."""
+    order = {name: place for place, name in enumerate(FOLDERS)}
+    items.sort(key=lambda item: order.get(item.path.relative_to(Path(__file__).parent).parts[0], len(order)))
 
 
 class Session(psycopg.Connection[dict[str, Any]]):
@@ -218,6 +227,16 @@ def module_coordinated(module_database: Session) -> Iterator[Session]:
 def coordinator() -> Callable[..., AbstractContextManager[subprocess.Popen[bytes]]]:
     """`with coordinator(database, *arguments):` runs one for as long as the block lasts."""
     return coordinator_of
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Child processes of the test react to SIGINT: in the background a shell has the whole suite ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture

@@ -65,8 +65,11 @@ class PrivateServer:
 
 @contextmanager
 def private_server(n_slots: int) -> Iterator[PrivateServer]:
-    """Start one in a temporary folder; stop and remove it at the end, also after Ctrl-C or SIGTERM."""
-    folder = tempfile.mkdtemp(prefix="easeml-experiment-", dir="/var/tmp")
+    """Start one in a temporary folder; stop and remove it at the end, also after Ctrl-C or SIGTERM.
+
+    The folder lies in TMPDIR where that is set, else in /var/tmp: /tmp is often memory.
+    """
+    folder = tempfile.mkdtemp(prefix="easeml-experiment-", dir=os.environ.get("TMPDIR", "/var/tmp"))
     os.chmod(folder, 0o755)  # root's server runs as another user, who must be able to enter it
     embedded = Embedded(Path(folder))
     with _termination_as_interrupt():

@@ -182,6 +182,7 @@ def test_errors_are_one_line_with_a_hint_and_no_traceback(server: Embedded, shel
     assert "Traceback" not in errors.decode()
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_watch_in_a_terminal_is_live_and_ctrl_c_leaves_the_run_going(
     server: Embedded, shell: Any, open_run: int
 ) -> None:

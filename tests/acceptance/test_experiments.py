@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import signal
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +18,6 @@ from click.testing import CliRunner
 
 from easeml_db.cli import commands
 from easeml_experiments.registry import EXPERIMENTS
-
-SCRATCH = Path("/var/tmp")
 
 
 def repeated(name: str, folder: Path) -> dict[str, Any]:
@@ -166,16 +167,26 @@ def test_every_figure_of_ease_ml_is_drawn(tmp_path: Path) -> None:
         assert max(map(lines.count, set(lines))) <= 400
 
 
+@pytest.fixture
+def scratch_folder() -> Iterator[Path]:
+    """A folder that the server's user can enter; pytest's own are closed to it."""
+    with tempfile.TemporaryDirectory(prefix="easeml-test-", dir="/var/tmp") as folder:
+        os.chmod(folder, 0o755)
+        yield Path(folder)
+
+
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_experiment_leaves_nothing_behind(number: signal.Signals) -> None:
-    before = set(SCRATCH.glob("easeml-*"))
+def test_an_interrupted_experiment_leaves_nothing_behind(number: signal.Signals, scratch_folder: Path) -> None:
     command = [sys.executable, "-m", "easeml_db", "experiments", "communication", "--quick"]
-    process = subprocess.Popen(command, cwd="/", stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    environment = {**os.environ, "TMPDIR": str(scratch_folder)}
+    process = subprocess.Popen(
+        command, cwd="/", env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     assert process.stderr is not None
     assert "loading" in process.stderr.readline()
-    made = set(SCRATCH.glob("easeml-experiment-*")) - before
+    assert list(scratch_folder.glob("easeml-experiment-*"))
     process.send_signal(number)
     process.communicate(timeout=60)
     assert process.returncode == 1
-    assert made
-    assert not [folder for folder in made if folder.exists()]
+    assert not list(scratch_folder.iterdir())

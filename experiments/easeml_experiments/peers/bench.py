@@ -48,7 +48,10 @@ class Bench:
 def opened(setting: Setting, options: Options) -> Iterator[Bench]:
     """Load the rows, as many partitions as slots; everything is removed at the end."""
     n_slots = options.n_slots or len(os.sched_getaffinity(0))
-    with private_server(n_slots) as server, tempfile.TemporaryDirectory(prefix="easeml-", dir="/var/tmp") as folder:
+    with (
+        private_server(n_slots) as server,
+        tempfile.TemporaryDirectory(prefix="easeml-", dir=os.environ.get("TMPDIR", "/var/tmp")) as folder,
+    ):
         options.say(f"loading {setting.n_rows} rows of {setting.name}")
         load_dataset(
             server, setting.name, setting.source(), inputs=setting.column, n_rows=setting.n_rows,
