@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -9,10 +10,23 @@ from typing import Any
 import torch
 from torch import nn
 
+
+def _without_compiler(kind: type[torch.optim.Optimizer]) -> type[torch.optim.Optimizer]:
+    """Return the same optimiser with methods that do not import torch's compiler.
+
+    Torch wraps them so that a compiled graph may contain them. We compile nothing, and the import would cost each new
+    session more than a second at its first step.
+    """
+    wrapped = ("add_param_group", "zero_grad", "state_dict", "load_state_dict")
+    methods: dict[str, Any] = {name: inspect.unwrap(getattr(kind, name)) for name in wrapped}
+    methods["step"] = torch.no_grad()(inspect.unwrap(kind.step))
+    return type(kind.__name__, (kind,), methods)
+
+
 _OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
-    "sgd": torch.optim.SGD,
-    "adam": torch.optim.Adam,
-    "adamw": torch.optim.AdamW,
+    "sgd": _without_compiler(torch.optim.SGD),
+    "adam": _without_compiler(torch.optim.Adam),
+    "adamw": _without_compiler(torch.optim.AdamW),
 }
 
 

@@ -1,0 +1,51 @@
+"""Our optimisers are torch's own, to the byte, without the import that torch's own cost each new session."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+from easeml_plpy.trainers.optimizers import build_optimizer
+
+CONFIG = {"learning_rate": 0.1, "weight_decay": 0.01, "momentum": 0.9}
+TORCH = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
+ONE_STEP = """
+import sys, torch
+from easeml_plpy.trainers.optimizers import build_optimizer
+module = torch.nn.Linear(3, 2)
+config = {"optimizer": "adam", "learning_rate": 0.1, "weight_decay": 0.0, "momentum": 0.9}
+optimizer = build_optimizer(config, module, torch.device("cpu"))
+optimizer.zero_grad(set_to_none=True)
+module(torch.ones(4, 3)).sum().backward()
+optimizer.step()
+optimizer.load_state_dict(optimizer.state_dict())
+print([name for name in sys.modules if name in ("torch._dynamo", "sympy")])
+"""
+
+
+def trained(name: str, *, is_ours: bool) -> tuple[list[bytes], str]:
+    """Parameters and optimiser after some steps, with a stop and a restart between them."""
+    torch.manual_seed(1)
+    module, cpu = nn.Linear(5, 3), torch.device("cpu")
+    ours = build_optimizer({**CONFIG, "optimizer": name}, module, cpu)
+    # The options that the trainer chose, whatever this release of torch offers.
+    optimizer = ours if is_ours else TORCH[name](module.parameters(), **ours.defaults)
+    for _ in range(3):
+        for _ in range(2):
+            optimizer.zero_grad(set_to_none=True)
+            module(torch.randn(7, 5)).square().mean().backward()
+            optimizer.step()
+        optimizer.load_state_dict(optimizer.state_dict())
+    return [p.detach().numpy().tobytes() for p in module.parameters()], repr(optimizer.state_dict())
+
+
+@pytest.mark.parametrize("name", TORCH)
+def test_an_optimizer_takes_the_steps_of_torchs_own(name: str) -> None:
+    assert trained(name, is_ours=True) == trained(name, is_ours=False)
+
+
+def test_a_session_that_trains_does_not_import_torchs_compiler() -> None:
+    said = subprocess.run([sys.executable, "-c", ONE_STEP], cwd="/", capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == "[]"
