@@ -28,6 +28,8 @@ from psycopg.rows import dict_row
 from easeml_db.local.processes import server_environment
 from easeml_db.local.server import Embedded, prepare_database
 
+# Threads of several workers that spin for one another's cores take many times as long as one thread each.
+os.environ.update(OMP_NUM_THREADS="1", OMP_WAIT_POLICY="passive", GOMP_SPINCOUNT="0")
 TEMPLATE = "easeml_template"
 N_SLOTS = 2
 # Nothing of a test has to survive a power failure.

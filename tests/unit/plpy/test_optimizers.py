@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from inspect import signature
 
 import pytest
 import torch
@@ -31,7 +32,8 @@ def trained(name: str, *, is_ours: bool) -> tuple[list[bytes], str]:
     module, cpu = nn.Linear(5, 3), torch.device("cpu")
     ours = build_optimizer({**CONFIG, "optimizer": name}, module, cpu)
     # The options that the trainer chose, whatever this release of torch offers.
-    optimizer = ours if is_ours else TORCH[name](module.parameters(), **ours.defaults)
+    options = {key: value for key, value in ours.defaults.items() if key in signature(TORCH[name]).parameters}
+    optimizer = ours if is_ours else TORCH[name](module.parameters(), **options)
     for _ in range(3):
         for _ in range(2):
             optimizer.zero_grad(set_to_none=True)
