@@ -22,7 +22,7 @@ from measuring import Row, take_turns
 from workload import N_PARTITIONS, Life, Session, Slot, Workload, run_seconds, start_run
 
 from easeml_db.coordinator.loop import Settings
-from easeml_db.coordinator.ports import Order
+from easeml_db.coordinator.ports.messages import Order
 from easeml_db.local.server import SERVICE_ROLE
 from easeml_db.local.service import serve
 from easeml_db.postgres.executor import SETTINGS

@@ -15,7 +15,7 @@ from measuring import Row, seconds_of
 from workload import N_SLOTS, Session, Workload, run_seconds, start_run
 
 from easeml_db.coordinator.loop import Coordinator
-from easeml_db.simulated import SimulatedWorld, new_run
+from easeml_db.simulated import SimulatedProcess, SimulatedWorld, new_run
 from easeml_db.words.topology import Slot
 
 N_RUNS = 5
@@ -74,8 +74,8 @@ def _simulated(workload: Workload, n_slots: int, n_trials: int, n_epochs: int) -
         slots = [Slot(i, f"slot-{i}", 1) for i in range(1, n_slots + 1)]
         run = new_run(1, n_trials=n_trials, n_partitions=4, max_epochs=n_epochs)
         world = SimulatedWorld(slots, [run], seconds_of=lambda unit, slot_id: 1.0 + (unit.step * 7 + slot_id) % 5 / 10)
-        process = world.process()
-        return seconds_of(lambda: asyncio.run(Coordinator(process, process, process, process).serve(until_idle=True)))
+        process = SimulatedProcess(world)
+        return seconds_of(lambda: asyncio.run(Coordinator(process.ports).serve(until_idle=True)))
 
     n_units = n_trials * 4 * (2 * n_epochs + 1)
     seconds = [once() for _ in range(workload.repeats(3 if n_slots < 1_000 else 1))]

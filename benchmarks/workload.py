@@ -17,7 +17,7 @@ import psycopg
 import torch
 from psycopg.rows import dict_row
 
-from easeml_db.coordinator.ports import Order
+from easeml_db.coordinator.ports.messages import Order
 from easeml_db.local.server import SERVICE_ROLE, Embedded
 from easeml_db.local.waiting import wait_for_coordinator
 from easeml_db.postgres.executor import CALLS, SETTINGS

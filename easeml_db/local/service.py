@@ -10,10 +10,10 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from easeml_db.coordinator.loop import Coordinator, Settings
-from easeml_db.coordinator.ports import Message, Stop
+from easeml_db.coordinator.ports.messages import Message, StopRequested
 from easeml_db.errors import OutOfSpace, ServerUnavailable, SlotLost, StandbyOnly
-from easeml_db.postgres.executor import UNIT_LEASE_SECONDS, PostgresExecutor
-from easeml_db.postgres.store import PostgresStore
+from easeml_db.postgres.executor import UNIT_LEASE_SECONDS
+from easeml_db.postgres.ports import postgres_ports
 
 RETRY_SECONDS = 1.0
 STOP_SECONDS = 5.0
@@ -64,7 +64,7 @@ async def serve(
     def stop() -> None:
         stopping.set()
         for inbox in inboxes:
-            inbox.put(Stop())
+            inbox.put(StopRequested())
 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -104,15 +104,16 @@ async def _serve_once(
     until_idle: bool,
     unit_lease_seconds: float,
 ) -> None:
-    store = PostgresStore(dsn, inbox.put, on_standby=lambda: say("another coordinator is active: waiting as standby"))
-    await store.open()
-    try:
-        executor = PostgresExecutor(dsn, inbox.put, unit_lease_seconds=unit_lease_seconds)
+    async with postgres_ports(
+        dsn,
+        inbox,
+        WallClock(),
+        on_standby=lambda: say("another coordinator is active: waiting as standby"),
+        unit_lease_seconds=unit_lease_seconds,
+    ) as ports:
         say("coordinator is up")
-        await Coordinator(store, executor, inbox, WallClock(), settings).serve(until_idle=until_idle)
+        await Coordinator(ports, settings).serve(until_idle=until_idle)
         say("coordinator has stopped")
-    finally:
-        await store.close()
 
 
 async def _pause(stopping: asyncio.Event) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import psycopg
 
-from easeml_db.coordinator.ports import (
+from easeml_db.coordinator.ports.messages import (
     Message,
     Order,
     Piloted,

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from easeml_db.coordinator.ports import Order
+from easeml_db.coordinator.ports.messages import Order
 from easeml_db.errors import EasemlError, SlotLost
 
 MAX_GROUPS = 64  # that a session keeps: a process cannot take them down safely

@@ -1,12 +1,17 @@
-"""The world of the coordinator in memory: the same ports on a clock that moves only while somebody waits.
+"""The world of the coordinator in memory: the same ports on a clock that moves only while every process waits.
 
-tables.py    what the SQL tables and functions hold to, and nothing else
-process.py   one coordinator process: Store, Executor, Inbox and Clock; it can be killed at any call
-world.py     the clock, what happens when, slots that break, and who holds the lease
+tables.py    the rules of the SQL tables and functions
+faults.py    how long units take, and what goes wrong with them
+time.py      the clock, and what happens when
+world.py     tables, slots that break, who holds the lock, and what users do
+life.py      one coordinator process, which can be killed at any call
+stores.py executor.py process.py   its ports, a class each
 """
 
-from easeml_db.simulated.process import Killed, SimulatedProcess
+from easeml_db.simulated.faults import Faults
+from easeml_db.simulated.life import Killed
+from easeml_db.simulated.process import SimulatedProcess
 from easeml_db.simulated.tables import BrokenRule, RecordedUnit, Tables, new_run
-from easeml_db.simulated.world import Faults, SimulatedWorld
+from easeml_db.simulated.world import SimulatedWorld
 
 __all__ = ["BrokenRule", "Faults", "Killed", "RecordedUnit", "SimulatedProcess", "SimulatedWorld", "Tables", "new_run"]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from easeml_db.coordinator.ports import Order
+from easeml_db.coordinator.ports.messages import Order
 from easeml_db.decisions.bandits.prior import Prior
 from easeml_db.decisions.procedures.contract import TrialHistory
 from easeml_db.decisions.tenancy.opening import Belief, Opening

@@ -2,8 +2,7 @@
 
     world = SimulatedWorld(slots, runs, seconds_of=lambda unit, slot_id: 1.0)
     world.at(5.0, lambda: world.cancel_run(1))
-    process = world.process()
-    asyncio.run(Coordinator(process, process, process, process).serve(until_idle=True))
+    asyncio.run(Coordinator(SimulatedProcess(world).ports).serve(until_idle=True))
 
 Nothing sleeps: the clock jumps to the next event when every active process waits.
 """
@@ -12,63 +11,40 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import heapq
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from itertools import count
+from dataclasses import replace
+from typing import Protocol
 
-from easeml_db.coordinator.ports import Message, Order, RunChanged, SlotsChanged, Stop, TenantsChanged
+from easeml_db.coordinator.ports.messages import (
+    Message,
+    Order,
+    RunChanged,
+    SlotsChanged,
+    StopRequested,
+    TenantsChanged,
+)
 from easeml_db.errors import EasemlError
-from easeml_db.simulated.process import SimulatedProcess
+from easeml_db.simulated.faults import Faults, QualityOf, SecondsOf, SlowdownOf, half, no_slowdown, same
 from easeml_db.simulated.tables import BrokenRule, RecordedUnit, ScoreOf, Tables
+from easeml_db.simulated.time import SimulatedTime, Waiting
 from easeml_db.words.run import Run
 from easeml_db.words.tenant import Tenancy
 from easeml_db.words.topology import Slot
-from easeml_db.words.training_unit import TrainingUnit
-
-SecondsOf = Callable[[TrainingUnit, int], float]
 
 
-SlowdownOf = Callable[[int], float]
-QualityOf = Callable[[int, int], float]
+class Holder(Waiting, Protocol):
+    """A process that may hold the lock, and is told what others change."""
+
+    def deliver(self, message: Message) -> None:
+        """Put a message into its inbox."""
 
 
-def _half(run_id: int, arm_id: int) -> float:
-    return 0.5
+class Process(Holder, Protocol):
+    """A coordinator process, as the world sees it."""
 
-
-def _same(trial_number: int, epoch: int) -> float:
-    return 0.5
-
-
-def _no_slowdown(n_packed: int) -> float:
-    return 1.0
-
-
-def _no_failure(order: Order) -> EasemlError | None:
-    return None
-
-
-def _no_loss(order: Order) -> bool:
-    return False
-
-
-def _not_stuck(order: Order) -> float:
-    return 0.0
-
-
-@dataclass(frozen=True)
-class Faults:
-    """What goes wrong with units when they end, of a gang with any of its ranks: `failure_of` says with which error
-    (TrialFailed: the trial's own; SlotLost: nothing was recorded); with `is_answer_lost` the unit is recorded and its
-    session breaks. A unit with `stuck_seconds` > 0 is given up after its lease, goes on all the same and tries to be
-    recorded after that time."""
-
-    failure_of: Callable[[Order], EasemlError | None] = _no_failure
-    is_answer_lost: Callable[[Order], bool] = _no_loss
-    stuck_seconds: Callable[[Order], float] = _not_stuck
+    def break_session(self, slot_id: int) -> None:
+        """Lose a session."""
 
 
 class SimulatedWorld:
@@ -87,9 +63,9 @@ class SimulatedWorld:
         warm_seconds: float = 0.0,
         pruned_bytes: int = 1000,
         live_bytes: int = 0,
-        quality_of: QualityOf = _half,
-        score_of: ScoreOf = _same,
-        slowdown_of: SlowdownOf = _no_slowdown,
+        quality_of: QualityOf = half,
+        score_of: ScoreOf = same,
+        slowdown_of: SlowdownOf = no_slowdown,
         horizon_seconds: float = 20_000.0,
     ) -> None:
         self.tables = Tables(runs)
@@ -98,33 +74,33 @@ class SimulatedWorld:
         self.seconds_of, self.faults = seconds_of, faults or Faults()
         self.slowdown_of = slowdown_of
         self.pilots_begun: Counter[tuple[str, float]] = Counter()  # by device and time
-        self.now_seconds = 0.0
+        self.time = SimulatedTime(horizon_seconds)
         self.pruned_bytes, self.live_bytes, self.n_reclaims = pruned_bytes, live_bytes, 0
         self.stuck: dict[int, float] = {}  # until when, by slot
-        self._warm_seconds, self._horizon_seconds = warm_seconds, horizon_seconds
-        self._events: list[tuple[float, int, Callable[[], None]]] = []
-        self._counter = count()
+        self._warm_seconds = warm_seconds
         self._down_until: dict[int, float] = {}
-        self._processes: list[SimulatedProcess] = []
-        self._holder: SimulatedProcess | None = None
-        self._active: list[SimulatedProcess] = []
-        self._deadlines: dict[SimulatedProcess, float] = {}
+        self._processes: list[Process] = []
+        self._holder: Holder | None = None
 
     @property
     def units(self) -> list[RecordedUnit]:
         """All recorded units, in the order in which they were recorded."""
         return self.tables.units
 
-    def process(self, dies_at_call: int | None = None) -> SimulatedProcess:
-        """Return the ports of one more coordinator process."""
-        self._processes.append(SimulatedProcess(self, dies_at_call))
-        return self._processes[-1]
+    @property
+    def now_seconds(self) -> float:
+        """Seconds since the world began."""
+        return self.time.now_seconds
+
+    def enter(self, process: Process) -> None:
+        """Add a coordinator process."""
+        self._processes.append(process)
 
     # What happens, now or later
 
     def at(self, seconds: float, action: Callable[[], None]) -> None:
         """Let something happen when the clock stands at `seconds`."""
-        heapq.heappush(self._events, (max(seconds, self.now_seconds), next(self._counter), action))
+        self.time.at(seconds, action)
 
     def add_run(self, run: Run) -> None:
         """Somebody asks for a run."""
@@ -184,7 +160,7 @@ class SimulatedWorld:
 
     def stop(self) -> None:
         """Somebody wants the active coordinator to end."""
-        self._notify(Stop())
+        self._notify(StopRequested())
 
     def cut_off(self) -> None:
         """The active coordinator loses its lock without noticing: another can take over while it goes on."""
@@ -196,23 +172,17 @@ class SimulatedWorld:
 
     # What processes ask of it
 
-    async def lock(self, process: SimulatedProcess) -> None:
+    async def lock(self, process: Holder) -> None:
         """Wait for the one lock."""
         while self._holder is not None:
             await asyncio.sleep(0)
         self._holder = process
-        self._active.append(process)
+        self.time.enter(process)
 
-    def unlock(self, process: SimulatedProcess) -> None:
+    def unlock(self, process: Holder) -> None:
         """Free the lock if this process has it."""
         if self._holder is process:
             self._holder = None
-
-    def leave(self, process: SimulatedProcess) -> None:
-        """Wait for this process no more."""
-        self._deadlines.pop(process, None)
-        if process in self._active:
-            self._active.remove(process)
 
     def device_of(self, slot_id: int) -> str:
         """The device of a slot; a slot that was taken away has none."""
@@ -225,29 +195,3 @@ class SimulatedWorld:
     def ready_seconds(self, slot_id: int) -> float:
         """Say when a session that is asked for now will be open."""
         return max(self.now_seconds, self._down_until.get(slot_id, 0.0)) + self._warm_seconds
-
-    async def wait(self, process: SimulatedProcess, timeout_seconds: float) -> None:
-        """Return when the process has a message or its time is over."""
-        await asyncio.sleep(0)  # others have their turn; no time passes
-        # A wait always ends later, also one so short that the sum rounds to now.
-        deadline = max(self.now_seconds + timeout_seconds, math.nextafter(self.now_seconds, math.inf))
-        self._deadlines[process] = deadline if timeout_seconds > 0 else self.now_seconds
-        while self._is_waiting(process):
-            if all(self._is_waiting(other) for other in self._active):
-                self._advance(min(self._deadlines.values()))
-            else:
-                await asyncio.sleep(0)
-        self._deadlines.pop(process, None)
-
-    def _is_waiting(self, process: SimulatedProcess) -> bool:
-        return not process.inbox and self._deadlines.get(process, 0.0) > self.now_seconds
-
-    def _advance(self, limit_seconds: float) -> None:
-        """Let the next thing happen, or the time pass up to the limit."""
-        if self.now_seconds > self._horizon_seconds:
-            raise BrokenRule(f"no end after {self.now_seconds} seconds")
-        if self._events and self._events[0][0] <= limit_seconds:
-            self.now_seconds, _, action = heapq.heappop(self._events)
-            action()
-        else:
-            self.now_seconds = limit_seconds

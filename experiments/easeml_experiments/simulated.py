@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from easeml_db.coordinator.loop import Coordinator, Settings
-from easeml_db.simulated import SimulatedWorld
+from easeml_db.simulated import SimulatedProcess, SimulatedWorld
 
 # A heartbeat every two simulated seconds would cost more than the units.
 SETTINGS = Settings(heartbeat_seconds=1e6, max_attempts=1_000)
@@ -15,9 +15,9 @@ SETTINGS = Settings(heartbeat_seconds=1e6, max_attempts=1_000)
 
 def serve(world: SimulatedWorld) -> float:
     """Serve a world's runs to their end; return the real seconds that it took."""
-    process = world.process()
+    process = SimulatedProcess(world)
     started = time.perf_counter()
-    asyncio.run(Coordinator(process, process, process, process, SETTINGS).serve(until_idle=True))
+    asyncio.run(Coordinator(process.ports, SETTINGS).serve(until_idle=True))
     return time.perf_counter() - started
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from easeml_db.coordinator.ports import Member, Order
+from easeml_db.coordinator.ports.messages import Member, Order
 from easeml_db.postgres.executor import GANG_CALLS
 from easeml_db.postgres.gang_call import order_json
 from easeml_db.words.training_unit import unit_at, unit_seed

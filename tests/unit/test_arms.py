@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from easeml_db.coordinator.loop import Coordinator
 from easeml_db.decisions.tenancy.policies import POLICIES
 from easeml_db.errors import SlotLost
-from easeml_db.simulated import Faults, Killed, SimulatedWorld, new_run
+from easeml_db.simulated import Faults, Killed, SimulatedProcess, SimulatedWorld, new_run
 from easeml_db.words.run import Run
 from easeml_db.words.tenant import PastArm, Tenancy, Tenant
 from easeml_db.words.topology import Slot
@@ -54,9 +54,9 @@ def world_of(
 
 def serve(world: SimulatedWorld, dies_at_call: int | None = None) -> bool:
     """Run one coordinator until no run is open; say whether it got there."""
-    process = world.process(dies_at_call)
+    process = SimulatedProcess(world, dies_at_call)
     try:
-        asyncio.run(Coordinator(process, process, process, process).serve(until_idle=True))
+        asyncio.run(Coordinator(process.ports).serve(until_idle=True))
     except Killed:
         return False
     return True
@@ -197,9 +197,9 @@ def test_a_cancelled_run_that_is_resumed_goes_on_with_its_open_arm() -> None:
     world = world_of([run])
     world.at(3.0, lambda: world.cancel_run(1))
     world.at(20.0, lambda: world.resume_run(1))
-    process = world.process()
+    process = SimulatedProcess(world)
     world.at(200.0, world.stop)
-    asyncio.run(Coordinator(process, process, process, process).serve())
+    asyncio.run(Coordinator(process.ports).serve())
     check_complete(world, [run])
 
 
@@ -305,8 +305,8 @@ def test_a_run_that_is_cancelled_and_resumed_around_a_decision_still_ends() -> N
     run = run_of(1, "anna", n_trials=6)
     world = world_of([run])
     world.tables.past_arms += known(*NAMES)
-    process = world.process()
-    open_arm, calls = process.open_arm, iter(range(100))
+    process = SimulatedProcess(world)
+    open_arm, calls = process.ports.tenancy.open_arm, iter(range(100))
 
     async def disturbed(opening: Any) -> int:
         if next(calls) != 1:
@@ -317,8 +317,8 @@ def test_a_run_that_is_cancelled_and_resumed_around_a_decision_still_ends() -> N
         finally:
             world.resume_run(1)
 
-    process.open_arm = disturbed  # type: ignore[method-assign]
-    asyncio.run(Coordinator(process, process, process, process).serve(until_idle=True))
+    process.ports.tenancy.open_arm = disturbed  # type: ignore[method-assign]
+    asyncio.run(Coordinator(process.ports).serve(until_idle=True))
     check_complete(world, [run])
 
 
@@ -344,7 +344,7 @@ def test_trials_that_can_use_one_slot_alone_leave_the_others_to_others() -> None
 
 
 def test_newcomers_are_served_while_another_is_timed_and_nobody_waits_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("easeml_db.simulated.process.PILOT_SECONDS", 10.0)
+    monkeypatch.setattr("easeml_db.simulated.executor.PILOT_SECONDS", 10.0)
     names, unknown = tuple(f"k{i}" for i in range(40)), tuple(f"u{i}" for i in range(12))
     runs = [run_of(1, "anna", n_trials=40, architectures=names)]
     world = world_of(runs, 8, Tenancy(tenants={"cora": Tenant("cora", max_slots=1)}))

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from easeml_db.coordinator.loop import Coordinator, Settings
-from easeml_db.coordinator.ports import Order, SlotReady
+from easeml_db.coordinator.ports.messages import Order, SlotReady
 from easeml_db.decisions.hopper.bounds import shared_bound
 from easeml_db.errors import NotFound, OutOfSpace, SlotLost, StandbyOnly, TrialFailed, VersionMismatch
-from easeml_db.simulated import BrokenRule, Faults, Killed, SimulatedWorld, new_run
+from easeml_db.simulated import BrokenRule, Faults, Killed, SimulatedProcess, SimulatedWorld, new_run
 from easeml_db.words.topology import Slot
 from easeml_db.words.training_unit import n_steps_total, unit_at, unit_seed
 
@@ -36,12 +36,12 @@ def uneven_seconds(unit, slot_id):
 
 
 def coordinator(process, options=SETTINGS):
-    return Coordinator(process, process, process, process, options)
+    return Coordinator(process.ports, options)
 
 
 def serve(world, *, dies_at_call=None, dies_at_seconds=None, until_idle=True, options=SETTINGS):
     """Run one coordinator to its end; return its ports and whether it was killed."""
-    process = world.process(dies_at_call)
+    process = SimulatedProcess(world, dies_at_call)
     if dies_at_seconds is not None:
         world.at(dies_at_seconds, process.die)
     try:
@@ -547,7 +547,7 @@ def test_units_of_a_killed_coordinator_are_refused_under_the_new_lease():
 
 def test_a_standby_waits_for_the_lease_and_takes_over():
     run, world = small_world()
-    first, standby = world.process(dies_at_call=40), world.process()
+    first, standby = SimulatedProcess(world, dies_at_call=40), SimulatedProcess(world)
 
     async def both():
         served = [coordinator(process).serve(until_idle=True) for process in (first, standby)]
@@ -565,7 +565,7 @@ def test_a_coordinator_that_lost_its_lock_steps_down_and_harms_nothing():
     run = new_run(1, n_trials=3, n_partitions=2, max_epochs=2)
     world = SimulatedWorld(slots(2), [run], seconds_of=uneven_seconds)
     world.at(5.0, world.cut_off)
-    first, standby = world.process(), world.process()
+    first, standby = SimulatedProcess(world), SimulatedProcess(world)
 
     async def both():
         served = [coordinator(process).serve(until_idle=True) for process in (first, standby)]
@@ -579,7 +579,7 @@ def test_a_coordinator_that_lost_its_lock_steps_down_and_harms_nothing():
 
 def test_an_idle_coordinator_that_lost_its_lock_notices_at_the_next_heartbeat():
     world = SimulatedWorld(slots(1), [], seconds_of=one_second)
-    first, standby = world.process(), world.process()
+    first, standby = SimulatedProcess(world), SimulatedProcess(world)
     world.at(5.0, world.cut_off)
     world.at(20.0, world.stop)
 
@@ -669,14 +669,14 @@ def test_the_world_refuses_a_second_record_of_a_unit_loudly():
 )
 def test_the_world_refuses_what_no_coordinator_may_do(trial, slot_id, fault):
     run, world = small_world()
-    process = world.process()
+    process = SimulatedProcess(world)
 
     async def misbehave():
-        await process.open(slots(2))
-        assert await process.next(1.0) == SlotReady(1)
-        assert await process.next(1.0) == SlotReady(2)
-        await process.start(Order(unit_at(run.trials[0], 0), 0, 1, 0, 1))
-        await process.start(Order(unit_at(run.trials[trial], 0), 0, slot_id, 0, 1))
+        await process.ports.executor.open(slots(2))
+        assert await process.ports.inbox.next(1.0) == SlotReady(1)
+        assert await process.ports.inbox.next(1.0) == SlotReady(2)
+        await process.ports.executor.start(Order(unit_at(run.trials[0], 0), 0, 1, 0, 1))
+        await process.ports.executor.start(Order(unit_at(run.trials[trial], 0), 0, slot_id, 0, 1))
 
     with pytest.raises(BrokenRule, match=fault):
         asyncio.run(misbehave())
@@ -694,6 +694,6 @@ def test_a_trial_with_the_highest_number_is_served_without_a_row_for_each_lower_
     first, last = run.trials
     run = replace(run, trials=(first, replace(last, trial_number=2**31 - 1)))
     world = SimulatedWorld([Slot(1, "slot-1", 1)], [run], seconds_of=lambda unit, slot_id: 1.0)
-    process = world.process(None)
-    asyncio.run(Coordinator(process, process, process, process).serve(until_idle=True))
+    process = SimulatedProcess(world, None)
+    asyncio.run(Coordinator(process.ports).serve(until_idle=True))
     assert world.tables.run(1).state == "finished"

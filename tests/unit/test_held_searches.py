@@ -11,7 +11,7 @@ import pytest
 
 from easeml_db.coordinator.loop import Coordinator
 from easeml_db.errors import NotFound
-from easeml_db.simulated import SimulatedWorld, new_run
+from easeml_db.simulated import SimulatedProcess, SimulatedWorld, new_run
 from easeml_db.words.run import Run, Search
 from easeml_db.words.topology import Slot
 
@@ -39,8 +39,8 @@ def makespan(monkeypatch: pytest.MonkeyPatch, n_refusals: int) -> float:
         apply(run_id, arm_id, decisions, lease_number)
 
     monkeypatch.setattr(world.tables, "apply_decisions", apply_later)
-    process = world.process()
-    asyncio.run(Coordinator(process, process, process, process).serve(until_idle=True))
+    process = SimulatedProcess(world)
+    asyncio.run(Coordinator(process.ports).serve(until_idle=True))
     assert len(refused) == n_refusals
     assert len(world.units) == 2 * 2 + 2 + 1
     return max(unit.finished_seconds for unit in world.units)

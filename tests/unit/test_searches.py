@@ -15,13 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from easeml_db.coordinator.loop import Coordinator, Settings
-from easeml_db.coordinator.ports import Order
+from easeml_db.coordinator.ports.messages import Order
 from easeml_db.decisions.procedures import PROCEDURES
 from easeml_db.decisions.procedures.contract import PlannedRung
 from easeml_db.decisions.procedures.creation import create_procedure
 from easeml_db.decisions.procedures.proposal import begin_search
 from easeml_db.errors import EasemlError, SlotLost, TrialFailed
-from easeml_db.simulated import Faults, Killed, SimulatedWorld
+from easeml_db.simulated import Faults, Killed, SimulatedProcess, SimulatedWorld
 from easeml_db.words.run import Arm, Run, Search
 from easeml_db.words.topology import Slot
 from easeml_db.words.trial import Trial
@@ -99,10 +99,10 @@ def score_of(trial_number: int, epoch: int) -> float:
 
 def serve(world: SimulatedWorld, dies_at_call: int | None = None, max_attempts: int = 3) -> bool:
     """Run one coordinator until no run is open; say whether it got there."""
-    process = world.process(dies_at_call)
+    process = SimulatedProcess(world, dies_at_call)
     try:
         options = Settings(max_attempts=max_attempts)
-        asyncio.run(Coordinator(process, process, process, process, options).serve(until_idle=True))
+        asyncio.run(Coordinator(process.ports, options).serve(until_idle=True))
     except Killed:
         return False
     return True

@@ -12,7 +12,7 @@ from easeml_db.coordinator.loop import Coordinator, Settings
 from easeml_db.decisions.trial_groups.measuring import MeasuredProfile
 from easeml_db.decisions.trial_groups.profile import Profile
 from easeml_db.errors import SlotLost, TrialFailed
-from easeml_db.simulated import Faults, Killed, SimulatedWorld, new_run
+from easeml_db.simulated import Faults, Killed, SimulatedProcess, SimulatedWorld, new_run
 from easeml_db.words.tenant import Tenancy, Tenant
 from easeml_db.words.topology import Slot
 from easeml_db.words.training_unit import PILOT, n_steps_total
@@ -44,9 +44,9 @@ def linear(n_packed):
 
 
 def serve(world, *, dies_at_call=None, options=PATIENT):
-    process = world.process(dies_at_call)
+    process = SimulatedProcess(world, dies_at_call)
     try:
-        asyncio.run(Coordinator(process, process, process, process, options).serve(until_idle=True))
+        asyncio.run(Coordinator(process.ports, options).serve(until_idle=True))
     except Killed:
         return True
     return False

@@ -15,13 +15,13 @@ from typing import ClassVar
 
 from easeml_db.decisions.procedures.contract import (
     WORST,
-    Continue,
-    Decision,
+    ContinueTrial,
     Description,
     PlannedRung,
     Procedure,
-    Start,
-    Stop,
+    StartTrial,
+    StopTrial,
+    TrialDecision,
     TrialHistory,
     n_training,
     ranked,
@@ -65,14 +65,14 @@ class AshaProcedure(Procedure):
             counts.append(max(1, counts[-1] - self._eta + 1))
         return planned([tuple(Rung(*row) for row in zip(counts, self._totals, strict=True))])
 
-    def ask(self, history: Sequence[TrialHistory]) -> list[Decision]:
+    def ask(self, history: Sequence[TrialHistory]) -> list[TrialDecision]:
         """Promote and start until `n_parallel` trials train; give up who can no longer be promoted."""
         standings = self._standings(history)
         n_free = max(0, self._n_parallel - n_training(history, self.max_epochs))
-        stops = [Stop(number) for standing in standings for number in standing.out]
+        stops = [StopTrial(number) for standing in standings for number in standing.out]
         continues = [decision for standing in standings[::-1] for decision in standing.promotable][:n_free]
         configs = self._configs.first(self._n_configs)[len(history) :][: n_free - len(continues)]
-        return [*stops, *continues, *(Start(config, self._totals[0]) for config in configs)]
+        return [*stops, *continues, *(StartTrial(config, self._totals[0]) for config in configs)]
 
     def _standings(self, history: Sequence[TrialHistory]) -> list[_Standing]:
         standings = []
@@ -92,7 +92,7 @@ class AshaProcedure(Procedure):
         n_best = max(int(is_closed), len(done) // self._eta)
         waiting = [trial for trial in best if trial.is_open and trial.target(self.max_epochs) == here]
         chosen = {t.trial_number for t in best[:n_best] if t.score_at(here) > WORST}
-        promotable = [Continue(t.trial_number, following) for t in waiting if t.trial_number in chosen]
+        promotable = [ContinueTrial(t.trial_number, following) for t in waiting if t.trial_number in chosen]
         out = [t.trial_number for t in waiting if is_closed and t.trial_number not in chosen]
         return _Standing(promotable, out, is_settled=is_closed and not promotable)
 
@@ -101,6 +101,6 @@ class AshaProcedure(Procedure):
 class _Standing:
     """Of one rung: who may be promoted now, best first, who is out, and whether that is all."""
 
-    promotable: list[Continue]
+    promotable: list[ContinueTrial]
     out: list[int]
     is_settled: bool

@@ -13,12 +13,12 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 from easeml_db.decisions.procedures.contract import (
-    Continue,
-    Decision,
+    ContinueTrial,
     PlannedRung,
     Procedure,
-    Start,
-    Stop,
+    StartTrial,
+    StopTrial,
+    TrialDecision,
     TrialHistory,
     n_training,
 )
@@ -49,7 +49,7 @@ class BracketProcedure(Procedure):
     def bracket_of(self, position: int) -> int:
         return bisect_right(self._firsts, position) - 1
 
-    def ask(self, history: Sequence[TrialHistory]) -> list[Decision]:
+    def ask(self, history: Sequence[TrialHistory]) -> list[TrialDecision]:
         """Give up who is out, let the safe ones go on, and start new trials where there is room."""
         continues, stops = self._within_brackets(history)
         n_busy = n_training(history, self.max_epochs)
@@ -58,10 +58,10 @@ class BracketProcedure(Procedure):
         starts = self._starts(history, n_busy + len(continues))
         return [*stops, *continues, *starts]
 
-    def _within_brackets(self, history: Sequence[TrialHistory]) -> tuple[list[Continue], list[Stop]]:
+    def _within_brackets(self, history: Sequence[TrialHistory]) -> tuple[list[ContinueTrial], list[StopTrial]]:
         """Decide on the trials of every bracket that has begun, older brackets and higher rungs first."""
-        continues: list[Continue] = []
-        stops: list[Stop] = []
+        continues: list[ContinueTrial] = []
+        stops: list[StopTrial] = []
         for bracket, first in zip(self.brackets, self._firsts, strict=False):
             trials = history[first : first + bracket[0].n_trials]
             if trials:
@@ -71,8 +71,8 @@ class BracketProcedure(Procedure):
                 stops += less
         return continues, stops
 
-    def _starts(self, history: Sequence[TrialHistory], n_busy: int) -> list[Start]:
-        starts: list[Start] = []
+    def _starts(self, history: Sequence[TrialHistory], n_busy: int) -> list[StartTrial]:
+        starts: list[StartTrial] = []
         for position, n_epochs in self._openings(len(history)):
             goes_with_others = self.starts_whole_brackets and position not in self._firsts
             if n_busy >= self._n_parallel and not goes_with_others:
@@ -80,7 +80,7 @@ class BracketProcedure(Procedure):
             config = self.next_config(history, [start.config for start in starts])
             if config is None:
                 break
-            starts.append(Start(config, n_epochs))
+            starts.append(StartTrial(config, n_epochs))
             n_busy += 1
         return starts
 

@@ -23,7 +23,7 @@ WORST = -math.inf
 
 
 @dataclass(frozen=True)
-class Start:
+class StartTrial:
     """Start a new trial with this config; trials are numbered in the order in which they are started.
 
     It trains until it has `n_epochs` in total (None: max_epochs), then waits. With a `parent` it begins with
@@ -36,7 +36,7 @@ class Start:
 
 
 @dataclass(frozen=True)
-class Continue:
+class ContinueTrial:
     """Let a trial that waits for a decision train on, until it has done `n_epochs` in total."""
 
     trial_number: int
@@ -44,13 +44,13 @@ class Continue:
 
 
 @dataclass(frozen=True)
-class Stop:
+class StopTrial:
     """Give a trial up: it is final, and keeps what it has."""
 
     trial_number: int
 
 
-Decision = Start | Continue | Stop
+TrialDecision = StartTrial | ContinueTrial | StopTrial
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class Procedure(ABC):
     max_epochs: int
 
     @abstractmethod
-    def ask(self, history: Sequence[TrialHistory]) -> list[Decision]:
+    def ask(self, history: Sequence[TrialHistory]) -> list[TrialDecision]:
         """Return what to do now; `history` has one entry per trial, by trial_number."""
 
     @abstractmethod

@@ -7,7 +7,14 @@ from itertools import islice
 from types import MappingProxyType
 from typing import ClassVar
 
-from easeml_db.decisions.procedures.contract import Decision, Description, PlannedRung, Procedure, Start, TrialHistory
+from easeml_db.decisions.procedures.contract import (
+    Description,
+    PlannedRung,
+    Procedure,
+    StartTrial,
+    TrialDecision,
+    TrialHistory,
+)
 from easeml_db.decisions.procedures.options import MAX_CONFIGS, Options, checked_max_epochs, checked_n_configs
 from easeml_db.decisions.procedures.rungs import Rung, planned
 from easeml_db.decisions.search_space.grid import grid, grid_size
@@ -34,9 +41,9 @@ class GridProcedure(Procedure):
         self._size = _checked_size(space, checked_n_configs(n_configs))
         self._space = space
 
-    def ask(self, history: Sequence[TrialHistory]) -> list[Decision]:
+    def ask(self, history: Sequence[TrialHistory]) -> list[TrialDecision]:
         """Start every config of the grid that has no trial yet."""
-        return [Start(config) for config in islice(grid(self._space), len(history), None)]
+        return [StartTrial(config) for config in islice(grid(self._space), len(history), None)]
 
     def preview(self) -> list[PlannedRung]:
         return planned([(Rung(self._size, self.max_epochs),)])

@@ -1,7 +1,7 @@
 """Population based training (Jaderberg et al. 2017), in rounds of `interval` epochs.
 
 At the end of a round each of the worst fifth is given up and replaced by a copy of a random one of the best
-fifth: its newest state (`Start.parent`) and its config, perturbed. Failed trials count as worst; what
+fifth: its newest state (`StartTrial.parent`) and its config, perturbed. Failed trials count as worst; what
 failed beyond the worst fifth is not replaced. Who is in neither fifth, whatever the others do, goes on at once;
 the others wait for the end of the round, so the result does not depend on the order in which trials end.
 """
@@ -17,13 +17,13 @@ import numpy as np
 
 from easeml_db.decisions.procedures.contract import (
     WORST,
-    Continue,
-    Decision,
+    ContinueTrial,
     Description,
     PlannedRung,
     Procedure,
-    Start,
-    Stop,
+    StartTrial,
+    StopTrial,
+    TrialDecision,
     TrialHistory,
     ranked,
 )
@@ -75,9 +75,9 @@ class PopulationProcedure(Procedure):
         n_copies = max(1, self._population // 5) if self._population > 1 else 0
         return self._population + n_rounds * n_copies
 
-    def ask(self, history: Sequence[TrialHistory]) -> list[Decision]:
+    def ask(self, history: Sequence[TrialHistory]) -> list[TrialDecision]:
         """Complete the population, or decide on the first round that is not settled."""
-        decisions: list[Decision] = [*self._founders(history)]
+        decisions: list[TrialDecision] = [*self._founders(history)]
         for end in range(self._interval, self.max_epochs, self._interval):
             n_unstarted = self._population - len(history)
             standing = _standing(history, end, self.max_epochs, n_unstarted=max(0, n_unstarted))
@@ -86,25 +86,25 @@ class PopulationProcedure(Procedure):
                 break
         return decisions
 
-    def _founders(self, history: Sequence[TrialHistory]) -> list[Start]:
+    def _founders(self, history: Sequence[TrialHistory]) -> list[StartTrial]:
         end = min(self._interval, self.max_epochs)
         configs = self._configs.first(self._population)[len(history) :]
-        return [Start(config, end) for config in configs]
+        return [StartTrial(config, end) for config in configs]
 
-    def _end_of_round(self, history: Sequence[TrialHistory], standing: _Standing, end: int) -> list[Decision]:
+    def _end_of_round(self, history: Sequence[TrialHistory], standing: _Standing, end: int) -> list[TrialDecision]:
         """Return copies first: their parents must not have gone on."""
         following = min(end + self._interval, self.max_epochs)
         n_made = sum(trial.parent is not None and trial.inherited_epochs == end for trial in history)
         n_copies = standing.n_cut - n_made if standing.is_over and standing.parents else 0
         return [
             *self._copies(history, standing.parents, n_copies, following),
-            *(Stop(number) for number in standing.out),
-            *(Continue(number, following) for number in standing.going_on),
+            *(StopTrial(number) for number in standing.out),
+            *(ContinueTrial(number, following) for number in standing.going_on),
         ]
 
     def _copies(
         self, history: Sequence[TrialHistory], parents: Sequence[TrialHistory], n_copies: int, n_epochs: int
-    ) -> list[Start]:
+    ) -> list[StartTrial]:
         seen = {key_of(trial.config) for trial in history}
         copies = []
         for position in range(len(history), len(history) + n_copies):
@@ -112,7 +112,7 @@ class PopulationProcedure(Procedure):
             parent = parents[int(rng.integers(len(parents)))]
             config = self._explored(parent.config, seen, rng)
             seen.add(key_of(config))
-            copies.append(Start(config, n_epochs, parent.trial_number))
+            copies.append(StartTrial(config, n_epochs, parent.trial_number))
         return copies
 
     def _explored(self, config: Config, seen: Collection[str], rng: np.random.Generator) -> Config:

@@ -10,19 +10,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from easeml_db.decisions.procedures.contract import WORST, Continue, Stop, TrialHistory, ranked
+from easeml_db.decisions.procedures.contract import WORST, ContinueTrial, StopTrial, TrialHistory, ranked
 from easeml_db.decisions.procedures.rungs import Bracket
 
 
 def bracket_decisions(
     bracket: Bracket, trials: Sequence[TrialHistory], *, n_unstarted: int = 0, is_early: bool = True
-) -> tuple[list[Continue], list[Stop]]:
+) -> tuple[list[ContinueTrial], list[StopTrial]]:
     """Return what is certain about the trials of one bracket; `n_unstarted` of it have no trial yet.
 
     With `is_early` false nothing is decided before all of a rung have results (the barrier of the papers).
     """
-    continues: list[Continue] = []
-    stops: list[Stop] = []
+    continues: list[ContinueTrial] = []
+    stops: list[StopTrial] = []
     n_to_come = n_unstarted
     for rung, following in pairwise(bracket):
         here = [trial for trial in trials if trial.target(bracket[-1].n_epochs) >= rung.n_epochs]
@@ -35,11 +35,11 @@ def bracket_decisions(
             elif not trial.is_open or (n_pending and not is_early):
                 n_hopeful += trial.is_open
             elif position >= following.n_trials or score == WORST:
-                stops.append(Stop(trial.trial_number))
+                stops.append(StopTrial(trial.trial_number))
             else:
                 n_hopeful += 1
                 if position + n_pending < following.n_trials:
-                    continues.append(Continue(trial.trial_number, following.n_epochs))
+                    continues.append(ContinueTrial(trial.trial_number, following.n_epochs))
         n_to_come = max(0, min(following.n_trials - n_promoted, n_pending + n_hopeful))
     return continues, stops
 

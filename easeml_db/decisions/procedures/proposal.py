@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from easeml_db.decisions.procedures import PROCEDURES
-from easeml_db.decisions.procedures.contract import Procedure, Start
+from easeml_db.decisions.procedures.contract import Procedure, StartTrial
 from easeml_db.decisions.procedures.creation import arm_names, create_procedure, read_search
 from easeml_db.decisions.search_space.refusal import refusal
 from easeml_db.decisions.search_space.specs import RESERVED
@@ -83,13 +83,13 @@ def trial_number_of(position: int, arm_position: int, n_arms: int) -> int:
 
 
 def _one_shot(procedure: Procedure, max_epochs: int) -> Row:
-    configs = [decision.config for decision in procedure.ask([]) if isinstance(decision, Start)]
+    configs = [decision.config for decision in procedure.ask([]) if isinstance(decision, StartTrial)]
     counts = Counter(str(config[RESERVED]) for config in configs)
     return {
         "is_one_shot": True,
         "n_configs": len(configs),
         "arms": [{"architecture": name, "planned_epochs": n * max_epochs} for name, n in counts.items()],
-        "trials": [_trial(str(c[RESERVED]), number, Start(c)) for number, c in enumerate(configs, 1)],
+        "trials": [_trial(str(c[RESERVED]), number, StartTrial(c)) for number, c in enumerate(configs, 1)],
     }
 
 
@@ -109,7 +109,7 @@ def _staged(arms: Sequence[ArmSearch]) -> Row:
         "trials": [
             _trial(arm.name, trial_number_of(position, j, len(arms)), start, arm.procedure.bracket_of(position))
             for j, arm in enumerate(arms)
-            for position, start in enumerate(d for d in arm.procedure.ask([]) if isinstance(d, Start))
+            for position, start in enumerate(d for d in arm.procedure.ask([]) if isinstance(d, StartTrial))
         ],
     }
 
@@ -118,7 +118,7 @@ def _arm_searches(search: Search) -> list[ArmSearch]:
     return [ArmSearch(name, create_procedure(search, arm=name)) for name in arm_names(search)]
 
 
-def _trial(arm: str, trial_number: int, start: Start, bracket: int = 0) -> Row:
+def _trial(arm: str, trial_number: int, start: StartTrial, bracket: int = 0) -> Row:
     config = dict(start.config)
     return {
         "arm": arm,

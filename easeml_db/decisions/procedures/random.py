@@ -6,7 +6,14 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import ClassVar
 
-from easeml_db.decisions.procedures.contract import Decision, Description, PlannedRung, Procedure, Start, TrialHistory
+from easeml_db.decisions.procedures.contract import (
+    Description,
+    PlannedRung,
+    Procedure,
+    StartTrial,
+    TrialDecision,
+    TrialHistory,
+)
 from easeml_db.decisions.procedures.drawing import ConfigSequence
 from easeml_db.decisions.procedures.options import Options, checked_max_epochs, checked_n_configs
 from easeml_db.decisions.procedures.rungs import Rung, planned
@@ -34,9 +41,9 @@ class RandomProcedure(Procedure):
         self._configs = ConfigSequence(space, seed)
         self._n_configs = self._configs.count(checked_n_configs(n_configs) or DEFAULT_N_CONFIGS)
 
-    def ask(self, history: Sequence[TrialHistory]) -> list[Decision]:
+    def ask(self, history: Sequence[TrialHistory]) -> list[TrialDecision]:
         """Start every config of the sample that has no trial yet."""
-        return [Start(config) for config in self._configs.first(self._n_configs)[len(history) :]]
+        return [StartTrial(config) for config in self._configs.first(self._n_configs)[len(history) :]]
 
     def preview(self) -> list[PlannedRung]:
         return planned([(Rung(self._n_configs, self.max_epochs),)])

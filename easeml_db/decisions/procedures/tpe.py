@@ -12,11 +12,11 @@ from typing import ClassVar
 
 from easeml_db.decisions.procedures.contract import (
     WORST,
-    Decision,
     Description,
     PlannedRung,
     Procedure,
-    Start,
+    StartTrial,
+    TrialDecision,
     TrialHistory,
     finite_or_worst,
     n_training,
@@ -61,16 +61,16 @@ class TpeProcedure(Procedure):
     def preview(self) -> list[PlannedRung]:
         return planned([(Rung(self._n_configs, self.max_epochs),)])
 
-    def ask(self, history: Sequence[TrialHistory]) -> list[Decision]:
+    def ask(self, history: Sequence[TrialHistory]) -> list[TrialDecision]:
         """Start new trials until `n_parallel` are in training."""
         n_free = self._n_parallel - n_training(history, self.max_epochs)
-        starts: list[Decision] = []
+        starts: list[TrialDecision] = []
         known = [trial.config for trial in history]
         while len(starts) < n_free and len(known) < self._n_configs:
             config = self._next(history, known)
             if config is None:
                 break
-            starts.append(Start(config))
+            starts.append(StartTrial(config))
             known.append(config)
         return starts
 

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from easeml_db.decisions.procedures.contract import Continue, Decision, Procedure, Start, Stop, TrialHistory
+from easeml_db.decisions.procedures.contract import (
+    ContinueTrial,
+    Procedure,
+    StartTrial,
+    StopTrial,
+    TrialDecision,
+    TrialHistory,
+)
 from easeml_db.decisions.search_space.configs import Config
 from easeml_db.errors import InvalidArgument
 
@@ -62,16 +69,16 @@ class Book:
         state = "finished" if len(scores) >= self._procedure.max_epochs else "paused"
         self._set(replace(trial, scores=scores, state="failed" if done.failure else state))
 
-    def _carried_out(self, decision: Decision) -> list[Task]:
+    def _carried_out(self, decision: TrialDecision) -> list[Task]:
         match decision:
-            case Start(config, target, None):
+            case StartTrial(config, target, None):
                 number = len(self._trials) + 1
                 self._trials.append(TrialHistory(number, config, "running", target_epochs=target))
                 return [self._task(number)]
-            case Continue(number, target):
+            case ContinueTrial(number, target):
                 self._set(replace(self._trials[number - 1], state="running", target_epochs=target))
                 return [self._task(number)]
-            case Stop(number):
+            case StopTrial(number):
                 self._set(replace(self._trials[number - 1], state="stopped"))
                 return []
         raise InvalidArgument(f"a task-parallel driver copies no trials, got {decision}")

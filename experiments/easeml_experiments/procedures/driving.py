@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from easeml_db.decisions.procedures.contract import Start
+from easeml_db.decisions.procedures.contract import StartTrial
 from easeml_experiments.peers.record import Record
 from easeml_experiments.procedures.book import Book, Done, Task
 from easeml_experiments.procedures.searching import Searching
@@ -77,7 +77,7 @@ def drive(method: str, searching: Searching, workers: Workers) -> Record:
 
 def _warm_up(searching: Searching, workers: Workers) -> int:
     """Let every worker train a trial for an epoch; return the bytes of rows that each holds."""
-    first = next(each for each in searching.procedure().ask([]) if isinstance(each, Start))
+    first = next(each for each in searching.procedure().ask([]) if isinstance(each, StartTrial))
     for number in range(workers.n_workers):
         workers.start(Task(WARM_UP_NUMBER + number, first.config, 0, 1, searching.search.max_epochs))
     return max(workers.next_done().held_bytes for _ in range(workers.n_workers))

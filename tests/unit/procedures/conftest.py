@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from easeml_db.decisions.procedures import PROCEDURES
-from easeml_db.decisions.procedures.contract import Continue, Start, Stop, TrialHistory
+from easeml_db.decisions.procedures.contract import ContinueTrial, StartTrial, StopTrial, TrialHistory
 from easeml_db.decisions.search_space.parsing import parse_search_space
 
 RATE = {
@@ -42,15 +42,15 @@ class Trials:
         return self.make().ask(tuple(self.trials))
 
     def apply(self, decision):
-        if isinstance(decision, Start):
+        if isinstance(decision, StartTrial):
             self.start(decision)
             return
         trial = self.trials[decision.trial_number - 1]
         assert trial.is_open, f"{decision} for a trial that is {trial.state}"
-        if isinstance(decision, Stop):
+        if isinstance(decision, StopTrial):
             self.set(replace(trial, state="stopped"))
         else:
-            assert isinstance(decision, Continue)
+            assert isinstance(decision, ContinueTrial)
             assert not trial.is_training(self.max_epochs)
             assert trial.n_epochs < decision.n_epochs <= self.max_epochs
             self.set(replace(trial, target_epochs=decision.n_epochs))

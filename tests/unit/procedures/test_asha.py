@@ -6,7 +6,7 @@ from itertools import pairwise, permutations
 import pytest
 
 from easeml_db.decisions.procedures import PROCEDURES
-from easeml_db.decisions.procedures.contract import Continue, Start, Stop, TrialHistory
+from easeml_db.decisions.procedures.contract import ContinueTrial, StartTrial, StopTrial, TrialHistory
 
 
 @pytest.fixture
@@ -39,10 +39,10 @@ def test_every_promotion_is_one_that_the_definition_allows(trials_of, order):
     def check(decisions):
         allowed = best_third_promotes(trials.trials, [1, 3, 9], 3)
         for decision in decisions:
-            if isinstance(decision, Continue) and trials.training:
+            if isinstance(decision, ContinueTrial) and trials.training:
                 assert decision.trial_number in allowed[decision.n_epochs]
-            if isinstance(decision, Start):
-                n_promoted = sum(isinstance(other, Continue) for other in decisions)
+            if isinstance(decision, StartTrial):
+                n_promoted = sum(isinstance(other, ContinueTrial) for other in decisions)
                 assert sum(map(len, allowed.values())) == n_promoted
 
     trials.run(check)
@@ -53,37 +53,37 @@ def test_of_three_that_ended_the_best_is_promoted_in_any_order(asha, order):
     scores = [0.1, 0.4, 0.3, 0.2]
     history = [ended(number + 1, scores[i]) for number, i in enumerate(order)]
     best = max(range(3), key=lambda number: scores[order[number]]) + 1
-    assert asha().ask(history[:2])[0] != Continue(best, 3)
-    assert asha().ask(history[:3]) == [Continue(best, 3)]
+    assert asha().ask(history[:2])[0] != ContinueTrial(best, 3)
+    assert asha().ask(history[:3]) == [ContinueTrial(best, 3)]
 
 
 def test_the_top_rung_comes_first(asha):
     upper = [ended(number, 0.5, 0.5, number / 10, target=3) for number in (1, 2, 3)]
     lower = [ended(number, 0.9) for number in (4, 5, 6, 7, 8, 9)]
     decisions = asha(n_parallel=2, n_configs=20).ask([*upper, *lower])
-    assert decisions == [Continue(3, 9), Continue(4, 3)]
+    assert decisions == [ContinueTrial(3, 9), ContinueTrial(4, 3)]
 
 
 def test_a_free_place_that_nobody_is_promoted_to_starts_a_new_config(asha):
     decisions = asha(n_parallel=3).ask([ended(1, 0.5), ended(2, target=1)])
-    assert [type(decision) for decision in decisions] == [Start, Start]
+    assert [type(decision) for decision in decisions] == [StartTrial, StartTrial]
     assert {decision.n_epochs for decision in decisions} == {1}
 
 
 def test_a_better_latecomer_is_promoted_although_another_was(asha):
     history = [ended(1, 0.5, target=3), ended(2, 0.1), ended(3, 0.1), ended(4, 0.9)]
-    assert asha(n_parallel=2).ask(history) == [Continue(4, 3)]
+    assert asha(n_parallel=2).ask(history) == [ContinueTrial(4, 3)]
 
 
 def test_failures_count_as_ended_and_are_never_promoted(asha):
     failed = [ended(1, state="failed"), ended(2, math.nan)]
-    assert asha().ask([*failed, ended(3, 0.1)]) == [Continue(3, 3)]
-    assert all(isinstance(decision, Start) for decision in asha().ask([*failed, ended(3, math.nan)]))
+    assert asha().ask([*failed, ended(3, 0.1)]) == [ContinueTrial(3, 3)]
+    assert all(isinstance(decision, StartTrial) for decision in asha().ask([*failed, ended(3, math.nan)]))
 
 
 def test_a_rung_that_nobody_can_reach_any_more_promotes_its_best_and_gives_up_the_others(asha):
     decisions = asha(n_configs=2).ask([ended(1, 0.5), ended(2, 0.7)])
-    assert decisions == [Stop(1), Continue(2, 3)]
+    assert decisions == [StopTrial(1), ContinueTrial(2, 3)]
 
 
 def test_increments_reach_thirteen_epochs(space_of):

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from easeml_db.decisions.procedures import PROCEDURES, list_procedures
-from easeml_db.decisions.procedures.contract import Start
+from easeml_db.decisions.procedures.contract import StartTrial
 
 SETTINGS = {
     "random": {"n_configs": 5, "max_epochs": 2},
@@ -140,7 +140,7 @@ def test_one_shot_ones_start_everything_at_once(name, listed):
     procedure = PROCEDURES[name](listed, **SETTINGS[name])
     first = procedure.ask([])
     assert first
-    assert all(isinstance(decision, Start) for decision in first)
+    assert all(isinstance(decision, StartTrial) for decision in first)
     if procedure.description.is_one_shot:
         assert len(first) == procedure.preview()[0].n_trials
 

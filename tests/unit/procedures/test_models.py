@@ -7,7 +7,7 @@ from statistics import mean
 import pytest
 
 from easeml_db.decisions.procedures import PROCEDURES
-from easeml_db.decisions.procedures.contract import WORST, Start, TrialHistory
+from easeml_db.decisions.procedures.contract import WORST, StartTrial, TrialHistory
 from easeml_db.decisions.procedures.largest_budget import n_good, n_varied
 from easeml_db.decisions.procedures.tree_parzen import Observation, TreeParzenModel
 
@@ -154,7 +154,7 @@ def test_sync_bohb_begins_a_bracket_when_the_one_before_has_ended(toy, trials_of
     seen = []
 
     def note(decisions):
-        n_starts = sum(isinstance(decision, Start) for decision in decisions)
+        n_starts = sum(isinstance(decision, StartTrial) for decision in decisions)
         if n_starts:
             seen.append((n_starts, len(trials.training)))
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from easeml_db.decisions.procedures import PROCEDURES
-from easeml_db.decisions.procedures.contract import Continue, Start, Stop, TrialHistory
+from easeml_db.decisions.procedures.contract import ContinueTrial, StartTrial, StopTrial, TrialHistory
 from easeml_db.decisions.procedures.perturbation import perturbable, perturbed
 
 POPULATION = {"population": 10, "interval": 2}
@@ -28,28 +28,28 @@ def pbt(space_of):
 
 def test_the_worst_fifth_is_replaced_by_copies_of_the_best_fifth(pbt):
     decisions = pbt.ask(population([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]))
-    starts = [decision for decision in decisions if isinstance(decision, Start)]
-    assert [type(decision) for decision in decisions] == [Start] * 2 + [Stop] * 2 + [Continue] * 8
+    starts = [decision for decision in decisions if isinstance(decision, StartTrial)]
+    assert [type(decision) for decision in decisions] == [StartTrial] * 2 + [StopTrial] * 2 + [ContinueTrial] * 8
     assert {start.parent for start in starts} <= {9, 10}
     assert {start.n_epochs for start in starts} == {4}
-    assert {decision.trial_number for decision in decisions if isinstance(decision, Stop)} == {1, 2}
+    assert {decision.trial_number for decision in decisions if isinstance(decision, StopTrial)} == {1, 2}
 
 
 def test_who_is_in_neither_fifth_whatever_the_others_do_goes_on_at_once(pbt):
     scores = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, None, None]
-    assert pbt.ask(population(scores)) == [Continue(number, 4) for number in (6, 5, 4, 3)]
+    assert pbt.ask(population(scores)) == [ContinueTrial(number, 4) for number in (6, 5, 4, 3)]
 
 
 def test_failures_are_worst_and_are_not_resurrected_beyond_the_worst_fifth(pbt):
     decisions = pbt.ask(population([math.nan] * 4 + [0.5, 0.6, 0.7, 0.8, 0.9, 1.0]))
     kinds = Counter(type(decision) for decision in decisions)
-    assert kinds == {Start: 2, Stop: 4, Continue: 6}
-    assert {decision.trial_number for decision in decisions if isinstance(decision, Stop)} == {1, 2, 3, 4}
+    assert kinds == {StartTrial: 2, StopTrial: 4, ContinueTrial: 6}
+    assert {decision.trial_number for decision in decisions if isinstance(decision, StopTrial)} == {1, 2, 3, 4}
 
 
 def test_where_all_failed_nothing_is_copied(pbt):
     decisions = pbt.ask(population([math.nan] * 10))
-    assert decisions == [Stop(number) for number in range(1, 11)]
+    assert decisions == [StopTrial(number) for number in range(1, 11)]
 
 
 @pytest.mark.parametrize("order", range(5))

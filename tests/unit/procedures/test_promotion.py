@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from easeml_db.decisions.procedures import PROCEDURES
-from easeml_db.decisions.procedures.contract import Continue, Stop, TrialHistory
+from easeml_db.decisions.procedures.contract import ContinueTrial, StopTrial, TrialHistory
 from easeml_db.decisions.procedures.promotion import bracket_decisions
 from easeml_db.decisions.procedures.rungs import Rung, halving_bracket
 
@@ -59,14 +59,17 @@ def test_early_promotion_promotes_the_same_trials_as_a_barrier(table, order):
 
 
 def test_the_best_are_safe_as_soon_as_the_others_cannot_overtake_them():
-    assert bracket_decisions(BRACKET, waiting(0.9, 0.1, 0.5, None, None)) == ([], [Stop(2)])
-    assert bracket_decisions(BRACKET, waiting(0.9, 0.1, 0.5, 0.7, None)) == ([Continue(1, 3)], [Stop(3), Stop(2)])
+    assert bracket_decisions(BRACKET, waiting(0.9, 0.1, 0.5, None, None)) == ([], [StopTrial(2)])
+    assert bracket_decisions(BRACKET, waiting(0.9, 0.1, 0.5, 0.7, None)) == (
+        [ContinueTrial(1, 3)],
+        [StopTrial(3), StopTrial(2)],
+    )
 
 
 def test_trials_that_were_not_started_may_still_overtake():
     trials = waiting(0.9, 0.1, 0.5, 0.7)
-    assert bracket_decisions(BRACKET, trials, n_unstarted=1) == ([Continue(1, 3)], [Stop(3), Stop(2)])
-    assert bracket_decisions(BRACKET, trials[:3], n_unstarted=2) == ([], [Stop(2)])
+    assert bracket_decisions(BRACKET, trials, n_unstarted=1) == ([ContinueTrial(1, 3)], [StopTrial(3), StopTrial(2)])
+    assert bracket_decisions(BRACKET, trials[:3], n_unstarted=2) == ([], [StopTrial(2)])
 
 
 def test_ties_go_to_the_lower_trial_number():
@@ -76,7 +79,7 @@ def test_ties_go_to_the_lower_trial_number():
 
 def test_failed_trials_and_scores_that_are_no_numbers_never_go_on():
     continues, stops = bracket_decisions(BRACKET, waiting("failed", math.nan, -math.inf, 0.1, "failed"))
-    assert (continues, stops) == ([Continue(4, 3)], [Stop(2), Stop(3)])
+    assert (continues, stops) == ([ContinueTrial(4, 3)], [StopTrial(2), StopTrial(3)])
 
 
 def test_one_that_was_cancelled_while_it_waited_gives_its_place_away():

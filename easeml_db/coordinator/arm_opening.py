@@ -1,25 +1,30 @@
-"""Which arms of which runs are open: decisions of the pool, written down before they count, and what arms came to.
+"""Opens arms of runs as the tenancy policy decides, and closes them once their trials are over.
 
-The coordinator's loop asks; the pool and the dispatcher are told what the tables then say.
+A decision counts only once the tables have it; the pool and the dispatcher are then told.
 """
 
 from __future__ import annotations
 
-from easeml_db.coordinator.ports import Store
-from easeml_db.coordinator.searches import Searches
+from easeml_db.coordinator.lease import Lease
+from easeml_db.coordinator.ports.runs import RunStore
+from easeml_db.coordinator.ports.tenancy import TenancyStore
+from easeml_db.coordinator.procedure_runner import ProcedureRunner
 from easeml_db.decisions.hopper.dispatch import Dispatcher
 from easeml_db.decisions.tenancy.pool import Pool
-from easeml_db.errors import InvalidArgument, NotFound, StaleLease, StandbyOnly
+from easeml_db.errors import InvalidArgument, NotFound, StaleLease
 from easeml_db.words.run import Run
 
 HOLD_SECONDS = 5.0  # others wait no longer for newcomers that are timed; a run that was refused waits so long
 
 
-class Arms:
+class ArmOpening:
     """Opens an arm where slots would have nothing to do, and closes it once its trials are over."""
 
-    def __init__(self, store: Store, dispatcher: Dispatcher, searches: Searches) -> None:
-        self._store, self._dispatcher, self._searches = store, dispatcher, searches
+    def __init__(
+        self, tenancy: TenancyStore, runs: RunStore, lease: Lease, dispatcher: Dispatcher, procedures: ProcedureRunner
+    ) -> None:
+        self._tenancy, self._runs, self._lease = tenancy, runs, lease
+        self._dispatcher, self._procedures = dispatcher, procedures
         self._pool = Pool()
         self._held_since: float | None = None
         self._refused: dict[int, float] = {}  # until when a run is passed over
@@ -27,18 +32,18 @@ class Arms:
     async def take_up(self) -> None:
         """Read how tenants are served, what past runs came to, and all open runs where they stand."""
         await self.renew_tenancy()
-        for past in await self._store.history():
+        for past in await self._tenancy.past_arms():
             self._pool.history.add(past)
-        memory = await self._store.policy_memory(self._pool.policy)
+        memory = await self._tenancy.policy_memory(self._pool.policy)
         places = {run_id: place for place, run_id in enumerate(memory.get("policy", {}).get("tenants", ()))}
-        runs = await self._store.open_runs()
+        runs = await self._runs.open_runs()
         for run in sorted(runs, key=lambda run: (places.get(run.run_id, len(places)), run.run_id)):
             await self.put_run(run)
         self._pool.remember(memory)
 
     async def renew_tenancy(self) -> None:
-        """Take over the policy and the tenants' terms."""
-        tenancy = await self._store.tenancy()
+        """Read the policy and the tenants' terms."""
+        tenancy = await self._tenancy.tenancy()
         self._pool.set_tenancy(tenancy)
         tenants = tenancy.tenants.values()
         self._dispatcher.limit_slots({one.role: one.max_slots for one in tenants if one.max_slots is not None})
@@ -46,18 +51,18 @@ class Arms:
     async def put_run(self, run: Run) -> None:
         """Add a run, or renew what is known of it. Arms that nobody knows the cost of are timed first."""
         self._dispatcher.put_run(run)
-        self._searches.put_run(run)
+        self._procedures.put_run(run)
         if not run.arms or self._dispatcher.is_over(run.run_id):
             return
         try:
-            prior = await self._store.prior(run.run_id)
+            prior = await self._tenancy.prior(run.run_id)
             if prior is None:
                 prior = self._pool.prior_of(run)
-                await self._store.keep_prior(run.run_id, prior, [arm.arm_id for arm in run.arms])
+                await self._tenancy.keep_prior(run.run_id, prior, [arm.arm_id for arm in run.arms])
             self._pool.put_run(run, prior)
         except InvalidArgument as error:  # rows that a tenant has written itself: that run ends, others go on
             self.end_budget(run.run_id)
-            await self._store.note(run.run_id, None, "refused", f"the run's arms cannot be served: {error}")
+            await self._runs.note(run.run_id, None, "refused", f"the run's arms cannot be served: {error}")
             return
         self._dispatcher.time_arms(run.run_id, self._pool.untimed_arms(run.run_id))
         self.timed(run.run_id)
@@ -66,7 +71,7 @@ class Arms:
     def drop_run(self, run_id: int) -> None:
         """Forget a run."""
         self._dispatcher.drop_run(run_id)
-        self._searches.drop_run(run_id)
+        self._procedures.drop_run(run_id)
         self._pool.drop_run(run_id)
 
     def end_budget(self, run_id: int) -> None:
@@ -78,10 +83,10 @@ class Arms:
         """End the runs whose tenant's deadline is over."""
         for run_id in self._pool.overdue_runs(now_seconds):
             self.end_budget(run_id)
-            await self._store.note(run_id, None, "deadline", "the tenant's deadline is over: nothing more is begun")
+            await self._runs.note(run_id, None, "deadline", "the tenant's deadline is over: nothing more is begun")
 
     def timed(self, run_id: int) -> None:
-        """Take in what pilots have shown of a run's arms."""
+        """Hand the costs that pilots have shown to the pool."""
         self._pool.set_seconds(run_id, self._dispatcher.arm_seconds(run_id))
 
     async def open_next(self, now_seconds: float) -> bool:
@@ -94,7 +99,7 @@ class Arms:
         if opening is None:
             return False
         try:
-            number = await self._store.open_arm(opening)
+            number = await self._lease.write(self._tenancy.open_arm(opening))
         except (NotFound, StaleLease):
             self._pool.take_back(opening)
             self._refused[opening.run_id] = now_seconds + HOLD_SECONDS  # somebody may hold the run's row
@@ -102,17 +107,16 @@ class Arms:
             return True
         self._pool.opened(opening, number)
         self._dispatcher.open_arm(opening.run_id, opening.arm_id, number)
-        self._searches.arm_opened(opening.run_id, opening.arm_id)
+        self._procedures.arm_opened(opening.run_id, opening.arm_id)
         await self._keep_beliefs(opening.run_id)
         return True
 
     async def close_ended(self) -> None:
-        """Write down and take in what arms came to whose trials are all over."""
+        """Record what the arms came to whose trials are all over."""
         for run_id, arm_id in self._dispatcher.arms_to_close():
             try:
-                arm = await self._store.close_arm(run_id, arm_id)
+                arm = await self._lease.write(self._tenancy.close_arm(run_id, arm_id))
             except StaleLease:
-                await self._check_lease()
                 continue
             if arm is not None and not arm.is_closed:
                 self._dispatcher.not_closed(run_id, arm_id)  # somebody holds its row, or a trial is open again
@@ -129,20 +133,12 @@ class Arms:
         return self._pool.served_runs() if now_seconds < self._held_since + HOLD_SECONDS else []
 
     async def _renew(self, run_id: int) -> None:
-        """The tables were ahead: the run is over, gone, or its arm is open."""
-        await self._check_lease()
-        run = await self._store.read_run(run_id)
+        """Read a run again where the tables were ahead: it is over, gone, or its arm is open."""
+        run = await self._runs.read(run_id)
         if run is None:
             self.drop_run(run_id)
         else:
             await self.put_run(run)
 
     async def _keep_beliefs(self, run_id: int) -> None:
-        try:
-            await self._store.keep_beliefs(run_id, self._pool.beliefs(run_id))
-        except StaleLease:
-            await self._check_lease()
-
-    async def _check_lease(self) -> None:
-        if not await self._store.holds_lease():
-            raise StandbyOnly("another coordinator took over")
+        await self._lease.write(self._tenancy.keep_beliefs(run_id, self._pool.beliefs(run_id)))

@@ -1,7 +1,7 @@
-"""What procedures decide about the trials of arms on the way: asked at the end of every epoch, written down, then done.
+"""Asks each arm's procedure about its trials at the end of every epoch, and records what it decides.
 
-The coordinator's loop says when something has happened; the dispatcher is told what the tables then say. Nothing is
-kept but which arms are to be asked about: a procedure decides on what the tables say of its trials.
+The coordinator's loop says when something has happened; the dispatcher is told what the tables then say. A procedure
+decides on what the tables say of its trials, so the runner keeps only which arms it has to ask about.
 """
 
 from __future__ import annotations
@@ -11,9 +11,18 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from easeml_db.coordinator.ports import Store
+from easeml_db.coordinator.lease import Lease
+from easeml_db.coordinator.ports.runs import RunStore
+from easeml_db.coordinator.ports.searches import SearchStore
 from easeml_db.decisions.hopper.dispatch import Dispatcher
-from easeml_db.decisions.procedures.contract import Continue, Decision, Procedure, Start, Stop, TrialHistory
+from easeml_db.decisions.procedures.contract import (
+    ContinueTrial,
+    Procedure,
+    StartTrial,
+    StopTrial,
+    TrialDecision,
+    TrialHistory,
+)
 from easeml_db.decisions.procedures.creation import create_procedure
 from easeml_db.decisions.procedures.proposal import trial_number_of
 from easeml_db.decisions.search_space.specs import RESERVED
@@ -26,11 +35,11 @@ FIRST_HOLD_SECONDS, LAST_HOLD_SECONDS = 0.02, 1.0
 NOT_THE_RUNS_FAULT = (OutOfSpace, ServerUnavailable, StandbyOnly)
 
 
-class Searches:
+class ProcedureRunner:
     """One procedure inside every open arm of the runs that have a search."""
 
-    def __init__(self, store: Store, dispatcher: Dispatcher) -> None:
-        self._store, self._dispatcher = store, dispatcher
+    def __init__(self, searches: SearchStore, runs: RunStore, lease: Lease, dispatcher: Dispatcher) -> None:
+        self._searches, self._run_store, self._lease, self._dispatcher = searches, runs, lease, dispatcher
         self._runs: dict[int, Run] = {}
         self._procedures: dict[int, Procedure] = {}  # by arm
         self._due: dict[tuple[int, int], None] = {}  # run and arm, in the order in which something happened
@@ -87,7 +96,6 @@ class Searches:
                 pruned_bytes += await self._decide(self._runs[run_id], arm_id)
                 self._pauses.pop(due, None)
             except (NotFound, StaleLease):
-                await self._check_lease()
                 self._hold(due, now_seconds)
             except NOT_THE_RUNS_FAULT:
                 raise
@@ -105,21 +113,21 @@ class Searches:
         self._due[due], self._held[due] = None, now_seconds + self._pauses[due]
 
     async def _decide(self, run: Run, arm_id: int) -> int:
-        history = await self._store.trial_history(run.run_id, arm_id)
+        history = await self._searches.trial_history(run.run_id, arm_id)
         decisions = self._asked(run, arm_id, history)
         if not decisions:
             return 0
         rows = _rows(decisions, history, *_place(run, arm_id), self._procedure(run, arm_id))
-        pruned_bytes = await self._store.apply_decisions(run.run_id, arm_id, rows)
-        await self._store.note(run.run_id, None, "procedure", _in_words(run, arm_id, decisions))
-        renewed = await self._store.read_run(run.run_id)
+        pruned_bytes = await self._lease.write(self._searches.apply_decisions(run.run_id, arm_id, rows))
+        await self._run_store.note(run.run_id, None, "procedure", _in_words(run, arm_id, decisions))
+        renewed = await self._run_store.read(run.run_id)
         if renewed is not None:
             self._dispatcher.put_run(renewed)
             self._runs[run.run_id] = renewed
             self._due[run.run_id, arm_id] = None  # what follows may be certain already
         return pruned_bytes
 
-    def _asked(self, run: Run, arm_id: int, history: Sequence[TrialHistory]) -> list[Decision]:
+    def _asked(self, run: Run, arm_id: int, history: Sequence[TrialHistory]) -> list[TrialDecision]:
         """Ask the procedure; when nothing will ever train again, trials that still wait are given up, the search ends.
 
         Raises EasemlError for rows that a tenant has written himself, whatever they make of the procedure.
@@ -133,7 +141,7 @@ class Searches:
             raise EasemlError(f"procedure {run.search and run.search.procedure}: {error!r}") from error
         if decisions or any(trial.is_training(procedure.max_epochs) for trial in history):
             return decisions
-        paused = [Stop(trial.trial_number) for trial in history if trial.state == "paused"]
+        paused = [StopTrial(trial.trial_number) for trial in history if trial.state == "paused"]
         if not paused and not any(_is_tested(trial, procedure.max_epochs) for trial in history):
             self._dispatcher.end_search(run.run_id, arm_id)
         return list(paused)
@@ -147,11 +155,7 @@ class Searches:
     async def _refuse(self, run_id: int, error: EasemlError) -> None:
         """End a run whose procedure cannot go on; others do."""
         self._dispatcher.end_budget(run_id)
-        await self._store.note(run_id, None, "refused", f"the run's procedure cannot go on: {error}")
-
-    async def _check_lease(self) -> None:
-        if not await self._store.holds_lease():
-            raise StandbyOnly("another coordinator took over")
+        await self._run_store.note(run_id, None, "refused", f"the run's procedure cannot go on: {error}")
 
 
 def _is_tested(trial: TrialHistory, max_epochs: int) -> bool:
@@ -165,7 +169,7 @@ def _place(run: Run, arm_id: int) -> tuple[int, int]:
 
 
 def _rows(
-    decisions: Sequence[Decision],
+    decisions: Sequence[TrialDecision],
     history: Sequence[TrialHistory],
     arm_position: int,
     n_arms: int,
@@ -177,7 +181,7 @@ def _rows(
     n_trials = len(history)
     for decision in decisions:
         match decision:
-            case Start(config, target, parent):
+            case StartTrial(config, target, parent):
                 number = trial_number_of(n_trials, arm_position, n_arms)
                 rows.append({
                     "kind": "start", "trial_number": number, "architecture": config[RESERVED],
@@ -186,23 +190,23 @@ def _rows(
                     "inherited_epochs": 0 if parent is None else n_epochs[parent],
                 })  # fmt: skip
                 n_trials += 1
-            case Continue(number, target):
+            case ContinueTrial(number, target):
                 rows.append({"kind": "continue", "trial_number": number, "target_epochs": target})
-            case Stop(number):
+            case StopTrial(number):
                 rows.append({"kind": "stop", "trial_number": number})
     return rows
 
 
-def _in_words(run: Run, arm_id: int, decisions: Sequence[Decision]) -> str:
+def _in_words(run: Run, arm_id: int, decisions: Sequence[TrialDecision]) -> str:
     name = next(arm.name for arm in run.arms if arm.arm_id == arm_id)
     counts: Counter[str] = Counter()
     for decision in decisions:
         match decision:
-            case Start(_, target, parent):
+            case StartTrial(_, target, parent):
                 what = "started" if parent is None else "copied"
                 counts[f"{what} up to epoch {target or (run.search and run.search.max_epochs)}"] += 1
-            case Continue(_, target):
+            case ContinueTrial(_, target):
                 counts[f"continued to epoch {target}"] += 1
-            case Stop():
+            case StopTrial():
                 counts["stopped"] += 1
     return f"{name}: " + ", ".join(f"{n} {what}" for what, n in counts.items())

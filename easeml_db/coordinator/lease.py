@@ -1,0 +1,49 @@
+"""The coordinator's lease: the one place that asks whether it still holds."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TypeVar
+
+from easeml_db.coordinator.ports.lease import LeaseStore
+from easeml_db.errors import NotFound, StaleLease, StandbyOnly
+
+Written = TypeVar("Written")
+
+
+class Lease:
+    """What one coordinator may write under, until another takes over."""
+
+    def __init__(self, store: LeaseStore) -> None:
+        self._store = store
+        self.number = 0
+
+    async def acquire(self) -> None:
+        """Wait for the lease."""
+        self.number = await self._store.acquire()
+
+    async def confirm(self) -> None:
+        """Raise StandbyOnly when another coordinator took over."""
+        if not await self._store.is_held():
+            raise StandbyOnly("another coordinator took over")
+
+    async def write(self, writing: Awaitable[Written]) -> Written:
+        """Return what a fenced write returns.
+
+        A refusal may mean that the lease is over (StandbyOnly), or that the tables are ahead of what the coordinator
+        knows: then StaleLease or NotFound goes on to the caller.
+        """
+        try:
+            return await writing
+        except (NotFound, StaleLease):
+            await self.confirm()
+            raise
+
+    async def heartbeat(self) -> None:
+        """Confirm the lease."""
+        await self.confirm()
+        await self._store.heartbeat()
+
+    async def release(self) -> None:
+        """Give the lease back in good order."""
+        await self._store.release()

@@ -1,0 +1,47 @@
+"""The only seams between the coordinator and the world, a module for each subject.
+
+    messages.py      orders, and the messages that arrive
+    lease.py         who may write
+    slots.py         where units run
+    runs.py          runs, trials, and the history of a run
+    tenancy.py       arms, priors, beliefs, and the policy's memory
+    searches.py      what procedures see and decide
+    allocations.py   profiles of devices, and who got which of them
+    space.py         the space of pruned states
+    executor.py      what runs units
+    inbox.py clock.py
+
+The coordinator knows nothing else, so it runs alike on PostgreSQL and on a simulated clock. `tests/conformance` holds
+every implementation to what these protocols say.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from easeml_db.coordinator.ports.allocations import AllocationStore
+from easeml_db.coordinator.ports.clock import Clock
+from easeml_db.coordinator.ports.executor import Executor
+from easeml_db.coordinator.ports.inbox import Inbox
+from easeml_db.coordinator.ports.lease import LeaseStore
+from easeml_db.coordinator.ports.runs import RunStore
+from easeml_db.coordinator.ports.searches import SearchStore
+from easeml_db.coordinator.ports.slots import SlotStore
+from easeml_db.coordinator.ports.space import StateSpace
+from easeml_db.coordinator.ports.tenancy import TenancyStore
+
+
+@dataclass(frozen=True)
+class Ports:
+    """One world, as a coordinator is given it."""
+
+    lease: LeaseStore
+    slots: SlotStore
+    runs: RunStore
+    tenancy: TenancyStore
+    searches: SearchStore
+    allocations: AllocationStore
+    space: StateSpace
+    executor: Executor
+    inbox: Inbox
+    clock: Clock

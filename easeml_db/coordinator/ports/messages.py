@@ -1,0 +1,136 @@
+"""Orders that the coordinator gives to slots, and the messages that arrive in its inbox."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from easeml_db.decisions.trial_groups.measuring import Sample
+from easeml_db.errors import EasemlError
+from easeml_db.words.training_unit import TrainingUnit
+
+
+@dataclass(frozen=True)
+class Member:
+    """A further rank of a gang: a unit of the same trial and round, on a slot of its own."""
+
+    unit: TrainingUnit
+    seed: int
+    slot_id: int
+
+
+@dataclass(frozen=True)
+class Order:
+    """A unit given to a slot. `attempt` counts from 1; the lease fences what a replaced coordinator ordered.
+
+    With `members` it is a gang: its own unit and slot are rank 0, members are the others, and their steps follow one
+    another. All are recorded at once or none, and the order is answered once.
+
+    A pilot with `measured_seconds` repeats iterations for so long and says when each ended.
+    """
+
+    unit: TrainingUnit
+    seed: int
+    slot_id: int
+    lease_number: int
+    attempt: int
+    members: tuple[Member, ...] = ()
+    measured_seconds: float = 0.0
+
+    @property
+    def slot_ids(self) -> tuple[int, ...]:
+        """The slots that it keeps busy, by rank."""
+        return (self.slot_id, *(member.slot_id for member in self.members))
+
+    def alone(self) -> tuple[Order, ...]:
+        """What each rank does, as an order of its own."""
+        others = (replace(self, unit=m.unit, seed=m.seed, slot_id=m.slot_id, members=()) for m in self.members)
+        return (replace(self, members=()), *others)
+
+
+@dataclass(frozen=True)
+class UnitRecorded:
+    """The unit is in the tables; `seconds` is its time from order to answer, `pruned_bytes` what it freed."""
+
+    order: Order
+    seconds: float
+    pruned_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Piloted:
+    """The pilot is over: what a train unit and a validate or test unit of its trial are going to take; `sample` where
+    it was to measure."""
+
+    order: Order
+    train_seconds: float
+    evaluate_seconds: float
+    sample: Sample | None = None
+
+
+@dataclass(frozen=True)
+class SlotStuck:
+    """The unit gave no sign of life and could be neither cancelled nor terminated: these of its slots are given up
+    (of a gang, others come back)."""
+
+    order: Order
+    reason: str
+    slot_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class SlotWaiting:
+    """The slot's session cannot be opened; it is tried again until it can."""
+
+    slot_id: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class UnitFailed:
+    """The unit is not in the tables. The error's class tells whose fault it was (SlotLost, OutOfSpace: nobody's)."""
+
+    order: Order
+    error: EasemlError
+
+
+@dataclass(frozen=True)
+class SlotReady:
+    """The slot's session is open and warm."""
+
+    slot_id: int
+
+
+@dataclass(frozen=True)
+class RunChanged:
+    """Somebody asked for, cancelled, resumed or dropped a run."""
+
+    run_id: int
+
+
+@dataclass(frozen=True)
+class SlotsChanged:
+    """The table of slots changed."""
+
+
+@dataclass(frozen=True)
+class TenantsChanged:
+    """The policy, or a tenant's terms, changed."""
+
+
+@dataclass(frozen=True)
+class StopRequested:
+    """Somebody wants the coordinator to end."""
+
+
+Message = (
+    UnitRecorded
+    | Piloted
+    | UnitFailed
+    | SlotStuck
+    | SlotReady
+    | SlotWaiting
+    | RunChanged
+    | SlotsChanged
+    | TenantsChanged
+    | StopRequested
+)

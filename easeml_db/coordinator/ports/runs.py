@@ -1,0 +1,38 @@
+"""Runs and their trials as the tables keep them.
+
+A write under a stale lease changes nothing, and so does a write about a run that is gone, or whose rows somebody holds:
+the coordinator reads the run again and finds what is left to do.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from easeml_db.words.run import Run
+
+
+class RunStore(Protocol):
+    """Reads runs, and records how they are scheduled and how they end."""
+
+    async def open_runs(self) -> list[Run]:
+        """Return all queued and running runs, oldest first."""
+
+    async def read(self, run_id: int) -> Run | None:
+        """Return an open run; None when it ended or is gone."""
+
+    async def start(self, run_id: int) -> None:
+        """Mark a queued run as running."""
+
+    async def plan(
+        self, run_id: int, scheduler: str, simulated_seconds: float | None, bound_seconds: float | None, reason: str
+    ) -> None:
+        """Record how a run is scheduled from now on."""
+
+    async def fail_trial(self, run_id: int, trial_id: int, reason: str) -> None:
+        """Mark an open trial as failed, with the reason."""
+
+    async def finish(self, run_id: int) -> None:
+        """End a run: stop what is left of its trials; failed when every trial failed, else finished."""
+
+    async def note(self, run_id: int, trial_id: int | None, kind: str, message: str) -> None:
+        """Add an event to the run's history."""

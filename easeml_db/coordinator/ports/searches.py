@@ -1,0 +1,23 @@
+"""What procedures see of an arm's trials, and what they decide about them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from easeml_db.decisions.procedures.contract import TrialHistory
+
+
+class SearchStore(Protocol):
+    """Reads what an arm's trials came to, and records what a procedure decides."""
+
+    async def trial_history(self, run_id: int, arm_id: int) -> list[TrialHistory]:
+        """Return what a procedure may know of an arm's trials, by trial_number."""
+
+    async def apply_decisions(self, run_id: int, arm_id: int, decisions: Sequence[Mapping[str, Any]]) -> int:
+        """Start, continue and stop trials, all or none (sql/functions/searches.sql says what a decision is); return the
+        bytes of states pruned.
+
+        Raises StaleLease also where the tables are ahead of the decisions, and NotFound where the run is over or
+        somebody holds the rows.
+        """

@@ -1,0 +1,61 @@
+"""The coordinator's ports on one PostgreSQL server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Protocol
+
+from easeml_db.coordinator.ports import Ports
+from easeml_db.coordinator.ports.clock import Clock
+from easeml_db.coordinator.ports.inbox import Inbox
+from easeml_db.coordinator.ports.messages import Message
+from easeml_db.postgres.allocation_store import PostgresAllocations
+from easeml_db.postgres.executor import UNIT_LEASE_SECONDS, PostgresExecutor
+from easeml_db.postgres.lease_store import PostgresLease
+from easeml_db.postgres.listener import Listener
+from easeml_db.postgres.run_store import PostgresRuns
+from easeml_db.postgres.search_store import PostgresSearches
+from easeml_db.postgres.slot_store import PostgresSlots
+from easeml_db.postgres.store_session import StoreSession
+from easeml_db.postgres.tenancy_store import PostgresTenancy
+from easeml_db.postgres.vacuum import PostgresStateSpace
+
+
+class FilledInbox(Inbox, Protocol):
+    """An inbox into which this process puts messages."""
+
+    def put(self, message: Message) -> None:
+        """Deliver a message."""
+
+
+@asynccontextmanager
+async def postgres_ports(
+    dsn: str,
+    inbox: FilledInbox,
+    clock: Clock,
+    *,
+    on_standby: Callable[[], None] = lambda: None,
+    unit_lease_seconds: float = UNIT_LEASE_SECONDS,
+) -> AsyncIterator[Ports]:
+    """Open the ports of one coordinator, and close them at the end, the advisory lock with them."""
+    session, listener = StoreSession(dsn), Listener(dsn, inbox.put, on_standby)
+    space = PostgresStateSpace(session)
+    async with AsyncExitStack() as stack:
+        await session.open()
+        stack.push_async_callback(session.close)
+        await listener.open()
+        stack.push_async_callback(listener.close)
+        stack.push_async_callback(space.close)
+        yield Ports(
+            lease=PostgresLease(session, listener),
+            slots=PostgresSlots(session),
+            runs=PostgresRuns(session),
+            tenancy=PostgresTenancy(session),
+            searches=PostgresSearches(session),
+            allocations=PostgresAllocations(session),
+            space=space,
+            executor=PostgresExecutor(dsn, inbox.put, unit_lease_seconds=unit_lease_seconds),
+            inbox=inbox,
+            clock=clock,
+        )

@@ -1,0 +1,83 @@
+"""Runs and their trials in PostgreSQL."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from easeml_db.postgres.connection import connect
+from easeml_db.postgres.queries import queries
+from easeml_db.postgres.store_session import StoreSession
+from easeml_db.words.run import Arm, Run, Search
+from easeml_db.words.trial import Trial
+
+
+class PostgresRuns:
+    """RunStore on PostgreSQL."""
+
+    def __init__(self, session: StoreSession) -> None:
+        self._session = session
+        self._joint_architectures: frozenset[str] | None = None
+
+    async def open_runs(self) -> list[Run]:
+        """Return all queued and running runs, oldest first."""
+        runs = [await self.read(row["run_id"]) for row in await self._session.rows("open_runs")]
+        return [run for run in runs if run is not None]
+
+    async def read(self, run_id: int) -> Run | None:
+        """Return an open run; None when it ended or is gone."""
+        rows = await self._session.rows("read_run", run_id=run_id)
+        if not rows:
+            return None
+        n_partitions, holders, search = (rows[0].pop(name) for name in ("n_partitions", "holders", "search"))
+        trials = await self._session.rows("read_trials", run_id=run_id)
+        architectures = {row["trial_id"]: row.pop("architecture") for row in trials}
+        return Run(
+            **rows[0], architectures=architectures,
+            arms=tuple(Arm(**row) for row in await self._session.rows("read_arms", run_id=run_id)),
+            arm_of={row["trial_id"]: row.pop("arm_id") for row in trials},
+            trials=tuple(_trial(run_id, n_partitions, row) for row in trials),
+            holders=None if holders is None else tuple(frozenset(segments) for segments in holders),
+            search=None if search is None else Search(**search),
+            joint_architectures=frozenset() if rows[0]["allocation"] == "hopping" else await self._read_joint(),
+        )  # fmt: skip
+
+    async def _read_joint(self) -> frozenset[str]:
+        """Return the architectures that can train on several slots at once; asked once, in a session of its own."""
+        if self._joint_architectures is None:
+            session = await connect(self._session.dsn, "easeml coordinator (architectures)")
+            async with session:  # its process loads torch, and ends here
+                rows = await (await session.execute(queries("coordinator")["joint_architectures"].encode())).fetchall()
+            self._joint_architectures = frozenset(row["architecture"] for row in rows)
+        return self._joint_architectures
+
+    async def start(self, run_id: int) -> None:
+        """Mark a queued run as running."""
+        await self._session.row("start_run", run_id=run_id)
+
+    async def plan(
+        self, run_id: int, scheduler: str, simulated_seconds: float | None, bound_seconds: float | None, reason: str
+    ) -> None:
+        """Record how a run is scheduled from now on."""
+        await self._session.row(
+            "plan_run", run_id=run_id, scheduler=scheduler, simulated_seconds=simulated_seconds,
+            bound_seconds=bound_seconds, reason=reason,
+        )  # fmt: skip
+
+    async def fail_trial(self, run_id: int, trial_id: int, reason: str) -> None:
+        """Mark a trial as failed, with the reason."""
+        await self._session.row("fail_trial", trial_id=trial_id, reason=reason)
+
+    async def finish(self, run_id: int) -> None:
+        """End a run: stop what is left of its trials; failed when every trial failed, else finished."""
+        await self._session.row("start_run", run_id=run_id)
+        await self._session.row("stop_trials", run_id=run_id)
+        await self._session.row("close_arms", run_id=run_id)
+        await self._session.row("finish_run", run_id=run_id)
+
+    async def note(self, run_id: int, trial_id: int | None, kind: str, message: str) -> None:
+        """Add an event to the run's history."""
+        await self._session.row("note", run_id=run_id, trial_id=trial_id, kind=kind, message=message)
+
+
+def _trial(run_id: int, n_partitions: int, row: dict[str, Any]) -> Trial:
+    return Trial(run_id=run_id, n_partitions=n_partitions, **(row | {"met": frozenset(row["met"] or ())}))

@@ -1,0 +1,43 @@
+"""What procedures see and decide, in PostgreSQL."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import psycopg
+
+from easeml_db.decisions.procedures.contract import TrialHistory
+from easeml_db.errors import EasemlError
+from easeml_db.postgres.connection import server_error
+from easeml_db.postgres.store_session import StoreSession
+
+
+class PostgresSearches:
+    """SearchStore on PostgreSQL."""
+
+    def __init__(self, session: StoreSession) -> None:
+        self._session = session
+
+    async def trial_history(self, run_id: int, arm_id: int) -> list[TrialHistory]:
+        """Return what a procedure may know of an arm's trials, by trial_number."""
+        rows = await self._session.rows("read_history", arm_id=arm_id)
+        return [TrialHistory(**(row | {"scores": tuple(_score(score) for score in row["scores"])})) for row in rows]
+
+    async def apply_decisions(self, run_id: int, arm_id: int, decisions: Sequence[Mapping[str, Any]]) -> int:
+        """Start, continue and stop trials, all or none; return the bytes of states pruned. StaleLease, NotFound, or
+        EasemlError where the tables refuse what follows from rows that a tenant has written itself."""
+        try:
+            document = json.dumps(list(decisions), allow_nan=False)
+        except ValueError as error:
+            raise EasemlError(f"a decision cannot be written down: {error}") from error
+        try:
+            return int((await self._session.row("apply_decisions", arm_id=arm_id, decisions=document))["pruned_bytes"])
+        except (psycopg.DataError, psycopg.IntegrityError) as error:
+            raise server_error(error) from error
+
+
+def _score(value: float | None) -> float:
+    return math.nan if value is None else value

@@ -1,0 +1,70 @@
+"""Arms, priors, beliefs and the policy's memory in PostgreSQL."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from easeml_db.decisions.bandits.prior import Prior
+from easeml_db.decisions.tenancy.opening import Belief, Opening
+from easeml_db.postgres.store_session import StoreSession
+from easeml_db.words.run import Arm
+from easeml_db.words.tenant import PastArm, Tenancy, Tenant
+
+
+class PostgresTenancy:
+    """TenancyStore on PostgreSQL."""
+
+    def __init__(self, session: StoreSession) -> None:
+        self._session = session
+
+    async def tenancy(self) -> Tenancy:
+        """Return how tenants are served."""
+        tenants = [Tenant(**row) for row in await self._session.rows("tenants")]
+        return Tenancy(**await self._session.row("tenancy"), tenants={tenant.role: tenant for tenant in tenants})
+
+    async def past_arms(self) -> list[PastArm]:
+        """Return the arms that runs have closed."""
+        return [PastArm(**row) for row in await self._session.rows("history")]
+
+    async def policy_memory(self, policy: str) -> Mapping[str, Any]:
+        """Return what this policy recorded with its last decision."""
+        memory: Mapping[str, Any] = (await self._session.row("policy_memory", policy=policy)).get("memory", {})
+        return memory
+
+    async def prior(self, run_id: int) -> Prior | None:
+        """Return the prior with which a run's arms began; None for a run that has none yet."""
+        row = await self._session.row("read_prior", run_id=run_id)
+        if not row:
+            return None
+        mean, covariance = np.array(row.pop("mean")), np.array(row.pop("covariance"))
+        return Prior(mean, covariance.reshape(len(mean), len(mean)), **row)
+
+    async def keep_prior(self, run_id: int, prior: Prior, arm_ids: Sequence[int]) -> None:
+        """Record the prior of a run, and about which arms it is: others that come later do not count."""
+        await self._session.row(
+            "keep_prior", run_id=run_id, prior=prior.name, link=prior.link, degrees_of_freedom=prior.degrees_of_freedom,
+            noise_variance=prior.noise_variance, mean=prior.mean.tolist(), covariance=prior.covariance.tolist(),
+            fitted=json.dumps(prior.fitted, allow_nan=False), arm_ids=list(arm_ids),
+        )  # fmt: skip
+
+    async def open_arm(self, opening: Opening) -> int:
+        """Record a decision and open its arm; return the decision's number. StaleLease, NotFound."""
+        document = json.dumps({**opening.row(), "lease_number": self._session.lease_number})
+        return int((await self._session.row("open_arm", opening=document))["opening"])
+
+    async def close_arm(self, run_id: int, arm_id: int) -> Arm | None:
+        """Record what an arm came to, once its trials are over; None when the run is gone."""
+        await self._session.row("close_arm", arm_id=arm_id)
+        arms = [Arm(**row) for row in await self._session.rows("read_arms", run_id=run_id)]
+        return next((arm for arm in arms if arm.arm_id == arm_id), None)
+
+    async def keep_beliefs(self, run_id: int, beliefs: Sequence[Belief]) -> None:
+        """Record what is believed of a run's arms now."""
+        await self._session.row(
+            "keep_beliefs", run_id=run_id, beliefs=json.dumps([asdict(belief) for belief in beliefs])
+        )

@@ -1,0 +1,204 @@
+"""The stores of one simulated process, a class for each port, over tables that all processes share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from easeml_db.decisions.bandits.prior import Prior
+from easeml_db.decisions.procedures.contract import TrialHistory
+from easeml_db.decisions.tenancy.opening import Belief, Opening
+from easeml_db.decisions.trial_groups.allocation import AllocationLog
+from easeml_db.decisions.trial_groups.measuring import MeasuredProfile
+from easeml_db.simulated.life import Life
+from easeml_db.words.run import Arm, Run
+from easeml_db.words.tenant import PastArm, Tenancy
+from easeml_db.words.topology import Slot
+
+
+class SimulatedPort:
+    """What every port of a process has: the life that it may end at any call, and the tables."""
+
+    def __init__(self, life: Life) -> None:
+        self._life, self._world, self._tables = life, life.world, life.world.tables
+
+
+class SimulatedLease(SimulatedPort):
+    """LeaseStore in memory."""
+
+    async def acquire(self) -> int:
+        """Wait until no other coordinator is active; return a lease number that no other ever had."""
+        self._life.call()
+        await self._world.lock(self._life)
+        self._life.lease_number = self._tables.draw_lease()
+        return self._life.lease_number
+
+    async def is_held(self) -> bool:
+        """Say whether the lease is still ours."""
+        self._life.call()
+        return self._tables.lease_number == self._life.lease_number
+
+    async def heartbeat(self) -> None:
+        """Give a sign of life."""
+        self._life.call()
+        self._life.n_heartbeats += 1
+
+    async def release(self) -> None:
+        """Give the lease back in good order."""
+        self._life.call()
+        self._world.unlock(self._life)
+
+
+class SimulatedSlots(SimulatedPort):
+    """SlotStore in memory."""
+
+    async def all_slots(self) -> list[Slot]:
+        """Return all slots, in whatever state."""
+        self._life.call()
+        return list(self._world.slots)
+
+    async def lose(self, slot_id: int, reason: str) -> None:
+        """Mark a slot as lost: what its unit may still do is not recorded any more."""
+        self._life.call()
+        self._world.lose(slot_id)
+
+    async def explain(self, slot_id: int, reason: str | None) -> None:
+        """Say why a slot that should work does not; None: it does."""
+        self._life.call()
+
+    async def recover(self) -> list[int]:
+        """Make active again the lost slots whose stuck unit has ended; return them."""
+        self._life.call()
+        return self._world.recover()
+
+
+class SimulatedRuns(SimulatedPort):
+    """RunStore in memory."""
+
+    async def open_runs(self) -> list[Run]:
+        """Return all queued and running runs, oldest first."""
+        self._life.call()
+        return self._tables.open_runs()
+
+    async def read(self, run_id: int) -> Run | None:
+        """Return an open run; None when it ended or is gone."""
+        self._life.call()
+        return next((run for run in self._tables.open_runs() if run.run_id == run_id), None)
+
+    async def start(self, run_id: int) -> None:
+        """Mark a queued run as running."""
+        self._life.call()
+        self._tables.start_run(run_id, self._world.now_seconds)
+
+    async def plan(
+        self, run_id: int, scheduler: str, simulated_seconds: float | None, bound_seconds: float | None, reason: str
+    ) -> None:
+        """Record how a run is scheduled from now on."""
+        self._life.call()
+        self._tables.plans.append((run_id, scheduler))
+
+    async def fail_trial(self, run_id: int, trial_id: int, reason: str) -> None:
+        """Mark a trial as failed, with the reason."""
+        self._life.call()
+        self._tables.fail_trial(trial_id)
+        self._tables.notes.append(("failed", reason))
+
+    async def finish(self, run_id: int) -> None:
+        """End a run: stop what is left of its trials; failed when every trial failed, else finished."""
+        self._life.call()
+        self._tables.finish_run(run_id, self._world.now_seconds)
+
+    async def note(self, run_id: int, trial_id: int | None, kind: str, message: str) -> None:
+        """Add an event to the run's history."""
+        self._life.call()
+        self._tables.notes.append((kind, message))
+
+
+class SimulatedTenancy(SimulatedPort):
+    """TenancyStore in memory."""
+
+    async def tenancy(self) -> Tenancy:
+        """Return how tenants are served."""
+        self._life.call()
+        return self._tables.tenancy
+
+    async def past_arms(self) -> list[PastArm]:
+        """Return the arms that runs have closed."""
+        self._life.call()
+        return list(self._tables.past_arms)
+
+    async def policy_memory(self, policy: str) -> Mapping[str, Any]:
+        """Return what this policy recorded with its last decision."""
+        self._life.call()
+        memories = [opening.memory for opening in self._tables.openings if opening.policy == policy]
+        return json.loads(json.dumps(memories[-1])) if memories else {}
+
+    async def prior(self, run_id: int) -> Prior | None:
+        """Return the prior with which a run's arms began; None for a run that has none yet."""
+        self._life.call()
+        return self._tables.priors.get(run_id)
+
+    async def keep_prior(self, run_id: int, prior: Prior, arm_ids: Sequence[int]) -> None:
+        """Record the prior of a run, and about which arms it is."""
+        self._life.call()
+        self._tables.priors.setdefault(run_id, prior)
+
+    async def open_arm(self, opening: Opening) -> int:
+        """Record a decision and open its arm; return the decision's number. Raises StaleLease, NotFound."""
+        self._life.call()
+        return self._tables.open_arm(opening, self._life.lease_number)
+
+    async def close_arm(self, run_id: int, arm_id: int) -> Arm | None:
+        """Record what an arm came to, once its trials are over; None when the run is gone."""
+        self._life.call()
+        return self._tables.close_arm(run_id, arm_id, self._world.quality_of(run_id, arm_id))
+
+    async def keep_beliefs(self, run_id: int, beliefs: Sequence[Belief]) -> None:
+        """Record what is believed of a run's arms now."""
+        self._life.call()
+        self._tables.beliefs[run_id] = list(beliefs)
+
+
+class SimulatedSearches(SimulatedPort):
+    """SearchStore in memory."""
+
+    async def trial_history(self, run_id: int, arm_id: int) -> list[TrialHistory]:
+        """Return what a procedure may know of an arm's trials, by trial_number."""
+        self._life.call()
+        return self._tables.trial_history(run_id, arm_id, self._world.score_of)
+
+    async def apply_decisions(self, run_id: int, arm_id: int, decisions: Sequence[Mapping[str, Any]]) -> int:
+        """Start, continue and stop trials, all or none; no bytes are pruned."""
+        self._life.call()
+        self._tables.apply_decisions(run_id, arm_id, decisions, self._life.lease_number)
+        return 0
+
+
+class SimulatedAllocations(SimulatedPort):
+    """AllocationStore in memory."""
+
+    async def profiles(self, run_id: int) -> Mapping[tuple[str, str], MeasuredProfile]:
+        """Return what is known of devices for the run's dataset, by (architecture, kind of device)."""
+        self._life.call()
+        return dict(self._tables.profiles)
+
+    async def keep_profile(self, run_id: int, architecture: str, device_kind: str, measured: MeasuredProfile) -> None:
+        """Record what was measured before a run's first units."""
+        self._life.call()
+        self._tables.profiles[architecture, device_kind] = measured
+
+    async def keep_allocations(self, run_id: int, log: AllocationLog, labels: Mapping[int, str]) -> None:
+        """Record trial groups, labelled by number, and who got which devices."""
+        self._life.call()
+        self._tables.keep_allocations(run_id, self._life.lease_number, log)
+
+
+class SimulatedStateSpace(SimulatedPort):
+    """StateSpace in memory."""
+
+    async def reclaim(self) -> int:
+        """Count as done; return what the world says is kept."""
+        self._life.call()
+        self._world.n_reclaims += 1
+        return self._world.live_bytes
