@@ -8,12 +8,12 @@ from pathlib import Path
 import click
 
 from easeml_db.cli.connection import data_option, database, embedded
+from easeml_db.cli.demo_console import DemoConsole, print_next_steps, provide_table, since, start_server
 from easeml_db.cli.demo_subjects import SUBJECTS, Subject
 from easeml_db.cli.demo_tenants import show_tenants
 from easeml_db.cli.output import print_rows
-from easeml_db.cli.picture import duration, telling_configs
+from easeml_db.cli.run_snapshot import duration, telling_configs
 from easeml_db.cli.statements import Connection, Row, rows
-from easeml_db.cli.talk import Talk, provide_table, say_goodbye, since, start_server
 from easeml_db.cli.watch import watch_run
 from easeml_db.errors import TrialFailed
 from easeml_db.local.server import Embedded
@@ -33,25 +33,25 @@ def demo(dataset: str, folder: Path | None, n_slots: int | None) -> None:
     if dataset == "tenants":
         show_tenants(server, n_slots)
     else:
-        _show_subject(server, n_slots, SubjectTalk(SUBJECTS[dataset]))
+        _show_subject(server, n_slots, SubjectConsole(SUBJECTS[dataset]))
 
 
 COMMANDS = (demo,)
 
 
-def _show_subject(server: Embedded, n_slots: int | None, talk: SubjectTalk) -> None:
-    start_server(server, n_slots, talk)
+def _show_subject(server: Embedded, n_slots: int | None, console: SubjectConsole) -> None:
+    start_server(server, n_slots, console)
     with database(server.dsn()) as connection:
         connection.execute("SET client_min_messages = warning")
-        _provide_rows(connection, server, talk)
-        _provide_dataset(connection, talk)
-        run_id = _train(connection, server, talk)
-        _show_leaderboard(connection, run_id, talk)
-        _predict(connection, talk)
-    say_goodbye(server, talk, (f"leaderboard {run_id}", "this run again"))
+        _provide_rows(connection, server, console)
+        _provide_dataset(connection, console)
+        run_id = _train(connection, server, console)
+        _show_leaderboard(connection, run_id, console)
+        _predict(connection, console)
+    print_next_steps(server, console, (f"leaderboard {run_id}", "this run again"))
 
 
-class SubjectTalk(Talk):
+class SubjectConsole(DemoConsole):
     """Says the statements about a subject."""
 
     def __init__(self, subject: Subject) -> None:
@@ -63,51 +63,51 @@ class SubjectTalk(Talk):
         return self.execute(connection, self.subject.statement(name, **values))
 
 
-def _provide_rows(connection: Connection, server: Embedded, talk: SubjectTalk) -> None:
-    subject = talk.subject
-    talk.step(f"{subject.title} in ordinary tables; some rows are kept aside for the end")
-    talk.say(connection, "schema")
-    provide_table(server, subject.source, subject.all_rows, talk)
+def _provide_rows(connection: Connection, server: Embedded, console: SubjectConsole) -> None:
+    subject = console.subject
+    console.step(f"{subject.title} in ordinary tables; some rows are kept aside for the end")
+    console.say(connection, "schema")
+    provide_table(server, subject.source, subject.all_rows, console)
     for name in ("known_rows", "new_rows"):
-        talk.say(connection, name)
+        console.say(connection, name)
 
 
-def _provide_dataset(connection: Connection, talk: SubjectTalk) -> None:
-    talk.step("A data set: shuffled, split and packed into 4 partitions, inside the database")
+def _provide_dataset(connection: Connection, console: SubjectConsole) -> None:
+    console.step("A data set: shuffled, split and packed into 4 partitions, inside the database")
     mine = [row for row in rows(connection, "datasets") if row["owner"] == connection.info.user]
     sources = {row["dataset_name"]: row["source"] for row in mine}
-    while sources.get(talk.subject.dataset, talk.subject.known_rows) != talk.subject.known_rows:
-        talk.subject = talk.subject.renamed()  # a data set of that name was made from something else
-    if talk.subject.dataset in sources:
-        talk.note(f"data set {talk.subject.dataset} is there from before")
+    while sources.get(console.subject.dataset, console.subject.known_rows) != console.subject.known_rows:
+        console.subject = console.subject.renamed()  # a data set of that name was made from something else
+    if console.subject.dataset in sources:
+        console.note(f"data set {console.subject.dataset} is there from before")
         return
     started_seconds = time.monotonic()
-    talk.say(connection, "create_dataset")
-    talk.note(f"packed in {since(started_seconds)}")
+    console.say(connection, "create_dataset")
+    console.note(f"packed in {since(started_seconds)}")
 
 
-def _train(connection: Connection, server: Embedded, talk: SubjectTalk) -> int:
-    talk.step("A run: 8 configs of 2 architectures hop over the partitions")
-    run_id = int(talk.say(connection, "select_models")[0]["run_id"])
+def _train(connection: Connection, server: Embedded, console: SubjectConsole) -> int:
+    console.step("A run: 8 configs of 2 architectures hop over the partitions")
+    run_id = int(console.say(connection, "select_models")[0]["run_id"])
     run = watch_run(server.dsn(), run_id, is_transient=True).run
     if run["state"] != "finished":
         raise TrialFailed(f"run {run_id} is {run['state']}: {run['failure_reason'] or 'somebody stopped it'}")
-    talk.note(f"run {run_id} finished: {run['n_units_done']} units in {duration(run['elapsed_seconds'])}", "green")
+    console.note(f"run {run_id} finished: {run['n_units_done']} units in {duration(run['elapsed_seconds'])}", "green")
     return run_id
 
 
-def _show_leaderboard(connection: Connection, run_id: int, talk: SubjectTalk) -> None:
-    talk.step("The leaderboard")
-    trials = talk.say(connection, "leaderboard", run_id=run_id)
+def _show_leaderboard(connection: Connection, run_id: int, console: SubjectConsole) -> None:
+    console.step("The leaderboard")
+    trials = console.say(connection, "leaderboard", run_id=run_id)
     configs = telling_configs(trials)  # what differs; psql shows all of it
     shown = [{**trial, "config": config} for trial, config in zip(trials, configs, strict=True)]
     print_rows(shown, as_json=False, empty="", is_folded=False)
 
 
-def _predict(connection: Connection, talk: SubjectTalk) -> None:
-    talk.step("Predictions by the best trial, for rows that it has never seen")
-    print_rows(talk.say(connection, "predict"), as_json=False, empty="")
-    talk.step("And for all of them at once")
-    connection.execute(talk.subject.statement("drop_predictions").encode())
-    talk.say(connection, "predict_table")
-    print_rows(talk.say(connection, "accuracy"), as_json=False, empty="")
+def _predict(connection: Connection, console: SubjectConsole) -> None:
+    console.step("Predictions by the best trial, for rows that it has never seen")
+    print_rows(console.say(connection, "predict"), as_json=False, empty="")
+    console.step("And for all of them at once")
+    connection.execute(console.subject.statement("drop_predictions").encode())
+    console.say(connection, "predict_table")
+    print_rows(console.say(connection, "accuracy"), as_json=False, empty="")

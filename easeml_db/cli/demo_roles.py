@@ -42,7 +42,7 @@ WHERE t.run_id IN ($run_ids) ORDER BY t.run_id""",
 
 
 @dataclass(frozen=True)
-class Guest:
+class DemoTenant:
     """A tenant of the demonstration: her data, and the search that she asks for."""
 
     role: str
@@ -65,24 +65,24 @@ class Guest:
         return Template(STATEMENTS[name]).substitute({**named, **values})
 
 
-ANNA = Guest(
+ANNA = DemoTenant(
     "demo_anna", 2, "breast_cancer", "mean_radius,mean_texture,mean_smoothness,worst_area,worst_concave_points",
     "mlp,linear,sgd,perceptron,gaussian_nb,multinomial_nb", 16, 6,
     '{"learning_rate": [0.001, 0.003, 0.01],\n        "mlp": {"hidden_units": [[32], [64, 64]]}}',
 )  # fmt: skip
-BEN = Guest(
+BEN = DemoTenant(
     "demo_ben", 1, "wine", "alcohol,flavanoids,color_intensity,hue,proline",
     "multinomial_nb,mlp,linear,sgd,perceptron,passive_aggressive", 16, 6,
     '{"learning_rate": [0.001, 0.003, 0.01, 0.03]}',
 )  # fmt: skip
-CORA = Guest(
+CORA = DemoTenant(
     "demo_cora", 1, "digits", "pixels",
     "linear,lenet,mlp,sgd,perceptron,gaussian_nb,multinomial_nb,passive_aggressive", 24, 6,
     '{"learning_rate": [0.001, 0.01],\n        "lenet": {"width": [1, 2]}, "mlp": {"hidden_units": [[128], [256]]}}',
 )  # fmt: skip
-DAN = Guest(
+DAN = DemoTenant(
     "demo_dan", 1, "iris", "sepal_length_cm,sepal_width_cm,petal_length_cm,petal_width_cm",
     "mlp,linear,gaussian_nb", 9, 6,
     '{"learning_rate": [0.003, 0.01, 0.03]}',
 )  # fmt: skip
-GUESTS = (ANNA, BEN, CORA, DAN)
+DEMO_TENANTS = (ANNA, BEN, CORA, DAN)

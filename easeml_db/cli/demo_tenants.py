@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import psycopg
 
 from easeml_db.cli.connection import database
-from easeml_db.cli.demo_roles import ANNA, BEN, CORA, DAN, GUESTS, MARK, Guest
+from easeml_db.cli.demo_console import DemoConsole, print_next_steps, provide_table, since, start_server
+from easeml_db.cli.demo_roles import ANNA, BEN, CORA, DAN, DEMO_TENANTS, MARK, DemoTenant
 from easeml_db.cli.output import print_rows
 from easeml_db.cli.statements import Connection, Row, rows
-from easeml_db.cli.talk import Talk, provide_table, say_goodbye, since, start_server
-from easeml_db.cli.tenant_board import Lines, is_open, watch_board
+from easeml_db.cli.tenant_board import BoardChanges, is_open, watch_board
 from easeml_db.errors import NotAllowed, TrialFailed
 from easeml_db.local.server import Embedded
 from easeml_loaders import bundled_source
@@ -22,133 +22,135 @@ DEADLINE_SECONDS = 4
 
 def show_tenants(server: Embedded, n_slots: int | None) -> None:
     """Show it, on a private server. Roles and data sets of an earlier one are used again, runs are new."""
-    talk = Talk()
-    start_server(server, n_slots, talk)
+    console = DemoConsole()
+    start_server(server, n_slots, console)
     with database(server.dsn()) as connection:
         connection.execute("SET client_min_messages = warning")
-        _provide_tables(connection, server, talk)
-        _provide_tenants(connection, talk)
-        _provide_datasets(connection, talk)
-        run_ids = _share(connection, talk)
-        _explain(connection, run_ids, talk)
-        _look_at_others(connection, run_ids, talk)
-    say_goodbye(server, talk, ("decisions", "who was served and who waited"), ("regret --all", "what each came to"))
+        _provide_tables(connection, server, console)
+        _provide_tenants(connection, console)
+        _provide_datasets(connection, console)
+        run_ids = _share(connection, console)
+        _explain(connection, run_ids, console)
+        _look_at_others(connection, run_ids, console)
+    print_next_steps(
+        server, console, ("decisions", "who was served and who waited"), ("regret --all", "what each came to")
+    )
 
 
 # What must be there
 
 
-def _provide_tables(connection: Connection, server: Embedded, talk: Talk) -> None:
-    talk.step("Four data sets in ordinary tables")
-    talk.execute(connection, ANNA.statement("schema"))
-    for guest in GUESTS:
-        provide_table(server, lambda name=guest.bundled: bundled_source(name), guest.table, talk)  # type: ignore[misc]
+def _provide_tables(connection: Connection, server: Embedded, console: DemoConsole) -> None:
+    console.step("Four data sets in ordinary tables")
+    console.execute(connection, ANNA.statement("schema"))
+    for tenant in DEMO_TENANTS:
+        provide_table(server, lambda name=tenant.bundled: bundled_source(name), tenant.table, console)  # type: ignore[misc]
 
 
-def _provide_tenants(connection: Connection, talk: Talk) -> None:
-    talk.step("Four roles become tenants; anna's weight is twice the others'")
-    there = {row["role"]: row for row in rows(connection, "demo_roles", roles=[guest.role for guest in GUESTS])}
+def _provide_tenants(connection: Connection, console: DemoConsole) -> None:
+    console.step("Four roles become tenants; anna's weight is twice the others'")
+    there = {row["role"]: row for row in rows(connection, "demo_roles", roles=[tenant.role for tenant in DEMO_TENANTS])}
     strangers = [role for role, row in there.items() if row["comment"] != MARK]
     if strangers:
         raise NotAllowed(
             f"there is a role {strangers[0]} that this demonstration has not made",
             hint="Use another private server: easeml demo tenants --data FOLDER",
         )
-    for guest in GUESTS:
-        _provide_tenant(connection, guest, there.get(guest.role), talk)
+    for tenant in DEMO_TENANTS:
+        _provide_tenant(connection, tenant, there.get(tenant.role), console)
 
 
-def _provide_tenant(connection: Connection, guest: Guest, found: Row | None, talk: Talk) -> None:
+def _provide_tenant(connection: Connection, tenant: DemoTenant, found: Row | None, console: DemoConsole) -> None:
     """Make a role a tenant; one of an earlier demonstration begins afresh, without open runs."""
     if found is None:
-        talk.execute(connection, guest.statement("create_role"))
+        console.execute(connection, tenant.statement("create_role"))
     for run_id in found["open_runs"] if found else ():
-        talk.execute(connection, guest.statement("cancel", run_id=run_id))
+        console.execute(connection, tenant.statement("cancel", run_id=run_id))
     if found and found["is_tenant"]:
-        talk.execute(connection, guest.statement("drop_tenant"))
+        console.execute(connection, tenant.statement("drop_tenant"))
     for name in ("create_tenant", "grant"):
-        talk.execute(connection, guest.statement(name))
+        console.execute(connection, tenant.statement(name))
 
 
-def _provide_datasets(connection: Connection, talk: Talk) -> None:
-    talk.step("Each makes a data set of her own; no other tenant sees it")
+def _provide_datasets(connection: Connection, console: DemoConsole) -> None:
+    console.step("Each makes a data set of her own; no other tenant sees it")
     there = {(row["owner"], row["dataset_name"]) for row in rows(connection, "datasets")}
-    for guest in GUESTS:
-        if (guest.role, guest.bundled) in there:
-            talk.note(f"{guest.role} has {guest.bundled} from before")
+    for tenant in DEMO_TENANTS:
+        if (tenant.role, tenant.bundled) in there:
+            console.note(f"{tenant.role} has {tenant.bundled} from before")
             continue
         started_seconds = time.monotonic()
-        _say_as(connection, guest, "create_dataset", talk)
-        talk.note(f"packed in {since(started_seconds)}")
+        _say_as(connection, tenant, "create_dataset", console)
+        console.note(f"packed in {since(started_seconds)}")
 
 
 # What happens
 
 
-def _share(connection: Connection, talk: Talk) -> list[int]:
+def _share(connection: Connection, console: DemoConsole) -> list[int]:
     """Let all come and go. Returns their runs in the order in which they came."""
-    talk.step("Three of them want the best model at once; the policy says whose next architecture is tried")
-    print_rows(talk.execute(connection, ANNA.statement("policy")), as_json=False, empty="")
-    run_ids, lines = [_select(connection, guest, talk) for guest in (ANNA, BEN, CORA)], Lines()
+    console.step("Three of them want the best model at once; the policy says whose next architecture is tried")
+    print_rows(console.execute(connection, ANNA.statement("policy")), as_json=False, empty="")
+    run_ids, lines = [_select(connection, tenant, console) for tenant in (ANNA, BEN, CORA)], BoardChanges()
     watch_board(connection, run_ids, lines, lambda board: all(row["n_closed"] for row in board.values()))
 
-    talk.step("Dan comes late; cora's result is due in a few seconds")
-    run_ids.append(_select(connection, DAN, talk))
-    talk.execute(connection, CORA.statement("set_deadline", seconds=DEADLINE_SECONDS))
+    console.step("Dan comes late; cora's result is due in a few seconds")
+    run_ids.append(_select(connection, DAN, console))
+    console.execute(connection, CORA.statement("set_deadline", seconds=DEADLINE_SECONDS))
     watch_board(connection, run_ids, lines, lambda board: bool(board[DAN.role]["n_closed"]))
 
-    talk.step("Ben has seen enough and cancels; the others share his slots")
-    _cancel(connection, run_ids[1], talk)
+    console.step("Ben has seen enough and cancels; the others share his slots")
+    _cancel(connection, run_ids[1], console)
     watch_board(connection, run_ids, lines, lambda board: False)
-    talk.execute(connection, CORA.statement("clear_deadline"))
+    console.execute(connection, CORA.statement("clear_deadline"))
     return run_ids
 
 
-def _select(connection: Connection, guest: Guest, talk: Talk) -> int:
-    return int(_say_as(connection, guest, "select_models", talk)[0]["run_id"])
+def _select(connection: Connection, tenant: DemoTenant, console: DemoConsole) -> int:
+    return int(_say_as(connection, tenant, "select_models", console)[0]["run_id"])
 
 
-def _cancel(connection: Connection, run_id: int, talk: Talk) -> None:
+def _cancel(connection: Connection, run_id: int, console: DemoConsole) -> None:
     (run,) = rows(connection, "run", run_id=run_id)
     if is_open(run):
-        _say_as(connection, BEN, "cancel", talk, run_id=run_id)
+        _say_as(connection, BEN, "cancel", console, run_id=run_id)
     else:
-        talk.note(f"his run {run_id} was over before")
+        console.note(f"his run {run_id} was over before")
 
 
-def _say_as(connection: Connection, guest: Guest, name: str, talk: Talk, **values: object) -> list[Row]:
+def _say_as(connection: Connection, tenant: DemoTenant, name: str, console: DemoConsole, **values: object) -> list[Row]:
     """Execute a statement under a tenant's role."""
-    talk.execute(connection, guest.statement("set_role"))
+    console.execute(connection, tenant.statement("set_role"))
     try:
-        return talk.execute(connection, guest.statement(name, **values))
+        return console.execute(connection, tenant.statement(name, **values))
     finally:
-        talk.execute(connection, guest.statement("reset_role"))
+        console.execute(connection, tenant.statement("reset_role"))
 
 
 # What came of it
 
 
-def _explain(connection: Connection, run_ids: Sequence[int], talk: Talk) -> None:
+def _explain(connection: Connection, run_ids: Sequence[int], console: DemoConsole) -> None:
     named = ", ".join(map(str, run_ids))
-    talk.step("Who was served, in which order, and why")
-    print_rows(_say(connection, "decisions", talk, run_ids=named), as_json=False, empty="", is_folded=False)
-    talk.step("What each came to")
-    results = _say(connection, "results", talk, run_ids=named)
+    console.step("Who was served, in which order, and why")
+    print_rows(_say(connection, "decisions", console, run_ids=named), as_json=False, empty="", is_folded=False)
+    console.step("What each came to")
+    results = _say(connection, "results", console, run_ids=named)
     print_rows(results, as_json=False, empty="")
     failed = [row["tenant"] for row in results if row["state"] == "failed"]
     if failed:
         raise TrialFailed(f"the run of {failed[0]} failed", hint="easeml logs shows what the coordinator said.")
 
 
-def _say(connection: Connection, name: str, talk: Talk, **values: object) -> list[Row]:
-    return talk.execute(connection, ANNA.statement(name, **values))
+def _say(connection: Connection, name: str, console: DemoConsole, **values: object) -> list[Row]:
+    return console.execute(connection, ANNA.statement(name, **values))
 
 
-def _look_at_others(connection: Connection, run_ids: Sequence[int], talk: Talk) -> None:
-    talk.step("What each sees of the others: nothing")
-    seen = [row for guest in GUESTS for row in _say_as(connection, guest, "own_rows", talk)]
+def _look_at_others(connection: Connection, run_ids: Sequence[int], console: DemoConsole) -> None:
+    console.step("What each sees of the others: nothing")
+    seen = [row for tenant in DEMO_TENANTS for row in _say_as(connection, tenant, "own_rows", console)]
     print_rows(seen, as_json=False, empty="")
     try:
-        _say_as(connection, DAN, "cancel", talk, run_id=run_ids[0])
+        _say_as(connection, DAN, "cancel", console, run_id=run_ids[0])
     except psycopg.Error as error:
-        talk.note(f"ERROR:  {error.diag.message_primary}", "red")
+        console.note(f"ERROR:  {error.diag.message_primary}", "red")

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from easeml_db.cli.output import text_of
-from easeml_db.cli.picture import Picture, Row, duration, telling_configs
+from easeml_db.cli.run_snapshot import Row, RunSnapshot, duration, telling_configs
 
 N_TRIALS = 10
 N_EVENTS = 3
@@ -22,24 +22,24 @@ STATE_STYLES = {
 VERBS = {"train": "training", "validate": "validating", "test": "testing"}
 
 
-def screen(picture: Picture, height: int) -> RenderableType:
+def screen(snapshot: RunSnapshot, height: int) -> RenderableType:
     """Everything worth seeing of a run, in at most `height` lines where that is possible."""
-    n_trials = min(N_TRIALS, len(picture.trials))
-    n_slots = max(1, height - OTHER_LINES - n_trials - min(N_EVENTS, len(picture.events)))
-    parts: list[RenderableType] = [_title(picture), _bar(picture)]
-    warning = picture.run["failure_reason"] or picture.advice
+    n_trials = min(N_TRIALS, len(snapshot.trials))
+    n_slots = max(1, height - OTHER_LINES - n_trials - min(N_EVENTS, len(snapshot.events)))
+    parts: list[RenderableType] = [_title(snapshot), _bar(snapshot)]
+    warning = snapshot.run["failure_reason"] or snapshot.advice
     if warning:
         parts.append(Text(warning, style="bold red"))
-    if not picture.has_ended:
-        parts += [Text(), _slots(picture, n_slots)]
-    parts += [Text(), leaderboard_table(picture.trials, N_TRIALS)]
-    if picture.events:
-        parts += [Text(), *map(_event, picture.events[-N_EVENTS:])]
+    if not snapshot.has_ended:
+        parts += [Text(), _slots(snapshot, n_slots)]
+    parts += [Text(), leaderboard_table(snapshot.trials, N_TRIALS)]
+    if snapshot.events:
+        parts += [Text(), *map(_event, snapshot.events[-N_EVENTS:])]
     return Group(*parts)
 
 
-def _title(picture: Picture) -> RenderableType:
-    run = picture.run
+def _title(snapshot: RunSnapshot) -> RenderableType:
+    run = snapshot.run
     title = Text.assemble(
         (f"run {run['run_id']}", "bold"), " on ", (run["dataset_name"], "bold"), "  ",
         (run["state"], STATE_STYLES.get(run["state"], "")),
@@ -54,54 +54,54 @@ def _count(n: int, thing: str) -> str:
     return f"{n} {thing}" if n == 1 else f"{n} {thing}s"
 
 
-def _bar(picture: Picture) -> RenderableType:
-    run = picture.run
+def _bar(snapshot: RunSnapshot) -> RenderableType:
+    run = snapshot.run
     line = Table.grid(padding=(0, 2), expand=True)
     line.add_column(ratio=1)
     line.add_column(no_wrap=True, justify="right")
     line.add_column(no_wrap=True)
-    facts = f"{100 * picture.share_done:.0f} %  {run['n_units_done']} of {run['n_units']} units"
-    line.add_row(ProgressBar(total=1.0, completed=picture.share_done, finished_style="green"), facts, _times(picture))
+    facts = f"{100 * snapshot.share_done:.0f} %  {run['n_units_done']} of {run['n_units']} units"
+    line.add_row(ProgressBar(total=1.0, completed=snapshot.share_done, finished_style="green"), facts, _times(snapshot))
     return line
 
 
-def _times(picture: Picture) -> str:
-    elapsed = picture.run["elapsed_seconds"]
+def _times(snapshot: RunSnapshot) -> str:
+    elapsed = snapshot.run["elapsed_seconds"]
     if elapsed is None:
         return "not started"
-    if picture.has_ended:
+    if snapshot.has_ended:
         return f"took {duration(elapsed)}"
-    if picture.seconds_left is None:
+    if snapshot.seconds_left is None:
         return duration(elapsed)
-    return f"{duration(elapsed)}, about {duration(picture.seconds_left)} left"
+    return f"{duration(elapsed)}, about {duration(snapshot.seconds_left)} left"
 
 
-def _slots(picture: Picture, n_shown: int) -> RenderableType:
+def _slots(snapshot: RunSnapshot, n_shown: int) -> RenderableType:
     table = Table(box=None, pad_edge=False, header_style="bold", expand=True)
     table.add_column("slot", no_wrap=True)
     table.add_column("device", no_wrap=True)
     table.add_column("doing", ratio=1, no_wrap=True, overflow="ellipsis")
     table.add_column("for", justify="right", no_wrap=True, min_width=7)
-    for slot in picture.slots[:n_shown]:
+    for slot in snapshot.slots[:n_shown]:
         seconds = slot["unit_seconds"] if slot["state"] == "busy" else None
         table.add_row(
-            slot["slot_name"], slot["device"], _doing(picture, slot), "" if seconds is None else f"{seconds:.1f} s"
+            slot["slot_name"], slot["device"], _doing(snapshot, slot), "" if seconds is None else f"{seconds:.1f} s"
         )
-    if len(picture.slots) > n_shown:
-        table.add_row(f"+ {len(picture.slots) - n_shown} more", "", "", "")
+    if len(snapshot.slots) > n_shown:
+        table.add_row(f"+ {len(snapshot.slots) - n_shown} more", "", "", "")
     return table
 
 
-def _doing(picture: Picture, slot: Row) -> Text:
+def _doing(snapshot: RunSnapshot, slot: Row) -> Text:
     if slot["state"] != "busy":
         return Text(slot["state"], style=STATE_STYLES.get(slot["state"], "dim"))
     if slot["trial_id"] is None:
         return Text("working for another role", style="dim")
     doing = Text.assemble(
         f"{VERBS.get(slot['kind'], slot['kind'])} trial {slot['trial_id']} ", (slot["architecture"], "cyan"),
-        f"  epoch {slot['epoch']}/{picture.run['max_epochs']}  partition {slot['partition_number']}",
+        f"  epoch {slot['epoch']}/{snapshot.run['max_epochs']}  partition {slot['partition_number']}",
     )  # fmt: skip
-    if slot["run_id"] != picture.run["run_id"]:
+    if slot["run_id"] != snapshot.run["run_id"]:
         doing.append(f"  of run {slot['run_id']}", style="dim")
     return doing
 

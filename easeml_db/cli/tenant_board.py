@@ -27,7 +27,7 @@ def is_open(row: Row) -> bool:
 
 
 def watch_board(
-    connection: Connection, run_ids: Sequence[int], lines: Lines, until: Callable[[dict[str, Row]], bool]
+    connection: Connection, run_ids: Sequence[int], lines: BoardChanges, until: Callable[[dict[str, Row]], bool]
 ) -> None:
     """Show these runs until that is true of them, by tenant, or none goes on. Raises NotReady without a coordinator."""
     if not sys.stdout.isatty():
@@ -53,7 +53,7 @@ def _follow(
         time.sleep(POLL_SECONDS)
 
 
-class Lines:
+class BoardChanges:
     """Prints a line for each run whose state or arms have changed."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from easeml_db.cli.connection import database, dsn_option, dsn_or_embedded
 from easeml_db.cli.output import json_option, print_json
-from easeml_db.cli.picture import Display, Pace, Picture, changes
+from easeml_db.cli.run_snapshot import ProgressRate, RunSnapshot, SlotSmoothing, changes
 from easeml_db.cli.screen import screen
 from easeml_db.cli.statements import Connection, read_run, rows, run_or_newest
 from easeml_db.errors import ServerUnavailable
@@ -44,36 +44,36 @@ COMMANDS = (watch,)
 
 def watch_and_exit(dsn: str | None, run_id: int, *, as_json: bool = False) -> None:
     """Watch a run to its end, then leave with the exit code that it earned."""
-    picture = watch_run(dsn, run_id, show_lines=as_json)
+    snapshot = watch_run(dsn, run_id, show_lines=as_json)
     if as_json:
-        print_json({"run": picture.run, "leaderboard": list(picture.trials)})
-    sys.exit(0 if picture.run["state"] == "finished" else 1)
+        print_json({"run": snapshot.run, "leaderboard": list(snapshot.trials)})
+    sys.exit(0 if snapshot.run["state"] == "finished" else 1)
 
 
-def watch_run(dsn: str | None, run_id: int, *, show_lines: bool = False, is_transient: bool = False) -> Picture:
-    """Show a run until it ends; return the last look at it. Ctrl-C says that the run goes on, and exits.
+def watch_run(dsn: str | None, run_id: int, *, show_lines: bool = False, is_transient: bool = False) -> RunSnapshot:
+    """Show a run until it ends; return its last snapshot. Ctrl-C says that the run goes on, and exits.
 
     show_lines: a plain line per change on standard error, also in a terminal. is_transient: clear the view at the end.
     """
-    looks = Looks(dsn_or_embedded(dsn), run_id)
+    reader = RunReader(dsn_or_embedded(dsn), run_id)
     try:
         if show_lines or not sys.stdout.isatty():
-            return _follow(looks, is_on_error=show_lines)
-        return _show(looks, is_transient)
+            return _follow(reader, is_on_error=show_lines)
+        return _show(reader, is_transient)
     except KeyboardInterrupt:
         click.echo(f"run {run_id} goes on. Watch it again: easeml watch {run_id}; stop it: easeml cancel {run_id}")
         sys.exit(INTERRUPTED)
     finally:
-        looks.close()
+        reader.close()
 
 
-class Looks:
-    """Looks at a run over one connection, opened again after the server was away."""
+class RunReader:
+    """Reads a run over one connection, which it opens again after the server was away."""
 
     def __init__(self, dsn: str, run_id: int) -> None:
         self._dsn, self._run_id = dsn, run_id
         self._connection: Connection | None = None
-        self._pace, self._display = Pace(), Display()
+        self._rate, self._smoothing = ProgressRate(), SlotSmoothing()
         self._last_seconds = time.monotonic()
 
     def close(self) -> None:
@@ -82,10 +82,10 @@ class Looks:
             self._connection.close()
             self._connection = None
 
-    def take(self) -> Picture | None:
+    def read(self) -> RunSnapshot | None:
         """The run as it is now; None while the server is away. Raises ServerUnavailable after a minute of that."""
         try:
-            picture = self._take()
+            snapshot = self._read()
         except (psycopg.OperationalError, ServerUnavailable) as error:
             self.close()
             if time.monotonic() - self._last_seconds > AWAY_SECONDS:
@@ -95,53 +95,53 @@ class Looks:
                 ) from error
             return None
         self._last_seconds = time.monotonic()
-        return picture
+        return snapshot
 
-    def _take(self) -> Picture:
+    def _read(self) -> RunSnapshot:
         if self._connection is None:
             self._connection = connect_now(self._dsn, "easeml watch")
         now_seconds = time.monotonic()
         run = read_run(self._connection, self._run_id)
-        return Picture(
+        return RunSnapshot(
             run=run,
             trials=rows(self._connection, "leaderboard", run_id=self._run_id),
-            slots=self._display.steady(rows(self._connection, "slots"), now_seconds),
+            slots=self._smoothing.steady(rows(self._connection, "slots"), now_seconds),
             events=rows(self._connection, "events", run_id=self._run_id, limit=100),
-            seconds_left=self._pace.seconds_left(run, now_seconds),
+            seconds_left=self._rate.seconds_left(run, now_seconds),
         )
 
 
-def _show(looks: Looks, is_transient: bool) -> Picture:
+def _show(reader: RunReader, is_transient: bool) -> RunSnapshot:
     console = Console()
     with Live(console=console, auto_refresh=False, transient=is_transient) as live:
 
-        def draw(last: Picture | None, now: Picture | None) -> None:
+        def draw(last: RunSnapshot | None, now: RunSnapshot | None) -> None:
             if now is not None:
                 live.update(screen(now, console.height), refresh=True)
             else:
                 live.update(Text("the server cannot be reached; trying again", style="bold red"), refresh=True)
 
-        return _until_end(looks, draw)
+        return _until_end(reader, draw)
 
 
-def _follow(looks: Looks, *, is_on_error: bool) -> Picture:
+def _follow(reader: RunReader, *, is_on_error: bool) -> RunSnapshot:
     is_away = False
 
-    def print_changes(last: Picture | None, now: Picture | None) -> None:
+    def print_changes(last: RunSnapshot | None, now: RunSnapshot | None) -> None:
         nonlocal is_away
         lines = ["the server cannot be reached; trying again"] if now is None and not is_away else []
         is_away = now is None
         for line in lines if now is None else changes(last, now):
             click.echo(f"{time.strftime('%H:%M:%S')}  {line}", err=is_on_error)
 
-    return _until_end(looks, print_changes)
+    return _until_end(reader, print_changes)
 
 
-def _until_end(looks: Looks, tell: Callable[[Picture | None, Picture | None], None]) -> Picture:
-    """Look again and again, and tell of each look together with the last one that succeeded."""
+def _until_end(reader: RunReader, tell: Callable[[RunSnapshot | None, RunSnapshot | None], None]) -> RunSnapshot:
+    """Read again and again; report each reading together with the last one that succeeded."""
     last = None
     while True:
-        now = looks.take()
+        now = reader.read()
         tell(last, now)
         if now is not None and now.has_ended:
             return now

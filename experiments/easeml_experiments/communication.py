@@ -12,8 +12,8 @@ from typing import Any
 
 from easeml_experiments import communication_cost as cost
 from easeml_experiments.contract import Measure, Options, Result
-from easeml_experiments.peers.bench import Bench, opened
 from easeml_experiments.peers.comparison import LARGE_BATCH, SMALL_BATCH, Run
+from easeml_experiments.peers.method_runner import MethodRunner, opened
 from easeml_experiments.peers.settings import COMMUNICATION, COMMUNICATION_QUICK
 from easeml_experiments.peers.training import build, parameter_bytes
 
@@ -77,8 +77,8 @@ class Count:
 
 def run(options: Options) -> Result:
     """Train in each way, count, compare."""
-    with opened(COMMUNICATION_QUICK if options.is_quick else COMMUNICATION, options) as bench:
-        counts = list(_counts(bench))
+    with opened(COMMUNICATION_QUICK if options.is_quick else COMMUNICATION, options) as runner:
+        counts = list(_counts(runner))
     paper = [Count(method, PAPER_SETTING.batch_rows, PAPER_SETTING) for method in FORMULAS]
     tables = {"counts": [count.row() for count in counts], "paper_setting": [count.row() for count in paper]}
     return Result((*map(_measure, counts), *_savings(counts)), WHY, tables, {"bytes": _plot(counts)})
@@ -87,29 +87,29 @@ def run(options: Options) -> Result:
 # Counting
 
 
-def _counts(bench: Bench) -> Iterator[Count]:
-    (network,) = bench.setting.networks
-    seed, ring = bench.options.seed, cost.ring_share(bench.server.n_slots)
-    mop, tasks = (bench.run(method, network, SMALL_BATCH, seed) for method in ("mop", "tasks"))
-    states = _work(bench, mop, tasks, max(unit["state_bytes"] for unit in mop.measured.units))
-    parameters = replace(states, state_bytes=_parameter_bytes(bench))
+def _counts(runner: MethodRunner) -> Iterator[Count]:
+    (network,) = runner.setting.networks
+    seed, ring = runner.options.seed, cost.ring_share(runner.server.n_slots)
+    mop, tasks = (runner.run(method, network, SMALL_BATCH, seed) for method in ("mop", "tasks"))
+    states = _work(runner, mop, tasks, max(unit["state_bytes"] for unit in mop.measured.units))
+    parameters = replace(states, state_bytes=_parameter_bytes(runner))
     written, read = mop.measured.record.handed_bytes, mop.measured.hopped_bytes
     yield Count("model hopping", SMALL_BATCH, states, written)
     yield Count("model hopping, shared store", SMALL_BATCH, states, written + read)
     record = tasks.measured.record
     yield Count("task parallel", SMALL_BATCH, states, record.loaded_bytes + record.handed_bytes, 1.0)
-    averaging = bench.run("model-averaging", network, SMALL_BATCH, seed)
+    averaging = runner.run("model-averaging", network, SMALL_BATCH, seed)
     yield Count("model averaging", SMALL_BATCH, parameters, averaging.measured.record.wire_bytes, ring / 2)
     for batch_size in (SMALL_BATCH, LARGE_BATCH):
-        work = replace(parameters, batch_rows=max(1, batch_size // bench.server.n_slots))
-        parallel = bench.run("data-parallel", network, batch_size, seed)
+        work = replace(parameters, batch_rows=max(1, batch_size // runner.server.n_slots))
+        parallel = runner.run("data-parallel", network, batch_size, seed)
         yield Count("data parallel, all-reduce", batch_size, work, parallel.measured.record.wire_bytes, ring)
         yield Count("data parallel, server", batch_size, work)
 
 
-def _work(bench: Bench, mop: Run, tasks: Run, state_bytes: int) -> cost.Workload:
+def _work(runner: MethodRunner, mop: Run, tasks: Run, state_bytes: int) -> cost.Workload:
     """The numbers that the formulas take, as they are in these runs."""
-    n_slots, setting, record = bench.server.n_slots, bench.setting, tasks.measured.record
+    n_slots, setting, record = runner.server.n_slots, runner.setting, tasks.measured.record
     n_configs = len(record.errors)
     return cost.Workload(
         n_epochs=setting.max_epochs,
@@ -122,9 +122,9 @@ def _work(bench: Bench, mop: Run, tasks: Run, state_bytes: int) -> cost.Workload
     )
 
 
-def _parameter_bytes(bench: Bench) -> int:
-    (network,) = bench.setting.networks
-    work = bench.setting.workload(network, SMALL_BATCH, seed=bench.options.seed, n_workers=bench.server.n_slots)
+def _parameter_bytes(runner: MethodRunner) -> int:
+    (network,) = runner.setting.networks
+    work = runner.setting.workload(network, SMALL_BATCH, seed=runner.options.seed, n_workers=runner.server.n_slots)
     return parameter_bytes(build(work, 1))
 
 

@@ -16,8 +16,15 @@ from typing import Any
 from easeml_db.simulated import SimulatedWorld, new_run
 from easeml_db.words.topology import Slot
 from easeml_experiments.contract import Measure, Options, Result
-from easeml_experiments.server import PrivateServer, Row, load_dataset, private_server, start_run, wait_for_run
-from easeml_experiments.simulated import jittered, serve
+from easeml_experiments.coordinator_simulation import jittered, serve
+from easeml_experiments.experiment_server import (
+    ExperimentServer,
+    Row,
+    load_dataset,
+    private_server,
+    start_run,
+    wait_for_run,
+)
 from easeml_loaders import bundled_source
 
 WHY = (
@@ -115,13 +122,13 @@ def _real(options: Options) -> tuple[list[Row], Row]:
             return _measured(server, run_id, away)
 
 
-def _add_segments(server: PrivateServer) -> None:
+def _add_segments(server: ExperimentServer) -> None:
     with server.session(user="postgres") as session:
         for i in range(2, N_SLOTS + 1):
             session.execute("SELECT easeml.add_segment(%s), easeml.add_slots(1, %s)", [f"segment-{i}", f"segment-{i}"])
 
 
-def _break(server: PrivateServer, run_id: int) -> tuple[float, float]:
+def _break(server: ExperimentServer, run_id: int) -> tuple[float, float]:
     """Kill the sessions of two slots, over and over, for a quarter of the run; return from when to when."""
     with server.session(user="postgres") as session:
         _wait_for_share(session, run_id, 0.25)
@@ -132,7 +139,7 @@ def _break(server: PrivateServer, run_id: int) -> tuple[float, float]:
 
 
 @contextmanager
-def _killing(server: PrivateServer) -> Iterator[None]:
+def _killing(server: ExperimentServer) -> Iterator[None]:
     names, is_over = [f"easeml slot {slot}" for slot in FAILING], threading.Event()
 
     def kill() -> None:
@@ -158,7 +165,7 @@ def _wait_for_share(session: Any, run_id: int, share: float) -> None:
         time.sleep(0.05)
 
 
-def _measured(server: PrivateServer, run_id: int, away: tuple[float, float]) -> tuple[list[Row], Row]:
+def _measured(server: ExperimentServer, run_id: int, away: tuple[float, float]) -> tuple[list[Row], Row]:
     with server.session(user="postgres") as session:
         units = session.execute(
             "SELECT trial_id, kind, epoch, partition_number, attempt,"

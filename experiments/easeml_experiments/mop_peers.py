@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from easeml_experiments.contract import Options, Result
-from easeml_experiments.peers.bench import Bench, opened
 from easeml_experiments.peers.comparison import Run, measures, tables, why
+from easeml_experiments.peers.method_runner import MethodRunner, opened
 from easeml_experiments.peers.plots import plots
 from easeml_experiments.peers.settings import FULL, QUICK, Network
 
@@ -22,21 +22,21 @@ SMALL_BATCH, LARGE_BATCH = 32, 256
 
 def run(options: Options) -> Result:
     """Train in all ways, compare."""
-    with opened(QUICK if options.is_quick else FULL, options) as bench:
-        runs = [one for network in bench.setting.networks for one in _runs(bench, network)]
+    with opened(QUICK if options.is_quick else FULL, options) as runner:
+        runs = [one for network in runner.setting.networks for one in _runs(runner, network)]
     return Result(measures(runs), why(runs), tables(runs), plots(runs))
 
 
-def _runs(bench: Bench, network: Network) -> Iterator[Run]:
+def _runs(runner: MethodRunner, network: Network) -> Iterator[Run]:
     """Every method over one network's trials."""
-    seed = bench.options.seed
-    for repeat in range(bench.setting.n_repeats):
+    seed = runner.options.seed
+    for repeat in range(runner.setting.n_repeats):
         for method in _rotated(TAKING_TURNS, repeat):
-            yield bench.run(method, network, SMALL_BATCH, seed + repeat)
+            yield runner.run(method, network, SMALL_BATCH, seed + repeat)
     for method in ONCE:
-        yield bench.run(method, network, SMALL_BATCH, seed)
+        yield runner.run(method, network, SMALL_BATCH, seed)
     for method in ("mop", "data-parallel"):
-        yield bench.run(method, network, LARGE_BATCH, seed)
+        yield runner.run(method, network, LARGE_BATCH, seed)
 
 
 def _rotated(methods: Sequence[str], n: int) -> Sequence[str]:

@@ -15,8 +15,15 @@ from easeml_db.decisions.hopper.bounds import shared_bound
 from easeml_db.simulated import SimulatedWorld, new_run
 from easeml_db.words.topology import Slot
 from easeml_experiments.contract import Measure, Options, Result
-from easeml_experiments.server import Row, load_dataset, private_server, start_run, training_units, wait_for_run
-from easeml_experiments.simulated import jittered, serve
+from easeml_experiments.coordinator_simulation import jittered, serve
+from easeml_experiments.experiment_server import (
+    Row,
+    load_dataset,
+    private_server,
+    start_run,
+    training_units,
+    wait_for_run,
+)
 from easeml_loaders import bundled_source, fashion_mnist_source
 
 WHY = (

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from easeml_db.cli import commands
-from easeml_db.cli.demo_roles import GUESTS
+from easeml_db.cli.demo_roles import DEMO_TENANTS
 from easeml_db.local.server import Embedded
 from easeml_db.local.waiting import wait_for_coordinator
 from easeml_db.postgres.connection import connect_now
@@ -144,7 +144,9 @@ def test_the_demonstration_of_many_tenants_runs_twice(server: Embedded, shell: A
                 " WHERE tenant LIKE 'demo\\_%' ORDER BY tenant, run_id DESC"
             ).fetchall()
         states = {run["tenant"]: run["state"] for run in runs}
-        assert states == {guest.role: "cancelled" if guest.role == "demo_ben" else "finished" for guest in GUESTS}
+        assert states == {
+            tenant.role: "cancelled" if tenant.role == "demo_ben" else "finished" for tenant in DEMO_TENANTS
+        }
         assert all(run["best_quality"] > 0.5 for run in runs)
     assert "demo_cora has digits from before" in result.stdout
 

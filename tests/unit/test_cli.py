@@ -25,7 +25,7 @@ from easeml_db.cli.findings import (
     slot_findings,
 )
 from easeml_db.cli.output import print_json
-from easeml_db.cli.picture import Display, Pace, Picture, changes, duration, telling_configs
+from easeml_db.cli.run_snapshot import ProgressRate, RunSnapshot, SlotSmoothing, changes, duration, telling_configs
 from easeml_db.cli.screen import screen
 
 NOWHERE = "host=/nonexistent dbname=x connect_timeout=2"
@@ -141,11 +141,11 @@ def slot_row(slot_id: int = 1, **facts: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def picture(**parts: Any) -> Picture:
-    return Picture(**{"run": run_row(), "trials": [trial_row()], "slots": [slot_row()], "events": [], **parts})
+def snapshot(**parts: Any) -> RunSnapshot:
+    return RunSnapshot(**{"run": run_row(), "trials": [trial_row()], "slots": [slot_row()], "events": [], **parts})
 
 
-def shown(taken: Picture, width: int = 100, height: int = 30) -> str:
+def shown(taken: RunSnapshot, width: int = 100, height: int = 30) -> str:
     console = Console(file=StringIO(), width=width, height=height)
     console.print(screen(taken, height))
     assert isinstance(console.file, StringIO)
@@ -153,39 +153,39 @@ def shown(taken: Picture, width: int = 100, height: int = 30) -> str:
 
 
 def test_failed_trials_leave_nothing_to_wait_for() -> None:
-    assert picture(run=run_row(n_units_done=14, n_units_left=0)).share_done == 1.0
-    assert picture(run=run_row(n_units_done=14, n_units_left=42)).share_done == 0.25
-    assert picture(run=run_row(state="cancelled", n_units_left=0)).share_done == 0.25
-    assert picture(run=run_row(state="finished", n_units_left=0)).share_done == 1.0
+    assert snapshot(run=run_row(n_units_done=14, n_units_left=0)).share_done == 1.0
+    assert snapshot(run=run_row(n_units_done=14, n_units_left=42)).share_done == 0.25
+    assert snapshot(run=run_row(state="cancelled", n_units_left=0)).share_done == 0.25
+    assert snapshot(run=run_row(state="finished", n_units_left=0)).share_done == 1.0
 
 
 def test_changes_are_told_once() -> None:
-    before = picture()
-    after = picture(trials=[trial_row(n_epochs_done=1, validation_metric=0.9)])
+    before = snapshot()
+    after = snapshot(trials=[trial_row(n_epochs_done=1, validation_metric=0.9)])
     assert changes(before, after) == ["trial 1 (mlp): 1 of 3 epochs, best accuracy 0.9"]
     assert changes(after, after) == []
 
 
 def test_events_and_the_end_are_told() -> None:
-    end = picture(
+    end = snapshot(
         run=run_row(state="failed", failure_reason="all 2 trials failed"),
         events=[{"event_id": 5, "message": "trial 2 failed: NaN"}],
     )
-    assert changes(picture(), end) == [
+    assert changes(snapshot(), end) == [
         "trial 2 failed: NaN",
         "run 1 failed: 14 of 56 units, all 2 trials failed",
     ]
 
 
 def test_a_missing_coordinator_is_told_with_what_to_do() -> None:
-    stuck = picture(run=run_row(state="interrupted"), slots=[slot_row(state="offline")])
-    assert any("easeml up" in line for line in changes(picture(), stuck))
+    stuck = snapshot(run=run_row(state="interrupted"), slots=[slot_row(state="offline")])
+    assert any("easeml up" in line for line in changes(snapshot(), stuck))
     assert "easeml coordinator" in shown(stuck)
-    assert "set_slots" in shown(picture(slots=[]))
+    assert "set_slots" in shown(snapshot(slots=[]))
 
 
 def test_time_left_follows_the_pace_and_the_limit() -> None:
-    pace = Pace()
+    pace = ProgressRate()
     assert pace.seconds_left(run_row(), 100.0) is None
     assert pace.seconds_left(run_row(n_units_done=28, n_units_left=28), 110.0) == pytest.approx(20.0)
     limited = run_row(n_units_done=28, n_units_left=28, seconds_to_limit=3.0)
@@ -200,8 +200,8 @@ def test_durations(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
 
-def test_a_slot_between_two_units_keeps_its_last_one_on_display() -> None:
-    display = Display()
+def test_a_slot_between_two_units_keeps_its_last_one_on_smoothing() -> None:
+    display = SlotSmoothing()
     idle = slot_row(state="idle", trial_id=None)
     display.steady([slot_row()], 10.0)
     assert display.steady([idle], 10.5)[0]["trial_id"] == 1
@@ -209,7 +209,7 @@ def test_a_slot_between_two_units_keeps_its_last_one_on_display() -> None:
 
 
 def test_a_trial_is_never_on_display_in_two_slots() -> None:
-    display = Display()
+    display = SlotSmoothing()
     display.steady([slot_row(1)], 10.0)
     moved = display.steady([slot_row(1, state="idle", trial_id=None), slot_row(2, trial_id=1)], 10.1)
     assert [slot["trial_id"] for slot in moved] == [None, 1]
@@ -227,7 +227,7 @@ def test_configs_show_what_differs_within_an_architecture() -> None:
 
 
 def test_screen_shows_bar_slots_leaderboard_and_fits() -> None:
-    many = picture(
+    many = snapshot(
         trials=[trial_row(i, validation_metric=0.5) for i in range(1, 31)],
         slots=[slot_row(i) for i in range(1, 41)],
         seconds_left=90.0,
@@ -240,13 +240,13 @@ def test_screen_shows_bar_slots_leaderboard_and_fits() -> None:
 
 def test_other_roles_and_other_runs_show_as_such() -> None:
     slots = [slot_row(1, trial_id=None), slot_row(2, run_id=9)]
-    text = shown(picture(slots=slots))
+    text = shown(snapshot(slots=slots))
     assert "another role" in text
     assert "of run 9" in text
 
 
 def test_markup_in_names_is_printed_as_it_is() -> None:
-    assert "[red]x[/red]" in shown(picture(run=run_row(dataset_name="[red]x[/red]")))
+    assert "[red]x[/red]" in shown(snapshot(run=run_row(dataset_name="[red]x[/red]")))
 
 
 # The demo

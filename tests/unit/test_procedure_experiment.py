@@ -1,4 +1,4 @@
-"""Procedures on both sides of the comparison: the driver's book, tasks that continue trials, what is made of them."""
+"""Procedures on both sides of the comparison: a search's history, tasks that continue trials, what is made of them."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from easeml_experiments.peers import workload
 from easeml_experiments.peers.launch import Measured
 from easeml_experiments.peers.record import Record
 from easeml_experiments.peers.workload import Workload
-from easeml_experiments.procedures import searching, tasks
-from easeml_experiments.procedures.book import Book, Done, Task
+from easeml_experiments.procedures import search_job, task_training
 from easeml_experiments.procedures.comparison import Run, measures, tables, why
-from easeml_experiments.procedures.driving import WARM_UP_NUMBER, Workers, drive
-from easeml_experiments.procedures.experiment import asked_plan
+from easeml_experiments.procedures.comparison_setup import FULL, QUICK, ComparisonSetup
+from easeml_experiments.procedures.experiment import asked_setup
 from easeml_experiments.procedures.plots import rung_ends
-from easeml_experiments.procedures.searching import Searching
-from easeml_experiments.procedures.settings import FULL, QUICK, Plan
-from easeml_experiments.procedures.spending import spent
+from easeml_experiments.procedures.search_history import SearchHistory, Task, TaskResult
+from easeml_experiments.procedures.search_job import SearchJob
+from easeml_experiments.procedures.slot_time import seconds_by_activity
+from easeml_experiments.procedures.task_driver import WARM_UP_NUMBER, WorkerPool, drive
 
 WORK = Workload("mlp", (), (8, 8), 10, 9, 5, 2)
 CONFIG = {"architecture": "mlp", "hidden_units": (16,), "batch_size": 8, "learning_rate": 0.01, "dropout": 0.25}
 
 
-def asked(name: str, plan: Plan = FULL, **changed: Any) -> Searching:
+def asked(name: str, setup: ComparisonSetup = FULL, **changed: Any) -> SearchJob:
     """A search as both sides get it, over an mlp."""
-    (procedure,) = (each for each in plan.procedures if each.name == name)
-    search = plan.search(procedure, SPECIFICATIONS, n_parallel=2, seed=1)
-    return Searching(search, WORK, **{"max_seconds": procedure.max_seconds, **changed})
+    (procedure,) = (each for each in setup.procedures if each.name == name)
+    search = setup.search(procedure, SPECIFICATIONS, n_parallel=2, seed=1)
+    return SearchJob(search, WORK, **{"max_seconds": procedure.max_seconds, **changed})
 
 
 SPECIFICATIONS = (
@@ -47,55 +47,55 @@ SPECIFICATIONS = (
 )
 
 
-def answered(task: Task, *, failure: str | None = None) -> Done:
+def answered(task: Task, *, failure: str | None = None) -> TaskResult:
     """A task done: trials of higher numbers are better, and each epoch helps."""
     epochs = range(task.n_epochs + 1, task.target_epochs + 1)
     errors = tuple(1.0 / (task.trial_number + epoch) for epoch in epochs)
-    return Done(task.trial_number, errors, tuple(map(float, epochs)), "ab", 4, {"training": 1.0}, 100, failure)
+    return TaskResult(task.trial_number, errors, tuple(map(float, epochs)), "ab", 4, {"training": 1.0}, 100, failure)
 
 
-# The driver's book
+# The history of a search
 
 
 def test_hyperband_trains_its_rungs_and_nothing_else() -> None:
-    book = Book(asked("hyperband").procedure())
-    waiting, n_epochs = deque(book.next_tasks()), 0
+    history = SearchHistory(asked("hyperband").procedure())
+    waiting, n_epochs = deque(history.next_tasks()), 0
     while waiting:
         task = waiting.popleft()
         n_epochs += task.target_epochs - task.n_epochs
-        book.tell(answered(task))
-        waiting.extend(book.next_tasks())
+        history.tell(answered(task))
+        waiting.extend(history.next_tasks())
     planned = asked("hyperband").procedure().preview()
     assert n_epochs == sum(rung.total_epochs for rung in planned)
-    assert sorted(len(trial.scores) for trial in book.trials) == [1] * 6 + [3] * 6 + [9] * 5
-    assert {trial.state for trial in book.trials} == {"stopped", "finished"}
+    assert sorted(len(trial.scores) for trial in history.trials) == [1] * 6 + [3] * 6 + [9] * 5
+    assert {trial.state for trial in history.trials} == {"stopped", "finished"}
 
 
 def test_a_continued_trial_goes_on_where_it_was() -> None:
-    book = Book(asked("asha").procedure())
-    for task in book.next_tasks():
-        book.tell(answered(task))
-    while not (continued := [task for task in book.next_tasks() if task.n_epochs]):
-        for trial in book.trials:
+    history = SearchHistory(asked("asha").procedure())
+    for task in history.next_tasks():
+        history.tell(answered(task))
+    while not (continued := [task for task in history.next_tasks() if task.n_epochs]):
+        for trial in history.trials:
             if trial.state == "running":
-                book.tell(answered(Task(trial.trial_number, trial.config, 0, 1, 9)))
+                history.tell(answered(Task(trial.trial_number, trial.config, 0, 1, 9)))
     assert [(task.n_epochs, task.target_epochs) for task in continued] == [(1, 3)]
 
 
 def test_a_trial_that_diverges_has_failed_and_goes_no_further() -> None:
-    book = Book(asked("hyperband").procedure())
-    first, *others = book.next_tasks()
-    book.tell(Done(first.trial_number, (), (), failure="diverged"))
+    history = SearchHistory(asked("hyperband").procedure())
+    first, *others = history.next_tasks()
+    history.tell(TaskResult(first.trial_number, (), (), failure="diverged"))
     for task in others:
-        book.tell(answered(task))
-    assert first.trial_number not in [task.trial_number for task in book.next_tasks()]
-    assert book.trials[first.trial_number - 1].state == "failed"
+        history.tell(answered(task))
+    assert first.trial_number not in [task.trial_number for task in history.next_tasks()]
+    assert history.trials[first.trial_number - 1].state == "failed"
 
 
 # Driving
 
 
-class AtOnce(Workers):
+class AtOnce(WorkerPool):
     """Workers that have done a task as soon as it is given; they remember what they were given."""
 
     def __init__(self, n_workers: int) -> None:
@@ -109,7 +109,7 @@ class AtOnce(Workers):
     def _first_ended(self, results: Sequence[Any]) -> Any:
         return min(results)
 
-    def _value(self, result: Any) -> Done:
+    def _value(self, result: Any) -> TaskResult:
         return answered(self.given[result])
 
 
@@ -153,17 +153,17 @@ def write(folder: Path, split: str, number: int, inputs: torch.Tensor) -> None:
 def hold(folder: Path) -> None:
     """Hold the rows, but leave this process its threads."""
     n_threads = torch.get_num_threads()
-    tasks.hold(folder)
+    task_training.hold(folder)
     torch.set_num_threads(n_threads)
 
 
 @pytest.mark.usefixtures("folder")
 def test_a_trial_of_two_tasks_ends_in_the_bytes_of_one() -> None:
-    whole = tasks.train(Task(3, CONFIG, 0, 2, 2))
-    first = tasks.train(Task(4, CONFIG, 0, 1, 2))
+    whole = task_training.train(Task(3, CONFIG, 0, 2, 2))
+    first = task_training.train(Task(4, CONFIG, 0, 1, 2))
     assert first.state_sha256 != whole.state_sha256
-    tasks.train(Task(3, CONFIG, 0, 1, 2))
-    second = tasks.train(Task(3, CONFIG, 1, 2, 2))
+    task_training.train(Task(3, CONFIG, 0, 1, 2))
+    second = task_training.train(Task(3, CONFIG, 1, 2, 2))
     assert second.state_sha256 == whole.state_sha256
     assert second.errors == whole.errors[1:]
     assert whole.measured_at == tuple(sorted(whole.measured_at))
@@ -174,14 +174,14 @@ def test_a_trial_of_two_tasks_ends_in_the_bytes_of_one() -> None:
 def test_a_task_that_diverges_says_so(folder: Path) -> None:
     write(folder, "train", 1, torch.full((24, 8, 8), 3e38))
     hold(folder)
-    done = tasks.train(Task(1, CONFIG, 0, 2, 2))
+    done = task_training.train(Task(1, CONFIG, 0, 2, 2))
     assert done.failure is not None
     assert "diverged" in done.failure
 
 
 def test_searches_survive_their_files(tmp_path: Path) -> None:
-    searching.save(asked("asha"), tmp_path)
-    assert searching.load(tmp_path) == asked("asha")
+    search_job.save(asked("asha"), tmp_path)
+    assert search_job.load(tmp_path) == asked("asha")
 
 
 # What slots spent their time on
@@ -193,7 +193,7 @@ def test_activities_sum_up_to_the_makespan_of_all_slots() -> None:
         {"kind": "validate", "slot_id": 1, "started": 12.05, "finished": 12.3, "training_seconds": None},
         {"kind": "train", "slot_id": 2, "started": 11.0, "finished": 12.0, "training_seconds": 1.0},
     ]
-    found = spent(units, started=9.9, finished=12.5, n_slots=2)
+    found = seconds_by_activity(units, started=9.9, finished=12.5, n_slots=2)
     assert found == pytest.approx(
         {"training": 2.5, "validation": 0.25, "states": 0.5, "between": 0.05, "idle": 5.2 - 3.3}
     )
@@ -254,9 +254,9 @@ def test_rungs_end_after_powers_of_eta() -> None:
 
 
 def test_options_choose_procedures_repeats_and_epochs() -> None:
-    plan = asked_plan(Options(values={"procedures": "asha,hyperband", "repeats": 2, "epochs": 25, "rows": 9}))
-    assert [(each.name, each.max_epochs) for each in plan.procedures] == [("asha", 9), ("hyperband", 25)]
-    assert (plan.n_repeats, plan.setting.n_rows) == (2, 9)
-    assert asked_plan(Options(is_quick=True)) == QUICK
+    setup = asked_setup(Options(values={"procedures": "asha,hyperband", "repeats": 2, "epochs": 25, "rows": 9}))
+    assert [(each.name, each.max_epochs) for each in setup.procedures] == [("asha", 9), ("hyperband", 25)]
+    assert (setup.n_repeats, setup.setting.n_rows) == (2, 9)
+    assert asked_setup(Options(is_quick=True)) == QUICK
     with pytest.raises(InvalidArgument, match="sorcery"):
-        asked_plan(Options(values={"procedures": "sorcery"}))
+        asked_setup(Options(values={"procedures": "sorcery"}))

@@ -11,8 +11,8 @@ from statistics import median
 from typing import Any
 
 from easeml_experiments.contract import Measure, Options
-from easeml_experiments.server import (
-    PrivateServer,
+from easeml_experiments.experiment_server import (
+    ExperimentServer,
     Row,
     Session,
     load_dataset,
@@ -42,7 +42,7 @@ def runs(options: Options) -> list[Row]:
         return list(_runs(server, options))
 
 
-def _runs(server: PrivateServer, options: Options) -> Iterator[Row]:
+def _runs(server: ExperimentServer, options: Options) -> Iterator[Row]:
     for repeat in range(N_REPEATS):
         for setting, allocation, n_slots in SETTINGS:
             options.say(f"{setting}, repeat {repeat + 1}")
@@ -59,7 +59,7 @@ def _runs(server: PrivateServer, options: Options) -> Iterator[Row]:
                 }  # fmt: skip
 
 
-def _set_slots(server: PrivateServer, n_slots: int) -> None:
+def _set_slots(server: ExperimentServer, n_slots: int) -> None:
     with server.session(user="postgres") as session:
         session.execute("SELECT easeml.set_slots(%s, 1, 'cpu:0')", [n_slots])
         for share in range(1, N_DEVICES):

@@ -3,6 +3,7 @@ differs. Each runs in processes of its own:
 
     python -m easeml_experiments.peers METHOD FOLDER
 
+method_runner.py  a server and files with the same rows, and each method run over them
 workload.py     the trials and the data, as files in a folder that every process reads
 training.py     a trial's start, an epoch, its validation error: the product's own trainer
 record.py       what a method reports

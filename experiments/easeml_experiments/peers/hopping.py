@@ -8,12 +8,8 @@ from itertools import pairwise
 from typing import Any
 
 from easeml_db.errors import InvalidData
-from easeml_experiments.peers.launch import Measured
-from easeml_experiments.peers.record import Record
-from easeml_experiments.peers.usage import Usage
-from easeml_experiments.peers.workload import Workload
-from easeml_experiments.server import (
-    PrivateServer,
+from easeml_experiments.experiment_server import (
+    ExperimentServer,
     Row,
     Session,
     row_bytes,
@@ -22,9 +18,13 @@ from easeml_experiments.server import (
     validation_errors,
     wait_for_run,
 )
+from easeml_experiments.peers.launch import Measured
+from easeml_experiments.peers.record import Record
+from easeml_experiments.peers.usage import Usage
+from easeml_experiments.peers.workload import Workload
 
 
-def run(server: PrivateServer, work: Workload, dataset: str, space: Mapping[str, Any]) -> Measured:
+def run(server: ExperimentServer, work: Workload, dataset: str, space: Mapping[str, Any]) -> Measured:
     """Start the server (which does not run), its coordinator and a run over the space's grid; stop all at the end."""
     launched = time.time()
     server.embedded.start()

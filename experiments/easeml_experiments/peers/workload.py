@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from easeml_experiments.server import Session
+from easeml_experiments.experiment_server import Session
 from easeml_plpy.encoding import encode, fields_from_bytes
 from easeml_plpy.task import Task
 

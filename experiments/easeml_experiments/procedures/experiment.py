@@ -13,95 +13,95 @@ from importlib.util import find_spec
 
 from easeml_db.errors import InvalidArgument
 from easeml_experiments.contract import Options, Result
-from easeml_experiments.peers.bench import Bench, opened
+from easeml_experiments.experiment_server import specifications
 from easeml_experiments.peers.launch import launch
+from easeml_experiments.peers.method_runner import MethodRunner, opened
 from easeml_experiments.peers.workload import Workload
-from easeml_experiments.procedures import hopping, searching
+from easeml_experiments.procedures import hopping, search_job
 from easeml_experiments.procedures.comparison import Run, measures, tables, why
+from easeml_experiments.procedures.comparison_setup import FULL, QUICK, ComparisonSetup, Procedure, hyperband
 from easeml_experiments.procedures.plots import plots
-from easeml_experiments.procedures.searching import Searching
-from easeml_experiments.procedures.settings import FULL, QUICK, Plan, Procedure, hyperband
-from easeml_experiments.server import specifications
+from easeml_experiments.procedures.search_job import SearchJob
 
 WITHOUT_RAY = "Ray is not installed, so plain processes stand for task parallelism."
 
 
 def run(options: Options) -> Result:
     """Search by turns, compare."""
-    plan, other = asked_plan(options), "ray" if find_spec("ray") else "tasks"
+    setup, other = asked_setup(options), "ray" if find_spec("ray") else "tasks"
     note = "" if other == "ray" else WITHOUT_RAY
     if note:
         options.say(note)
-    with opened(plan.setting, options) as bench:
-        lab = Lab(bench, plan, _specifications(bench, plan), other)
-        runs = [one for procedure in plan.procedures for one in lab.runs(procedure)]
+    with opened(setup.setting, options) as runner:
+        searches = SearchRunner(runner, setup, _specifications(runner, setup), other)
+        runs = [one for procedure in setup.procedures for one in searches.runs(procedure)]
     return Result(measures(runs), why(runs, note), tables(runs), plots(runs))
 
 
-def asked_plan(options: Options) -> Plan:
+def asked_setup(options: Options) -> ComparisonSetup:
     """What the options ask for. Raises InvalidArgument for a procedure that there is not."""
-    plan = QUICK if options.is_quick else FULL
-    known = {procedure.name: procedure for procedure in plan.procedures}
+    setup = QUICK if options.is_quick else FULL
+    known = {procedure.name: procedure for procedure in setup.procedures}
     if max_epochs := options.values.get("epochs"):
         known["hyperband"] = hyperband(max_epochs)
     names = str(options.values.get("procedures") or ",".join(known)).split(",")
     for name in names:
         if name not in known:
             raise InvalidArgument(f"--procedures: expected some of {', '.join(known)}, got {name!r}")
-    setting = replace(plan.setting, n_rows=options.values.get("rows") or plan.setting.n_rows)
-    n_repeats = options.values.get("repeats") or plan.n_repeats
-    return Plan(setting, tuple(known[name] for name in names), n_repeats)
+    setting = replace(setup.setting, n_rows=options.values.get("rows") or setup.setting.n_rows)
+    n_repeats = options.values.get("repeats") or setup.n_repeats
+    return ComparisonSetup(setting, tuple(known[name] for name in names), n_repeats)
 
 
-def _specifications(bench: Bench, plan: Plan) -> str:
-    bench.server.embedded.start()
+def _specifications(runner: MethodRunner, setup: ComparisonSetup) -> str:
+    runner.server.embedded.start()
     try:
-        with bench.server.session() as session:
-            return specifications(session, [plan.network.architecture])
+        with runner.server.session() as session:
+            return specifications(session, [setup.network.architecture])
     finally:
-        bench.server.embedded.stop()
+        runner.server.embedded.stop()
 
 
 @dataclass(frozen=True)
-class Lab:
+class SearchRunner:
     """Runs one search after another; `other` is the task-parallel side."""
 
-    bench: Bench
-    plan: Plan
+    runner: MethodRunner
+    setup: ComparisonSetup
     architectures_json: str
     other: str
 
     def runs(self, procedure: Procedure) -> Iterator[Run]:
         """All repeats of a procedure, the sides taking turns."""
         turns = self.turns(procedure)
-        for repeat in range(self.plan.n_repeats):
+        for repeat in range(self.setup.n_repeats):
             for method, n_parallel in turns[:: 1 if repeat % 2 == 0 else -1]:
-                yield self.run(procedure, method, n_parallel, self.bench.options.seed + repeat)
+                yield self.run(procedure, method, n_parallel, self.runner.options.seed + repeat)
 
     def turns(self, procedure: Procedure) -> Sequence[tuple[str, int]]:
         """(method, trials in training): twice as many as slots where they change no trial; else as in the paper as many
         as slots, and for model hopping also twice as many."""
-        p = self.bench.server.n_slots
+        p = self.runner.server.n_slots
         if procedure.is_exact:
             return [("mop", 2 * p), (self.other, 2 * p)]
         return [("mop", p), (self.other, p), ("mop", 2 * p)]
 
     def run(self, procedure: Procedure, method: str, n_parallel: int, seed: int) -> Run:
         """Search once."""
-        search = self.plan.search(procedure, self.architectures_json, n_parallel=n_parallel, seed=seed)
-        asked = Searching(search, self._work(procedure, seed), procedure.max_seconds)
+        search = self.setup.search(procedure, self.architectures_json, n_parallel=n_parallel, seed=seed)
+        asked = SearchJob(search, self._work(procedure, seed), procedure.max_seconds)
         if method == "mop":
-            measured = hopping.run(self.bench.server, self.plan.setting.name, asked)
+            measured = hopping.run(self.runner.server, self.setup.setting.name, asked)
         else:
-            searching.save(asked, self.bench.folder)
-            measured = launch(f"search-{method}", self.bench.folder)
+            search_job.save(asked, self.runner.folder)
+            measured = launch(f"search-{method}", self.runner.folder)
         done = Run(procedure.name, method, n_parallel, seed, measured, procedure.max_seconds)
         times = f"{measured.training_seconds:.1f} s, {measured.seconds:.1f} s with start-up"
         trained = f"{len(done.epochs())} trials, {sum(done.epochs().values())} epochs"
-        self.bench.options.say(f"{procedure.name}, seed {seed}, {done.system}: {times}, {trained}")
+        self.runner.options.say(f"{procedure.name}, seed {seed}, {done.system}: {times}, {trained}")
         return done
 
     def _work(self, procedure: Procedure, seed: int) -> Workload:
-        setting, network = self.plan.setting, self.plan.network
-        shape, n_slots = setting.input_shape, self.bench.server.n_slots
+        setting, network = self.setup.setting, self.setup.network
+        shape, n_slots = setting.input_shape, self.runner.server.n_slots
         return Workload(network.architecture, (), shape, 10, procedure.max_epochs, seed, n_slots)

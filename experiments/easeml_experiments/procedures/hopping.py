@@ -7,14 +7,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from easeml_experiments.peers.launch import Measured
-from easeml_experiments.peers.record import Record
-from easeml_experiments.peers.usage import Usage
-from easeml_experiments.procedures.searching import Searching
-from easeml_experiments.procedures.settings import SPACE
-from easeml_experiments.procedures.spending import spent
-from easeml_experiments.server import (
-    PrivateServer,
+from easeml_experiments.experiment_server import (
+    ExperimentServer,
     Row,
     Session,
     learning_curves,
@@ -25,22 +19,28 @@ from easeml_experiments.server import (
     wait_for_run,
     wait_until_ended,
 )
+from easeml_experiments.peers.launch import Measured
+from easeml_experiments.peers.record import Record
+from easeml_experiments.peers.usage import Usage
+from easeml_experiments.procedures.comparison_setup import SPACE
+from easeml_experiments.procedures.search_job import SearchJob
+from easeml_experiments.procedures.slot_time import seconds_by_activity
 
 
-def run(server: PrivateServer, dataset: str, searching: Searching) -> Measured:
+def run(server: ExperimentServer, dataset: str, job: SearchJob) -> Measured:
     """Start the server (which does not run) and its coordinator, warm the slots up, search; stop all at the end."""
     launched = time.time()
     with _started(server), server.session() as session:
         with Usage(server.roots) as usage, server.coordinator():
-            _warm_up(session, dataset, searching)
-            run_id = start_search(session, dataset, searching.search, max_seconds=searching.max_seconds)
+            _warm_up(session, dataset, job)
+            run_id = start_search(session, dataset, job.search, max_seconds=job.max_seconds)
             row = wait_until_ended(session, run_id)
         seen = usage.peak_memory_bytes, usage.processor_seconds
-        return Measured(_record(session, run_id, row, searching), launched, *seen, timeline(session, run_id))
+        return Measured(_record(session, run_id, row, job), launched, *seen, timeline(session, run_id))
 
 
 @contextmanager
-def _started(server: PrivateServer) -> Iterator[None]:
+def _started(server: ExperimentServer) -> Iterator[None]:
     server.embedded.start()
     try:
         yield
@@ -48,29 +48,29 @@ def _started(server: PrivateServer) -> Iterator[None]:
         server.embedded.stop()
 
 
-def _warm_up(session: Session, dataset: str, searching: Searching) -> None:
+def _warm_up(session: Session, dataset: str, job: SearchJob) -> None:
     """Let as many trials as slots train for an epoch."""
-    space = json.loads(searching.search.search_space_json or "{}")
+    space = json.loads(job.search.search_space_json or "{}")
     first = {name: values[:1] if isinstance(values, list) else values for name, values in SPACE.items()}
-    rates = [1e-3 / (number + 1) for number in range(searching.work.n_workers)]
+    rates = [1e-3 / (number + 1) for number in range(job.work.n_workers)]
     grid = {**space, **first, "learning_rate": rates}
-    run_id = start_run(session, dataset, searching.work.architecture, grid, max_epochs=1, seed=0)
+    run_id = start_run(session, dataset, job.work.architecture, grid, max_epochs=1, seed=0)
     wait_for_run(session, run_id)
 
 
-def _record(session: Session, run_id: int, row: Row, searching: Searching) -> Record:
-    units, held = timeline(session, run_id), row_bytes(session, run_id, searching.work.task.n_features)
+def _record(session: Session, run_id: int, row: Row, job: SearchJob) -> Record:
+    units, held = timeline(session, run_id), row_bytes(session, run_id, job.work.task.n_features)
     trials = session.execute(
         "SELECT trial_number, architecture, config FROM easeml.trials WHERE run_id = %s ORDER BY trial_number", [run_id]
     ).fetchall()
     trained = [unit for unit in units if unit["kind"] == "train"]
     record = Record(
         "mop",
-        searching.work.n_workers,
+        job.work.n_workers,
         started=row["created"],
         finished=row["finished"],
         hashes={unit["trial_number"]: unit["state_sha256"] for unit in trained},
-        held_bytes=held // searching.work.n_workers,
+        held_bytes=held // job.work.n_workers,
         loaded_bytes=held,
         handed_bytes=sum(unit["state_bytes"] for unit in trained),
         configs={each["trial_number"]: {"architecture": each["architecture"], **each["config"]} for each in trials},
@@ -79,5 +79,5 @@ def _record(session: Session, run_id: int, row: Row, searching: Searching) -> Re
         record.errors.setdefault(curve["trial_number"], []).append(1.0 - curve["accuracy"])
         record.measured_at.setdefault(curve["trial_number"], []).append(curve["measured"])
     times = {"started": record.started, "finished": record.finished}
-    record.spent_seconds = spent(units, **times, n_slots=record.n_workers)
+    record.spent_seconds = seconds_by_activity(units, **times, n_slots=record.n_workers)
     return record

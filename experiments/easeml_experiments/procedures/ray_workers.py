@@ -16,9 +16,9 @@ import ray
 from easeml_experiments.peers.launch import in_own_session
 from easeml_experiments.peers.ray_tune import local_ray
 from easeml_experiments.peers.record import Record
-from easeml_experiments.procedures import searching, tasks
-from easeml_experiments.procedures.book import Done, Task
-from easeml_experiments.procedures.driving import Workers, drive
+from easeml_experiments.procedures import search_job, task_training
+from easeml_experiments.procedures.search_history import Task, TaskResult
+from easeml_experiments.procedures.task_driver import WorkerPool, drive
 
 
 class Worker:
@@ -26,22 +26,22 @@ class Worker:
 
     def __init__(self, folder: Path) -> None:
         in_own_session()
-        tasks.hold(folder)
+        task_training.hold(folder)
 
-    def train(self, task: Task) -> Done:
+    def train(self, task: Task) -> TaskResult:
         """Do a task."""
-        return tasks.train(task)
+        return task_training.train(task)
 
 
 def run(folder: Path) -> Record:
     """Search."""
-    asked = searching.load(folder)
+    asked = search_job.load(folder)
     with local_ray(folder, asked.work.n_workers):
         actor = ray.remote(num_cpus=1)(Worker)
-        return drive("ray", asked, RayWorkers([actor.remote(folder) for _ in range(asked.work.n_workers)]))
+        return drive("ray", asked, RayWorkerPool([actor.remote(folder) for _ in range(asked.work.n_workers)]))
 
 
-class RayWorkers(Workers):
+class RayWorkerPool(WorkerPool):
     """A worker is a handle of an actor."""
 
     def _started(self, worker: Any, task: Task) -> Any:
@@ -50,6 +50,6 @@ class RayWorkers(Workers):
     def _first_ended(self, results: Sequence[Any]) -> Any:
         return ray.wait(list(results), num_returns=1)[0][0]
 
-    def _value(self, result: Any) -> Done:
-        done: Done = ray.get(result)
+    def _value(self, result: Any) -> TaskResult:
+        done: TaskResult = ray.get(result)
         return done

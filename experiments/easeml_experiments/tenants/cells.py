@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from easeml_experiments.tenants.lab import LITERAL, REAL, SYN
 from easeml_experiments.tenants.protocol import Cell
+from easeml_experiments.tenants.replay_cache import LITERAL, REAL, SYN
 
 COST_AWARE = {name: Cell(name) for name in REAL}
 DEEPLEARNING = COST_AWARE["DEEPLEARNING"]

@@ -11,10 +11,10 @@ from easeml_experiments.contract import Measure, Options, Result
 from easeml_experiments.tenants.curves import Curves
 from easeml_experiments.tenants.free_use import free_use
 from easeml_experiments.tenants.judging import costs, missing
-from easeml_experiments.tenants.lab import REAL, Lab
 from easeml_experiments.tenants.plots import Drawn, cost_rows, curve_rows, loss_chart, regret_chart, regret_rows
 from easeml_experiments.tenants.presets import PRESETS, Line, Preset
 from easeml_experiments.tenants.protocol import N_TESTED, Cell
+from easeml_experiments.tenants.replay_cache import REAL, ReplayCache
 from easeml_experiments.tenants.workers import workers
 
 QUICK_PRESETS = ("V9", "15", "devices", "regret", "decision", "targets")
@@ -40,9 +40,9 @@ def run(options: Options) -> Result:
     if isinstance(data, Path) and not data.is_dir():
         raise InvalidArgument(f"--data: expected a folder with {', '.join(file for file, _ in REAL.values())}")
     with workers(in_process=options.is_quick) as pool:
-        lab = Lab(options, data, pool)
-        lab.replay(_needs(presets))
-        return _result(lab, presets)
+        replays = ReplayCache(options, data, pool)
+        replays.replay(_needs(presets))
+        return _result(replays, presets)
 
 
 def _chosen(names: str, is_quick: bool) -> list[Preset]:
@@ -65,37 +65,37 @@ def _needs(presets: Sequence[Preset]) -> dict[Cell, list[str]]:
     return {cell: [name for name in names if not name.startswith("oracle")] for cell, names in found.items()}
 
 
-def _result(lab: Lab, presets: Sequence[Preset]) -> Result:
+def _result(replays: ReplayCache, presets: Sequence[Preset]) -> Result:
     tables: dict[str, Any] = {}
     plots: dict[str, Any] = {}
     measures: dict[Measure, None] = {}
     for preset in presets:
-        lab.options.say(f"preset {preset.name}: {preset.title}")
-        measures.update(dict.fromkeys(_measures(lab, preset)))
+        replays.options.say(f"preset {preset.name}: {preset.title}")
+        measures.update(dict.fromkeys(_measures(replays, preset)))
         if preset.name == "regret":
-            tables["regret"] = regret_rows(lab)
+            tables["regret"] = regret_rows(replays)
             plots["regret"] = regret_chart(tables["regret"])
         elif preset.name == "decision":
-            tables["decision"] = lab.decisions
-        elif drawn := _drawn(lab, preset):
+            tables["decision"] = replays.decisions
+        elif drawn := _drawn(replays, preset):
             tables[f"{preset.name}_curves"] = curve_rows(drawn)
-            tables[f"{preset.name}_costs"] = cost_rows(drawn, lab.draws)
+            tables[f"{preset.name}_costs"] = cost_rows(drawn, replays.draws)
             plots[preset.name] = _chart(drawn, preset)
     return Result(tuple(measures), WHY, tables, plots)
 
 
-def _drawn(lab: Lab, preset: Preset) -> list[Drawn]:
+def _drawn(replays: ReplayCache, preset: Preset) -> list[Drawn]:
     """Its lines, where there are matrices."""
     return [
-        Drawn(panel, line.label, curves := _curves(lab, preset, line), min(preset.shown, curves.budget))
+        Drawn(panel, line.label, curves := _curves(replays, preset, line), min(preset.shown, curves.budget))
         for panel, lines in preset.panels.items()
         for line in lines
-        if lab.has(line.cell.data)
+        if replays.has(line.cell.data)
     ]
 
 
-def _curves(lab: Lab, preset: Preset, line: Line) -> Curves:
-    replayed = lab[line.cell]
+def _curves(replays: ReplayCache, preset: Preset, line: Line) -> Curves:
+    replayed = replays[line.cell]
     return replayed.shortfalls(line.strategy) if preset.is_share else replayed.losses(line.strategy)
 
 
@@ -106,15 +106,15 @@ def _chart(drawn: Sequence[Drawn], preset: Preset) -> Any:
     return loss_chart(drawn, what=what, x_title=x_title)
 
 
-def _measures(lab: Lab, preset: Preset) -> Iterator[Measure]:
+def _measures(replays: ReplayCache, preset: Preset) -> Iterator[Measure]:
     """Its own, then the cost of every line to three losses, then what is missing."""
-    yield from preset.measures(lab)
+    yield from preset.measures(replays)
     for panel, lines in preset.panels.items():
         for line in lines if not preset.is_share else ():
-            if lab.has(line.cell.data):
-                yield costs(lab[line.cell].losses(line.strategy), line.label, _where(panel, line.cell))
+            if replays.has(line.cell.data):
+                yield costs(replays[line.cell].losses(line.strategy), line.label, _where(panel, line.cell))
     for data in dict.fromkeys(cell.data for cell in preset.needs()):
-        if not lab.has(data):
+        if not replays.has(data):
             yield missing(data)
 
 

@@ -11,10 +11,10 @@ from easeml_experiments.contract import Measure, Options, Result
 from easeml_experiments.tenants.cells import ORACLE_LINES
 from easeml_experiments.tenants.curves import draws_of, ratio
 from easeml_experiments.tenants.judging import costs, interval, judged
-from easeml_experiments.tenants.lab import QUICK_REPEATS
 from easeml_experiments.tenants.matrices import Matrices, read_matrices
 from easeml_experiments.tenants.plots import Drawn, cost_rows, curve_rows, loss_chart
 from easeml_experiments.tenants.protocol import Cell, Replayed, check_tested, replay_cell
+from easeml_experiments.tenants.replay_cache import QUICK_REPEATS
 from easeml_experiments.tenants.strategies import Strategy, strategy
 from easeml_experiments.tenants.workers import workers
 

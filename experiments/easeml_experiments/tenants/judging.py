@@ -9,8 +9,8 @@ import numpy as np
 
 from easeml_experiments.contract import Measure, at_least, at_most
 from easeml_experiments.tenants.curves import LEVELS, Curves, Ratio, ratio, ratios
-from easeml_experiments.tenants.lab import Lab
 from easeml_experiments.tenants.protocol import Cell
+from easeml_experiments.tenants.replay_cache import ReplayCache
 
 
 def missing(data: str) -> Measure:
@@ -18,8 +18,8 @@ def missing(data: str) -> Measure:
     return Measure("matrices", data, None, "no data: --data DIR")
 
 
-def present(lab: Lab, cells: Iterable[Cell]) -> list[Cell]:
-    return [cell for cell in cells if lab.has(cell.data)]
+def present(replays: ReplayCache, cells: Iterable[Cell]) -> list[Cell]:
+    return [cell for cell in cells if replays.has(cell.data)]
 
 
 def interval(found: Ratio) -> str:
@@ -37,11 +37,11 @@ def _percents(curves: Curves, *, worst: bool) -> str:
     return " / ".join(f"{each:.3g}" if np.isfinite(each) else "-" for each in found)
 
 
-def frozen(lab: Lab, cell: Cell, name: str = "hybrid") -> Measure:
+def frozen(replays: ReplayCache, cell: Cell, name: str = "hybrid") -> Measure:
     """In how many repeats hybrid went over to round robin."""
     where = f"{cell.data}, {cell.n_tested} tenants{', all costs 1' * cell.is_unit_cost}"
     return Measure(
-        f"{name}: repeats in which greedy froze", where, None, f"{lab[cell].n_frozen(name)} of {lab.n_repeats}"
+        f"{name}: repeats in which greedy froze", where, None, f"{replays[cell].n_frozen(name)} of {replays.n_repeats}"
     )
 
 
@@ -57,11 +57,11 @@ def judged(
 
 
 def at_all_losses(
-    lab: Lab, cell: Cell, above: str, below: str, paper: str | None, *,
+    replays: ReplayCache, cell: Cell, above: str, below: str, paper: str | None, *,
     most: float | None = None, least: float | None = None,
 ) -> Iterator[Measure]:  # fmt: skip
     """The greatest and the least ratio of costs over the losses, and where."""
-    first, second = lab[cell].losses(above), lab[cell].losses(below)
+    first, second = replays[cell].losses(above), replays[cell].losses(below)
     found = ratios(first, second, LEVELS)
     found = np.where(np.isfinite(found) & (found > 0), found, np.nan)  # reached by both
     if np.isnan(found).all():
@@ -70,7 +70,7 @@ def at_all_losses(
         ("greatest", int(np.nanargmax(found)), most, paper), ("least", int(np.nanargmin(found)), least, None)
     ):  # fmt: skip
         level = float(LEVELS[place])
-        where = f"{cell.data}, at loss {level:g}; {interval(ratio(first, second, level, lab.draws))}"
+        where = f"{cell.data}, at loss {level:g}; {interval(ratio(first, second, level, replays.draws))}"
         title = f"{title_of(above)} / {below}, {word} ratio of costs, losses 0.2 to 0.005"
         yield judged(title, where, said, float(found[place]), bound)
 
@@ -79,18 +79,18 @@ def title_of(name: str) -> str:
     return {"spearmint": "Spearmint*", "spearmint_best_prior": "Spearmint* with our prior"}.get(name, name)
 
 
-def ratios_at(lab: Lab, cell: Cell, above: str, below: str, levels: Iterable[float]) -> Iterator[Measure]:
+def ratios_at(replays: ReplayCache, cell: Cell, above: str, below: str, levels: Iterable[float]) -> Iterator[Measure]:
     """Ratios of costs to some losses; a text where one of the two does not get there within the budget."""
     for level in levels:
-        found = ratio(lab[cell].losses(above), lab[cell].losses(below), level, lab.draws)
+        found = ratio(replays[cell].losses(above), replays[cell].losses(below), level, replays.draws)
         is_known = np.isfinite(found.value) and found.value > 0
         where = f"{cell.data}; {interval(found)}" if is_known else cell.data
         value = found.value if is_known else f"not reached by both within {cell.budget:.0%}"
         yield Measure(f"{title_of(above)} / {below}, cost to loss {level:g}", where, None, value)
 
 
-def cost_ratio(lab: Lab, cell: Cell, names: tuple[str, str], level: float, most: float | None) -> Measure:
-    found = ratio(lab[cell].losses(names[0]), lab[cell].losses(names[1]), level, lab.draws)
+def cost_ratio(replays: ReplayCache, cell: Cell, names: tuple[str, str], level: float, most: float | None) -> Measure:
+    found = ratio(replays[cell].losses(names[0]), replays[cell].losses(names[1]), level, replays.draws)
     return judged(
         f"{names[0]} / {names[1]}, cost to loss {level:g}", f"{cell.data}, mean; {interval(found)}",
         None, found.value, None, most,

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from easeml_experiments.tenants.curves import LEVELS, Curves, interval
-from easeml_experiments.tenants.lab import Lab
 from easeml_experiments.tenants.matrices import Floats
+from easeml_experiments.tenants.replay_cache import ReplayCache
 
 MAX_ROWS, MAX_DRAWN, LEAST_LOSS = 400, 150, 1e-3
 LEAST_DRAWN = 1e-4  # of the cost
@@ -116,10 +116,10 @@ def _steps(rows: Sequence[Row], labels: Sequence[str], panels: Sequence[str], y_
     return alt.concat(*columns, columns=4)
 
 
-def regret_rows(lab: Lab) -> list[Row]:
+def regret_rows(replays: ReplayCache) -> list[Row]:
     """Regret curves, thinned."""
     rows = []
-    for case, regrets in lab.regrets.items():
+    for case, regrets in replays.regrets.items():
         for t in np.unique(np.geomspace(1, len(regrets), MAX_DRAWN).astype(int)):
             rows.append(
                 {"panel": case.setting, "policy": case.policy, "round": int(t), "regret": float(regrets[t - 1])}

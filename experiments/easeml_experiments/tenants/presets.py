@@ -23,11 +23,11 @@ from easeml_experiments.tenants.cells import (
     SYN_COSTS,
     SYN_LITERAL,
 )  # fmt: skip
-from easeml_experiments.tenants.lab import Lab
 from easeml_experiments.tenants.protocol import Cell
+from easeml_experiments.tenants.replay_cache import ReplayCache
 from easeml_experiments.tenants.strategies import NAMES, SHUFFLED
 
-Measures = Callable[[Lab], Iterator[Measure]]
+Measures = Callable[[ReplayCache], Iterator[Measure]]
 
 
 @dataclass(frozen=True)

@@ -11,19 +11,19 @@ from pathlib import Path
 from typing import Any
 
 from easeml_experiments.contract import Options
+from easeml_experiments.experiment_server import ExperimentServer, load_dataset, private_server
 from easeml_experiments.peers import hopping
 from easeml_experiments.peers.comparison import Run
 from easeml_experiments.peers.launch import Measured, launch
 from easeml_experiments.peers.settings import Network, Setting
 from easeml_experiments.peers.workload import Workload, export_rows, save
-from easeml_experiments.server import PrivateServer, load_dataset, private_server
 
 
 @dataclass(frozen=True)
-class Bench:
+class MethodRunner:
     """Trains a setting's trials in any way. The server is stopped except while it is measured."""
 
-    server: PrivateServer
+    server: ExperimentServer
     folder: Path
     setting: Setting
     options: Options
@@ -45,7 +45,7 @@ class Bench:
 
 
 @contextmanager
-def opened(setting: Setting, options: Options) -> Iterator[Bench]:
+def opened(setting: Setting, options: Options) -> Iterator[MethodRunner]:
     """Load the rows, as many partitions as slots; everything is removed at the end."""
     n_slots = options.n_slots or len(os.sched_getaffinity(0))
     with (
@@ -60,4 +60,4 @@ def opened(setting: Setting, options: Options) -> Iterator[Bench]:
         with server.session() as session:
             export_rows(session, setting.name, Path(folder), n_slots)
         server.embedded.stop()
-        yield Bench(server, Path(folder), setting, options)
+        yield MethodRunner(server, Path(folder), setting, options)

@@ -18,8 +18,8 @@ from typing import Any
 import torch
 
 from easeml_experiments.peers import training, workload
-from easeml_experiments.procedures.book import Done, Task
-from easeml_experiments.procedures.searching import OneTrial, one_trial
+from easeml_experiments.procedures.search_history import Task, TaskResult
+from easeml_experiments.procedures.search_job import OneTrial, one_trial
 from easeml_plpy.architectures import architecture
 from easeml_plpy.errors import TrialFailed
 from easeml_plpy.trainers.torch_trainer import TorchTrial
@@ -38,7 +38,7 @@ def hold(folder: Path) -> None:
     _held.update(folder=folder, work=work, parts=parts, validation=validation)
 
 
-def train(task: Task) -> Done:
+def train(task: Task) -> TaskResult:
     """Train and validate, epoch by epoch; a trial that diverges has failed."""
     clock = Clock()
     errors: list[float] = []
@@ -58,7 +58,7 @@ def train(task: Task) -> Done:
             state = _kept(live, task.trial_number)
     except TrialFailed as error:
         failure = str(error)
-    return Done(
+    return TaskResult(
         task.trial_number, tuple(errors), tuple(measured_at), sha256(state).hexdigest(), len(state),
         clock.seconds, workload.n_bytes(*_held["parts"]), failure,
     )  # fmt: skip

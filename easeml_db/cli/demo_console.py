@@ -1,4 +1,4 @@
-"""What the demonstrations share: how they talk, the server that they start, the tables that they load."""
+"""What the demonstrations share: a console that shows the SQL, starting the server, loading tables."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from easeml_loaders import Source, column_types, load_table
 N_SLOTS = 2
 
 
-class Talk:
+class DemoConsole:
     """Prints what happens, and the statements that make it happen, ready to be copied."""
 
     def __init__(self) -> None:
@@ -45,9 +45,9 @@ class Talk:
         return cursor.fetchall() if cursor.description else []
 
 
-def start_server(server: Embedded, n_slots: int | None, talk: Talk) -> None:
+def start_server(server: Embedded, n_slots: int | None, console: DemoConsole) -> None:
     """Start what is not up: server, extension, slots and coordinator."""
-    talk.step("A private PostgreSQL with the extension, and a coordinator beside it")
+    console.step("A private PostgreSQL with the extension, and a coordinator beside it")
     started_seconds = time.monotonic()
     server.start()
     server.prepare()
@@ -57,31 +57,31 @@ def start_server(server: Embedded, n_slots: int | None, talk: Talk) -> None:
         server.prepare(n_slots=n_slots or N_SLOTS)
     server.start_coordinator()
     wait_for_coordinator(server)
-    talk.note(f"{server.folder}, {server_facts(server)['n_slots']} slots, up in {since(started_seconds)}")
+    console.note(f"{server.folder}, {server_facts(server)['n_slots']} slots, up in {since(started_seconds)}")
 
 
-def provide_table(server: Embedded, source: Callable[[], Source], table: str, talk: Talk) -> None:
+def provide_table(server: Embedded, source: Callable[[], Source], table: str, console: DemoConsole) -> None:
     """Load a table, unless it is there."""
     if column_types(server.dsn(), table):
-        talk.note(f"{table} is there from before")
+        console.note(f"{table} is there from before")
         return
     started_seconds = time.monotonic()
     with progress_bar(table) as progress:
         loaded = load_table(server.dsn(), source(), table, progress=progress)
-    talk.note(f"loaded {loaded.n_rows} rows into {table} in {since(started_seconds)}")
+    console.note(f"loaded {loaded.n_rows} rows into {table} in {since(started_seconds)}")
 
 
-def say_goodbye(server: Embedded, talk: Talk, *commands: tuple[str, str]) -> None:
+def print_next_steps(server: Embedded, console: DemoConsole, *commands: tuple[str, str]) -> None:
     """Say how to go on: by psql, by these commands with their purposes, and how to stop it all."""
-    talk.step("Go on by hand")
+    console.step("Go on by hand")
     command = "easeml" if shutil.which("easeml") else str(Path(sys.argv[0]).absolute())
-    talk.note(server_facts(server)["psql"], "cyan")
+    console.note(server_facts(server)["psql"], "cyan")
     for arguments, purpose in (
         *commands,
         ("doctor", "looks whether all is well"),
         ("down", "stops server and coordinator; the data stays"),
     ):
-        talk.note(f"{command} {arguments:<14} {purpose}")
+        console.note(f"{command} {arguments:<14} {purpose}")
 
 
 def since(started_seconds: float) -> str:

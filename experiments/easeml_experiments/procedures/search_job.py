@@ -16,7 +16,7 @@ from easeml_experiments.peers.workload import Workload
 
 
 @dataclass(frozen=True)
-class Searching:
+class SearchJob:
     """A search; `work` says what its trials learn, and has no configs: they come as the procedure decides."""
 
     search: Search
@@ -44,14 +44,14 @@ def one_trial(work: Workload, config: Config) -> OneTrial:
     return OneTrial(**(vars(replace(work, architecture=str(config[RESERVED]))) | {"configs": (bare,)}))
 
 
-def save(searching: Searching, folder: Path) -> None:
+def save(job: SearchJob, folder: Path) -> None:
     """Write the search where `load` finds it."""
-    workload.save(searching.work, folder)
-    known = {"search": asdict(searching.search), "max_seconds": searching.max_seconds}
+    workload.save(job.work, folder)
+    known = {"search": asdict(job.search), "max_seconds": job.max_seconds}
     (folder / "search.json").write_text(json.dumps(known), encoding="utf-8")
 
 
-def load(folder: Path) -> Searching:
+def load(folder: Path) -> SearchJob:
     """Read what `save` wrote."""
     known = json.loads((folder / "search.json").read_text(encoding="utf-8"))
-    return Searching(Search(**known["search"]), workload.load(folder), known["max_seconds"])
+    return SearchJob(Search(**known["search"]), workload.load(folder), known["max_seconds"])

@@ -29,7 +29,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Done:
+class TaskResult:
     """What came of a task: the validation error after each of its epochs and when it was known (seconds since 1970),
     the last state's SHA-256, what the worker spent its seconds on; `failure` says why the trial diverged."""
 
@@ -43,7 +43,7 @@ class Done:
     failure: str | None = None
 
 
-class Book:
+class SearchHistory:
     """Asks the procedure; turns its decisions into tasks, and what came of these into its history."""
 
     def __init__(self, procedure: Procedure) -> None:
@@ -62,8 +62,8 @@ class Book:
             tasks += [task for decision in decisions for task in self._carried_out(decision)]
         return tasks
 
-    def tell(self, done: Done) -> None:
-        """Take in what came of a task. A score is an accuracy: higher is better."""
+    def tell(self, done: TaskResult) -> None:
+        """Record the result of a task. A score is an accuracy: higher is better."""
         trial = self._trials[done.trial_number - 1]
         scores = (*trial.scores, *(1.0 - error for error in done.errors))
         state = "finished" if len(scores) >= self._procedure.max_epochs else "paused"

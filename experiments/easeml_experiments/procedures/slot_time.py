@@ -12,7 +12,7 @@ ACTIVITIES = ("training", "validation", "states", "between", "idle")
 Unit = Mapping[str, Any]
 
 
-def spent(units: Sequence[Unit], *, started: float, finished: float, n_slots: int) -> dict[str, float]:
+def seconds_by_activity(units: Sequence[Unit], *, started: float, finished: float, n_slots: int) -> dict[str, float]:
     """Seconds of all slots together, by activity; they sum up to n_slots times the makespan.
 
     units: kind, slot_id, started, finished, training_seconds (of train units). training: steps of the optimiser.

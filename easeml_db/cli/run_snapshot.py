@@ -1,4 +1,4 @@
-"""What is known of a run at one instant, what changed since the last look, and how long it will still take.
+"""What is known of a run at one instant, what changed since the last reading, and how long it will still take.
 
 Only values in and out; the screen and the plain lines are made from them.
 """
@@ -20,7 +20,7 @@ STEADY_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
-class Picture:
+class RunSnapshot:
     """A run, its trials (best first), its events and what the slots do, as read at one instant."""
 
     run: Row
@@ -59,7 +59,7 @@ class Picture:
 
 
 @dataclass
-class Display:
+class SlotSmoothing:
     """Keeps what a slot was doing on display between two short units, so that the eye can follow."""
 
     last: dict[int, tuple[float, Row]] = field(default_factory=dict)
@@ -77,20 +77,20 @@ class Display:
 
 
 @dataclass
-class Pace:
-    """How fast units were recorded lately: fed with looks, asked for the time that is left."""
+class ProgressRate:
+    """Estimates the time that is left from how fast units were recorded lately."""
 
-    looks: deque[tuple[float, int]] = field(default_factory=deque)
+    readings: deque[tuple[float, int]] = field(default_factory=deque)
 
     def seconds_left(self, run: Row, now_seconds: float) -> float | None:
         """Estimate from the last half minute, at most what max_seconds leaves; None while too little is seen."""
         if run["state"] != "running":
-            self.looks.clear()
+            self.readings.clear()
             return None
-        self.looks.append((now_seconds, run["n_units_done"]))
-        while now_seconds - self.looks[0][0] > WINDOW_SECONDS:
-            self.looks.popleft()
-        seconds, n_units = now_seconds - self.looks[0][0], run["n_units_done"] - self.looks[0][1]
+        self.readings.append((now_seconds, run["n_units_done"]))
+        while now_seconds - self.readings[0][0] > WINDOW_SECONDS:
+            self.readings.popleft()
+        seconds, n_units = now_seconds - self.readings[0][0], run["n_units_done"] - self.readings[0][1]
         if seconds < WARM_UP_SECONDS or n_units <= 0:
             return None
         estimate = run["n_units_left"] * seconds / n_units
@@ -98,8 +98,8 @@ class Pace:
         return float(estimate if limit is None else max(0.0, min(estimate, limit)))
 
 
-def changes(before: Picture | None, after: Picture) -> list[str]:
-    """What happened between two looks, a line each."""
+def changes(before: RunSnapshot | None, after: RunSnapshot) -> list[str]:
+    """What happened between two readings, a line each."""
     old_trials = {} if before is None else {trial["trial_id"]: trial for trial in before.trials}
     seen = 0 if before is None or not before.events else before.events[-1]["event_id"]
     lines = [event["message"] for event in after.events if event["event_id"] > seen]
@@ -112,12 +112,12 @@ def changes(before: Picture | None, after: Picture) -> list[str]:
     return lines
 
 
-def progress_line(picture: Picture) -> str:
+def progress_line(snapshot: RunSnapshot) -> str:
     """The whole run in one line."""
-    run = picture.run
+    run = snapshot.run
     parts = [f"run {run['run_id']} {run['state']}: {run['n_units_done']} of {run['n_units']} units"]
-    if picture.seconds_left is not None and not picture.has_ended:
-        parts.append(f"about {duration(picture.seconds_left)} left")
+    if snapshot.seconds_left is not None and not snapshot.has_ended:
+        parts.append(f"about {duration(snapshot.seconds_left)} left")
     if run["best_metric_value"] is not None:
         best = text_of(run["best_metric_value"])
         parts.append(f"best {run['metric']} {best} by trial {run['best_trial_id']}")
@@ -147,9 +147,9 @@ def telling_configs(trials: Sequence[Row]) -> list[Row]:
     return configs if telling else [trial["config"] for trial in trials]
 
 
-def _standing(picture: Picture) -> tuple[str, int]:
+def _standing(snapshot: RunSnapshot) -> tuple[str, int]:
     """What is worth a line of its own: a change of state, or another tenth of the run."""
-    return picture.run["state"], int(10 * picture.share_done)
+    return snapshot.run["state"], int(10 * snapshot.share_done)
 
 
 def _trial_changes(old: Row | None, new: Row) -> list[str]:

@@ -10,13 +10,13 @@ from typing import Any
 
 from easeml_db.decisions.procedures.contract import StartTrial
 from easeml_experiments.peers.record import Record
-from easeml_experiments.procedures.book import Book, Done, Task
-from easeml_experiments.procedures.searching import Searching
+from easeml_experiments.procedures.search_history import SearchHistory, Task, TaskResult
+from easeml_experiments.procedures.search_job import SearchJob
 
 WARM_UP_NUMBER = 1_000_000  # of trials that are trained for an epoch before the search, and forgotten
 
 
-class Workers(ABC):
+class WorkerPool(ABC):
     """Workers that do one task at a time; a worker is whatever a subclass makes of it."""
 
     def __init__(self, workers: Sequence[Any]) -> None:
@@ -26,7 +26,7 @@ class Workers(ABC):
 
     @property
     def n_free(self) -> int:
-        """Workers without a task."""
+        """How many workers have no task."""
         return len(self._free)
 
     def start(self, task: Task) -> None:
@@ -34,7 +34,7 @@ class Workers(ABC):
         worker = self._free.pop(0)
         self._busy[self._started(worker, task)] = worker
 
-    def next_done(self) -> Done:
+    def next_done(self) -> TaskResult:
         """Wait for a task to end; its worker is free again."""
         result = self._first_ended(list(self._busy))
         self._free.append(self._busy.pop(result))
@@ -49,18 +49,18 @@ class Workers(ABC):
         """Wait for one of these results."""
 
     @abstractmethod
-    def _value(self, result: Any) -> Done:
+    def _value(self, result: Any) -> TaskResult:
         """The result; raises what the task has raised."""
 
 
-def drive(method: str, searching: Searching, workers: Workers) -> Record:
+def drive(method: str, job: SearchJob, workers: WorkerPool) -> Record:
     """Search on warm workers."""
-    held_bytes = _warm_up(searching, workers)
+    held_bytes = _warm_up(job, workers)
     record = Record(method, workers.n_workers, started=time.time(), held_bytes=held_bytes)
     record.loaded_bytes = held_bytes * workers.n_workers
-    book = Book(searching.procedure())
-    ends = float("inf") if searching.max_seconds is None else record.started + searching.max_seconds
-    waiting = deque(book.next_tasks())
+    history = SearchHistory(job.procedure())
+    ends = float("inf") if job.max_seconds is None else record.started + job.max_seconds
+    waiting = deque(history.next_tasks())
     while waiting or workers.n_free < workers.n_workers:
         while waiting and workers.n_free and time.time() < ends:
             workers.start(waiting.popleft())
@@ -68,23 +68,23 @@ def drive(method: str, searching: Searching, workers: Workers) -> Record:
             break
         done = workers.next_done()
         _note(record, done)
-        book.tell(done)
-        waiting.extend(book.next_tasks())
+        history.tell(done)
+        waiting.extend(history.next_tasks())
     record.finished = time.time()
-    record.configs = {trial.trial_number: dict(trial.config) for trial in book.trials}
+    record.configs = {trial.trial_number: dict(trial.config) for trial in history.trials}
     return record
 
 
-def _warm_up(searching: Searching, workers: Workers) -> int:
+def _warm_up(job: SearchJob, workers: WorkerPool) -> int:
     """Let every worker train a trial for an epoch; return the bytes of rows that each holds."""
-    first = next(each for each in searching.procedure().ask([]) if isinstance(each, StartTrial))
+    first = next(each for each in job.procedure().ask([]) if isinstance(each, StartTrial))
     for number in range(workers.n_workers):
-        workers.start(Task(WARM_UP_NUMBER + number, first.config, 0, 1, searching.search.max_epochs))
+        workers.start(Task(WARM_UP_NUMBER + number, first.config, 0, 1, job.search.max_epochs))
     return max(workers.next_done().held_bytes for _ in range(workers.n_workers))
 
 
-def _note(record: Record, done: Done) -> None:
-    """Take a task's results into the record."""
+def _note(record: Record, done: TaskResult) -> None:
+    """Add a task's results to the record."""
     record.errors.setdefault(done.trial_number, []).extend(done.errors)
     record.measured_at.setdefault(done.trial_number, []).extend(done.measured_at)
     record.hashes[done.trial_number] = done.state_sha256

@@ -32,7 +32,7 @@ LITERAL = tuple(f"{name} literal" for name in SYN)
 QUICK_REPEATS, QUICK_ROUNDS, QUICK_USERS, QUICK_MODELS, QUICK_TESTED = 3, 400, 24, 8, 4
 
 
-class Lab:
+class ReplayCache:
     """`say` is told what goes on; quick: small synthetic matrices in place of all others, little of everything."""
 
     def __init__(self, options: Options, data: Path | None, pool: Workers) -> None:

@@ -36,7 +36,7 @@ class Procedure:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ComparisonSetup:
     """The rows, the procedures over them, and how often each is repeated, with a seed of its own."""
 
     setting: Setting
@@ -66,7 +66,7 @@ def hyperband(max_epochs: int) -> Procedure:
     return Procedure("hyperband", max_epochs, options={"eta": ETA}, is_exact=True)
 
 
-FULL = Plan(
+FULL = ComparisonSetup(
     replace(peers.FULL, networks=(Network("lenet"),)),
     (
         hyperband(9),
@@ -75,7 +75,7 @@ FULL = Plan(
     ),
     n_repeats=3,
 )
-QUICK = Plan(
+QUICK = ComparisonSetup(
     peers.QUICK,
     (
         hyperband(3),

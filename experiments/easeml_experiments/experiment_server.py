@@ -32,7 +32,7 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class PrivateServer:
+class ExperimentServer:
     """A server that runs, its coordinator not yet."""
 
     embedded: Embedded
@@ -64,7 +64,7 @@ class PrivateServer:
 
 
 @contextmanager
-def private_server(n_slots: int) -> Iterator[PrivateServer]:
+def private_server(n_slots: int) -> Iterator[ExperimentServer]:
     """Start one in a temporary folder; stop and remove it at the end, also after Ctrl-C or SIGTERM.
 
     The folder lies in TMPDIR where that is set, else in /var/tmp: /tmp is often memory.
@@ -80,7 +80,7 @@ def private_server(n_slots: int) -> Iterator[PrivateServer]:
                 session.execute("SELECT easeml.set_slots(%s, 1)", [n_slots])
                 session.execute(f"CREATE ROLE {ANALYST} LOGIN IN ROLE easeml_tenant")
                 session.execute(f"GRANT CREATE ON SCHEMA public TO {ANALYST}")
-            yield PrivateServer(embedded, n_slots)
+            yield ExperimentServer(embedded, n_slots)
         finally:
             embedded.remove()
 
@@ -102,7 +102,9 @@ def _termination_as_interrupt() -> Iterator[None]:
 # Data sets and runs
 
 
-def load_dataset(server: PrivateServer, name: str, source: Source, *, inputs: str, n_rows: int, **options: Any) -> None:
+def load_dataset(
+    server: ExperimentServer, name: str, source: Source, *, inputs: str, n_rows: int, **options: Any
+) -> None:
     """Load a source's first rows as the tenant, and make them data set `name` to predict column `label`.
 
     options: further arguments of easeml.create_dataset.
