@@ -120,3 +120,12 @@ def test_the_changelog_has_the_version_of_the_package() -> None:
     from easeml_db import __version__
 
     assert f"## {__version__}" in (CLONE / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+FOLDERS = "easeml_db|plpy|loaders|experiments|sql|tests|benchmarks|docs|docker"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(CLONE)))
+def test_files_and_folders_that_a_page_names_exist(page: Path) -> None:
+    named = re.findall(rf"`((?:{FOLDERS})/[\w/.-]+)`", page.read_text(encoding="utf-8"))
+    assert not [name for name in named if not (CLONE / name).exists()]
