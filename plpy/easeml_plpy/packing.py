@@ -25,7 +25,7 @@ from . import columns as columns_of
 from . import source_rows, splitting
 from .encoding import Moments, encoded_shape, fields_to_bytes, row_bytes
 from .errors import InvalidArgument, InvalidData
-from .session import entry_point, from_json, query
+from .session import answering, from_json, query
 
 TARGET_BLOCK_BYTES = 2 << 20
 
@@ -55,9 +55,9 @@ FINISH_DATASET = "UPDATE easeml.datasets SET encoder = $2, input_shape = $3, pac
 Json = dict[str, Any]
 
 
-@entry_point
-def pack_dataset(plpy: Any, GD: Json, request: str) -> str:
-    """Pack the relation that the request names; return {"dataset_id": ...} as JSON."""
+@answering
+def pack_dataset(plpy: Any, GD: Json, request: str) -> int:
+    """Pack the relation that the request names; return the number of the dataset."""
     started = time.monotonic()  # a duration for the record, no decision hangs on it
     wanted = from_json(request)
     columns = columns_of.read_columns(plpy, wanted["relation"])
@@ -77,7 +77,7 @@ def pack_dataset(plpy: Any, GD: Json, request: str) -> str:
     _finish_encoder(plpy, dataset_id, inputs, target, statistics, time.monotonic() - started)
     for table in ("easeml_rows", "easeml_order"):
         plpy.execute(f"DROP TABLE pg_temp.{table}")
-    return json.dumps({"dataset_id": dataset_id})
+    return dataset_id
 
 
 def _check_columns(wanted: Json, columns: Json) -> None:

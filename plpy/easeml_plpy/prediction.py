@@ -19,7 +19,7 @@ from .architectures import architecture, complete
 from .devices import bind
 from .encoding import Fields, category_code, encode, fields_from_numbers, fields_from_values
 from .errors import InvalidArgument, InvalidData, NotAllowed, ShapeMismatch
-from .session import entry_point, from_json, query
+from .session import answering, entry_point, from_json, query
 from .states import read_state
 from .trainers import LiveTrial, trainer_for
 
@@ -72,7 +72,7 @@ def _restore(plpy: Any, GD: Json, row: Mapping[str, Any]) -> Served:
     return Served(data, live, row["serving_trial_id"])
 
 
-@entry_point
+@answering
 def predict_json(plpy: Any, GD: Json, dataset: str, inputs: str | None, trial_id: int | None) -> Answer:
     """Predict for a row given as a JSON object of columns."""
     row = from_json(inputs)
@@ -85,7 +85,7 @@ def predict_json(plpy: Any, GD: Json, dataset: str, inputs: str | None, trial_id
     return chosen.answer(fields_from_values(chosen.data.encoder, row))
 
 
-@entry_point
+@answering
 def predict_numbers(plpy: Any, GD: Json, dataset: str, inputs: list[Any] | None, trial_id: int | None) -> Answer:
     """Predict for a row given as numbers in the order of the inputs (NULL: missing)."""
     if inputs is None:
@@ -94,7 +94,7 @@ def predict_numbers(plpy: Any, GD: Json, dataset: str, inputs: list[Any] | None,
     return chosen.answer(fields_from_numbers(chosen.data.encoder, np.array(inputs, dtype=np.float64)))
 
 
-@entry_point
+@answering
 def predict_bytes(plpy: Any, GD: Json, dataset: str, inputs: bytes | None, trial_id: int | None) -> Answer:
     """Predict for an image given as 8-bit values."""
     if inputs is None:
@@ -178,7 +178,7 @@ SELECT to_regclass($1) IS NOT NULL AS is_taken,
 """
 
 
-@entry_point
+@answering
 def write_predictions(plpy: Any, GD: Json, request: str) -> int:
     """Create the output table and fill it in one statement; return the number of rows.
 

@@ -20,7 +20,7 @@ from .checkpoint import digest, load
 from .devices import bind
 from .errors import CorruptCheckpoint, InvalidArgument, NotAllowed, NotFound
 from .packing import checksum
-from .session import entry_point, query
+from .session import answering, entry_point, query
 from .states import read_state
 from .trainers import LiveTrial
 from .units import blamed_on_trial, fresh_trial, resumed_trial
@@ -86,10 +86,10 @@ class _Tally:
         return self.n_matching == self.n_units
 
 
-@entry_point
-def check_replay(plpy: Any, GD: Json, trial_id: int, device: str, until_epoch: int | None) -> None:
+@answering
+def check_replay(plpy: Any, GD: Json, trial_id: int, device: str, until_epoch: int | None) -> int:
     """Refuse what cannot be replayed: InvalidArgument without the device, NotAllowed when packed rows have changed, or
-    several slots have trained the trial together."""
+    several slots have trained the trial together. Return how many partitions were compared."""
     if device.startswith("cuda:") and int(device[5:]) >= torch.cuda.device_count():
         raise InvalidArgument(f"device: {device} is not there: this server sees {torch.cuda.device_count()} GPUs")
     if (query(plpy, GD, GANGS, ["int8", "int4"], [trial_id, until_epoch])[0]["width"] or 1) > 1:
@@ -98,7 +98,8 @@ def check_replay(plpy: Any, GD: Json, trial_id: int, device: str, until_epoch: i
             detail="One session cannot repeat the steps of a gang, whose slots average their gradients.",
             hint="Ask for a run with allocation hopping where replay matters.",
         )
-    for row in query(plpy, GD, PARTITIONS, ["int8", "int4"], [trial_id, until_epoch]):
+    partitions = query(plpy, GD, PARTITIONS, ["int8", "int4"], [trial_id, until_epoch])
+    for row in partitions:
         blocks = plpy.cursor(plpy.prepare(BLOCKS, ["int8", "int4"]), [row["dataset_id"], row["partition_number"]])
         found = 0
         while fetched := blocks.fetch(1):
@@ -110,6 +111,7 @@ def check_replay(plpy: Any, GD: Json, trial_id: int, device: str, until_epoch: i
                 detail=f"Their checksum is {found}; when they were packed it was {row['checksum']}.",
                 hint="Blocks of this version of the data set were changed or lost; restore them from a dump.",
             )
+    return len(partitions)
 
 
 @entry_point

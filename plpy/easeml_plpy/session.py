@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from . import __version__
 from .errors import VersionMismatch
+from .failures import Failure, answered
 
 T = TypeVar("T")
 
@@ -40,6 +41,20 @@ def entry_point(function: Callable[..., T]) -> Callable[..., T]:
             return function(plpy, GD, *arguments)
 
         return guarded(plpy, checked)
+
+    return run
+
+
+def answering(function: Callable[..., Any]) -> Callable[..., tuple[Any, ...] | Failure]:
+    """Make `function(plpy, GD, ...)` an entry point that returns an error of class ML in its last column, `failure`."""
+
+    @wraps(function)
+    def run(plpy: Any, GD: dict[str, Any], *arguments: Any) -> tuple[Any, ...] | Failure:
+        def checked() -> Any:
+            check_version(plpy, GD)
+            return function(plpy, GD, *arguments)
+
+        return answered(checked)
 
     return run
 

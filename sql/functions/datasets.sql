@@ -3,11 +3,26 @@
 CREATE FUNCTION easeml.array_bytes(elements anyarray) RETURNS bytea LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE AS $$byteasend$$;
 COMMENT ON FUNCTION easeml.array_bytes(anyarray) IS 'An array as the server keeps it: dimensions, then the elements side by side (internal).';
 
-CREATE FUNCTION easeml.pack_dataset(request jsonb) RETURNS jsonb LANGUAGE plpython3u AS $$
+CREATE FUNCTION easeml.pack_dataset(request jsonb, OUT dataset_id bigint, OUT failure jsonb) LANGUAGE plpython3u AS $$
 from easeml_plpy.packing import pack_dataset
 return pack_dataset(plpy, GD, request)
 $$;
 COMMENT ON FUNCTION easeml.pack_dataset(jsonb) IS 'Shuffles, splits, encodes and packs a source, with the rights of the caller (internal; use easeml.create_dataset).';
+
+CREATE FUNCTION easeml.pack_version(request jsonb, placement text, n_holders integer) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    packed record;
+BEGIN
+    packed := easeml.pack_dataset(request);
+    PERFORM easeml.raise_failure(packed.failure);
+    IF placement = 'bound' THEN
+        UPDATE easeml.datasets d SET placement = pack_version.placement WHERE d.dataset_id = packed.dataset_id;
+        PERFORM easeml.place_dataset(packed.dataset_id, n_holders);
+    END IF;
+    RETURN packed.dataset_id;
+END
+$$;
+COMMENT ON FUNCTION easeml.pack_version(jsonb, text, integer) IS 'Packs a version of a dataset and places its partitions; returns its id (internal).';
 
 CREATE FUNCTION easeml.create_dataset(
     name text,
@@ -25,8 +40,6 @@ CREATE FUNCTION easeml.create_dataset(
 ) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     found record;
-    packed jsonb;
-    error_message text; error_detail text; error_hint text;
 BEGIN
     IF name IS NULL OR btrim(name) = '' OR length(name) > 200 THEN
         PERFORM easeml.fail('ML001', format('name: expected 1 to 200 characters, got %s', quote_nullable(name)));
@@ -70,21 +83,10 @@ BEGIN
         PERFORM easeml.fail('ML001', format('input_shape: expected a list of sizes, got %s', input_shape));
     END IF;
     found := easeml.find_source(source);
-    BEGIN
-        packed := easeml.pack_dataset(jsonb_build_object(
-            'name', name, 'relation', found.relation::oid::bigint, 'source', found.qualified_name, 'inputs', to_jsonb(inputs), 'target', target,
-            'n_partitions', n_partitions, 'validation_fraction', validation_fraction, 'test_fraction', test_fraction,
-            'seed', seed, 'task', task, 'input_shape', to_jsonb(input_shape), 'block_rows', block_rows, 'version', 1));
-    EXCEPTION WHEN OTHERS THEN
-        IF SQLSTATE NOT LIKE 'ML%' THEN RAISE; END IF;
-        GET STACKED DIAGNOSTICS error_message = MESSAGE_TEXT, error_detail = PG_EXCEPTION_DETAIL, error_hint = PG_EXCEPTION_HINT;
-        PERFORM easeml.fail(SQLSTATE, error_message, error_detail, error_hint);
-    END;
-    IF placement = 'bound' THEN
-        UPDATE easeml.datasets d SET placement = create_dataset.placement WHERE d.dataset_id = (packed ->> 'dataset_id')::bigint;
-        PERFORM easeml.place_dataset((packed ->> 'dataset_id')::bigint, 1);
-    END IF;
-    RETURN (packed ->> 'dataset_id')::bigint;
+    RETURN easeml.pack_version(jsonb_build_object(
+        'name', name, 'relation', found.relation::oid::bigint, 'source', found.qualified_name, 'inputs', to_jsonb(inputs), 'target', target,
+        'n_partitions', n_partitions, 'validation_fraction', validation_fraction, 'test_fraction', test_fraction,
+        'seed', seed, 'task', task, 'input_shape', to_jsonb(input_shape), 'block_rows', block_rows, 'version', 1), placement, n_holders => 1);
 END
 $$;
 COMMENT ON FUNCTION easeml.create_dataset(text, text, text[], text, integer, double precision, double precision, bigint, text, integer[], integer, text) IS
@@ -100,28 +102,15 @@ placement: shared (every slot may run every partition) or bound (each partition 
 CREATE FUNCTION easeml.refresh_dataset(dataset text) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     old easeml.datasets := easeml.find_dataset(dataset);
-    packed jsonb;
-    error_message text; error_detail text; error_hint text;
 BEGIN
     IF to_regclass(old.source) IS NULL THEN
         PERFORM easeml.fail('ML003', format('the source %s of data set %s is gone', old.source, quote_literal(dataset)));
     END IF;
-    BEGIN
-        packed := easeml.pack_dataset(jsonb_build_object(
-            'name', dataset, 'relation', to_regclass(old.source)::oid::bigint, 'source', old.source, 'inputs', to_jsonb(old.input_columns), 'target', old.target_column,
-            'n_partitions', old.n_partitions, 'validation_fraction', old.validation_fraction, 'test_fraction', old.test_fraction,
-            'seed', old.seed, 'version', old.version + 1) || old.options);
-    EXCEPTION WHEN OTHERS THEN
-        IF SQLSTATE NOT LIKE 'ML%' THEN RAISE; END IF;
-        GET STACKED DIAGNOSTICS error_message = MESSAGE_TEXT, error_detail = PG_EXCEPTION_DETAIL, error_hint = PG_EXCEPTION_HINT;
-        PERFORM easeml.fail(SQLSTATE, error_message, error_detail, error_hint);
-    END;
-    IF old.placement = 'bound' THEN
-        UPDATE easeml.datasets d SET placement = old.placement WHERE d.dataset_id = (packed ->> 'dataset_id')::bigint;
-        PERFORM easeml.place_dataset((packed ->> 'dataset_id')::bigint,
-            (SELECT greatest(max(c.n), 1)::integer FROM (SELECT count(*) AS n FROM easeml.replicas r WHERE r.dataset_id = old.dataset_id GROUP BY r.partition_number) c));
-    END IF;
-    RETURN (packed ->> 'dataset_id')::bigint;
+    RETURN easeml.pack_version(jsonb_build_object(
+        'name', dataset, 'relation', to_regclass(old.source)::oid::bigint, 'source', old.source, 'inputs', to_jsonb(old.input_columns), 'target', old.target_column,
+        'n_partitions', old.n_partitions, 'validation_fraction', old.validation_fraction, 'test_fraction', old.test_fraction,
+        'seed', old.seed, 'version', old.version + 1) || old.options, old.placement,
+        n_holders => (SELECT greatest(max(c.n), 1)::integer FROM (SELECT count(*) AS n FROM easeml.replicas r WHERE r.dataset_id = old.dataset_id GROUP BY r.partition_number) c));
 END
 $$;
 COMMENT ON FUNCTION easeml.refresh_dataset(text) IS

@@ -1,4 +1,7 @@
 -- Errors carry an SQLSTATE of class ML, so that callers can tell them apart, and a hint that says what to do.
+-- PL/Python functions that users reach return such an error in a column `failure`, and their callers raise it with
+-- easeml.raise_failure. Raised in Python, it would show "plpy.Error:" before its message and a traceback below it;
+-- catching it in PL/pgSQL would open a subtransaction at every call, for predictions at every row.
 
 CREATE FUNCTION easeml.fail(sqlstate_code text, message text, detail text DEFAULT NULL, hint text DEFAULT NULL)
 RETURNS void LANGUAGE plpgsql AS $$
@@ -19,6 +22,11 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.fail(text, text, text, text) IS 'Raises an error of class ML (internal).';
+
+CREATE FUNCTION easeml.raise_failure(failure jsonb) RETURNS void LANGUAGE sql STRICT AS $$
+    SELECT easeml.fail(failure ->> 'sqlstate', failure ->> 'message', failure ->> 'detail', failure ->> 'hint')
+$$;
+COMMENT ON FUNCTION easeml.raise_failure(jsonb) IS 'Raises the error that a PL/Python function returned; does nothing with NULL (internal).';
 
 CREATE FUNCTION easeml.check_run_transition() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN

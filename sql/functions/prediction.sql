@@ -60,21 +60,21 @@ return predict_packed(plpy, GD, dataset, trial_id, n_rows, payload, texts)
 $$;
 COMMENT ON FUNCTION easeml.predict_packed(text, bigint, integer, bytea, text[]) IS 'Predicts for rows packed by the binary send functions (internal; use easeml.predict_table).';
 
-CREATE FUNCTION easeml.predict_json(dataset text, inputs text, trial_id bigint, OUT label text, OUT probability double precision, OUT value double precision, OUT serving_trial_id bigint)
+CREATE FUNCTION easeml.predict_json(dataset text, inputs text, trial_id bigint, OUT label text, OUT probability double precision, OUT value double precision, OUT serving_trial_id bigint, OUT failure jsonb)
 LANGUAGE plpython3u SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 from easeml_plpy.prediction import predict_json
 return predict_json(plpy, GD, dataset, inputs, trial_id)
 $$;
 COMMENT ON FUNCTION easeml.predict_json(text, text, bigint) IS 'Predicts for one row given as a json object (internal).';
 
-CREATE FUNCTION easeml.predict_numbers(dataset text, inputs double precision[], trial_id bigint, OUT label text, OUT probability double precision, OUT value double precision, OUT serving_trial_id bigint)
+CREATE FUNCTION easeml.predict_numbers(dataset text, inputs double precision[], trial_id bigint, OUT label text, OUT probability double precision, OUT value double precision, OUT serving_trial_id bigint, OUT failure jsonb)
 LANGUAGE plpython3u SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 from easeml_plpy.prediction import predict_numbers
 return predict_numbers(plpy, GD, dataset, inputs, trial_id)
 $$;
 COMMENT ON FUNCTION easeml.predict_numbers(text, double precision[], bigint) IS 'Predicts for one row given as an array of numbers (internal).';
 
-CREATE FUNCTION easeml.predict_bytes(dataset text, inputs bytea, trial_id bigint, OUT label text, OUT probability double precision, OUT value double precision, OUT serving_trial_id bigint)
+CREATE FUNCTION easeml.predict_bytes(dataset text, inputs bytea, trial_id bigint, OUT label text, OUT probability double precision, OUT value double precision, OUT serving_trial_id bigint, OUT failure jsonb)
 LANGUAGE plpython3u SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 from easeml_plpy.prediction import predict_bytes
 return predict_bytes(plpy, GD, dataset, inputs, trial_id)
@@ -84,13 +84,13 @@ COMMENT ON FUNCTION easeml.predict_bytes(text, bytea, bigint) IS 'Predicts for o
 CREATE FUNCTION easeml.predict_row(dataset text, inputs anyarray, trial_id bigint DEFAULT NULL,
     OUT label text, OUT probability double precision, OUT value double precision, OUT serving_trial_id bigint) LANGUAGE plpgsql AS $$
 DECLARE
-    error_message text; error_detail text; error_hint text;
+    failure jsonb;
 BEGIN
-    SELECT p.* INTO label, probability, value, serving_trial_id FROM easeml.predict_numbers(dataset, inputs::double precision[], trial_id) p;
-EXCEPTION WHEN OTHERS THEN
-    IF SQLSTATE NOT LIKE 'ML%' THEN RAISE; END IF;
-    GET STACKED DIAGNOSTICS error_message = MESSAGE_TEXT, error_detail = PG_EXCEPTION_DETAIL, error_hint = PG_EXCEPTION_HINT;
-    PERFORM easeml.fail(SQLSTATE, error_message, error_detail, error_hint);
+    SELECT p.label, p.probability, p.value, p.serving_trial_id, p.failure INTO label, probability, value, serving_trial_id, failure
+    FROM easeml.predict_numbers(dataset, inputs::double precision[], trial_id) p;
+    IF failure IS NOT NULL THEN
+        PERFORM easeml.raise_failure(failure);
+    END IF;
 END
 $$;
 COMMENT ON FUNCTION easeml.predict_row(text, anyarray, bigint) IS
@@ -100,13 +100,13 @@ Meant for LATERAL: SELECT n.id, p.* FROM new_rows n, LATERAL easeml.predict_row(
 CREATE FUNCTION easeml.predict_row(dataset text, inputs jsonb, trial_id bigint DEFAULT NULL,
     OUT label text, OUT probability double precision, OUT value double precision, OUT serving_trial_id bigint) LANGUAGE plpgsql AS $$
 DECLARE
-    error_message text; error_detail text; error_hint text;
+    failure jsonb;
 BEGIN
-    SELECT p.* INTO label, probability, value, serving_trial_id FROM easeml.predict_json(dataset, inputs::text, trial_id) p;
-EXCEPTION WHEN OTHERS THEN
-    IF SQLSTATE NOT LIKE 'ML%' THEN RAISE; END IF;
-    GET STACKED DIAGNOSTICS error_message = MESSAGE_TEXT, error_detail = PG_EXCEPTION_DETAIL, error_hint = PG_EXCEPTION_HINT;
-    PERFORM easeml.fail(SQLSTATE, error_message, error_detail, error_hint);
+    SELECT p.label, p.probability, p.value, p.serving_trial_id, p.failure INTO label, probability, value, serving_trial_id, failure
+    FROM easeml.predict_json(dataset, inputs::text, trial_id) p;
+    IF failure IS NOT NULL THEN
+        PERFORM easeml.raise_failure(failure);
+    END IF;
 END
 $$;
 COMMENT ON FUNCTION easeml.predict_row(text, jsonb, bigint) IS
@@ -115,13 +115,13 @@ COMMENT ON FUNCTION easeml.predict_row(text, jsonb, bigint) IS
 CREATE FUNCTION easeml.predict_row(dataset text, inputs bytea, trial_id bigint DEFAULT NULL,
     OUT label text, OUT probability double precision, OUT value double precision, OUT serving_trial_id bigint) LANGUAGE plpgsql AS $$
 DECLARE
-    error_message text; error_detail text; error_hint text;
+    failure jsonb;
 BEGIN
-    SELECT p.* INTO label, probability, value, serving_trial_id FROM easeml.predict_bytes(dataset, inputs, trial_id) p;
-EXCEPTION WHEN OTHERS THEN
-    IF SQLSTATE NOT LIKE 'ML%' THEN RAISE; END IF;
-    GET STACKED DIAGNOSTICS error_message = MESSAGE_TEXT, error_detail = PG_EXCEPTION_DETAIL, error_hint = PG_EXCEPTION_HINT;
-    PERFORM easeml.fail(SQLSTATE, error_message, error_detail, error_hint);
+    SELECT p.label, p.probability, p.value, p.serving_trial_id, p.failure INTO label, probability, value, serving_trial_id, failure
+    FROM easeml.predict_bytes(dataset, inputs, trial_id) p;
+    IF failure IS NOT NULL THEN
+        PERFORM easeml.raise_failure(failure);
+    END IF;
 END
 $$;
 COMMENT ON FUNCTION easeml.predict_row(text, bytea, bigint) IS 'Predicts for one image given as bytea of 8-bit values.';
@@ -161,7 +161,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION easeml.serving_encoder(text, bigint) IS 'What predict_table must read and pack for a data set (internal).';
 
-CREATE FUNCTION easeml.write_predictions(request jsonb) RETURNS bigint LANGUAGE plpython3u AS $$
+CREATE FUNCTION easeml.write_predictions(request jsonb, OUT n_rows bigint, OUT failure jsonb) LANGUAGE plpython3u AS $$
 from easeml_plpy.prediction import write_predictions
 return write_predictions(plpy, GD, request)
 $$;
@@ -170,7 +170,7 @@ COMMENT ON FUNCTION easeml.write_predictions(jsonb) IS 'Reads a relation with th
 CREATE FUNCTION easeml.predict_table(dataset text, source text, output text, trial_id bigint DEFAULT NULL) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     found record;
-    error_message text; error_detail text; error_hint text;
+    written record;
 BEGIN
     found := easeml.find_source(source);
     BEGIN
@@ -179,14 +179,10 @@ BEGIN
         PERFORM easeml.fail('ML001', format('output: expected the name of a new table, got %s', quote_nullable(output)),
             hint => 'Write it as in SQL, with double quotes where it holds spaces or capitals: ''"My Table"''.');
     END;
-    BEGIN
-        RETURN easeml.write_predictions(jsonb_build_object('dataset', dataset, 'relation', found.relation::oid::bigint, 'source', found.qualified_name,
-            'output', output, 'trial_id', trial_id));
-    EXCEPTION WHEN OTHERS THEN
-        IF SQLSTATE NOT LIKE 'ML%' THEN RAISE; END IF;
-        GET STACKED DIAGNOSTICS error_message = MESSAGE_TEXT, error_detail = PG_EXCEPTION_DETAIL, error_hint = PG_EXCEPTION_HINT;
-        PERFORM easeml.fail(SQLSTATE, error_message, error_detail, error_hint);
-    END;
+    written := easeml.write_predictions(jsonb_build_object('dataset', dataset, 'relation', found.relation::oid::bigint, 'source', found.qualified_name,
+        'output', output, 'trial_id', trial_id));
+    PERFORM easeml.raise_failure(written.failure);
+    RETURN written.n_rows;
 END
 $$;
 COMMENT ON FUNCTION easeml.predict_table(text, text, text, bigint) IS

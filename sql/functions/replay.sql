@@ -1,11 +1,11 @@
 -- Training again along the stored visit order, to see whether the same bytes come out. Nothing is written.
 
-CREATE FUNCTION easeml.check_replay(trial_id bigint, device text, until_epoch integer) RETURNS void LANGUAGE plpython3u AS $$
+CREATE FUNCTION easeml.check_replay(trial_id bigint, device text, until_epoch integer, OUT n_partitions bigint, OUT failure jsonb) LANGUAGE plpython3u AS $$
 from easeml_plpy.replay import check_replay
 return check_replay(plpy, GD, trial_id, device, until_epoch)
 $$;
 COMMENT ON FUNCTION easeml.check_replay(bigint, text, integer) IS
-    'Refuses a device that is not there, what several slots have trained together, and packed training rows that are not those of which the checksums were taken (internal).';
+    'Refuses a device that does not exist, a trial that a gang trained, and packed training rows that differ from those that it trained on; returns the number of partitions that it compared (internal).';
 
 CREATE PROCEDURE easeml.replay_units(trial_id bigint, device text, n_threads integer, until_epoch integer, INOUT result jsonb DEFAULT NULL)
 LANGUAGE plpython3u AS $$
@@ -17,8 +17,6 @@ COMMENT ON PROCEDURE easeml.replay_units(bigint, text, integer, integer, jsonb) 
 CREATE PROCEDURE easeml.replay(
     trial_id bigint, device text DEFAULT 'cpu', n_threads integer DEFAULT 1, until_epoch integer DEFAULT NULL, INOUT result jsonb DEFAULT NULL
 ) LANGUAGE plpgsql AS $$
-DECLARE
-    error_message text; error_detail text; error_hint text;
 BEGIN
     IF NOT EXISTS (SELECT FROM easeml.trials t WHERE t.trial_id = replay.trial_id) THEN
         PERFORM easeml.fail('ML003', format('there is no trial %s that you can see', coalesce(trial_id::text, 'NULL')),
@@ -38,13 +36,7 @@ BEGIN
         PERFORM easeml.fail('ML004', 'easeml.replay commits between units, so it cannot run inside an open transaction',
             hint => 'Commit first, then say CALL easeml.replay(trial_id) as a statement of its own.');
     END IF;
-    BEGIN
-        PERFORM easeml.check_replay(trial_id, device, until_epoch);
-    EXCEPTION WHEN OTHERS THEN
-        IF SQLSTATE NOT LIKE 'ML%' THEN RAISE; END IF;
-        GET STACKED DIAGNOSTICS error_message = MESSAGE_TEXT, error_detail = PG_EXCEPTION_DETAIL, error_hint = PG_EXCEPTION_HINT;
-        PERFORM easeml.fail(SQLSTATE, error_message, error_detail, error_hint);
-    END;
+    PERFORM easeml.raise_failure(c.failure) FROM easeml.check_replay(trial_id, device, until_epoch) c;
     CALL easeml.replay_units(trial_id, device, n_threads, until_epoch, result);
 END
 $$;

@@ -28,20 +28,20 @@ return guarded(plpy, list_procedures)
 $$;
 COMMENT ON FUNCTION easeml.list_procedures() IS 'The procedures a run can ask for (internal: read easeml.procedures).';
 
-CREATE FUNCTION easeml.begin_search(architectures jsonb, search_space jsonb, procedure text, n_configs integer, max_epochs integer, seed bigint, procedure_options jsonb)
-RETURNS jsonb LANGUAGE plpython3u IMMUTABLE AS $$
+CREATE FUNCTION easeml.begin_search(architectures jsonb, search_space jsonb, procedure text, n_configs integer, max_epochs integer, seed bigint, procedure_options jsonb,
+    OUT search jsonb, OUT failure jsonb) LANGUAGE plpython3u IMMUTABLE AS $$
 from easeml_db.decisions.procedures.proposal import begin_search
-from easeml_plpy.session import guarded
-return guarded(plpy, begin_search, architectures, search_space, procedure, n_configs, max_epochs, seed, procedure_options)
+from easeml_plpy.failures import answered
+return answered(begin_search, architectures, search_space, procedure, n_configs, max_epochs, seed, procedure_options)
 $$;
 COMMENT ON FUNCTION easeml.begin_search(jsonb, jsonb, text, integer, integer, bigint, jsonb) IS
     'What a run begins with, as a json object: its arms, its first trials and how many there are at most; a pure function of its arguments (internal).';
 
-CREATE FUNCTION easeml.plan_search(architectures jsonb, search_space jsonb, procedure text, n_configs integer, max_epochs integer, seed bigint, procedure_options jsonb)
-RETURNS jsonb LANGUAGE plpython3u IMMUTABLE AS $$
+CREATE FUNCTION easeml.plan_search(architectures jsonb, search_space jsonb, procedure text, n_configs integer, max_epochs integer, seed bigint, procedure_options jsonb,
+    OUT rungs jsonb, OUT failure jsonb) LANGUAGE plpython3u IMMUTABLE AS $$
 from easeml_db.decisions.procedures.proposal import preview
-from easeml_plpy.session import guarded
-return guarded(plpy, preview, architectures, search_space, procedure, n_configs, max_epochs, seed, procedure_options)
+from easeml_plpy.failures import answered
+return answered(preview, architectures, search_space, procedure, n_configs, max_epochs, seed, procedure_options)
 $$;
 COMMENT ON FUNCTION easeml.plan_search(jsonb, jsonb, text, integer, integer, bigint, jsonb) IS
     'The rungs of a run as a json array: a pure function of its arguments (internal: call easeml.preview_procedure).';
@@ -143,7 +143,7 @@ DECLARE
     options jsonb;
     search jsonb;
     new_run_id bigint;
-    error_message text; error_detail text; error_hint text;
+    failure jsonb;
 BEGIN
     IF max_epochs IS NULL OR max_epochs NOT BETWEEN 1 AND 1000000 THEN
         PERFORM easeml.fail('ML001', format('max_epochs: expected 1 to 1000000, got %s', coalesce(max_epochs::text, 'NULL')));
@@ -172,13 +172,9 @@ BEGIN
     chosen := easeml.choose_architectures(data, architectures);
     specifications := easeml.specifications(chosen);
     options := easeml.complete_options(procedure, procedure_options);
-    BEGIN
-        search := easeml.begin_search(specifications, search_space, procedure, n_configs, max_epochs, seed, options);
-    EXCEPTION WHEN OTHERS THEN
-        IF SQLSTATE NOT LIKE 'ML%' THEN RAISE; END IF;
-        GET STACKED DIAGNOSTICS error_message = MESSAGE_TEXT, error_detail = PG_EXCEPTION_DETAIL, error_hint = PG_EXCEPTION_HINT;
-        PERFORM easeml.fail(SQLSTATE, error_message, error_detail, error_hint);
-    END;
+    SELECT b.search, b.failure INTO search, failure
+    FROM easeml.begin_search(specifications, search_space, procedure, n_configs, max_epochs, seed, options) b;
+    PERFORM easeml.raise_failure(failure);
 
     INSERT INTO easeml.runs (dataset_id, procedure, procedure_options, architectures, search_space, n_configs, max_epochs, metric, is_higher_better, max_seconds, seed,
         scheduler, visit_order, allocation, search)
@@ -233,8 +229,7 @@ CREATE FUNCTION easeml.preview_procedure(
 ) RETURNS SETOF record LANGUAGE plpgsql STABLE AS $$
 DECLARE
     chosen text[];
-    plan jsonb;
-    error_message text; error_detail text; error_hint text;
+    plan record;
 BEGIN
     IF dataset IS NOT NULL THEN
         chosen := easeml.choose_architectures(easeml.find_dataset(dataset), architectures);
@@ -243,15 +238,10 @@ BEGIN
         PERFORM easeml.fail('ML001', format('architectures: there is no architecture %s', quote_nullable(a)), hint => 'SELECT * FROM easeml.architectures shows them.')
         FROM unnest(chosen) a WHERE NOT EXISTS (SELECT FROM easeml.list_architectures() l WHERE l.architecture = a);
     END IF;
-    BEGIN
-        plan := easeml.plan_search(easeml.specifications(chosen), search_space, procedure, n_configs, max_epochs, seed, easeml.complete_options(procedure, procedure_options));
-    EXCEPTION WHEN OTHERS THEN
-        IF SQLSTATE NOT LIKE 'ML%' THEN RAISE; END IF;
-        GET STACKED DIAGNOSTICS error_message = MESSAGE_TEXT, error_detail = PG_EXCEPTION_DETAIL, error_hint = PG_EXCEPTION_HINT;
-        PERFORM easeml.fail(SQLSTATE, error_message, error_detail, error_hint);
-    END;
+    plan := easeml.plan_search(easeml.specifications(chosen), search_space, procedure, n_configs, max_epochs, seed, easeml.complete_options(procedure, procedure_options));
+    PERFORM easeml.raise_failure(plan.failure);
     RETURN QUERY SELECT CASE WHEN dataset IS NOT NULL OR architectures IS NOT NULL THEN p.arm END, p.bracket, p.rung, p.n_trials, p.n_epochs, p.total_epochs
-    FROM jsonb_to_recordset(plan) p(arm text, bracket integer, rung integer, n_trials integer, n_epochs integer, total_epochs bigint);
+    FROM jsonb_to_recordset(plan.rungs) p(arm text, bracket integer, rung integer, n_trials integer, n_epochs integer, total_epochs bigint);
 END
 $$;
 COMMENT ON FUNCTION easeml.preview_procedure(text, integer, integer, jsonb, text, text[], jsonb, bigint) IS

@@ -66,6 +66,13 @@ def test_triggers_stand_on_their_tables(sql_statements, name, word):
     assert expected in [" ".join(statement.split()) for statement in sql_statements]
 
 
+def test_no_function_catches_every_error(sql_routines):
+    """A PL/pgSQL block with EXCEPTION opens a subtransaction at every call; what catches, names what it expects."""
+    catching = {routine.name for routine in sql_routines if "EXCEPTION WHEN" in routine.body}
+    assert not {routine.name for routine in sql_routines if "OTHERS" in routine.body}
+    assert catching == {"find_source", "predict_table"}
+
+
 def test_codes_used_in_sql_exist():
     used = {
         code for path in ROOT.glob("sql/*/*.sql") for code in re.findall(r"\bML\d\w*", path.read_text(encoding="utf-8"))

@@ -37,8 +37,10 @@ ABOUT_NO_ROWS = {
     "array_bytes", "begin_search", "caller", "check_run_transition", "check_trial_transition",
     "choose_architectures", "complete_options", "current_tenancy", "fail", "find_source", "fitting_architectures",
     "has_live_coordinator", "list_architectures", "list_metrics", "list_policies", "list_priors", "list_procedures",
-    "list_schedulers", "plan_search", "quality", "specifications", "version",
+    "list_schedulers", "plan_search", "quality", "raise_failure", "specifications", "version",
 }  # fmt: skip
+# These return an error of their own instead of raising it.
+RAISED = "SELECT easeml.raise_failure(failure) FROM"
 # What the other tenant says, with the owner's numbers, by routine as regprocedure writes it.
 PREDICTIONS = {
     f"{name}(text,{kind},bigint)": f"SELECT easeml.{name}('private', {value}, {{trial_id}})"
@@ -62,9 +64,13 @@ REFUSED = {
     "find_run(bigint)": "SELECT easeml.find_run({run_id})",
     "grant_use(text,name)": "SELECT easeml.grant_use('private', 'bert')",
     "pack_dataset(jsonb)": "SELECT easeml.pack_dataset('{pack_request}')",
-    "predict_bytes(text,bytea,bigint)": r"SELECT easeml.predict_bytes('private', '\x01', {trial_id})",
-    "predict_json(text,text,bigint)": "SELECT easeml.predict_json('private', '{{\"x\": 1}}', {trial_id})",
-    "predict_numbers(text,double precision[],bigint)": "SELECT easeml.predict_numbers('private', '{{1}}', {trial_id})",
+    "pack_version(jsonb,text,integer)": "SELECT easeml.pack_version('{pack_request}', 'shared', 1)",
+    "predict_bytes(text,bytea,bigint)":
+        rf"{RAISED} easeml.predict_bytes('private', '\x01', {{trial_id}})",
+    "predict_json(text,text,bigint)":
+        f"{RAISED} easeml.predict_json('private', '{{{{\"x\": 1}}}}', {{trial_id}})",
+    "predict_numbers(text,double precision[],bigint)":
+        f"{RAISED} easeml.predict_numbers('private', '{{{{1}}}}', {{trial_id}})",
     "predict_packed(text,bigint,integer,bytea,text[])":
         r"SELECT easeml.predict_packed('private', {trial_id}, 1, '\x0000000000000000', '{{}}')",
     "predict_table(text,text,text,bigint)": "SELECT easeml.predict_table('private', 'mine', 'stolen', {trial_id})",
@@ -84,12 +90,12 @@ REFUSED = {
     "undeploy(text)": "SELECT easeml.undeploy('private')",
     "wait(bigint,double precision)": "CALL easeml.wait({run_id}, 1)",
     "write_predictions(jsonb)":
-        "SELECT easeml.write_predictions(jsonb_build_object('dataset', 'private', 'relation',"
+        f"{RAISED} easeml.write_predictions(jsonb_build_object('dataset', 'private', 'relation',"
         " 'mine'::regclass::oid::bigint, 'source', 'mine', 'output', 'stolen', 'trial_id', {trial_id}))",
 }  # fmt: skip
 # What is answered instead, since no row of another is seen behind it.
 ANSWERED_EMPTILY = {
-    "check_replay(bigint,text,integer)": ("SELECT easeml.check_replay({trial_id}, 'cpu', NULL)", ""),
+    "check_replay(bigint,text,integer)": ("SELECT n_partitions FROM easeml.check_replay({trial_id}, 'cpu', NULL)", 0),
     # The row is made up by the caller; what is looked up for it is not seen.
     "check_schedule(easeml.datasets,text,text)":
         ("SELECT easeml.check_schedule(jsonb_populate_record(NULL::easeml.datasets,"

@@ -1,0 +1,51 @@
+"""Errors as values: a function answers with its columns, or with an error in the column `failure`.
+
+An error that Python raises reaches the client with "plpy.Error:" before its message and a traceback below it, and
+PL/pgSQL can catch it only in a subtransaction, at every call. So functions that users reach return it, and the
+PL/pgSQL function that called them raises it with easeml.raise_failure.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+
+class Failure(dict[str, str]):
+    """A row whose column `failure` holds an error as JSON; its other columns are NULL."""
+
+    def __missing__(self, column: str) -> None:
+        return None
+
+
+def answered(function: Callable[..., Any], *arguments: Any) -> tuple[Any, ...] | Failure:
+    """Call `function` and return its column or columns with a NULL failure, or a Failure for an error of class ML."""
+    try:
+        answer = function(*arguments)
+    except Exception as error:
+        told = told_by(error)
+        if told is None:
+            raise
+        return Failure(failure=json.dumps(told))
+    return (*answer, None) if isinstance(answer, tuple) else (answer, None)
+
+
+def told_by(error: Exception) -> dict[str, str | None] | None:
+    """Return SQLSTATE, message, detail and hint of an error of class ML, else None.
+
+    The error is one of the project's own, told by its `sqlstate`, or comes from an SQL statement that Python executed.
+    """
+    sqlstate: str | None = getattr(type(error), "sqlstate", None)
+    message, detail, hint = (getattr(error, name, None) for name in ("message", "detail", "hint"))
+    if hasattr(error, "spidata"):
+        packed, detail, hint = error.spidata[:3]
+        sqlstate, message = unpacked(packed), str(error)
+    if not isinstance(sqlstate, str) or not sqlstate.startswith("ML"):
+        return None
+    return {"sqlstate": sqlstate, "message": message, "detail": detail, "hint": hint}
+
+
+def unpacked(code: int) -> str:
+    """Return the characters of an SQLSTATE, which the server packs into a number: six bits each, the first lowest."""
+    return "".join(chr(ord("0") + (code >> 6 * place & 0x3F)) for place in range(5))
