@@ -89,7 +89,7 @@ class Workload:
         return table
 
     def dataset(self, kind: str = "bytea", n_rows: int | None = None) -> str:
-        """Name of a data set of the first n_rows images (None: all); packed at its first use."""
+        """Name of a dataset of the first n_rows images (None: all); packed at its first use."""
         name = f"fashion_{kind}_{n_rows or self.n_rows}"
         source = self.images(kind)
         with self.session("postgres") as session:

@@ -59,7 +59,7 @@ make_environment() {
     echo "$wanted" >"$stamp"
 }
 
-# The data sets of the demo: digits and those of tenants come with scikit-learn, Fashion-MNIST is a package of Debian's.
+# The datasets of the demo: digits and those of tenants come with scikit-learn, Fashion-MNIST is a package of Debian's.
 install_dataset() {
     [ ! -e /usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz ] || return 0
     echo "Installing Debian's package dataset-fashion-mnist"

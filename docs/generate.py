@@ -24,7 +24,7 @@ NOTE = "<!-- Written by docs/generate.py; change the sources and run: make docs 
 
 # What a user calls, by subject. A new function that is in no group shows under "For looking things up".
 GROUPS = {
-    "Data sets": ("create_dataset", "refresh_dataset", "drop_dataset", "replicate_dataset", "grant_use", "revoke_use"),
+    "Datasets": ("create_dataset", "refresh_dataset", "drop_dataset", "replicate_dataset", "grant_use", "revoke_use"),
     "Runs": ("select_models", "wait", "cancel", "resume", "drop_run", "replay"),
     "Predictions": ("predict", "predict_value", "predict_row", "predict_table", "deploy", "undeploy"),
     "Slots and segments": (
@@ -46,7 +46,7 @@ UNITS = ("train_unit", "evaluate_unit", "train_gang", "evaluate_gang", "pilot_un
 ROLES = {
     "easeml_admin": "All but a superuser's rights: all tenants' rows, slots and segments. Member of the other three.",
     "easeml_coordinator": "What the coordinator needs: units, leases, all tenants' rows. Owns the stored states.",
-    "easeml_tenant": "Makes data sets and runs, and sees its own rows only.",
+    "easeml_tenant": "Makes datasets and runs, and sees its own rows only.",
     "easeml_reader": "Reads the views and the results of all tenants; no blocks, no checkpoints.",
 }
 

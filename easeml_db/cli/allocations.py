@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from easeml_db.cli.connection import database, dsn_option
+from easeml_db.cli.listing import listing
 from easeml_db.cli.output import json_option, print_json, print_rows
 from easeml_db.cli.statements import rows, run_or_newest
 
@@ -17,7 +18,7 @@ GROUP_COLUMNS = {
     "makespan_seconds": "seconds",
 }  # fmt: skip
 PROFILE_COLUMNS = {
-    "dataset_name": "data set", "architecture": "architecture", "device_kind": "device", "c": "trials a device",
+    "dataset_name": "dataset", "architecture": "architecture", "device_kind": "device", "c": "trials a device",
     "alpha": "alpha", "d": "devices a trial", "beta": "beta", "eps_seconds": "resize s", "measured_at": "measured",
 }  # fmt: skip
 
@@ -42,15 +43,13 @@ def allocations(run_id: int | None, dsn: str | None, as_json: bool) -> None:
         print_rows(found, as_json=False, empty="", columns=ALLOCATION_COLUMNS)
 
 
-@click.command()
-@dsn_option
-@json_option
-def profiles(dsn: str | None, as_json: bool) -> None:
-    """List what sharing devices was measured to cost."""
-    with database(dsn) as connection:
-        found = rows(connection, "device_profiles")
-    empty = "nothing is measured yet; a run with --allocation water_filling does so first"
-    print_rows(found, as_json=as_json, empty=empty, columns=PROFILE_COLUMNS)
+profiles = listing(
+    "profiles",
+    "List what sharing devices was measured to cost.",
+    query="device_profiles",
+    columns=PROFILE_COLUMNS,
+    empty="nothing is measured yet; a run with --allocation water_filling does so first",
+)
 
 
 COMMANDS = (allocations, profiles)

@@ -1,4 +1,4 @@
-"""easeml datasets: list, create, refresh and drop data sets."""
+"""easeml datasets: list, create, refresh and drop datasets."""
 
 from __future__ import annotations
 
@@ -8,28 +8,25 @@ import click
 
 from easeml_db.cli.arguments import integer_list, name_list
 from easeml_db.cli.connection import database, dsn_option
+from easeml_db.cli.listing import listing_group, options_of, read_rows
 from easeml_db.cli.output import json_option, print_json, print_rows
 from easeml_db.cli.statements import Connection, call, rows
 
 COLUMNS = {
-    "dataset_name": "data set", "version": "version", "task": "task", "target_column": "target", "input_shape": "shape",
+    "dataset_name": "dataset", "version": "version", "task": "task", "target_column": "target", "input_shape": "shape",
     "n_partitions": "partitions", "n_train_rows": "train", "n_validation_rows": "validation", "n_test_rows": "test",
     "n_runs": "runs",
 }  # fmt: skip
 
 
-@click.group(invoke_without_command=True)
-@dsn_option
-@json_option
-@click.pass_context
-def datasets(context: click.Context, dsn: str | None, as_json: bool) -> None:
-    """List data sets (without a command), or create, refresh and drop them."""
-    context.obj = {**(context.obj or {}), "dsn": dsn, "as_json": as_json}
-    if context.invoked_subcommand is None:
-        with database(dsn) as connection:
-            found = rows(connection, "datasets")
-        empty = "no data sets yet; make one: easeml datasets create NAME --source TABLE --inputs a,b --target c"
-        print_rows(found, as_json=as_json, empty=empty, columns=COLUMNS)
+def _print_datasets(dsn: str | None, as_json: bool) -> None:
+    empty = "no datasets yet; make one: easeml datasets create NAME --source TABLE --inputs a,b --target c"
+    print_rows(read_rows(dsn, "datasets"), as_json=as_json, empty=empty, columns=COLUMNS)
+
+
+datasets = listing_group(
+    "datasets", "List datasets (without a command), or create, refresh, replicate and drop them.", _print_datasets
+)
 
 
 @datasets.command()
@@ -51,10 +48,11 @@ def datasets(context: click.Context, dsn: str | None, as_json: bool) -> None:
 def create(
     context: click.Context, /, name: str, dsn: str | None, as_json: bool, inputs: list[str], **named: object
 ) -> None:
-    """Register a table or view as data set NAME: shuffled, split and packed inside the database."""
-    with database(dsn or context.obj["dsn"]) as connection:
+    """Register a table or view as dataset NAME: shuffled, split and packed inside the database."""
+    dsn, as_json = options_of(context, dsn, as_json)
+    with database(dsn) as connection:
         dataset_id = call(connection, "create_dataset", name, inputs=inputs, **named)
-        _print_dataset(connection, dataset_id, as_json or context.obj["as_json"])
+        _print_dataset(connection, dataset_id, as_json)
 
 
 @datasets.command()
@@ -63,10 +61,11 @@ def create(
 @json_option
 @click.pass_context
 def refresh(context: click.Context, name: str, dsn: str | None, as_json: bool) -> None:
-    """Pack the source as it is now into a new version of data set NAME; earlier runs keep theirs."""
-    with database(dsn or context.obj["dsn"]) as connection:
+    """Pack the source as it is now into a new version of dataset NAME; earlier runs keep theirs."""
+    dsn, as_json = options_of(context, dsn, as_json)
+    with database(dsn) as connection:
         dataset_id = call(connection, "refresh_dataset", name)
-        _print_dataset(connection, dataset_id, as_json or context.obj["as_json"])
+        _print_dataset(connection, dataset_id, as_json)
 
 
 @datasets.command()
@@ -76,12 +75,13 @@ def refresh(context: click.Context, name: str, dsn: str | None, as_json: bool) -
 @json_option
 @click.pass_context
 def replicate(context: click.Context, name: str, factor: int, dsn: str | None, as_json: bool) -> None:
-    """Let FACTOR segments hold each partition of data set NAME, whose placement is bound."""
-    with database(dsn or context.obj["dsn"]) as connection:
+    """Let FACTOR segments hold each partition of dataset NAME, whose placement is bound."""
+    dsn, as_json = options_of(context, dsn, as_json)
+    with database(dsn) as connection:
         call(connection, "replicate_dataset", name, factor)
         found = rows(connection, "partitions", dataset=name)
     columns = {"partition_number": "partition", "holders": "segments", "n_train_rows": "train", "n_bytes": "bytes"}
-    print_rows(found, as_json=as_json or context.obj["as_json"], empty="no partitions", columns=columns)
+    print_rows(found, as_json=as_json, empty="no partitions", columns=columns)
 
 
 @datasets.command()
@@ -91,13 +91,14 @@ def replicate(context: click.Context, name: str, factor: int, dsn: str | None, a
 @json_option
 @click.pass_context
 def drop(context: click.Context, name: str, cascade: bool, dsn: str | None, as_json: bool) -> None:
-    """Remove data set NAME with all its versions; the source stays."""
-    with database(dsn or context.obj["dsn"]) as connection:
+    """Remove dataset NAME with all its versions; the source stays."""
+    dsn, as_json = options_of(context, dsn, as_json)
+    with database(dsn) as connection:
         call(connection, "drop_dataset", name, cascade=cascade)
-    if as_json or context.obj["as_json"]:
+    if as_json:
         print_json({"dropped": name})
     else:
-        click.echo(f"dropped data set {name}")
+        click.echo(f"dropped dataset {name}")
 
 
 COMMANDS = (datasets,)
@@ -109,7 +110,7 @@ def _print_dataset(connection: Connection, dataset_id: int, as_json: bool) -> No
         print_json(made)
         return
     click.echo(
-        f"data set {made['dataset_name']}, version {made['version']}: {made['task']},"
+        f"dataset {made['dataset_name']}, version {made['version']}: {made['task']},"
         f" {made['n_train_rows']} rows to train on, {made['n_validation_rows']} to validate,"
         f" {made['n_test_rows']} to test, in {made['n_partitions']} partitions"
     )

@@ -24,7 +24,7 @@ from easeml_db.local.server import Embedded
 @data_option
 @click.option("--slots", "n_slots", type=click.IntRange(2, 1000), help="Units that run side by side.  [default: 2]")
 def demo(dataset: str, folder: Path | None, n_slots: int | None) -> None:
-    """Select models on a real data set in a private PostgreSQL, and predict with the best.
+    """Select models on a real dataset in a private PostgreSQL, and predict with the best.
 
     With tenants, four roles share the database, and a policy decides whose arm is opened next.
     Shows every SQL statement that it executes. What an earlier demo left is used again; each demo trains a new run.
@@ -73,13 +73,13 @@ def _provide_rows(connection: Connection, server: Embedded, console: SubjectCons
 
 
 def _provide_dataset(connection: Connection, console: SubjectConsole) -> None:
-    console.step("A data set: shuffled, split and packed into 4 partitions, inside the database")
+    console.step("A dataset: shuffled, split and packed into 4 partitions, inside the database")
     mine = [row for row in rows(connection, "datasets") if row["owner"] == connection.info.user]
     sources = {row["dataset_name"]: row["source"] for row in mine}
     while sources.get(console.subject.dataset, console.subject.known_rows) != console.subject.known_rows:
-        console.subject = console.subject.renamed()  # a data set of that name was made from something else
+        console.subject = console.subject.renamed()  # a dataset of that name was made from something else
     if console.subject.dataset in sources:
-        console.note(f"data set {console.subject.dataset} is there from before")
+        console.note(f"dataset {console.subject.dataset} is there from before")
         return
     started_seconds = time.monotonic()
     console.say(connection, "create_dataset")

@@ -1,4 +1,4 @@
-"""What the demo shows: two data sets, and the statements that are said about them."""
+"""What the demo shows: two datasets, and the statements that are said about them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ FROM $predictions""",
 
 @dataclass(frozen=True)
 class Subject:
-    """A data set to show: where its rows come from, which are kept aside, and what is tried on it."""
+    """A dataset to show: where its rows come from, which are kept aside, and what is tried on it."""
 
     title: str
     source: Callable[[], Source]
@@ -61,7 +61,7 @@ class Subject:
     predictions: str
 
     def statement(self, name: str, **values: object) -> str:
-        """The statement of that name about this data set."""
+        """The statement of that name about this dataset."""
         return Template(STATEMENTS[name]).substitute({**asdict(self), **values})
 
     def renamed(self) -> Subject:

@@ -21,7 +21,7 @@ DEADLINE_SECONDS = 4
 
 
 def show_tenants(server: Embedded, n_slots: int | None) -> None:
-    """Show it, on a private server. Roles and data sets of an earlier one are used again, runs are new."""
+    """Show it, on a private server. Roles and datasets of an earlier one are used again, runs are new."""
     console = DemoConsole()
     start_server(server, n_slots, console)
     with database(server.dsn()) as connection:
@@ -41,7 +41,7 @@ def show_tenants(server: Embedded, n_slots: int | None) -> None:
 
 
 def _provide_tables(connection: Connection, server: Embedded, console: DemoConsole) -> None:
-    console.step("Four data sets in ordinary tables")
+    console.step("Four datasets in ordinary tables")
     console.execute(connection, ANNA.statement("schema"))
     for tenant in DEMO_TENANTS:
         provide_table(server, lambda name=tenant.bundled: bundled_source(name), tenant.table, console)  # type: ignore[misc]
@@ -73,7 +73,7 @@ def _provide_tenant(connection: Connection, tenant: DemoTenant, found: Row | Non
 
 
 def _provide_datasets(connection: Connection, console: DemoConsole) -> None:
-    console.step("Each makes a data set of her own; no other tenant sees it")
+    console.step("Each makes a dataset of her own; no other tenant sees it")
     there = {(row["owner"], row["dataset_name"]) for row in rows(connection, "datasets")}
     for tenant in DEMO_TENANTS:
         if (tenant.role, tenant.bundled) in there:

@@ -159,7 +159,7 @@ def load_fashion_mnist(folder: Path, bytes_as: source.BytesAs, destination: Dest
 
 
 def _add_bundled(name: str) -> None:
-    @load.command(name.replace("_", "-"), help=f"Load the data set {name} that scikit-learn carries.")
+    @load.command(name.replace("_", "-"), help=f"Load the dataset {name} that scikit-learn carries.")
     @destination_options(name)
     def load_bundled(destination: Destination) -> None:
         write(destination, lambda _: easeml_loaders.bundled_source(name))

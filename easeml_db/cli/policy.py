@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import click
 
 from easeml_db.cli.connection import database, dsn_option
+from easeml_db.cli.listing import read_rows
 from easeml_db.cli.output import json_option, print_json, print_rows
 from easeml_db.cli.statements import Row, call, read_run, rows, run_or_newest
 
@@ -93,8 +94,7 @@ def arms(run_id: int | None, dsn: str | None, as_json: bool) -> None:
 @json_option
 def regret(is_all: bool, dsn: str | None, as_json: bool) -> None:
     """Show how much better each open run may still get: its largest bound of a waiting arm minus its best quality."""
-    with database(dsn) as connection:
-        found = rows(connection, "run_regret", is_all=is_all)
+    found = read_rows(dsn, "run_regret", is_all=is_all)
     print_rows(found, as_json=as_json, empty="no open runs; all runs: easeml regret --all", columns=REGRET_COLUMNS)
 
 

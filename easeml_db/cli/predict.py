@@ -15,7 +15,7 @@ from easeml_db.cli.statements import call
 
 @click.command()
 @click.argument("dataset")
-@click.option("--source", help="Table or view with the data set's input columns.")
+@click.option("--source", help="Table or view with the dataset's input columns.")
 @click.option("--output", help="New table for keys and predictions.")
 @click.option("--row", callback=json_value, help="One row as JSON (or @FILE): an object of columns, or its numbers.")
 @click.option("--trial", "trial_id", type=int, help="The trial that answers (default: the deployed, else the best).")
@@ -38,7 +38,7 @@ def predict(
 @dsn_option
 @json_option
 def deploy(trial_id: int, dsn: str | None, as_json: bool) -> None:
-    """Let TRIAL (its trial_id) answer predictions for its data set, whatever is trained later."""
+    """Let TRIAL (its trial_id) answer predictions for its dataset, whatever is trained later."""
     with database(dsn) as connection:
         call(connection, "deploy", trial_id)
     _say(as_json, f"trial {trial_id} answers from now on", trial_id=trial_id, is_deployed=True)

@@ -8,8 +8,9 @@ import click
 
 from easeml_db.cli.arguments import json_value, jsonb, name_list
 from easeml_db.cli.connection import database, dsn_option
+from easeml_db.cli.listing import read_rows
 from easeml_db.cli.output import json_option, print_json, print_rows
-from easeml_db.cli.statements import call_rows, rows
+from easeml_db.cli.statements import call_rows
 
 PROCEDURE_COLUMNS = {
     "procedure": "procedure", "is_one_shot": "one shot", "options": "options", "summary": "what it does",
@@ -25,8 +26,7 @@ RUNG_COLUMNS = {
 @json_option
 def procedures(dsn: str | None, as_json: bool) -> None:
     """List the procedures that easeml select can ask for, with their options."""
-    with database(dsn) as connection:
-        found = rows(connection, "procedures")
+    found = read_rows(dsn, "procedures")
     if not as_json:
         found = [row | {"options": ", ".join(row["options"])} for row in found]
     print_rows(found, as_json=as_json, empty="no procedures", columns=PROCEDURE_COLUMNS)
@@ -37,7 +37,7 @@ def procedures(dsn: str | None, as_json: bool) -> None:
 @click.option("--max-epochs", type=int, help="Passes of a trial over the training rows, at most (default: 5).")
 @click.option("--n-configs", type=int, help="How many trials, or as many as the procedure plans.")
 @click.option("--procedure-options", callback=json_value, help='JSON object, or @FILE: {"eta": 3}.')
-@click.option("--dataset", help="Take the architectures that suit this data set.")
+@click.option("--dataset", help="Take the architectures that suit this dataset.")
 @click.option("--architectures", callback=name_list, help="Names with commas.")
 @click.option("--search-space", callback=json_value, help="JSON object, or @FILE.")
 @click.option("--seed", type=int, help="Seed of the run (default: 0).")

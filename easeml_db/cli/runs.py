@@ -8,13 +8,14 @@ import click
 
 from easeml_db.cli.arguments import json_value, jsonb, name_list
 from easeml_db.cli.connection import database, dsn_option
+from easeml_db.cli.listing import listing, read_rows
 from easeml_db.cli.output import json_option, print_json, print_rows, print_table
 from easeml_db.cli.screen import leaderboard_table
 from easeml_db.cli.statements import call, read_run, rows, run_or_newest
 from easeml_db.cli.watch import watch_and_exit
 
 RUN_COLUMNS = {
-    "run_id": "run", "dataset_name": "data set", "state": "state", "n_trials": "trials", "max_epochs": "epochs",
+    "run_id": "run", "dataset_name": "dataset", "state": "state", "n_trials": "trials", "max_epochs": "epochs",
     "percent_done": "% done", "metric": "metric", "best_metric_value": "best", "best_trial_id": "trial",
     "elapsed_seconds": "seconds", "created_at": "asked for",
 }  # fmt: skip
@@ -63,14 +64,12 @@ def select(
         click.echo(run_id)
 
 
-@click.command()
-@dsn_option
-@json_option
-def schedulers(dsn: str | None, as_json: bool) -> None:
-    """List the schedulers that easeml select can ask for."""
-    with database(dsn) as connection:
-        found = rows(connection, "schedulers")
-    print_rows(found, as_json=as_json, empty="no schedulers", columns=SCHEDULER_COLUMNS)
+schedulers = listing(
+    "schedulers",
+    "List the schedulers that easeml select can ask for.",
+    columns=SCHEDULER_COLUMNS,
+    empty="no schedulers",
+)
 
 
 @click.command()
@@ -79,8 +78,7 @@ def schedulers(dsn: str | None, as_json: bool) -> None:
 @json_option
 def runs(limit: int, dsn: str | None, as_json: bool) -> None:
     """List runs, newest first."""
-    with database(dsn) as connection:
-        found = rows(connection, "runs", limit=limit)
+    found = read_rows(dsn, "runs", limit=limit)
     print_rows(found, as_json=as_json, empty="no runs yet; start one: easeml select DATASET", columns=RUN_COLUMNS)
 
 
@@ -103,22 +101,29 @@ def leaderboard(run_id: int | None, dsn: str | None, as_json: bool) -> None:
     print_table(leaderboard_table(trials))
 
 
-@click.command()
-@click.argument("run_id", metavar="RUN", type=int)
-@dsn_option
-@json_option
-def cancel(run_id: int, dsn: str | None, as_json: bool) -> None:
-    """Stop RUN within a second; what is trained stays, and easeml resume goes on from there."""
-    _change("cancel", run_id, dsn, as_json)
+def _change_command(function: str, text: str) -> click.Command:
+    """Make a command that calls a function of the extension about a run, then says how the run stands."""
+
+    @click.command(function, help=text)
+    @click.argument("run_id", metavar="RUN", type=int)
+    @dsn_option
+    @json_option
+    def change(run_id: int, dsn: str | None, as_json: bool) -> None:
+        with database(dsn) as connection:
+            call(connection, function, run_id)
+            run = read_run(connection, run_id)
+        if as_json:
+            print_json(run)
+        else:
+            click.echo(f"run {run_id} is {run['state']}, {run['n_units_done']} of {run['n_units']} units done")
+
+    return change
 
 
-@click.command()
-@click.argument("run_id", metavar="RUN", type=int)
-@dsn_option
-@json_option
-def resume(run_id: int, dsn: str | None, as_json: bool) -> None:
-    """Let a cancelled or failed RUN go on from its last recorded units."""
-    _change("resume", run_id, dsn, as_json)
+cancel = _change_command(
+    "cancel", "Stop RUN within a second; what is trained stays, and easeml resume goes on from there."
+)
+resume = _change_command("resume", "Let a cancelled or failed RUN go on from its last recorded units.")
 
 
 @click.command()
@@ -136,13 +141,3 @@ def drop(run_id: int, dsn: str | None, as_json: bool) -> None:
 
 
 COMMANDS = (select, schedulers, runs, leaderboard, cancel, resume, drop)
-
-
-def _change(function: str, run_id: int, dsn: str | None, as_json: bool) -> None:
-    with database(dsn) as connection:
-        call(connection, function, run_id)
-        run = read_run(connection, run_id)
-    if as_json:
-        print_json(run)
-    else:
-        click.echo(f"run {run_id} is {run['state']}, {run['n_units_done']} of {run['n_units']} units done")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import click
 
 from easeml_db.cli.connection import database, dsn_option
-from easeml_db.cli.output import json_option, print_json, print_rows
-from easeml_db.cli.statements import call, rows
+from easeml_db.cli.listing import listing_group, options_of, read_rows
+from easeml_db.cli.output import json_option, print_rows
+from easeml_db.cli.statements import call
 
 SLOT_COLUMNS = {
     "slot_id": "slot", "segment_name": "segment", "device": "device", "n_threads": "threads", "state": "state",
@@ -23,15 +25,20 @@ SEGMENT_COLUMNS = {
 force_option = click.option("--force", is_flag=True, help="Also when nothing else can run some partition.")
 
 
-@click.group(invoke_without_command=True)
-@dsn_option
-@json_option
-@click.pass_context
-def slots(context: click.Context, dsn: str | None, as_json: bool) -> None:
-    """List slots (without a command), or add, drain, resume and remove them."""
-    _remember(context, dsn, as_json)
-    if context.invoked_subcommand is None:
-        _print_slots(dsn, as_json)
+def _print_slots(dsn: str | None, as_json: bool) -> None:
+    found = read_rows(dsn, "slots")
+    shown = SLOT_COLUMNS if any(row["lost_reason"] for row in found) else dict(list(SLOT_COLUMNS.items())[:-1])
+    print_rows(found, as_json=as_json, empty="no slots; add some: easeml slots add 2", columns=shown)
+
+
+def _print_segments(dsn: str | None, as_json: bool) -> None:
+    print_rows(read_rows(dsn, "segments"), as_json=as_json, empty="no segments", columns=SEGMENT_COLUMNS)
+
+
+slots = listing_group("slots", "List slots (without a command), or add, drain, resume and remove them.", _print_slots)
+segments = listing_group(
+    "segments", "List segments (without a command), or add, drain, resume and remove them.", _print_segments
+)
 
 
 @slots.command("add")
@@ -48,97 +55,49 @@ def add_slots(context: click.Context, /, n: int, dsn: str | None, as_json: bool,
     _change(context, dsn, as_json, "add_slots", n, **named)
 
 
-@slots.command("drain")
-@click.argument("slot", type=int)
-@force_option
-@dsn_option
-@json_option
-@click.pass_context
-def drain_slot(context: click.Context, slot: int, force: bool, dsn: str | None, as_json: bool) -> None:
-    """Let SLOT end its unit and give it no more."""
-    _change(context, dsn, as_json, "drain_slot", slot, force=force)
+def _slot_command(name: str, text: str, *, is_forced: bool = False) -> None:
+    _command(slots, name, f"{name}_slot", click.argument("place", metavar="SLOT", type=int), text, is_forced=is_forced)
 
 
-@slots.command("resume")
-@click.argument("slot", type=int)
-@dsn_option
-@json_option
-@click.pass_context
-def resume_slot(context: click.Context, slot: int, dsn: str | None, as_json: bool) -> None:
-    """Give units again to SLOT, which was drained or lost."""
-    _change(context, dsn, as_json, "resume_slot", slot)
+def _segment_command(name: str, text: str, *, is_forced: bool = False) -> None:
+    _command(segments, name, f"{name}_segment", click.argument("place", metavar="SEGMENT"), text, is_forced=is_forced)
 
 
-@slots.command("remove")
-@click.argument("slot", type=int)
-@force_option
-@dsn_option
-@json_option
-@click.pass_context
-def remove_slot(context: click.Context, slot: int, force: bool, dsn: str | None, as_json: bool) -> None:
-    """Remove SLOT at once; its unit runs again elsewhere."""
-    _change(context, dsn, as_json, "remove_slot", slot, force=force)
+def _command(
+    group: click.Group, name: str, function: str, argument: Callable[[Any], Any], text: str, *, is_forced: bool
+) -> None:
+    """Give a group a command that calls a function of the extension about one slot or segment."""
 
-
-@click.group(invoke_without_command=True)
-@dsn_option
-@json_option
-@click.pass_context
-def segments(context: click.Context, dsn: str | None, as_json: bool) -> None:
-    """List segments (without a command), or add, drain, resume and remove them."""
-    _remember(context, dsn, as_json)
-    if context.invoked_subcommand is None:
-        _print_segments(dsn, as_json)
-
-
-def _segment_command(name: str, function: str, text: str, *, is_forced: bool = False) -> None:
-    @segments.command(name, help=text)
-    @click.argument("segment")
+    @group.command(name, help=text)
+    @argument
     @dsn_option
     @json_option
     @click.pass_context
-    def change(context: click.Context, /, segment: str, dsn: str | None, as_json: bool, **named: object) -> None:
-        _change(context, dsn, as_json, function, segment, **named)
+    def change(context: click.Context, /, place: int | str, dsn: str | None, as_json: bool, **named: object) -> None:
+        _change(context, dsn, as_json, function, place, **named)
 
     if is_forced:
         force_option(change)
 
 
-_segment_command("add", "add_segment", "Add SEGMENT: a place that holds partitions; give it slots next.")
-_segment_command("drain", "drain_segment", "Drain all slots of SEGMENT.", is_forced=True)
-_segment_command("resume", "resume_segment", "Give units again to all slots of SEGMENT.")
-_segment_command("remove", "remove_segment", "Remove SEGMENT, which has no slots left.")
+_slot_command("drain", "Let SLOT end its unit and give it no more.", is_forced=True)
+_slot_command("resume", "Give units again to SLOT, which was drained or lost.")
+_slot_command("remove", "Remove SLOT at once; its unit runs again elsewhere.", is_forced=True)
+_segment_command("add", "Add SEGMENT: a place that holds partitions; give it slots next.")
+_segment_command("drain", "Drain all slots of SEGMENT.", is_forced=True)
+_segment_command("resume", "Give units again to all slots of SEGMENT.")
+_segment_command("remove", "Remove SEGMENT, which has no slots left.")
 
 
 COMMANDS = (slots, segments)
-
-
-def _remember(context: click.Context, dsn: str | None, as_json: bool) -> None:
-    context.obj = {**(context.obj or {}), "dsn": dsn, "as_json": as_json}
 
 
 def _change(
     context: click.Context, dsn: str | None, as_json: bool, function: str, *arguments: Any, **named: object
 ) -> None:
     """Call a function of the extension, then show how things stand."""
-    dsn, as_json = dsn or context.obj["dsn"], as_json or context.obj["as_json"]
+    dsn, as_json = options_of(context, dsn, as_json)
     with database(dsn) as connection:
         call(connection, function, *arguments, **named)
     show = _print_segments if function.endswith("segment") else _print_slots
     show(dsn, as_json)
-
-
-def _print_slots(dsn: str | None, as_json: bool) -> None:
-    with database(dsn) as connection:
-        found = rows(connection, "slots")
-    shown = SLOT_COLUMNS if any(row["lost_reason"] for row in found) else dict(list(SLOT_COLUMNS.items())[:-1])
-    print_rows(found, as_json=as_json, empty="no slots; add some: easeml slots add 2", columns=shown)
-
-
-def _print_segments(dsn: str | None, as_json: bool) -> None:
-    with database(dsn) as connection:
-        found = rows(connection, "segments")
-    if as_json:
-        print_json(found)
-    else:
-        print_rows(found, as_json=False, empty="no segments", columns=SEGMENT_COLUMNS)

@@ -9,8 +9,9 @@ import click
 
 from easeml_db.cli.arguments import name_list
 from easeml_db.cli.connection import database, dsn_option
+from easeml_db.cli.listing import listing_group, options_of, read_rows
 from easeml_db.cli.output import json_option, print_rows
-from easeml_db.cli.statements import call, rows
+from easeml_db.cli.statements import call
 
 COLUMNS = {
     "tenant": "tenant", "weight": "weight", "deadline": "deadline", "n_open_runs": "open runs", "max_runs": "at most",
@@ -35,15 +36,12 @@ def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-@click.group(invoke_without_command=True)
-@dsn_option
-@json_option
-@click.pass_context
-def tenants(context: click.Context, dsn: str | None, as_json: bool) -> None:
-    """List tenants (without a command), or create, alter and drop them."""
-    context.obj = {**(context.obj or {}), "dsn": dsn, "as_json": as_json}
-    if context.invoked_subcommand is None:
-        _print_tenants(dsn, as_json)
+def _print_tenants(dsn: str | None, as_json: bool) -> None:
+    found = read_rows(dsn, "tenants")
+    print_rows(found, as_json=as_json, empty="no tenants; make one: easeml tenants create ROLE", columns=COLUMNS)
+
+
+tenants = listing_group("tenants", "List tenants (without a command), or create, alter and drop them.", _print_tenants)
 
 
 @tenants.command("create")
@@ -87,13 +85,7 @@ COMMANDS = (tenants,)
 
 def _change(context: click.Context, dsn: str | None, as_json: bool, function: str, role: str, **named: object) -> None:
     """Call a function of the extension, then show how things stand."""
-    dsn, as_json = dsn or context.obj["dsn"], as_json or context.obj["as_json"]
+    dsn, as_json = options_of(context, dsn, as_json)
     with database(dsn) as connection:
         call(connection, function, role, **named)
     _print_tenants(dsn, as_json)
-
-
-def _print_tenants(dsn: str | None, as_json: bool) -> None:
-    with database(dsn) as connection:
-        found = rows(connection, "tenants")
-    print_rows(found, as_json=as_json, empty="no tenants; make one: easeml tenants create ROLE", columns=COLUMNS)

@@ -84,8 +84,8 @@ def _table(title: str, rows: Lines) -> Lines:
 
 
 def _data_facts(run: Row) -> list[tuple[str, str]]:
-    name = ("data set", f"{run['dataset_name']}, version {run['dataset_version']}")
-    if run["task"] is None:  # the data set is not the reader's to see
+    name = ("dataset", f"{run['dataset_name']}, version {run['dataset_version']}")
+    if run["task"] is None:  # the dataset is not the reader's to see
         return [name]
     rows = f"{run['n_train_rows']:,} to train, {run['n_validation_rows']:,} to validate, {run['n_test_rows']:,} to test"
     shape = TIMES.join(map(str, run["input_shape"]))

@@ -6,7 +6,7 @@ m        state_bytes      size of one state
 p        n_workers        workers, and partitions
 |S|      n_configs        configs
 b        batch_rows       rows of a worker's mini-batch
-|D|      n_rows           rows of the data set
+|D|      n_rows           rows of the dataset
 <D>      data_bytes       its bytes
 """
 

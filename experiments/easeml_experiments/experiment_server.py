@@ -99,13 +99,13 @@ def _termination_as_interrupt() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-# Data sets and runs
+# Datasets and runs
 
 
 def load_dataset(
     server: ExperimentServer, name: str, source: Source, *, inputs: str, n_rows: int, **options: Any
 ) -> None:
-    """Load a source's first rows as the tenant, and make them data set `name` to predict column `label`.
+    """Load a source's first rows as the tenant, and make them dataset `name` to predict column `label`.
 
     options: further arguments of easeml.create_dataset.
     """
@@ -186,15 +186,20 @@ def wait_until_ended(session: Session, run_id: int) -> Row:
     return row
 
 
+def _rows_of_run(session: Session, run_id: int, query: str) -> list[Row]:
+    return session.execute(query.encode(), [run_id]).fetchall()
+
+
 def training_units(session: Session, run_id: int) -> list[Row]:
     """The recorded training units of a run, trial by trial in the order in which they happened."""
-    return session.execute(
+    return _rows_of_run(
+        session,
+        run_id,
         "SELECT t.trial_number, u.epoch, u.position, u.partition_number, u.slot_id, u.state_bytes, u.state_sha256,"
         " u.n_rows, u.training_seconds, extract(epoch FROM u.finished_at - u.started_at)::float8 AS seconds"
         " FROM easeml.training_units u JOIN easeml.trials t USING (trial_id) WHERE u.run_id = %s"
         " ORDER BY t.trial_number, u.epoch, u.position",
-        [run_id],
-    ).fetchall()
+    )
 
 
 def validation_errors(session: Session, run_id: int) -> dict[int, list[float]]:
@@ -207,22 +212,24 @@ def validation_errors(session: Session, run_id: int) -> dict[int, list[float]]:
 
 def timeline(session: Session, run_id: int) -> list[Row]:
     """Every recorded unit of a run with its slot and times, in seconds since 1970."""
-    return session.execute(
+    return _rows_of_run(
+        session,
+        run_id,
         "SELECT trial_number, kind, epoch, partition_number, slot_id,"
         " extract(epoch FROM started_at)::float8 AS started,"
         " extract(epoch FROM finished_at)::float8 AS finished, seconds, training_seconds, n_rows, state_bytes,"
         " state_sha256 FROM easeml.training_timeline WHERE run_id = %s ORDER BY started_at, slot_id",
-        [run_id],
-    ).fetchall()
+    )
 
 
 def learning_curves(session: Session, run_id: int) -> list[Row]:
     """What is known of each trial after each epoch, and since when, in seconds since 1970."""
-    return session.execute(
+    return _rows_of_run(
+        session,
+        run_id,
         "SELECT trial_number, epoch, accuracy, extract(epoch FROM measured_at)::float8 AS measured"
         " FROM easeml.learning_curves WHERE run_id = %s ORDER BY trial_number, epoch",
-        [run_id],
-    ).fetchall()
+    )
 
 
 def row_bytes(session: Session, run_id: int, n_features: int) -> int:

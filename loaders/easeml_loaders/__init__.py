@@ -1,4 +1,4 @@
-"""Outside data (files, arrays, images, bundled data sets) into ordinary source tables.
+"""Outside data (files, arrays, images, bundled datasets) into ordinary source tables.
 
 A module per kind of source turns it into a `Source`: columns, and a stream of chunks. `load_table` writes
 any source by binary COPY in one transaction. What the tables are then used for is left to

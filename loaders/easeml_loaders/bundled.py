@@ -1,4 +1,4 @@
-"""The data sets that scikit-learn carries: small, offline, for first steps and tests."""
+"""The datasets that scikit-learn carries: small, offline, for first steps and tests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BUNDLED_NAMES = ("breast_cancer", "diabetes", "digits", "iris", "wine")
 
 
 def bundled_source(name: str) -> Source:
-    """The data set of this name: its measurements, then `label` (diabetes: `progression`)."""
+    """The dataset of this name: its measurements, then `label` (diabetes: `progression`)."""
     import sklearn.datasets
 
     if name == "digits":
@@ -41,7 +41,7 @@ def bundled_source(name: str) -> Source:
         columns = [Column(column, "double precision") for column in (*DIABETES_NAMES, "progression")]
         return _source(name, columns, [*data.data.T, data.target])
     if name not in BUNDLED_NAMES:
-        raise InvalidArgument(f"no data set {name!r} in scikit-learn", hint=f"There are: {', '.join(BUNDLED_NAMES)}")
+        raise InvalidArgument(f"no dataset {name!r} in scikit-learn", hint=f"There are: {', '.join(BUNDLED_NAMES)}")
     return _labelled(name, getattr(sklearn.datasets, f"load_{name}")())
 
 
@@ -59,4 +59,4 @@ def readable_name(feature: str) -> str:
 
 def _source(name: str, columns: Sequence[Column], arrays: Sequence[NDArray[Any]]) -> Source:
     chunks: partial[Iterator[Chunk]] = partial(chunks_of_arrays, arrays)
-    return Source(tuple(columns), len(arrays[0]), chunks, f"scikit-learn's bundled data set {name}")
+    return Source(tuple(columns), len(arrays[0]), chunks, f"scikit-learn's bundled dataset {name}")

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from easeml_db.cli import commands
 from easeml_db.local.server import Embedded
 from easeml_db.local.waiting import wait_for_coordinator
 from easeml_db.postgres.connection import connect_now
@@ -26,19 +25,16 @@ LONG = ("--architectures", "mlp", "--n-configs", "2", "--max-epochs", "5000")
 
 
 @pytest.fixture(scope="module")
-def shell(server: Embedded) -> Iterator[Any]:
+def shell(server: Embedded, run_easeml: Any) -> Iterator[Any]:
     """`shell("runs", "--json")` runs a command against the server and returns click's result."""
     wait_for_coordinator(server)
-    environment = {"EASEML_DATA": str(server.folder), "EASEML_DSN": None}
-
-    def run(*arguments: object) -> Result:
-        return CliRunner().invoke(commands, [str(each) for each in arguments], env=environment)
-
-    assert run("load", "digits", "--table", "cli_digits").exit_code == 0
-    made = run("datasets", "create", "cli digits", "--source", "cli_digits", "--inputs", "pixels", "--target", "label")
+    assert run_easeml("load", "digits", "--table", "cli_digits").exit_code == 0
+    made = run_easeml(
+        "datasets", "create", "cli digits", "--source", "cli_digits", "--inputs", "pixels", "--target", "label"
+    )
     assert made.exit_code == 0, made.output
-    yield run
-    assert run("datasets", "drop", "cli digits", "--cascade").exit_code == 0
+    yield run_easeml
+    assert run_easeml("datasets", "drop", "cli digits", "--cascade").exit_code == 0
 
 
 def document(result: Result) -> Any:

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from easeml_db.cli import commands
 from easeml_db.cli.demo_roles import DEMO_TENANTS
 from easeml_db.local.server import Embedded
 from easeml_db.local.waiting import wait_for_coordinator
@@ -20,16 +19,11 @@ SEARCH = ("--architectures", "linear,mlp,gaussian_nb", "--n-configs", "6", "--ma
 
 
 @pytest.fixture(scope="module")
-def shell(server: Embedded) -> Iterator[Any]:
+def shell(server: Embedded, run_easeml: Any) -> Iterator[Any]:
     """`shell("policy", "--json")` runs a command on a server with a coordinator and its default policy."""
     wait_for_coordinator(server)
-    environment = {"EASEML_DATA": str(server.folder), "EASEML_DSN": None}
-
-    def run(*arguments: object) -> Result:
-        return CliRunner().invoke(commands, [str(each) for each in arguments], env=environment)
-
-    yield run
-    assert run("policy", "hybrid", "--prior", "auto", "--seed", 0).exit_code == 0
+    yield run_easeml
+    assert run_easeml("policy", "hybrid", "--prior", "auto", "--seed", 0).exit_code == 0
 
 
 @pytest.fixture(scope="module")

@@ -7,24 +7,18 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from easeml_db.cli import commands
 from easeml_db.local.server import Embedded
 from easeml_db.postgres.connection import connect_now
 
 
 @pytest.fixture
-def shell(server: Embedded) -> Iterator[Any]:
+def shell(server: Embedded, run_easeml: Any) -> Iterator[Any]:
     """`shell("tenants", "--json")` runs a command; the server has the roles tina and theo."""
-    environment = {"EASEML_DATA": str(server.folder), "EASEML_DSN": None}
-
-    def run(*arguments: object) -> Result:
-        return CliRunner().invoke(commands, [str(each) for each in arguments], env=environment)
-
     with connect_now(server.dsn(), "test of tenants") as connection:
         connection.execute("CREATE ROLE tina LOGIN; CREATE ROLE theo LOGIN")
-        yield run
+        yield run_easeml
         connection.execute("DELETE FROM easeml.tenants; DROP ROLE tina; DROP ROLE theo")
 
 

@@ -7,7 +7,7 @@ replay.py      one repeat: who is served with what, and what is lost meanwhile; 
 oracle.py      what a clairvoyant reaches: the hull oracle, and a strict bound
 protocol.py    repeats: which users are tested, which train the prior; workers.py runs them side by side
 curves.py      losses over cost, mean and worst over repeats, cost to a loss, bootstrap
-replay_cache.py         data sets by name, and what was replayed on them; cells.py names what presets replay
+replay_cache.py         datasets by name, and what was replayed on them; cells.py names what presets replay
 presets.py     the figures: their lines and measures
 judging.py     measures from curves; baselines.py (figure 9), findings.py (10 to 15) and targets.py use them
 regrets.py     regret on SYN; decision.py what a decision costs

@@ -1,4 +1,4 @@
-"""The cells that presets replay: data sets, and how much of them."""
+"""The cells that presets replay: datasets, and how much of them."""
 
 from __future__ import annotations
 

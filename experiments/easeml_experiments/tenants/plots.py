@@ -1,4 +1,4 @@
-"""Curves as rows, thinned, and as charts: a panel a data set, the mean above the worst repeat, logarithmic axes."""
+"""Curves as rows, thinned, and as charts: a panel a dataset, the mean above the worst repeat, logarithmic axes."""
 
 from __future__ import annotations
 

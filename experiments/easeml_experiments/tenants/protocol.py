@@ -29,7 +29,7 @@ N_TESTED, N_REPEATS = 10, 50
 
 @dataclass(frozen=True)
 class Cell:
-    """What is replayed on a data set: `train_share` of the users that are not tested train the prior; with
+    """What is replayed on a dataset: `train_share` of the users that are not tested train the prior; with
     `is_unit_cost` all costs are 1, so that cost is the number of runs."""
 
     data: str

@@ -1,4 +1,4 @@
-"""Strategies by name: a tenancy policy, an arm rule and a prior; `ours` and `hybrid` are fixed for all data sets.
+"""Strategies by name: a tenancy policy, an arm rule and a prior; `ours` and `hybrid` are fixed for all datasets.
 
 ease.ml's own is hybrid with GP-UCB and the RBF prior. Spearmint* is round robin, expected improvement per second and
 the same prior; the paper says neither which features nor which prior its Spearmint* has. MOSTCITED and MOSTRECENT try

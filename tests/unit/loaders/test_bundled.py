@@ -1,4 +1,4 @@
-"""scikit-learn's bundled data sets as sources."""
+"""scikit-learn's bundled datasets as sources."""
 
 from __future__ import annotations
 
@@ -34,5 +34,5 @@ def test_labels_are_names() -> None:
 
 
 def test_unknown_name_is_refused() -> None:
-    with pytest.raises(InvalidArgument, match="no data set 'boston'"):
+    with pytest.raises(InvalidArgument, match="no dataset 'boston'"):
         bundled_source("boston")
