@@ -25,6 +25,7 @@ from easeml_db.postgres.gang_call import order_json
 from easeml_db.words.training_unit import next_unit, unit_seed
 from easeml_db.words.trial import Trial
 from easeml_loaders import fashion_mnist_source, load_table
+from easeml_plpy.encoder import Encoder
 from easeml_plpy.encoding import encode, fields_from_bytes
 
 N_SLOTS = 2
@@ -205,6 +206,7 @@ def tensors(session: Session, dataset: str, split: str, partition_number: int) -
         " WHERE d.dataset_name = %s AND b.split = %s AND b.partition_number = %s ORDER BY b.block_number"
     )
     rows = session.execute(sql, [dataset, split, partition_number], binary=True).fetchall()
-    inputs = [encode(row["encoder"], fields_from_bytes(row["encoder"], row["inputs"], row["n_rows"])) for row in rows]
+    encoder = Encoder.from_json(rows[0]["encoder"])
+    inputs = [encode(encoder, fields_from_bytes(encoder, row["inputs"], row["n_rows"])) for row in rows]
     targets = [np.frombuffer(row["targets"], "<i4").astype(np.int64) for row in rows]
     return torch.from_numpy(np.concatenate(inputs)), torch.from_numpy(np.concatenate(targets))

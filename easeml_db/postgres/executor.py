@@ -267,6 +267,8 @@ class PostgresExecutor:
 def _answer_to(order: Order, seconds: float, result: Result) -> UnitRecorded | Piloted:
     if order.unit.kind == PILOT:
         measured = result.get("sample")
-        sample = None if measured is None else Sample(order.unit.trial_id, tuple(measured.pop("laps")), **measured)
+        sample = (
+            None if measured is None else Sample(order.unit.trial_id, tuple(measured.pop("iteration_ends")), **measured)
+        )
         return Piloted(order, result["train_seconds"], result["evaluate_seconds"], sample)
     return UnitRecorded(order, seconds, int(result.get("pruned_bytes", 0)))

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+
+from .session import Session
 
 
-class Pause:
-    """Called after every mini-batch; a tenth of a second apart it runs a trivial statement and commits.
+class SessionPause:
+    """A pause that, once every tenth of a second, executes a trivial statement and commits.
 
-    The statement lets a cancel, a timeout or a lost client through; the commit lets go of the snapshot, so that a
-    long unit does not keep vacuum from removing dead rows.
+    The statement lets a cancel, a timeout or a lost client through. The commit releases the snapshot, so that a long
+    unit does not keep vacuum from removing dead rows.
     """
 
-    def __init__(self, plpy: Any, interval_seconds: float = 0.1) -> None:
-        self._plpy = plpy
+    def __init__(self, session: Session, interval_seconds: float = 0.1) -> None:
+        self._session = session
         self._interval_seconds = interval_seconds
         self._next = time.monotonic() + interval_seconds
 
@@ -22,6 +23,6 @@ class Pause:
         now = time.monotonic()
         if now < self._next:
             return
-        self._plpy.execute("SELECT 1")
-        self._plpy.commit()
+        self._session.execute("SELECT 1")
+        self._session.commit()
         self._next = time.monotonic() + self._interval_seconds

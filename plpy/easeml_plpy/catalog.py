@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, cast
 
 from .architectures import ARCHITECTURES, fits
 from .metrics import DEFAULT_METRIC, METRICS
-from .session import entry_point
-from .task import Task
+from .session import Session, entry_point
+from .task import Task, TaskKind
 
 # Chosen where nothing is asked for: a linear baseline, a network, and for images a convolutional one.
 DEFAULTS_BY_RANK = {1: ("linear", "mlp"), 2: ("mlp", "lenet"), 3: ("mlp", "lenet")}
 
 
 @entry_point
-def list_architectures(plpy: Any, GD: Any) -> list[tuple[Any, ...]]:
+def list_architectures(session: Session) -> list[tuple[str, str, list[str], list[int], str, str]]:
     """Return (name, trainer, tasks, input ranks, summary, hyperparameters as JSON) of every architecture."""
     return [
         (
@@ -32,17 +31,17 @@ def list_architectures(plpy: Any, GD: Any) -> list[tuple[Any, ...]]:
 
 
 @entry_point
-def list_metrics(plpy: Any, GD: Any) -> list[tuple[Any, ...]]:
+def list_metrics(session: Session) -> list[tuple[str, str, bool, bool, str]]:
     """Return (name, task, is higher better, is default, summary) of every metric."""
     return [(m.name, m.task, m.is_higher_better, m.name == DEFAULT_METRIC[m.task], m.summary) for m in METRICS.values()]
 
 
 @entry_point
 def fitting_architectures(
-    plpy: Any, GD: Any, task: str, input_shape: Sequence[int], n_outputs: int
-) -> list[tuple[Any, ...]]:
+    session: Session, task: TaskKind, input_shape: Sequence[int], n_outputs: int
+) -> list[tuple[str, str | None, bool]]:
     """Return (name, reason why it does not fit or None, is a default) of every architecture."""
-    wanted = Task(cast(Any, task), tuple(input_shape), n_outputs)
+    wanted = Task(task, tuple(input_shape), n_outputs)
     reasons = {name: fits(architecture, wanted) for name, architecture in ARCHITECTURES.items()}
     defaults = DEFAULTS_BY_RANK.get(len(wanted.input_shape), ("linear", "mlp"))
     if sum(reasons[name] is None for name in defaults) < 2:

@@ -16,7 +16,7 @@ import signal
 import socket
 import stat
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
@@ -27,6 +27,7 @@ from torch import distributed
 from torch._C import _distributed_c10d as _c10d
 
 from .errors import InvalidArgument, NotAllowed, SlotLost
+from .value_types import Pause
 
 TEMPORARY_FILES = Path("base/pgsql_tmp")  # below the data directory, where a server process works
 FOLDER_PREFIX = "pgsql_tmp_easeml_"  # the server removes what begins so when it starts, and no backup contains it
@@ -38,7 +39,6 @@ PATIENCE = timedelta(days=1)  # of waits that let a cancel through
 NAP_SECONDS = (0.0001, 0.005)  # between looks, first and longest
 WORDS_OF_LOST_PEERS = ("gloo", "NCCL", "ncclUniqueId", "FileStore")
 
-Pause = Callable[[], None]
 KEPT: list[Any] = []  # never emptied: see above
 
 

@@ -9,71 +9,121 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
 
-from . import cache, units
-from .cancellation import Pause
-from .laps import MemoryMeter, laps
-from .session import entry_point, query
+from .cancellation import SessionPause
+from .datasets import PartitionRows, partition_rows
+from .iterations import MemoryMeter, repeat_iterations
+from .live_trials import live_trial
+from .session import Command, Session, Statement, entry_point
+from .trainers import LiveTrial
+from .units import Unit, open_unit, trial_to_blame
+from .value_types import Pause
 
-Json = dict[str, Any]
 FIRST_ROWS = 256
 ENOUGH_SECONDS = 0.05
 UNIT_OVERHEAD_SECONDS = 0.01  # opening and recording a unit, whatever its size
-MEAN_ROWS = """
-SELECT avg(n_train_rows)::float8 AS train, avg(n_validation_rows)::float8 AS evaluate
-FROM easeml.partitions WHERE dataset_id = $1
-"""
+
+Stopwatch = Callable[[Callable[[int], object], int], float]
+"""Does work over so many rows and returns the seconds that it took."""
+
+
+@dataclass(frozen=True)
+class MeanRows:
+    """Rows of a partition of mean size."""
+
+    train: float
+    evaluate: float
+
+
+@dataclass(frozen=True)
+class PilotTimes:
+    """Seconds that units over a partition of mean size are going to take."""
+
+    train_seconds: float
+    evaluate_seconds: float
+
+
+MEAN_ROWS = Statement(
+    "SELECT avg(n_train_rows)::float8 AS train, avg(n_validation_rows)::float8 AS evaluate"
+    " FROM easeml.partitions WHERE dataset_id = $1",
+    ("int8",),
+    MeanRows,
+)
+RECORD_PILOT = Command("SELECT easeml.record_pilot($1, $2, $3)", ("jsonb", "float8", "float8"))
 
 
 @entry_point
-def pilot_unit(plpy: Any, GD: Json, unit: str, result: str | None) -> tuple[str]:
+def pilot_unit(session: Session, unit: str, result: str | None) -> tuple[str]:
     """Time a fresh trial on rows of one partition and record what its units are going to take.
 
-    Returns JSON {"train_seconds", "evaluate_seconds"}, for a partition of mean size, and with `measured_seconds` also
-    "sample" (laps.py). Raises TrialFailed, StaleLease.
+    Returns JSON {"train_seconds", "evaluate_seconds"}, and with `measured_seconds` also "sample": what iterations.py
+    measures, and "open_seconds". Raises TrialFailed, StaleLease.
     """
-    order, context = units.open_unit(plpy, GD, unit)
-    opened, memory = time.perf_counter(), MemoryMeter(context["device"])
-    rows = cache.rows_of(plpy, GD, context["dataset_id"], "train", order.partition_number)
-    mean_rows = query(plpy, GD, MEAN_ROWS, ["int8"], [context["dataset_id"]])[0]
-    live, _ = units.blamed_on_trial(plpy, lambda: units.live_trial(plpy, GD, order, context, None))
-    open_seconds = time.perf_counter() - opened
-    plpy.commit()
-    pause = Pause(plpy)
+    order = Unit.from_text(unit)
+    context = open_unit(session, order)
+    started, memory = time.perf_counter(), MemoryMeter(context.device)
+    rows = partition_rows(session, context.trial.dataset_id, "train", order.partition_number)
+    mean_rows = session.row(MEAN_ROWS, context.trial.dataset_id)
+    live, _ = live_trial(session, order, context, None, order.seed)
+    open_seconds = time.perf_counter() - started
+    session.commit()
 
-    def train(n: int) -> object:
-        return live.train(rows.inputs[:n], rows.targets[:n], seed=order.seed, pause=pause)
+    trained = _Repeated(live, rows, order.seed, SessionPause(session))
+    with trial_to_blame(session):
+        train_rate = seconds_per_row(trained.train, len(rows.inputs), stopwatch)
+        times = pilot_times(train_rate, seconds_per_row(trained.evaluate, len(rows.inputs), stopwatch), mean_rows)
+        iterations = None
+        if order.measured_seconds:
+            iterations = repeat_iterations(trained.train, len(rows.inputs), train_rate, order.measured_seconds)
 
-    def evaluate(n: int) -> object:
-        return live.outputs(rows.inputs[:n])
-
-    n_rows = len(rows.inputs)
-    train_rate = units.blamed_on_trial(plpy, lambda: seconds_per_row(train, n_rows))
-    evaluate_rate = units.blamed_on_trial(plpy, lambda: seconds_per_row(evaluate, n_rows))
-    found: Json = {
-        "train_seconds": UNIT_OVERHEAD_SECONDS + train_rate * mean_rows["train"],
-        "evaluate_seconds": UNIT_OVERHEAD_SECONDS + evaluate_rate * mean_rows["evaluate"],
-    }
-    if order.measured_seconds:
-        measured = units.blamed_on_trial(plpy, lambda: laps(train, n_rows, train_rate, order.measured_seconds))
-        found["sample"] = {**measured, "open_seconds": open_seconds, **memory.read()}
-    sql = "SELECT easeml.record_pilot($1, $2, $3)"
-    query(plpy, GD, sql, ["jsonb", "float8", "float8"], [unit, found["train_seconds"], found["evaluate_seconds"]])
-    plpy.commit()
-    return (json.dumps(found),)
+    session.run(RECORD_PILOT, order.text, times.train_seconds, times.evaluate_seconds)
+    session.commit()
+    sample = {} if iterations is None else {"sample": {**iterations, "open_seconds": open_seconds, **memory.read()}}
+    return (json.dumps({**vars(times), **sample}),)
 
 
-def seconds_per_row(work: Callable[[int], object], n_rows: int) -> float:
-    """Seconds that a row takes, after one round of work that warms up; 0 where there are no rows."""
+@dataclass(frozen=True)
+class _Repeated:
+    """Work over the first rows of a partition, again and again."""
+
+    live: LiveTrial
+    rows: PartitionRows
+    seed: int
+    pause: Pause
+
+    def train(self, n: int) -> object:
+        """Train on n rows."""
+        return self.live.train(self.rows.inputs[:n], self.rows.targets[:n], seed=self.seed, pause=self.pause)
+
+    def evaluate(self, n: int) -> object:
+        """Compute the outputs of n rows."""
+        return self.live.outputs(self.rows.inputs[:n])
+
+
+def pilot_times(train_rate: float, evaluate_rate: float, mean_rows: MeanRows) -> PilotTimes:
+    """Return the seconds of units from seconds a row."""
+    return PilotTimes(
+        UNIT_OVERHEAD_SECONDS + train_rate * mean_rows.train,
+        UNIT_OVERHEAD_SECONDS + evaluate_rate * mean_rows.evaluate,
+    )
+
+
+def stopwatch(work: Callable[[int], object], n: int) -> float:
+    """Do work over n rows; return the seconds that it took."""
+    started = time.perf_counter()
+    work(n)
+    return time.perf_counter() - started
+
+
+def seconds_per_row(work: Callable[[int], object], n_rows: int, timed: Stopwatch) -> float:
+    """Return the seconds that a row takes, after one round of work that warms up; 0 where there are no rows."""
     n = min(n_rows, FIRST_ROWS)
     if n == 0:
         return 0.0
     work(n)
     while True:
-        started = time.perf_counter()
-        work(n)
-        seconds = time.perf_counter() - started
+        seconds = timed(work, n)
         if seconds >= ENOUGH_SECONDS or n == n_rows:
             return seconds / n
         n = min(n_rows, 4 * n)

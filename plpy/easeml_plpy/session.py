@@ -1,26 +1,168 @@
-"""The edge between a PL/Python body and the package: versions, errors, and the parameters that SQL hands over."""
+"""A server session: the statements it has planned, what it keeps between calls, and the edge to PL/Python bodies.
+
+An entry point takes a `Session` where its two-line body hands over `plpy, GD`. The session object lives in `GD`, so
+it lasts as long as the connection. `GD` is shared by all roles of a connection: entry points check what the caller
+may see before they look at what is kept.
+"""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from functools import wraps
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import update_wrapper
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from . import __version__
 from .errors import VersionMismatch
-from .failures import Failure, answered
+from .plpython import Cursor, GlobalData, Plan, PlPy, Result, SqlValue
 
+P = ParamSpec("P")
+R = TypeVar("R")
 T = TypeVar("T")
 
+GD_KEY = "easeml_session"
 
-def guarded(plpy: Any, function: Callable[..., T], *arguments: Any) -> T:
+
+@dataclass(frozen=True)
+class Command:
+    """A statement with parameters of these SQL types, of which nothing is read.
+
+    `is_kept`: whether the session keeps the plan; it should not where the SQL is made for one call.
+    """
+
+    sql: str
+    types: tuple[str, ...]
+    is_kept: bool = field(default=True, kw_only=True)
+
+
+@dataclass(frozen=True)
+class Statement(Command, Generic[R]):
+    """A statement that returns rows; `row` makes a record of one, taking the columns by name."""
+
+    row: Callable[..., R]
+
+
+class Session:
+    """One connection to the server, as PL/Python sees it."""
+
+    def __init__(self, plpy: PlPy) -> None:
+        self._plpy = plpy
+        self._plans: dict[str, Plan] = {}
+        self._kept: dict[Kept[Any], Any] = {}
+        self.SPIError = plpy.SPIError
+
+    @classmethod
+    def of(cls, plpy: PlPy, GD: GlobalData) -> Session:
+        """Return the connection's session; at its first call, after comparing versions. Raises VersionMismatch."""
+        session = GD.get(GD_KEY)
+        if not isinstance(session, cls):
+            session = cls(plpy)
+            _check_version(session)
+            GD[GD_KEY] = session
+        return session
+
+    def without_kept(self) -> Session:
+        """Return a session over the same connection that keeps nothing from before."""
+        return Session(self._plpy)
+
+    def rows(self, statement: Statement[R], *values: SqlValue) -> list[R]:
+        """Execute a statement, and return its rows."""
+        make = statement.row
+        return [make(**row) for row in self._plpy.execute(self._plan(statement), values)]
+
+    def row(self, statement: Statement[R], *values: SqlValue) -> R:
+        """Execute a statement that always returns one row."""
+        return self.rows(statement, *values)[0]
+
+    def each(self, statement: Statement[R], *values: SqlValue, at_once: int = 1) -> Iterator[R]:
+        """Execute a statement and yield its rows, with `at_once` in memory."""
+        cursor: Cursor = self._plpy.cursor(self._plan(statement), values)
+        while fetched := cursor.fetch(at_once):
+            for row in fetched:
+                yield statement.row(**row)
+        cursor.close()
+
+    def run(self, command: Command, *values: SqlValue) -> int:
+        """Execute a statement; return how many rows it returned or changed."""
+        return self._plpy.execute(self._plan(command), values).nrows()
+
+    def execute(self, sql: str) -> Result:
+        """Execute a statement that is executed only once and has no parameters."""
+        return self._plpy.execute(sql)
+
+    def kept(self, what: Kept[T]) -> T:
+        """Return what the session keeps under that name, made at the first call."""
+        if what not in self._kept:
+            self._kept[what] = what.make()
+        found: T = self._kept[what]
+        return found
+
+    def commit(self) -> None:
+        """Commit. Raises SPIError inside a function or an open transaction."""
+        self._plpy.commit()
+
+    def notice(self, message: str) -> None:
+        """Send a notice to the client."""
+        self._plpy.notice(message)
+
+    def _plan(self, command: Command) -> Plan:
+        if not command.is_kept:
+            return self._plpy.prepare(command.sql, command.types)
+        if command.sql not in self._plans:
+            self._plans[command.sql] = self._plpy.prepare(command.sql, command.types)
+        return self._plans[command.sql]
+
+
+@dataclass(frozen=True, eq=False)
+class Kept(Generic[T]):
+    """One thing that a session keeps between calls, and how it begins. It must be possible to make it again."""
+
+    make: Callable[[], T]
+
+
+@dataclass(frozen=True)
+class _Installed:
+    version: str
+
+
+_VERSION = Statement("SELECT easeml.version() AS version", (), _Installed)
+
+
+def _check_version(session: Session) -> None:
+    """Refuse to work when the extension and the Python package are of different versions.
+
+    An open connection keeps the code that it imported first, so an upgrade shows only in new connections.
+    """
+    installed = session.row(_VERSION).version
+    if installed != __version__:
+        raise VersionMismatch(
+            f"the extension easeml is {installed}, but this session runs the Python package {__version__}",
+            hint="Install the same version of both, run ALTER EXTENSION easeml UPDATE, and open new sessions.",
+        )
+
+
+def entry_point(
+    function: Callable[Concatenate[Session, P], T],
+) -> Callable[Concatenate[PlPy, GlobalData, P], T]:
+    """Make `function(session, ...)` callable as `function(plpy, GD, ...)`, with errors turned into SQL errors."""
+
+    def with_session(plpy: PlPy, GD: GlobalData, *args: P.args, **kwargs: P.kwargs) -> T:
+        return function(Session.of(plpy, GD), *args, **kwargs)
+
+    def run(plpy: PlPy, GD: GlobalData, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return guarded(plpy, with_session, plpy, GD, *args, **kwargs)
+
+    update_wrapper(run, function)
+    return run
+
+
+def guarded(plpy: PlPy, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Call `function` and turn an error of class ML into an SQL error with its SQLSTATE, detail and hint.
 
     Errors are told by their `sqlstate`, so that the pure cores of the coordinator's package can be called as well.
     """
     try:
-        return function(*arguments)
+        return function(*args, **kwargs)
     except Exception as error:
         sqlstate = getattr(type(error), "sqlstate", None)
         if not (isinstance(sqlstate, str) and sqlstate.startswith("ML")):
@@ -28,66 +170,3 @@ def guarded(plpy: Any, function: Callable[..., T], *arguments: Any) -> T:
         text = {key: getattr(error, key) for key in ("detail", "hint") if getattr(error, key, None)}
         message = str(getattr(error, "message", error))
     plpy.error(message, sqlstate=sqlstate, **text)
-    raise AssertionError("plpy.error returned")
-
-
-def entry_point(function: Callable[..., T]) -> Callable[..., T]:
-    """Make `function(plpy, GD, ...)` an entry point: versions are compared once a session, errors are translated."""
-
-    @wraps(function)
-    def run(plpy: Any, GD: dict[str, Any], *arguments: Any) -> T:
-        def checked() -> T:
-            check_version(plpy, GD)
-            return function(plpy, GD, *arguments)
-
-        return guarded(plpy, checked)
-
-    return run
-
-
-def answering(function: Callable[..., Any]) -> Callable[..., tuple[Any, ...] | Failure]:
-    """Make `function(plpy, GD, ...)` an entry point that returns an error of class ML in its last column, `failure`."""
-
-    @wraps(function)
-    def run(plpy: Any, GD: dict[str, Any], *arguments: Any) -> tuple[Any, ...] | Failure:
-        def checked() -> Any:
-            check_version(plpy, GD)
-            return function(plpy, GD, *arguments)
-
-        return answered(checked)
-
-    return run
-
-
-def check_version(plpy: Any, GD: dict[str, Any]) -> None:
-    """Refuse to work when the extension and the Python package are of different versions.
-
-    An open session keeps the code that it imported first, so an upgrade shows only in new sessions.
-    """
-    if GD.get("easeml_version") == __version__:
-        return
-    installed = plpy.execute("SELECT easeml.version() AS version")[0]["version"]
-    if installed != __version__:
-        raise VersionMismatch(
-            f"the extension easeml is {installed}, but this session runs the Python package {__version__}",
-            hint="Install the same version of both, run ALTER EXTENSION easeml UPDATE, and open new sessions.",
-        )
-    GD["easeml_version"] = __version__
-
-
-def query(plpy: Any, GD: dict[str, Any], sql: str, types: list[str], values: list[Any]) -> Any:
-    """Execute a parametrised statement whose plan the session keeps."""
-    return plpy.execute(prepared(plpy, GD, sql, types), values)
-
-
-def prepared(plpy: Any, GD: dict[str, Any], sql: str, types: list[str]) -> Any:
-    """Return the plan of a statement; the session keeps it."""
-    plans = GD.setdefault("easeml_plans", {})
-    if sql not in plans:
-        plans[sql] = plpy.prepare(sql, types)
-    return plans[sql]
-
-
-def from_json(value: str | None) -> Any:
-    """Read a jsonb argument, which PL/Python hands over as text."""
-    return None if value is None else json.loads(value)

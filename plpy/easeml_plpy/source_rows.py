@@ -2,199 +2,202 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import Any
-
-import numpy as np
+from dataclasses import replace
 
 from . import columns as columns_of
+from .columns import Column, Columns
+from .encoder import CategoricalField, Field, LabelTarget, NumberTarget, Target, TensorField
 from .errors import InvalidArgument, InvalidData
+from .pack_request import PackRequest
+from .session import Session
+from .task import TaskKind
 
 MAX_CATEGORIES = 64
 MAX_LABELS = 10_000
 REALS = {"float4", "float8", "numeric"}
+C_ORDERED = {"text", "varchar", "bpchar"}
+NO_IMAGES = "Leave them out in a view: an image cannot be imputed."
 
-Json = dict[str, Any]
 
-
-def copy_rows(plpy: Any, wanted: Json, columns: Json, inputs: Sequence[Json]) -> None:
+def copy_rows(session: Session, request: PackRequest, columns: Columns, inputs: Sequence[Field]) -> None:
     """Fill temporary table easeml_rows (i0.., y, h): input values, target, hash."""
-    values = [
-        f"{columns_of.value_sql(field, columns[field['column']]['quoted'])} AS i{k}" for k, field in enumerate(inputs)
-    ]
+    values = [f"{columns_of.value_sql(field, columns[field.column].quoted)} AS i{k}" for k, field in enumerate(inputs)]
     hashed = ", ".join([columns_of.hash_sql(field, f"i{k}") for k, field in enumerate(inputs)] + ["y"])
-    target = columns[wanted["target"]]["quoted"]
-    if wanted["task"] == "classification" and columns[wanted["target"]]["type"] == "numeric":
+    target = columns[request.target].quoted
+    if request.task == "classification" and columns[request.target].type == "numeric":
         target = f"trim_scale({target})"  # 1.0 and 1.00 are one label
     # y is copied under its own type: labels keep their order, numbers their precision.
-    plpy.execute(
+    session.execute(
         "CREATE TEMPORARY TABLE easeml_rows ON COMMIT DROP AS "
-        f"SELECT *, hash_record_extended(ROW({hashed}), {int(wanted['seed'])}) AS h "
-        f"FROM (SELECT {', '.join(values)}, {target} AS y FROM {wanted['source']} OFFSET 0) AS source"
+        f"SELECT *, hash_record_extended(ROW({hashed}), {int(request.seed)}) AS h "
+        f"FROM (SELECT {', '.join(values)}, {target} AS y FROM {request.source} OFFSET 0) AS source"
     )
 
 
-def check_rows(plpy: Any, wanted: Json) -> int:
+def drop_rows_without_target(session: Session, request: PackRequest) -> int:
     """Return how many rows have no target; refuse an empty source and one without any target."""
-    counts = plpy.execute("SELECT count(*) AS n, count(y) AS n_known FROM pg_temp.easeml_rows")[0]
+    counts = session.execute("SELECT count(*) AS n, count(y) AS n_known FROM pg_temp.easeml_rows")[0]
     if counts["n"] == 0:
-        raise InvalidData(f"{wanted['source']} has no rows")
+        raise InvalidData(f"{request.source} has no rows")
     if counts["n_known"] == 0:
-        raise InvalidData(f"the target {wanted['target']!r} is NULL in all {counts['n']} rows")
+        raise InvalidData(f"the target {request.target!r} is NULL in all {counts['n']} rows")
     n_skipped = int(counts["n"] - counts["n_known"])
     if n_skipped:
-        plpy.execute("DELETE FROM pg_temp.easeml_rows WHERE y IS NULL")
-        plpy.notice(f"{n_skipped} of {counts['n']} rows have a NULL target and are left out")
+        session.execute("DELETE FROM pg_temp.easeml_rows WHERE y IS NULL")
+        session.notice(f"{n_skipped} of {counts['n']} rows have a NULL target and are left out")
     return n_skipped
 
 
-def task_of(wanted: Json, column: Json) -> str:
-    """The task: as asked for, else by the type of the target. Refused where the type does not allow it."""
-    kind = column["type"]
-    task: str = wanted["task"] or ("regression" if kind in REALS else "classification")
-    if task == "regression" and kind not in columns_of.NUMBERS:
-        raise InvalidArgument(f"task: column {wanted['target']!r} has type {kind}, regression needs a number")
-    if kind not in columns_of.NUMBERS | columns_of.TEXTS | {"bool"} and column["class"] != "e":
+def task_of(request: PackRequest, column: Column) -> TaskKind:
+    """Return the task: as asked for, else by the type of the target. Refused where the type does not allow it."""
+    task = request.task or ("regression" if column.type in REALS else "classification")
+    if task == "regression" and column.type not in columns_of.NUMBERS:
+        raise InvalidArgument(f"task: column {request.target!r} has type {column.type}, regression needs a number")
+    if column.type not in columns_of.NUMBERS | {"bool"} and not column.is_text:
         raise InvalidArgument(
-            f"target: column {wanted['target']!r} has type {kind}, which is neither a label nor a number"
+            f"target: column {request.target!r} has type {column.type}, which is neither a label nor a number"
         )
     return task
 
 
-def target(plpy: Any, wanted: Json, column: Json) -> Json:
+def target_of(session: Session, request: PackRequest, column: Column) -> Target:
     """Decide the task and describe the target: its labels, or that it is a number."""
-    kind, task = column["type"], task_of(wanted, column)
-    base = {"column": wanted["target"], "type": kind, "task": task}
-    if task == "regression":
-        bad = plpy.execute(
-            "SELECT count(*) AS n FROM pg_temp.easeml_rows WHERE y::float8 IN ('NaN', 'Infinity', '-Infinity')"
-        )
-        if bad[0]["n"]:
-            raise InvalidData(f"the target {wanted['target']!r} is NaN or infinite in {bad[0]['n']} rows")
-        spread = plpy.execute("SELECT min(y) = max(y) AS is_constant FROM pg_temp.easeml_rows")[0]
-        if spread["is_constant"]:
-            raise InvalidData(f"the target {wanted['target']!r} has the same value in every row")
-        return base
-    collate = ' COLLATE "C"' if kind in {"text", "varchar", "bpchar"} else ""
-    rows = plpy.execute(
+    if task_of(request, column) == "classification":
+        return LabelTarget(request.target, column.type, tuple(_labels(session, request, column)))
+    bad = session.execute(
+        "SELECT count(*) AS n FROM pg_temp.easeml_rows WHERE y::float8 IN ('NaN', 'Infinity', '-Infinity')"
+    )[0]["n"]
+    if bad:
+        raise InvalidData(f"the target {request.target!r} is NaN or infinite in {bad} rows")
+    if session.execute("SELECT min(y) = max(y) AS is_constant FROM pg_temp.easeml_rows")[0]["is_constant"]:
+        raise InvalidData(f"the target {request.target!r} has the same value in every row")
+    return NumberTarget(request.target, column.type)
+
+
+def _labels(session: Session, request: PackRequest, column: Column) -> list[str]:
+    collate = ' COLLATE "C"' if column.type in C_ORDERED else ""
+    rows = session.execute(
         f"SELECT y::text AS label FROM pg_temp.easeml_rows GROUP BY y ORDER BY y{collate} LIMIT {MAX_LABELS + 1}"
     )
     labels = [row["label"] for row in rows]
     if len(labels) < 2:
         raise InvalidData(
-            f"the target {wanted['target']!r} has one class only, {labels[0]!r}",
+            f"the target {request.target!r} has one class only, {labels[0]!r}",
             hint="There is nothing to tell apart.",
         )
     if len(labels) > MAX_LABELS:
         raise InvalidData(
-            f"the target {wanted['target']!r} has more than {MAX_LABELS} classes",
+            f"the target {request.target!r} has more than {MAX_LABELS} classes",
             hint="If it is a number to predict, say task => 'regression'.",
         )
-    return {**base, "labels": labels}
+    return labels
 
 
-def resolve_tensors(plpy: Any, wanted: Json, inputs: Sequence[Json]) -> None:
-    """Find the one shape of every array column, or refuse; settle dtype and shape of the fields."""
-    tensors = [(k, field) for k, field in enumerate(inputs) if field["kind"] == "tensor"]
-    shape = wanted["input_shape"]
-    if shape is not None and len(tensors) != 1:
-        raise InvalidArgument(f"input_shape: expected exactly one array or bytea among the inputs, got {len(tensors)}")
-    if shape is not None and (not shape or any(size is None or size < 1 for size in shape)):
-        raise InvalidArgument(f"input_shape: expected sizes of 1 or more, got {shape}")
-    for k, field in tensors:
-        if field["type"] == "bytea":
-            _resolve_bytes(plpy, k, field, shape)
-        else:
-            _resolve_array(plpy, k, field, shape)
+def with_shapes(session: Session, request: PackRequest, inputs: Sequence[Field]) -> list[Field]:
+    """Return the fields with the one shape of every array column settled, or refuse."""
+    n_tensors = sum(isinstance(field, TensorField) for field in inputs)
+    if request.input_shape is not None and n_tensors != 1:
+        raise InvalidArgument(f"input_shape: expected exactly one array or bytea among the inputs, got {n_tensors}")
+    return [
+        _with_shape(session, k, field, request.input_shape) if isinstance(field, TensorField) else field
+        for k, field in enumerate(inputs)
+    ]
 
 
-def _resolve_bytes(plpy: Any, k: int, field: Json, shape: list[int] | None) -> None:
-    sizes = plpy.execute(
+def _with_shape(session: Session, k: int, field: TensorField, shape: tuple[int, ...] | None) -> TensorField:
+    if field.is_array:
+        return _shaped_array(session, k, field, shape)
+    return _shaped_bytes(session, k, field, shape)
+
+
+def _shaped_bytes(session: Session, k: int, field: TensorField, shape: tuple[int, ...] | None) -> TensorField:
+    sizes = session.execute(
         f"SELECT octet_length(i{k}) AS size, count(*) AS n FROM pg_temp.easeml_rows GROUP BY 1 ORDER BY n DESC LIMIT 3"
     )
     found = [(row["size"], row["n"]) for row in sizes]
     if any(size is None for size, _ in found):
-        raise InvalidData(
-            f"input {field['column']!r} is NULL in some rows",
-            hint="Leave them out in a view: an image cannot be imputed.",
-        )
+        raise InvalidData(f"input {field.column!r} is NULL in some rows", hint=NO_IMAGES)
     if len(found) > 1:
         raise InvalidData(
-            f"input {field['column']!r} holds values of different lengths",
+            f"input {field.column!r} holds values of different lengths",
             detail="; ".join(f"{size} bytes in {n} rows" for size, n in found),
         )
     if shape is None:
         raise InvalidArgument(
-            f"input_shape: column {field['column']!r} is bytea of {found[0][0]} bytes: say its shape",
+            f"input_shape: column {field.column!r} is bytea of {found[0][0]} bytes: say its shape",
             hint="For example input_shape => '{28,28}'.",
         )
     _check_size(field, shape, found[0][0])
-    field["shape"] = shape
-    field["missing"] = []
+    return replace(field, shape=shape)
 
 
-def _resolve_array(plpy: Any, k: int, field: Json, shape: list[int] | None) -> None:
-    rows = plpy.execute(
+def _shaped_array(session: Session, k: int, field: TensorField, shape: tuple[int, ...] | None) -> TensorField:
+    own = _array_shape(session, k, field)
+    wire = "i4" if field.type == "_bool" else field.dtype
+    shaped = replace(field, shape=shape or own, wire=wire, wire_rank=len(own))
+    _check_size(field, shaped.shape, math.prod(own))
+    missing = session.execute(
+        f"SELECT count(*) AS n FROM pg_temp.easeml_rows WHERE i{k} IS NULL OR num_nulls(VARIADIC i{k}) > 0"
+    )
+    return _without_nulls(session, k, shaped, own) if missing[0]["n"] else shaped
+
+
+def _array_shape(session: Session, k: int, field: TensorField) -> tuple[int, ...]:
+    """Return the shape that all arrays of a column have."""
+    rows = session.execute(
         f"SELECT array_dims(i{k}) AS dims, count(*) AS n FROM pg_temp.easeml_rows WHERE i{k} IS NOT NULL "
         "GROUP BY 1 ORDER BY n DESC LIMIT 3"
     )
     found = [(row["dims"], row["n"]) for row in rows]
     if not found or any(dims is None for dims, _ in found):
-        raise InvalidData(f"input {field['column']!r} holds empty arrays or NULL only")
+        raise InvalidData(f"input {field.column!r} holds empty arrays or NULL only")
     if len(found) > 1:
         raise InvalidData(
-            f"input {field['column']!r} holds ragged arrays",
+            f"input {field.column!r} holds ragged arrays",
             detail="; ".join(f"{dims} in {n} rows" for dims, n in found),
             hint="Every array of a column must have one shape.",
         )
     bounds = [part.split(":") for part in found[0][0].strip("[]").split("][")]
-    own = [int(high) - int(low) + 1 for low, high in bounds]
-    field["wire_rank"] = len(own)
-    field["wire"] = "i4" if field["type"] == "_bool" else field["dtype"]
-    field["shape"] = shape or own
-    _check_size(field, field["shape"], int(np.prod(own)))
-    missing = plpy.execute(
-        f"SELECT count(*) AS n FROM pg_temp.easeml_rows WHERE i{k} IS NULL OR num_nulls(VARIADIC i{k}) > 0"
-    )
-    if missing[0]["n"]:
-        _fill_array(plpy, k, field, own)
+    return tuple(int(high) - int(low) + 1 for low, high in bounds)
 
 
-def _fill_array(plpy: Any, k: int, field: Json, own: list[int]) -> None:
+def _without_nulls(session: Session, k: int, field: TensorField, own: tuple[int, ...]) -> TensorField:
     """Turn NULL arrays and NULL elements into NaN, which is imputed and flagged later."""
-    if len(field["shape"]) > 1 or len(own) > 1:
-        raise InvalidData(
-            f"input {field['column']!r} has NULL values",
-            hint="Leave them out in a view: an image cannot be imputed.",
-        )
-    size = int(np.prod(own))
-    field.update(dtype="f8", wire="f8")
-    plpy.execute(f"ALTER TABLE pg_temp.easeml_rows ALTER i{k} TYPE float8[] USING i{k}::float8[]")
-    plpy.execute(
+    if len(field.shape) > 1 or len(own) > 1:
+        raise InvalidData(f"input {field.column!r} has NULL values", hint=NO_IMAGES)
+    session.execute(f"ALTER TABLE pg_temp.easeml_rows ALTER i{k} TYPE float8[] USING i{k}::float8[]")
+    session.execute(
         f"UPDATE pg_temp.easeml_rows "
-        f"SET i{k} = coalesce(array_replace(i{k}, NULL, 'NaN'), array_fill('NaN'::float8, ARRAY[{size}])) "
+        f"SET i{k} = coalesce(array_replace(i{k}, NULL, 'NaN'), array_fill('NaN'::float8, ARRAY[{math.prod(own)}])) "
         f"WHERE i{k} IS NULL OR num_nulls(VARIADIC i{k}) > 0"
     )
+    return replace(field, dtype="f8", wire="f8")
 
 
-def _check_size(field: Json, shape: list[int], size: int) -> None:
-    wanted = int(np.prod(shape, dtype=np.int64))
+def _check_size(field: TensorField, shape: tuple[int, ...], size: int) -> None:
+    wanted = math.prod(shape)
     if wanted != size:
         raise InvalidArgument(
-            f"input_shape: {shape} makes {wanted} values, but column {field['column']!r} holds {size}"
+            f"input_shape: {list(shape)} makes {wanted} values, but column {field.column!r} holds {size}"
         )
 
 
-def resolve_categories(plpy: Any, inputs: Sequence[Json]) -> None:
-    """List the commonest values of each categorical column among the training rows."""
-    for k, field in enumerate(inputs):
-        if field["kind"] != "categorical":
-            continue
-        rows = plpy.execute(
-            f"SELECT r.i{k} AS value, count(*) AS n "
-            "FROM pg_temp.easeml_rows r JOIN pg_temp.easeml_order o ON o.row = r.ctid "
-            f"WHERE o.split = 'train' GROUP BY 1 ORDER BY n DESC, r.i{k} COLLATE \"C\" LIMIT {MAX_CATEGORIES + 1}"
-        )
-        values = [row["value"] for row in rows]
-        field["missing"] = [0] if None in values else []
-        field["categories"] = [value for value in values if value is not None][:MAX_CATEGORIES]
+def with_categories(session: Session, inputs: Sequence[Field]) -> list[Field]:
+    """Return the fields with the commonest values of each categorical column among the training rows."""
+    return [
+        _with_categories(session, k, field) if isinstance(field, CategoricalField) else field
+        for k, field in enumerate(inputs)
+    ]
+
+
+def _with_categories(session: Session, k: int, field: CategoricalField) -> CategoricalField:
+    rows = session.execute(
+        f"SELECT r.i{k} AS value, count(*) AS n "
+        "FROM pg_temp.easeml_rows r JOIN pg_temp.easeml_order o ON o.row = r.ctid "
+        f"WHERE o.split = 'train' GROUP BY 1 ORDER BY n DESC, r.i{k} COLLATE \"C\" LIMIT {MAX_CATEGORIES + 1}"
+    )
+    values = [row["value"] for row in rows]
+    known = tuple(value for value in values if value is not None)
+    return replace(field, missing=(0,) if None in values else (), categories=known[:MAX_CATEGORIES])

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from .encoder import LabelTarget, Target
 from .errors import InvalidData
+from .pack_request import PackRequest
+from .session import Session
 
 SPLITS = ("train", "validation", "test")
-
-Json = dict[str, Any]
 
 
 # Rows at even distances in the order of (label, hash) go to a split: exact counts overall, even shares of each label.
@@ -47,36 +46,36 @@ SELECT row, split, (place % {n_partitions})::int AS part, (place / {n_partitions
 """
 
 
-def order_rows(plpy: Any, wanted: Json, target: Json) -> None:
+def order_rows(session: Session, request: PackRequest, target: Target) -> None:
     """Fill temporary table easeml_order (row, split, part, position) from the hashes and labels of easeml_rows.
 
     Identical rows have one hash: a count of the copies tells them apart, and spreads them.
     """
-    has_labels = target["task"] == "classification"
-    n_rows = plpy.execute("SELECT count(*) AS n FROM pg_temp.easeml_rows")[0]["n"]
-    plpy.execute(
+    has_labels = isinstance(target, LabelTarget)
+    n_rows = session.execute("SELECT count(*) AS n FROM pg_temp.easeml_rows")[0]["n"]
+    session.execute(
         ORDER.format(
             label="y" if has_labels else "true",
             has_labels=has_labels,
-            seed=int(wanted["seed"]),
-            n_test=int(n_rows * wanted["test_fraction"] + 0.5),
-            n_validation=int(n_rows * wanted["validation_fraction"] + 0.5),
-            n_partitions=int(wanted["n_partitions"]),
+            seed=int(request.seed),
+            n_test=int(n_rows * request.test_fraction + 0.5),
+            n_validation=int(n_rows * request.validation_fraction + 0.5),
+            n_partitions=int(request.n_partitions),
         )
     )
 
 
-def check_splits(plpy: Any, wanted: Json) -> None:
+def check_splits(session: Session, request: PackRequest) -> None:
     """Refuse a source with too few rows for its partitions and splits."""
-    rows = plpy.execute("SELECT split, count(*) AS n FROM pg_temp.easeml_order GROUP BY split")
+    rows = session.execute("SELECT split, count(*) AS n FROM pg_temp.easeml_order GROUP BY split")
     counts = {row["split"]: int(row["n"]) for row in rows}
     total = sum(counts.values())
-    if counts.get("train", 0) < wanted["n_partitions"]:
+    if counts.get("train", 0) < request.n_partitions:
         raise InvalidData(
-            f"{total} rows are too few for {wanted['n_partitions']} partitions",
+            f"{total} rows are too few for {request.n_partitions} partitions",
             detail=f"{counts.get('train', 0)} rows are left to train on.",
             hint="Ask for fewer partitions, or smaller validation and test fractions.",
         )
-    for split in SPLITS[1:]:
+    for split, fraction in (("validation", request.validation_fraction), ("test", request.test_fraction)):
         if not counts.get(split):
-            raise InvalidData(f"{split}_fraction: {wanted[f'{split}_fraction']} of {total} rows leaves no {split} row")
+            raise InvalidData(f"{split}_fraction: {fraction} of {total} rows leaves no {split} row")

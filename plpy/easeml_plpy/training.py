@@ -1,68 +1,55 @@
-"""A training unit: one trial over one partition once."""
+"""A training unit: one trial over one partition once.
+
+1. The coordinator calls easeml.train_unit, whose body calls `train_unit` with the order.
+2. `open_unit` reads the context in one query, shows the unit in its slot's row and binds the session to the slot.
+3. `partition_rows` gives the rows as tensors: kept by the session, else decoded from the blocks.
+4. `live_trial` gives the trial: kept by the session, else resumed from its state, else fresh. Commit.
+5. The trainer visits every row once, without a transaction, and dumps the new state.
+6. `record_training` stores state, unit and loss in one call, fenced by the lease. Commit.
+7. `keep_live` keeps the trial for its next unit, and the metrics go back to the coordinator.
+"""
 
 from __future__ import annotations
 
 import json
 import time
-from typing import Any
 
-from . import cache, units
-from .cancellation import Pause
-from .checkpoint import digest
-from .session import entry_point, query
-from .states import store_chunks
-
-Json = dict[str, Any]
+from .cancellation import SessionPause
+from .datasets import partition_rows
+from .live_trials import keep_live, live_trial
+from .recording import TrainingFacts, record_training
+from .session import Session, entry_point
+from .trainers import Training
+from .units import Unit, open_unit, trial_to_blame
 
 
 @entry_point
-def train_unit(plpy: Any, GD: Json, unit: str, result: str | None) -> tuple[str]:
+def train_unit(session: Session, unit: str, result: str | None) -> tuple[str]:
     """Train, then record the state, the unit and its loss in one fenced transaction.
 
     Returns JSON {"n_rows", "loss", "training_seconds", "state_bytes", "pruned_bytes"}.
     Raises TrialFailed, StaleLease, CorruptCheckpoint; a cancel passes through and records nothing.
     """
-    order, context = units.open_unit(plpy, GD, unit)
-    rows = cache.rows_of(plpy, GD, context["dataset_id"], "train", order.partition_number)
-    live, read_bytes = units.blamed_on_trial(
-        plpy, lambda: units.live_trial(plpy, GD, order, context, context["checkpoint_id"])
-    )
-    plpy.commit()
+    order = Unit.from_text(unit)
+    context = open_unit(session, order)
+    rows = partition_rows(session, context.trial.dataset_id, "train", order.partition_number)
+    live, read_bytes = live_trial(session, order, context, context.checkpoint_id, order.seed)
+    session.commit()
 
-    pause = Pause(plpy)
     started = time.perf_counter()
-    training = units.blamed_on_trial(plpy, lambda: live.train(rows.inputs, rows.targets, seed=order.seed, pause=pause))
-    training_seconds = time.perf_counter() - started
+    with trial_to_blame(session):
+        training = live.train(rows.inputs, rows.targets, seed=order.seed, pause=SessionPause(session))
+    facts = training_facts(training, time.perf_counter() - started, read_bytes)
     state = live.dump()
 
-    facts = {
-        "n_rows": training.n_rows,
-        "loss": training.loss_mean if training.n_rows else None,
-        "training_seconds": training_seconds,
-        "read_bytes": read_bytes,
-    }
-    recorded = record_training(plpy, GD, unit, context, facts, state)
-    plpy.commit()
-    units.keep_live(GD, order, context, recorded.pop("checkpoint_id"), live)
-    return (json.dumps({key: facts[key] for key in ("n_rows", "loss", "training_seconds")} | recorded),)
+    recorded = record_training(session, order.text, context, facts, state)
+    session.commit()
+    keep_live(session, order, context, recorded["checkpoint_id"], live)
+    sizes = {key: recorded[key] for key in ("state_bytes", "pruned_bytes")}
+    return (json.dumps({key: facts[key] for key in ("n_rows", "loss", "training_seconds")} | sizes),)
 
 
-def record_training(plpy: Any, GD: Json, unit: str, context: Json, facts: Json, state: bytes) -> Json:
-    """Record a state and what led to it, for the caller to commit.
-
-    facts: n_rows, loss, training_seconds, read_bytes. Returns checkpoint_id, state_bytes, pruned_bytes.
-    """
-    sha256 = digest(state)
-    # Chunks go first: what record_training locks is locked until the commit.
-    chunked_id = store_chunks(plpy, GD, unit, state, sha256)
-    inline = state if chunked_id is None else None
-    measured = [facts[key] for key in ("training_seconds", "n_rows", "loss", "read_bytes")]
-    recorded = query(
-        plpy,
-        GD,
-        "SELECT * FROM easeml.record_training($1, $2, $3, $4, $5, $6, $7, $8, $9)",
-        ["jsonb", "timestamptz", "float8", "int8", "float8", "int8", "text", "bytea", "int8"],
-        [unit, context["started_at"], *measured, sha256, inline, chunked_id],
-    )[0]
-    sizes = {"state_bytes": len(state), "pruned_bytes": recorded["pruned_bytes"] or 0}
-    return {"checkpoint_id": recorded["new_checkpoint_id"], **sizes}
+def training_facts(training: Training, seconds: float, read_bytes: int) -> TrainingFacts:
+    """Return what a unit records of its training; there is no loss where there are no rows."""
+    loss = training.loss_mean if training.n_rows else None
+    return {"n_rows": training.n_rows, "loss": loss, "training_seconds": seconds, "read_bytes": read_bytes}

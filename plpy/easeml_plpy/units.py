@@ -1,34 +1,53 @@
-"""What training and evaluation units share.
+"""What a unit is told: its order, and the context that it reads when it opens.
 
 A unit opens in one short transaction, works without one, and records everything in a last one, which first checks
-the coordinator's lease and the trial's progress. The statements of both are SQL functions (sql/functions/units.sql).
+the coordinator's lease and the trial's progress (recording.py). The statements of both are SQL functions
+(sql/functions/units.sql).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeAlias
 
 import torch
 
-from . import cache
-from .architectures import architecture, complete
 from .devices import bind
 from .errors import EasemlError, TrialFailed
-from .session import query
-from .states import read_state
-from .task import Task
-from .trainers import LiveTrial, trainer_for
+from .session import Session, Statement
+from .value_types import JSON
 
-T = TypeVar("T")
-Json = dict[str, Any]
+Instant: TypeAlias = str
+"""A timestamptz, as PL/Python hands it over: it only goes back."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """One rank of a gang: the step that it takes over, and where."""
+
+    step: int
+    position: int
+    partition_number: int
+    seed: int
+    slot_id: int
+
+
+@dataclass(frozen=True)
+class GangOrder:
+    """A session's part in a gang: its rank, all members by rank, and the token under which they meet."""
+
+    token: str
+    rank: int
+    timeout_seconds: float
+    members: tuple[Member, ...]
 
 
 @dataclass(frozen=True)
 class Unit:
-    """One unit as the coordinator orders it; `text` is the order itself, `gang` what it says of a gang, if anything."""
+    """One unit as the coordinator orders it; `text` is the order itself. `measured_seconds` is a pilot's."""
 
     text: str
     trial_id: int
@@ -41,73 +60,103 @@ class Unit:
     slot_id: int
     lease_number: int
     attempt: int
-    gang: Json | None = None
+    gang: GangOrder | None = None
     measured_seconds: float = 0.0
 
+    @classmethod
+    def from_text(cls, text: str) -> Unit:
+        """Parse the jsonb argument of a unit procedure."""
+        fields = json.loads(text)
+        gang = fields.pop("gang", None)
+        if gang is None:
+            return cls(text=text, **fields)
+        members = tuple(Member(**member) for member in gang.pop("members"))
+        return cls(text=text, gang=GangOrder(**gang, members=members), **fields)
 
-def open_unit(plpy: Any, GD: Json, order: str) -> tuple[Unit, Json]:
+
+@dataclass(frozen=True)
+class TrialSpec:
+    """What a trial trains, and on which dataset; `train_rows` by partition."""
+
+    architecture: str
+    config: Mapping[str, JSON]
+    max_epochs: int
+    dataset_id: int
+    train_rows: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class UnitContext:
+    """What a unit has to know, read by one statement. `device` is as torch names it, and the session is bound to it."""
+
+    trial: TrialSpec
+    checkpoint_id: int | None
+    best_checkpoint_id: int | None
+    best_epoch: int | None
+    best_metric_value: float | None
+    metric: str
+    device: str
+    started_at: Instant
+
+
+@dataclass(frozen=True)
+class _OpenedUnit:
+    """What easeml.open_unit returns."""
+
+    architecture: str
+    config: str
+    max_epochs: int
+    checkpoint_id: int | None
+    best_checkpoint_id: int | None
+    best_epoch: int | None
+    best_metric_value: float | None
+    metric: str
+    dataset_id: int
+    train_rows: list[int]
+    device: str | None
+    n_threads: int | None
+    memory_limit_bytes: int | None
+    started_at: Instant
+
+
+OPEN_UNIT = Statement(
+    "SELECT architecture, config, max_epochs, checkpoint_id, best_checkpoint_id, best_epoch, best_metric_value, metric,"
+    " dataset_id, train_rows, device, n_threads, memory_limit_bytes, started_at FROM easeml.open_unit($1)",
+    ("jsonb",),
+    _OpenedUnit,
+)
+
+
+def open_unit(session: Session, unit: Unit) -> UnitContext:
     """Read the unit's context and bind the session to its slot. Raises StaleLease when the step is not due."""
-    unit = Unit(text=order, **json.loads(order))
-    context = dict(query(plpy, GD, "SELECT * FROM easeml.open_unit($1)", ["jsonb"], [order])[0])
-    context["config"] = json.loads(context["config"])
-    context["device"] = bind(context["device"] or "cpu", context["n_threads"] or 1, context["memory_limit_bytes"])
-    return unit, context
+    found = session.row(OPEN_UNIT, unit.text)
+    config = json.loads(found.config)
+    trial = TrialSpec(found.architecture, config, found.max_epochs, found.dataset_id, tuple(found.train_rows))
+    return UnitContext(
+        trial=trial,
+        checkpoint_id=found.checkpoint_id,
+        best_checkpoint_id=found.best_checkpoint_id,
+        best_epoch=found.best_epoch,
+        best_metric_value=found.best_metric_value,
+        metric=found.metric,
+        device=bind(found.device or "cpu", found.n_threads or 1, found.memory_limit_bytes),
+        started_at=found.started_at,
+    )
 
 
-def live_trial(plpy: Any, GD: Json, unit: Unit, context: Json, checkpoint_id: int | None) -> tuple[LiveTrial, int]:
-    """Return the trial as of that checkpoint, and the bytes of state that were read from the tables for it.
-
-    It comes from the session if it is still here, else from its state, else it is a fresh one. It is taken out of the
-    session's store: only a recorded unit may put it back.
-    """
-    device = context["device"]
-    kept = cache.bounded(GD, "live", cache.N_LIVE_TRIALS).pop(unit.trial_id)
-    if kept is not None and checkpoint_id is not None and kept[0] == (checkpoint_id, device):
-        return kept[1], 0
-    task = cache.dataset(plpy, GD, context["dataset_id"]).task
-    if checkpoint_id is None:
-        return fresh_trial(context, task, unit.seed, device), 0
-    state = read_state(plpy, GD, unit.trial_id, checkpoint_id)
-    return resumed_trial(context, task, state, device), len(state)
-
-
-def fresh_trial(context: Json, task: Task, seed: int, device: str) -> LiveTrial:
-    """Return a trial before its first unit, whose seed draws the parameters.
-
-    context: architecture, config, train_rows (one number a partition) and max_epochs.
-    """
-    chosen = architecture(context["architecture"])
-    config = complete(chosen, context["config"])
-    trainer = trainer_for(chosen.trainer)
-    n_steps_total = trainer.count_steps(config, context["train_rows"], context["max_epochs"])
-    return trainer.start(chosen, config, task, n_steps_total=n_steps_total, seed=seed, device=device)
-
-
-def resumed_trial(context: Json, task: Task, state: bytes, device: str) -> LiveTrial:
-    """Return a trial with a stored state; the optimiser's settings are those of the config."""
-    chosen = architecture(context["architecture"])
-    config = complete(chosen, context["config"])
-    return trainer_for(chosen.trainer).resume(chosen, config, task, state, device=device)
-
-
-def keep_live(GD: Json, unit: Unit, context: Json, checkpoint_id: int, live: LiveTrial) -> None:
-    """Keep a live trial whose state is that of a recorded checkpoint."""
-    key = (checkpoint_id, context["device"])
-    cache.bounded(GD, "live", cache.N_LIVE_TRIALS).put(unit.trial_id, (key, live))
-
-
-def blamed_on_trial(plpy: Any, work: Callable[[], T]) -> T:
-    """Run the trial's own work; what it raises, other than a cancel or an error of ours, is the trial's failure."""
+@contextmanager
+def trial_to_blame(session: Session) -> Iterator[None]:
+    """Turn what the trial's own code raises into TrialFailed; errors of ours and of the server pass through."""
     try:
-        return work()
-    except (EasemlError, plpy.SPIError):
+        yield
+    except (EasemlError, session.SPIError):
         raise
     except Exception as error:  # any class: the code that trains is a plug-in, and its fault must not end the run
         raise _failure(error) from error
 
 
 def _failure(error: Exception) -> TrialFailed:
-    """Say in one line why the trial failed; torch says on the CPU only by its words that memory ran out."""
+    """Say in one line why the trial failed; on the CPU only torch's words tell that memory ran out."""
     text = str(error).partition("\n")[0]
     if isinstance(error, MemoryError | torch.cuda.OutOfMemoryError) or "can't allocate memory" in text:
         hint = "Use a smaller batch or network, or raise the slot's memory limit."

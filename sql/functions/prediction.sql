@@ -162,7 +162,7 @@ $$;
 COMMENT ON FUNCTION easeml.serving_encoder(text, bigint) IS 'What predict_table must read and pack for a data set (internal).';
 
 CREATE FUNCTION easeml.write_predictions(request jsonb, OUT n_rows bigint, OUT failure jsonb) LANGUAGE plpython3u AS $$
-from easeml_plpy.prediction import write_predictions
+from easeml_plpy.table_prediction import write_predictions
 return write_predictions(plpy, GD, request)
 $$;
 COMMENT ON FUNCTION easeml.write_predictions(jsonb) IS 'Reads a relation with the rights of the caller, predicts in batches and fills a new table (internal; use easeml.predict_table).';

@@ -87,11 +87,13 @@ def test_bodies_pass_the_arguments_in_their_order(bodies):
 def test_targets_take_what_bodies_pass(bodies):
     for routine in bodies:
         module, name, arguments = target_of(routine)
-        signature = inspect.signature(getattr(importlib.import_module(module), name))
-        signature.bind(*arguments)
-        taken = list(signature.parameters)
-        own = arguments if routine.name not in PURE_TARGETS else taken
-        assert taken == own, f"{routine.signature}: the same argument names on both sides"
+        target = getattr(importlib.import_module(module), name)
+        inspect.signature(target, follow_wrapped=False).bind(*arguments)
+        if routine.name not in PURE_TARGETS:
+            # `entry_point` makes the session of `plpy, GD`.
+            taken = list(inspect.signature(target).parameters)
+            assert taken == ["session", *arguments[2:]], f"{routine.signature}: the same argument names on both sides"
+            inspect.signature(target).bind("session", *arguments[2:])
 
 
 def test_bodies_do_not_overload(bodies):

@@ -17,7 +17,9 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from easeml_plpy.encoding import encode, fields_from_bytes, fields_from_numbers, fields_from_values
+from easeml_plpy.encoder import CategoricalField, Encoder
+from easeml_plpy.encoding import encode, fields_from_bytes
+from easeml_plpy.row_values import fields_from_numbers, fields_from_values
 
 if TYPE_CHECKING:
     from tests.conftest import Session
@@ -49,8 +51,8 @@ def blocks_of(database: Session, dataset_id: int, split: str | None = None) -> l
 
 def decoded(database: Session, dataset_id: int, split: str | None = None) -> tuple[list[Any], list[Any], list[Any]]:
     """Fields, encoded rows and targets of all blocks."""
-    encoder = encoder_of(database, dataset_id)
-    is_label = encoder["target"]["task"] == "classification"
+    encoder = Encoder.from_json(encoder_of(database, dataset_id))
+    is_label = encoder.target.task == "classification"
     blocks = blocks_of(database, dataset_id, split)
     fields = [fields_from_bytes(encoder, bytes(block["inputs"]), block["n_rows"]) for block in blocks]
     targets = [np.frombuffer(block["targets"], "<i4" if is_label else "<f8") for block in blocks]
@@ -80,7 +82,7 @@ def plain_value(field: dict[str, Any], value: Any) -> Any:
 
 def splits_of_ids(database: Session, dataset_id: int) -> dict[int, tuple[str, int]]:
     """Split and partition of every row, where the first input identifies rows."""
-    encoder = encoder_of(database, dataset_id)
+    encoder = Encoder.from_json(encoder_of(database, dataset_id))
     places = {}
     for block in blocks_of(database, dataset_id):
         fields = fields_from_bytes(encoder, bytes(block["inputs"]), block["n_rows"])
@@ -468,7 +470,8 @@ def test_identical_rows_are_spread_over_splits_and_partitions(scratch: Session) 
 def decoded_part(database: Session, dataset_id: int, split: str, partition: int) -> tuple[Any, Any, Any]:
     encoder = encoder_of(database, dataset_id)
     blocks = [b for b in blocks_of(database, dataset_id, split) if b["partition_number"] == partition]
-    parts = [fields_from_bytes(encoder, bytes(block["inputs"]), block["n_rows"])[0] for block in blocks]
+    parsed = Encoder.from_json(encoder)
+    parts = [fields_from_bytes(parsed, bytes(block["inputs"]), block["n_rows"])[0] for block in blocks]
     return np.concatenate(parts), encoder, blocks
 
 
@@ -602,7 +605,7 @@ def test_a_row_as_json_is_encoded_as_in_training(scratch: Session, inputs: list[
     scratch.execute(f"SET LOCAL timezone = '{timezone}'")
     scratch.execute(MIXED)
     dataset_id = create(scratch, "t", inputs, "y")
-    encoder = encoder_of(scratch, dataset_id)
+    encoder = Encoder.from_json(encoder_of(scratch, dataset_id))
     _, packed, _ = decoded(scratch, dataset_id)
     documents = scratch.values("SELECT to_jsonb(t)::text FROM t")
     by_json = [encode(encoder, fields_from_values(encoder, json.loads(text)))[0] for text in documents]
@@ -613,7 +616,7 @@ def test_a_row_as_json_is_encoded_as_in_training(scratch: Session, inputs: list[
 def test_a_row_of_numbers_is_encoded_as_in_training(scratch: Session, inputs: list[str]) -> None:
     scratch.execute(MIXED)
     dataset_id = create(scratch, "t", inputs, "y")
-    encoder = encoder_of(scratch, dataset_id)
+    encoder = Encoder.from_json(encoder_of(scratch, dataset_id))
     _, packed, _ = decoded(scratch, dataset_id)
     special = {"holes": "holes::float8[]", "doubles": "doubles", "b": "ARRAY[b::int::float8]"}
     as_numbers = " || ".join(special.get(name, f"ARRAY[{name}::float8]") for name in inputs)
@@ -624,8 +627,10 @@ def test_a_row_of_numbers_is_encoded_as_in_training(scratch: Session, inputs: li
 
 def test_unseen_and_missing_categories_have_places_of_their_own(scratch: Session) -> None:
     scratch.execute(MIXED)
-    encoder = encoder_of(scratch, create(scratch, "t", ["c"], "y"))
-    assert sorted(encoder["inputs"][0]["categories"]) == ["kind 0", "kind 1", "kind 2", "kind 3"]
+    encoder = Encoder.from_json(encoder_of(scratch, create(scratch, "t", ["c"], "y")))
+    (field,) = encoder.inputs
+    assert isinstance(field, CategoricalField)
+    assert sorted(field.categories) == ["kind 0", "kind 1", "kind 2", "kind 3"]
 
     def encoded(value: Any) -> int:
         return int(encode(encoder, fields_from_values(encoder, {"c": value}))[0].argmax())

@@ -14,6 +14,7 @@ import numpy as np
 import psycopg
 import pytest
 
+from easeml_plpy.encoder import Encoder
 from easeml_plpy.encoding import fields_from_bytes
 
 if TYPE_CHECKING:
@@ -205,7 +206,8 @@ def petals_of(database: Session, split: str) -> list[float]:
     blocks = database.rows(
         "SELECT inputs, n_rows FROM easeml.blocks WHERE dataset_id = %s AND split = %s", dataset["dataset_id"], split
     )
-    parts = [fields_from_bytes(dataset["encoder"], bytes(block["inputs"]), block["n_rows"])[0] for block in blocks]
+    encoder = Encoder.from_json(dataset["encoder"])
+    parts = [fields_from_bytes(encoder, bytes(block["inputs"]), block["n_rows"])[0] for block in blocks]
     return [float(value) for value in np.concatenate(parts)]
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from easeml_experiments.experiment_server import Session
+from easeml_plpy.encoder import Encoder
 from easeml_plpy.encoding import encode, fields_from_bytes
 from easeml_plpy.task import Task
 
@@ -98,6 +99,7 @@ def _tensors(session: Session, dataset: str, split: str, number: int) -> Tensors
         " WHERE d.dataset_name = %s AND b.split = %s AND b.partition_number = %s ORDER BY b.block_number"
     )
     rows: Sequence[dict[str, Any]] = session.execute(query, [dataset, split, number], binary=True).fetchall()
-    inputs = [encode(row["encoder"], fields_from_bytes(row["encoder"], row["inputs"], row["n_rows"])) for row in rows]
+    encoder = Encoder.from_json(rows[0]["encoder"])
+    inputs = [encode(encoder, fields_from_bytes(encoder, row["inputs"], row["n_rows"])) for row in rows]
     targets = [np.frombuffer(row["targets"], "<i4").astype(np.int64) for row in rows]
     return torch.from_numpy(np.concatenate(inputs)), torch.from_numpy(np.concatenate(targets))

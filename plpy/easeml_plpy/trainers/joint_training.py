@@ -9,7 +9,7 @@ gradient of the mean loss over all rows of the joint batch. A rank without rows 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,13 +17,11 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from easeml_plpy.task import Task
 from easeml_plpy.trainers.contract import Training, check_rows, visit_order
 from easeml_plpy.trainers.torch_trainer import TorchTrial
+from easeml_plpy.value_types import Pause
 
 CHECK_STEPS = 64
-
-Pause = Callable[[], None]
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,6 @@ class JointSteps:
 
 def train_jointly(
     live: TorchTrial,
-    task: Task,
     inputs: torch.Tensor,
     targets: torch.Tensor,
     *,
@@ -69,7 +66,7 @@ def train_jointly(
     `n_rows` gives the rows of each rank, `network` is the live trial's module as `averaging` wraps it. The loss is that
     of the rank's own rows. Raises as LiveTrial.train does; what a lost peer raises passes through.
     """
-    check_rows(task, inputs, targets)
+    check_rows(live.task, inputs, targets)
     steps = JointSteps(tuple(n_rows), live.batch_size)
     inputs, targets = inputs.to(live.device), targets.to(live.device)
     order = visit_order(len(inputs), seed).to(live.device)

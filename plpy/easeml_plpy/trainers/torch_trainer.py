@@ -139,6 +139,11 @@ class TorchTrial:
         return self._module
 
     @property
+    def task(self) -> Task:
+        """What it learns."""
+        return self._task
+
+    @property
     def device(self) -> torch.device:
         """Where it is."""
         return self._device

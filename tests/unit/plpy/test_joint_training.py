@@ -78,7 +78,7 @@ def train(group: gang_group.Group, n_rows: list[int], config: dict[str, Any]) ->
     inputs, targets = rows(n_rows[group.rank], seed=group.rank)
     network = joint_training.averaging(live, group.process_group)
     training = joint_training.train_jointly(
-        live, TASK, inputs, targets, rank=group.rank, n_rows=n_rows, network=network, seed=group.rank, pause=no_pause
+        live, inputs, targets, rank=group.rank, n_rows=n_rows, network=network, seed=group.rank, pause=no_pause
     )
     return {"state": live.dump().hex(), "n_rows": training.n_rows, "n_steps": training.n_steps}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from easeml_plpy.checkpoint import dump
-from easeml_plpy.replay import differing_tensors
+from easeml_plpy.state_difference import differing_tensors
 
 
 def test_only_tensors_that_differ_are_named_with_their_largest_difference() -> None:

@@ -1,0 +1,112 @@
+"""Datasets as sessions see them: encoder and task, and the rows of a partition as tensors, decoded once and kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from .cache import Bounded
+from .encoder import Encoder, LabelTarget
+from .encoding import encode, fields_from_bytes
+from .errors import NotFound
+from .session import Kept, Session, Statement
+from .task import Task, TaskKind
+from .value_types import Array
+
+TENSOR_BYTES = 1 << 30
+N_DATASETS = 64
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """What training needs to know of a dataset."""
+
+    encoder: Encoder
+    task: Task
+
+    def raw(self, outputs: Array) -> Array:
+        """Return outputs in the target's own units: predicted values back from the standard scale."""
+        target = self.encoder.target
+        if isinstance(target, LabelTarget):
+            return outputs
+        values: Array = outputs.astype(np.float64) * target.scale + target.mean
+        return values
+
+
+@dataclass(frozen=True)
+class PartitionRows:
+    """Rows of one partition: inputs float32 (n, *input_shape); targets int64 or float32 (n,); raw float64 targets."""
+
+    inputs: torch.Tensor
+    targets: torch.Tensor
+    raw_targets: Array
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the tensors."""
+        return self.inputs.nbytes + self.targets.nbytes
+
+
+@dataclass(frozen=True)
+class _Block:
+    n_rows: int
+    inputs: bytes
+    targets: bytes
+
+
+def _dataset(encoder: str, task: TaskKind, input_shape: Sequence[int], n_outputs: int) -> Dataset:
+    return Dataset(Encoder.from_text(encoder), Task(task, tuple(input_shape), n_outputs))
+
+
+DATASET = Statement(
+    "SELECT encoder, task, input_shape, n_outputs FROM easeml.datasets WHERE dataset_id = $1", ("int8",), _dataset
+)
+BLOCKS = Statement(
+    "SELECT n_rows, inputs, targets FROM easeml.blocks"
+    " WHERE dataset_id = $1 AND split = $2 AND partition_number = $3 ORDER BY block_number",
+    ("int8", "text", "int4"),
+    _Block,
+)
+
+DATASETS: Kept[Bounded[Dataset]] = Kept(lambda: Bounded(N_DATASETS))
+ROWS: Kept[Bounded[PartitionRows]] = Kept(lambda: Bounded(TENSOR_BYTES, lambda rows: rows.nbytes))
+
+
+def dataset(session: Session, dataset_id: int) -> Dataset:
+    """Return a dataset's encoder and task, which never change under one id. Raises NotFound."""
+
+    def read() -> Dataset:
+        found = session.rows(DATASET, dataset_id)
+        if not found:
+            raise NotFound(f"dataset {dataset_id} is gone")
+        return found[0]
+
+    return session.kept(DATASETS).get(dataset_id, read)
+
+
+def partition_rows(session: Session, dataset_id: int, split: str, partition_number: int) -> PartitionRows:
+    """Return a partition's rows as tensors, decoded once and kept within TENSOR_BYTES."""
+
+    def read() -> PartitionRows:
+        blocks = session.rows(BLOCKS, dataset_id, split, partition_number)
+        return _decoded(dataset(session, dataset_id), blocks)
+
+    return session.kept(ROWS).get((dataset_id, split, partition_number), read)
+
+
+def _decoded(data: Dataset, blocks: Sequence[_Block]) -> PartitionRows:
+    target = data.encoder.target
+    is_label = isinstance(target, LabelTarget)
+    parts = [encode(data.encoder, fields_from_bytes(data.encoder, block.inputs, block.n_rows)) for block in blocks]
+    targets = [np.frombuffer(block.targets, "<i4" if is_label else "<f8") for block in blocks]
+    inputs = np.concatenate(parts) if parts else np.zeros((0, *data.task.input_shape), np.float32)
+    raw = np.concatenate(targets) if targets else np.zeros(0, "<i4" if is_label else "<f8")
+    values = (
+        raw.astype(np.int64)
+        if isinstance(target, LabelTarget)
+        else ((raw - target.mean) / target.scale).astype(np.float32)
+    )
+    return PartitionRows(torch.from_numpy(inputs), torch.from_numpy(values), raw)

@@ -1,0 +1,211 @@
+"""What a dataset's columns are and how they were measured: the encoder, parsed once from the JSON that stores it.
+
+It is stored as {"inputs": [field, ...], "input_shape": [...], "target": {...}}. Statistics come from the training rows
+only. Until they are known, while a dataset is being packed, a field has mean 0 and scale 1.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from .errors import InvalidData
+from .task import TaskKind
+from .value_types import JSON
+
+Moment: TypeAlias = npt.NDArray[np.float64]
+
+STORED_TYPES = frozenset({"u1", "i2", "i4", "f4", "f8"})
+Entry: TypeAlias = Mapping[str, Any]
+"""A field or a target as JSON. Only the parsers below look inside."""
+
+
+def _no_shift() -> Moment:
+    return np.zeros(1)
+
+
+def _no_scale() -> Moment:
+    return np.ones(1)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class NumericField:
+    """One number a row; NULL is stored as NaN. `missing`: (0,) where a training row had none. `type` is SQL's."""
+
+    column: str
+    type: str
+    is_time: bool = False
+    missing: tuple[int, ...] = ()
+    mean: Moment = field(default_factory=_no_shift)
+    scale: Moment = field(default_factory=_no_scale)
+
+    stored_type: ClassVar[np.dtype[np.float64]] = np.dtype("<f8")
+    shape: ClassVar[tuple[int, ...]] = ()
+
+    def to_json(self) -> dict[str, JSON]:
+        """Return the field as it is stored."""
+        times: dict[str, JSON] = {"is_time": True} if self.is_time else {}
+        return {"column": self.column, "type": self.type, "kind": "numeric", **times, **_moments_json(self)}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CategoricalField:
+    """A text a row, stored as its place among the categories: -1 for missing, len(categories) for any other."""
+
+    column: str
+    type: str
+    missing: tuple[int, ...] = ()
+    categories: tuple[str, ...] = ()
+
+    stored_type: ClassVar[np.dtype[np.int32]] = np.dtype("<i4")
+    shape: ClassVar[tuple[int, ...]] = ()
+
+    def to_json(self) -> dict[str, JSON]:
+        """Return the field as it is stored."""
+        base: dict[str, JSON] = {"column": self.column, "type": self.type, "kind": "categorical"}
+        return {**base, "missing": list(self.missing), "categories": list(self.categories)}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TensorField:
+    """An array of one shape a row. `missing`: the flat positions at which a training row had no number.
+
+    `dtype` names the stored element, `wire` the one that the server sends, in `wire_rank` dimensions; bytea has no
+    wire form of its own.
+    """
+
+    column: str
+    type: str
+    dtype: str
+    shape: tuple[int, ...] = ()
+    wire: str = ""
+    wire_rank: int = 0
+    missing: tuple[int, ...] = ()
+    mean: Moment = field(default_factory=_no_shift)
+    scale: Moment = field(default_factory=_no_scale)
+
+    @property
+    def stored_type(self) -> np.dtype[Any]:
+        """The little-endian element type in blocks."""
+        return np.dtype(self.dtype).newbyteorder("<")
+
+    @property
+    def is_array(self) -> bool:
+        """Whether the field comes from an SQL array, not from bytea."""
+        return self.type != "bytea"
+
+    def to_json(self) -> dict[str, JSON]:
+        """Return the field as it is stored."""
+        base: dict[str, JSON] = {"column": self.column, "type": self.type, "kind": "tensor", "dtype": self.dtype}
+        sent: dict[str, JSON] = {"wire": self.wire, "wire_rank": self.wire_rank} if self.is_array else {}
+        return {**base, "shape": list(self.shape), **sent, **_moments_json(self)}
+
+
+Field: TypeAlias = NumericField | CategoricalField | TensorField
+
+
+@dataclass(frozen=True)
+class LabelTarget:
+    """Classes by their place among the labels."""
+
+    column: str
+    type: str
+    labels: tuple[str, ...]
+
+    task: ClassVar[TaskKind] = "classification"
+
+    def to_json(self) -> dict[str, JSON]:
+        """Return the target as it is stored."""
+        base: dict[str, JSON] = {"column": self.column, "type": self.type, "task": self.task}
+        return {**base, "labels": list(self.labels)}
+
+
+@dataclass(frozen=True)
+class NumberTarget:
+    """A number, trained on as (value - mean) / scale."""
+
+    column: str
+    type: str
+    mean: float = 0.0
+    scale: float = 1.0
+
+    task: ClassVar[TaskKind] = "regression"
+
+    def to_json(self) -> dict[str, JSON]:
+        """Return the target as it is stored."""
+        base: dict[str, JSON] = {"column": self.column, "type": self.type, "task": self.task}
+        return {**base, "mean": self.mean, "scale": self.scale}
+
+
+Target: TypeAlias = LabelTarget | NumberTarget
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """How columns become numbers: the inputs in their order, the shape of a row that a trial sees, the target."""
+
+    inputs: tuple[Field, ...]
+    input_shape: tuple[int, ...]
+    target: Target
+
+    @classmethod
+    def from_json(cls, value: Entry) -> Encoder:
+        """Parse what is stored. Raises InvalidData."""
+        fields = tuple(field_from_json(entry) for entry in value["inputs"])
+        return cls(fields, tuple(value["input_shape"]), _target_from_json(value["target"]))
+
+    @classmethod
+    def from_text(cls, text: str) -> Encoder:
+        """Parse a jsonb value as PL/Python hands it over. Raises InvalidData."""
+        return cls.from_json(json.loads(text))
+
+    def to_json(self) -> dict[str, JSON]:
+        """Return what is stored."""
+        fields: list[JSON] = [each.to_json() for each in self.inputs]
+        return {"inputs": fields, "input_shape": list(self.input_shape), "target": self.target.to_json()}
+
+
+def field_from_json(entry: Entry) -> Field:
+    """Parse a field; what a caller may not see (statistics, categories) may be absent. Raises InvalidData."""
+    kind, column, sql_type = entry["kind"], entry["column"], entry["type"]
+    missing = tuple(entry["missing"])
+    if kind == "categorical":
+        return CategoricalField(
+            column=column, type=sql_type, missing=missing, categories=tuple(entry.get("categories", ()))
+        )
+    mean, scale = _moment(entry, "mean", _no_shift()), _moment(entry, "scale", _no_scale())
+    if kind == "numeric":
+        is_time = entry.get("is_time", False)
+        return NumericField(column=column, type=sql_type, is_time=is_time, missing=missing, mean=mean, scale=scale)
+    if entry["dtype"] not in STORED_TYPES:
+        raise InvalidData(f"the encoder names an unknown type {entry['dtype']!r}")
+    return TensorField(
+        column=column,
+        type=sql_type,
+        dtype=entry["dtype"],
+        shape=tuple(entry["shape"]),
+        wire=entry.get("wire", ""),
+        wire_rank=entry.get("wire_rank", 0),
+        missing=missing,
+        mean=mean,
+        scale=scale,
+    )
+
+
+def _target_from_json(entry: Entry) -> Target:
+    if entry["task"] == "classification":
+        return LabelTarget(entry["column"], entry["type"], tuple(entry["labels"]))
+    return NumberTarget(entry["column"], entry["type"], entry["mean"], entry["scale"])
+
+
+def _moment(entry: Entry, key: str, default: Moment) -> Moment:
+    return np.array(entry[key], np.float64) if key in entry else default
+
+
+def _moments_json(field: NumericField | TensorField) -> dict[str, JSON]:
+    return {"mean": field.mean.tolist(), "scale": field.scale.tolist(), "missing": list(field.missing)}

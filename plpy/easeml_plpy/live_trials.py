@@ -1,0 +1,72 @@
+"""Trials in memory: kept by the session after a unit, else resumed from a stored state, else fresh."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from . import datasets
+from .architectures import architecture, complete
+from .cache import Bounded
+from .session import Kept, Session
+from .states import read_state
+from .task import Task
+from .trainers import LiveTrial, trainer_for
+from .units import TrialSpec, Unit, UnitContext, trial_to_blame
+from .value_types import JSON
+
+N_LIVE_TRIALS = 4
+
+
+@dataclass(frozen=True)
+class _KeptTrial:
+    """A trial whose state is that of a recorded checkpoint, on a device."""
+
+    checkpoint_id: int
+    device: str
+    live: LiveTrial
+
+
+LIVE: Kept[Bounded[_KeptTrial]] = Kept(lambda: Bounded(N_LIVE_TRIALS))
+
+
+def live_trial(
+    session: Session, unit: Unit, context: UnitContext, checkpoint_id: int | None, seed: int
+) -> tuple[LiveTrial, int]:
+    """Return the trial as of that checkpoint, and the bytes of state that were read from the tables for it.
+
+    Without a checkpoint it is a fresh one, whose parameters the seed draws. It is taken out of the session's store:
+    only a recorded unit may put it back. Raises TrialFailed, CorruptCheckpoint.
+    """
+    kept = session.kept(LIVE).pop(unit.trial_id)
+    if kept is not None and (kept.checkpoint_id, kept.device) == (checkpoint_id, context.device):
+        return kept.live, 0
+    with trial_to_blame(session):
+        task = datasets.dataset(session, context.trial.dataset_id).task
+        if checkpoint_id is None:
+            return fresh_trial(context.trial, task, seed, context.device), 0
+        state = read_state(session, unit.trial_id, checkpoint_id)
+        live = resumed_trial(context.trial.architecture, context.trial.config, task, state, context.device)
+        return live, len(state)
+
+
+def keep_live(session: Session, unit: Unit, context: UnitContext, checkpoint_id: int, live: LiveTrial) -> None:
+    """Keep a live trial whose state is that of a recorded checkpoint."""
+    session.kept(LIVE).put(unit.trial_id, _KeptTrial(checkpoint_id, context.device, live))
+
+
+def fresh_trial(trial: TrialSpec, task: Task, seed: int, device: str) -> LiveTrial:
+    """Return a trial before its first unit, whose seed draws the parameters."""
+    chosen = architecture(trial.architecture)
+    config = complete(chosen, trial.config)
+    trainer = trainer_for(chosen.trainer)
+    n_steps_total = trainer.count_steps(config, trial.train_rows, trial.max_epochs)
+    return trainer.start(chosen, config, task, n_steps_total=n_steps_total, seed=seed, device=device)
+
+
+def resumed_trial(
+    architecture_name: str, config: Mapping[str, JSON], task: Task, state: bytes, device: str = "cpu"
+) -> LiveTrial:
+    """Return a trial with a stored state; the optimiser's settings are those of the config."""
+    chosen = architecture(architecture_name)
+    return trainer_for(chosen.trainer).resume(chosen, complete(chosen, config), task, state, device=device)

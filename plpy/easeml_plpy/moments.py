@@ -1,0 +1,63 @@
+"""Streaming mean, deviation and missing positions of a field (Chan, Golub and LeVeque 1979), in float64."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from .encoder import Moment
+from .value_types import Array
+
+
+@dataclass(frozen=True, eq=False)
+class FieldStatistics:
+    """What the encoder stores of a field: scale is 1 where the field is constant."""
+
+    mean: Moment
+    scale: Moment
+    missing: tuple[int, ...]
+
+
+class Moments:
+    """Moments of the rows added so far; by position of a vector (`is_elementwise`), or over all numbers alike."""
+
+    def __init__(self, is_elementwise: bool) -> None:
+        self.is_elementwise = is_elementwise
+        self.count: Moment | float = 0.0
+        self.mean: Moment | float = 0.0
+        self.squares: Moment | float = 0.0
+        self.missing: npt.NDArray[np.bool_] | None = None
+
+    def add(self, values: Array) -> None:
+        """Add (n, ...) values; NaN counts as missing."""
+        rows = values.reshape(len(values), -1) if self.is_elementwise else values.reshape(-1, 1)
+        is_missing = np.isnan(rows) if rows.dtype.kind == "f" else None
+        count: Moment | float
+        if is_missing is None or not is_missing.any():
+            seen = np.zeros(rows.shape[1], bool)
+            count = float(len(rows))
+            mean = rows.mean(axis=0, dtype=np.float64)
+            squares = rows.var(axis=0, dtype=np.float64) * count
+        else:
+            seen = np.asarray(is_missing.any(axis=0))
+            count = (~is_missing).sum(axis=0).astype(np.float64)
+            mean = np.where(is_missing, 0.0, rows).sum(axis=0, dtype=np.float64) / np.maximum(count, 1)
+            squares = np.where(is_missing, 0.0, (rows - mean) ** 2).sum(axis=0, dtype=np.float64)
+        self._combine(count, mean, squares)
+        self.missing = seen if self.missing is None else self.missing | seen
+
+    def statistics(self) -> FieldStatistics:
+        """Return mean and scale, and the positions that had missing values."""
+        scale = np.sqrt(np.asarray(self.squares) / np.maximum(self.count, 1.0))
+        scale = np.where(scale > 1e-12 * np.maximum(1.0, np.abs(self.mean)), scale, 1.0)
+        missing = () if self.missing is None else tuple(np.flatnonzero(self.missing).tolist())
+        return FieldStatistics(np.asarray(self.mean, np.float64), scale, missing)
+
+    def _combine(self, count: Moment | float, mean: Moment, squares: Moment) -> None:
+        total = np.maximum(self.count + count, 1.0)
+        shift = mean - self.mean
+        self.squares = self.squares + squares + shift**2 * self.count * count / total
+        self.mean = self.mean + shift * count / total
+        self.count = self.count + count

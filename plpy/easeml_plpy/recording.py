@@ -1,0 +1,153 @@
+"""The last transaction of a unit: one fenced call that records all that it has done, for the caller to commit."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypedDict
+
+from .checkpoint import digest
+from .datasets import dataset
+from .metrics import METRICS, Statistics, combine, is_better, values
+from .session import Session, Statement
+from .states import store_chunks
+from .units import UnitContext
+
+
+class TrainingFacts(TypedDict):
+    """What a unit has trained: rows, mean loss, seconds, and the bytes of state that it had to read."""
+
+    n_rows: int
+    loss: float | None
+    training_seconds: float
+    read_bytes: int
+
+
+class RecordedTraining(TypedDict):
+    """What came of it: the new checkpoint, its size, and the bytes of the state that it replaced."""
+
+    checkpoint_id: int
+    state_bytes: int
+    pruned_bytes: int
+
+
+class RecordedEvaluation(TypedDict):
+    """The metrics of the split once all its partitions are measured, and the bytes of the state pruned then."""
+
+    metrics: dict[str, float] | None
+    pruned_bytes: int
+
+
+@dataclass(frozen=True)
+class EvaluatedState:
+    """What an evaluation unit measures: the state of an epoch on a split."""
+
+    split: str
+    epoch: int
+    checkpoint_id: int
+
+
+class EvaluationFacts(TypedDict):
+    """What a unit has measured of a partition, and the bytes of state that it had to read."""
+
+    statistics: Statistics
+    read_bytes: int
+
+
+@dataclass(frozen=True)
+class _Recorded:
+    new_checkpoint_id: int
+    pruned_bytes: int | None
+
+
+@dataclass(frozen=True)
+class _Parts:
+    parts: str | None
+
+
+@dataclass(frozen=True)
+class _Pruned:
+    pruned_bytes: int | None
+
+
+RECORD_TRAINING = Statement(
+    "SELECT * FROM easeml.record_training($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+    ("jsonb", "timestamptz", "float8", "int8", "float8", "int8", "text", "bytea", "int8"),
+    _Recorded,
+)
+RECORD_EVALUATION = Statement(
+    "SELECT easeml.record_evaluation($1, $2, $3, $4, $5, $6) AS parts",
+    ("jsonb", "timestamptz", "int4", "text", "jsonb", "int8"),
+    _Parts,
+)
+RECORD_METRICS = Statement(
+    "SELECT easeml.record_metrics($1, $2, $3, $4, $5, $6) AS pruned_bytes",
+    ("jsonb", "int4", "text", "int8", "jsonb", "int8"),
+    _Pruned,
+)
+
+
+def record_training(
+    session: Session, order: str, context: UnitContext, facts: TrainingFacts, state: bytes
+) -> RecordedTraining:
+    """Record a state and what led to it. `order` is the unit's, or a gang's with the facts of all members."""
+    sha256 = digest(state)
+    # Chunks go first: what easeml.record_training locks is locked until the commit.
+    chunked_id = store_chunks(session, order, state, sha256)
+    recorded = session.row(
+        RECORD_TRAINING,
+        order,
+        context.started_at,
+        facts["training_seconds"],
+        facts["n_rows"],
+        facts["loss"],
+        facts["read_bytes"],
+        sha256,
+        state if chunked_id is None else None,
+        chunked_id,
+    )
+    return {
+        "checkpoint_id": recorded.new_checkpoint_id,
+        "state_bytes": len(state),
+        "pruned_bytes": recorded.pruned_bytes or 0,
+    }
+
+
+def record_evaluation(
+    session: Session, order: str, context: UnitContext, measured: EvaluatedState, facts: EvaluationFacts
+) -> RecordedEvaluation:
+    """Record the sums of a partition; the split's last one makes its metrics and may make this state the best."""
+    statistics = json.dumps(facts["statistics"])
+    read_bytes = facts["read_bytes"]
+    recorded = session.row(
+        RECORD_EVALUATION, order, context.started_at, measured.epoch, measured.split, statistics, read_bytes
+    )
+    if recorded.parts is None:
+        return {"metrics": None, "pruned_bytes": 0}
+    return _record_metrics(session, order, context, measured, json.loads(recorded.parts))
+
+
+def _record_metrics(
+    session: Session, order: str, context: UnitContext, measured: EvaluatedState, parts: Sequence[Statistics]
+) -> RecordedEvaluation:
+    """Make the metrics of a whole split; after a validation this state may become the trial's best."""
+    task = dataset(session, context.trial.dataset_id).task
+    total = combine(parts)
+    # No rows, no number: NaN would sort above every number in SQL.
+    metrics = {name: value for name, value in values(task, total).items() if math.isfinite(value)}
+    is_first = context.best_checkpoint_id is None
+    improves = is_better(METRICS[context.metric], metrics.get(context.metric), context.best_metric_value)
+    is_best = measured.split == "validation" and (is_first or improves)
+    best_checkpoint_id = measured.checkpoint_id if is_best else None
+    recorded = session.row(
+        RECORD_METRICS,
+        order,
+        measured.epoch,
+        measured.split,
+        total["n_rows"],
+        json.dumps(metrics),
+        best_checkpoint_id,
+    )
+    return {"metrics": metrics, "pruned_bytes": recorded.pruned_bytes or 0}

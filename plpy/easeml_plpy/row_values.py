@@ -1,0 +1,101 @@
+"""One row as a client writes it, JSON or numbers, as fields: the same values as SQL would have sent them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .encoder import CategoricalField, Encoder, Field, NumericField, TensorField
+from .errors import ShapeMismatch
+from .value_types import JSON, Array
+
+_TIME = re.compile(r"(?P<moment>[\d-]+(?:[T ][\d:.]+)?)(?:Z|(?P<sign>[+-])(?P<offset>[\d:]+))?")
+
+
+def fields_from_values(encoder: Encoder, row: Mapping[str, JSON]) -> list[Array]:
+    """Make fields of one row given as a mapping from column to value (None: missing), as in to_jsonb(row)."""
+    for field in encoder.inputs:
+        if field.column not in row:
+            raise ShapeMismatch(
+                f"the row lacks the input {field.column!r}",
+                detail=f"Inputs: {', '.join(each.column for each in encoder.inputs)}.",
+            )
+    return [_field_from_value(field, row[field.column]) for field in encoder.inputs]
+
+
+def fields_from_numbers(encoder: Encoder, numbers: Array) -> list[Array]:
+    """Make fields of one row given as numbers in the order of the inputs, tensors flattened."""
+    fields = []
+    for field in encoder.inputs:
+        if isinstance(field, CategoricalField):
+            raise ShapeMismatch(
+                f"input {field.column!r} is categorical and cannot be given as a number",
+                hint="Give the row as jsonb: easeml.predict(dataset, to_jsonb(row)).",
+            )
+        fields.append(field)
+    sizes = [math.prod(field.shape) for field in fields]
+    if numbers.size != sum(sizes):
+        raise ShapeMismatch(f"expected {sum(sizes)} numbers, got {numbers.size}")
+    parts = np.split(numbers.reshape(-1).astype(np.float64), np.cumsum(sizes)[:-1])
+    return [_as_stored(field, part).reshape(1, *field.shape) for part, field in zip(parts, fields, strict=True)]
+
+
+def category_code(field: CategoricalField, value: JSON) -> int:
+    """Return the code of a category: its place, len(categories) for any other, -1 (or any other) for missing."""
+    if value is None:
+        return -1 if field.missing else len(field.categories)
+    text = ("true" if value else "false") if isinstance(value, bool) else str(value)
+    if field.type == "bpchar":
+        text = text.rstrip(" ")  # char(n) is padded in JSON, and not where it is cast to text
+    return field.categories.index(text) if text in field.categories else len(field.categories)
+
+
+def _field_from_value(field: Field, value: JSON) -> Array:
+    if isinstance(field, CategoricalField):
+        return np.array([category_code(field, value)], field.stored_type)
+    try:
+        array = _numbers(field, value)
+    except (TypeError, ValueError) as error:
+        raise ShapeMismatch(f"input {field.column!r}: expected a number, got {value!r}") from error
+    expected = math.prod(field.shape)
+    if np.size(array) != expected:
+        raise ShapeMismatch(
+            f"input {field.column!r}: expected {expected} number(s) of shape {list(field.shape)}, got {np.size(array)}"
+        )
+    return np.asarray(array, np.float64 if field.missing else None).reshape(1, *field.shape)
+
+
+def _numbers(field: NumericField | TensorField, value: Any) -> Array:
+    """Return the numbers of a JSON value. Raises TypeError or ValueError where there are none."""
+    if isinstance(value, str) and field.type == "bytea":
+        return np.frombuffer(bytes.fromhex(value.removeprefix("\\x")), np.uint8)
+    if isinstance(value, str) and isinstance(field, NumericField) and field.is_time:
+        return np.asarray(_seconds(value, has_zone=field.type == "timestamptz"))
+    return _as_stored(field, np.array(value, dtype=np.float64))
+
+
+def _seconds(text: str, *, has_zone: bool) -> float:
+    """Return seconds since 1970 of a date or time as SQL and JSON write it; an offset counts if the type has one."""
+    parts = _TIME.fullmatch(text)
+    if parts is None:
+        raise ValueError(f"not a time: {text!r}")
+    microseconds = int(np.datetime64(parts["moment"].replace(" ", "T")[:26], "us").astype(np.int64))
+    if has_zone and parts["offset"]:
+        offset = sum(int(part) * unit for part, unit in zip(parts["offset"].split(":"), (3600, 60, 1), strict=False))
+        microseconds -= (-offset if parts["sign"] == "-" else offset) * 1_000_000
+    return microseconds / 1e6
+
+
+def _as_stored(field: NumericField | TensorField, numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return numbers as the column's own type holds them: a real that JSON shows as 0.1 is 0.10000000149.
+
+    Raises ShapeMismatch for an array with missing elements where training had none.
+    """
+    if isinstance(field, TensorField) and not field.missing and np.isnan(numbers).any():
+        raise ShapeMismatch(f"input {field.column!r} has missing elements, and no row that was trained on had any")
+    return numbers.astype(np.float32).astype(np.float64) if field.type in ("float4", "_float4") else numbers

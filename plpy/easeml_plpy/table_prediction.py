@@ -1,0 +1,215 @@
+"""Predicting for a whole table: one statement packs, predicts and writes, some thousand rows at a time.
+
+`write_predictions` reads with the caller's rights. What it packs goes to `easeml.predict_packed`, which alone sees the
+owner's states. Neither rows nor keys pass through Python one by one.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from . import columns as columns_of
+from .columns import Column, Columns
+from .encoder import CategoricalField, Field, NumericField, TensorField, field_from_json
+from .errors import InvalidArgument, NotAllowed, ShapeMismatch
+from .prediction import ROWS_AT_ONCE
+from .session import Command, Session, Statement, entry_point
+from .task import TaskKind
+
+LABELS = ["packed.labels", "packed.predicted_values"]
+VALUES = ["packed.predicted_values"]
+ELEMENTS = {"i2": "int2", "i4": "int4", "f4": "float4", "f8": "float8"}
+
+# One statement over the whole source: some thousand rows at a time are packed, predicted and written with their keys.
+FILL = """
+INSERT INTO {output}
+SELECT u.*
+FROM generate_series(0, {n_pages}, {step}) AS page
+CROSS JOIN LATERAL (
+    SELECT count(*)::int AS n, string_agg(record_send(ROW({numbers})), ''::bytea) AS payload,
+        {texts} AS texts{key_arrays}
+    FROM {relation} WHERE ctid >= format('(%s,0)', page)::tid AND ctid < format('(%s,0)', page + {step})::tid
+) AS chunk
+CROSS JOIN LATERAL easeml.predict_packed($1, $2, chunk.n, chunk.payload, chunk.texts) AS packed
+CROSS JOIN LATERAL unnest({columns}) AS u
+WHERE chunk.n > 0
+"""
+
+
+@dataclass(frozen=True)
+class TableRequest:
+    """The arguments of easeml.predict_table, with the source as an oid and as a name quoted for SQL."""
+
+    dataset: str
+    relation: int
+    source: str
+    output: str | None
+    trial_id: int | None
+
+
+@dataclass(frozen=True)
+class ServingInputs:
+    """What the caller may know of a dataset: its task, and the kinds of its inputs."""
+
+    task: TaskKind
+    inputs: tuple[Field, ...]
+
+    @classmethod
+    def of_columns(cls, encoder: str) -> ServingInputs:
+        """Parse what easeml.serving_encoder returns."""
+        found = json.loads(encoder)
+        return cls(found["task"], tuple(field_from_json(entry) for entry in found["inputs"]))
+
+
+@dataclass(frozen=True)
+class _Key:
+    column: str
+
+
+@dataclass(frozen=True)
+class _OutputName:
+    is_taken: bool
+    name: str
+
+
+@dataclass(frozen=True)
+class _Kind:
+    has_pages: bool
+
+
+@dataclass(frozen=True)
+class _Size:
+    n_pages: int
+    n_rows: int
+
+
+SERVING_ENCODER = Statement(
+    "SELECT easeml.serving_encoder($1, $2) AS encoder", ("text", "int8"), ServingInputs.of_columns
+)
+PRIMARY_KEY = Statement(
+    """
+SELECT a.attname AS column
+FROM pg_catalog.pg_index i JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)
+WHERE i.indrelid = $1 AND i.indisprimary ORDER BY array_position(i.indkey, a.attnum)
+""",
+    ("oid",),
+    _Key,
+)
+OUTPUT_NAME = Statement(
+    """
+SELECT to_regclass($1) IS NOT NULL AS is_taken,
+    (SELECT string_agg(quote_ident(part), '.') FROM unnest(parse_ident($1)) AS part) AS name
+""",
+    ("text",),
+    _OutputName,
+)
+KIND = Statement(
+    "SELECT c.relkind IN ('r', 'm') AND NOT EXISTS (SELECT FROM pg_catalog.pg_inherits WHERE inhparent = c.oid)"
+    " AS has_pages FROM pg_catalog.pg_class c WHERE c.oid = $1",
+    ("oid",),
+    _Kind,
+)
+
+
+@entry_point
+def write_predictions(session: Session, request: str) -> int:
+    """Create the output table and fill it in one statement; return the number of rows."""
+    wanted = TableRequest(**json.loads(request))
+    serving = session.row(SERVING_ENCODER, wanted.dataset, wanted.trial_id)
+    columns = columns_of.read_columns(session, wanted.relation)
+    columns_of.require(columns, [field.column for field in serving.inputs], "source", wanted.source)
+    _check_types(wanted, columns, serving.inputs)
+    keys = [columns[key].quoted for key in _key_columns(session, wanted.relation, columns, serving.inputs)]
+    output = _create_output(session, wanted, keys, serving.task)
+    relation = _scannable(session, wanted)
+    predictions = VALUES if serving.task == "regression" else LABELS
+    size = _size(session, relation)
+    sql = FILL.format(
+        output=output,
+        relation=relation,
+        columns=", ".join([*(f"chunk.k{i}" for i in range(len(keys))), *predictions]),
+        key_arrays="".join(f", array_agg({key}) AS k{i}" for i, key in enumerate(keys)),
+        numbers=_numbers_sql(columns, serving.inputs),
+        texts=_texts_sql(columns, serving.inputs),
+        n_pages=size.n_pages,
+        step=max(1, size.n_pages * ROWS_AT_ONCE // max(size.n_rows, 1)),
+    )
+    n_rows = session.run(Command(sql, ("text", "int8"), is_kept=False), wanted.dataset, wanted.trial_id)
+    if relation != wanted.source:
+        session.execute(f"DROP TABLE {relation}")
+    return n_rows
+
+
+def _key_columns(session: Session, relation: int, columns: Columns, inputs: Sequence[Field]) -> list[str]:
+    """Return the primary key's columns, or every column that is no input and no array."""
+    keys = [key.column for key in session.rows(PRIMARY_KEY, relation)]
+    used = {field.column for field in inputs}
+    return keys or [name for name, column in columns.items() if name not in used and not column.type.startswith("_")]
+
+
+def _create_output(session: Session, wanted: TableRequest, keys: Sequence[str], task: TaskKind) -> str:
+    """Create the empty output table; return its quoted name."""
+    if wanted.output is None:
+        raise InvalidArgument("output: expected the name of a new table, got NULL")
+    found = session.row(OUTPUT_NAME, wanted.output)
+    if found.is_taken:
+        raise NotAllowed(f"output: {wanted.output} exists already", hint="Drop it, or give another name.")
+    label = "NULL::text AS predicted_label, NULL::double precision AS probability"
+    predicted = "NULL::double precision AS predicted_value" if task == "regression" else label
+    session.execute(f"CREATE TABLE {found.name} AS SELECT {', '.join([*keys, predicted])} FROM {wanted.source} LIMIT 0")
+    return found.name
+
+
+def _scannable(session: Session, wanted: TableRequest) -> str:
+    """Return a relation that can be read by page: the source, or a temporary copy of a view or of many tables."""
+    if session.row(KIND, wanted.relation).has_pages:
+        return wanted.source
+    session.execute(f"CREATE TEMPORARY TABLE easeml_source ON COMMIT DROP AS SELECT * FROM {wanted.source}")
+    return "pg_temp.easeml_source"
+
+
+def _size(session: Session, relation: str) -> _Size:
+    """Return how many pages and rows the relation has."""
+    sql = f"SELECT pg_relation_size($1) / 8192 AS n_pages, (SELECT count(*) FROM {relation}) AS n_rows"
+    return session.row(Statement(sql, ("regclass",), _Size, is_kept=False), relation)
+
+
+def _check_types(wanted: TableRequest, columns: Columns, inputs: Sequence[Field]) -> None:
+    """Refuse a column whose type is of another kind than that of the dataset."""
+    for field in inputs:
+        column = columns[field.column]
+        now = columns_of.input_field(column)
+        if (type(now), now.type == "bytea") != (type(field), field.type == "bytea"):
+            raise ShapeMismatch(
+                f"source: column {field.column!r} of {wanted.source} has type {column.type}",
+                detail=f"The dataset was made from {field.type}.",
+            )
+
+
+def _numbers_sql(columns: Columns, inputs: Sequence[Field]) -> str:
+    """Return SQL of what goes into the packed rows."""
+    sent = [_number_sql(columns[field.column], field) for field in inputs if not isinstance(field, CategoricalField)]
+    return ", ".join(sent)
+
+
+def _texts_sql(columns: Columns, inputs: Sequence[Field]) -> str:
+    """Return SQL of the categorical columns, one after another."""
+    texts = [columns[field.column].quoted for field in inputs if isinstance(field, CategoricalField)]
+    return " || ".join(f"array_agg({text}::text)" for text in texts) or "NULL::text[]"
+
+
+def _number_sql(column: Column, field: NumericField | TensorField) -> str:
+    """Return SQL of a number or array in the very type that the dataset's rows were sent in."""
+    value = columns_of.value_sql(columns_of.input_field(column), column.quoted)
+    if isinstance(field, NumericField):
+        return columns_of.send_sql(field, value, "")
+    if not field.is_array:
+        return column.quoted
+    array = f"({value})::{ELEMENTS[field.wire]}[]"
+    if field.missing:
+        size = math.prod(field.shape)
+        array = f"coalesce(array_replace({array}, NULL, 'NaN'), array_fill('NaN'::float8, ARRAY[{size}]))"
+    return columns_of.send_sql(field, array, "")
