@@ -10,9 +10,9 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import safetensors
@@ -20,8 +20,9 @@ import safetensors.torch
 import torch
 
 from easeml_plpy.errors import CorruptCheckpoint, InvalidArgument
+from easeml_plpy.value_types import JSON, Array
 
-JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
+T = TypeVar("T")
 Payload: TypeAlias = bytes | bytearray | memoryview
 
 _ATTRIBUTES = "attributes"
@@ -33,17 +34,24 @@ class Checkpoint:
     """A loaded state: tensors on the CPU, each writable and in memory of its own, and JSON attributes."""
 
     tensors: dict[str, torch.Tensor]
-    attributes: dict[str, Any]
+    attributes: dict[str, JSON]
+
+    def read(self, name: str, kind: type[T]) -> T:
+        """Return an attribute of that type. Raises CorruptCheckpoint."""
+        value = self.attributes.get(name)
+        if not isinstance(value, kind):
+            raise CorruptCheckpoint(f"state has {name} {value!r}, expected a value of type {kind.__name__}")
+        return value
 
 
-def dump(tensors: Mapping[str, torch.Tensor | np.ndarray[Any, Any]], attributes: Mapping[str, JSON]) -> bytes:
-    """The payload of a state, the same bytes for the same state. Raises InvalidArgument."""
+def dump(tensors: Mapping[str, torch.Tensor | Array], attributes: Mapping[str, JSON]) -> bytes:
+    """Return the payload of a state, the same bytes for the same state. Raises InvalidArgument."""
     on_cpu = {name: _on_cpu(name, value) for name, value in tensors.items()}
     return safetensors.torch.save(on_cpu, metadata={_ATTRIBUTES: _attributes_text(attributes)})
 
 
 def load(payload: Payload) -> Checkpoint:
-    """The state in a payload. Raises CorruptCheckpoint."""
+    """Return the state in a payload. Raises CorruptCheckpoint."""
     data = bytes(payload)
     try:
         # A copy of each: torch aligns its own memory, and kernels may round differently on other alignments.
@@ -57,7 +65,7 @@ def load(payload: Payload) -> Checkpoint:
 
 
 def digest(payload: Payload) -> str:
-    """SHA-256 of a payload, 64 hexadecimal digits."""
+    """Return the SHA-256 of a payload, 64 hexadecimal digits."""
     return hashlib.sha256(payload).hexdigest()
 
 
@@ -72,8 +80,8 @@ def verify(payload: Payload, expected_hex: str) -> None:
         )
 
 
-def _on_cpu(name: str, value: torch.Tensor | np.ndarray[Any, Any]) -> torch.Tensor:
-    """A contiguous CPU tensor of the value in memory of its own."""
+def _on_cpu(name: str, value: torch.Tensor | Array) -> torch.Tensor:
+    """Return a contiguous CPU tensor of the value in memory of its own."""
     if name == "__metadata__":
         raise InvalidArgument(f"a tensor cannot be named {name!r}")
     if isinstance(value, torch.Tensor):

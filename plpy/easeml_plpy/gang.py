@@ -27,7 +27,7 @@ from .recording import EvaluationFacts, RecordedEvaluation, TrainingFacts, recor
 from .session import Command, Session, entry_point
 from .trainers import LiveTrial, Training, trainer_for
 from .trainers.joint_training import averaging, train_jointly
-from .trainers.torch_trainer import TorchTrial
+from .trainers.torch_trial import TorchTrial
 from .training import training_facts
 from .units import Unit, UnitContext, open_unit, trial_to_blame
 

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import distributed
@@ -39,22 +39,30 @@ PATIENCE = timedelta(days=1)  # of waits that let a cancel through
 NAP_SECONDS = (0.0001, 0.005)  # between looks, first and longest
 WORDS_OF_LOST_PEERS = ("gloo", "NCCL", "ncclUniqueId", "FileStore")
 
-KEPT: list[Any] = []  # never emptied: see above
+KEPT: list[object] = []  # never emptied: see above
 
 
 class Group:
     """One rank's end of a process group. `device` holds the tensors that are exchanged."""
 
     def __init__(
-        self, process_group: Any, rank: int, n_ranks: int, device: torch.device, sockets: Sequence[int]
+        self,
+        process_group: distributed.ProcessGroup,
+        rank: int,
+        n_ranks: int,
+        device: torch.device,
+        sockets: Sequence[int],
     ) -> None:
         self.process_group, self.rank, self.n_ranks, self.device = process_group, rank, n_ranks, device
         self.is_broken = False
         self._sockets = tuple(sockets)
         KEPT.append(self)
 
-    def gather(self, value: Any, pause: Pause) -> list[Any]:
-        """Return the JSON values of all ranks, in their order; wait however long, and let a cancel through."""
+    def gather(self, value: object, pause: Pause) -> list[Any]:
+        """Return the values of all ranks, in their order and as JSON gives them back.
+
+        Wait however long, and let a cancel through.
+        """
         payload = torch.tensor(list(json.dumps(value).encode()), dtype=torch.uint8, device=self.device)
         lengths = [int(length) for length in self._gathered(torch.tensor([len(payload)], device=self.device), pause)]
         padded = torch.zeros(max(lengths), dtype=torch.uint8, device=self.device)
@@ -85,7 +93,7 @@ class Group:
         self._finish(self.process_group.allgather([parts], [tensor], options), pause)
         return parts
 
-    def _finish(self, work: Any, pause: Pause) -> None:
+    def _finish(self, work: distributed.Work, pause: Pause) -> None:
         for _ in naps():
             if work.is_completed():
                 break
@@ -208,15 +216,15 @@ def _connect(store_file: Path, rank: int, n_ranks: int, device: torch.device, ti
         backend._set_default_timeout(timedelta(seconds=timeout_seconds))
         group._register_backend(device, kind, backend)
         group._set_default_backend(kind)
-        group._set_group_name(cast(Any, store_file.parent.name))
+        group._set_group_name(distributed.GroupName(store_file.parent.name))
     opened = [int(number) for number in set(os.listdir("/proc/self/fd")) - before]
     KEPT.append(store)
     return Group(group, rank, n_ranks, device, [number for number in opened if _is_connection(number)])
 
 
-def _gloo(store: Any, rank: int, n_ranks: int) -> Any:
+def _gloo(store: _c10d.Store, rank: int, n_ranks: int) -> Any:
     """Gloo over the loopback interface: all slots of a segment are on one machine."""
-    gloo: Any = distributed.ProcessGroupGloo
+    gloo: Any = distributed.ProcessGroupGloo  # torch does not type its options
     options = gloo._Options()
     options._timeout = timedelta(seconds=CONNECT_SECONDS)
     options._threads = 1
@@ -224,7 +232,7 @@ def _gloo(store: Any, rank: int, n_ranks: int) -> Any:
     return gloo(store, rank, n_ranks, options)
 
 
-def _nccl(store: Any, rank: int, n_ranks: int) -> Any:
+def _nccl(store: _c10d.Store, rank: int, n_ranks: int) -> Any:
     """NCCL, told to report what goes wrong instead of ending the process."""
     os.environ["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "2"  # clean up only
     os.environ["TORCH_NCCL_ENABLE_MONITORING"] = "0"

@@ -12,20 +12,44 @@ With no rows every metric is NaN; r2 needs two.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Literal, TypeAlias, TypedDict
 
 import numpy as np
 
 from easeml_plpy.errors import InvalidArgument, InvalidData, NotFound, ShapeMismatch, close_matches_hint
 from easeml_plpy.task import Task, TaskKind
-
-Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
-Statistics: TypeAlias = dict[str, Any]
+from easeml_plpy.value_types import Array
 
 SMALLEST_PROBABILITY = float(np.finfo(np.float32).eps)
 """Log loss counts smaller probabilities as this one, so that one wrong certainty is not infinite."""
+
+
+class ClassificationStatistics(TypedDict):
+    """Counts by class, in the order of the classes."""
+
+    kind: Literal["classification"]
+    n_rows: int
+    n_correct: int
+    log_loss_sum: float | None
+    true_positives: list[int]
+    false_positives: list[int]
+    false_negatives: list[int]
+
+
+class RegressionStatistics(TypedDict):
+    """Sums over rows; the spread of targets is kept around their mean."""
+
+    kind: Literal["regression"]
+    n_rows: int
+    squared_error_sum: float | None
+    absolute_error_sum: float | None
+    target_mean: float
+    target_squared_deviation_sum: float
+
+
+Statistics: TypeAlias = ClassificationStatistics | RegressionStatistics
 
 
 @dataclass(frozen=True)
@@ -55,14 +79,14 @@ DEFAULT_METRIC: dict[TaskKind, str] = {"classification": "accuracy", "regression
 
 
 def metric(name: str) -> Metric:
-    """The metric of that name. Raises NotFound."""
+    """Return the metric of that name. Raises NotFound."""
     if name not in METRICS:
         raise NotFound(f"there is no metric {name!r}", hint=close_matches_hint(name, METRICS))
     return METRICS[name]
 
 
 def is_better(metric: Metric, new: float | None, old: float | None) -> bool:
-    """Whether the new value beats the old one. NaN and None are worst; a tie keeps the old."""
+    """Say whether the new value beats the old one. NaN and None are worst; a tie keeps the old."""
     if new is None or math.isnan(new):
         return False
     if old is None or math.isnan(old):
@@ -71,7 +95,7 @@ def is_better(metric: Metric, new: float | None, old: float | None) -> bool:
 
 
 def measure(task: Task, outputs: Array, targets: Array) -> Statistics:
-    """Statistics of outputs, shape (n, n_outputs), against targets, shape (n,).
+    """Return statistics of outputs, shape (n, n_outputs), against targets, shape (n,).
 
     Classification outputs are probabilities. Raises ShapeMismatch, InvalidData.
     """
@@ -80,32 +104,37 @@ def measure(task: Task, outputs: Array, targets: Array) -> Statistics:
             f"expected outputs of shape {(len(targets), task.n_outputs)} and flat targets, "
             f"got {outputs.shape} and {targets.shape}"
         )
-    return _MEASURES[task.kind](outputs, targets)
+    if task.kind == "classification":
+        return _measure_classification(outputs, targets)
+    return _measure_regression(outputs, targets)
 
 
-def combine(parts: Sequence[Mapping[str, Any]]) -> Statistics:
-    """Statistics of all rows from those of parts, in any order. Raises InvalidArgument."""
+def combine(parts: Sequence[Statistics]) -> Statistics:
+    """Return statistics of all rows from those of parts, in any order. Raises InvalidArgument."""
     if not parts:
         raise InvalidArgument("there are no statistics to combine")
-    kinds = {part["kind"] for part in parts}
-    if len(kinds) > 1:
-        raise InvalidArgument(f"cannot combine statistics of different kinds: {', '.join(sorted(kinds))}")
-    return _COMBINES[parts[0]["kind"]](parts)
+    classifications = [part for part in parts if part["kind"] == "classification"]
+    regressions = [part for part in parts if part["kind"] == "regression"]
+    if classifications and regressions:
+        raise InvalidArgument("cannot combine statistics of different kinds: classification, regression")
+    return _combine_classification(classifications) if classifications else _combine_regression(regressions)
 
 
-def values(task: Task, statistics: Mapping[str, Any]) -> dict[str, float]:
-    """Every metric of the task by name, NaN where it is not defined."""
+def values(task: Task, statistics: Statistics) -> dict[str, float]:
+    """Return every metric of the task by name, NaN where it is not defined."""
     if statistics["kind"] != task.kind:
         raise InvalidArgument(f"expected statistics of a {task.kind}, got {statistics['kind']}")
     if statistics["n_rows"] == 0:
         return {name: math.nan for name, metric in METRICS.items() if metric.task == task.kind}
-    return _VALUES[task.kind](statistics)
+    if statistics["kind"] == "classification":
+        return _classification_values(statistics)
+    return _regression_values(statistics)
 
 
 # Classification
 
 
-def _measure_classification(outputs: Array, targets: Array) -> Statistics:
+def _measure_classification(outputs: Array, targets: Array) -> ClassificationStatistics:
     n_rows, n_classes = outputs.shape
     if n_rows and not (targets.min() >= 0 and targets.max() < n_classes):
         raise InvalidData(f"a class lies outside 0 to {n_classes - 1}")
@@ -128,15 +157,14 @@ def _measure_classification(outputs: Array, targets: Array) -> Statistics:
 
 
 def _log_loss_sum(outputs: Array, classes: Array) -> float:
-    """Sum over rows of -log p(right class); NaN when any output is not finite."""
+    """Return the sum over rows of -log p(right class); NaN when any output is not finite."""
     if not np.isfinite(outputs).all():
         return math.nan
     right = outputs[np.arange(len(classes)), classes].astype(np.float64)
     return float(-np.log(np.clip(right, SMALLEST_PROBABILITY, 1.0)).sum())
 
 
-def _combine_classification(parts: Sequence[Mapping[str, Any]]) -> Statistics:
-    per_class = ("true_positives", "false_positives", "false_negatives")
+def _combine_classification(parts: Sequence[ClassificationStatistics]) -> ClassificationStatistics:
     if len({len(part["true_positives"]) for part in parts}) > 1:
         raise InvalidArgument("cannot combine statistics over different numbers of classes")
     return {
@@ -144,11 +172,17 @@ def _combine_classification(parts: Sequence[Mapping[str, Any]]) -> Statistics:
         "n_rows": sum(part["n_rows"] for part in parts),
         "n_correct": sum(part["n_correct"] for part in parts),
         "log_loss_sum": _total(part["log_loss_sum"] for part in parts),
-        **{key: np.sum([part[key] for part in parts], axis=0, dtype=np.int64).tolist() for key in per_class},
+        "true_positives": _sum_by_class(part["true_positives"] for part in parts),
+        "false_positives": _sum_by_class(part["false_positives"] for part in parts),
+        "false_negatives": _sum_by_class(part["false_negatives"] for part in parts),
     }
 
 
-def _classification_values(statistics: Mapping[str, Any]) -> dict[str, float]:
+def _sum_by_class(counts: Iterable[list[int]]) -> list[int]:
+    return [sum(of_class) for of_class in zip(*counts, strict=True)]
+
+
+def _classification_values(statistics: ClassificationStatistics) -> dict[str, float]:
     found = np.array(statistics["true_positives"], dtype=np.float64)
     false_positives = np.array(statistics["false_positives"], dtype=np.float64)
     false_negatives = np.array(statistics["false_negatives"], dtype=np.float64)
@@ -163,7 +197,7 @@ def _classification_values(statistics: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _mean_ratio(numerators: Array, denominators: Array) -> float:
-    """Mean over the classes whose denominator is not zero."""
+    """Return the mean over the classes whose denominator is not zero."""
     is_counted = denominators > 0
     return float((numerators[is_counted] / denominators[is_counted]).mean())
 
@@ -171,8 +205,8 @@ def _mean_ratio(numerators: Array, denominators: Array) -> float:
 # Regression
 
 
-def _measure_regression(outputs: Array, targets: Array) -> Statistics:
-    """Sums in float64; the spread of targets is kept around their mean, so large offsets cost nothing."""
+def _measure_regression(outputs: Array, targets: Array) -> RegressionStatistics:
+    """Sum in float64; the spread is taken around the mean of the targets, so large offsets cost nothing."""
     if not np.isfinite(targets).all():
         raise InvalidData("a target is not finite")
     exact = targets.astype(np.float64)
@@ -190,8 +224,8 @@ def _measure_regression(outputs: Array, targets: Array) -> Statistics:
     }
 
 
-def _combine_regression(parts: Sequence[Mapping[str, Any]]) -> Statistics:
-    """Means and squared deviations combine as in Chan, Golub and LeVeque (1979), over all parts at once."""
+def _combine_regression(parts: Sequence[RegressionStatistics]) -> RegressionStatistics:
+    """Combine means and squared deviations as in Chan, Golub and LeVeque (1979), over all parts at once."""
     n_rows = sum(part["n_rows"] for part in parts)
     mean = math.fsum(part["n_rows"] * part["target_mean"] for part in parts) / max(n_rows, 1)
     within = math.fsum(part["target_squared_deviation_sum"] for part in parts)
@@ -206,7 +240,7 @@ def _combine_regression(parts: Sequence[Mapping[str, Any]]) -> Statistics:
     }
 
 
-def _regression_values(statistics: Mapping[str, Any]) -> dict[str, float]:
+def _regression_values(statistics: RegressionStatistics) -> dict[str, float]:
     n_rows = statistics["n_rows"]
     squared_error_sum = _number(statistics["squared_error_sum"])
     return {
@@ -217,7 +251,7 @@ def _regression_values(statistics: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _r2(n_rows: int, squared_error_sum: float, squared_deviation_sum: float) -> float:
-    """NaN below two rows; for constant targets 1 if every prediction is exact, else 0 (as scikit-learn)."""
+    """Return r2: NaN below two rows; for constant targets 1 if every prediction is exact, else 0 (as scikit-learn)."""
     if n_rows < 2 or math.isnan(squared_error_sum):
         return math.nan
     if squared_deviation_sum == 0:
@@ -236,21 +270,8 @@ def _number(stored: float | None) -> float:
     return math.nan if stored is None else stored
 
 
-def _total(numbers: Any) -> float | None:
-    """Exact sum, so the order of parts does not matter; None when any of them is."""
-    present = list(numbers)
-    return None if None in present else math.fsum(present)
-
-
-_MEASURES: dict[TaskKind, Callable[[Array, Array], Statistics]] = {
-    "classification": _measure_classification,
-    "regression": _measure_regression,
-}
-_COMBINES: dict[TaskKind, Callable[[Sequence[Mapping[str, Any]]], Statistics]] = {
-    "classification": _combine_classification,
-    "regression": _combine_regression,
-}
-_VALUES: dict[TaskKind, Callable[[Mapping[str, Any]], dict[str, float]]] = {
-    "classification": _classification_values,
-    "regression": _regression_values,
-}
+def _total(numbers: Iterable[float | None]) -> float | None:
+    """Return the exact sum, so the order of parts does not matter; None when any of them is."""
+    given = list(numbers)
+    present = [number for number in given if number is not None]
+    return math.fsum(present) if len(present) == len(given) else None

@@ -26,18 +26,13 @@ from .encoding import encoded_shape, fields_to_bytes, row_bytes
 from .errors import InvalidArgument, InvalidData
 from .pack_request import PackRequest
 from .packing_statistics import PackingStatistics
-from .session import Command, Session, Statement, entry_point
+from .session import Command, Session, Statement, entry_point, only_column
 from .value_types import Array
 
 TARGET_BLOCK_BYTES = 2 << 20
 
 
-@dataclass(frozen=True)
-class _NewDataset:
-    dataset_id: int
-
-
-INSERT_DATASET = Statement(
+INSERT_DATASET: Statement[int] = Statement(
     """
 INSERT INTO easeml.datasets (dataset_name, version, source, input_columns, target_column, task, input_shape, n_outputs,
     n_partitions, validation_fraction, test_fraction, seed, block_rows, options, encoder, n_skipped_rows)
@@ -48,7 +43,7 @@ FROM jsonb_to_record($1) AS d(name text, version int, source text, inputs text[]
 RETURNING dataset_id
 """,
     ("jsonb", "text", "int4", "jsonb", "int8"),
-    _NewDataset,
+    only_column,
 )
 INSERT_BLOCK = Command(
     """
@@ -133,7 +128,7 @@ class _Packing:
         n_outputs = len(target.labels) if isinstance(target, LabelTarget) else 1
         self.dataset_id = session.row(
             INSERT_DATASET, json.dumps(request), target.task, n_outputs, json.dumps(options), n_skipped
-        ).dataset_id
+        )
 
     def write_blocks(self) -> PackingStatistics:
         """Decode, observe and store the blocks one after another; memory is bounded by a few of them."""

@@ -11,7 +11,7 @@ from typing import TypedDict
 from .checkpoint import digest
 from .datasets import dataset
 from .metrics import METRICS, Statistics, combine, is_better, values
-from .session import Session, Statement
+from .session import Session, Statement, only_column
 from .states import store_chunks
 from .units import UnitContext
 
@@ -62,30 +62,20 @@ class _Recorded:
     pruned_bytes: int | None
 
 
-@dataclass(frozen=True)
-class _Parts:
-    parts: str | None
-
-
-@dataclass(frozen=True)
-class _Pruned:
-    pruned_bytes: int | None
-
-
 RECORD_TRAINING = Statement(
     "SELECT * FROM easeml.record_training($1, $2, $3, $4, $5, $6, $7, $8, $9)",
     ("jsonb", "timestamptz", "float8", "int8", "float8", "int8", "text", "bytea", "int8"),
     _Recorded,
 )
-RECORD_EVALUATION = Statement(
+RECORD_EVALUATION: Statement[str | None] = Statement(
     "SELECT easeml.record_evaluation($1, $2, $3, $4, $5, $6) AS parts",
     ("jsonb", "timestamptz", "int4", "text", "jsonb", "int8"),
-    _Parts,
+    only_column,
 )
-RECORD_METRICS = Statement(
+RECORD_METRICS: Statement[int | None] = Statement(
     "SELECT easeml.record_metrics($1, $2, $3, $4, $5, $6) AS pruned_bytes",
     ("jsonb", "int4", "text", "int8", "jsonb", "int8"),
-    _Pruned,
+    only_column,
 )
 
 
@@ -121,12 +111,12 @@ def record_evaluation(
     """Record the sums of a partition; the split's last one makes its metrics and may make this state the best."""
     statistics = json.dumps(facts["statistics"])
     read_bytes = facts["read_bytes"]
-    recorded = session.row(
+    parts = session.row(
         RECORD_EVALUATION, order, context.started_at, measured.epoch, measured.split, statistics, read_bytes
     )
-    if recorded.parts is None:
+    if parts is None:
         return {"metrics": None, "pruned_bytes": 0}
-    return _record_metrics(session, order, context, measured, json.loads(recorded.parts))
+    return _record_metrics(session, order, context, measured, json.loads(parts))
 
 
 def _record_metrics(
@@ -141,7 +131,7 @@ def _record_metrics(
     improves = is_better(METRICS[context.metric], metrics.get(context.metric), context.best_metric_value)
     is_best = measured.split == "validation" and (is_first or improves)
     best_checkpoint_id = measured.checkpoint_id if is_best else None
-    recorded = session.row(
+    pruned_bytes = session.row(
         RECORD_METRICS,
         order,
         measured.epoch,
@@ -150,4 +140,4 @@ def _record_metrics(
         json.dumps(metrics),
         best_checkpoint_id,
     )
-    return {"metrics": metrics, "pruned_bytes": recorded.pruned_bytes or 0}
+    return {"metrics": metrics, "pruned_bytes": pruned_bytes or 0}

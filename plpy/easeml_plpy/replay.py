@@ -22,7 +22,7 @@ from .devices import bind
 from .errors import CorruptCheckpoint, InvalidArgument, NotAllowed, NotFound
 from .live_trials import fresh_trial, resumed_trial
 from .packing_statistics import checksum
-from .session import Session, Statement, entry_point
+from .session import Session, Statement, entry_point, only_column
 from .state_difference import differing_tensors
 from .states import read_state
 from .trainers import LiveTrial
@@ -58,11 +58,6 @@ class _Partition:
     partition_number: int
     dataset_id: int
     checksum: int | None
-
-
-@dataclass(frozen=True)
-class _Width:
-    width: int | None
 
 
 @dataclass(frozen=True)
@@ -113,7 +108,9 @@ ORDER BY u.partition_number
     ("int8", "int4"),
     _Partition,
 )
-GANGS = Statement(f"{LINEAGE} SELECT max(n_slots) AS width FROM log", ("int8", "int4"), _Width)
+WIDTH: Statement[int | None] = Statement(
+    f"{LINEAGE} SELECT max(n_slots) AS width FROM log", ("int8", "int4"), only_column
+)
 BLOCKS = Statement(
     "SELECT inputs, targets FROM easeml.blocks"
     " WHERE dataset_id = $1 AND split = 'train' AND partition_number = $2 ORDER BY block_number",
@@ -128,7 +125,7 @@ def check_replay(session: Session, trial_id: int, device: str, until_epoch: int 
     several slots have trained the trial together."""
     if device.startswith("cuda:") and int(device[5:]) >= torch.cuda.device_count():
         raise InvalidArgument(f"device: {device} is not there: this server sees {torch.cuda.device_count()} GPUs")
-    if (session.row(GANGS, trial_id, until_epoch).width or 1) > 1:
+    if (session.row(WIDTH, trial_id, until_epoch) or 1) > 1:
         raise NotAllowed(
             f"trial {trial_id} cannot be replayed: it was trained by several slots at once",
             detail="One session cannot repeat the steps of a gang, whose slots average their gradients.",

@@ -42,6 +42,12 @@ class Statement(Command, Generic[R]):
     row: Callable[..., R]
 
 
+def only_column(**columns: T) -> T:
+    """Return the value of a statement's only column, as its record."""
+    (value,) = columns.values()
+    return value
+
+
 class Session:
     """One connection to the server, as PL/Python sees it."""
 
@@ -120,12 +126,7 @@ class Kept(Generic[T]):
     make: Callable[[], T]
 
 
-@dataclass(frozen=True)
-class _Installed:
-    version: str
-
-
-_VERSION = Statement("SELECT easeml.version() AS version", (), _Installed)
+_VERSION: Statement[str] = Statement("SELECT easeml.version() AS version", (), only_column)
 
 
 def _check_version(session: Session) -> None:
@@ -133,7 +134,7 @@ def _check_version(session: Session) -> None:
 
     An open connection keeps the code that it imported first, so an upgrade shows only in new connections.
     """
-    installed = session.row(_VERSION).version
+    installed = session.row(_VERSION)
     if installed != __version__:
         raise VersionMismatch(
             f"the extension easeml is {installed}, but this session runs the Python package {__version__}",

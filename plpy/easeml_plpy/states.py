@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from .checkpoint import verify
 from .errors import CorruptCheckpoint
-from .session import Command, Session, Statement
+from .session import Command, Session, Statement, only_column
 
 INLINE_BYTES = 4 << 20  # a large value takes its size in memory several times, and ends at 1 GB
 CHUNK_BYTES = 1 << 20
@@ -24,31 +24,23 @@ class _Stored:
     n_bytes: int
 
 
-@dataclass(frozen=True)
-class _Chunk:
-    bytes: bytes
-
-
-@dataclass(frozen=True)
-class _Begun:
-    checkpoint_id: int | None
-
-
 STATE = Statement(
     "SELECT state, sha256, n_bytes FROM easeml.checkpoints WHERE trial_id = $1 AND checkpoint_id = $2",
     ("int8", "int8"),
     _Stored,
 )
 # Row and chunks in one statement: its snapshot sees all of them, though they may be pruned meanwhile.
-CHUNKS = Statement(
+CHUNKS: Statement[bytes] = Statement(
     """
 SELECT k.bytes FROM easeml.checkpoints c JOIN easeml.checkpoint_chunks k USING (checkpoint_id)
 WHERE c.trial_id = $1 AND c.checkpoint_id = $2 ORDER BY k.chunk_number
 """,
     ("int8", "int8"),
-    _Chunk,
+    only_column,
 )
-BEGIN_CHUNKED = Statement("SELECT easeml.store_chunked($1, $2, $3) AS checkpoint_id", ("jsonb", "int8", "text"), _Begun)
+BEGIN_CHUNKED: Statement[int | None] = Statement(
+    "SELECT easeml.store_chunked($1, $2, $3) AS checkpoint_id", ("jsonb", "int8", "text"), only_column
+)
 STORE_CHUNK = Command("SELECT easeml.store_chunk($1, $2, $3)", ("int8", "int4", "bytea"))
 
 
@@ -56,7 +48,7 @@ def store_chunks(session: Session, order: str, payload: bytes, sha256: str) -> i
     """Write a state of more than INLINE_BYTES and return its checkpoint, for record_training; else None."""
     if len(payload) <= INLINE_BYTES:
         return None
-    checkpoint_id = session.row(BEGIN_CHUNKED, order, len(payload), sha256).checkpoint_id
+    checkpoint_id = session.row(BEGIN_CHUNKED, order, len(payload), sha256)
     view = memoryview(payload)
     for number, start in enumerate(range(0, len(payload), CHUNK_BYTES)):
         session.run(STORE_CHUNK, checkpoint_id, number, view[start : start + CHUNK_BYTES])
@@ -80,5 +72,5 @@ def _joined(session: Session, trial_id: int, checkpoint_id: int) -> bytes:
     """Return the chunks of a state as one, copied once."""
     whole = io.BytesIO()
     for chunk in session.each(CHUNKS, trial_id, checkpoint_id):
-        whole.write(chunk.bytes)
+        whole.write(chunk)
     return whole.getvalue()

@@ -16,7 +16,7 @@ from .columns import Column, Columns
 from .encoder import CategoricalField, Field, NumericField, TensorField, field_from_json
 from .errors import InvalidArgument, NotAllowed, ShapeMismatch
 from .prediction import ROWS_AT_ONCE
-from .session import Command, Session, Statement, entry_point
+from .session import Command, Session, Statement, entry_point, only_column
 from .task import TaskKind
 
 LABELS = ["packed.labels", "packed.predicted_values"]
@@ -65,19 +65,9 @@ class ServingInputs:
 
 
 @dataclass(frozen=True)
-class _Key:
-    column: str
-
-
-@dataclass(frozen=True)
 class _OutputName:
     is_taken: bool
     name: str
-
-
-@dataclass(frozen=True)
-class _Kind:
-    has_pages: bool
 
 
 @dataclass(frozen=True)
@@ -89,14 +79,14 @@ class _Size:
 SERVING_ENCODER = Statement(
     "SELECT easeml.serving_encoder($1, $2) AS encoder", ("text", "int8"), ServingInputs.of_columns
 )
-PRIMARY_KEY = Statement(
+PRIMARY_KEY: Statement[str] = Statement(
     """
 SELECT a.attname AS column
 FROM pg_catalog.pg_index i JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)
 WHERE i.indrelid = $1 AND i.indisprimary ORDER BY array_position(i.indkey, a.attnum)
 """,
     ("oid",),
-    _Key,
+    only_column,
 )
 OUTPUT_NAME = Statement(
     """
@@ -106,11 +96,11 @@ SELECT to_regclass($1) IS NOT NULL AS is_taken,
     ("text",),
     _OutputName,
 )
-KIND = Statement(
+HAS_PAGES: Statement[bool] = Statement(
     "SELECT c.relkind IN ('r', 'm') AND NOT EXISTS (SELECT FROM pg_catalog.pg_inherits WHERE inhparent = c.oid)"
     " AS has_pages FROM pg_catalog.pg_class c WHERE c.oid = $1",
     ("oid",),
-    _Kind,
+    only_column,
 )
 
 
@@ -145,7 +135,7 @@ def write_predictions(session: Session, request: str) -> int:
 
 def _key_columns(session: Session, relation: int, columns: Columns, inputs: Sequence[Field]) -> list[str]:
     """Return the primary key's columns, or every column that is no input and no array."""
-    keys = [key.column for key in session.rows(PRIMARY_KEY, relation)]
+    keys = session.rows(PRIMARY_KEY, relation)
     used = {field.column for field in inputs}
     return keys or [name for name, column in columns.items() if name not in used and not column.type.startswith("_")]
 
@@ -165,7 +155,7 @@ def _create_output(session: Session, wanted: TableRequest, keys: Sequence[str], 
 
 def _scannable(session: Session, wanted: TableRequest) -> str:
     """Return a relation that can be read by page: the source, or a temporary copy of a view or of many tables."""
-    if session.row(KIND, wanted.relation).has_pages:
+    if session.row(HAS_PAGES, wanted.relation):
         return wanted.source
     session.execute(f"CREATE TEMPORARY TABLE easeml_source ON COMMIT DROP AS SELECT * FROM {wanted.source}")
     return "pg_temp.easeml_source"

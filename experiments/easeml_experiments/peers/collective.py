@@ -25,7 +25,7 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from easeml_experiments.peers import record, training, workload
 from easeml_experiments.peers.record import Record
 from easeml_experiments.peers.wire import sent_bytes
-from easeml_plpy.trainers.torch_trainer import TorchTrial
+from easeml_plpy.trainers.torch_trial import TorchTrial
 
 
 def data_parallel(folder: Path) -> Record:

@@ -14,8 +14,9 @@ from easeml_db.words.training_unit import partition_at, unit_seed
 from easeml_experiments.peers.workload import Tensors, Workload
 from easeml_plpy import metrics
 from easeml_plpy.architectures import architecture, complete
-from easeml_plpy.trainers import Training
-from easeml_plpy.trainers.torch_trainer import TorchTrainer, TorchTrial
+from easeml_plpy.trainers import Blueprint, Training
+from easeml_plpy.trainers.torch_trainer import TorchTrainer, build_module
+from easeml_plpy.trainers.torch_trial import TorchTrial
 
 TRAINER = TorchTrainer()
 
@@ -37,8 +38,7 @@ def build(workload: Workload, trial_number: int) -> nn.Module:
     chosen = architecture(workload.architecture)
     first = partition_at(trial_number, 0, workload.n_workers)
     torch.manual_seed(unit_seed(workload.seed, trial_number, 1, first))
-    module: nn.Module = chosen.build(workload.task, complete(chosen, workload.config(trial_number)))
-    return module
+    return build_module(Blueprint(chosen, complete(chosen, workload.config(trial_number)), workload.task))
 
 
 def parameter_bytes(module: nn.Module) -> int:
@@ -52,10 +52,10 @@ def start(
     """A trial that trains a network over these parts; n_sharing: among how many workers each batch is divided."""
     chosen = architecture(workload.architecture)
     config = complete(chosen, workload.config(trial_number))
-    config["batch_size"] = max(1, config["batch_size"] // n_sharing)
+    config["batch_size"] = max(1, config.integer("batch_size") // n_sharing)
     n_rows = [len(targets) for _, targets in parts]
     n_steps_total = TRAINER.count_steps(config, n_rows, workload.max_epochs)
-    return TorchTrial(chosen, config, workload.task, module, n_steps_total=n_steps_total, device=torch.device("cpu"))
+    return TorchTrial(Blueprint(chosen, config, workload.task), module, n_steps_total=n_steps_total)
 
 
 class WholeTrial:

@@ -22,7 +22,7 @@ from easeml_experiments.procedures.search_history import Task, TaskResult
 from easeml_experiments.procedures.search_job import OneTrial, one_trial
 from easeml_plpy.architectures import architecture
 from easeml_plpy.errors import TrialFailed
-from easeml_plpy.trainers.torch_trainer import TorchTrial
+from easeml_plpy.trainers.torch_trial import TorchTrial
 
 _held: dict[str, Any] = {}
 

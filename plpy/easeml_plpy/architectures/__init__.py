@@ -6,8 +6,10 @@ torch when they build, so that a session which only lists architectures starts i
 
 from __future__ import annotations
 
-from easeml_plpy.architectures.contract import Architecture, Config, IncrementalEstimator, complete, fits
+from easeml_plpy.architectures.config import Config
+from easeml_plpy.architectures.contract import Architecture, complete, fits
 from easeml_plpy.architectures.hyperparameter import Hyperparameter
+from easeml_plpy.architectures.incremental import IncrementalEstimator
 from easeml_plpy.architectures.lenet import LENET
 from easeml_plpy.architectures.linear import LINEAR
 from easeml_plpy.architectures.mlp import MLP
@@ -32,7 +34,7 @@ ARCHITECTURES: dict[str, Architecture] = {
 
 
 def architecture(name: str) -> Architecture:
-    """The architecture of that name. Raises NotFound."""
+    """Return the architecture of that name. Raises NotFound."""
     if name not in ARCHITECTURES:
         raise NotFound(f"there is no architecture {name!r}", hint=close_matches_hint(name, ARCHITECTURES))
     return ARCHITECTURES[name]

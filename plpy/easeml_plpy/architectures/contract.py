@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
-import numpy as np
-
+from easeml_plpy.architectures.config import Config
 from easeml_plpy.architectures.hyperparameter import Hyperparameter
 from easeml_plpy.errors import InvalidArgument, close_matches_hint
 from easeml_plpy.task import Task
-
-Config: TypeAlias = Mapping[str, Any]
-Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 ANY_TASK = ("classification", "regression")
 ANY_RANK = (1, 2, 3, 4)
@@ -28,8 +23,9 @@ def _no_objection(task: Task) -> str | None:
 class Architecture:
     """A family of trainable functions.
 
-    `build(task, config)` gives what the trainer trains: an nn.Module for 'torch', an IncrementalEstimator for
-    'partial_fit'. `objection(task)` says why a task of a legal kind and rank still does not fit.
+    `build(task, config)` gives what the trainer of that name trains, and which only that trainer looks into: an
+    nn.Module for 'torch', an IncrementalEstimator for 'partial_fit'. `objection(task)` says why a task of a legal kind
+    and rank still does not fit.
     """
 
     name: str
@@ -38,20 +34,12 @@ class Architecture:
     input_ranks: tuple[int, ...]
     summary: str
     hyperparameters: tuple[Hyperparameter, ...]
-    build: Callable[[Task, Config], Any]
+    build: Callable[[Task, Config], object]
     objection: Callable[[Task], str | None] = _no_objection
 
 
-@dataclass(frozen=True)
-class IncrementalEstimator:
-    """A scikit-learn estimator with `partial_fit`; `transform` makes its input of float32 (n, n_features)."""
-
-    estimator: Any
-    transform: Callable[[Array], Array] = np.asarray
-
-
 def fits(architecture: Architecture, task: Task) -> str | None:
-    """None if the architecture can learn the task, otherwise the reason why not."""
+    """Return None if the architecture can learn the task, otherwise the reason why not."""
     if task.kind not in architecture.tasks:
         return f"{architecture.name} does {' and '.join(architecture.tasks)}, not {task.kind}"
     rank = len(task.input_shape)
@@ -61,8 +49,8 @@ def fits(architecture: Architecture, task: Task) -> str | None:
     return architecture.objection(task)
 
 
-def complete(architecture: Architecture, config: Config) -> dict[str, Any]:
-    """The config with defaults filled in and each value checked, in the order of declaration.
+def complete(architecture: Architecture, config: Mapping[str, object]) -> Config:
+    """Return the config with defaults filled in and each value checked, in the order of declaration.
 
     Completing twice changes nothing. Raises InvalidArgument that names the path, what was expected and got.
     """
@@ -73,7 +61,7 @@ def complete(architecture: Architecture, config: Config) -> dict[str, Any]:
                 f"config.{name}: expected a hyperparameter of {architecture.name}, got {name!r}",
                 hint=close_matches_hint(name, known),
             )
-    return {
-        name: hyperparameter.check(config.get(name, hyperparameter.default), f"config.{name}")
+    return Config(
+        (name, hyperparameter.check(config.get(name, hyperparameter.default), f"config.{name}"))
         for name, hyperparameter in known.items()
-    }
+    )

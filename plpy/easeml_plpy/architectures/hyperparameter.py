@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal, TypeAlias
 
 from easeml_plpy.errors import InvalidArgument
+from easeml_plpy.value_types import JSON
 
 HyperparameterKind = Literal["float", "integer", "categorical", "integers"]
+Setting: TypeAlias = bool | int | float | str | list[int]
+"""What a config sets one hyperparameter to."""
 
 
 @dataclass(frozen=True)
@@ -23,17 +27,17 @@ class Hyperparameter:
 
     name: str
     kind: HyperparameterKind
-    default: Any
+    default: Setting
     summary: str
     low: float | None = None
     high: float | None = None
     log: bool = False
-    choices: tuple[Any, ...] | None = None
+    choices: tuple[bool | str, ...] | None = None
     max_length: int | None = None
-    search: list[Any] | dict[str, Any] | None = None
+    search: Sequence[Setting] | Mapping[str, JSON] | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """All fields, ready for `json.dumps`; absent ones are None."""
+    def to_json(self) -> dict[str, JSON]:
+        """Return all fields, ready for `json.dumps`; absent ones are None."""
         return {
             "name": self.name,
             "kind": self.kind,
@@ -47,8 +51,8 @@ class Hyperparameter:
             "search": self.search,
         }
 
-    def check(self, value: Any, path: str) -> Any:
-        """The value in its own type (1 becomes 1.0 for a float). Raises InvalidArgument naming the path."""
+    def check(self, value: object, path: str) -> Setting:
+        """Return the value in its own type (1 becomes 1.0 for a float). Raises InvalidArgument naming the path."""
         if self.kind == "categorical":
             return self._check_choice(value, path)
         if self.kind == "integers":
@@ -56,7 +60,7 @@ class Hyperparameter:
         return self._check_number(value, path)
 
     def expected(self) -> str:
-        """What a legal value is, in words."""
+        """Say in words what a legal value is."""
         if self.kind == "categorical":
             return "one of " + ", ".join(repr(choice) for choice in self.choices or ())
         if self.kind == "integers":
@@ -67,20 +71,19 @@ class Hyperparameter:
     def _bounds(self) -> str:
         return f"from {self.low:g} to {self.high:g}"
 
-    def _check_choice(self, value: Any, path: str) -> Any:
+    def _check_choice(self, value: object, path: str) -> bool | str:
         for choice in self.choices or ():
             if type(choice) is type(value) and choice == value:
                 return choice
         raise self._refusal(value, path)
 
-    def _check_integers(self, value: Any, path: str) -> list[int]:
+    def _check_integers(self, value: object, path: str) -> list[int]:
         if not isinstance(value, list | tuple) or len(value) > (self.max_length or 0):
             raise self._refusal(value, path)
-        return [self._check_number(element, f"{path}[{index}]") for index, element in enumerate(value)]
+        return [int(self._check_number(element, f"{path}[{index}]")) for index, element in enumerate(value)]
 
-    def _check_number(self, value: Any, path: str) -> Any:
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not self._is_within(value):
+    def _check_number(self, value: object, path: str) -> float | int:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not self._is_within(value):
             raise self._refusal(value, path)
         number = float(value) if self.kind == "float" else int(value)
         if number != value:
@@ -88,12 +91,12 @@ class Hyperparameter:
         return number
 
     def _is_within(self, number: float) -> bool:
-        """Whether the bounds hold; NaN and infinity never do."""
+        """Say whether the bounds hold; NaN and infinity never do."""
         low = -sys.float_info.max if self.low is None else self.low
         high = sys.float_info.max if self.high is None else self.high
         return low <= number <= high
 
-    def _refusal(self, value: Any, path: str) -> InvalidArgument:
+    def _refusal(self, value: object, path: str) -> InvalidArgument:
         return InvalidArgument(
             f"{path}: expected {self.expected()}, got {value!r}", hint=f"{self.name} is {self.summary}."
         )

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from easeml_plpy.architectures.contract import ANY_TASK, Architecture, Config
+from easeml_plpy.architectures.config import Config
+from easeml_plpy.architectures.contract import ANY_TASK, Architecture
 from easeml_plpy.architectures.hyperparameter import Hyperparameter
 from easeml_plpy.architectures.mlp import activation, add_hidden_layers
 from easeml_plpy.architectures.torch_hyperparameters import ACTIVATION, DROPOUT, TORCH_HYPERPARAMETERS
@@ -23,7 +24,7 @@ _SIDE_FOR_WIDE_KERNELS = 16
 
 
 def build_lenet(task: Task, config: Config) -> nn.Module:
-    """Maps (n, H, W) or (n, C, H, W) to (n, n_outputs)."""
+    """Build a network from (n, H, W) or (n, C, H, W) to (n, n_outputs)."""
     from torch import nn
 
     n_channels, height, width = _image_shape(task)
@@ -31,7 +32,7 @@ def build_lenet(task: Task, config: Config) -> nn.Module:
     layers: OrderedDict[str, nn.Module] = OrderedDict()
     if len(task.input_shape) == 2:
         layers["add_channel"] = nn.Unflatten(1, (1, height))
-    for index, n_maps in enumerate((6 * config["width"], 16 * config["width"])):
+    for index, n_maps in enumerate((6 * config.integer("width"), 16 * config.integer("width"))):
         layers[f"convolution_{index}"] = nn.Conv2d(n_channels, n_maps, kernel, padding=kernel // 2)
         layers[f"convolution_activation_{index}"] = activation(config)
         layers[f"pool_{index}"] = nn.MaxPool2d(2)
@@ -41,7 +42,7 @@ def build_lenet(task: Task, config: Config) -> nn.Module:
 
 
 def object_to_small_images(task: Task) -> str | None:
-    """Why the image is too small, or None."""
+    """Return why the image is too small, or None."""
     _, height, width = _image_shape(task)
     if min(height, width) >= SMALLEST_SIDE:
         return None
@@ -49,7 +50,7 @@ def object_to_small_images(task: Task) -> str | None:
 
 
 def _image_shape(task: Task) -> tuple[int, int, int]:
-    """(channels, height, width); an image without channels has one."""
+    """Return (channels, height, width); an image without channels has one."""
     n_channels, height, width = task.input_shape if len(task.input_shape) == 3 else (1, *task.input_shape)
     return n_channels, height, width
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from easeml_plpy.architectures.contract import ANY_RANK, ANY_TASK, Architecture, Config
+from easeml_plpy.architectures.config import Config
+from easeml_plpy.architectures.contract import ANY_RANK, ANY_TASK, Architecture
 from easeml_plpy.architectures.torch_hyperparameters import TORCH_HYPERPARAMETERS
 from easeml_plpy.task import Task
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def build_linear(task: Task, config: Config) -> nn.Module:
-    """Maps (n, *input_shape) to (n, n_outputs)."""
+    """Build a network from (n, *input_shape) to (n, n_outputs)."""
     from torch import nn
 
     return nn.Sequential(OrderedDict(flatten=nn.Flatten(), output=nn.Linear(task.n_features, task.n_outputs)))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from easeml_plpy.architectures.contract import ANY_RANK, ANY_TASK, Architecture, Config
+from easeml_plpy.architectures.config import Config
+from easeml_plpy.architectures.contract import ANY_RANK, ANY_TASK, Architecture
 from easeml_plpy.architectures.hyperparameter import Hyperparameter
 from easeml_plpy.architectures.torch_hyperparameters import ACTIVATION, DROPOUT, TORCH_HYPERPARAMETERS
 from easeml_plpy.task import Task
@@ -15,31 +16,31 @@ if TYPE_CHECKING:
 
 
 def activation(config: Config) -> nn.Module:
-    """The activation that the config names."""
+    """Return the activation that the config names."""
     from torch import nn
 
     activations: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh, "gelu": nn.GELU}
-    return activations[config["activation"]]()
+    return activations[config.text("activation")]()
 
 
 def add_hidden_layers(
     layers: OrderedDict[str, nn.Module], n_features: int, task: Task, config: Config
 ) -> nn.Sequential:
-    """The layers so far, then hidden layers and the output, as one module to (n, n_outputs)."""
+    """Return the layers so far, then hidden layers and the output, as one module to (n, n_outputs)."""
     from torch import nn
 
-    for index, n_units in enumerate(config["hidden_units"]):
+    for index, n_units in enumerate(config.integers("hidden_units")):
         layers[f"hidden_{index}"] = nn.Linear(n_features, n_units)
         layers[f"activation_{index}"] = activation(config)
-        if config["dropout"] > 0:
-            layers[f"dropout_{index}"] = nn.Dropout(config["dropout"])
+        if config.number("dropout") > 0:
+            layers[f"dropout_{index}"] = nn.Dropout(config.number("dropout"))
         n_features = n_units
     layers["output"] = nn.Linear(n_features, task.n_outputs)
     return nn.Sequential(layers)
 
 
 def build_mlp(task: Task, config: Config) -> nn.Module:
-    """Maps (n, *input_shape) to (n, n_outputs)."""
+    """Build a network from (n, *input_shape) to (n, n_outputs)."""
     from torch import nn
 
     layers: OrderedDict[str, nn.Module] = OrderedDict(flatten=nn.Flatten())

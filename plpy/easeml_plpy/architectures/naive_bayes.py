@@ -10,39 +10,36 @@ from __future__ import annotations
 
 import numpy as np
 
-from easeml_plpy.architectures.contract import (
-    ANY_RANK,
-    Architecture,
-    Array,
-    Config,
-    IncrementalEstimator,
-)
+from easeml_plpy.architectures.config import Config
+from easeml_plpy.architectures.contract import ANY_RANK, Architecture
 from easeml_plpy.architectures.hyperparameter import Hyperparameter
+from easeml_plpy.architectures.incremental import IncrementalEstimator
 from easeml_plpy.task import Task
+from easeml_plpy.value_types import Array
 
 
 def build_gaussian_nb(task: Task, config: Config) -> IncrementalEstimator:
-    """GaussianNB, in float64 because variances are updated by differences."""
+    """Build GaussianNB, in float64 because variances are updated by differences."""
     from sklearn.naive_bayes import GaussianNB
 
-    return IncrementalEstimator(GaussianNB(var_smoothing=config["var_smoothing"]), widen)
+    return IncrementalEstimator(GaussianNB(var_smoothing=config.number("var_smoothing")), widen)
 
 
 def build_multinomial_nb(task: Task, config: Config) -> IncrementalEstimator:
-    """MultinomialNB over ramp features, twice as many as the input has."""
+    """Build MultinomialNB over ramp features, twice as many as the input has."""
     from sklearn.naive_bayes import MultinomialNB
 
-    estimator = MultinomialNB(alpha=config["alpha"], fit_prior=config["fit_prior"])
+    estimator = MultinomialNB(alpha=config.number("alpha"), fit_prior=config.flag("fit_prior"))
     return IncrementalEstimator(estimator, ramp)
 
 
 def widen(rows: Array) -> Array:
-    """The rows in float64."""
+    """Return the rows in float64."""
     return rows.astype(np.float64)
 
 
 def ramp(rows: Array) -> Array:
-    """(n, n_features) of any sign to (n, 2 * n_features): positive parts, then sizes of negative parts."""
+    """Turn (n, n_features) of any sign into (n, 2 * n_features): positive parts, then sizes of negative parts."""
     return np.concatenate([np.maximum(rows, 0), np.maximum(-rows, 0)], axis=1)
 
 

@@ -5,16 +5,12 @@ Rows arrive already shuffled, so the estimators' own shuffle is off.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
-from easeml_plpy.architectures.contract import (
-    ANY_RANK,
-    ANY_TASK,
-    Architecture,
-    Config,
-    IncrementalEstimator,
-)
+from easeml_plpy.architectures.config import Config
+from easeml_plpy.architectures.contract import ANY_RANK, ANY_TASK, Architecture
 from easeml_plpy.architectures.hyperparameter import Hyperparameter
+from easeml_plpy.architectures.incremental import Estimator, IncrementalEstimator
 from easeml_plpy.task import Task
 
 _SGD_LOSSES = {
@@ -28,62 +24,70 @@ _SGD_LOSSES = {
 
 
 def build_sgd(task: Task, config: Config) -> IncrementalEstimator:
-    """SGDClassifier or SGDRegressor."""
+    """Build SGDClassifier or SGDRegressor."""
     return IncrementalEstimator(
         _sgd_class(task)(
-            loss=_SGD_LOSSES[task.kind, config["loss"]],
-            penalty=None if config["penalty"] == "none" else config["penalty"],
-            alpha=config["alpha"],
-            l1_ratio=config["l1_ratio"],
-            learning_rate=config["schedule"],
-            eta0=config["learning_rate"],
-            power_t=config["power_t"],
+            loss=_SGD_LOSSES[task.kind, config.text("loss")],
+            penalty=_penalty_of(config),
+            alpha=config.number("alpha"),
+            l1_ratio=config.number("l1_ratio"),
+            learning_rate=config.text("schedule"),
+            eta0=config.number("learning_rate"),
+            power_t=config.number("power_t"),
             shuffle=False,
         )
     )
 
 
 def build_perceptron(task: Task, config: Config) -> IncrementalEstimator:
-    """Perceptron: steps only at mistakes, at a constant rate."""
+    """Build Perceptron: it steps only at mistakes, at a constant rate."""
     from sklearn.linear_model import Perceptron
 
     return IncrementalEstimator(
         Perceptron(
-            penalty=None if config["penalty"] == "none" else config["penalty"],
-            alpha=config["alpha"],
-            eta0=config["learning_rate"],
+            penalty=_penalty_of(config),
+            alpha=config.number("alpha"),
+            eta0=config.number("learning_rate"),
             shuffle=False,
         )
     )
 
 
 def build_passive_aggressive(task: Task, config: Config) -> IncrementalEstimator:
-    """PA-I of Crammer et al. (2006): under the name that the installed scikit-learn has for it."""
+    """Build PA-I of Crammer et al. (2006): under the name that the installed scikit-learn has for it."""
     import sklearn
 
     release = tuple(int(part) for part in sklearn.__version__.split(".")[:2])
     build = _pa_by_learning_rate if release >= (1, 8) else _pa_by_class
-    return IncrementalEstimator(build(task, config["aggressiveness"]))
+    return IncrementalEstimator(build(task, config.number("aggressiveness")))
 
 
-def _pa_by_learning_rate(task: Task, aggressiveness: float) -> Any:
-    """scikit-learn 1.8 and newer."""
+def _pa_by_learning_rate(task: Task, aggressiveness: float) -> Estimator:
+    """Build it with scikit-learn 1.8 and newer."""
     loss = "hinge" if task.kind == "classification" else "epsilon_insensitive"
-    return _sgd_class(task)(loss=loss, penalty=None, learning_rate="pa1", eta0=aggressiveness, shuffle=False)
+    build = _sgd_class(task)
+    return build(loss=loss, penalty=None, learning_rate="pa1", eta0=aggressiveness, shuffle=False)
 
 
-def _pa_by_class(task: Task, aggressiveness: float) -> Any:
-    """Before scikit-learn 1.8."""
+def _pa_by_class(task: Task, aggressiveness: float) -> Estimator:
+    """Build it with scikit-learn before 1.8."""
     from sklearn.linear_model import PassiveAggressiveClassifier, PassiveAggressiveRegressor
 
     pa_class = PassiveAggressiveClassifier if task.kind == "classification" else PassiveAggressiveRegressor
-    return pa_class(C=aggressiveness, shuffle=False)
+    estimator: Estimator = pa_class(C=aggressiveness, shuffle=False)
+    return estimator
 
 
-def _sgd_class(task: Task) -> Any:
+def _sgd_class(task: Task) -> Callable[..., Estimator]:
     from sklearn.linear_model import SGDClassifier, SGDRegressor
 
-    return SGDClassifier if task.kind == "classification" else SGDRegressor
+    chosen: Callable[..., Estimator] = SGDClassifier if task.kind == "classification" else SGDRegressor
+    return chosen
+
+
+def _penalty_of(config: Config) -> str | None:
+    penalty = config.text("penalty")
+    return None if penalty == "none" else penalty
 
 
 def _penalty(default: str) -> Hyperparameter:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from easeml_plpy.errors import NotFound, close_matches_hint
 from easeml_plpy.task import Task
-from easeml_plpy.trainers.contract import LiveTrial, Trainer, Training
+from easeml_plpy.trainers.contract import Blueprint, LiveTrial, Trainer, Training
 from easeml_plpy.trainers.partial_fit import PartialFitTrainer
 from easeml_plpy.trainers.torch_trainer import TorchTrainer
 
-__all__ = ["TRAINERS", "LiveTrial", "Task", "Trainer", "Training", "trainer_for"]
+__all__ = ["TRAINERS", "Blueprint", "LiveTrial", "Task", "Trainer", "Training", "trainer_for"]
 
-TRAINERS: dict[str, Trainer] = {"torch": TorchTrainer(), "partial_fit": PartialFitTrainer()}
+TRAINERS: dict[str, Trainer[LiveTrial]] = {"torch": TorchTrainer(), "partial_fit": PartialFitTrainer()}
 
 
-def trainer_for(name: str) -> Trainer:
-    """The trainer of that name, as in `Architecture.trainer`. Raises NotFound."""
+def trainer_for(name: str) -> Trainer[LiveTrial]:
+    """Return the trainer of that name, as in `Architecture.trainer`. Raises NotFound."""
     if name not in TRAINERS:
         raise NotFound(f"there is no trainer {name!r}", hint=close_matches_hint(name, TRAINERS))
     return TRAINERS[name]

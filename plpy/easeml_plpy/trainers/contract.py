@@ -7,15 +7,15 @@ and resumed continues as if nothing had happened. After an error in `train` a li
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import ClassVar, Generic, Protocol, TypeVar
 
-import numpy as np
 import torch
 
-from easeml_plpy.architectures import Architecture, fits
-from easeml_plpy.checkpoint import Checkpoint
+from easeml_plpy.architectures import Architecture, Config, complete, fits
+from easeml_plpy.checkpoint import Checkpoint, Payload, load
 from easeml_plpy.errors import (
     CorruptCheckpoint,
     InvalidArgument,
@@ -24,8 +24,7 @@ from easeml_plpy.errors import (
     VersionMismatch,
 )
 from easeml_plpy.task import Task
-
-Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+from easeml_plpy.value_types import JSON, Array, Pause
 
 STATE_VERSION = 1
 """Version of the layout of a state; raised when an older package could misread it."""
@@ -43,51 +42,83 @@ class Training:
 class LiveTrial(Protocol):
     """One trial in memory."""
 
-    def train(self, inputs: torch.Tensor, targets: torch.Tensor, *, seed: int, pause: Callable[[], None]) -> Training:
-        """Visit every row once, in an order drawn from the seed, calling `pause` after every mini-batch.
+    def train(self, inputs: torch.Tensor, targets: torch.Tensor, *, seed: int, pause: Pause) -> Training:
+        """Visit every row once, in an order drawn from the seed, and call `pause` after every mini-batch.
 
         inputs: float32 (n, *input_shape); targets: int64 (n,) classes or float32 (n,).
         What `pause` raises passes through. Raises TrialFailed, ShapeMismatch, InvalidData.
         """
 
     def outputs(self, inputs: torch.Tensor) -> Array:
-        """float32 (n, n_outputs): probabilities of the classes, or predicted values. Raises NotReady."""
+        """Return float32 (n, n_outputs): probabilities of the classes, or predicted values. Raises NotReady."""
 
     def dump(self) -> bytes:
-        """The whole state."""
+        """Return the whole state."""
 
 
-class Trainer(Protocol):
-    """Starts and resumes live trials of the architectures that name it. `is_joint`: several slots can train one trial
-    together (joint_training.py)."""
+@dataclass(frozen=True)
+class Blueprint:
+    """What a trial is before it has a state; `config` is complete."""
 
-    is_joint: bool
+    architecture: Architecture
+    config: Config
+    task: Task
+    device: str = "cpu"
+
+
+L_co = TypeVar("L_co", bound=LiveTrial, covariant=True)
+
+
+class Trainer(ABC, Generic[L_co]):
+    """Starts and resumes live trials of the architectures that name it.
+
+    `is_joint`: several slots can train one trial together (joint_training.py).
+    """
+
+    is_joint: ClassVar[bool] = False
 
     def start(
         self,
         architecture: Architecture,
-        config: Mapping[str, Any],
+        config: Mapping[str, object],
         task: Task,
         *,
         n_steps_total: int,
         seed: int,
         device: str = "cpu",
-    ) -> LiveTrial:
-        """A new trial, its parameters drawn from the seed; the schedule spans `n_steps_total` steps."""
+    ) -> L_co:
+        """Return a new trial, its parameters drawn from the seed; the schedule spans `n_steps_total` steps."""
+        check_fit(architecture, task)
+        blueprint = Blueprint(architecture, complete(architecture, config), task, device)
+        return self._begin(blueprint, n_steps_total=n_steps_total, seed=seed)
 
     def resume(
         self,
         architecture: Architecture,
-        config: Mapping[str, Any],
+        config: Mapping[str, object],
         task: Task,
-        payload: bytes | bytearray | memoryview,
+        payload: Payload,
         *,
         device: str = "cpu",
-    ) -> LiveTrial:
-        """The trial that was dumped. Raises CorruptCheckpoint, ShapeMismatch, VersionMismatch."""
+    ) -> L_co:
+        """Return the trial that was dumped. Raises CorruptCheckpoint, ShapeMismatch, VersionMismatch."""
+        check_fit(architecture, task)
+        blueprint = Blueprint(architecture, complete(architecture, config), task, device)
+        state = load(payload)
+        check_state_header(architecture, task, state)
+        return self._restore(blueprint, state)
 
-    def count_steps(self, config: Mapping[str, Any], n_rows: Sequence[int], n_epochs: int) -> int:
-        """Steps of a whole trial over partitions of these sizes: the `n_steps_total` to start with."""
+    @abstractmethod
+    def count_steps(self, config: Config, n_rows: Sequence[int], n_epochs: int) -> int:
+        """Count the steps of a whole trial over partitions of these sizes: the `n_steps_total` to start with."""
+
+    @abstractmethod
+    def _begin(self, blueprint: Blueprint, *, n_steps_total: int, seed: int) -> L_co:
+        """Return a trial before its first step."""
+
+    @abstractmethod
+    def _restore(self, blueprint: Blueprint, state: Checkpoint) -> L_co:
+        """Return the trial with this state, which is one of its architecture and task."""
 
 
 def check_fit(architecture: Architecture, task: Task) -> None:
@@ -121,12 +152,12 @@ def check_rows(task: Task, inputs: torch.Tensor, targets: torch.Tensor) -> None:
 
 
 def visit_order(n_rows: int, seed: int) -> torch.Tensor:
-    """A permutation of the rows, int64 (n_rows,), drawn on the CPU so that devices agree."""
+    """Return a permutation of the rows, int64 (n_rows,), drawn on the CPU so that devices agree."""
     return torch.randperm(n_rows, generator=torch.Generator().manual_seed(seed))
 
 
-def state_header(architecture: Architecture, task: Task) -> dict[str, Any]:
-    """Attributes that say whose state it is."""
+def state_header(architecture: Architecture, task: Task) -> dict[str, JSON]:
+    """Return the attributes that say whose state it is."""
     return {
         "state_version": STATE_VERSION,
         "trainer": architecture.trainer,

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
+from torch import distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from easeml_plpy.trainers.contract import Training, check_rows, visit_order
-from easeml_plpy.trainers.torch_trainer import TorchTrial
+from easeml_plpy.trainers.torch_trial import TorchTrial
 from easeml_plpy.value_types import Pause
 
 CHECK_STEPS = 64
@@ -88,8 +88,8 @@ def train_jointly(
     return Training(loss_sum / len(inputs) if len(inputs) else math.nan, len(inputs), steps.n_steps)
 
 
-def averaging(live: TorchTrial, process_group: Any) -> nn.Module:
-    """The live trial's network in a wrapper whose backward pass averages gradients over the ranks of the group."""
+def averaging(live: TorchTrial, process_group: distributed.ProcessGroup) -> nn.Module:
+    """Wrap the live trial's network so that its backward pass averages gradients over the ranks of the group."""
     devices = [live.device] if live.device.type == "cuda" else None
     return DistributedDataParallel(live.module, device_ids=devices, process_group=process_group)
 
@@ -105,7 +105,7 @@ def _let_device_finish(device: torch.device, pause: Pause) -> None:
     """Wait for the device in a way that lets a cancel through: its kernels may wait for a peer that is gone."""
     if device.type != "cuda":
         return
-    done: Any = torch.cuda.Event()  # type: ignore[no-untyped-call]
+    done: Any = torch.cuda.Event()  # type: ignore[no-untyped-call]  # torch does not type its events
     done.record()
     while not done.query():
         pause()

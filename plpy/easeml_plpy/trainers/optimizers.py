@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import nn
+
+from easeml_plpy.architectures import Config
 
 
 def _without_compiler(kind: type[torch.optim.Optimizer]) -> type[torch.optim.Optimizer]:
@@ -18,7 +20,7 @@ def _without_compiler(kind: type[torch.optim.Optimizer]) -> type[torch.optim.Opt
     session more than a second at its first step.
     """
     wrapped = ("add_param_group", "zero_grad", "state_dict", "load_state_dict")
-    methods: dict[str, Any] = {name: inspect.unwrap(getattr(kind, name)) for name in wrapped}
+    methods: dict[str, object] = {name: inspect.unwrap(getattr(kind, name)) for name in wrapped}
     methods["step"] = torch.no_grad()(inspect.unwrap(kind.step))
     return type(kind.__name__, (kind,), methods)
 
@@ -30,8 +32,36 @@ _OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
 }
 
 
+@dataclass(frozen=True)
+class Descent:
+    """How a network is trained: what a config says to the optimiser and its schedule."""
+
+    optimizer: str
+    learning_rate: float
+    momentum: float
+    weight_decay: float
+    batch_size: int
+    schedule: str
+
+    @classmethod
+    def of(cls, config: Config) -> Descent:
+        """Read it from the complete config of a torch architecture."""
+        return cls(
+            optimizer=config.text("optimizer"),
+            learning_rate=config.number("learning_rate"),
+            momentum=config.number("momentum"),
+            weight_decay=config.number("weight_decay"),
+            batch_size=config.integer("batch_size"),
+            schedule=config.text("schedule"),
+        )
+
+    def rate_at(self, step: int, n_steps_total: int) -> float:
+        """Return the learning rate of a step."""
+        return learning_rate_at(self.schedule, self.learning_rate, step, n_steps_total)
+
+
 def learning_rate_at(schedule: str, base: float, step: int, n_steps_total: int) -> float:
-    """The learning rate of one step; step 0 is the first. Past the end it stays at the last step's.
+    """Return the learning rate of one step; step 0 is the first. Past the end it stays at the last step's.
 
     constant: base. cosine: base * (1 + cos(pi * step / total)) / 2. step: a tenth from half-way on,
     a hundredth for the last quarter.
@@ -45,17 +75,17 @@ def learning_rate_at(schedule: str, base: float, step: int, n_steps_total: int) 
 
 
 def has_fused_optimizer(optimizer: str, device_type: str, torch_version: str) -> bool:
-    """Whether that torch release fuses the optimiser's step there (up to a third less time per step)."""
+    """Say whether that torch release fuses the optimiser's step there (up to a third less time per step)."""
     release = tuple(int(part) for part in torch_version.split(".")[:2])
     first = {("adam", "cuda"): (2, 0), ("adamw", "cuda"): (2, 0), ("sgd", "cuda"): (2, 3)}
     return device_type in ("cpu", "cuda") and release >= first.get((optimizer, device_type), (2, 4))
 
 
-def build_optimizer(config: Mapping[str, Any], module: nn.Module, device: torch.device) -> torch.optim.Optimizer:
-    """The optimiser that a complete config asks for, over the module's parameters where they are."""
-    options: dict[str, Any] = {"lr": config["learning_rate"], "weight_decay": config["weight_decay"]}
-    if config["optimizer"] == "sgd":
-        options["momentum"] = config["momentum"]
-    if has_fused_optimizer(config["optimizer"], device.type, torch.__version__):
+def build_optimizer(descent: Descent, module: nn.Module, device: torch.device) -> torch.optim.Optimizer:
+    """Return the optimiser that a config asks for, over the module's parameters where they are."""
+    options: dict[str, float | bool] = {"lr": descent.learning_rate, "weight_decay": descent.weight_decay}
+    if descent.optimizer == "sgd":
+        options["momentum"] = descent.momentum
+    if has_fused_optimizer(descent.optimizer, device.type, torch.__version__):
         options["fused"] = True
-    return _OPTIMIZERS[config["optimizer"]](module.parameters(), **options)
+    return _OPTIMIZERS[descent.optimizer](module.parameters(), **options)

@@ -12,27 +12,26 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 import torch
 
 from easeml_plpy import checkpoint, metrics
-from easeml_plpy.architectures import Architecture, IncrementalEstimator, complete
+from easeml_plpy.architectures import Architecture, Config, IncrementalEstimator
 from easeml_plpy.errors import InvalidData, NotReady, TrialFailed
 from easeml_plpy.task import Task
 from easeml_plpy.trainers.contract import (
-    Array,
+    Blueprint,
+    Trainer,
     Training,
-    check_fit,
     check_inputs,
     check_rows,
-    check_state_header,
     state_header,
     visit_order,
 )
+from easeml_plpy.value_types import Array, Pause
 
 BATCH_ROWS = 512
 """Rows per call of partial_fit. Estimators learn row by row inside, so it only sets how often to pause."""
@@ -67,7 +66,7 @@ class PartialFitTrial:
         self._transform = incremental.transform
         self._n_steps = 0
 
-    def train(self, inputs: torch.Tensor, targets: torch.Tensor, *, seed: int, pause: Callable[[], None]) -> Training:
+    def train(self, inputs: torch.Tensor, targets: torch.Tensor, *, seed: int, pause: Pause) -> Training:
         """See LiveTrial."""
         check_rows(self._task, inputs, targets)
         if not bool(torch.isfinite(inputs).all()):
@@ -108,16 +107,17 @@ class PartialFitTrial:
         )
 
     def restore(self, state: checkpoint.Checkpoint) -> None:
-        """Take over a state."""
-        for name, number in state.attributes["estimator"].items():
+        """Restore a state."""
+        for name, number in state.read("estimator", dict).items():
             setattr(self._estimator, name, number)
+        scalars = state.read("scalars", list)
         for key, tensor in state.tensors.items():
             name, array = key.removeprefix(_ESTIMATOR), tensor.numpy()
-            setattr(self._estimator, name, array[()] if name in state.attributes["scalars"] else array)
-        self._n_steps = state.attributes["n_steps"]
+            setattr(self._estimator, name, array[()] if name in scalars else array)
+        self._n_steps = state.read("n_steps", int)
 
     def _step(self, features: Array, targets: Array) -> None:
-        """One partial_fit. Raises TrialFailed when the weights overflow."""
+        """Call partial_fit once. Raises TrialFailed when the weights overflow."""
         classes = {"classes": np.arange(self._task.n_outputs)} if self._task.kind == "classification" else {}
         try:
             with _quiet_scikit_learn():
@@ -131,22 +131,24 @@ class PartialFitTrial:
         self._n_steps += 1
 
     def _answer(self, batch: torch.Tensor) -> Array:
-        """Outputs of one batch, float32 (n, n_outputs)."""
+        """Return the outputs of one batch, float32 (n, n_outputs)."""
         features = self._features(batch)
         with _quiet_scikit_learn():
             if self._task.kind == "regression":
                 outputs = self._estimator.predict(features)[:, None]
             elif hasattr(self._estimator, "predict_proba"):
                 outputs = self._estimator.predict_proba(features)
-            else:
+            elif hasattr(self._estimator, "decision_function"):
                 outputs = probabilities_of_scores(self._estimator.decision_function(features))
+            else:
+                raise TypeError(f"{self._architecture.name} builds a classifier without probabilities and scores")
         return np.asarray(outputs, dtype=np.float32)
 
     def _features(self, batch: torch.Tensor) -> Array:
         return self._transform(batch.reshape(len(batch), -1).cpu().numpy())
 
-    def _loss_mean(self, inputs: torch.Tensor, targets: torch.Tensor, pause: Callable[[], None]) -> float:
-        """Loss per row after the pass. Raises TrialFailed when it is not finite."""
+    def _loss_mean(self, inputs: torch.Tensor, targets: torch.Tensor, pause: Pause) -> float:
+        """Return the loss per row after the pass. Raises TrialFailed when it is not finite."""
         parts = []
         batches = zip(torch.split(inputs, BATCH_ROWS), torch.split(targets, BATCH_ROWS), strict=True)
         for batch, wanted in batches:
@@ -170,48 +172,33 @@ class PartialFitTrial:
         return "" if rate is None else f" with learning rate {rate:.6g}"
 
 
-class PartialFitTrainer:
+class PartialFitTrainer(Trainer[PartialFitTrial]):
     """Starts and resumes PartialFitTrials."""
 
-    is_joint = False
-
-    def start(
-        self,
-        architecture: Architecture,
-        config: Mapping[str, Any],
-        task: Task,
-        *,
-        n_steps_total: int,
-        seed: int,
-        device: str = "cpu",
-    ) -> PartialFitTrial:
-        """See Trainer. Estimators start from nothing and schedule themselves: no total, seed or device."""
-        check_fit(architecture, task)
-        return PartialFitTrial(architecture, task, architecture.build(task, complete(architecture, config)))
-
-    def resume(
-        self,
-        architecture: Architecture,
-        config: Mapping[str, Any],
-        task: Task,
-        payload: checkpoint.Payload,
-        *,
-        device: str = "cpu",
-    ) -> PartialFitTrial:
-        """See Trainer."""
-        trial = self.start(architecture, config, task, n_steps_total=0, seed=0)
-        state = checkpoint.load(payload)
-        check_state_header(architecture, task, state)
-        trial.restore(state)
-        return trial
-
-    def count_steps(self, config: Mapping[str, Any], n_rows: Sequence[int], n_epochs: int) -> int:
+    def count_steps(self, config: Config, n_rows: Sequence[int], n_epochs: int) -> int:
         """See Trainer."""
         return n_epochs * sum(-(-n // BATCH_ROWS) for n in n_rows)
 
+    def _begin(self, blueprint: Blueprint, *, n_steps_total: int, seed: int) -> PartialFitTrial:
+        """See Trainer. Estimators start from nothing and schedule themselves: no total, seed or device."""
+        return PartialFitTrial(blueprint.architecture, blueprint.task, _built(blueprint))
+
+    def _restore(self, blueprint: Blueprint, state: checkpoint.Checkpoint) -> PartialFitTrial:
+        """See Trainer."""
+        trial = self._begin(blueprint, n_steps_total=0, seed=0)
+        trial.restore(state)
+        return trial
+
+
+def _built(blueprint: Blueprint) -> IncrementalEstimator:
+    estimator = blueprint.architecture.build(blueprint.task, blueprint.config)
+    if not isinstance(estimator, IncrementalEstimator):
+        raise TypeError(f"{blueprint.architecture.name} builds {type(estimator).__name__}, not an IncrementalEstimator")
+    return estimator
+
 
 def probabilities_of_scores(scores: Array) -> Array:
-    """Uncalibrated probabilities (n, n_classes) of scores of that shape, or (n,) for the second of two."""
+    """Return uncalibrated probabilities (n, n_classes) of scores of that shape, or (n,) for the second of two."""
     if scores.ndim == 1:
         scores = np.stack([np.zeros_like(scores), scores], axis=1)
     powers = np.exp(scores - scores.max(axis=1, keepdims=True))
@@ -221,7 +208,7 @@ def probabilities_of_scores(scores: Array) -> Array:
 
 @contextmanager
 def _quiet_scikit_learn() -> Iterator[None]:
-    """No warnings, and no repeated checks of rows that were checked once."""
+    """Silence warnings, and skip repeated checks of rows that were checked once."""
     import sklearn
 
     with (

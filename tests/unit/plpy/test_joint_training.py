@@ -23,7 +23,7 @@ from easeml_plpy.errors import InvalidArgument, NotAllowed, SlotLost
 from easeml_plpy.task import Task
 from easeml_plpy.trainers import TRAINERS, joint_training
 from easeml_plpy.trainers.joint_training import JointSteps
-from easeml_plpy.trainers.torch_trainer import TorchTrial
+from easeml_plpy.trainers.torch_trial import TorchTrial
 
 TASK = Task("classification", (4,), 3)
 CONFIG = {"learning_rate": 0.1, "hidden_units": [8], "dropout": 0.0, "schedule": "constant"}

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from easeml_plpy import checkpoint
-from easeml_plpy.architectures import ARCHITECTURES, Architecture
+from easeml_plpy.architectures import ARCHITECTURES, Architecture, Config
 from easeml_plpy.errors import (
     CorruptCheckpoint,
     InvalidArgument,
@@ -23,7 +23,7 @@ from easeml_plpy.errors import (
     VersionMismatch,
 )
 from easeml_plpy.task import Task
-from easeml_plpy.trainers import torch_trainer, trainer_for
+from easeml_plpy.trainers import torch_trainer, torch_trial, trainer_for
 from easeml_plpy.trainers.optimizers import has_fused_optimizer, learning_rate_at
 
 TRAINER = torch_trainer.TorchTrainer()
@@ -49,7 +49,7 @@ def rows(task: Task, n_rows: int, seed: int = 0) -> tuple[torch.Tensor, torch.Te
 
 def start(
     architecture: Architecture, config: dict[str, Any], task: Task, n_steps_total: int = 8
-) -> torch_trainer.TorchTrial:
+) -> torch_trial.TorchTrial:
     return TRAINER.start(architecture, config, task, n_steps_total=n_steps_total, seed=1)
 
 
@@ -101,7 +101,7 @@ def test_chunks_do_not_change_what_is_learned(monkeypatch: pytest.MonkeyPatch) -
         return torch.from_numpy(trial.outputs(rows(VECTORS, 5)[0]))
 
     whole = run()
-    monkeypatch.setattr(torch_trainer, "_CHUNK_STEPS", 3)
+    monkeypatch.setattr(torch_trial, "_CHUNK_STEPS", 3)
     torch.testing.assert_close(run(), whole)
 
 
@@ -279,7 +279,7 @@ def test_the_schedule_reaches_the_optimiser() -> None:
 
 
 def test_steps_count_the_short_batch_of_each_partition() -> None:
-    assert TRAINER.count_steps({"batch_size": 32}, [64, 65, 0, 1], n_epochs=3) == 3 * (2 + 3 + 0 + 1)
+    assert TRAINER.count_steps(Config({"batch_size": 32}), [64, 65, 0, 1], n_epochs=3) == 3 * (2 + 3 + 0 + 1)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,32 @@
+"""What the trainer 'partial_fit' trains: an estimator that learns from one mini-batch after another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from easeml_plpy.value_types import Array
+
+
+class Estimator(Protocol):
+    """The methods of scikit-learn's incremental estimators that every one has.
+
+    Classifiers also have `predict_proba` or `decision_function`; which of them can depend on their options.
+    """
+
+    def partial_fit(self, X: Array, y: Array, **classes: Array) -> object:
+        """Learn from one mini-batch; classifiers take `classes`, all that there are."""
+
+    def predict(self, X: Array) -> Array:
+        """Return the predicted classes or values."""
+
+
+@dataclass(frozen=True)
+class IncrementalEstimator:
+    """An estimator; `transform` makes its input of float32 (n, n_features)."""
+
+    estimator: Estimator
+    transform: Callable[[Array], Array] = np.asarray

@@ -1,0 +1,239 @@
+"""One nn.Module in training, with its optimiser, on one device.
+
+What is stored: parameters and buffers under `module/`, the optimiser's slots under `optimizer/<slot>/`, and
+the step counter that drives the learning rate. The optimiser's settings come from the config at each resume,
+so a config changed on purpose (population-based training) takes effect; an optimiser of another kind starts
+with empty slots.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+from easeml_plpy import checkpoint
+from easeml_plpy.errors import InvalidArgument, NotAllowed, TrialFailed
+from easeml_plpy.task import Task
+from easeml_plpy.trainers.contract import Blueprint, Training, check_inputs, check_rows, state_header, visit_order
+from easeml_plpy.trainers.optimizers import Descent, build_optimizer
+from easeml_plpy.value_types import Array, Pause
+
+MODULE = "module/"
+OPTIMIZER = "optimizer/"
+_CHUNK_STEPS = 64
+_CHUNK_BYTES = 4 * 2**20  # measured: a chunk that stays in the cache beats a larger one by up to a tenth
+_OUTPUT_ROWS = 1024
+_OUTPUT_BYTES = 16 * 2**20
+
+Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+class TorchTrial:
+    """One network with its optimiser, on one device."""
+
+    def __init__(self, blueprint: Blueprint, module: nn.Module, *, n_steps_total: int) -> None:
+        self._blueprint = blueprint
+        self._task = blueprint.task
+        self._descent = Descent.of(blueprint.config)
+        self._device = _device(blueprint.device)
+        self._module = module.to(self._device)
+        self._optimizer = build_optimizer(self._descent, self._module, self._device)
+        self._loss: Loss = functional.cross_entropy if self._task.kind == "classification" else _squared_error
+        self._n_steps = 0
+        self._n_steps_total = n_steps_total
+
+    def train(self, inputs: torch.Tensor, targets: torch.Tensor, *, seed: int, pause: Pause) -> Training:
+        """See LiveTrial. A loss that is not finite is noticed within 64 steps."""
+        check_rows(self._task, inputs, targets)
+        if not len(inputs):
+            return Training(math.nan, 0, 0)
+        inputs, targets = inputs.to(self._device), targets.to(self._device)
+        order = visit_order(len(inputs), seed).to(self._device)
+        torch.manual_seed(seed)
+        self._module.train()
+        first_step, loss_sum = self._n_steps, 0.0
+        for rows in torch.split(order, self._chunk_rows(inputs)):
+            loss_sum += self._train_chunk(inputs[rows], targets[rows], pause)
+        self.check_parameters()
+        return Training(loss_sum / len(inputs), len(inputs), self._n_steps - first_step)
+
+    def outputs(self, inputs: torch.Tensor) -> Array:
+        """See LiveTrial."""
+        check_inputs(self._task, inputs)
+        self._module.eval()
+        n_rows = max(1, min(_OUTPUT_ROWS, _OUTPUT_BYTES // _row_bytes(inputs)))
+        with torch.inference_mode():
+            batches = [self._answer(batch.to(self._device)).cpu() for batch in torch.split(inputs, n_rows)]
+        outputs: Array = torch.cat(batches).numpy().astype(np.float32, copy=False)
+        return outputs
+
+    def dump(self) -> bytes:
+        """See LiveTrial."""
+        attributes = {
+            **state_header(self._blueprint.architecture, self._task),
+            "optimizer": self._descent.optimizer,
+            "n_steps": self._n_steps,
+            "n_steps_total": self._n_steps_total,
+        }
+        return checkpoint.dump(dict(self._tensors()), attributes)
+
+    def restore(self, state: checkpoint.Checkpoint) -> None:
+        """Restore the optimiser and counter of a state whose module is already in place."""
+        names = [name for name, _ in self._module.named_parameters()]
+        slots: dict[int, dict[str, torch.Tensor]] = {}
+        if state.attributes["optimizer"] == self._descent.optimizer:
+            for key, tensor in with_prefix(state.tensors, OPTIMIZER).items():
+                slot, _, name = key.partition("/")
+                slots.setdefault(names.index(name), {})[slot] = tensor
+        groups = self._optimizer.state_dict()["param_groups"]
+        self._optimizer.load_state_dict({"state": slots, "param_groups": groups})
+        self._n_steps = state.read("n_steps", int)
+
+    def _train_chunk(self, inputs: torch.Tensor, targets: torch.Tensor, pause: Pause) -> float:
+        """Train on rows that already lie in the order of visit; return the sum of their losses.
+
+        Losses stay on the device until the end of the chunk, so that steps never wait for them.
+        """
+        batch_size = self.batch_size
+        losses = []
+        batches = zip(torch.split(inputs, batch_size), torch.split(targets, batch_size), strict=True)
+        for batch, wanted in batches:
+            losses.append(self.step(self._module, batch, wanted))
+            pause()
+        values = self.checked(losses)
+        n_last = len(inputs) - batch_size * (len(values) - 1)
+        return math.fsum(values[:-1]) * batch_size + values[-1] * n_last
+
+    # For training on several slots at once (joint_training.py)
+
+    @property
+    def module(self) -> nn.Module:
+        """The network."""
+        return self._module
+
+    @property
+    def task(self) -> Task:
+        """What it learns."""
+        return self._task
+
+    @property
+    def device(self) -> torch.device:
+        """Where it is."""
+        return self._device
+
+    @property
+    def batch_size(self) -> int:
+        """Rows of a step."""
+        return self._descent.batch_size
+
+    def step(
+        self, network: nn.Module, batch: torch.Tensor, wanted: torch.Tensor, *, weight: float = 1.0
+    ) -> torch.Tensor:
+        """Do one step of the optimiser; return the batch's mean loss, still on the device.
+
+        `network` is the module or what wraps it; the loss is multiplied by `weight` before its gradient is taken.
+        """
+        rate = self._learning_rate(self._n_steps)
+        for group in self._optimizer.param_groups:
+            group["lr"] = rate
+        try:
+            self._optimizer.zero_grad(set_to_none=True)
+            loss = self._loss(network(batch), wanted)
+            (loss if weight == 1.0 else loss * weight).backward()  # type: ignore[no-untyped-call]
+            self._optimizer.step()
+        except (MemoryError, RuntimeError) as error:
+            if not _is_out_of_memory(error):
+                raise
+            raise self._out_of_memory(error) from error
+        self._n_steps += 1
+        return loss.detach()
+
+    def _answer(self, batch: torch.Tensor) -> torch.Tensor:
+        outputs: torch.Tensor = self._module(batch)
+        return outputs.softmax(dim=1) if self._task.kind == "classification" else outputs
+
+    def _learning_rate(self, step: int) -> float:
+        return self._descent.rate_at(step, self._n_steps_total)
+
+    def _chunk_rows(self, inputs: torch.Tensor) -> int:
+        """Rows gathered at once: a whole number of batches, within 4 MB unless one batch is larger."""
+        batch_size = self.batch_size
+        n_batches = _CHUNK_BYTES // (batch_size * _row_bytes(inputs))
+        return batch_size * max(1, min(_CHUNK_STEPS, n_batches))
+
+    def _tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """Yield everything that is stored, by its name in the state."""
+        for name, tensor in self._module.state_dict().items():
+            yield MODULE + name, tensor
+        for name, parameter in self._module.named_parameters():
+            for slot, tensor in self._optimizer.state.get(parameter, {}).items():
+                if tensor is not None:
+                    yield f"{OPTIMIZER}{slot}/{name}", tensor
+
+    def checked(self, losses: Sequence[torch.Tensor]) -> list[float]:
+        """Return the losses of the last steps as numbers. Raises TrialFailed at the first that is not finite."""
+        values: list[float] = torch.stack(list(losses)).tolist()
+        for step, value in enumerate(values, start=self._n_steps - len(values)):
+            if not math.isfinite(value):
+                raise self._diverged(f"loss is {value} at step {step}", step)
+        return values
+
+    def check_parameters(self) -> None:
+        """Raise TrialFailed when the last step broke a parameter, which no loss has shown yet."""
+        is_finite = [torch.isfinite(parameter).all() for parameter in self._module.parameters()]
+        if not bool(torch.stack(is_finite).all()):
+            step = self._n_steps - 1
+            raise self._diverged(f"parameters are not finite after step {step}", step)
+
+    def _diverged(self, what: str, step: int) -> TrialFailed:
+        return TrialFailed(
+            f"trial diverged: {what} with learning rate {self._learning_rate(step):.6g}",
+            hint="Search lower learning rates, or check that inputs are finite and of moderate size.",
+        )
+
+    def _out_of_memory(self, error: Exception) -> TrialFailed:
+        return TrialFailed(
+            f"trial ran out of memory at step {self._n_steps} with batch_size {self.batch_size}",
+            detail=str(error).partition("\n")[0],
+            hint="Search smaller batch sizes or narrower networks.",
+        )
+
+
+def _squared_error(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Return the mean squared error of outputs (n, 1) against targets (n,)."""
+    return functional.mse_loss(outputs.squeeze(1), targets)
+
+
+def _device(name: str) -> torch.device:
+    """Return the named device, made to give the same bytes each time. Raises InvalidArgument, NotAllowed."""
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise InvalidArgument(f"device: expected 'cpu' or 'cuda:N', got {name!r}") from error
+    if device.type not in ("cpu", "cuda"):
+        raise InvalidArgument(f"device: expected 'cpu' or 'cuda:N', got {name!r}")
+    if device.type == "cuda":
+        if (device.index or 0) >= torch.cuda.device_count():
+            raise NotAllowed(f"device {name!r}: this segment sees {torch.cuda.device_count()} GPUs")
+        torch.backends.cudnn.deterministic = True
+        torch.backends.cudnn.benchmark = False
+    return device
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """Say whether memory ran out: the CPU allocator raises a plain RuntimeError."""
+    return isinstance(error, MemoryError | torch.cuda.OutOfMemoryError) or "can't allocate memory" in str(error)
+
+
+def _row_bytes(inputs: torch.Tensor) -> int:
+    return inputs.element_size() * math.prod(inputs.shape[1:])
+
+
+def with_prefix(tensors: Mapping[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
+    """Return the tensors under a prefix, named without it."""
+    return {name[len(prefix) :]: tensor for name, tensor in tensors.items() if name.startswith(prefix)}

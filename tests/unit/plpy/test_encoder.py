@@ -1,0 +1,105 @@
+"""The encoder that a dataset stores: what is parsed is written back as it was, and bytes come back as fields."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from easeml_plpy.encoder import CategoricalField, Encoder, NumericField, TensorField, field_from_json
+from easeml_plpy.encoding import encode, encoded_shape, fields_from_bytes, fields_to_bytes, row_bytes
+from easeml_plpy.errors import InvalidData, ShapeMismatch
+from easeml_plpy.moments import Moments
+from easeml_plpy.row_values import fields_from_numbers, fields_from_values
+
+NUMBER = {"column": "n", "type": "int4", "kind": "numeric", "mean": [0.1], "scale": [2.0], "missing": [0]}
+TIME = {**NUMBER, "column": "d", "type": "date", "is_time": True, "missing": []}
+TEXT = {"column": "c", "type": "text", "kind": "categorical", "missing": [0], "categories": ["b", "a"]}
+ARRAY = {
+    "column": "a", "type": "_float4", "kind": "tensor", "dtype": "f4", "shape": [2], "wire": "f4", "wire_rank": 1,
+    "mean": [1.0, 2.0], "scale": [1.0, 4.0], "missing": [],
+}  # fmt: skip
+IMAGE = {
+    "column": "i", "type": "bytea", "kind": "tensor", "dtype": "u1", "shape": [2, 2], "mean": [3.0], "scale": [2.0],
+    "missing": [],
+}  # fmt: skip
+LABELS = {"column": "y", "type": "text", "task": "classification", "labels": ["no", "yes"]}
+VALUE = {"column": "y", "type": "float8", "task": "regression", "mean": 0.5, "scale": 0.25}
+MIXED = [NUMBER, TIME, TEXT, ARRAY]
+
+
+def stored(inputs: list[dict[str, Any]], target: dict[str, Any] = LABELS) -> dict[str, Any]:
+    shape = list(encoded_shape([field_from_json(entry) for entry in inputs]))
+    return {"inputs": inputs, "input_shape": shape, "target": target}
+
+
+@pytest.mark.parametrize("target", [LABELS, VALUE], ids=lambda target: target["task"])
+@pytest.mark.parametrize("inputs", [[NUMBER], [TIME], [TEXT], [ARRAY], [IMAGE], MIXED])
+def test_what_is_parsed_is_stored_again_as_it_was(inputs: list[dict[str, Any]], target: dict[str, Any]) -> None:
+    value = stored(inputs, target)
+    assert Encoder.from_json(value).to_json() == value
+    assert Encoder.from_text(json.dumps(value)).to_json() == value
+
+
+def test_a_caller_who_may_not_see_statistics_gets_kinds_alone() -> None:
+    secret = {"mean", "scale", "categories"}
+    seen = [field_from_json({key: value for key, value in each.items() if key not in secret}) for each in MIXED]
+    assert [type(field) for field in seen] == [NumericField, NumericField, CategoricalField, TensorField]
+    assert [field.missing for field in seen] == [(0,), (), (0,), ()]
+
+
+def test_an_unknown_element_type_is_refused() -> None:
+    with pytest.raises(InvalidData, match="unknown type 'f2'"):
+        field_from_json({**ARRAY, "dtype": "f2"})
+
+
+def test_a_row_is_the_same_as_json_and_as_stored_bytes() -> None:
+    encoder = Encoder.from_json(stored(MIXED))
+    fields = fields_from_values(encoder, {"n": None, "d": "1970-01-02", "c": "a", "a": [2, 6]})
+    assert [field.tolist() for field in fields[1:]] == [[86400.0], [1], [[2.0, 6.0]]]
+    packed = [
+        np.ascontiguousarray(values, field.stored_type) for field, values in zip(encoder.inputs, fields, strict=True)
+    ]
+    payload = fields_to_bytes(packed)
+    assert len(payload) == row_bytes(encoder.inputs)
+    encoded = encode(encoder, fields_from_bytes(encoder, payload, 1))
+    # The missing number is imputed and flagged; two categories, any other, missing; the array by its own moments.
+    time = np.float32((86400.0 - 0.1) / 2.0)
+    np.testing.assert_array_equal(encoded, np.float32([[0.0, 1.0, time, 0, 1, 0, 0, 1.0, 1.0]]))
+    np.testing.assert_array_equal(encode(encoder, fields), encoded)
+
+
+def test_an_image_keeps_its_shape_and_may_come_as_numbers_or_hexadecimal() -> None:
+    encoder = Encoder.from_json(stored([IMAGE]))
+    by_numbers = encode(encoder, fields_from_numbers(encoder, np.array([1, 3, 5, 7], np.uint8)))
+    np.testing.assert_array_equal(by_numbers, np.float32([[[-1, 0], [1, 2]]]))
+    np.testing.assert_array_equal(encode(encoder, fields_from_values(encoder, {"i": "\\x01030507"})), by_numbers)
+
+
+def test_damaged_blocks_and_rows_of_another_shape_are_refused() -> None:
+    encoder = Encoder.from_json(stored([IMAGE]))
+    with pytest.raises(InvalidData, match="a block of 2 rows holds 7 bytes, expected 8"):
+        fields_from_bytes(encoder, b"1234567", 2)
+    with pytest.raises(ShapeMismatch, match="expected 4 numbers, got 3"):
+        fields_from_numbers(encoder, np.zeros(3))
+    with pytest.raises(ShapeMismatch, match="lacks the input 'i'"):
+        fields_from_values(encoder, {"j": 1})
+
+
+@pytest.mark.parametrize("is_elementwise", [True, False])
+def test_moments_of_parts_are_those_of_the_whole(is_elementwise: bool) -> None:
+    values = np.random.default_rng(0).normal(5.0, [1.0, 0.0, 3.0], size=(40, 3))
+    values[3, 0] = np.nan
+    parts, whole = Moments(is_elementwise), Moments(is_elementwise)
+    for start in range(0, 40, 8):
+        parts.add(values[start : start + 8])
+    whole.add(values)
+    found, expected = parts.statistics(), whole.statistics()
+    np.testing.assert_allclose(found.mean, expected.mean)
+    np.testing.assert_allclose(found.scale, expected.scale)
+    assert found.missing == expected.missing == (0,)
+    if is_elementwise:
+        np.testing.assert_allclose(found.mean, np.nanmean(values, axis=0))
+        assert found.scale[1] == 1.0
