@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import ParamSpec, TypeAlias
+
+P = ParamSpec("P")
 
 
 class Failure(dict[str, str]):
@@ -19,10 +21,14 @@ class Failure(dict[str, str]):
         return None
 
 
-def answered(function: Callable[..., Any], *arguments: Any) -> tuple[Any, ...] | Failure:
+Answered: TypeAlias = tuple[object, ...] | Failure
+"""A row for PL/Python, which converts each column by its SQL type."""
+
+
+def answered(function: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> Answered:
     """Call `function` and return its column or columns with a NULL failure, or a Failure for an error of class ML."""
     try:
-        answer = function(*arguments)
+        answer = function(*args, **kwargs)
     except Exception as error:
         told = told_by(error)
         if told is None:

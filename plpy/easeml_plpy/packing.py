@@ -26,7 +26,7 @@ from .encoding import encoded_shape, fields_to_bytes, row_bytes
 from .errors import InvalidArgument, InvalidData
 from .pack_request import PackRequest
 from .packing_statistics import PackingStatistics
-from .session import Command, Session, Statement, entry_point, only_column
+from .session import Command, Session, Statement, answering, only_column
 from .value_types import Array
 
 TARGET_BLOCK_BYTES = 2 << 20
@@ -66,9 +66,9 @@ FINISH_DATASET = Command(
 )
 
 
-@entry_point
-def pack_dataset(session: Session, request: str) -> str:
-    """Pack the relation that the request names; return {"dataset_id": ...} as JSON."""
+@answering
+def pack_dataset(session: Session, request: str) -> int:
+    """Pack the relation that the request names; return the number of the dataset."""
     started = time.monotonic()  # a duration for the record, no decision hangs on it
     wanted = PackRequest.from_text(request)
     columns = columns_of.read_columns(session, wanted.relation)
@@ -87,7 +87,7 @@ def pack_dataset(session: Session, request: str) -> str:
     packing.finish(packing.write_blocks(), started)
     for table in ("easeml_rows", "easeml_order"):
         session.execute(f"DROP TABLE pg_temp.{table}")
-    return json.dumps({"dataset_id": packing.dataset_id})
+    return packing.dataset_id
 
 
 def _check_columns(wanted: PackRequest, columns: Columns) -> None:

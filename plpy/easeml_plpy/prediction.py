@@ -23,7 +23,7 @@ from .encoding import encode
 from .errors import InvalidData, ShapeMismatch
 from .live_trials import resumed_trial
 from .row_values import category_code, fields_from_numbers, fields_from_values
-from .session import Kept, Session, Statement, entry_point
+from .session import Kept, Session, Statement, answering
 from .states import read_state
 from .trainers import LiveTrial
 from .value_types import JSON, Array
@@ -112,7 +112,7 @@ def _restored(session: Session, serving: _Serving) -> Served:
     return Served(data, live, serving.serving_trial_id)
 
 
-@entry_point
+@answering
 def predict_json(session: Session, dataset: str, inputs: str | None, trial_id: int | None) -> Answer:
     """Predict for a row given as a JSON object of columns."""
     row: JSON = None if inputs is None else json.loads(inputs)
@@ -125,7 +125,7 @@ def predict_json(session: Session, dataset: str, inputs: str | None, trial_id: i
     return chosen.answer(fields_from_values(chosen.data.encoder, row))
 
 
-@entry_point
+@answering
 def predict_numbers(
     session: Session, dataset: str, inputs: Sequence[float | None] | None, trial_id: int | None
 ) -> Answer:
@@ -136,7 +136,7 @@ def predict_numbers(
     return chosen.answer(fields_from_numbers(chosen.data.encoder, np.array(inputs, dtype=np.float64)))
 
 
-@entry_point
+@answering
 def predict_bytes(session: Session, dataset: str, inputs: bytes | None, trial_id: int | None) -> Answer:
     """Predict for an image given as 8-bit values."""
     if inputs is None:
@@ -145,7 +145,7 @@ def predict_bytes(session: Session, dataset: str, inputs: bytes | None, trial_id
     return chosen.answer(fields_from_numbers(chosen.data.encoder, np.frombuffer(inputs, np.uint8)))
 
 
-@entry_point
+@answering
 def predict_packed(
     session: Session,
     dataset: str,

@@ -22,7 +22,7 @@ from .devices import bind
 from .errors import CorruptCheckpoint, InvalidArgument, NotAllowed, NotFound
 from .live_trials import fresh_trial, resumed_trial
 from .packing_statistics import checksum
-from .session import Session, Statement, entry_point, only_column
+from .session import Session, Statement, answering, entry_point, only_column
 from .state_difference import differing_tensors
 from .states import read_state
 from .trainers import LiveTrial
@@ -119,10 +119,10 @@ BLOCKS = Statement(
 )
 
 
-@entry_point
-def check_replay(session: Session, trial_id: int, device: str, until_epoch: int | None) -> None:
+@answering
+def check_replay(session: Session, trial_id: int, device: str, until_epoch: int | None) -> int:
     """Refuse what cannot be replayed: InvalidArgument without the device, NotAllowed when packed rows have changed, or
-    several slots have trained the trial together."""
+    several slots have trained the trial together. Return how many partitions were compared."""
     if device.startswith("cuda:") and int(device[5:]) >= torch.cuda.device_count():
         raise InvalidArgument(f"device: {device} is not there: this server sees {torch.cuda.device_count()} GPUs")
     if (session.row(WIDTH, trial_id, until_epoch) or 1) > 1:
@@ -131,8 +131,10 @@ def check_replay(session: Session, trial_id: int, device: str, until_epoch: int 
             detail="One session cannot repeat the steps of a gang, whose slots average their gradients.",
             hint="Ask for a run with allocation hopping where replay matters.",
         )
-    for partition in session.rows(PARTITIONS, trial_id, until_epoch):
+    partitions = session.rows(PARTITIONS, trial_id, until_epoch)
+    for partition in partitions:
         _check_blocks(session, trial_id, partition)
+    return len(partitions)
 
 
 def _check_blocks(session: Session, trial_id: int, partition: _Partition) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from . import __version__
 from .errors import VersionMismatch
+from .failures import Answered, answered
 from .plpython import Cursor, GlobalData, Plan, PlPy, Result, SqlValue
 
 P = ParamSpec("P")
@@ -147,11 +148,20 @@ def entry_point(
 ) -> Callable[Concatenate[PlPy, GlobalData, P], T]:
     """Make `function(session, ...)` callable as `function(plpy, GD, ...)`, with errors turned into SQL errors."""
 
-    def with_session(plpy: PlPy, GD: GlobalData, *args: P.args, **kwargs: P.kwargs) -> T:
-        return function(Session.of(plpy, GD), *args, **kwargs)
-
     def run(plpy: PlPy, GD: GlobalData, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return guarded(plpy, with_session, plpy, GD, *args, **kwargs)
+        return guarded(plpy, lambda: function(Session.of(plpy, GD), *args, **kwargs))
+
+    update_wrapper(run, function)
+    return run
+
+
+def answering(
+    function: Callable[Concatenate[Session, P], object],
+) -> Callable[Concatenate[PlPy, GlobalData, P], Answered]:
+    """Make `function(session, ...)` an entry point that returns an error of class ML in its last column, `failure`."""
+
+    def run(plpy: PlPy, GD: GlobalData, /, *args: P.args, **kwargs: P.kwargs) -> Answered:
+        return answered(lambda: function(Session.of(plpy, GD), *args, **kwargs))
 
     update_wrapper(run, function)
     return run

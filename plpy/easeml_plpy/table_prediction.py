@@ -16,7 +16,7 @@ from .columns import Column, Columns
 from .encoder import CategoricalField, Field, NumericField, TensorField, field_from_json
 from .errors import InvalidArgument, NotAllowed, ShapeMismatch
 from .prediction import ROWS_AT_ONCE
-from .session import Command, Session, Statement, entry_point, only_column
+from .session import Command, Session, Statement, answering, only_column
 from .task import TaskKind
 
 LABELS = ["packed.labels", "packed.predicted_values"]
@@ -104,7 +104,7 @@ HAS_PAGES: Statement[bool] = Statement(
 )
 
 
-@entry_point
+@answering
 def write_predictions(session: Session, request: str) -> int:
     """Create the output table and fill it in one statement; return the number of rows."""
     wanted = TableRequest(**json.loads(request))

@@ -8,16 +8,16 @@ import pytest
 import torch
 from torch import nn
 
-from easeml_plpy.trainers.optimizers import build_optimizer
+from easeml_plpy.trainers.optimizers import Descent, build_optimizer
 
-CONFIG = {"learning_rate": 0.1, "weight_decay": 0.01, "momentum": 0.9}
+SETTINGS = {"learning_rate": 0.1, "weight_decay": 0.01, "momentum": 0.9, "batch_size": 7, "schedule": "constant"}
 TORCH = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
 ONE_STEP = """
 import sys, torch
-from easeml_plpy.trainers.optimizers import build_optimizer
+from easeml_plpy.trainers.optimizers import Descent, build_optimizer
 module = torch.nn.Linear(3, 2)
-config = {"optimizer": "adam", "learning_rate": 0.1, "weight_decay": 0.0, "momentum": 0.9}
-optimizer = build_optimizer(config, module, torch.device("cpu"))
+descent = Descent("adam", 0.1, 0.9, 0.0, 4, "constant")
+optimizer = build_optimizer(descent, module, torch.device("cpu"))
 optimizer.zero_grad(set_to_none=True)
 module(torch.ones(4, 3)).sum().backward()
 optimizer.step()
@@ -30,7 +30,7 @@ def trained(name: str, *, is_ours: bool) -> tuple[list[bytes], str]:
     """Parameters and optimiser after some steps, with a stop and a restart between them."""
     torch.manual_seed(1)
     module, cpu = nn.Linear(5, 3), torch.device("cpu")
-    ours = build_optimizer({**CONFIG, "optimizer": name}, module, cpu)
+    ours = build_optimizer(Descent(optimizer=name, **SETTINGS), module, cpu)
     # The options that the trainer chose, whatever this release of torch offers.
     options = {key: value for key, value in ours.defaults.items() if key in signature(TORCH[name]).parameters}
     optimizer = ours if is_ours else TORCH[name](module.parameters(), **options)
