@@ -1,10 +1,10 @@
-"""Profiles of devices that water-filled runs read, and the log of what they decided."""
+"""Profiles of devices that allocations read, and the log of what they decided."""
 
 from __future__ import annotations
 
 from easeml_db.coordinator.lease import Lease
 from easeml_db.coordinator.ports.allocations import AllocationStore
-from easeml_db.decisions.hopper.dispatch import Dispatcher
+from easeml_db.decisions.hopper.dispatcher import Dispatcher
 
 
 class AllocationRecords:
@@ -15,15 +15,15 @@ class AllocationRecords:
 
     async def look_up(self) -> None:
         """Tell runs that are new what is known of devices."""
-        for run_id, filling in self._dispatcher.fillings().items():
-            if not filling.is_profiled:
-                filling.set_profiles(await self._store.profiles(run_id))
+        for run_id, records in self._dispatcher.records().items():
+            if not records.is_profiled:
+                records.set_profiles(await self._store.profiles(run_id))
 
     async def keep(self) -> None:
         """Record what was measured and decided. Raises StandbyOnly when the lease is lost."""
-        for run_id, filling in self._dispatcher.fillings().items():
-            for found in filling.take_profiles():
+        for run_id, records in self._dispatcher.records().items():
+            for found in records.take_profiles():
                 await self._store.keep_profile(run_id, found.architecture, found.device_kind, found.measured)
-            log, labels = filling.take_log(self._dispatcher.n_open(run_id))
+            log, labels = records.take_log()
             if log:
                 await self._lease.write(self._store.keep_allocations(run_id, log, labels))

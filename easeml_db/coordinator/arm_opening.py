@@ -9,7 +9,7 @@ from easeml_db.coordinator.lease import Lease
 from easeml_db.coordinator.ports.runs import RunStore
 from easeml_db.coordinator.ports.tenancy import TenancyStore
 from easeml_db.coordinator.procedure_runner import ProcedureRunner
-from easeml_db.decisions.hopper.dispatch import Dispatcher
+from easeml_db.decisions.hopper.dispatcher import Dispatcher
 from easeml_db.decisions.tenancy.pool import Pool
 from easeml_db.errors import InvalidArgument, NotFound, StaleLease
 from easeml_db.words.run import Run
@@ -46,13 +46,13 @@ class ArmOpening:
         tenancy = await self._tenancy.tenancy()
         self._pool.set_tenancy(tenancy)
         tenants = tenancy.tenants.values()
-        self._dispatcher.limit_slots({one.role: one.max_slots for one in tenants if one.max_slots is not None})
+        self._dispatcher.limits.set_limits({one.role: one.max_slots for one in tenants if one.max_slots is not None})
 
     async def put_run(self, run: Run) -> None:
         """Add a run, or renew what is known of it. Arms that nobody knows the cost of are timed first."""
         self._dispatcher.put_run(run)
         self._procedures.put_run(run)
-        if not run.arms or self._dispatcher.is_over(run.run_id):
+        if not run.arms or self._dispatcher.runs.is_over(run.run_id):
             return
         try:
             prior = await self._tenancy.prior(run.run_id)
@@ -64,7 +64,7 @@ class ArmOpening:
             self.end_budget(run.run_id)
             await self._runs.note(run.run_id, None, "refused", f"the run's arms cannot be served: {error}")
             return
-        self._dispatcher.time_arms(run.run_id, self._pool.untimed_arms(run.run_id))
+        self._dispatcher.runs.time_arms(run.run_id, self._pool.untimed_arms(run.run_id))
         self.timed(run.run_id)
         await self._keep_beliefs(run.run_id)
 
@@ -76,7 +76,7 @@ class ArmOpening:
 
     def end_budget(self, run_id: int) -> None:
         """Start nothing of a run any more; what is under way goes on."""
-        self._dispatcher.end_budget(run_id)
+        self._dispatcher.runs.end_budget(run_id)
         self._pool.drop_run(run_id)
 
     async def end_overdue(self, now_seconds: float) -> None:
@@ -87,15 +87,15 @@ class ArmOpening:
 
     def timed(self, run_id: int) -> None:
         """Hand the costs that pilots have shown to the pool."""
-        self._pool.set_seconds(run_id, self._dispatcher.arm_seconds(run_id))
+        self._pool.set_seconds(run_id, self._dispatcher.runs.arm_seconds(run_id))
 
     async def open_next(self, now_seconds: float) -> bool:
         """Open the arm that the policy chooses, if slots would have nothing to do; say whether something changed."""
-        if self._dispatcher.n_unclaimed() <= 0:
+        if self._dispatcher.claims.n_unclaimed() <= 0:
             return False
         self._refused = {run_id: until for run_id, until in self._refused.items() if until > now_seconds}
-        blocked = {*self._dispatcher.runs_without_claim(), *self._kept_waiting(now_seconds), *self._refused}
-        opening = self._pool.choose(now_seconds, n_slots=self._dispatcher.n_active(), blocked=blocked)
+        blocked = {*self._dispatcher.claims.runs_without_claim(), *self._kept_waiting(now_seconds), *self._refused}
+        opening = self._pool.choose(now_seconds, n_slots=self._dispatcher.board.n_active(), blocked=blocked)
         if opening is None:
             return False
         try:
@@ -106,27 +106,27 @@ class ArmOpening:
             await self._renew(opening.run_id)
             return True
         self._pool.opened(opening, number)
-        self._dispatcher.open_arm(opening.run_id, opening.arm_id, number)
+        self._dispatcher.runs.open_arm(opening.run_id, opening.arm_id, number)
         self._procedures.arm_opened(opening.run_id, opening.arm_id)
         await self._keep_beliefs(opening.run_id)
         return True
 
     async def close_ended(self) -> None:
         """Record what the arms came to whose trials are all over."""
-        for run_id, arm_id in self._dispatcher.arms_to_close():
+        for run_id, arm_id in self._dispatcher.runs.arms_to_close():
             try:
                 arm = await self._lease.write(self._tenancy.close_arm(run_id, arm_id))
             except StaleLease:
                 continue
             if arm is not None and not arm.is_closed:
-                self._dispatcher.not_closed(run_id, arm_id)  # somebody holds its row, or a trial is open again
+                self._dispatcher.runs.not_closed(run_id, arm_id)  # somebody holds its row, or a trial is open again
             elif arm is not None and run_id in self._pool:
                 self._pool.arm_closed(run_id, arm)
                 await self._keep_beliefs(run_id)
 
     def _kept_waiting(self, now_seconds: float) -> list[int]:
         """The runs that were served already, while a newcomer is timed: its turn is before their next, for a moment."""
-        if not self._dispatcher.is_newcomer_timed():
+        if not self._dispatcher.claims.is_newcomer_timed():
             self._held_since = None
             return []
         self._held_since = now_seconds if self._held_since is None else self._held_since

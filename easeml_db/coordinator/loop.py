@@ -28,7 +28,8 @@ from easeml_db.coordinator.ports.messages import (
     UnitRecorded,
 )
 from easeml_db.coordinator.procedure_runner import ProcedureRunner
-from easeml_db.decisions.hopper.dispatch import Dispatch, Dispatcher
+from easeml_db.decisions.hopper.allocation.contract import Start
+from easeml_db.decisions.hopper.dispatcher import Dispatcher
 from easeml_db.errors import EasemlError, NotFound, OutOfSpace, SlotLost, StaleLease, VersionMismatch
 from easeml_db.words.training_unit import TrainingUnit, unit_seed
 
@@ -75,7 +76,7 @@ class Coordinator:
                 await self._arms.close_ended()
                 await self._allocations.keep()
                 await self._end_runs()
-                if until_idle and not self._dispatcher.open_runs():
+                if until_idle and not self._dispatcher.runs:
                     break
                 await self._start_units()
                 await self._handle_messages()
@@ -88,24 +89,32 @@ class Coordinator:
         if self._clock.now_seconds() < self._paused_until:
             return
         await self._allocations.look_up()
-        units = self._dispatcher.next_units()
+        starts = self._dispatcher.next_starts()
         while await self._arms.open_next(self._clock.now_seconds()):
-            units += self._dispatcher.next_units()
+            starts += self._dispatcher.next_starts()
         await self._allocations.keep()
-        for plan in self._dispatcher.new_plans():
-            await self._runs.plan(plan.run_id, plan.scheduler, plan.simulated_seconds, plan.bound_seconds, plan.reason)
-        for chosen in units:
-            unit = chosen.unit
-            if self._dispatcher.begin_run(unit.run_id, self._clock.now_seconds()):
-                await self._runs.start(unit.run_id)
-            await self._executor.start(self._order(chosen))
+        for choice in self._dispatcher.take_scheduler_choices():
+            seconds = choice.simulated_seconds, choice.bound_seconds
+            await self._runs.plan(choice.run_id, choice.scheduler, *seconds, choice.reason)
+        for start in starts:
+            open_run = self._dispatcher.runs[start.unit.run_id]
+            if open_run.begin(self._clock.now_seconds()):
+                await self._runs.start(open_run.run_id)
+            await self._executor.start(self._order(start, open_run.run.seed))
 
-    def _order(self, chosen: Dispatch) -> Order:
-        members = tuple(Member(unit, _seed_of(unit, chosen.run_seed), slot) for unit, slot in chosen.members)
-        seed = _seed_of(chosen.unit, chosen.run_seed)
-        fence = {"lease_number": self._lease.number, "attempt": chosen.attempt}
+    def _order(self, start: Start, run_seed: int) -> Order:
+        """Return what the executor is told: the first unit with its slot, the others of a gang as its members."""
+        pairs = zip(start.units, start.slots, strict=True)
+        first, *others = (Member(unit, _seed_of(unit, run_seed), slot) for unit, slot in pairs)
+        attempt = self._dispatcher.n_attempts(first.unit.run_id, first.unit.trial_id) + 1
         return Order(
-            chosen.unit, seed, chosen.slot_id, **fence, members=members, measured_seconds=chosen.measured_seconds
+            first.unit,
+            first.seed,
+            first.slot_id,
+            lease_number=self._lease.number,
+            attempt=attempt,
+            members=tuple(others),
+            measured_seconds=start.measured_seconds,
         )
 
     async def _handle_messages(self) -> None:
@@ -133,10 +142,10 @@ class Coordinator:
             case SlotStuck():
                 await self._slot_stuck(message)
             case SlotReady(slot_id):
-                self._dispatcher.slot_ready(slot_id)
+                self._dispatcher.board.ready(slot_id)
                 await self._slots.explain(slot_id, None)
             case SlotWaiting(slot_id, reason):
-                self._dispatcher.slot_waiting(slot_id)
+                self._dispatcher.board.waiting(slot_id)
                 await self._slots.explain(slot_id, reason)
             case RunChanged(run_id):
                 await self._renew_run(run_id)
@@ -165,13 +174,13 @@ class Coordinator:
             self._dispatcher.refused(order.slot_id, is_counted=False)
         else:
             self._dispatcher.failed(order.slot_id)
-            if self._dispatcher.is_known(order.unit.run_id):
+            if order.unit.run_id in self._dispatcher.runs:
                 await self._fail_trial(order, str(error))
 
     async def _try_again(self, order: Order, error: EasemlError) -> None:
         """Offer the unit again, unless it was recorded after all, the run is over, or it came to nothing too often."""
         unit = order.unit
-        if not self._dispatcher.is_known(unit.run_id):
+        if unit.run_id not in self._dispatcher.runs:
             return
         await self._renew_run(unit.run_id)
         n_attempts = self._dispatcher.n_attempts(unit.run_id, unit.trial_id)
@@ -211,10 +220,10 @@ class Coordinator:
         self._procedures.trial_changed(order.unit.run_id, order.unit.trial_id)
 
     async def _open_slots(self) -> None:
-        await self._executor.open(self._dispatcher.keep_slots(await self._slots.all_slots()))
+        await self._executor.open(self._dispatcher.board.keep(await self._slots.all_slots()))
 
     async def _close_drained(self, order: Order) -> None:
-        if not all(self._dispatcher.is_active(slot_id) for slot_id in order.slot_ids):
+        if not all(self._dispatcher.board.is_active(slot_id) for slot_id in order.slot_ids):
             await self._open_slots()
 
     async def _renew_run(self, run_id: int) -> None:
@@ -223,15 +232,15 @@ class Coordinator:
             await self._arms.put_run(run)
             return
         self._arms.drop_run(run_id)
-        for slot_id in self._dispatcher.slots_of(run_id):
+        for slot_id in list(self._dispatcher.board.slots_of(run_id)):
             await self._executor.cancel(slot_id)
 
     async def _end_runs(self) -> None:
         now = self._clock.now_seconds()
-        for run_id in self._dispatcher.spent_runs(now):
+        for run_id in self._dispatcher.runs.spent(now):
             self._arms.end_budget(run_id)
         await self._arms.end_overdue(now)
-        for run_id in self._dispatcher.done_runs():
+        for run_id in self._dispatcher.runs.done():
             await self._lease.confirm()
             await self._runs.finish(run_id)
             self._arms.drop_run(run_id)

@@ -14,7 +14,7 @@ from typing import Any
 from easeml_db.coordinator.lease import Lease
 from easeml_db.coordinator.ports.runs import RunStore
 from easeml_db.coordinator.ports.searches import SearchStore
-from easeml_db.decisions.hopper.dispatch import Dispatcher
+from easeml_db.decisions.hopper.dispatcher import Dispatcher
 from easeml_db.decisions.procedures.contract import (
     ContinueTrial,
     Procedure,
@@ -90,7 +90,7 @@ class ProcedureRunner:
         while due := next((key for key in self._due if key not in self._held), None):
             del self._due[due]
             run_id, arm_id = due
-            if run_id not in self._runs or not self._dispatcher.is_known(run_id) or self._dispatcher.is_over(run_id):
+            if run_id not in self._runs or run_id not in self._dispatcher.runs or self._dispatcher.runs.is_over(run_id):
                 continue
             try:
                 pruned_bytes += await self._decide(self._runs[run_id], arm_id)
@@ -143,7 +143,7 @@ class ProcedureRunner:
             return decisions
         paused = [StopTrial(trial.trial_number) for trial in history if trial.state == "paused"]
         if not paused and not any(_is_tested(trial, procedure.max_epochs) for trial in history):
-            self._dispatcher.end_search(run.run_id, arm_id)
+            self._dispatcher.runs.end_search(run.run_id, arm_id)
         return list(paused)
 
     def _procedure(self, run: Run, arm_id: int) -> Procedure:
@@ -154,7 +154,7 @@ class ProcedureRunner:
 
     async def _refuse(self, run_id: int, error: EasemlError) -> None:
         """End a run whose procedure cannot go on; others do."""
-        self._dispatcher.end_budget(run_id)
+        self._dispatcher.runs.end_budget(run_id)
         await self._run_store.note(run_id, None, "refused", f"the run's procedure cannot go on: {error}")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from easeml_db.decisions.hopper.allocation.registry import uses_gangs
 from easeml_db.postgres.connection import connect
 from easeml_db.postgres.queries import queries
 from easeml_db.postgres.store_session import StoreSession
@@ -38,7 +39,7 @@ class PostgresRuns:
             trials=tuple(_trial(run_id, n_partitions, row) for row in trials),
             holders=None if holders is None else tuple(frozenset(segments) for segments in holders),
             search=None if search is None else Search(**search),
-            joint_architectures=frozenset() if rows[0]["allocation"] == "hopping" else await self._read_joint(),
+            joint_architectures=await self._read_joint() if uses_gangs(rows[0]["allocation"]) else frozenset(),
         )  # fmt: skip
 
     async def _read_joint(self) -> frozenset[str]:

@@ -82,7 +82,7 @@ def new_run(
         arms=arms,
         arm_of=arm_of,
         allocation=allocation,
-        joint_architectures=frozenset(joint_architectures) if allocation != "hopping" else frozenset(),
+        joint_architectures=frozenset(joint_architectures),
     )
 
 

@@ -83,8 +83,3 @@ class Run:
     search: Search | None = None
     allocation: str = "hopping"
     joint_architectures: frozenset[str] = frozenset()
-
-    @property
-    def is_water_filled(self) -> bool:
-        """Say whether devices follow the work that trials have left; partitions that are placed must be visited."""
-        return self.allocation == "water_filling" and self.holders is None

@@ -36,6 +36,7 @@ PASSING = tuple(
         "tenancy.opening",
         "procedures.contract",
         *(f"trial_groups.{name}" for name in ("allocation", "measuring", "profile")),
+        "hopper.allocation.registry",  # whether an allocation needs what is slow to read
     )
 )
 PORTS = ("easeml_db.coordinator.ports", *PASSING)

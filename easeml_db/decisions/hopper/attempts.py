@@ -1,4 +1,4 @@
-"""Attempts at units that came to nothing: how many, and on which slot the last one was, which is avoided then."""
+"""Attempts at units that came to nothing: how many there were, and the slot of the last one, which is then avoided."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Attempts:
         return self._slots.get(trial_id)
 
     def failed(self, trial_id: int, slot_id: int) -> None:
-        """Take in one more."""
+        """Count one more."""
         self._counts[trial_id], self._slots[trial_id] = self.count(trial_id) + 1, slot_id
 
     def forget(self, trial_id: int) -> None:
-        """Take in that the unit is recorded, or not due any more."""
+        """Forget those at a unit that is recorded, or not due any more."""
         self._counts.pop(trial_id, None)
         self._slots.pop(trial_id, None)
 

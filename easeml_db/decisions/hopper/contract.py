@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from easeml_db.errors import InvalidArgument
-from easeml_db.words.topology import Device
 
 # What each slot has cached: partition numbers of this run, by slot.
 Cached = Mapping[int, Collection[int]]
@@ -28,7 +27,6 @@ class Placement:
     n_partitions: int
     segment_of: Mapping[int, int]
     holders: tuple[frozenset[int], ...] | None = None
-    devices: tuple[Device, ...] = ()  # of these slots, where a run needs to know
 
     def __post_init__(self) -> None:
         if self.n_partitions < 1:
@@ -56,6 +54,13 @@ class Placement:
     def can_run(self, slot: int, partition: int) -> bool:
         """Say whether a slot may run a partition."""
         return self.holders is None or self.segment_of[slot] in self.holders[partition]
+
+    def slots_for(self, partitions: Collection[int]) -> set[int]:
+        """Return the slots that may run one of these partitions."""
+        if self.holders is None:
+            return set(self.segment_of) if partitions else set()
+        segments = frozenset().union(*(self.holders[partition] for partition in partitions))
+        return {slot for slot, segment in self.segment_of.items() if segment in segments}
 
 
 @dataclass(frozen=True)

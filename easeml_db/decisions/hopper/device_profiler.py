@@ -1,4 +1,4 @@
-"""Devices on which one architecture is measured: rounds of pilots, started and taken in one after another."""
+"""Devices on which one architecture is measured: rounds of pilots, started one after another."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ MEASURED_SECONDS = 1.0  # for which a pilot repeats iterations
 
 
 @dataclass(frozen=True)
-class Start:
-    """Start a trial's next unit on these slots; with `measured_seconds` a pilot that measures for so long."""
+class TrialSlots:
+    """A trial and the slots for its next unit; with `measured_seconds` for a pilot that measures for so long."""
 
     trial_id: int
     slot_ids: tuple[int, ...]
@@ -29,7 +29,7 @@ class DeviceProfiler:
         self._samples: list[Sample] = []
 
     def held_slots(self) -> set[int]:
-        """Slots to keep free for the round that is under way, or comes next."""
+        """Return the slots to keep free for the round that is under way, or comes next."""
         asked = self._asked if self._running else self.next_round()
         return set() if asked is None else set(self.slots_for(asked))
 
@@ -39,27 +39,27 @@ class DeviceProfiler:
         return bool(self._running)
 
     def next_round(self) -> Round | None:
-        """What to run once the device is free."""
+        """Return what to run once the device is free."""
         return self.measuring.next_round()
 
     def slots_for(self, asked: Round) -> list[int]:
-        """Slots that must be free for a round: of all devices that it uses."""
+        """Return the slots that must be free for a round: those of all devices that it uses."""
         return [slot for device in self.devices[: asked.n_devices] for slot in device.slot_ids]
 
-    def begin(self, asked: Round) -> list[Start]:
+    def begin(self, asked: Round) -> list[TrialSlots]:
         """Start a round: a pilot on each slot of the first device, or one over a slot of each device."""
         self._asked, self._running, self._samples = asked, set(asked.trial_ids), []
         if asked.n_devices > 1:
             first = tuple(device.slot_ids[0] for device in self.devices[: asked.n_devices])
-            return [Start(asked.trial_ids[0], first, MEASURED_SECONDS)]
+            return [TrialSlots(asked.trial_ids[0], first, MEASURED_SECONDS)]
         slots = zip(asked.trial_ids, self.devices[0].slot_ids, strict=False)
-        return [Start(trial, (slot,), MEASURED_SECONDS) for trial, slot in slots]
+        return [TrialSlots(trial, (slot,), MEASURED_SECONDS) for trial, slot in slots]
 
     def over(self, trial_id: int, sample: Sample | None) -> None:
-        """Take in what came of a pilot; after the last of a round, what came of the round."""
+        """Record what came of a pilot, and after the last one of a round what came of the round."""
         if trial_id not in self._running or self._asked is None:
             return
         self._running.discard(trial_id)
         self._samples += [sample] if sample is not None else []
         if not self._running:
-            self.measuring.told(self._asked, self._samples)
+            self.measuring.record(self._asked, self._samples)

@@ -1,10 +1,7 @@
-"""Trials that train on several slots at once: their crews, and the gangs that can start.
+"""Gangs: trials that train on several slots at once, the slots that each has, and the gangs that can start.
 
-A crew is the slots that a trial has to itself. Where allocation is data_parallel, the trial with the lowest number has
-all slots, then the next; where it is auto, that is so once at most half as many trials are left as slots are in service
-(Cerebro, VLDB 2020, section 3: with fewer trials than workers, hopping leaves workers idle), unless the run's own gangs
-have shown that they do less than as many slots as there are trials. A gang is one trial on its
-crew: consecutive units of one round, a slot for each. It starts when all slots of its crew are idle.
+The trial with the lowest number has all slots, as many as it has partitions; then the next. A gang is one trial on its
+slots: consecutive units of one round, a slot for each. It starts when all of them are idle.
 """
 
 from __future__ import annotations
@@ -13,10 +10,11 @@ import heapq
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from easeml_db.decisions.hopper.attempts import Attempts
 from easeml_db.words.training_unit import TrainingUnit, next_unit, open_partitions, unit_at
 from easeml_db.words.trial import Trial
 
-Crews = Mapping[int, tuple[int, ...]]  # slots by trial
+GangSlots = Mapping[int, tuple[int, ...]]  # by trial
 
 ENOUGH_GANGS = 3  # the first of a session also loads a part of the library
 MAX_GANG_ATTEMPTS = 2  # then its next unit runs alone: where gangs cannot work, a run gets through all the same
@@ -37,7 +35,7 @@ class Scaling:
         self._seconds: dict[tuple[str, int], list[float]] = {}  # of train rounds, by architecture and width
 
     def observe(self, architecture: str, n_slots: int, seconds: float) -> None:
-        """Take in how long a gang trained."""
+        """Record how long a gang trained."""
         self._seconds.setdefault((architecture, n_slots), []).append(seconds)
 
     def speedup(self, architecture: str, unit_seconds: float) -> float | None:
@@ -50,35 +48,31 @@ class Scaling:
         return max(known) * unit_seconds / known[max(known)] if known else None
 
 
-def is_data_parallel(allocation: str, n_trials: int, n_slots: int, speedup: float | None = None) -> bool:
-    """Say whether `n_trials` that are left on `n_slots` in service train one after another, each on all slots.
-
-    `speedup` is what all slots together are known to do in the time of one (None: not known yet); hopping does as much
-    as there are trials.
-    """
-    if allocation == "auto":
-        return 2 * n_trials <= n_slots and (speedup is None or speedup > n_trials)
-    return allocation == "data_parallel"
-
-
-def data_parallel_crews(trials: Iterable[Trial], slots: Sequence[int]) -> dict[int, tuple[int, ...]]:
+def gang_slots(trials: Iterable[Trial], slots: Sequence[int]) -> dict[int, tuple[int, ...]]:
     """Give the slots to the trials with the lowest numbers, to each as many as it has partitions."""
-    crews: dict[int, tuple[int, ...]] = {}
+    shared: dict[int, tuple[int, ...]] = {}
     left = list(slots)
     for trial in heapq.nsmallest(len(left), trials, key=lambda trial: trial.trial_number):
         if not left:
             break
-        crews[trial.trial_id], left = tuple(left[: trial.n_partitions]), left[trial.n_partitions :]
-    return crews
+        shared[trial.trial_id], left = tuple(left[: trial.n_partitions]), left[trial.n_partitions :]
+    return shared
 
 
-def gangs_to_start(trials: Iterable[Trial], crews: Crews, idle: Collection[int]) -> list[Gang]:
-    """Return the gangs of those trials whose whole crew is idle. A trial that is in a unit is not to be among them."""
-    ready = [trial for trial in trials if crews.get(trial.trial_id) and set(crews[trial.trial_id]) <= set(idle)]
-    return [gang for trial in ready if (gang := gang_of(trial, crews[trial.trial_id])) is not None]
+def able_slots(trial_id: int, slots: Sequence[int], attempts: Attempts) -> tuple[int, ...]:
+    """Return the slots for a trial's next unit: one, where its gangs came to nothing too often."""
+    is_alone = attempts.count(trial_id) >= MAX_GANG_ATTEMPTS
+    return attempts.another_of(trial_id, slots) if is_alone else tuple(slots)
 
 
-def gang_of(trial: Trial, crew: Sequence[int]) -> Gang | None:
+def gangs_to_start(trials: Iterable[Trial], slots: GangSlots, idle: Collection[int]) -> list[Gang]:
+    """Return the gangs of those trials whose slots are all idle. A trial that is in a unit is not to be among them."""
+    free = set(idle)
+    ready = [trial for trial in trials if slots.get(trial.trial_id) and free.issuperset(slots[trial.trial_id])]
+    return [gang for trial in ready if (gang := gang_of(trial, slots[trial.trial_id])) is not None]
+
+
+def gang_of(trial: Trial, slots: Sequence[int]) -> Gang | None:
     """Return a trial's next gang, no wider than what is left of its round; None when nothing is left to do.
 
     The order of the slots follows the partitions, so that a slot meets the same ones again where the width divides
@@ -88,10 +82,10 @@ def gang_of(trial: Trial, crew: Sequence[int]) -> Gang | None:
     if first is None:
         return None
     p = trial.n_partitions
-    width = min(len(crew), p - trial.n_steps_done % p)
+    width = min(len(slots), p - trial.n_steps_done % p)
     partitions = _next_partitions(trial, width)
     units = tuple(unit_at(trial, first.step + rank, q) for rank, q in enumerate(partitions))
-    return Gang(units, tuple(crew[(partitions[0] + rank) % width] for rank in range(width)))
+    return Gang(units, tuple(slots[(partitions[0] + rank) % width] for rank in range(width)))
 
 
 def _next_partitions(trial: Trial, n: int) -> list[int]:

@@ -1,7 +1,11 @@
-"""Which arms of a run are open, and which of its trials may run for that."""
+"""Which arms of a run are open, and which of its trials may run for that.
+
+What every unit asks (the age of the run, which arms are over) is kept by arm, so that no unit walks through all trials.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from statistics import fmean
 
@@ -15,52 +19,41 @@ class OpenArms:
     """An arm is opened once and closed once all its trials are over. A trial without an arm needs no opening."""
 
     def __init__(self, run: Run) -> None:
+        self._ended_searches: set[int] = set()
+        self._n_trials: Counter[int | None] = Counter()  # open ones, by arm
+        self._n_busy: Counter[int | None] = Counter()  # trials under way, by arm
+        self._age: int | None = None
+        self._take_over(run)
+
+    def _take_over(self, run: Run) -> None:
         self._run = run
         self._opening = {arm.arm_id: arm.opening for arm in run.arms if arm.opening is not None}
         self._closed = {arm.arm_id for arm in run.arms if arm.is_closed}
-        self._searched = set[int]() if run.search is None else {arm.arm_id for arm in run.arms} - self._closed
+        is_searched = run.search is not None
+        self._searched = {arm.arm_id for arm in run.arms if is_searched} - self._closed - self._ended_searches
+        self._to_check = set(self._opening)  # arms that may be over
+
+    # What is known of them
 
     def is_complete(self) -> bool:
         """Say whether every arm has been opened, and no procedure goes on."""
         return len(self._opening) == len(self._run.arms) and not self._searched
+
+    def is_fresh(self) -> bool:
+        """Say whether no arm has been opened yet."""
+        return not self._opening
 
     def n_to_come(self) -> int:
         """Count the trials of arms that are not open yet."""
         opened = self._opening.keys() | {None}
         return sum(t.state in OPEN and self._arm(t.trial_id) not in opened for t in self._run.trials)
 
-    def is_fresh(self) -> bool:
-        """Say whether no arm has been opened yet."""
-        return not self._opening
-
-    def trials(self) -> dict[int, Trial]:
-        """Trials that are not over, of arms that are open or of none, as the tables last said."""
-        opened = self._opening.keys() | {None}
-        return {t.trial_id: t for t in self._run.trials if t.state in OPEN and self._arm(t.trial_id) in opened}
-
-    def open(self, arm_id: int, opening: int) -> dict[int, Trial]:
-        """Open an arm; return its trials."""
-        self._opening[arm_id] = opening
-        return {trial.trial_id: trial for trial in self._trials_of(arm_id)}
-
-    def age(self, trial_ids: Iterable[int]) -> int:
-        """Return the number of the oldest opening among these trials' arms."""
-        return min((self._opening.get(self._arm(trial_id) or 0, 0) for trial_id in trial_ids), default=0)
-
-    def end_searches(self, arm_ids: Iterable[int]) -> None:
-        """Take in that the procedures inside these arms will start and continue nothing any more."""
-        self._searched -= set(arm_ids)
-
-    def close_all_but(self, trial_ids: Iterable[int]) -> list[int]:
-        """Close the open arms that have none of these trials, and no procedure that goes on; return them."""
-        running = {self._arm(trial_id) for trial_id in trial_ids} | self._searched
-        over = [arm_id for arm_id in self._opening if arm_id not in self._closed and arm_id not in running]
-        self._closed |= set(over)
-        return over
-
-    def not_closed(self, arm_id: int) -> None:
-        """Take back that an arm is closed."""
-        self._closed.discard(arm_id)
+    def age(self) -> int:
+        """Return the number of the oldest opening that still has trials; 0 where there are none, or without arms."""
+        if self._age is None:
+            numbers = (self._opening.get(arm or 0, 0) for arm, count in self._n_trials.items() if count)
+            self._age = min(numbers, default=0)
+        return self._age
 
     def first_trials(self, arm_ids: Collection[int]) -> list[Trial]:
         """Return the first trial that is not over of each of these arms."""
@@ -80,6 +73,74 @@ class OpenArms:
         if self._run.search is not None:  # trials come and go
             n_lives |= {a.arm_id: a.n_epochs / self._run.search.max_epochs for a in self._run.arms if a.n_epochs}
         return {arm_id: n_lives[arm_id] * fmean(known) for arm_id, known in timed.items()}
+
+    # What happens to them
+
+    def renew(self, run: Run, busy: Iterable[int]) -> dict[int, Trial]:
+        """Take over what the tables say; return the trials that are not over, of arms that are open or of none."""
+        self._take_over(run)
+        opened = self._opening.keys() | {None}
+        trials = {t.trial_id: t for t in run.trials if t.state in OPEN and self._arm(t.trial_id) in opened}
+        self._n_trials = Counter(self._arm(trial_id) for trial_id in trials)
+        self._n_busy = Counter(self._arm(trial_id) for trial_id in busy)
+        self._age = None
+        return trials
+
+    def open(self, arm_id: int, opening: int) -> dict[int, Trial]:
+        """Open an arm; return its trials."""
+        self._opening[arm_id] = opening
+        trials = {trial.trial_id: trial for trial in self._trials_of(arm_id)}
+        self._n_trials[arm_id] = len(trials)
+        self._to_check.add(arm_id)
+        self._age = None
+        return trials
+
+    def trial_over(self, trial_id: int) -> None:
+        """Count an open trial less."""
+        arm_id = self._arm(trial_id)
+        self._n_trials[arm_id] -= 1
+        if not self._n_trials[arm_id]:
+            self._age = None
+            self._check_later(arm_id)
+
+    def unit_begun(self, trial_id: int) -> None:
+        """Count a trial more that is under way."""
+        self._n_busy[self._arm(trial_id)] += 1
+
+    def unit_over(self, trial_id: int) -> None:
+        """Count a trial less that is under way."""
+        arm_id = self._arm(trial_id)
+        self._n_busy[arm_id] -= 1
+        if not self._n_trials[arm_id]:
+            self._check_later(arm_id)
+
+    def end_search(self, arm_id: int) -> None:
+        """Reckon with no further trial from the procedure inside an arm."""
+        self._ended_searches.add(arm_id)
+        self._searched.discard(arm_id)
+        self._to_check.add(arm_id)
+
+    def close_ended(self) -> list[int]:
+        """Close the open arms whose trials are all over and whose procedure has ended; return them."""
+        if not self._to_check:
+            return []
+        over = [arm_id for arm_id in self._opening if arm_id in self._to_check and self._is_over(arm_id)]
+        self._to_check.clear()
+        self._closed |= set(over)
+        return over
+
+    def not_closed(self, arm_id: int) -> None:
+        """Offer an arm for closing again: it could not be closed yet."""
+        self._closed.discard(arm_id)
+        self._to_check.add(arm_id)
+
+    def _is_over(self, arm_id: int) -> bool:
+        has_trials = self._n_trials[arm_id] or self._n_busy[arm_id]
+        return not has_trials and arm_id not in self._closed and arm_id not in self._searched
+
+    def _check_later(self, arm_id: int | None) -> None:
+        if arm_id is not None:
+            self._to_check.add(arm_id)
 
     def _trials_of(self, arm_id: int) -> list[Trial]:
         return [t for t in self._run.trials if t.state in OPEN and self._arm(t.trial_id) == arm_id]

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
+from easeml_db.decisions.hopper.estimates import UnitSeconds
 from easeml_db.decisions.hopper.open_run import OpenRun
+from easeml_db.words.run import Run
 
 
 class OpenRuns:
-    """Runs by number. Whoever changes one touches it."""
+    """Runs by number, served by the age of their oldest open arm. Whoever changes one touches it."""
 
     def __init__(self) -> None:
+        self._seconds = UnitSeconds()  # of all runs: their architectures are the same
         self._runs: dict[int, OpenRun] = {}
-        self._active: dict[int, OpenRun] = {}
+        self._active: dict[int, int] = {}  # age by run, of those with trials that may run, run, or want a pilot
+        self._by_age: list[OpenRun] | None = None  # active ones; None: to be sorted
         self._changed: dict[int, None] = {}  # in the order of the changes
+        self._to_count: set[int] = set()  # whose claims may have changed
+        self._limited: set[int] = set()  # with a time limit
 
     def __contains__(self, run_id: int) -> bool:
         return run_id in self._runs
@@ -24,39 +30,108 @@ class OpenRuns:
     def __iter__(self) -> Iterator[OpenRun]:
         return iter(self._runs.values())
 
+    def __len__(self) -> int:
+        return len(self._runs)
+
     def get(self, run_id: int) -> OpenRun | None:
-        """The run, if it is open."""
+        """Return the run, if it is open."""
         return self._runs.get(run_id)
 
-    def put(self, open_run: OpenRun) -> None:
-        """Add a run."""
-        self._runs[open_run.run_id] = open_run
-        self.touch(open_run.run_id)
+    def put(self, run: Run, busy: Mapping[int, int]) -> OpenRun:
+        """Add a run, or renew what is known of it. `busy`: a slot of each of its trials that is under way already."""
+        known = self._runs.get(run.run_id)
+        if known is None:
+            known = self._runs[run.run_id] = OpenRun(run, self._seconds, busy)
+        else:
+            known.renew(run)
+        if run.max_seconds is not None:
+            self._limited.add(run.run_id)
+        self.touch(run.run_id)
+        return known
 
     def drop(self, run_id: int) -> None:
         """Forget a run."""
-        for runs in (self._runs, self._active, self._changed):
-            runs.pop(run_id, None)
+        self._runs.pop(run_id, None)
+        self._changed.pop(run_id, None)
+        self._limited.discard(run_id)
+        self._to_count.add(run_id)
+        if self._active.pop(run_id, None) is not None:
+            self._by_age = None
 
     def touch(self, run_id: int) -> None:
-        """Take in that something about a run has changed."""
+        """Look at a run at the next turn: something about it has changed."""
         open_run = self._runs.get(run_id)
         if open_run is None:
             return
         self._changed[run_id] = None
-        if open_run.has_work():
-            self._active[run_id] = open_run
-        else:
-            self._active.pop(run_id, None)
+        self._to_count.add(run_id)
+        age = open_run.arms.age() if open_run.has_work() else None
+        if age != self._active.get(run_id):
+            self._by_age = None
+            if age is None:
+                del self._active[run_id]
+            else:
+                self._active[run_id] = age
 
-    def active(self) -> list[OpenRun]:
-        """Runs with trials that may run, run, or want a pilot."""
-        return list(self._active.values())
+    # Which are worth a look
 
-    def changed(self) -> list[OpenRun]:
-        """Runs that were touched since `settle`."""
-        return [self._runs[run_id] for run_id in self._changed]
+    def active(self) -> Sequence[OpenRun]:
+        """Return the runs with trials that may run, run, or want a pilot; the one with the oldest arm first."""
+        if self._by_age is None:
+            self._by_age = [self._runs[run] for run in sorted(self._active, key=lambda run: (self._active[run], run))]
+        return self._by_age
 
-    def settle(self) -> None:
-        """Take note that all changes have been looked at."""
+    def take_to_count(self) -> Collection[int]:
+        """Return the runs whose claims may have changed since the last call, those that are gone among them."""
+        found, self._to_count = self._to_count, set()
+        return found
+
+    def arms_to_close(self) -> list[tuple[int, int]]:
+        """Return (run, arm) of open arms whose trials are all over, each once."""
+        return [(run_id, arm_id) for run_id in self._changed for arm_id in self._runs[run_id].arms.close_ended()]
+
+    def done(self) -> list[int]:
+        """Return the runs of which nothing is under way or left to do, each once for a change."""
+        done = [run_id for run_id in self._changed if self._runs[run_id].is_done()]
         self._changed.clear()
+        return done
+
+    def spent(self, now_seconds: float) -> list[int]:
+        """Return the runs whose time is up, and that still start units."""
+        return [run_id for run_id in self._limited if self._runs[run_id].is_spent(now_seconds)]
+
+    def is_over(self, run_id: int) -> bool:
+        """Say whether nothing of a run is started any more."""
+        return self._runs[run_id].is_over
+
+    def arm_seconds(self, run_id: int) -> dict[int, float]:
+        """Return what the arms of a run take on one slot, as far as they are timed."""
+        return self._runs[run_id].arm_seconds() if run_id in self._runs else {}
+
+    # What happens to them
+
+    def open_arm(self, run_id: int, arm_id: int, opening: int) -> None:
+        """Let an arm's trials run from now on."""
+        self._runs[run_id].open_arm(arm_id, opening)
+        self.touch(run_id)
+
+    def time_arms(self, run_id: int, arm_ids: Collection[int]) -> None:
+        """Have a trial of each of these arms piloted, before any arm of the run is opened."""
+        self._runs[run_id].time_arms(arm_ids)
+        self.touch(run_id)
+
+    def end_search(self, run_id: int, arm_id: int) -> None:
+        """Reckon with no further trial from the procedure inside an arm."""
+        self._runs[run_id].arms.end_search(arm_id)
+        self.touch(run_id)
+
+    def not_closed(self, run_id: int, arm_id: int) -> None:
+        """Offer an arm for closing again: it could not be closed yet."""
+        if run_id in self._runs:
+            self._runs[run_id].arms.not_closed(arm_id)
+            self.touch(run_id)
+
+    def end_budget(self, run_id: int) -> None:
+        """Start nothing of this run any more; what is under way goes on to its end."""
+        self._runs[run_id].end_budget()
+        self.touch(run_id)

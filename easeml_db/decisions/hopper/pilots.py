@@ -2,12 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from easeml_db.decisions.hopper.attempts import Attempts
 from easeml_db.decisions.hopper.contract import Placement
+from easeml_db.decisions.hopper.run_work import RunWork
+from easeml_db.decisions.hopper.schedulers import MAX_SIMULATED_UNITS
 from easeml_db.words.training_unit import TrainingUnit, pilot_of
 from easeml_db.words.trial import Trial
+
+
+class PilotQueue:
+    """The trials of a run that want a pilot: first those whose arms are to be timed, then those that are to be planned
+    and have not run yet, unless they are `exempt`."""
+
+    def __init__(self, work: RunWork, is_exempt: Callable[[int], bool]) -> None:
+        self._work, self._is_exempt = work, is_exempt
+        self._queue: deque[int] = deque()
+
+    def restart(self, *, is_needed: bool) -> None:
+        """Queue all open trials where their times are needed, and not too many units are left to plan."""
+        trials = self._work.trials
+        n_units = sum(trial.n_partitions * trial.max_epochs for trial in trials.values()) if is_needed else 0
+        self._queue = deque(trials) if is_needed and n_units <= MAX_SIMULATED_UNITS else deque()
+
+    def are_wanted(self) -> bool:
+        """Say whether pilots are wanted and not all are answered. Whoever has run a unit needs none."""
+        while self._queue and not self._wants_one(self._queue[0]):
+            self._queue.popleft()
+        return bool(self._queue)
+
+    def on(self, idle_slots: Sequence[int], placement: Placement) -> list[tuple[TrainingUnit, int]]:
+        """Give idle slots to trials that want a pilot and are not under way."""
+        work = self._work
+        wanted = (t for t in work.timing or self._queue if t not in work.busy and self._wants_one(t))
+        trials = (trial for trial_id in wanted if (trial := work.trial(trial_id)) is not None)
+        return list(pilots_on(trials, idle_slots, placement, work.attempts))
+
+    def _wants_one(self, trial_id: int) -> bool:
+        trial = self._work.trial(trial_id)
+        return trial is not None and not self._is_exempt(trial_id) and self._work.is_untimed(trial)
 
 
 def pilots_on(
@@ -15,7 +50,7 @@ def pilots_on(
 ) -> Iterator[tuple[TrainingUnit, int]]:
     """Give slots trials that want a pilot, over any partition that the slot can run; a lost one goes elsewhere."""
     free = {slot: [q for q in range(placement.n_partitions) if placement.can_run(slot, q)] for slot in idle_slots}
-    able_slots = slots_for(range(placement.n_partitions), placement)
+    able_slots = placement.slots_for(range(placement.n_partitions))
     for trial in trials:
         able = [slot for slot, partitions in free.items() if partitions]
         if not able:
@@ -27,9 +62,3 @@ def pilots_on(
             unit = pilot_of(trial, free.pop(slot)[0])
             if unit is not None:
                 yield unit, slot
-
-
-def slots_for(partitions: Iterable[int], placement: Placement) -> set[int | None]:
-    """The slots in service that can run one of these partitions."""
-    wanted = list(partitions)
-    return {slot for slot in placement.segment_of if any(placement.can_run(slot, q) for q in wanted)}

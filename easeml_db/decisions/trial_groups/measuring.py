@@ -126,11 +126,11 @@ class Measuring:
             return Round(self._trials[:1], w)
         return None
 
-    def told(self, asked: Round, samples: Sequence[Sample]) -> None:
-        """Take in what came of a round; samples of pilots that failed are missing."""
+    def record(self, asked: Round, samples: Sequence[Sample]) -> None:
+        """Record what came of a round; samples of pilots that failed are missing."""
         self._remember(samples)
         if asked.n_devices > 1:
-            self._told_of_gang(asked, samples)
+            self._record_gang(asked, samples)
             return
         rates = _seconds_per_row(samples) if len(samples) == len(asked.trial_ids) else None
         if rates is None:
@@ -173,7 +173,7 @@ class Measuring:
         if benefit <= self._threshold:
             self._is_packing_over = self._is_bounded = True
 
-    def _told_of_gang(self, asked: Round, samples: Sequence[Sample]) -> None:
+    def _record_gang(self, asked: Round, samples: Sequence[Sample]) -> None:
         """A gang over w devices does w units at once."""
         alone = self._unit_seconds.get(asked.trial_ids[0], 0.0)
         if len(samples) != 1 or samples[0].unit_seconds <= 0 or alone <= 0:

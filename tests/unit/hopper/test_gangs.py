@@ -1,11 +1,12 @@
-"""Crews and gangs as values: which trial gets which slots, and which units make a gang."""
+"""Gangs and their slots as values: which trial gets which slots, and which units make a gang."""
 
 from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from easeml_db.decisions.hopper.gangs import Scaling, data_parallel_crews, gang_of, gangs_to_start, is_data_parallel
+from easeml_db.decisions.hopper.allocation.auto import gangs_pay
+from easeml_db.decisions.hopper.gangs import Scaling, gang_of, gang_slots, gangs_to_start
 from easeml_db.words.training_unit import after, n_steps_total
 from easeml_db.words.trial import Trial
 
@@ -20,12 +21,11 @@ def trials(draw):
 
 
 def test_hopping_ends_once_half_as_many_trials_are_left_as_there_are_slots():
-    assert [is_data_parallel("auto", n, 4) for n in (1, 2, 3, 9)] == [True, True, False, False]
+    assert [gangs_pay(n, 4) for n in (1, 2, 3, 9)] == [True, True, False, False]
 
 
 def test_auto_asks_what_gangs_have_shown_to_do():
-    assert [is_data_parallel("auto", n, 8, 2.5) for n in (1, 2, 3, 4)] == [True, True, False, False]
-    assert is_data_parallel("data_parallel", 3, 4, 0.5)
+    assert [gangs_pay(n, 8, 2.5) for n in (1, 2, 3, 4)] == [True, True, False, False]
     scaling = Scaling()
     for seconds in (9.0, 1.25):
         scaling.observe("mlp", 4, seconds)
@@ -34,20 +34,17 @@ def test_auto_asks_what_gangs_have_shown_to_do():
     scaling.observe("mlp", 4, 1.6)
     assert scaling.speedup("mlp", 1.0) == 4 / 1.25
     assert scaling.speedup("lenet", 1.0) is None
-    assert is_data_parallel("data_parallel", 9, 4)
-    assert not is_data_parallel("hopping", 1, 4)
-    assert not is_data_parallel("water_filling", 1, 4)
 
 
 @given(trials(), st.lists(st.integers(1, 20), min_size=1, max_size=8, unique=True))
-def test_a_gang_is_the_next_units_of_one_round_each_on_a_slot_of_its_own(trial, crew):
-    gang = gang_of(trial, crew)
+def test_a_gang_is_the_next_units_of_one_round_each_on_a_slot_of_its_own(trial, slots):
+    gang = gang_of(trial, slots)
     if trial.n_steps_done == n_steps_total(trial.n_partitions, trial.max_epochs):
         assert gang is None
         return
-    width = min(len(crew), trial.n_partitions - trial.n_steps_done % trial.n_partitions)
+    width = min(len(slots), trial.n_partitions - trial.n_steps_done % trial.n_partitions)
     assert len(gang.units) == len(set(gang.slots)) == width
-    assert set(gang.slots) <= set(crew)
+    assert set(gang.slots) <= set(slots)
     assert [unit.step for unit in gang.units] == list(range(trial.n_steps_done, trial.n_steps_done + width))
     assert len({(unit.kind, unit.epoch) for unit in gang.units}) == 1
     partitions = {unit.partition_number for unit in gang.units}
@@ -56,10 +53,10 @@ def test_a_gang_is_the_next_units_of_one_round_each_on_a_slot_of_its_own(trial, 
 
 
 @given(trials(), st.lists(st.integers(1, 20), min_size=1, max_size=8, unique=True))
-def test_a_life_in_gangs_ends_and_meets_every_partition_once_a_round(trial, crew):
+def test_a_life_in_gangs_ends_and_meets_every_partition_once_a_round(trial, slots):
     trial = replace(trial, n_steps_done=0, met=frozenset())
     units = []
-    while (gang := gang_of(trial, crew)) is not None:
+    while (gang := gang_of(trial, slots)) is not None:
         for unit in gang.units:
             trial = after(trial, unit)
         units += gang.units
@@ -81,10 +78,10 @@ def test_where_the_width_divides_the_partitions_a_slot_meets_the_same_ones_in_ev
 @given(st.integers(1, 5), st.integers(0, 6), st.integers(0, 9))
 def test_slots_go_to_the_lowest_numbers_as_many_to_each_as_it_has_partitions(p, n_trials, n_slots):
     waiting = [Trial(100 - n, 1, n, p, 1, 0, "waiting") for n in range(n_trials, 0, -1)]
-    crews = data_parallel_crews(waiting, list(range(n_slots)))
-    assert [slot for crew in crews.values() for slot in crew] == list(range(min(n_slots, p * n_trials)))
-    assert list(crews) == [100 - n for n in range(1, len(crews) + 1)]
-    assert all(len(crew) == p for crew in list(crews.values())[:-1])
+    shared = gang_slots(waiting, list(range(n_slots)))
+    assert [slot for mine in shared.values() for slot in mine] == list(range(min(n_slots, p * n_trials)))
+    assert list(shared) == [100 - n for n in range(1, len(shared) + 1)]
+    assert all(len(mine) == p for mine in list(shared.values())[:-1])
 
 
 def test_a_gang_starts_when_all_its_slots_are_idle():

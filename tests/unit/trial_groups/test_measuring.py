@@ -24,7 +24,7 @@ def measured(measuring, iteration_seconds, **more):
         samples = [sample(t, s, n_iterations=max(8, int(20 / s)), unit_seconds=s, **more) for t, s in seconds.items()]
         if w > 1:  # a gang does w units at once
             samples = [Sample(t, (), 0, unit_seconds=w * s) for t, s in seconds.items()]
-        measuring.told(asked, samples)
+        measuring.record(asked, samples)
     return rounds, measuring.result()
 
 
@@ -72,12 +72,12 @@ def test_scaling_ends_where_a_trial_grows_no_faster():
 def test_pilots_that_hardly_overlap_are_repeated_then_done_without():
     measuring = Measuring([1, 2], n_slots=2)
     for trial in (1, 2):
-        measuring.told(Round((trial,)), [sample(trial, 0.1)])
+        measuring.record(Round((trial,)), [sample(trial, 0.1)])
     apart = [sample(1, 0.1), sample(2, 0.1, begin=1.5)]
     for _ in range(2):
-        measuring.told(Round((1, 2)), apart)
+        measuring.record(Round((1, 2)), apart)
         assert measuring.next_round() == Round((1, 2))
-    measuring.told(Round((1, 2)), [])
+    measuring.record(Round((1, 2)), [])
     assert measuring.next_round() is None
     assert measuring.result().profile == Profile()
     assert measuring.result().measurements["n_discarded"] == 3
@@ -86,20 +86,20 @@ def test_pilots_that_hardly_overlap_are_repeated_then_done_without():
 def test_only_laps_while_all_train_count():
     measuring = Measuring([1, 2], n_slots=2)
     for trial in (1, 2):
-        measuring.told(Round((trial,)), [sample(trial, 0.1)])
+        measuring.record(Round((trial,)), [sample(trial, 0.1)])
     late = Sample(1, (*(0.1 * k for k in range(11)), *(1.0 + 0.15 * k for k in range(1, 21))), 256)
-    measuring.told(Round((1, 2)), [late, sample(2, 0.15, begin=1.0)])
+    measuring.record(Round((1, 2)), [late, sample(2, 0.15, begin=1.0)])
     assert measuring.result().profile.alpha == pytest.approx(1.5)
 
 
 def test_a_trial_that_cannot_be_measured_is_left_out():
     measuring = Measuring([1, 2, 3], n_slots=3)
     for _ in range(3):
-        measuring.told(Round((1,)), [])
+        measuring.record(Round((1,)), [])
     assert measuring.next_round() == Round((2,))
     for trial in (2, 3):
         for _ in range(3):
-            measuring.told(Round((trial,)), [])
+            measuring.record(Round((trial,)), [])
     assert measuring.next_round() is None
     assert measuring.result().profile == Profile()
 

@@ -1,0 +1,55 @@
+"""Auto: hopping while trials fill the slots, gangs for the last ones (Cerebro, VLDB 2020, section 3).
+
+With fewer trials than workers, hopping leaves workers idle. So trials train in gangs once at most half as many are left
+as slots work, unless the run's own gangs have shown that they do less than as many slots as there are trials.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from easeml_db.decisions.hopper.allocation.data_parallel import DataParallel
+from easeml_db.decisions.hopper.gangs import Scaling
+from easeml_db.decisions.hopper.run_work import RunWork
+from easeml_db.words.training_unit import TrainingUnit
+
+
+class Auto(DataParallel):
+    """Data-parallel training where that pays."""
+
+    def __init__(self, work: RunWork) -> None:
+        super().__init__(work)
+        self._scaling = Scaling()
+
+    def pays(self, n_trials: int, n_slots: int) -> bool:
+        """Say whether gangs do more than hopping would."""
+        return gangs_pay(n_trials, n_slots) and gangs_pay(n_trials, n_slots, self._speedup())
+
+    def is_undecided(self) -> bool:
+        """Say whether pilots come first: they tell what hopping would do."""
+        return super().is_undecided() or self._hopping.pilots.are_wanted()
+
+    def recorded(self, units: Sequence[TrainingUnit], seconds: float) -> float | None:
+        """Remember how long gangs train."""
+        if len(units) > 1 and units[0].kind == "train":
+            self._scaling.observe(self.work.architecture(units[0].trial_id), len(units), seconds)
+        return super().recorded(units, seconds)
+
+    def _speedup(self) -> float | None:
+        """Return what gangs of the open trials do in the time of a unit, by the least able architecture."""
+        found = []
+        for trial_id in self.work.trials:
+            architecture = self.work.architecture(trial_id)
+            unit_seconds = self.work.seconds.known(trial_id, architecture, "train")
+            if unit_seconds is not None:
+                found.append(self._scaling.speedup(architecture, unit_seconds))
+        return min((each for each in found if each is not None), default=None)
+
+
+def gangs_pay(n_trials: int, n_slots: int, speedup: float | None = None) -> bool:
+    """Say whether `n_trials` that are left on `n_slots` do more as gangs.
+
+    `speedup` is what all slots together are known to do in the time of one (None: not known yet); hopping does as much
+    as there are trials.
+    """
+    return 2 * n_trials <= n_slots and (speedup is None or speedup > n_trials)

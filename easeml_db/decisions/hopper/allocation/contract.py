@@ -1,0 +1,170 @@
+"""What every allocation is told and asked: the work of a run, the slots offered, the starts and the slots held back.
+
+An allocation serves one run. It reads the run's work, and is asked whenever slots are idle. What it starts counts as
+begun at once; the slots that it holds back stay idle for it, and younger runs do not get them. It may want fewer slots
+than it is offered. The hooks below say what happens to the run; most allocations need few of them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from easeml_db.decisions.hopper.contract import Cached, Placement
+from easeml_db.decisions.hopper.planning import SchedulerChoice
+from easeml_db.decisions.hopper.run_work import RunWork
+from easeml_db.decisions.trial_groups.allocation import AllocationLog
+from easeml_db.decisions.trial_groups.measuring import MeasuredProfile, Sample
+from easeml_db.words.topology import Device
+from easeml_db.words.training_unit import TrainingUnit, open_partitions
+from easeml_db.words.trial import Trial
+
+Profiles = Mapping[tuple[str, str], MeasuredProfile]  # by architecture and kind of device
+
+
+@dataclass(frozen=True)
+class Start:
+    """Units to start now, each on its slot, by rank: a gang, or a gang of one. With `measured_seconds` they are pilots
+    that repeat iterations for so long."""
+
+    units: tuple[TrainingUnit, ...]
+    slots: tuple[int, ...]
+    measured_seconds: float = 0.0
+
+    @property
+    def unit(self) -> TrainingUnit:
+        """The unit of rank 0, by whose slot the start is known."""
+        return self.units[0]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What an allocation wants now: starts on idle slots, and slots that nobody else is to get, idle or not."""
+
+    starts: Sequence[Start] = ()
+    held_slots: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class SlotOffer:
+    """The slots that a run is offered now.
+
+    `idle` are those that no older run holds back, in order; of these `n_allowed` may begin to work for the tenant
+    (None: all), less `n_held` that its runs hold back already. `n_working` counts all slots at work, those whose
+    session is just being opened among them.
+    """
+
+    idle: Sequence[int]
+    placement: Placement
+    cached: Cached
+    n_working: int
+    find_slots: Callable[[], Sequence[int]]
+    find_devices: Callable[[], Sequence[Device]]
+    n_allowed: int | None = None
+    n_held: int = 0
+
+    def startable(self, among: Collection[int] | None = None) -> Sequence[int]:
+        """Return the idle slots that may begin to work now; `among`: only of these."""
+        idle = self.idle if among is None else [slot for slot in self.idle if slot in among]
+        return idle if self.n_allowed is None else idle[: max(0, self.n_allowed - self.n_held)]
+
+    def slots(self) -> Sequence[int]:
+        """Return the slots that the run may have, idle or not, as many as its tenant may have: it may wait for them."""
+        return self.find_slots()
+
+    def devices(self) -> Sequence[Device]:
+        """Return the devices of the slots that the run may have."""
+        return self.find_devices()
+
+    def without(self, slots: Collection[int]) -> SlotOffer:
+        """Return what is left once these slots have been started on, or are held back."""
+        if not slots:
+            return self
+        idle = [slot for slot in self.idle if slot not in slots]
+        return replace(self, idle=idle, n_held=self.n_held + len(self.idle) - len(idle))
+
+
+@dataclass(frozen=True)
+class NewProfile:
+    """What was measured of an architecture on a kind of device, to be written down."""
+
+    architecture: str
+    device_kind: str
+    measured: MeasuredProfile
+
+
+class DeviceRecords(Protocol):
+    """What an allocation that shares devices out reads from the tables and has written there."""
+
+    @property
+    def is_profiled(self) -> bool:
+        """Whether it has been told which profiles are known."""
+
+    def set_profiles(self, profiles: Profiles) -> None:
+        """Tell it which profiles are known."""
+
+    def take_profiles(self) -> list[NewProfile]:
+        """Return the profiles measured since the last call."""
+
+    def take_log(self) -> tuple[AllocationLog, Mapping[int, str]]:
+        """Return what was decided since the last call, with a label for each group."""
+
+
+class RunHooks:
+    """What happens to a run, told to its allocation. Whoever has nothing to say to a hook leaves it as it is."""
+
+    def renewed(self) -> None:
+        """Look again at all that the tables say of the run."""
+
+    def trials_opened(self) -> None:
+        """Reckon with the trials of one more arm."""
+
+    def trial_idle(self, trial: Trial) -> None:
+        """Count a trial as idle: its last unit is over, and another is due."""
+
+    def trial_gone(self, trial_id: int) -> None:
+        """Start nothing of a trial any more."""
+
+    def recorded(self, units: Sequence[TrainingUnit], seconds: float) -> float | None:
+        """Learn from units that were recorded together; return how long one of them takes on a slot, None where these
+        do not tell."""
+        return seconds if len(units) == 1 else None
+
+    def piloted(self, trial_id: int, train_seconds: float, sample: Sample | None) -> bool:
+        """Learn from a pilot; return whether it shows how long the trial's units take on a slot."""
+        return True
+
+    def unit_lost(self, trial_id: int) -> None:
+        """Reckon with a trial's unit, or pilot, having come to nothing."""
+
+    def take_scheduler_choice(self) -> SchedulerChoice | None:
+        """Return the choice of a scheduler made since the last call, if any."""
+        return None
+
+
+class Allocation(RunHooks, ABC):
+    """The allocation of one run."""
+
+    uses_gangs = True
+    records: DeviceRecords | None = None
+
+    def __init__(self, work: RunWork) -> None:
+        self.work = work
+
+    @abstractmethod
+    def choose(self, offer: SlotOffer) -> Choice:
+        """Return what to start now, and the slots to hold back."""
+
+    def held_slots(self) -> frozenset[int]:
+        """Return the slots to hold back while nothing more is started, but units are under way."""
+        return frozenset()
+
+    def n_claims(self, placement: Placement, n_working: int) -> int:
+        """Count the slots in service that the open trials could have at once: by default one for each trial."""
+        trials = self.work.trials
+        if placement.holders is None:
+            return len(trials)
+        met = {q for trial in trials.values() for q in open_partitions(trial)}
+        return min(len(trials), len(placement.slots_for(met)))

@@ -1,0 +1,36 @@
+"""The allocations by name. A further one is a file in this folder and a line here; SQL lists the same names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from easeml_db.decisions.hopper.allocation.auto import Auto
+from easeml_db.decisions.hopper.allocation.contract import Allocation
+from easeml_db.decisions.hopper.allocation.data_parallel import DataParallel
+from easeml_db.decisions.hopper.allocation.hopping import Hopping
+from easeml_db.decisions.hopper.allocation.water_filling import water_filling
+from easeml_db.decisions.hopper.run_work import RunWork
+from easeml_db.errors import InvalidArgument
+
+ALLOCATIONS: dict[str, Callable[[RunWork], Allocation]] = {
+    "hopping": Hopping,
+    "data_parallel": DataParallel,
+    "water_filling": water_filling,
+    "auto": Auto,
+}
+
+
+def uses_gangs(name: str) -> bool:
+    """Say whether an allocation wants to know which architectures can train on several slots at once; asking loads the
+    library that trains, which runs that only hop need not wait for."""
+    return bool(getattr(ALLOCATIONS.get(name), "uses_gangs", True))
+
+
+def create_allocation(work: RunWork) -> Allocation:
+    """Return the allocation that a run asks for. Raises InvalidArgument where there is none of that name."""
+    factory = ALLOCATIONS.get(work.run.allocation)
+    if factory is None:
+        raise InvalidArgument(
+            f"there is no allocation {work.run.allocation!r}", hint=f"Choose one of: {', '.join(ALLOCATIONS)}."
+        )
+    return factory(work)

@@ -1,0 +1,65 @@
+"""Claims: how many slots the open trials could have, and so whether opening another arm would find one to run on."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from easeml_db.decisions.hopper.open_run import OpenRun
+from easeml_db.decisions.hopper.open_runs import OpenRuns
+from easeml_db.decisions.hopper.placements import Placements
+from easeml_db.decisions.hopper.slot_board import SlotBoard
+from easeml_db.decisions.hopper.tenant_limits import TenantLimits
+
+
+class Claims:
+    """Claims by run and by tenant, counted anew where something has changed."""
+
+    def __init__(self, board: SlotBoard, runs: OpenRuns, limits: TenantLimits, placements: Placements) -> None:
+        self._board, self._runs, self._limits, self._placements = board, runs, limits, placements
+        self._of_run: dict[int, tuple[str, int]] = {}  # tenant and claims
+        self._of_tenant: Counter[str] = Counter()
+        self._n_in_service = 0
+        self._counted_for = (-1, -1, -1)  # versions of slots and limits, slots at work
+
+    def n_unclaimed(self) -> int:
+        """Count the slots in service for which no open trial is left: with one, an arm is worth opening."""
+        self._count()
+        claims = self._of_tenant.items()
+        return self._n_in_service - sum(min(n, self._limits.of(owner, default=n)) for owner, n in claims)
+
+    def runs_without_claim(self) -> list[int]:
+        """Return the runs of which no arm may be opened now: their arms are being timed, their open trials take all the
+        slots that hold their partitions, or their tenant's take all that it may have."""
+        self._count()
+        waiting = [each.run_id for each in self._runs.active() if each.work.timing or self._is_saturated(each)]
+        full = {owner for owner in self._limits if self._of_tenant[owner] >= self._limits.of(owner, default=0)}
+        return waiting + [each.run_id for each in self._runs if each.run.owner in full] if full else waiting
+
+    def is_newcomer_timed(self) -> bool:
+        """Say whether a run that was never served is being timed: its turn is next, and not far away."""
+        return any(open_run.is_timed_for_its_first_arm() for open_run in self._runs.active())
+
+    def _is_saturated(self, open_run: OpenRun) -> bool:
+        return open_run.is_saturated(self._placements.of(open_run.run))
+
+    def _count(self) -> None:
+        """Count the claims of all runs where slots or limits have changed, else of those that have."""
+        counted_for = self._board.version, self._limits.version, self._board.n_working()
+        changed = self._runs.take_to_count()
+        if counted_for != self._counted_for:
+            self._counted_for = counted_for
+            self._n_in_service = len(self._board.in_service())
+            changed = {*self._of_run, *(open_run.run_id for open_run in self._runs)}
+        for run_id in changed:
+            self._count_run(run_id)
+
+    def _count_run(self, run_id: int) -> None:
+        owner, before = self._of_run.pop(run_id, ("", 0))
+        if before:
+            self._of_tenant[owner] -= before
+        open_run = self._runs.get(run_id)
+        if open_run is None or not open_run.has_work():
+            return
+        n_claims = open_run.n_claims(self._placements.of(open_run.run), self._board.n_working())
+        self._of_run[run_id] = open_run.run.owner, n_claims
+        self._of_tenant[open_run.run.owner] += n_claims

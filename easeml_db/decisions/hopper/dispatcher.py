@@ -1,0 +1,139 @@
+"""What runs next, as a value that is told what happened: the state of model hopper parallelism without any I/O.
+
+It is a cache of the tables: rebuilt from them at any time, and wrong about nothing that matters, since the unit itself
+refuses a step that is not due. Only trials of open arms run; which arm is opened next is the tenancy policy's to say,
+when fewer trials are open than slots are in service.
+
+    slot_board.py      slots: idle, busy, gone, what they have cached
+    tenant_limits.py   how many slots may work for a tenant
+    open_runs.py       runs: what each has to do, and which have changed
+    placements.py      where the partitions of a run may be visited, and which devices it may have
+    serving.py         one pass over the runs, each offered what older ones have left
+    claims.py          whether another arm would find a slot
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from easeml_db.decisions.hopper.allocation.contract import DeviceRecords, Start
+from easeml_db.decisions.hopper.claims import Claims
+from easeml_db.decisions.hopper.open_run import OpenRun
+from easeml_db.decisions.hopper.open_runs import OpenRuns
+from easeml_db.decisions.hopper.placements import Placements
+from easeml_db.decisions.hopper.planning import SchedulerChoice
+from easeml_db.decisions.hopper.serving import Serving
+from easeml_db.decisions.hopper.slot_board import SlotBoard
+from easeml_db.decisions.hopper.tenant_limits import TenantLimits
+from easeml_db.decisions.trial_groups.measuring import Sample
+from easeml_db.words.run import Run
+from easeml_db.words.training_unit import TrainingUnit
+
+
+class Dispatcher:
+    """Gives units of open runs to idle slots. A trial is in at most one unit or gang, a slot runs at most one unit.
+
+    A start is told by the slot of its first unit; a gang keeps all its slots busy until it is answered.
+    """
+
+    def __init__(self) -> None:
+        self.board = SlotBoard()
+        self.runs = OpenRuns()
+        self.limits = TenantLimits(self.board, self.runs)
+        self._placements = Placements(self.board, self.limits)
+        self.claims = Claims(self.board, self.runs, self.limits, self._placements)
+        self._records: dict[int, DeviceRecords] = {}  # of the runs that have any
+        self._new_choices: list[SchedulerChoice] = []
+
+    # Runs
+
+    def put_run(self, run: Run) -> None:
+        """Add a run, or renew what is known of it."""
+        self._placements.forget(run.run_id)
+        records = self.runs.put(run, self.board.units_of(run.run_id)).allocation.records
+        if records is not None:
+            self._records[run.run_id] = records
+
+    def drop_run(self, run_id: int) -> None:
+        """Forget a run: nothing of it starts any more."""
+        self.runs.drop(run_id)
+        self._placements.forget(run_id)
+        self._records.pop(run_id, None)
+
+    def records(self) -> Mapping[int, DeviceRecords]:
+        """Return, by run, what allocations read from the tables and have written there."""
+        return dict(self._records) if self._records else self._records
+
+    def take_scheduler_choices(self) -> list[SchedulerChoice]:
+        """Return the choices of schedulers made since the last call."""
+        found, self._new_choices = self._new_choices, []
+        return found
+
+    # Units
+
+    def next_starts(self) -> list[Start]:
+        """Fill the idle slots, oldest arm first. Slots that an allocation holds back stay idle."""
+        starts: list[Start] = []
+        serving = Serving(self.board, self.limits, self._placements)
+        for open_run in self.runs.active():
+            if not serving.has_idle_slots():
+                break
+            starts += serving.serve(open_run)
+            choice = open_run.allocation.take_scheduler_choice()
+            self._new_choices += [choice] if choice is not None else []
+        return starts
+
+    def recorded(self, slot_id: int, seconds: float) -> None:
+        """Record that the slot's unit is in the tables, and all its gang."""
+        units, open_run = self._answered(slot_id)
+        if open_run is not None:
+            open_run.recorded(units, seconds)
+            self.runs.touch(open_run.run_id)
+
+    def piloted(
+        self, slot_id: int, train_seconds: float, evaluate_seconds: float, sample: Sample | None = None
+    ) -> None:
+        """Record what the slot's pilot has found out."""
+        units, open_run = self._answered(slot_id)
+        if open_run is not None:
+            open_run.piloted(units[0].trial_id, train_seconds, evaluate_seconds, sample)
+            self.runs.touch(open_run.run_id)
+
+    def lost(self, slot_id: int) -> None:
+        """Offer the trial of the slot's unit again: the unit came to nothing with a session.
+
+        Its slots get no unit until they are ready again."""
+        slots = self.board.gang_of(slot_id)
+        self.refused(slot_id)
+        for each in slots:
+            self.board.gone(each)
+
+    def refused(self, slot_id: int, *, is_counted: bool = True) -> None:
+        """Offer the trial of the slot's unit again: the unit came to nothing."""
+        units, open_run = self._answered(slot_id)
+        if open_run is not None:
+            open_run.came_to_nothing(units[0].trial_id, slot_id, is_counted=is_counted)
+            self.runs.touch(open_run.run_id)
+
+    def failed(self, slot_id: int) -> None:
+        """Start nothing more of the trial of the slot's unit, which has ended it."""
+        units, _ = self._answered(slot_id)
+        self.drop_trial(units[0].run_id, units[0].trial_id)
+
+    def drop_trial(self, run_id: int, trial_id: int) -> None:
+        """Start nothing of a trial any more."""
+        if run_id in self.runs:
+            self.runs[run_id].drop(trial_id)
+            self.runs.touch(run_id)
+
+    def n_attempts(self, run_id: int, trial_id: int) -> int:
+        """Return how often the trial's next unit came to nothing; 0 for a trial that is not open."""
+        return self.runs[run_id].work.attempts.count(trial_id) if run_id in self.runs else 0
+
+    def _answered(self, slot_id: int) -> tuple[list[TrainingUnit], OpenRun | None]:
+        """Free a slot, and those of its gang; return its units, and their run if that is still open."""
+        units = self.board.answered(slot_id)
+        open_run = self.runs.get(units[0].run_id)
+        if open_run is not None:
+            open_run.answered(units[0].trial_id)
+        return units, open_run

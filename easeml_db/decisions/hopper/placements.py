@@ -1,0 +1,64 @@
+"""Where each run's partitions may be visited, and which devices a run may have, until slots, limits or the run change.
+
+A run's placement is one object for as long as nothing changes: its scheduler is made again when it does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from easeml_db.decisions.hopper.contract import Placement
+from easeml_db.decisions.hopper.slot_board import SlotBoard
+from easeml_db.decisions.hopper.tenant_limits import TenantLimits
+from easeml_db.words.run import Run
+from easeml_db.words.topology import Device, devices_of
+
+
+class Placements:
+    """Placements and devices by run."""
+
+    def __init__(self, board: SlotBoard, limits: TenantLimits) -> None:
+        self._board, self._limits = board, limits
+        self._placements: dict[int, Placement] = {}
+        self._devices: dict[int, tuple[Device, ...]] = {}
+        self._versions = (0, 0)  # of slots and limits
+
+    def of(self, run: Run) -> Placement:
+        """Return where a run's partitions may be visited."""
+        self._forget_outdated()
+        if run.run_id not in self._placements:
+            in_service = {slot.slot_id: slot.segment_id for slot in self._board.in_service()}
+            self._placements[run.run_id] = Placement(run.trials[0].n_partitions, in_service, run.holders)
+        return self._placements[run.run_id]
+
+    def devices_of(self, run: Run, taken: Collection[int]) -> tuple[Device, ...]:
+        """Return the devices that a run may have; others are chosen where older runs have come to take all of these."""
+        self._forget_outdated()
+        if run.run_id not in self._devices:
+            self._devices[run.run_id] = self._devices_for(run, ())
+        slots = {slot for device in self._devices[run.run_id] for slot in device.slot_ids}
+        if run.owner in self._limits and slots.issubset(taken):
+            self._devices[run.run_id] = self._devices_for(run, taken)
+        return self._devices[run.run_id]
+
+    def forget(self, run_id: int) -> None:
+        """Find out anew for one run."""
+        self._placements.pop(run_id, None)
+        self._devices.pop(run_id, None)
+
+    def _devices_for(self, run: Run, taken: Collection[int]) -> tuple[Device, ...]:
+        """Return the devices of the slots in service; of a tenant with a limit, those of as many slots as it may have:
+        where it works already, then what is idle."""
+        slots = sorted(self._board.in_service(), key=lambda slot: slot.slot_id)
+        if run.owner in self._limits:
+            working, idle = self._limits.working_for(run.owner), set(self._board.idle(taken))
+            slots.sort(key=lambda slot: (slot.slot_id not in working, slot.slot_id not in idle, slot.slot_id))
+            slots = slots[: self._limits.of(run.owner, default=len(slots))]
+        return tuple(devices_of(slots))
+
+    def _forget_outdated(self) -> None:
+        versions = (self._board.version, self._limits.version)
+        if versions != self._versions:
+            self._placements.clear()
+            self._devices.clear()
+            self._versions = versions

@@ -1,0 +1,73 @@
+"""One pass over the open runs, the one with the oldest arm first: each is offered what older ones have left.
+
+Slots that a run holds back stay idle. Younger runs do not wait for slots on which an older one works.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from easeml_db.decisions.hopper.allocation.contract import SlotOffer, Start
+from easeml_db.decisions.hopper.open_run import OpenRun
+from easeml_db.decisions.hopper.placements import Placements
+from easeml_db.decisions.hopper.slot_board import SlotBoard
+from easeml_db.decisions.hopper.tenant_limits import TenantLimits
+from easeml_db.words.run import Run
+from easeml_db.words.topology import Device
+
+
+class Serving:
+    """What is held back, and by which runs, in the course of one pass."""
+
+    def __init__(self, board: SlotBoard, limits: TenantLimits, placements: Placements) -> None:
+        self._board, self._limits, self._placements = board, limits, placements
+        self._held: set[int] = set()
+        self._n_held: Counter[str] = Counter()  # idle slots held back, by tenant
+        self._older: list[int] = []  # runs
+
+    def has_idle_slots(self) -> bool:
+        """Say whether an idle slot is left that nobody holds back."""
+        return bool(self._board.idle(self._held))
+
+    def serve(self, open_run: OpenRun) -> Sequence[Start]:
+        """Let a run choose among what is left, and begin what it chose."""
+        run = open_run.run
+        choice = open_run.choose(self._offer(run))
+        for start in choice.starts:
+            self._board.begin(start.units, start.slots)
+        if choice.held_slots:
+            self._held |= choice.held_slots
+            self._n_held[run.owner] += len(choice.held_slots.intersection(self._board.idle()))
+        self._older.append(run.run_id)
+        return choice.starts
+
+    def _offer(self, run: Run) -> SlotOffer:
+        return SlotOffer(
+            idle=self._board.idle(self._held),
+            placement=self._placements.of(run),
+            cached=self._board.cached(run.run_id),
+            n_working=self._board.n_working(),
+            find_slots=lambda: self._slots_for(run),
+            find_devices=lambda: self._devices_for(run),
+            n_allowed=self._limits.n_allowed(run.owner),
+            n_held=self._n_held[run.owner],
+        )
+
+    def _taken(self) -> set[int]:
+        """Return the slots that older runs hold back or work on."""
+        return self._held.union(*(self._board.slots_of(run_id) for run_id in self._older))
+
+    def _slots_for(self, run: Run) -> list[int]:
+        """Return the slots that a run may have, idle or not, as many as its tenant may have. They are first those that
+        work for the tenant, on younger runs perhaps: then they are waited for."""
+        taken = self._taken()
+        free = self._board.working() - taken
+        if run.owner not in self._limits:
+            return sorted(free)
+        busy = self._limits.working_for(run.owner)
+        n_left = max(0, self._limits.of(run.owner, default=0) - len(busy & taken))
+        return sorted(sorted(free, key=lambda slot: (slot not in busy, slot))[:n_left])
+
+    def _devices_for(self, run: Run) -> Sequence[Device]:
+        return self._placements.devices_of(run, self._taken())

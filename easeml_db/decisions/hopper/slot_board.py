@@ -1,0 +1,154 @@
+"""The board of slots: which may get units, which have a session, which are idle, and what runs on the others."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+from easeml_db.words.topology import Slot
+from easeml_db.words.training_unit import TrainingUnit
+
+
+class SlotBoard:
+    """Slots by number. A slot runs at most one unit; a gang keeps all its slots busy until it is answered, and is known
+    by its first slot."""
+
+    def __init__(self) -> None:
+        self.version = 0  # grows with every change of the slots in service
+        self._active: dict[int, Slot] = {}  # slots that may get units
+        self._cached: dict[int, dict[int, set[int]]] = {}  # partitions by run, by slot with a session
+        self._absent: set[int] = set()  # slots whose session cannot be opened: nobody waits for them
+        self._idle: list[int] = []  # slots with a session and without a unit that may get one, in order
+        self._busy: dict[int, TrainingUnit] = {}
+        self._gangs: dict[int, Sequence[int]] = {}  # slots of gangs, by their first
+        self._slots_of: dict[int, dict[int, None]] = {}  # busy slots, by run
+
+    # Slots that come and go
+
+    def keep(self, slots: Iterable[Slot]) -> list[Slot]:
+        """Return the slots that need a session: active ones, and draining ones until their unit is answered. Only
+        active ones get units, once their session is ready."""
+        kept = [s for s in slots if s.state == "active" or (s.state == "draining" and s.slot_id in self._busy)]
+        self._active = {slot.slot_id: slot for slot in kept if slot.state == "active"}
+        for slot_id in set(self._cached) - {slot.slot_id for slot in kept}:
+            self.gone(slot_id)
+        self._idle = sorted(slot for slot in self._active if slot in self._cached and slot not in self._busy)
+        self.version += 1
+        return kept
+
+    def ready(self, slot_id: int) -> None:
+        """Put a slot into service: its session is open and has nothing cached."""
+        self._cached[slot_id] = {}
+        self._absent.discard(slot_id)
+        self.version += 1
+        self._add_idle(slot_id)
+
+    def gone(self, slot_id: int) -> None:
+        """Take a slot out of service: its session is gone. Its unit, if any, is under way until it is answered."""
+        self._discard_idle(slot_id)
+        self._cached.pop(slot_id, None)
+        self.version += 1
+
+    def waiting(self, slot_id: int) -> None:
+        """Count on a slot no more: its session cannot be opened for now."""
+        self._absent.add(slot_id)
+
+    # What is known of them
+
+    def is_active(self, slot_id: int) -> bool:
+        """Say whether a slot may get units."""
+        return slot_id in self._active
+
+    def n_active(self) -> int:
+        """Count the slots that may get units, those among them that have no session at this moment."""
+        return len(self._active)
+
+    def in_service(self) -> list[Slot]:
+        """Return the slots that have a session and may get units."""
+        return [slot for slot_id, slot in self._active.items() if slot_id in self._cached]
+
+    def working(self) -> set[int]:
+        """Return the slots that work, and those whose session is just being opened: gangs wait for them, so that a slot
+        that was lost for a moment does not change who trains what."""
+        return self._active.keys() - self._absent
+
+    def n_working(self) -> int:
+        """Count these slots."""
+        return len(self._active) - sum(slot in self._active for slot in self._absent)
+
+    def idle(self, without: Collection[int] = ()) -> Sequence[int]:
+        """Return the idle slots in order, less some."""
+        return [slot for slot in self._idle if slot not in without] if without else self._idle
+
+    def slots_of(self, run_id: int) -> Collection[int]:
+        """Return the slots that are busy with a run, those of its first units first."""
+        return self._slots_of.get(run_id, {}).keys()
+
+    def busy_runs(self) -> Iterator[tuple[int, Collection[int]]]:
+        """Yield (run, its slots) of each run that keeps slots busy."""
+        yield from self._slots_of.items()
+
+    def units_of(self, run_id: int) -> dict[int, int]:
+        """Return a slot of each trial of a run that is under way, by trial."""
+        return {self._busy[slot_id].trial_id: slot_id for slot_id in self.slots_of(run_id)}
+
+    def cached(self, run_id: int) -> Mapping[int, Collection[int]]:
+        """Return the partitions of a run that slots have cached, by slot, as it is at any time."""
+        return _CachedPartitions(self._cached, run_id)
+
+    def gang_of(self, slot_id: int) -> Sequence[int]:
+        """Return the slots of the unit or gang that is known by this slot."""
+        return self._gangs.get(slot_id, (slot_id,))
+
+    # Units
+
+    def begin(self, units: Sequence[TrainingUnit], slots: Sequence[int]) -> None:
+        """Mark slots as busy with units, each with its own."""
+        for unit, slot_id in zip(units, slots, strict=True):
+            self._discard_idle(slot_id)
+            self._busy[slot_id] = unit
+            self._cached[slot_id].setdefault(unit.run_id, set()).add(unit.partition_number)
+            self._slots_of.setdefault(unit.run_id, {})[slot_id] = None
+        if len(slots) > 1:
+            self._gangs[slots[0]] = tuple(slots)
+
+    def answered(self, slot_id: int) -> list[TrainingUnit]:
+        """Free the slots of a unit or gang that is over; return its units, by rank."""
+        units = []
+        for each in self._gangs.pop(slot_id, (slot_id,)):
+            units.append(self._busy.pop(each))
+            if each in self._cached:
+                self._add_idle(each)
+            slots = self._slots_of[units[-1].run_id]
+            del slots[each]
+            if not slots:
+                del self._slots_of[units[-1].run_id]
+        return units
+
+    def _add_idle(self, slot_id: int) -> None:
+        if slot_id in self._busy or slot_id not in self._active:
+            return
+        place = bisect_left(self._idle, slot_id)
+        if place == len(self._idle) or self._idle[place] != slot_id:
+            self._idle.insert(place, slot_id)
+
+    def _discard_idle(self, slot_id: int) -> None:
+        place = bisect_left(self._idle, slot_id)
+        if place < len(self._idle) and self._idle[place] == slot_id:
+            del self._idle[place]
+
+
+class _CachedPartitions(Mapping[int, Collection[int]]):
+    """A view of what slots have cached of one run."""
+
+    def __init__(self, cached: Mapping[int, Mapping[int, Collection[int]]], run_id: int) -> None:
+        self._all, self._run_id = cached, run_id
+
+    def __getitem__(self, slot_id: int) -> Collection[int]:
+        return self._all[slot_id].get(self._run_id, ())
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._all)
+
+    def __len__(self) -> int:
+        return len(self._all)
