@@ -36,6 +36,8 @@ N_SLOTS = 2
 FAST_SETTINGS = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "autovacuum_naptime": "1h"}
 # Folders whose tests take longest come first, so that no worker is left with one of them at the end.
 FOLDERS = ("chaos", "acceptance", "integration")
+# A wait that ends in failure, not one that measures: long enough for a machine that is busy with other work.
+PATIENCE_SECONDS = 300.0
 _numbers = count(1)
 
 
@@ -76,6 +78,15 @@ class Session(psycopg.Connection[dict[str, Any]]):
         """The only value of a query."""
         (only,) = self.values(statement, *values)
         return only
+
+    def wait_until(self, statement: Any, *values: Any) -> None:
+        """Wait until a query says true."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not self.value(statement, *values):
+            if time.monotonic() > deadline:
+                events = self.rows("SELECT kind, message FROM easeml.events ORDER BY event_id DESC LIMIT 20")
+                pytest.fail(f"not within {PATIENCE_SECONDS} seconds: {statement} {values}; last events: {events}")
+            time.sleep(0.02)
 
     def again(self) -> Session:
         """A further session of the same role: a fresh server process."""
@@ -136,6 +147,13 @@ def server() -> Iterator[Embedded]:
         yield server
 
 
+@pytest.fixture
+def own_server() -> Iterator[Embedded]:
+    """An empty server for one test, which may stop it."""
+    with temporary_server() as server:
+        yield server
+
+
 # Databases
 
 
@@ -176,7 +194,7 @@ def coordinator_of(session: Session, *arguments: str) -> Iterator[subprocess.Pop
 
 
 def _wait_until_up(session: Session, process: subprocess.Popen[bytes], log: Any) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not session.value("SELECT easeml.has_live_coordinator()"):
         if process.poll() is not None or time.monotonic() > deadline:
             log.seek(0)
@@ -196,6 +214,12 @@ def database(private_server: Embedded) -> Iterator[Session]:
     """A superuser's session in a fresh database with the extension and two slots."""
     with temporary_session(private_server) as session:
         yield session
+
+
+@pytest.fixture(scope="session")
+def open_session() -> Callable[[str], Session]:
+    """`open_session(dsn)` connects to a database that is not one of the fixtures'."""
+    return Session.open
 
 
 @pytest.fixture
@@ -229,6 +253,42 @@ def module_coordinated(module_database: Session) -> Iterator[Session]:
 def coordinator() -> Callable[..., AbstractContextManager[subprocess.Popen[bytes]]]:
     """`with coordinator(database, *arguments):` runs one for as long as the block lasts."""
     return coordinator_of
+
+
+@contextmanager
+def _stopped(session: Session, slot_id: int) -> Iterator[None]:
+    pid = _stop_while_it_trains(session, slot_id)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def _stop_while_it_trains(session: Session, slot_id: int) -> int:
+    """Stop a slot's process in the middle of a unit; return its number.
+
+    A process that is stopped while it records would keep its locks from everybody, the test itself included.
+    """
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    busy = (
+        "SELECT pid FROM pg_stat_activity"
+        " WHERE application_name = %s AND state = 'active' AND datname = current_database()"
+    )
+    records = "SELECT count(*) FROM pg_locks WHERE pid = %s AND mode = 'RowExclusiveLock'"
+    while time.monotonic() < deadline:
+        for pid in session.values(busy, f"easeml slot {slot_id}"):
+            os.kill(pid, signal.SIGSTOP)
+            if session.values(busy, f"easeml slot {slot_id}") == [pid] and not session.value(records, pid):
+                return int(pid)
+            os.kill(pid, signal.SIGCONT)
+        time.sleep(0.01)
+    pytest.fail(f"slot {slot_id} never trains")
+
+
+@pytest.fixture(scope="session")
+def stopped() -> Callable[[Session, int], AbstractContextManager[None]]:
+    """`with stopped(database, 1):` slot 1 takes no notice of anything for as long as the block lasts."""
+    return _stopped
 
 
 @pytest.fixture

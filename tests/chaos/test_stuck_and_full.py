@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 import tempfile
 import time
@@ -41,15 +40,8 @@ def start_run(database: Session, max_epochs: int) -> None:
     database.execute(RUN, [max_epochs])
 
 
-def wait_until(database: Session, statement: str, *values: Any, timeout_seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + timeout_seconds
-    while not database.value(statement, *values):
-        assert time.monotonic() < deadline, database.rows("TABLE easeml.run_events")
-        time.sleep(0.02)
-
-
 def wait_for_end(database: Session) -> None:
-    wait_until(database, "SELECT state NOT IN ('queued', 'running') FROM easeml.runs")
+    database.wait_until("SELECT state NOT IN ('queued', 'running') FROM easeml.runs")
     assert database.value("SELECT state FROM easeml.runs") == "finished", database.rows("TABLE easeml.events")
     assert database.values("SELECT DISTINCT state FROM easeml.trials") == ["finished"]
 
@@ -64,39 +56,21 @@ def check_replays(database: Session) -> None:
 # A process that takes no notice
 
 
-def stop_while_it_trains(database: Session) -> int:
-    """Stop the process of slot 1 with SIGSTOP in the middle of a unit, when it holds no row lock; return its number."""
-    while True:
-        for pid in database.values(
-            "SELECT pid FROM pg_stat_activity WHERE application_name = 'easeml slot 1' AND state = 'active'"
-        ):
-            os.kill(pid, signal.SIGSTOP)
-            locks = "SELECT count(*) FROM pg_locks WHERE pid = %s AND mode = 'RowExclusiveLock'"
-            is_active = "SELECT state = 'active' FROM pg_stat_activity WHERE pid = %s"
-            if not database.value(locks, pid) and database.value(is_active, pid):
-                return int(pid)
-            os.kill(pid, signal.SIGCONT)
-        time.sleep(0.01)
-
-
 def test_a_slot_that_cannot_be_cancelled_is_given_up_and_comes_back(
-    database: Session, coordinator: Coordinator
+    database: Session, coordinator: Coordinator, stopped: Callable[[Session, int], AbstractContextManager[None]]
 ) -> None:
     start_run(database, max_epochs=8)
-    with coordinator(database, "--unit-lease-seconds", "6"):
-        wait_until(database, "SELECT sum(n_steps_done) >= 6 FROM easeml.trials")
-        pid = stop_while_it_trains(database)
-        try:
-            wait_until(database, "SELECT state = 'lost' FROM easeml.slots WHERE slot_id = 1")
+    with coordinator(database, "--unit-lease-seconds", "15"):
+        database.wait_until("SELECT count(*) = 2 FROM easeml.slots WHERE n_units_done > 2")
+        with stopped(database, 1):
+            database.wait_until("SELECT state = 'lost' FROM easeml.slots WHERE slot_id = 1")
             assert "no sign of life" in database.value("SELECT lost_reason FROM easeml.slot_status WHERE slot_id = 1")
             n_done = database.value("SELECT sum(n_steps_done) FROM easeml.trials")
-            wait_until(database, "SELECT sum(n_steps_done) >= %s + 4 FROM easeml.trials", n_done)
-        finally:
-            os.kill(pid, signal.SIGCONT)
-        wait_until(database, "SELECT state = 'active' FROM easeml.slots WHERE slot_id = 1")
+            database.wait_until("SELECT sum(n_steps_done) >= %s + 4 FROM easeml.trials", n_done)
+        database.wait_until("SELECT state = 'active' FROM easeml.slots WHERE slot_id = 1")
         wait_for_end(database)
     assert "slot lost" in database.values("SELECT kind FROM easeml.run_events")
-    assert database.value("SELECT max(attempt) FROM easeml.training_timeline") == 2
+    assert database.value("SELECT max(attempt) FROM easeml.training_timeline") >= 2
     check_replays(database)
 
 
@@ -107,10 +81,11 @@ def test_a_unit_that_waits_for_a_lock_waits_and_fails_nothing(database: Session,
     start_run(database, max_epochs=2)
     other = database.again()
     other.execute("BEGIN; LOCK TABLE easeml.blocks")
-    with coordinator(database, "--unit-lease-seconds", "8"):
+    # Longer than a fresh session needs to import what trains, though other work keeps the machine busy.
+    with coordinator(database, "--unit-lease-seconds", "25"):
         waiting = "application_name LIKE 'easeml slot%%' AND wait_event_type = 'Lock'"
-        wait_until(database, f"SELECT count(*) = %s FROM pg_stat_activity WHERE {waiting}", 2)
-        time.sleep(10.0)  # longer than the lease: a unit that was taken for stuck would be cancelled by now
+        database.wait_until(f"SELECT count(*) = %s FROM pg_stat_activity WHERE {waiting}", 2)
+        time.sleep(27.0)  # longer than the lease: a unit that was taken for stuck would be cancelled by now
         other.execute("COMMIT")
         wait_for_end(database)
     assert database.value("SELECT max(attempt) FROM easeml.training_timeline") == 1
@@ -165,9 +140,9 @@ def fill(folder: Path) -> Path:
 def test_a_full_disk_is_waited_out(database: Session, coordinator: Coordinator, small_disk: Path) -> None:
     start_run(database, max_epochs=4)
     with coordinator(database):
-        wait_until(database, "SELECT sum(n_steps_done) >= 8 FROM easeml.trials")
+        database.wait_until("SELECT sum(n_steps_done) >= 8 FROM easeml.trials")
         filler = fill(small_disk)
-        wait_until(database, "SELECT count(*) > 0 FROM easeml.run_events WHERE kind = 'disk full'")
+        database.wait_until("SELECT count(*) > 0 FROM easeml.run_events WHERE kind = 'disk full'")
         assert database.value("SELECT count(*) FROM easeml.trials WHERE state = 'failed'") == 0
         filler.unlink()
         wait_for_end(database)

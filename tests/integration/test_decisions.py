@@ -96,19 +96,26 @@ def test_an_arm_is_not_closed_while_a_trial_of_it_is_left(database: Session) -> 
     assert closed == {"quality": 0.0, "cost_seconds": 0.0}  # nothing was measured
 
 
-def test_arms_of_runs_that_predict_numbers_have_a_quality(coordinated: Session) -> None:
-    coordinated.execute(PREPARE)
-    run_id = coordinated.value(RUN, "numbers", "rmse")
-    deadline = time.monotonic() + 60
-    while coordinated.value("SELECT state FROM easeml.run_status WHERE run_id = %s", run_id) != "finished":
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    rows = coordinated.rows("""
-        SELECT b.quality, (SELECT greatest(0, r2) FROM easeml.learning_curves c JOIN easeml.trials t USING (trial_id)
-            WHERE t.arm_id = b.arm_id ORDER BY c.rmse LIMIT 1) AS r2 FROM easeml.arm_beliefs b""")
+@pytest.fixture(scope="module")
+def served(module_coordinated: Session) -> Session:
+    """A database with two datasets and a coordinator."""
+    module_coordinated.execute(PREPARE)
+    return module_coordinated
+
+
+def test_arms_of_runs_that_predict_numbers_have_a_quality(served: Session) -> None:
+    run_id = served.value(RUN, "numbers", "rmse")
+    served.wait_until("SELECT state = 'finished' FROM easeml.run_status WHERE run_id = %s", run_id)
+    rows = served.rows(
+        "SELECT b.quality, (SELECT greatest(0, r2) FROM easeml.learning_curves c JOIN easeml.trials t USING (trial_id)"
+        " WHERE t.arm_id = b.arm_id ORDER BY c.rmse LIMIT 1) AS r2 FROM easeml.arm_beliefs b WHERE run_id = %s",
+        run_id,
+    )
     assert len(rows) == 2
     assert all(row["quality"] == pytest.approx(row["r2"]) for row in rows)
-    regret = coordinated.rows("SELECT best_quality, n_closed, n_open, n_waiting FROM easeml.run_regret")
+    regret = served.rows(
+        "SELECT best_quality, n_closed, n_open, n_waiting FROM easeml.run_regret WHERE run_id = %s", run_id
+    )
     assert regret == [{"best_quality": max(row["quality"] for row in rows), "n_closed": 2, "n_open": 0, "n_waiting": 0}]
 
 
@@ -121,13 +128,6 @@ SELECT easeml.select_models('labels', '{linear,mlp}', procedure => 'grid', max_e
 """
 
 
-def wait_until(database: Session, statement: str, *values: Any) -> None:
-    deadline = time.monotonic() + 60
-    while not database.value(statement, *values):
-        assert time.monotonic() < deadline, (statement, database.rows("TABLE easeml.events"))
-        time.sleep(0.05)
-
-
 def tenant(database: Session, role: str) -> Session:
     """A tenant with a data set."""
     session = database.as_role(role, "easeml_tenant")
@@ -137,33 +137,31 @@ def tenant(database: Session, role: str) -> Session:
     return session
 
 
-def test_an_arm_that_a_tenant_adds_to_an_open_run_is_not_served_and_harms_nobody(coordinated: Session) -> None:
-    coordinated.execute(PREPARE)
-    olga = tenant(coordinated, "olga")
+def test_an_arm_that_a_tenant_adds_to_an_open_run_is_not_served_and_harms_nobody(served: Session) -> None:
+    olga = tenant(served, "olga")
     run_id = olga.value(SLOW, 60)
-    wait_until(coordinated, "SELECT count(*) > 0 FROM easeml.arm_openings")
+    served.wait_until("SELECT count(*) > 0 FROM easeml.arm_openings WHERE run_id = %s", run_id)
     olga.execute("INSERT INTO easeml.arms (run_id, owner, architecture) VALUES (%s, 'olga', 'lenet')", [run_id])
     olga.execute("SELECT pg_notify('easeml_runs', %s)", [str(run_id)])
-    wait_until(coordinated, "SELECT state = 'finished' FROM easeml.runs WHERE run_id = %s", run_id)
-    assert coordinated.value("SELECT easeml.has_live_coordinator()")
-    states = coordinated.rows("SELECT architecture, state FROM easeml.arm_beliefs WHERE run_id = %s", run_id)
+    served.wait_until("SELECT state = 'finished' FROM easeml.runs WHERE run_id = %s", run_id)
+    assert served.value("SELECT easeml.has_live_coordinator()")
+    states = served.rows("SELECT architecture, state FROM easeml.arm_beliefs WHERE run_id = %s", run_id)
     assert {row["architecture"]: row["state"] for row in states}["lenet"] == "never opened"
 
 
-def test_a_tenant_that_holds_the_rows_of_its_run_stops_nobody_else(coordinated: Session) -> None:
-    coordinated.execute(PREPARE)
-    olga, pete = tenant(coordinated, "olga"), tenant(coordinated, "pete")
-    held = olga.value(SLOW, 400)
-    wait_until(coordinated, "SELECT count(*) > 0 FROM easeml.arm_openings")
-    with olga.transaction():
-        olga.execute("DELETE FROM easeml.runs WHERE run_id = %s", [held])
+def test_a_tenant_that_holds_the_rows_of_its_run_stops_nobody_else(served: Session) -> None:
+    quinn, pete = tenant(served, "quinn"), tenant(served, "pete")
+    held = quinn.value(SLOW, 400)
+    served.wait_until("SELECT count(*) > 0 FROM easeml.arm_openings WHERE run_id = %s", held)
+    with quinn.transaction():
+        quinn.execute("DELETE FROM easeml.runs WHERE run_id = %s", [held])
         run_id = pete.value(SLOW, 2)
         started = time.monotonic()
         while time.monotonic() < started + 12:  # longer than a sign of life may be away
-            assert coordinated.value("SELECT easeml.has_live_coordinator()")
+            assert served.value("SELECT easeml.has_live_coordinator()")
             time.sleep(0.2)
-    wait_until(coordinated, "SELECT state = 'finished' FROM easeml.runs WHERE run_id = %s", run_id)
-    assert coordinated.value("SELECT easeml.has_live_coordinator()")
+    served.wait_until("SELECT state = 'finished' FROM easeml.runs WHERE run_id = %s", run_id)
+    assert served.value("SELECT easeml.has_live_coordinator()")
 
 
 def test_what_a_policy_remembers_is_not_for_tenants(module_database: Session) -> None:

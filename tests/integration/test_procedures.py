@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
@@ -45,13 +44,6 @@ def start(session: Session, procedure: str, *, max_epochs: int = 4, **named: Any
 def finish(session: Session, run_id: int) -> dict[str, Any]:
     session.execute("CALL easeml.wait(%s, 120)", [run_id])
     return session.rows("SELECT * FROM easeml.run_status WHERE run_id = %(run_id)s", run_id=run_id)[0]
-
-
-def wait_until(session: Session, condition: str, *values: Any) -> None:
-    deadline = time.monotonic() + 60
-    while not session.value(f"SELECT {condition}", *values):
-        assert time.monotonic() < deadline, session.rows("SELECT * FROM easeml.run_events")
-        time.sleep(0.02)
 
 
 @pytest.fixture(scope="module")
@@ -198,13 +190,13 @@ def test_a_killed_coordinator_and_a_cancel_change_no_byte(database: Session, coo
     database.execute("SELECT easeml.resume(%s)", [runs[1]])
     for n_units in (9, 40):
         with coordinator(database) as process:
-            wait_until(database, "count(*) >= %s FROM easeml.training_units WHERE run_id = %s", n_units, runs[1])
+            database.wait_until("SELECT count(*) >= %s FROM easeml.training_units WHERE run_id = %s", n_units, runs[1])
             os.kill(process.pid, signal.SIGKILL)
             process.wait()
     with coordinator(database):
         finish(database, runs[1])
         database.execute("SELECT easeml.resume(%s)", [runs[2]])
-        wait_until(database, "count(*) >= 4 FROM easeml.training_units WHERE run_id = %s", runs[2])
+        database.wait_until("SELECT count(*) >= 4 FROM easeml.training_units WHERE run_id = %s", runs[2])
         database.execute("SELECT easeml.cancel(%s)", [runs[2]])
         database.execute("SELECT easeml.resume(%s)", [runs[2]])
         finish(database, runs[2])
@@ -267,7 +259,7 @@ def test_more_units_than_32_bits_count_are_served_and_shown(points: Session) -> 
     points.execute(MANY_PARTITIONS)
     run_id = points.value("SELECT easeml.select_models('many', '{linear}', n_configs => 1, max_epochs => 1000000)")
     assert points.value("SELECT n_units FROM easeml.run_status WHERE run_id = %s", run_id) == 2_000_001 * 10_000
-    wait_until(points, "count(*) > 0 FROM easeml.training_units WHERE run_id = %s", run_id)
+    points.wait_until("SELECT count(*) > 0 FROM easeml.training_units WHERE run_id = %s", run_id)
     for table, column, value in (("trials", "max_epochs", 2**31 - 1), ("arms", "planned_epochs", 2**63 - 1)):
         with pytest.raises(psycopg.errors.CheckViolation):
             points.execute(f"UPDATE easeml.{table} SET {column} = {value}")  # type: ignore[arg-type]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
@@ -39,13 +38,6 @@ def prepare(root: Session, owner: Session) -> None:
     )
 
 
-def wait_until(database: Session, condition: str) -> None:
-    deadline = time.monotonic() + 60
-    while not database.value(f"SELECT {condition}"):
-        assert time.monotonic() < deadline, database.rows("SELECT * FROM easeml.run_events")
-        time.sleep(0.02)
-
-
 def replay(session: Session, trial_id: int | None, **named: Any) -> dict[str, Any]:
     """What a replay returns."""
     arguments = "".join(f", {name} => %({name})s" for name in named)
@@ -60,7 +52,7 @@ def erin(module_coordinated: Session) -> Session:
     session = module_coordinated.as_role("erin", "easeml_tenant")
     prepare(module_coordinated, session)
     session.execute(RUN, [N_EPOCHS])
-    wait_until(module_coordinated, "bool_and(state = 'finished') FROM easeml.runs")
+    module_coordinated.wait_until("SELECT bool_and(state = 'finished') FROM easeml.runs")
     return session
 
 
@@ -235,13 +227,13 @@ def test_a_trial_that_was_cancelled_and_resumed_elsewhere_replays(database: Sess
         replay(database, database.value("SELECT min(trial_id) FROM easeml.trials"))
     assert refused.value.sqlstate == "ML010"
     with coordinator(database):
-        wait_until(database, "min(n) > 2 FROM (SELECT (SELECT count(*) FROM easeml.training_units u"
+        database.wait_until("SELECT min(n) > 2 FROM (SELECT (SELECT count(*) FROM easeml.training_units u"
                              " WHERE u.trial_id = t.trial_id) AS n FROM easeml.trials t) c")  # fmt: skip
         database.execute("SELECT easeml.cancel(%s)", [run_id])
     done = database.value("SELECT max(n_steps_done) FROM easeml.trials")
     database.execute("SELECT easeml.resume(%s)", [run_id])
     with coordinator(database):
-        wait_until(database, f"min(n_steps_done) > {done + 8} FROM easeml.trials")
+        database.wait_until(f"SELECT min(n_steps_done) > {done + 8} FROM easeml.trials")
         database.execute("SELECT easeml.cancel(%s)", [run_id])
     assert database.value("SELECT n_hops FROM easeml.run_traffic") >= 3
     for trial_id in database.values("SELECT trial_id FROM easeml.trials"):

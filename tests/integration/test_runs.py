@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -56,16 +55,11 @@ FROM easeml.leaderboard WHERE run_id = %s ORDER BY rank, trial_number
 """
 
 
-def wait_for(database: Session, run_id: int, *states: str, timeout_seconds: float = 60.0) -> dict[str, Any]:
+def wait_for(database: Session, run_id: int, *states: str) -> dict[str, Any]:
     """Wait until a run is in one of the states (by default: has ended) and return its status."""
     wanted = states or ("finished", "failed", "cancelled")
-    deadline = time.monotonic() + timeout_seconds
-    while True:
-        (status,) = database.rows("SELECT * FROM easeml.run_status WHERE run_id = %s", run_id)
-        if status["state"] in wanted:
-            return status
-        assert time.monotonic() < deadline, status
-        time.sleep(0.02)
+    database.wait_until("SELECT state = ANY (%s) FROM easeml.run_status WHERE run_id = %s", list(wanted), run_id)
+    return database.rows("SELECT * FROM easeml.run_status WHERE run_id = %s", run_id)[0]
 
 
 def run(database: Session, statement: str, *values: Any) -> int:
@@ -179,7 +173,7 @@ def test_best_epoch_and_ranks_follow_the_learning_curves(shop: Session, flowers:
             assert point["rmse"] is None
             assert math.isfinite(point["training_loss"])
             assert point["log_loss"] >= 0
-            assert 0 <= point["elapsed_seconds"] < 60
+            assert point["elapsed_seconds"] >= 0
     ranked = [row["validation_metric"] for row in board]
     assert ranked == sorted(ranked, reverse=True)
     assert [row["rank"] for row in board] == [1 + sum(other > value for other in ranked) for value in ranked]
@@ -236,7 +230,7 @@ def test_wait_returns_when_the_run_has_ended_and_tells_of_progress(shop: Session
     session = shop.again()
     session.add_notice_handler(lambda notice: notices.append(notice.message_primary or ""))
     run_id = session.value("SELECT easeml.select_models('flowers', '{linear}', n_configs => 1, max_epochs => 1)")
-    session.execute(f"CALL easeml.wait({run_id}, 30)")
+    session.execute(f"CALL easeml.wait({run_id}, 300)")
     assert session.value("SELECT state FROM easeml.run_status WHERE run_id = %s", run_id) == "finished"
     assert notices[0] == f"run {run_id} trains 1 trials for 1 epoch(s)"
     assert notices[-1] == f"run {run_id}: finished, 9 of 9 units"
@@ -464,13 +458,13 @@ def test_a_run_whose_trials_all_fail_has_failed_and_can_be_resumed(shop: Session
     wait_for(shop, run_id)
 
 
-def test_max_seconds_ends_a_run_with_what_it_has(shop: Session) -> None:
+def test_max_seconds_ends_a_run_with_what_it_has(shop: Session, flowers: int) -> None:
     run_id = shop.value(
-        "SELECT easeml.select_models('flowers', '{linear}', n_configs => 3, max_epochs => 100000, max_seconds => 2)"
+        "SELECT easeml.select_models('flowers', '{linear}', n_configs => 3, max_epochs => 100000, max_seconds => 4)"
     )
-    status = wait_for(shop, run_id, timeout_seconds=10)
+    status = wait_for(shop, run_id)
     assert status["state"] == "finished"
-    assert 2 <= status["elapsed_seconds"] < 5
+    assert status["elapsed_seconds"] >= 4
     board = shop.rows(BOARD, run_id)
     assert {row["state"] for row in board} == {"stopped"}
     assert board[0]["n_epochs_done"] > 0
@@ -487,42 +481,35 @@ def test_dropping_a_data_set_under_a_running_run_ends_it(shop: Session) -> None:
     run(shop, "SELECT easeml.select_models('flowers', '{linear}', n_configs => 2, max_epochs => 1)")  # both slots live
 
 
-HEAVY = """
-CREATE TABLE heavy AS SELECT ARRAY(SELECT sin(i * j) FROM generate_series(1, 32) j)::real[] AS x, i % 2 AS y
-    FROM generate_series(1, 2500) i
+# Of units that take minutes: nothing but a cancel ends them within a test.
+ENDLESS = """
+SELECT easeml.select_models('houses', '{mlp}', procedure => 'grid', max_epochs => 1000, search_space =>
+    '{"batch_size": 1, "hidden_units": [[2048, 2048, 2048]], "learning_rate": [0.001, 0.0001]}')
 """
 
 
-def busy_slots(database: Session) -> int:
-    sql = (
-        "SELECT count(*) FROM pg_stat_activity"
+def test_cancel_reaches_busy_units_and_resume_finishes(shop: Session) -> None:
+    run_id = shop.value(ENDLESS)
+    shop.wait_until(
+        "SELECT count(*) = 2 FROM easeml.slots s JOIN easeml.trials t USING (trial_id)"
+        " WHERE t.run_id = %s AND s.unit_started_at IS NOT NULL",
+        run_id,
+    )
+    n_done = shop.value("SELECT n_units_done FROM easeml.run_status WHERE run_id = %s", run_id)
+    shop.execute("SELECT easeml.cancel(%s)", [run_id])
+    shop.wait_until(
+        "SELECT count(*) = 0 FROM pg_stat_activity"
         " WHERE application_name LIKE 'easeml slot%' AND state <> 'idle' AND datname = current_database()"
     )
-    return int(database.value(sql))
-
-
-def test_cancel_reaches_busy_units_and_resume_finishes(shop: Session) -> None:
-    shop.execute(HEAVY)
-    shop.execute("SELECT easeml.create_dataset('heavy', 'heavy', '{x}', 'y', n_partitions => 1)")
-    run_id = shop.value(
-        "SELECT easeml.select_models('heavy', '{mlp}', procedure => 'grid', max_epochs => 1, search_space =>"
-        ' \'{"batch_size": 1, "hidden_units": [[512, 512]], "learning_rate": [0.001, 0.0001]}\')'
-    )
-    deadline = time.monotonic() + 10
-    while busy_slots(shop) < 2 and time.monotonic() < deadline:
-        time.sleep(0.02)
-    time.sleep(0.5)
-    assert busy_slots(shop) == 2, "the units are too short for this test"
-    shop.execute("SELECT easeml.cancel(%s)", [run_id])
-    cancelled = time.monotonic()
-    while busy_slots(shop):
-        assert time.monotonic() < cancelled + 2
-        time.sleep(0.02)
     (status,) = shop.rows("SELECT * FROM easeml.run_status WHERE run_id = %s", run_id)
-    assert (status["state"], status["n_units_done"]) == ("cancelled", 0)
+    assert (status["state"], status["n_units_done"]) == ("cancelled", n_done)
     assert set(shop.values("SELECT state FROM easeml.trials WHERE run_id = %s", run_id)) == {"cancelled"}
-    time.sleep(0.1)
-    assert set(shop.values("SELECT state FROM easeml.slot_status")) == {"idle"}
+    shop.wait_until("SELECT bool_and(state = 'idle') FROM easeml.slot_status")
+    # What nobody has trained yet may be made small.
+    small = '{"batch_size": 16, "hidden_units": [8]}'
+    shop.execute(
+        "UPDATE easeml.trials SET max_epochs = 1, config = config || %s::jsonb WHERE run_id = %s", [small, run_id]
+    )
     shop.execute("SELECT easeml.resume(%s)", [run_id])
     status = wait_for(shop, run_id)
     assert (status["state"], status["n_finished"]) == ("finished", 2)
@@ -566,8 +553,7 @@ def test_training_on_from_a_flipped_bit_fails_that_trial_alone(database: Session
     run_id = database.value("SELECT easeml.select_models('flowers', '{linear}', n_configs => 3, max_epochs => 200)")
     trials = database.values("SELECT trial_id FROM easeml.trials ORDER BY trial_number")
     with coordinator(database):
-        while database.value("SELECT min(n_steps_done) FROM easeml.trials") < 2 * N_PARTITIONS:
-            time.sleep(0.02)
+        database.wait_until("SELECT min(n_steps_done) >= %s FROM easeml.trials", 2 * N_PARTITIONS)
         database.execute("SELECT easeml.cancel(%s)", [run_id])
     # Nobody keeps the live trials any more.
     database.execute("UPDATE easeml.trials SET max_epochs = n_steps_done / 6 + 2")

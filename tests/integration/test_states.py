@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
@@ -31,15 +30,8 @@ def prepare(database: Session) -> None:
     database.execute("SELECT easeml.create_dataset('digits', 'digits', '{pixels}', 'label', n_partitions => 2)")
 
 
-def wait_until(database: Session, condition: str, *values: Any) -> None:
-    deadline = time.monotonic() + 60
-    while not database.value(f"SELECT {condition}", *values):
-        assert time.monotonic() < deadline, database.rows("SELECT * FROM easeml.run_events")
-        time.sleep(0.02)
-
-
 def finish(database: Session, run_id: int) -> None:
-    wait_until(database, "state IN ('finished', 'failed') FROM easeml.runs WHERE run_id = %s", run_id)
+    database.wait_until("SELECT state IN ('finished', 'failed') FROM easeml.runs WHERE run_id = %s", run_id)
     assert database.value("SELECT state FROM easeml.runs WHERE run_id = %s", run_id) == "finished"
 
 
@@ -145,7 +137,7 @@ def test_a_large_trial_goes_on_under_another_coordinator_and_its_states_go_with_
     prepare(database)
     run_id = database.value(LARGE, 60)
     with coordinator(database):
-        wait_until(database, "count(*) > 3 FROM easeml.training_units WHERE state_bytes > %s", 4 * MEGABYTE)
+        database.wait_until("SELECT count(*) > 3 FROM easeml.training_units WHERE state_bytes > %s", 4 * MEGABYTE)
         database.execute("SELECT easeml.cancel(%s)", [run_id])
     database.execute("UPDATE easeml.trials SET max_epochs = n_steps_done / 4 + 2")
     done = database.value("SELECT count(*) FROM easeml.training_units")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -30,14 +29,31 @@ SELECT easeml.select_models('dots', '{mlp}', procedure => 'grid', max_epochs => 
 """
 
 
-@pytest.fixture
-def shared(database: Session) -> Session:
-    """Two shares of the CPU with two slots each, and a data set."""
+def share_devices(database: Session) -> None:
+    """Two shares of the CPU with two slots each, and a table."""
     database.execute("SELECT easeml.set_slots(2, device => 'cpu:0')")
     database.execute("SELECT easeml.add_slots(2, device => 'cpu:1')")
     database.execute(DOTS)
+
+
+def create_dataset(database: Session) -> None:
     database.execute("SELECT easeml.create_dataset('dots', 'dots', '{x,y}', 'kind', n_partitions => 2)")
-    return database
+
+
+@pytest.fixture(scope="module")
+def served(module_database: Session, coordinator: Coordinator) -> Iterator[Session]:
+    """Shared devices under one coordinator, whose sessions stay warm from test to test."""
+    share_devices(module_database)
+    with coordinator(module_database):
+        yield module_database
+
+
+@pytest.fixture
+def shared(served: Session) -> Iterator[Session]:
+    """`served` with a dataset of which nothing is known yet."""
+    create_dataset(served)
+    yield served
+    served.execute("SELECT easeml.drop_dataset('dots', cascade => true)")
 
 
 def easeml(*arguments: str) -> str:
@@ -46,15 +62,8 @@ def easeml(*arguments: str) -> str:
     return result.stdout
 
 
-def wait_until(database: Session, statement: str, *values: Any, timeout_seconds: float = 120.0) -> None:
-    deadline = time.monotonic() + timeout_seconds
-    while not database.value(statement, *values):
-        assert time.monotonic() < deadline, database.rows("SELECT * FROM easeml.run_events")
-        time.sleep(0.02)
-
-
 def finish(database: Session, run_id: int) -> None:
-    wait_until(database, "SELECT state NOT IN ('queued', 'running') FROM easeml.runs WHERE run_id = %s", run_id)
+    database.wait_until("SELECT state NOT IN ('queued', 'running') FROM easeml.runs WHERE run_id = %s", run_id)
     events = database.rows("SELECT kind, message FROM easeml.run_events")
     assert database.value("SELECT state FROM easeml.runs WHERE run_id = %s", run_id) == "finished", events
     assert set(database.values("SELECT state FROM easeml.trials WHERE run_id = %s", run_id)) == {"finished"}, events
@@ -70,55 +79,55 @@ def know(database: Session, alpha: float, c: int, d: int = 1) -> None:
     )
 
 
-def test_devices_are_measured_first_and_the_profile_is_kept(shared: Session, coordinator: Coordinator) -> None:
-    with coordinator(shared):
-        run_id = shared.value(SELECT_MODELS, 2)
-        finish(shared, run_id)
-        (profile,) = shared.rows("SELECT * FROM easeml.device_profiles")
-        assert (profile["architecture"], profile["device_kind"], profile["run_id"]) == ("mlp", "cpu", run_id)
-        assert profile["n_packed"] == 2
-        slowdowns = profile["measurements"]["slowdowns"]
-        assert slowdowns[0] == [1.0]
-        assert len(slowdowns[1]) == 2 or profile["is_bounded"]
-        assert 1 <= profile["alpha"] < 2
-        assert profile["c"] in (1, 2)
-        before = profile["measured_at"]
-        finish(shared, shared.value(SELECT_MODELS, 1))
-        assert shared.value("SELECT measured_at FROM easeml.device_profiles") == before
+def test_devices_are_measured_first_and_the_profile_is_kept(shared: Session) -> None:
+    run_id = shared.value(SELECT_MODELS, 2)
+    finish(shared, run_id)
+    (profile,) = shared.rows("SELECT * FROM easeml.device_profiles")
+    assert (profile["architecture"], profile["device_kind"], profile["run_id"]) == ("mlp", "cpu", run_id)
+    assert profile["n_packed"] == 2
+    slowdowns = profile["measurements"]["slowdowns"]
+    assert slowdowns[0] == [1.0]
+    assert len(slowdowns[1]) == 2 or profile["is_bounded"]
+    assert 1 <= profile["alpha"] < 2
+    assert profile["c"] in (1, 2)
+    before = profile["measured_at"]
+    finish(shared, shared.value(SELECT_MODELS, 1))
+    assert shared.value("SELECT measured_at FROM easeml.device_profiles") == before
 
 
-def test_three_trials_on_two_devices_survive_a_kill(shared: Session, coordinator: Coordinator) -> None:
-    know(shared, 1.2, 2)
-    with coordinator(shared) as process:
-        run_id = shared.value(SELECT_MODELS, 6)
-        wait_until(shared, "SELECT sum(n_steps_done) >= 12 FROM easeml.trials WHERE run_id = %s", run_id)
+def test_three_trials_on_two_devices_survive_a_kill(database: Session, coordinator: Coordinator) -> None:
+    share_devices(database)
+    create_dataset(database)
+    know(database, 1.2, 2)
+    with coordinator(database) as process:
+        run_id = database.value(SELECT_MODELS, 6)
+        database.wait_until("SELECT sum(n_steps_done) >= 12 FROM easeml.trials WHERE run_id = %s", run_id)
         process.kill()
-    with coordinator(shared):
-        finish(shared, run_id)
-    assert shared.value("SELECT count(*) FROM easeml.training_units WHERE run_id = %s", run_id) == 3 * 6 * 2
-    allocations = shared.rows("SELECT * FROM easeml.trial_allocations WHERE run_id = %s ORDER BY decided_at", run_id)
+    with coordinator(database):
+        finish(database, run_id)
+    assert database.value("SELECT count(*) FROM easeml.training_units WHERE run_id = %s", run_id) == 3 * 6 * 2
+    allocations = database.rows("SELECT * FROM easeml.trial_allocations WHERE run_id = %s ORDER BY decided_at", run_id)
     assert {each["trial_number"] for each in allocations} == {1, 2, 3}
     assert {each["reason"] for each in allocations} >= {"static"}
     first = {each["trial_number"]: each["width"] for each in allocations[:3]}
     assert sorted(first) == [1, 2, 3]
     assert set(first.values()) <= {0.5, 1.0}
     assert 0.5 in first.values()
-    groups = shared.rows("SELECT * FROM easeml.trial_group_status WHERE run_id = %s ORDER BY group_id", run_id)
+    groups = database.rows("SELECT * FROM easeml.trial_group_status WHERE run_id = %s ORDER BY group_id", run_id)
     assert [group["label"] for group in groups] == ["mlp to epoch 6"] * 2
     assert groups[0]["makespan_seconds"] is None
     assert groups[1]["makespan_seconds"] > 0
     assert {device for each in allocations for device in each["devices"]} == {"1/cpu:0", "1/cpu:1"}
-    shown = json.loads(easeml("allocations", "--dsn", shared.dsn, "--json"))
+    shown = json.loads(easeml("allocations", "--dsn", database.dsn, "--json"))
     assert len(shown["allocations"]) == len(allocations)
-    assert "mlp to epoch 6" in easeml("allocations", "--dsn", shared.dsn)
-    assert "mlp" in easeml("profiles", "--dsn", shared.dsn)
+    assert "mlp to epoch 6" in easeml("allocations", "--dsn", database.dsn)
+    assert "mlp" in easeml("profiles", "--dsn", database.dsn)
 
 
-def test_where_packing_does_not_pay_no_two_units_share_a_device(shared: Session, coordinator: Coordinator) -> None:
+def test_where_packing_does_not_pay_no_two_units_share_a_device(shared: Session) -> None:
     know(shared, 1.0, 1)
-    with coordinator(shared):
-        run_id = shared.value(SELECT_MODELS, 2)
-        finish(shared, run_id)
+    run_id = shared.value(SELECT_MODELS, 2)
+    finish(shared, run_id)
     overlaps = shared.value(
         "SELECT count(*) FROM easeml.training_timeline a JOIN easeml.training_timeline b USING (run_id)"
         " JOIN easeml.slots s ON s.slot_id = a.slot_id JOIN easeml.slots t ON t.slot_id = b.slot_id"
@@ -127,17 +136,15 @@ def test_where_packing_does_not_pay_no_two_units_share_a_device(shared: Session,
         run_id,
     )
     assert overlaps == 0
-    assert set(shared.values("SELECT width FROM easeml.allocations")) == {1.0}
+    assert set(shared.values("SELECT width FROM easeml.allocations WHERE run_id = %s", run_id)) == {1.0}
 
 
-def test_a_trial_alone_trains_on_both_devices(shared: Session, coordinator: Coordinator) -> None:
+def test_a_trial_alone_trains_on_both_devices(shared: Session) -> None:
     know(shared, 1.2, 2, d=2)
-    with coordinator(shared):
-        run_id = shared.value(
-            "SELECT easeml.select_models('dots', '{mlp}', n_configs => 1, max_epochs => 2,"
-            " allocation => 'water_filling')"
-        )
-        finish(shared, run_id)
+    run_id = shared.value(
+        "SELECT easeml.select_models('dots', '{mlp}', n_configs => 1, max_epochs => 2, allocation => 'water_filling')"
+    )
+    finish(shared, run_id)
     assert shared.values("SELECT width FROM easeml.trial_allocations WHERE run_id = %s", run_id) == [2.0]
     devices = shared.values(
         "SELECT count(DISTINCT s.device) FROM easeml.training_units u JOIN easeml.slots s USING (slot_id)"
@@ -147,22 +154,24 @@ def test_a_trial_alone_trains_on_both_devices(shared: Session, coordinator: Coor
     assert devices == [2, 2]
 
 
-def test_rungs_of_a_procedure_are_groups(shared: Session, coordinator: Coordinator) -> None:
+def test_rungs_of_a_procedure_are_groups(shared: Session) -> None:
     know(shared, 1.2, 2)
-    with coordinator(shared):
-        run_id = shared.value(
-            "SELECT easeml.select_models('dots', '{mlp}', procedure => 'successive_halving', n_configs => 4,"
-            " max_epochs => 4, allocation => 'water_filling', procedure_options => '{\"eta\": 2}')"
-        )
-        wait_until(shared, "SELECT state = 'finished' FROM easeml.runs WHERE run_id = %s", run_id)
+    run_id = shared.value(
+        "SELECT easeml.select_models('dots', '{mlp}', procedure => 'successive_halving', n_configs => 4,"
+        " max_epochs => 4, allocation => 'water_filling', procedure_options => '{\"eta\": 2}')"
+    )
+    shared.wait_until("SELECT state = 'finished' FROM easeml.runs WHERE run_id = %s", run_id)
     labels = shared.values("SELECT label FROM easeml.trial_groups WHERE run_id = %s ORDER BY group_id", run_id)
     assert labels[0] == "mlp to epoch 1"
     assert set(labels) == {"mlp to epoch 1", "mlp to epoch 2", "mlp to epoch 4"}
     assert shared.value("SELECT count(*) FROM easeml.trial_groups WHERE ended_at IS NULL") == 0
 
 
-def test_profiles_and_allocations_are_their_owners(shared: Session, connect_as: Callable[..., Session]) -> None:
-    know(shared, 1.2, 2)
+def test_profiles_and_allocations_are_their_owners(database: Session) -> None:
+    database.execute(DOTS)
+    create_dataset(database)
+    know(database, 1.2, 2)
+    connect_as = database.as_role
     assert connect_as("stranger", "easeml_tenant").rows("SELECT * FROM easeml.device_profiles") == []
     assert len(connect_as("analyst", "easeml_reader").rows("SELECT c FROM easeml.device_profiles")) == 1
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
