@@ -41,7 +41,7 @@ class Row:
         return self.at_least is not None or (self.at_most is None and self.unit == "x speed")
 
     def to_json(self) -> dict[str, Any]:
-        """The row as the JSON output has it."""
+        """Return the row as the JSON output has it."""
         keys = ("name", "setting", "value", "unit", "target", "holds")
         return {key: getattr(self, key) for key in keys}
 
@@ -62,7 +62,7 @@ def timed() -> Any:
 
 
 def seconds_of(work: Callable[[], object]) -> float:
-    """Seconds that a call takes."""
+    """Return seconds that a call takes."""
     with timed() as timer:
         work()
     return float(timer.seconds)

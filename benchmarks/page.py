@@ -45,7 +45,7 @@ class Measured:
         return ratio < 1 - MOST_WORSE if self.row.is_higher_better else ratio > 1 + MOST_WORSE
 
     def to_json(self) -> dict[str, Any]:
-        """The row as the JSON output has it, with the values of a comparison."""
+        """Return the row as the JSON output has it, with the values of a comparison."""
         compared = {"before": list(self.before), "after": list(self.after), "is_worse": self.is_worse}
         return self.row.to_json() | (compared if self.before else {})
 
@@ -96,7 +96,7 @@ def _cells(measured: Measured, is_compared: bool) -> list[str]:
 
 
 def ratio_text(measured: Measured) -> str:
-    """The median ratio with its range, bold where it is worse."""
+    """Return the median ratio with its range, bold where it is worse."""
     ratios = measured.ratios
     if not ratios:
         return ""
@@ -105,7 +105,7 @@ def ratio_text(measured: Measured) -> str:
 
 
 def machine() -> dict[str, str]:
-    """What the numbers were measured on."""
+    """Return what the numbers were measured on."""
     import numpy as np
     import torch
 

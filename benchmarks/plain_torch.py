@@ -56,7 +56,7 @@ def train(
     batch_size: int,
     seed: int,
 ) -> float:
-    """One pass over the rows in an order drawn from the seed; return the mean loss."""
+    """Train one pass over the rows in an order drawn from the seed; return the mean loss."""
     order = torch.randperm(len(inputs), generator=torch.Generator().manual_seed(seed))
     network.train()
     loss_sum = torch.zeros(())
@@ -71,7 +71,7 @@ def train(
 
 @torch.inference_mode()
 def evaluate(network: nn.Module, inputs: torch.Tensor, targets: torch.Tensor) -> tuple[float, float]:
-    """Accuracy and log loss."""
+    """Return accuracy and log loss."""
     network.eval()
     n_right, loss_sum = 0, 0.0
     for batch, labels in zip(inputs.split(ROWS_AT_ONCE), targets.split(ROWS_AT_ONCE), strict=True):
@@ -83,7 +83,7 @@ def evaluate(network: nn.Module, inputs: torch.Tensor, targets: torch.Tensor) ->
 
 @torch.inference_mode()
 def predict(network: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
-    """Labels of all rows."""
+    """Return labels of all rows."""
     network.eval()
     return torch.cat([network(batch).argmax(1) for batch in inputs.split(ROWS_AT_ONCE)])
 

@@ -50,7 +50,7 @@ class Workload:
         return 2_000 if self.is_quick else 70_000
 
     def repeats(self, n: int) -> int:
-        """How often to measure: n times, or twice where only the code is tried."""
+        """Return how often to measure: n times, or twice where only the code is tried."""
         return min(n, 2) if self.is_quick else n
 
     @contextmanager
@@ -192,7 +192,7 @@ class Life:
         self._trial = Trial(run_id=run_id, **session.execute(sql, [run_id]).fetchall()[0])
 
     def orders(self, slot_id: int = 1) -> Iterator[Order]:
-        """Every unit that is left."""
+        """Return every unit that is left."""
         while (unit := next_unit(self._trial)) is not None:
             seed = unit_seed(0, unit.trial_number, unit.epoch, unit.partition_number)
             yield Order(unit, seed, slot_id, self.lease, 1)
@@ -200,7 +200,7 @@ class Life:
 
 
 def tensors(session: Session, dataset: str, split: str, partition_number: int) -> Tensors:
-    """Inputs float32 and labels int64 of a partition, the very tensors that units train on."""
+    """Return inputs float32 and labels int64 of a partition, the very tensors that units train on."""
     sql = (
         "SELECT d.encoder, b.n_rows, b.inputs, b.targets FROM easeml.blocks b JOIN easeml.datasets d USING (dataset_id)"
         " WHERE d.dataset_name = %s AND b.split = %s AND b.partition_number = %s ORDER BY b.block_number"

@@ -44,5 +44,5 @@ def json_value(context: click.Context, parameter: click.Parameter, value: str | 
 
 
 def jsonb(value: Any) -> Jsonb | None:
-    """A document as the server takes it; None where there is none."""
+    """Return a document as the server takes it; None where there is none."""
     return None if value is None else Jsonb(value)

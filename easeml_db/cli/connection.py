@@ -25,7 +25,7 @@ data_option = click.option(
 
 
 def embedded(folder: Path | None = None) -> Embedded:
-    """The private server in that folder, or in the default one."""
+    """Return the private server in that folder, or in the default one."""
     return Embedded((folder or default_folder()).absolute())
 
 

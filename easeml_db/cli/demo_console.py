@@ -85,5 +85,5 @@ def print_next_steps(server: Embedded, console: DemoConsole, *commands: tuple[st
 
 
 def since(started_seconds: float) -> str:
-    """The seconds since a moment of time.monotonic()."""
+    """Return the seconds since a moment of time.monotonic()."""
     return f"{time.monotonic() - started_seconds:.1f} s"

@@ -60,7 +60,7 @@ class DemoTenant:
         return f"demo.{self.bundled}_all"
 
     def statement(self, name: str, **values: object) -> str:
-        """The statement of that name for her."""
+        """Return a statement about this tenant by its name."""
         named = {**asdict(self), "dataset": self.bundled, "table": self.table}
         return Template(STATEMENTS[name]).substitute({**named, **values})
 

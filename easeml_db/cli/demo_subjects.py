@@ -61,11 +61,11 @@ class Subject:
     predictions: str
 
     def statement(self, name: str, **values: object) -> str:
-        """The statement of that name about this dataset."""
+        """Return a statement about this dataset by its name."""
         return Template(STATEMENTS[name]).substitute({**asdict(self), **values})
 
     def renamed(self) -> Subject:
-        """The same under another name, for when the name is taken."""
+        """Return the same under another name, for when the name is taken."""
         return replace(self, dataset=f"demo_{self.dataset}")
 
 

@@ -47,7 +47,7 @@ def this_environment() -> Environment:
 
 
 def server_finding(server: Row) -> Finding:
-    """The server's version."""
+    """Check the server's version."""
     message = f"PostgreSQL {server['version']}, database {server['database']}"
     if server["major"] < MIN_MAJOR:
         return Finding("server", "fault", message, f"Use PostgreSQL {MIN_MAJOR} or newer.")
@@ -55,7 +55,7 @@ def server_finding(server: Row) -> Finding:
 
 
 def plpython_finding(server: Row) -> Finding:
-    """Whether the server has PL/Python."""
+    """Check that the server has PL/Python."""
     if server["has_plpython3u"]:
         return Finding("plpython3u", "ok", "available")
     todo = f"On the server's machine: apt-get install postgresql-plpython3-{server['major']}"
@@ -63,7 +63,7 @@ def plpython_finding(server: Row) -> Finding:
 
 
 def extension_finding(server: Row) -> Finding:
-    """Whether the extension is there in the version of this package."""
+    """Check that the extension is there in the version of this package."""
     installed, available = server["installed_version"], server["available_version"]
     files = "" if available == __version__ else "On the server's machine, as root: easeml install --files-only\n"
     if installed is None:
@@ -78,7 +78,7 @@ def extension_finding(server: Row) -> Finding:
 
 
 def python_finding(facts: Row, here: Environment) -> Finding:
-    """Whether the server's Python can load this environment's compiled packages."""
+    """Check that the server's Python can load this environment's compiled packages."""
     theirs, ours = _minor(facts["python"]), _minor(here.python)
     message = f"the server runs Python {facts['python']}"
     if theirs == ours:
@@ -89,7 +89,7 @@ def python_finding(facts: Row, here: Environment) -> Finding:
 
 
 def module_findings(facts: Row, here: Environment, server: Row, *, is_private: bool) -> Iterator[Finding]:
-    """Each package that the server needs: found, in the right version, from the right place."""
+    """Check each package that the server needs: found, in the right version, from the right place."""
     how = how_to_find_packages(here, server, is_private=is_private)
     own = facts["modules"].get("easeml_plpy")
     for name in (*REQUIRED, "sklearn"):
@@ -114,7 +114,7 @@ def _module_finding(name: str, module: Row, own: Row | None, how: str) -> Findin
 
 
 def how_to_find_packages(here: Environment, server: Row, *, is_private: bool) -> str:
-    """What makes the server find this environment's packages."""
+    """Return what makes the server find this environment's packages."""
     closed = f"Let the server's user into {here.closed_folder} (chmod o+x), or move the environment.\n"
     prefix = closed if here.closed_folder else ""
     if is_private:
@@ -134,7 +134,7 @@ def _where_to_set(server: Row) -> str:
 
 
 def device_finding(facts: Row) -> Finding:
-    """The devices that torch sees in the server."""
+    """Report the devices that torch sees in the server."""
     devices = facts.get("devices")
     if not devices:
         return Finding("devices", "fault", "unknown without torch", "See torch above.")
@@ -142,7 +142,7 @@ def device_finding(facts: Row) -> Finding:
 
 
 def slot_findings(slots: Sequence[Row], facts: Row | None, n_cores: int | None) -> Iterator[Finding]:
-    """Whether there are slots, and whether the machine has what they are bound to."""
+    """Check that there are slots, and that the machine has what they are bound to."""
     if not slots:
         yield Finding("slots", "fault", "there are none", "SELECT easeml.set_slots(2);")
         return
@@ -170,7 +170,7 @@ def slot_findings(slots: Sequence[Row], facts: Row | None, n_cores: int | None) 
 
 
 def coordinator_finding(last: Row | None, *, is_private: bool) -> Finding:
-    """Whether a coordinator is alive, and of this version."""
+    """Check that a coordinator is alive, and of this version."""
     todo = "easeml up" if is_private else "easeml coordinator --dsn ... (as a member of easeml_coordinator)"
     if last is None:
         return Finding("coordinator", "fault", "there has never been one", f"Start one: {todo}")

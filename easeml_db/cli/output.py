@@ -82,7 +82,7 @@ def _is_number(value: Any) -> bool:
 
 
 def text_of(value: Any) -> str:
-    """A value for people's eyes."""
+    """Return a value as people read it."""
     if value is None:
         return ""
     if isinstance(value, bool):

@@ -70,7 +70,7 @@ COMMANDS = (report,)
 
 
 def read_rows(connection: Connection, run_id: int) -> RunRows:
-    """All that a report is made from, as it is at one instant."""
+    """Return all that a report is made from, as it is at one instant."""
     connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
     with connection.transaction():
         found = {
@@ -82,7 +82,7 @@ def read_rows(connection: Connection, run_id: int) -> RunRows:
 
 
 def report_paths(out: Path, run_id: int, wanted: str | None) -> dict[str, Path]:
-    """Where each format goes: beside a named file with its stem, or as run-N into a folder."""
+    """Return where each format goes: beside a named file with its stem, or as run-N into a folder."""
     is_file = out.suffix in (".html", ".png") and not out.is_dir()
     stem = out.with_suffix("") if is_file else out / f"run-{run_id}"
     chosen = wanted or (out.suffix[1:] if is_file else "both")

@@ -99,7 +99,7 @@ class ProgressRate:
 
 
 def changes(before: RunSnapshot | None, after: RunSnapshot) -> list[str]:
-    """What happened between two readings, a line each."""
+    """Return what happened between two readings, a line each."""
     old_trials = {} if before is None else {trial["trial_id"]: trial for trial in before.trials}
     seen = 0 if before is None or not before.events else before.events[-1]["event_id"]
     lines = [event["message"] for event in after.events if event["event_id"] > seen]
@@ -113,7 +113,7 @@ def changes(before: RunSnapshot | None, after: RunSnapshot) -> list[str]:
 
 
 def progress_line(snapshot: RunSnapshot) -> str:
-    """The whole run in one line."""
+    """Return the whole run in one line."""
     run = snapshot.run
     parts = [f"run {run['run_id']} {run['state']}: {run['n_units_done']} of {run['n_units']} units"]
     if snapshot.seconds_left is not None and not snapshot.has_ended:
@@ -127,7 +127,7 @@ def progress_line(snapshot: RunSnapshot) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds for people's eyes: 7 s, 3 min 05 s, 2 h 10 min."""
+    """Return seconds as people read them: 7 s, 3 min 05 s, 2 h 10 min."""
     whole = max(0, round(seconds))
     if whole < 60:
         return f"{whole} s"
@@ -137,7 +137,7 @@ def duration(seconds: float) -> str:
 
 
 def telling_configs(trials: Sequence[Row]) -> list[Row]:
-    """The config of each trial without the hyperparameters in which no two trials of an architecture differ."""
+    """Return the config of each trial without the hyperparameters in which no two trials of an architecture differ."""
     first: dict[str, Row] = {}
     telling = set()
     for trial in trials:

@@ -23,7 +23,7 @@ VERBS = {"train": "training", "validate": "validating", "test": "testing"}
 
 
 def screen(snapshot: RunSnapshot, height: int) -> RenderableType:
-    """Everything worth seeing of a run, in at most `height` lines where that is possible."""
+    """Return everything worth seeing of a run, in at most `height` lines where that is possible."""
     n_trials = min(N_TRIALS, len(snapshot.trials))
     n_slots = max(1, height - OTHER_LINES - n_trials - min(N_EVENTS, len(snapshot.events)))
     parts: list[RenderableType] = [_title(snapshot), _bar(snapshot)]
@@ -107,7 +107,7 @@ def _doing(snapshot: RunSnapshot, slot: Row) -> Text:
 
 
 def leaderboard_table(trials: Sequence[Row], n_shown: int | None = None) -> Table:
-    """The best trials, one line each; all of them, with their whole configs, where no number is given."""
+    """Return the best trials, one line each; all of them, with their whole configs, where no number is given."""
     table = Table(box=None, pad_edge=False, header_style="bold", expand=n_shown is not None)
     for name in ("rank", "trial"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -128,7 +128,7 @@ def leaderboard_table(trials: Sequence[Row], n_shown: int | None = None) -> Tabl
 
 
 def metric_text(value: float | None) -> str:
-    """A metric with as many digits in every row; nothing while it is not measured."""
+    """Return a metric with as many digits in every row; nothing while it is not measured."""
     return "" if value is None else f"{value:.4f}" if abs(value) < 1000 else f"{value:,.1f}"
 
 

@@ -16,19 +16,19 @@ Row = dict[str, Any]
 
 
 def rows(connection: Connection, name: str, **values: object) -> list[Row]:
-    """All rows of a query in queries/command_line.sql."""
+    """Return all rows of a query in queries/command_line.sql."""
     return connection.execute(queries("command_line")[name].encode(), values).fetchall()
 
 
 def call(connection: Connection, function: str, *arguments: object, **named: object) -> Any:
-    """What a function of schema easeml returns; named arguments that are None are left to their defaults."""
+    """Call a function of schema easeml and return its value; arguments by name that are None keep their defaults."""
     what, values = _call_of(function, arguments, named)
     row = connection.execute(sql.SQL("SELECT {} AS result").format(what), values).fetchone()
     return row["result"] if row else None
 
 
 def call_rows(connection: Connection, function: str, *arguments: object, **named: object) -> list[Row]:
-    """All rows of a function of schema easeml that returns a set."""
+    """Call a function of schema easeml that returns a set, and return all rows."""
     what, values = _call_of(function, arguments, named)
     return connection.execute(sql.SQL("SELECT * FROM {}").format(what), values).fetchall()
 
@@ -44,7 +44,7 @@ def _call_of(
 
 
 def run_or_newest(connection: Connection, run_id: int | None) -> int:
-    """The run that is meant: the one named, else the newest. Raises NotFound when there is none."""
+    """Return the run's number, or that of the newest run where none is given. Raises NotFound."""
     if run_id is not None:
         read_run(connection, run_id)
         return run_id
@@ -55,7 +55,7 @@ def run_or_newest(connection: Connection, run_id: int | None) -> int:
 
 
 def read_run(connection: Connection, run_id: int) -> Row:
-    """A run as it is now. Raises NotFound."""
+    """Return a run as it is now. Raises NotFound."""
     found = rows(connection, "run", run_id=run_id)
     if not found:
         raise NotFound(f"there is no run {run_id} that you can see", hint="easeml runs lists them.")

@@ -69,14 +69,14 @@ class BoardChanges:
 
 
 def line(row: Row) -> str:
-    """How a run stands, in one line."""
+    """Return how a run stands, in one line."""
     arms = f"{row['n_closed']} closed, {row['n_open']} open, {row['n_waiting']} waiting"
     best = f"best {metric_text(row['best_quality'])}; " if row["n_closed"] else ""
     return f"{row['tenant']} {row['state']}: {arms}; {best}{last_words(row)}"
 
 
 def last_words(row: Row) -> str:
-    """What the last decision said of a run; of one that is over, how it ended."""
+    """Return what the last decision said of a run; of one that is over, how it ended."""
     if is_open(row):
         return str(row["reason"] or "waits for the first decision")
     if row["state"] != "finished":
@@ -86,7 +86,7 @@ def last_words(row: Row) -> str:
 
 
 def board_screen(board: Board) -> RenderableType:
-    """The runs as a table, and below it the last decision about each."""
+    """Return the runs as a table, and below it the last decision about each."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("tenant", "weight", "data", "state"):
         table.add_column(name, no_wrap=True, justify="right" if name == "weight" else "left")

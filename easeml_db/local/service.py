@@ -45,7 +45,7 @@ class WallClock:
     """The machine's clock, in seconds since 1970 like the times in the tables."""
 
     def now_seconds(self) -> float:
-        """Seconds since 1970."""
+        """Return seconds since 1970."""
         return time.time()
 
 

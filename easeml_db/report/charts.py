@@ -38,7 +38,7 @@ class Frame:
     is_interactive: bool = True
 
     def dim(self, full: float, dimmed: float = 0.07) -> Any:
-        """Opacity: full where nothing or this trial is chosen."""
+        """Return opacity: full where nothing or this trial is chosen."""
         return alt.condition(CHOSEN, alt.value(full), alt.value(dimmed)) if self.is_interactive else alt.value(full)
 
     def finish(self, chart: Any) -> Any:
@@ -48,7 +48,7 @@ class Frame:
 
 
 def config() -> dict[str, Any]:
-    """Fonts, greys and sizes of all charts."""
+    """Return fonts, greys and sizes of all charts."""
     axis = {
         "labelColor": MUTED, "titleColor": MUTED, "gridColor": GRID, "domainColor": GRID, "tickColor": GRID,
         "labelFontSize": 11, "titleFontSize": 11, "titleFontWeight": "normal", "labelLimit": 170,
@@ -66,7 +66,7 @@ def config() -> dict[str, Any]:
 
 
 def hue() -> alt.Color:
-    """The hue of a trial; the leaderboard is the legend."""
+    """Return the hue of a trial; the leaderboard is the legend."""
     scale = alt.Scale(domain=list(range(len(HUES))), range=list(HUES))
     return alt.Color("hue:O").scale(scale).legend(None)
 
@@ -75,7 +75,7 @@ def hue() -> alt.Color:
 
 
 def gantt(data: ChartData, lanes: Lanes, frame: Frame) -> Any:
-    """Every unit as a bar from its start to its end, a lane for each slot or for each trial."""
+    """Draw every unit as a bar from its start to its end, a lane for each slot or for each trial."""
     names = list(data.slot_lanes if lanes == "slot" else data.trial_lanes)
     has_failures = bool(data.datasets["failures"]["trial"])
     if lanes == "slot" and has_failures:
@@ -172,7 +172,7 @@ def _pauses() -> list[Any]:
 
 
 def curve(data: ChartData, field: Literal["metric", "loss"], title: str, frame: Frame, height: int = 260) -> Any:
-    """One value of each trial after each epoch; the best trials stand out, the others are thin and grey."""
+    """Draw one value of each trial after each epoch; the best trials stand out, the others are thin and grey."""
     values = [value for value in data.datasets["curves"][field] if value is not None]
     n_epochs = max(data.datasets["curves"]["epoch"], default=1)
     epoch = alt.X("epoch:Q").scale(alt.Scale(domain=[1, n_epochs] if n_epochs > 1 else [0.5, 1.5]))
@@ -192,7 +192,7 @@ def curve(data: ChartData, field: Literal["metric", "loss"], title: str, frame: 
 
 
 def curve_title(metric: str) -> str:
-    """What the chart of the validation metric is called."""
+    """Return what the chart of the validation metric is called."""
     return f"Validation {metric} by epoch"
 
 
@@ -225,7 +225,7 @@ def _decades(values: list[float]) -> list[float]:
 
 
 def busy_slots(data: ChartData, frame: Frame, height: int = 150) -> Any:
-    """How many slots were busy at each time."""
+    """Draw the number of busy slots over time."""
     base = alt.Chart(alt.NamedData("busy")).encode(
         x=alt.X("at:Q").scale(alt.Scale(domain=[0, data.line.active_seconds], nice=False)).axis(_time_axis(data)),
         y=alt.Y("n_busy:Q").scale(alt.Scale(domain=[0, max(1, data.figures.n_slots)])).axis(
@@ -237,7 +237,7 @@ def busy_slots(data: ChartData, frame: Frame, height: int = 150) -> Any:
 
 
 def slot_utilisation(data: ChartData, frame: Frame, height: int = 150) -> Any:
-    """The busy share of each slot, by the kind of its units."""
+    """Draw the busy share of each slot, by the kind of its units."""
     lane = _lane("slot_name", data.slot_lanes)
     kinds = alt.Scale(domain=list(KINDS), range=list(KIND_BLUES))
     legend = alt.Legend(title=None, orient="top", symbolType="square", offset=0)

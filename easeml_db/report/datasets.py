@@ -76,12 +76,12 @@ def chart_data(rows: RunRows, *, n_top: int) -> ChartData:
 
 
 def as_rows(columns: Columns) -> list[dict[str, Any]]:
-    """Columns as the rows that Vega reads."""
+    """Return columns as the rows that Vega reads."""
     return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
 
 def slot_names(slots: Sequence[Row], used: Sequence[int]) -> dict[int, str]:
-    """Names of the slots that ran a unit, all different; a slot that is gone since goes by its number."""
+    """Return names of the slots that ran a unit, all different; a slot that is gone since goes by its number."""
     known = {slot["slot_id"]: slot["slot_name"] for slot in slots}
     names = {slot_id: known.get(slot_id, f"slot {slot_id}") for slot_id in used}
     taken = list(names.values())
@@ -89,7 +89,7 @@ def slot_names(slots: Sequence[Row], used: Sequence[int]) -> dict[int, str]:
 
 
 def finite(value: float | None, n_digits: int = 6) -> float | None:
-    """A number that JSON can hold, with so many significant digits; None for what is none."""
+    """Return a number that JSON can hold, with so many significant digits; None for what is none."""
     return None if value is None or not math.isfinite(value) else float(f"{value:.{n_digits}g}")
 
 

@@ -84,7 +84,7 @@ def figures(line: Timeline) -> Figures:
 
 
 def trial_seconds(units: Sequence[Unit]) -> dict[int, float]:
-    """Busy seconds of each trial."""
+    """Return busy seconds of each trial."""
     sums: defaultdict[int, float] = defaultdict(float)
     for unit in units:
         sums[unit.trial_id] += unit.seconds
@@ -92,7 +92,7 @@ def trial_seconds(units: Sequence[Unit]) -> dict[int, float]:
 
 
 def slot_uses(units: Sequence[Unit], active_seconds: float) -> tuple[SlotUse, ...]:
-    """What each slot did that ran a unit, by its number."""
+    """Return what each slot did that ran a unit, by its number."""
     by_slot: defaultdict[int, list[Unit]] = defaultdict(list)
     for unit in units:
         by_slot[unit.slot_id].append(unit)
@@ -107,7 +107,7 @@ def _slot_use(slot_id: int, units: Sequence[Unit], active_seconds: float) -> Slo
 
 
 def busy_over_time(units: Sequence[Unit], active_seconds: float, n_bins: int = 150) -> list[Busy]:
-    """The mean number of busy slots in each of `n_bins` equal parts of the active time."""
+    """Return the mean number of busy slots in each of `n_bins` equal parts of the active time."""
     if not active_seconds:
         return []
     width = active_seconds / n_bins

@@ -27,7 +27,7 @@ def headline(rows: RunRows) -> str:
 
 
 def gantt_note(data: ChartData) -> str:
-    """How to read the Gantt chart."""
+    """Return how to read the Gantt chart."""
     note = "Colour: trial. Height: tall is training, middle validation, low test."
     if data.figures.n_retried_units:
         note += " Red outline: recorded by a later attempt."
@@ -37,7 +37,7 @@ def gantt_note(data: ChartData) -> str:
 
 
 def key_figures(rows: RunRows, found: Figures) -> list[KeyFigure]:
-    """The figures that stand at the top."""
+    """Return the figures that stand at the top."""
     return [_best(rows), _makespan(found), _bound(found), _utilisation(found), _units(rows, found), _hopped(rows)]
 
 

@@ -24,12 +24,12 @@ SWITCH = (
 
 
 def text(value: Any) -> str:
-    """Anything as text of a page."""
+    """Return a value as escaped text of a page."""
     return escape("" if value is None else str(value))
 
 
 def note(sentence: str) -> str:
-    """A paragraph of small print."""
+    """Return a paragraph of small print."""
     return f'<p class="note">{text(sentence)}</p>'
 
 
@@ -38,7 +38,7 @@ def _chart(name: str, *, is_hidden: bool = False) -> str:
 
 
 def section_head(data: ChartData) -> Lines:
-    """Title, state, what is wrong, key figures."""
+    """Return the head of the page: title, state, what is wrong, key figures."""
     run = data.rows.run
     state = f'<span class="state {text(run["state"])}">{text(run["state"])}</span>'
     lead = f"{count_text(run['n_trials'], 'trial')} of {count_text(run['max_epochs'], 'epoch')}"
@@ -69,7 +69,7 @@ def _cards(data: ChartData) -> Lines:
 
 
 def section_units(data: ChartData) -> Lines:
-    """The Gantt charts with their switch."""
+    """Return the Gantt charts with their switch."""
     if not data.figures.n_units:
         return ["<section><h2>Units</h2>", note(NOTHING), "</section>"]
     charts = [_chart("units_by_slot"), _chart("units_by_trial", is_hidden=True)]
@@ -77,7 +77,7 @@ def section_units(data: ChartData) -> Lines:
 
 
 def section_curves(data: ChartData) -> Lines:
-    """The learning curves."""
+    """Return the learning curves."""
     head = "<section><h2>Learning curves</h2>"
     if not data.datasets["curves"]["epoch"]:
         return [head, note("No epoch is measured yet."), "</section>"]
@@ -88,7 +88,7 @@ def section_curves(data: ChartData) -> Lines:
 
 
 def section_slots(data: ChartData) -> Lines:
-    """How well the slots were used, beside the lower bound, and what travelled."""
+    """Return the section about slots: how well they were used, the lower bound, and the bytes that travelled."""
     if not data.figures.n_units:
         return []
     notes = [note(f"{_busy(data.figures)} {_bound(data.figures)}"), note(_traffic(data.rows.traffic))]

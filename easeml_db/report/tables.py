@@ -16,7 +16,7 @@ RANKING = "the validation metric of their best epoch; the test metric is that ep
 
 
 def section_leaderboard(data: ChartData) -> Lines:
-    """The best trials; those that failed have their reason."""
+    """Return the best trials; those that failed have their reason."""
     trials, n_all = data.rows.trials[: data.n_top], len(data.rows.trials)
     configs, shared = split_configs([trial["config"] for trial in data.rows.trials])
     shown = f"The {len(trials)} best of {n_all} trials, by" if len(trials) < n_all else "All trials, by"
@@ -67,7 +67,7 @@ def _settings(settings: Mapping[str, str]) -> str:
 
 
 def section_facts(data: ChartData) -> Lines:
-    """What was asked for and when, trials that failed, events."""
+    """Return the section of facts: what was asked for and when, trials that failed, events."""
     run = data.rows.run
     facts = [*_data_facts(run), *_run_facts(run)]
     lines = ["<section><h2>Facts</h2>", '<dl class="facts">']

@@ -61,7 +61,7 @@ class Timeline:
         return sum(pause.seconds for pause in self.pauses)
 
     def active(self, clock_seconds: float) -> float:
-        """Where an instant lies on the active axis; what lies in a pause, before or after goes to the nearest end."""
+        """Place an instant on the active axis; what lies in a pause, before or after goes to the nearest end."""
         return min(_without(self.pauses, clock_seconds - self.zero), self.active_seconds)
 
 

@@ -41,22 +41,22 @@ def count_text(n: int, thing: str) -> str:
 
 
 def percent_text(share: float | None) -> str:
-    """Between 0 and 1 as a percentage."""
+    """Return a share between 0 and 1 as a percentage."""
     return UNKNOWN if share is None else f"{100 * share:.0f} %"
 
 
 def metric_text(value: float | None) -> str:
-    """A metric with as many digits in every row; nothing while it is not measured."""
+    """Return a metric with as many digits in every row; nothing while it is not measured."""
     return "" if value is None else f"{value:.4f}" if abs(value) < 1000 else f"{value:,.1f}"
 
 
 def time_text(instant: datetime.datetime | None) -> str:
-    """An instant with its time zone, in that of this machine."""
+    """Return an instant with its time zone, in that of this machine."""
     return UNKNOWN if instant is None else instant.astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
 
 
 def value_text(value: Any) -> str:
-    """The value of a hyperparameter."""
+    """Return the value of a hyperparameter."""
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "none"}[value]
     if isinstance(value, float):
@@ -72,7 +72,7 @@ Settings = dict[str, str]
 
 
 def split_configs(configs: Sequence[Mapping[str, Any]]) -> tuple[list[Settings], Settings]:
-    """Settings in which configs differ, one dict for each config, and those that all that have them share."""
+    """Return settings in which configs differ, one dict for each config, and those that all that have them share."""
     texts = [{name: value_text(value) for name, value in config.items()} for config in configs]
     seen: dict[str, set[str]] = {}
     for text in texts:

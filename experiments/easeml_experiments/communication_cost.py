@@ -76,5 +76,5 @@ def all_reduce(work: Workload) -> int:
 
 
 def ring_share(n_workers: int) -> float:
-    """What a worker sends in a ring all-reduce of m bytes, in m: 2 (p - 1) / p. The paper's formula counts 1."""
+    """Return what a worker sends in a ring all-reduce of m bytes, in m: 2 (p - 1) / p. The paper's formula counts 1."""
     return 2 * (n_workers - 1) / n_workers

@@ -21,12 +21,12 @@ class Measure:
 
 
 def at_least(name: str, setting: str, paper: float | str | None, value: float, bound: float) -> Measure:
-    """A measure that should not be below its bound."""
+    """Return a measure that should not be below its bound."""
     return Measure(name, setting, paper, value, f">= {bound:g}", value >= bound)
 
 
 def at_most(name: str, setting: str, paper: float | str | None, value: float, bound: float) -> Measure:
-    """A measure that should not be above its bound."""
+    """Return a measure that should not be above its bound."""
     return Measure(name, setting, paper, value, f"<= {bound:g}", value <= bound)
 
 

@@ -22,7 +22,7 @@ def serve(world: SimulatedWorld) -> float:
 
 
 def jittered(means: Callable[[str], float], spread: float, seed: int) -> Callable[[int, int, int, str], float]:
-    """Unit times around the mean of their kind, always the same for the same unit: uniform within the spread."""
+    """Return unit times around the mean of their kind, always the same for the same unit: uniform within the spread."""
 
     def seconds(trial_number: int, step: int, slot_id: int, kind: str) -> float:
         drawn = hash((seed, trial_number, step)) % 10_007 / 10_007  # of whole numbers: the same in every process

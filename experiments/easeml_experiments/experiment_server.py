@@ -56,7 +56,7 @@ class ExperimentServer:
             self.embedded.stop_coordinator()
 
     def roots(self) -> list[int]:
-        """Process numbers of PostgreSQL's first process and of the coordinator, those that run."""
+        """Return process numbers of PostgreSQL's first process and of the coordinator, those that run."""
         path = self.embedded.cluster / "postmaster.pid"
         first = [int(path.read_text(encoding="utf-8").split()[0])] if path.exists() else []
         coordinator = self.embedded.coordinator_pid()
@@ -151,7 +151,7 @@ def start_search(session: Session, dataset: str, search: Search, *, max_seconds:
 
 
 def specifications(session: Session, architectures: Sequence[str]) -> str:
-    """What architectures declare of their hyperparameters, as a Search has it."""
+    """Return what architectures declare of their hyperparameters, as a Search has it."""
     rows = session.execute(
         "SELECT architecture, hyperparameters FROM easeml.architectures WHERE architecture = ANY (%s)"
         " ORDER BY array_position(%s::text[], architecture)", [list(architectures), list(architectures)]
@@ -191,7 +191,7 @@ def _rows_of_run(session: Session, run_id: int, query: str) -> list[Row]:
 
 
 def training_units(session: Session, run_id: int) -> list[Row]:
-    """The recorded training units of a run, trial by trial in the order in which they happened."""
+    """Return the recorded training units of a run, trial by trial in the order in which they happened."""
     return _rows_of_run(
         session,
         run_id,
@@ -203,7 +203,7 @@ def training_units(session: Session, run_id: int) -> list[Row]:
 
 
 def validation_errors(session: Session, run_id: int) -> dict[int, list[float]]:
-    """The share of wrong labels on the validation rows after each epoch, by trial number."""
+    """Return the share of wrong labels on the validation rows after each epoch, by trial number."""
     errors: dict[int, list[float]] = {}
     for row in learning_curves(session, run_id):
         errors.setdefault(row["trial_number"], []).append(1.0 - row["accuracy"])
@@ -211,7 +211,7 @@ def validation_errors(session: Session, run_id: int) -> dict[int, list[float]]:
 
 
 def timeline(session: Session, run_id: int) -> list[Row]:
-    """Every recorded unit of a run with its slot and times, in seconds since 1970."""
+    """Return every recorded unit of a run with its slot and times, in seconds since 1970."""
     return _rows_of_run(
         session,
         run_id,
@@ -223,7 +223,7 @@ def timeline(session: Session, run_id: int) -> list[Row]:
 
 
 def learning_curves(session: Session, run_id: int) -> list[Row]:
-    """What is known of each trial after each epoch, and since when, in seconds since 1970."""
+    """Return what is known of each trial after each epoch, and since when, in seconds since 1970."""
     return _rows_of_run(
         session,
         run_id,
@@ -233,7 +233,7 @@ def learning_curves(session: Session, run_id: int) -> list[Row]:
 
 
 def row_bytes(session: Session, run_id: int, n_features: int) -> int:
-    """Bytes of all training rows in the form in which workers hold them: the database has them once."""
+    """Return bytes of all training rows in the form in which workers hold them: the database has them once."""
     row = session.execute(
         "SELECT sum(p.n_train_rows)::bigint AS n FROM easeml.partitions p JOIN easeml.runs r USING (dataset_id)"
         " WHERE r.run_id = %s",

@@ -32,7 +32,7 @@ def later(module: str) -> Callable[[Options], Result]:
 
 
 def missing(package: str) -> NotReady:
-    """The error that says what to install."""
+    """Return the error that says what to install."""
     return NotReady(f"experiments need {package}", hint=INSTALL)
 
 

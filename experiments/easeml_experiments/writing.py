@@ -42,7 +42,7 @@ def _write(folder: Path, experiment: Experiment, result: Result, options: Option
 
 
 def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
-    """Rows under the union of their columns; lists and objects as JSON, what is missing as nothing."""
+    """Write rows under the union of their columns; lists and objects as JSON, what is missing as nothing."""
     columns = list(dict.fromkeys(name for row in rows for name in row))
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, columns, restval="")
@@ -52,13 +52,13 @@ def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
 
 
 def write_chart(chart: Any, path: Path, **how: Any) -> Path:
-    """An Altair chart in the format of the file's name."""
+    """Write an Altair chart in the format of the file's name."""
     chart.save(str(path), **how)
     return path
 
 
 def page(experiment: Experiment, result: Result, options: Options, command: str) -> str:
-    """The Markdown page: how it was made, the measures, why they differ, the plots, the names of the tables."""
+    """Return the Markdown page: how it was made, the measures, why they differ, the plots, the names of the tables."""
     lines = [f"# {experiment.name}", "", f"{experiment.summary} ({experiment.source}).", ""]
     lines += [f"Made on {date.today().isoformat()} by `{command}`, seed {options.seed}, on {machine()}."]
     if options.is_quick:
@@ -72,7 +72,7 @@ def page(experiment: Experiment, result: Result, options: Options, command: str)
 
 
 def measure_table(measures: Sequence[Measure]) -> list[str]:
-    """The measures as lines of Markdown."""
+    """Return the measures as lines of Markdown."""
     lines = ["| " + " | ".join(COLUMNS) + " |", "|" + " --- |" * len(COLUMNS)]
     for one in measures:
         numbers = (number_text(one.paper), number_text(one.value))
@@ -82,7 +82,7 @@ def measure_table(measures: Sequence[Measure]) -> list[str]:
 
 
 def number_text(value: float | str | None) -> str:
-    """A number with three significant digits or more, a text as it is."""
+    """Return a number with three significant digits or more, a text as it is."""
     if value is None or isinstance(value, str):
         return value or ""
     if not math.isfinite(value) or value == int(value):
@@ -91,7 +91,7 @@ def number_text(value: float | str | None) -> str:
 
 
 def machine() -> str:
-    """What the numbers were measured on, in a few words."""
+    """Return what the numbers were measured on, in a few words."""
     from easeml_db import __version__
 
     n_cores = len(os.sched_getaffinity(0))

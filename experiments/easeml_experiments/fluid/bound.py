@@ -30,7 +30,7 @@ def cases(seed: int, n_cases: int) -> Iterator[Row]:
 
 
 def case(seconds: list[float], n_devices: int, profile: Profile) -> Row:
-    """One case; `ratio` to the optimum, `used` of 2 OPT + max_i h_i(1/c)."""
+    """Draw and solve one case; `ratio` is to the optimum, `used` the share of 2 OPT + max_i h_i(1/c)."""
     filled = static_fluid([Budget(i, h_1) for i, h_1 in enumerate(seconds)], range(n_devices), profile)
     best = optimum(seconds, n_devices, profile, known=filled.makespan_seconds)
     bound = 2 * best + profile.seconds(max(seconds), profile.least_width)
@@ -50,7 +50,7 @@ def _profile(rng: np.random.Generator, *, is_ideal: bool) -> Profile:
 
 
 def measures(rows: list[Row]) -> Iterator[Measure]:
-    """Mean and worst ratio, with and without overheads, and the bound."""
+    """Return mean and worst ratio, with and without overheads, and the bound."""
     where = f"{len(rows)} cases, up to {MOST} devices, {MOST_TRIALS} trials"
     for name, is_ideal in (("no overheads", True), ("random overheads", False)):
         ratios = [row["ratio"] for row in rows if (row["case"] % 2 == 0) == is_ideal]

@@ -44,7 +44,7 @@ class Cell:
 
 
 def compare(cell: Cell, seeds: Sequence[int]) -> Iterator[Row]:
-    """A row for each seed; the same trials, at the same speeds, without and with."""
+    """Simulate the same trials, at the same speeds, without and with water-filling; return a row for each seed."""
     for seed in seeds:
         job = cell.make(Speeds(np.random.default_rng((seed, *map(ord, cell.drawn_for))), cell.sigma))
         without = simulate(job, cell.n_devices, cell.profile, None)
@@ -65,7 +65,7 @@ def _columns(name: str, outcome: Outcome, profile: Profile) -> Row:
 
 
 def summary(rows: Sequence[Row]) -> list[Row]:
-    """Means over seeds, and the least and the deviation of the ratio, one row for each point."""
+    """Return means over seeds, and the least and the deviation of the ratio, one row for each point."""
     points: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         points.setdefault((row["figure"], row["setting"], row["n_devices"]), []).append(row)

@@ -40,12 +40,12 @@ MOST_MEASURED = 16  # devices on which scaling is measured, and trials packed on
 
 
 def cells() -> list[Cell]:
-    """Every point of every figure."""
+    """Return every point of every figure."""
     return [*figure_7(), *figure_11(), *figure_12(), *figure_13()]
 
 
 def figure_7() -> Iterator[Cell]:
-    """Procedures on 4, 8 and 16 devices; figures 8, 9 and 10 as well, as far as they are about time."""
+    """Return the cells of procedures on 4, 8 and 16 devices; figures 8, 9 and 10 too, as far as they are about time."""
     for name, make in PROCEDURES.items():
         for n_devices in SIZES:
             yield Cell("7", name, make, n_devices)
@@ -60,7 +60,7 @@ def figure_11() -> Iterator[Cell]:
 
 
 def figure_12() -> Iterator[Cell]:
-    """Trials of more and more uneven speeds."""
+    """Return the cells of trials whose speeds are more and more uneven."""
     for sigma in (0.0, 0.1, 0.3, 0.6, 1.0):
         yield Cell("12", f"sigma {sigma:g}", partial(grid, n_trials=9), 8, sigma=sigma)
 
@@ -86,7 +86,7 @@ def scaling_only(beta: float) -> Profile:
 
 
 def measures(points: Sequence[Row]) -> Iterator[Measure]:
-    """Targets of figure 7, then the ratio of every other point, then utilisation."""
+    """Return targets of figure 7, then the ratio of every other point, then utilisation."""
     procedures = [point for point in points if point["figure"] == "7"]
     for point in procedures:
         yield _ratio(point)

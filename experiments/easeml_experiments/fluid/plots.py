@@ -15,7 +15,7 @@ WITHOUT, WITH = "#9aa5b1", "#4c78a8"
 
 
 def ratios(points: Sequence[Row]) -> Any:
-    """Figures 7 and 11 to 13: bars of the mean, a line from the least to the greatest seed."""
+    """Draw figures 7 and 11 to 13: bars of the mean, a line from the least to the greatest seed."""
     import altair as alt
 
     mine = {figure: [point for point in points if point["figure"] == figure] for figure in TITLES}
@@ -63,7 +63,7 @@ def _layers(points: Sequence[Row], x: Any) -> Any:
 
 
 def utilisation(points: Sequence[Row]) -> Any:
-    """Utilisation of each procedure without and with, a panel for each number of devices."""
+    """Draw the utilisation of each procedure without and with, a panel for each number of devices."""
     import altair as alt
 
     mine = [point for point in points if point["figure"] == "7"]
@@ -83,7 +83,7 @@ def utilisation(points: Sequence[Row]) -> Any:
 
 
 def bound(rows: Sequence[Row]) -> Any:
-    """Share of cases whose ratio of StaticFluid to the optimum is at most x."""
+    """Draw the share of cases whose ratio of StaticFluid to the optimum is at most x."""
     import altair as alt
 
     drawn = []

@@ -35,7 +35,7 @@ SETTINGS = (
 
 
 def runs(options: Options) -> list[Row]:
-    """Runs in turns, after one whose measurements and warm sessions the others use: seconds, and the profile."""
+    """Run the settings by turns, each on warm sessions; return the seconds and the profile of each run."""
     with private_server(N_DEVICES) as server:
         named = {"n_partitions": N_PARTITIONS, "validation_fraction": 0.15, "test_fraction": 0.01}
         load_dataset(server, "digits", bundled_source("digits"), inputs="pixels", n_rows=1_797, **named)
@@ -81,7 +81,7 @@ def _widths(session: Session, run_id: int) -> Row:
 
 
 def measures(rows: Sequence[Row]) -> Iterator[Measure]:
-    """What was measured of the devices, the median seconds of each setting, and ratios to water-filling."""
+    """Return what was measured of the devices, the median seconds of each setting, and ratios to water-filling."""
     where = f"real, {N_DEVICES} shares of the CPU"
     last: dict[str, Any] = [row for row in rows if row["c"] is not None][-1]
     for name in FIGURES:

@@ -30,17 +30,17 @@ class Speeds:
     sigma: float = SIGMA
 
     def draw(self, n_trials: int) -> list[float]:
-        """One for each trial."""
+        """Draw a speed for each trial."""
         return [float(speed) for speed in self.rng.lognormal(0.0, self.sigma, n_trials)]
 
     def keep(self, speeds: Sequence[float], n_trials: int) -> list[float]:
-        """Of so many of these trials, the best ones: whoever they are."""
+        """Return the speeds of `n_trials` trials that are promoted: drawn without regard to speed."""
         chosen = self.rng.choice(len(speeds), n_trials, replace=False)
         return [speeds[place] for place in chosen]
 
 
 def brackets(most_epochs: int = R, eta: int = ETA) -> list[list[Rung]]:
-    """Hyperband: the rungs of each bracket, from the one with most trials on."""
+    """Return the rungs of each of Hyperband's brackets, the one with most trials first."""
     s_max = 0
     while eta ** (s_max + 1) <= most_epochs:
         s_max += 1
@@ -57,18 +57,18 @@ def _n_first(s: int, s_max: int, eta: int) -> int:
 def group(
     number: int, speeds: Sequence[float], epochs: int, *, after: Sequence[int] = (), priority: int = 0
 ) -> TrialGroup:
-    """Trials of these speeds, so many epochs each."""
+    """Return trials of these speeds, so many epochs each."""
     budgets = tuple(Budget(place, speed * epochs) for place, speed in enumerate(speeds))
     return TrialGroup(number, budgets, priority, frozenset(after))
 
 
 def grid(speeds: Speeds, *, n_trials: int = N_GRID, epochs: int = GRID_EPOCHS) -> Job:
-    """All trials at once, in one group."""
+    """Return all trials at once, in one group."""
     return [group(0, speeds.draw(n_trials), epochs)]
 
 
 def pbt(speeds: Speeds) -> Job:
-    """A population; after each interval the worst fifth goes on as copies of some of the best fifth."""
+    """Return a population's rounds; after each the worst fifth goes on as copies of some of the best fifth."""
     population, job, n_copied = speeds.draw(POPULATION), Job(), int(COPIED * POPULATION)
     for number in range(N_INTERVALS):
         job.append(group(number, population, INTERVAL_EPOCHS, after=range(number)[-1:]))
@@ -78,12 +78,12 @@ def pbt(speeds: Speeds) -> Job:
 
 
 def synchronous(speeds: Speeds) -> Job:
-    """Hyperband's brackets, a barrier after each rung, and the next bracket after the last has ended."""
+    """Return Hyperband's brackets, a barrier after each rung, and the next bracket after the last has ended."""
     return list(_brackets(speeds, is_synchronous=True))
 
 
 def asynchronous(speeds: Speeds) -> Job:
-    """Hyperband's brackets, all open: a barrier after each rung, and earlier brackets go first."""
+    """Return Hyperband's brackets, all open: a barrier after each rung, and earlier brackets go first."""
     return list(_brackets(speeds, is_synchronous=False))
 
 

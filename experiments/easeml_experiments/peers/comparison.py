@@ -38,7 +38,7 @@ class Run:
         return f"{self.network}, batch {self.batch_size}, seed {self.seed}"
 
     def best_errors(self) -> dict[tuple[int, int], float]:
-        """The lowest validation error of each trial, by (seed, trial number)."""
+        """Return the lowest validation error of each trial, by (seed, trial number)."""
         return {(self.seed, number): min(errors) for number, errors in self.measured.record.errors.items()}
 
 
@@ -50,22 +50,22 @@ class Group:
         self._runs = [run for run in runs if run.network == network and run.batch_size == batch_size]
 
     def of(self, method: str) -> list[Run]:
-        """A method's runs, one for each seed it was repeated with."""
+        """Return a method's runs, one for each seed it was repeated with."""
         return [run for run in self._runs if run.method == method]
 
     def seconds(self, method: str, *, with_start: bool = False) -> list[float]:
-        """Wall times, by seed."""
+        """Return wall times, by seed."""
         return [run.measured.seconds if with_start else run.measured.training_seconds for run in self.of(method)]
 
     def ratio(self, method: str, other: str, *, with_start: bool = False) -> float:
-        """Median wall time of a method relative to another's; pairs of a seed where both were repeated."""
+        """Return the median wall time of a method relative to another's, in pairs of runs with one seed."""
         ours = {run.seed: run.measured for run in self.of(method)}
         theirs = {run.seed: run.measured for run in self.of(other)}
         name = "seconds" if with_start else "training_seconds"
         return float(median(getattr(ours[seed], name) / getattr(theirs[seed], name) for seed in ours if seed in theirs))
 
     def setting(self, *methods: str, with_start: bool = False) -> str:
-        """The trials, and each method's seconds."""
+        """Return the trials, and each method's seconds."""
         n_trials = len(self.of("mop")[0].measured.record.errors)
         times = [f"{name} {_times(self.seconds(name, with_start=with_start))} s" for name in methods]
         return ", ".join([f"{self.network}, {n_trials} trials, batch {self.batch_size}", *times])
@@ -79,7 +79,7 @@ class Group:
 
 
 def measures(runs: Sequence[Run]) -> tuple[Measure, ...]:
-    """Every measure, network by network."""
+    """Return every measure, network by network."""
     found: list[Measure] = []
     for network in dict.fromkeys(run.network for run in runs):
         group = Group(runs, network, SMALL_BATCH)
@@ -185,7 +185,7 @@ def unit_facts(group: Group) -> dict[str, float]:
 
 
 def why(runs: Sequence[Run]) -> str:
-    """Why our values differ from the paper's, with what was measured of units."""
+    """Say why our values differ from the paper's, with what was measured of units."""
     parts = [
         "The paper has 8 workers on 10 Gb/s Ethernet, and networks of 179 to 792 MiB; here workers are processes of"
         " one machine, so gradients cross the loopback, and data-parallel training loses less to its messages where a"
@@ -205,7 +205,7 @@ def why(runs: Sequence[Run]) -> str:
 
 
 def tables(runs: Sequence[Run]) -> dict[str, list[Row]]:
-    """Rows of methods, of validation errors, and of MOP's units."""
+    """Return rows of methods, of validation errors, and of MOP's units."""
     return {
         "methods": [_method_row(run) for run in runs],
         "errors": [row for run in runs for row in _error_rows(run)],

@@ -55,7 +55,7 @@ class Measured:
         return self.record.finished - self.launched
 
     def processor_use(self, n_cores: int) -> float:
-        """Share of so many cores that was used, start-up included."""
+        """Return the share of `n_cores` that was used, start-up included."""
         return self.processor_seconds / (self.seconds * n_cores)
 
     @property

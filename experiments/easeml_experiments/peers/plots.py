@@ -11,7 +11,7 @@ METHODS = ["mop", "tasks", "ray-tune", "model-averaging", "data-parallel", "sequ
 
 
 def plots(runs: Sequence[Run]) -> dict[str, Any]:
-    """Wall times, and the learning curve of the best trial, as figures 7 (A, B) and 9 (A) have them."""
+    """Draw wall times, and the learning curve of the best trial, as figures 7 (A, B) and 9 (A) have them."""
     shown = [run for run in runs if run.method in METHODS]
     return {"times": _times(shown), "learning_curves": _curves(shown)}
 

@@ -37,7 +37,7 @@ class RayTrial(tune.Trainable):
         return True
 
     def step(self) -> dict[str, Any]:
-        """An epoch; what comes of the trial goes with the last one."""
+        """Train an epoch; the last one returns the trial's outcome too."""
         is_last = self._trial.train_epoch()
         report = {"done": is_last, "error": self._trial.outcome.errors[-1]}
         return report | ({"outcome": asdict(self._trial.outcome), "held_bytes": self._held_bytes} if is_last else {})

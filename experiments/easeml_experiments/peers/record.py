@@ -38,7 +38,7 @@ class Record:
 
 
 def from_outcomes(method: str, outcomes: Sequence[Outcome], *, n_workers: int, held_bytes: int) -> Record:
-    """The record of whole trials on workers that each hold all rows."""
+    """Return the record of whole trials on workers that each hold all rows."""
     return Record(
         method,
         n_workers,

@@ -39,11 +39,11 @@ class Setting:
     weight_decays: Sequence[float] = WEIGHT_DECAYS
 
     def source(self) -> Source:
-        """The rows. Raises NotFound where Debian's package is not installed."""
+        """Return the rows. Raises NotFound where Debian's package is not installed."""
         return bundled_source("digits") if self.name == "digits" else fashion_mnist_source()
 
     def space(self, network: Network, batch_size: int) -> dict[str, Any]:
-        """The search space, whose grid is the trials."""
+        """Return the search space, whose grid is the trials."""
         rates, decays = list(self.learning_rates), list(self.weight_decays)
         return {
             **network.fixed,
@@ -52,7 +52,7 @@ class Setting:
         }
 
     def workload(self, network: Network, batch_size: int, *, seed: int, n_workers: int) -> Workload:
-        """The trials of the grid, in its order: the last hyperparameter changes fastest."""
+        """Return the trials of the grid, in its order: the last hyperparameter changes fastest."""
         space = self.space(network, batch_size)
         pairs = product(self.learning_rates, self.weight_decays)
         configs = tuple({**space, "learning_rate": rate, "weight_decay": decay} for rate, decay in pairs)

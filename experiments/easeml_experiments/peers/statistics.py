@@ -33,7 +33,7 @@ class Difference:
 
 
 def paired_difference(pairs: Sequence[tuple[float, float]]) -> Difference:
-    """First less second of each pair. Where all differences are equal the interval is a point."""
+    """Return the mean of first less second over the pairs; where all differ equally the interval is a point."""
     from scipy.stats import t
 
     differences = [first - second for first, second in pairs]

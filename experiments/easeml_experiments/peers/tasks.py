@@ -49,12 +49,12 @@ def hold(folder: Path, method: str) -> int:
 
 
 def held_bytes(_: int = 0) -> int:
-    """Bytes of the rows to train on that this process holds."""
+    """Return bytes of the rows to train on that this process holds."""
     return workload.n_bytes(*_held["parts"])
 
 
 def trial(number: int) -> WholeTrial:
-    """A trial over the rows that this process holds."""
+    """Train a trial over the rows that this process holds."""
     return WholeTrial(_held["work"], number, _held["parts"], _held["validation"])
 
 

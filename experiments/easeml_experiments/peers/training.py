@@ -34,7 +34,7 @@ class Outcome:
 
 
 def build(workload: Workload, trial_number: int) -> nn.Module:
-    """The network with the parameters that the trial starts with, in the database too."""
+    """Build the network with the parameters that the trial starts with, in the database too."""
     chosen = architecture(workload.architecture)
     first = partition_at(trial_number, 0, workload.n_workers)
     torch.manual_seed(unit_seed(workload.seed, trial_number, 1, first))
@@ -42,7 +42,7 @@ def build(workload: Workload, trial_number: int) -> nn.Module:
 
 
 def parameter_bytes(module: nn.Module) -> int:
-    """Bytes of all parameters, and so of their gradients."""
+    """Return bytes of all parameters, and so of their gradients."""
     return sum(parameter.nbytes for parameter in module.parameters())
 
 
@@ -82,14 +82,14 @@ class WholeTrial:
         return True
 
     def train_all(self) -> Outcome:
-        """Every epoch."""
+        """Train every epoch."""
         while not self.train_epoch():
             pass
         return self.outcome
 
 
 def train_once(live: TorchTrial, workload: Workload, trial_number: int, epoch: int, parts: Sequence[Tensors]) -> None:
-    """One pass over the parts, beginning where the database begins."""
+    """Train one pass over the parts, beginning where the database begins."""
     for position in range(len(parts)):
         number = partition_at(trial_number, position, len(parts))
         train_part(live, workload, trial_number, epoch, number, parts[number])
@@ -98,7 +98,7 @@ def train_once(live: TorchTrial, workload: Workload, trial_number: int, epoch: i
 def train_part(
     live: TorchTrial, workload: Workload, trial_number: int, epoch: int, part_number: int, rows: Tensors
 ) -> Training:
-    """One pass over a part, in the order that the database draws for a partition of that number."""
+    """Train one pass over a part, in the order that the database draws for a partition of that number."""
     return live.train(*rows, seed=unit_seed(workload.seed, trial_number, epoch, part_number), pause=_no_pause)
 
 
@@ -107,6 +107,6 @@ def _no_pause() -> None:
 
 
 def error_of(live: TorchTrial, workload: Workload, *parts: Tensors) -> float:
-    """The share of wrong labels over all parts, measured as the database measures it."""
+    """Return the share of wrong labels over all parts, measured as the database measures it."""
     measured = [metrics.measure(workload.task, live.outputs(inputs), targets.numpy()) for inputs, targets in parts]
     return 1.0 - metrics.values(workload.task, metrics.combine(measured))["accuracy"]

@@ -16,7 +16,7 @@ _PARENT, _USER_TICKS, _SYSTEM_TICKS = 1, 11, 12
 
 
 def with_descendants(roots: Iterable[int]) -> list[int]:
-    """These processes and all that they have started, as far as they run."""
+    """Return these processes and all that they have started, as far as they run."""
     children: dict[int, list[int]] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         pid = int(path.parent.name)
@@ -36,7 +36,7 @@ def memory_bytes(process_ids: Iterable[int]) -> int:
 
 
 def processor_seconds(process_id: int) -> float:
-    """Seconds that a process has spent on processors so far; 0 when it has ended."""
+    """Return seconds that a process has spent on processors so far; 0 when it has ended."""
     fields = _stat(process_id)
     return (int(fields[_USER_TICKS]) + int(fields[_SYSTEM_TICKS])) / _TICKS if fields else 0.0
 

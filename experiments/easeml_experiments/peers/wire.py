@@ -11,7 +11,7 @@ _INFO_BYTES = 136
 
 
 def sent_bytes() -> int:
-    """Bytes that this process has sent over its open TCP connections and that have arrived."""
+    """Return bytes that this process has sent over its open TCP connections and that have arrived."""
     return sum(_sent(int(name)) for name in os.listdir("/proc/self/fd") if _is_socket(name))
 
 

@@ -42,11 +42,11 @@ class Workload:
         return range(1, len(self.configs) + 1)
 
     def config(self, trial_number: int) -> Mapping[str, Any]:
-        """The config of a trial."""
+        """Return the config of a trial."""
         return self.configs[trial_number - 1]
 
     def with_batch_size(self, batch_size: int) -> Workload:
-        """The same trials with another batch."""
+        """Return the same trials with another batch."""
         return replace(self, configs=tuple({**config, "batch_size": batch_size} for config in self.configs))
 
 
@@ -73,19 +73,19 @@ def export_rows(session: Session, dataset: str, folder: Path, n_partitions: int)
 
 
 def partition(folder: Path, split: str, number: int) -> Tensors:
-    """Rows of one partition."""
+    """Return rows of one partition."""
     inputs, targets = torch.load(_path(folder, split, number), weights_only=True)
     return inputs, targets
 
 
 def all_rows(folder: Path, split: str, n_partitions: int) -> Tensors:
-    """Rows of all partitions."""
+    """Return rows of all partitions."""
     inputs, targets = zip(*(partition(folder, split, number) for number in range(n_partitions)), strict=True)
     return torch.cat(inputs), torch.cat(targets)
 
 
 def n_bytes(*rows: Tensors) -> int:
-    """Bytes of rows in memory."""
+    """Return bytes of rows in memory."""
     return sum(tensor.nbytes for tensors in rows for tensor in tensors)
 
 

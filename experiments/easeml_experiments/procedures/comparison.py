@@ -55,16 +55,16 @@ class Run:
         return sorted(kept, key=lambda each: each["seconds"])
 
     def best_error(self) -> float:
-        """The lowest validation error; 1 where nothing was measured."""
+        """Return the lowest validation error; 1 where nothing was measured."""
         return min((each["validation_error"] for each in self.points()), default=1.0)
 
     def epochs(self) -> dict[int, int]:
-        """Epochs trained, by trial number."""
+        """Return epochs trained, by trial number."""
         numbers = [each["trial_number"] for each in self.points()]
         return {number: numbers.count(number) for number in sorted(set(numbers))}
 
     def shares(self) -> dict[str, float]:
-        """Shares of the workers' time by activity; what no activity is known of was idle."""
+        """Return shares of the workers' time by activity; what no activity is known of was idle."""
         whole = self.record.n_workers * self.measured.training_seconds
         shares = {name: seconds / whole for name, seconds in self.record.spent_seconds.items()}
         return shares | {"idle": 1.0 - sum(share for name, share in shares.items() if name != "idle")}
@@ -80,22 +80,22 @@ class Group:
         self.peers = self.of(self.other)
 
     def of(self, method: str, n_parallel: int | None = None) -> list[Run]:
-        """A method's runs, by seed."""
+        """Return a method's runs, by seed."""
         found = [run for run in self._runs if run.method == method and n_parallel in (None, run.n_parallel)]
         return sorted(found, key=lambda run: run.seed)
 
     def sizes(self) -> list[int]:
-        """How many trials model hopping was asked to keep in training, each once."""
+        """Return how many trials model hopping was asked to keep in training, each once."""
         return sorted({run.n_parallel for run in self.of("mop")})
 
     def pairs(self, n_parallel: int) -> list[tuple[Run, Run]]:
-        """Runs of one seed: model hopping, task parallelism."""
+        """Return runs of one seed: model hopping, task parallelism."""
         theirs = {run.seed: run for run in self.peers}
         return [(run, theirs[run.seed]) for run in self.of("mop", n_parallel) if run.seed in theirs]
 
 
 def measures(runs: Sequence[Run]) -> tuple[Measure, ...]:
-    """Every measure, procedure by procedure."""
+    """Return every measure, procedure by procedure."""
     found: list[Measure] = []
     for procedure in dict.fromkeys(run.procedure for run in runs):
         group = Group(runs, procedure)
@@ -193,7 +193,7 @@ def _share_measures(group: Group) -> Iterator[Measure]:
 
 
 def mean_shares(runs: Sequence[Run]) -> dict[str, float]:
-    """Mean shares of the workers' time, by activity."""
+    """Return mean shares of the workers' time, by activity."""
     all_shares = [run.shares() for run in runs]
     return {name: fmean(shares.get(name, 0.0) for shares in all_shares) for name in all_shares[0]}
 
@@ -205,7 +205,7 @@ def _setting(pairs: Sequence[tuple[Run, Run]], name: str) -> str:
 
 
 def why(runs: Sequence[Run], note: str = "") -> str:
-    """Why our values differ from the paper's, with what was measured."""
+    """Say why our values differ from the paper's, with what was measured."""
     parts = [
         "The paper trains ResNets on ImageNet with 8 GPUs; its units take minutes, and an epoch is a barrier for all"
         " trials. Here LeNet-5 trains on the cores of one machine, units take about a second, and no trial waits for"
@@ -237,7 +237,7 @@ def _losses(group: Group) -> str:
 
 
 def tables(runs: Sequence[Run]) -> dict[str, list[Row]]:
-    """Rows of searches, of every epoch of every trial, and of model hopping's units."""
+    """Return rows of searches, of every epoch of every trial, and of model hopping's units."""
     return {
         "searches": [_search_row(run) for run in runs],
         "epochs": [_key(run) | point for run in runs for point in run.points()],

@@ -49,7 +49,7 @@ class ComparisonSetup:
         return self.setting.networks[0]
 
     def search(self, procedure: Procedure, architectures_json: str, *, n_parallel: int, seed: int) -> Search:
-        """The arguments that both sides get."""
+        """Return the arguments that both sides get."""
         return Search(
             architectures_json,
             json.dumps({**self.network.fixed, **SPACE}),
@@ -62,7 +62,7 @@ class ComparisonSetup:
 
 
 def hyperband(max_epochs: int) -> Procedure:
-    """Hyperband up to R epochs (25 in the paper)."""
+    """Return the setting of Hyperband up to R epochs (25 in the paper)."""
     return Procedure("hyperband", max_epochs, options={"eta": ETA}, is_exact=True)
 
 

@@ -39,7 +39,7 @@ def run(options: Options) -> Result:
 
 
 def asked_setup(options: Options) -> ComparisonSetup:
-    """What the options ask for. Raises InvalidArgument for a procedure that there is not."""
+    """Return what the options ask for. Raises InvalidArgument for a procedure that there is not."""
     setup = QUICK if options.is_quick else FULL
     known = {procedure.name: procedure for procedure in setup.procedures}
     if max_epochs := options.values.get("epochs"):
@@ -72,7 +72,7 @@ class SearchRunner:
     other: str
 
     def runs(self, procedure: Procedure) -> Iterator[Run]:
-        """All repeats of a procedure, the sides taking turns."""
+        """Run all repeats of a procedure, the sides taking turns."""
         turns = self.turns(procedure)
         for repeat in range(self.setup.n_repeats):
             for method, n_parallel in turns[:: 1 if repeat % 2 == 0 else -1]:

@@ -12,7 +12,7 @@ DOT_SIZE = 12
 
 
 def plots(runs: Sequence[Run]) -> dict[str, Any]:
-    """Makespans; the best error over time; learning curves by epoch and by time; ASHA's rungs."""
+    """Draw makespans; the best error over time; learning curves by epoch and by time; ASHA's rungs."""
     first = min(run.seed for run in runs)
     shown = [run for run in runs if run.seed == first]
     charts = {"makespans": _makespans(runs), "best_errors": _best_errors(shown), "curves_by_time": _by_time(shown)}
@@ -128,7 +128,7 @@ def _rung_errors(runs: Sequence[Run]) -> Any:
 
 
 def rung_ends(max_epochs: int, eta: int = 3) -> list[int]:
-    """Epochs in total at the ends of ASHA's rungs."""
+    """Return epochs in total at the ends of ASHA's rungs."""
     ends = [1]
     while ends[-1] * eta <= max_epochs:
         ends.append(ends[-1] * eta)

@@ -33,13 +33,13 @@ class OneTrial(Workload):
     """The workload of a single trial, whatever its number."""
 
     def config(self, trial_number: int) -> Config:
-        """The config of the trial."""
+        """Return the config of the trial."""
         (config,) = self.configs
         return dict(config)
 
 
 def one_trial(work: Workload, config: Config) -> OneTrial:
-    """The workload of one trial with a config as procedures have it: the architecture is one of its keys."""
+    """Return the workload of one trial with a config as procedures have it: the architecture is one of its keys."""
     bare = {name: value for name, value in config.items() if name != RESERVED}
     return OneTrial(**(vars(replace(work, architecture=str(config[RESERVED]))) | {"configs": (bare,)}))
 

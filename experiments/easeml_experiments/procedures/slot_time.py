@@ -13,7 +13,7 @@ Unit = Mapping[str, Any]
 
 
 def seconds_by_activity(units: Sequence[Unit], *, started: float, finished: float, n_slots: int) -> dict[str, float]:
-    """Seconds of all slots together, by activity; they sum up to n_slots times the makespan.
+    """Return seconds of all slots together, by activity; they sum up to n_slots times the makespan.
 
     units: kind, slot_id, started, finished, training_seconds (of train units). training: steps of the optimiser.
     validation: whole validate and test units. states: the rest of train units, which read and write states and book

@@ -17,7 +17,7 @@ BETWEEN = (0.1, 0.02)
 
 
 def fixed_orders(replays: ReplayCache) -> Iterator[Measure]:
-    """Time from loss 0.1 to 0.02, of a fixed order relative to ours."""
+    """Measure the time from loss 0.1 to 0.02, of a fixed order relative to ours."""
     if not replays.has("DEEPLEARNING"):
         return
     bounds = {("mostcited", "hybrid"): 12.0, ("mostcited", "ours"): 20.0}
@@ -56,7 +56,7 @@ def _shuffled(replays: ReplayCache, name: str) -> Measure:
 
 
 def against_spearmint(replays: ReplayCache) -> Iterator[Measure]:
-    """Spearmint* relative to ours at every loss, with its own prior and with our best."""
+    """Measure Spearmint* relative to ours at every loss, with its own prior and with our best."""
     paper = {"DEEPLEARNING": "up to 3.2"}
     for cell in present(replays, COST_AWARE.values()):
         most = None if cell.data == "179CLASSIFIER" else 2.0
@@ -70,7 +70,7 @@ def against_spearmint(replays: ReplayCache) -> Iterator[Measure]:
 
 
 def best_share(replays: ReplayCache) -> Iterator[Measure]:
-    """How much sooner 95 % of the best possible is reached."""
+    """Measure how much sooner 95 % of the best possible is reached."""
     for cell in present(replays, COST_AWARE.values()):
         others = ("spearmint", "mostcited", "mostrecent") if cell == DEEPLEARNING else ("spearmint",)
         for above in others:

@@ -43,29 +43,29 @@ class Curves:
         return kept
 
     def at(self, grid: Floats) -> Floats:
-        """Values of all repeats, shape (R, grid)."""
+        """Return values of all repeats, shape (R, grid)."""
         pairs = zip(self.costs, self.values, strict=True)
         if self.is_linear:
             return np.array([np.interp(grid, cost, value) for cost, value in pairs])
         return np.array([value[np.searchsorted(cost, grid, "right") - 1] for cost, value in pairs])
 
     def mean(self, grid: Floats) -> Floats:
-        """The mean over repeats at these costs."""
+        """Return the mean over repeats at these costs."""
         mean: Floats = self.at(grid).mean(axis=0)
         return mean
 
     def worst(self, grid: Floats) -> Floats:
-        """The largest of all repeats at these costs."""
+        """Return the largest of all repeats at these costs."""
         worst: Floats = self.at(grid).max(axis=0)
         return worst
 
     def cost_to(self, levels: Floats, *, worst: bool = False) -> Floats:
-        """Costs to levels of the mean or the worst curve, shape (L,)."""
+        """Return costs to levels of the mean or the worst curve, shape (L,)."""
         curve = self.worst(self.points) if worst else self.mean(self.points)
         return _reached(self.points, curve, levels, self.is_linear)
 
     def resampled(self, levels: Floats, draws: NDArray[np.int_], *, worst: bool = False) -> Floats:
-        """Costs to levels in each draw of repeats, shape (B, L)."""
+        """Return costs to levels in each draw of repeats, shape (B, L)."""
         if worst:
             each = np.array([_reached(c, v, levels) for c, v in zip(self.costs, self.values, strict=True)])
             each[each > self.budget + _TOLERANCE] = np.inf
@@ -88,12 +88,12 @@ def _reached(points: Floats, curve: Floats, levels: Floats, is_linear: bool = Fa
 
 
 def draws_of(n_repeats: int, seed: int, n_draws: int = N_DRAWS) -> NDArray[np.int_]:
-    """Repeats drawn with replacement, shape (B, R)."""
+    """Return repeats drawn with replacement, shape (B, R)."""
     return np.random.default_rng((seed, n_repeats, n_draws)).integers(0, n_repeats, (n_draws, n_repeats))
 
 
 def thinned(points: Floats, at_most: int) -> Floats:
-    """Some of the points, evenly by their logarithm and the first and last among them."""
+    """Return some of the points, evenly by their logarithm and the first and last among them."""
     if len(points) <= at_most:
         return points
     low = max(float(points[points > 0][0]), 1e-9)
@@ -104,7 +104,7 @@ def thinned(points: Floats, at_most: int) -> Floats:
 
 
 def interval(samples: Floats) -> tuple[float, float]:
-    """The middle 95 % of samples, shape (B,); nan where infinite ones are divided by one another."""
+    """Return the middle 95 % of samples, shape (B,); nan where infinite ones are divided by one another."""
     known = samples[~np.isnan(samples)]
     if not known.size:
         return float("nan"), float("nan")
@@ -122,7 +122,7 @@ class Ratio:
 
 
 def ratio(above: Curves, below: Curves, level: float, draws: NDArray[np.int_], *, worst: bool = False) -> Ratio:
-    """Cost to a loss of one divided by that of another."""
+    """Return the cost to a loss of one strategy divided by that of another."""
     levels = np.array([level])
     samples = [curves.resampled(levels, draws, worst=worst)[:, 0] for curves in (above, below)]
     values = [float(curves.cost_to(levels, worst=worst)[0]) for curves in (above, below)]
@@ -132,7 +132,7 @@ def ratio(above: Curves, below: Curves, level: float, draws: NDArray[np.int_], *
 def time_ratio(
     above: Curves, below: Curves, between: tuple[float, float], draws: NDArray[np.int_], *, worst: bool = False
 ) -> Ratio:
-    """Time of one between two losses, the higher first, divided by that of another."""
+    """Return the time of one strategy between two losses, the higher first, divided by that of another."""
     levels = np.array(between)
     samples = [_difference(curves.resampled(levels, draws, worst=worst)) for curves in (above, below)]
     values = [float(_difference(curves.cost_to(levels, worst=worst)[None])[0]) for curves in (above, below)]
@@ -140,7 +140,7 @@ def time_ratio(
 
 
 def ratios(above: Curves, below: Curves, levels: Floats, *, worst: bool = False) -> Floats:
-    """Costs to all levels of one divided by those of another, shape (L,); nan where neither arrives."""
+    """Return costs to all levels of one divided by those of another, shape (L,); nan where neither arrives."""
     with np.errstate(invalid="ignore", divide="ignore"):
         quotients: Floats = above.cost_to(levels, worst=worst) / below.cost_to(levels, worst=worst)
     return quotients

@@ -27,12 +27,12 @@ from easeml_experiments.tenants.replay_cache import SYN, ReplayCache
 
 
 def without_costs(replays: ReplayCache) -> Iterator[Measure]:
-    """Turns and chance relative to hybrid and ours, all costs 1."""
+    """Measure round robin and random relative to hybrid and ours, all costs 1."""
     yield from _turns(replays, RUNS.values(), "up to 1.9 on real data")
 
 
 def with_costs(replays: ReplayCache) -> Iterator[Measure]:
-    """The same with costs."""
+    """Measure the same with costs."""
     yield from _turns(replays, (*COST_AWARE.values(), *SYN_COSTS.values()), None)
 
 
@@ -49,7 +49,7 @@ def _turns(replays: ReplayCache, cells: Iterable[Cell], paper: str | None) -> It
 
 
 def correlation(replays: ReplayCache) -> Iterator[Measure]:
-    """Loss at a tenth of the cost, the eight synthetic settings."""
+    """Measure the loss at a tenth of the cost in the eight synthetic settings."""
     cells = [*SYN_COSTS.values(), *SYN_LITERAL.values()]
     for cell in cells:
         for name in ("hybrid", "ours"):
@@ -73,14 +73,14 @@ def _harder(replays: ReplayCache, what: str, above: str, below: str) -> Measure:
 
 
 def lesion(replays: ReplayCache) -> Iterator[Measure]:
-    """Deciding as if all costs were 1, relative to deciding with costs."""
+    """Measure deciding as if all costs were 1, relative to deciding with costs."""
     if replays.has("DEEPLEARNING"):
         for name in ("hybrid", "ours"):
             yield from ratios_at(replays, DEEPLEARNING, f"{name}_without_cost", name, (0.02, 0.01))
 
 
 def fewer_users(replays: ReplayCache) -> Iterator[Measure]:
-    """Priors from fewer users, relative to all of them."""
+    """Measure priors from fewer users, relative to all of them."""
     for data in ("DEEPLEARNING", "179CLASSIFIER"):
         for name in ("hybrid", "ours") if replays.has(data) else ():
             full = replays[COST_AWARE[data]].losses(name)
@@ -106,7 +106,7 @@ def greedy_and_hybrid(replays: ReplayCache) -> Iterator[Measure]:
 
 
 def fifty(replays: ReplayCache) -> Iterator[Measure]:
-    """Fifty tenants."""
+    """Measure fifty tenants."""
     for cell in present(replays, FIFTY.values()):
         named = f"{cell.data}, {cell.n_tested} tenants"
         for above, below in (("hybrid", "ours"), ("spearmint", "ours"), ("round_robin", "hybrid")):
@@ -116,7 +116,7 @@ def fifty(replays: ReplayCache) -> Iterator[Measure]:
 
 
 def devices(replays: ReplayCache) -> Iterator[Measure]:
-    """Time to loss 0.02 on several devices."""
+    """Measure the time to loss 0.02 on several devices."""
     levels = np.array([0.02])
     for data, cell in DEVICES.items():
         for name in ("hybrid", "ours") if replays.has(data) else ():
@@ -128,7 +128,7 @@ def devices(replays: ReplayCache) -> Iterator[Measure]:
 
 
 def regret_slopes(replays: ReplayCache) -> Iterator[Measure]:
-    """Slopes of log regret, the last half of the rounds."""
+    """Measure the slopes of log regret over the last half of the rounds."""
     for case, regrets in replays.regrets.items():
         title, value = f"{case.policy}: log-log slope of regret", log_slope(regrets)
         where = f"{case.setting}, T = {len(regrets):,}"
@@ -136,7 +136,7 @@ def regret_slopes(replays: ReplayCache) -> Iterator[Measure]:
 
 
 def decisions(replays: ReplayCache) -> Iterator[Measure]:
-    """What a decision costs."""
+    """Measure what a decision costs."""
     for row in replays.decisions:
         where = f"{row['tenants']:,} tenants x {row['arms']} arms, {row['strategy']}; p99 {row['milliseconds_p99']:.2g}"
         yield at_most("one decision and posterior update, milliseconds", where, None, row["milliseconds"], 5.0)

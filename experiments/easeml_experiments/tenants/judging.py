@@ -27,7 +27,7 @@ def interval(found: Ratio) -> str:
 
 
 def costs(curves: Curves, label: str, where: str) -> Measure:
-    """Cost of a strategy, in percent of all, to three losses of the mean and of the worst curve."""
+    """Measure a strategy's cost, in percent of all, to three losses of the mean and of the worst curve."""
     mean, worst = (_percents(curves, worst=worst) for worst in (False, True))
     return Measure(f"{label}: cost % to loss 0.02 / 0.01 / 0.005", where, None, f"{mean} (worst repeat {worst})")
 
@@ -38,7 +38,7 @@ def _percents(curves: Curves, *, worst: bool) -> str:
 
 
 def frozen(replays: ReplayCache, cell: Cell, name: str = "hybrid") -> Measure:
-    """In how many repeats hybrid went over to round robin."""
+    """Count the repeats in which hybrid went over to round robin."""
     where = f"{cell.data}, {cell.n_tested} tenants{', all costs 1' * cell.is_unit_cost}"
     return Measure(
         f"{name}: repeats in which greedy froze", where, None, f"{replays[cell].n_frozen(name)} of {replays.n_repeats}"
@@ -60,7 +60,7 @@ def at_all_losses(
     replays: ReplayCache, cell: Cell, above: str, below: str, paper: str | None, *,
     most: float | None = None, least: float | None = None,
 ) -> Iterator[Measure]:  # fmt: skip
-    """The greatest and the least ratio of costs over the losses, and where."""
+    """Return the greatest and the least ratio of costs over the losses, and where."""
     first, second = replays[cell].losses(above), replays[cell].losses(below)
     found = ratios(first, second, LEVELS)
     found = np.where(np.isfinite(found) & (found > 0), found, np.nan)  # reached by both
@@ -80,7 +80,7 @@ def title_of(name: str) -> str:
 
 
 def ratios_at(replays: ReplayCache, cell: Cell, above: str, below: str, levels: Iterable[float]) -> Iterator[Measure]:
-    """Ratios of costs to some losses; a text where one of the two does not get there within the budget."""
+    """Return ratios of costs to some losses; a text where one of the two does not get there within the budget."""
     for level in levels:
         found = ratio(replays[cell].losses(above), replays[cell].losses(below), level, replays.draws)
         is_known = np.isfinite(found.value) and found.value > 0

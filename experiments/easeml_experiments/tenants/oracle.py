@@ -17,13 +17,13 @@ ORACLES = ("oracle_hull", "oracle_bound", "oracle_gain")
 
 
 def oracles(quality: Floats, cost: Floats) -> dict[str, Curve]:
-    """The three curves by name; `quality` and `cost` are (n, K), nan where a model is not offered."""
+    """Return the three curves by name; `quality` and `cost` are (n, K), nan where a model is not offered."""
     hull = hull_oracle(quality, cost)
     return dict(zip(ORACLES, (hull, hull, gain_oracle(quality, cost)), strict=True))
 
 
 def hull_oracle(quality: Floats, cost: Floats) -> Curve:
-    """Points of the hull oracle: steps of what can be done, joined by lines the strict bound."""
+    """Return points of the hull oracle: steps of what can be done, joined by lines the strict bound."""
     edges = [edge for q, c in zip(quality, cost, strict=True) for edge in _edges(q, c)]
     edges.sort(key=lambda edge: -edge[1] / edge[0])  # stable, and slopes of a tenant fall: its order is kept
     costs, gains = np.array([(0.0, 0.0), *edges]).T

@@ -34,7 +34,7 @@ class Drawn:
 
 
 def curve_rows(drawn: Sequence[Drawn], *, at_most: int = MAX_ROWS) -> list[Row]:
-    """Points of every line, at most so many each: mean and worst over repeats."""
+    """Return points of every line, at most so many each: mean and worst over repeats."""
     rows = []
     for line in drawn:
         grid = _grid(line.curves, line.shown, at_most)
@@ -80,7 +80,7 @@ def _grid(curves: Curves, shown: float, at_most: int) -> Floats:
 
 
 def loss_chart(drawn: Sequence[Drawn], *, what: str = "accuracy loss", x_title: str = "% of all cost") -> Any:
-    """Mean and worst loss over cost."""
+    """Draw the mean and the worst loss over cost."""
     rows = [
         {"panel": row["panel"], "line": row["line"], "cost": row["cost_percent"], "which": which,
          "loss": max(row[which], LEAST_LOSS)}
@@ -117,7 +117,7 @@ def _steps(rows: Sequence[Row], labels: Sequence[str], panels: Sequence[str], y_
 
 
 def regret_rows(replays: ReplayCache) -> list[Row]:
-    """Regret curves, thinned."""
+    """Return regret curves, thinned."""
     rows = []
     for case, regrets in replays.regrets.items():
         for t in np.unique(np.geomspace(1, len(regrets), MAX_DRAWN).astype(int)):
@@ -128,7 +128,7 @@ def regret_rows(replays: ReplayCache) -> list[Row]:
 
 
 def regret_chart(rows: Sequence[Row]) -> Any:
-    """Regret over rounds, both logarithmic."""
+    """Draw regret over rounds, both logarithmic."""
     import altair as alt
 
     lines = alt.Chart(alt.InlineData(rows)).mark_line(clip=True)

@@ -53,7 +53,7 @@ class Preset:
     is_share: bool = False
 
     def needs(self) -> dict[Cell, list[str]]:
-        """What must be replayed."""
+        """Return what must be replayed."""
         found: dict[Cell, list[str]] = {}
         for line in (*(line for lines in self.panels.values() for line in lines), *self.extra):
             found.setdefault(line.cell, []).append(line.strategy)

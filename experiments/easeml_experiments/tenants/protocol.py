@@ -87,7 +87,7 @@ def check_tested(matrices: Matrices, n_tested: int) -> None:
 def run_repeat(
     matrices: Matrices, cell: Cell, strategies: Sequence[Strategy], seed: int, number: int
 ) -> dict[str, Run]:
-    """One repeat of all strategies on the same tenants, with the same priors, and of the oracles."""
+    """Run a repeat of all strategies on the same tenants, with the same priors, and of the oracles."""
     repeat = repeat_of(matrices, cell, seed, number)
     priors = {name: make_prior(name, repeat.training) for name in {each.prior for each in strategies}}
     runs = {each.name: _run(repeat, cell, each, priors[each.prior]) for each in strategies}
@@ -113,7 +113,7 @@ class Players:
     prior: Prior
 
     def player(self, tenant: int) -> Player:
-        """A tenant as it arrives."""
+        """Return the bandit of a tenant as it arrives."""
         offered = np.isfinite(self.repeat.quality[tenant])
         costs = (
             np.where(offered, self.repeat.cost[tenant], 1.0) if self.strategy.is_cost_aware else np.ones(len(offered))
@@ -156,15 +156,15 @@ class Replayed:
     seconds: float
 
     def losses(self, name: str) -> Curves:
-        """Loss curves of a strategy or oracle."""
+        """Return loss curves of a strategy or oracle."""
         return self._curves(name, [run.loss for run in self.runs[name]])
 
     def shortfalls(self, name: str) -> Curves:
-        """Curves of what is missing from the best possible."""
+        """Return curves of what is missing from the best possible."""
         return self._curves(name, [run.shortfall for run in self.runs[name]])
 
     def n_frozen(self, name: str) -> int:
-        """In how many repeats greedy was frozen."""
+        """Count the repeats in which greedy was frozen."""
         return sum(run.n_freezes > 0 for run in self.runs[name])
 
     def _curves(self, name: str, values: Sequence[Floats]) -> Curves:
@@ -175,7 +175,7 @@ class Replayed:
 def replay_cell(
     matrices: Matrices, cell: Cell, strategies: Iterable[Strategy], n_repeats: int, seed: int, workers: Workers
 ) -> Replayed:
-    """All repeats, side by side."""
+    """Run all repeats side by side."""
     started = time.perf_counter()
     chosen = list(strategies)
     repeats = workers.map(run_repeat, [(matrices, cell, chosen, seed, number) for number in range(n_repeats)])

@@ -105,6 +105,6 @@ def regret_of(quality: Floats, cost: Floats, plays: Sequence[tuple[int, int]]) -
 
 
 def log_slope(regrets: Floats) -> float:
-    """Slope of log R_T over log T in the last half; below 1 the regret is sublinear."""
+    """Return the slope of log R_T over log T in the last half; below 1 the regret is sublinear."""
     t = np.arange(len(regrets) // 2, len(regrets))
     return float(np.polyfit(np.log(t + 1), np.log(np.maximum(regrets[t], math.ulp(1.0))), 1)[0])

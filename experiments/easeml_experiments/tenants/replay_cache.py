@@ -44,11 +44,11 @@ class ReplayCache:
     # Data sets
 
     def has(self, name: str) -> bool:
-        """Whether there are matrices of this name."""
+        """Say whether there are matrices of this name."""
         return self._matrices(name) is not None
 
     def matrices(self, name: str) -> Matrices:
-        """Those of a name that there are."""
+        """Return the matrices of a name. Raises LookupError where there are none."""
         found = self._matrices(name)
         if found is None:
             raise LookupError(name)

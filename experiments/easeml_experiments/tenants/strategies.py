@@ -39,18 +39,18 @@ class Strategy:
     is_theorem: bool = False
 
     def make_policy(self, seed: int) -> Policy:
-        """A new policy, for one repeat."""
+        """Return a new policy, for one repeat."""
         return make_policy(self.policy, seed=seed)
 
     def make_arm_rule(self, models: Sequence[str]) -> ArmRule:
-        """The rule by which a tenant's arm is chosen among these models."""
+        """Return the rule by which a tenant's arm is chosen among these models."""
         if self.shuffle_seed is not None:
             return in_order(np.random.default_rng(self.shuffle_seed).permutation(len(models)).tolist())
         return in_order(ordered(self.order, models)) if self.order else ARM_RULES[self.arm_rule]
 
 
 def ordered(order: Sequence[str], models: Sequence[str]) -> list[int]:
-    """Places of the models in an order of names; models that it does not name come last, as they stand."""
+    """Return the places of the models in an order of names; models that it does not name come last, as they stand."""
     rank = {name: n for n, name in enumerate(order)}
     return sorted(range(len(models)), key=lambda place: rank.get(models[place], len(order)))
 
@@ -87,7 +87,7 @@ NAMES = tuple(name for name in STRATEGIES if name not in SHUFFLED)
 
 
 def strategy(name: str) -> Strategy:
-    """The strategy of a name; a tenancy policy's name gives it with the arm rule and prior that go with it here.
+    """Return the strategy of a name; a tenancy policy's name gives it with the arm rule and prior that go with it here.
     Raises InvalidArgument."""
     if name not in STRATEGIES:
         raise InvalidArgument(
@@ -97,5 +97,5 @@ def strategy(name: str) -> Strategy:
 
 
 def theorem(name: str) -> Strategy:
-    """A strategy as the theorems have it."""
+    """Return a strategy as the theorems have it."""
     return replace(strategy(name), is_theorem=True)

@@ -14,7 +14,7 @@ from easeml_experiments.tenants.replay_cache import ReplayCache
 
 
 def targets(replays: ReplayCache) -> Iterator[Measure]:
-    """Every measure that has a target, and what is reported beside them."""
+    """Return every measure that has a target, and what is reported beside them."""
     yield from fixed_orders(replays)
     yield from against_spearmint(replays)
     for data, most in (("DEEPLEARNING", 0.65), ("OBOE", 0.5), ("179CLASSIFIER", 0.75)):

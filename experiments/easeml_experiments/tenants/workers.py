@@ -20,7 +20,7 @@ class Workers:
         self._pool = pool
 
     def map(self, function: Callable[..., Value], calls: Sequence[tuple[Any, ...]]) -> list[Value]:
-        """Results of a function at each tuple of arguments, in their order; the function is one of a module."""
+        """Return a function's results at each tuple of arguments, in their order; the function is one of a module."""
         if self._pool is None:
             return [function(*arguments) for arguments in calls]
         waiting = [self._pool.submit(function, *arguments) for arguments in calls]
