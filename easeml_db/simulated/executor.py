@@ -37,6 +37,7 @@ class SimulatedExecutor:
         self._ready: set[int] = set()  # slots with a session
         self._broken: set[int] = set()  # of these, sessions that broke while they were idle
         self._running: dict[int, Order] = {}
+        self._trials: set[int] = set()  # in a unit
 
     async def open(self, slots: Sequence[Slot]) -> None:
         """Open sessions for these slots, and close those of all others."""
@@ -57,6 +58,7 @@ class SimulatedExecutor:
         self._life.call()
         self._check(order)
         self._running |= dict.fromkeys(order.slot_ids, order)
+        self._trials.add(order.unit.trial_id)
         started = self._world.now_seconds
         broken = [slot_id for slot_id in order.slot_ids if slot_id in self._broken]
         if broken:
@@ -107,6 +109,7 @@ class SimulatedExecutor:
         if self._life.is_dead:
             return
         self._running.clear()
+        self._trials.clear()
         self._wanted.clear()
         self._ready.clear()
         self._world.time.leave(self._life)
@@ -131,7 +134,7 @@ class SimulatedExecutor:
                 raise BrokenRule(f"slot {slot_id} is not open")
             if slot_id in self._running:
                 raise BrokenRule(f"slot {slot_id} runs a unit already")
-        if any(other.unit.trial_id == order.unit.trial_id for other in self._running.values()):
+        if order.unit.trial_id in self._trials:
             raise BrokenRule(f"trial {order.unit.trial_id} is in a unit already")
 
     def _say_ready(self, slot_ids: Iterable[int]) -> None:
@@ -205,6 +208,7 @@ class SimulatedExecutor:
         if self._running.get(order.slot_id) is order:
             for slot_id in order.slot_ids:
                 del self._running[slot_id]
+            self._trials.discard(order.unit.trial_id)
             self._life.deliver(message)
 
     def _answer_lost(self, slot_id: int, reason: str) -> None:

@@ -25,7 +25,8 @@ class SimulatedInbox(SimulatedPort):
     async def next(self, timeout_seconds: float) -> Message | None:
         """Return the next message, or None after the timeout; meanwhile the clock moves."""
         self._life.call()
-        await self._world.time.wait(self._life, timeout_seconds)
+        if not self._life.inbox:
+            await self._world.time.wait(self._life, timeout_seconds)
         return self._life.inbox.popleft() if self._life.inbox else None
 
 

@@ -109,7 +109,9 @@ def after(trial: Trial, unit: TrainingUnit) -> Trial:
     n_steps_done = unit.step + 1
     is_round_over = n_steps_done % trial.n_partitions == 0
     met = frozenset() if is_round_over or trial.visit_order == "cyclic" else trial.met | {unit.partition_number}
-    return replace(trial, n_steps_done=n_steps_done, state="running", met=met)
+    moved = object.__new__(Trial)  # every unit pays for this, and `replace` takes five times as long
+    moved.__dict__.update(trial.__dict__, n_steps_done=n_steps_done, state="running", met=met)
+    return moved
 
 
 def step_of(kind: str, epoch: int, position: int, *, n_partitions: int, max_epochs: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from easeml_db.decisions.trial_groups.measuring import Sample
 from easeml_db.errors import EasemlError
@@ -36,13 +37,15 @@ class Order:
     members: tuple[Member, ...] = ()
     measured_seconds: float = 0.0
 
-    @property
+    @cached_property
     def slot_ids(self) -> tuple[int, ...]:
         """The slots that it keeps busy, by rank."""
-        return (self.slot_id, *(member.slot_id for member in self.members))
+        return (self.slot_id, *[member.slot_id for member in self.members])
 
     def alone(self) -> tuple[Order, ...]:
         """What each rank does, as an order of its own."""
+        if not self.members:
+            return (self,)
         others = (replace(self, unit=m.unit, seed=m.seed, slot_id=m.slot_id, members=()) for m in self.members)
         return (replace(self, members=()), *others)
 

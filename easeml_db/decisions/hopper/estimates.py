@@ -51,7 +51,7 @@ class UnitSeconds:
 
     def is_timed(self, trial_id: int) -> bool:
         """Say whether a trial's own training units, or its pilot, have been timed."""
-        return any(key in self._sums for key in (_trial_key(trial_id, "train"), _pilot_key(trial_id, "train")))
+        return _trial_key(trial_id, "train") in self._sums or _pilot_key(trial_id, "train") in self._sums
 
     def expected(self, trial_id: int, architecture: str, kind: str) -> float:
         """Return the seconds that a unit of this trial is expected to take."""
@@ -60,17 +60,19 @@ class UnitSeconds:
 
     def known(self, trial_id: int, architecture: str, kind: str) -> float | None:
         """Return the same; None where no unit of this kind was ever timed."""
-        trial, *others = _observed_keys(trial_id, architecture, kind)
-        for key in (trial, _pilot_key(trial_id, kind), *others):
-            if key in self._sums:
-                total, count = self._sums[key]
-                return total / count
-        return None
+        sums = self._sums
+        known = (
+            sums.get(_trial_key(trial_id, kind))
+            or sums.get(_pilot_key(trial_id, kind))
+            or sums.get(_architecture_key(architecture, kind))
+            or sums.get(_kind_key(kind))
+        )
+        return None if known is None else known[0] / known[1]
 
     def remaining(self, trial: Trial, architecture: str) -> float:
         """Return the seconds of work that a trial still has, over all its epochs."""
         left = n_units_left(trial)
-        return sum(count * self.expected(trial.trial_id, architecture, kind) for kind, count in left.items() if count)
+        return sum([count * self.expected(trial.trial_id, architecture, kind) for kind, count in left.items() if count])
 
 
 def _checked(seconds: float) -> float:
@@ -81,7 +83,7 @@ def _checked(seconds: float) -> float:
 
 def _observed_keys(trial_id: int, architecture: str, kind: str) -> tuple[Hashable, ...]:
     """From near to far."""
-    return _trial_key(trial_id, kind), ("architecture", architecture, kind), ("all", kind)
+    return _trial_key(trial_id, kind), _architecture_key(architecture, kind), _kind_key(kind)
 
 
 def _trial_key(trial_id: int, kind: str) -> Hashable:
@@ -90,3 +92,11 @@ def _trial_key(trial_id: int, kind: str) -> Hashable:
 
 def _pilot_key(trial_id: int, kind: str) -> Hashable:
     return "pilot", trial_id, kind
+
+
+def _architecture_key(architecture: str, kind: str) -> Hashable:
+    return "architecture", architecture, kind
+
+
+def _kind_key(kind: str) -> Hashable:
+    return "all", kind

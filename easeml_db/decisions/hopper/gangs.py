@@ -7,6 +7,7 @@ slots: consecutive units of one round, a slot for each. It starts when all of th
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -45,7 +46,10 @@ class Scaling:
             for (name, n_slots), seconds in self._seconds.items()
             if name == architecture and len(seconds) >= ENOUGH_GANGS
         }
-        return max(known) * unit_seconds / known[max(known)] if known else None
+        if not known:
+            return None
+        widest = max(known)
+        return widest * unit_seconds / known[widest] if known[widest] > 0 else math.inf
 
 
 def gang_slots(trials: Iterable[Trial], slots: Sequence[int]) -> dict[int, tuple[int, ...]]:

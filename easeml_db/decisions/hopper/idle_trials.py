@@ -8,7 +8,8 @@ load          (p,)     seconds of work that idle trials still have on a partitio
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -25,16 +26,17 @@ class IdleTrials:
 
     def __init__(self, placement: Placement) -> None:
         self.placement = placement
-        self.load = np.zeros(placement.n_partitions)
+        self._load = [0.0] * placement.n_partitions
         self.numbers = np.zeros(0, np.int64)
         self._ranks = np.zeros(0, np.int64)
+        self._has_ranks = False  # some candidate had one above 0
         self._remaining = np.zeros(0)
         self._is_open = np.zeros((placement.n_partitions, 0), bool)
         self._column_of: dict[int, int] = {}
         self._candidates: dict[int, Candidate] = {}  # by column
         self._held = {slot: _held_by(slot, placement) for slot in placement.slots}
         able = [sum(placement.can_run(slot, q) for slot in placement.slots) for q in range(placement.n_partitions)]
-        self._n_able = np.maximum(able, 1)
+        self._n_able = [max(count, 1) for count in able]
 
     def __len__(self) -> int:
         return len(self._candidates)
@@ -52,6 +54,7 @@ class IdleTrials:
         column = self._column_of.setdefault(candidate.trial_id, len(self._column_of))
         if column >= len(self._remaining):
             self._grow()
+        self._has_ranks = self._has_ranks or candidate.rank != 0
         self._candidates[column] = candidate
         self._remaining[column] = candidate.remaining_seconds
         self.numbers[column] = candidate.trial_number
@@ -77,8 +80,10 @@ class IdleTrials:
 
     def of_lowest_rank(self, remaining: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Return `remaining`, shape (n,), with -1 for those of a higher rank than the lowest that is there."""
+        if not self._has_ranks:
+            return remaining
         is_there = remaining >= 0
-        if not self._ranks.any() or not is_there.any():
+        if not is_there.any():
             return remaining
         return np.where(self._ranks == self._ranks[is_there].min(), remaining, ABSENT)
 
@@ -108,35 +113,42 @@ class IdleTrials:
         held = self._held[slot]
         return [q for q in candidate.partition_numbers if held is None or q in held]
 
-    def cached(self, partitions: Sequence[int]) -> npt.NDArray[np.bool_]:
-        """Say which trials may meet one of these partitions next, shape (n,)."""
-        return np.asarray(self._is_open[list(partitions)].any(axis=0))
+    def cached(self, partitions: Collection[int], columns: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return those of these columns whose trials may meet one of these partitions next."""
+        if len(partitions) == len(self._load):
+            return columns
+        is_cached = np.zeros(len(columns), bool)
+        for partition in partitions:
+            is_cached |= self._is_open[partition][columns]
+        return columns[is_cached]
 
     def most_loaded_first(self, slots: Sequence[int]) -> list[int]:
         """Sort slots by the work that waits for them; a partition's load is shared among the slots that can run it."""
         if self.placement.holders is None or len(slots) < 2:
             return list(slots)
-        share = self.load / self._n_able
-        loads = {slot: float(share[list(self._held[slot] or ())].sum()) for slot in slots}
+        shares = [self.share(partition) for partition in range(len(self._load))]
+        loads = {slot: sum(shares[partition] for partition in self._held[slot] or ()) for slot in slots}
         return sorted(slots, key=lambda slot: (-round(loads[slot], 9), slot))
 
     def share(self, partition: int) -> float:
         """Return the seconds of work on a partition for each of the slots that can run it."""
-        return float(self.load[partition] / self._n_able[partition])
+        return self._load[partition] / self._n_able[partition]
 
     def _mark(self, column: int, *, is_open: bool) -> None:
         candidate = self._candidates[column]
-        partitions = list(candidate.partition_numbers)
-        self._is_open[partitions, column] = is_open
-        seconds = candidate.remaining_seconds if np.isfinite(candidate.remaining_seconds) else UNKNOWN_LOAD
-        self.load[partitions] += (1 if is_open else -1) * seconds / len(partitions)
+        partitions = candidate.partition_numbers
+        seconds = candidate.remaining_seconds if math.isfinite(candidate.remaining_seconds) else UNKNOWN_LOAD
+        share = (1 if is_open else -1) * seconds / len(partitions)
+        for partition in partitions:  # one where the visit order is cyclic
+            self._is_open[partition, column] = is_open
+            self._load[partition] += share
 
     def _grow(self) -> None:
         n, more = len(self._remaining), max(64, len(self._remaining))
         self._remaining = np.concatenate([self._remaining, np.full(more, ABSENT)])
         self.numbers = np.concatenate([self.numbers, np.zeros(more, np.int64)])
         self._ranks = np.concatenate([self._ranks, np.zeros(more, np.int64)])
-        grown = np.zeros((len(self.load), n + more), bool)
+        grown = np.zeros((len(self._load), n + more), bool)
         grown[:, :n] = self._is_open
         self._is_open = grown
 

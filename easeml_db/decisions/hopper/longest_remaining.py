@@ -42,9 +42,10 @@ class LongestRemaining:
         for slot in self._idle.most_loaded_first(idle_slots):
             if not len(self._idle):
                 break
-            candidate = self._next_for(slot, (cached or {}).get(slot, ()))
+            there = () if cached is None else cached.get(slot, ())
+            candidate = self._next_for(slot, there)
             if candidate is not None:
-                partition = self._partition(candidate, slot, (cached or {}).get(slot, ()))
+                partition = self._partition(candidate, slot, there)
                 self._idle.take(candidate.trial_id)
                 chosen.append(Assignment(candidate.trial_id, partition, slot))
         return chosen
@@ -56,8 +57,10 @@ class LongestRemaining:
             return None
         tied = np.flatnonzero(remaining == remaining[best])
         if len(tied) > 1 and cached and self._idle.placement.holders is None:
-            warm = tied[self._idle.cached(list(cached))[tied]]
+            warm = self._idle.cached(cached, tied)
             tied = warm if len(warm) else tied
+        if len(tied) == 1:
+            return self._idle.candidate(int(tied[0]))
         turns = (self._idle.numbers[tied] - self._turns[slot]) % self._n_slots
         return self._idle.candidate(int(tied[turns.argmin()]))
 

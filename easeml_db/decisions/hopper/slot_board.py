@@ -15,6 +15,7 @@ class SlotBoard:
 
     def __init__(self) -> None:
         self.version = 0  # grows with every change of the slots in service
+        self._kept: frozenset[int] = frozenset()  # slots that are to have a session
         self._active: dict[int, Slot] = {}  # slots that may get units
         self._cached: dict[int, dict[int, set[int]]] = {}  # partitions by run, by slot with a session
         self._absent: set[int] = set()  # slots whose session cannot be opened: nobody waits for them
@@ -30,14 +31,18 @@ class SlotBoard:
         active ones get units, once their session is ready."""
         kept = [s for s in slots if s.state == "active" or (s.state == "draining" and s.slot_id in self._busy)]
         self._active = {slot.slot_id: slot for slot in kept if slot.state == "active"}
-        for slot_id in set(self._cached) - {slot.slot_id for slot in kept}:
+        self._kept = frozenset(slot.slot_id for slot in kept)
+        for slot_id in self._cached.keys() - self._kept:
             self.gone(slot_id)
         self._idle = sorted(slot for slot in self._active if slot in self._cached and slot not in self._busy)
         self.version += 1
         return kept
 
     def ready(self, slot_id: int) -> None:
-        """Put a slot into service: its session is open and has nothing cached."""
+        """Put a slot into service: its session is open and has nothing cached. Word of a slot that has been taken away
+        meanwhile comes too late."""
+        if slot_id not in self._kept:
+            return
         self._cached[slot_id] = {}
         self._absent.discard(slot_id)
         self.version += 1

@@ -1,6 +1,7 @@
 """Gangs and their slots as values: which trial gets which slots, and which units make a gang."""
 
 from dataclasses import replace
+from math import inf
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,6 +35,9 @@ def test_auto_asks_what_gangs_have_shown_to_do():
     scaling.observe("mlp", 4, 1.6)
     assert scaling.speedup("mlp", 1.0) == 4 / 1.25
     assert scaling.speedup("lenet", 1.0) is None
+    for _ in range(3):
+        scaling.observe("linear", 2, 0.0)
+    assert scaling.speedup("linear", 1.0) == inf
 
 
 @given(trials(), st.lists(st.integers(1, 20), min_size=1, max_size=8, unique=True))

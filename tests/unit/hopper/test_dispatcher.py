@@ -1,0 +1,84 @@
+"""Runs, tenants' limits and claims, as the dispatcher keeps them."""
+
+from easeml_db.decisions.hopper.dispatcher import Dispatcher
+from easeml_db.simulated import new_run
+from easeml_db.words.topology import Slot
+
+
+def dispatcher_of(n_slots, *runs, opened=True):
+    dispatcher = Dispatcher()
+    dispatcher.board.keep([Slot(i, f"slot-{i}", 1) for i in range(1, n_slots + 1)])
+    for slot_id in range(1, n_slots + 1):
+        dispatcher.board.ready(slot_id)
+    for run in runs:
+        dispatcher.put_run(run)
+        for arm in run.arms if opened else ():
+            dispatcher.runs.open_arm(run.run_id, arm.arm_id, run.run_id)
+    return dispatcher
+
+
+def run_of(run_id, owner="one", n_trials=2):
+    return new_run(run_id, n_trials=n_trials, n_partitions=1, max_epochs=1, owner=owner)
+
+
+def starts(dispatcher):
+    return [(start.unit.run_id, start.slots) for start in dispatcher.next_starts()]
+
+
+def test_the_run_with_the_oldest_arm_is_served_first():
+    dispatcher = dispatcher_of(3, run_of(2), run_of(1))
+    assert starts(dispatcher) == [(1, (1,)), (1, (2,)), (2, (3,))]
+    assert starts(dispatcher) == []
+
+
+def test_no_more_slots_work_for_a_tenant_than_its_limit_and_runs_that_are_gone_do_not_count():
+    dispatcher = dispatcher_of(4, run_of(1, "one", 3), run_of(2, "two"))
+    dispatcher.limits.set_limits({"one": 1})
+    assert starts(dispatcher) == [(1, (1,)), (2, (2,)), (2, (3,))]
+    assert (dispatcher.limits.n_allowed("one"), dispatcher.limits.n_allowed("two")) == (0, None)
+    assert dispatcher.limits.working_for("one") == {1}
+    dispatcher.drop_run(1)
+    assert dispatcher.limits.n_allowed("one") == 1
+
+
+def test_claims_follow_trials_slots_and_limits():
+    dispatcher = dispatcher_of(4, run_of(1, "one", 3))
+    assert dispatcher.claims.n_unclaimed() == 1
+    dispatcher.limits.set_limits({"one": 2})
+    assert dispatcher.claims.n_unclaimed() == 2
+    assert dispatcher.claims.runs_without_claim() == [1]
+    dispatcher.limits.set_limits({})
+    trial_id = next(iter(dispatcher.runs[1].work.trials))
+    dispatcher.drop_trial(1, trial_id)
+    assert dispatcher.claims.n_unclaimed() == 2
+    dispatcher.board.gone(4)
+    assert dispatcher.claims.n_unclaimed() == 1
+    dispatcher.runs.end_budget(1)
+    assert dispatcher.claims.n_unclaimed() == 3
+    dispatcher.drop_run(1)
+    assert dispatcher.claims.n_unclaimed() == 3
+    assert dispatcher.claims.runs_without_claim() == []
+
+
+def test_a_run_is_done_once_nothing_is_under_way_or_left_to_do():
+    dispatcher = dispatcher_of(1, run_of(1, n_trials=1))
+    assert dispatcher.runs.done() == []
+    for _ in range(3):
+        assert dispatcher.runs.done() == []
+        (start,) = dispatcher.next_starts()
+        dispatcher.recorded(start.slots[0], 1.0)
+    assert dispatcher.runs.arms_to_close() == [(1, 1001)]
+    assert dispatcher.runs.done() == [1]
+    assert dispatcher.runs.done() == []
+
+
+def test_a_unit_that_is_lost_is_offered_again_elsewhere_first():
+    dispatcher = dispatcher_of(2, run_of(1, n_trials=1))
+    (start,) = dispatcher.next_starts()
+    dispatcher.refused(start.slots[0])
+    assert dispatcher.n_attempts(1, start.unit.trial_id) == 1
+    (again,) = dispatcher.next_starts()
+    assert (again.unit, again.slots) == (start.unit, (2,))
+    dispatcher.lost(2)
+    assert list(dispatcher.board.idle()) == [1]
+    assert dispatcher.n_attempts(1, start.unit.trial_id) == 2
