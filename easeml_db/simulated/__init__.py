@@ -1,6 +1,9 @@
 """The world of the coordinator in memory: the same ports on a clock that moves only while every process waits.
 
-tables.py    the rules of the SQL tables and functions
+rows.py      rows of every table, and the lease
+run_table.py arm_table.py search_table.py unit_table.py   the rules of the SQL tables and functions, by subject
+tables.py    all of them together
+new_runs.py  runs as a user would ask for them
 faults.py    how long units take, and what goes wrong with them
 time.py      the clock, and what happens when
 world.py     tables, slots that break, who holds the lock, and what users do
@@ -10,8 +13,10 @@ stores.py executor.py process.py   its ports, a class each
 
 from easeml_db.simulated.faults import Faults
 from easeml_db.simulated.life import Killed
+from easeml_db.simulated.new_runs import new_run
 from easeml_db.simulated.process import SimulatedProcess
-from easeml_db.simulated.tables import BrokenRule, RecordedUnit, Tables, new_run
+from easeml_db.simulated.rows import BrokenRule, RecordedUnit
+from easeml_db.simulated.tables import Tables
 from easeml_db.simulated.world import SimulatedWorld
 
 __all__ = ["BrokenRule", "Faults", "Killed", "RecordedUnit", "SimulatedProcess", "SimulatedWorld", "Tables", "new_run"]

@@ -18,7 +18,7 @@ from easeml_db.coordinator.ports.messages import (
 from easeml_db.decisions.trial_groups.measuring import Sample
 from easeml_db.errors import EasemlError, SlotLost
 from easeml_db.simulated.life import Life
-from easeml_db.simulated.tables import BrokenRule
+from easeml_db.simulated.rows import BrokenRule
 from easeml_db.words.topology import Slot
 from easeml_db.words.training_unit import PILOT
 
@@ -65,7 +65,7 @@ class SimulatedExecutor:
             self._world.time.at(started, lambda: self.break_session(broken[0]))
             return
         try:
-            self._tables.open_unit(order)
+            self._tables.recorder.open_unit(order)
         except EasemlError as error:
             refusal = error
             self._world.time.at(started, lambda: self._answer(order, UnitFailed(order, refusal)))
@@ -171,7 +171,7 @@ class SimulatedExecutor:
             if order.unit.kind == PILOT:
                 self._end_pilot(order, started_seconds)
                 return
-            self._tables.record(order, started_seconds, self._world.now_seconds)
+            self._tables.recorder.record(order, started_seconds, self._world.now_seconds)
         except SlotLost:
             self.break_session(order.slot_id)
         except EasemlError as refusal:
@@ -185,7 +185,7 @@ class SimulatedExecutor:
             self._world.seconds_of(replace(order.unit, kind=kind), order.slot_id) for kind in ("train", "validate")
         )
         if not order.members:
-            self._tables.record_pilot(order, train, evaluate)
+            self._tables.recorder.record_pilot(order, train, evaluate)
         sample = self._sample(order, started_seconds) if order.measured_seconds and not order.members else None
         self._answer(order, Piloted(order, train, evaluate, sample))
 

@@ -61,7 +61,8 @@ class SimulatedSlots(SimulatedPort):
     async def lose(self, slot_id: int, reason: str) -> None:
         """Mark a slot as lost: what its unit may still do is not recorded any more."""
         self._life.call()
-        self._world.lose(slot_id)
+        if self._tables.lease_number == self._life.lease_number:
+            self._world.lose(slot_id)
 
     async def explain(self, slot_id: int, reason: str | None) -> None:
         """Say why a slot that should work does not; None: it does."""
@@ -89,30 +90,29 @@ class SimulatedRuns(SimulatedPort):
     async def start(self, run_id: int) -> None:
         """Mark a queued run as running."""
         self._life.call()
-        self._tables.start_run(run_id, self._world.now_seconds)
+        self._tables.runs.start(run_id, self._life.lease_number, self._world.now_seconds)
 
     async def plan(
         self, run_id: int, scheduler: str, simulated_seconds: float | None, bound_seconds: float | None, reason: str
     ) -> None:
         """Record how a run is scheduled from now on."""
         self._life.call()
-        self._tables.plans.append((run_id, scheduler))
+        self._tables.runs.plan(run_id, self._life.lease_number, scheduler)
 
     async def fail_trial(self, run_id: int, trial_id: int, reason: str) -> None:
         """Mark a trial as failed, with the reason."""
         self._life.call()
-        self._tables.fail_trial(trial_id)
-        self._tables.notes.append(("failed", reason))
+        self._tables.runs.fail_trial(run_id, self._life.lease_number, trial_id, reason)
 
     async def finish(self, run_id: int) -> None:
         """End a run: stop what is left of its trials; failed when every trial failed, else finished."""
         self._life.call()
-        self._tables.finish_run(run_id, self._world.now_seconds)
+        self._tables.runs.finish(run_id, self._life.lease_number, self._world.now_seconds)
 
     async def note(self, run_id: int, trial_id: int | None, kind: str, message: str) -> None:
         """Add an event to the run's history."""
         self._life.call()
-        self._tables.notes.append((kind, message))
+        self._tables.runs.note(run_id, kind, message)
 
 
 class SimulatedTenancy(SimulatedPort):
@@ -142,22 +142,22 @@ class SimulatedTenancy(SimulatedPort):
     async def keep_prior(self, run_id: int, prior: Prior, arm_ids: Sequence[int]) -> None:
         """Record the prior of a run, and about which arms it is."""
         self._life.call()
-        self._tables.priors.setdefault(run_id, prior)
+        self._tables.arms.keep_prior(run_id, self._life.lease_number, prior)
 
     async def open_arm(self, opening: Opening) -> int:
         """Record a decision and open its arm; return the decision's number. Raises StaleLease, NotFound."""
         self._life.call()
-        return self._tables.open_arm(opening, self._life.lease_number)
+        return self._tables.arms.open(opening, self._life.lease_number)
 
     async def close_arm(self, run_id: int, arm_id: int) -> Arm | None:
         """Record what an arm came to, once its trials are over; None when the run is gone."""
         self._life.call()
-        return self._tables.close_arm(run_id, arm_id, self._world.quality_of(run_id, arm_id))
+        return self._tables.arms.close(run_id, arm_id, self._life.lease_number)
 
     async def keep_beliefs(self, run_id: int, beliefs: Sequence[Belief]) -> None:
         """Record what is believed of a run's arms now."""
         self._life.call()
-        self._tables.beliefs[run_id] = list(beliefs)
+        self._tables.arms.keep_beliefs(run_id, self._life.lease_number, beliefs)
 
 
 class SimulatedSearches(SimulatedPort):
@@ -166,12 +166,12 @@ class SimulatedSearches(SimulatedPort):
     async def trial_history(self, run_id: int, arm_id: int) -> list[TrialHistory]:
         """Return what a procedure may know of an arm's trials, by trial_number."""
         self._life.call()
-        return self._tables.trial_history(run_id, arm_id, self._world.score_of)
+        return self._tables.searches.trial_history(run_id, arm_id)
 
     async def apply_decisions(self, run_id: int, arm_id: int, decisions: Sequence[Mapping[str, Any]]) -> int:
         """Start, continue and stop trials, all or none; no bytes are pruned."""
         self._life.call()
-        self._tables.apply_decisions(run_id, arm_id, decisions, self._life.lease_number)
+        self._tables.searches.apply_decisions(run_id, arm_id, decisions, self._life.lease_number)
         return 0
 
 
@@ -181,17 +181,20 @@ class SimulatedAllocations(SimulatedPort):
     async def profiles(self, run_id: int) -> Mapping[tuple[str, str], MeasuredProfile]:
         """Return what is known of devices for the run's dataset, by (architecture, kind of device)."""
         self._life.call()
-        return dict(self._tables.profiles)
+        return dict(self._tables.profiles) if run_id in self._tables.runs_by_id else {}
 
     async def keep_profile(self, run_id: int, architecture: str, device_kind: str, measured: MeasuredProfile) -> None:
         """Record what was measured before a run's first units."""
         self._life.call()
-        self._tables.profiles[architecture, device_kind] = measured
+        if self._tables.may_write(run_id, self._life.lease_number):
+            self._tables.profiles[architecture, device_kind] = measured
 
     async def keep_allocations(self, run_id: int, log: AllocationLog, labels: Mapping[int, str]) -> None:
         """Record trial groups, labelled by number, and who got which devices."""
         self._life.call()
-        self._tables.keep_allocations(run_id, self._life.lease_number, log)
+        self._tables.fence(self._life.lease_number)
+        if self._tables.may_write(run_id, self._life.lease_number):
+            self._tables.allocations.append((run_id, self._life.lease_number, log))
 
 
 class SimulatedStateSpace(SimulatedPort):

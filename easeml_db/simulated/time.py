@@ -11,7 +11,7 @@ from itertools import count
 from typing import Protocol
 
 from easeml_db.coordinator.ports.messages import Message
-from easeml_db.simulated.tables import BrokenRule
+from easeml_db.simulated.rows import BrokenRule
 
 
 class Waiting(Protocol):

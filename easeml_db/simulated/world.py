@@ -26,7 +26,8 @@ from easeml_db.coordinator.ports.messages import (
 )
 from easeml_db.errors import EasemlError
 from easeml_db.simulated.faults import Faults, QualityOf, SecondsOf, SlowdownOf, half, no_slowdown, same
-from easeml_db.simulated.tables import BrokenRule, RecordedUnit, ScoreOf, Tables
+from easeml_db.simulated.rows import BrokenRule, RecordedUnit, ScoreOf
+from easeml_db.simulated.tables import Tables
 from easeml_db.simulated.time import SimulatedTime, Waiting
 from easeml_db.words.run import Run
 from easeml_db.words.tenant import Tenancy
@@ -68,8 +69,7 @@ class SimulatedWorld:
         slowdown_of: SlowdownOf = no_slowdown,
         horizon_seconds: float = 20_000.0,
     ) -> None:
-        self.tables = Tables(runs)
-        self.quality_of, self.score_of = quality_of, score_of
+        self.tables = Tables(runs, quality_of=quality_of, score_of=score_of)
         self.slots = tuple(slots)
         self.seconds_of, self.faults = seconds_of, faults or Faults()
         self.slowdown_of = slowdown_of
@@ -104,24 +104,24 @@ class SimulatedWorld:
 
     def add_run(self, run: Run) -> None:
         """Somebody asks for a run."""
-        self.tables.add_run(run)
+        self.tables.runs.add_run(run)
         self._notify(RunChanged(run.run_id))
 
     def cancel_run(self, run_id: int) -> None:
         """Somebody cancels a run."""
-        self.tables.cancel_run(run_id)
+        self.tables.runs.cancel_run(run_id)
         self._notify(RunChanged(run_id))
 
     def resume_run(self, run_id: int) -> None:
         """Somebody resumes a run."""
-        self.tables.resume_run(run_id)
+        self.tables.runs.resume_run(run_id)
         self._notify(RunChanged(run_id))
 
     def drop_run(self, run_id: int) -> None:
         """Somebody drops a run; as in SQL, only the cancel of an open one is told."""
         if any(run.run_id == run_id for run in self.tables.open_runs()):
             self.cancel_run(run_id)
-        self.tables.drop_run(run_id)
+        self.tables.runs.drop_run(run_id)
 
     def set_tenancy(self, tenancy: Tenancy) -> None:
         """Somebody changes the policy, or a tenant's terms."""
@@ -149,7 +149,7 @@ class SimulatedWorld:
         """A unit that was given up wakes and tries to be recorded; BrokenRule if it can."""
         if any(slot_id in self.tables.lost_slots for slot_id in order.slot_ids):
             with contextlib.suppress(EasemlError):
-                self.tables.record(order, started_seconds, self.now_seconds)
+                self.tables.recorder.record(order, started_seconds, self.now_seconds)
                 raise BrokenRule(f"a slot of {order.slot_ids} was given up, and its unit was recorded all the same")
 
     def lose_slot(self, slot_id: int, down_seconds: float = 0.0) -> None:

@@ -658,10 +658,10 @@ def test_the_world_refuses_a_second_record_of_a_unit_loudly():
     run, world = small_world()
     serve(world)
     order = world.units[0].order
-    world.tables.add_run(run)  # the trial's progress is lost, the visit log is not
-    world.tables.open_unit(order)
+    world.tables.runs.add_run(run)  # the trial's progress is lost, the visit log is not
+    world.tables.recorder.open_unit(order)
     with pytest.raises(BrokenRule):
-        world.tables.record(order, 0.0, 1.0)
+        world.tables.recorder.record(order, 0.0, 1.0)
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def halving() -> Run:
 def makespan(monkeypatch: pytest.MonkeyPatch, n_refusals: int) -> float:
     """Seconds of the run when somebody holds its trials at the first so many decisions."""
     world = SimulatedWorld([Slot(1, "slot-1", 1)], [halving()], seconds_of=lambda unit, slot_id: 1.0)
-    apply, refused = world.tables.apply_decisions, []
+    apply, refused = world.tables.searches.apply_decisions, []
 
     def apply_later(run_id: int, arm_id: int, decisions: Sequence[Mapping[str, Any]], lease_number: int) -> None:
         if len(refused) < n_refusals:
@@ -38,7 +38,7 @@ def makespan(monkeypatch: pytest.MonkeyPatch, n_refusals: int) -> float:
             raise NotFound("somebody is at the trials")
         apply(run_id, arm_id, decisions, lease_number)
 
-    monkeypatch.setattr(world.tables, "apply_decisions", apply_later)
+    monkeypatch.setattr(world.tables.searches, "apply_decisions", apply_later)
     process = SimulatedProcess(world)
     asyncio.run(Coordinator(process.ports).serve(until_idle=True))
     assert len(refused) == n_refusals

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from easeml_db.decisions.tenancy.selector import Decision
+from easeml_db.decisions.tenancy.selector import PolicyDecision
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Opening:
     run_id: int
     arm_id: int
     policy: str
-    decision: Decision[int]
+    decision: PolicyDecision[int]
     cost_seconds: float
     n_plays: int
     pending_arm_ids: tuple[int, ...]

@@ -21,7 +21,7 @@ from easeml_db.decisions.tenancy.history import History
 from easeml_db.decisions.tenancy.opening import Belief, Opening, Standing, finite
 from easeml_db.decisions.tenancy.player import Player
 from easeml_db.decisions.tenancy.policies import description, make_policy
-from easeml_db.decisions.tenancy.selector import Decision, Selector
+from easeml_db.decisions.tenancy.selector import PolicyDecision, Selector
 from easeml_db.words.run import Arm, Run
 from easeml_db.words.tenant import PastArm, Tenancy, Tenant
 
@@ -238,7 +238,7 @@ def _standing(run_id: int, columns: Any, place: int) -> Standing:
     )  # fmt: skip
 
 
-def _with(standing: Standing, decision: Decision[int]) -> Standing:
+def _with(standing: Standing, decision: PolicyDecision[int]) -> Standing:
     return replace(
         standing,
         is_candidate=standing.run_id in decision.candidates,

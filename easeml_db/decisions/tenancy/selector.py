@@ -29,7 +29,7 @@ LAST_CALL = 2.0  # times the seconds of the next arm
 
 
 @dataclass(frozen=True)
-class Decision(Generic[Key]):
+class PolicyDecision(Generic[Key]):
     """Serve this tenant with this arm. `bound`, `mean`, `deviation`, `cost`, `beta`: of the arm, before the play;
     `best` and `sig` of the tenant; `candidates`: the tenants among whom the rule `phase` chose."""
 
@@ -149,7 +149,7 @@ class Selector(Generic[Key]):
 
     # Decisions
 
-    def choose(self, now_seconds: float = 0.0) -> Decision[Key] | None:
+    def choose(self, now_seconds: float = 0.0) -> PolicyDecision[Key] | None:
         """The next decision, or None when nobody can be served; the arm counts as under way from now on."""
         columns = self.standings
         before = columns.can_play
@@ -216,10 +216,10 @@ class Selector(Generic[Key]):
         earliest = min(np.flatnonzero(mask).tolist(), key=lambda place: self._deadlines[self._keys[place]])
         return Choice(earliest, "last_call", mask)
 
-    def _decision(self, choice: Choice) -> Decision[Key]:
+    def _decision(self, choice: Choice) -> PolicyDecision[Key]:
         key, arm = self._keys[choice.tenant], self._next_arm[choice.tenant]
         player = self.players[key]
-        return Decision(
+        return PolicyDecision(
             key, arm, choice.phase, float(player.bounds[arm]), float(player.posterior.mean[arm]),
             math.sqrt(player.variance[arm]), float(player.costs[arm]),
             player.beta, player.best, player.sig, player.gap,

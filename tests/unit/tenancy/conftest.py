@@ -13,7 +13,7 @@ from easeml_db.decisions.tenancy.arm_rules import ARM_RULES
 from easeml_db.decisions.tenancy.contract import Policy
 from easeml_db.decisions.tenancy.player import Player
 from easeml_db.decisions.tenancy.policies import description, make_policy
-from easeml_db.decisions.tenancy.selector import Decision, Selector
+from easeml_db.decisions.tenancy.selector import PolicyDecision, Selector
 
 
 class World:
@@ -60,7 +60,7 @@ class World:
         self.selector.leave(tenant)
         self.pending = [play for play in self.pending if play[0] != tenant]
 
-    def begin(self, now_seconds: float = 0.0) -> Decision[int] | None:
+    def begin(self, now_seconds: float = 0.0) -> PolicyDecision[int] | None:
         """Decide."""
         decision = self.selector.choose(now_seconds)
         if decision is not None:
@@ -76,7 +76,7 @@ class World:
         self.events.append((tenant, arm, None, quality))
         self.selector.finish(tenant, arm, quality)
 
-    def step(self, now_seconds: float = 0.0) -> Decision[int] | None:
+    def step(self, now_seconds: float = 0.0) -> PolicyDecision[int] | None:
         """Decide, and see the result."""
         decision = self.begin(now_seconds)
         if decision is not None:

@@ -1,0 +1,86 @@
+"""Runs in memory: what users do to them, and what the coordinator records."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from easeml_db.simulated.arm_table import ArmTable
+from easeml_db.simulated.rows import OPEN_TRIAL, STOPPABLE_TRIAL, Rows, is_at_pause
+from easeml_db.words.run import Run
+
+
+class RunTable:
+    """Each method is one transaction. What the coordinator writes under a stale lease, or about a run that is gone or
+    held, changes nothing."""
+
+    def __init__(self, rows: Rows, arms: ArmTable) -> None:
+        self._rows, self._arms = rows, arms
+
+    # What users do
+
+    def add_run(self, run: Run) -> None:
+        """Insert a run with its trials."""
+        self._rows.runs_by_id[run.run_id] = run
+        self._rows.trials.update({trial.trial_id: trial for trial in run.trials})
+
+    def cancel_run(self, run_id: int) -> None:
+        """Cancel an open run and its open trials; NotAllowed when it is over."""
+        self._rows.move_run(run_id, "cancelled")
+        self._rows.move_trials(run_id, STOPPABLE_TRIAL, "cancelled")
+
+    def resume_run(self, run_id: int) -> None:
+        """Queue a cancelled or failed run again, with its cancelled and failed trials."""
+        self._rows.move_run(run_id, "queued")
+        run = self._rows.run(run_id)
+        again = {run.arm_of.get(trial.trial_id) for trial in run.trials if trial.state in ("cancelled", "failed")}
+        for arm in run.arms:
+            if arm.arm_id in again:
+                self._rows.set_arm(run_id, replace(arm, closing=None, quality=None, cost_seconds=None))
+        for trial in self._rows.run(run_id).trials:
+            if trial.state in ("cancelled", "failed"):
+                self._rows.move_trial(trial.trial_id, "paused" if is_at_pause(trial) else "waiting")
+
+    def drop_run(self, run_id: int) -> None:
+        """Delete a run and all that hangs on it."""
+        for trial in self._rows.runs_by_id.pop(run_id).trials:
+            del self._rows.trials[trial.trial_id]
+        self._rows.priors.pop(run_id, None)
+        self._rows.beliefs.pop(run_id, None)
+        self._rows.units = [unit for unit in self._rows.units if unit.order.unit.run_id != run_id]
+
+    # What the coordinator writes
+
+    def start(self, run_id: int, lease_number: int, now_seconds: float) -> None:
+        """Mark a queued run as running; do nothing to others. The first start counts."""
+        if self._rows.may_write(run_id, lease_number) and self._rows.runs_by_id[run_id].state == "queued":
+            run = self._rows.runs_by_id[run_id]
+            started = now_seconds if run.started_seconds is None else run.started_seconds
+            self._rows.runs_by_id[run_id] = replace(run, state="running", started_seconds=started)
+
+    def plan(self, run_id: int, lease_number: int, scheduler: str) -> None:
+        """Record how a run is scheduled."""
+        if self._rows.may_write(run_id, lease_number):
+            self._rows.plans.append((run_id, scheduler))
+
+    def fail_trial(self, run_id: int, lease_number: int, trial_id: int, reason: str) -> None:
+        """Mark an open trial as failed."""
+        if not self._rows.may_write(run_id, lease_number) or trial_id not in self._rows.trials:
+            return
+        if self._rows.trials[trial_id].state in OPEN_TRIAL:
+            self._rows.move_trial(trial_id, "failed")
+            self._rows.notes.append(("failed", reason))
+
+    def finish(self, run_id: int, lease_number: int, now_seconds: float) -> None:
+        """Stop what is left of a run; it failed when every trial failed, else it finished."""
+        self.start(run_id, lease_number, now_seconds)
+        if not self._rows.may_write(run_id, lease_number) or self._rows.runs_by_id[run_id].state != "running":
+            return
+        self._rows.move_trials(run_id, STOPPABLE_TRIAL, "stopped")
+        self._arms.close_all(run_id, lease_number)
+        has_failed = all(trial.state == "failed" for trial in self._rows.run(run_id).trials)
+        self._rows.move_run(run_id, "failed" if has_failed else "finished")
+
+    def note(self, run_id: int, kind: str, message: str) -> None:
+        """Add an event to a run's history."""
+        if run_id in self._rows.runs_by_id and run_id not in self._rows.held:
+            self._rows.notes.append((kind, message))

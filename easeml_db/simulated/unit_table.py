@@ -1,0 +1,79 @@
+"""Recorded units in memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from easeml_db.coordinator.ports.messages import Order
+from easeml_db.errors import NotFound, StaleLease
+from easeml_db.simulated.rows import OPEN_TRIAL, BrokenRule, RecordedUnit, Rows, is_at_pause
+from easeml_db.words.training_unit import PILOT, after, n_steps_total
+from easeml_db.words.trial import Trial
+
+
+class UnitTable:
+    """Each method is one transaction of a unit."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        self._keys: set[tuple[int, str, int, int]] = set()
+
+    def open_unit(self, order: Order) -> None:
+        """Let a unit begin; StaleLease when its step is not due, NotFound when its trial is gone; BrokenRule where its
+        arm is not open."""
+        trial = self._due_trial(order, OPEN_TRIAL)
+        run = self._rows.runs_by_id[trial.run_id]
+        arm_id = run.arm_of.get(trial.trial_id)
+        if order.unit.kind != PILOT and arm_id is not None and not self._rows.arm(run.run_id, arm_id).is_open:
+            raise BrokenRule(f"the arm of trial {trial.trial_id} is not open")
+        if trial.state == "waiting":
+            self._rows.move_trial(trial.trial_id, "running")
+
+    def record(self, order: Order, started_seconds: float, finished_seconds: float) -> None:
+        """Record a unit, or all units of a gang, and count the trial's steps; StaleLease when the lease is over, the
+        step is not due or a slot was given up."""
+        self._check_fence(order)
+        trial = self._due_trial(order, frozenset({"running"}))
+        ranks = order.alone()
+        for rank in ranks:
+            self._log(RecordedUnit(rank, started_seconds, finished_seconds, len(ranks)))
+            trial = after(trial, rank.unit)
+        unit = ranks[-1].unit
+        self._rows.trials[unit.trial_id] = trial
+        if unit.step + 1 == n_steps_total(trial.n_partitions, trial.max_epochs):
+            self._rows.move_trial(unit.trial_id, "finished")
+        elif is_at_pause(self._rows.trials[unit.trial_id]):
+            self._rows.move_trial(unit.trial_id, "paused")
+
+    def _log(self, row: RecordedUnit) -> None:
+        unit = row.order.unit
+        key = (unit.trial_id, unit.kind, unit.epoch, unit.partition_number)
+        if key in self._keys:
+            raise BrokenRule(f"unit {key} is recorded already")
+        self._keys.add(key)
+        self._rows.units.append(row)
+
+    def record_pilot(self, order: Order, train_seconds: float, evaluate_seconds: float) -> None:
+        """Record what a trial's units are going to take; StaleLease as for a unit."""
+        self._check_fence(order)
+        trial = self._due_trial(order, frozenset({"running"}))
+        self._rows.trials[trial.trial_id] = replace(
+            trial, pilot_train_seconds=train_seconds, pilot_evaluate_seconds=evaluate_seconds
+        )
+
+    def _check_fence(self, order: Order) -> None:
+        self._rows.fence(order.lease_number)
+        for slot_id in order.slot_ids:
+            if slot_id in self._rows.lost_slots:
+                raise StaleLease(f"slot {slot_id} was given up")
+
+    def _due_trial(self, order: Order, states: frozenset[str]) -> Trial:
+        trial = self._rows.trials.get(order.unit.trial_id)
+        if trial is None:
+            raise NotFound(f"trial {order.unit.trial_id} is gone")
+        if trial.n_steps_done != order.unit.step or trial.state not in states:
+            raise StaleLease(
+                f"trial {trial.trial_id} is {trial.state} with {trial.n_steps_done} steps done: "
+                f"step {order.unit.step} is not due"
+            )
+        return trial
