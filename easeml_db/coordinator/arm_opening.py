@@ -101,7 +101,6 @@ class ArmOpening:
         try:
             number = await self._lease.write(self._tenancy.open_arm(opening))
         except (NotFound, StaleLease):
-            self._pool.take_back(opening)
             self._refused[opening.run_id] = now_seconds + HOLD_SECONDS  # somebody may hold the run's row
             await self._renew(opening.run_id)
             return True

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from easeml_db.decisions.tenancy.standings import Mask, Standings
+
+Same = TypeVar("Same", bound="Forgetful")
 
 
 @dataclass(frozen=True)
@@ -24,10 +26,13 @@ class Choice:
 
 
 class Policy(Protocol):
-    """Decides whom to serve. At least one tenant can play when it is asked."""
+    """Decides whom to serve. At least one run can open an arm when it is asked."""
+
+    def copy(self) -> Policy:
+        """Return a policy in the same state, which changes by itself from now on."""
 
     def choose(self, standings: Standings) -> Choice:
-        """Return the tenant to serve; it is then served."""
+        """Return whom to serve, and count that as done."""
 
     def renew(self, left: int | None = None) -> None:
         """Take in that a tenant or an arm arrived or left; `left` is the place that a tenant had, and those behind it
@@ -42,6 +47,10 @@ class Policy(Protocol):
 
 class Forgetful:
     """The part of a policy that keeps nothing between two decisions."""
+
+    def copy(self: Same) -> Same:
+        """Return itself: it has no state."""
+        return self
 
     def renew(self, left: int | None = None) -> None:
         """Nothing to forget."""

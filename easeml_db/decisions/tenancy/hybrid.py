@@ -8,6 +8,7 @@ leaves thaws it.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -35,6 +36,12 @@ class Hybrid:
         self._candidates: list[int] | None = None  # places, of the last decision
         self._is_same = False  # whether they were those of the decision before
         self._total = 0.0  # sum of best before the last decision
+
+    def copy(self) -> Hybrid:
+        """Return a hybrid that goes on from here by itself."""
+        copied = copy.copy(self)
+        copied._greedy, copied._round_robin = self._greedy.copy(), self._round_robin.copy()
+        return copied
 
     def choose(self, standings: Standings) -> Choice:
         """Judge the last decision, then make this one."""

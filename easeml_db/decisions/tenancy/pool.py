@@ -144,25 +144,21 @@ class Pool:
             return None
         run = self._runs[decision.tenant]
         player = selector.players[decision.tenant]
-        memory = {"policy": selector.memory(), "unit_seconds": self._costs.unit_seconds}
+        memory = {"policy": selector.memory(decision.policy), "unit_seconds": self._costs.unit_seconds}
         return Opening(
             run.run_id, run.arms[decision.arm].arm_id, self._tenancy.policy, decision,
-            decision.cost * self._costs.unit_seconds, player.t - 1,
+            decision.cost * self._costs.unit_seconds, player.t,
             tuple(run.arms[arm].arm_id for arm in decision.pending), n_tenants,
             tuple(_with(standing, decision) for standing in before), memory,
         )  # fmt: skip
 
     def opened(self, opening: Opening, number: int) -> None:
-        """Take in the number under which a decision was written down."""
+        """Carry out a decision that is recorded under this number."""
+        self._selector.begin(opening.decision)
         run = self._runs[opening.run_id]
         place = _place(run, opening.arm_id)
         arm = replace(run.arms[place], opening=number, bound=opening.decision.bound)
         self._runs[run.run_id] = replace(run, arms=(*run.arms[:place], arm, *run.arms[place + 1 :]))
-
-    def take_back(self, opening: Opening) -> None:
-        """Take in that an arm was not opened after all."""
-        run_id = opening.run_id
-        self._selector.replace(run_id, self._player(self._runs[run_id], self._selector.players[run_id].posterior.prior))
 
     def served_runs(self) -> list[int]:
         """Runs of which an arm has been opened."""

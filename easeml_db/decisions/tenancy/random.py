@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from easeml_db.decisions.tenancy.contract import Choice
 from easeml_db.decisions.tenancy.standings import Standings
+
+Same = TypeVar("Same", bound="Draws")
 
 
 class Draws:
@@ -16,6 +19,10 @@ class Draws:
 
     def __init__(self, seed: int = 0) -> None:
         self._seed, self._n = seed % 2**63, 0
+
+    def copy(self: Same) -> Same:
+        """Return generators that go on from here by themselves."""
+        return copy.copy(self)
 
     def generator(self) -> np.random.Generator:
         """The generator of the next decision."""

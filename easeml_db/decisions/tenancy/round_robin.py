@@ -23,6 +23,12 @@ class RoundRobin:
         self._clocks: Floats = np.empty(0)
         self._now = 0.0  # the least clock after the last turn
 
+    def copy(self) -> RoundRobin:
+        """Return clocks that go on from here by themselves."""
+        copied = RoundRobin()
+        copied._clocks, copied._now = self._clocks.copy(), self._now
+        return copied
+
     def choose(self, standings: Standings) -> Choice:
         """The tenant with the least clock."""
         n = len(standings.can_play)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -21,7 +21,7 @@ import numpy as np
 from easeml_db.decisions.tenancy.arm_rules import ArmRule
 from easeml_db.decisions.tenancy.contract import Choice, Policy
 from easeml_db.decisions.tenancy.player import Player
-from easeml_db.decisions.tenancy.standings import Mask, Standings
+from easeml_db.decisions.tenancy.standings import Standings
 from easeml_db.errors import InvalidArgument
 
 Key = TypeVar("Key", bound=Hashable)
@@ -47,6 +47,7 @@ class PolicyDecision(Generic[Key]):
     score: float
     pending: tuple[int, ...]
     candidates: frozenset[Key] = field(default=frozenset(), compare=False)
+    policy: Policy | None = field(default=None, compare=False, repr=False)  # as it is once this is carried out
 
 
 class Selector(Generic[Key]):
@@ -129,9 +130,9 @@ class Selector(Generic[Key]):
 
     # Restarts
 
-    def memory(self) -> dict[str, Any]:
-        """What the policy must not forget, as JSON values, where keys are such; empty where there is nothing."""
-        memory = dict(self.policy.memory())
+    def memory(self, policy: Policy | None = None) -> dict[str, Any]:
+        """Return what the policy, or that of a decision, must not forget, as JSON values where keys are such."""
+        memory = dict((policy or self.policy).memory())
         return {"tenants": list(self._keys), "policy": memory} if memory else {}
 
     def remember(self, memory: Mapping[str, Any]) -> None:
@@ -150,45 +151,36 @@ class Selector(Generic[Key]):
     # Decisions
 
     def choose(self, now_seconds: float = 0.0) -> PolicyDecision[Key] | None:
-        """The next decision, or None when nobody can be served; the arm counts as under way from now on."""
-        columns = self.standings
-        before = columns.can_play
-        columns.can_play = self._can_play(now_seconds)
-        try:
-            if not columns.can_play.any():
-                return None
-            choice = self._first_service() or self._last_call(now_seconds) or self.policy.choose(columns)
-        finally:
-            columns.can_play = before
-        decision = self._decision(choice)
+        """Return the next decision, or None when nobody can be served. Nothing changes before `begin`."""
+        view = self._view(now_seconds)
+        if not view.columns.can_play.any():
+            return None
+        policy = self.policy.copy()
+        choice = self._first_service(view) or self._last_call(view, now_seconds) or policy.choose(view.columns)
+        return self._decision(view, choice, policy)
+
+    def begin(self, decision: PolicyDecision[Key]) -> None:
+        """Carry out the last decision: its arm counts as under way from now on."""
+        self.policy = decision.policy or self.policy
         self.players[decision.tenant].begin(decision.arm)
         self.refresh(decision.tenant)
-        return decision
 
     def finish(self, key: Key, arm: int, quality: float) -> None:
         """The quality of an arm is known."""
         self.players[key].finish(arm, quality)
         self.refresh(key)
 
-    def _can_play(self, now_seconds: float) -> Mask:
-        mask = self.standings.can_play
-        if not self._blocked and not self._deadlines:
-            return mask
-        mask = mask.copy()
-        mask[[self._places[key] for key in self._blocked if key in self._places]] = False
+    def _view(self, now_seconds: float) -> _View:
+        """What a decision sees now: who can be served, with which next arm."""
+        columns = replace(self.standings, can_play=self.standings.can_play.copy(), score=self.standings.score.copy())
+        columns.can_play[[self._places[key] for key in self._blocked if key in self._places]] = False
+        next_arm = {}
         for key in self._deadlines:
-            place = self._places[key]
-            mask[place] = mask[place] and self._aim(key, now_seconds)
-        return mask
-
-    def _aim(self, key: Key, now_seconds: float) -> bool:
-        """Make the best arm within reach a tenant's next; say whether there is one."""
-        reach = self._reach(key, now_seconds)
-        if reach is None:
-            return False
-        place = self._places[key]
-        self._next_arm[place], self.standings.score[place] = reach
-        return True
+            place, reach = self._places[key], self._reach(key, now_seconds)
+            columns.can_play[place] &= reach is not None
+            if reach is not None:
+                next_arm[place], columns.score[place] = reach
+        return _View(columns, next_arm)
 
     def _reach(self, key: Key, now_seconds: float) -> tuple[int, float] | None:
         """The best arm of a tenant that would end before its deadline, and its score."""
@@ -198,34 +190,43 @@ class Selector(Generic[Key]):
         arm = int(np.argmax(scores))
         return (arm, float(scores[arm])) if scores[arm] > -np.inf else None
 
-    def _seconds(self, key: Key) -> float:
-        """Expected seconds of a tenant's next arm."""
-        return float(self.players[key].costs[self._next_arm[self._places[key]]]) * self.seconds_per_cost
+    def _arm(self, view: _View, place: int) -> int:
+        return view.next_arm.get(place, self._next_arm[place])
 
-    def _first_service(self) -> Choice | None:
-        fresh = self.standings.can_play & (self.standings.n_plays == 0)
-        return Choice(self.standings.first(fresh), "first_service", fresh) if fresh.any() else None
+    def _first_service(self, view: _View) -> Choice | None:
+        fresh = view.columns.can_play & (view.columns.n_plays == 0)
+        return Choice(view.columns.first(fresh), "first_service", fresh) if fresh.any() else None
 
-    def _last_call(self, now_seconds: float) -> Choice | None:
+    def _last_call(self, view: _View, now_seconds: float) -> Choice | None:
         mask = np.zeros(len(self._keys), dtype=bool)
         for key, deadline in self._deadlines.items():
-            mask[self._places[key]] = deadline - now_seconds < LAST_CALL * self._seconds(key)
-        mask &= self.standings.can_play
+            place = self._places[key]
+            seconds = float(self.players[key].costs[self._arm(view, place)]) * self.seconds_per_cost
+            mask[place] = deadline - now_seconds < LAST_CALL * seconds
+        mask &= view.columns.can_play
         if not mask.any():
             return None
         earliest = min(np.flatnonzero(mask).tolist(), key=lambda place: self._deadlines[self._keys[place]])
         return Choice(earliest, "last_call", mask)
 
-    def _decision(self, choice: Choice) -> PolicyDecision[Key]:
-        key, arm = self._keys[choice.tenant], self._next_arm[choice.tenant]
+    def _decision(self, view: _View, choice: Choice, policy: Policy) -> PolicyDecision[Key]:
+        key, arm = self._keys[choice.tenant], self._arm(view, choice.tenant)
         player = self.players[key]
         return PolicyDecision(
             key, arm, choice.phase, float(player.bounds[arm]), float(player.posterior.mean[arm]),
             math.sqrt(player.variance[arm]), float(player.costs[arm]),
             player.beta, player.best, player.sig, player.gap,
-            float(self.standings.score[choice.tenant]), tuple(player.pending),
-            frozenset(self._keys[place] for place in np.flatnonzero(choice.candidates)),
+            float(view.columns.score[choice.tenant]), tuple(player.pending),
+            frozenset(self._keys[place] for place in np.flatnonzero(choice.candidates)), policy,
         )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _View:
+    """Standings as one decision sees them, and the arms within reach of those that have a deadline, by place."""
+
+    columns: Standings
+    next_arm: dict[int, int]
 
 
 def _check_weight(weight: float) -> None:

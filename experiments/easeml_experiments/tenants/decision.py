@@ -63,6 +63,7 @@ def _decide(selector: Selector[int], quality: float) -> float:
     started = time.perf_counter()
     decision = selector.choose()
     if decision is not None:
+        selector.begin(decision)
         selector.finish(decision.tenant, decision.arm, quality)
     return time.perf_counter() - started
 

@@ -56,6 +56,7 @@ def replay(
     busy: list[tuple[float, int, int]] = []
     while now < budget * total:
         while len(busy) < n_devices and (decision := selector.choose()) is not None:
+            selector.begin(decision)
             heapq.heappush(busy, (now + float(cost[decision.tenant, decision.arm]), decision.tenant, decision.arm))
         if not busy:
             break
@@ -67,7 +68,7 @@ def replay(
         costs.append(now / total)
         losses.append(loss)
         served.append((tenant, arm))
-    n_freezes = policy.n_freezes if isinstance(policy, Hybrid) else 0
+    n_freezes = selector.policy.n_freezes if isinstance(selector.policy, Hybrid) else 0
     tenants, arms = zip(*served, strict=True) if served else ((), ())
     return Trace(np.array(costs), np.array(losses), total, tenants, arms, n_freezes)
 
@@ -84,6 +85,7 @@ def regret(
         decision = selector.choose()
         if decision is None:
             raise ValueError("no arm is left: let arms be played again")
+        selector.begin(decision)
         selector.finish(decision.tenant, decision.arm, float(quality[decision.tenant, decision.arm]))
         plays.append((decision.tenant, decision.arm))
     return regret_of(quality, cost, plays)

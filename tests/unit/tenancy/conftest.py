@@ -64,6 +64,7 @@ class World:
         """Decide."""
         decision = self.selector.choose(now_seconds)
         if decision is not None:
+            self.selector.begin(decision)
             self.plays.append((decision.tenant, decision.arm))
             self.pending.append((decision.tenant, decision.arm))
             self.events.append((decision.tenant, decision.arm, decision.bound, None))

@@ -29,6 +29,7 @@ def serve(selector: Selector[int], now_seconds: float) -> tuple[int, str] | None
     decision = selector.choose(now_seconds)
     if decision is None:
         return None
+    selector.begin(decision)
     selector.finish(decision.tenant, decision.arm, 0.5)
     return decision.tenant, decision.phase
 
@@ -41,6 +42,7 @@ def test_no_arm_is_begun_that_would_end_after_the_deadline(policy: str, seed: in
     selector = pool(*[(rng.uniform(0.3, 3.0, 4).tolist(), deadline) for deadline in deadlines], policy=policy)
     now = 0.0
     while (decision := selector.choose(now)) is not None:
+        selector.begin(decision)
         now += decision.cost
         assert now <= deadlines[decision.tenant]
         selector.finish(decision.tenant, decision.arm, float(rng.uniform()))

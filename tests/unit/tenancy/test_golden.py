@@ -47,6 +47,7 @@ def test_greedy_takes_the_steps_of_the_worked_example(costs: list[float], steps:
         if candidates is not None:
             assert (decision.phase, decision.candidates) == ("greedy", candidates)
             assert decision.gap == pytest.approx(gap, abs=6e-5)
+        selector.begin(decision)
         selector.finish(tenant, decision.arm, QUALITIES[tenant][decision.arm])
         player = selector.players[tenant]
         assert player.least_bound == pytest.approx(least_bound, abs=6e-5)

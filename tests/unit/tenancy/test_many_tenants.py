@@ -44,6 +44,7 @@ def test_a_decision_among_ten_thousand_tenants_changes_what_one_of_them_holds(se
         decision = selector.choose()
         assert decision is not None
         assert decision.tenant == tenant
+        selector.begin(decision)
         selector.finish(tenant, decision.arm, 0.5)
     assert before < held() <= before + 5 * 8 * N_ARMS  # rows are added eight at once
 
@@ -64,8 +65,10 @@ def test_those_that_left_hold_nothing() -> None:
     prior = Prior(np.full(2, 0.5), np.eye(2), 1e-4)
     for tenant in range(200):
         selector.join(tenant, Player(prior, np.ones(2)))
-        selector.choose()
-        selector.choose()
+        for _ in range(2):
+            decision = selector.choose()
+            assert decision is not None
+            selector.begin(decision)
         selector.leave(tenant)
     assert selector.players == {}
     assert numbers_held(selector.standings) == 0

@@ -151,3 +151,18 @@ def test_every_policy_is_listed_and_one_is_the_default() -> None:
     rows = list_policies()
     assert [row["policy"] for row in rows] == list(POLICIES)
     assert [row["policy"] for row in rows if row["is_default"]] == [DEFAULT]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_decision_changes_nothing_before_it_is_carried_out(new_world, policy: str) -> None:
+    world, twin = new_world(policy, 4, seed=5), new_world(policy, 4, seed=5)
+    while (decision := twin.begin()) is not None:
+        memory = world.selector.memory()
+        for _ in range(3):
+            again = world.selector.choose()
+            assert again == decision
+            assert world.selector.memory() == memory
+        assert world.begin() == decision
+        assert world.selector.memory() == twin.selector.memory()
+        world.finish()
+        twin.finish()

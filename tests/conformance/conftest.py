@@ -1,0 +1,396 @@
+"""Worlds that must keep what the coordinator's ports promise: one in memory, and one on a real PostgreSQL.
+
+A test is a coroutine that is given a `world`; it runs on every world. A further engine adds a class and an entry of
+WORLDS. `covers` names the port methods that a test is about; test_coverage.py finds methods that no test names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from easeml_db.coordinator.ports import Ports
+from easeml_db.coordinator.ports.messages import (
+    Member,
+    Message,
+    Order,
+    RunChanged,
+    SlotReady,
+    SlotsChanged,
+    TenantsChanged,
+)
+from easeml_db.decisions.tenancy.opening import Opening, Standing
+from easeml_db.decisions.tenancy.selector import PolicyDecision
+from easeml_db.local.service import QueueInbox, WallClock
+from easeml_db.postgres.ports import postgres_ports
+from easeml_db.simulated import SimulatedProcess, SimulatedWorld, new_run
+from easeml_db.words.run import Run, Search
+from easeml_db.words.topology import Slot
+from easeml_db.words.training_unit import unit_at
+
+if TYPE_CHECKING:
+    from tests.conftest import Session
+
+N_PARTITIONS, MAX_EPOCHS = 2, 2
+PATIENCE_SECONDS = 120.0  # for a message, on a machine with much else to do
+SILENCE_SECONDS = 0.5  # after which a message that must not come has not come
+PREPARE = """
+CREATE TABLE points AS SELECT i AS id, i % 3 + sin(i) / 9 AS x, chr(97 + i % 3) AS y FROM generate_series(1, 60) i;
+SELECT easeml.create_dataset('points', 'points', '{x}', 'y', n_partitions => 2)
+"""
+ASK = """
+SELECT easeml.select_models('points', '{linear,mlp}', procedure => %s, max_epochs => 2, search_space =>
+    '{"linear": {"learning_rate": 0.1}, "mlp": {"learning_rate": 0.01, "hidden_units": [[8]]}}')
+"""
+HOLD = """
+SELECT FROM easeml.runs WHERE run_id = %(run)s FOR UPDATE;
+SELECT FROM easeml.trials WHERE run_id = %(run)s FOR UPDATE;
+SELECT FROM easeml.arms WHERE run_id = %(run)s FOR UPDATE
+"""
+UNITS = """
+SELECT trial_id, kind, epoch, partition_number FROM easeml.training_timeline WHERE run_id = %s
+ORDER BY trial_id, started_at, position
+"""
+
+
+class World(ABC):
+    """The ports, and what tests do besides calling them: users ask for runs, things break, a coordinator takes over."""
+
+    ports: Ports
+
+    @property
+    @abstractmethod
+    def lease_number(self) -> int:
+        """The lease that the ports acquired last."""
+
+    @abstractmethod
+    def opened(self) -> Any:
+        """Open the ports, and close them at the end."""
+
+    @abstractmethod
+    def ask_for_run(self, *, is_searched: bool = False) -> int:
+        """Ask for a run of two arms with a trial each, of two partitions and two epochs; return its number."""
+
+    @abstractmethod
+    def cancel_run(self, run_id: int) -> None:
+        """Cancel a run."""
+
+    @abstractmethod
+    def drop_run(self, run_id: int) -> None:
+        """Remove a run and all that hangs on it."""
+
+    @abstractmethod
+    def pause_trials(self, run_id: int) -> None:
+        """Put all trials where they stand after an epoch of a search that lets them wait there."""
+
+    @abstractmethod
+    def end_trials(self, run_id: int) -> None:
+        """Put all trials where they stand at their end."""
+
+    @abstractmethod
+    def held(self, run_id: int) -> AbstractContextManager[None]:
+        """Hold the rows of a run, as a user's transaction does."""
+
+    @abstractmethod
+    def take_over(self) -> None:
+        """Let another coordinator draw the lease."""
+
+    @abstractmethod
+    def break_session(self, slot_id: int) -> None:
+        """End the session of a slot."""
+
+    @abstractmethod
+    def run_state(self, run_id: int) -> str:
+        """Return the state of a run."""
+
+    @abstractmethod
+    def trials(self, run_id: int) -> list[tuple[str, int]]:
+        """Return state and progress of all trials, by number."""
+
+    @abstractmethod
+    def units(self, run_id: int) -> list[tuple[int, str, int, int]]:
+        """Return trial, kind, epoch and partition of all recorded units."""
+
+    @abstractmethod
+    def events(self, run_id: int) -> list[str]:
+        """Return the kinds of the events in a run's history."""
+
+    @abstractmethod
+    def n_beliefs(self, run_id: int) -> int:
+        """Count the arms of a run about which beliefs are recorded."""
+
+    @abstractmethod
+    def n_allocations(self, run_id: int) -> int:
+        """Count the trial groups that are recorded."""
+
+    @abstractmethod
+    def plan(self, run_id: int) -> str | None:
+        """Return the scheduler that a run was last planned with."""
+
+    @abstractmethod
+    def set_policy(self, policy: str) -> None:
+        """Choose another tenancy policy."""
+
+    # What tests ask of ports again and again
+
+    async def message(self) -> Message:
+        """Return the next message that is not about what users change."""
+        message = await self.ports.inbox.next(PATIENCE_SECONDS)
+        while isinstance(message, RunChanged | TenantsChanged | SlotsChanged):
+            message = await self.ports.inbox.next(PATIENCE_SECONDS)
+        assert message is not None, "no message came"
+        return message
+
+    async def silence(self) -> None:
+        """Check that no message comes but about what users change."""
+        message = await self.ports.inbox.next(SILENCE_SECONDS)
+        while isinstance(message, RunChanged | TenantsChanged | SlotsChanged):
+            message = await self.ports.inbox.next(SILENCE_SECONDS)
+        assert message is None
+
+    async def open_slots(self) -> list[Slot]:
+        """Open the sessions of both slots and wait until they are warm."""
+        slots = await self.ports.slots.all_slots()
+        await self.ports.executor.open(slots)
+        ready = {await self.message() for _ in slots}
+        assert ready == {SlotReady(slot.slot_id) for slot in slots}
+        return slots
+
+    @staticmethod
+    def opening(run: Run, arm: int = 0) -> Opening:
+        """Return a decision to open an arm."""
+        seen = {"bound": 0.9, "mean": 0.5, "deviation": 0.25, "cost": 1.0, "beta": 3.0, "best": 0.0, "gap": 0.9}
+        decision = PolicyDecision(run.run_id, arm, "greedy", **seen, sig=float("nan"), score=0.9, pending=())
+        standing = Standing(run.run_id, True, True, None, 0.9, 0.9, 0.0)
+        memory = {"policy": {}, "unit_seconds": 2.0}
+        return Opening(run.run_id, run.arms[arm].arm_id, "hybrid", decision, 2.0, 1, (), 1, (standing,), memory)
+
+    async def opened_run(self) -> int:
+        """Ask for a run and open its arms: its trials may train."""
+        run = await self.run(self.ask_for_run())
+        for arm in range(len(run.arms)):
+            await self.ports.tenancy.open_arm(self.opening(run, arm))
+        return run.run_id
+
+    async def run(self, run_id: int) -> Run:
+        """Read an open run."""
+        run = await self.ports.runs.read(run_id)
+        assert run is not None
+        return run
+
+    async def order(self, run_id: int, slot_id: int, *, step: int = 0, trial: int = 0) -> Order:
+        """Return an order of a trial's unit, under the lease that the world last acquired."""
+        unit = unit_at((await self.run(run_id)).trials[trial], step)
+        return Order(unit, 7, slot_id, self.lease_number, 1)
+
+    async def gang(self, run_id: int) -> Order:
+        """Return an order of a gang of both slots over both partitions, of the trial that can train jointly."""
+        run = await self.run(run_id)
+        trial = next(k for k, each in enumerate(run.trials) if run.architectures[each.trial_id] == "mlp")
+        first, second = [await self.order(run_id, slot, step=slot - 1, trial=trial) for slot in (1, 2)]
+        return replace(first, members=(Member(second.unit, 8, 2),))
+
+
+class InMemory(World):
+    """The simulated world."""
+
+    def __init__(self) -> None:
+        slots = [Slot(i, f"slot-{i}", 1) for i in (1, 2)]
+        self._world = SimulatedWorld(slots, seconds_of=lambda unit, slot_id: 0.1, warm_seconds=0.1)
+        self._process = SimulatedProcess(self._world)
+        self.ports, self._tables, self._n_runs = self._process.ports, self._world.tables, 0
+
+    @property
+    def lease_number(self) -> int:
+        return self._process.lease_number
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[None]:
+        yield
+        await self.ports.executor.close()
+
+    def ask_for_run(self, *, is_searched: bool = False) -> int:
+        self._n_runs += 1
+        names = ("linear", "mlp")
+        run = new_run(self._n_runs, n_trials=2, n_partitions=N_PARTITIONS, max_epochs=MAX_EPOCHS, architectures=names)
+        if is_searched:
+            run = replace(run, search=Search("[]", None, "successive_halving", max_epochs=MAX_EPOCHS))
+        self._world.add_run(run)
+        return self._n_runs
+
+    def cancel_run(self, run_id: int) -> None:
+        self._world.cancel_run(run_id)
+
+    def drop_run(self, run_id: int) -> None:
+        self._world.drop_run(run_id)
+
+    def pause_trials(self, run_id: int) -> None:
+        self._set_trials(run_id, state="paused", n_steps_done=2 * N_PARTITIONS, target_epochs=1)
+
+    def end_trials(self, run_id: int) -> None:
+        self._set_trials(run_id, state="finished", n_steps_done=(2 * MAX_EPOCHS + 1) * N_PARTITIONS)
+
+    def _set_trials(self, run_id: int, **values: Any) -> None:
+        for trial in self._tables.run(run_id).trials:
+            self._tables.trials[trial.trial_id] = replace(trial, **values)
+
+    @contextmanager
+    def held(self, run_id: int) -> Iterator[None]:
+        self._tables.held.add(run_id)
+        yield
+        self._tables.held.discard(run_id)
+
+    def take_over(self) -> None:
+        self._tables.draw_lease()
+
+    def break_session(self, slot_id: int) -> None:
+        self._world.lose_slot(slot_id)
+
+    def run_state(self, run_id: int) -> str:
+        return self._tables.run(run_id).state
+
+    def trials(self, run_id: int) -> list[tuple[str, int]]:
+        return [(trial.state, trial.n_steps_done) for trial in self._tables.run(run_id).trials]
+
+    def units(self, run_id: int) -> list[tuple[int, str, int, int]]:
+        units = [row.order.unit for row in self._tables.units if row.order.unit.run_id == run_id]
+        return [(unit.trial_id, unit.kind, unit.epoch, unit.partition_number) for unit in units]
+
+    def events(self, run_id: int) -> list[str]:
+        return [kind for kind, _ in self._tables.notes]
+
+    def n_beliefs(self, run_id: int) -> int:
+        return len(self._tables.beliefs.get(run_id, ()))
+
+    def n_allocations(self, run_id: int) -> int:
+        return sum(len(log.groups) for run, _, log in self._tables.allocations if run == run_id)
+
+    def plan(self, run_id: int) -> str | None:
+        return next((scheduler for run, scheduler in reversed(self._tables.plans) if run == run_id), None)
+
+    def set_policy(self, policy: str) -> None:
+        self._world.set_tenancy(replace(self._tables.tenancy, policy=policy))
+
+
+class OnPostgres(World):
+    """A database of a real server, with the real stores and the real executor."""
+
+    def __init__(self, database: Session) -> None:
+        self._database = database
+        database.execute(PREPARE)
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[None]:
+        dsn = make_conninfo(self._database.dsn, user="easeml_service")
+        async with postgres_ports(dsn, QueueInbox(), WallClock()) as ports:
+            self.ports = ports
+            yield
+            await ports.executor.close()
+
+    @property
+    def lease_number(self) -> int:
+        return self.ports.lease._session.lease_number  # type: ignore[attr-defined, no-any-return]
+
+    def ask_for_run(self, *, is_searched: bool = False) -> int:
+        procedure = "successive_halving" if is_searched else "grid"
+        return int(self._database.value(ASK, procedure))
+
+    def cancel_run(self, run_id: int) -> None:
+        self._database.execute("SELECT easeml.cancel(%s)", [run_id])
+
+    def drop_run(self, run_id: int) -> None:
+        self._database.execute("SELECT easeml.drop_run(%s)", [run_id])
+
+    def pause_trials(self, run_id: int) -> None:
+        self._database.execute("UPDATE easeml.trials SET target_epochs = 1 WHERE run_id = %s", [run_id])
+        self._set_trials(run_id, "paused", 2 * N_PARTITIONS)
+
+    def end_trials(self, run_id: int) -> None:
+        self._set_trials(run_id, "finished", (2 * MAX_EPOCHS + 1) * N_PARTITIONS)
+
+    def _set_trials(self, run_id: int, state: str, n_steps_done: int) -> None:
+        for values in (("running", 0), (state, n_steps_done)):
+            self._database.execute(
+                "UPDATE easeml.trials SET state = %s, n_steps_done = %s WHERE run_id = %s", [*values, run_id]
+            )
+
+    @contextmanager
+    def held(self, run_id: int) -> Iterator[None]:
+        other = self._database.again()
+        with other.transaction(force_rollback=True):
+            for statement in HOLD.split(";"):
+                other.execute(statement, {"run": run_id})  # type: ignore[call-overload]
+            yield
+
+    def take_over(self) -> None:
+        self._database.execute("UPDATE easeml.coordinator_lease SET lease_number = lease_number + 1")
+
+    def break_session(self, slot_id: int) -> None:
+        self._database.execute(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = %s",
+            [f"easeml slot {slot_id}"],
+        )
+
+    def run_state(self, run_id: int) -> str:
+        return str(self._database.value("SELECT state FROM easeml.runs WHERE run_id = %s", run_id))
+
+    def trials(self, run_id: int) -> list[tuple[str, int]]:
+        rows = self._database.rows(
+            "SELECT state, n_steps_done FROM easeml.trials WHERE run_id = %s ORDER BY trial_number", run_id
+        )
+        return [(row["state"], row["n_steps_done"]) for row in rows]
+
+    def units(self, run_id: int) -> list[tuple[int, str, int, int]]:
+        return [tuple(row.values()) for row in self._database.rows(UNITS, run_id)]  # type: ignore[misc]
+
+    def events(self, run_id: int) -> list[str]:
+        return self._database.values("SELECT kind FROM easeml.events WHERE run_id = %s ORDER BY event_id", run_id)
+
+    def n_beliefs(self, run_id: int) -> int:
+        return int(self._database.value("SELECT count(*) FROM easeml.posteriors WHERE run_id = %s", run_id))
+
+    def n_allocations(self, run_id: int) -> int:
+        return int(self._database.value("SELECT count(*) FROM easeml.trial_groups WHERE run_id = %s", run_id))
+
+    def plan(self, run_id: int) -> str | None:
+        (scheduler,) = self._database.values("SELECT planned_scheduler FROM easeml.runs WHERE run_id = %s", run_id)
+        return None if scheduler is None else str(scheduler)
+
+    def set_policy(self, policy: str) -> None:
+        self._database.execute("SELECT easeml.set_policy(%s)", [policy])
+
+
+WORLDS: dict[str, Callable[[pytest.FixtureRequest], World]] = {
+    "simulated": lambda request: InMemory(),
+    "postgres": lambda request: OnPostgres(request.getfixturevalue("database")),
+}
+
+
+@pytest.fixture(params=WORLDS)
+def world(request: pytest.FixtureRequest) -> World:
+    """One of the worlds, its ports not yet open."""
+    return WORLDS[request.param](request)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a coroutine in an event loop of its own, between opening the world and closing it."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = pyfuncitem._fixtureinfo.argnames
+    arguments = {name: pyfuncitem.funcargs[name] for name in names}
+
+    async def play() -> None:
+        async with arguments["world"].opened():
+            await pyfuncitem.obj(**arguments)
+
+    asyncio.run(play())
+    return True

@@ -1,0 +1,160 @@
+"""Runs and trials: writes take effect under the lease that holds, on a run that is there and that nobody holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.conformance.conftest import World
+
+WRITES = ("start", "plan", "fail_trial", "finish")
+
+
+async def write(world: World, name: str, run_id: int, trial_id: int) -> None:
+    """Call one of the fenced writes."""
+    runs = world.ports.runs
+    match name:
+        case "start":
+            await runs.start(run_id)
+        case "plan":
+            await runs.plan(run_id, "rotation", 1.0, 1.0, "shorter")
+        case "fail_trial":
+            await runs.fail_trial(run_id, trial_id, "diverged")
+        case _:
+            await runs.finish(run_id)
+
+
+def seen(world: World, run_id: int) -> tuple[object, ...]:
+    return world.run_state(run_id), world.trials(run_id), world.plan(run_id), world.events(run_id)
+
+
+@pytest.mark.covers("RunStore.open_runs", "RunStore.read")
+async def test_open_runs_are_read_with_arms_and_trials_until_they_are_over(world: World) -> None:
+    await world.ports.lease.acquire()
+    first, second = world.ask_for_run(), world.ask_for_run()
+    runs = await world.ports.runs.open_runs()
+    assert [run.run_id for run in runs] == [first, second]
+    run = await world.ports.runs.read(first)
+    assert run == runs[0]
+    assert run is not None
+    assert (run.state, run.allocation, run.max_seconds) == ("queued", "hopping", None)
+    assert {arm.name for arm in run.arms} == {"linear", "mlp"}
+    assert [(t.trial_number, t.n_partitions, t.max_epochs, t.n_steps_done, t.state) for t in run.trials] == [
+        (1, 2, 2, 0, "waiting"),
+        (2, 2, 2, 0, "waiting"),
+    ]
+    assert set(run.arm_of.values()) == {arm.arm_id for arm in run.arms}
+    world.cancel_run(first)
+    world.drop_run(second)
+    assert await world.ports.runs.open_runs() == []
+    assert [await world.ports.runs.read(run_id) for run_id in (first, second)] == [None, None]
+
+
+@pytest.mark.covers("RunStore.start")
+async def test_a_run_is_started_once(world: World) -> None:
+    await world.ports.lease.acquire()
+    run_id = world.ask_for_run()
+    await world.ports.runs.start(run_id)
+    started = await world.run(run_id)
+    assert started.state == "running"
+    assert started.started_seconds is not None
+    await world.ports.runs.start(run_id)
+    assert await world.run(run_id) == started
+
+
+@pytest.mark.covers("RunStore.plan")
+async def test_the_last_plan_counts(world: World) -> None:
+    await world.ports.lease.acquire()
+    run_id = world.ask_for_run()
+    await world.ports.runs.plan(run_id, "rotation", 2.0, 1.0, "shorter")
+    await world.ports.runs.plan(run_id, "random", None, None, "asked for")
+    assert world.plan(run_id) == "random"
+
+
+@pytest.mark.covers("RunStore.fail_trial", "RunStore.finish")
+async def test_a_run_fails_when_every_trial_failed(world: World) -> None:
+    await world.ports.lease.acquire()
+    run_id = world.ask_for_run()
+    run = await world.run(run_id)
+    for trial in run.trials:
+        await world.ports.runs.fail_trial(run_id, trial.trial_id, "diverged")
+        await world.ports.runs.fail_trial(run_id, trial.trial_id, "it failed already")
+    assert [state for state, _ in world.trials(run_id)] == ["failed", "failed"]
+    assert world.events(run_id).count("failed") == 2
+    await world.ports.runs.finish(run_id)
+    assert world.run_state(run_id) == "failed"
+
+
+@pytest.mark.covers("RunStore.finish")
+async def test_the_end_of_a_run_stops_what_is_left_of_its_trials(world: World) -> None:
+    await world.ports.lease.acquire()
+    run_id = world.ask_for_run()
+    run = await world.run(run_id)
+    await world.ports.runs.fail_trial(run_id, run.trials[0].trial_id, "diverged")
+    await world.ports.runs.finish(run_id)
+    assert [state for state, _ in world.trials(run_id)] == ["failed", "stopped"]
+    assert world.run_state(run_id) == "finished"
+    await world.ports.runs.finish(run_id)
+    assert world.run_state(run_id) == "finished"
+
+
+@pytest.mark.covers("RunStore.note")
+async def test_a_note_goes_into_the_history_of_a_run_that_is_there(world: World) -> None:
+    await world.ports.lease.acquire()
+    run_id = world.ask_for_run()
+    await world.ports.runs.note(run_id, None, "retry", "attempt 1 came to nothing")
+    assert world.events(run_id)[-1] == "retry"
+    gone = world.ask_for_run()
+    world.drop_run(gone)
+    await world.ports.runs.note(gone, None, "deadline", "its run is gone")
+    assert "deadline" not in world.events(run_id)
+
+
+@pytest.mark.covers(*(f"RunStore.{name}" for name in WRITES), stale=[f"RunStore.{name}" for name in WRITES])
+@pytest.mark.parametrize("name", WRITES)
+async def test_a_stale_coordinator_changes_nothing_about_a_run(world: World, name: str) -> None:
+    await world.ports.lease.acquire()
+    run_id = world.ask_for_run()
+    trial_id = (await world.run(run_id)).trials[0].trial_id
+    before = seen(world, run_id)
+    world.take_over()
+    await write(world, name, run_id, trial_id)
+    assert seen(world, run_id) == before
+
+
+@pytest.mark.covers(*(f"RunStore.{name}" for name in WRITES))
+@pytest.mark.parametrize("name", WRITES)
+async def test_nothing_waits_for_a_user_that_holds_a_run(world: World, name: str) -> None:
+    await world.ports.lease.acquire()
+    run_id = world.ask_for_run()
+    trial_id = (await world.run(run_id)).trials[0].trial_id
+    before = seen(world, run_id)
+    with world.held(run_id):
+        await write(world, name, run_id, trial_id)
+        await world.ports.runs.note(run_id, None, "retry", "held")
+    assert seen(world, run_id) == before
+
+
+@pytest.mark.covers(*(f"RunStore.{name}" for name in WRITES))
+@pytest.mark.parametrize("name", WRITES)
+async def test_a_write_about_a_run_that_is_gone_is_no_error(world: World, name: str) -> None:
+    await world.ports.lease.acquire()
+    run_id = world.ask_for_run()
+    trial_id = (await world.run(run_id)).trials[0].trial_id
+    world.drop_run(run_id)
+    await write(world, name, run_id, trial_id)
+    assert await world.ports.runs.read(run_id) is None
+
+
+@pytest.mark.covers("RunStore.start", "RunStore.fail_trial", "RunStore.finish")
+async def test_a_cancelled_run_stays_cancelled(world: World) -> None:
+    await world.ports.lease.acquire()
+    run_id = world.ask_for_run()
+    trial_id = (await world.run(run_id)).trials[0].trial_id
+    world.cancel_run(run_id)
+    for name in ("start", "fail_trial", "finish"):
+        await write(world, name, run_id, trial_id)
+    assert world.run_state(run_id) == "cancelled"
+    assert [state for state, _ in world.trials(run_id)] == ["cancelled", "cancelled"]
