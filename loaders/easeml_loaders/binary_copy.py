@@ -49,7 +49,7 @@ def encode_rows(columns: Sequence[Column], chunk: Chunk) -> Iterator[bytes]:
 
 
 def row_layout(columns: Sequence[Column], chunk: Chunk) -> np.dtype[np.void]:
-    """The packed structured type of one padded tuple: n_fields, then length_i and value_i of every field."""
+    """Return the packed structured type of one padded tuple: n_fields, then length_i and value_i of every field."""
     parts: list[tuple[str, Any]] = [("n_fields", ">i2")]
     for i, (column, values) in enumerate(zip(columns, chunk, strict=True)):
         parts += [(f"length_{i}", ">i4"), (f"value_{i}", _value_layout(column, values))]
@@ -69,7 +69,7 @@ def _value_layout(column: Column, values: Values) -> np.dtype[Any]:
 
 
 def _width(data: NDArray[Any] | list[bytes]) -> int:
-    """The most bytes that one value takes."""
+    """Return the most bytes that one value takes."""
     if isinstance(data, list):
         return max(map(len, data))
     return data.dtype.itemsize if data.dtype.kind == "S" else int(np.prod(data.shape[1:]))
@@ -121,7 +121,7 @@ def _fill(column: Column, values: Values, target: NDArray[Any]) -> NDArray[np.in
 
 
 def _array_header(column: Column) -> list[int]:
-    """Rank, no nulls, element oid, then (size, lower bound 1) of each dimension."""
+    """Return rank, no nulls, element oid, then (size, lower bound 1) of each dimension."""
     bounds = [word for size in column.shape for word in (size, 1)]
     return [len(column.shape), 0, ELEMENTS[column.element][1], *bounds]
 

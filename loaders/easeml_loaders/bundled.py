@@ -29,7 +29,7 @@ BUNDLED_NAMES = ("breast_cancer", "diabetes", "digits", "iris", "wine")
 
 
 def bundled_source(name: str) -> Source:
-    """The dataset of this name: its measurements, then `label` (diabetes: `progression`)."""
+    """Return the dataset of this name: its measurements, then `label` (diabetes: `progression`)."""
     import sklearn.datasets
 
     if name == "digits":
@@ -46,14 +46,14 @@ def bundled_source(name: str) -> Source:
 
 
 def _labelled(name: str, data: Any) -> Source:
-    """Numeric columns with their own names, and the class by its name."""
+    """Return numeric columns with their own names, and the class by its name."""
     columns = [Column(readable_name(feature), "double precision") for feature in data.feature_names]
     names = np.char.encode(np.asarray(data.target_names, dtype=np.str_), "utf-8")
     return _source(name, [*columns, Column("label", "text")], [*data.data.T, names[data.target]])
 
 
 def readable_name(feature: str) -> str:
-    """'sepal length (cm)' as a column name that needs no quotes: sepal_length_cm."""
+    """Turn 'sepal length (cm)' into a column name that needs no quotes: sepal_length_cm."""
     return re.sub(r"[^a-z0-9]+", "_", feature.lower()).strip("_")
 
 

@@ -155,7 +155,7 @@ def _declared_types(header: Sequence[str], types: Mapping[str, str], path: Path)
 
 
 def read_header(file: CsvFile) -> list[str]:
-    """The column names, refused where PostgreSQL could not keep them apart."""
+    """Return the column names; refuse them where PostgreSQL could not keep them apart."""
     with opened(file.path) as stream:
         for line, row in _records(file, stream):
             check_column_names(row, f"{file.path}, line {line}")
@@ -164,7 +164,7 @@ def read_header(file: CsvFile) -> list[str]:
 
 
 def _records(file: CsvFile, stream: IO[bytes]) -> Iterator[tuple[int, list[str]]]:
-    """(line, fields) of each record that is not blank."""
+    """Yield (line, fields) of each record that is not blank."""
     csv.field_size_limit(max(csv.field_size_limit(), MAX_FIELD_CHARACTERS))
     reader = csv.reader(_lines(file.path, stream), delimiter=file.delimiter, strict=True)
     try:
@@ -176,7 +176,7 @@ def _records(file: CsvFile, stream: IO[bytes]) -> Iterator[tuple[int, list[str]]
 
 
 def _lines(path: Path, stream: IO[bytes]) -> Iterator[str]:
-    """Decoded lines with their ends; a byte order mark at the start is no part of the first name."""
+    """Yield decoded lines with their ends; a byte order mark at the start is no part of the first name."""
     for number, line in enumerate(stream, 1):
         if b"\0" in line:
             raise InvalidData(f"{path}, line {number}: a zero byte, which PostgreSQL's text cannot hold")
@@ -190,7 +190,7 @@ def _lines(path: Path, stream: IO[bytes]) -> Iterator[str]:
 
 
 def _batches(file: CsvFile) -> Iterator[Rows]:
-    """The rows below the header, in batches bounded in rows and in characters."""
+    """Yield the rows below the header in batches bounded in rows and in characters."""
     with opened(file.path) as stream:
         records = _records(file, stream)
         _, header = next(records)
@@ -211,7 +211,7 @@ def _batches(file: CsvFile) -> Iterator[Rows]:
 def settled_types(
     file: CsvFile, header: Sequence[str], known: Mapping[str, str], progress: Progress | None
 ) -> tuple[list[str], int]:
-    """The type of each column over the whole file, and the number of rows; known types are checked."""
+    """Return the type of each column over the whole file, and the number of rows; check the types that are known."""
     guesses = [(known[name],) if name in known else GUESSES for name in header]
     has_values = [name in known for name in header]
     n_rows = 0
@@ -230,7 +230,7 @@ def settled_types(
 
 
 def _is_all(element: str, fields: Sequence[str]) -> bool:
-    """Whether every field can be guessed to be of this type."""
+    """Say whether every field can be guessed to be of this type."""
     kind = FIELD_TYPES[element]
     return kind.inferred is not None and _holds(kind, kind.inferred, fields)
 

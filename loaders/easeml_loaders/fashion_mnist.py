@@ -28,7 +28,7 @@ LABELS = (
 
 
 def fashion_mnist_source(folder: Path = PACKAGE_FOLDER, *, bytes_as: BytesAs = "bytea") -> Source:
-    """Columns `image` (784 bytes, or smallint[28][28]), `label` (its name) and `is_test`."""
+    """Return columns `image` (784 bytes, or smallint[28][28]), `label` (its name) and `is_test`."""
     parts = [(_part(folder, prefix), is_test) for prefix, is_test in PARTS]
     (first, _), (second, _) = parts
     if first.shape != second.shape:
@@ -53,7 +53,7 @@ def _part(folder: Path, prefix: str) -> IdxPair:
 
 
 def _file(folder: Path, name: str) -> Path:
-    """The file packed or plain, whichever is there."""
+    """Return the file, packed or plain, whichever is there."""
     for path in (folder / f"{name}.gz", folder / name):
         if path.is_file():
             return path

@@ -41,7 +41,7 @@ class IdxPair:
 
 
 def idx_source(images: Path, labels: Path, *, bytes_as: BytesAs = "bytea") -> Source:
-    """Columns `image` (bytea, or smallint array) and `label` (integer) from two IDX files."""
+    """Return columns `image` (bytea, or smallint array) and `label` (integer) from two IDX files."""
     pair = idx_pair(images, labels)
     columns = (image_column("image", pair.shape, bytes_as), Column("label", "integer"))
     check_column_names([column.name for column in columns], str(images))
@@ -54,7 +54,7 @@ def idx_source(images: Path, labels: Path, *, bytes_as: BytesAs = "bytea") -> So
 
 
 def image_column(name: str, shape: Sequence[int], bytes_as: BytesAs) -> Column:
-    """The column for 8-bit values of this shape."""
+    """Return the column for 8-bit values of this shape."""
     return Column(name, "bytea") if bytes_as == "bytea" else Column(name, "smallint", tuple(shape))
 
 
@@ -71,7 +71,7 @@ def idx_pair(images: Path, labels: Path) -> IdxPair:
 
 
 def idx_shape(path: Path) -> tuple[int, ...]:
-    """The shape that a file's header gives."""
+    """Return the shape that a file's header gives."""
     with opened(path) as file:
         return _read_shape(file, path)
 
@@ -88,7 +88,7 @@ def _read_shape(file: IO[bytes], path: Path) -> tuple[int, ...]:
 
 
 def pair_chunks(pair: IdxPair, bytes_as: BytesAs) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-    """Images, (n, n_bytes) or (n, *shape), and label codes (n,), a chunk at a time."""
+    """Yield images, (n, n_bytes) or (n, *shape), and label codes (n,), a chunk at a time."""
     step = rows_per_chunk(prod(pair.shape))
     row_shape = (prod(pair.shape),) if bytes_as == "bytea" else pair.shape
     with opened(pair.images) as images, opened(pair.labels) as labels:

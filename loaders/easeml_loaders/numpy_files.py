@@ -65,7 +65,7 @@ class StoredArray:
 def numpy_source(
     path: Path, *, inputs: Sequence[str] = (), target: str | None = None, bytes_as: BytesAs = "bytea"
 ) -> Source:
-    """One column an array, in the file's order; or just `inputs` and `target`: `array` or `array=column`.
+    """Return one column an array, in the file's order; or just `inputs` and `target`: `array` or `array=column`.
 
     The single array of an .npy file goes by the file's name without its ending.
     """
@@ -81,7 +81,7 @@ def numpy_source(
 
 
 def stored_arrays(path: Path) -> dict[str, StoredArray]:
-    """The arrays of a file by name, from their headers alone."""
+    """Return the arrays of a file by name, from their headers alone."""
     with opened(path) as file:
         is_zip = file.read(2) == b"PK"
     if not is_zip:
@@ -122,7 +122,7 @@ def _read_header(stream: IO[bytes], name: str, path: Path) -> tuple[tuple[int, .
 
 
 def _chosen(arrays: dict[str, StoredArray], wanted: Sequence[str], path: Path) -> list[tuple[str, StoredArray]]:
-    """(column name, array) of what is asked for, or of everything."""
+    """Return (column name, array) of what is asked for, or of everything."""
     if not wanted:
         return list(arrays.items())
     chosen = []
@@ -149,7 +149,7 @@ def _check_lengths(arrays: Sequence[StoredArray], path: Path) -> None:
 
 
 def _column(name: str, array: StoredArray, bytes_as: BytesAs, path: Path) -> Column:
-    """The column that keeps the array's rank and precision."""
+    """Return the column that keeps the array's rank and precision."""
     shape = array.shape[1:]
     if array.dtype.kind in "US" and not shape and array.dtype.itemsize:
         return Column(name, "text")
@@ -175,7 +175,7 @@ def _chunks(columns: Sequence[Column], arrays: Sequence[StoredArray], path: Path
 
 
 def _blocks(array: StoredArray, step: int, stack: ExitStack, path: Path) -> Iterator[NDArray[Any]]:
-    """One array in blocks of `step` rows."""
+    """Yield one array in blocks of `step` rows."""
     stream = stack.enter_context(array.open_stream())
     _read_header(stream, array.name, path)
     if array.is_fortran:

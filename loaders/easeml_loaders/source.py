@@ -85,7 +85,7 @@ def check_column_names(names: Sequence[str], where: str) -> None:
 
 
 def rows_per_chunk(row_bytes: int) -> int:
-    """How many rows of this size make one chunk; always at least one."""
+    """Return how many rows of this size make one chunk; at least one."""
     return max(1, CHUNK_BYTES // max(1, row_bytes))
 
 

@@ -80,7 +80,7 @@ def load_table(
 
 
 def column_types(conninfo: str, table: str) -> dict[str, str]:
-    """Name and type of each column of a table; empty where there is no such table."""
+    """Return name and type of each column of a table; empty where there is no such table."""
     with connected(conninfo) as connection:
         target = find_target(connection, table)
         return {} if target.oid is None else _types(connection, target.oid)
@@ -88,7 +88,7 @@ def column_types(conninfo: str, table: str) -> dict[str, str]:
 
 @contextmanager
 def connected(conninfo: str) -> Iterator[Connection]:
-    """A session in one transaction: committed at the end, rolled back on any error, errors as ours."""
+    """Open a session in one transaction: commit at the end, roll back on any error, and raise it as one of ours."""
     try:
         with psycopg.connect(conninfo, client_encoding="utf8") as connection:
             yield connection
@@ -97,14 +97,14 @@ def connected(conninfo: str) -> Iterator[Connection]:
 
 
 def translated(error: psycopg.Error) -> EasemlError:
-    """The server's (or driver's) error as one of ours, in one line."""
+    """Return the server's (or driver's) error as one of ours, in one line."""
     message = error.diag.message_primary or " ".join(str(error).split())
     kind = _kind(error)
     return kind(message, detail=error.diag.message_detail, hint=error.diag.message_hint)
 
 
 def _kind(error: psycopg.Error) -> type[EasemlError]:
-    """Our class for an SQLSTATE; the driver's own errors have none."""
+    """Return our class for an SQLSTATE; the driver's own errors have none."""
     if error.sqlstate is None:
         return ServerUnavailable if isinstance(error, psycopg.OperationalError) else InvalidArgument
     if error.sqlstate in (INSUFFICIENT_PRIVILEGE, DEPENDENT_OBJECTS):
@@ -168,7 +168,7 @@ def _types(connection: Connection, oid: int) -> dict[str, str]:
 
 
 def _check_appendable(types: dict[str, str], target: Target, source: Source) -> None:
-    """Binary COPY converts nothing: each column must be there with the very type of the source."""
+    """Refuse a table that lacks a column or has it in another type: binary COPY converts nothing."""
     for column in source.columns:
         if column.name not in types:
             raise InvalidData(
@@ -184,7 +184,7 @@ def _check_appendable(types: dict[str, str], target: Target, source: Source) -> 
 
 
 def _alike(column: Column) -> tuple[str, ...]:
-    """The types that take the column's bytes as they are."""
+    """Return the types that take the column's bytes as they are."""
     return ("text", "character varying") if column.element == "text" else (column.stored_type,)
 
 
@@ -226,7 +226,7 @@ def copy_rows(connection: Connection, target: Target, source: Source, progress: 
 
 
 def finish(connection: Connection, target: Target, source: Source) -> None:
-    """Key and comment, after the rows: an index built at once is cheaper than one kept during COPY."""
+    """Add key and comment, after the rows: an index built at once is cheaper than one kept during COPY."""
     if not _has_id(source):
         connection.execute(sql.SQL("ALTER TABLE {} ADD PRIMARY KEY (id)").format(target.identifier))
     connection.execute(

@@ -34,8 +34,7 @@ def bind(device: str, n_threads: int, memory_limit_bytes: int | None) -> str:
 
 
 def cores_of(device: str, n_threads: int, cores: list[int]) -> set[int]:
-    """The cores that a session may run on: of share cpu:N the N-th n_threads, beginning again where there are no more;
-    otherwise all."""
+    """Return the cores of a session: all, or of share cpu:N the N-th n_threads, starting over at the end."""
     if not device.startswith("cpu:"):
         return set(cores)
     first = int(device[4:]) * n_threads

@@ -2,14 +2,14 @@
 
     EasemlError            ML000  the root
     ├── InvalidArgument    ML001  an argument is wrong: change the call
-    ├── InvalidData        ML002  the data set holds something unusable: change the data
+    ├── InvalidData        ML002  the dataset holds something unusable: change the data
     ├── NotFound           ML003  no such thing, or not yours
     ├── NotAllowed         ML004  it exists, and you may not do this to it, or not in its state
     ├── CorruptCheckpoint  ML005  stored bytes are not the state they claim to be
     ├── StaleLease         ML006  another coordinator took over: stop and record nothing
     ├── TrialFailed        ML007  training this trial failed: an observation, others go on
     ├── VersionMismatch    ML008  package, server and schema disagree: upgrade, reconnect
-    ├── ShapeMismatch      ML009  inputs or targets have another shape than the data set declares
+    ├── ShapeMismatch      ML009  inputs or targets have another shape than the dataset declares
     ├── NotReady           ML010  nothing to serve yet: wait and ask again
     ├── SlotLost           ML011  a slot's session broke: run the unit again elsewhere
     ├── ServerUnavailable  ML012  the server cannot be reached: try again later
@@ -52,7 +52,7 @@ class InvalidArgument(EasemlError):
 
 
 class InvalidData(EasemlError):
-    """The data set holds something that cannot be packed or trained on."""
+    """The dataset holds something that cannot be packed or trained on."""
 
     sqlstate = "ML002"
 
@@ -94,7 +94,7 @@ class VersionMismatch(EasemlError):
 
 
 class ShapeMismatch(EasemlError):
-    """Inputs or targets have another shape than the data set declares."""
+    """Inputs or targets have another shape than the dataset declares."""
 
     sqlstate = "ML009"
 
@@ -146,7 +146,7 @@ def from_sqlstate(sqlstate: str, message: str, detail: str | None = None, hint: 
 
 
 def close_matches_hint(given: str, known: Iterable[str]) -> str:
-    """A hint that lists the names nearest to the given one, or all of them when none is near."""
+    """Return a hint that lists the names nearest to the given one, or all of them when none is near."""
     names = sorted(known)
     near = get_close_matches(given, names, n=3)
     if near:

@@ -142,7 +142,7 @@ def peers_lost() -> Iterator[None]:
 
 @contextmanager
 def threads_without_signals() -> Iterator[None]:
-    """Threads that begin in here take none of the server's signals, which are for the session's own thread."""
+    """Keep the server's signals from threads that begin in here: they are for the session's own thread."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
         yield
@@ -223,7 +223,7 @@ def _connect(store_file: Path, rank: int, n_ranks: int, device: torch.device, ti
 
 
 def _gloo(store: _c10d.Store, rank: int, n_ranks: int) -> Any:
-    """Gloo over the loopback interface: all slots of a segment are on one machine."""
+    """Return gloo over the loopback interface: all slots of a segment are on one machine."""
     gloo: Any = distributed.ProcessGroupGloo  # torch does not type its options
     options = gloo._Options()
     options._timeout = timedelta(seconds=CONNECT_SECONDS)
@@ -233,7 +233,7 @@ def _gloo(store: _c10d.Store, rank: int, n_ranks: int) -> Any:
 
 
 def _nccl(store: _c10d.Store, rank: int, n_ranks: int) -> Any:
-    """NCCL, told to report what goes wrong instead of ending the process."""
+    """Return NCCL, told to report what goes wrong instead of ending the process."""
     os.environ["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "2"  # clean up only
     os.environ["TORCH_NCCL_ENABLE_MONITORING"] = "0"
     options = distributed.ProcessGroupNCCL.Options()

@@ -56,7 +56,7 @@ def checksum(packed: Sequence[bytes], before: int) -> int:
 
 
 def _moments(field: Field) -> Moments:
-    """By element for vectors, over all numbers of the column otherwise."""
+    """Return empty moments: by element for vectors, over all numbers of the column otherwise."""
     return Moments(is_elementwise=isinstance(field, TensorField) and len(field.shape) == 1)
 
 

@@ -37,11 +37,11 @@ class JointSteps:
         return -(-sum(self.n_rows) // self.batch_size)
 
     def bounds(self, rank: int, step: int) -> tuple[int, int]:
-        """First and last (excluded) of a rank's shuffled rows in a step."""
+        """Return first and last (excluded) of a rank's shuffled rows in a step."""
         return self._cut(rank, step), self._cut(rank, step + 1)
 
     def weight(self, rank: int, step: int) -> float:
-        """What a rank's mean loss is multiplied by, so that the average over ranks is that of the joint batch."""
+        """Return the weight of a rank's mean loss, so that the average over ranks is that of the joint batch."""
         sizes = [stop - start for start, stop in (self.bounds(other, step) for other in range(len(self.n_rows)))]
         return len(sizes) * sizes[rank] / sum(sizes) if sum(sizes) else 0.0
 
@@ -95,7 +95,7 @@ def averaging(live: TorchTrial, process_group: distributed.ProcessGroup) -> nn.M
 
 
 def _batch(inputs: torch.Tensor, targets: torch.Tensor, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """These rows; where there are none, one of zeros, which counts with weight 0."""
+    """Return these rows; where there are none, one of zeros, which counts with weight 0."""
     if len(rows):
         return inputs[rows], targets[rows]
     return inputs.new_zeros(1, *inputs.shape[1:]), targets.new_zeros(1)

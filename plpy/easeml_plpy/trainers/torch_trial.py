@@ -161,7 +161,7 @@ class TorchTrial:
         return self._descent.rate_at(step, self._n_steps_total)
 
     def _chunk_rows(self, inputs: torch.Tensor) -> int:
-        """Rows gathered at once: a whole number of batches, within 4 MB unless one batch is larger."""
+        """Return how many rows to gather at once: a whole number of batches, within 4 MB unless one batch is larger."""
         batch_size = self.batch_size
         n_batches = _CHUNK_BYTES // (batch_size * _row_bytes(inputs))
         return batch_size * max(1, min(_CHUNK_STEPS, n_batches))
