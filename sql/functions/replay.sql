@@ -31,11 +31,7 @@ BEGIN
         AND NOT EXISTS (SELECT FROM easeml.trials t WHERE t.trial_id = replay.trial_id AND t.parent_trial_id IS NOT NULL) THEN
         PERFORM easeml.fail('ML010', format('trial %s has no recorded training unit yet', trial_id));
     END IF;
-    -- As in easeml.wait: drivers that prepare the statement start the transaction an instant before it.
-    IF statement_timestamp() - transaction_timestamp() > interval '10 milliseconds' THEN
-        PERFORM easeml.fail('ML004', 'easeml.replay commits between units, so it cannot run inside an open transaction',
-            hint => 'Commit first, then say CALL easeml.replay(trial_id) as a statement of its own.');
-    END IF;
+    PERFORM easeml.refuse_open_transaction('easeml.replay commits between units, so it cannot run inside an open transaction', 'CALL easeml.replay(trial_id)');
     PERFORM easeml.raise_failure(c.failure) FROM easeml.check_replay(trial_id, device, until_epoch) c;
     CALL easeml.replay_units(trial_id, device, n_threads, until_epoch, result);
 END

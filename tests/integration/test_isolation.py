@@ -37,7 +37,7 @@ ABOUT_NO_ROWS = {
     "array_bytes", "begin_search", "caller", "check_run_transition", "check_trial_transition",
     "choose_architectures", "complete_options", "current_tenancy", "fail", "find_source", "fitting_architectures",
     "has_live_coordinator", "list_architectures", "list_metrics", "list_policies", "list_priors", "list_procedures",
-    "list_schedulers", "plan_search", "quality", "raise_failure", "specifications", "version",
+    "list_schedulers", "plan_search", "quality", "raise_failure", "refuse_open_transaction", "specifications", "version",
 }  # fmt: skip
 # These return an error of their own instead of raising it.
 RAISED = "SELECT easeml.raise_failure(failure) FROM"

@@ -1,0 +1,36 @@
+-- What a run would train, before anything runs.
+
+CREATE FUNCTION easeml.plan_search(architectures jsonb, search_space jsonb, procedure text, n_configs integer, max_epochs integer, seed bigint, procedure_options jsonb,
+    OUT rungs jsonb, OUT failure jsonb) LANGUAGE plpython3u IMMUTABLE AS $$
+from easeml_db.decisions.procedures.proposal import preview
+from easeml_plpy.failures import answered
+return answered(preview, architectures, search_space, procedure, n_configs, max_epochs, seed, procedure_options)
+$$;
+COMMENT ON FUNCTION easeml.plan_search(jsonb, jsonb, text, integer, integer, bigint, jsonb) IS
+    'The rungs of a run as a json array: a pure function of its arguments (internal: call easeml.preview_procedure).';
+
+CREATE FUNCTION easeml.preview_procedure(
+    procedure text, max_epochs integer DEFAULT 5, n_configs integer DEFAULT NULL, procedure_options jsonb DEFAULT NULL, dataset text DEFAULT NULL,
+    architectures text[] DEFAULT NULL, search_space jsonb DEFAULT NULL, seed bigint DEFAULT 0,
+    OUT arm text, OUT bracket integer, OUT rung integer, OUT n_trials integer, OUT n_epochs integer, OUT total_epochs bigint
+) RETURNS SETOF record LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    chosen text[];
+    plan record;
+BEGIN
+    IF dataset IS NOT NULL THEN
+        chosen := easeml.choose_architectures(easeml.find_dataset(dataset), architectures);
+    ELSE
+        chosen := coalesce(architectures, '{mlp}');
+        PERFORM easeml.fail('ML001', format('architectures: there is no architecture %s', quote_nullable(a)), hint => 'SELECT * FROM easeml.architectures shows them.')
+        FROM unnest(chosen) a WHERE NOT EXISTS (SELECT FROM easeml.list_architectures() l WHERE l.architecture = a);
+    END IF;
+    plan := easeml.plan_search(easeml.specifications(chosen), search_space, procedure, n_configs, max_epochs, seed, easeml.complete_options(procedure, procedure_options));
+    PERFORM easeml.raise_failure(plan.failure);
+    RETURN QUERY SELECT CASE WHEN dataset IS NOT NULL OR architectures IS NOT NULL THEN p.arm END, p.bracket, p.rung, p.n_trials, p.n_epochs, p.total_epochs
+    FROM jsonb_to_recordset(plan.rungs) p(arm text, bracket integer, rung integer, n_trials integer, n_epochs integer, total_epochs bigint);
+END
+$$;
+COMMENT ON FUNCTION easeml.preview_procedure(text, integer, integer, jsonb, text, text[], jsonb, bigint) IS
+$$Shows what a run would train before anything runs, with the arguments of easeml.select_models; nothing is written. A row is a rung: at most n_trials trials of a bracket reach n_epochs epochs in total,
+and train total_epochs epochs together beyond the rung before. Without a data set and architectures it is the plan of one arm. For asha the figures are caps; for pbt a rung is a round.$$;

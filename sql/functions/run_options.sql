@@ -1,0 +1,67 @@
+-- The arguments of easeml.select_models: checked, and completed with what the user left out.
+
+CREATE FUNCTION easeml.check_schedule(data easeml.datasets, scheduler text, visit_order text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    wanted record;
+BEGIN
+    IF visit_order IS NULL OR visit_order NOT IN ('cyclic', 'free') THEN
+        PERFORM easeml.fail('ML001', format('visit_order: expected cyclic or free, got %s', quote_nullable(visit_order)),
+            hint => 'cyclic: the order, and so every byte, is fixed beforehand; free: the scheduler also chooses the partition.');
+    END IF;
+    SELECT s.* INTO wanted FROM easeml.list_schedulers() s WHERE s.scheduler = check_schedule.scheduler;
+    IF NOT FOUND THEN
+        PERFORM easeml.fail('ML001', format('scheduler: there is no scheduler %s', quote_nullable(scheduler)),
+            hint => (SELECT 'Choose one of: ' || string_agg(s.scheduler, ', ') || '.' FROM easeml.list_schedulers() s));
+    ELSIF wanted.needs_free_order AND visit_order <> 'free' THEN
+        PERFORM easeml.fail('ML001', format('scheduler: %s chooses the partitions, so it needs the visit order free, got %s', scheduler, visit_order),
+            hint => 'Add visit_order => ''free'', or leave the scheduler to easeml.');
+    ELSIF wanted.needs_single_holders AND EXISTS (SELECT FROM easeml.replicas c WHERE c.dataset_id = data.dataset_id GROUP BY c.partition_number HAVING count(*) > 1) THEN
+        PERFORM easeml.fail('ML001', format('scheduler: %s needs one holder for each partition, and data set %s is replicated', scheduler, quote_literal(data.dataset_name)),
+            hint => 'Choose longest_remaining or random, or leave the scheduler to easeml.');
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION easeml.check_schedule(easeml.datasets, text, text) IS 'Refuses a scheduler or visit order that does not exist or does not fit the data set (internal).';
+
+CREATE FUNCTION easeml.choose_architectures(data easeml.datasets, architectures text[]) RETURNS text[] LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    chosen text[];
+    unfit record;
+BEGIN
+    IF architectures IS NULL THEN
+        SELECT array_agg(f.architecture) INTO chosen
+        FROM easeml.fitting_architectures(data.task, data.input_shape, data.n_outputs) f WHERE f.misfit IS NULL AND f.is_default;
+    ELSE
+        SELECT array_agg(DISTINCT a) INTO chosen FROM unnest(architectures) a;
+        chosen := (SELECT array_agg(a ORDER BY array_position(architectures, a)) FROM unnest(chosen) a);
+    END IF;
+    IF coalesce(cardinality(chosen), 0) = 0 THEN
+        PERFORM easeml.fail('ML001', 'architectures: expected at least one name, got an empty list',
+            hint => 'SELECT * FROM easeml.architectures shows them; NULL lets easeml choose.');
+    END IF;
+    SELECT a AS architecture, f.misfit INTO unfit
+    FROM unnest(chosen) a LEFT JOIN easeml.fitting_architectures(data.task, data.input_shape, data.n_outputs) f ON f.architecture = a
+    WHERE f.architecture IS NULL OR f.misfit IS NOT NULL LIMIT 1;
+    IF FOUND AND unfit.misfit IS NOT NULL THEN
+        PERFORM easeml.fail('ML001', format('architectures: %s does not fit data set %s: %s', unfit.architecture, quote_literal(data.dataset_name), unfit.misfit));
+    ELSIF FOUND THEN
+        PERFORM easeml.fail('ML001', format('architectures: there is no architecture %s', quote_nullable(unfit.architecture)),
+            hint => (SELECT 'Choose from: ' || string_agg(a.architecture, ', ') || '.' FROM easeml.list_architectures() a));
+    END IF;
+    RETURN chosen;
+END
+$$;
+COMMENT ON FUNCTION easeml.choose_architectures(easeml.datasets, text[]) IS 'The architectures of a run, each once: those named, or those that suit the data; one that does not fit is refused (internal).';
+
+CREATE FUNCTION easeml.specifications(architectures text[]) RETURNS jsonb LANGUAGE sql STABLE AS $$
+    SELECT jsonb_agg(jsonb_build_object('architecture', a.architecture, 'hyperparameters', a.hyperparameters) ORDER BY c.n)
+    FROM unnest(architectures) WITH ORDINALITY c(name, n) JOIN easeml.list_architectures() a ON a.architecture = c.name
+$$;
+COMMENT ON FUNCTION easeml.specifications(text[]) IS 'What architectures declare of their hyperparameters, as a procedure reads it (internal).';
+
+CREATE FUNCTION easeml.complete_options(procedure text, options jsonb) RETURNS jsonb LANGUAGE sql STABLE AS $$
+    SELECT CASE WHEN p.procedure IS NULL OR jsonb_typeof(complete_options.options) <> 'object' THEN complete_options.options
+        ELSE jsonb_build_object('n_parallel', (SELECT greatest(count(*), 1) FROM easeml.slots s WHERE s.state = 'active')) || coalesce(complete_options.options, '{}') END
+    FROM (SELECT) d LEFT JOIN easeml.list_procedures() p ON p.procedure = complete_options.procedure AND 'n_parallel' = ANY (p.options)
+$$;
+COMMENT ON FUNCTION easeml.complete_options(text, jsonb) IS 'The options of a procedure; n_parallel, where it has that and none is named, is the number of slots (internal).';

@@ -1,0 +1,88 @@
+-- Opening a unit, and counting it as done: each step refuses a unit that is no longer due. All run in the session of the slot.
+
+CREATE FUNCTION easeml.open_unit(unit jsonb,
+    OUT architecture text, OUT config jsonb, OUT max_epochs integer, OUT checkpoint_id bigint,
+    OUT best_checkpoint_id bigint, OUT best_epoch integer, OUT best_metric_value double precision,
+    OUT metric text, OUT dataset_id bigint, OUT n_partitions integer, OUT train_rows bigint[],
+    OUT device text, OUT n_threads integer, OUT memory_limit_bytes bigint, OUT started_at timestamptz
+) LANGUAGE plpgsql AS $$
+DECLARE
+    trial easeml.trials;
+    first_step integer := (unit ->> 'step')::integer - coalesce((unit #>> '{gang,rank}')::integer, 0);
+BEGIN
+    SELECT t.* INTO trial FROM easeml.trials t WHERE t.trial_id = (unit ->> 'trial_id')::bigint;
+    IF NOT FOUND THEN
+        PERFORM easeml.fail('ML003', format('trial %s is gone', unit ->> 'trial_id'));
+    ELSIF trial.n_steps_done <> first_step OR trial.state NOT IN ('waiting', 'running') THEN
+        PERFORM easeml.fail('ML006', format('trial %s is %s with %s steps done: step %s is not due',
+            trial.trial_id, trial.state, trial.n_steps_done, unit ->> 'step'));
+    END IF;
+    -- What this transaction writes is for display only, and a crash may lose it: no wait for the disk.
+    PERFORM set_config('synchronous_commit', 'off', true);
+    started_at := clock_timestamp();
+    SELECT trial.architecture, trial.config, trial.max_epochs, trial.checkpoint_id, trial.best_checkpoint_id, trial.best_epoch,
+        trial.best_metric_value, r.metric, d.dataset_id, d.n_partitions,
+        (SELECT array_agg(p.n_train_rows ORDER BY p.partition_number) FROM easeml.partitions p WHERE p.dataset_id = d.dataset_id)
+    INTO architecture, config, max_epochs, checkpoint_id, best_checkpoint_id, best_epoch, best_metric_value, metric, dataset_id, n_partitions, train_rows
+    FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id) WHERE r.run_id = trial.run_id;
+    IF trial.state = 'waiting' THEN
+        UPDATE easeml.trials t SET state = 'running', started_at = coalesce(t.started_at, open_unit.started_at)
+        WHERE t.trial_id = trial.trial_id AND t.state = 'waiting';
+    END IF;
+    UPDATE easeml.slots s SET trial_id = trial.trial_id, kind = unit ->> 'kind', epoch = (unit ->> 'epoch')::integer,
+        partition_number = (unit ->> 'partition_number')::integer, unit_started_at = open_unit.started_at, backend_pid = pg_backend_pid()
+    WHERE s.slot_id = (unit ->> 'slot_id')::integer
+    RETURNING s.device, s.n_threads, s.memory_limit_bytes INTO device, n_threads, memory_limit_bytes;
+END
+$$;
+COMMENT ON FUNCTION easeml.open_unit(jsonb) IS
+    'All that a unit needs to know, in one call; shows the unit in its slot''s row. Refused when the step, or the first one of its gang, is not the trial''s next (internal).';
+
+CREATE FUNCTION easeml.fence(unit jsonb) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    holder bigint;
+BEGIN
+    -- The lock holds off a takeover until this transaction has ended.
+    SELECT l.lease_number INTO holder FROM easeml.coordinator_lease l FOR SHARE;
+    IF holder <> (unit ->> 'lease_number')::bigint THEN
+        PERFORM easeml.fail('ML006', format('lease %s is over, %s holds: the unit is not recorded', unit ->> 'lease_number', holder));
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION easeml.fence(jsonb) IS 'Refuses to record a unit that a replaced coordinator ordered (internal).';
+
+CREATE FUNCTION easeml.leave_slot(unit jsonb) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE easeml.slots s SET unit_started_at = NULL, n_units_done = s.n_units_done + (unit ->> 'kind' <> 'pilot')::integer
+    WHERE s.slot_id = (unit ->> 'slot_id')::integer AND s.backend_pid = coalesce((unit ->> 'backend_pid')::integer, pg_backend_pid()) AND s.state <> 'lost';
+    IF NOT FOUND THEN
+        PERFORM easeml.fail('ML006', format('slot %s was given up or taken away meanwhile: step %s is not recorded', unit ->> 'slot_id', unit ->> 'step'));
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION easeml.leave_slot(jsonb) IS 'Frees the slot''s row; refused when the slot was given up, so that a stuck unit that wakes up records nothing (internal).';
+
+CREATE FUNCTION easeml.advance(unit jsonb) RETURNS easeml.trials LANGUAGE plpgsql AS $$
+DECLARE
+    trial easeml.trials;
+    n_partitions bigint;
+    others jsonb := coalesce(unit #> '{gang,others}', '[]');
+    n_steps integer := 1 + jsonb_array_length(others);
+BEGIN
+    SELECT d.n_partitions INTO n_partitions
+    FROM easeml.trials t JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id) WHERE t.trial_id = (unit ->> 'trial_id')::bigint;
+    UPDATE easeml.trials t SET n_steps_done = t.n_steps_done + n_steps,
+        state = CASE WHEN t.n_steps_done + n_steps = (2 * t.max_epochs + 1) * n_partitions THEN 'finished'
+            WHEN t.n_steps_done + n_steps = 2 * t.target_epochs * n_partitions AND t.target_epochs < t.max_epochs THEN 'paused' ELSE t.state END,
+        finished_at = CASE WHEN t.n_steps_done + n_steps = (2 * t.max_epochs + 1) * n_partitions THEN clock_timestamp() END
+    WHERE t.trial_id = (unit ->> 'trial_id')::bigint AND t.n_steps_done = (unit ->> 'step')::integer AND t.state = 'running'
+    RETURNING t.* INTO trial;
+    IF trial.trial_id IS NULL THEN
+        PERFORM easeml.fail('ML006', format('trial %s was stopped or moved on meanwhile: step %s is not recorded', unit ->> 'trial_id', unit ->> 'step'));
+    END IF;
+    PERFORM easeml.leave_slot(unit);
+    PERFORM easeml.leave_slot(unit || other) FROM jsonb_array_elements(others) other;
+    RETURN trial;
+END
+$$;
+COMMENT ON FUNCTION easeml.advance(jsonb) IS 'Counts the step of a trial, or the steps of a gang, refused if somebody else was faster, and frees the rows of their slots; a trial at its target pauses (internal).';

@@ -1,0 +1,121 @@
+-- What a unit records in its final transaction: the new state, the unit itself, its metrics.
+
+CREATE FUNCTION easeml.store_chunked(unit jsonb, n_bytes bigint, sha256 text) RETURNS bigint LANGUAGE sql AS $$
+    INSERT INTO easeml.checkpoints (trial_id, owner, epoch, n_bytes, sha256)
+    SELECT t.trial_id, t.owner, (unit ->> 'epoch')::integer, n_bytes, sha256 FROM easeml.trials t WHERE t.trial_id = (unit ->> 'trial_id')::bigint
+    RETURNING checkpoint_id
+$$;
+COMMENT ON FUNCTION easeml.store_chunked(jsonb, bigint, text) IS
+    'Begins a large state, whose chunks follow in the same transaction, before easeml.record_training; NULL when the trial is gone (internal).';
+
+CREATE FUNCTION easeml.store_chunk(checkpoint_id bigint, chunk_number integer, bytes bytea) RETURNS void LANGUAGE sql AS $$
+    INSERT INTO easeml.checkpoint_chunks (checkpoint_id, owner, chunk_number, bytes)
+    SELECT c.checkpoint_id, c.owner, store_chunk.chunk_number, store_chunk.bytes FROM easeml.checkpoints c WHERE c.checkpoint_id = store_chunk.checkpoint_id
+$$;
+COMMENT ON FUNCTION easeml.store_chunk(bigint, integer, bytea) IS 'Adds a chunk to a large state (internal).';
+
+CREATE FUNCTION easeml.record_training(
+    unit jsonb, started_at timestamptz, training_seconds double precision, n_rows bigint, loss double precision, read_bytes bigint,
+    sha256 text, state bytea, chunked_checkpoint_id bigint DEFAULT NULL, OUT new_checkpoint_id bigint, OUT pruned_bytes bigint
+) LANGUAGE plpgsql AS $$
+DECLARE
+    trial easeml.trials;
+    state_bytes bigint;
+    finished timestamptz;
+BEGIN
+    PERFORM easeml.fence(unit);
+    trial := easeml.advance(unit);
+    IF chunked_checkpoint_id IS NULL THEN
+        INSERT INTO easeml.checkpoints (trial_id, owner, epoch, n_bytes, sha256, state)
+        VALUES (trial.trial_id, trial.owner, (unit ->> 'epoch')::integer, length(state), sha256, state)
+        RETURNING checkpoint_id, n_bytes INTO new_checkpoint_id, state_bytes;
+    ELSE
+        SELECT c.checkpoint_id, c.n_bytes INTO STRICT new_checkpoint_id, state_bytes
+        FROM easeml.checkpoints c WHERE c.checkpoint_id = chunked_checkpoint_id AND c.trial_id = trial.trial_id;
+    END IF;
+    finished := clock_timestamp();
+    -- The unit of this rank, which alone counts the bytes of the state, then those of the other ranks of its gang.
+    INSERT INTO easeml.training_units (trial_id, run_id, owner, epoch, position, partition_number, slot_id, attempt, seed, lease_number,
+        started_at, finished_at, training_seconds, n_rows, loss, from_checkpoint_id, checkpoint_id, state_bytes, state_sha256, read_bytes, n_slots)
+    SELECT trial.trial_id, trial.run_id, trial.owner, g.epoch, u.position, u.partition_number, u.slot_id, g.attempt, u.seed, g.lease_number,
+        record_training.started_at, finished, u.training_seconds, u.n_rows, u.loss, trial.checkpoint_id, new_checkpoint_id, u.state_bytes,
+        record_training.sha256, u.read_bytes, coalesce((unit #>> '{gang,n_ranks}')::integer, 1)
+    FROM jsonb_to_record(unit) g(epoch integer, attempt integer, lease_number bigint) CROSS JOIN (
+        SELECT f.position, f.partition_number, f.slot_id, f.seed, record_training.training_seconds, record_training.n_rows, record_training.loss,
+            record_training.read_bytes, state_bytes
+        FROM jsonb_to_record(unit) f(position integer, partition_number integer, slot_id integer, seed bigint)
+        UNION ALL
+        SELECT o.position, o.partition_number, o.slot_id, o.seed, o.training_seconds, o.n_rows, o.loss, o.read_bytes, 0
+        FROM jsonb_to_recordset(unit #> '{gang,others}') o(position integer, partition_number integer, slot_id integer, seed bigint,
+            training_seconds double precision, n_rows bigint, loss double precision, read_bytes bigint)) u;
+    UPDATE easeml.trials t SET checkpoint_id = new_checkpoint_id WHERE t.trial_id = trial.trial_id;
+    -- Of each trial the newest state and that of its best epoch are kept.
+    DELETE FROM easeml.checkpoints c WHERE c.checkpoint_id = trial.checkpoint_id AND c.checkpoint_id IS DISTINCT FROM trial.best_checkpoint_id
+    RETURNING c.n_bytes INTO pruned_bytes;
+END
+$$;
+COMMENT ON FUNCTION easeml.record_training(jsonb, timestamptz, double precision, bigint, double precision, bigint, text, bytea, bigint) IS
+    'Records a training unit, or all units of a gang: fence, progress, new state (or the one that lies in chunks already), visit log, pruning; returns the new checkpoint, and the bytes that it pruned, if any (internal).';
+
+CREATE FUNCTION easeml.record_evaluation(unit jsonb, started_at timestamptz, epoch integer, split text, statistics jsonb, read_bytes bigint) RETURNS jsonb LANGUAGE plpgsql AS $$
+DECLARE
+    trial easeml.trials;
+    all_statistics jsonb;
+    n_partitions integer;
+    finished timestamptz;
+BEGIN
+    PERFORM easeml.fence(unit);
+    trial := easeml.advance(unit);
+    finished := clock_timestamp();
+    INSERT INTO easeml.evaluations (trial_id, run_id, owner, epoch, split, partition_number, slot_id, attempt, lease_number, started_at, finished_at, statistics, read_bytes, n_slots)
+    SELECT trial.trial_id, trial.run_id, trial.owner, record_evaluation.epoch, record_evaluation.split, u.partition_number, u.slot_id, g.attempt, g.lease_number,
+        record_evaluation.started_at, finished, u.statistics, u.read_bytes, coalesce((unit #>> '{gang,n_ranks}')::integer, 1)
+    FROM jsonb_to_record(unit) g(attempt integer, lease_number bigint) CROSS JOIN (
+        SELECT f.partition_number, f.slot_id, record_evaluation.statistics, record_evaluation.read_bytes
+        FROM jsonb_to_record(unit) f(partition_number integer, slot_id integer)
+        UNION ALL
+        SELECT o.partition_number, o.slot_id, o.statistics, o.read_bytes
+        FROM jsonb_to_recordset(unit #> '{gang,others}') o(partition_number integer, slot_id integer, statistics jsonb, read_bytes bigint)) u;
+    SELECT d.n_partitions INTO n_partitions FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id) WHERE r.run_id = trial.run_id;
+    SELECT CASE WHEN count(*) = n_partitions THEN jsonb_agg(e.statistics ORDER BY e.partition_number) END INTO all_statistics
+    FROM easeml.evaluations e WHERE e.trial_id = trial.trial_id AND e.epoch = record_evaluation.epoch AND e.split = record_evaluation.split;
+    RETURN all_statistics;
+END
+$$;
+COMMENT ON FUNCTION easeml.record_evaluation(jsonb, timestamptz, integer, text, jsonb, bigint) IS
+    'Records an evaluation unit, or all units of a gang; returns the statistics of all partitions once the split is complete, else NULL (internal).';
+
+CREATE FUNCTION easeml.record_metrics(unit jsonb, epoch integer, split text, n_rows bigint, metrics jsonb, new_best_checkpoint_id bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    trial easeml.trials;
+    pruned_bytes bigint;
+    metric_value double precision;
+BEGIN
+    SELECT t.* INTO trial FROM easeml.trials t WHERE t.trial_id = (unit ->> 'trial_id')::bigint;
+    SELECT (metrics ->> r.metric)::double precision INTO metric_value FROM easeml.runs r WHERE r.run_id = trial.run_id;
+    INSERT INTO easeml.epoch_metrics (trial_id, run_id, owner, epoch, split, n_rows, metric_value, accuracy, balanced_accuracy, macro_f1, log_loss, rmse, mae, r2)
+    SELECT trial.trial_id, trial.run_id, trial.owner, record_metrics.epoch, record_metrics.split, record_metrics.n_rows, metric_value,
+        m.accuracy, m.balanced_accuracy, m.macro_f1, m.log_loss, m.rmse, m.mae, m.r2
+    FROM jsonb_to_record(metrics) m(accuracy double precision, balanced_accuracy double precision, macro_f1 double precision, log_loss double precision,
+        rmse double precision, mae double precision, r2 double precision);
+    IF new_best_checkpoint_id IS NOT NULL THEN
+        UPDATE easeml.trials t SET best_epoch = record_metrics.epoch, best_metric_value = metric_value, best_checkpoint_id = new_best_checkpoint_id
+        WHERE t.trial_id = trial.trial_id;
+        DELETE FROM easeml.checkpoints c WHERE c.checkpoint_id = trial.best_checkpoint_id AND c.checkpoint_id <> new_best_checkpoint_id
+        RETURNING c.n_bytes INTO pruned_bytes;
+    END IF;
+    RETURN pruned_bytes;
+END
+$$;
+COMMENT ON FUNCTION easeml.record_metrics(jsonb, integer, text, bigint, jsonb, bigint) IS
+    'Records the metrics of a complete split, and the new best state of the trial if there is one; prunes the one that was and returns its bytes (internal).';
+
+CREATE FUNCTION easeml.record_pilot(unit jsonb, train_seconds double precision, evaluate_seconds double precision) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM easeml.fence(unit);
+    PERFORM easeml.leave_slot(unit);
+    UPDATE easeml.trials t SET pilot_train_seconds = record_pilot.train_seconds, pilot_evaluate_seconds = record_pilot.evaluate_seconds
+    WHERE t.trial_id = (unit ->> 'trial_id')::bigint;
+END
+$$;
+COMMENT ON FUNCTION easeml.record_pilot(jsonb, double precision, double precision) IS 'Records how long the units of a trial are going to take (internal).';

@@ -1,0 +1,50 @@
+-- Waiting for the end of a run.
+
+CREATE FUNCTION easeml.refuse_open_transaction(message text, call text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    -- A driver that prepares the statement starts the transaction an instant before it.
+    IF statement_timestamp() - transaction_timestamp() > interval '10 milliseconds' THEN
+        PERFORM easeml.fail('ML004', message, hint => format('Commit first, then say %s as a statement of its own.', call));
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION easeml.refuse_open_transaction(text, text) IS 'Refuses to go on inside a transaction that began with an earlier statement (internal).';
+
+CREATE PROCEDURE easeml.wait(run_id bigint, timeout_seconds double precision DEFAULT NULL) LANGUAGE plpgsql AS $$
+DECLARE
+    run easeml.runs := easeml.find_run(run_id);
+    n_total bigint;
+    n_done bigint;
+    n_shown bigint := -1;
+    started timestamptz := clock_timestamp();
+BEGIN
+    IF NOT (timeout_seconds > 0 AND timeout_seconds < 'Infinity') THEN
+        PERFORM easeml.fail('ML001', format('timeout_seconds: expected a positive number or NULL, got %s', timeout_seconds));
+    END IF;
+    PERFORM easeml.refuse_open_transaction('easeml.wait can never see progress inside an open transaction', 'CALL easeml.wait(run_id)');
+    COMMIT;
+    LOOP
+        SELECT r.* INTO run FROM easeml.runs r WHERE r.run_id = wait.run_id;
+        IF NOT FOUND THEN
+            PERFORM easeml.fail('ML003', format('run %s was dropped meanwhile', run_id));
+        END IF;
+        SELECT s.n_units_done, s.n_units INTO n_done, n_total FROM easeml.run_status s WHERE s.run_id = run.run_id;
+        IF n_done <> n_shown THEN
+            RAISE NOTICE 'run %: %, % of % units', run.run_id, run.state, n_done, n_total;
+            n_shown := n_done;
+        END IF;
+        EXIT WHEN run.state IN ('finished', 'failed', 'cancelled');
+        IF NOT easeml.has_live_coordinator() AND clock_timestamp() > started + interval '15 seconds' THEN
+            PERFORM easeml.fail('ML010', format('no coordinator is running, so run %s cannot go on', run_id),
+                hint => 'Start one from a shell: easeml up, or easeml coordinator --dsn ...; the run resumes by itself.');
+        END IF;
+        IF clock_timestamp() > started + timeout_seconds * interval '1 second' THEN
+            PERFORM easeml.fail('ML010', format('run %s is still %s after %s seconds', run_id, run.state, timeout_seconds));
+        END IF;
+        COMMIT;
+        PERFORM pg_sleep(least(0.5, coalesce(timeout_seconds, 0.5)));
+    END LOOP;
+END
+$$;
+COMMENT ON PROCEDURE easeml.wait(bigint, double precision) IS
+    'Blocks until a run has ended, with progress as notices: CALL easeml.wait(1). It is a procedure, since a function could never see what is committed meanwhile.';
