@@ -44,10 +44,10 @@ GROUPS = {
 UNITS = ("train_unit", "evaluate_unit", "train_gang", "evaluate_gang", "pilot_unit")
 
 ROLES = {
-    "easeml_admin": "All but a superuser's rights: all tenants' rows, slots and segments. Member of the other three.",
-    "easeml_coordinator": "What the coordinator needs: units, leases, all tenants' rows. Owns the stored states.",
-    "easeml_tenant": "Makes datasets and runs, and sees its own rows only.",
-    "easeml_reader": "Reads the views and the results of all tenants; no blocks, no checkpoints.",
+    "easeml_admin": "Sees all tenants' rows, sets slots, segments and limits. Member of the other three; no superuser.",
+    "easeml_coordinator": "The coordinator's role: runs units for all tenants. Owns the stored states.",
+    "easeml_tenant": "Creates datasets and runs, and sees only its own rows.",
+    "easeml_reader": "Reads the views and results of all tenants, but no blocks and no checkpoints.",
 }
 
 
@@ -220,7 +220,12 @@ def sql_page() -> str:
         lines += table(["column", "meaning"], [(f"`{name}`", comment) for name, comment in view.columns.items()])
     lines += ["## Roles", "", "Group roles, made by the extension; grant them to your own login roles.", ""]
     lines += table(["role", "what it may do"], [(f"`{name}`", ROLES[name]) for name in roles(text)])
-    lines += ["## Tables", "", "Row-level security guards those with an owner. They may change between versions.", ""]
+    lines += [
+        "## Tables",
+        "",
+        "Prefer the views: tables may change between versions. Row-level security guards every table with an owner.",
+        "",
+    ]
     lines += table(["table", "what a row is"], [(f"`{one.name}`", one.comment) for one in relations(text, "TABLE")])
     lines += ["## Internal routines", "", "Called by the coordinator, by triggers, or by the functions above.", ""]
     internal = [(f"`{one.name}`", one.comment) for one in known if one.is_internal]

@@ -1,4 +1,4 @@
-"""A tenant: a database role with its own data sets, runs and share of the machine; and what governs all tenants."""
+"""A tenant: a database role with its own datasets, runs and share of the machine; and what governs all tenants."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
--- What a coordinator decides about trial groups.
+-- Records what a coordinator decides about trial groups.
 
 CREATE FUNCTION easeml.keep_allocations(journal jsonb) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     run easeml.runs;
 BEGIN
     PERFORM easeml.fence(journal);
-    -- Nobody waits for a tenant that is at the run: what was decided is only written down.
+    -- The coordinator waits for no tenant that locks the run: the decision holds anyway, and this only records it.
     SELECT r.* INTO run FROM easeml.runs r WHERE r.run_id = (journal ->> 'run_id')::bigint FOR KEY SHARE SKIP LOCKED;
     IF NOT FOUND THEN
         RETURN;
@@ -23,4 +23,4 @@ BEGIN
         AND g.group_number IN (SELECT e.value::integer FROM jsonb_array_elements_text(journal -> 'ended') e);
 END
 $$;
-COMMENT ON FUNCTION easeml.keep_allocations(jsonb) IS 'Writes down new trial groups, allocations, and groups that have ended; refused when the lease is stale (internal).';
+COMMENT ON FUNCTION easeml.keep_allocations(jsonb) IS 'Records new trial groups, allocations, and groups that have ended; refuses if the lease is stale (internal).';

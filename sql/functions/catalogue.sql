@@ -6,21 +6,22 @@ CREATE FUNCTION easeml.list_architectures(
 from easeml_plpy.catalog import list_architectures
 return list_architectures(plpy, GD)
 $$;
-COMMENT ON FUNCTION easeml.list_architectures() IS 'The architectures that the installed package knows (see view easeml.architectures).';
+COMMENT ON FUNCTION easeml.list_architectures() IS 'Lists the architectures that the installed package can train (internal: read easeml.architectures).';
 
 CREATE FUNCTION easeml.list_metrics(OUT metric text, OUT task text, OUT is_higher_better boolean, OUT is_default boolean, OUT summary text)
 RETURNS SETOF record LANGUAGE plpython3u STABLE AS $$
 from easeml_plpy.catalog import list_metrics
 return list_metrics(plpy, GD)
 $$;
-COMMENT ON FUNCTION easeml.list_metrics() IS 'The metrics by which a run can rank its trials.';
+COMMENT ON FUNCTION easeml.list_metrics() IS 'Lists the metrics by which a run can rank its trials (internal: read easeml.metrics).';
 
 CREATE FUNCTION easeml.fitting_architectures(task text, input_shape integer[], n_outputs integer, OUT architecture text, OUT misfit text, OUT is_default boolean)
 RETURNS SETOF record LANGUAGE plpython3u STABLE AS $$
 from easeml_plpy.catalog import fitting_architectures
 return fitting_architectures(plpy, GD, task, input_shape, n_outputs)
 $$;
-COMMENT ON FUNCTION easeml.fitting_architectures(text, integer[], integer) IS 'Every architecture, with the reason why it does not fit such data, or NULL where it fits.';
+COMMENT ON FUNCTION easeml.fitting_architectures(text, integer[], integer) IS
+    'Lists every architecture with the reason why it does not fit data of that task and shape, or NULL if it fits.';
 
 CREATE FUNCTION easeml.list_procedures(OUT procedure text, OUT is_one_shot boolean, OUT options text[], OUT summary text)
 RETURNS SETOF record LANGUAGE plpython3u STABLE AS $$
@@ -28,7 +29,7 @@ from easeml_db.decisions.procedures import list_procedures
 from easeml_plpy.session import guarded
 return guarded(plpy, list_procedures)
 $$;
-COMMENT ON FUNCTION easeml.list_procedures() IS 'The procedures a run can ask for (internal: read easeml.procedures).';
+COMMENT ON FUNCTION easeml.list_procedures() IS 'Lists the procedures that a run can use (internal: read easeml.procedures).';
 
 CREATE FUNCTION easeml.list_schedulers(OUT scheduler text, OUT needs_free_order boolean, OUT needs_single_holders boolean, OUT is_default boolean, OUT summary text)
 RETURNS SETOF record LANGUAGE plpython3u STABLE AS $$
@@ -36,4 +37,4 @@ from easeml_db.decisions.hopper.schedulers import list_schedulers
 from easeml_plpy.session import guarded
 return guarded(plpy, list_schedulers)
 $$;
-COMMENT ON FUNCTION easeml.list_schedulers() IS 'The schedulers a run can ask for (internal: read easeml.schedulers).';
+COMMENT ON FUNCTION easeml.list_schedulers() IS 'Lists the schedulers that a run can use (internal: read easeml.schedulers).';

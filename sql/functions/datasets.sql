@@ -1,13 +1,14 @@
--- The server's own function that returns a bytea as it is, declared for arrays: it gives the array's own memory, which
--- array_send would rebuild element by element at thirty times the cost. The layout is that of array.h; what arrives is checked.
+-- byteasend returns a bytea unchanged. Declared for arrays, it returns the array's memory as it is, at a thirtieth of the cost
+-- of array_send, which rebuilds each element. array.h defines the layout, and the Python side checks it.
 CREATE FUNCTION easeml.array_bytes(elements anyarray) RETURNS bytea LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE AS $$byteasend$$;
-COMMENT ON FUNCTION easeml.array_bytes(anyarray) IS 'An array as the server keeps it: dimensions, then the elements side by side (internal).';
+COMMENT ON FUNCTION easeml.array_bytes(anyarray) IS 'Returns an array as the server stores it: dimensions, then the elements side by side (internal).';
 
 CREATE FUNCTION easeml.pack_dataset(request jsonb, OUT dataset_id bigint, OUT failure jsonb) LANGUAGE plpython3u AS $$
 from easeml_plpy.packing import pack_dataset
 return pack_dataset(plpy, GD, request)
 $$;
-COMMENT ON FUNCTION easeml.pack_dataset(jsonb) IS 'Shuffles, splits, encodes and packs a source, with the rights of the caller (internal; use easeml.create_dataset).';
+COMMENT ON FUNCTION easeml.pack_dataset(jsonb) IS
+    'Shuffles, splits, encodes and packs a source with the rights of the caller; returns the dataset''s id or an error (internal: use easeml.create_dataset).';
 
 CREATE FUNCTION easeml.pack_version(request jsonb, placement text, n_holders integer) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
@@ -22,7 +23,7 @@ BEGIN
     RETURN packed.dataset_id;
 END
 $$;
-COMMENT ON FUNCTION easeml.pack_version(jsonb, text, integer) IS 'Packs a version of a dataset and places its partitions; returns its id (internal).';
+COMMENT ON FUNCTION easeml.pack_version(jsonb, text, integer) IS 'Packs one version of a dataset and places its partitions; returns its id (internal).';
 
 CREATE FUNCTION easeml.create_dataset(
     name text,
@@ -45,7 +46,7 @@ BEGIN
         PERFORM easeml.fail('ML001', format('name: expected 1 to 200 characters, got %s', quote_nullable(name)));
     END IF;
     IF EXISTS (SELECT FROM easeml.datasets d WHERE d.owner = current_user AND d.dataset_name = create_dataset.name) THEN
-        PERFORM easeml.fail('ML001', format('you have a data set %s already', quote_literal(name)),
+        PERFORM easeml.fail('ML001', format('you have a dataset %s already', quote_literal(name)),
             hint => format('Pack its source again with easeml.refresh_dataset(%s), or remove it with easeml.drop_dataset(%1$s).', quote_literal(name)));
     END IF;
     IF n_partitions IS NULL OR n_partitions NOT BETWEEN 1 AND 10000 THEN
@@ -90,21 +91,22 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.create_dataset(text, text, text[], text, integer, double precision, double precision, bigint, text, integer[], integer, text) IS
-$$Registers a table or view as a data set: shuffles it once, splits it into training, validation and test rows (stratified for labels),
-and packs it into partitions. Nothing leaves the database. Returns the data set's id.
-name: any text; yours alone. source: a table or view that you may read, as in SQL. inputs: columns: numbers, booleans, dates, text and other categories,
-arrays of numbers of one shape, or one bytea of 8-bit values with input_shape. NULL inputs are imputed and flagged. target: text, integer or boolean (labels), or a real number (regression);
-rows with a NULL target are left out. n_partitions: parts that train side by side. validation_fraction, test_fraction: within (0, 1).
-seed: same rows and seed, same split. task: classification or regression, where the target's type should not decide. input_shape: for bytea and one-dimensional arrays, e.g. {28,28}.
-block_rows: rows of a packed block (by default blocks of about 2 MB).
-placement: shared (every slot may run every partition) or bound (each partition belongs to one segment's slots; easeml.replicate_dataset gives it more holders).$$;
+$$Registers a table or view as a dataset and returns the dataset's id. It shuffles the rows once, splits them into training, validation and test rows
+(stratified for labels), and packs them into partitions. No row leaves the database.
+name: any text; only your own datasets must differ from it. source: a table or view that you may read, written as in SQL.
+inputs: columns of numbers, booleans, dates, text and other categories, arrays of numbers of one shape, or one bytea of 8-bit values with input_shape. A NULL input is imputed and flagged.
+target: text, integer or boolean (labels), or a real number (regression). Rows with a NULL target are left out.
+n_partitions: parts that train side by side. validation_fraction, test_fraction: between 0 and 1. seed: the same rows and seed give the same split.
+task: classification or regression; by default the target's type decides. input_shape: for bytea and one-dimensional arrays, e.g. {28,28}.
+block_rows: rows of a packed block; by default a block holds about 2 MB.
+placement: shared (every slot may run every partition) or bound (a partition runs only on slots of its segments, see easeml.replicate_dataset).$$;
 
 CREATE FUNCTION easeml.refresh_dataset(dataset text) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     old easeml.datasets := easeml.find_dataset(dataset);
 BEGIN
     IF to_regclass(old.source) IS NULL THEN
-        PERFORM easeml.fail('ML003', format('the source %s of data set %s is gone', old.source, quote_literal(dataset)));
+        PERFORM easeml.fail('ML003', format('the source %s of dataset %s is gone', old.source, quote_literal(dataset)));
     END IF;
     RETURN easeml.pack_version(jsonb_build_object(
         'name', dataset, 'relation', to_regclass(old.source)::oid::bigint, 'source', old.source, 'inputs', to_jsonb(old.input_columns), 'target', old.target_column,
@@ -114,7 +116,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.refresh_dataset(text) IS
-    'Packs the source as it is now into a new version of the data set, with the arguments of its creation. Earlier versions stay with their runs; new runs use the newest.';
+    'Packs the present rows of the source into a new version of the dataset, with the arguments that created it, and returns the version''s id. New runs use the new version; earlier runs keep theirs.';
 
 CREATE FUNCTION easeml.drop_dataset(dataset text, cascade boolean DEFAULT false) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -124,7 +126,7 @@ BEGIN
     SELECT count(*) INTO n_runs FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id)
     WHERE d.owner = newest.owner AND d.dataset_name = newest.dataset_name;
     IF n_runs > 0 AND NOT cascade THEN
-        PERFORM easeml.fail('ML004', format('data set %s has %s run(s), which would be lost with it', quote_literal(dataset), n_runs),
+        PERFORM easeml.fail('ML004', format('dataset %s has %s run(s), which would be lost with it', quote_literal(dataset), n_runs),
             hint => format('To remove them all: SELECT easeml.drop_dataset(%s, cascade => true).', quote_literal(dataset)));
     END IF;
     PERFORM easeml.drop_run(r.run_id) FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id)
@@ -133,7 +135,8 @@ BEGIN
     DELETE FROM easeml.datasets d WHERE d.owner = newest.owner AND d.dataset_name = newest.dataset_name;
 END
 $$;
-COMMENT ON FUNCTION easeml.drop_dataset(text, boolean) IS 'Removes a data set with all its versions; with cascade => true also its runs. The source stays.';
+COMMENT ON FUNCTION easeml.drop_dataset(text, boolean) IS
+    'Removes a dataset with all its versions. Refuses if it has runs, unless cascade => true, which removes them, too. The source stays.';
 
 CREATE FUNCTION easeml.grant_use(dataset text, role name) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -144,15 +147,15 @@ BEGIN
     INSERT INTO easeml.dataset_grants (dataset_name, grantee) VALUES (dataset, role) ON CONFLICT DO NOTHING;
 END
 $$;
-COMMENT ON FUNCTION easeml.grant_use(text, name) IS 'Lets another role predict with a data set''s trials, and nothing more.';
+COMMENT ON FUNCTION easeml.grant_use(text, name) IS 'Lets another role predict with the trials of a dataset. The role sees neither the data nor the runs.';
 
 CREATE FUNCTION easeml.revoke_use(dataset text, role name) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     DELETE FROM easeml.dataset_grants g
     WHERE g.owner = current_user AND g.dataset_name = revoke_use.dataset AND g.grantee = revoke_use.role;
     IF NOT FOUND THEN
-        PERFORM easeml.fail('ML003', format('role %s has no use of a data set %s of yours', quote_literal(role), quote_literal(dataset)));
+        PERFORM easeml.fail('ML003', format('role %s has no use of a dataset %s of yours', quote_literal(role), quote_literal(dataset)));
     END IF;
 END
 $$;
-COMMENT ON FUNCTION easeml.revoke_use(text, name) IS 'Takes back what easeml.grant_use gave.';
+COMMENT ON FUNCTION easeml.revoke_use(text, name) IS 'Withdraws what easeml.grant_use granted.';

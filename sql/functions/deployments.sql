@@ -16,14 +16,14 @@ BEGIN
     ON CONFLICT ON CONSTRAINT deployments_pkey DO UPDATE SET trial_id = excluded.trial_id, deployed_at = now();
 END
 $$;
-COMMENT ON FUNCTION easeml.deploy(bigint) IS 'Lets this trial answer easeml.predict for its data set, whatever is trained later.';
+COMMENT ON FUNCTION easeml.deploy(bigint) IS 'Makes this trial answer easeml.predict for its dataset, even if later trials are better. easeml.undeploy withdraws it.';
 
 CREATE FUNCTION easeml.undeploy(dataset text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     DELETE FROM easeml.deployments p WHERE p.owner = current_user AND p.dataset_name = undeploy.dataset;
     IF NOT FOUND THEN
-        PERFORM easeml.fail('ML003', format('no trial of data set %s is deployed', quote_nullable(dataset)));
+        PERFORM easeml.fail('ML003', format('no trial of dataset %s is deployed', quote_nullable(dataset)));
     END IF;
 END
 $$;
-COMMENT ON FUNCTION easeml.undeploy(text) IS 'Takes a deployed trial back: the best so far answers again.';
+COMMENT ON FUNCTION easeml.undeploy(text) IS 'Withdraws the deployed trial of a dataset, so that the best trial answers easeml.predict again.';

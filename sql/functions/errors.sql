@@ -6,7 +6,7 @@
 CREATE FUNCTION easeml.fail(sqlstate_code text, message text, detail text DEFAULT NULL, hint text DEFAULT NULL)
 RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    -- What comes from PL/Python carries the name of its Python class in front.
+    -- PL/Python puts the name of the exception's class before the message.
     message := regexp_replace(message, '^((plpy\.(SPI)?Error|spiexceptions\.\w+): )+', '');
     detail := nullif(detail, '');
     hint := nullif(hint, '');
@@ -26,7 +26,7 @@ COMMENT ON FUNCTION easeml.fail(text, text, text, text) IS 'Raises an error of c
 CREATE FUNCTION easeml.raise_failure(failure jsonb) RETURNS void LANGUAGE sql STRICT AS $$
     SELECT easeml.fail(failure ->> 'sqlstate', failure ->> 'message', failure ->> 'detail', failure ->> 'hint')
 $$;
-COMMENT ON FUNCTION easeml.raise_failure(jsonb) IS 'Raises the error that a PL/Python function returned; does nothing with NULL (internal).';
+COMMENT ON FUNCTION easeml.raise_failure(jsonb) IS 'Raises the error that a PL/Python function returned; does nothing if it is NULL (internal).';
 
 CREATE FUNCTION easeml.check_run_transition() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -40,7 +40,7 @@ BEGIN
     RETURN NEW;
 END
 $$;
-COMMENT ON FUNCTION easeml.check_run_transition() IS 'Refuses illegal changes of a run''s state (trigger).';
+COMMENT ON FUNCTION easeml.check_run_transition() IS 'Refuses an illegal change of a run''s state (trigger).';
 CREATE TRIGGER run_transition BEFORE UPDATE OF state ON easeml.runs
     FOR EACH ROW EXECUTE FUNCTION easeml.check_run_transition();
 
@@ -57,6 +57,6 @@ BEGIN
     RETURN NEW;
 END
 $$;
-COMMENT ON FUNCTION easeml.check_trial_transition() IS 'Refuses illegal changes of a trial''s state (trigger).';
+COMMENT ON FUNCTION easeml.check_trial_transition() IS 'Refuses an illegal change of a trial''s state (trigger).';
 CREATE TRIGGER trial_transition BEFORE UPDATE OF state ON easeml.trials
     FOR EACH ROW EXECUTE FUNCTION easeml.check_trial_transition();

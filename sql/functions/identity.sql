@@ -1,11 +1,10 @@
--- Who asks, and which data set a name means.
+-- Who calls, and what a name means.
 
 CREATE FUNCTION easeml.caller() RETURNS name LANGUAGE sql STABLE
 SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE current_setting('role') WHEN 'none' THEN session_user ELSE current_setting('role')::name END
 $$;
-COMMENT ON FUNCTION easeml.caller() IS
-    'The role that called, also inside a SECURITY DEFINER function: the role last set with SET ROLE, else the session''s user.';
+COMMENT ON FUNCTION easeml.caller() IS 'Returns the role that called, even inside a SECURITY DEFINER function: the role that SET ROLE chose, else the session''s user.';
 
 CREATE FUNCTION easeml.find_dataset(dataset text) RETURNS easeml.datasets LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -16,18 +15,18 @@ BEGIN
     WHERE d.owner = current_user AND d.dataset_name = find_dataset.dataset ORDER BY d.version DESC LIMIT 1;
     IF found.dataset_id IS NULL THEN
         SELECT string_agg(DISTINCT d.dataset_name, ', ') INTO known FROM easeml.datasets d WHERE d.owner = current_user;
-        PERFORM easeml.fail('ML003', format('there is no data set %s of role %s', quote_nullable(dataset), quote_ident(current_user)),
+        PERFORM easeml.fail('ML003', format('there is no dataset %s of role %s', quote_nullable(dataset), quote_ident(current_user)),
             hint => coalesce('You have: ' || known || '.', 'Make one with easeml.create_dataset(name, source, inputs, target).'));
     END IF;
     RETURN found;
 END
 $$;
-COMMENT ON FUNCTION easeml.find_dataset(text) IS 'The newest version of one''s own data set of that name, or an error that lists what there is.';
+COMMENT ON FUNCTION easeml.find_dataset(text) IS 'Returns the newest version of your dataset of that name, or raises an error that lists your datasets.';
 
 CREATE FUNCTION easeml.find_source(source text, OUT relation regclass, OUT qualified_name text) LANGUAGE plpgsql STABLE AS $$
 BEGIN
     BEGIN
-        -- The name is kept with its schema, so that it means the same under another search_path.
+        -- Keep the schema with the name, so that it means the same under another search_path.
         SELECT c.oid::regclass, format('%I.%I', n.nspname, c.relname) INTO relation, qualified_name
         FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
         WHERE c.oid = to_regclass(source) AND c.relkind IN ('r', 'v', 'm', 'p', 'f');
@@ -40,10 +39,10 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION easeml.find_source(text) IS 'The table or view that a name means, with its schema, or an error.';
+COMMENT ON FUNCTION easeml.find_source(text) IS 'Returns the table or view that a name means, with its schema, or raises an error.';
 
 CREATE FUNCTION easeml.has_live_coordinator() RETURNS boolean LANGUAGE sql STABLE AS $$
     SELECT EXISTS (SELECT FROM easeml.coordinators c JOIN easeml.coordinator_lease l USING (lease_number)
                    WHERE c.stopped_at IS NULL AND c.heartbeat_at > clock_timestamp() - interval '10 seconds')
 $$;
-COMMENT ON FUNCTION easeml.has_live_coordinator() IS 'Whether the coordinator that holds the lease gave a sign of life in the last ten seconds.';
+COMMENT ON FUNCTION easeml.has_live_coordinator() IS 'Says whether the coordinator that holds the lease sent a heartbeat within the last ten seconds.';

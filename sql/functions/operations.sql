@@ -1,7 +1,7 @@
 CREATE FUNCTION easeml.version() RETURNS text LANGUAGE sql STABLE AS $$
     SELECT extversion FROM pg_catalog.pg_extension WHERE extname = 'easeml'
 $$;
-COMMENT ON FUNCTION easeml.version() IS 'The installed version of the extension.';
+COMMENT ON FUNCTION easeml.version() IS 'Returns the installed version of the extension.';
 
 CREATE FUNCTION easeml.python_facts() RETURNS jsonb LANGUAGE plpython3u AS $$
 import importlib, json, sys
@@ -17,4 +17,4 @@ if "torch" in facts["modules"]:
     facts["devices"] = ["cpu"] + [f"cuda:{i}" for i in range(torch.cuda.device_count())]
 return json.dumps(facts)
 $$;
-COMMENT ON FUNCTION easeml.python_facts() IS 'Which Python the server runs, what it can import and which devices it sees (for easeml doctor).';
+COMMENT ON FUNCTION easeml.python_facts() IS 'Describes the server''s Python as JSON for easeml doctor: version, path, packages that it can import, devices.';

@@ -7,7 +7,7 @@ from easeml_plpy.failures import answered
 return answered(preview, architectures, search_space, procedure, n_configs, max_epochs, seed, procedure_options)
 $$;
 COMMENT ON FUNCTION easeml.plan_search(jsonb, jsonb, text, integer, integer, bigint, jsonb) IS
-    'The rungs of a run as a json array: a pure function of its arguments (internal: call easeml.preview_procedure).';
+    'Returns the rungs of a run as a json array, a pure function of its arguments, or an error (internal: use easeml.preview_procedure).';
 
 CREATE FUNCTION easeml.preview_procedure(
     procedure text, max_epochs integer DEFAULT 5, n_configs integer DEFAULT NULL, procedure_options jsonb DEFAULT NULL, dataset text DEFAULT NULL,
@@ -32,5 +32,5 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.preview_procedure(text, integer, integer, jsonb, text, text[], jsonb, bigint) IS
-$$Shows what a run would train before anything runs, with the arguments of easeml.select_models; nothing is written. A row is a rung: at most n_trials trials of a bracket reach n_epochs epochs in total,
-and train total_epochs epochs together beyond the rung before. Without a data set and architectures it is the plan of one arm. For asha the figures are caps; for pbt a rung is a round.$$;
+$$Shows what a run would train, with the arguments of easeml.select_models; it writes nothing. A row is a rung: at most n_trials trials of a bracket reach n_epochs epochs,
+and together they train total_epochs epochs beyond the rung before. Without a dataset and architectures it shows the plan of one arm. For asha the figures are upper limits; for pbt a rung is a round.$$;

@@ -1,32 +1,33 @@
--- Limits of tenants. Tenants insert rows themselves, so triggers hold them, with rights to count what the writer may not see.
--- They come after the row, when row-level security has let it pass: nobody learns another's limits by trying.
--- What a superuser writes is not held: a restore must bring back what was there.
+-- Limits of tenants. Tenants insert rows themselves, so triggers enforce the limits, with rights to count rows that the writer cannot see.
+-- They run after the row, once row-level security has let it pass, so that nobody learns another's limits by trying.
+-- Limits do not apply to superusers: a restore must bring back all rows.
 
 CREATE FUNCTION easeml.used_hours(tenant name) RETURNS double precision LANGUAGE sql STABLE AS $$
     SELECT (coalesce((SELECT u.dropped_seconds FROM easeml.tenant_usage u WHERE u.owner = tenant), 0)
         + coalesce((SELECT extract(epoch FROM sum(u.finished_at - u.started_at)) FROM easeml.training_units u WHERE u.owner = tenant)::double precision, 0)
         + coalesce((SELECT extract(epoch FROM sum(e.finished_at - e.started_at)) FROM easeml.evaluations e WHERE e.owner = tenant)::double precision, 0)) / 3600
 $$;
-COMMENT ON FUNCTION easeml.used_hours(name) IS 'Slot hours of all recorded units of a role, those of dropped runs included, as far as one may see them (internal: read easeml.tenant_status).';
+COMMENT ON FUNCTION easeml.used_hours(name) IS
+    'Returns the slot hours that all recorded units of a tenant took, those of dropped runs included, as far as you may see them (internal: read easeml.tenant_status).';
 
 CREATE FUNCTION easeml.kept_bytes(tenant name) RETURNS bigint LANGUAGE sql STABLE AS $$
-    -- Lengths stand in the rows themselves; the values are not read.
+    -- The rows hold the lengths, so no value is read.
     SELECT coalesce((SELECT sum(octet_length(b.inputs) + octet_length(b.targets)) FROM easeml.datasets d JOIN easeml.blocks b USING (dataset_id) WHERE d.owner = tenant), 0)::bigint
         + coalesce((SELECT sum(c.n_bytes) FROM easeml.checkpoints c WHERE c.owner = tenant), 0)::bigint
 $$;
-COMMENT ON FUNCTION easeml.kept_bytes(name) IS 'Bytes of the packed blocks and live checkpoints of a role (internal).';
+COMMENT ON FUNCTION easeml.kept_bytes(name) IS 'Returns the bytes of a tenant''s packed blocks and live checkpoints (internal).';
 
--- Readers may know how much there is, and not read it.
+-- Readers may know how much a tenant keeps, but not read it.
 CREATE FUNCTION easeml.used_bytes(tenant name) RETURNS bigint LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE WHEN tenant = easeml.caller() OR pg_has_role(easeml.caller(), 'easeml_reader', 'USAGE') OR pg_has_role(easeml.caller(), 'easeml_coordinator', 'USAGE')
         THEN easeml.kept_bytes(tenant) END
 $$;
-COMMENT ON FUNCTION easeml.used_bytes(name) IS 'Bytes that a role keeps; NULL for those who may not know (internal: read easeml.tenant_status).';
+COMMENT ON FUNCTION easeml.used_bytes(name) IS 'Returns the bytes that a tenant keeps, or NULL if you may not know (internal: read easeml.tenant_status).';
 
 CREATE FUNCTION easeml.is_bound_by_limits() RETURNS boolean LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT NOT r.rolsuper FROM pg_catalog.pg_roles r WHERE r.rolname = easeml.caller()
 $$;
-COMMENT ON FUNCTION easeml.is_bound_by_limits() IS 'Whether the caller is no superuser (internal).';
+COMMENT ON FUNCTION easeml.is_bound_by_limits() IS 'Says whether limits apply to the caller: to everybody but superusers (internal).';
 
 CREATE FUNCTION easeml.check_run_limits() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -36,8 +37,8 @@ BEGIN
     IF NOT easeml.is_bound_by_limits() THEN
         RETURN NULL;
     END IF;
-    -- Those who start runs of one tenant come one after another. Written and not just locked, so that whoever
-    -- looks at an older snapshot (REPEATABLE READ) fails, instead of not seeing the run that was started meanwhile.
+    -- Transactions that start runs of one tenant queue up here. The row is written, not only locked, so that a transaction
+    -- with an older snapshot (REPEATABLE READ) fails instead of missing the run that started meanwhile.
     UPDATE easeml.tenants t SET weight = t.weight WHERE t.owner = NEW.owner RETURNING t.* INTO limits;
     IF limits.max_runs IS NOT NULL THEN
         SELECT count(*) INTO used FROM easeml.runs r WHERE r.owner = NEW.owner AND r.state IN ('queued', 'running');
@@ -78,7 +79,7 @@ BEGIN
         RETURN NULL;
     END IF;
     FOR limits IN SELECT t.owner, t.max_bytes FROM easeml.tenants t WHERE t.max_bytes IS NOT NULL AND t.owner IN (SELECT a.owner FROM added a) LOOP
-        -- Partitions come last: whoever packs at the same time waits here, and then counts this data set, too.
+        -- Partitions come last: a transaction that packs at the same time waits here, and then counts this dataset, too.
         IF TG_TABLE_NAME = 'partitions' THEN
             PERFORM FROM easeml.tenants t WHERE t.owner = limits.owner FOR UPDATE;
         END IF;
@@ -108,5 +109,5 @@ BEGIN
     RETURN OLD;
 END
 $$;
-COMMENT ON FUNCTION easeml.keep_hours() IS 'Remembers the slot seconds of a run that goes away (trigger).';
+COMMENT ON FUNCTION easeml.keep_hours() IS 'Adds the slot seconds of a dropped run to what its tenant has used (trigger).';
 CREATE TRIGGER run_hours BEFORE DELETE ON easeml.runs FOR EACH ROW EXECUTE FUNCTION easeml.keep_hours();

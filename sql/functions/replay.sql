@@ -1,18 +1,19 @@
--- Training again along the stored visit order, to see whether the same bytes come out. Nothing is written.
+-- Training a trial again along the stored visit order, to check that the same bytes result. Nothing is written.
 
 CREATE FUNCTION easeml.check_replay(trial_id bigint, device text, until_epoch integer, OUT n_partitions bigint, OUT failure jsonb) LANGUAGE plpython3u AS $$
 from easeml_plpy.replay import check_replay
 return check_replay(plpy, GD, trial_id, device, until_epoch)
 $$;
 COMMENT ON FUNCTION easeml.check_replay(bigint, text, integer) IS
-    'Refuses a device that does not exist, a trial that a gang trained, and packed training rows that differ from those that it trained on; returns the number of partitions that it compared (internal).';
+    'Refuses a device that does not exist, a trial that a gang trained, and packed training rows that differ from those that it trained on; returns the number of partitions that it compared, or an error (internal).';
 
 CREATE PROCEDURE easeml.replay_units(trial_id bigint, device text, n_threads integer, until_epoch integer, INOUT result jsonb DEFAULT NULL)
 LANGUAGE plpython3u AS $$
 from easeml_plpy.replay import replay_units
 return replay_units(plpy, GD, trial_id, device, n_threads, until_epoch, result)
 $$;
-COMMENT ON PROCEDURE easeml.replay_units(bigint, text, integer, integer, jsonb) IS 'Trains a trial again unit by unit and compares the states (internal; use easeml.replay).';
+COMMENT ON PROCEDURE easeml.replay_units(bigint, text, integer, integer, jsonb) IS
+    'Trains a trial again unit by unit and compares the states (internal: use easeml.replay).';
 
 CREATE PROCEDURE easeml.replay(
     trial_id bigint, device text DEFAULT 'cpu', n_threads integer DEFAULT 1, until_epoch integer DEFAULT NULL, INOUT result jsonb DEFAULT NULL
@@ -37,7 +38,7 @@ BEGIN
 END
 $$;
 COMMENT ON PROCEDURE easeml.replay(bigint, text, integer, integer, jsonb) IS
-$$Trains a trial again from nothing, in this session, along the stored visit order with the stored seeds, and compares the state after every unit with the
-recorded hash. Writes nothing. The same device and number of threads give the same bytes: those of the slots that trained it (default: cpu, one thread).
-device: cpu or cuda:N. until_epoch: stop after that epoch. Returns json: trial_id, n_units, n_matching, is_identical, first_difference (epoch, position,
-partition_number, stored_sha256, replayed_sha256, and where that state is still kept, tensors: the largest absolute difference of each that differs), final_sha256, device, n_threads.$$;
+$$Trains a trial again from its beginning, in your session, in the stored order and with the stored seeds, and compares the state after every unit with the recorded hash.
+It writes nothing. The device and number of threads of the slots that trained the trial give the same bytes (default: cpu, one thread).
+device: cpu or cuda:N. until_epoch: stop after that epoch. Returns json: trial_id, n_units, n_matching, is_identical, first_difference, final_sha256, device, n_threads.
+first_difference has epoch, position, partition_number, stored_sha256 and replayed_sha256; if the stored state is still kept, tensors has the largest absolute difference of each tensor that differs.$$;

@@ -12,7 +12,7 @@ BEGIN
     RETURN found;
 END
 $$;
-COMMENT ON FUNCTION easeml.find_run(bigint) IS 'The run of that number if one may see it, or an error.';
+COMMENT ON FUNCTION easeml.find_run(bigint) IS 'Returns the run of that number, or raises an error if you cannot see it.';
 
 CREATE FUNCTION easeml.cancel(run_id bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -27,7 +27,7 @@ BEGIN
     PERFORM pg_notify('easeml_runs', run.run_id::text);
 END
 $$;
-COMMENT ON FUNCTION easeml.cancel(bigint) IS 'Stops a run within a second. What was recorded stays and can be predicted with; easeml.resume goes on from there.';
+COMMENT ON FUNCTION easeml.cancel(bigint) IS 'Stops a run within a second. Recorded units stay, trials can still predict, and easeml.resume continues the run.';
 
 CREATE FUNCTION easeml.resume(run_id bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -46,7 +46,7 @@ BEGIN
     PERFORM pg_notify('easeml_runs', run.run_id::text);
 END
 $$;
-COMMENT ON FUNCTION easeml.resume(bigint) IS 'Lets a cancelled or failed run go on from its last recorded units; failed trials are tried again, and max_seconds counts anew.';
+COMMENT ON FUNCTION easeml.resume(bigint) IS 'Continues a cancelled or failed run from its last recorded units. It tries failed trials again and starts max_seconds anew.';
 
 CREATE FUNCTION easeml.drop_run(run_id bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -58,4 +58,4 @@ BEGIN
     DELETE FROM easeml.runs r WHERE r.run_id = run.run_id;
 END
 $$;
-COMMENT ON FUNCTION easeml.drop_run(bigint) IS 'Removes a run with its trials, states and history; one that is under way is cancelled first.';
+COMMENT ON FUNCTION easeml.drop_run(bigint) IS 'Removes a run with its trials, states and history. If the run is open, it cancels it first.';

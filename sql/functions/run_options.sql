@@ -16,12 +16,12 @@ BEGIN
         PERFORM easeml.fail('ML001', format('scheduler: %s chooses the partitions, so it needs the visit order free, got %s', scheduler, visit_order),
             hint => 'Add visit_order => ''free'', or leave the scheduler to easeml.');
     ELSIF wanted.needs_single_holders AND EXISTS (SELECT FROM easeml.replicas c WHERE c.dataset_id = data.dataset_id GROUP BY c.partition_number HAVING count(*) > 1) THEN
-        PERFORM easeml.fail('ML001', format('scheduler: %s needs one holder for each partition, and data set %s is replicated', scheduler, quote_literal(data.dataset_name)),
+        PERFORM easeml.fail('ML001', format('scheduler: %s needs one holder for each partition, and dataset %s is replicated', scheduler, quote_literal(data.dataset_name)),
             hint => 'Choose longest_remaining or random, or leave the scheduler to easeml.');
     END IF;
 END
 $$;
-COMMENT ON FUNCTION easeml.check_schedule(easeml.datasets, text, text) IS 'Refuses a scheduler or visit order that does not exist or does not fit the data set (internal).';
+COMMENT ON FUNCTION easeml.check_schedule(easeml.datasets, text, text) IS 'Refuses a scheduler or visit order that does not exist or does not fit the dataset (internal).';
 
 CREATE FUNCTION easeml.choose_architectures(data easeml.datasets, architectures text[]) RETURNS text[] LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -43,7 +43,7 @@ BEGIN
     FROM unnest(chosen) a LEFT JOIN easeml.fitting_architectures(data.task, data.input_shape, data.n_outputs) f ON f.architecture = a
     WHERE f.architecture IS NULL OR f.misfit IS NOT NULL LIMIT 1;
     IF FOUND AND unfit.misfit IS NOT NULL THEN
-        PERFORM easeml.fail('ML001', format('architectures: %s does not fit data set %s: %s', unfit.architecture, quote_literal(data.dataset_name), unfit.misfit));
+        PERFORM easeml.fail('ML001', format('architectures: %s does not fit dataset %s: %s', unfit.architecture, quote_literal(data.dataset_name), unfit.misfit));
     ELSIF FOUND THEN
         PERFORM easeml.fail('ML001', format('architectures: there is no architecture %s', quote_nullable(unfit.architecture)),
             hint => (SELECT 'Choose from: ' || string_agg(a.architecture, ', ') || '.' FROM easeml.list_architectures() a));
@@ -51,17 +51,19 @@ BEGIN
     RETURN chosen;
 END
 $$;
-COMMENT ON FUNCTION easeml.choose_architectures(easeml.datasets, text[]) IS 'The architectures of a run, each once: those named, or those that suit the data; one that does not fit is refused (internal).';
+COMMENT ON FUNCTION easeml.choose_architectures(easeml.datasets, text[]) IS
+    'Returns the architectures of a run, each once: those named, or those that suit the data. Refuses one that does not fit (internal).';
 
 CREATE FUNCTION easeml.specifications(architectures text[]) RETURNS jsonb LANGUAGE sql STABLE AS $$
     SELECT jsonb_agg(jsonb_build_object('architecture', a.architecture, 'hyperparameters', a.hyperparameters) ORDER BY c.n)
     FROM unnest(architectures) WITH ORDINALITY c(name, n) JOIN easeml.list_architectures() a ON a.architecture = c.name
 $$;
-COMMENT ON FUNCTION easeml.specifications(text[]) IS 'What architectures declare of their hyperparameters, as a procedure reads it (internal).';
+COMMENT ON FUNCTION easeml.specifications(text[]) IS 'Returns what architectures declare of their hyperparameters, as a procedure reads it (internal).';
 
 CREATE FUNCTION easeml.complete_options(procedure text, options jsonb) RETURNS jsonb LANGUAGE sql STABLE AS $$
     SELECT CASE WHEN p.procedure IS NULL OR jsonb_typeof(complete_options.options) <> 'object' THEN complete_options.options
         ELSE jsonb_build_object('n_parallel', (SELECT greatest(count(*), 1) FROM easeml.slots s WHERE s.state = 'active')) || coalesce(complete_options.options, '{}') END
     FROM (SELECT) d LEFT JOIN easeml.list_procedures() p ON p.procedure = complete_options.procedure AND 'n_parallel' = ANY (p.options)
 $$;
-COMMENT ON FUNCTION easeml.complete_options(text, jsonb) IS 'The options of a procedure; n_parallel, where it has that and none is named, is the number of slots (internal).';
+COMMENT ON FUNCTION easeml.complete_options(text, jsonb) IS
+    'Completes the options of a procedure: n_parallel, if the procedure has it and the user did not set it, becomes the number of slots (internal).';

@@ -7,7 +7,7 @@ from easeml_plpy.failures import answered
 return answered(begin_search, architectures, search_space, procedure, n_configs, max_epochs, seed, procedure_options)
 $$;
 COMMENT ON FUNCTION easeml.begin_search(jsonb, jsonb, text, integer, integer, bigint, jsonb) IS
-    'What a run begins with, as a json object: its arms, its first trials and how many there are at most; a pure function of its arguments (internal).';
+    'Returns a run''s arms, its first trials and the largest number of trials as a json object, a pure function of its arguments, or an error (internal).';
 
 CREATE FUNCTION easeml.select_models(
     dataset text,
@@ -97,16 +97,16 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.select_models(text, text[], jsonb, text, integer, integer, text, double precision, bigint, text, text, jsonb, text) IS
-$$Starts a search for a good model on a data set and returns the run's id at once; a coordinator trains in the background (from the moment this transaction commits).
-architectures: names from easeml.architectures (default: those that suit the data). search_space: json object, for example
-{"learning_rate": {"type": "float", "low": 1e-4, "high": 1e-1, "log": true}, "batch_size": [32, 256], "mlp": {"hidden_units": [[128], [256, 128]]}};
-a list is a choice, an object a range, anything else is fixed, and a key that names an architecture holds what is meant for it alone (default: every architecture's own ranges).
-procedure: one of easeml.procedures; random and grid train every trial to the end, the others look at results after each epoch, once inside every arm (an architecture), and
-stop, continue and start trials. procedure_options: json object of options that easeml.procedures lists, for example {"eta": 3}; {"joint": true}: one search over all architectures.
-easeml.preview_procedure shows what a run would train. n_configs: how many trials (random: 8; grid: all; others: in each arm, by default as many as max_epochs asks for).
-max_epochs: passes of a trial over the training rows, at most.
-metric: ranks the trials by their best epoch on the validation rows (accuracy for labels, rmse for numbers). max_seconds: stop starting new units after that. seed: same data, arguments and seed, same result.
-scheduler: which trial runs next where, one of easeml.schedulers (auto: the shorter of longest_remaining and rotation in a simulation before the run).
-visit_order: cyclic (each trial meets the partitions in an order fixed beforehand, so the result is the same bytes whatever happens) or free (the scheduler chooses the partition too; easeml.replay proves the result).
-allocation: hopping (every trial has one slot at a time), data_parallel (each trial over all slots, one after another), water_filling (slots follow the work that each trial
-has left) or auto (data_parallel where few trials are left for many slots). Only hopping gives the same bytes whatever slots there are.$$;
+$$Starts a search for a good model on a dataset and returns the run's id at once. A coordinator trains in the background once this transaction has committed.
+architectures: names from easeml.architectures; by default those that suit the data.
+search_space: a json object, for example {"learning_rate": {"type": "float", "low": 1e-4, "high": 1e-1, "log": true}, "batch_size": [32, 256], "mlp": {"hidden_units": [[128], [256, 128]]}}.
+A list is a choice, an object a range, anything else a fixed value. A key that names an architecture holds values for that architecture only. By default each architecture uses its own ranges.
+procedure: one of easeml.procedures. random and grid train every trial to the end; the others look at the results of an arm (an architecture) after each epoch and stop, continue and start its trials.
+easeml.preview_procedure shows what a run would train. procedure_options: a json object of options that easeml.procedures lists, for example {"eta": 3}; {"joint": true} searches all architectures at once.
+n_configs: number of trials; by default random tries 8, grid all, and the others, in each arm, as many as max_epochs needs. max_epochs: passes of a trial over the training rows, at most.
+metric: ranks the trials by their best epoch on the validation rows; by default accuracy for labels, rmse for numbers. max_seconds: start no new unit after that time.
+seed: the same data, arguments and seed give the same result.
+scheduler: chooses which trial runs next on which slot, one of easeml.schedulers; auto simulates longest_remaining and rotation before the run and takes the shorter.
+visit_order: cyclic (the order in which a trial visits the partitions is fixed beforehand, so that failures and timing change no byte of the result) or free (the scheduler chooses the partition, too; easeml.replay proves the result).
+allocation: hopping (each trial has one slot at a time), data_parallel (one trial after another uses all slots), water_filling (slots follow the work that each trial has left)
+or auto (data_parallel when few trials remain for many slots). Only hopping gives the same bytes whatever slots there are.$$;

@@ -1,4 +1,4 @@
--- What a procedure has decided about the trials of an arm, called by the coordinator.
+-- The coordinator calls this with what a procedure decided about the trials of an arm.
 -- A decision is {kind: start, trial_number, architecture, config, target_epochs, bracket, parent, inherited_epochs}, {kind: continue, trial_number, target_epochs}
 -- or {kind: stop, trial_number}; parent and trial_number are numbers within the run.
 
@@ -15,7 +15,8 @@ BEGIN
     RETURN copied_id;
 END
 $$;
-COMMENT ON FUNCTION easeml.copy_state(easeml.trials, bigint) IS 'Gives a trial a copy of the newest state of another one; returns the new checkpoint, NULL when there is none (internal).';
+COMMENT ON FUNCTION easeml.copy_state(easeml.trials, bigint) IS
+    'Gives a trial a copy of another trial''s newest state; returns the new checkpoint, or NULL if there is no state (internal).';
 
 CREATE FUNCTION easeml.apply_decisions(arm_id bigint, decisions jsonb, lease_number bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
@@ -35,7 +36,7 @@ BEGIN
     IF NOT FOUND THEN
         PERFORM easeml.fail('ML003', format('arm %s is gone, its run is over, or somebody is at it', arm_id));
     END IF;
-    -- Nobody waits for a tenant that holds its trials: they are decided upon later. No unit is at a trial that waits for a decision.
+    -- The coordinator waits for no tenant that locks its trials: it decides about them later. No unit runs on a paused trial.
     SELECT count(*) INTO n_held FROM easeml.trials t WHERE t.arm_id = arm.arm_id AND t.state = 'paused'
         AND t.trial_number IN (SELECT d.number FROM jsonb_to_recordset(decisions) j(trial_number integer, parent integer) CROSS JOIN LATERAL (VALUES (j.trial_number), (j.parent)) d(number))
         AND t.trial_id NOT IN (SELECT w.trial_id FROM easeml.trials w WHERE w.arm_id = arm.arm_id AND w.state = 'paused' FOR NO KEY UPDATE SKIP LOCKED);
@@ -73,7 +74,7 @@ BEGIN
                 PERFORM easeml.fail('ML006', format('trial %s of run %s does not wait to go on', decision.trial_number, run.run_id));
             END IF;
         ELSE
-            -- Final, so its newest state is of use to nobody; that of its best epoch stays.
+            -- A stopped trial never trains again, so only the state of its best epoch is kept.
             WITH stopped AS (
                 UPDATE easeml.trials t SET state = 'stopped', finished_at = clock_timestamp(), checkpoint_id = t.best_checkpoint_id
                 FROM easeml.trials before WHERE before.trial_id = t.trial_id AND t.arm_id = arm.arm_id AND t.trial_number = decision.trial_number AND t.state = 'paused'
@@ -93,4 +94,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.apply_decisions(bigint, jsonb, bigint) IS
-    'Starts, continues and stops trials of an arm as its procedure has decided, all or none; refused when the lease is stale or a trial is not where the decision takes it to be. Returns the bytes of states that it pruned (internal).';
+    'Starts, continues and stops trials of an arm as its procedure decided, all or none. Refuses if the lease is stale or a trial has moved on since the decision. Returns the bytes of the states that it pruned (internal).';

@@ -1,4 +1,4 @@
--- Tenants: who they are and what they may have. Administrators only; a running coordinator hears of each change.
+-- Tenants and their settings. Only administrators call these, and a running coordinator hears of each change.
 
 CREATE FUNCTION easeml.check_tenant(weight double precision, deadline timestamptz, max_runs integer, max_slots integer, max_bytes bigint, max_hours double precision)
 RETURNS void LANGUAGE plpgsql AS $$
@@ -23,13 +23,14 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION easeml.check_tenant(double precision, timestamptz, integer, integer, bigint, double precision) IS 'Refuses settings that no tenant can have; NULL passes (internal).';
+COMMENT ON FUNCTION easeml.check_tenant(double precision, timestamptz, integer, integer, bigint, double precision) IS
+    'Refuses settings that no tenant can have; NULL passes (internal).';
 
 CREATE FUNCTION easeml.find_tenant(role text) RETURNS easeml.tenants LANGUAGE plpgsql AS $$
 DECLARE
     found easeml.tenants;
 BEGIN
-    -- Locked, so that no run of the tenant starts meanwhile.
+    -- Lock the row, so that no run of the tenant starts meanwhile.
     SELECT t.* INTO found FROM easeml.tenants t WHERE t.owner::text = find_tenant.role FOR UPDATE;
     IF found.owner IS NULL THEN
         PERFORM easeml.fail('ML003', format('there is no tenant %s', quote_nullable(role)),
@@ -39,9 +40,9 @@ BEGIN
     RETURN found;
 END
 $$;
-COMMENT ON FUNCTION easeml.find_tenant(text) IS 'The row of a tenant, locked, or an error (internal).';
+COMMENT ON FUNCTION easeml.find_tenant(text) IS 'Returns and locks the row of a tenant, or raises an error (internal).';
 
--- Granting easeml_tenant takes more than easeml_admin has, hence SECURITY DEFINER; it does that and writes the row.
+-- SECURITY DEFINER, because easeml_admin may not grant easeml_tenant; the function grants it, writes the row, and does no more.
 CREATE FUNCTION easeml.create_tenant(
     role text,
     weight double precision DEFAULT 1,
@@ -57,10 +58,10 @@ BEGIN
     SELECT r.* INTO account FROM pg_catalog.pg_roles r WHERE r.rolname::text = create_tenant.role;
     IF account.rolname IS NULL THEN
         PERFORM easeml.fail('ML003', format('there is no role %s', quote_nullable(role)), hint => 'Create it first: CREATE ROLE name LOGIN.');
-    -- A superuser passes row-level security and may switch triggers off: its limits would be promises that nobody keeps.
+    -- A superuser bypasses row-level security and can disable triggers, so limits would not hold.
     ELSIF account.rolsuper THEN
         PERFORM easeml.fail('ML004', format('role %s is a superuser, whom no limit binds', role), hint => 'Let it work under a role of its own.');
-    -- What is granted to a group reaches all its members: those of easeml_reader would become tenants unasked.
+    -- A grant to a group reaches all its members: those of easeml_reader would become tenants unasked.
     ELSIF account.rolname ~ '^pg_' OR account.rolname IN ('easeml_admin', 'easeml_coordinator', 'easeml_reader') OR pg_has_role('easeml_tenant', account.oid, 'MEMBER') THEN
         PERFORM easeml.fail('ML004', format('role %s is a group of roles with a meaning of its own', role), hint => 'Name one of its members.');
     END IF;
@@ -81,7 +82,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.create_tenant(text, double precision, timestamptz, integer, integer, bigint, double precision) IS
-$$Makes an existing role a tenant: grants it easeml_tenant and keeps what it may have. NULL means no deadline and no limit.
+$$Makes an existing role a tenant: grants it easeml_tenant and records its weight, deadline and limits. NULL means no deadline or no limit.
 weight: share of the slots relative to other tenants. deadline: when its runs should have ended. max_runs: queued and running runs at a time.
 max_slots: slots at a time. max_bytes: packed blocks and kept states. max_hours: slot hours of all its units.$$;
 
@@ -125,10 +126,10 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.alter_tenant(text, double precision, timestamptz, integer, integer, bigint, double precision, text[]) IS
-$$Changes what is given and leaves the rest. clear: names of settings that go back to their default, for example {deadline,max_runs}.
-Lower limits take back nothing: runs under way and data that is there stay.$$;
+$$Changes the settings of a tenant that you give and leaves the others. clear: names of settings to reset to their default, for example {deadline,max_runs}.
+A lower limit takes nothing back: open runs continue and stored data stays.$$;
 
--- Revoking takes the same rights as granting.
+-- Revoking needs the same rights as granting.
 CREATE FUNCTION easeml.drop_tenant(role text) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     old easeml.tenants := easeml.find_tenant(role);
@@ -140,7 +141,7 @@ BEGIN
         PERFORM easeml.fail('ML004', format('tenant %s has open runs: %s', role, open_runs), hint => 'Wait for them, or cancel them: SELECT easeml.cancel(run_id).');
     END IF;
     DELETE FROM easeml.tenants t WHERE t.owner = old.owner;
-    -- From PostgreSQL 16 on, each grantor's grant is one of its own. A role that was dropped has none.
+    -- From PostgreSQL 16 on, each grantor has a grant of its own. A dropped role has none.
     FOR grantor IN SELECT m.grantor::regrole::text FROM pg_catalog.pg_auth_members m
         WHERE m.roleid = 'easeml_tenant'::regrole AND m.member = to_regrole(quote_ident(old.owner)) LOOP
         EXECUTE format('REVOKE easeml_tenant FROM %I GRANTED BY %s', old.owner, grantor);
@@ -151,4 +152,4 @@ BEGIN
     PERFORM pg_notify('easeml_tenants', role);
 END
 $$;
-COMMENT ON FUNCTION easeml.drop_tenant(text) IS 'Takes easeml_tenant and all settings from a role that has no open runs. Its data sets, runs and results stay.';
+COMMENT ON FUNCTION easeml.drop_tenant(text) IS 'Withdraws easeml_tenant and all settings from a role without open runs. Its datasets, runs and results stay.';

@@ -1,4 +1,4 @@
--- Segments and slots: where units run. They change while runs go on; a running coordinator takes it up at once.
+-- Segments and slots: where units run. Administrators change them while runs go on, and a running coordinator adapts at once.
 
 CREATE FUNCTION easeml.check_slot_options(n integer, n_threads integer, device text, memory_limit_bytes bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -16,7 +16,7 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION easeml.check_slot_options(integer, integer, text, bigint) IS 'Refuses what no slot can have (internal).';
+COMMENT ON FUNCTION easeml.check_slot_options(integer, integer, text, bigint) IS 'Refuses options that no slot can have (internal).';
 
 CREATE FUNCTION easeml.find_segment(segment text) RETURNS integer LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -30,7 +30,7 @@ BEGIN
     RETURN found;
 END
 $$;
-COMMENT ON FUNCTION easeml.find_segment(text) IS 'The number of a segment (internal).';
+COMMENT ON FUNCTION easeml.find_segment(text) IS 'Returns the number of a segment, or raises an error (internal).';
 
 CREATE FUNCTION easeml.find_slot(slot_id integer) RETURNS easeml.slots LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -43,13 +43,13 @@ BEGIN
     RETURN found;
 END
 $$;
-COMMENT ON FUNCTION easeml.find_slot(integer) IS 'A slot (internal).';
+COMMENT ON FUNCTION easeml.find_slot(integer) IS 'Returns the row of a slot, or raises an error (internal).';
 
 CREATE FUNCTION easeml.check_leaving(slot_ids integer[], force boolean) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     orphan record;
 BEGIN
-    -- One at a time, or two who leave at once would each count on the other.
+    -- One transaction at a time: two that remove slots at once would each count on the other's slots.
     PERFORM pg_advisory_xact_lock(hashtext('easeml.check_leaving'));
     IF force THEN
         RETURN;
@@ -65,7 +65,7 @@ BEGIN
             AND EXISTS (SELECT FROM leaving l JOIN easeml.replicas c USING (segment_id) WHERE c.dataset_id = d.dataset_id AND c.partition_number = p.partition_number) END
     ORDER BY d.dataset_id DESC, p.partition_number LIMIT 1;
     IF FOUND THEN
-        PERFORM easeml.fail('ML004', format('%s the last that can run partition %s of data set %s (owner %s)',
+        PERFORM easeml.fail('ML004', format('%s the last that can run partition %s of dataset %s (owner %s)',
                 (SELECT string_agg(format('slot %s on segment %s', s.slot_id, g.segment_name), ', ' ORDER BY s.slot_id) || CASE count(*) WHEN 1 THEN ' is' ELSE ' are' END
                  FROM easeml.slots s JOIN easeml.segments g USING (segment_id) WHERE s.slot_id = ANY (slot_ids)),
                 orphan.partition_number, quote_literal(orphan.dataset_name), orphan.owner),
@@ -93,7 +93,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.set_slots(integer, integer, text, bigint) IS
-    'Sets how many units run side by side on segment local, with how many CPU threads each, on which device (cpu, cuda:N, or cpu:N, the N-th n_threads cores, which slots may share) and with how much memory at most. A running coordinator takes it up at once; units of slots that go away run again elsewhere.';
+    'Sets the number of slots of segment local, and of each the CPU threads, the device and the memory limit. device: cpu, cuda:N, or cpu:N (the N-th n_threads cores; several slots may share them). A running coordinator adapts at once; units of removed slots run again elsewhere.';
 
 CREATE FUNCTION easeml.add_slots(n integer, segment text DEFAULT 'local', n_threads integer DEFAULT 1, device text DEFAULT 'cpu', memory_limit_bytes bigint DEFAULT NULL)
 RETURNS integer[] LANGUAGE plpgsql AS $$
@@ -103,7 +103,7 @@ DECLARE
 BEGIN
     PERFORM easeml.check_slot_options(n, n_threads, device, memory_limit_bytes);
     PERFORM pg_advisory_xact_lock(hashtext('easeml.add_slots'));
-    -- The number of a slot that was removed is not given again: the history of units names slots by number.
+    -- The number of a removed slot is never reused: the history of units names slots by number.
     SELECT greatest(nextval('easeml.slots_slot_id_seq'), coalesce(max(s.slot_id), 0) + 1) INTO first_id FROM easeml.slots s;
     PERFORM setval('easeml.slots_slot_id_seq', first_id + n - 1);
     WITH inserted AS (
@@ -116,7 +116,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.add_slots(integer, text, integer, text, bigint) IS
-    'Adds slots to a segment and returns their numbers. A running coordinator opens them at once, and runs under way use them.';
+    'Adds slots to a segment and returns their numbers. A running coordinator opens them at once, and open runs use them.';
 
 CREATE FUNCTION easeml.drain_slot(slot_id integer, force boolean DEFAULT false) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -131,7 +131,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.drain_slot(integer, boolean) IS
-    'Lets a slot end its unit and gives it no more. Refused for the last slot that can run some partition, unless force => true.';
+    'Lets a slot finish its unit and gives it no other. Refuses for the last slot that can run a partition, unless force => true. easeml.resume_slot undoes it.';
 
 CREATE FUNCTION easeml.resume_slot(slot_id integer) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -153,7 +153,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.remove_slot(integer, boolean) IS
-    'Removes a slot at once; its unit is cancelled and runs again elsewhere. Refused for the last slot that can run some partition, unless force => true.';
+    'Removes a slot at once. The coordinator cancels its unit and runs it again elsewhere. Refuses for the last slot that can run a partition, unless force => true.';
 
 CREATE FUNCTION easeml.add_segment(segment text) RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE
@@ -170,7 +170,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.add_segment(text) IS
-    'Adds a segment and returns its number: a place that holds partitions of data sets whose placement is bound. It needs slots: easeml.add_slots(n, segment).';
+    'Adds a segment, a place that holds partitions of datasets with bound placement, and returns its number. Give it slots with easeml.add_slots(n, segment).';
 
 CREATE FUNCTION easeml.drain_segment(segment text, force boolean DEFAULT false) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -183,7 +183,7 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION easeml.drain_segment(text, boolean) IS 'Drains all slots of a segment.';
+COMMENT ON FUNCTION easeml.drain_segment(text, boolean) IS 'Drains all slots of a segment, as easeml.drain_slot does.';
 
 CREATE FUNCTION easeml.resume_segment(segment text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -210,14 +210,14 @@ BEGIN
     WHERE c.segment_id = leaving AND NOT EXISTS (SELECT FROM easeml.replicas o
         WHERE o.dataset_id = c.dataset_id AND o.partition_number = c.partition_number AND o.segment_id <> leaving) LIMIT 1;
     IF FOUND THEN
-        PERFORM easeml.fail('ML004', format('segment %s is the only holder of partition %s of data set %s', segment, orphan.partition_number, quote_literal(orphan.dataset_name)),
+        PERFORM easeml.fail('ML004', format('segment %s is the only holder of partition %s of dataset %s', segment, orphan.partition_number, quote_literal(orphan.dataset_name)),
             hint => format('Place it anew first: SELECT easeml.replicate_dataset(%L, 1).', orphan.dataset_name));
     END IF;
     DELETE FROM easeml.replicas c WHERE c.segment_id = leaving;
     DELETE FROM easeml.segments g WHERE g.segment_id = leaving;
 END
 $$;
-COMMENT ON FUNCTION easeml.remove_segment(text) IS 'Removes a segment that has no slots and holds no partition alone.';
+COMMENT ON FUNCTION easeml.remove_segment(text) IS 'Removes a segment. Refuses if the segment has slots or is the only holder of a partition.';
 
 CREATE FUNCTION easeml.place_dataset(dataset_id bigint, factor integer) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -226,11 +226,11 @@ DECLARE
     n_wanted integer;
 BEGIN
     SELECT d.* INTO data FROM easeml.datasets d WHERE d.dataset_id = place_dataset.dataset_id;
-    -- Copies on segments without slots are of no use to anybody.
+    -- A copy on a segment without slots is useless.
     DELETE FROM easeml.replicas c WHERE c.dataset_id = data.dataset_id AND NOT EXISTS (SELECT FROM easeml.slots s WHERE s.segment_id = c.segment_id);
     FOR part IN SELECT p.partition_number FROM easeml.partitions p WHERE p.dataset_id = data.dataset_id ORDER BY p.partition_number LOOP
         SELECT factor - count(*) INTO n_wanted FROM easeml.replicas c WHERE c.dataset_id = data.dataset_id AND c.partition_number = part;
-        -- Too few: the emptiest segments get a copy. Too many: the fullest lose theirs.
+        -- Too few copies: the emptiest segments get one. Too many: the fullest lose theirs.
         INSERT INTO easeml.replicas (dataset_id, partition_number, segment_id)
         SELECT data.dataset_id, part, g.segment_id FROM easeml.segments g
         WHERE EXISTS (SELECT FROM easeml.slots s WHERE s.segment_id = g.segment_id)
@@ -242,7 +242,7 @@ BEGIN
             ORDER BY (SELECT count(*) FROM easeml.replicas c WHERE c.dataset_id = data.dataset_id AND c.segment_id = o.segment_id) DESC, o.segment_id DESC
             LIMIT greatest(-n_wanted, 0));
     END LOOP;
-    -- From the fullest segment to the emptiest, as long as that makes them more equal.
+    -- Move copies from the fullest segment to the emptiest, as long as that evens them out.
     LOOP
         WITH held AS (
             SELECT g.segment_id, (SELECT count(*) FROM easeml.replicas c WHERE c.dataset_id = data.dataset_id AND c.segment_id = g.segment_id) AS n
@@ -260,7 +260,8 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION easeml.place_dataset(bigint, integer) IS 'Brings the copies of each partition to the factor, evenly over the segments that have slots; copies stay where they are as far as possible (internal).';
+COMMENT ON FUNCTION easeml.place_dataset(bigint, integer) IS
+    'Gives each partition of a dataset `factor` holders, evenly over the segments that have slots; moves as few copies as possible (internal).';
 
 CREATE FUNCTION easeml.replicate_dataset(dataset text, factor integer) RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE
@@ -269,8 +270,8 @@ DECLARE
     version_id bigint;
 BEGIN
     IF data.placement = 'shared' THEN
-        PERFORM easeml.fail('ML004', format('data set %s is shared: every slot may run every partition already', quote_literal(dataset)),
-            hint => 'Replicas are for data sets created with placement => ''bound''.');
+        PERFORM easeml.fail('ML004', format('dataset %s is shared: every slot may run every partition already', quote_literal(dataset)),
+            hint => 'Replicas are for datasets created with placement => ''bound''.');
     END IF;
     IF factor IS NULL OR factor NOT BETWEEN 1 AND n_segments THEN
         PERFORM easeml.fail('ML001', format('factor: expected 1 to %s, the number of segments that have slots, got %s', n_segments, coalesce(factor::text, 'NULL')),
@@ -284,4 +285,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.replicate_dataset(text, integer) IS
-    'Sets how many segments hold each partition of a data set whose placement is bound; runs under way take it up at once. Call it again after segments came or went: copies are spread evenly over those that have slots.';
+    'Sets how many segments hold each partition of a dataset with bound placement, spreads the copies evenly over the segments that have slots, and returns that number. Open runs use the copies at once. Call it again after you have added or removed segments.';

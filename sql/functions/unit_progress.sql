@@ -17,7 +17,7 @@ BEGIN
         PERFORM easeml.fail('ML006', format('trial %s is %s with %s steps done: step %s is not due',
             trial.trial_id, trial.state, trial.n_steps_done, unit ->> 'step'));
     END IF;
-    -- What this transaction writes is for display only, and a crash may lose it: no wait for the disk.
+    -- This transaction writes only what is displayed, and a crash may lose that: do not wait for the disk.
     PERFORM set_config('synchronous_commit', 'off', true);
     started_at := clock_timestamp();
     SELECT trial.architecture, trial.config, trial.max_epochs, trial.checkpoint_id, trial.best_checkpoint_id, trial.best_epoch,
@@ -36,20 +36,20 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.open_unit(jsonb) IS
-    'All that a unit needs to know, in one call; shows the unit in its slot''s row. Refused when the step, or the first one of its gang, is not the trial''s next (internal).';
+    'Returns all that a unit needs to know and shows the unit in the row of its slot. Refuses if the trial''s next step is another one (internal).';
 
 CREATE FUNCTION easeml.fence(unit jsonb) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     holder bigint;
 BEGIN
-    -- The lock holds off a takeover until this transaction has ended.
+    -- The lock delays a takeover until this transaction has ended.
     SELECT l.lease_number INTO holder FROM easeml.coordinator_lease l FOR SHARE;
     IF holder <> (unit ->> 'lease_number')::bigint THEN
         PERFORM easeml.fail('ML006', format('lease %s is over, %s holds: the unit is not recorded', unit ->> 'lease_number', holder));
     END IF;
 END
 $$;
-COMMENT ON FUNCTION easeml.fence(jsonb) IS 'Refuses to record a unit that a replaced coordinator ordered (internal).';
+COMMENT ON FUNCTION easeml.fence(jsonb) IS 'Refuses to record a unit whose coordinator no longer holds the lease (internal).';
 
 CREATE FUNCTION easeml.leave_slot(unit jsonb) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -60,7 +60,8 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION easeml.leave_slot(jsonb) IS 'Frees the slot''s row; refused when the slot was given up, so that a stuck unit that wakes up records nothing (internal).';
+COMMENT ON FUNCTION easeml.leave_slot(jsonb) IS
+    'Clears the unit from the row of its slot. Refuses if the slot was given up, so that a stuck unit that wakes up records nothing (internal).';
 
 CREATE FUNCTION easeml.advance(unit jsonb) RETURNS easeml.trials LANGUAGE plpgsql AS $$
 DECLARE
@@ -85,4 +86,5 @@ BEGIN
     RETURN trial;
 END
 $$;
-COMMENT ON FUNCTION easeml.advance(jsonb) IS 'Counts the step of a trial, or the steps of a gang, refused if somebody else was faster, and frees the rows of their slots; a trial at its target pauses (internal).';
+COMMENT ON FUNCTION easeml.advance(jsonb) IS
+    'Counts the step of a trial, or the steps of a gang, and clears the rows of their slots; pauses a trial that reached its target. Refuses if the trial has moved on (internal).';

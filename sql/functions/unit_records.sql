@@ -6,7 +6,7 @@ CREATE FUNCTION easeml.store_chunked(unit jsonb, n_bytes bigint, sha256 text) RE
     RETURNING checkpoint_id
 $$;
 COMMENT ON FUNCTION easeml.store_chunked(jsonb, bigint, text) IS
-    'Begins a large state, whose chunks follow in the same transaction, before easeml.record_training; NULL when the trial is gone (internal).';
+    'Inserts the row of a large state, whose chunks follow in the same transaction before easeml.record_training; returns NULL if the trial is gone (internal).';
 
 CREATE FUNCTION easeml.store_chunk(checkpoint_id bigint, chunk_number integer, bytes bytea) RETURNS void LANGUAGE sql AS $$
     INSERT INTO easeml.checkpoint_chunks (checkpoint_id, owner, chunk_number, bytes)
@@ -49,13 +49,13 @@ BEGIN
         FROM jsonb_to_recordset(unit #> '{gang,others}') o(position integer, partition_number integer, slot_id integer, seed bigint,
             training_seconds double precision, n_rows bigint, loss double precision, read_bytes bigint)) u;
     UPDATE easeml.trials t SET checkpoint_id = new_checkpoint_id WHERE t.trial_id = trial.trial_id;
-    -- Of each trial the newest state and that of its best epoch are kept.
+    -- Keep, of each trial, the newest state and that of its best epoch.
     DELETE FROM easeml.checkpoints c WHERE c.checkpoint_id = trial.checkpoint_id AND c.checkpoint_id IS DISTINCT FROM trial.best_checkpoint_id
     RETURNING c.n_bytes INTO pruned_bytes;
 END
 $$;
 COMMENT ON FUNCTION easeml.record_training(jsonb, timestamptz, double precision, bigint, double precision, bigint, text, bytea, bigint) IS
-    'Records a training unit, or all units of a gang: fence, progress, new state (or the one that lies in chunks already), visit log, pruning; returns the new checkpoint, and the bytes that it pruned, if any (internal).';
+    'Records a training unit, or all units of a gang: checks the lease, counts the steps, stores the new state unless it lies in chunks already, writes the visit log and prunes the old state. Returns the new checkpoint and the bytes that it pruned (internal).';
 
 CREATE FUNCTION easeml.record_evaluation(unit jsonb, started_at timestamptz, epoch integer, split text, statistics jsonb, read_bytes bigint) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
@@ -108,7 +108,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.record_metrics(jsonb, integer, text, bigint, jsonb, bigint) IS
-    'Records the metrics of a complete split, and the new best state of the trial if there is one; prunes the one that was and returns its bytes (internal).';
+    'Records the metrics of a complete split and, if the epoch is the trial''s best, its state; returns the bytes of the former best state, which it prunes (internal).';
 
 CREATE FUNCTION easeml.record_pilot(unit jsonb, train_seconds double precision, evaluate_seconds double precision) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -118,4 +118,4 @@ BEGIN
     WHERE t.trial_id = (unit ->> 'trial_id')::bigint;
 END
 $$;
-COMMENT ON FUNCTION easeml.record_pilot(jsonb, double precision, double precision) IS 'Records how long the units of a trial are going to take (internal).';
+COMMENT ON FUNCTION easeml.record_pilot(jsonb, double precision, double precision) IS 'Records how long the units of a trial are expected to take (internal).';

@@ -1,6 +1,6 @@
--- Units of work, called by the coordinator, one session for each slot. They commit, so they are procedures.
+-- Units of work. The coordinator calls them, for each slot in a session of its own. They commit, so they are procedures.
 -- A unit is {trial_id, step, kind, epoch, position, partition_number, seed, slot_id, lease_number, attempt}. One of a gang also has
--- gang {token, rank, timeout_seconds, members}; as it is recorded, gang {n_ranks, others}: the other ranks and what they have done.
+-- gang {token, rank, timeout_seconds, members}; the rank that records it has gang {n_ranks, others}: the other ranks and their results.
 
 CREATE PROCEDURE easeml.train_unit(unit jsonb, INOUT result jsonb DEFAULT NULL)
 LANGUAGE plpython3u AS $$
@@ -8,7 +8,7 @@ from easeml_plpy.training import train_unit
 return train_unit(plpy, GD, unit, result)
 $$;
 COMMENT ON PROCEDURE easeml.train_unit(jsonb, jsonb) IS
-    'Trains a trial over one partition once and records the new state, the unit and its loss in one short transaction, refused when the lease is stale or the step is recorded already.';
+    'Trains a trial over one partition once, then records the new state, the unit and its loss in one short transaction. Refuses if the lease is stale or the step is already recorded.';
 
 CREATE PROCEDURE easeml.evaluate_unit(unit jsonb, INOUT result jsonb DEFAULT NULL)
 LANGUAGE plpython3u AS $$
@@ -16,7 +16,7 @@ from easeml_plpy.evaluation import evaluate_unit
 return evaluate_unit(plpy, GD, unit, result)
 $$;
 COMMENT ON PROCEDURE easeml.evaluate_unit(jsonb, jsonb) IS
-    'Measures a trial on the validation or test rows of one partition and records the sums; the last partition of a split makes the metrics.';
+    'Measures a trial on the validation or test rows of one partition and records the sums; the last partition of a split also records the metrics.';
 
 CREATE PROCEDURE easeml.train_gang(unit jsonb, INOUT result jsonb DEFAULT NULL)
 LANGUAGE plpython3u AS $$
@@ -24,7 +24,7 @@ from easeml_plpy.gang import train_gang
 return train_gang(plpy, GD, unit, result)
 $$;
 COMMENT ON PROCEDURE easeml.train_gang(jsonb, jsonb) IS
-    'Trains a trial over several partitions at once, together with the sessions of other slots that call it alike; the first of them records the new state and all units in one short transaction. Of a pilot: times a few steps and records nothing.';
+    'Trains a trial over several partitions at once, together with sessions of other slots that call it at the same time. The first of them records the new state and all units in one short transaction. As a pilot it times a few steps and records nothing.';
 
 CREATE PROCEDURE easeml.evaluate_gang(unit jsonb, INOUT result jsonb DEFAULT NULL)
 LANGUAGE plpython3u AS $$
@@ -32,7 +32,7 @@ from easeml_plpy.gang import evaluate_gang
 return evaluate_gang(plpy, GD, unit, result)
 $$;
 COMMENT ON PROCEDURE easeml.evaluate_gang(jsonb, jsonb) IS
-    'Measures a trial on several partitions at once, one on each of the slots that call it alike; the first of them records the sums of all.';
+    'Measures a trial on several partitions at once, one on each slot that calls it at the same time. The first of them records the sums of all.';
 
 CREATE PROCEDURE easeml.pilot_unit(unit jsonb, INOUT result jsonb DEFAULT NULL)
 LANGUAGE plpython3u AS $$
@@ -40,4 +40,4 @@ from easeml_plpy.pilot import pilot_unit
 return pilot_unit(plpy, GD, unit, result)
 $$;
 COMMENT ON PROCEDURE easeml.pilot_unit(jsonb, jsonb) IS
-    'Times a few mini-batches of a fresh trial and throws them away; records only how long its units are going to take.';
+    'Times a few mini-batches of a fresh trial, discards them, and records how long the trial''s units are expected to take.';

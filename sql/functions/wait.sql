@@ -47,4 +47,4 @@ BEGIN
 END
 $$;
 COMMENT ON PROCEDURE easeml.wait(bigint, double precision) IS
-    'Blocks until a run has ended, with progress as notices: CALL easeml.wait(1). It is a procedure, since a function could never see what is committed meanwhile.';
+    'Blocks until a run has ended and shows its progress as notices: CALL easeml.wait(1). It is a procedure, because a function would never see what others commit meanwhile. timeout_seconds: raise an error after that time.';

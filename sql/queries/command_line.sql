@@ -1,28 +1,28 @@
 -- name: datasets
--- Data sets, the newest version of each.
+-- Datasets, the newest version of each.
 SELECT dataset_id, dataset_name, version, task, source, input_columns, target_column, input_shape, n_outputs, n_partitions,
     n_train_rows, n_validation_rows, n_test_rows, n_bytes, n_runs, created_at, owner
 FROM easeml.dataset_info WHERE is_newest ORDER BY dataset_name, owner
 
 -- name: dataset
--- One data set of the caller.
+-- One dataset.
 SELECT * FROM easeml.dataset_info WHERE dataset_id = %(dataset_id)s
 
 -- name: partitions
--- Where the partitions of the newest version of a data set of the caller's are.
+-- Where the partitions of the caller's dataset are, in its newest version.
 SELECT p.* FROM easeml.partition_status p JOIN easeml.dataset_info d USING (dataset_id)
 WHERE d.dataset_name = %(dataset)s AND d.owner = current_user AND d.is_newest ORDER BY p.partition_number
 
 -- name: slots
--- Slots and what they do.
+-- Slots, and the unit that each runs.
 SELECT * FROM easeml.slot_status ORDER BY slot_id
 
 -- name: segments
--- Segments and what they hold.
+-- Segments with their slots and partitions.
 SELECT * FROM easeml.segment_status ORDER BY segment_id
 
 -- name: tenants
--- Tenants with what they may have and what they use.
+-- Tenants with their settings and what they use.
 SELECT * FROM easeml.tenant_status ORDER BY tenant
 
 -- name: policies
@@ -54,14 +54,14 @@ LEFT JOIN LATERAL (
 WHERE g.run_id = ANY(%(run_ids)s) ORDER BY g.run_id
 
 -- name: demo_roles
--- Roles of that name, whose they are, and what they have under way.
+-- Roles of these names, their comments, and their open runs.
 SELECT a.rolname AS role, pg_catalog.shobj_description(a.oid, 'pg_authid') AS comment,
     EXISTS (SELECT FROM easeml.tenants t WHERE t.owner = a.rolname) AS is_tenant,
     ARRAY(SELECT r.run_id FROM easeml.runs r WHERE r.owner = a.rolname AND r.state IN ('queued', 'running') ORDER BY r.run_id) AS open_runs
 FROM pg_catalog.pg_roles a WHERE a.rolname = ANY(%(roles)s)
 
 -- name: procedures
--- How configs can be tried.
+-- Procedures that a run can use.
 SELECT procedure, is_one_shot, options, summary FROM easeml.procedures
 
 -- name: trial_groups
@@ -69,15 +69,15 @@ SELECT procedure, is_one_shot, options, summary FROM easeml.procedures
 SELECT * FROM easeml.trial_group_status WHERE run_id = %(run_id)s ORDER BY group_id
 
 -- name: allocations
--- Which devices the trials of a run had, in the order of the decisions.
+-- Devices of the trials of a run, in the order of the decisions.
 SELECT * FROM easeml.trial_allocations WHERE run_id = %(run_id)s ORDER BY decided_at, trial_number
 
 -- name: device_profiles
--- What was measured of devices.
+-- Measurements of devices.
 SELECT d.dataset_name, p.* FROM easeml.device_profiles p JOIN easeml.datasets d USING (dataset_id) ORDER BY d.dataset_name, p.architecture, p.device_kind
 
 -- name: schedulers
--- What a run can ask for, the default first.
+-- Schedulers that a run can use, the default first.
 SELECT scheduler, is_default, needs_free_order, needs_single_holders, summary FROM easeml.schedulers ORDER BY is_default DESC, scheduler
 
 -- name: runs
@@ -85,7 +85,7 @@ SELECT scheduler, is_default, needs_free_order, needs_single_holders, summary FR
 SELECT * FROM easeml.run_status ORDER BY run_id DESC LIMIT %(limit)s
 
 -- name: run
--- A run, with what is left of it: units of trials that go on, and the seconds that it may still take.
+-- A run, with the number of units left and the seconds left of its limit.
 SELECT s.*, l.n_units_left,
     r.max_seconds - CASE WHEN s.started_at IS NULL THEN 0 ELSE s.elapsed_seconds END AS seconds_to_limit
 FROM easeml.run_status s
@@ -98,7 +98,7 @@ LEFT JOIN LATERAL (
 WHERE s.run_id = %(run_id)s
 
 -- name: newest_run
--- The run that a command means when none is named.
+-- The run that a command means when it names none.
 SELECT max(run_id) AS run_id FROM easeml.run_status
 
 -- name: leaderboard
@@ -112,12 +112,12 @@ SELECT * FROM (
     WHERE run_id = %(run_id)s ORDER BY event_id DESC LIMIT %(limit)s) e ORDER BY event_id
 
 -- name: coordinator
--- The coordinator that gave the last sign of life.
+-- The coordinator that took over last.
 SELECT lease_number, host, process_id, version, started_at, heartbeat_age_seconds, stopped_at, is_alive
 FROM easeml.coordinator_status ORDER BY lease_number DESC LIMIT 1
 
 -- name: server
--- The server as the doctor looks at it; its files show only to those who may read settings.
+-- What the doctor asks of the server; config_file is null for those who may not read settings.
 SELECT current_setting('server_version') AS version, current_setting('server_version_num')::integer / 10000 AS major,
     current_database() AS database,
     (SELECT extversion FROM pg_catalog.pg_extension WHERE extname = 'easeml') AS installed_version,
@@ -126,5 +126,5 @@ SELECT current_setting('server_version') AS version, current_setting('server_ver
     (SELECT setting FROM pg_catalog.pg_settings WHERE name = 'config_file') AS config_file
 
 -- name: python_facts
--- Which Python the server runs and what that finds.
+-- What the server's Python can import.
 SELECT easeml.python_facts() AS facts

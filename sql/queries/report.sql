@@ -1,7 +1,7 @@
 -- What easeml report reads: views only, under the caller's rights.
 
 -- name: run
--- A run with its data set.
+-- A run with its dataset.
 SELECT s.*, d.task, d.source, d.input_columns, d.target_column, d.input_shape, d.n_outputs, d.n_partitions,
     d.n_train_rows, d.n_validation_rows, d.n_test_rows, d.n_bytes, clock_timestamp() AS read_at
 FROM easeml.run_status s
@@ -27,14 +27,14 @@ SELECT trial_id, epoch, training_loss, validation_metric
 FROM easeml.learning_curves WHERE run_id = %(run_id)s ORDER BY trial_id, epoch
 
 -- name: slots
--- Names and devices of the slots that there are now.
+-- Names and devices of the present slots.
 SELECT slot_id, slot_name, device, n_threads FROM easeml.slot_status ORDER BY slot_id
 
 -- name: events
--- What happened, in words.
+-- Events of a run, in the order in which they happened.
 SELECT event_id, happened_at, extract(epoch FROM happened_at)::double precision AS happened_seconds, trial_id, kind, message
 FROM easeml.run_events WHERE run_id = %(run_id)s ORDER BY happened_at, event_id
 
 -- name: run_traffic
--- States hopped and stored.
+-- How much state the run stored and moved.
 SELECT * FROM easeml.run_traffic WHERE run_id = %(run_id)s

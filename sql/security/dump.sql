@@ -1,4 +1,4 @@
--- Without this a dump would hold the extension and none of its rows.
+-- Without this, a dump would contain the extension but none of its rows.
 DO $dump$
 DECLARE
     item record;

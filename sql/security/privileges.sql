@@ -1,5 +1,5 @@
--- Who may do what. Tenants see and change their own rows only; readers read all results and no data; the coordinator
--- trains for all; administrators do everything short of a superuser. Functions are closed to PUBLIC and opened by name.
+-- Who may do what. Tenants read and change only their own rows; readers read all results and no data; the coordinator
+-- trains for all; administrators may do all but what needs a superuser. Functions are closed to PUBLIC and opened by name.
 
 GRANT USAGE ON SCHEMA easeml TO easeml_admin, easeml_coordinator, easeml_tenant, easeml_reader;
 GRANT easeml_tenant, easeml_reader, easeml_coordinator TO easeml_admin;
@@ -19,7 +19,7 @@ BEGIN
             EXECUTE format('CREATE POLICY all_rows ON %s TO easeml_admin, easeml_coordinator USING (true) WITH CHECK (true)', item.relation);
             IF item.relation_name NOT IN ('blocks', 'checkpoints', 'checkpoint_chunks') THEN
                 EXECUTE format('CREATE POLICY read_rows ON %s FOR SELECT TO easeml_reader USING (true)', item.relation);
-                -- The encoder of a data set holds values of its rows: categories, labels, means.
+                -- The encoder of a dataset holds values of its rows: categories, labels, means.
                 EXECUTE (SELECT format('GRANT SELECT (%s) ON %s TO easeml_reader', string_agg(quote_ident(attname), ', '), item.relation)
                     FROM pg_catalog.pg_attribute WHERE attrelid = item.relation AND attnum > 0 AND NOT attisdropped AND attname <> 'encoder');
             END IF;
@@ -47,7 +47,7 @@ BEGIN
                 'add_segment', 'drain_segment', 'resume_segment', 'remove_segment', 'python_facts',
                 'set_policy', 'open_arm', 'close_arm', 'keep_beliefs', 'apply_decisions', 'copy_state', 'keep_allocations',
                 'create_tenant', 'alter_tenant', 'drop_tenant', 'check_tenant', 'find_tenant', 'kept_bytes', 'is_bound_by_limits',
-                -- Whoever may execute a trigger function can hang it on a table of his own, with rows of his invention.
+                -- A role that may execute a trigger function can attach it to its own table, with invented rows.
                 'check_run_limits', 'check_byte_limit', 'keep_hours')
     LOOP
         EXECUTE format('GRANT EXECUTE ON ROUTINE %s TO easeml_tenant', item.routine);
@@ -55,11 +55,11 @@ BEGIN
 END
 $security$;
 
--- What a tenant writes, through functions that run with the tenant's own rights.
+-- What tenants write, through functions that run with their own rights.
 GRANT INSERT ON easeml.datasets, easeml.partitions, easeml.replicas, easeml.blocks, easeml.dataset_grants, easeml.runs,
     easeml.deployments, easeml.events TO easeml_tenant;
--- Progress and states are the coordinator's to write: a trial that named another tenant's checkpoint would be served from it.
--- Nor the qualities of arms: other tenants' priors are made from them.
+-- Only the coordinator writes progress and states: a trial that named another tenant's checkpoint would predict with it.
+-- It alone writes the qualities of arms: other tenants' priors are fitted to them.
 GRANT INSERT (run_id, owner, architecture, augmentation, planned_epochs) ON easeml.arms TO easeml_tenant;
 GRANT INSERT (run_id, arm_id, trial_number, architecture, config, max_epochs, target_epochs, bracket) ON easeml.trials TO easeml_tenant;
 GRANT UPDATE (encoder, packing_seconds, input_shape, n_skipped_rows, placement) ON easeml.datasets TO easeml_tenant;
@@ -69,7 +69,7 @@ GRANT DELETE ON easeml.datasets, easeml.replicas, easeml.dataset_grants, easeml.
 GRANT EXECUTE ON FUNCTION easeml.version(), easeml.has_live_coordinator(), easeml.caller(), easeml.list_architectures(), easeml.list_metrics(), easeml.list_schedulers(), easeml.list_procedures(),
     easeml.list_policies(), easeml.list_priors(), easeml.current_tenancy(), easeml.used_bytes(name), easeml.used_hours(name) TO easeml_reader;
 
--- What tenants may have is for administrators to say, not for the service that trains.
+-- Administrators set limits, not the service that trains.
 REVOKE INSERT, UPDATE, DELETE ON easeml.tenants, easeml.tenant_usage, easeml.tenancy FROM easeml_coordinator;
 REVOKE EXECUTE ON FUNCTION easeml.create_tenant, easeml.alter_tenant, easeml.drop_tenant, easeml.set_policy, easeml.check_run_limits, easeml.check_byte_limit, easeml.keep_hours
     FROM easeml_coordinator;
@@ -77,6 +77,6 @@ REVOKE EXECUTE ON FUNCTION easeml.create_tenant, easeml.alter_tenant, easeml.dro
 -- It holds numbers of all tenants.
 REVOKE SELECT ON easeml.policy_memory FROM easeml_tenant, easeml_reader;
 
--- Vacuuming pruned states needs ownership: they are the coordinator's.
+-- The coordinator vacuums pruned states, which only an owner may do.
 ALTER TABLE easeml.checkpoints OWNER TO easeml_coordinator;
 ALTER TABLE easeml.checkpoint_chunks OWNER TO easeml_coordinator;

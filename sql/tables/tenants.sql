@@ -1,7 +1,7 @@
 -- What administrators allow each tenant, and what tenants used up by runs that are gone.
 
 CREATE TABLE easeml.tenants (
-    owner name PRIMARY KEY,  -- so called, as elsewhere, for row-level security
+    owner name PRIMARY KEY,  -- named as in other tables, for row-level security
     weight double precision NOT NULL DEFAULT 1 CHECK (weight > 0 AND weight < 'Infinity'),
     deadline timestamptz CHECK (isfinite(deadline)),
     max_runs integer CHECK (max_runs > 0),
@@ -10,23 +10,23 @@ CREATE TABLE easeml.tenants (
     max_hours double precision CHECK (max_hours > 0 AND max_hours < 'Infinity'),
     created_at timestamptz NOT NULL DEFAULT now()
 );
-COMMENT ON TABLE easeml.tenants IS 'Roles with a weight, a deadline or limits of their own; a role of easeml_tenant without a row has weight 1 and no limits.';
+COMMENT ON TABLE easeml.tenants IS 'Roles with their own weight, deadline or limits. A member of easeml_tenant without a row has weight 1 and no limits.';
 COMMENT ON COLUMN easeml.tenants.owner IS 'The role.';
 COMMENT ON COLUMN easeml.tenants.weight IS 'Share of the slots relative to other tenants.';
 COMMENT ON COLUMN easeml.tenants.deadline IS 'When its runs should have ended.';
-COMMENT ON COLUMN easeml.tenants.max_runs IS 'Queued and running runs at a time; here and below null means no limit.';
+COMMENT ON COLUMN easeml.tenants.max_runs IS 'Queued and running runs at a time; null: no limit, also below.';
 COMMENT ON COLUMN easeml.tenants.max_slots IS 'Slots at a time.';
 COMMENT ON COLUMN easeml.tenants.max_bytes IS 'Bytes of packed blocks and live checkpoints.';
 COMMENT ON COLUMN easeml.tenants.max_hours IS 'Slot hours of all its units, those of dropped runs included.';
 
--- Not in easeml.tenants: a role without a row has used hours, too, and they outlive its row.
+-- Not in easeml.tenants: a role without a row uses hours, too, and they outlive the row.
 CREATE TABLE easeml.tenant_usage (
     owner name PRIMARY KEY,
     dropped_seconds double precision NOT NULL CHECK (dropped_seconds >= 0)
 );
-COMMENT ON TABLE easeml.tenant_usage IS 'Slot seconds of runs that were dropped: dropping a run gives no hours back.';
+COMMENT ON TABLE easeml.tenant_usage IS 'Slot seconds of dropped runs: dropping a run gives no hours back.';
 
--- Sums over one tenant read these alone. The owner of a unit also guards its rows, so row-level security profits.
+-- Sums over one tenant read only these indexes; row-level security, which compares the owner, uses them, too.
 CREATE INDEX training_units_owner ON easeml.training_units (owner) INCLUDE (started_at, finished_at);
 CREATE INDEX evaluations_owner ON easeml.evaluations (owner) INCLUDE (started_at, finished_at);
 CREATE INDEX checkpoints_owner ON easeml.checkpoints (owner) INCLUDE (n_bytes);

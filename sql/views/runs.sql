@@ -15,7 +15,7 @@ LEFT JOIN LATERAL (
     SELECT count(*) AS n_trials, count(*) FILTER (WHERE state = 'finished') AS n_finished, count(*) FILTER (WHERE state = 'failed') AS n_failed,
         count(*) FILTER (WHERE state = 'paused') AS n_paused, count(*) FILTER (WHERE state = 'stopped') AS n_stopped,
         coalesce(sum(n_steps_done - 2 * inherited_epochs * d.n_partitions::bigint), 0)::bigint AS n_units_done,
-        -- Only a trial that goes to the end is tested.
+        -- Only a trial that trains to its end is tested.
         count(*) FILTER (WHERE n_steps_done > 2 * max_epochs * d.n_partitions::bigint OR target_epochs = max_epochs AND state IN ('waiting', 'running')) AS n_tests
     FROM easeml.trials WHERE run_id = r.run_id) t ON true
 LEFT JOIN LATERAL (
@@ -26,15 +26,15 @@ LEFT JOIN LATERAL (SELECT greatest(coalesce(q.n_planned, t.n_units_done), t.n_un
 LEFT JOIN LATERAL (
     SELECT trial_id, best_metric_value FROM easeml.trials WHERE run_id = r.run_id AND best_metric_value IS NOT NULL
     ORDER BY CASE WHEN r.is_higher_better THEN -best_metric_value ELSE best_metric_value END, trial_number LIMIT 1) b ON true;
-COMMENT ON VIEW easeml.run_status IS 'Runs with their progress; interrupted means running without a live coordinator.';
+COMMENT ON VIEW easeml.run_status IS 'Runs with their progress. A run is interrupted if it is running and no coordinator is alive.';
 
 CREATE VIEW easeml.schedulers WITH (security_invoker) AS
 SELECT s.scheduler, s.needs_free_order, s.needs_single_holders, s.is_default, s.summary FROM easeml.list_schedulers() s;
-COMMENT ON VIEW easeml.schedulers IS 'Schedulers that easeml.select_models can be asked for.';
+COMMENT ON VIEW easeml.schedulers IS 'Schedulers that easeml.select_models accepts.';
 
 CREATE VIEW easeml.procedures WITH (security_invoker) AS
 SELECT p.procedure, p.is_one_shot, p.options, p.summary FROM easeml.list_procedures() p;
-COMMENT ON VIEW easeml.procedures IS 'Procedures that easeml.select_models can be asked for, with the names of their options; easeml.preview_procedure shows what one would train.';
+COMMENT ON VIEW easeml.procedures IS 'Procedures that easeml.select_models accepts, with their options; easeml.preview_procedure shows what one would train.';
 
 CREATE VIEW easeml.leaderboard WITH (security_invoker) AS
 SELECT t.run_id, rank() OVER (PARTITION BY t.run_id ORDER BY CASE WHEN r.is_higher_better THEN -t.best_metric_value ELSE t.best_metric_value END NULLS LAST) AS rank,
@@ -51,7 +51,7 @@ LEFT JOIN easeml.epoch_metrics e ON e.trial_id = t.trial_id AND e.epoch = t.best
 LEFT JOIN LATERAL (SELECT max(epoch) AS epoch FROM easeml.epoch_metrics v WHERE v.trial_id = t.trial_id AND v.split = 'validation') m ON true
 LEFT JOIN LATERAL (SELECT sum(training_seconds) AS training_seconds FROM easeml.training_units s WHERE s.trial_id = t.trial_id) u ON true
 LEFT JOIN easeml.deployments p ON p.trial_id = t.trial_id;
-COMMENT ON VIEW easeml.leaderboard IS 'Trials of each run, best first, by the validation metric of their best epoch; test_metric is that epoch on rows that no choice has seen.';
+COMMENT ON VIEW easeml.leaderboard IS 'Trials of each run, best first by the validation metric of their best epoch. test_metric measures the same epoch on rows that no choice has seen.';
 
 CREATE VIEW easeml.learning_curves WITH (security_invoker) AS
 SELECT t.run_id, t.trial_id, t.trial_number, t.architecture, e.epoch, l.training_loss, r.metric, e.metric_value AS validation_metric,
@@ -82,82 +82,82 @@ CREATE VIEW easeml.run_events WITH (security_invoker) AS
 SELECT e.event_id, e.happened_at, e.run_id, e.trial_id, e.kind, e.message, e.owner::text AS owner FROM easeml.events e;
 COMMENT ON VIEW easeml.run_events IS 'What happened to runs and trials, in words.';
 
-COMMENT ON COLUMN easeml.run_status.run_id IS 'Number returned by easeml.select_models.';
-COMMENT ON COLUMN easeml.run_status.owner IS 'Role that owns it.';
-COMMENT ON COLUMN easeml.run_status.dataset_name IS 'Data set.';
-COMMENT ON COLUMN easeml.run_status.dataset_version IS 'Its version.';
+COMMENT ON COLUMN easeml.run_status.run_id IS 'Number that easeml.select_models returned.';
+COMMENT ON COLUMN easeml.run_status.owner IS 'Tenant that owns the run.';
+COMMENT ON COLUMN easeml.run_status.dataset_name IS 'Dataset that the run searches on.';
+COMMENT ON COLUMN easeml.run_status.dataset_version IS 'Version of the dataset.';
 COMMENT ON COLUMN easeml.run_status.state IS 'queued, running, interrupted, finished, failed or cancelled.';
-COMMENT ON COLUMN easeml.run_status.procedure IS 'How configs are chosen.';
-COMMENT ON COLUMN easeml.run_status.metric IS 'What ranks the trials.';
-COMMENT ON COLUMN easeml.run_status.max_epochs IS 'Epochs of each trial.';
+COMMENT ON COLUMN easeml.run_status.procedure IS 'How the run chooses configs, one of easeml.procedures.';
+COMMENT ON COLUMN easeml.run_status.metric IS 'Metric that ranks the trials.';
+COMMENT ON COLUMN easeml.run_status.max_epochs IS 'Largest number of epochs of a trial.';
 COMMENT ON COLUMN easeml.run_status.seed IS 'Seed of configs, states and order.';
-COMMENT ON COLUMN easeml.run_status.n_trials IS 'Trials in all.';
-COMMENT ON COLUMN easeml.run_status.n_finished IS 'Trials finished.';
-COMMENT ON COLUMN easeml.run_status.n_failed IS 'Trials failed.';
-COMMENT ON COLUMN easeml.run_status.n_units_done IS 'Recorded units.';
-COMMENT ON COLUMN easeml.run_status.n_units IS 'Units in all; at most so many where a procedure decides on the way.';
+COMMENT ON COLUMN easeml.run_status.n_trials IS 'Number of trials so far.';
+COMMENT ON COLUMN easeml.run_status.n_finished IS 'Number of trials that trained to their end.';
+COMMENT ON COLUMN easeml.run_status.n_failed IS 'Number of trials that failed.';
+COMMENT ON COLUMN easeml.run_status.n_units_done IS 'Number of recorded units.';
+COMMENT ON COLUMN easeml.run_status.n_units IS 'Number of units in all; an upper limit if the procedure decides as the run goes on.';
 COMMENT ON COLUMN easeml.run_status.percent_done IS 'Recorded share of the units.';
 COMMENT ON COLUMN easeml.run_status.best_trial_id IS 'Best trial so far.';
-COMMENT ON COLUMN easeml.run_status.best_metric_value IS 'Its validation metric.';
-COMMENT ON COLUMN easeml.run_status.created_at IS 'When it was asked for.';
-COMMENT ON COLUMN easeml.run_status.started_at IS 'When its first unit was given out.';
-COMMENT ON COLUMN easeml.run_status.finished_at IS 'When it ended.';
-COMMENT ON COLUMN easeml.run_status.elapsed_seconds IS 'Since its start, or in all.';
-COMMENT ON COLUMN easeml.run_status.failure_reason IS 'Why it failed.';
+COMMENT ON COLUMN easeml.run_status.best_metric_value IS 'Validation metric of the best trial.';
+COMMENT ON COLUMN easeml.run_status.created_at IS 'When easeml.select_models was called.';
+COMMENT ON COLUMN easeml.run_status.started_at IS 'When the first unit started.';
+COMMENT ON COLUMN easeml.run_status.finished_at IS 'When the run ended.';
+COMMENT ON COLUMN easeml.run_status.elapsed_seconds IS 'Seconds since started_at, until finished_at if the run has ended.';
+COMMENT ON COLUMN easeml.run_status.failure_reason IS 'Why the run failed.';
 
-COMMENT ON COLUMN easeml.run_status.scheduler IS 'The scheduler asked for.';
-COMMENT ON COLUMN easeml.run_status.visit_order IS 'cyclic or free.';
-COMMENT ON COLUMN easeml.run_status.planned_scheduler IS 'The scheduler that serves it.';
-COMMENT ON COLUMN easeml.run_status.simulated_seconds IS 'Makespan of the work that was left when the scheduler was chosen, in a simulation.';
-COMMENT ON COLUMN easeml.run_status.bound_seconds IS 'No schedule of that work is shorter.';
+COMMENT ON COLUMN easeml.run_status.scheduler IS 'Scheduler that was asked for.';
+COMMENT ON COLUMN easeml.run_status.visit_order IS 'cyclic or free, see easeml.select_models.';
+COMMENT ON COLUMN easeml.run_status.planned_scheduler IS 'Scheduler in use.';
+COMMENT ON COLUMN easeml.run_status.simulated_seconds IS 'Simulated makespan of the work that was left when the scheduler was chosen.';
+COMMENT ON COLUMN easeml.run_status.bound_seconds IS 'Lower bound of that makespan: no schedule is shorter.';
 
-COMMENT ON COLUMN easeml.run_status.n_paused IS 'Trials that wait for a decision of their procedure.';
-COMMENT ON COLUMN easeml.run_status.n_stopped IS 'Trials that were given up.';
+COMMENT ON COLUMN easeml.run_status.n_paused IS 'Number of trials that wait for their procedure to decide.';
+COMMENT ON COLUMN easeml.run_status.n_stopped IS 'Number of trials that their procedure, or the end of the run, stopped.';
 COMMENT ON COLUMN easeml.run_status.procedure_options IS 'Options of the procedure.';
-COMMENT ON COLUMN easeml.run_status.allocation IS 'How slots are shared out.';
+COMMENT ON COLUMN easeml.run_status.allocation IS 'How trials share the slots, see easeml.select_models.';
 
-COMMENT ON COLUMN easeml.procedures.procedure IS 'Name.';
-COMMENT ON COLUMN easeml.procedures.is_one_shot IS 'Whether all its trials start at once and train to the end; others are asked again after every epoch.';
-COMMENT ON COLUMN easeml.procedures.options IS 'Names of its options.';
-COMMENT ON COLUMN easeml.procedures.summary IS 'What it does.';
+COMMENT ON COLUMN easeml.procedures.procedure IS 'What easeml.select_models takes.';
+COMMENT ON COLUMN easeml.procedures.is_one_shot IS 'Whether all trials start at once and train to the end; the other procedures decide again after every epoch.';
+COMMENT ON COLUMN easeml.procedures.options IS 'Names of its options, for procedure_options.';
+COMMENT ON COLUMN easeml.procedures.summary IS 'What it does, in a sentence.';
 
-COMMENT ON COLUMN easeml.schedulers.scheduler IS 'Name.';
+COMMENT ON COLUMN easeml.schedulers.scheduler IS 'What easeml.select_models takes.';
 COMMENT ON COLUMN easeml.schedulers.needs_free_order IS 'Whether it chooses the partitions, and so needs visit_order free.';
-COMMENT ON COLUMN easeml.schedulers.needs_single_holders IS 'Whether each partition must have one holder.';
-COMMENT ON COLUMN easeml.schedulers.is_default IS 'Whether it is the default.';
-COMMENT ON COLUMN easeml.schedulers.summary IS 'What it does.';
+COMMENT ON COLUMN easeml.schedulers.needs_single_holders IS 'Whether each partition must have only one holder.';
+COMMENT ON COLUMN easeml.schedulers.is_default IS 'Whether runs use it by default.';
+COMMENT ON COLUMN easeml.schedulers.summary IS 'What it does, in a sentence.';
 
-COMMENT ON COLUMN easeml.leaderboard.run_id IS 'Run.';
+COMMENT ON COLUMN easeml.leaderboard.run_id IS 'The run, see easeml.run_status.';
 COMMENT ON COLUMN easeml.leaderboard.rank IS '1 is best; equal metrics share a rank.';
-COMMENT ON COLUMN easeml.leaderboard.trial_id IS 'Trial.';
-COMMENT ON COLUMN easeml.leaderboard.trial_number IS 'Its number within the run.';
-COMMENT ON COLUMN easeml.leaderboard.dataset_name IS 'Data set.';
-COMMENT ON COLUMN easeml.leaderboard.architecture IS 'Architecture.';
-COMMENT ON COLUMN easeml.leaderboard.state IS 'State of the trial.';
-COMMENT ON COLUMN easeml.leaderboard.metric IS 'What ranks.';
+COMMENT ON COLUMN easeml.leaderboard.trial_id IS 'Number of the trial, for easeml.deploy, easeml.replay and easeml.predict.';
+COMMENT ON COLUMN easeml.leaderboard.trial_number IS 'Number of the trial within its run.';
+COMMENT ON COLUMN easeml.leaderboard.dataset_name IS 'Dataset that the run searches on.';
+COMMENT ON COLUMN easeml.leaderboard.architecture IS 'Architecture, see easeml.architectures.';
+COMMENT ON COLUMN easeml.leaderboard.state IS 'waiting, running, paused (waits for its procedure), finished, failed, stopped or cancelled.';
+COMMENT ON COLUMN easeml.leaderboard.metric IS 'Metric that ranks the trials.';
 COMMENT ON COLUMN easeml.leaderboard.validation_metric IS 'Metric of the best epoch on the validation rows.';
 COMMENT ON COLUMN easeml.leaderboard.test_metric IS 'Metric of the same epoch on the test rows; measured when the trial ends.';
-COMMENT ON COLUMN easeml.leaderboard.best_epoch IS 'Epoch of the best validation metric.';
-COMMENT ON COLUMN easeml.leaderboard.n_epochs_done IS 'Measured epochs.';
-COMMENT ON COLUMN easeml.leaderboard.max_epochs IS 'Epochs asked for.';
-COMMENT ON COLUMN easeml.leaderboard.is_deployed IS 'Whether it answers predictions by hands choice.';
+COMMENT ON COLUMN easeml.leaderboard.best_epoch IS 'Epoch with the best validation metric.';
+COMMENT ON COLUMN easeml.leaderboard.n_epochs_done IS 'Number of measured epochs.';
+COMMENT ON COLUMN easeml.leaderboard.max_epochs IS 'Largest number of epochs.';
+COMMENT ON COLUMN easeml.leaderboard.is_deployed IS 'Whether easeml.deploy chose it to answer predictions.';
 COMMENT ON COLUMN easeml.leaderboard.training_seconds IS 'Seconds spent in training steps.';
-COMMENT ON COLUMN easeml.leaderboard.config IS 'Its hyperparameters.';
-COMMENT ON COLUMN easeml.leaderboard.failure_reason IS 'Why it failed.';
-COMMENT ON COLUMN easeml.leaderboard.owner IS 'Role that owns it.';
-COMMENT ON COLUMN easeml.leaderboard.target_epochs IS 'Epochs in all after which it ends or waits for a decision.';
+COMMENT ON COLUMN easeml.leaderboard.config IS 'Hyperparameters.';
+COMMENT ON COLUMN easeml.leaderboard.failure_reason IS 'Why the trial failed.';
+COMMENT ON COLUMN easeml.leaderboard.owner IS 'Tenant that owns the run.';
+COMMENT ON COLUMN easeml.leaderboard.target_epochs IS 'Epoch after which the trial ends or waits for its procedure.';
 COMMENT ON COLUMN easeml.leaderboard.bracket IS 'Bracket of its procedure, from 0.';
-COMMENT ON COLUMN easeml.leaderboard.parent_trial_id IS 'The trial of which it began as a copy.';
+COMMENT ON COLUMN easeml.leaderboard.parent_trial_id IS 'The trial that it began as a copy of.';
 
-COMMENT ON COLUMN easeml.learning_curves.run_id IS 'Run.';
-COMMENT ON COLUMN easeml.learning_curves.trial_id IS 'Trial.';
-COMMENT ON COLUMN easeml.learning_curves.trial_number IS 'Its number within the run.';
-COMMENT ON COLUMN easeml.learning_curves.architecture IS 'Architecture.';
+COMMENT ON COLUMN easeml.learning_curves.run_id IS 'The run, see easeml.run_status.';
+COMMENT ON COLUMN easeml.learning_curves.trial_id IS 'The trial, see easeml.leaderboard.';
+COMMENT ON COLUMN easeml.learning_curves.trial_number IS 'Number of the trial within its run.';
+COMMENT ON COLUMN easeml.learning_curves.architecture IS 'Architecture of the trial, see easeml.architectures.';
 COMMENT ON COLUMN easeml.learning_curves.epoch IS 'Epoch, from 1.';
-COMMENT ON COLUMN easeml.learning_curves.training_loss IS 'Mean loss over the epochs training rows, while training.';
-COMMENT ON COLUMN easeml.learning_curves.metric IS 'The runs metric.';
-COMMENT ON COLUMN easeml.learning_curves.validation_metric IS 'Its value on the validation rows.';
-COMMENT ON COLUMN easeml.learning_curves.accuracy IS 'Share of right labels.';
+COMMENT ON COLUMN easeml.learning_curves.training_loss IS 'Mean loss over the epoch''s training rows, while training.';
+COMMENT ON COLUMN easeml.learning_curves.metric IS 'Metric of the run.';
+COMMENT ON COLUMN easeml.learning_curves.validation_metric IS 'Value of that metric on the validation rows.';
+COMMENT ON COLUMN easeml.learning_curves.accuracy IS 'Share of correct labels.';
 COMMENT ON COLUMN easeml.learning_curves.balanced_accuracy IS 'Mean recall over classes.';
 COMMENT ON COLUMN easeml.learning_curves.macro_f1 IS 'Mean F1 over classes.';
 COMMENT ON COLUMN easeml.learning_curves.log_loss IS 'Mean negative log probability of the true label.';
@@ -165,35 +165,35 @@ COMMENT ON COLUMN easeml.learning_curves.rmse IS 'Root mean squared error.';
 COMMENT ON COLUMN easeml.learning_curves.mae IS 'Mean absolute error.';
 COMMENT ON COLUMN easeml.learning_curves.r2 IS 'Coefficient of determination.';
 COMMENT ON COLUMN easeml.learning_curves.measured_at IS 'When the last partition was measured.';
-COMMENT ON COLUMN easeml.learning_curves.elapsed_seconds IS 'Since the start of the run.';
+COMMENT ON COLUMN easeml.learning_curves.elapsed_seconds IS 'Seconds from the start of the run to measured_at.';
 COMMENT ON COLUMN easeml.learning_curves.training_seconds IS 'Seconds of training steps in this epoch.';
-COMMENT ON COLUMN easeml.learning_curves.owner IS 'Role that owns it.';
+COMMENT ON COLUMN easeml.learning_curves.owner IS 'Tenant that owns the run.';
 
-COMMENT ON COLUMN easeml.training_timeline.run_id IS 'Run.';
-COMMENT ON COLUMN easeml.training_timeline.trial_id IS 'Trial.';
-COMMENT ON COLUMN easeml.training_timeline.trial_number IS 'Its number within the run.';
-COMMENT ON COLUMN easeml.training_timeline.architecture IS 'Architecture.';
+COMMENT ON COLUMN easeml.training_timeline.run_id IS 'The run, see easeml.run_status.';
+COMMENT ON COLUMN easeml.training_timeline.trial_id IS 'The trial, see easeml.leaderboard.';
+COMMENT ON COLUMN easeml.training_timeline.trial_number IS 'Number of the trial within its run.';
+COMMENT ON COLUMN easeml.training_timeline.architecture IS 'Architecture of the trial, see easeml.architectures.';
 COMMENT ON COLUMN easeml.training_timeline.kind IS 'train, validate or test.';
 COMMENT ON COLUMN easeml.training_timeline.epoch IS 'Epoch, from 1.';
-COMMENT ON COLUMN easeml.training_timeline.position IS 'Place in the epochs visit order, from 0.';
-COMMENT ON COLUMN easeml.training_timeline.partition_number IS 'Partition, from 0.';
+COMMENT ON COLUMN easeml.training_timeline.position IS 'Place in the epoch''s visit order, from 0.';
+COMMENT ON COLUMN easeml.training_timeline.partition_number IS 'Partition that it read, from 0.';
 COMMENT ON COLUMN easeml.training_timeline.slot_id IS 'Slot that ran it.';
 COMMENT ON COLUMN easeml.training_timeline.attempt IS '1, or more after a lost slot.';
-COMMENT ON COLUMN easeml.training_timeline.started_at IS 'Start.';
-COMMENT ON COLUMN easeml.training_timeline.finished_at IS 'End.';
-COMMENT ON COLUMN easeml.training_timeline.seconds IS 'All of it.';
-COMMENT ON COLUMN easeml.training_timeline.training_seconds IS 'Training steps alone.';
-COMMENT ON COLUMN easeml.training_timeline.n_rows IS 'Rows met.';
+COMMENT ON COLUMN easeml.training_timeline.started_at IS 'When it started.';
+COMMENT ON COLUMN easeml.training_timeline.finished_at IS 'When it was recorded.';
+COMMENT ON COLUMN easeml.training_timeline.seconds IS 'Seconds from started_at to finished_at.';
+COMMENT ON COLUMN easeml.training_timeline.training_seconds IS 'Seconds in training steps alone.';
+COMMENT ON COLUMN easeml.training_timeline.n_rows IS 'Number of rows that it read.';
 COMMENT ON COLUMN easeml.training_timeline.loss IS 'Mean training loss.';
-COMMENT ON COLUMN easeml.training_timeline.state_bytes IS 'Size of the recorded state; of a gang it stands with the first unit alone.';
+COMMENT ON COLUMN easeml.training_timeline.state_bytes IS 'Size of the recorded state; in a gang only the first unit has it.';
 COMMENT ON COLUMN easeml.training_timeline.state_sha256 IS 'Hash of the recorded state.';
-COMMENT ON COLUMN easeml.training_timeline.owner IS 'Role that owns it.';
-COMMENT ON COLUMN easeml.training_timeline.n_slots IS 'Slots that worked on it together: 1, or the width of its gang.';
+COMMENT ON COLUMN easeml.training_timeline.owner IS 'Tenant that owns the run.';
+COMMENT ON COLUMN easeml.training_timeline.n_slots IS 'Number of slots that worked on it together: 1, or the width of its gang.';
 
-COMMENT ON COLUMN easeml.run_events.event_id IS 'Number.';
-COMMENT ON COLUMN easeml.run_events.happened_at IS 'When.';
-COMMENT ON COLUMN easeml.run_events.run_id IS 'Run.';
-COMMENT ON COLUMN easeml.run_events.trial_id IS 'Trial.';
-COMMENT ON COLUMN easeml.run_events.kind IS 'What kind.';
-COMMENT ON COLUMN easeml.run_events.message IS 'In words.';
-COMMENT ON COLUMN easeml.run_events.owner IS 'Role that owns it.';
+COMMENT ON COLUMN easeml.run_events.event_id IS 'Number of the event; later events have larger numbers.';
+COMMENT ON COLUMN easeml.run_events.happened_at IS 'When it happened.';
+COMMENT ON COLUMN easeml.run_events.run_id IS 'The run, see easeml.run_status.';
+COMMENT ON COLUMN easeml.run_events.trial_id IS 'Trial that it concerns; null if it concerns the whole run.';
+COMMENT ON COLUMN easeml.run_events.kind IS 'One word for it, such as failed, cancelled, resumed or scheduled.';
+COMMENT ON COLUMN easeml.run_events.message IS 'What happened, in a sentence.';
+COMMENT ON COLUMN easeml.run_events.owner IS 'Tenant that owns the run.';

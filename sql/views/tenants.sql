@@ -17,23 +17,23 @@ CROSS JOIN LATERAL (
 CROSS JOIN LATERAL (
     SELECT max(c.decided_at) FILTER (WHERE c.is_chosen) AS served_at, (array_agg(c.reason ORDER BY c.decision_id DESC, c.is_chosen DESC))[1] AS reason
     FROM easeml.policy_decisions c JOIN easeml.runs q USING (run_id) WHERE q.owner = o.owner AND q.state IN ('queued', 'running')) l;
-COMMENT ON VIEW easeml.tenant_status IS 'Tenants with what they may have and what they use; roles that have runs and no settings of their own are included.';
+COMMENT ON VIEW easeml.tenant_status IS 'Tenants with their settings and what they use, including roles that have runs and no settings of their own.';
 
 COMMENT ON COLUMN easeml.tenant_status.tenant IS 'Role.';
 COMMENT ON COLUMN easeml.tenant_status.weight IS 'Share of the slots relative to other tenants.';
 COMMENT ON COLUMN easeml.tenant_status.deadline IS 'When its runs should have ended.';
-COMMENT ON COLUMN easeml.tenant_status.seconds_to_deadline IS 'From now until then; negative once it has passed.';
+COMMENT ON COLUMN easeml.tenant_status.seconds_to_deadline IS 'Seconds until the deadline; negative once it has passed.';
 COMMENT ON COLUMN easeml.tenant_status.max_runs IS 'Queued and running runs that it may have at a time; null: no limit.';
 COMMENT ON COLUMN easeml.tenant_status.max_slots IS 'Slots that it may have at a time; null: no limit.';
 COMMENT ON COLUMN easeml.tenant_status.max_bytes IS 'Bytes that it may keep; null: no limit.';
 COMMENT ON COLUMN easeml.tenant_status.max_hours IS 'Slot hours that it may use; null: no limit.';
-COMMENT ON COLUMN easeml.tenant_status.n_open_runs IS 'Queued and running runs.';
-COMMENT ON COLUMN easeml.tenant_status.n_queued_runs IS 'Those that are queued.';
-COMMENT ON COLUMN easeml.tenant_status.n_busy_slots IS 'Slots that run its units now.';
+COMMENT ON COLUMN easeml.tenant_status.n_open_runs IS 'Number of its queued and running runs.';
+COMMENT ON COLUMN easeml.tenant_status.n_queued_runs IS 'Number of its queued runs.';
+COMMENT ON COLUMN easeml.tenant_status.n_busy_slots IS 'Number of slots that run its units now.';
 COMMENT ON COLUMN easeml.tenant_status.used_bytes IS 'Bytes of its packed blocks and live checkpoints.';
 COMMENT ON COLUMN easeml.tenant_status.used_hours IS 'Slot hours of all its recorded units, those of dropped runs included.';
-COMMENT ON COLUMN easeml.tenant_status.created_at IS 'When it was made a tenant; null without settings of its own.';
-COMMENT ON COLUMN easeml.tenant_status.n_waiting_arms IS 'Arms of its open runs that wait to be opened.';
-COMMENT ON COLUMN easeml.tenant_status.n_open_arms IS 'Arms of its open runs whose trials may run.';
-COMMENT ON COLUMN easeml.tenant_status.last_served_at IS 'When an arm of an open run of its was last opened.';
-COMMENT ON COLUMN easeml.tenant_status.last_decision IS 'Why it was served, or had to wait, at the last decision in which its open runs took part.';
+COMMENT ON COLUMN easeml.tenant_status.created_at IS 'When it became a tenant; null without settings of its own.';
+COMMENT ON COLUMN easeml.tenant_status.n_waiting_arms IS 'Number of arms of its open runs that wait to be opened.';
+COMMENT ON COLUMN easeml.tenant_status.n_open_arms IS 'Number of arms of its open runs whose trials may run.';
+COMMENT ON COLUMN easeml.tenant_status.last_served_at IS 'When one of its open runs last opened an arm.';
+COMMENT ON COLUMN easeml.tenant_status.last_decision IS 'Why its run was served or waited at the last decision that one of its open runs took part in.';

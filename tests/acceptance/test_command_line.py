@@ -174,7 +174,7 @@ def test_errors_are_one_line_with_a_hint_and_no_traceback(server: Embedded, shel
     output, errors = failed.communicate(timeout=30)
     assert failed.returncode == 1
     assert output == b""
-    assert errors.decode().startswith("easeml: there is no data set 'nothing'")
+    assert errors.decode().startswith("easeml: there is no dataset 'nothing'")
     assert "Traceback" not in errors.decode()
 
 

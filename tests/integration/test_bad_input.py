@@ -35,7 +35,7 @@ SELECT easeml.create_dataset('images', 't', '{image}', 'y', input_shape => '{2,2
 
 @pytest.fixture(scope="module")
 def prepared(module_database: Session) -> Session:
-    """A database with a table of everything, three data sets, and a run that nobody trains."""
+    """A database with a table of everything, three datasets, and a run that nobody trains."""
     for statement in SETUP.strip().split(";\n"):
         module_database.execute(statement)
     module_database.execute("SELECT easeml.select_models('labels', '{linear}', n_configs => 2, max_epochs => 1)")
@@ -107,7 +107,7 @@ BAD_DATASETS = {
     "'', 't', '{x}', 'y'": ("ML001", "name: expected 1 to 200 characters, got ''"),
     "' ', 't', '{x}', 'y'": ("ML001", "name: expected 1 to 200 characters"),
     "repeat('x', 201), 't', '{x}', 'y'": ("ML001", "name: expected 1 to 200 characters"),
-    "'labels', 't', '{x}', 'y'": ("ML001", "have a data set 'labels' already"),
+    "'labels', 't', '{x}', 'y'": ("ML001", "have a dataset 'labels' already"),
     # columns
     "'d', 't', '{wrong}', 'y'": ("ML001", "inputs: public.t has no column 'wrong'"),
     "'d', 't', '{x,X}', 'y'": ("ML001", "no column 'X'"),
@@ -204,12 +204,12 @@ def test_no_temporary_rights_or_leftovers_stand_in_the_way(unchanged: Session) -
 # select_models
 
 BAD_RUNS = {
-    "'nothing'": ("ML003", "no data set 'nothing'"),
-    "NULL": ("ML003", "no data set NULL"),
+    "'nothing'": ("ML003", "no dataset 'nothing'"),
+    "NULL": ("ML003", "no dataset NULL"),
     "'labels', '{wrong}'": ("ML001", "architectures: there is no architecture .?wrong"),
     "'labels', '{}'": ("ML001", "architectures: expected at least one name"),
     "'labels', '{NULL}'": ("ML001", "architectures: there is no architecture NULL"),
-    "'labels', '{lenet}'": ("ML001", "architectures: lenet does not fit data set 'labels'"),
+    "'labels', '{lenet}'": ("ML001", "architectures: lenet does not fit dataset 'labels'"),
     "'numbers', '{gaussian_nb}'": ("ML001", "gaussian_nb does .*not regression"),
     "'labels', metric => 'wrong'": ("ML001", "metric: there is no classification metric 'wrong'"),
     "'labels', metric => 'rmse'": ("ML001", "metric: there is no classification metric 'rmse'"),
@@ -348,24 +348,24 @@ def test_predicting_before_there_is_a_trial_is_not_ready(unchanged: Session) -> 
 
 
 def test_predicting_with_what_is_not_there_is_refused(unchanged: Session) -> None:
-    refused(unchanged, "SELECT easeml.predict('nothing', '{1,2}'::int[])", "ML003", "no data set 'nothing'")
-    refused(unchanged, "SELECT easeml.predict(NULL, '{1,2}'::int[])", "ML003", "no data set NULL")
+    refused(unchanged, "SELECT easeml.predict('nothing', '{1,2}'::int[])", "ML003", "no dataset 'nothing'")
+    refused(unchanged, "SELECT easeml.predict(NULL, '{1,2}'::int[])", "ML003", "no dataset NULL")
     refused(unchanged, "SELECT easeml.predict('labels', '{1,2}'::int[], 999)", "ML003", "has no trial 999")
     refused(unchanged, "SELECT easeml.predict_table('labels', 'nowhere', 'out')", "ML003", "no table or view 'nowhere'")
     refused(unchanged, "SELECT easeml.deploy(999)", "ML003", "no trial 999")
     refused(unchanged, "SELECT easeml.deploy(NULL)", "ML003", "no trial NULL")
-    refused(unchanged, "SELECT easeml.undeploy('labels')", "ML003", "no trial of data set 'labels' is deployed")
+    refused(unchanged, "SELECT easeml.undeploy('labels')", "ML003", "no trial of dataset 'labels' is deployed")
 
 
-# Data sets and slots
+# Datasets and slots
 
 
 def test_dataset_calls_on_what_is_not_there_are_refused(unchanged: Session) -> None:
     for call in ("refresh_dataset('x')", "drop_dataset('x')", "grant_use('x', 'postgres')"):
-        refused(unchanged, f"SELECT easeml.{call}", "ML003", "no data set 'x'")
+        refused(unchanged, f"SELECT easeml.{call}", "ML003", "no dataset 'x'")
     refused(unchanged, "SELECT easeml.grant_use('labels', 'no such role')", "ML003", "no role 'no such role'")
     refused(unchanged, "SELECT easeml.grant_use('labels', NULL)", "ML003", "no role NULL")
-    refused(unchanged, "SELECT easeml.revoke_use('labels', 'postgres')", "ML003", "has no use of a data set 'labels'")
+    refused(unchanged, "SELECT easeml.revoke_use('labels', 'postgres')", "ML003", "has no use of a dataset 'labels'")
 
 
 @pytest.mark.parametrize(

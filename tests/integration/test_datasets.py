@@ -104,7 +104,7 @@ def make_table(database: Session, columns: str, rows: Iterable[Iterable[Any]], n
 
 
 def one_column(database: Session, kind: str, values: list[Any], **options: Any) -> tuple[int, Counter[Any]]:
-    """Pack one input of a type beside labels a and b; return the data set and its rows as a multiset."""
+    """Pack one input of a type beside labels a and b; return the dataset and its rows as a multiset."""
     make_table(database, f"x {kind}, y text", [(value, "ab"[i % 2]) for i, value in enumerate(values)])
     dataset_id = create(database, "t", ["x"], "y", **options)
     return dataset_id, plain_rows(database, dataset_id)

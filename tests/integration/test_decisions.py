@@ -129,7 +129,7 @@ SELECT easeml.select_models('labels', '{linear,mlp}', procedure => 'grid', max_e
 
 
 def tenant(database: Session, role: str) -> Session:
-    """A tenant with a data set."""
+    """A tenant with a dataset."""
     session = database.as_role(role, "easeml_tenant")
     database.execute(f"CREATE SCHEMA {role} AUTHORIZATION {role}")
     database.execute(f"GRANT SELECT ON points TO {role}")

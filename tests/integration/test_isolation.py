@@ -37,7 +37,8 @@ ABOUT_NO_ROWS = {
     "array_bytes", "begin_search", "caller", "check_run_transition", "check_trial_transition",
     "choose_architectures", "complete_options", "current_tenancy", "fail", "find_source", "fitting_architectures",
     "has_live_coordinator", "list_architectures", "list_metrics", "list_policies", "list_priors", "list_procedures",
-    "list_schedulers", "plan_search", "quality", "raise_failure", "refuse_open_transaction", "specifications", "version",
+    "list_schedulers", "plan_search", "quality", "raise_failure", "refuse_open_transaction",
+    "specifications", "version",
 }  # fmt: skip
 # These return an error of their own instead of raising it.
 RAISED = "SELECT easeml.raise_failure(failure) FROM"
@@ -141,7 +142,7 @@ def owned(root: Session) -> list[str]:
 
 @pytest.fixture(scope="module")
 def scene(module_database: Session, coordinator: Callable[[Session], AbstractContextManager[Any]]) -> Scene:
-    """alma has a tenant's row, a bound data set, a finished, an open and a cancelled run, a deployment and a grant."""
+    """alma has a tenant's row, a bound dataset, a finished, an open and a cancelled run, a deployment and a grant."""
     root = module_database
     sessions = {name: root.as_role(name) for name in ("alma", "bert")}
     for name, session in sessions.items():
@@ -167,7 +168,7 @@ def scene(module_database: Session, coordinator: Callable[[Session], AbstractCon
     alma.execute("SELECT easeml.deploy(%s)", [numbers["trial_id"]])
     alma.execute("SELECT easeml.grant_use('private', 'easeml_reader')")
     root.execute("INSERT INTO easeml.checkpoint_chunks SELECT checkpoint_id, owner, 0, 'x' FROM easeml.checkpoints")
-    root.execute(WATER_FILLING)  # runs on bound data sets have none
+    root.execute(WATER_FILLING)  # runs on bound datasets have none
     numbers["pack_request"] = json.dumps({
         "name": "stolen", "relation": root.value("SELECT 'alma.mine'::regclass::oid::bigint"), "source": "alma.mine",
         "inputs": ["x"], "target": "y", "n_partitions": 2, "validation_fraction": 0.2, "test_fraction": 0.2, "seed": 0,

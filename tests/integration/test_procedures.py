@@ -48,7 +48,7 @@ def finish(session: Session, run_id: int) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def points(module_coordinated: Session) -> Session:
-    """A session with a data set and a coordinator."""
+    """A session with a dataset and a coordinator."""
     module_coordinated.execute(PREPARE)
     return module_coordinated
 

@@ -77,7 +77,7 @@ def prepare(database: Session) -> None:
 
 @pytest.fixture(scope="module")
 def shop(module_coordinated: Session) -> Session:
-    """A database with three data sets and a coordinator."""
+    """A database with three datasets and a coordinator."""
     prepare(module_coordinated)
     return module_coordinated
 

@@ -31,7 +31,7 @@ CREATE TABLE {name} AS SELECT i AS id, i % 3 + sin(i) / 9 AS x, (ARRAY['red', 'g
 
 @pytest.fixture(scope="module")
 def roles(module_coordinated: Session) -> dict[str, Session]:
-    """A session for each kind of role; alice has a data set and a finished run, bob a data set of the same name."""
+    """A session for each kind of role; alice has a dataset and a finished run, bob a dataset of the same name."""
     root = module_coordinated
     sessions = {name: root.as_role(name, *groups) for name, groups in ROLES.items()}
     for name in ("alice", "bob"):

@@ -58,7 +58,7 @@ def lena(database: Session) -> Iterator[Session]:
 
 @pytest.fixture
 def tenant(database: Session, lena: Session) -> Session:
-    """lena, with a data set; nothing trains, since there is no coordinator."""
+    """lena, with a dataset; nothing trains, since there is no coordinator."""
     database.execute("SELECT easeml.create_tenant('lena')")
     lena.execute(CREATE, ["flowers"])
     return lena

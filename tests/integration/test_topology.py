@@ -128,7 +128,7 @@ def test_two_who_leave_at_once_do_not_count_on_each_other(database: Session) -> 
         ("SELECT easeml.add_segment('local')", "ML001", "already"),
         ("SELECT easeml.remove_segment('local')", "ML004", "this server"),
         ("SELECT easeml.drain_segment('nowhere')", "ML003", "no segment"),
-        ("SELECT easeml.replicate_dataset('nothing', 1)", "ML003", "no data set"),
+        ("SELECT easeml.replicate_dataset('nothing', 1)", "ML003", "no dataset"),
     ],
 )
 def test_bad_input_is_refused(database: Session, statement: str, code: str, words: str) -> None:
@@ -198,7 +198,7 @@ def test_tenants_place_their_own_data_and_leave_the_machine_alone(database: Sess
     ann.execute("SELECT easeml.replicate_dataset('flowers', 2)")
     bob = database.as_role("topology_bob", "easeml_tenant")
     assert bob.rows("TABLE easeml.replicas") == []
-    with pytest.raises(psycopg.Error, match="no data set"):
+    with pytest.raises(psycopg.Error, match="no dataset"):
         bob.execute("SELECT easeml.replicate_dataset('flowers', 1)")
     for call in (
         "set_slots(1)",
