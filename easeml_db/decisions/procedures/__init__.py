@@ -17,7 +17,7 @@ from types import MappingProxyType
 
 from easeml_db.decisions.procedures.asha import AshaProcedure
 from easeml_db.decisions.procedures.bohb import BohbProcedure
-from easeml_db.decisions.procedures.contract import Procedure, ProcedureFactory
+from easeml_db.decisions.procedures.contract import Procedure
 from easeml_db.decisions.procedures.grid import GridProcedure
 from easeml_db.decisions.procedures.hyperband import HyperbandProcedure
 from easeml_db.decisions.procedures.pbt import PopulationProcedure
@@ -26,7 +26,7 @@ from easeml_db.decisions.procedures.successive_halving import SuccessiveHalvingP
 from easeml_db.decisions.procedures.sync_bohb import SyncBohbProcedure
 from easeml_db.decisions.procedures.tpe import TpeProcedure
 
-PROCEDURES: Mapping[str, ProcedureFactory] = MappingProxyType(
+PROCEDURES: Mapping[str, type[Procedure]] = MappingProxyType(
     {
         "random": RandomProcedure,
         "grid": GridProcedure,
@@ -54,4 +54,4 @@ def list_procedures() -> list[tuple[str, bool, list[str], str]]:
     return rows
 
 
-__all__ = ["PROCEDURES", "Procedure", "ProcedureFactory", "list_procedures"]
+__all__ = ["PROCEDURES", "Procedure", "list_procedures"]

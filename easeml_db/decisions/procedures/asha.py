@@ -7,10 +7,9 @@ A rung that nobody can reach any more promotes at least its best, so that one tr
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from types import MappingProxyType
 from typing import ClassVar
 
 from easeml_db.decisions.procedures.contract import (
@@ -19,6 +18,7 @@ from easeml_db.decisions.procedures.contract import (
     Description,
     PlannedRung,
     Procedure,
+    SearchArguments,
     StartTrial,
     StopTrial,
     TrialDecision,
@@ -27,9 +27,7 @@ from easeml_db.decisions.procedures.contract import (
     ranked,
 )
 from easeml_db.decisions.procedures.drawing import ConfigSequence
-from easeml_db.decisions.procedures.options import Options, checked_max_epochs, checked_n_configs
 from easeml_db.decisions.procedures.rungs import Rung, default_n_configs, planned, rung_totals
-from easeml_db.decisions.search_space.parsing import SearchSpace
 
 
 class AshaProcedure(Procedure):
@@ -40,23 +38,14 @@ class AshaProcedure(Procedure):
         options=("eta", "min_epochs", "increments", "n_parallel"),
     )
 
-    def __init__(
-        self,
-        space: SearchSpace,
-        *,
-        n_configs: int | None = None,
-        max_epochs: int,
-        seed: int = 0,
-        options: Mapping[str, object] = MappingProxyType({}),
-    ) -> None:
-        read = Options(options, self.description.options)
-        self.max_epochs = checked_max_epochs(max_epochs)
-        self._eta, first = read.eta(), read.min_epochs(self.max_epochs)
-        self._totals = rung_totals(first, self.max_epochs, self._eta, increments=read.flag("increments"))
-        n_wanted = checked_n_configs(n_configs) or default_n_configs(self.max_epochs, self._eta, first)
-        self._configs = ConfigSequence(space, seed)
+    def __init__(self, arguments: SearchArguments) -> None:
+        super().__init__(arguments)
+        self._eta, first = self._options.eta(), self._options.min_epochs(self.max_epochs)
+        self._totals = rung_totals(first, self.max_epochs, self._eta, increments=self._options.flag("increments"))
+        n_wanted = self._n_wanted or default_n_configs(self.max_epochs, self._eta, first)
+        self._configs = ConfigSequence(arguments.space, arguments.seed)
         self._n_configs = self._configs.count(n_wanted)
-        self._n_parallel = read.n_parallel()
+        self._n_parallel = self._options.n_parallel()
 
     def preview(self) -> list[PlannedRung]:
         """Return caps: every result beyond the first eta - 1 of a rung may bring one promotion, not more."""

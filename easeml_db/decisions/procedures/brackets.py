@@ -16,32 +16,44 @@ from easeml_db.decisions.procedures.contract import (
     ContinueTrial,
     PlannedRung,
     Procedure,
+    SearchArguments,
     StartTrial,
     StopTrial,
     TrialDecision,
     TrialHistory,
     n_training,
 )
+from easeml_db.decisions.procedures.drawing import ConfigSequence
 from easeml_db.decisions.procedures.promotion import bracket_decisions
 from easeml_db.decisions.procedures.rungs import Bracket, planned
 from easeml_db.decisions.search_space.configs import Config
 
 
 class BracketProcedure(Procedure):
-    """Walks through `brackets`; a subclass says where the config of a new trial comes from."""
+    """Walks through its brackets, with random configs; a subclass says which brackets, and may draw the configs."""
 
     starts_whole_brackets = True
     is_early = True
 
-    def __init__(self, brackets: Sequence[Bracket], *, max_epochs: int, n_parallel: int) -> None:
-        self.max_epochs = max_epochs
-        self.brackets = tuple(brackets)
-        self._n_parallel = n_parallel
-        self._firsts = [0, *accumulate(bracket[0].n_trials for bracket in brackets)]
+    def __init__(self, arguments: SearchArguments) -> None:
+        super().__init__(arguments)
+        self._configs = ConfigSequence(arguments.space, arguments.seed)
+        self.brackets = tuple(self._planned_brackets(self._options.eta()))
+        self._n_parallel = self._width()
+        self._firsts = [0, *accumulate(bracket[0].n_trials for bracket in self.brackets)]
 
     @abstractmethod
+    def _planned_brackets(self, eta: int) -> Sequence[Bracket]:
+        """Return the brackets in their order, with no more trials than there are configs."""
+
+    def _width(self) -> int:
+        """Return the number of trials in training below which a new bracket begins."""
+        return self._options.n_parallel()
+
     def next_config(self, history: Sequence[TrialHistory], started: Sequence[Config]) -> Config | None:
         """Return the config of the trial after those of `history` and the configs just `started`."""
+        position = len(history) + len(started)
+        return next(iter(self._configs.first(self._firsts[-1])[position:]), None)
 
     def preview(self) -> list[PlannedRung]:
         return planned(self.brackets)

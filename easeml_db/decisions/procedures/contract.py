@@ -12,9 +12,10 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from dataclasses import dataclass, field
+from typing import ClassVar
 
+from easeml_db.decisions.procedures.options import Options, checked_max_epochs, checked_n_configs
 from easeml_db.decisions.search_space.configs import Config
 from easeml_db.decisions.search_space.parsing import SearchSpace
 from easeml_db.words.trial import OPEN_TRIAL_STATES
@@ -112,11 +113,29 @@ class Description:
     options: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class SearchArguments:
+    """What a run asks of its procedure; `n_configs` None leaves the number of trials to the procedure."""
+
+    space: SearchSpace
+    max_epochs: int
+    n_configs: int | None = None
+    seed: int = 0
+    options: Mapping[str, object] = field(default_factory=dict)
+
+
 class Procedure(ABC):
-    """Decides on the trials of one run from their history alone: same history, same decisions."""
+    """Decides on the trials of one run from their history alone: same history, same decisions.
+
+    It refuses arguments that it cannot serve when it is made, before anything is written.
+    """
 
     description: ClassVar[Description]
-    max_epochs: int
+
+    def __init__(self, arguments: SearchArguments) -> None:
+        self._options = Options(arguments.options, self.description.options)
+        self.max_epochs = checked_max_epochs(arguments.max_epochs)
+        self._n_wanted = checked_n_configs(arguments.n_configs)
 
     @abstractmethod
     def ask(self, history: Sequence[TrialHistory]) -> list[TrialDecision]:
@@ -138,23 +157,6 @@ class Procedure(ABC):
         """Say whether nothing will ever be started or continued any more."""
         is_busy = any(trial.is_open and trial.n_epochs < self.max_epochs for trial in history)
         return not is_busy and not self.ask(history)
-
-
-class ProcedureFactory(Protocol):
-    """Makes the procedure of one run; refuses what it cannot do before anything is written."""
-
-    @property
-    def description(self) -> Description: ...
-
-    def __call__(
-        self,
-        space: SearchSpace,
-        *,
-        n_configs: int | None = None,
-        max_epochs: int,
-        seed: int = 0,
-        options: Mapping[str, object] = ...,
-    ) -> Procedure: ...
 
 
 def finite_or_worst(score: float) -> float:

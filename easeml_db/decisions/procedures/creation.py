@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from easeml_db.decisions.procedures import JOINT, PROCEDURES
-from easeml_db.decisions.procedures.contract import Procedure
+from easeml_db.decisions.procedures.contract import Procedure, SearchArguments
 from easeml_db.decisions.procedures.options import ROOT
 from easeml_db.decisions.search_space.parsing import SearchSpace, parse_search_space
 from easeml_db.decisions.search_space.refusal import refusal, shown, unknown_name
@@ -32,10 +32,8 @@ def create_procedure(search: Search, *, arm: str | None = None) -> Procedure:
     read = read_search(search)
     names = read.architectures if arm is None else arm.split(SEPARATOR)
     space = SearchSpace(tuple(subspace for subspace in read.space.subspaces if subspace.architecture in names))
-    factory = PROCEDURES[search.procedure]
-    return factory(
-        space, n_configs=search.n_configs, max_epochs=search.max_epochs, seed=search.seed, options=read.options
-    )
+    arguments = SearchArguments(space, search.max_epochs, search.n_configs, search.seed, read.options)
+    return PROCEDURES[search.procedure](arguments)
 
 
 def arm_names(search: Search) -> list[str]:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import islice
-from types import MappingProxyType
 from typing import ClassVar
 
 from easeml_db.decisions.procedures.contract import (
     Description,
     PlannedRung,
     Procedure,
+    SearchArguments,
     StartTrial,
     TrialDecision,
     TrialHistory,
 )
-from easeml_db.decisions.procedures.options import MAX_CONFIGS, Options, checked_max_epochs, checked_n_configs
+from easeml_db.decisions.procedures.options import MAX_CONFIGS
 from easeml_db.decisions.procedures.rungs import Rung, planned
 from easeml_db.decisions.search_space.grid import grid, grid_size
 from easeml_db.decisions.search_space.parsing import SearchSpace
@@ -27,19 +27,10 @@ class GridProcedure(Procedure):
 
     description: ClassVar[Description] = Description("every config of the search space, trained to the end", True)
 
-    def __init__(
-        self,
-        space: SearchSpace,
-        *,
-        n_configs: int | None = None,
-        max_epochs: int,
-        seed: int = 0,
-        options: Mapping[str, object] = MappingProxyType({}),
-    ) -> None:
-        Options(options, self.description.options)
-        self.max_epochs = checked_max_epochs(max_epochs)
-        self._size = _checked_size(space, checked_n_configs(n_configs))
-        self._space = space
+    def __init__(self, arguments: SearchArguments) -> None:
+        super().__init__(arguments)
+        self._size = _checked_size(arguments.space, self._n_wanted)
+        self._space = arguments.space
 
     def ask(self, history: Sequence[TrialHistory]) -> list[TrialDecision]:
         """Start every config of the grid that has no trial yet."""

@@ -6,17 +6,11 @@ fewer than `n_parallel` trials train: the same trials go equally far whatever `n
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import ClassVar
 
 from easeml_db.decisions.procedures.brackets import BracketProcedure
-from easeml_db.decisions.procedures.contract import Description, TrialHistory
-from easeml_db.decisions.procedures.drawing import ConfigSequence
-from easeml_db.decisions.procedures.options import Options, checked_max_epochs, checked_n_configs
-from easeml_db.decisions.procedures.rungs import checked_hyperband, fitted
-from easeml_db.decisions.search_space.configs import Config
-from easeml_db.decisions.search_space.parsing import SearchSpace
+from easeml_db.decisions.procedures.contract import Description
+from easeml_db.decisions.procedures.rungs import Bracket, checked_hyperband, fitted
 
 
 class HyperbandProcedure(BracketProcedure):
@@ -27,22 +21,8 @@ class HyperbandProcedure(BracketProcedure):
         options=("eta", "min_epochs", "n_parallel"),
     )
 
-    def __init__(
-        self,
-        space: SearchSpace,
-        *,
-        n_configs: int | None = None,
-        max_epochs: int,
-        seed: int = 0,
-        options: Mapping[str, object] = MappingProxyType({}),
-    ) -> None:
-        last, read = checked_max_epochs(max_epochs), Options(options, self.description.options)
-        eta = read.eta()
-        brackets = checked_hyperband(last, eta, read.min_epochs(last), checked_n_configs(n_configs))
-        self._configs = ConfigSequence(space, seed)
-        self._n_trials = self._configs.count(sum(bracket[0].n_trials for bracket in brackets))
-        super().__init__(fitted(brackets, self._n_trials, eta), max_epochs=last, n_parallel=read.n_parallel())
-
-    def next_config(self, history: Sequence[TrialHistory], started: Sequence[Config]) -> Config | None:
-        position = len(history) + len(started)
-        return next(iter(self._configs.first(self._n_trials)[position:]), None)
+    def _planned_brackets(self, eta: int) -> list[Bracket]:
+        first = self._options.min_epochs(self.max_epochs)
+        brackets = checked_hyperband(self.max_epochs, eta, first, self._n_wanted)
+        n_trials = self._configs.count(sum(bracket[0].n_trials for bracket in brackets))
+        return fitted(brackets, n_trials, eta)

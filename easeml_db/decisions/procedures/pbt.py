@@ -8,9 +8,8 @@ the others wait for the end of the round, so the result does not depend on the o
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import ClassVar
 
 import numpy as np
@@ -21,6 +20,7 @@ from easeml_db.decisions.procedures.contract import (
     Description,
     PlannedRung,
     Procedure,
+    SearchArguments,
     StartTrial,
     StopTrial,
     TrialDecision,
@@ -28,11 +28,10 @@ from easeml_db.decisions.procedures.contract import (
     ranked,
 )
 from easeml_db.decisions.procedures.drawing import ConfigSequence, generator
-from easeml_db.decisions.procedures.options import MAX_CONFIGS, Options, checked_max_epochs, checked_n_configs
+from easeml_db.decisions.procedures.options import MAX_CONFIGS, Options
 from easeml_db.decisions.procedures.perturbation import perturbable, perturbed, varied_names
 from easeml_db.decisions.procedures.rungs import Rung, planned
 from easeml_db.decisions.search_space.configs import Config, key_of
-from easeml_db.decisions.search_space.parsing import SearchSpace
 from easeml_db.decisions.search_space.refusal import refusal
 
 DEFAULT_POPULATION = 8
@@ -47,22 +46,13 @@ class PopulationProcedure(Procedure):
         options=("population", "interval", "perturb"),
     )
 
-    def __init__(
-        self,
-        space: SearchSpace,
-        *,
-        n_configs: int | None = None,
-        max_epochs: int,
-        seed: int = 0,
-        options: Mapping[str, object] = MappingProxyType({}),
-    ) -> None:
-        read = Options(options, self.description.options)
-        self.max_epochs = checked_max_epochs(max_epochs)
-        self._interval = read.whole_number("interval", 1, at_least=1)
-        self._domains = perturbable(space, read.names("perturb", varied_names(space)))
-        self._seed = seed
-        self._configs = ConfigSequence(space, seed)
-        self._population = self._configs.count(_population(read, checked_n_configs(n_configs)))
+    def __init__(self, arguments: SearchArguments) -> None:
+        super().__init__(arguments)
+        self._interval = self._options.whole_number("interval", 1, at_least=1)
+        self._domains = perturbable(arguments.space, self._options.names("perturb", varied_names(arguments.space)))
+        self._seed = arguments.seed
+        self._configs = ConfigSequence(arguments.space, arguments.seed)
+        self._population = self._configs.count(_population(self._options, self._n_wanted))
 
     def preview(self) -> list[PlannedRung]:
         """Return the rounds; at most max(1, population div 5) trials of each are new copies."""

@@ -6,17 +6,11 @@ One bracket. At rung i a trial has min_epochs * eta^i epochs in total; with `inc
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import ClassVar
 
 from easeml_db.decisions.procedures.brackets import BracketProcedure
-from easeml_db.decisions.procedures.contract import Description, TrialHistory
-from easeml_db.decisions.procedures.drawing import ConfigSequence
-from easeml_db.decisions.procedures.options import Options, checked_max_epochs, checked_n_configs
-from easeml_db.decisions.procedures.rungs import default_n_configs, halving_bracket
-from easeml_db.decisions.search_space.configs import Config
-from easeml_db.decisions.search_space.parsing import SearchSpace
+from easeml_db.decisions.procedures.contract import Description
+from easeml_db.decisions.procedures.rungs import Bracket, default_n_configs, halving_bracket
 
 
 class SuccessiveHalvingProcedure(BracketProcedure):
@@ -27,22 +21,10 @@ class SuccessiveHalvingProcedure(BracketProcedure):
         options=("eta", "min_epochs", "increments"),
     )
 
-    def __init__(
-        self,
-        space: SearchSpace,
-        *,
-        n_configs: int | None = None,
-        max_epochs: int,
-        seed: int = 0,
-        options: Mapping[str, object] = MappingProxyType({}),
-    ) -> None:
-        last, read = checked_max_epochs(max_epochs), Options(options, self.description.options)
-        eta, first = read.eta(), read.min_epochs(last)
-        self._configs = ConfigSequence(space, seed)
-        n_trials = self._configs.count(checked_n_configs(n_configs) or default_n_configs(last, eta, first))
-        bracket = halving_bracket(n_trials, first, last, eta, increments=read.flag("increments"))
-        super().__init__([bracket], max_epochs=last, n_parallel=1)
+    def _planned_brackets(self, eta: int) -> list[Bracket]:
+        last, first = self.max_epochs, self._options.min_epochs(self.max_epochs)
+        n_trials = self._configs.count(self._n_wanted or default_n_configs(last, eta, first))
+        return [halving_bracket(n_trials, first, last, eta, increments=self._options.flag("increments"))]
 
-    def next_config(self, history: Sequence[TrialHistory], started: Sequence[Config]) -> Config | None:
-        position = len(history) + len(started)
-        return next(iter(self._configs.first(self.brackets[0][0].n_trials)[position:]), None)
+    def _width(self) -> int:
+        return 1

@@ -9,7 +9,6 @@ from typing import ClassVar
 
 from easeml_db.decisions.procedures.bohb import BohbProcedure
 from easeml_db.decisions.procedures.contract import Description
-from easeml_db.decisions.procedures.options import Options
 
 
 class SyncBohbProcedure(BohbProcedure):
@@ -21,5 +20,5 @@ class SyncBohbProcedure(BohbProcedure):
     )
     starts_whole_brackets = True
 
-    def _width(self, read: Options) -> int:
+    def _width(self) -> int:
         return 1

@@ -6,8 +6,7 @@ The first `n_startup` results come from random configs; then a model of all resu
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 from typing import ClassVar
 
 from easeml_db.decisions.procedures.contract import (
@@ -15,6 +14,7 @@ from easeml_db.decisions.procedures.contract import (
     Description,
     PlannedRung,
     Procedure,
+    SearchArguments,
     StartTrial,
     TrialDecision,
     TrialHistory,
@@ -22,11 +22,9 @@ from easeml_db.decisions.procedures.contract import (
     n_training,
 )
 from easeml_db.decisions.procedures.drawing import ConfigSequence, seed_of
-from easeml_db.decisions.procedures.options import Options, checked_max_epochs, checked_n_configs
 from easeml_db.decisions.procedures.rungs import Rung, planned
 from easeml_db.decisions.procedures.tree_parzen import Observation, TreeParzenModel
 from easeml_db.decisions.search_space.configs import Config
-from easeml_db.decisions.search_space.parsing import SearchSpace
 
 DEFAULT_N_CONFIGS = 32
 DEFAULT_N_STARTUP = 10
@@ -40,23 +38,14 @@ class TpeProcedure(Procedure):
         options=("n_parallel", "n_startup"),
     )
 
-    def __init__(
-        self,
-        space: SearchSpace,
-        *,
-        n_configs: int | None = None,
-        max_epochs: int,
-        seed: int = 0,
-        options: Mapping[str, object] = MappingProxyType({}),
-    ) -> None:
-        read = Options(options, self.description.options)
-        self.max_epochs = checked_max_epochs(max_epochs)
-        self._n_parallel = read.n_parallel()
-        self._n_startup = read.whole_number("n_startup", DEFAULT_N_STARTUP, at_least=1)
-        self._seed = seed
-        self._configs = ConfigSequence(space, seed)
-        self._n_configs = self._configs.count(checked_n_configs(n_configs) or DEFAULT_N_CONFIGS)
-        self._model = TreeParzenModel(space)
+    def __init__(self, arguments: SearchArguments) -> None:
+        super().__init__(arguments)
+        self._n_parallel = self._options.n_parallel()
+        self._n_startup = self._options.whole_number("n_startup", DEFAULT_N_STARTUP, at_least=1)
+        self._seed = arguments.seed
+        self._configs = ConfigSequence(arguments.space, arguments.seed)
+        self._n_configs = self._configs.count(self._n_wanted or DEFAULT_N_CONFIGS)
+        self._model = TreeParzenModel(arguments.space)
 
     def preview(self) -> list[PlannedRung]:
         return planned([(Rung(self._n_configs, self.max_epochs),)])

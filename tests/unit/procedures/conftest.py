@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from easeml_db.decisions.procedures import PROCEDURES
-from easeml_db.decisions.procedures.contract import ContinueTrial, StartTrial, StopTrial, TrialHistory
+from easeml_db.decisions.procedures.contract import ContinueTrial, SearchArguments, StartTrial, StopTrial, TrialHistory
 from easeml_db.decisions.search_space.parsing import parse_search_space
 
 RATE = {
@@ -121,7 +121,11 @@ def trials_of(space_of):
     def make_trials(name, space=None, *, score=None, order=0, p_failed=0.0, p_nan=0.0, **arguments):
         space = space or space_of()
         return Trials(
-            lambda: PROCEDURES[name](space, **arguments), score=score, seed=order, p_failed=p_failed, p_nan=p_nan
+            lambda: PROCEDURES[name](SearchArguments(space, **arguments)),
+            score=score,
+            seed=order,
+            p_failed=p_failed,
+            p_nan=p_nan,
         )
 
     return make_trials

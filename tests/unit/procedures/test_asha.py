@@ -6,14 +6,14 @@ from itertools import pairwise, permutations
 import pytest
 
 from easeml_db.decisions.procedures import PROCEDURES
-from easeml_db.decisions.procedures.contract import ContinueTrial, StartTrial, StopTrial, TrialHistory
+from easeml_db.decisions.procedures.contract import ContinueTrial, SearchArguments, StartTrial, StopTrial, TrialHistory
 
 
 @pytest.fixture
 def asha(space_of):
     def make(n_configs=9, n_parallel=1, **options):
         options = {"n_parallel": n_parallel, **options}
-        return PROCEDURES["asha"](space_of(), n_configs=n_configs, max_epochs=9, options=options)
+        return PROCEDURES["asha"](SearchArguments(space_of(), n_configs=n_configs, max_epochs=9, options=options))
 
     return make
 
@@ -87,7 +87,7 @@ def test_a_rung_that_nobody_can_reach_any_more_promotes_its_best_and_gives_up_th
 
 
 def test_increments_reach_thirteen_epochs(space_of):
-    made = PROCEDURES["asha"](space_of(), n_configs=9, max_epochs=13, options={"increments": True})
+    made = PROCEDURES["asha"](SearchArguments(space_of(), n_configs=9, max_epochs=13, options={"increments": True}))
     assert [row.n_epochs for row in made.preview()] == [1, 4, 13]
 
 

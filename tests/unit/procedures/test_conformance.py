@@ -5,7 +5,7 @@ import json
 import pytest
 
 from easeml_db.decisions.procedures import PROCEDURES, list_procedures
-from easeml_db.decisions.procedures.contract import StartTrial
+from easeml_db.decisions.procedures.contract import SearchArguments, StartTrial
 
 SETTINGS = {
     "random": {"n_configs": 5, "max_epochs": 2},
@@ -137,7 +137,7 @@ def test_asynchronous_ones_keep_n_parallel_in_training(name, trials_of):
 
 
 def test_one_shot_ones_start_everything_at_once(name, listed):
-    procedure = PROCEDURES[name](listed, **SETTINGS[name])
+    procedure = PROCEDURES[name](SearchArguments(listed, **SETTINGS[name]))
     first = procedure.ask([])
     assert first
     assert all(isinstance(decision, StartTrial) for decision in first)

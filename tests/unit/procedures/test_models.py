@@ -7,7 +7,7 @@ from statistics import mean
 import pytest
 
 from easeml_db.decisions.procedures import PROCEDURES
-from easeml_db.decisions.procedures.contract import WORST, StartTrial, TrialHistory
+from easeml_db.decisions.procedures.contract import WORST, SearchArguments, StartTrial, TrialHistory
 from easeml_db.decisions.procedures.largest_budget import n_good, n_varied
 from easeml_db.decisions.procedures.tree_parzen import Observation, TreeParzenModel
 
@@ -98,7 +98,7 @@ def history_at(n_epochs, n_trials, *, first=1, best_rate=0.9):
 
 
 def test_bohb_learns_from_the_largest_budget_with_enough_results(toy):
-    made = PROCEDURES["bohb"](toy, max_epochs=9)
+    made = PROCEDURES["bohb"](SearchArguments(toy, max_epochs=9))
     model = made._model
     assert n_varied(toy) == 2
     assert model._results(history_at(1, 4)) == []
@@ -109,15 +109,15 @@ def test_bohb_learns_from_the_largest_budget_with_enough_results(toy):
 
 
 def test_bohb_counts_a_failure_at_the_budget_that_it_was_on_its_way_to(toy):
-    made = PROCEDURES["bohb"](toy, max_epochs=9)
+    made = PROCEDURES["bohb"](SearchArguments(toy, max_epochs=9))
     failed = TrialHistory(5, {"architecture": "tree", "rate": 0.1, "depth": 40, "rule": None}, "failed", (), 1)
     results = made._model._results([*history_at(1, 4), failed])
     assert [score for _, score in results] == [0.0, 0.0, 0.0, 1.0, WORST]
 
 
 def test_a_third_of_the_configs_of_bohb_is_random(toy):
-    made = PROCEDURES["bohb"](toy, max_epochs=9)
-    random = PROCEDURES["random"](toy, n_configs=200, max_epochs=9)
+    made = PROCEDURES["bohb"](SearchArguments(toy, max_epochs=9))
+    random = PROCEDURES["random"](SearchArguments(toy, n_configs=200, max_epochs=9))
     at_random = {json.dumps(decision.config) for decision in random.ask([])}
     drawn = []
     for n_started in range(10, 70):
@@ -133,7 +133,7 @@ def test_fifteen_percent_are_good():
 @pytest.mark.parametrize("name", ["bohb", "sync_bohb"])
 def test_bohb_follows_the_brackets_of_hyperband(toy, trials_of, name):
     trials = trials_of(name, toy, max_epochs=9, score=toy_score).run()
-    assert trials.make().preview() == PROCEDURES["hyperband"](toy, max_epochs=9).preview()
+    assert trials.make().preview() == PROCEDURES["hyperband"](SearchArguments(toy, max_epochs=9)).preview()
     assert [
         sum(t.n_epochs >= n for t in trials.trials[first:last])
         for first, last, n in [(0, 9, 3), (0, 9, 9), (9, 14, 9), (14, 17, 9)]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from easeml_db.decisions.procedures import PROCEDURES
-from easeml_db.decisions.procedures.contract import ContinueTrial, StartTrial, StopTrial, TrialHistory
+from easeml_db.decisions.procedures.contract import ContinueTrial, SearchArguments, StartTrial, StopTrial, TrialHistory
 from easeml_db.decisions.procedures.perturbation import perturbable, perturbed
 
 POPULATION = {"population": 10, "interval": 2}
@@ -23,7 +23,7 @@ def population(scores, *, n_epochs=2, target=2):
 
 @pytest.fixture
 def pbt(space_of):
-    return PROCEDURES["pbt"](space_of(), max_epochs=6, options=POPULATION)
+    return PROCEDURES["pbt"](SearchArguments(space_of(), max_epochs=6, options=POPULATION))
 
 
 def test_the_worst_fifth_is_replaced_by_copies_of_the_best_fifth(pbt):
@@ -103,5 +103,5 @@ def test_the_search_space_of_copies_is_named_by_its_hyperparameters(trials_of):
 
 
 def test_n_configs_is_the_population(space_of):
-    made = PROCEDURES["pbt"](space_of(), n_configs=5, max_epochs=1)
+    made = PROCEDURES["pbt"](SearchArguments(space_of(), n_configs=5, max_epochs=1))
     assert len(made.ask([])) == 5

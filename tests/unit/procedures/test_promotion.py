@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from easeml_db.decisions.procedures import PROCEDURES
-from easeml_db.decisions.procedures.contract import ContinueTrial, StopTrial, TrialHistory
+from easeml_db.decisions.procedures.contract import ContinueTrial, SearchArguments, StopTrial, TrialHistory
 from easeml_db.decisions.procedures.promotion import bracket_decisions
 from easeml_db.decisions.procedures.rungs import Rung, halving_bracket
 
@@ -114,5 +114,5 @@ def test_halving_finds_the_best_config_where_scores_are_steady(trials_of):
 
 def test_halving_is_asked_for_increments(space_of):
     options = {"increments": True}
-    made = PROCEDURES["successive_halving"](space_of(), n_configs=32, max_epochs=50, options=options)
+    made = PROCEDURES["successive_halving"](SearchArguments(space_of(), n_configs=32, max_epochs=50, options=options))
     assert [(row.n_trials, row.n_epochs) for row in made.preview()] == [(32, 1), (10, 4), (3, 13), (1, 50)]

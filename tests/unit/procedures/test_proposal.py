@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from easeml_db.decisions.procedures import PROCEDURES, drawing
-from easeml_db.decisions.procedures.contract import StartTrial, TrialHistory
+from easeml_db.decisions.procedures.contract import SearchArguments, StartTrial, TrialHistory
 from easeml_db.decisions.procedures.creation import create_procedure
 from easeml_db.decisions.procedures.proposal import begin_search
 from easeml_db.decisions.search_space import sampling
@@ -185,7 +185,7 @@ def test_what_is_no_proper_json_is_refused(architectures, search_space, start):
 @given(n_started=st.integers(0, 6))
 def test_a_procedure_asked_again_goes_on_where_the_history_ends(name, n_started):
     space = parse_search_space(SPECS, {"rate": [0.1, 0.2, 0.3], "tree": {"depth": 4}})
-    procedure = PROCEDURES[name](space, n_configs=6, max_epochs=1, seed=3)
+    procedure = PROCEDURES[name](SearchArguments(space, n_configs=6, max_epochs=1, seed=3))
     first = [decision.config for decision in procedure.ask([])]
     history = [TrialHistory(i + 1, config, "running") for i, config in enumerate(first[:n_started])]
     assert procedure.ask(history) == [StartTrial(config) for config in first[n_started:]]
