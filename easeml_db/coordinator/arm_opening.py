@@ -1,6 +1,6 @@
 """Opens arms of runs as the tenancy policy decides, and closes them once their trials are over.
 
-A decision counts only once the tables have it; the pool and the dispatcher are then told.
+A decision counts once the tables have it; then the pool and the dispatcher are told.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ArmOpening:
         for past in await self._tenancy.past_arms():
             self._pool.history.add(past)
         memory = await self._tenancy.policy_memory(self._pool.policy)
-        places = {run_id: place for place, run_id in enumerate(memory.get("policy", {}).get("tenants", ()))}
+        places = {run_id: place for place, run_id in enumerate(memory.get("policy", {}).get("runs", ()))}
         runs = await self._runs.open_runs()
         for run in sorted(runs, key=lambda run: (places.get(run.run_id, len(places)), run.run_id)):
             await self.put_run(run)

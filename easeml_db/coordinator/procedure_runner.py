@@ -64,18 +64,18 @@ class ProcedureRunner:
             self._pauses.pop((run_id, arm.arm_id), None)
 
     def arm_opened(self, run_id: int, arm_id: int) -> None:
-        """Take in that the trials of an arm may run."""
+        """Ask about an arm: its trials may run now."""
         if run_id in self._runs:
             self._due[run_id, arm_id] = None
 
     def recorded(self, unit: TrainingUnit) -> None:
-        """Take in that a unit is recorded: the last validation of an epoch is a result."""
+        """Note that a unit is recorded: the last validation of an epoch is a result."""
         run = self._runs.get(unit.run_id)
         if run is not None and unit.kind != "train" and (unit.step + 1) % run.trials[0].n_partitions == 0:
             self.trial_changed(unit.run_id, unit.trial_id)
 
     def trial_changed(self, run_id: int, trial_id: int) -> None:
-        """Take in that a trial has a new result, or is over."""
+        """Ask about the arm of a trial that has a new result, or is over."""
         run = self._runs.get(run_id)
         if run is not None and trial_id in run.arm_of:
             self._due[run_id, run.arm_of[trial_id]] = None

@@ -99,7 +99,7 @@ class PostgresExecutor:
             self._orders[slot_id], self._tasks[slot_id] = order, task
 
     async def cancel(self, slot_id: int) -> None:
-        """Ask the slot's unit to stop, and with it its gang."""
+        """Ask the slot's unit to stop; its gang stops with it."""
         session = self._sessions.get(slot_id)
         if session is not None and not session.closed:
             with contextlib.suppress(psycopg.Error):  # no server, nothing to cancel
@@ -178,7 +178,7 @@ class PostgresExecutor:
                 await self._open_session(slot_id)
 
     async def _show_idle(self, slot_id: int) -> None:
-        """Take a unit that came to nothing off the slot's row; one that is recorded does so itself."""
+        """Clear a unit that came to nothing from the slot's row; one that is recorded does so itself."""
         session = self._sessions.get(slot_id)
         if session is not None:
             with contextlib.suppress(psycopg.Error):  # a lost session's row is cleared by the next one
@@ -217,7 +217,7 @@ class PostgresExecutor:
         await self._show_idle(slot_id)
 
     async def _watch(self) -> None:
-        """Look after units that give no sign of life."""
+        """Cancel, terminate and give up units that show no sign of life."""
         while True:
             await asyncio.sleep(WATCH_SECONDS)
             sessions = {slot_id: self._sessions[slot_id] for slot_id in self._orders if slot_id in self._sessions}
@@ -226,7 +226,7 @@ class PostgresExecutor:
                 await self._give_up(slot_id)
 
     async def _give_up(self, slot_id: int) -> None:
-        """Leave a slot to its fate; the coordinator fences it before it goes on elsewhere."""
+        """Abandon a slot and its session; the coordinator fences it before it goes on elsewhere."""
         call = self._calls.get(slot_id)
         if call is None:
             return

@@ -43,11 +43,11 @@ class Tokens:
         return [slot_id for slot_id in slot_ids if self._n_groups.get(slot_id, 0) >= MAX_GROUPS]
 
     def forget(self, slot_ids: tuple[int, ...]) -> None:
-        """Take in that the group of these slots is broken."""
+        """Drop the token of these slots: their group is broken."""
         self._tokens.pop(slot_ids, None)
 
     def session_gone(self, slot_id: int) -> None:
-        """Take in that a slot's session is gone, and all its groups with it."""
+        """Drop all tokens of a slot: its session is gone, and all its groups with it."""
         self._n_groups.pop(slot_id, None)
         self._tokens = {slots: token for slots, token in self._tokens.items() if slot_id not in slots}
 

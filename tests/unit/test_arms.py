@@ -254,7 +254,7 @@ def test_a_tenant_can_read_how_it_stood_when_it_waited() -> None:
     chosen = next(standing for standing in opening.standings if standing.is_chosen)
     assert chosen.run_id == opening.run_id
     assert chosen.gap == pytest.approx(opening.decision.gap)
-    assert opening.row()["memory"]["policy"]["tenants"] == [1, 2]
+    assert opening.row()["memory"]["policy"]["runs"] == [1, 2]
 
 
 def test_a_run_that_is_being_timed_is_not_passed_over() -> None:

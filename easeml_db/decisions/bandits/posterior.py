@@ -51,7 +51,7 @@ class Posterior:
         return variance
 
     def observe(self, arm: int, quality: float) -> None:
-        """Take in the quality of a play; an arm may be observed again."""
+        """Record the quality of a play; an arm may be observed again."""
         row = self._row_of(arm, self._rows[: self.n_observed])
         deviation = math.sqrt(self._variance[arm] + self.prior.noise_variance)  # of the observation
         innovation = (self.prior.latent(quality) - float(self.mean[arm])) / deviation

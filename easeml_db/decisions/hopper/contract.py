@@ -93,10 +93,10 @@ class Scheduler(Protocol):
     """Decides which idle trial meets which partition on which idle slot."""
 
     def put(self, candidate: Candidate) -> None:
-        """Take in that a trial is idle, or renew what is known of it."""
+        """Mark a trial as idle, or renew what is known of it."""
 
     def take(self, trial_id: int) -> None:
-        """Take in that a trial is not to be started (any more): it ended, failed, or is withheld for a moment."""
+        """Remove a trial from the idle ones: it ended, failed, or is withheld for a moment."""
 
     def choose(self, idle_slots: Sequence[int], cached: Cached | None = None) -> list[Assignment]:
         """Fill idle slots and take the chosen trials; at most one trial a slot and one slot a trial."""

@@ -54,7 +54,7 @@ class DeviceSharing:
         self._allocator.reported(trial_id)
 
     def look(self, devices: Sequence[Device]) -> Sequence[Device]:
-        """Take over the devices that there are and the units that are under way; return the devices shared out."""
+        """Read the devices that there are and the units that are under way; return the devices shared out."""
         kind = "cuda" if any(device.kind == "cuda" for device in devices) else "cpu"
         self._devices = [device for device in devices if device.kind == kind]
         self._under_way = {trial: self._share_of(trial, slot) for trial, slot in self._work.busy.items()}

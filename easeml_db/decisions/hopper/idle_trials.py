@@ -45,7 +45,7 @@ class IdleTrials:
         return self._column_of.get(trial_id, -1) in self._candidates  # type: ignore[call-overload]
 
     def put(self, candidate: Candidate) -> None:
-        """Take in that a trial is idle, or renew what is known of it."""
+        """Mark a trial as idle, or renew what is known of it."""
         if not candidate.remaining_seconds >= 0:
             raise InvalidArgument(
                 f"remaining_seconds: expected a number of at least 0, got {candidate.remaining_seconds}"

@@ -77,7 +77,7 @@ class OpenArms:
     # What happens to them
 
     def renew(self, run: Run, busy: Iterable[int]) -> dict[int, Trial]:
-        """Take over what the tables say; return the trials that are not over, of arms that are open or of none."""
+        """Renew the arms from the tables; return the trials that are not over, of arms that are open or of none."""
         self._take_over(run)
         opened = self._opening.keys() | {None}
         trials = {t.trial_id: t for t in run.trials if t.state in OPEN and self._arm(t.trial_id) in opened}

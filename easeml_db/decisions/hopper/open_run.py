@@ -76,7 +76,7 @@ class OpenRun:
     # What happens to it
 
     def renew(self, run: Run) -> None:
-        """Take over what the tables say. Failed attempts at a unit that is still due stay counted."""
+        """Renew the run from what the tables say. Failed attempts at a unit that is still due stay counted."""
         work = self.work
         before, work.run = work.trials | work.timing, run
         work.trials = self.arms.renew(run, work.busy)

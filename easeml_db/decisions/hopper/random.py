@@ -23,11 +23,11 @@ class RandomOrder:
         self._rng = rng
 
     def put(self, candidate: Candidate) -> None:
-        """Take in that a trial is idle, or renew what is known of it."""
+        """Mark a trial as idle, or renew what is known of it."""
         self._idle.put(candidate)
 
     def take(self, trial_id: int) -> None:
-        """Take in that a trial is not to be started (any more)."""
+        """Remove a trial."""
         self._idle.take(trial_id)
 
     def choose(self, idle_slots: Sequence[int], cached: Cached | None = None) -> list[Assignment]:

@@ -42,14 +42,14 @@ class SlotOrderFollower:
         self._round: dict[int, int] = {}
 
     def put(self, candidate: Candidate) -> None:
-        """Take in that a trial is idle, or renew what is known of it."""
+        """Mark a trial as idle, or renew what is known of it."""
         self._number_of[candidate.trial_id] = candidate.trial_number
         self._away.discard(candidate.trial_number)
         self._idle[candidate.trial_number] = candidate
         self._dense.put(candidate)
 
     def take(self, trial_id: int) -> None:
-        """Take in that a trial is not to be started (any more)."""
+        """Remove a trial."""
         self._dense.take(trial_id)
         number = self._number_of.get(trial_id, 0)
         self._away.discard(number)

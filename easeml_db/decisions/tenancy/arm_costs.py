@@ -28,7 +28,7 @@ class ArmCosts:
         self._sum, self._n = 0.0, 0
 
     def put(self, run: Run) -> None:
-        """Take in a run, or what has become of it."""
+        """Add a run, or renew what is known of it."""
         known = [self._known_seconds(run.run_id, arm) for arm in run.arms]
         told = [seconds for seconds in known if seconds is not None]
         guess = sum(told) / len(told) if told else self.unit_seconds or UNKNOWN_SECONDS
@@ -46,7 +46,7 @@ class ArmCosts:
         self._timed.pop(run_id, None)
 
     def set_timed(self, run: Run, seconds: Mapping[int, float]) -> bool:
-        """Take in what pilots say, by arm; return whether that is news."""
+        """Record what pilots have timed, by arm; return whether that is news."""
         if seconds == self._timed.get(run.run_id, {}):
             return False
         self._timed[run.run_id] = dict(seconds)
@@ -54,11 +54,11 @@ class ArmCosts:
         return True
 
     def in_units(self, run_id: int) -> Vector:
-        """Costs of a run's arms, shape (K,)."""
+        """Return the costs of a run's arms, shape (K,)."""
         return self._seconds[run_id] / self.unit_seconds
 
     def renew_unit(self) -> bool:
-        """Take over the mean as the unit, if it has moved far from it; return whether it has."""
+        """Make the mean the unit, if it has moved far from it; return whether it has."""
         if not self._n or 1 / DRIFT < self._mean() / self.unit_seconds < DRIFT:
             return False
         self.unit_seconds = self._mean()
@@ -73,7 +73,7 @@ class ArmCosts:
         self._n += sign * n_arms
 
     def _known_seconds(self, run_id: int, arm: Arm) -> float | None:
-        """What is known of an arm, at least a microsecond."""
+        """Return what is known of an arm, at least a microsecond."""
         for seconds in (arm.cost_seconds, self._timed.get(run_id, {}).get(arm.arm_id), self._from_history(arm)):
             if seconds is not None:
                 return max(seconds, LEAST_SECONDS)

@@ -1,6 +1,6 @@
-"""What a policy is asked: which tenant is served next.
+"""What a policy is asked: which run is served next.
 
-Written rule for weights (1 each where nobody says otherwise): a tenant's potential counts as often as its weight says.
+Written rule for weights (1 each where nobody says otherwise): a run's potential counts as often as its weight says.
 Policies that compare potentials multiply them by it (greedy, hybrid, ei_rate), policies that share turns give turns in
 its proportion (round_robin, random); fcfs knows no weights. Deadlines are the selector's, before any policy.
 """
@@ -18,31 +18,31 @@ Same = TypeVar("Same", bound="Forgetful")
 
 @dataclass(frozen=True)
 class Choice:
-    """The tenant to serve, by its place in the standings; `phase` says by which rule, `candidates` among whom."""
+    """The run to serve, by its place in the standings; `phase` says by which rule, `candidates` among whom."""
 
-    tenant: int
+    place: int
     phase: str
     candidates: Mask
 
 
 class Policy(Protocol):
-    """Decides whom to serve. At least one run can open an arm when it is asked."""
+    """Decides which run to serve. At least one can open an arm when it is asked."""
 
     def copy(self) -> Policy:
         """Return a policy in the same state, which changes by itself from now on."""
 
     def choose(self, standings: Standings) -> Choice:
-        """Return whom to serve, and count that as done."""
+        """Return which run to serve, and count that as done."""
 
     def renew(self, left: int | None = None) -> None:
-        """Take in that a tenant or an arm arrived or left; `left` is the place that a tenant had, and those behind it
-        have moved up."""
+        """Note that a run or an arm arrived or left; `left` is the place that a run had, and those behind it have
+        moved up."""
 
     def memory(self) -> Mapping[str, Any]:
-        """What must outlive the process, as JSON values, tenants by place; nothing that the standings say anyway."""
+        """Return what must outlive the process, as JSON values, runs by place; nothing that the standings say too."""
 
     def remember(self, memory: Mapping[str, Any]) -> None:
-        """Take over what another process wrote down, once all tenants are here in the same order of arrival."""
+        """Restore what another process wrote down, once all runs have joined in the same order of arrival."""
 
 
 class Forgetful:
@@ -53,11 +53,11 @@ class Forgetful:
         return self
 
     def renew(self, left: int | None = None) -> None:
-        """Nothing to forget."""
+        """Change nothing."""
 
     def memory(self) -> Mapping[str, Any]:
-        """Nothing."""
+        """Return nothing."""
         return {}
 
     def remember(self, memory: Mapping[str, Any]) -> None:
-        """Nothing to take over."""
+        """Restore nothing."""

@@ -1,4 +1,4 @@
-"""First come, first served: the tenant that arrived first, until its arms are exhausted."""
+"""First come, first served: the run that arrived first, until its arms are exhausted."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ class Fcfs(Forgetful):
     """ease.ml ends a tenant when "its optimal" is found, which nobody can observe: here when no arm is left."""
 
     def choose(self, standings: Standings) -> Choice:
-        """The earliest tenant that can play."""
-        return Choice(standings.first(standings.can_play), "fcfs", standings.can_play.copy())
+        """Choose the earliest run that can open an arm."""
+        return Choice(standings.first(standings.can_open), "fcfs", standings.can_open.copy())

@@ -1,9 +1,9 @@
-"""Greedy: the tenant with the largest estimated regret (ease.ml, algorithm 2).
+"""Greedy: the run with the largest estimated regret (ease.ml, algorithm 2).
 
-    line 7   candidates V: tenants whose sig is at least the mean of all that can play
+    line 7   candidates V: runs whose sig is at least the mean of all that can open an arm
     line 8   among them the largest gap; `max_sigma` and `random` keep the same regret bound
 
-With weights, sig and gap count times the weight. A tenant none of whose plays is finished has no sig yet: it is no
+With weights, sig and gap count times the weight. A run none of whose arms is finished has no sig yet: it is no
 candidate while others are.
 """
 
@@ -29,15 +29,15 @@ class Greedy(Draws):
         self._rule = rule
 
     def choose(self, standings: Standings) -> Choice:
-        """Lines 7 and 8."""
+        """Follow lines 7 and 8."""
         candidates = self.candidates(standings)
         return Choice(self._among(candidates, standings), "greedy", candidates)
 
     def candidates(self, standings: Standings) -> Mask:
-        """V of line 7."""
-        known = standings.can_play & ~np.isnan(standings.sig)
+        """Return V of line 7."""
+        known = standings.can_open & ~np.isnan(standings.sig)
         if not known.any():
-            return standings.can_play.copy()
+            return standings.can_open.copy()
         sig = np.where(known, standings.sig * standings.weight, -np.inf)
         candidates: Mask = sig >= _mean(sig[known])
         return candidates
@@ -50,5 +50,5 @@ class Greedy(Draws):
 
 
 def _mean(values: np.ndarray) -> float:
-    """The mean, and not more than the largest value: summing equal numbers may round above them."""
+    """Return the mean, and not more than the largest value: summing equal numbers may round above them."""
     return float(min(values.mean(), values.max()))

@@ -22,7 +22,7 @@ class History:
             self.add(arm)
 
     def add(self, arm: PastArm) -> None:
-        """Take in a closed arm."""
+        """Add a closed arm."""
         tried = self._arms.setdefault(arm.run_id, {})
         if arm.name in tried:
             self._count(tried[arm.name], -1)
@@ -36,9 +36,9 @@ class History:
                 self._spent[name] = (seconds + sign * arm.cost_seconds, work + sign * arm.work)
 
     def qualities(self, task: str, names: Sequence[str], *, without: int) -> Matrix:
-        """Qualities (n, K) of these arms in past runs of a task, nan where one was not tried, without those of one run.
+        """Return qualities (n, K) of these arms in past runs of a task but one, nan where an arm was not tried.
 
-        Only runs that tried at least two of the arms are taken, or one where K is 1: others compare nothing.
+        Only runs that tried at least two of the arms count, or one where K is 1: others compare nothing.
         """
         rows = []
         for run_id in sorted(self._arms)[-MAX_RUNS:]:
@@ -49,7 +49,7 @@ class History:
         return np.array(rows, dtype=float).reshape(len(rows), len(names))
 
     def seconds_per_work(self, name: str) -> float | None:
-        """Mean seconds for a unit of work of an arm, of all arms where this one is unknown; None without history."""
+        """Return the mean seconds for a unit of an arm's work, of all arms if it is unknown; None without history."""
         seconds, work = self._spent.get(name) or self._spent.get(None) or (0.0, 0.0)
         return seconds / work if work > 0 else None
 

@@ -2,7 +2,7 @@
 
 After each decision: if the candidates V are those of the decision before and the sum of best qualities did not rise,
 a counter goes up, else back to 0; at s = 10 greedy is frozen and the turns go round. In the paper's words the overall
-regret does not drop, which nobody can observe: the sum of best-so-far stands for it. A tenant or arm that arrives or
+regret does not drop, which nobody can observe: the sum of best-so-far stands for it. A run or arm that arrives or
 leaves thaws it.
 """
 
@@ -69,7 +69,7 @@ class Hybrid:
         self.is_frozen, self._counter, self._candidates, self._is_same = False, 0, None, False
 
     def memory(self) -> Mapping[str, Any]:
-        """Whether greedy is frozen, how near that is, and the last decision, by which the next is judged."""
+        """Return whether greedy is frozen, how near that is, and the last decision, by which the next is judged."""
         return {
             "is_frozen": self.is_frozen, "counter": self._counter, "candidates": self._candidates,
             "is_same": self._is_same, "total": self._total, "n_freezes": self.n_freezes,
@@ -77,7 +77,7 @@ class Hybrid:
         }  # fmt: skip
 
     def remember(self, memory: Mapping[str, Any]) -> None:
-        """Take over all of it."""
+        """Restore all of it."""
         self.is_frozen, self._counter = bool(memory["is_frozen"]), int(memory["counter"])
         self._candidates, self._is_same = memory["candidates"], bool(memory["is_same"])
         self._total, self.n_freezes = float(memory["total"]), int(memory["n_freezes"])

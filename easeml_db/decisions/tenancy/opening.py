@@ -12,7 +12,7 @@ from easeml_db.decisions.tenancy.selector import PolicyDecision
 
 @dataclass(frozen=True)
 class Standing:
-    """How a run stood when a decision was made, so that its owner can see why it waited."""
+    """How a run stood when a decision was made, so that its tenant can see why it waited."""
 
     run_id: int
     is_candidate: bool
@@ -32,20 +32,20 @@ class Opening:
     policy: str
     decision: PolicyDecision[int]
     cost_seconds: float
-    n_plays: int
+    opening_number: int
     pending_arm_ids: tuple[int, ...]
-    n_tenants: int
+    n_runs: int
     standings: tuple[Standing, ...]
     memory: Mapping[str, Any]
 
     def row(self) -> dict[str, Any]:
-        """The decision as it is written down, as JSON values."""
+        """Return the decision as it is recorded, as JSON values."""
         seen = self.decision
         return {
-            "arm_id": self.arm_id, "policy": self.policy, "phase": seen.phase, "opening_number": self.n_plays,
+            "arm_id": self.arm_id, "policy": self.policy, "phase": seen.phase, "opening_number": self.opening_number,
             "beta": seen.beta, "mean": seen.mean, "deviation": seen.deviation, "bound": seen.bound, "cost": seen.cost,
             "expected_seconds": self.cost_seconds, "best_quality": seen.best, "sig": finite(seen.sig), "gap": seen.gap,
-            "score": seen.score, "pending": list(self.pending_arm_ids), "n_runs": self.n_tenants,
+            "score": seen.score, "pending": list(self.pending_arm_ids), "n_runs": self.n_runs,
             "standings": [asdict(standing) for standing in self.standings], "memory": dict(self.memory),
         }  # fmt: skip
 
@@ -63,5 +63,5 @@ class Belief:
 
 
 def finite(value: float) -> float | None:
-    """The value, or None where JSON has no word for it."""
+    """Return the value, or None where JSON has no word for it."""
     return value if math.isfinite(value) else None

@@ -21,7 +21,7 @@ DEFAULT = "hybrid"
 
 @dataclass(frozen=True)
 class Description:
-    """A policy in words, how it is made from a seed, and how it chooses a tenant's arm."""
+    """A policy in words, how it is made from a seed, and how it chooses the arm of a run."""
 
     summary: str
     make: Callable[[int], Policy]
@@ -31,19 +31,19 @@ class Description:
 POLICIES: Mapping[str, Description] = MappingProxyType(
     {
         "hybrid": Description("greedy until it stands still, then round robin (ease.ml)", lambda seed: Hybrid()),
-        "greedy": Description("the tenant with the largest estimated regret (ease.ml)", lambda seed: Greedy(seed=seed)),
-        "round_robin": Description("tenants in turn, in proportion to their weights", lambda seed: RoundRobin()),
+        "greedy": Description("the run with the largest estimated regret (ease.ml)", lambda seed: Greedy(seed=seed)),
+        "round_robin": Description("runs in turn, in proportion to their weights", lambda seed: RoundRobin()),
         "ei_rate": Description(
-            "the arm of all tenants with the largest expected improvement per second", lambda seed: EiRate(), "ei_rate"
+            "the arm of all runs with the largest expected improvement per second", lambda seed: EiRate(), "ei_rate"
         ),
-        "random": Description("any tenant, by weight", Random),
-        "fcfs": Description("the tenant that came first, until it has tried everything", lambda seed: Fcfs()),
+        "random": Description("any run, by weight", Random),
+        "fcfs": Description("the run that came first, until it has tried everything", lambda seed: Fcfs()),
     }
 )
 
 
 def description(name: str) -> Description:
-    """What a policy is. Raises InvalidArgument."""
+    """Return what a policy is. Raises InvalidArgument."""
     if name not in POLICIES:
         raise InvalidArgument(
             f"policy: there is no tenancy policy {name!r}", hint=f"Choose one of: {', '.join(POLICIES)}."
@@ -52,12 +52,12 @@ def description(name: str) -> Description:
 
 
 def make_policy(name: str, *, seed: int = 0) -> Policy:
-    """The policy of a name. Raises InvalidArgument."""
+    """Make the policy of a name. Raises InvalidArgument."""
     return description(name).make(seed)
 
 
 def list_policies() -> list[dict[str, Any]]:
-    """Every policy as a row, for SQL."""
+    """Return every policy as a row, for SQL."""
     return [
         {"policy": name, "is_default": name == DEFAULT, "arm_rule": each.arm_rule, "summary": each.summary}
         for name, each in POLICIES.items()

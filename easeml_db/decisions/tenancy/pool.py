@@ -1,6 +1,6 @@
-"""Open runs as tenants of one pool: which run is served next, and with which of its arms.
+"""Open runs in one pool: which run is served next, and with which of its arms.
 
-A run is a player; runs of one role share its weight. The pool is a cache of the tables: it is rebuilt from runs whose
+A run is a bandit; runs of one tenant share its weight. The pool is a cache of the tables: it is rebuilt from runs whose
 arms carry their openings and closings, and goes on as if it had never ended.
 """
 
@@ -19,17 +19,17 @@ from easeml_db.decisions.tenancy.arm_costs import ArmCosts
 from easeml_db.decisions.tenancy.arm_rules import ARM_RULES
 from easeml_db.decisions.tenancy.history import History
 from easeml_db.decisions.tenancy.opening import Belief, Opening, Standing, finite
-from easeml_db.decisions.tenancy.player import Player
 from easeml_db.decisions.tenancy.policies import description, make_policy
+from easeml_db.decisions.tenancy.run_bandit import RunBandit
 from easeml_db.decisions.tenancy.selector import PolicyDecision, Selector
 from easeml_db.words.run import Arm, Run
-from easeml_db.words.tenant import PastArm, Tenancy, Tenant
+from easeml_db.words.tenant import PastArm, Tenancy
 
 MAX_STANDINGS = 200  # of a decision are kept
 
 
 class Pool:
-    """Players of all open runs, under one policy."""
+    """Bandits of all open runs, under one policy."""
 
     def __init__(self, tenancy: Tenancy | None = None, history: History | None = None) -> None:
         self.history = history or History()
@@ -42,17 +42,17 @@ class Pool:
     # What governs it
 
     def set_tenancy(self, tenancy: Tenancy) -> None:
-        """Take over the policy and the tenants' terms; a new policy begins afresh, with what is known of the runs."""
+        """Set the policy and the tenants' terms; a new policy begins afresh, with what is known of the runs."""
         before, self._tenancy = self._tenancy, tenancy
         if (before.policy, before.seed) != (tenancy.policy, tenancy.seed):
-            players, self._selector = self._selector.players, self._new_selector()
+            bandits, self._selector = self._selector.bandits, self._new_selector()
             for run_id in sorted(self._runs):
-                self._selector.join(run_id, players[run_id])
+                self._selector.join(run_id, bandits[run_id])
         for role in self._runs_of:
             self._renew_terms(role)
 
     def remember(self, memory: Mapping[str, Any]) -> None:
-        """Take over what the policy of an earlier process wrote down with its last decision, once the runs are put."""
+        """Restore what the policy of an earlier process wrote down with its last decision, once the runs are put."""
         if memory:
             self._selector.remember(memory["policy"])
             self._costs.unit_seconds = float(memory["unit_seconds"])
@@ -68,17 +68,13 @@ class Pool:
         for run_id in run_ids:
             self._selector.set_terms(run_id, weight=tenant.weight / len(run_ids), deadline_seconds=deadline)
 
-    def tenant(self, run_id: int) -> Tenant:
-        """The terms of a run's owner."""
-        return self._tenancy.tenant(self._runs[run_id].owner)
-
     # Runs
 
     def __contains__(self, run_id: int) -> bool:
         return run_id in self._runs
 
     def prior_of(self, run: Run) -> Prior:
-        """What is believed of a run's arms before any of them is played."""
+        """Return what is believed of a run's arms before any of them is opened."""
         names = [arm.name for arm in run.arms]
         return make_prior(self._tenancy.prior, self.history.qualities(run.task, names, without=run.run_id))
 
@@ -88,18 +84,18 @@ class Pool:
         if before is not None and before.arms == run.arms:
             return
         self._costs.put(run)
-        player = self._player(run, prior)
-        (self._selector.join if before is None else self._selector.replace)(run.run_id, player)
+        bandit = self._player(run, prior)
+        (self._selector.join if before is None else self._selector.replace)(run.run_id, bandit)
         self._runs_of.setdefault(run.owner, set()).add(run.run_id)
         self._renew_terms(run.owner)
         self._renew_unit()
 
-    def _player(self, run: Run, prior: Prior) -> Player:
-        """A player with a run's past."""
-        player = Player(prior, self._costs.in_units(run.run_id))
+    def _player(self, run: Run, prior: Prior) -> RunBandit:
+        """Return a bandit with a run's past."""
+        bandit = RunBandit(prior, self._costs.in_units(run.run_id))
         for event in _past(run):
-            event(player)
-        return player
+            event(bandit)
+        return bandit
 
     def drop_run(self, run_id: int) -> None:
         """Serve a run no more."""
@@ -111,13 +107,13 @@ class Pool:
             self._renew_terms(run.owner)
 
     def set_seconds(self, run_id: int, seconds: Mapping[int, float]) -> None:
-        """Take in what pilots and units say of the costs of arms, in seconds on one slot, by arm."""
+        """Set what pilots and units have timed, in seconds on one slot, by arm."""
         if run_id in self._runs and self._costs.set_timed(self._runs[run_id], seconds):
             self._renew_costs(run_id)
             self._renew_unit()
 
     def arm_closed(self, run_id: int, arm: Arm) -> None:
-        """Take in what an arm came to."""
+        """Record what an arm came to."""
         run = self._runs.get(run_id)
         if run is None or arm.quality is None or arm.cost_seconds is None:
             return
@@ -133,22 +129,22 @@ class Pool:
     # Decisions
 
     def choose(self, now_seconds: float, *, n_slots: int, blocked: Collection[int] = ()) -> Opening | None:
-        """The arm to open now, or None. Blocked runs are passed over: their tenant has all the slots that it may have,
-        or their arms are not timed yet. Expected seconds, for deadlines, count all slots as working on the arm."""
+        """Return the arm to open now, or None. Blocked runs are passed over: their tenant has all slots that it may
+        have, or their arms are not timed yet. Expected seconds, for deadlines, are those of an arm on all slots."""
         selector = self._selector
         selector.seconds_per_cost = self._costs.unit_seconds / max(n_slots, 1)
         selector.block(blocked)
-        before, n_tenants = self._standings(), int(selector.standings.can_play.sum())
+        before, n_runs = self._standings(), int(selector.standings.can_open.sum())
         decision = selector.choose(now_seconds)
         if decision is None:
             return None
-        run = self._runs[decision.tenant]
-        player = selector.players[decision.tenant]
+        run = self._runs[decision.run]
+        bandit = selector.bandits[decision.run]
         memory = {"policy": selector.memory(decision.policy), "unit_seconds": self._costs.unit_seconds}
         return Opening(
             run.run_id, run.arms[decision.arm].arm_id, self._tenancy.policy, decision,
-            decision.cost * self._costs.unit_seconds, player.t,
-            tuple(run.arms[arm].arm_id for arm in decision.pending), n_tenants,
+            decision.cost * self._costs.unit_seconds, bandit.t,
+            tuple(run.arms[arm].arm_id for arm in decision.pending), n_runs,
             tuple(_with(standing, decision) for standing in before), memory,
         )  # fmt: skip
 
@@ -161,40 +157,40 @@ class Pool:
         self._runs[run.run_id] = replace(run, arms=(*run.arms[:place], arm, *run.arms[place + 1 :]))
 
     def served_runs(self) -> list[int]:
-        """Runs of which an arm has been opened."""
-        return [run_id for run_id in self._runs if self._selector.players[run_id].t > 1]
+        """Return the runs of which an arm has been opened."""
+        return [run_id for run_id in self._runs if self._selector.bandits[run_id].t > 1]
 
     def overdue_runs(self, now_seconds: float) -> list[int]:
-        """Runs whose tenant's deadline is over."""
+        """Return the runs whose tenant's deadline is over."""
         return [key for key, deadline in self._selector.deadlines().items() if now_seconds >= deadline]
 
     def untimed_arms(self, run_id: int) -> list[int]:
-        """Arms whose costs nobody knows, in a run that has others to compare them with."""
+        """Return the arms whose costs nobody knows, in a run that has others to compare them with."""
         run = self._runs[run_id]
         arms = [arm for arm in run.arms if not arm.is_open and not self.history.knows_cost(arm.name)]
         return [arm.arm_id for arm in arms] if len(run.arms) > 1 else []
 
     @property
     def policy(self) -> str:
-        """The name of the policy."""
+        """Return the name of the policy."""
         return self._tenancy.policy
 
     def beliefs(self, run_id: int) -> list[Belief]:
-        """What is believed of a run's arms, in their order."""
-        run, player = self._runs[run_id], self._selector.players[run_id]
+        """Return what is believed of a run's arms, in their order."""
+        run, bandit = self._runs[run_id], self._selector.bandits[run_id]
         return [
             Belief(
-                arm.arm_id, float(player.posterior.mean[k]), math.sqrt(player.variance[k]),
-                float(player.bounds[k]) if player.offered[k] else None, float(player.costs[k]),
-                float(player.costs[k]) * self._costs.unit_seconds,
+                arm.arm_id, float(bandit.posterior.mean[k]), math.sqrt(bandit.variance[k]),
+                float(bandit.bounds[k]) if bandit.offered[k] else None, float(bandit.costs[k]),
+                float(bandit.costs[k]) * self._costs.unit_seconds,
             )
             for k, arm in enumerate(run.arms)
         ]  # fmt: skip
 
     def _standings(self) -> list[Standing]:
-        """Of all that have an arm left; of very many, those with the largest gaps."""
+        """Return the standings of all that have an arm left; of very many, those with the largest gaps."""
         columns = self._selector.standings
-        places = np.flatnonzero(columns.can_play)
+        places = np.flatnonzero(columns.can_open)
         if len(places) > MAX_STANDINGS:
             places = places[np.argpartition(-columns.gap[places], MAX_STANDINGS)[:MAX_STANDINGS]]
         return [_standing(self._selector.key(place), columns, place) for place in places.tolist()]
@@ -202,7 +198,7 @@ class Pool:
     # Costs
 
     def _renew_costs(self, run_id: int) -> None:
-        self._selector.players[run_id].set_costs(self._costs.in_units(run_id))
+        self._selector.bandits[run_id].set_costs(self._costs.in_units(run_id))
         self._selector.refresh(run_id)
 
     def _renew_unit(self) -> None:
@@ -214,16 +210,16 @@ class Pool:
             self._renew_costs(run_id)
 
 
-def _past(run: Run) -> Iterator[Callable[[Player], None]]:
-    """Openings and closings of a run's arms, in the order in which they happened."""
-    moments: list[tuple[int, Callable[[Player], None]]] = []
+def _past(run: Run) -> Iterator[Callable[[RunBandit], None]]:
+    """Return the openings and closings of a run's arms, in the order in which they happened."""
+    moments: list[tuple[int, Callable[[RunBandit], None]]] = []
     for k, arm in enumerate(run.arms):
         if arm.opening is not None:
             bound = math.inf if arm.bound is None else arm.bound
-            moments.append((arm.opening, lambda player, k=k, bound=bound: player.begun(k, bound)))  # type: ignore[misc]
+            moments.append((arm.opening, lambda bandit, k=k, bound=bound: bandit.begun(k, bound)))  # type: ignore[misc]
         if arm.closing is not None and arm.quality is not None:
             quality = arm.quality
-            moments.append((arm.closing, lambda player, k=k, quality=quality: player.finish(k, quality)))  # type: ignore[misc]
+            moments.append((arm.closing, lambda bandit, k=k, quality=quality: bandit.finish(k, quality)))  # type: ignore[misc]
     return (event for _, event in sorted(moments, key=lambda moment: moment[0]))
 
 
@@ -238,7 +234,7 @@ def _with(standing: Standing, decision: PolicyDecision[int]) -> Standing:
     return replace(
         standing,
         is_candidate=standing.run_id in decision.candidates,
-        is_chosen=standing.run_id == decision.tenant,
+        is_chosen=standing.run_id == decision.run,
     )
 
 

@@ -1,4 +1,4 @@
-"""Random: any tenant that can play, with a probability in proportion to its weight."""
+"""Random: any run that can open an arm, with a probability in proportion to its weight."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ class Draws:
         return copy.copy(self)
 
     def generator(self) -> np.random.Generator:
-        """The generator of the next decision."""
+        """Return the generator of the next decision."""
         self._n += 1
         return np.random.default_rng((self._seed, self._n))
 
     def renew(self, left: int | None = None) -> None:
-        """Draws go on."""
+        """Change nothing: draws go on."""
 
     def memory(self) -> Mapping[str, Any]:
-        """How many decisions were drawn."""
+        """Return how many decisions were drawn."""
         return {"n_draws": self._n}
 
     def remember(self, memory: Mapping[str, Any]) -> None:
-        """Take over the number."""
+        """Restore the number."""
         self._n = int(memory["n_draws"])
 
 
 class Random(Draws):
-    """Draws tenants."""
+    """Draws runs."""
 
     def choose(self, standings: Standings) -> Choice:
-        """Draw a tenant."""
-        chances = np.where(standings.can_play, standings.weight, 0.0)
+        """Draw a run."""
+        chances = np.where(standings.can_open, standings.weight, 0.0)
         drawn = int(np.searchsorted(np.cumsum(chances), self.generator().random() * chances.sum(), side="right"))
-        tenant = min(drawn, len(chances) - 1)
-        if not standings.can_play[tenant]:  # rounding at the upper end
-            tenant = int(np.flatnonzero(standings.can_play)[-1])
-        return Choice(tenant, "random", standings.can_play.copy())
+        place = min(drawn, len(chances) - 1)
+        if not standings.can_open[place]:  # rounding at the upper end
+            place = int(np.flatnonzero(standings.can_open)[-1])
+        return Choice(place, "random", standings.can_open.copy())

@@ -1,7 +1,7 @@
-"""Round robin: in turn, tenants whose arms are exhausted skipped; with weights, turns in their proportion.
+"""Round robin: in turn, runs whose arms are exhausted skipped; with weights, turns in their proportion.
 
-Stride scheduling (Waldspurger and Weihl 1995): each turn moves a tenant's clock on by 1 / weight, and the tenant
-whose clock is least is served. With equal weights that is ease.ml's "t mod n". A tenant that arrives, or comes back
+Stride scheduling (Waldspurger and Weihl 1995): each turn moves a run's clock on by 1 / weight, and the run whose
+clock is least is served. With equal weights that is ease.ml's "t mod n". A run that arrives, or comes back
 after a pause, starts at the least clock of the others, so that it neither catches up nor waits.
 """
 
@@ -30,25 +30,25 @@ class RoundRobin:
         return copied
 
     def choose(self, standings: Standings) -> Choice:
-        """The tenant with the least clock."""
-        n = len(standings.can_play)
+        """Choose the run with the least clock."""
+        n = len(standings.can_open)
         if len(self._clocks) < n:
             self._clocks = np.append(self._clocks, np.full(n - len(self._clocks), self._now))
         np.maximum(self._clocks, self._now, out=self._clocks)
-        tenant = standings.largest(-self._clocks, standings.can_play)
-        self._clocks[tenant] += 1.0 / standings.weight[tenant]
-        self._now = float(self._clocks[standings.can_play].min())
-        return Choice(tenant, "round_robin", standings.can_play.copy())
+        place = standings.largest(-self._clocks, standings.can_open)
+        self._clocks[place] += 1.0 / standings.weight[place]
+        self._now = float(self._clocks[standings.can_open].min())
+        return Choice(place, "round_robin", standings.can_open.copy())
 
     def renew(self, left: int | None = None) -> None:
-        """Clocks go on, without that of a tenant that left."""
+        """Drop the clock of a run that left; the others go on."""
         if left is not None and left < len(self._clocks):
             self._clocks = np.delete(self._clocks, left)
 
     def memory(self) -> Mapping[str, Any]:
-        """The clocks, and the least of them."""
+        """Return the clocks, and the least of them."""
         return {"now": self._now, "clocks": self._clocks.tolist()}
 
     def remember(self, memory: Mapping[str, Any]) -> None:
-        """Take over the clocks."""
+        """Restore the clocks."""
         self._now, self._clocks = float(memory["now"]), np.asarray(memory["clocks"], dtype=float)

@@ -1,12 +1,12 @@
-"""The decision: a tenant, then one of its arms; and what was seen when it was made.
+"""The decision: a run, then one of its arms; and what was seen when it was made.
 
 Rules before any policy, in this order:
 
-    first service   each tenant once before any twice, in order of arrival
-    last call       a tenant whose deadline leaves less than twice the time of its next arm; the earliest deadline first
+    first service   each run once before any twice, in order of arrival
+    last call       a run whose deadline leaves less than twice the time of its next arm; the earliest deadline first
 
-An arm that would end after its tenant's deadline is not begun. A decision looks at columns only: what it costs grows
-with the arms of the one tenant that is served, and with the number of tenants as a few numpy operations do.
+An arm that would end after its run's deadline is not opened. A decision looks at columns only: what it costs grows
+with the arms of the one run that is served, and with the number of runs as a few numpy operations do.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 
 from easeml_db.decisions.tenancy.arm_rules import ArmRule
 from easeml_db.decisions.tenancy.contract import Choice, Policy
-from easeml_db.decisions.tenancy.player import Player
+from easeml_db.decisions.tenancy.run_bandit import RunBandit
 from easeml_db.decisions.tenancy.standings import Standings
 from easeml_db.errors import InvalidArgument
 
@@ -30,10 +30,10 @@ LAST_CALL = 2.0  # times the seconds of the next arm
 
 @dataclass(frozen=True)
 class PolicyDecision(Generic[Key]):
-    """Serve this tenant with this arm. `bound`, `mean`, `deviation`, `cost`, `beta`: of the arm, before the play;
-    `best` and `sig` of the tenant; `candidates`: the tenants among whom the rule `phase` chose."""
+    """Serve this run with this arm. `bound`, `mean`, `deviation`, `cost`, `beta`: of the arm, before it is opened;
+    `best` and `sig` of the run; `candidates`: the runs among which the rule `phase` chose."""
 
-    tenant: Key
+    run: Key
     arm: int
     phase: str
     bound: float
@@ -51,12 +51,12 @@ class PolicyDecision(Generic[Key]):
 
 
 class Selector(Generic[Key]):
-    """All tenants' players, and the columns by which a policy compares them."""
+    """All runs' bandits, and the columns by which a policy compares them. Keys say which run is which."""
 
     def __init__(self, policy: Policy, arm_rule: ArmRule) -> None:
         self.policy, self._arm_rule = policy, arm_rule
         self.standings = Standings()
-        self.players: dict[Key, Player] = {}
+        self.bandits: dict[Key, RunBandit] = {}
         self._keys: list[Key] = []
         self._places: dict[Key, int] = {}
         self._next_arm: list[int] = []
@@ -64,39 +64,39 @@ class Selector(Generic[Key]):
         self._blocked: frozenset[Key] = frozenset()
         self.seconds_per_cost = 0.0
 
-    # Tenants
+    # Runs
 
-    def join(self, key: Key, player: Player, *, weight: float = 1.0, deadline_seconds: float = math.inf) -> None:
-        """A tenant arrives."""
+    def join(self, key: Key, bandit: RunBandit, *, weight: float = 1.0, deadline_seconds: float = math.inf) -> None:
+        """Add a run behind the others."""
         if key in self._places:
-            raise InvalidArgument(f"tenant {key!r} is here already")
+            raise InvalidArgument(f"run {key!r} has joined already")
         _check_weight(weight)
         self._places[key] = len(self._keys)
         self._keys.append(key)
         self._next_arm.append(0)
-        self.players[key] = player
+        self.bandits[key] = bandit
         self.standings.grow()
         self.set_terms(key, weight=weight, deadline_seconds=deadline_seconds)
         self.refresh(key)
         self.policy.renew()
 
     def leave(self, key: Key) -> None:
-        """A tenant leaves with all that is known of it; those behind it move up."""
+        """Forget a run; those behind it move up."""
         place = self._places[key]
-        del self.players[key], self._keys[place], self._next_arm[place]
+        del self.bandits[key], self._keys[place], self._next_arm[place]
         self._places = {other: k for k, other in enumerate(self._keys)}
         self._deadlines.pop(key, None)
         self.standings.drop(place)
         self.policy.renew(place)
 
-    def replace(self, key: Key, player: Player) -> None:
-        """A tenant's arms are others now; its place, weight and deadline stay."""
-        self.players[key] = player
+    def replace(self, key: Key, bandit: RunBandit) -> None:
+        """Replace a run's bandit; its place, weight and deadline stay."""
+        self.bandits[key] = bandit
         self.refresh(key)
         self.policy.renew()
 
     def set_terms(self, key: Key, *, weight: float, deadline_seconds: float = math.inf) -> None:
-        """Change a tenant's weight and deadline. Raises InvalidArgument."""
+        """Change a run's weight and deadline. Raises InvalidArgument."""
         _check_weight(weight)
         self.standings.weight[self._places[key]] = weight
         if self._deadlines.pop(key, None) is not None:
@@ -105,27 +105,27 @@ class Selector(Generic[Key]):
             self._deadlines[key] = deadline_seconds
 
     def block(self, keys: Collection[Key]) -> None:
-        """Pass these tenants over until told otherwise: they use all that they may."""
+        """Pass these runs over until told otherwise: they use all that they may."""
         self._blocked = frozenset(keys)
 
     def key(self, place: int) -> Key:
-        """The tenant at a place of the standings."""
+        """Return the run at a place of the standings."""
         return self._keys[place]
 
     def deadlines(self) -> Mapping[Key, float]:
-        """Deadlines of the tenants that have one, in seconds on the caller's clock."""
+        """Return the deadlines of the runs that have one, in seconds on the caller's clock."""
         return self._deadlines
 
     def refresh(self, key: Key) -> None:
-        """Take over a player's numbers into the columns, after it has changed."""
-        place, player, columns = self._places[key], self.players[key], self.standings
-        scores = self._arm_rule(player)
+        """Copy a bandit's numbers into the columns, after it has changed."""
+        place, bandit, columns = self._places[key], self.bandits[key], self.standings
+        scores = self._arm_rule(bandit)
         arm = int(np.argmax(scores))
         self._next_arm[place] = arm
-        columns.can_play[place] = player.can_play
-        columns.n_plays[place] = player.t - 1
-        columns.sig[place], columns.best[place] = player.sig, player.best
-        columns.gap[place] = player.gap if player.can_play else -np.inf
+        columns.can_open[place] = bandit.can_open
+        columns.n_opened[place] = bandit.t - 1
+        columns.sig[place], columns.best[place] = bandit.sig, bandit.best
+        columns.gap[place] = bandit.gap if bandit.can_open else -np.inf
         columns.score[place] = scores[arm]
 
     # Restarts
@@ -133,15 +133,15 @@ class Selector(Generic[Key]):
     def memory(self, policy: Policy | None = None) -> dict[str, Any]:
         """Return what the policy, or that of a decision, must not forget, as JSON values where keys are such."""
         memory = dict((policy or self.policy).memory())
-        return {"tenants": list(self._keys), "policy": memory} if memory else {}
+        return {"runs": list(self._keys), "policy": memory} if memory else {}
 
     def remember(self, memory: Mapping[str, Any]) -> None:
-        """Take over what another process wrote down, once the tenants are here in the same order of arrival. Those that
+        """Restore what another process wrote down, once the runs have joined in the same order of arrival. Those that
         left or arrived since then leave or arrive for the policy now."""
         if not memory:
             return
         self.policy.remember(memory["policy"])
-        before = memory["tenants"]
+        before = memory["runs"]
         for place in reversed(range(len(before))):
             if before[place] not in self._places:
                 self.policy.renew(place)
@@ -151,9 +151,9 @@ class Selector(Generic[Key]):
     # Decisions
 
     def choose(self, now_seconds: float = 0.0) -> PolicyDecision[Key] | None:
-        """Return the next decision, or None when nobody can be served. Nothing changes before `begin`."""
+        """Return the next decision, or None when no run can be served. Nothing changes before `begin`."""
         view = self._view(now_seconds)
-        if not view.columns.can_play.any():
+        if not view.columns.can_open.any():
             return None
         policy = self.policy.copy()
         choice = self._first_service(view) or self._last_call(view, now_seconds) or policy.choose(view.columns)
@@ -162,31 +162,31 @@ class Selector(Generic[Key]):
     def begin(self, decision: PolicyDecision[Key]) -> None:
         """Carry out the last decision: its arm counts as under way from now on."""
         self.policy = decision.policy or self.policy
-        self.players[decision.tenant].begin(decision.arm)
-        self.refresh(decision.tenant)
+        self.bandits[decision.run].begin(decision.arm)
+        self.refresh(decision.run)
 
     def finish(self, key: Key, arm: int, quality: float) -> None:
-        """The quality of an arm is known."""
-        self.players[key].finish(arm, quality)
+        """Record the quality of an arm."""
+        self.bandits[key].finish(arm, quality)
         self.refresh(key)
 
     def _view(self, now_seconds: float) -> _View:
-        """What a decision sees now: who can be served, with which next arm."""
-        columns = replace(self.standings, can_play=self.standings.can_play.copy(), score=self.standings.score.copy())
-        columns.can_play[[self._places[key] for key in self._blocked if key in self._places]] = False
+        """Return what a decision sees now: which runs can be served, with which next arm."""
+        columns = replace(self.standings, can_open=self.standings.can_open.copy(), score=self.standings.score.copy())
+        columns.can_open[[self._places[key] for key in self._blocked if key in self._places]] = False
         next_arm = {}
         for key in self._deadlines:
             place, reach = self._places[key], self._reach(key, now_seconds)
-            columns.can_play[place] &= reach is not None
+            columns.can_open[place] &= reach is not None
             if reach is not None:
                 next_arm[place], columns.score[place] = reach
         return _View(columns, next_arm)
 
     def _reach(self, key: Key, now_seconds: float) -> tuple[int, float] | None:
-        """The best arm of a tenant that would end before its deadline, and its score."""
-        player = self.players[key]
-        ends = now_seconds + player.costs * self.seconds_per_cost
-        scores = np.where(ends <= self._deadlines.get(key, math.inf), self._arm_rule(player), -np.inf)
+        """Return the best arm of a run that would end before its deadline, and its score."""
+        bandit = self.bandits[key]
+        ends = now_seconds + bandit.costs * self.seconds_per_cost
+        scores = np.where(ends <= self._deadlines.get(key, math.inf), self._arm_rule(bandit), -np.inf)
         arm = int(np.argmax(scores))
         return (arm, float(scores[arm])) if scores[arm] > -np.inf else None
 
@@ -194,29 +194,29 @@ class Selector(Generic[Key]):
         return view.next_arm.get(place, self._next_arm[place])
 
     def _first_service(self, view: _View) -> Choice | None:
-        fresh = view.columns.can_play & (view.columns.n_plays == 0)
+        fresh = view.columns.can_open & (view.columns.n_opened == 0)
         return Choice(view.columns.first(fresh), "first_service", fresh) if fresh.any() else None
 
     def _last_call(self, view: _View, now_seconds: float) -> Choice | None:
         mask = np.zeros(len(self._keys), dtype=bool)
         for key, deadline in self._deadlines.items():
             place = self._places[key]
-            seconds = float(self.players[key].costs[self._arm(view, place)]) * self.seconds_per_cost
+            seconds = float(self.bandits[key].costs[self._arm(view, place)]) * self.seconds_per_cost
             mask[place] = deadline - now_seconds < LAST_CALL * seconds
-        mask &= view.columns.can_play
+        mask &= view.columns.can_open
         if not mask.any():
             return None
         earliest = min(np.flatnonzero(mask).tolist(), key=lambda place: self._deadlines[self._keys[place]])
         return Choice(earliest, "last_call", mask)
 
     def _decision(self, view: _View, choice: Choice, policy: Policy) -> PolicyDecision[Key]:
-        key, arm = self._keys[choice.tenant], self._arm(view, choice.tenant)
-        player = self.players[key]
+        key, arm = self._keys[choice.place], self._arm(view, choice.place)
+        bandit = self.bandits[key]
         return PolicyDecision(
-            key, arm, choice.phase, float(player.bounds[arm]), float(player.posterior.mean[arm]),
-            math.sqrt(player.variance[arm]), float(player.costs[arm]),
-            player.beta, player.best, player.sig, player.gap,
-            float(view.columns.score[choice.tenant]), tuple(player.pending),
+            key, arm, choice.phase, float(bandit.bounds[arm]), float(bandit.posterior.mean[arm]),
+            math.sqrt(bandit.variance[arm]), float(bandit.costs[arm]),
+            bandit.beta, bandit.best, bandit.sig, bandit.gap,
+            float(view.columns.score[choice.place]), tuple(bandit.pending),
             frozenset(self._keys[place] for place in np.flatnonzero(choice.candidates)), policy,
         )  # fmt: skip
 

@@ -122,7 +122,7 @@ class Allocator:
         eps_seconds: float,
         again: Collection[int] = (),
     ) -> None:
-        """Take in the open trials with h_1 of what each has left (above 0), and the devices there are; decide.
+        """Read the open trials with h_1 of what each has left (above 0), and the devices there are; decide.
 
         Trials in `again` were done and have come anew: they are in another group.
         """
@@ -141,7 +141,7 @@ class Allocator:
             self._resize(Resizing(eps_seconds, self._min_gain, self._min_reports))
 
     def reported(self, trial_id: int) -> None:
-        """Take in that a unit of a trial is recorded."""
+        """Record that a unit of a trial is in the tables."""
         self._n_reports[trial_id] = self._n_reports.get(trial_id, inf) + 1
         self._is_due = self._is_due or self._n_reports[trial_id] == self._min_reports
 

@@ -12,8 +12,8 @@ import numpy as np
 from easeml_db.decisions.bandits.prior import Prior
 from easeml_db.decisions.bandits.priors import make_prior
 from easeml_db.decisions.tenancy.arm_rules import ARM_RULES
-from easeml_db.decisions.tenancy.player import Player
 from easeml_db.decisions.tenancy.policies import make_policy
+from easeml_db.decisions.tenancy.run_bandit import RunBandit
 from easeml_db.decisions.tenancy.selector import Selector
 from easeml_experiments.tenants.strategies import strategy
 from easeml_experiments.tenants.synthetic import synthetic
@@ -54,7 +54,7 @@ def measure_decisions(name: str, size: Size, seed: int) -> dict[str, Any]:
 def _selector(policy: str, arm_rule: str, prior: Prior, size: Size, rng: np.random.Generator) -> Selector[int]:
     selector: Selector[int] = Selector(make_policy(policy), ARM_RULES[arm_rule])
     for tenant in range(size.n_tenants):
-        selector.join(tenant, Player(prior, rng.uniform(0.1, 2.0, size.n_arms)))
+        selector.join(tenant, RunBandit(prior, rng.uniform(0.1, 2.0, size.n_arms)))
     return selector
 
 
@@ -64,7 +64,7 @@ def _decide(selector: Selector[int], quality: float) -> float:
     decision = selector.choose()
     if decision is not None:
         selector.begin(decision)
-        selector.finish(decision.tenant, decision.arm, quality)
+        selector.finish(decision.run, decision.arm, quality)
     return time.perf_counter() - started
 
 

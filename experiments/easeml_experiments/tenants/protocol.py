@@ -15,7 +15,7 @@ import numpy as np
 from easeml_db.decisions.bandits.acquisition import ConfidenceBounds, Theorem
 from easeml_db.decisions.bandits.prior import Prior
 from easeml_db.decisions.bandits.priors import make_prior
-from easeml_db.decisions.tenancy.player import Player
+from easeml_db.decisions.tenancy.run_bandit import RunBandit
 from easeml_db.errors import InvalidArgument
 from easeml_experiments.tenants.curves import Curves
 from easeml_experiments.tenants.matrices import Floats, Matrices
@@ -96,29 +96,29 @@ def run_repeat(
 
 
 def _run(repeat: Repeat, cell: Cell, strategy: Strategy, prior: Prior) -> Run:
-    players = Players(repeat, strategy, prior)
+    bandits = Bandits(repeat, strategy, prior)
     trace = replay(
-        repeat.quality, repeat.cost, players.player, strategy.make_policy(repeat.seed),
+        repeat.quality, repeat.cost, bandits.bandit, strategy.make_policy(repeat.seed),
         strategy.make_arm_rule(repeat.models), budget=cell.budget, n_devices=cell.n_devices,
     )  # fmt: skip
     return _changes(trace, repeat.quality)
 
 
 @dataclass(frozen=True, eq=False)
-class Players:
-    """Makes the players of a repeat."""
+class Bandits:
+    """Makes the bandits of a repeat."""
 
     repeat: Repeat
     strategy: Strategy
     prior: Prior
 
-    def player(self, tenant: int) -> Player:
+    def bandit(self, tenant: int) -> RunBandit:
         """Return the bandit of a tenant as it arrives."""
         offered = np.isfinite(self.repeat.quality[tenant])
         costs = (
             np.where(offered, self.repeat.cost[tenant], 1.0) if self.strategy.is_cost_aware else np.ones(len(offered))
         )
-        return Player(self.prior, costs, self._confidence(), offered=offered, allow_replays=self.strategy.is_theorem)
+        return RunBandit(self.prior, costs, self._confidence(), offered=offered, allow_replays=self.strategy.is_theorem)
 
     def _confidence(self) -> ConfidenceBounds:
         if not self.strategy.is_theorem:

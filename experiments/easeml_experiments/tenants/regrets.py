@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from easeml_db.decisions.bandits.priors import make_prior
 from easeml_experiments.tenants.matrices import Floats
-from easeml_experiments.tenants.protocol import Cell, Players, repeat_of
+from easeml_experiments.tenants.protocol import Bandits, Cell, repeat_of
 from easeml_experiments.tenants.replay import regret
 from easeml_experiments.tenants.strategies import strategy
 from easeml_experiments.tenants.synthetic import synthetic
@@ -35,6 +35,6 @@ def regrets_of(case: Case, seed: int, n_rounds: int = N_ROUNDS) -> Floats:
     matrices = synthetic(case.s_m, case.alpha, seed=seed, is_literal=case.is_literal)
     repeat = repeat_of(matrices, Cell(matrices.name), seed, 0)
     chosen = replace(strategy(case.policy), is_theorem=True)
-    players = Players(repeat, chosen, make_prior(chosen.prior, repeat.training))
+    bandits = Bandits(repeat, chosen, make_prior(chosen.prior, repeat.training))
     policy, rule = chosen.make_policy(repeat.seed), chosen.make_arm_rule(repeat.models)
-    return regret(repeat.quality, repeat.cost, players.player, policy, rule, n_rounds)
+    return regret(repeat.quality, repeat.cost, bandits.bandit, policy, rule, n_rounds)

@@ -12,7 +12,7 @@ import numpy as np
 from easeml_db.decisions.tenancy.arm_rules import ArmRule
 from easeml_db.decisions.tenancy.contract import Policy
 from easeml_db.decisions.tenancy.hybrid import Hybrid
-from easeml_db.decisions.tenancy.player import Player
+from easeml_db.decisions.tenancy.run_bandit import RunBandit
 from easeml_db.decisions.tenancy.selector import Selector
 from easeml_experiments.tenants.matrices import Floats
 
@@ -36,7 +36,7 @@ class Trace:
 def replay(
     quality: Floats,
     cost: Floats,
-    player_of: Callable[[int], Player],
+    bandit_of: Callable[[int], RunBandit],
     policy: Policy,
     arm_rule: ArmRule,
     *,
@@ -48,7 +48,7 @@ def replay(
     n = len(quality)
     selector: Selector[int] = Selector(policy, arm_rule)
     for tenant in range(n):
-        selector.join(tenant, player_of(tenant))
+        selector.join(tenant, bandit_of(tenant))
     best, so_far = np.nanmax(quality, axis=1), np.zeros(n)
     total = float(np.nansum(cost)) / n_devices
     now, loss = 0.0, float(best.mean())
@@ -57,7 +57,7 @@ def replay(
     while now < budget * total:
         while len(busy) < n_devices and (decision := selector.choose()) is not None:
             selector.begin(decision)
-            heapq.heappush(busy, (now + float(cost[decision.tenant, decision.arm]), decision.tenant, decision.arm))
+            heapq.heappush(busy, (now + float(cost[decision.run, decision.arm]), decision.run, decision.arm))
         if not busy:
             break
         now, tenant, arm = heapq.heappop(busy)
@@ -74,20 +74,25 @@ def replay(
 
 
 def regret(
-    quality: Floats, cost: Floats, player_of: Callable[[int], Player], policy: Policy, arm_rule: ArmRule, n_rounds: int
+    quality: Floats,
+    cost: Floats,
+    bandit_of: Callable[[int], RunBandit],
+    policy: Policy,
+    arm_rule: ArmRule,
+    n_rounds: int,
 ) -> Floats:
-    """R_T of ease.ml's theorems for T = 1..n_rounds, shape (n_rounds,), of players that may play arms again."""
+    """R_T of ease.ml's theorems for T = 1..n_rounds, shape (n_rounds,), of bandits that may play arms again."""
     selector: Selector[int] = Selector(policy, arm_rule)
     for tenant in range(len(quality)):
-        selector.join(tenant, player_of(tenant))
+        selector.join(tenant, bandit_of(tenant))
     plays = []
     for _ in range(n_rounds):
         decision = selector.choose()
         if decision is None:
             raise ValueError("no arm is left: let arms be played again")
         selector.begin(decision)
-        selector.finish(decision.tenant, decision.arm, float(quality[decision.tenant, decision.arm]))
-        plays.append((decision.tenant, decision.arm))
+        selector.finish(decision.run, decision.arm, float(quality[decision.run, decision.arm]))
+        plays.append((decision.run, decision.arm))
     return regret_of(quality, cost, plays)
 
 

@@ -1,4 +1,4 @@
-"""A pool of tenants whose qualities are known beforehand, and what is played there."""
+"""A pool of tenants whose qualities are known beforehand, and which arms are opened there."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import pytest
 from easeml_db.decisions.bandits.prior import Prior
 from easeml_db.decisions.tenancy.arm_rules import ARM_RULES
 from easeml_db.decisions.tenancy.contract import Policy
-from easeml_db.decisions.tenancy.player import Player
 from easeml_db.decisions.tenancy.policies import description, make_policy
+from easeml_db.decisions.tenancy.run_bandit import RunBandit
 from easeml_db.decisions.tenancy.selector import PolicyDecision, Selector
 
 
 class World:
-    """`policy` is a name or makes one; tenants are numbered as they arrive, `plays` are (tenant, arm) as begun."""
+    """`policy` is a name or makes one; tenants are numbered as they arrive, `opened` are (tenant, arm) in order."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class World:
         self.qualities: dict[int, np.ndarray] = {}
         self.costs: dict[int, np.ndarray] = {}
         self.events: list[tuple[int, int, float | None, float | None]] = []  # tenant, arm, bound or quality
-        self.plays: list[tuple[int, int]] = []
+        self.opened: list[tuple[int, int]] = []
         self.pending: list[tuple[int, int]] = []
         self.selector = self._new_selector()
         for _ in range(n_tenants):
@@ -51,8 +51,8 @@ class World:
         tenant = len(self.qualities)
         self.qualities[tenant] = self.rng.uniform(0.1, 0.9, self.n_arms)
         self.costs[tenant] = self.rng.uniform(0.2, 2.0, self.n_arms)
-        player = Player(self.prior, self.costs[tenant], allow_replays=self.allow_replays)
-        self.selector.join(tenant, player, weight=weight, deadline_seconds=deadline_seconds)
+        bandit = RunBandit(self.prior, self.costs[tenant], allow_replays=self.allow_replays)
+        self.selector.join(tenant, bandit, weight=weight, deadline_seconds=deadline_seconds)
         return tenant
 
     def leave(self, tenant: int) -> None:
@@ -65,9 +65,9 @@ class World:
         decision = self.selector.choose(now_seconds)
         if decision is not None:
             self.selector.begin(decision)
-            self.plays.append((decision.tenant, decision.arm))
-            self.pending.append((decision.tenant, decision.arm))
-            self.events.append((decision.tenant, decision.arm, decision.bound, None))
+            self.opened.append((decision.run, decision.arm))
+            self.pending.append((decision.run, decision.arm))
+            self.events.append((decision.run, decision.arm, decision.bound, None))
         return decision
 
     def finish(self, place: int = 0) -> None:
@@ -86,27 +86,27 @@ class World:
 
     def steps(self, n: int) -> list[int]:
         """The tenants that are served in that many steps."""
-        return [decision.tenant for _ in range(n) if (decision := self.step()) is not None]
+        return [decision.run for _ in range(n) if (decision := self.step()) is not None]
 
     def play_out(self) -> list[tuple[int, int]]:
         """Play until nothing is left; return all plays."""
         while self.step() is not None:
             pass
-        return self.plays
+        return self.opened
 
     def restart(self, memory: dict | None = None) -> None:
         """Another process takes over: from what was written down of plays, terms and the policy's memory alone."""
         written = json.loads(json.dumps(self.selector.memory() if memory is None else memory))
         old, self.selector = self.selector, self._new_selector()
-        for tenant in old.players:
-            player = Player(self.prior, self.costs[tenant], allow_replays=self.allow_replays)
+        for tenant in old.bandits:
+            bandit = RunBandit(self.prior, self.costs[tenant], allow_replays=self.allow_replays)
             for owner, arm, bound, quality in self.events:
                 if owner == tenant and bound is not None:
-                    player.begun(arm, bound)
+                    bandit.begun(arm, bound)
                 elif owner == tenant and quality is not None:
-                    player.finish(arm, quality)
-            place = [old.key(k) for k in range(len(old.players))].index(tenant)
-            self.selector.join(tenant, player, weight=float(old.standings.weight[place]))
+                    bandit.finish(arm, quality)
+            place = [old.key(k) for k in range(len(old.bandits))].index(tenant)
+            self.selector.join(tenant, bandit, weight=float(old.standings.weight[place]))
         self.selector.remember(written)
 
 

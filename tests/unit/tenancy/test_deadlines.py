@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from easeml_db.decisions.bandits.prior import independent_prior
 from easeml_db.decisions.tenancy.arm_rules import ARM_RULES
-from easeml_db.decisions.tenancy.player import Player
 from easeml_db.decisions.tenancy.policies import POLICIES, description, make_policy
+from easeml_db.decisions.tenancy.run_bandit import RunBandit
 from easeml_db.decisions.tenancy.selector import Selector
 
 
@@ -19,8 +19,8 @@ def pool(*tenants: tuple[list[float], float], policy: str = "round_robin") -> Se
     selector: Selector[int] = Selector(make_policy(policy), ARM_RULES[description(policy).arm_rule])
     selector.seconds_per_cost = 1.0
     for key, (costs, deadline) in enumerate(tenants):
-        player = Player(independent_prior(len(costs)), np.array(costs))
-        selector.join(key, player, deadline_seconds=deadline)
+        bandit = RunBandit(independent_prior(len(costs)), np.array(costs))
+        selector.join(key, bandit, deadline_seconds=deadline)
     return selector
 
 
@@ -30,8 +30,8 @@ def serve(selector: Selector[int], now_seconds: float) -> tuple[int, str] | None
     if decision is None:
         return None
     selector.begin(decision)
-    selector.finish(decision.tenant, decision.arm, 0.5)
-    return decision.tenant, decision.phase
+    selector.finish(decision.run, decision.arm, 0.5)
+    return decision.run, decision.phase
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -44,19 +44,19 @@ def test_no_arm_is_begun_that_would_end_after_the_deadline(policy: str, seed: in
     while (decision := selector.choose(now)) is not None:
         selector.begin(decision)
         now += decision.cost
-        assert now <= deadlines[decision.tenant]
-        selector.finish(decision.tenant, decision.arm, float(rng.uniform()))
-    for key, player in selector.players.items():  # nothing that would have ended in time is left
-        assert not (now + player.costs[player.offered] <= deadlines[key]).any()
+        assert now <= deadlines[decision.run]
+        selector.finish(decision.run, decision.arm, float(rng.uniform()))
+    for key, bandit in selector.bandits.items():  # nothing that would have ended in time is left
+        assert not (now + bandit.costs[bandit.offered] <= deadlines[key]).any()
 
 
 def test_an_arm_that_ends_in_time_is_played_instead_of_a_better_one_that_does_not() -> None:
     prior = independent_prior(3)
     selector: Selector[int] = Selector(make_policy("ei_rate"), ARM_RULES["ei"])
     selector.seconds_per_cost = 1.0
-    player = Player(type(prior)(np.array([0.9, 0.8, 0.3]), prior.covariance, 1e-4), np.array([9.0, 3.0, 1.0]))
-    selector.join(0, player, deadline_seconds=5.0)
-    scores = ARM_RULES["ei"](player)
+    bandit = RunBandit(type(prior)(np.array([0.9, 0.8, 0.3]), prior.covariance, 1e-4), np.array([9.0, 3.0, 1.0]))
+    selector.join(0, bandit, deadline_seconds=5.0)
+    scores = ARM_RULES["ei"](bandit)
     decision = selector.choose(0.0)
     assert decision is not None
     assert (decision.arm, decision.score) == (1, scores[1])
@@ -65,14 +65,14 @@ def test_an_arm_that_ends_in_time_is_played_instead_of_a_better_one_that_does_no
 def test_a_lifted_deadline_brings_the_better_arm_back() -> None:
     selector = pool(([1.0, 1.0], np.inf), ([1.0, 1.0], np.inf))
     prior = independent_prior(2)
-    selector.join(2, Player(type(prior)(np.array([0.9, 0.1]), prior.covariance, 1e-4), np.array([9.0, 1.0])))
+    selector.join(2, RunBandit(type(prior)(np.array([0.9, 0.1]), prior.covariance, 1e-4), np.array([9.0, 1.0])))
     selector.set_terms(2, weight=1.0, deadline_seconds=5.0)
     assert serve(selector, 0.0) == (0, "first_service")  # all were looked at
     assert serve(selector, 0.0) == (1, "first_service")
     selector.set_terms(2, weight=1.0)
     decision = selector.choose(0.0)
     assert decision is not None
-    assert (decision.tenant, decision.arm) == (2, 0)
+    assert (decision.run, decision.arm) == (2, 0)
 
 
 def test_the_last_call_comes_before_the_policy() -> None:

@@ -8,7 +8,7 @@ import pytest
 from easeml_db.decisions.bandits.prior import Prior
 from easeml_db.decisions.tenancy.arm_rules import by_bound
 from easeml_db.decisions.tenancy.greedy import Greedy
-from easeml_db.decisions.tenancy.player import Player
+from easeml_db.decisions.tenancy.run_bandit import RunBandit
 from easeml_db.decisions.tenancy.selector import Selector
 
 COVARIANCE = 0.04 * np.array([[1, 0.5, 0.2], [0.5, 1, 0.5], [0.2, 0.5, 1]])
@@ -38,26 +38,26 @@ UNEQUAL_COSTS = [
 def test_greedy_takes_the_steps_of_the_worked_example(costs: list[float], steps: list[tuple]) -> None:
     selector: Selector[int] = Selector(Greedy(), by_bound)
     for tenant in QUALITIES:
-        selector.join(tenant, Player(Prior(np.full(3, 0.5), COVARIANCE, 1e-4), np.array(costs)))
+        selector.join(tenant, RunBandit(Prior(np.full(3, 0.5), COVARIANCE, 1e-4), np.array(costs)))
     for candidates, gap, tenant, arm, bound, least_bound, sig in steps:
         decision = selector.choose()
         assert decision is not None
-        assert (decision.tenant, decision.arm + 1) == (tenant, arm)
+        assert (decision.run, decision.arm + 1) == (tenant, arm)
         assert decision.bound == pytest.approx(bound, abs=6e-5)
         if candidates is not None:
             assert (decision.phase, decision.candidates) == ("greedy", candidates)
             assert decision.gap == pytest.approx(gap, abs=6e-5)
         selector.begin(decision)
         selector.finish(tenant, decision.arm, QUALITIES[tenant][decision.arm])
-        player = selector.players[tenant]
-        assert player.least_bound == pytest.approx(least_bound, abs=6e-5)
-        assert player.sig == pytest.approx(sig, abs=6e-5)
+        bandit = selector.bandits[tenant]
+        assert bandit.least_bound == pytest.approx(least_bound, abs=6e-5)
+        assert bandit.sig == pytest.approx(sig, abs=6e-5)
     assert selector.choose() is None
 
 
 def test_the_posterior_after_one_play_is_that_of_the_worked_example() -> None:
-    player = Player(Prior(np.full(3, 0.5), COVARIANCE, 1e-4), np.ones(3))
-    player.begin(0)
-    player.finish(0, 0.7)
-    assert player.posterior.mean == pytest.approx([0.6995, 0.5998, 0.5399], abs=6e-5)
-    assert np.sqrt(player.posterior.variance) == pytest.approx([0.0100, 0.1733, 0.1960], abs=6e-5)
+    bandit = RunBandit(Prior(np.full(3, 0.5), COVARIANCE, 1e-4), np.ones(3))
+    bandit.begin(0)
+    bandit.finish(0, 0.7)
+    assert bandit.posterior.mean == pytest.approx([0.6995, 0.5998, 0.5399], abs=6e-5)
+    assert np.sqrt(bandit.posterior.variance) == pytest.approx([0.0100, 0.1733, 0.1960], abs=6e-5)

@@ -18,23 +18,23 @@ FREEZING = [(0, "random"), (4, "max_gap"), (4, "max_sigma"), (5, "random"), (7, 
 
 def standings(sig: list[float], gap: list[float], **columns: list) -> Standings:
     n = len(sig)
-    others = {"can_play": [True] * n, "n_plays": [1.0] * n, "best": [0.5] * n, "score": gap, "weight": [1.0] * n}
+    others = {"can_open": [True] * n, "n_opened": [1.0] * n, "best": [0.5] * n, "score": gap, "weight": [1.0] * n}
     values = others | columns | {"sig": sig, "gap": gap}
     return Standings(**{name: np.array(value) for name, value in values.items()})
 
 
 @pytest.mark.parametrize("rule", RULES)
 @given(seed=SEEDS)
-def test_candidates_are_those_at_or_above_the_mean_of_all_that_can_play(new_world, rule: str, seed: int) -> None:
+def test_candidates_are_those_at_or_above_the_mean_of_all_that_can_open_an_arm(new_world, rule: str, seed: int) -> None:
     world = new_world(lambda: Greedy(rule, seed=seed), 5, seed=seed)
     world.steps(5)
     while True:
-        sigs = {key: player.sig for key, player in world.selector.players.items() if player.can_play}
+        sigs = {key: bandit.sig for key, bandit in world.selector.bandits.items() if bandit.can_open}
         if (decision := world.step()) is None:
             break
         mean = np.mean(list(sigs.values()))
         assert decision.candidates == {key for key, sig in sigs.items() if sig >= mean - 1e-15}
-        assert decision.tenant in decision.candidates
+        assert decision.run in decision.candidates
 
 
 @given(SEEDS)
@@ -42,18 +42,18 @@ def test_the_largest_gap_among_the_candidates_is_served(new_world, seed: int) ->
     world = new_world("greedy", 5, seed=seed)
     world.steps(5)
     while True:
-        gaps = {key: player.gap for key, player in world.selector.players.items()}
+        gaps = {key: bandit.gap for key, bandit in world.selector.bandits.items()}
         if (decision := world.step()) is None:
             break
-        assert decision.gap == gaps[decision.tenant] == max(gaps[key] for key in decision.candidates)
+        assert decision.gap == gaps[decision.run] == max(gaps[key] for key in decision.candidates)
 
 
 def test_max_sigma_serves_the_largest_sig_and_random_every_candidate() -> None:
     columns = standings([0.1, 0.5, 0.6, 0.2], [0.9, 0.8, 0.3, 0.9])  # mean sig 0.35
-    assert Greedy().choose(columns).tenant == 1
-    assert Greedy("max_sigma").choose(columns).tenant == 2
+    assert Greedy().choose(columns).place == 1
+    assert Greedy("max_sigma").choose(columns).place == 2
     random = Greedy("random", seed=1)
-    served = [random.choose(columns).tenant for _ in range(200)]
+    served = [random.choose(columns).place for _ in range(200)]
     assert set(served) == {1, 2}
     assert 70 < served.count(1) < 130
 
@@ -61,29 +61,29 @@ def test_max_sigma_serves_the_largest_sig_and_random_every_candidate() -> None:
 def test_sig_keeps_its_sign_in_the_mean() -> None:
     choice = Greedy().choose(standings([-0.5, -0.1, 0.0], [1.0, 0.1, 0.2]))
     assert choice.candidates.tolist() == [False, True, True]
-    assert choice.tenant == 2
+    assert choice.place == 2
 
 
 def test_equal_sigs_are_all_candidates_in_spite_of_rounding() -> None:
     choice = Greedy().choose(standings([0.1] * 3 + [0.1] * 7, [0.2] * 10))
     assert choice.candidates.all()
-    assert choice.tenant == 0
+    assert choice.place == 0
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_a_tenant_whose_first_play_is_under_way_waits_while_others_have_results(rule: str) -> None:
     choice = Greedy(rule).choose(standings([np.nan, 0.2], [0.9, 0.1]))
-    assert (choice.tenant, choice.candidates.tolist()) == (1, [False, True])
+    assert (choice.place, choice.candidates.tolist()) == (1, [False, True])
     nobody = Greedy(rule).choose(standings([np.nan, np.nan], [0.1, 0.9]))
     assert nobody.candidates.all()
-    assert rule == "random" or nobody.tenant == 1
+    assert rule == "random" or nobody.place == 1
 
 
 @pytest.mark.parametrize("rule", ["max_gap", "max_sigma"])
 def test_weights_scale_sig_and_gap(rule: str) -> None:
     alike = {"sig": [0.3, 0.3], "gap": [0.3, 0.3]}
-    assert Greedy(rule).choose(standings(**alike)).tenant == 0
-    assert Greedy(rule).choose(standings(**alike, weight=[1.0, 2.0])).tenant == 1
+    assert Greedy(rule).choose(standings(**alike)).place == 0
+    assert Greedy(rule).choose(standings(**alike, weight=[1.0, 2.0])).place == 1
     assert Greedy(rule).choose(standings([0.3, 0.2], [0.3, 0.2], weight=[1.0, 2.0])).candidates.tolist() == [
         False,
         True,
@@ -102,11 +102,11 @@ def test_hybrid_freezes_after_exactly_ten_decisions_without_a_change(new_world, 
     counter, candidates, total, phases = 0, None, None, []
     for _ in range(150):
         expected = "round_robin" if counter >= PATIENCE else "greedy"
-        before = sum(player.best for player in world.selector.players.values())
+        before = sum(bandit.best for bandit in world.selector.bandits.values())
         decision = world.step()
         phases.append(decision.phase)
         assert decision.phase == expected
-        total = sum(player.best for player in world.selector.players.values())
+        total = sum(bandit.best for bandit in world.selector.bandits.values())
         if expected == "greedy":
             counter = counter + 1 if decision.candidates == candidates and total <= before else 0
             candidates = decision.candidates
@@ -139,7 +139,7 @@ def test_an_arrival_a_departure_and_other_arms_thaw_hybrid(new_world, event: str
     elif event == "leave":
         world.leave(1)
     else:
-        world.selector.replace(1, world.selector.players[1])
+        world.selector.replace(1, world.selector.bandits[1])
     assert world.step().phase == "greedy"
 
 
@@ -160,8 +160,8 @@ def test_a_patience_below_one_is_refused() -> None:
 def test_hybrid_that_is_frozen_again_goes_on_with_the_turns_of_those_that_stayed() -> None:
     same = standings([0.3, 0.1, 0.1], [0.3, 0.1, 0.1], weight=[0.5, 1.0, 1.0])
     hybrid = Hybrid(patience=1)
-    served = [hybrid.choose(same).tenant for _ in range(4)]
+    served = [hybrid.choose(same).place for _ in range(4)]
     assert served == [0, 0, 0, 1]  # two of greedy, then turns: 0, whose turn counts twice, and 1
     fewer = standings([0.3, 0.1], [0.3, 0.1])
     hybrid.renew(0)
-    assert [hybrid.choose(fewer).tenant for _ in range(4)] == [0, 0, 1, 0]  # it was the turn of the former tenant 2
+    assert [hybrid.choose(fewer).place for _ in range(4)] == [0, 0, 1, 0]  # it was the turn of the former tenant 2

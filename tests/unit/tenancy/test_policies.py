@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from easeml_db.decisions.bandits.prior import independent_prior
-from easeml_db.decisions.tenancy.player import Player
 from easeml_db.decisions.tenancy.policies import DEFAULT, POLICIES, list_policies, make_policy
+from easeml_db.decisions.tenancy.run_bandit import RunBandit
 from easeml_db.errors import InvalidArgument
 
 every_policy = pytest.mark.parametrize("policy", POLICIES)
@@ -47,12 +47,12 @@ def test_every_arm_of_every_tenant_is_played_once_in_the_end(new_world, policy, 
 @given(data=st.data())
 def test_several_plays_under_way_repeat_no_arm_and_lose_none(new_world, policy: str, data: st.DataObject) -> None:
     world = new_world(policy, 3, seed=data.draw(SEEDS))
-    while world.pending or world.selector.standings.can_play.any():
+    while world.pending or world.selector.standings.can_open.any():
         if world.pending and data.draw(st.booleans()):
             world.finish(data.draw(st.integers(0, len(world.pending) - 1)))
         elif world.begin() is None:
             world.finish()
-    assert Counter(world.plays) == Counter((tenant, arm) for tenant in range(3) for arm in range(4))
+    assert Counter(world.opened) == Counter((tenant, arm) for tenant in range(3) for arm in range(4))
 
 
 @every_policy
@@ -77,14 +77,14 @@ def test_nobody_exhausted_blocked_or_absent_is_served(new_world, policy: str, da
             world.leave(left)
             here.remove(left)
         blocked = set(data.draw(st.lists(st.sampled_from(sorted(here) or [99]), max_size=3)))
-        played = Counter(tenant for tenant, _ in world.plays)
+        played = Counter(tenant for tenant, _ in world.opened)
         able = {tenant for tenant in here - blocked if played[tenant] < 3}
         world.selector.block(blocked)
         decision = world.step()
         assert (decision is None) == (not able)
-        assert decision is None or decision.tenant in able
+        assert decision is None or decision.run in able
         assert decision is None or decision.candidates <= able
-    assert len(world.plays) == len(set(world.plays))
+    assert len(world.opened) == len(set(world.opened))
 
 
 @every_policy
@@ -92,7 +92,7 @@ def test_what_is_alike_is_served_lowest_tenant_first_and_lowest_arm_first(new_wo
     world = new_world(policy)
     world.prior = independent_prior(3)
     for _ in range(3):
-        world.selector.join(tenant := len(world.costs), Player(world.prior, np.ones(3)))
+        world.selector.join(tenant := len(world.costs), RunBandit(world.prior, np.ones(3)))
         world.qualities[tenant], world.costs[tenant] = np.full(3, 0.5), np.ones(3)
     plays = world.play_out()
     for tenant in range(3):
@@ -104,7 +104,7 @@ def test_what_is_alike_is_served_lowest_tenant_first_and_lowest_arm_first(new_wo
 @every_policy
 def test_a_tenant_without_arms_is_never_served_and_disturbs_nobody(new_world, policy: str) -> None:
     world = new_world(policy, 2)
-    world.selector.join("empty", Player(world.prior, np.ones(4), offered=np.zeros(4, dtype=bool)))
+    world.selector.join("empty", RunBandit(world.prior, np.ones(4), offered=np.zeros(4, dtype=bool)))
     assert sorted(world.play_out()) == [(tenant, arm) for tenant in range(2) for arm in range(4)]
 
 
@@ -121,23 +121,23 @@ def test_a_tenant_that_comes_back_begins_afresh(new_world, policy: str) -> None:
     world = new_world(policy, 2)
     world.steps(5)
     world.leave(0)
-    world.selector.join(0, Player(world.prior, world.costs[0]))
+    world.selector.join(0, RunBandit(world.prior, world.costs[0]))
     decision = world.step()
     assert decision is not None
-    assert (decision.tenant, decision.phase) == (0, "first_service")
+    assert (decision.run, decision.phase) == (0, "first_service")
 
 
 @every_policy
 def test_with_replays_play_goes_on_for_ever(new_world, policy: str) -> None:
     world = new_world(policy, 2, 2, allow_replays=True)
     assert len(world.steps(30)) == 30
-    assert max(Counter(world.plays).values()) > 1
+    assert max(Counter(world.opened).values()) > 1
 
 
 def test_a_tenant_joins_only_once(new_world) -> None:
     world = new_world("greedy", 1)
     with pytest.raises(InvalidArgument, match="tenant 0 is here already"):
-        world.selector.join(0, Player(world.prior, np.ones(4)))
+        world.selector.join(0, RunBandit(world.prior, np.ones(4)))
 
 
 def test_an_unknown_policy_is_refused_with_the_names_there_are() -> None:

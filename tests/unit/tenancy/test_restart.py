@@ -24,8 +24,8 @@ def move(world, kind: str, share: float) -> object:
         return world.finish(int(share * len(world.pending)))
     if kind == "j":
         return world.join(weight=1.0 + round(3 * share))
-    if kind == "l" and world.selector.players:
-        world.leave(list(world.selector.players)[int(share * len(world.selector.players))])
+    if kind == "l" and world.selector.bandits:
+        world.leave(list(world.selector.bandits)[int(share * len(world.selector.bandits))])
     return None
 
 
@@ -34,7 +34,7 @@ def assert_same_after_restarts(disturbed, undisturbed, moves, restarts) -> None:
         if k in restarts:
             disturbed.restart()
         assert move(disturbed, *each) == move(undisturbed, *each)
-    assert disturbed.plays == undisturbed.plays
+    assert disturbed.opened == undisturbed.opened
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -57,7 +57,7 @@ def test_hybrid_goes_on_while_it_nears_freezing_and_when_it_is_frozen(new_world,
     disturbed.steps(restart)
     disturbed.restart()
     disturbed.steps(60 - restart)
-    assert disturbed.plays == undisturbed.plays
+    assert disturbed.opened == undisturbed.opened
     assert disturbed.selector.policy.n_freezes == undisturbed.selector.policy.n_freezes == 1
 
 
@@ -92,9 +92,9 @@ def test_results_that_came_in_another_order_than_plays_began_leave_the_same_stan
     world.begin()
     world.finish(1)
     world.finish(0)
-    before = world.selector.players[0]
+    before = world.selector.bandits[0]
     world.restart()
-    after = world.selector.players[0]
+    after = world.selector.bandits[0]
     assert (after.sig, after.least_bound, after.best, after.t) == (
         before.sig,
         before.least_bound,

@@ -56,7 +56,7 @@ def test_random_draws_in_proportion_to_weights(new_world) -> None:
         assert served[tenant] == pytest.approx(2000 * share, abs=4 * deviation)
 
 
-def test_random_spreads_over_all_that_can_play_whatever_the_seed(new_world) -> None:
+def test_random_spreads_over_all_that_can_open_an_arm_whatever_the_seed(new_world) -> None:
     firsts = Counter()
     for seed in range(300):
         world = new_world("random", 3, 2, seed=seed)
@@ -98,11 +98,11 @@ def test_those_that_stay_keep_their_turns_when_another_leaves(new_world) -> None
 
 
 def test_ei_rate_serves_the_largest_score_times_weight() -> None:
-    columns = {"n_plays": [1.0] * 3, "sig": [0.1] * 3, "gap": [0.1] * 3, "best": [0.5] * 3, "score": [0.3, 0.2, 0.9]}
-    columns |= {"can_play": [True, True, False], "weight": [1.0, 1.0, 1.0]}
-    assert EiRate().choose(Standings(**{name: np.array(value) for name, value in columns.items()})).tenant == 0
+    columns = {"n_opened": [1.0] * 3, "sig": [0.1] * 3, "gap": [0.1] * 3, "best": [0.5] * 3, "score": [0.3, 0.2, 0.9]}
+    columns |= {"can_open": [True, True, False], "weight": [1.0, 1.0, 1.0]}
+    assert EiRate().choose(Standings(**{name: np.array(value) for name, value in columns.items()})).place == 0
     columns["weight"] = [1.0, 2.0, 1.0]
-    assert EiRate().choose(Standings(**{name: np.array(value) for name, value in columns.items()})).tenant == 1
+    assert EiRate().choose(Standings(**{name: np.array(value) for name, value in columns.items()})).place == 1
 
 
 @pytest.mark.parametrize("policy", ["greedy", "hybrid", "round_robin", "random", "ei_rate"])
@@ -121,8 +121,8 @@ def test_a_weight_that_is_not_positive_is_refused(new_world, weight: float) -> N
     world = new_world("round_robin", 1)
     with pytest.raises(InvalidArgument, match="weight: expected a positive number"):
         world.selector.set_terms(0, weight=weight)
-    player = world.selector.players[0]
+    bandit = world.selector.bandits[0]
     with pytest.raises(InvalidArgument, match="weight: expected a positive number"):
-        world.selector.join("other", player, weight=weight)
+        world.selector.join("other", bandit, weight=weight)
     assert world.steps(9) == [0] * 4
-    world.selector.join("other", player, weight=1.0)  # it has not half arrived
+    world.selector.join("other", bandit, weight=1.0)  # it has not half arrived

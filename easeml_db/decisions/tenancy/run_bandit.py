@@ -1,7 +1,7 @@
-"""One tenant of the pool: what it believes, what it plays, and the numbers by which policies compare it.
+"""One run's bandit: what is believed of its arms, which are under way, and the numbers by which policies compare runs.
 
-t       plays so far, those under way included, plus 1
-E       least bound of the arms played, each bound taken before its play (infinite before the first)
+t       arms opened so far (the papers' plays), those under way included, plus 1
+E       least bound of the arms opened, each as it was before its opening (infinite before the first)
 sig     E minus the LAST quality seen: the gap that is surely left, may be negative (ease.ml, algorithm 2, line 6)
 best    largest quality so far, 0 before the first
 gap     largest bound of the arms still offered, minus best (line 8)
@@ -20,9 +20,9 @@ from easeml_db.decisions.bandits.prior import Prior, Vector, to_quality
 from easeml_db.errors import InvalidArgument
 
 
-class Player:
-    """A tenant's bandit over K arms. `costs` (K,) are in units of the mean cost, `offered` (K,) says which arms exist
-    for this tenant; an arm is played once unless `allow_replays`."""
+class RunBandit:
+    """A bandit over the K arms of a run. `costs` (K,) are in units of the mean cost, `offered` (K,) says which arms
+    the run has; an arm is opened once unless `allow_replays`."""
 
     def __init__(
         self,
@@ -38,43 +38,43 @@ class Player:
         self.confidence = confidence or ConfidenceBounds()
         self.offered = np.ones(prior.n_arms, dtype=bool) if offered is None else offered.copy()
         self.allow_replays = allow_replays
-        self.n_arms = max(int(self.offered.sum()), 1)  # K of beta, which a tenant without arms needs as well
+        self.n_arms = max(int(self.offered.sum()), 1)  # K of beta, which a run without arms needs as well
         self.pending: list[int] = []
         self.t, self.least_bound, self.sig, self.best = 1, math.inf, math.nan, 0.0
         self._renew()
 
     def _renew(self) -> None:
-        """Bounds at the present t, shape (K,); minus infinity where an arm is not offered."""
+        """Compute the bounds at the present t, shape (K,); minus infinity where an arm is not offered."""
         posterior = self.posterior
         self.variance = posterior.variance_with(self.pending) if self.pending else posterior.variance
         latent = self.confidence.bounds(posterior.mean, self.variance, self.costs, self.beta)
         self.bounds: Vector = np.where(self.offered, to_quality(latent, posterior.prior.link), -np.inf)
 
     @property
-    def can_play(self) -> bool:
+    def can_open(self) -> bool:
         """Say whether an arm is left."""
         return bool(self.offered.any())
 
     @property
     def beta(self) -> float:
-        """Weight of the variance in the bounds at the present t."""
+        """Return the weight of the variance in the bounds at the present t."""
         return self.confidence.beta(self.n_arms, self.t)
 
     @property
     def gap(self) -> float:
-        """Largest bound of the arms still offered, minus best so far: the estimated regret."""
+        """Return the largest bound of the arms still offered, minus best so far: the estimated regret."""
         return float(self.bounds.max()) - self.best
 
     def begin(self, arm: int) -> float:
-        """An arm is about to be played; return its bound."""
+        """Open an arm; return the bound that it had."""
         if not self.offered[arm]:
-            raise InvalidArgument(f"arm {arm} is not offered: it was played, or does not exist for this tenant")
+            raise InvalidArgument(f"arm {arm} is not offered: it was opened before, or the run does not have it")
         bound = float(self.bounds[arm])
         self.begun(arm, bound)
         return bound
 
     def begun(self, arm: int, bound: float) -> None:
-        """An arm was begun with this bound, now or by another process."""
+        """Record that an arm was opened with this bound, now or by another process."""
         self.least_bound = min(self.least_bound, bound)
         self.t += 1
         self.pending.append(arm)
@@ -82,7 +82,7 @@ class Player:
         self._renew()
 
     def finish(self, arm: int, quality: float) -> None:
-        """The quality of an arm is known."""
+        """Record the quality of an arm that was under way."""
         if arm not in self.pending:
             raise InvalidArgument(f"arm {arm} is not under way: begin it before its quality is known")
         self.pending.remove(arm)
@@ -92,7 +92,7 @@ class Player:
         self._renew()
 
     def set_costs(self, costs: Vector) -> None:
-        """Take over other estimates of all costs, or another scale."""
+        """Replace the estimates of all costs, or their scale."""
         self.costs = self._checked(costs)
         self._renew()
 
