@@ -21,6 +21,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from hypothesis import settings
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 from psycopg.rows import dict_row
@@ -30,6 +31,9 @@ from easeml_db.local.server import Embedded, prepare_database
 
 # Threads of several workers that spin for one another's cores take many times as long as one thread each.
 os.environ.update(OMP_NUM_THREADS="1", OMP_WAIT_POLICY="passive", GOMP_SPINCOUNT="0")
+# No test depends on how fast it is: Hypothesis would fail an example that takes 0.2 s beside other load.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 TEMPLATE = "easeml_template"
 N_SLOTS = 2
 # Nothing of a test has to survive a power failure.

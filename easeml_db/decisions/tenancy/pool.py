@@ -132,10 +132,9 @@ class Pool:
         """Return the arm to open now, or None. Blocked runs are passed over: their tenant has all slots that it may
         have, or their arms are not timed yet. Expected seconds, for deadlines, are those of an arm on all slots."""
         selector = self._selector
-        selector.seconds_per_cost = self._costs.unit_seconds / max(n_slots, 1)
-        selector.block(blocked)
         before, n_runs = self._standings(), int(selector.standings.can_open.sum())
-        decision = selector.choose(now_seconds)
+        seconds_per_cost = self._costs.unit_seconds / max(n_slots, 1)
+        decision = selector.choose(now_seconds, blocked=blocked, seconds_per_cost=seconds_per_cost)
         if decision is None:
             return None
         run = self._runs[decision.run]

@@ -61,8 +61,6 @@ class Selector(Generic[Key]):
         self._places: dict[Key, int] = {}
         self._next_arm: list[int] = []
         self._deadlines: dict[Key, float] = {}  # seconds on the caller's clock
-        self._blocked: frozenset[Key] = frozenset()
-        self.seconds_per_cost = 0.0
 
     # Runs
 
@@ -103,10 +101,6 @@ class Selector(Generic[Key]):
             self.refresh(key)  # its next arm may have been one that the old deadline allowed
         if deadline_seconds < math.inf:
             self._deadlines[key] = deadline_seconds
-
-    def block(self, keys: Collection[Key]) -> None:
-        """Pass these runs over until told otherwise: they use all that they may."""
-        self._blocked = frozenset(keys)
 
     def key(self, place: int) -> Key:
         """Return the run at a place of the standings."""
@@ -150,13 +144,18 @@ class Selector(Generic[Key]):
 
     # Decisions
 
-    def choose(self, now_seconds: float = 0.0) -> PolicyDecision[Key] | None:
-        """Return the next decision, or None when no run can be served. Nothing changes before `begin`."""
-        view = self._view(now_seconds)
+    def choose(
+        self, now_seconds: float = 0.0, *, blocked: Collection[Key] = (), seconds_per_cost: float = 0.0
+    ) -> PolicyDecision[Key] | None:
+        """Return the next decision, or None when no run can be served. Nothing changes before `begin`.
+
+        Blocked runs are passed over. `seconds_per_cost` says how long a unit of cost takes, as deadlines ask.
+        """
+        view = self._view(blocked, now_seconds, seconds_per_cost)
         if not view.columns.can_open.any():
             return None
         policy = self.policy.copy()
-        choice = self._first_service(view) or self._last_call(view, now_seconds) or policy.choose(view.columns)
+        choice = self._first_service(view) or self._last_call(view) or policy.choose(view.columns)
         return self._decision(view, choice, policy)
 
     def begin(self, decision: PolicyDecision[Key]) -> None:
@@ -170,22 +169,22 @@ class Selector(Generic[Key]):
         self.bandits[key].finish(arm, quality)
         self.refresh(key)
 
-    def _view(self, now_seconds: float) -> _View:
+    def _view(self, blocked: Collection[Key], now_seconds: float, seconds_per_cost: float) -> _View:
         """Return what a decision sees now: which runs can be served, with which next arm."""
         columns = replace(self.standings, can_open=self.standings.can_open.copy(), score=self.standings.score.copy())
-        columns.can_open[[self._places[key] for key in self._blocked if key in self._places]] = False
+        columns.can_open[[self._places[key] for key in blocked if key in self._places]] = False
         next_arm = {}
         for key in self._deadlines:
-            place, reach = self._places[key], self._reach(key, now_seconds)
+            place, reach = self._places[key], self._reach(key, now_seconds, seconds_per_cost)
             columns.can_open[place] &= reach is not None
             if reach is not None:
                 next_arm[place], columns.score[place] = reach
-        return _View(columns, next_arm)
+        return _View(columns, next_arm, now_seconds, seconds_per_cost)
 
-    def _reach(self, key: Key, now_seconds: float) -> tuple[int, float] | None:
+    def _reach(self, key: Key, now_seconds: float, seconds_per_cost: float) -> tuple[int, float] | None:
         """Return the best arm of a run that would end before its deadline, and its score."""
         bandit = self.bandits[key]
-        ends = now_seconds + bandit.costs * self.seconds_per_cost
+        ends = now_seconds + bandit.costs * seconds_per_cost
         scores = np.where(ends <= self._deadlines.get(key, math.inf), self._arm_rule(bandit), -np.inf)
         arm = int(np.argmax(scores))
         return (arm, float(scores[arm])) if scores[arm] > -np.inf else None
@@ -197,12 +196,12 @@ class Selector(Generic[Key]):
         fresh = view.columns.can_open & (view.columns.n_opened == 0)
         return Choice(view.columns.first(fresh), "first_service", fresh) if fresh.any() else None
 
-    def _last_call(self, view: _View, now_seconds: float) -> Choice | None:
+    def _last_call(self, view: _View) -> Choice | None:
         mask = np.zeros(len(self._keys), dtype=bool)
         for key, deadline in self._deadlines.items():
             place = self._places[key]
-            seconds = float(self.bandits[key].costs[self._arm(view, place)]) * self.seconds_per_cost
-            mask[place] = deadline - now_seconds < LAST_CALL * seconds
+            seconds = float(self.bandits[key].costs[self._arm(view, place)]) * view.seconds_per_cost
+            mask[place] = deadline - view.now_seconds < LAST_CALL * seconds
         mask &= view.columns.can_open
         if not mask.any():
             return None
@@ -227,6 +226,8 @@ class _View:
 
     columns: Standings
     next_arm: dict[int, int]
+    now_seconds: float
+    seconds_per_cost: float
 
 
 def _check_weight(weight: float) -> None:

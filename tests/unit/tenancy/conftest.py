@@ -37,6 +37,7 @@ class World:
         self.events: list[tuple[int, int, float | None, float | None]] = []  # tenant, arm, bound or quality
         self.opened: list[tuple[int, int]] = []
         self.pending: list[tuple[int, int]] = []
+        self.blocked: frozenset[int] = frozenset()
         self.selector = self._new_selector()
         for _ in range(n_tenants):
             self.join()
@@ -62,7 +63,7 @@ class World:
 
     def begin(self, now_seconds: float = 0.0) -> PolicyDecision[int] | None:
         """Decide."""
-        decision = self.selector.choose(now_seconds)
+        decision = self.selector.choose(now_seconds, blocked=self.blocked)
         if decision is not None:
             self.selector.begin(decision)
             self.opened.append((decision.run, decision.arm))

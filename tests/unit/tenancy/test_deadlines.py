@@ -17,7 +17,6 @@ from easeml_db.decisions.tenancy.selector import Selector
 def pool(*tenants: tuple[list[float], float], policy: str = "round_robin") -> Selector[int]:
     """Tenants with costs and a deadline each; a unit of cost takes a second."""
     selector: Selector[int] = Selector(make_policy(policy), ARM_RULES[description(policy).arm_rule])
-    selector.seconds_per_cost = 1.0
     for key, (costs, deadline) in enumerate(tenants):
         bandit = RunBandit(independent_prior(len(costs)), np.array(costs))
         selector.join(key, bandit, deadline_seconds=deadline)
@@ -26,7 +25,7 @@ def pool(*tenants: tuple[list[float], float], policy: str = "round_robin") -> Se
 
 def serve(selector: Selector[int], now_seconds: float) -> tuple[int, str] | None:
     """Decide, and see the result: tenant and rule."""
-    decision = selector.choose(now_seconds)
+    decision = selector.choose(now_seconds, seconds_per_cost=1.0)
     if decision is None:
         return None
     selector.begin(decision)
@@ -41,7 +40,7 @@ def test_no_arm_is_begun_that_would_end_after_the_deadline(policy: str, seed: in
     rng = np.random.default_rng(seed)
     selector = pool(*[(rng.uniform(0.3, 3.0, 4).tolist(), deadline) for deadline in deadlines], policy=policy)
     now = 0.0
-    while (decision := selector.choose(now)) is not None:
+    while (decision := selector.choose(now, seconds_per_cost=1.0)) is not None:
         selector.begin(decision)
         now += decision.cost
         assert now <= deadlines[decision.run]
@@ -53,11 +52,10 @@ def test_no_arm_is_begun_that_would_end_after_the_deadline(policy: str, seed: in
 def test_an_arm_that_ends_in_time_is_played_instead_of_a_better_one_that_does_not() -> None:
     prior = independent_prior(3)
     selector: Selector[int] = Selector(make_policy("ei_rate"), ARM_RULES["ei"])
-    selector.seconds_per_cost = 1.0
     bandit = RunBandit(type(prior)(np.array([0.9, 0.8, 0.3]), prior.covariance, 1e-4), np.array([9.0, 3.0, 1.0]))
     selector.join(0, bandit, deadline_seconds=5.0)
     scores = ARM_RULES["ei"](bandit)
-    decision = selector.choose(0.0)
+    decision = selector.choose(0.0, seconds_per_cost=1.0)
     assert decision is not None
     assert (decision.arm, decision.score) == (1, scores[1])
 
@@ -70,7 +68,7 @@ def test_a_lifted_deadline_brings_the_better_arm_back() -> None:
     assert serve(selector, 0.0) == (0, "first_service")  # all were looked at
     assert serve(selector, 0.0) == (1, "first_service")
     selector.set_terms(2, weight=1.0)
-    decision = selector.choose(0.0)
+    decision = selector.choose(0.0, seconds_per_cost=1.0)
     assert decision is not None
     assert (decision.run, decision.arm) == (2, 0)
 

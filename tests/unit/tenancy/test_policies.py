@@ -76,10 +76,9 @@ def test_nobody_exhausted_blocked_or_absent_is_served(new_world, policy: str, da
             left = data.draw(st.sampled_from(sorted(here)))
             world.leave(left)
             here.remove(left)
-        blocked = set(data.draw(st.lists(st.sampled_from(sorted(here) or [99]), max_size=3)))
+        world.blocked = frozenset(data.draw(st.lists(st.sampled_from(sorted(here) or [99]), max_size=3)))
         played = Counter(tenant for tenant, _ in world.opened)
-        able = {tenant for tenant in here - blocked if played[tenant] < 3}
-        world.selector.block(blocked)
+        able = {tenant for tenant in here - world.blocked if played[tenant] < 3}
         decision = world.step()
         assert (decision is None) == (not able)
         assert decision is None or decision.run in able

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -121,3 +122,19 @@ def test_a_past_run_whose_every_arm_failed_does_not_stop_new_runs(prior: str) ->
     tables.put(7)
     assert tables.pool.prior_of(tables.runs[7]).name == "independent"
     assert tables.step()
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_choice_changes_nothing_before_it_is_carried_out(policy: str) -> None:
+    tables = Tables(policy)
+    for run_id in (1, 2, 3):
+        tables.put(run_id)
+    for _ in range(5):
+        tables.step()
+    before = pickle.dumps(tables.pool)
+    chosen = tables.pool.choose(0.0, n_slots=4, blocked={1})
+    assert pickle.dumps(tables.pool) == before
+    again = tables.pool.choose(0.0, n_slots=4, blocked={1})
+    assert chosen is not None
+    assert again is not None
+    assert again.row() == chosen.row()

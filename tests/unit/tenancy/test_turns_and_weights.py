@@ -32,9 +32,9 @@ def test_equal_tenants_take_turns(new_world) -> None:
 def test_turns_skip_the_exhausted(new_world) -> None:
     world = new_world("round_robin", 3, 2)
     assert world.steps(3) == [0, 1, 2]
-    world.selector.block([1])
+    world.blocked = frozenset({1})
     assert world.steps(2) == [0, 2]
-    world.selector.block([])
+    world.blocked = frozenset()
     assert world.steps(2) == [1]
 
 
@@ -84,9 +84,9 @@ def test_a_late_tenant_of_round_robin_neither_catches_up_nor_waits(new_world, n_
 def test_a_tenant_that_was_blocked_does_not_catch_up(new_world, n_before: int) -> None:
     world = weighted(new_world, "round_robin", [1.0] * 3)
     world.steps(n_before)
-    world.selector.block([1])
+    world.blocked = frozenset({1})
     assert 1 not in world.steps(30)
-    world.selector.block([])
+    world.blocked = frozenset()
     assert 4 <= Counter(world.steps(15))[1] <= 6
 
 
