@@ -70,8 +70,8 @@ class ArmOpening:
 
     def drop_run(self, run_id: int) -> None:
         """Forget a run."""
-        self._dispatcher.drop_run(run_id)
         self._procedures.drop_run(run_id)
+        self._dispatcher.drop_run(run_id)
         self._pool.drop_run(run_id)
 
     def end_budget(self, run_id: int) -> None:
@@ -120,7 +120,7 @@ class ArmOpening:
             if arm is not None and not arm.is_closed:
                 self._dispatcher.runs.not_closed(run_id, arm_id)  # somebody holds its row, or a trial is open again
             elif arm is not None and run_id in self._pool:
-                self._pool.arm_closed(run_id, arm)
+                self._pool.arm_closed(self._dispatcher.runs[run_id].run, arm)
                 await self._keep_beliefs(run_id)
 
     def _kept_waiting(self, now_seconds: float) -> list[int]:

@@ -1,7 +1,8 @@
 """Asks each arm's procedure about its trials at the end of every epoch, and records what it decides.
 
 The coordinator's loop says when something has happened; the dispatcher is told what the tables then say. A procedure
-decides on what the tables say of its trials, so the runner keeps only which arms it has to ask about.
+decides on what the tables say of its trials, so the runner keeps only which arms it has to ask about. What is known of
+a run is the dispatcher's.
 """
 
 from __future__ import annotations
@@ -40,7 +41,6 @@ class ProcedureRunner:
 
     def __init__(self, searches: SearchStore, runs: RunStore, lease: Lease, dispatcher: Dispatcher) -> None:
         self._searches, self._run_store, self._lease, self._dispatcher = searches, runs, lease, dispatcher
-        self._runs: dict[int, Run] = {}
         self._procedures: dict[int, Procedure] = {}  # by arm
         self._due: dict[tuple[int, int], None] = {}  # run and arm, in the order in which something happened
         self._held: dict[tuple[int, int], float] = {}  # until when these are passed over
@@ -49,15 +49,13 @@ class ProcedureRunner:
     # What happens
 
     def put_run(self, run: Run) -> None:
-        """Add a run, or renew what is known of it; its open arms are asked about."""
-        if run.search is None:
-            return
-        self._runs[run.run_id] = run
-        self._due |= {(run.run_id, arm.arm_id): None for arm in run.arms if arm.is_open and not arm.is_closed}
+        """Ask about the open arms of a run that is new or renewed."""
+        if run.search is not None:
+            self._due |= {(run.run_id, arm.arm_id): None for arm in run.arms if arm.is_open and not arm.is_closed}
 
     def drop_run(self, run_id: int) -> None:
-        """Forget a run."""
-        run = self._runs.pop(run_id, None)
+        """Forget a run, before the dispatcher does."""
+        run = self._searched(run_id)
         for arm in run.arms if run is not None else ():
             self._procedures.pop(arm.arm_id, None)
             self._due.pop((run_id, arm.arm_id), None)
@@ -65,20 +63,25 @@ class ProcedureRunner:
 
     def arm_opened(self, run_id: int, arm_id: int) -> None:
         """Ask about an arm: its trials may run now."""
-        if run_id in self._runs:
+        if self._searched(run_id) is not None:
             self._due[run_id, arm_id] = None
 
     def recorded(self, unit: TrainingUnit) -> None:
         """Note that a unit is recorded: the last validation of an epoch is a result."""
-        run = self._runs.get(unit.run_id)
+        run = self._searched(unit.run_id)
         if run is not None and unit.kind != "train" and (unit.step + 1) % run.trials[0].n_partitions == 0:
             self.trial_changed(unit.run_id, unit.trial_id)
 
     def trial_changed(self, run_id: int, trial_id: int) -> None:
         """Ask about the arm of a trial that has a new result, or is over."""
-        run = self._runs.get(run_id)
+        run = self._searched(run_id)
         if run is not None and trial_id in run.arm_of:
             self._due[run_id, run.arm_of[trial_id]] = None
+
+    def _searched(self, run_id: int) -> Run | None:
+        """Return an open run that has a search."""
+        open_run = self._dispatcher.runs.get(run_id)
+        return None if open_run is None or open_run.run.search is None else open_run.run
 
     # What follows
 
@@ -90,10 +93,11 @@ class ProcedureRunner:
         while due := next((key for key in self._due if key not in self._held), None):
             del self._due[due]
             run_id, arm_id = due
-            if run_id not in self._runs or run_id not in self._dispatcher.runs or self._dispatcher.runs.is_over(run_id):
+            run = self._searched(run_id)
+            if run is None or self._dispatcher.runs.is_over(run_id):
                 continue
             try:
-                pruned_bytes += await self._decide(self._runs[run_id], arm_id)
+                pruned_bytes += await self._decide(run, arm_id)
                 self._pauses.pop(due, None)
             except (NotFound, StaleLease):
                 self._hold(due, now_seconds)
@@ -123,7 +127,6 @@ class ProcedureRunner:
         renewed = await self._run_store.read(run.run_id)
         if renewed is not None:
             self._dispatcher.put_run(renewed)
-            self._runs[run.run_id] = renewed
             self._due[run.run_id, arm_id] = None  # what follows may be certain already
         return pruned_bytes
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from easeml_db.decisions.bandits.prior import Vector
 from easeml_db.decisions.tenancy.history import History
-from easeml_db.words.run import Arm, Run
+from easeml_db.words.run import Arm
 
 DRIFT = 1.1  # the unit is renewed when the mean has moved by this factor
 UNKNOWN_SECONDS = 1.0  # of an arm, where nothing at all is known
@@ -27,15 +27,15 @@ class ArmCosts:
         self._known: dict[int, tuple[float, int]] = {}  # sum and number of those that are no guess
         self._sum, self._n = 0.0, 0
 
-    def put(self, run: Run) -> None:
-        """Add a run, or renew what is known of it."""
-        known = [self._known_seconds(run.run_id, arm) for arm in run.arms]
+    def put(self, run_id: int, arms: Sequence[Arm]) -> None:
+        """Add a run with its arms, or renew what is known of them."""
+        known = [self._known_seconds(run_id, arm) for arm in arms]
         told = [seconds for seconds in known if seconds is not None]
         guess = sum(told) / len(told) if told else self.unit_seconds or UNKNOWN_SECONDS
-        self._count(run.run_id, -1)
-        self._seconds[run.run_id] = np.array([guess if seconds is None else seconds for seconds in known])
-        self._known[run.run_id] = (sum(told), len(told))
-        self._count(run.run_id, 1)
+        self._count(run_id, -1)
+        self._seconds[run_id] = np.array([guess if seconds is None else seconds for seconds in known])
+        self._known[run_id] = (sum(told), len(told))
+        self._count(run_id, 1)
         self.unit_seconds = self.unit_seconds or self._mean() or guess
 
     def drop(self, run_id: int) -> None:
@@ -45,12 +45,12 @@ class ArmCosts:
         self._known.pop(run_id, None)
         self._timed.pop(run_id, None)
 
-    def set_timed(self, run: Run, seconds: Mapping[int, float]) -> bool:
+    def set_timed(self, run_id: int, arms: Sequence[Arm], seconds: Mapping[int, float]) -> bool:
         """Record what pilots have timed, by arm; return whether that is news."""
-        if seconds == self._timed.get(run.run_id, {}):
+        if seconds == self._timed.get(run_id, {}):
             return False
-        self._timed[run.run_id] = dict(seconds)
-        self.put(run)
+        self._timed[run_id] = dict(seconds)
+        self.put(run_id, arms)
         return True
 
     def in_units(self, run_id: int) -> Vector:

@@ -1,7 +1,8 @@
 """Open runs in one pool: which run is served next, and with which of its arms.
 
 A run is a bandit; runs of one tenant share its weight. The pool is a cache of the tables: it is rebuilt from runs whose
-arms carry their openings and closings, and goes on as if it had never ended.
+arms carry their openings and closings, and goes on as if it had never ended. Of a run it keeps no more than the arms,
+each as the run's bandit knows it; all else that is known of a run is the dispatcher's.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Pool:
 
     def __init__(self, tenancy: Tenancy | None = None, history: History | None = None) -> None:
         self.history = history or History()
-        self._runs: dict[int, Run] = {}
+        self._arms: dict[int, tuple[Arm, ...]] = {}  # by run, as its bandit knows them
         self._runs_of: dict[str, set[int]] = {}  # by tenant
         self._costs = ArmCosts(self.history)
         self._tenancy = tenancy or Tenancy()
@@ -46,7 +47,7 @@ class Pool:
         before, self._tenancy = self._tenancy, tenancy
         if (before.policy, before.seed) != (tenancy.policy, tenancy.seed):
             bandits, self._selector = self._selector.bandits, self._new_selector()
-            for run_id in sorted(self._runs):
+            for run_id in sorted(self._arms):
                 self._selector.join(run_id, bandits[run_id])
         for role in self._runs_of:
             self._renew_terms(role)
@@ -71,7 +72,7 @@ class Pool:
     # Runs
 
     def __contains__(self, run_id: int) -> bool:
-        return run_id in self._runs
+        return run_id in self._arms
 
     def prior_of(self, run: Run) -> Prior:
         """Return what is believed of a run's arms before any of them is opened."""
@@ -80,10 +81,10 @@ class Pool:
 
     def put_run(self, run: Run, prior: Prior) -> None:
         """Add a run, or renew it from what the tables say; `prior` is the one that it began with."""
-        before, self._runs[run.run_id] = self._runs.get(run.run_id), run
-        if before is not None and before.arms == run.arms:
+        before, self._arms[run.run_id] = self._arms.get(run.run_id), run.arms
+        if before == run.arms:
             return
-        self._costs.put(run)
+        self._costs.put(run.run_id, run.arms)
         bandit = self._player(run, prior)
         (self._selector.join if before is None else self._selector.replace)(run.run_id, bandit)
         self._runs_of.setdefault(run.owner, set()).add(run.run_id)
@@ -99,30 +100,29 @@ class Pool:
 
     def drop_run(self, run_id: int) -> None:
         """Serve a run no more."""
-        run = self._runs.pop(run_id, None)
-        if run is not None:
+        if self._arms.pop(run_id, None) is not None:
             self._costs.drop(run_id)
             self._selector.leave(run_id)
-            self._runs_of[run.owner].discard(run_id)
-            self._renew_terms(run.owner)
+            tenant = next(role for role, run_ids in self._runs_of.items() if run_id in run_ids)
+            self._runs_of[tenant].discard(run_id)
+            self._renew_terms(tenant)
 
     def set_seconds(self, run_id: int, seconds: Mapping[int, float]) -> None:
         """Set what pilots and units have timed, in seconds on one slot, by arm."""
-        if run_id in self._runs and self._costs.set_timed(self._runs[run_id], seconds):
+        if run_id in self._arms and self._costs.set_timed(run_id, self._arms[run_id], seconds):
             self._renew_costs(run_id)
             self._renew_unit()
 
-    def arm_closed(self, run_id: int, arm: Arm) -> None:
-        """Record what an arm came to."""
-        run = self._runs.get(run_id)
-        if run is None or arm.quality is None or arm.cost_seconds is None:
+    def arm_closed(self, run: Run, arm: Arm) -> None:
+        """Record what an arm of a run came to."""
+        run_id = run.run_id
+        if run_id not in self._arms or arm.quality is None or arm.cost_seconds is None:
             return
-        place = _place(run, arm.arm_id)
-        self._runs[run_id] = replace(run, arms=(*run.arms[:place], arm, *run.arms[place + 1 :]))
+        place = self._put_arm(run_id, arm)
         if arm.is_complete:
             self.history.add(PastArm(run_id, run.task, arm.name, arm.quality, arm.cost_seconds, arm.work))
         self._selector.finish(run_id, place, arm.quality)
-        self._costs.put(self._runs[run_id])
+        self._costs.put(run_id, self._arms[run_id])
         self._renew_costs(run_id)
         self._renew_unit()
 
@@ -137,27 +137,31 @@ class Pool:
         decision = selector.choose(now_seconds, blocked=blocked, seconds_per_cost=seconds_per_cost)
         if decision is None:
             return None
-        run = self._runs[decision.run]
-        bandit = selector.bandits[decision.run]
+        arms, bandit = self._arms[decision.run], selector.bandits[decision.run]
         memory = {"policy": selector.memory(decision.policy), "unit_seconds": self._costs.unit_seconds}
         return Opening(
-            run.run_id, run.arms[decision.arm].arm_id, self._tenancy.policy, decision,
+            decision.run, arms[decision.arm].arm_id, self._tenancy.policy, decision,
             decision.cost * self._costs.unit_seconds, bandit.t,
-            tuple(run.arms[arm].arm_id for arm in decision.pending), n_runs,
+            tuple(arms[arm].arm_id for arm in decision.pending), n_runs,
             tuple(_with(standing, decision) for standing in before), memory,
         )  # fmt: skip
 
     def opened(self, opening: Opening, number: int) -> None:
         """Carry out a decision that is recorded under this number."""
         self._selector.begin(opening.decision)
-        run = self._runs[opening.run_id]
-        place = _place(run, opening.arm_id)
-        arm = replace(run.arms[place], opening=number, bound=opening.decision.bound)
-        self._runs[run.run_id] = replace(run, arms=(*run.arms[:place], arm, *run.arms[place + 1 :]))
+        arm = self._arms[opening.run_id][opening.decision.arm]
+        self._put_arm(opening.run_id, replace(arm, opening=number, bound=opening.decision.bound))
+
+    def _put_arm(self, run_id: int, arm: Arm) -> int:
+        """Renew an arm of a run; return its place."""
+        arms = self._arms[run_id]
+        place = next(k for k, known in enumerate(arms) if known.arm_id == arm.arm_id)
+        self._arms[run_id] = (*arms[:place], arm, *arms[place + 1 :])
+        return place
 
     def served_runs(self) -> list[int]:
         """Return the runs of which an arm has been opened."""
-        return [run_id for run_id in self._runs if self._selector.bandits[run_id].t > 1]
+        return [run_id for run_id in self._arms if self._selector.bandits[run_id].t > 1]
 
     def overdue_runs(self, now_seconds: float) -> list[int]:
         """Return the runs whose tenant's deadline is over."""
@@ -165,9 +169,9 @@ class Pool:
 
     def untimed_arms(self, run_id: int) -> list[int]:
         """Return the arms whose costs nobody knows, in a run that has others to compare them with."""
-        run = self._runs[run_id]
-        arms = [arm for arm in run.arms if not arm.is_open and not self.history.knows_cost(arm.name)]
-        return [arm.arm_id for arm in arms] if len(run.arms) > 1 else []
+        arms = self._arms[run_id]
+        untimed = [arm.arm_id for arm in arms if not arm.is_open and not self.history.knows_cost(arm.name)]
+        return untimed if len(arms) > 1 else []
 
     @property
     def policy(self) -> str:
@@ -176,14 +180,14 @@ class Pool:
 
     def beliefs(self, run_id: int) -> list[Belief]:
         """Return what is believed of a run's arms, in their order."""
-        run, bandit = self._runs[run_id], self._selector.bandits[run_id]
+        bandit = self._selector.bandits[run_id]
         return [
             Belief(
                 arm.arm_id, float(bandit.posterior.mean[k]), math.sqrt(bandit.variance[k]),
                 float(bandit.bounds[k]) if bandit.offered[k] else None, float(bandit.costs[k]),
                 float(bandit.costs[k]) * self._costs.unit_seconds,
             )
-            for k, arm in enumerate(run.arms)
+            for k, arm in enumerate(self._arms[run_id])
         ]  # fmt: skip
 
     def _standings(self) -> list[Standing]:
@@ -205,7 +209,7 @@ class Pool:
             self._renew_all_costs()
 
     def _renew_all_costs(self) -> None:
-        for run_id in self._runs:
+        for run_id in self._arms:
             self._renew_costs(run_id)
 
 
@@ -235,7 +239,3 @@ def _with(standing: Standing, decision: PolicyDecision[int]) -> Standing:
         is_candidate=standing.run_id in decision.candidates,
         is_chosen=standing.run_id == decision.run,
     )
-
-
-def _place(run: Run, arm_id: int) -> int:
-    return next(k for k, arm in enumerate(run.arms) if arm.arm_id == arm_id)

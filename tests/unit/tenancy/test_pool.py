@@ -62,7 +62,7 @@ class Tables:
         self.runs[run_id] = replace(
             self.runs[run_id], arms=tuple(arm if k == place else old for k, old in enumerate(self.runs[run_id].arms))
         )
-        self.pool.arm_closed(run_id, arm)
+        self.pool.arm_closed(self.runs[run_id], arm)
         return True
 
     def _event(self) -> int:
