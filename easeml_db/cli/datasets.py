@@ -7,9 +7,9 @@ import shlex
 import click
 
 from easeml_db.cli.arguments import integer_list, name_list
-from easeml_db.cli.connection import database, dsn_option
-from easeml_db.cli.listing import listing_group, options_of, read_rows
-from easeml_db.cli.output import json_option, print_json, print_rows
+from easeml_db.cli.connection import database
+from easeml_db.cli.listing import group_options, listing_group, read_rows
+from easeml_db.cli.output import print_json, print_rows
 from easeml_db.cli.statements import Connection, call, rows
 
 COLUMNS = {
@@ -42,14 +42,9 @@ datasets = listing_group(
 @click.option("--input-shape", callback=integer_list, help="Shape of bytea and flat arrays: 28,28")
 @click.option("--block-rows", type=int, help="Rows of a packed block (default: about 2 MB).")
 @click.option("--placement", help="shared, or bound: each partition belongs to one segment's slots (default: shared).")
-@dsn_option
-@json_option
-@click.pass_context
-def create(
-    context: click.Context, /, name: str, dsn: str | None, as_json: bool, inputs: list[str], **named: object
-) -> None:
+@group_options
+def create(name: str, dsn: str | None, as_json: bool, inputs: list[str], **named: object) -> None:
     """Register a table or view as dataset NAME: shuffled, split and packed inside the database."""
-    dsn, as_json = options_of(context, dsn, as_json)
     with database(dsn) as connection:
         dataset_id = call(connection, "create_dataset", name, inputs=inputs, **named)
         _print_dataset(connection, dataset_id, as_json)
@@ -57,12 +52,9 @@ def create(
 
 @datasets.command()
 @click.argument("name")
-@dsn_option
-@json_option
-@click.pass_context
-def refresh(context: click.Context, name: str, dsn: str | None, as_json: bool) -> None:
+@group_options
+def refresh(name: str, dsn: str | None, as_json: bool) -> None:
     """Pack the source as it is now into a new version of dataset NAME; earlier runs keep theirs."""
-    dsn, as_json = options_of(context, dsn, as_json)
     with database(dsn) as connection:
         dataset_id = call(connection, "refresh_dataset", name)
         _print_dataset(connection, dataset_id, as_json)
@@ -71,12 +63,9 @@ def refresh(context: click.Context, name: str, dsn: str | None, as_json: bool) -
 @datasets.command()
 @click.argument("name")
 @click.argument("factor", type=int)
-@dsn_option
-@json_option
-@click.pass_context
-def replicate(context: click.Context, name: str, factor: int, dsn: str | None, as_json: bool) -> None:
+@group_options
+def replicate(name: str, factor: int, dsn: str | None, as_json: bool) -> None:
     """Let FACTOR segments hold each partition of dataset NAME, whose placement is bound."""
-    dsn, as_json = options_of(context, dsn, as_json)
     with database(dsn) as connection:
         call(connection, "replicate_dataset", name, factor)
         found = rows(connection, "partitions", dataset=name)
@@ -87,12 +76,9 @@ def replicate(context: click.Context, name: str, factor: int, dsn: str | None, a
 @datasets.command()
 @click.argument("name")
 @click.option("--cascade", is_flag=True, help="Also remove its runs, with all that they have trained.")
-@dsn_option
-@json_option
-@click.pass_context
-def drop(context: click.Context, name: str, cascade: bool, dsn: str | None, as_json: bool) -> None:
+@group_options
+def drop(name: str, cascade: bool, dsn: str | None, as_json: bool) -> None:
     """Remove dataset NAME with all its versions; the source stays."""
-    dsn, as_json = options_of(context, dsn, as_json)
     with database(dsn) as connection:
         call(connection, "drop_dataset", name, cascade=cascade)
     if as_json:

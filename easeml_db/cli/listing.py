@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import click
 
@@ -32,7 +34,7 @@ def listing(name: str, text: str, *, columns: Mapping[str, str], empty: str, que
 
 
 def listing_group(name: str, text: str, show: Show) -> click.Group:
-    """Make a group that shows something by itself; its commands find its options with `options_of`."""
+    """Make a group that shows something by itself; its commands share its options with `group_options`."""
 
     @click.group(name, help=text, invoke_without_command=True)
     @dsn_option
@@ -46,6 +48,14 @@ def listing_group(name: str, text: str, show: Show) -> click.Group:
     return group
 
 
-def options_of(context: click.Context, dsn: str | None, as_json: bool) -> tuple[str | None, bool]:
-    """Return --dsn and --json of a group's command, which may stand before the command's name too."""
-    return dsn or context.obj["dsn"], as_json or context.obj["as_json"]
+def group_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a group's command --dsn and --json, which may stand before the command's name too."""
+
+    @dsn_option
+    @json_option
+    @click.pass_context
+    @functools.wraps(command)
+    def with_options(context: click.Context, /, dsn: str | None, as_json: bool, **named: Any) -> None:
+        command(dsn=dsn or context.obj["dsn"], as_json=as_json or context.obj["as_json"], **named)
+
+    return with_options

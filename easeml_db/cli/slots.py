@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from easeml_db.cli.connection import database, dsn_option
-from easeml_db.cli.listing import listing_group, options_of, read_rows
-from easeml_db.cli.output import json_option, print_rows
+from easeml_db.cli.connection import database
+from easeml_db.cli.listing import group_options, listing_group, read_rows
+from easeml_db.cli.output import print_rows
 from easeml_db.cli.statements import call
 
 SLOT_COLUMNS = {
@@ -47,12 +47,10 @@ segments = listing_group(
 @click.option("--n-threads", type=int, help="CPU threads of each (default: 1).")
 @click.option("--device", help="cpu, cpu:N (the N-th cores, for slots to share) or cuda:N (default: cpu).")
 @click.option("--memory-limit-bytes", type=int, help="Memory that a unit may take (default: no limit).")
-@dsn_option
-@json_option
-@click.pass_context
-def add_slots(context: click.Context, /, n: int, dsn: str | None, as_json: bool, **named: object) -> None:
+@group_options
+def add_slots(n: int, dsn: str | None, as_json: bool, **named: object) -> None:
     """Add N slots; runs under way use them at once."""
-    _change(context, dsn, as_json, "add_slots", n, **named)
+    _change(dsn, as_json, "add_slots", n, **named)
 
 
 def _slot_command(name: str, text: str, *, is_forced: bool = False) -> None:
@@ -70,11 +68,9 @@ def _command(
 
     @group.command(name, help=text)
     @argument
-    @dsn_option
-    @json_option
-    @click.pass_context
-    def change(context: click.Context, /, place: int | str, dsn: str | None, as_json: bool, **named: object) -> None:
-        _change(context, dsn, as_json, function, place, **named)
+    @group_options
+    def change(place: int | str, dsn: str | None, as_json: bool, **named: object) -> None:
+        _change(dsn, as_json, function, place, **named)
 
     if is_forced:
         force_option(change)
@@ -92,11 +88,8 @@ _segment_command("remove", "Remove SEGMENT, which has no slots left.")
 COMMANDS = (slots, segments)
 
 
-def _change(
-    context: click.Context, dsn: str | None, as_json: bool, function: str, *arguments: Any, **named: object
-) -> None:
+def _change(dsn: str | None, as_json: bool, function: str, *arguments: Any, **named: object) -> None:
     """Call a function of the extension, then show how things stand."""
-    dsn, as_json = options_of(context, dsn, as_json)
     with database(dsn) as connection:
         call(connection, function, *arguments, **named)
     show = _print_segments if function.endswith("segment") else _print_slots

@@ -8,9 +8,9 @@ from typing import Any
 import click
 
 from easeml_db.cli.arguments import name_list
-from easeml_db.cli.connection import database, dsn_option
-from easeml_db.cli.listing import listing_group, options_of, read_rows
-from easeml_db.cli.output import json_option, print_rows
+from easeml_db.cli.connection import database
+from easeml_db.cli.listing import group_options, listing_group, read_rows
+from easeml_db.cli.output import print_rows
 from easeml_db.cli.statements import call
 
 COLUMNS = {
@@ -47,45 +47,36 @@ tenants = listing_group("tenants", "List tenants (without a command), or create,
 @tenants.command("create")
 @click.argument("role")
 @setting_options
-@dsn_option
-@json_option
-@click.pass_context
-def create_tenant(context: click.Context, /, role: str, dsn: str | None, as_json: bool, **settings: object) -> None:
+@group_options
+def create_tenant(role: str, dsn: str | None, as_json: bool, **settings: object) -> None:
     """Make ROLE, which exists, a tenant."""
-    _change(context, dsn, as_json, "create_tenant", role, **settings)
+    _change(dsn, as_json, "create_tenant", role, **settings)
 
 
 @tenants.command("alter")
 @click.argument("role")
 @setting_options
 @click.option("--clear", callback=name_list, help="Settings to set back to their default: deadline,max-runs.")
-@dsn_option
-@json_option
-@click.pass_context
-def alter_tenant(
-    context: click.Context, /, role: str, clear: list[str] | None, dsn: str | None, as_json: bool, **settings: object
-) -> None:
+@group_options
+def alter_tenant(role: str, clear: list[str] | None, dsn: str | None, as_json: bool, **settings: object) -> None:
     """Change what is given of tenant ROLE, and leave the rest."""
     cleared = [name.replace("-", "_") for name in clear] if clear else None
-    _change(context, dsn, as_json, "alter_tenant", role, clear=cleared, **settings)
+    _change(dsn, as_json, "alter_tenant", role, clear=cleared, **settings)
 
 
 @tenants.command("drop")
 @click.argument("role")
-@dsn_option
-@json_option
-@click.pass_context
-def drop_tenant(context: click.Context, role: str, dsn: str | None, as_json: bool) -> None:
+@group_options
+def drop_tenant(role: str, dsn: str | None, as_json: bool) -> None:
     """Let ROLE, which has no open runs, be a tenant no more; its data and results stay."""
-    _change(context, dsn, as_json, "drop_tenant", role)
+    _change(dsn, as_json, "drop_tenant", role)
 
 
 COMMANDS = (tenants,)
 
 
-def _change(context: click.Context, dsn: str | None, as_json: bool, function: str, role: str, **named: object) -> None:
+def _change(dsn: str | None, as_json: bool, function: str, role: str, **named: object) -> None:
     """Call a function of the extension, then show how things stand."""
-    dsn, as_json = options_of(context, dsn, as_json)
     with database(dsn) as connection:
         call(connection, function, role, **named)
     _print_tenants(dsn, as_json)

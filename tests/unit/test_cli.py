@@ -7,6 +7,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner
 from rich.console import Console
@@ -24,6 +25,7 @@ from easeml_db.cli.findings import (
     server_finding,
     slot_findings,
 )
+from easeml_db.cli.listing import group_options, listing_group
 from easeml_db.cli.output import print_json
 from easeml_db.cli.run_snapshot import ProgressRate, RunSnapshot, SlotSmoothing, changes, duration, telling_configs
 from easeml_db.cli.screen import screen
@@ -42,6 +44,25 @@ def invoke(*arguments: str) -> Any:
 def test_every_command_of_the_manual_is_there() -> None:
     wanted = "up down status psql logs install doctor load datasets select runs watch leaderboard cancel resume predict"
     assert {*wanted.split(), "deploy", "undeploy", "coordinator", "demo", "drop"} <= set(commands.commands)
+
+
+@pytest.mark.parametrize(
+    "arguments", ["--dsn here --json drop x", "--json drop x --dsn here", "drop --json --dsn here x"]
+)
+def test_options_of_a_group_stand_before_or_after_the_name_of_its_command(arguments: str) -> None:
+    seen: list[object] = []
+    group = listing_group("things", "List things.", lambda dsn, as_json: seen.append((dsn, as_json)))
+
+    @group.command()
+    @click.argument("name")
+    @group_options
+    def drop(name: str, dsn: str | None, as_json: bool) -> None:
+        """Drop NAME."""
+        seen.append((name, dsn, as_json))
+
+    assert CliRunner().invoke(group, arguments.split()).exit_code == 0
+    assert seen == [("x", "here", True)]
+    assert group.commands["drop"].help == "Drop NAME."
 
 
 @pytest.mark.parametrize("name", sorted(commands.commands))

@@ -545,15 +545,20 @@ def test_units_of_a_killed_coordinator_are_refused_under_the_new_lease():
     assert {u.order.lease_number for u in world.units} == {2}
 
 
+def both_ended(first, standby, *, until_idle=True):
+    """What came of two coordinators that served side by side: None or an error for each."""
+
+    async def both():
+        served = [coordinator(process).serve(until_idle=until_idle) for process in (first, standby)]
+        return await asyncio.gather(*served, return_exceptions=True)
+
+    return asyncio.run(both())
+
+
 def test_a_standby_waits_for_the_lease_and_takes_over():
     run, world = small_world()
     first, standby = SimulatedProcess(world, dies_at_call=40), SimulatedProcess(world)
-
-    async def both():
-        served = [coordinator(process).serve(until_idle=True) for process in (first, standby)]
-        return await asyncio.gather(*served, return_exceptions=True)
-
-    died, ended = asyncio.run(both())
+    died, ended = both_ended(first, standby)
     assert isinstance(died, Killed)
     assert ended is None
     assert (first.lease_number, standby.lease_number) == (1, 2)
@@ -566,12 +571,7 @@ def test_a_coordinator_that_lost_its_lock_steps_down_and_harms_nothing():
     world = SimulatedWorld(slots(2), [run], seconds_of=uneven_seconds)
     world.at(5.0, world.cut_off)
     first, standby = SimulatedProcess(world), SimulatedProcess(world)
-
-    async def both():
-        served = [coordinator(process).serve(until_idle=True) for process in (first, standby)]
-        return await asyncio.gather(*served, return_exceptions=True)
-
-    stepped_down, ended = asyncio.run(both())
+    stepped_down, ended = both_ended(first, standby)
     assert isinstance(stepped_down, StandbyOnly)
     assert ended is None
     check_complete(world, [run])
@@ -583,11 +583,7 @@ def test_an_idle_coordinator_that_lost_its_lock_notices_at_the_next_heartbeat():
     world.at(5.0, world.cut_off)
     world.at(20.0, world.stop)
 
-    async def both():
-        served = [coordinator(process).serve() for process in (first, standby)]
-        return await asyncio.gather(*served, return_exceptions=True)
-
-    stepped_down, ended = asyncio.run(both())
+    stepped_down, ended = both_ended(first, standby, until_idle=False)
     assert isinstance(stepped_down, StandbyOnly)
     assert ended is None
     assert first.n_heartbeats <= 5

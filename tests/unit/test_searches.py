@@ -25,15 +25,8 @@ from easeml_db.simulated import Faults, Killed, SimulatedProcess, SimulatedWorld
 from easeml_db.words.run import Arm, Run, Search
 from easeml_db.words.topology import Slot
 from easeml_db.words.trial import Trial
+from tests.unit.procedures.conftest import RATE
 
-RATE = {
-    "name": "rate",
-    "kind": "float",
-    "default": 0.1,
-    "low": 0.0,
-    "high": 1.0,
-    "search": {"low": 0.01, "high": 1.0, "log": True},
-}
 STAGED = sorted(name for name, factory in PROCEDURES.items() if not factory.description.is_one_shot)
 # What they train does not depend on the order in which trials end.
 ORDERLY = ("successive_halving", "hyperband", "sync_bohb", "pbt")

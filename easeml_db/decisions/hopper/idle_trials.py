@@ -153,6 +153,21 @@ class IdleTrials:
         self._is_open = grown
 
 
+class IdleTrialsScheduler:
+    """What schedulers share that keep nothing but the idle trials."""
+
+    def __init__(self, placement: Placement) -> None:
+        self._idle = IdleTrials(placement)
+
+    def put(self, candidate: Candidate) -> None:
+        """Mark a trial as idle, or renew what is known of it."""
+        self._idle.put(candidate)
+
+    def take(self, trial_id: int) -> None:
+        """Remove a trial."""
+        self._idle.take(trial_id)
+
+
 def _held_by(slot: int, placement: Placement) -> tuple[int, ...] | None:
     """Return the partitions that a slot can run; None: all."""
     if placement.holders is None:

@@ -14,27 +14,19 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from easeml_db.decisions.hopper.contract import Assignment, Cached, Candidate, Placement
-from easeml_db.decisions.hopper.idle_trials import IdleTrials
+from easeml_db.decisions.hopper.idle_trials import IdleTrialsScheduler
 
 
-class LongestRemaining:
+class LongestRemaining(IdleTrialsScheduler):
     """A scheduler that never idles a slot while a trial could run on it."""
 
     def __init__(self, placement: Placement) -> None:
-        self._idle = IdleTrials(placement)
+        super().__init__(placement)
         self._n_slots = max(len(placement.slots), 1)
         self._turns = {slot: turn for turn, slot in enumerate(placement.slots)}
 
     def __len__(self) -> int:
         return len(self._idle)
-
-    def put(self, candidate: Candidate) -> None:
-        """Mark a trial as idle, or renew what is known of it."""
-        self._idle.put(candidate)
-
-    def take(self, trial_id: int) -> None:
-        """Remove a trial."""
-        self._idle.take(trial_id)
 
     def choose(self, idle_slots: Sequence[int], cached: Cached | None = None) -> list[Assignment]:
         """Fill idle slots as far as idle trials reach."""

@@ -12,23 +12,15 @@ import numpy as np
 import numpy.typing as npt
 
 from easeml_db.decisions.hopper.contract import Assignment, Cached, Candidate, Placement
-from easeml_db.decisions.hopper.idle_trials import IdleTrials
+from easeml_db.decisions.hopper.idle_trials import IdleTrialsScheduler
 
 
-class RandomOrder:
+class RandomOrder(IdleTrialsScheduler):
     """Chooses uniformly among the units that a slot could run."""
 
     def __init__(self, placement: Placement, rng: np.random.Generator) -> None:
-        self._idle = IdleTrials(placement)
+        super().__init__(placement)
         self._rng = rng
-
-    def put(self, candidate: Candidate) -> None:
-        """Mark a trial as idle, or renew what is known of it."""
-        self._idle.put(candidate)
-
-    def take(self, trial_id: int) -> None:
-        """Remove a trial."""
-        self._idle.take(trial_id)
 
     def choose(self, idle_slots: Sequence[int], cached: Cached | None = None) -> list[Assignment]:
         """Fill idle slots as far as idle trials reach, in the slots' order."""

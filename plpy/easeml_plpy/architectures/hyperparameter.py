@@ -100,3 +100,12 @@ class Hyperparameter:
         return InvalidArgument(
             f"{path}: expected {self.expected()}, got {value!r}", hint=f"{self.name} is {self.summary}."
         )
+
+
+def magnitude(
+    name: str, default: float, summary: str, *, legal: tuple[float, float], search: tuple[float, float]
+) -> Hyperparameter:
+    """Return a float whose magnitude matters; `legal` and `search` are the lowest and highest values of each."""
+    (low, high), (search_low, search_high) = legal, search
+    space: dict[str, JSON] = {"type": "float", "low": search_low, "high": search_high, "log": True}
+    return Hyperparameter(name, "float", default, summary, low=low, high=high, log=True, search=space)

@@ -12,7 +12,7 @@ import numpy as np
 
 from easeml_plpy.architectures.config import Config
 from easeml_plpy.architectures.contract import ANY_RANK, Architecture
-from easeml_plpy.architectures.hyperparameter import Hyperparameter
+from easeml_plpy.architectures.hyperparameter import Hyperparameter, magnitude
 from easeml_plpy.architectures.incremental import IncrementalEstimator
 from easeml_plpy.task import Task
 from easeml_plpy.value_types import Array
@@ -50,15 +50,12 @@ GAUSSIAN_NB = Architecture(
     input_ranks=ANY_RANK,
     summary="naive Bayes with a normal distribution per class and feature",
     hyperparameters=(
-        Hyperparameter(
+        magnitude(
             "var_smoothing",
-            "float",
             1e-9,
             "the share of the largest variance added to all variances",
-            low=1e-15,
-            high=1e3,
-            log=True,
-            search={"type": "float", "low": 1e-9, "high": 1.0, "log": True},
+            legal=(1e-15, 1e3),
+            search=(1e-9, 1.0),
         ),
     ),
     build=build_gaussian_nb,
@@ -71,15 +68,8 @@ MULTINOMIAL_NB = Architecture(
     input_ranks=ANY_RANK,
     summary="naive Bayes over counts; a standardised feature x becomes max(x, 0) and max(-x, 0)",
     hyperparameters=(
-        Hyperparameter(
-            "alpha",
-            "float",
-            1.0,
-            "the count added to every feature of every class",
-            low=1e-9,
-            high=1e6,
-            log=True,
-            search={"type": "float", "low": 1e-2, "high": 1e2, "log": True},
+        magnitude(
+            "alpha", 1.0, "the count added to every feature of every class", legal=(1e-9, 1e6), search=(1e-2, 1e2)
         ),
         Hyperparameter(
             "fit_prior",

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from easeml_plpy.architectures.config import Config
 from easeml_plpy.architectures.contract import ANY_RANK, ANY_TASK, Architecture
-from easeml_plpy.architectures.hyperparameter import Hyperparameter
+from easeml_plpy.architectures.hyperparameter import Hyperparameter, magnitude
 from easeml_plpy.architectures.incremental import Estimator, IncrementalEstimator
 from easeml_plpy.task import Task
 
@@ -101,28 +101,16 @@ def _penalty(default: str) -> Hyperparameter:
 
 
 def _learning_rate(default: float) -> Hyperparameter:
-    return Hyperparameter(
+    return magnitude(
         "learning_rate",
-        "float",
         default,
         "the size of a step; the schedule 'optimal' chooses its own",
-        low=1e-8,
-        high=1e3,
-        log=True,
-        search={"type": "float", "low": default / 100, "high": default * 10, "log": True},
+        legal=(1e-8, 1e3),
+        search=(default / 100, default * 10),
     )
 
 
-_ALPHA = Hyperparameter(
-    "alpha",
-    "float",
-    1e-4,
-    "the strength of the penalty",
-    low=1e-12,
-    high=1e3,
-    log=True,
-    search={"type": "float", "low": 1e-6, "high": 1e-1, "log": True},
-)
+_ALPHA = magnitude("alpha", 1e-4, "the strength of the penalty", legal=(1e-12, 1e3), search=(1e-6, 1e-1))
 
 SGD = Architecture(
     name="sgd",
@@ -172,16 +160,7 @@ PASSIVE_AGGRESSIVE = Architecture(
     input_ranks=ANY_RANK,
     summary="linear, the smallest step that mends each mistake; its probabilities are uncalibrated scores",
     hyperparameters=(
-        Hyperparameter(
-            "aggressiveness",
-            "float",
-            0.01,
-            "the largest step (C in the paper)",
-            low=1e-8,
-            high=1e4,
-            log=True,
-            search={"type": "float", "low": 1e-5, "high": 1.0, "log": True},
-        ),
+        magnitude("aggressiveness", 0.01, "the largest step (C in the paper)", legal=(1e-8, 1e4), search=(1e-5, 1.0)),
     ),
     build=build_passive_aggressive,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from easeml_plpy.architectures.hyperparameter import Hyperparameter
+from easeml_plpy.architectures.hyperparameter import Hyperparameter, magnitude
 
 TORCH_HYPERPARAMETERS = (
     Hyperparameter(
@@ -12,15 +12,12 @@ TORCH_HYPERPARAMETERS = (
         "the rule that turns gradients into steps",
         choices=("sgd", "adam", "adamw"),
     ),
-    Hyperparameter(
+    magnitude(
         "learning_rate",
-        "float",
         1e-3,
         "the size of a step before the schedule scales it",
-        low=1e-8,
-        high=1e3,
-        log=True,
-        search={"type": "float", "low": 1e-4, "high": 3e-2, "log": True},
+        legal=(1e-8, 1e3),
+        search=(1e-4, 3e-2),
     ),
     Hyperparameter(
         "momentum",

@@ -42,8 +42,11 @@ class Outcome:
             assert "<script src" not in (self.folder / f"{plot}.html").read_text(encoding="utf-8")
 
 
+OutcomeOf = Callable[[str], Outcome]
+
+
 @pytest.fixture
-def outcome_of(tmp_path: Path) -> Callable[[str], Outcome]:
+def outcome_of(tmp_path: Path) -> OutcomeOf:
     """`outcome_of(name)` runs an experiment's quick form, which must print one JSON document and nothing else."""
 
     def run(name: str) -> Outcome:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
-    from tests.acceptance.experiments.conftest import Outcome
-
-    OutcomeOf = Callable[[str], Outcome]
+    from tests.acceptance.experiments.conftest import OutcomeOf
 
 
 @pytest.mark.slow

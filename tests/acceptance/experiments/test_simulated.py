@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tests.acceptance.experiments.conftest import Outcome
-
-    OutcomeOf = Callable[[str], Outcome]
+    from tests.acceptance.experiments.conftest import OutcomeOf
 
 
 def test_schedulers_are_compared_with_random_and_with_the_bound(outcome_of: OutcomeOf) -> None:

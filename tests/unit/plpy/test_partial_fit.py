@@ -18,6 +18,7 @@ from easeml_plpy.architectures.naive_bayes import ramp
 from easeml_plpy.errors import InvalidArgument, InvalidData, NotReady, ShapeMismatch, TrialFailed
 from easeml_plpy.task import Task
 from easeml_plpy.trainers.partial_fit import PartialFitTrainer, PartialFitTrial, probabilities_of_scores
+from tests.unit.plpy.training_rows import no_pause, rows
 
 TRAINER = PartialFitTrainer()
 TWO, THREE = Task("classification", (2, 3), 2), Task("classification", (6,), 3)
@@ -42,19 +43,6 @@ CASES = [
     for task in (TWO, THREE, NUMBERS)
     if fits(ARCHITECTURES[name], task) is None
 ]
-
-
-def no_pause() -> None:
-    pass
-
-
-def rows(task: Task, n_rows: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
-    generator = torch.Generator().manual_seed(seed)
-    inputs = torch.randn(n_rows, *task.input_shape, generator=generator)
-    flat = inputs.reshape(n_rows, -1)
-    if task.kind == "regression":
-        return inputs, flat[:, 0] - flat[:, 1]
-    return inputs, flat[:, : task.n_outputs].argmax(dim=1)
 
 
 def start(name: str, config: dict[str, Any], task: Task) -> PartialFitTrial:

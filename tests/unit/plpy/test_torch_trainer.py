@@ -25,6 +25,7 @@ from easeml_plpy.errors import (
 from easeml_plpy.task import Task
 from easeml_plpy.trainers import torch_trainer, torch_trial, trainer_for
 from easeml_plpy.trainers.optimizers import has_fused_optimizer, learning_rate_at
+from tests.unit.plpy.training_rows import no_pause, rows
 
 TRAINER = torch_trainer.TorchTrainer()
 ARCHITECTURE_NAMES = [name for name, each in ARCHITECTURES.items() if each.trainer == "torch"]
@@ -32,19 +33,6 @@ LINEAR, MLP = ARCHITECTURES["linear"], ARCHITECTURES["mlp"]
 DIGITS = Task("classification", (6, 6), 3)
 VECTORS = Task("classification", (4,), 3)
 NUMBERS = Task("regression", (4,), 1)
-
-
-def no_pause() -> None:
-    pass
-
-
-def rows(task: Task, n_rows: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
-    generator = torch.Generator().manual_seed(seed)
-    inputs = torch.randn(n_rows, *task.input_shape, generator=generator)
-    flat = inputs.reshape(n_rows, -1)
-    if task.kind == "regression":
-        return inputs, flat[:, 0] * 2 + 1
-    return inputs, flat[:, : task.n_outputs].argmax(dim=1)
 
 
 def start(

@@ -15,15 +15,8 @@ from easeml_db.decisions.search_space.configs import key_of
 from easeml_db.decisions.search_space.parsing import parse_search_space
 from easeml_db.errors import InvalidArgument
 from easeml_db.words.run import Search
+from tests.unit.procedures.conftest import RATE
 
-RATE = {
-    "name": "rate",
-    "kind": "float",
-    "default": 0.1,
-    "low": 0.0,
-    "high": 1.0,
-    "search": {"low": 0.01, "high": 1.0, "log": True},
-}
 DEPTH = {"name": "depth", "kind": "integer", "default": 2, "low": 1, "high": 1_000_000}
 SPECS = {"tree": [RATE, DEPTH], "line": [RATE]}
 ARCHITECTURES = json.dumps([{"architecture": a, "hyperparameters": specs} for a, specs in SPECS.items()])
