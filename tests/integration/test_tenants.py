@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -313,6 +313,34 @@ def test_runs_of_one_tenant_are_no_others_concern(database: Session, tenant: Ses
     assert other.values("SELECT owner::text FROM easeml.tenants") == []
 
 
+def sqlstate_of_the_later(
+    database: Session, first: Session, second: Session, work: Callable[[Session, str], object]
+) -> str | None:
+    """Let two sessions work at once, and the second wait for the first; return how the second failed."""
+    codes: list[str | None] = []
+
+    def work_second() -> None:
+        try:
+            with second.transaction():
+                work(second, "second")
+            codes.append(None)
+        except psycopg.Error as error:
+            codes.append(error.sqlstate)
+
+    with first.transaction():
+        work(first, "first")
+        thread = threading.Thread(target=work_second)
+        thread.start()
+        # The second waits for the first, and does not count before it is decided.
+        while not database.value(
+            "SELECT count(*) FROM pg_locks WHERE NOT granted AND pid = %s", second.info.backend_pid
+        ):
+            assert not codes
+    thread.join()
+    (code,) = codes
+    return code
+
+
 @pytest.mark.parametrize("isolation", [psycopg.IsolationLevel.READ_COMMITTED, psycopg.IsolationLevel.REPEATABLE_READ])
 def test_two_sessions_race_for_the_last_run(
     database: Session, tenant: Session, isolation: psycopg.IsolationLevel
@@ -320,28 +348,9 @@ def test_two_sessions_race_for_the_last_run(
     database.execute("SELECT easeml.alter_tenant('lena', max_runs => 2)")
     tenant.execute(SELECT)
     first, second = tenant.again(), tenant.again()
-    outcomes: list[str | None] = []
-
-    def start_second() -> None:
-        try:
-            with second.transaction():
-                second.execute(SELECT)
-            outcomes.append(None)
-        except psycopg.Error as error:
-            outcomes.append(error.sqlstate)
-
     second.isolation_level = isolation
-    with first.transaction():
-        first.execute(SELECT)
-        thread = threading.Thread(target=start_second)
-        thread.start()
-        # The second waits for the first, and does not count before it is decided.
-        while not database.value(
-            "SELECT count(*) FROM pg_locks WHERE NOT granted AND pid = %s", second.info.backend_pid
-        ):
-            assert not outcomes
-    thread.join()
-    assert outcomes == ["ML015" if isolation is psycopg.IsolationLevel.READ_COMMITTED else "40001"]
+    outcome = sqlstate_of_the_later(database, first, second, lambda session, _: session.execute(SELECT))
+    assert outcome == ("ML015" if isolation is psycopg.IsolationLevel.READ_COMMITTED else "40001")
     assert status(tenant)["n_open_runs"] == 2
 
 
@@ -378,25 +387,8 @@ def test_two_sessions_that_pack_at_the_same_time_share_one_limit(database: Sessi
     used = status(tenant)["used_bytes"]
     database.execute("SELECT easeml.alter_tenant('lena', max_bytes => %s)", [2 * used])
     first, second = tenant.again(), tenant.again()
-    codes: list[str | None] = []
-
-    def pack() -> None:
-        try:
-            second.execute(CREATE, ["second"])
-            codes.append(None)
-        except psycopg.Error as error:
-            codes.append(error.sqlstate)
-
-    with first.transaction():
-        first.execute(CREATE, ["first"])
-        thread = threading.Thread(target=pack)
-        thread.start()
-        while not database.value(
-            "SELECT count(*) FROM pg_locks WHERE NOT granted AND pid = %s", second.info.backend_pid
-        ):
-            assert not codes
-    thread.join()
-    assert codes == ["ML015"]
+    outcome = sqlstate_of_the_later(database, first, second, lambda session, name: session.execute(CREATE, [name]))
+    assert outcome == "ML015"
     assert status(tenant)["used_bytes"] == 2 * used
 
 
