@@ -25,7 +25,7 @@ from easeml_db.coordinator.loop import Settings
 from easeml_db.coordinator.ports.messages import Order
 from easeml_db.local.server import SERVICE_ROLE
 from easeml_db.local.service import serve
-from easeml_db.postgres.executor import SETTINGS
+from easeml_db.postgres.slot_session import SETTINGS
 
 N_ROWS = 20_000
 BATCH_SIZE = 64

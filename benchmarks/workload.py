@@ -20,8 +20,8 @@ from psycopg.rows import dict_row
 from easeml_db.coordinator.ports.messages import Order
 from easeml_db.local.server import SERVICE_ROLE, Embedded
 from easeml_db.local.waiting import wait_for_coordinator
-from easeml_db.postgres.executor import CALLS, SETTINGS
-from easeml_db.postgres.gang_call import order_json
+from easeml_db.postgres.gang_call import CALLS, order_json
+from easeml_db.postgres.slot_session import SETTINGS
 from easeml_db.words.training_unit import next_unit, unit_seed
 from easeml_db.words.trial import Trial
 from easeml_loaders import fashion_mnist_source, load_table

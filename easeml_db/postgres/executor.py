@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import psycopg
 
@@ -22,8 +21,8 @@ from easeml_db.coordinator.ports.messages import (
 )
 from easeml_db.decisions.trial_groups.measuring import Sample
 from easeml_db.errors import EasemlError, SlotLost
-from easeml_db.postgres.connection import connect, unit_error
-from easeml_db.postgres.gang_call import GangCall, Outcome, Result, Tokens, order_json
+from easeml_db.postgres.gang_call import GangCall, Outcome, Tokens
+from easeml_db.postgres.slot_session import Result, SlotSession, open_session
 from easeml_db.postgres.stuck_units import StuckUnits
 from easeml_db.words.topology import Slot
 from easeml_db.words.training_unit import PILOT
@@ -33,29 +32,6 @@ RECONNECT_SECONDS = (0.1, 0.5, 1.0, 2.0)
 SILENT_ATTEMPTS = 3  # a restart of the server is no news, a slot that cannot come back is
 WATCH_SECONDS = 1.0
 UNIT_LEASE_SECONDS = 60.0
-SETTINGS = {
-    "client_connection_check_interval": "1s",  # a killed coordinator's units end within a second
-    "statement_timeout": "0",
-    "idle_session_timeout": "0",
-    "idle_in_transaction_session_timeout": "0",
-    "jit": "off",
-}
-SHOW_IDLE = """
-UPDATE easeml.slots s SET unit_started_at = NULL WHERE s.slot_id = %s AND s.unit_started_at IS NOT NULL
-    AND (s.backend_pid = pg_backend_pid() OR NOT EXISTS (SELECT FROM pg_stat_activity a WHERE a.pid = s.backend_pid))
-"""
-CALLS = {
-    "train": "CALL easeml.train_unit(%s::jsonb, NULL)",
-    "validate": "CALL easeml.evaluate_unit(%s::jsonb, NULL)",
-    "test": "CALL easeml.evaluate_unit(%s::jsonb, NULL)",
-    PILOT: "CALL easeml.pilot_unit(%s::jsonb, NULL)",
-}
-GANG_CALLS = {
-    "train": "CALL easeml.train_gang(%s::jsonb, NULL)",
-    "validate": "CALL easeml.evaluate_gang(%s::jsonb, NULL)",
-    "test": "CALL easeml.evaluate_gang(%s::jsonb, NULL)",
-    PILOT: "CALL easeml.train_gang(%s::jsonb, NULL)",
-}
 PATIENCE = 0.5  # of ranks with a silent peer, as a share of the lease: they are through before it is given up
 
 
@@ -74,7 +50,7 @@ class PostgresExecutor:
         self._tokens = Tokens()
         self._watching: asyncio.Task[None] | None = None
         self._slots: dict[int, Slot] = {}
-        self._sessions: dict[int, psycopg.AsyncConnection[dict[str, Any]]] = {}
+        self._sessions: dict[int, SlotSession] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}  # of their orders, by slot
         self._connecting: dict[int, asyncio.Task[None]] = {}  # by slot
         self._orders: dict[int, Order] = {}  # not answered yet, by slot
@@ -101,9 +77,8 @@ class PostgresExecutor:
     async def cancel(self, slot_id: int) -> None:
         """Ask the slot's unit to stop; its gang stops with it."""
         session = self._sessions.get(slot_id)
-        if session is not None and not session.closed:
-            with contextlib.suppress(psycopg.Error):  # no server, nothing to cancel
-                await session.cancel_safe()
+        if session is not None:
+            await session.cancel()
 
     async def close(self) -> None:
         """Cancel what runs and close all sessions."""
@@ -116,7 +91,8 @@ class PostgresExecutor:
         started = time.monotonic()
         await self._renew_worn_out(order)
         token = self._tokens.of(order.slot_ids) if order.members else ""
-        call = GangCall(order, lambda rank: self._call(order, rank, token), self.cancel)
+        sessions = [self._sessions.get(slot_id) for slot_id in order.slot_ids]
+        call = GangCall(order, sessions, token, self._patience_seconds)
         self._calls |= dict.fromkeys(order.slot_ids, call)
         outcome = await call.run()
         if outcome.result is not None:
@@ -134,25 +110,11 @@ class PostgresExecutor:
                 self._calls.pop(slot_id, None)
             self._deliver(message)
 
-    async def _call(self, order: Order, rank: int, token: str) -> Result:
-        """Run a rank of an order on its session; raise what class of error it is."""
-        slot_id = order.slot_ids[rank]
-        calls, text = GANG_CALLS if order.members else CALLS, order_json(order, rank, token, self._patience_seconds)
-        try:
-            session = self._sessions.get(slot_id)
-            if session is None:
-                raise psycopg.OperationalError(f"slot {slot_id} has no session")
-            cursor = await session.execute(calls[order.unit.kind], [text])
-            row = await cursor.fetchone()
-        except psycopg.Error as error:
-            raise unit_error(error) from error
-        result: Result = (row or {}).get("result") or {}
-        return result
-
     async def _answer_failure(self, order: Order, outcome: Outcome) -> None:
         alive = [slot_id for slot_id in order.slot_ids if slot_id not in outcome.stuck]
         for slot_id in alive:
-            await self._show_idle(slot_id)
+            if slot_id in self._sessions:
+                await self._sessions[slot_id].show_idle()
         if outcome.stuck:
             reason = "a unit gave no sign of life and could be neither cancelled nor terminated"
             self._answer(SlotStuck(order, reason, outcome.stuck))
@@ -168,21 +130,14 @@ class PostgresExecutor:
 
     def _is_closed(self, slot_id: int) -> bool:
         session = self._sessions.get(slot_id)
-        return session is None or session.closed
+        return session is None or session.is_closed
 
     async def _renew_worn_out(self, order: Order) -> None:
         """Give sessions that keep too many broken groups a new process before they get one more."""
         for slot_id in self._tokens.worn_out(order.slot_ids) if order.members else ():
             await self._drop_session(slot_id)
             with contextlib.suppress(EasemlError, psycopg.Error):  # the call says so
-                await self._open_session(slot_id)
-
-    async def _show_idle(self, slot_id: int) -> None:
-        """Clear a unit that came to nothing from the slot's row; one that is recorded does so itself."""
-        session = self._sessions.get(slot_id)
-        if session is not None:
-            with contextlib.suppress(psycopg.Error):  # a lost session's row is cleared by the next one
-                await session.execute(SHOW_IDLE, [slot_id])
+                self._sessions[slot_id] = await open_session(self._dsn, slot_id)
 
     def _begin_to_connect(self, slot_id: int) -> None:
         """Open the slot's session in the background, unless that is under way."""
@@ -196,7 +151,7 @@ class PostgresExecutor:
             if slot_id not in self._slots:
                 return
             try:
-                await self._open_session(slot_id)
+                self._sessions[slot_id] = await open_session(self._dsn, slot_id)
             except (EasemlError, psycopg.Error) as error:
                 if attempt == SILENT_ATTEMPTS:
                     self._deliver(SlotWaiting(slot_id, f"its session cannot be opened: {error}"))
@@ -205,23 +160,12 @@ class PostgresExecutor:
                 self._deliver(SlotReady(slot_id))
                 return
 
-    async def _open_session(self, slot_id: int) -> None:
-        session = await connect(self._dsn, f"easeml slot {slot_id}", **SETTINGS)
-        # Importing torch takes seconds: better now than within the first unit.
-        try:
-            await session.execute("SELECT easeml.python_facts()")
-        except psycopg.Error:
-            await session.close()
-            raise
-        self._sessions[slot_id] = session
-        await self._show_idle(slot_id)
-
     async def _watch(self) -> None:
         """Cancel, terminate and give up units that show no sign of life."""
         while True:
             await asyncio.sleep(WATCH_SECONDS)
             sessions = {slot_id: self._sessions[slot_id] for slot_id in self._orders if slot_id in self._sessions}
-            pids = {slot_id: session.info.backend_pid for slot_id, session in sessions.items() if not session.closed}
+            pids = {slot_id: session.pid for slot_id, session in sessions.items() if not session.is_closed}
             for slot_id in await self._stuck.given_up(pids):
                 await self._give_up(slot_id)
 

@@ -9,16 +9,28 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from easeml_db.coordinator.ports.messages import Order
 from easeml_db.errors import EasemlError, SlotLost
+from easeml_db.postgres.slot_session import Result, SlotSession
+from easeml_db.words.training_unit import PILOT
 
+CALLS = {
+    "train": "CALL easeml.train_unit(%s::jsonb, NULL)",
+    "validate": "CALL easeml.evaluate_unit(%s::jsonb, NULL)",
+    "test": "CALL easeml.evaluate_unit(%s::jsonb, NULL)",
+    PILOT: "CALL easeml.pilot_unit(%s::jsonb, NULL)",
+}
+GANG_CALLS = {
+    "train": "CALL easeml.train_gang(%s::jsonb, NULL)",
+    "validate": "CALL easeml.evaluate_gang(%s::jsonb, NULL)",
+    "test": "CALL easeml.evaluate_gang(%s::jsonb, NULL)",
+    PILOT: "CALL easeml.train_gang(%s::jsonb, NULL)",
+}
 MAX_GROUPS = 64  # that a session keeps: a process cannot take them down safely
-
-Result = dict[str, Any]
 
 
 class Tokens:
@@ -62,14 +74,18 @@ class Outcome:
 
 
 class GangCall:
-    """`call(rank)` runs a rank and returns its result or raises EasemlError; `cancel(slot_id)` asks it to stop."""
+    """One order on the sessions of its slots, by rank; None stands for a session that is gone."""
 
     def __init__(
-        self, order: Order, call: Callable[[int], Awaitable[Result]], cancel: Callable[[int], Awaitable[None]]
+        self, order: Order, sessions: Sequence[SlotSession | None], token: str = "", timeout_seconds: float = 0.0
     ) -> None:
         self.order = order
-        self._cancel = cancel
-        self._tasks = {slot: asyncio.ensure_future(call(rank)) for rank, slot in enumerate(order.slot_ids)}
+        self._sessions = dict(zip(order.slot_ids, sessions, strict=True))
+        texts = [order_json(order, rank, token, timeout_seconds) for rank in range(len(sessions))]
+        self._tasks = {
+            slot: asyncio.ensure_future(self._call(slot, text))
+            for slot, text in zip(order.slot_ids, texts, strict=True)
+        }
         self._given_up = {slot: asyncio.get_running_loop().create_future() for slot in order.slot_ids}
         self._failures: list[EasemlError] = []  # as they came
 
@@ -79,8 +95,9 @@ class GangCall:
         try:
             await asyncio.wait(ends.values(), return_when=asyncio.FIRST_EXCEPTION)
             for slot, end in ends.items():
-                if not end.done():
-                    await self._cancel(slot)
+                session = self._sessions[slot]
+                if not end.done() and session is not None:
+                    await session.cancel()
             await asyncio.wait(ends.values())
         finally:
             for task in (*ends.values(), *self._tasks.values()):
@@ -91,6 +108,12 @@ class GangCall:
         """Wait for a rank no more."""
         if not self._given_up[slot_id].done():
             self._given_up[slot_id].set_result(None)
+
+    async def _call(self, slot_id: int, text: str) -> Result:
+        session = self._sessions[slot_id]
+        if session is None:
+            raise SlotLost(f"slot {slot_id} has no session")
+        return await session.call((GANG_CALLS if self.order.members else CALLS)[self.order.unit.kind], text)
 
     async def _end(self, slot_id: int) -> None:
         task, given_up = self._tasks[slot_id], self._given_up[slot_id]

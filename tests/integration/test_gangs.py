@@ -13,8 +13,7 @@ import psycopg
 import pytest
 
 from easeml_db.coordinator.ports.messages import Member, Order
-from easeml_db.postgres.executor import GANG_CALLS
-from easeml_db.postgres.gang_call import order_json
+from easeml_db.postgres.gang_call import GANG_CALLS, order_json
 from easeml_db.words.training_unit import unit_at, unit_seed
 from easeml_db.words.trial import Trial
 from easeml_loaders import bundled_source, load_table

@@ -1,0 +1,82 @@
+"""The warm session of one slot: units are called on it, one at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+import psycopg
+
+from easeml_db.postgres.connection import connect, unit_error
+
+SETTINGS = {
+    "client_connection_check_interval": "1s",  # a killed coordinator's units end within a second
+    "statement_timeout": "0",
+    "idle_session_timeout": "0",
+    "idle_in_transaction_session_timeout": "0",
+    "jit": "off",
+}
+SHOW_IDLE = """
+UPDATE easeml.slots s SET unit_started_at = NULL WHERE s.slot_id = %s AND s.unit_started_at IS NOT NULL
+    AND (s.backend_pid = pg_backend_pid() OR NOT EXISTS (SELECT FROM pg_stat_activity a WHERE a.pid = s.backend_pid))
+"""
+
+Result = dict[str, Any]
+
+
+class SlotSession:
+    """A connection on which a slot's units run, and through which they are asked to stop."""
+
+    def __init__(self, slot_id: int, connection: psycopg.AsyncConnection[dict[str, Any]]) -> None:
+        self.slot_id = slot_id
+        self._connection = connection
+
+    @property
+    def is_closed(self) -> bool:
+        """Say whether the connection is lost or closed."""
+        return self._connection.closed
+
+    @property
+    def pid(self) -> int:
+        """Return the number of the server's process."""
+        return self._connection.info.backend_pid
+
+    async def call(self, statement: str, text: str) -> Result:
+        """Call a procedure with an order and return its result; raise what class of error it is."""
+        try:
+            cursor = await self._connection.execute(statement, [text])
+            row = await cursor.fetchone()
+        except psycopg.Error as error:
+            raise unit_error(error) from error
+        result: Result = (row or {}).get("result") or {}
+        return result
+
+    async def cancel(self) -> None:
+        """Ask the unit to stop."""
+        if not self.is_closed:
+            with contextlib.suppress(psycopg.Error):  # no server, nothing to cancel
+                await self._connection.cancel_safe()
+
+    async def show_idle(self) -> None:
+        """Clear a unit that came to nothing from the slot's row; one that is recorded does so itself."""
+        with contextlib.suppress(psycopg.Error):  # a lost session's row is cleared by the next one
+            await self._connection.execute(SHOW_IDLE, [self.slot_id])
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._connection.close()
+
+
+async def open_session(dsn: str, slot_id: int) -> SlotSession:
+    """Open and warm the session of a slot. Raises EasemlError or psycopg.Error."""
+    connection = await connect(dsn, f"easeml slot {slot_id}", **SETTINGS)
+    session = SlotSession(slot_id, connection)
+    try:
+        # Importing torch takes seconds: better now than within the first unit.
+        await connection.execute("SELECT easeml.python_facts()")
+        await session.show_idle()
+    except (psycopg.Error, asyncio.CancelledError):
+        await session.close()
+        raise
+    return session
