@@ -28,7 +28,7 @@ class Lease:
             raise StandbyOnly("another coordinator took over")
 
     async def write(self, writing: Awaitable[Written]) -> Written:
-        """Return what a fenced write returns.
+        """Await a fenced write and return its result.
 
         A refusal may mean that the lease is over (StandbyOnly), or that the tables are ahead of what the coordinator
         knows: then StaleLease or NotFound goes on to the caller.
@@ -45,5 +45,5 @@ class Lease:
         await self._store.heartbeat()
 
     async def release(self) -> None:
-        """Give the lease back in good order."""
+        """Release the lease, so that the next coordinator need not wait."""
         await self._store.release()

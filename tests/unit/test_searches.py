@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import re
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -255,3 +259,23 @@ def test_trials_know_their_bracket() -> None:
     plan = create_procedure(run.search, arm="net0").preview()  # type: ignore[arg-type]
     n_trials = {rung.bracket: 2 * rung.n_trials for rung in plan if rung.rung == 0}
     assert Counter(trial.bracket for trial in world.tables.run(1).trials) == n_trials
+
+
+def test_a_run_passes_the_packages_that_the_page_on_the_architecture_names() -> None:
+    page = (Path(__file__).parents[2] / "docs/design/architecture.md").read_text(encoding="utf-8")
+    named = re.findall(r"^\| \d \| `(\S+)` \|", page, re.MULTILINE)
+    assert len(named) == 9
+    entered: set[str] = set()
+
+    def note(frame: FrameType, event: str, argument: Any) -> None:
+        module = frame.f_globals.get("__name__", "")
+        if module.startswith("easeml_db."):
+            entered.add("/".join(module.split(".")[: 3 if ".decisions." in module else 2]))
+
+    sys.setprofile(note)
+    try:
+        assert serve(world_of([run_of(1, search_of("asha", n_arms=2))]))
+    finally:
+        sys.setprofile(None)
+    outside = {"sql", "easeml_db/postgres", "plpy/easeml_plpy"}  # simulated here
+    assert entered - {"easeml_db/words", "easeml_db/simulated"} == set(named) - outside
