@@ -25,7 +25,7 @@ class SimulatedInbox(SimulatedPort):
     async def next(self, timeout_seconds: float) -> Message | None:
         """Return the next message, or None after the timeout; meanwhile the clock moves."""
         self._life.call()
-        if not self._life.inbox:
+        if not self._life.inbox and timeout_seconds > 0:
             await self._world.time.wait(self._life, timeout_seconds)
         return self._life.inbox.popleft() if self._life.inbox else None
 

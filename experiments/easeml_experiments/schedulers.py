@@ -59,6 +59,11 @@ class Timed:
         """As the scheduler's own."""
         self._timed(self._scheduler.take, trial_id)
 
+    def serve(self, placement: Placement) -> bool:
+        """As the scheduler's own."""
+        is_served: bool = self._timed(self._scheduler.serve, placement)
+        return is_served
+
     def choose(self, idle_slots: Sequence[int], cached: Cached | None = None) -> list[Assignment]:
         """As the scheduler's own."""
         chosen: list[Assignment] = self._timed(self._scheduler.choose, idle_slots, cached)

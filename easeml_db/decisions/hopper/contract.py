@@ -98,6 +98,9 @@ class Scheduler(Protocol):
     def take(self, trial_id: int) -> None:
         """Remove a trial from the idle ones: it ended, failed, or is withheld for a moment."""
 
+    def serve(self, placement: Placement) -> bool:
+        """Serve other slots from now on; return False where it cannot, and must be made again."""
+
     def choose(self, idle_slots: Sequence[int], cached: Cached | None = None) -> list[Assignment]:
         """Fill idle slots and take the chosen trials; at most one trial a slot and one slot a trial."""
 

@@ -25,7 +25,6 @@ class IdleTrials:
     """Candidates by column. Columns are given to trials as they come and never taken back."""
 
     def __init__(self, placement: Placement) -> None:
-        self.placement = placement
         self._load = [0.0] * placement.n_partitions
         self.numbers = np.zeros(0, np.int64)
         self._ranks = np.zeros(0, np.int64)
@@ -34,9 +33,15 @@ class IdleTrials:
         self._is_open = np.zeros((placement.n_partitions, 0), bool)
         self._column_of: dict[int, int] = {}
         self._candidates: dict[int, Candidate] = {}  # by column
-        self._held = {slot: _held_by(slot, placement) for slot in placement.slots}
-        able = [sum(placement.can_run(slot, q) for slot in placement.slots) for q in range(placement.n_partitions)]
-        self._n_able = [max(count, 1) for count in able]
+        self.serve(placement)
+
+    def serve(self, placement: Placement) -> None:
+        """Serve the slots of this placement from now on; its partitions are the same."""
+        self.placement = placement
+        self._held = {slot: _held_by(slot, placement) for slot in placement.segment_of}
+        # Slots that can run a partition; where each can run all, nobody asks.
+        ways = () if placement.holders is None else range(placement.n_partitions)
+        self._n_able = [max(len(placement.slots_for((q,))), 1) for q in ways]
 
     def __len__(self) -> int:
         return len(self._candidates)
@@ -166,6 +171,11 @@ class IdleTrialsScheduler:
     def take(self, trial_id: int) -> None:
         """Remove a trial."""
         self._idle.take(trial_id)
+
+    def serve(self, placement: Placement) -> bool:
+        """Serve other slots from now on."""
+        self._idle.serve(placement)
+        return True
 
 
 def _held_by(slot: int, placement: Placement) -> tuple[int, ...] | None:

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-import numpy as np
-
 from easeml_db.decisions.hopper.contract import Assignment, Cached, Candidate, Placement
 from easeml_db.decisions.hopper.idle_trials import IdleTrialsScheduler
 
@@ -22,11 +20,15 @@ class LongestRemaining(IdleTrialsScheduler):
 
     def __init__(self, placement: Placement) -> None:
         super().__init__(placement)
-        self._n_slots = max(len(placement.slots), 1)
-        self._turns = {slot: turn for turn, slot in enumerate(placement.slots)}
+        self._count_turns(placement)
 
     def __len__(self) -> int:
         return len(self._idle)
+
+    def serve(self, placement: Placement) -> bool:
+        """Serve other slots from now on; they take part in the rotation."""
+        self._count_turns(placement)
+        return super().serve(placement)
 
     def choose(self, idle_slots: Sequence[int], cached: Cached | None = None) -> list[Assignment]:
         """Fill idle slots as far as idle trials reach."""
@@ -42,12 +44,16 @@ class LongestRemaining(IdleTrialsScheduler):
                 chosen.append(Assignment(candidate.trial_id, partition, slot))
         return chosen
 
+    def _count_turns(self, placement: Placement) -> None:
+        self._n_slots = max(len(placement.slots), 1)
+        self._turns = {slot: turn for turn, slot in enumerate(placement.slots)}
+
     def _next_for(self, slot: int, cached: Collection[int]) -> Candidate | None:
         remaining = self._idle.of_lowest_rank(self._idle.fitting_most_loaded(slot))
         best = int(remaining.argmax())
         if remaining[best] < 0:
             return None
-        tied = np.flatnonzero(remaining == remaining[best])
+        tied = (remaining == remaining[best]).nonzero()[0]
         if len(tied) > 1 and cached and self._idle.placement.holders is None:
             warm = self._idle.cached(cached, tied)
             tied = warm if len(warm) else tied

@@ -40,6 +40,10 @@ class Planning:
         """Choose anew the next time."""
         self._chosen = None
 
+    def is_as_asked(self, run: Run) -> bool:
+        """Say whether a run has the scheduler that it asks for, on whatever slots."""
+        return self._chosen == asked_scheduler(run)
+
     def take_choice(self) -> SchedulerChoice | None:
         """Return the choice made since the last call, if any."""
         choice, self._new_choice = self._new_choice, None

@@ -55,6 +55,10 @@ class SlotOrderFollower:
         self._away.discard(number)
         self._idle.pop(number, None)
 
+    def serve(self, placement: Placement) -> bool:
+        """Return False: the plan was made for the slots that it has."""
+        return False
+
     def choose(self, idle_slots: Sequence[int], cached: Cached | None = None) -> list[Assignment]:
         """Start what the plan has next on these slots."""
         found = [self._next_on(slot) for slot in idle_slots if self._idle]

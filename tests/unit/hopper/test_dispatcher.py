@@ -1,8 +1,11 @@
 """Runs, tenants' limits and claims, as the dispatcher keeps them."""
 
+import pytest
+
 from easeml_db.decisions.hopper.dispatcher import Dispatcher
 from easeml_db.simulated import new_run
 from easeml_db.words.topology import Slot
+from easeml_db.words.training_unit import PILOT
 
 
 def dispatcher_of(n_slots, *runs, opened=True):
@@ -82,3 +85,16 @@ def test_a_unit_that_is_lost_is_offered_again_elsewhere_first():
     dispatcher.lost(2)
     assert list(dispatcher.board.idle()) == [1]
     assert dispatcher.n_attempts(1, start.unit.trial_id) == 2
+
+
+@pytest.mark.parametrize(("scheduler", "n_choices"), [("longest_remaining", 1), ("auto", 2), ("rotation", 2)])
+def test_a_scheduler_that_was_compared_or_planned_is_chosen_again_for_a_slot_that_comes(scheduler, n_choices):
+    dispatcher = dispatcher_of(1)
+    dispatcher.board.keep([Slot(i, f"slot-{i}", 1) for i in (1, 2)])
+    dispatcher.put_run(new_run(1, n_trials=3, n_partitions=2, max_epochs=1, scheduler=scheduler))
+    dispatcher.runs.open_arm(1, 1001, 1)
+    while pilots := [start for start in dispatcher.next_starts() if start.unit.kind == PILOT]:
+        dispatcher.piloted(pilots[0].slots[0], 1.0, 1.0)
+    dispatcher.board.ready(2)
+    assert [start.slots for start in dispatcher.next_starts()] == [(2,)]
+    assert len(dispatcher.take_scheduler_choices()) == n_choices

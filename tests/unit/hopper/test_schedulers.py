@@ -207,6 +207,36 @@ def test_the_most_loaded_slot_chooses_first_and_the_most_loaded_partition_is_met
     assert chosen_by(bound, candidates, [1]) == [(1, 0, 1)]
 
 
+@pytest.mark.parametrize("name", DENSE)
+def test_trials_that_are_idle_already_meet_slots_that_come_later(name):
+    one, three = Placement.shared([1], 3), Placement.shared([1, 2, 3], 3)
+    scheduler = make_scheduler(name, Workload(((1.0,) * 3,) * 3, one))
+    for number in (1, 2, 3):
+        scheduler.put(candidate(number, 1.0, 0))
+    assert scheduler.serve(three)
+    chosen = scheduler.choose([1, 2, 3])
+    assert sorted(each.trial_id for each in chosen) == [1, 2, 3]
+    assert [each.slot_id for each in chosen] == [1, 2, 3]
+
+
+def test_slots_that_come_later_take_part_in_rotation_and_bring_their_partitions():
+    scheduler = LongestRemaining(Placement.shared([1], 2))
+    scheduler.put(candidate(1, 1.0, 0))
+    scheduler.put(candidate(2, 1.0, 0))
+    scheduler.serve(Placement.shared([1, 2], 2))
+    assert [(each.trial_id, each.slot_id) for each in scheduler.choose([2])] == [(1, 2)]
+    bound = LongestRemaining(Placement(2, {1: 1}, (frozenset({1}), frozenset({2}))))
+    bound.put(candidate(1, 1.0, 1))
+    assert bound.choose([1]) == []
+    bound.serve(Placement(2, {1: 1, 2: 2}, (frozenset({1}), frozenset({2}))))
+    assert [(each.trial_id, each.slot_id) for each in bound.choose([1, 2])] == [(1, 2)]
+
+
+def test_a_plan_is_made_again_for_other_slots():
+    slots = Placement.shared([1, 2], 2)
+    assert not make_scheduler("rotation", Workload(((1.0, 1.0),) * 2, slots)).serve(slots)
+
+
 @pytest.mark.parametrize("seconds", [float("nan"), -1.0])
 def test_remaining_work_must_be_a_number(seconds):
     with pytest.raises(InvalidArgument, match="remaining_seconds"):

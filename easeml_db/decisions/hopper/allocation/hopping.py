@@ -1,7 +1,8 @@
 """Hopping: every trial has one slot at a time, and a scheduler says which idle trial goes to which idle slot.
 
 Where the run's scheduler compares or plans, the run begins with pilots. Then the scheduler is made, on the times known
-and the slots in service; it is made again when either changes.
+and the slots in service. It is made again when either changes, unless it was
+asked for by name and can serve other slots.
 """
 
 from __future__ import annotations
@@ -43,8 +44,7 @@ class Hopping(Allocation):
         if not idle:
             return Choice()
         if self._placement is not offer.placement:
-            self._placement = offer.placement
-            self._forget_choice()
+            self._serve(offer.placement)
         if self.work.timing or (self._scheduler is None and self.pilots.are_wanted()):
             return Choice([Start((unit,), (slot,)) for unit, slot in self.pilots.on(idle, offer.placement)])
         return Choice([self._start_of(assignment) for assignment in self._assignments(idle, offer.cached)])
@@ -80,6 +80,13 @@ class Hopping(Allocation):
         return self._planning.take_choice()
 
     # The scheduler
+
+    def _serve(self, placement: Placement) -> None:
+        """Serve other slots, with the scheduler at hand where it can and was asked for."""
+        self._placement = placement
+        scheduler = self._scheduler
+        if scheduler is None or not self._planning.is_as_asked(self.work.run) or not scheduler.serve(placement):
+            self._forget_choice()
 
     def _restart_pilots(self) -> None:
         self.pilots.restart(is_needed=asked_scheduler(self.work.run) in PILOTED)
