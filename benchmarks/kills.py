@@ -29,11 +29,11 @@ SELECT easeml.select_models('digits', '{mlp}', procedure => 'grid', max_epochs =
     search_space => '{"hidden_units": [[128], [64]], "learning_rate": [0.01, 0.001], "batch_size": 8}') AS run_id
 """
 OUTCOME = """
-SELECT t.trial_number, t.state, t.best_epoch, t.best_metric_value,
+SELECT t.trial_number, t.status, t.best_epoch, t.best_metric_value,
     u.epoch, u.position, u.partition_number, u.state_sha256
 FROM easeml.training_units u JOIN easeml.trials t USING (trial_id) WHERE u.run_id = %s ORDER BY 1, 5, 6
 """
-IS_OVER = "SELECT state NOT IN ('queued', 'running') AS is_over, state FROM easeml.runs WHERE run_id = %s"
+IS_OVER = "SELECT status NOT IN ('queued', 'running') AS is_over, status FROM easeml.runs WHERE run_id = %s"
 BACKENDS = "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'easeml slot%%' AND state = 'active'"
 Session = Any
 
@@ -97,7 +97,7 @@ def _finish(session: Session, run_id: int) -> list[Any]:
     """Wait for the end; return what must not depend on anything that happened."""
     while not (row := session.execute(IS_OVER, [run_id]).fetchall()[0])["is_over"]:
         time.sleep(0.02)
-    outcome = [row["state"], *(tuple(unit.values()) for unit in session.execute(OUTCOME, [run_id]).fetchall())]
+    outcome = [row["status"], *(tuple(unit.values()) for unit in session.execute(OUTCOME, [run_id]).fetchall())]
     session.execute("SELECT easeml.drop_run(%s)", [run_id])
     return outcome
 

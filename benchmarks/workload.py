@@ -156,13 +156,13 @@ def start_run(
 def run_seconds(session: Session, run_id: int) -> float:
     """Wait for a run; seconds from the call of select_models to its end, as the tables have them."""
     sql = (
-        "SELECT state, extract(epoch FROM finished_at - created_at)::float8 AS seconds"
+        "SELECT status, extract(epoch FROM finished_at - created_at)::float8 AS seconds"
         " FROM easeml.runs WHERE run_id = %s"
     )
-    while (row := session.execute(sql, [run_id]).fetchall()[0])["state"] in ("queued", "running"):
+    while (row := session.execute(sql, [run_id]).fetchall()[0])["status"] in ("queued", "running"):
         time.sleep(0.1)
-    if row["state"] != "finished":
-        raise RuntimeError(f"run {run_id} {row['state']}")
+    if row["status"] != "finished":
+        raise RuntimeError(f"run {run_id} {row['status']}")
     return float(row["seconds"])
 
 
@@ -186,7 +186,7 @@ class Life:
     def __init__(self, session: Session, run_id: int) -> None:
         self.lease = session.execute("SELECT lease_number AS n FROM easeml.coordinator_lease").fetchall()[0]["n"]
         sql = (
-            "SELECT trial_id, trial_number, t.max_epochs, n_steps_done, t.state, n_partitions FROM easeml.trials t"
+            "SELECT trial_id, trial_number, t.max_epochs, n_steps_done, t.status, n_partitions FROM easeml.trials t"
             " JOIN easeml.runs USING (run_id) JOIN easeml.datasets USING (dataset_id) WHERE run_id = %s"
         )
         self._trial = Trial(run_id=run_id, **session.execute(sql, [run_id]).fetchall()[0])

@@ -223,7 +223,7 @@ def sql_page() -> str:
     lines += [
         "## Tables",
         "",
-        "Prefer the views: tables may change between versions. Row-level security guards every table with an owner.",
+        "Prefer the views: tables may change between versions. Row-level security guards every table with a tenant.",
         "",
     ]
     lines += table(["table", "what a row is"], [(f"`{one.name}`", one.comment) for one in relations(text, "TABLE")])

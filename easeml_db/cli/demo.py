@@ -74,7 +74,7 @@ def _provide_rows(connection: Connection, server: Embedded, console: SubjectCons
 
 def _provide_dataset(connection: Connection, console: SubjectConsole) -> None:
     console.step("A dataset: shuffled, split and packed into 4 partitions, inside the database")
-    mine = [row for row in rows(connection, "datasets") if row["owner"] == connection.info.user]
+    mine = [row for row in rows(connection, "datasets") if row["tenant"] == connection.info.user]
     sources = {row["dataset_name"]: row["source"] for row in mine}
     while sources.get(console.subject.dataset, console.subject.known_rows) != console.subject.known_rows:
         console.subject = console.subject.renamed()  # a dataset of that name was made from something else
@@ -90,8 +90,8 @@ def _train(connection: Connection, server: Embedded, console: SubjectConsole) ->
     console.step("A run: 8 configs of 2 architectures hop over the partitions")
     run_id = int(console.say(connection, "select_models")[0]["run_id"])
     run = watch_run(server.dsn(), run_id, is_transient=True).run
-    if run["state"] != "finished":
-        raise TrialFailed(f"run {run_id} is {run['state']}: {run['failure_reason'] or 'somebody stopped it'}")
+    if run["status"] != "finished":
+        raise TrialFailed(f"run {run_id} is {run['status']}: {run['failure_reason'] or 'somebody stopped it'}")
     console.note(f"run {run_id} finished: {run['n_units_done']} units in {duration(run['elapsed_seconds'])}", "green")
     return run_id
 

@@ -28,16 +28,17 @@ SELECT easeml.select_models('$dataset',
     "policy": "SELECT kind, name, summary FROM easeml.policies WHERE is_in_use",
     "decisions": """\
 SELECT round(extract(epoch FROM decided_at - min(decided_at) OVER ()), 1) AS second,
-    owner AS served, architecture, best_quality AS best, gap, reason
+    tenant AS served, architecture, best_quality AS best, gap, reason
 FROM easeml.policy_decisions WHERE run_id IN ($run_ids) AND is_chosen ORDER BY decision_id""",
     "results": """\
-SELECT t.tenant, t.dataset_name AS data, t.state, t.n_closed || ' of ' || t.n_arms AS arms,
+SELECT t.tenant, t.dataset_name AS data, t.status, t.n_closed || ' of ' || t.n_arms AS arms,
     l.architecture, l.validation_metric AS validation, l.test_metric AS test
 FROM easeml.run_regret t LEFT JOIN LATERAL (
     SELECT * FROM easeml.leaderboard b WHERE b.run_id = t.run_id AND b.validation_metric IS NOT NULL
     ORDER BY b.rank, b.trial_id LIMIT 1) l ON true
 WHERE t.run_id IN ($run_ids) ORDER BY t.run_id""",
-    "own_rows": "SELECT current_user AS tenant, owner AS sees_rows_of, count(*) FROM easeml.leaderboard GROUP BY owner",
+    "own_rows": """
+SELECT current_user AS role, tenant AS sees_rows_of, count(*) FROM easeml.leaderboard GROUP BY tenant""",
 }
 
 

@@ -74,7 +74,7 @@ def _provide_tenant(connection: Connection, tenant: DemoTenant, found: Row | Non
 
 def _provide_datasets(connection: Connection, console: DemoConsole) -> None:
     console.step("Each makes a dataset of her own; no other tenant sees it")
-    there = {(row["owner"], row["dataset_name"]) for row in rows(connection, "datasets")}
+    there = {(row["tenant"], row["dataset_name"]) for row in rows(connection, "datasets")}
     for tenant in DEMO_TENANTS:
         if (tenant.role, tenant.bundled) in there:
             console.note(f"{tenant.role} has {tenant.bundled} from before")
@@ -137,7 +137,7 @@ def _explain(connection: Connection, run_ids: Sequence[int], console: DemoConsol
     console.step("What each came to")
     results = _say(connection, "results", console, run_ids=named)
     print_rows(results, as_json=False, empty="")
-    failed = [row["tenant"] for row in results if row["state"] == "failed"]
+    failed = [row["tenant"] for row in results if row["status"] == "failed"]
     if failed:
         raise TrialFailed(f"the run of {failed[0]} failed", hint="easeml logs shows what the coordinator said.")
 

@@ -147,7 +147,7 @@ def slot_findings(slots: Sequence[Row], facts: Row | None, n_cores: int | None) 
         yield Finding("slots", "fault", "there are none", "SELECT easeml.set_slots(2);")
         return
     yield Finding(
-        "slots", "ok", ", ".join(f"{slot['slot_name']} ({slot['device']}, {slot['state']})" for slot in slots[:8])
+        "slots", "ok", ", ".join(f"{slot['slot_name']} ({slot['device']}, {slot['status']})" for slot in slots[:8])
     )
     devices = (facts or {}).get("devices")
     for slot in slots:

@@ -23,12 +23,12 @@ DECISION_COLUMNS = {
     "reason": "reason",
 }  # fmt: skip
 ARM_COLUMNS = {
-    "architecture": "architecture", "augmentation": "augmentation", "state": "state", "n_trials": "trials",
+    "architecture": "architecture", "augmentation": "augmentation", "status": "status", "n_trials": "trials",
     "mean": "mean", "deviation": "deviation", "bound": "bound", "expected_seconds": "expected s",
     "quality": "quality", "cost_seconds": "took s",
 }  # fmt: skip
 REGRET_COLUMNS = {
-    "run_id": "run", "tenant": "tenant", "dataset_name": "dataset", "state": "state", "best_quality": "best",
+    "run_id": "run", "tenant": "tenant", "dataset_name": "dataset", "status": "status", "best_quality": "best",
     "largest_bound": "bound", "estimated_gap": "gap", "n_waiting": "waiting", "n_open": "open", "n_closed": "closed",
     "spent_seconds": "seconds",
 }  # fmt: skip
@@ -84,7 +84,7 @@ def arms(run_id: int | None, dsn: str | None, as_json: bool) -> None:
         print_json(found)
         return
     scale = "; mean and deviation are of the logit" if found and found[0]["link"] == "logit" else ""
-    click.echo(f"run {run['run_id']} on {run['dataset_name']}: {run['state']}{scale}")
+    click.echo(f"run {run['run_id']} on {run['dataset_name']}: {run['status']}{scale}")
     print_rows(found, as_json=False, empty="it has no arms", columns=_arm_columns(found))
 
 

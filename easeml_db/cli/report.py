@@ -59,7 +59,7 @@ def report(run_id: int | None, out: Path, wanted: str | None, n_top: int, dsn: s
     data = write_report(rows, paths, n_top)
     if as_json:
         written = {kind: str(paths[kind]) if kind in paths else None for kind in FORMATS}
-        facts = {"run_id": rows.run["run_id"], "state": rows.run["state"], **written}
+        facts = {"run_id": rows.run["run_id"], "status": rows.run["status"], **written}
         print_json({**facts, "figures": asdict(data.figures), "traffic": rows.traffic})
     else:
         for path in paths.values():

@@ -32,12 +32,12 @@ class RunSnapshot:
     @property
     def has_ended(self) -> bool:
         """Whether nothing more will happen to the run by itself."""
-        return self.run["state"] in ENDED
+        return self.run["status"] in ENDED
 
     @property
     def share_done(self) -> float:
         """Between 0 and 1; what failed trials leave undone counts as done, since nobody will do it."""
-        if self.run["state"] == "finished":
+        if self.run["status"] == "finished":
             return 1.0
         n_done = self.run["n_units_done"]
         n_all = self.run["n_units"] if self.has_ended else n_done + self.run["n_units_left"]
@@ -50,7 +50,7 @@ class RunSnapshot:
             return None
         if not self.slots:
             return "There are no slots to train on. Make some: SELECT easeml.set_slots(2);"
-        if all(slot["state"] == "offline" for slot in self.slots):
+        if all(slot["status"] == "offline" for slot in self.slots):
             return (
                 "No coordinator is running. Start one: easeml up (private server), or easeml coordinator --dsn ..."
                 " The run goes on by itself."
@@ -66,13 +66,13 @@ class SlotSmoothing:
 
     def steady(self, slots: Sequence[Row], now_seconds: float) -> list[Row]:
         """The slots; an idle one with the unit seen there less than a second ago, unless its trial has moved on."""
-        shown, elsewhere = [], {slot["trial_id"] for slot in slots if slot["state"] == "busy"}
+        shown, elsewhere = [], {slot["trial_id"] for slot in slots if slot["status"] == "busy"}
         for slot in slots:
-            if slot["state"] == "busy":
+            if slot["status"] == "busy":
                 self.last[slot["slot_id"]] = (now_seconds, slot)
             seen_seconds, unit = self.last.get(slot["slot_id"], (-STEADY_SECONDS, slot))
             is_fresh = now_seconds - seen_seconds < STEADY_SECONDS and unit["trial_id"] not in elsewhere
-            shown.append({**unit, "unit_seconds": None} if is_fresh and slot["state"] == "idle" else slot)
+            shown.append({**unit, "unit_seconds": None} if is_fresh and slot["status"] == "idle" else slot)
         return shown
 
 
@@ -84,7 +84,7 @@ class ProgressRate:
 
     def seconds_left(self, run: Row, now_seconds: float) -> float | None:
         """Estimate from the last half minute, at most what max_seconds leaves; None while too little is seen."""
-        if run["state"] != "running":
+        if run["status"] != "running":
             self.readings.clear()
             return None
         self.readings.append((now_seconds, run["n_units_done"]))
@@ -115,7 +115,7 @@ def changes(before: RunSnapshot | None, after: RunSnapshot) -> list[str]:
 def progress_line(snapshot: RunSnapshot) -> str:
     """Return the whole run in one line."""
     run = snapshot.run
-    parts = [f"run {run['run_id']} {run['state']}: {run['n_units_done']} of {run['n_units']} units"]
+    parts = [f"run {run['run_id']} {run['status']}: {run['n_units_done']} of {run['n_units']} units"]
     if snapshot.seconds_left is not None and not snapshot.has_ended:
         parts.append(f"about {duration(snapshot.seconds_left)} left")
     if run["best_metric_value"] is not None:
@@ -149,7 +149,7 @@ def telling_configs(trials: Sequence[Row]) -> list[Row]:
 
 def _standing(snapshot: RunSnapshot) -> tuple[str, int]:
     """What is worth a line of its own: a change of state, or another tenth of the run."""
-    return snapshot.run["state"], int(10 * snapshot.share_done)
+    return snapshot.run["status"], int(10 * snapshot.share_done)
 
 
 def _trial_changes(old: Row | None, new: Row) -> list[str]:
@@ -158,6 +158,6 @@ def _trial_changes(old: Row | None, new: Row) -> list[str]:
     if new["n_epochs_done"] > (old["n_epochs_done"] if old else 0):
         metric = f"best {new['metric']} {text_of(new['validation_metric'])}"
         lines.append(f"{name}: {new['n_epochs_done']} of {new['max_epochs']} epochs, {metric}")
-    if new["state"] == "finished" and (old is None or old["state"] != "finished"):
+    if new["status"] == "finished" and (old is None or old["status"] != "finished"):
         lines.append(f"{name} finished: {text_of(new['test_metric'])} on the test rows")
     return lines

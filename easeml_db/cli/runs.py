@@ -15,7 +15,7 @@ from easeml_db.cli.statements import call, read_run, rows, run_or_newest
 from easeml_db.cli.watch import watch_and_exit
 
 RUN_COLUMNS = {
-    "run_id": "run", "dataset_name": "dataset", "state": "state", "n_trials": "trials", "max_epochs": "epochs",
+    "run_id": "run", "dataset_name": "dataset", "status": "status", "n_trials": "trials", "max_epochs": "epochs",
     "percent_done": "% done", "metric": "metric", "best_metric_value": "best", "best_trial_id": "trial",
     "elapsed_seconds": "seconds", "created_at": "asked for",
 }  # fmt: skip
@@ -95,7 +95,7 @@ def leaderboard(run_id: int | None, dsn: str | None, as_json: bool) -> None:
         print_json(trials)
         return
     click.echo(
-        f"run {run['run_id']} on {run['dataset_name']}: {run['state']}, {run['percent_done']} %"
+        f"run {run['run_id']} on {run['dataset_name']}: {run['status']}, {run['percent_done']} %"
         f" of {run['n_units']} units, ranked by {run['metric']}"
     )
     print_table(leaderboard_table(trials))
@@ -115,7 +115,7 @@ def _change_command(function: str, text: str) -> click.Command:
         if as_json:
             print_json(run)
         else:
-            click.echo(f"run {run_id} is {run['state']}, {run['n_units_done']} of {run['n_units']} units done")
+            click.echo(f"run {run_id} is {run['status']}, {run['n_units_done']} of {run['n_units']} units done")
 
     return change
 

@@ -15,7 +15,7 @@ from easeml_db.cli.run_snapshot import Row, RunSnapshot, duration, telling_confi
 N_TRIALS = 10
 N_EVENTS = 3
 OTHER_LINES = 12  # headings, bar, blank lines, a warning
-STATE_STYLES = {
+STATUS_STYLES = {
     "running": "cyan", "finished": "green", "failed": "red", "cancelled": "yellow", "interrupted": "red",
     "offline": "red",
 }  # fmt: skip
@@ -42,7 +42,7 @@ def _title(snapshot: RunSnapshot) -> RenderableType:
     run = snapshot.run
     title = Text.assemble(
         (f"run {run['run_id']}", "bold"), " on ", (run["dataset_name"], "bold"), "  ",
-        (run["state"], STATE_STYLES.get(run["state"], "")),
+        (run["status"], STATUS_STYLES.get(run["status"], "")),
     )  # fmt: skip
     title.append(f"  {_count(run['n_trials'], 'trial')} of {_count(run['max_epochs'], 'epoch')}, {run['procedure']}")
     if run["n_failed"]:
@@ -83,7 +83,7 @@ def _slots(snapshot: RunSnapshot, n_shown: int) -> RenderableType:
     table.add_column("doing", ratio=1, no_wrap=True, overflow="ellipsis")
     table.add_column("for", justify="right", no_wrap=True, min_width=7)
     for slot in snapshot.slots[:n_shown]:
-        seconds = slot["unit_seconds"] if slot["state"] == "busy" else None
+        seconds = slot["unit_seconds"] if slot["status"] == "busy" else None
         table.add_row(
             slot["slot_name"], slot["device"], _doing(snapshot, slot), "" if seconds is None else f"{seconds:.1f} s"
         )
@@ -93,8 +93,8 @@ def _slots(snapshot: RunSnapshot, n_shown: int) -> RenderableType:
 
 
 def _doing(snapshot: RunSnapshot, slot: Row) -> Text:
-    if slot["state"] != "busy":
-        return Text(slot["state"], style=STATE_STYLES.get(slot["state"], "dim"))
+    if slot["status"] != "busy":
+        return Text(slot["status"], style=STATUS_STYLES.get(slot["status"], "dim"))
     if slot["trial_id"] is None:
         return Text("working for another role", style="dim")
     doing = Text.assemble(
@@ -133,7 +133,7 @@ def metric_text(value: float | None) -> str:
 
 
 def _epochs(trial: Row) -> Text:
-    style = {"running": "cyan", "waiting": "dim", "failed": "red"}.get(trial["state"], "")
+    style = {"running": "cyan", "waiting": "dim", "failed": "red"}.get(trial["status"], "")
     return Text(f"{trial['n_epochs_done']}/{trial['max_epochs']}", style=style)
 
 

@@ -13,7 +13,7 @@ from easeml_db.cli.output import print_rows
 from easeml_db.cli.statements import call
 
 SLOT_COLUMNS = {
-    "slot_id": "slot", "segment_name": "segment", "device": "device", "n_threads": "threads", "state": "state",
+    "slot_id": "slot", "segment_name": "segment", "device": "device", "n_threads": "threads", "status": "status",
     "run_id": "run", "trial_number": "trial", "kind": "unit", "partition_number": "partition",
     "n_units_done": "units done", "lost_reason": "reason",
 }  # fmt: skip

@@ -12,18 +12,18 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from easeml_db.cli.screen import STATE_STYLES, metric_text
+from easeml_db.cli.screen import STATUS_STYLES, metric_text
 from easeml_db.cli.statements import Connection, Row, rows
 from easeml_db.errors import NotReady
 
 POLL_SECONDS = 0.2
-OPEN_STATES = ("queued", "running")
+OPEN_STATUSES = ("queued", "running")
 Board = Sequence[Row]
 
 
 def is_open(row: Row) -> bool:
     """Say whether a run goes on."""
-    return row["state"] in OPEN_STATES
+    return row["status"] in OPEN_STATUSES
 
 
 def watch_board(
@@ -62,7 +62,7 @@ class BoardChanges:
     def tell(self, board: Board) -> None:
         """Print what is new."""
         for row in board:
-            now = (row["state"], row["n_open"], row["n_closed"])
+            now = (row["status"], row["n_open"], row["n_closed"])
             if self._seen.get(row["run_id"]) != now:
                 click.echo(f"{time.strftime('%H:%M:%S')}  {line(row)}")
             self._seen[row["run_id"]] = now
@@ -72,15 +72,15 @@ def line(row: Row) -> str:
     """Return how a run stands, in one line."""
     arms = f"{row['n_closed']} closed, {row['n_open']} open, {row['n_waiting']} waiting"
     best = f"best {metric_text(row['best_quality'])}; " if row["n_closed"] else ""
-    return f"{row['tenant']} {row['state']}: {arms}; {best}{last_words(row)}"
+    return f"{row['tenant']} {row['status']}: {arms}; {best}{last_words(row)}"
 
 
 def last_words(row: Row) -> str:
     """Return what the last decision said of a run; of one that is over, how it ended."""
     if is_open(row):
         return str(row["reason"] or "waits for the first decision")
-    if row["state"] != "finished":
-        return str(row["failure_reason"] or f"{row['state']}: {row['n_waiting']} of {row['n_arms']} arms never opened")
+    if row["status"] != "finished":
+        return str(row["failure_reason"] or f"{row['status']}: {row['n_waiting']} of {row['n_arms']} arms never opened")
     left = f"the deadline came: {row['n_waiting']} of {row['n_arms']} arms never opened"
     return left if row["n_waiting"] else "every arm is closed"
 
@@ -88,14 +88,14 @@ def last_words(row: Row) -> str:
 def board_screen(board: Board) -> RenderableType:
     """Return the runs as a table, and below it the last decision about each."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("tenant", "weight", "data", "state"):
+    for name in ("tenant", "weight", "data", "status"):
         table.add_column(name, no_wrap=True, justify="right" if name == "weight" else "left")
     for name in ("closed", "open", "waiting", "best", "gap", "deadline"):
         table.add_column(name, no_wrap=True, justify="right", min_width=6)
     for row in board:
         table.add_row(
             row["tenant"], f"{row['weight']:g}", row["dataset_name"],
-            Text(row["state"], style=STATE_STYLES.get(row["state"], "")),
+            Text(row["status"], style=STATUS_STYLES.get(row["status"], "")),
             *(str(row[name]) for name in ("n_closed", "n_open", "n_waiting")),
             metric_text(row["best_quality"] if row["n_closed"] else None), metric_text(row["estimated_gap"]),
             _deadline(row),

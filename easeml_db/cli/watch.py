@@ -47,7 +47,7 @@ def watch_and_exit(dsn: str | None, run_id: int, *, as_json: bool = False) -> No
     snapshot = watch_run(dsn, run_id, show_lines=as_json)
     if as_json:
         print_json({"run": snapshot.run, "leaderboard": list(snapshot.trials)})
-    sys.exit(0 if snapshot.run["state"] == "finished" else 1)
+    sys.exit(0 if snapshot.run["status"] == "finished" else 1)
 
 
 def watch_run(dsn: str | None, run_id: int, *, show_lines: bool = False, is_transient: bool = False) -> RunSnapshot:

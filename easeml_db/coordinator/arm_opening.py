@@ -46,7 +46,7 @@ class ArmOpening:
         tenancy = await self._tenancy.tenancy()
         self._pool.set_tenancy(tenancy)
         tenants = tenancy.tenants.values()
-        self._dispatcher.limits.set_limits({one.role: one.max_slots for one in tenants if one.max_slots is not None})
+        self._dispatcher.limits.set_limits({one.name: one.max_slots for one in tenants if one.max_slots is not None})
 
     async def put_run(self, run: Run) -> None:
         """Add a run, or renew what is known of it. Arms that nobody knows the cost of are timed first."""

@@ -144,7 +144,7 @@ class ProcedureRunner:
             raise EasemlError(f"procedure {run.search and run.search.procedure}: {error!r}") from error
         if decisions or any(trial.is_training(procedure.max_epochs) for trial in history):
             return decisions
-        paused = [StopTrial(trial.trial_number) for trial in history if trial.state == "paused"]
+        paused = [StopTrial(trial.trial_number) for trial in history if trial.status == "paused"]
         if not paused and not any(_is_tested(trial, procedure.max_epochs) for trial in history):
             self._dispatcher.runs.end_search(run.run_id, arm_id)
         return list(paused)

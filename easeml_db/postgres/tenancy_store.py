@@ -25,7 +25,7 @@ class PostgresTenancy:
     async def tenancy(self) -> Tenancy:
         """Return how tenants are served."""
         tenants = [Tenant(**row) for row in await self._session.rows("tenants")]
-        return Tenancy(**await self._session.row("tenancy"), tenants={tenant.role: tenant for tenant in tenants})
+        return Tenancy(**await self._session.row("tenancy"), tenants={tenant.name: tenant for tenant in tenants})
 
     async def past_arms(self) -> list[PastArm]:
         """Return the arms that runs have closed."""

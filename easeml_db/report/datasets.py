@@ -170,7 +170,7 @@ def _best(trials: Sequence[Row], hues: dict[int, int]) -> Columns:
         ("place", "hue", "name", "value"),
         (
             (place, hues[t["trial_id"]], f"{t['trial_id']} {t['architecture']}",
-             metric_text(t["validation_metric"]) or t["state"])
+             metric_text(t["validation_metric"]) or t["status"])
             for place, t in enumerate(trials)
         ),
     )  # fmt: skip

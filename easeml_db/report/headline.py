@@ -23,7 +23,7 @@ class KeyFigure:
 
 def headline(rows: RunRows) -> str:
     """Run 3 on digits: finished."""
-    return f"Run {rows.run['run_id']} on {rows.run['dataset_name']}: {rows.run['state']}"
+    return f"Run {rows.run['run_id']} on {rows.run['dataset_name']}: {rows.run['status']}"
 
 
 def gantt_note(data: ChartData) -> str:

@@ -40,7 +40,7 @@ def _chart(name: str, *, is_hidden: bool = False) -> str:
 def section_head(data: ChartData) -> Lines:
     """Return the head of the page: title, state, what is wrong, key figures."""
     run = data.rows.run
-    state = f'<span class="state {text(run["state"])}">{text(run["state"])}</span>'
+    state = f'<span class="state {text(run["status"])}">{text(run["status"])}</span>'
     lead = f"{count_text(run['n_trials'], 'trial')} of {count_text(run['max_epochs'], 'epoch')}"
     lead += f", procedure {run['procedure']}, ranked by {run['metric']}, seed {run['seed']}"
     lines = [
@@ -49,7 +49,7 @@ def section_head(data: ChartData) -> Lines:
     ]
     if run["failure_reason"]:
         lines.append(f'<p class="warning">{text(run["failure_reason"])}</p>')
-    if run["state"] not in ENDED:
+    if run["status"] not in ENDED:
         lines.append(f'<p class="warning calm">{text(_so_far(run))}</p>')
     return [*lines, '<dl class="figures">', *_cards(data), "</dl>"]
 

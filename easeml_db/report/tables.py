@@ -56,7 +56,7 @@ def _trial_row(data: ChartData, trial: Row, config: Mapping[str, str]) -> str:
 
 
 def _tags(trial: Row) -> list[str]:
-    tags = [] if trial["state"] == "finished" else [trial["state"]]
+    tags = [] if trial["status"] == "finished" else [trial["status"]]
     return [*tags, "deployed"] if trial["is_deployed"] else tags
 
 
@@ -102,8 +102,8 @@ def _data_facts(run: Row) -> list[tuple[str, str]]:
 
 def _run_facts(run: Row) -> list[tuple[str, str]]:
     names = {
-        "owner": "owner", "epochs": "max_epochs", "procedure": "procedure", "metric": "metric", "seed": "seed",
-        "state": "state",
+        "tenant": "tenant", "epochs": "max_epochs", "procedure": "procedure", "metric": "metric", "seed": "seed",
+        "status": "status",
     }  # fmt: skip
     times = {"asked for": "created_at", "last start": "started_at", "end": "finished_at", "read": "read_at"}
     return [

@@ -20,7 +20,7 @@ def new_run(
     scheduler: str = "longest_remaining",
     visit_order: str = "cyclic",
     holders: Sequence[Collection[int]] | None = None,
-    owner: str = "tenant",
+    tenant: str = "tenant",
     allocation: str = "hopping",
     joint_architectures: Collection[str] = ("mlp", "linear"),
 ) -> Run:
@@ -46,7 +46,7 @@ def new_run(
         scheduler,
         visit_order,
         held,
-        owner,
+        tenant,
         arms=arms,
         arm_of=arm_of,
         allocation=allocation,

@@ -98,7 +98,7 @@ class Rows:
 
     def is_open(self, run_id: int) -> bool:
         """Say whether a run is there, and not over."""
-        return run_id in self.runs_by_id and self.runs_by_id[run_id].state in OPEN
+        return run_id in self.runs_by_id and self.runs_by_id[run_id].status in OPEN
 
     def arm(self, run_id: int, arm_id: int) -> Arm:
         """Return an arm of a run."""
@@ -112,25 +112,25 @@ class Rows:
 
     # States
 
-    def move_run(self, run_id: int, state: str) -> None:
+    def move_run(self, run_id: int, status: str) -> None:
         """Change a run's state; NotAllowed where that may not follow."""
         run = self.run(run_id)
-        if not is_legal(RUN_TRANSITIONS, run.state, state):
-            raise NotAllowed(f"run {run_id} cannot go from {run.state} to {state}")
-        self.runs_by_id[run_id] = replace(run, state=state)
+        if not is_legal(RUN_TRANSITIONS, run.status, status):
+            raise NotAllowed(f"run {run_id} cannot go from {run.status} to {status}")
+        self.runs_by_id[run_id] = replace(run, status=status)
 
-    def move_trial(self, trial_id: int, state: str) -> None:
+    def move_trial(self, trial_id: int, status: str) -> None:
         """Change a trial's state; NotAllowed where that may not follow."""
         trial = self.trials[trial_id]
-        if not is_legal(TRIAL_TRANSITIONS, trial.state, state):
-            raise NotAllowed(f"trial {trial_id} cannot go from {trial.state} to {state}")
-        self.trials[trial_id] = replace(trial, state=state)
+        if not is_legal(TRIAL_TRANSITIONS, trial.status, status):
+            raise NotAllowed(f"trial {trial_id} cannot go from {trial.status} to {status}")
+        self.trials[trial_id] = replace(trial, status=status)
 
-    def move_trials(self, run_id: int, before: frozenset[str], state: str) -> None:
+    def move_trials(self, run_id: int, before: frozenset[str], status: str) -> None:
         """Change the state of all trials of a run that are in one of the states `before`."""
         for trial in list(self.trials.values()):
-            if trial.run_id == run_id and trial.state in before:
-                self.move_trial(trial.trial_id, state)
+            if trial.run_id == run_id and trial.status in before:
+                self.move_trial(trial.trial_id, status)
 
 
 def is_at_pause(trial: Trial) -> bool:

@@ -32,12 +32,12 @@ class RunTable:
         """Queue a cancelled or failed run again, with its cancelled and failed trials."""
         self._rows.move_run(run_id, "queued")
         run = self._rows.run(run_id)
-        again = {run.arm_of.get(trial.trial_id) for trial in run.trials if trial.state in ("cancelled", "failed")}
+        again = {run.arm_of.get(trial.trial_id) for trial in run.trials if trial.status in ("cancelled", "failed")}
         for arm in run.arms:
             if arm.arm_id in again:
                 self._rows.set_arm(run_id, replace(arm, closing=None, quality=None, cost_seconds=None))
         for trial in self._rows.run(run_id).trials:
-            if trial.state in ("cancelled", "failed"):
+            if trial.status in ("cancelled", "failed"):
                 self._rows.move_trial(trial.trial_id, "paused" if is_at_pause(trial) else "waiting")
 
     def drop_run(self, run_id: int) -> None:
@@ -52,10 +52,10 @@ class RunTable:
 
     def start(self, run_id: int, lease_number: int, now_seconds: float) -> None:
         """Mark a queued run as running; do nothing to others. The first start counts."""
-        if self._rows.may_write(run_id, lease_number) and self._rows.runs_by_id[run_id].state == "queued":
+        if self._rows.may_write(run_id, lease_number) and self._rows.runs_by_id[run_id].status == "queued":
             run = self._rows.runs_by_id[run_id]
             started = now_seconds if run.started_seconds is None else run.started_seconds
-            self._rows.runs_by_id[run_id] = replace(run, state="running", started_seconds=started)
+            self._rows.runs_by_id[run_id] = replace(run, status="running", started_seconds=started)
 
     def plan(self, run_id: int, lease_number: int, scheduler: str) -> None:
         """Record how a run is scheduled."""
@@ -66,18 +66,18 @@ class RunTable:
         """Mark an open trial as failed."""
         if not self._rows.may_write(run_id, lease_number) or trial_id not in self._rows.trials:
             return
-        if self._rows.trials[trial_id].state in OPEN_TRIAL:
+        if self._rows.trials[trial_id].status in OPEN_TRIAL:
             self._rows.move_trial(trial_id, "failed")
             self._rows.notes.append(("failed", reason))
 
     def finish(self, run_id: int, lease_number: int, now_seconds: float) -> None:
         """Stop what is left of a run; it failed when every trial failed, else it finished."""
         self.start(run_id, lease_number, now_seconds)
-        if not self._rows.may_write(run_id, lease_number) or self._rows.runs_by_id[run_id].state != "running":
+        if not self._rows.may_write(run_id, lease_number) or self._rows.runs_by_id[run_id].status != "running":
             return
         self._rows.move_trials(run_id, STOPPABLE_TRIAL, "stopped")
         self._arms.close_all(run_id, lease_number)
-        has_failed = all(trial.state == "failed" for trial in self._rows.run(run_id).trials)
+        has_failed = all(trial.status == "failed" for trial in self._rows.run(run_id).trials)
         self._rows.move_run(run_id, "failed" if has_failed else "finished")
 
     def note(self, run_id: int, kind: str, message: str) -> None:

@@ -33,7 +33,7 @@ class SearchTable:
         parent = None if parent_id is None else self._rows.trials[parent_id].trial_number
         full = {"architecture": run.architectures[trial.trial_id], **config}
         return TrialHistory(
-            trial.trial_number, full, trial.state, scores, trial.target_epochs, parent, inherited_epochs
+            trial.trial_number, full, trial.status, scores, trial.target_epochs, parent, inherited_epochs
         )
 
     def apply_decisions(
@@ -59,7 +59,7 @@ class SearchTable:
                 raise StaleLease(f"trial {trial.trial_number} was started meanwhile")
             self._start_trial(run_id, arm_id, decision, by_number)
             return
-        if trial is None or trial.state != "paused":
+        if trial is None or trial.status != "paused":
             raise StaleLease(f"trial {decision['trial_number']} does not wait")
         if decision["kind"] == "continue":
             if decision["target_epochs"] <= trial.due_epochs:
@@ -74,14 +74,14 @@ class SearchTable:
         first, inherited = run.trials[0], decision["inherited_epochs"]
         parent = by_number.get(decision["parent"] or 0)
         n_steps = 2 * inherited * first.n_partitions
-        if parent is not None and (parent.state != "paused" or parent.n_steps_done != n_steps):
+        if parent is not None and (parent.status != "paused" or parent.n_steps_done != n_steps):
             raise StaleLease(f"trial {parent.trial_number} went on meanwhile")
         trial = replace(
             first,
             trial_id=100_000 * run_id + decision["trial_number"],
             trial_number=decision["trial_number"],
             n_steps_done=n_steps,
-            state="waiting",
+            status="waiting",
             met=frozenset(),
             pilot_train_seconds=None,
             pilot_evaluate_seconds=None,

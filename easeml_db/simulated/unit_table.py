@@ -26,7 +26,7 @@ class UnitTable:
         arm_id = run.arm_of.get(trial.trial_id)
         if order.unit.kind != PILOT and arm_id is not None and not self._rows.arm(run.run_id, arm_id).is_open:
             raise BrokenRule(f"the arm of trial {trial.trial_id} is not open")
-        if trial.state == "waiting":
+        if trial.status == "waiting":
             self._rows.move_trial(trial.trial_id, "running")
 
     def record(self, order: Order, started_seconds: float, finished_seconds: float) -> None:
@@ -67,13 +67,13 @@ class UnitTable:
             if slot_id in self._rows.lost_slots:
                 raise StaleLease(f"slot {slot_id} was given up")
 
-    def _due_trial(self, order: Order, states: frozenset[str]) -> Trial:
+    def _due_trial(self, order: Order, statuses: frozenset[str]) -> Trial:
         trial = self._rows.trials.get(order.unit.trial_id)
         if trial is None:
             raise NotFound(f"trial {order.unit.trial_id} is gone")
-        if trial.n_steps_done != order.unit.step or trial.state not in states:
+        if trial.n_steps_done != order.unit.step or trial.status not in statuses:
             raise StaleLease(
-                f"trial {trial.trial_id} is {trial.state} with {trial.n_steps_done} steps done: "
+                f"trial {trial.trial_id} is {trial.status} with {trial.n_steps_done} steps done: "
                 f"step {order.unit.step} is not due"
             )
         return trial

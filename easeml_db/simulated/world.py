@@ -136,13 +136,13 @@ class SimulatedWorld:
     def lose(self, slot_id: int) -> None:
         """The coordinator gives a slot up."""
         self.tables.lost_slots.add(slot_id)
-        self.slots = tuple(replace(slot, state="lost") if slot.slot_id == slot_id else slot for slot in self.slots)
+        self.slots = tuple(replace(slot, status="lost") if slot.slot_id == slot_id else slot for slot in self.slots)
 
     def recover(self) -> list[int]:
         """Make active again the lost slots that are stuck no more; return them."""
         free = [slot for slot in self.tables.lost_slots if self.stuck.get(slot, 0.0) <= self.now_seconds]
         self.tables.lost_slots -= set(free)
-        self.slots = tuple(replace(slot, state="active") if slot.slot_id in free else slot for slot in self.slots)
+        self.slots = tuple(replace(slot, status="active") if slot.slot_id in free else slot for slot in self.slots)
         return free
 
     def end_stuck(self, order: Order, started_seconds: float) -> None:

@@ -60,15 +60,15 @@ class Run:
     """An open run with all its trials; `started_seconds` is on the coordinator's clock (None: not started).
 
     `holders` gives the segments that hold each partition, shape (p,); None: every slot may run every partition.
-    `arm_of` gives the arm of each trial; a trial without one needs no opening. `owner` is the tenant; what it learns
-    is of use to other runs of the same `task`. `search` is there where its procedure decides on the way, once inside
+    `arm_of` gives the arm of each trial; a trial without one needs no opening. What a run of `tenant` learns is of
+    use to other runs of the same `task`. `search` is there where its procedure decides on the way, once inside
     every arm; `allocation` says how slots are shared out among its trials. Trials of `joint_architectures` can train on
     several slots at once.
     """
 
     run_id: int
     seed: int
-    state: str
+    status: str
     max_seconds: float | None
     started_seconds: float | None
     trials: tuple[Trial, ...]
@@ -76,7 +76,7 @@ class Run:
     scheduler: str = "auto"
     visit_order: str = "cyclic"
     holders: tuple[frozenset[int], ...] | None = None
-    owner: str = ""
+    tenant: str = ""
     task: str = "classification"
     arms: tuple[Arm, ...] = ()
     arm_of: Mapping[int, int] = field(default_factory=dict)

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Tenant:
-    """`weight` is the tenant's share relative to the others', `deadline_seconds` when its runs end (since 1970), and
-    `max_slots` how many slots work for it at once. Further limits are kept by the server."""
+    """`name` is that of the database role, `weight` its share relative to the others', `deadline_seconds` when its runs
+    end (since 1970), and `max_slots` how many slots work for it at once. Further limits are kept by the server."""
 
-    role: str
+    name: str
     weight: float = 1.0
     deadline_seconds: float | None = None
     max_slots: int | None = None
@@ -19,17 +19,17 @@ class Tenant:
 
 @dataclass(frozen=True)
 class Tenancy:
-    """How tenants are served: the policy, the prior of their bandits, a seed, and the tenants by role. A role that is
-    not named has weight 1 and no limits."""
+    """How tenants are served: the policy, the prior of their bandits, a seed, and the tenants by name. One that is
+    not listed has weight 1 and no limits."""
 
     policy: str = "hybrid"
     prior: str = "auto"
     seed: int = 0
     tenants: Mapping[str, Tenant] = field(default_factory=dict)
 
-    def tenant(self, role: str) -> Tenant:
-        """The terms of a role."""
-        return self.tenants.get(role) or Tenant(role)
+    def tenant(self, name: str) -> Tenant:
+        """Return the terms of a tenant."""
+        return self.tenants.get(name) or Tenant(name)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-SLOT_STATES = ("active", "draining", "lost")
+SLOT_STATUSES = ("active", "draining", "lost")
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Slot:
     device: str = "cpu"
     n_threads: int = 1
     memory_limit_bytes: int | None = None
-    state: str = "active"
+    status: str = "active"
 
     @property
     def device_name(self) -> str:

@@ -110,7 +110,7 @@ def after(trial: Trial, unit: TrainingUnit) -> Trial:
     is_round_over = n_steps_done % trial.n_partitions == 0
     met = frozenset() if is_round_over or trial.visit_order == "cyclic" else trial.met | {unit.partition_number}
     moved = object.__new__(Trial)  # every unit pays for this, and `replace` takes five times as long
-    moved.__dict__.update(trial.__dict__, n_steps_done=n_steps_done, state="running", met=met)
+    moved.__dict__.update(trial.__dict__, n_steps_done=n_steps_done, status="running", met=met)
     return moved
 
 

@@ -34,11 +34,11 @@ TRIAL_TRANSITIONS: Transitions = MappingProxyType(
     }
 )
 
-OPEN_TRIAL_STATES = frozenset({"waiting", "running", "paused"})
+OPEN_TRIAL_STATUSES = frozenset({"waiting", "running", "paused"})
 VISIT_ORDERS = ("cyclic", "free")
 
-RUN_STATES = frozenset(RUN_TRANSITIONS)
-TRIAL_STATES = frozenset(TRIAL_TRANSITIONS)
+RUN_STATUSES = frozenset(RUN_TRANSITIONS)
+TRIAL_STATUSES = frozenset(TRIAL_TRANSITIONS)
 
 
 def is_legal(transitions: Transitions, before: str, after: str) -> bool:
@@ -63,7 +63,7 @@ class Trial:
     n_partitions: int
     max_epochs: int
     n_steps_done: int
-    state: str
+    status: str
     visit_order: str = "cyclic"
     met: frozenset[int] = frozenset()
     pilot_train_seconds: float | None = None

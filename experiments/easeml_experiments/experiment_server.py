@@ -163,7 +163,7 @@ def wait_for_run(session: Session, run_id: int) -> Row:
     """Wait until a run has ended; return its row of easeml.runs. Raises TrialFailed unless it finished whole."""
     row = wait_until_ended(session, run_id)
     failed = session.execute(
-        "SELECT trial_number, failure_reason FROM easeml.trials WHERE run_id = %s AND state <> 'finished'", [run_id]
+        "SELECT trial_number, failure_reason FROM easeml.trials WHERE run_id = %s AND status <> 'finished'", [run_id]
     ).fetchall()
     if failed:
         reasons = [f"trial {each['trial_number']}: {each['failure_reason']}" for each in failed]
@@ -174,15 +174,15 @@ def wait_for_run(session: Session, run_id: int) -> Row:
 def wait_until_ended(session: Session, run_id: int) -> Row:
     """Wait until a run has ended, whatever became of its trials; return its row. Raises TrialFailed when it failed."""
     query = (
-        "SELECT state, failure_reason, extract(epoch FROM created_at)::float8 AS created,"
+        "SELECT status, failure_reason, extract(epoch FROM created_at)::float8 AS created,"
         " extract(epoch FROM started_at)::float8 AS started, extract(epoch FROM finished_at)::float8 AS finished"
         " FROM easeml.runs WHERE run_id = %s"
     )
-    while (row := session.execute(query, [run_id]).fetchall()[0])["state"] in ("queued", "running"):
+    while (row := session.execute(query, [run_id]).fetchall()[0])["status"] in ("queued", "running"):
         time.sleep(0.1)
-    if row["state"] != "finished":
+    if row["status"] != "finished":
         reason = str(row["failure_reason"])
-        raise TrialFailed(f"run {run_id} of the experiment is {row['state']}", detail=reason)
+        raise TrialFailed(f"run {run_id} of the experiment is {row['status']}", detail=reason)
     return row
 
 

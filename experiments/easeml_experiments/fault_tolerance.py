@@ -158,7 +158,7 @@ def _killing(server: ExperimentServer) -> Iterator[None]:
 
 def _wait_for_share(session: Any, run_id: int, share: float) -> None:
     sql = (
-        "SELECT percent_done >= %s OR state NOT IN ('queued', 'running') AS is_there"
+        "SELECT percent_done >= %s OR status NOT IN ('queued', 'running') AS is_there"
         " FROM easeml.run_status WHERE run_id = %s"
     )
     while not session.execute(sql, [100 * share, run_id]).fetchall()[0]["is_there"]:

@@ -4,7 +4,7 @@
     ├── InvalidArgument    ML001  an argument is wrong: change the call
     ├── InvalidData        ML002  the dataset holds something unusable: change the data
     ├── NotFound           ML003  no such thing, or not yours
-    ├── NotAllowed         ML004  it exists, and you may not do this to it, or not in its state
+    ├── NotAllowed         ML004  it exists, and you may not do this to it, or not in its status
     ├── CorruptCheckpoint  ML005  stored bytes are not the state they claim to be
     ├── StaleLease         ML006  another coordinator took over: stop and record nothing
     ├── TrialFailed        ML007  training this trial failed: an observation, others go on

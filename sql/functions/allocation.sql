@@ -10,11 +10,11 @@ BEGIN
     IF NOT FOUND THEN
         RETURN;
     END IF;
-    INSERT INTO easeml.trial_groups (run_id, owner, lease_number, group_number, label, n_trials)
-    SELECT run.run_id, run.owner, (journal ->> 'lease_number')::bigint, g.group_number, g.label, g.n_trials
+    INSERT INTO easeml.trial_groups (run_id, tenant, lease_number, group_number, label, n_trials)
+    SELECT run.run_id, run.tenant, (journal ->> 'lease_number')::bigint, g.group_number, g.label, g.n_trials
     FROM jsonb_to_recordset(journal -> 'groups') g(group_number integer, label text, n_trials integer) ON CONFLICT DO NOTHING;
-    INSERT INTO easeml.allocations (group_id, trial_id, run_id, owner, width, devices, slot_ids, reason)
-    SELECT g.group_id, t.trial_id, run.run_id, run.owner, a.width, a.devices, a.slot_ids, a.reason
+    INSERT INTO easeml.allocations (group_id, trial_id, run_id, tenant, width, devices, slot_ids, reason)
+    SELECT g.group_id, t.trial_id, run.run_id, run.tenant, a.width, a.devices, a.slot_ids, a.reason
     FROM jsonb_to_recordset(journal -> 'decisions') a(group_number integer, trial_id bigint, width float8, devices text[], slot_ids integer[], reason text)
     JOIN easeml.trial_groups g ON g.run_id = run.run_id AND g.lease_number = (journal ->> 'lease_number')::bigint AND g.group_number = a.group_number
     JOIN easeml.trials t ON t.trial_id = a.trial_id AND t.run_id = run.run_id;

@@ -45,7 +45,7 @@ BEGIN
     IF name IS NULL OR btrim(name) = '' OR length(name) > 200 THEN
         PERFORM easeml.fail('ML001', format('name: expected 1 to 200 characters, got %s', quote_nullable(name)));
     END IF;
-    IF EXISTS (SELECT FROM easeml.datasets d WHERE d.owner = current_user AND d.dataset_name = create_dataset.name) THEN
+    IF EXISTS (SELECT FROM easeml.datasets d WHERE d.tenant = current_user AND d.dataset_name = create_dataset.name) THEN
         PERFORM easeml.fail('ML001', format('you have a dataset %s already', quote_literal(name)),
             hint => format('Pack its source again with easeml.refresh_dataset(%s), or remove it with easeml.drop_dataset(%1$s).', quote_literal(name)));
     END IF;
@@ -124,15 +124,15 @@ DECLARE
     n_runs bigint;
 BEGIN
     SELECT count(*) INTO n_runs FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id)
-    WHERE d.owner = newest.owner AND d.dataset_name = newest.dataset_name;
+    WHERE d.tenant = newest.tenant AND d.dataset_name = newest.dataset_name;
     IF n_runs > 0 AND NOT cascade THEN
         PERFORM easeml.fail('ML004', format('dataset %s has %s run(s), which would be lost with it', quote_literal(dataset), n_runs),
             hint => format('To remove them all: SELECT easeml.drop_dataset(%s, cascade => true).', quote_literal(dataset)));
     END IF;
     PERFORM easeml.drop_run(r.run_id) FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id)
-    WHERE d.owner = newest.owner AND d.dataset_name = newest.dataset_name;
-    DELETE FROM easeml.dataset_grants g WHERE g.owner = newest.owner AND g.dataset_name = newest.dataset_name;
-    DELETE FROM easeml.datasets d WHERE d.owner = newest.owner AND d.dataset_name = newest.dataset_name;
+    WHERE d.tenant = newest.tenant AND d.dataset_name = newest.dataset_name;
+    DELETE FROM easeml.dataset_grants g WHERE g.tenant = newest.tenant AND g.dataset_name = newest.dataset_name;
+    DELETE FROM easeml.datasets d WHERE d.tenant = newest.tenant AND d.dataset_name = newest.dataset_name;
 END
 $$;
 COMMENT ON FUNCTION easeml.drop_dataset(text, boolean) IS
@@ -152,7 +152,7 @@ COMMENT ON FUNCTION easeml.grant_use(text, name) IS 'Lets another role predict w
 CREATE FUNCTION easeml.revoke_use(dataset text, role name) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     DELETE FROM easeml.dataset_grants g
-    WHERE g.owner = current_user AND g.dataset_name = revoke_use.dataset AND g.grantee = revoke_use.role;
+    WHERE g.tenant = current_user AND g.dataset_name = revoke_use.dataset AND g.grantee = revoke_use.role;
     IF NOT FOUND THEN
         PERFORM easeml.fail('ML003', format('role %s has no use of a dataset %s of yours', quote_literal(role), quote_literal(dataset)));
     END IF;

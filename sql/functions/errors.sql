@@ -30,33 +30,33 @@ COMMENT ON FUNCTION easeml.raise_failure(jsonb) IS 'Raises the error that a PL/P
 
 CREATE FUNCTION easeml.check_run_transition() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF NEW.state <> OLD.state AND (OLD.state, NEW.state) NOT IN (
+    IF NEW.status <> OLD.status AND (OLD.status, NEW.status) NOT IN (
         ('queued', 'running'), ('queued', 'cancelled'), ('queued', 'failed'),
         ('running', 'finished'), ('running', 'cancelled'), ('running', 'failed'),
         ('failed', 'queued'), ('cancelled', 'queued')
     ) THEN
-        PERFORM easeml.fail('ML004', format('run %s cannot go from %s to %s', OLD.run_id, OLD.state, NEW.state));
+        PERFORM easeml.fail('ML004', format('run %s cannot go from %s to %s', OLD.run_id, OLD.status, NEW.status));
     END IF;
     RETURN NEW;
 END
 $$;
-COMMENT ON FUNCTION easeml.check_run_transition() IS 'Refuses an illegal change of a run''s state (trigger).';
-CREATE TRIGGER run_transition BEFORE UPDATE OF state ON easeml.runs
+COMMENT ON FUNCTION easeml.check_run_transition() IS 'Refuses an illegal change of a run''s status (trigger).';
+CREATE TRIGGER run_transition BEFORE UPDATE OF status ON easeml.runs
     FOR EACH ROW EXECUTE FUNCTION easeml.check_run_transition();
 
 CREATE FUNCTION easeml.check_trial_transition() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF NEW.state <> OLD.state AND (OLD.state, NEW.state) NOT IN (
+    IF NEW.status <> OLD.status AND (OLD.status, NEW.status) NOT IN (
         ('waiting', 'running'), ('waiting', 'cancelled'), ('waiting', 'failed'), ('waiting', 'stopped'),
         ('running', 'finished'), ('running', 'failed'), ('running', 'cancelled'), ('running', 'stopped'), ('running', 'paused'),
         ('paused', 'waiting'), ('paused', 'cancelled'), ('paused', 'stopped'),
         ('cancelled', 'waiting'), ('cancelled', 'paused'), ('failed', 'waiting'), ('failed', 'paused')
     ) THEN
-        PERFORM easeml.fail('ML004', format('trial %s cannot go from %s to %s', OLD.trial_id, OLD.state, NEW.state));
+        PERFORM easeml.fail('ML004', format('trial %s cannot go from %s to %s', OLD.trial_id, OLD.status, NEW.status));
     END IF;
     RETURN NEW;
 END
 $$;
-COMMENT ON FUNCTION easeml.check_trial_transition() IS 'Refuses an illegal change of a trial''s state (trigger).';
-CREATE TRIGGER trial_transition BEFORE UPDATE OF state ON easeml.trials
+COMMENT ON FUNCTION easeml.check_trial_transition() IS 'Refuses an illegal change of a trial''s status (trigger).';
+CREATE TRIGGER trial_transition BEFORE UPDATE OF status ON easeml.trials
     FOR EACH ROW EXECUTE FUNCTION easeml.check_trial_transition();

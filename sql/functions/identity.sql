@@ -12,9 +12,9 @@ DECLARE
     known text;
 BEGIN
     SELECT d.* INTO found FROM easeml.datasets d
-    WHERE d.owner = current_user AND d.dataset_name = find_dataset.dataset ORDER BY d.version DESC LIMIT 1;
+    WHERE d.tenant = current_user AND d.dataset_name = find_dataset.dataset ORDER BY d.version DESC LIMIT 1;
     IF found.dataset_id IS NULL THEN
-        SELECT string_agg(DISTINCT d.dataset_name, ', ') INTO known FROM easeml.datasets d WHERE d.owner = current_user;
+        SELECT string_agg(DISTINCT d.dataset_name, ', ') INTO known FROM easeml.datasets d WHERE d.tenant = current_user;
         PERFORM easeml.fail('ML003', format('there is no dataset %s of role %s', quote_nullable(dataset), quote_ident(current_user)),
             hint => coalesce('You have: ' || known || '.', 'Make one with easeml.create_dataset(name, source, inputs, target).'));
     END IF;

@@ -5,40 +5,40 @@ CREATE FUNCTION easeml.serving_trial(dataset text, trial_id bigint DEFAULT NULL,
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     asker name := easeml.caller();
-    data_owner name;
-    owners name[];
+    granting_tenant name;
+    tenants name[];
 BEGIN
-    IF EXISTS (SELECT FROM easeml.datasets d WHERE d.owner = asker AND d.dataset_name = dataset) THEN
-        data_owner := asker;
+    IF EXISTS (SELECT FROM easeml.datasets d WHERE d.tenant = asker AND d.dataset_name = dataset) THEN
+        granting_tenant := asker;
     ELSE
-        SELECT array_agg(g.owner) INTO owners FROM easeml.dataset_grants g WHERE g.dataset_name = dataset AND g.grantee = asker
-            AND (trial_id IS NULL OR EXISTS (SELECT FROM easeml.trials t WHERE t.trial_id = serving_trial.trial_id AND t.owner = g.owner));
-        IF cardinality(owners) > 1 THEN
-            PERFORM easeml.fail('ML001', format('several roles let you use a dataset %s: %s', quote_literal(dataset), array_to_string(owners, ', ')),
+        SELECT array_agg(g.tenant) INTO tenants FROM easeml.dataset_grants g WHERE g.dataset_name = dataset AND g.grantee = asker
+            AND (trial_id IS NULL OR EXISTS (SELECT FROM easeml.trials t WHERE t.trial_id = serving_trial.trial_id AND t.tenant = g.tenant));
+        IF cardinality(tenants) > 1 THEN
+            PERFORM easeml.fail('ML001', format('several roles let you use a dataset %s: %s', quote_literal(dataset), array_to_string(tenants, ', ')),
                 hint => 'Name the trial: predict(dataset, inputs, trial_id).');
         END IF;
-        data_owner := owners[1];
+        granting_tenant := tenants[1];
     END IF;
-    IF data_owner IS NULL THEN
+    IF granting_tenant IS NULL THEN
         PERFORM easeml.fail('ML003', format('there is no dataset %s that role %s may use', quote_nullable(dataset), quote_ident(asker)),
-            hint => 'Its owner can allow it: SELECT easeml.grant_use(dataset, role).');
+            hint => 'The tenant who made it can allow it: SELECT easeml.grant_use(dataset, role).');
     END IF;
     IF trial_id IS NOT NULL THEN
         SELECT r.dataset_id, t.trial_id, t.best_checkpoint_id INTO dataset_id, serving_trial_id, checkpoint_id
         FROM easeml.trials t JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id)
-        WHERE t.trial_id = serving_trial.trial_id AND d.owner = data_owner AND d.dataset_name = dataset;
+        WHERE t.trial_id = serving_trial.trial_id AND d.tenant = granting_tenant AND d.dataset_name = dataset;
         IF serving_trial_id IS NULL THEN
             PERFORM easeml.fail('ML003', format('dataset %s has no trial %s', quote_literal(dataset), trial_id));
         END IF;
     ELSE
         SELECT r.dataset_id, t.trial_id, t.best_checkpoint_id INTO dataset_id, serving_trial_id, checkpoint_id
         FROM easeml.deployments p JOIN easeml.trials t USING (trial_id) JOIN easeml.runs r USING (run_id)
-        WHERE p.owner = data_owner AND p.dataset_name = dataset;
+        WHERE p.tenant = granting_tenant AND p.dataset_name = dataset;
         IF serving_trial_id IS NULL THEN
             -- The best trial of the newest version that has one; if its runs differ in metric, that of the newest run counts.
             SELECT d.dataset_id, t.trial_id, t.best_checkpoint_id INTO dataset_id, serving_trial_id, checkpoint_id
             FROM easeml.datasets d JOIN easeml.runs r USING (dataset_id) JOIN easeml.trials t USING (run_id)
-            WHERE d.owner = data_owner AND d.dataset_name = dataset AND t.best_checkpoint_id IS NOT NULL
+            WHERE d.tenant = granting_tenant AND d.dataset_name = dataset AND t.best_checkpoint_id IS NOT NULL
                 AND r.metric = (SELECT n.metric FROM easeml.runs n JOIN easeml.trials b USING (run_id)
                     WHERE n.dataset_id = d.dataset_id AND b.best_checkpoint_id IS NOT NULL ORDER BY n.run_id DESC LIMIT 1)
             ORDER BY d.version DESC, CASE WHEN r.is_higher_better THEN -t.best_metric_value ELSE t.best_metric_value END NULLS LAST, t.trial_id LIMIT 1;
@@ -51,7 +51,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.serving_trial(text, bigint) IS
-    'Finds the trial that answers for a dataset: the one named, else the deployed one, else the best so far by its best epoch. Refuses roles to which the owner has not granted use.';
+    'Finds the trial that answers for a dataset: the one named, else the deployed one, else the best so far by its best epoch. Refuses roles to which the tenant has not granted use.';
 
 CREATE FUNCTION easeml.predict_packed(dataset text, trial_id bigint, n_rows integer, payload bytea, texts text[], OUT labels text[], OUT predicted_values double precision[], OUT serving_trial_id bigint)
 LANGUAGE plpython3u SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -160,7 +160,7 @@ COMMENT ON FUNCTION easeml.predict_value(text, bytea, bigint) IS
 
 CREATE FUNCTION easeml.serving_encoder(dataset text, trial_id bigint DEFAULT NULL) RETURNS jsonb
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    -- Only names and kinds of the columns: statistics and categories stay with the owner.
+    -- Only names and kinds of the columns: statistics and categories stay with the tenant.
     SELECT jsonb_build_object('trial_id', s.serving_trial_id, 'task', d.task, 'inputs', (
         SELECT jsonb_agg(f - '{mean,scale,categories}'::text[] ORDER BY n) FROM jsonb_array_elements(d.encoder -> 'inputs') WITH ORDINALITY AS i(f, n)))
     FROM easeml.serving_trial(dataset, trial_id) s JOIN easeml.datasets d USING (dataset_id)

@@ -3,17 +3,17 @@
 -- Limits do not apply to superusers: a restore must bring back all rows.
 
 CREATE FUNCTION easeml.used_hours(tenant name) RETURNS double precision LANGUAGE sql STABLE AS $$
-    SELECT (coalesce((SELECT u.dropped_seconds FROM easeml.tenant_usage u WHERE u.owner = tenant), 0)
-        + coalesce((SELECT extract(epoch FROM sum(u.finished_at - u.started_at)) FROM easeml.training_units u WHERE u.owner = tenant)::double precision, 0)
-        + coalesce((SELECT extract(epoch FROM sum(e.finished_at - e.started_at)) FROM easeml.evaluations e WHERE e.owner = tenant)::double precision, 0)) / 3600
+    SELECT (coalesce((SELECT u.dropped_seconds FROM easeml.tenant_usage u WHERE u.tenant = used_hours.tenant), 0)
+        + coalesce((SELECT extract(epoch FROM sum(u.finished_at - u.started_at)) FROM easeml.training_units u WHERE u.tenant = used_hours.tenant)::double precision, 0)
+        + coalesce((SELECT extract(epoch FROM sum(e.finished_at - e.started_at)) FROM easeml.evaluations e WHERE e.tenant = used_hours.tenant)::double precision, 0)) / 3600
 $$;
 COMMENT ON FUNCTION easeml.used_hours(name) IS
     'Returns the slot hours that all recorded units of a tenant took, those of dropped runs included, as far as you may see them (internal: read easeml.tenant_status).';
 
 CREATE FUNCTION easeml.kept_bytes(tenant name) RETURNS bigint LANGUAGE sql STABLE AS $$
     -- The rows hold the lengths, so no value is read.
-    SELECT coalesce((SELECT sum(octet_length(b.inputs) + octet_length(b.targets)) FROM easeml.datasets d JOIN easeml.blocks b USING (dataset_id) WHERE d.owner = tenant), 0)::bigint
-        + coalesce((SELECT sum(c.n_bytes) FROM easeml.checkpoints c WHERE c.owner = tenant), 0)::bigint
+    SELECT coalesce((SELECT sum(octet_length(b.inputs) + octet_length(b.targets)) FROM easeml.datasets d JOIN easeml.blocks b USING (dataset_id) WHERE d.tenant = kept_bytes.tenant), 0)::bigint
+        + coalesce((SELECT sum(c.n_bytes) FROM easeml.checkpoints c WHERE c.tenant = kept_bytes.tenant), 0)::bigint
 $$;
 COMMENT ON FUNCTION easeml.kept_bytes(name) IS 'Returns the bytes of a tenant''s packed blocks and live checkpoints (internal).';
 
@@ -39,25 +39,25 @@ BEGIN
     END IF;
     -- Transactions that start runs of one tenant queue up here. The row is written, not only locked, so that a transaction
     -- with an older snapshot (REPEATABLE READ) fails instead of missing the run that started meanwhile.
-    UPDATE easeml.tenants t SET weight = t.weight WHERE t.owner = NEW.owner RETURNING t.* INTO limits;
+    UPDATE easeml.tenants t SET weight = t.weight WHERE t.tenant = NEW.tenant RETURNING t.* INTO limits;
     IF limits.max_runs IS NOT NULL THEN
-        SELECT count(*) INTO used FROM easeml.runs r WHERE r.owner = NEW.owner AND r.state IN ('queued', 'running');
+        SELECT count(*) INTO used FROM easeml.runs r WHERE r.tenant = NEW.tenant AND r.status IN ('queued', 'running');
         IF used > limits.max_runs THEN
-            PERFORM easeml.fail('ML015', format('max_runs: %s may have %s open run(s) at a time, and this would make %s', NEW.owner, limits.max_runs, used),
+            PERFORM easeml.fail('ML015', format('max_runs: %s may have %s open run(s) at a time, and this would make %s', NEW.tenant, limits.max_runs, used),
                 hint => 'Wait for one, cancel one with easeml.cancel(run_id), or ask an administrator for more.');
         END IF;
     END IF;
     IF limits.max_hours IS NOT NULL THEN
-        used := easeml.used_hours(NEW.owner);
+        used := easeml.used_hours(NEW.tenant);
         IF used >= limits.max_hours THEN
-            PERFORM easeml.fail('ML015', format('max_hours: %s may use %s slot hour(s), and has used %s', NEW.owner, limits.max_hours, round(used, 4)),
+            PERFORM easeml.fail('ML015', format('max_hours: %s may use %s slot hour(s), and has used %s', NEW.tenant, limits.max_hours, round(used, 4)),
                 hint => 'Runs under way go on. Ask an administrator for more.');
         END IF;
     END IF;
     IF limits.max_bytes IS NOT NULL THEN
-        used := easeml.kept_bytes(NEW.owner);
+        used := easeml.kept_bytes(NEW.tenant);
         IF used >= limits.max_bytes THEN
-            PERFORM easeml.fail('ML015', format('max_bytes: %s may keep %s bytes of packed data and states, and keeps %s', NEW.owner, limits.max_bytes, used),
+            PERFORM easeml.fail('ML015', format('max_bytes: %s may keep %s bytes of packed data and states, and keeps %s', NEW.tenant, limits.max_bytes, used),
                 hint => 'Remove what is not needed with easeml.drop_run or easeml.drop_dataset, or ask an administrator for more.');
         END IF;
     END IF;
@@ -66,9 +66,9 @@ END
 $$;
 COMMENT ON FUNCTION easeml.check_run_limits() IS 'Refuses a new or resumed run beyond the tenant''s limits (trigger).';
 CREATE TRIGGER run_limits_at_start AFTER INSERT ON easeml.runs
-    FOR EACH ROW WHEN (NEW.state IN ('queued', 'running')) EXECUTE FUNCTION easeml.check_run_limits();
-CREATE TRIGGER run_limits_at_resume AFTER UPDATE OF state ON easeml.runs
-    FOR EACH ROW WHEN (NEW.state IN ('queued', 'running') AND OLD.state NOT IN ('queued', 'running')) EXECUTE FUNCTION easeml.check_run_limits();
+    FOR EACH ROW WHEN (NEW.status IN ('queued', 'running')) EXECUTE FUNCTION easeml.check_run_limits();
+CREATE TRIGGER run_limits_at_resume AFTER UPDATE OF status ON easeml.runs
+    FOR EACH ROW WHEN (NEW.status IN ('queued', 'running') AND OLD.status NOT IN ('queued', 'running')) EXECUTE FUNCTION easeml.check_run_limits();
 
 CREATE FUNCTION easeml.check_byte_limit() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -78,14 +78,14 @@ BEGIN
     IF NOT easeml.is_bound_by_limits() THEN
         RETURN NULL;
     END IF;
-    FOR limits IN SELECT t.owner, t.max_bytes FROM easeml.tenants t WHERE t.max_bytes IS NOT NULL AND t.owner IN (SELECT a.owner FROM added a) LOOP
+    FOR limits IN SELECT t.tenant, t.max_bytes FROM easeml.tenants t WHERE t.max_bytes IS NOT NULL AND t.tenant IN (SELECT a.tenant FROM added a) LOOP
         -- Partitions come last: a transaction that packs at the same time waits here, and then counts this dataset, too.
         IF TG_TABLE_NAME = 'partitions' THEN
-            PERFORM FROM easeml.tenants t WHERE t.owner = limits.owner FOR UPDATE;
+            PERFORM FROM easeml.tenants t WHERE t.tenant = limits.tenant FOR UPDATE;
         END IF;
-        used := easeml.kept_bytes(limits.owner);
+        used := easeml.kept_bytes(limits.tenant);
         IF used > limits.max_bytes THEN
-            PERFORM easeml.fail('ML015', format('max_bytes: %s may keep %s bytes of packed data and states, and this would make at least %s', limits.owner, limits.max_bytes, used),
+            PERFORM easeml.fail('ML015', format('max_bytes: %s may keep %s bytes of packed data and states, and this would make at least %s', limits.tenant, limits.max_bytes, used),
                 hint => 'Remove what is not needed with easeml.drop_run or easeml.drop_dataset, or ask an administrator for more.');
         END IF;
     END LOOP;
@@ -100,12 +100,12 @@ CREATE TRIGGER partition_bytes AFTER INSERT ON easeml.partitions REFERENCING NEW
 
 CREATE FUNCTION easeml.keep_hours() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    INSERT INTO easeml.tenant_usage AS u (owner, dropped_seconds)
-    SELECT OLD.owner, extract(epoch FROM sum(s.seconds))::double precision
+    INSERT INTO easeml.tenant_usage AS u (tenant, dropped_seconds)
+    SELECT OLD.tenant, extract(epoch FROM sum(s.seconds))::double precision
     FROM (SELECT t.finished_at - t.started_at AS seconds FROM easeml.training_units t WHERE t.run_id = OLD.run_id
         UNION ALL SELECT e.finished_at - e.started_at FROM easeml.evaluations e WHERE e.run_id = OLD.run_id) s
     HAVING count(*) > 0
-    ON CONFLICT (owner) DO UPDATE SET dropped_seconds = u.dropped_seconds + EXCLUDED.dropped_seconds;
+    ON CONFLICT (tenant) DO UPDATE SET dropped_seconds = u.dropped_seconds + EXCLUDED.dropped_seconds;
     RETURN OLD;
 END
 $$;

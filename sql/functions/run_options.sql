@@ -62,7 +62,7 @@ COMMENT ON FUNCTION easeml.specifications(text[]) IS 'Returns what architectures
 
 CREATE FUNCTION easeml.complete_options(procedure text, options jsonb) RETURNS jsonb LANGUAGE sql STABLE AS $$
     SELECT CASE WHEN p.procedure IS NULL OR jsonb_typeof(complete_options.options) <> 'object' THEN complete_options.options
-        ELSE jsonb_build_object('n_parallel', (SELECT greatest(count(*), 1) FROM easeml.slots s WHERE s.state = 'active')) || coalesce(complete_options.options, '{}') END
+        ELSE jsonb_build_object('n_parallel', (SELECT greatest(count(*), 1) FROM easeml.slots s WHERE s.status = 'active')) || coalesce(complete_options.options, '{}') END
     FROM (SELECT) d LEFT JOIN easeml.list_procedures() p ON p.procedure = complete_options.procedure AND 'n_parallel' = ANY (p.options)
 $$;
 COMMENT ON FUNCTION easeml.complete_options(text, jsonb) IS

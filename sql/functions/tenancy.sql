@@ -54,22 +54,22 @@ DECLARE
 BEGIN
     PERFORM easeml.fence(decision);
     SELECT a.* INTO chosen FROM easeml.arms a JOIN easeml.runs r USING (run_id)
-    WHERE a.arm_id = (decision ->> 'arm_id')::bigint AND r.state IN ('queued', 'running') FOR UPDATE OF a SKIP LOCKED FOR SHARE OF r SKIP LOCKED;
+    WHERE a.arm_id = (decision ->> 'arm_id')::bigint AND r.status IN ('queued', 'running') FOR UPDATE OF a SKIP LOCKED FOR SHARE OF r SKIP LOCKED;
     IF NOT FOUND THEN
         PERFORM easeml.fail('ML003', format('arm %s is gone, its run is over, or somebody is at it', decision ->> 'arm_id'));
     ELSIF chosen.opening IS NOT NULL THEN
         PERFORM easeml.fail('ML006', format('arm %s was opened meanwhile', chosen.arm_id));
     END IF;
-    INSERT INTO easeml.arm_openings (run_id, arm_id, owner, policy, phase, opening_number, beta, mean, deviation, bound, cost, expected_seconds, best_quality,
+    INSERT INTO easeml.arm_openings (run_id, arm_id, tenant, policy, phase, opening_number, beta, mean, deviation, bound, cost, expected_seconds, best_quality,
         sig, gap, score, pending, n_runs, lease_number)
-    SELECT chosen.run_id, chosen.arm_id, chosen.owner, o.policy, o.phase, o.opening_number, o.beta, o.mean, o.deviation, o.bound, o.cost, o.expected_seconds, o.best_quality,
+    SELECT chosen.run_id, chosen.arm_id, chosen.tenant, o.policy, o.phase, o.opening_number, o.beta, o.mean, o.deviation, o.bound, o.cost, o.expected_seconds, o.best_quality,
         o.sig, o.gap, o.score, o.pending, o.n_runs, o.lease_number
     FROM jsonb_to_record(decision) o(policy text, phase text, opening_number integer, beta float8, mean float8, deviation float8, bound float8, cost float8,
         expected_seconds float8, best_quality float8, sig float8, gap float8, score float8, pending bigint[], n_runs integer, lease_number bigint)
     RETURNING decision_id INTO number;
-    INSERT INTO easeml.arm_opening_candidates (decision_id, run_id, owner, is_candidate, is_chosen, best_quality, sig, gap, score, decided_at, policy, phase,
+    INSERT INTO easeml.arm_opening_candidates (decision_id, run_id, tenant, is_candidate, is_chosen, best_quality, sig, gap, score, decided_at, policy, phase,
         chosen_gap, chosen_score, n_runs)
-    SELECT number, r.run_id, r.owner, s.is_candidate, s.is_chosen, s.best_quality, s.sig, s.gap, s.score, d.decided_at, d.policy, d.phase, d.gap, d.score, d.n_runs
+    SELECT number, r.run_id, r.tenant, s.is_candidate, s.is_chosen, s.best_quality, s.sig, s.gap, s.score, d.decided_at, d.policy, d.phase, d.gap, d.score, d.n_runs
     FROM jsonb_to_recordset(decision -> 'standings') s(run_id bigint, is_candidate boolean, is_chosen boolean, best_quality float8, sig float8, gap float8, score float8)
     JOIN easeml.runs r USING (run_id) JOIN easeml.arm_openings d ON d.decision_id = number
     FOR KEY SHARE OF r SKIP LOCKED;  -- the coordinator waits for no tenant that is about to drop a run
@@ -100,7 +100,7 @@ BEGIN
                 UNION ALL SELECT e.started_at, e.finished_at FROM easeml.evaluations e WHERE e.trial_id = t.trial_id) w
             WHERE t.arm_id = a.arm_id)
     WHERE a.arm_id = close_arm.arm_id AND a.opening IS NOT NULL
-        AND NOT EXISTS (SELECT FROM easeml.trials t WHERE t.arm_id = a.arm_id AND t.state IN ('waiting', 'running', 'paused'));
+        AND NOT EXISTS (SELECT FROM easeml.trials t WHERE t.arm_id = a.arm_id AND t.status IN ('waiting', 'running', 'paused'));
 END
 $$;
 COMMENT ON FUNCTION easeml.close_arm(bigint, bigint) IS 'Records the quality and cost of an arm whose trials have all ended: its best validation metric as a quality (0 if nothing was measured), and the seconds of its units (internal).';
@@ -108,8 +108,8 @@ COMMENT ON FUNCTION easeml.close_arm(bigint, bigint) IS 'Records the quality and
 CREATE FUNCTION easeml.keep_beliefs(run_id bigint, beliefs jsonb, lease_number bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM easeml.fence(jsonb_build_object('lease_number', lease_number));
-    INSERT INTO easeml.posteriors AS p (arm_id, run_id, owner, mean, deviation, bound, cost, expected_seconds)
-    SELECT a.arm_id, a.run_id, a.owner, b.mean, b.deviation, b.bound, b.cost, b.expected_seconds
+    INSERT INTO easeml.posteriors AS p (arm_id, run_id, tenant, mean, deviation, bound, cost, expected_seconds)
+    SELECT a.arm_id, a.run_id, a.tenant, b.mean, b.deviation, b.bound, b.cost, b.expected_seconds
     FROM jsonb_to_recordset(beliefs) b(arm_id bigint, mean float8, deviation float8, bound float8, cost float8, expected_seconds float8)
     JOIN easeml.arms a USING (arm_id) WHERE a.run_id = keep_beliefs.run_id FOR KEY SHARE OF a SKIP LOCKED
     ON CONFLICT (arm_id) DO UPDATE SET mean = excluded.mean, deviation = excluded.deviation, bound = excluded.bound, cost = excluded.cost,

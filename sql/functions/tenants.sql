@@ -31,8 +31,8 @@ DECLARE
     found easeml.tenants;
 BEGIN
     -- Lock the row, so that no run of the tenant starts meanwhile.
-    SELECT t.* INTO found FROM easeml.tenants t WHERE t.owner::text = find_tenant.role FOR UPDATE;
-    IF found.owner IS NULL THEN
+    SELECT t.* INTO found FROM easeml.tenants t WHERE t.tenant::text = find_tenant.role FOR UPDATE;
+    IF found.tenant IS NULL THEN
         PERFORM easeml.fail('ML003', format('there is no tenant %s', quote_nullable(role)),
             hint => coalesce((SELECT format('The role exists; make it one: SELECT easeml.create_tenant(%L).', r.rolname) FROM pg_catalog.pg_roles r WHERE r.rolname::text = find_tenant.role),
                 'SELECT tenant FROM easeml.tenant_status lists them.'));
@@ -69,7 +69,7 @@ BEGIN
         PERFORM easeml.fail('ML001', 'weight: expected a positive number, got NULL', hint => 'Leave it out for 1.');
     END IF;
     PERFORM easeml.check_tenant(weight, deadline, max_runs, max_slots, max_bytes, max_hours);
-    INSERT INTO easeml.tenants (owner, weight, deadline, max_runs, max_slots, max_bytes, max_hours)
+    INSERT INTO easeml.tenants (tenant, weight, deadline, max_runs, max_slots, max_bytes, max_hours)
     VALUES (account.rolname, create_tenant.weight, create_tenant.deadline, create_tenant.max_runs, create_tenant.max_slots, create_tenant.max_bytes, create_tenant.max_hours)
     ON CONFLICT DO NOTHING;
     IF NOT FOUND THEN
@@ -121,7 +121,7 @@ BEGIN
         max_slots = CASE WHEN 'max_slots' = ANY (clear) THEN NULL ELSE coalesce(alter_tenant.max_slots, t.max_slots) END,
         max_bytes = CASE WHEN 'max_bytes' = ANY (clear) THEN NULL ELSE coalesce(alter_tenant.max_bytes, t.max_bytes) END,
         max_hours = CASE WHEN 'max_hours' = ANY (clear) THEN NULL ELSE coalesce(alter_tenant.max_hours, t.max_hours) END
-    WHERE t.owner = old.owner;
+    WHERE t.tenant = old.tenant;
     PERFORM pg_notify('easeml_tenants', role);
 END
 $$;
@@ -136,18 +136,18 @@ DECLARE
     grantor text;
     open_runs text;
 BEGIN
-    SELECT string_agg(r.run_id::text, ', ' ORDER BY r.run_id) INTO open_runs FROM easeml.runs r WHERE r.owner = old.owner AND r.state IN ('queued', 'running');
+    SELECT string_agg(r.run_id::text, ', ' ORDER BY r.run_id) INTO open_runs FROM easeml.runs r WHERE r.tenant = old.tenant AND r.status IN ('queued', 'running');
     IF open_runs IS NOT NULL THEN
         PERFORM easeml.fail('ML004', format('tenant %s has open runs: %s', role, open_runs), hint => 'Wait for them, or cancel them: SELECT easeml.cancel(run_id).');
     END IF;
-    DELETE FROM easeml.tenants t WHERE t.owner = old.owner;
+    DELETE FROM easeml.tenants t WHERE t.tenant = old.tenant;
     -- From PostgreSQL 16 on, each grantor has a grant of its own. A dropped role has none.
     FOR grantor IN SELECT m.grantor::regrole::text FROM pg_catalog.pg_auth_members m
-        WHERE m.roleid = 'easeml_tenant'::regrole AND m.member = to_regrole(quote_ident(old.owner)) LOOP
-        EXECUTE format('REVOKE easeml_tenant FROM %I GRANTED BY %s', old.owner, grantor);
+        WHERE m.roleid = 'easeml_tenant'::regrole AND m.member = to_regrole(quote_ident(old.tenant)) LOOP
+        EXECUTE format('REVOKE easeml_tenant FROM %I GRANTED BY %s', old.tenant, grantor);
     END LOOP;
-    IF EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.rolname = old.owner AND pg_has_role(r.oid, 'easeml_tenant', 'MEMBER')) THEN
-        RAISE WARNING 'role % is still a member of easeml_tenant through another role', quote_ident(old.owner) USING hint = 'Until that ends it may go on, with weight 1 and no limits.';
+    IF EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.rolname = old.tenant AND pg_has_role(r.oid, 'easeml_tenant', 'MEMBER')) THEN
+        RAISE WARNING 'role % is still a member of easeml_tenant through another role', quote_ident(old.tenant) USING hint = 'Until that ends it may go on, with weight 1 and no limits.';
     END IF;
     PERFORM pg_notify('easeml_tenants', role);
 END

@@ -54,9 +54,9 @@ BEGIN
     IF force THEN
         RETURN;
     END IF;
-    WITH staying AS (SELECT s.segment_id FROM easeml.slots s WHERE s.state = 'active' AND s.slot_id <> ALL (slot_ids)),
-    leaving AS (SELECT s.segment_id FROM easeml.slots s WHERE s.state = 'active' AND s.slot_id = ANY (slot_ids))
-    SELECT d.dataset_name, d.owner, p.partition_number, d.placement,
+    WITH staying AS (SELECT s.segment_id FROM easeml.slots s WHERE s.status = 'active' AND s.slot_id <> ALL (slot_ids)),
+    leaving AS (SELECT s.segment_id FROM easeml.slots s WHERE s.status = 'active' AND s.slot_id = ANY (slot_ids))
+    SELECT d.dataset_name, d.tenant, p.partition_number, d.placement,
         (SELECT count(*) FROM easeml.replicas c WHERE c.dataset_id = d.dataset_id AND c.partition_number = p.partition_number) AS n_holders INTO orphan
     FROM easeml.datasets d JOIN easeml.partitions p USING (dataset_id)
     WHERE CASE d.placement
@@ -65,10 +65,10 @@ BEGIN
             AND EXISTS (SELECT FROM leaving l JOIN easeml.replicas c USING (segment_id) WHERE c.dataset_id = d.dataset_id AND c.partition_number = p.partition_number) END
     ORDER BY d.dataset_id DESC, p.partition_number LIMIT 1;
     IF FOUND THEN
-        PERFORM easeml.fail('ML004', format('%s the last that can run partition %s of dataset %s (owner %s)',
+        PERFORM easeml.fail('ML004', format('%s the last that can run partition %s of dataset %s (tenant %s)',
                 (SELECT string_agg(format('slot %s on segment %s', s.slot_id, g.segment_name), ', ' ORDER BY s.slot_id) || CASE count(*) WHEN 1 THEN ' is' ELSE ' are' END
                  FROM easeml.slots s JOIN easeml.segments g USING (segment_id) WHERE s.slot_id = ANY (slot_ids)),
-                orphan.partition_number, quote_literal(orphan.dataset_name), orphan.owner),
+                orphan.partition_number, quote_literal(orphan.dataset_name), orphan.tenant),
             hint => CASE orphan.placement WHEN 'bound' THEN format('Replicate it first: SELECT easeml.replicate_dataset(%L, %s). Or add slots there, or say force => true.', orphan.dataset_name, orphan.n_holders + 1)
                 ELSE 'Add slots first: SELECT easeml.add_slots(1). Or say force => true: runs then wait.' END);
     END IF;
@@ -122,11 +122,11 @@ CREATE FUNCTION easeml.drain_slot(slot_id integer, force boolean DEFAULT false) 
 DECLARE
     slot easeml.slots := easeml.find_slot(slot_id);
 BEGIN
-    IF slot.state = 'lost' THEN
+    IF slot.status = 'lost' THEN
         PERFORM easeml.fail('ML004', format('slot %s is lost: %s', slot.slot_id, slot.lost_reason), hint => 'It gets no units. Remove it, or make it active again with easeml.resume_slot.');
     END IF;
     PERFORM easeml.check_leaving(ARRAY[slot.slot_id], force);
-    UPDATE easeml.slots s SET state = 'draining' WHERE s.slot_id = slot.slot_id;
+    UPDATE easeml.slots s SET status = 'draining' WHERE s.slot_id = slot.slot_id;
     PERFORM pg_notify('easeml_slots', '');
 END
 $$;
@@ -137,7 +137,7 @@ CREATE FUNCTION easeml.resume_slot(slot_id integer) RETURNS void LANGUAGE plpgsq
 DECLARE
     slot easeml.slots := easeml.find_slot(slot_id);
 BEGIN
-    UPDATE easeml.slots s SET state = 'active', lost_reason = NULL, lost_at = NULL WHERE s.slot_id = slot.slot_id;
+    UPDATE easeml.slots s SET status = 'active', lost_reason = NULL, lost_at = NULL WHERE s.slot_id = slot.slot_id;
     PERFORM pg_notify('easeml_slots', '');
 END
 $$;
@@ -174,11 +174,11 @@ COMMENT ON FUNCTION easeml.add_segment(text) IS
 
 CREATE FUNCTION easeml.drain_segment(segment text, force boolean DEFAULT false) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
-    own integer[] := (SELECT array_agg(s.slot_id) FROM easeml.slots s WHERE s.segment_id = easeml.find_segment(segment) AND s.state = 'active');
+    own integer[] := (SELECT array_agg(s.slot_id) FROM easeml.slots s WHERE s.segment_id = easeml.find_segment(segment) AND s.status = 'active');
 BEGIN
     IF own IS NOT NULL THEN
         PERFORM easeml.check_leaving(own, force);
-        UPDATE easeml.slots s SET state = 'draining' WHERE s.slot_id = ANY (own);
+        UPDATE easeml.slots s SET status = 'draining' WHERE s.slot_id = ANY (own);
         PERFORM pg_notify('easeml_slots', '');
     END IF;
 END
@@ -187,7 +187,7 @@ COMMENT ON FUNCTION easeml.drain_segment(text, boolean) IS 'Drains all slots of 
 
 CREATE FUNCTION easeml.resume_segment(segment text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    UPDATE easeml.slots s SET state = 'active', lost_reason = NULL, lost_at = NULL WHERE s.segment_id = easeml.find_segment(segment);
+    UPDATE easeml.slots s SET status = 'active', lost_reason = NULL, lost_at = NULL WHERE s.segment_id = easeml.find_segment(segment);
     PERFORM pg_notify('easeml_slots', '');
 END
 $$;
@@ -277,9 +277,9 @@ BEGIN
         PERFORM easeml.fail('ML001', format('factor: expected 1 to %s, the number of segments that have slots, got %s', n_segments, coalesce(factor::text, 'NULL')),
             hint => 'An administrator adds segments: SELECT easeml.add_segment(name), then easeml.add_slots(n, name).');
     END IF;
-    FOR version_id IN SELECT d.dataset_id FROM easeml.datasets d WHERE d.owner = data.owner AND d.dataset_name = data.dataset_name AND d.placement = 'bound' LOOP
+    FOR version_id IN SELECT d.dataset_id FROM easeml.datasets d WHERE d.tenant = data.tenant AND d.dataset_name = data.dataset_name AND d.placement = 'bound' LOOP
         PERFORM easeml.place_dataset(version_id, factor);
-        PERFORM pg_notify('easeml_runs', r.run_id::text) FROM easeml.runs r WHERE r.dataset_id = version_id AND r.state IN ('queued', 'running');
+        PERFORM pg_notify('easeml_runs', r.run_id::text) FROM easeml.runs r WHERE r.dataset_id = version_id AND r.status IN ('queued', 'running');
     END LOOP;
     RETURN factor;
 END

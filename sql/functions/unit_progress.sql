@@ -13,9 +13,9 @@ BEGIN
     SELECT t.* INTO trial FROM easeml.trials t WHERE t.trial_id = (unit ->> 'trial_id')::bigint;
     IF NOT FOUND THEN
         PERFORM easeml.fail('ML003', format('trial %s is gone', unit ->> 'trial_id'));
-    ELSIF trial.n_steps_done <> first_step OR trial.state NOT IN ('waiting', 'running') THEN
+    ELSIF trial.n_steps_done <> first_step OR trial.status NOT IN ('waiting', 'running') THEN
         PERFORM easeml.fail('ML006', format('trial %s is %s with %s steps done: step %s is not due',
-            trial.trial_id, trial.state, trial.n_steps_done, unit ->> 'step'));
+            trial.trial_id, trial.status, trial.n_steps_done, unit ->> 'step'));
     END IF;
     -- This transaction writes only what is displayed, and a crash may lose that: do not wait for the disk.
     PERFORM set_config('synchronous_commit', 'off', true);
@@ -25,9 +25,9 @@ BEGIN
         (SELECT array_agg(p.n_train_rows ORDER BY p.partition_number) FROM easeml.partitions p WHERE p.dataset_id = d.dataset_id)
     INTO architecture, config, max_epochs, checkpoint_id, best_checkpoint_id, best_epoch, best_metric_value, metric, dataset_id, n_partitions, train_rows
     FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id) WHERE r.run_id = trial.run_id;
-    IF trial.state = 'waiting' THEN
-        UPDATE easeml.trials t SET state = 'running', started_at = coalesce(t.started_at, open_unit.started_at)
-        WHERE t.trial_id = trial.trial_id AND t.state = 'waiting';
+    IF trial.status = 'waiting' THEN
+        UPDATE easeml.trials t SET status = 'running', started_at = coalesce(t.started_at, open_unit.started_at)
+        WHERE t.trial_id = trial.trial_id AND t.status = 'waiting';
     END IF;
     UPDATE easeml.slots s SET trial_id = trial.trial_id, kind = unit ->> 'kind', epoch = (unit ->> 'epoch')::integer,
         partition_number = (unit ->> 'partition_number')::integer, unit_started_at = open_unit.started_at, backend_pid = pg_backend_pid()
@@ -54,7 +54,7 @@ COMMENT ON FUNCTION easeml.fence(jsonb) IS 'Refuses to record a unit whose coord
 CREATE FUNCTION easeml.leave_slot(unit jsonb) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     UPDATE easeml.slots s SET unit_started_at = NULL, n_units_done = s.n_units_done + (unit ->> 'kind' <> 'pilot')::integer
-    WHERE s.slot_id = (unit ->> 'slot_id')::integer AND s.backend_pid = coalesce((unit ->> 'backend_pid')::integer, pg_backend_pid()) AND s.state <> 'lost';
+    WHERE s.slot_id = (unit ->> 'slot_id')::integer AND s.backend_pid = coalesce((unit ->> 'backend_pid')::integer, pg_backend_pid()) AND s.status <> 'lost';
     IF NOT FOUND THEN
         PERFORM easeml.fail('ML006', format('slot %s was given up or taken away meanwhile: step %s is not recorded', unit ->> 'slot_id', unit ->> 'step'));
     END IF;
@@ -73,10 +73,10 @@ BEGIN
     SELECT d.n_partitions INTO n_partitions
     FROM easeml.trials t JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id) WHERE t.trial_id = (unit ->> 'trial_id')::bigint;
     UPDATE easeml.trials t SET n_steps_done = t.n_steps_done + n_steps,
-        state = CASE WHEN t.n_steps_done + n_steps = (2 * t.max_epochs + 1) * n_partitions THEN 'finished'
-            WHEN t.n_steps_done + n_steps = 2 * t.target_epochs * n_partitions AND t.target_epochs < t.max_epochs THEN 'paused' ELSE t.state END,
+        status = CASE WHEN t.n_steps_done + n_steps = (2 * t.max_epochs + 1) * n_partitions THEN 'finished'
+            WHEN t.n_steps_done + n_steps = 2 * t.target_epochs * n_partitions AND t.target_epochs < t.max_epochs THEN 'paused' ELSE t.status END,
         finished_at = CASE WHEN t.n_steps_done + n_steps = (2 * t.max_epochs + 1) * n_partitions THEN clock_timestamp() END
-    WHERE t.trial_id = (unit ->> 'trial_id')::bigint AND t.n_steps_done = (unit ->> 'step')::integer AND t.state = 'running'
+    WHERE t.trial_id = (unit ->> 'trial_id')::bigint AND t.n_steps_done = (unit ->> 'step')::integer AND t.status = 'running'
     RETURNING t.* INTO trial;
     IF trial.trial_id IS NULL THEN
         PERFORM easeml.fail('ML006', format('trial %s was stopped or moved on meanwhile: step %s is not recorded', unit ->> 'trial_id', unit ->> 'step'));

@@ -1,16 +1,16 @@
 -- What a unit records in its final transaction: the new state, the unit itself, its metrics.
 
 CREATE FUNCTION easeml.store_chunked(unit jsonb, n_bytes bigint, sha256 text) RETURNS bigint LANGUAGE sql AS $$
-    INSERT INTO easeml.checkpoints (trial_id, owner, epoch, n_bytes, sha256)
-    SELECT t.trial_id, t.owner, (unit ->> 'epoch')::integer, n_bytes, sha256 FROM easeml.trials t WHERE t.trial_id = (unit ->> 'trial_id')::bigint
+    INSERT INTO easeml.checkpoints (trial_id, tenant, epoch, n_bytes, sha256)
+    SELECT t.trial_id, t.tenant, (unit ->> 'epoch')::integer, n_bytes, sha256 FROM easeml.trials t WHERE t.trial_id = (unit ->> 'trial_id')::bigint
     RETURNING checkpoint_id
 $$;
 COMMENT ON FUNCTION easeml.store_chunked(jsonb, bigint, text) IS
     'Inserts the row of a large state, whose chunks follow in the same transaction before easeml.record_training; returns NULL if the trial is gone (internal).';
 
 CREATE FUNCTION easeml.store_chunk(checkpoint_id bigint, chunk_number integer, bytes bytea) RETURNS void LANGUAGE sql AS $$
-    INSERT INTO easeml.checkpoint_chunks (checkpoint_id, owner, chunk_number, bytes)
-    SELECT c.checkpoint_id, c.owner, store_chunk.chunk_number, store_chunk.bytes FROM easeml.checkpoints c WHERE c.checkpoint_id = store_chunk.checkpoint_id
+    INSERT INTO easeml.checkpoint_chunks (checkpoint_id, tenant, chunk_number, bytes)
+    SELECT c.checkpoint_id, c.tenant, store_chunk.chunk_number, store_chunk.bytes FROM easeml.checkpoints c WHERE c.checkpoint_id = store_chunk.checkpoint_id
 $$;
 COMMENT ON FUNCTION easeml.store_chunk(bigint, integer, bytea) IS 'Adds a chunk to a large state (internal).';
 
@@ -26,8 +26,8 @@ BEGIN
     PERFORM easeml.fence(unit);
     trial := easeml.advance(unit);
     IF chunked_checkpoint_id IS NULL THEN
-        INSERT INTO easeml.checkpoints (trial_id, owner, epoch, n_bytes, sha256, state)
-        VALUES (trial.trial_id, trial.owner, (unit ->> 'epoch')::integer, length(state), sha256, state)
+        INSERT INTO easeml.checkpoints (trial_id, tenant, epoch, n_bytes, sha256, state)
+        VALUES (trial.trial_id, trial.tenant, (unit ->> 'epoch')::integer, length(state), sha256, state)
         RETURNING checkpoint_id, n_bytes INTO new_checkpoint_id, state_bytes;
     ELSE
         SELECT c.checkpoint_id, c.n_bytes INTO STRICT new_checkpoint_id, state_bytes
@@ -35,9 +35,9 @@ BEGIN
     END IF;
     finished := clock_timestamp();
     -- The unit of this rank, which alone counts the bytes of the state, then those of the other ranks of its gang.
-    INSERT INTO easeml.training_units (trial_id, run_id, owner, epoch, position, partition_number, slot_id, attempt, seed, lease_number,
+    INSERT INTO easeml.training_units (trial_id, run_id, tenant, epoch, position, partition_number, slot_id, attempt, seed, lease_number,
         started_at, finished_at, training_seconds, n_rows, loss, from_checkpoint_id, checkpoint_id, state_bytes, state_sha256, read_bytes, n_slots)
-    SELECT trial.trial_id, trial.run_id, trial.owner, g.epoch, u.position, u.partition_number, u.slot_id, g.attempt, u.seed, g.lease_number,
+    SELECT trial.trial_id, trial.run_id, trial.tenant, g.epoch, u.position, u.partition_number, u.slot_id, g.attempt, u.seed, g.lease_number,
         record_training.started_at, finished, u.training_seconds, u.n_rows, u.loss, trial.checkpoint_id, new_checkpoint_id, u.state_bytes,
         record_training.sha256, u.read_bytes, coalesce((unit #>> '{gang,n_ranks}')::integer, 1)
     FROM jsonb_to_record(unit) g(epoch integer, attempt integer, lease_number bigint) CROSS JOIN (
@@ -67,8 +67,8 @@ BEGIN
     PERFORM easeml.fence(unit);
     trial := easeml.advance(unit);
     finished := clock_timestamp();
-    INSERT INTO easeml.evaluations (trial_id, run_id, owner, epoch, split, partition_number, slot_id, attempt, lease_number, started_at, finished_at, statistics, read_bytes, n_slots)
-    SELECT trial.trial_id, trial.run_id, trial.owner, record_evaluation.epoch, record_evaluation.split, u.partition_number, u.slot_id, g.attempt, g.lease_number,
+    INSERT INTO easeml.evaluations (trial_id, run_id, tenant, epoch, split, partition_number, slot_id, attempt, lease_number, started_at, finished_at, statistics, read_bytes, n_slots)
+    SELECT trial.trial_id, trial.run_id, trial.tenant, record_evaluation.epoch, record_evaluation.split, u.partition_number, u.slot_id, g.attempt, g.lease_number,
         record_evaluation.started_at, finished, u.statistics, u.read_bytes, coalesce((unit #>> '{gang,n_ranks}')::integer, 1)
     FROM jsonb_to_record(unit) g(attempt integer, lease_number bigint) CROSS JOIN (
         SELECT f.partition_number, f.slot_id, record_evaluation.statistics, record_evaluation.read_bytes
@@ -93,8 +93,8 @@ DECLARE
 BEGIN
     SELECT t.* INTO trial FROM easeml.trials t WHERE t.trial_id = (unit ->> 'trial_id')::bigint;
     SELECT (metrics ->> r.metric)::double precision INTO metric_value FROM easeml.runs r WHERE r.run_id = trial.run_id;
-    INSERT INTO easeml.epoch_metrics (trial_id, run_id, owner, epoch, split, n_rows, metric_value, accuracy, balanced_accuracy, macro_f1, log_loss, rmse, mae, r2)
-    SELECT trial.trial_id, trial.run_id, trial.owner, record_metrics.epoch, record_metrics.split, record_metrics.n_rows, metric_value,
+    INSERT INTO easeml.epoch_metrics (trial_id, run_id, tenant, epoch, split, n_rows, metric_value, accuracy, balanced_accuracy, macro_f1, log_loss, rmse, mae, r2)
+    SELECT trial.trial_id, trial.run_id, trial.tenant, record_metrics.epoch, record_metrics.split, record_metrics.n_rows, metric_value,
         m.accuracy, m.balanced_accuracy, m.macro_f1, m.log_loss, m.rmse, m.mae, m.r2
     FROM jsonb_to_record(metrics) m(accuracy double precision, balanced_accuracy double precision, macro_f1 double precision, log_loss double precision,
         rmse double precision, mae double precision, r2 double precision);

@@ -30,16 +30,16 @@ BEGIN
         END IF;
         SELECT s.n_units_done, s.n_units INTO n_done, n_total FROM easeml.run_status s WHERE s.run_id = run.run_id;
         IF n_done <> n_shown THEN
-            RAISE NOTICE 'run %: %, % of % units', run.run_id, run.state, n_done, n_total;
+            RAISE NOTICE 'run %: %, % of % units', run.run_id, run.status, n_done, n_total;
             n_shown := n_done;
         END IF;
-        EXIT WHEN run.state IN ('finished', 'failed', 'cancelled');
+        EXIT WHEN run.status IN ('finished', 'failed', 'cancelled');
         IF NOT easeml.has_live_coordinator() AND clock_timestamp() > started + interval '15 seconds' THEN
             PERFORM easeml.fail('ML010', format('no coordinator is running, so run %s cannot go on', run_id),
                 hint => 'Start one from a shell: easeml up, or easeml coordinator --dsn ...; the run resumes by itself.');
         END IF;
         IF clock_timestamp() > started + timeout_seconds * interval '1 second' THEN
-            PERFORM easeml.fail('ML010', format('run %s is still %s after %s seconds', run_id, run.state, timeout_seconds));
+            PERFORM easeml.fail('ML010', format('run %s is still %s after %s seconds', run_id, run.status, timeout_seconds));
         END IF;
         COMMIT;
         PERFORM pg_sleep(least(0.5, coalesce(timeout_seconds, 0.5)));

@@ -1,8 +1,8 @@
 -- name: datasets
 -- Datasets, the newest version of each.
 SELECT dataset_id, dataset_name, version, task, source, input_columns, target_column, input_shape, n_outputs, n_partitions,
-    n_train_rows, n_validation_rows, n_test_rows, n_bytes, n_runs, created_at, owner
-FROM easeml.dataset_info WHERE is_newest ORDER BY dataset_name, owner
+    n_train_rows, n_validation_rows, n_test_rows, n_bytes, n_runs, created_at, tenant
+FROM easeml.dataset_info WHERE is_newest ORDER BY dataset_name, tenant
 
 -- name: dataset
 -- One dataset.
@@ -11,7 +11,7 @@ SELECT * FROM easeml.dataset_info WHERE dataset_id = %(dataset_id)s
 -- name: partitions
 -- Where the partitions of the caller's dataset are, in its newest version.
 SELECT p.* FROM easeml.partition_status p JOIN easeml.dataset_info d USING (dataset_id)
-WHERE d.dataset_name = %(dataset)s AND d.owner = current_user AND d.is_newest ORDER BY p.partition_number
+WHERE d.dataset_name = %(dataset)s AND d.tenant = current_user AND d.is_newest ORDER BY p.partition_number
 
 -- name: slots
 -- Slots, and the unit that each runs.
@@ -41,7 +41,7 @@ SELECT b.*, p.prior, p.link FROM easeml.arm_beliefs b LEFT JOIN easeml.priors p 
 
 -- name: run_regret
 -- How much better the open runs, or all runs, may still get.
-SELECT * FROM easeml.run_regret WHERE %(is_all)s OR state IN ('queued', 'running') ORDER BY run_id
+SELECT * FROM easeml.run_regret WHERE %(is_all)s OR status IN ('queued', 'running') ORDER BY run_id
 
 -- name: run_board
 -- Runs with their tenants' weights and deadlines, and the last decision about each.
@@ -56,8 +56,8 @@ WHERE g.run_id = ANY(%(run_ids)s) ORDER BY g.run_id
 -- name: demo_roles
 -- Roles of these names, their comments, and their open runs.
 SELECT a.rolname AS role, pg_catalog.shobj_description(a.oid, 'pg_authid') AS comment,
-    EXISTS (SELECT FROM easeml.tenants t WHERE t.owner = a.rolname) AS is_tenant,
-    ARRAY(SELECT r.run_id FROM easeml.runs r WHERE r.owner = a.rolname AND r.state IN ('queued', 'running') ORDER BY r.run_id) AS open_runs
+    EXISTS (SELECT FROM easeml.tenants t WHERE t.tenant = a.rolname) AS is_tenant,
+    ARRAY(SELECT r.run_id FROM easeml.runs r WHERE r.tenant = a.rolname AND r.status IN ('queued', 'running') ORDER BY r.run_id) AS open_runs
 FROM pg_catalog.pg_roles a WHERE a.rolname = ANY(%(roles)s)
 
 -- name: procedures
@@ -94,7 +94,7 @@ JOIN easeml.datasets d USING (dataset_id)
 LEFT JOIN LATERAL (
     SELECT CASE WHEN r.search IS NOT NULL THEN greatest(s.n_units - s.n_units_done, 0)
         ELSE coalesce(sum((2 * t.max_epochs + 1) * d.n_partitions::bigint - t.n_steps_done), 0)::bigint END AS n_units_left
-    FROM easeml.trials t WHERE t.run_id = r.run_id AND t.state IN ('waiting', 'running', 'paused')) l ON true
+    FROM easeml.trials t WHERE t.run_id = r.run_id AND t.status IN ('waiting', 'running', 'paused')) l ON true
 WHERE s.run_id = %(run_id)s
 
 -- name: newest_run

@@ -10,7 +10,7 @@ INSERT INTO easeml.coordinators (lease_number, host, process_id, version) VALUES
 
 -- name: clear_slots
 -- Takes off what units of an earlier coordinator left on display.
-UPDATE easeml.slots SET unit_started_at = NULL, backend_pid = NULL WHERE (unit_started_at IS NOT NULL OR backend_pid IS NOT NULL) AND state <> 'lost'
+UPDATE easeml.slots SET unit_started_at = NULL, backend_pid = NULL WHERE (unit_started_at IS NOT NULL OR backend_pid IS NOT NULL) AND status <> 'lost'
 
 -- name: read_lease
 -- The lease that holds now.
@@ -26,41 +26,41 @@ UPDATE easeml.coordinators SET stopped_at = clock_timestamp() WHERE lease_number
 
 -- name: slots
 -- The slots to run units on.
-SELECT slot_id, slot_name, segment_id, device, n_threads, memory_limit_bytes, state FROM easeml.slots ORDER BY slot_id
+SELECT slot_id, slot_name, segment_id, device, n_threads, memory_limit_bytes, status FROM easeml.slots ORDER BY slot_id
 
 -- name: lose_slot
 -- A unit is stuck: whatever its process still does, it does not record.
-UPDATE easeml.slots SET state = 'lost', lost_reason = %(reason)s, lost_at = clock_timestamp(), unit_started_at = NULL WHERE slot_id = %(slot_id)s
+UPDATE easeml.slots SET status = 'lost', lost_reason = %(reason)s, lost_at = clock_timestamp(), unit_started_at = NULL WHERE slot_id = %(slot_id)s
     AND %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease)
 
 -- name: explain_slot
 -- Why a slot that should work does not (NULL: it does).
-UPDATE easeml.slots SET lost_reason = %(reason)s WHERE slot_id = %(slot_id)s AND state <> 'lost' AND lost_reason IS DISTINCT FROM %(reason)s
+UPDATE easeml.slots SET lost_reason = %(reason)s WHERE slot_id = %(slot_id)s AND status <> 'lost' AND lost_reason IS DISTINCT FROM %(reason)s
 
 -- name: recover_slots
 -- Lost slots whose stuck process is gone work again.
-UPDATE easeml.slots s SET state = 'active', lost_reason = NULL, lost_at = NULL, backend_pid = NULL
-WHERE s.state = 'lost' AND NOT EXISTS (SELECT FROM pg_stat_activity a WHERE a.pid = s.backend_pid) RETURNING s.slot_id
+UPDATE easeml.slots s SET status = 'active', lost_reason = NULL, lost_at = NULL, backend_pid = NULL
+WHERE s.status = 'lost' AND NOT EXISTS (SELECT FROM pg_stat_activity a WHERE a.pid = s.backend_pid) RETURNING s.slot_id
 
 -- name: open_runs
 -- Runs that are asked for and not over, oldest first.
-SELECT run_id FROM easeml.runs WHERE state IN ('queued', 'running') ORDER BY run_id
+SELECT run_id FROM easeml.runs WHERE status IN ('queued', 'running') ORDER BY run_id
 
 -- name: read_run
 -- An open run; holders lists the segments of each partition, NULL where every slot may run every partition.
-SELECT r.run_id, r.seed, r.state, r.max_seconds, extract(epoch FROM r.started_at)::double precision AS started_seconds, d.n_partitions,
-    r.scheduler, r.visit_order, r.allocation, r.owner::text AS owner, d.task,
+SELECT r.run_id, r.seed, r.status, r.max_seconds, extract(epoch FROM r.started_at)::double precision AS started_seconds, d.n_partitions,
+    r.scheduler, r.visit_order, r.allocation, r.tenant::text AS tenant, d.task,
     CASE WHEN r.search IS NOT NULL THEN jsonb_build_object('architectures_json', (r.search -> 'architectures')::text, 'search_space_json', r.search_space::text, 'procedure', r.procedure,
         'n_configs', (r.search -> 'n_configs'), 'max_epochs', r.max_epochs, 'seed', r.seed, 'options_json', r.procedure_options::text) END AS search, CASE WHEN d.placement = 'bound' THEN (
         SELECT jsonb_agg(h.segments ORDER BY h.partition_number)
         FROM (SELECT p.partition_number, coalesce(jsonb_agg(c.segment_id) FILTER (WHERE c.segment_id IS NOT NULL), '[]') AS segments
               FROM easeml.partitions p LEFT JOIN easeml.replicas c USING (dataset_id, partition_number)
               WHERE p.dataset_id = d.dataset_id GROUP BY p.partition_number) h) END AS holders
-FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id) WHERE r.run_id = %(run_id)s AND r.state IN ('queued', 'running')
+FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id) WHERE r.run_id = %(run_id)s AND r.status IN ('queued', 'running')
 
 -- name: read_trials
 -- The trials of a run with their progress; met lists the partitions met in the present round, where the order is free.
-SELECT t.trial_id, t.arm_id, t.trial_number, t.architecture, t.max_epochs, t.n_steps_done, t.state, r.visit_order, t.pilot_train_seconds, t.pilot_evaluate_seconds, t.target_epochs, t.bracket,
+SELECT t.trial_id, t.arm_id, t.trial_number, t.architecture, t.max_epochs, t.n_steps_done, t.status, r.visit_order, t.pilot_train_seconds, t.pilot_evaluate_seconds, t.target_epochs, t.bracket,
     CASE WHEN r.visit_order = 'free' THEN ARRAY(
         SELECT u.partition_number FROM easeml.training_units u WHERE u.trial_id = t.trial_id AND n.round %% 2 = 0 AND u.epoch = n.round / 2 + 1
         UNION ALL
@@ -81,15 +81,15 @@ SELECT a.arm_id, a.architecture || CASE a.augmentation WHEN 'none' THEN '' ELSE 
     CASE WHEN n.n_open = 0 THEN a.cost_seconds END AS cost_seconds, (n.n_epochs * p.n_rows)::double precision AS work, n.n_epochs::double precision AS n_epochs, n.is_complete
 FROM easeml.arms a JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id)
 CROSS JOIN LATERAL (SELECT CASE WHEN r.search IS NULL THEN coalesce(sum(t.max_epochs), 0) ELSE coalesce(a.planned_epochs, 1) END AS n_epochs,
-    count(*) FILTER (WHERE t.state IN ('waiting', 'running', 'paused')) AS n_open,
-    coalesce(bool_and(t.n_steps_done = (2 * t.max_epochs + 1) * d.n_partitions::bigint OR r.search IS NOT NULL AND t.state = 'stopped' AND t.failure_reason IS NULL), false) AS is_complete
+    count(*) FILTER (WHERE t.status IN ('waiting', 'running', 'paused')) AS n_open,
+    coalesce(bool_and(t.n_steps_done = (2 * t.max_epochs + 1) * d.n_partitions::bigint OR r.search IS NOT NULL AND t.status = 'stopped' AND t.failure_reason IS NULL), false) AS is_complete
     FROM easeml.trials t WHERE t.arm_id = a.arm_id) n
 CROSS JOIN LATERAL (SELECT greatest(sum(c.n_train_rows), 1) AS n_rows FROM easeml.partitions c WHERE c.dataset_id = r.dataset_id) p
 WHERE a.run_id = %(run_id)s AND NOT EXISTS (SELECT FROM easeml.priors q WHERE q.run_id = a.run_id AND a.arm_id <> ALL (q.arm_ids)) ORDER BY a.arm_id
 
 -- name: read_history
 -- What a procedure may know of an arm's trials; scores after each epoch, higher is better.
-SELECT t.trial_number, jsonb_build_object('architecture', t.architecture) || t.config AS config, t.state, t.target_epochs, t.inherited_epochs, p.trial_number AS parent,
+SELECT t.trial_number, jsonb_build_object('architecture', t.architecture) || t.config AS config, t.status, t.target_epochs, t.inherited_epochs, p.trial_number AS parent,
     ARRAY(SELECT CASE WHEN r.is_higher_better THEN m.metric_value ELSE -m.metric_value END FROM easeml.epoch_metrics m
           WHERE m.trial_id = t.trial_id AND m.split = 'validation' ORDER BY m.epoch) AS scores
 FROM easeml.trials t JOIN easeml.runs r USING (run_id) LEFT JOIN easeml.trials p ON p.trial_id = t.parent_trial_id
@@ -105,7 +105,7 @@ SELECT policy, prior, seed FROM easeml.current_tenancy()
 
 -- name: tenants
 -- Terms of the tenants that have any.
-SELECT owner::text AS role, weight, extract(epoch FROM deadline)::double precision AS deadline_seconds, max_slots FROM easeml.tenants
+SELECT tenant::text AS name, weight, extract(epoch FROM deadline)::double precision AS deadline_seconds, max_slots FROM easeml.tenants
 
 -- name: history
 -- What closed arms of the newest runs came to, if every trial went to its end, or was given up by its procedure: what was cut short says little of either quality or cost.
@@ -113,7 +113,7 @@ SELECT a.run_id, d.task, a.architecture || CASE a.augmentation WHEN 'none' THEN 
     (n.n_epochs * p.n_rows)::double precision AS work
 FROM easeml.arms a JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id)
 CROSS JOIN LATERAL (SELECT greatest(sum(t.n_steps_done / (2 * d.n_partitions) - t.inherited_epochs), 1) AS n_epochs,
-    coalesce(bool_and(t.n_steps_done = (2 * t.max_epochs + 1) * d.n_partitions::bigint OR r.search IS NOT NULL AND t.state = 'stopped' AND t.failure_reason IS NULL), false) AS is_complete
+    coalesce(bool_and(t.n_steps_done = (2 * t.max_epochs + 1) * d.n_partitions::bigint OR r.search IS NOT NULL AND t.status = 'stopped' AND t.failure_reason IS NULL), false) AS is_complete
     FROM easeml.trials t WHERE t.arm_id = a.arm_id) n
 CROSS JOIN LATERAL (SELECT greatest(sum(c.n_train_rows), 1) AS n_rows FROM easeml.partitions c WHERE c.dataset_id = r.dataset_id) p
 WHERE a.closing IS NOT NULL AND n.is_complete AND a.run_id IN (SELECT w.run_id FROM easeml.runs w ORDER BY w.run_id DESC LIMIT 500)
@@ -129,8 +129,8 @@ SELECT prior AS name, link, degrees_of_freedom, noise_variance, mean, covariance
 
 -- name: keep_prior
 -- The first prior of a run stays.
-INSERT INTO easeml.priors (run_id, owner, prior, link, degrees_of_freedom, noise_variance, mean, covariance, fitted, arm_ids)
-SELECT run_id, owner, %(prior)s, %(link)s, %(degrees_of_freedom)s, %(noise_variance)s, %(mean)s, %(covariance)s, %(fitted)s::jsonb, %(arm_ids)s FROM easeml.runs
+INSERT INTO easeml.priors (run_id, tenant, prior, link, degrees_of_freedom, noise_variance, mean, covariance, fitted, arm_ids)
+SELECT run_id, tenant, %(prior)s, %(link)s, %(degrees_of_freedom)s, %(noise_variance)s, %(mean)s, %(covariance)s, %(fitted)s::jsonb, %(arm_ids)s FROM easeml.runs
 WHERE run_id = %(run_id)s AND %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease) FOR KEY SHARE SKIP LOCKED ON CONFLICT DO NOTHING
 
 -- name: open_arm
@@ -151,28 +151,28 @@ SELECT easeml.keep_beliefs(%(run_id)s, %(beliefs)s::jsonb, %(lease_number)s)
 
 -- name: plan_run
 -- How a run is scheduled from now on; a new choice goes into the run's history.
-WITH before AS (SELECT r.run_id, r.owner, r.planned_scheduler FROM easeml.runs r WHERE r.run_id = %(run_id)s FOR NO KEY UPDATE SKIP LOCKED),
+WITH before AS (SELECT r.run_id, r.tenant, r.planned_scheduler FROM easeml.runs r WHERE r.run_id = %(run_id)s FOR NO KEY UPDATE SKIP LOCKED),
 planned AS (
     UPDATE easeml.runs r SET planned_scheduler = %(scheduler)s, simulated_seconds = %(simulated_seconds)s, bound_seconds = %(bound_seconds)s
     FROM before b WHERE r.run_id = b.run_id AND %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease)
-    RETURNING r.run_id, r.owner, b.planned_scheduler
+    RETURNING r.run_id, r.tenant, b.planned_scheduler
 )
-INSERT INTO easeml.events (owner, run_id, kind, message)
-SELECT owner, run_id, 'scheduled', format('scheduler %%s; %%s', %(scheduler)s::text, %(reason)s::text) FROM planned
+INSERT INTO easeml.events (tenant, run_id, kind, message)
+SELECT tenant, run_id, 'scheduled', format('scheduler %%s; %%s', %(scheduler)s::text, %(reason)s::text) FROM planned
 WHERE planned_scheduler IS DISTINCT FROM %(scheduler)s
 
 -- name: read_profiles
 -- What is known of devices for the architectures of a run's data set.
 SELECT p.architecture, p.device_kind, p.alpha, p.beta, p.c, p.d, p.eps_seconds, p.n_packed, p.n_devices, p.is_bounded
-FROM easeml.device_profiles p JOIN easeml.runs r USING (owner, dataset_id) WHERE r.run_id = %(run_id)s
+FROM easeml.device_profiles p JOIN easeml.runs r USING (tenant, dataset_id) WHERE r.run_id = %(run_id)s
 
 -- name: keep_profile
 -- The newest measurement of an architecture on a kind of device counts.
-INSERT INTO easeml.device_profiles (owner, dataset_id, architecture, device_kind, alpha, beta, c, d, eps_seconds, n_packed, n_devices, is_bounded, measurements, run_id)
-SELECT r.owner, r.dataset_id, %(architecture)s, %(device_kind)s, %(alpha)s, %(beta)s, %(c)s, %(d)s, %(eps_seconds)s, %(n_packed)s, %(n_devices)s,
+INSERT INTO easeml.device_profiles (tenant, dataset_id, architecture, device_kind, alpha, beta, c, d, eps_seconds, n_packed, n_devices, is_bounded, measurements, run_id)
+SELECT r.tenant, r.dataset_id, %(architecture)s, %(device_kind)s, %(alpha)s, %(beta)s, %(c)s, %(d)s, %(eps_seconds)s, %(n_packed)s, %(n_devices)s,
     %(is_bounded)s, %(measurements)s::jsonb, r.run_id
 FROM easeml.runs r WHERE r.run_id = %(run_id)s AND %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease) FOR KEY SHARE SKIP LOCKED
-ON CONFLICT (owner, dataset_id, architecture, device_kind) DO UPDATE SET alpha = EXCLUDED.alpha, beta = EXCLUDED.beta, c = EXCLUDED.c, d = EXCLUDED.d,
+ON CONFLICT (tenant, dataset_id, architecture, device_kind) DO UPDATE SET alpha = EXCLUDED.alpha, beta = EXCLUDED.beta, c = EXCLUDED.c, d = EXCLUDED.d,
     eps_seconds = EXCLUDED.eps_seconds, n_packed = EXCLUDED.n_packed, n_devices = EXCLUDED.n_devices, is_bounded = EXCLUDED.is_bounded,
     measurements = EXCLUDED.measurements, run_id = EXCLUDED.run_id, measured_at = clock_timestamp()
 
@@ -182,39 +182,39 @@ SELECT easeml.keep_allocations(%(journal)s::jsonb)
 
 -- name: start_run
 -- The first unit of a run is about to be given out.
-UPDATE easeml.runs SET state = 'running', started_at = coalesce(started_at, clock_timestamp())
-WHERE run_id = (SELECT w.run_id FROM easeml.runs w WHERE w.run_id = %(run_id)s FOR NO KEY UPDATE SKIP LOCKED) AND state = 'queued'
+UPDATE easeml.runs SET status = 'running', started_at = coalesce(started_at, clock_timestamp())
+WHERE run_id = (SELECT w.run_id FROM easeml.runs w WHERE w.run_id = %(run_id)s FOR NO KEY UPDATE SKIP LOCKED) AND status = 'queued'
     AND %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease)
 
 -- name: fail_trial
 -- A trial failed for a reason of its own, or too often for reasons of others.
 WITH failed AS (
-    UPDATE easeml.trials SET state = 'failed', failure_reason = %(reason)s, finished_at = clock_timestamp()
-    WHERE trial_id = (SELECT w.trial_id FROM easeml.trials w WHERE w.trial_id = %(trial_id)s FOR NO KEY UPDATE SKIP LOCKED) AND state IN ('waiting', 'running')
+    UPDATE easeml.trials SET status = 'failed', failure_reason = %(reason)s, finished_at = clock_timestamp()
+    WHERE trial_id = (SELECT w.trial_id FROM easeml.trials w WHERE w.trial_id = %(trial_id)s FOR NO KEY UPDATE SKIP LOCKED) AND status IN ('waiting', 'running')
         AND %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease)
-    RETURNING owner, run_id, trial_id
+    RETURNING tenant, run_id, trial_id
 )
-INSERT INTO easeml.events (owner, run_id, trial_id, kind, message)
-SELECT owner, run_id, trial_id, 'failed', format('trial %%s failed: %%s', trial_id, %(reason)s) FROM failed
+INSERT INTO easeml.events (tenant, run_id, trial_id, kind, message)
+SELECT tenant, run_id, trial_id, 'failed', format('trial %%s failed: %%s', trial_id, %(reason)s) FROM failed
 
 -- name: stop_trials
 -- What is left of a run that ends.
-UPDATE easeml.trials SET state = 'stopped', finished_at = clock_timestamp(), failure_reason = 'the run ended before this trial' WHERE run_id = (SELECT w.run_id FROM easeml.runs w WHERE w.run_id = %(run_id)s FOR NO KEY UPDATE SKIP LOCKED) AND state IN ('waiting', 'running', 'paused')
+UPDATE easeml.trials SET status = 'stopped', finished_at = clock_timestamp(), failure_reason = 'the run ended before this trial' WHERE run_id = (SELECT w.run_id FROM easeml.runs w WHERE w.run_id = %(run_id)s FOR NO KEY UPDATE SKIP LOCKED) AND status IN ('waiting', 'running', 'paused')
     AND %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease)
 
 -- name: finish_run
 -- The end of a run: failed when no trial came to anything because all failed.
 UPDATE easeml.runs r SET finished_at = clock_timestamp(),
-    state = CASE WHEN f.n_failed = f.n THEN 'failed' ELSE 'finished' END,
+    status = CASE WHEN f.n_failed = f.n THEN 'failed' ELSE 'finished' END,
     failure_reason = CASE WHEN f.n_failed = f.n THEN format('all %%s trials failed; the first: %%s', f.n, f.first_reason) END
-FROM (SELECT count(*) AS n, count(*) FILTER (WHERE state = 'failed') AS n_failed, (array_agg(failure_reason ORDER BY trial_number))[1] AS first_reason
+FROM (SELECT count(*) AS n, count(*) FILTER (WHERE status = 'failed') AS n_failed, (array_agg(failure_reason ORDER BY trial_number))[1] AS first_reason
       FROM easeml.trials WHERE run_id = %(run_id)s) f
-WHERE r.run_id = (SELECT w.run_id FROM easeml.runs w WHERE w.run_id = %(run_id)s FOR NO KEY UPDATE SKIP LOCKED) AND r.state = 'running' AND %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease)
+WHERE r.run_id = (SELECT w.run_id FROM easeml.runs w WHERE w.run_id = %(run_id)s FOR NO KEY UPDATE SKIP LOCKED) AND r.status = 'running' AND %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease)
 
 -- name: note
 -- An event in the history of a run.
-INSERT INTO easeml.events (owner, run_id, trial_id, kind, message)
-SELECT owner, run_id, %(trial_id)s, %(kind)s, %(message)s FROM easeml.runs WHERE run_id = %(run_id)s FOR KEY SHARE SKIP LOCKED
+INSERT INTO easeml.events (tenant, run_id, trial_id, kind, message)
+SELECT tenant, run_id, %(trial_id)s, %(kind)s, %(message)s FROM easeml.runs WHERE run_id = %(run_id)s FOR KEY SHARE SKIP LOCKED
 
 -- name: live_bytes
 -- Bytes of the states that are kept.

@@ -5,12 +5,12 @@
 SELECT s.*, d.task, d.source, d.input_columns, d.target_column, d.input_shape, d.n_outputs, d.n_partitions,
     d.n_train_rows, d.n_validation_rows, d.n_test_rows, d.n_bytes, clock_timestamp() AS read_at
 FROM easeml.run_status s
-LEFT JOIN easeml.dataset_info d ON d.owner = s.owner AND d.dataset_name = s.dataset_name AND d.version = s.dataset_version
+LEFT JOIN easeml.dataset_info d ON d.tenant = s.tenant AND d.dataset_name = s.dataset_name AND d.version = s.dataset_version
 WHERE s.run_id = %(run_id)s
 
 -- name: trials
 -- Trials, best first.
-SELECT rank, trial_id, trial_number, architecture, state, validation_metric, test_metric, best_epoch, n_epochs_done,
+SELECT rank, trial_id, trial_number, architecture, status, validation_metric, test_metric, best_epoch, n_epochs_done,
     max_epochs, training_seconds, is_deployed, config, failure_reason
 FROM easeml.leaderboard WHERE run_id = %(run_id)s ORDER BY rank, trial_number
 

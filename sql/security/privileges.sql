@@ -13,9 +13,9 @@ BEGIN
         WHERE c.relnamespace = 'easeml'::regnamespace AND c.relkind = 'r'
     LOOP
         EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON %s TO easeml_admin, easeml_coordinator', item.relation);
-        IF EXISTS (SELECT FROM pg_catalog.pg_attribute WHERE attrelid = item.relation AND attname = 'owner') THEN
+        IF EXISTS (SELECT FROM pg_catalog.pg_attribute WHERE attrelid = item.relation AND attname = 'tenant') THEN
             EXECUTE format('ALTER TABLE %s ENABLE ROW LEVEL SECURITY', item.relation);
-            EXECUTE format('CREATE POLICY own_rows ON %s TO easeml_tenant USING (owner = current_user) WITH CHECK (owner = current_user)', item.relation);
+            EXECUTE format('CREATE POLICY own_rows ON %s TO easeml_tenant USING (tenant = current_user) WITH CHECK (tenant = current_user)', item.relation);
             EXECUTE format('CREATE POLICY all_rows ON %s TO easeml_admin, easeml_coordinator USING (true) WITH CHECK (true)', item.relation);
             IF item.relation_name NOT IN ('blocks', 'checkpoints', 'checkpoint_chunks') THEN
                 EXECUTE format('CREATE POLICY read_rows ON %s FOR SELECT TO easeml_reader USING (true)', item.relation);
@@ -60,10 +60,10 @@ GRANT INSERT ON easeml.datasets, easeml.partitions, easeml.replicas, easeml.bloc
     easeml.deployments, easeml.events TO easeml_tenant;
 -- Only the coordinator writes progress and states: a trial that named another tenant's checkpoint would predict with it.
 -- It alone writes the qualities of arms: other tenants' priors are fitted to them.
-GRANT INSERT (run_id, owner, architecture, augmentation, planned_epochs) ON easeml.arms TO easeml_tenant;
+GRANT INSERT (run_id, tenant, architecture, augmentation, planned_epochs) ON easeml.arms TO easeml_tenant;
 GRANT INSERT (run_id, arm_id, trial_number, architecture, config, max_epochs, target_epochs, bracket) ON easeml.trials TO easeml_tenant;
 GRANT UPDATE (encoder, packing_seconds, input_shape, n_skipped_rows, placement) ON easeml.datasets TO easeml_tenant;
-GRANT UPDATE (state, started_at, finished_at, failure_reason) ON easeml.runs, easeml.trials TO easeml_tenant;
+GRANT UPDATE (status, started_at, finished_at, failure_reason) ON easeml.runs, easeml.trials TO easeml_tenant;
 GRANT UPDATE (trial_id, deployed_at) ON easeml.deployments TO easeml_tenant;
 GRANT DELETE ON easeml.datasets, easeml.replicas, easeml.dataset_grants, easeml.runs, easeml.deployments TO easeml_tenant;
 GRANT EXECUTE ON FUNCTION easeml.version(), easeml.has_live_coordinator(), easeml.caller(), easeml.list_architectures(), easeml.list_metrics(), easeml.list_schedulers(), easeml.list_procedures(),

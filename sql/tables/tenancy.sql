@@ -13,7 +13,7 @@ COMMENT ON COLUMN easeml.tenancy.seed IS 'Seeds the policies that draw at random
 
 CREATE TABLE easeml.priors (
     run_id bigint PRIMARY KEY,
-    owner name NOT NULL,
+    tenant name NOT NULL,
     prior text NOT NULL,
     link text NOT NULL CHECK (link IN ('identity', 'logit')),
     degrees_of_freedom double precision NOT NULL,
@@ -23,7 +23,7 @@ CREATE TABLE easeml.priors (
     fitted jsonb NOT NULL,
     arm_ids bigint[] NOT NULL,
     made_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    FOREIGN KEY (run_id, owner) REFERENCES easeml.runs (run_id, owner) ON DELETE CASCADE
+    FOREIGN KEY (run_id, tenant) REFERENCES easeml.runs (run_id, tenant) ON DELETE CASCADE
 );
 COMMENT ON TABLE easeml.priors IS 'What the coordinator believed of a run''s arms before the run opened any; it never changes. Arrays follow the order of arm_ids.';
 COMMENT ON COLUMN easeml.priors.arm_ids IS 'The arms that the run began with; the coordinator never opens one that was added later.';
@@ -34,14 +34,14 @@ COMMENT ON COLUMN easeml.priors.fitted IS 'The hyperparameters of the prior, and
 CREATE TABLE easeml.posteriors (
     arm_id bigint PRIMARY KEY,
     run_id bigint NOT NULL,
-    owner name NOT NULL,
+    tenant name NOT NULL,
     mean double precision NOT NULL,
     deviation double precision NOT NULL,
     bound double precision,
     cost double precision NOT NULL,
     expected_seconds double precision NOT NULL,
     updated_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    FOREIGN KEY (arm_id, owner) REFERENCES easeml.arms (arm_id, owner) ON DELETE CASCADE
+    FOREIGN KEY (arm_id, tenant) REFERENCES easeml.arms (arm_id, tenant) ON DELETE CASCADE
 );
 CREATE INDEX posteriors_run ON easeml.posteriors (run_id);
 COMMENT ON TABLE easeml.posteriors IS 'What the coordinator now believes of each arm of an open run; it updates the row after each observation.';
@@ -51,7 +51,7 @@ CREATE TABLE easeml.arm_openings (
     decided_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     run_id bigint NOT NULL,
     arm_id bigint NOT NULL,
-    owner name NOT NULL,
+    tenant name NOT NULL,
     policy text NOT NULL,
     phase text NOT NULL,
     opening_number integer NOT NULL,
@@ -68,7 +68,7 @@ CREATE TABLE easeml.arm_openings (
     pending bigint[] NOT NULL,
     n_runs integer NOT NULL,
     lease_number bigint NOT NULL,
-    FOREIGN KEY (run_id, owner) REFERENCES easeml.runs (run_id, owner) ON DELETE CASCADE
+    FOREIGN KEY (run_id, tenant) REFERENCES easeml.runs (run_id, tenant) ON DELETE CASCADE
 );
 CREATE INDEX arm_openings_run ON easeml.arm_openings (run_id);
 COMMENT ON TABLE easeml.arm_openings IS 'One row for each arm that a run opened, with everything that the policy saw when it decided.';
@@ -92,7 +92,7 @@ COMMENT ON TABLE easeml.policy_memory IS 'What each policy needs to continue aft
 CREATE TABLE easeml.arm_opening_candidates (
     decision_id bigint NOT NULL REFERENCES easeml.arm_openings ON DELETE CASCADE,
     run_id bigint NOT NULL,
-    owner name NOT NULL,
+    tenant name NOT NULL,
     is_candidate boolean NOT NULL,
     is_chosen boolean NOT NULL,
     best_quality double precision NOT NULL,
@@ -106,9 +106,9 @@ CREATE TABLE easeml.arm_opening_candidates (
     chosen_score double precision NOT NULL,
     n_runs integer NOT NULL,
     PRIMARY KEY (decision_id, run_id),
-    FOREIGN KEY (run_id, owner) REFERENCES easeml.runs (run_id, owner) ON DELETE CASCADE
+    FOREIGN KEY (run_id, tenant) REFERENCES easeml.runs (run_id, tenant) ON DELETE CASCADE
 );
 CREATE INDEX arm_opening_candidates_run ON easeml.arm_opening_candidates (run_id);
-COMMENT ON TABLE easeml.arm_opening_candidates IS 'How each run stood at each decision, so that its owner sees why it waited. The row shows the numbers of the chosen run but not whose it was.';
+COMMENT ON TABLE easeml.arm_opening_candidates IS 'How each run stood at each decision, so that its tenant sees why it waited. The row shows the numbers of the chosen run but not whose it was.';
 COMMENT ON COLUMN easeml.arm_opening_candidates.is_candidate IS 'Whether the rule considered the run.';
 COMMENT ON COLUMN easeml.arm_opening_candidates.n_runs IS 'Number of runs with a waiting arm; if there are more than 200, only those with the largest gaps have rows here.';

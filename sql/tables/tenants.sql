@@ -1,7 +1,7 @@
 -- What administrators allow each tenant, and what tenants used up by runs that are gone.
 
 CREATE TABLE easeml.tenants (
-    owner name PRIMARY KEY,  -- named as in other tables, for row-level security
+    tenant name PRIMARY KEY,
     weight double precision NOT NULL DEFAULT 1 CHECK (weight > 0 AND weight < 'Infinity'),
     deadline timestamptz CHECK (isfinite(deadline)),
     max_runs integer CHECK (max_runs > 0),
@@ -11,7 +11,7 @@ CREATE TABLE easeml.tenants (
     created_at timestamptz NOT NULL DEFAULT now()
 );
 COMMENT ON TABLE easeml.tenants IS 'Roles with their own weight, deadline or limits. A member of easeml_tenant without a row has weight 1 and no limits.';
-COMMENT ON COLUMN easeml.tenants.owner IS 'The role.';
+COMMENT ON COLUMN easeml.tenants.tenant IS 'The role.';
 COMMENT ON COLUMN easeml.tenants.weight IS 'Share of the slots relative to other tenants.';
 COMMENT ON COLUMN easeml.tenants.deadline IS 'When its runs should have ended.';
 COMMENT ON COLUMN easeml.tenants.max_runs IS 'Queued and running runs at a time; null: no limit, also below.';
@@ -21,12 +21,12 @@ COMMENT ON COLUMN easeml.tenants.max_hours IS 'Slot hours of all its units, thos
 
 -- Not in easeml.tenants: a role without a row uses hours, too, and they outlive the row.
 CREATE TABLE easeml.tenant_usage (
-    owner name PRIMARY KEY,
+    tenant name PRIMARY KEY,
     dropped_seconds double precision NOT NULL CHECK (dropped_seconds >= 0)
 );
 COMMENT ON TABLE easeml.tenant_usage IS 'Slot seconds of dropped runs: dropping a run gives no hours back.';
 
--- Sums over one tenant read only these indexes; row-level security, which compares the owner, uses them, too.
-CREATE INDEX training_units_owner ON easeml.training_units (owner) INCLUDE (started_at, finished_at);
-CREATE INDEX evaluations_owner ON easeml.evaluations (owner) INCLUDE (started_at, finished_at);
-CREATE INDEX checkpoints_owner ON easeml.checkpoints (owner) INCLUDE (n_bytes);
+-- Sums over one tenant read only these indexes; row-level security, which compares the tenant, uses them, too.
+CREATE INDEX training_units_tenant ON easeml.training_units (tenant) INCLUDE (started_at, finished_at);
+CREATE INDEX evaluations_tenant ON easeml.evaluations (tenant) INCLUDE (started_at, finished_at);
+CREATE INDEX checkpoints_tenant ON easeml.checkpoints (tenant) INCLUDE (n_bytes);

@@ -16,7 +16,7 @@ CREATE TABLE easeml.slots (
     device text NOT NULL DEFAULT 'cpu' CHECK (device ~ '^(cpu(:[0-9]+)?|cuda:[0-9]+)$'),
     n_threads integer NOT NULL DEFAULT 1 CHECK (n_threads BETWEEN 1 AND 1024),
     memory_limit_bytes bigint CHECK (memory_limit_bytes >= 268435456),
-    state text NOT NULL DEFAULT 'active' CHECK (state IN ('active', 'draining', 'lost')),
+    status text NOT NULL DEFAULT 'active' CHECK (status IN ('active', 'draining', 'lost')),
     lost_reason text,
     lost_at timestamptz,
     backend_pid integer,

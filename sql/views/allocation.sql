@@ -1,6 +1,6 @@
 CREATE VIEW easeml.trial_group_status WITH (security_invoker) AS
 SELECT g.run_id, g.group_id, g.label, g.n_trials, a.n_allocations, a.n_resizes, g.created_at, g.ended_at,
-    extract(epoch FROM g.ended_at - g.created_at)::double precision AS makespan_seconds, g.owner::text AS owner
+    extract(epoch FROM g.ended_at - g.created_at)::double precision AS makespan_seconds, g.tenant::text AS tenant
 FROM easeml.trial_groups g
 CROSS JOIN LATERAL (SELECT count(*) AS n_allocations, count(*) FILTER (WHERE reason = 'dynamic') AS n_resizes FROM easeml.allocations WHERE group_id = g.group_id) a;
 COMMENT ON VIEW easeml.trial_group_status IS 'Trial groups of runs with water-filling, and how long each took.';
@@ -8,7 +8,7 @@ COMMENT ON VIEW easeml.trial_group_status IS 'Trial groups of runs with water-fi
 CREATE VIEW easeml.trial_allocations WITH (security_invoker) AS
 SELECT a.run_id, a.group_id, a.trial_id, t.trial_number, t.architecture, a.width, cardinality(a.devices) AS n_devices, a.devices, a.slot_ids, a.reason, a.decided_at,
     coalesce(lead(a.decided_at) OVER (PARTITION BY a.trial_id ORDER BY a.allocation_id), t.finished_at, g.ended_at) AS until,
-    extract(epoch FROM a.decided_at - r.started_at)::double precision AS elapsed_seconds, a.owner::text AS owner
+    extract(epoch FROM a.decided_at - r.started_at)::double precision AS elapsed_seconds, a.tenant::text AS tenant
 FROM easeml.allocations a JOIN easeml.trials t USING (trial_id) JOIN easeml.trial_groups g USING (group_id) JOIN easeml.runs r ON r.run_id = a.run_id;
 COMMENT ON VIEW easeml.trial_allocations IS 'Which devices each trial had, and from when to when.';
 
@@ -21,7 +21,7 @@ COMMENT ON COLUMN easeml.trial_group_status.n_resizes IS 'Number of decisions th
 COMMENT ON COLUMN easeml.trial_group_status.created_at IS 'When its trials became runnable.';
 COMMENT ON COLUMN easeml.trial_group_status.ended_at IS 'When its last trial ended or was stopped; null before that, or if another coordinator took over.';
 COMMENT ON COLUMN easeml.trial_group_status.makespan_seconds IS 'Seconds from created_at to ended_at.';
-COMMENT ON COLUMN easeml.trial_group_status.owner IS 'Tenant that owns the run.';
+COMMENT ON COLUMN easeml.trial_group_status.tenant IS 'Tenant that owns the run.';
 
 COMMENT ON COLUMN easeml.trial_allocations.run_id IS 'The run, see easeml.run_status.';
 COMMENT ON COLUMN easeml.trial_allocations.group_id IS 'Trial group, see easeml.trial_group_status.';
@@ -36,4 +36,4 @@ COMMENT ON COLUMN easeml.trial_allocations.reason IS 'static: the trial was new 
 COMMENT ON COLUMN easeml.trial_allocations.decided_at IS 'When the coordinator decided; it counts from the trial''s next unit on.';
 COMMENT ON COLUMN easeml.trial_allocations.until IS 'Time of the next decision about the trial, or its end.';
 COMMENT ON COLUMN easeml.trial_allocations.elapsed_seconds IS 'Seconds from the start of the run to the decision.';
-COMMENT ON COLUMN easeml.trial_allocations.owner IS 'Tenant that owns the run.';
+COMMENT ON COLUMN easeml.trial_allocations.tenant IS 'Tenant that owns the run.';

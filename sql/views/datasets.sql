@@ -1,9 +1,9 @@
 -- BI tools read views: flat, typed, and under the row-level security of the reader.
 
 CREATE VIEW easeml.dataset_info WITH (security_invoker) AS
-SELECT d.dataset_id, d.owner::text AS owner, d.dataset_name, d.version, d.source, d.input_columns, d.target_column, d.task, d.input_shape, d.n_outputs,
+SELECT d.dataset_id, d.tenant::text AS tenant, d.dataset_name, d.version, d.source, d.input_columns, d.target_column, d.task, d.input_shape, d.n_outputs,
     d.n_partitions, p.n_train_rows, p.n_validation_rows, p.n_test_rows, d.n_skipped_rows, p.n_bytes, d.seed, d.created_at, d.packing_seconds,
-    d.version = max(d.version) OVER (PARTITION BY d.owner, d.dataset_name) AS is_newest,
+    d.version = max(d.version) OVER (PARTITION BY d.tenant, d.dataset_name) AS is_newest,
     (SELECT count(*) FROM easeml.runs r WHERE r.dataset_id = d.dataset_id) AS n_runs,
     d.placement, (SELECT min(c.n) FROM (SELECT count(*) AS n FROM easeml.replicas r WHERE r.dataset_id = d.dataset_id GROUP BY r.partition_number) c) AS replication_factor
 FROM easeml.datasets d
@@ -13,7 +13,7 @@ LEFT JOIN (SELECT dataset_id, sum(n_train_rows)::bigint AS n_train_rows, sum(n_v
 COMMENT ON VIEW easeml.dataset_info IS 'Your datasets with their sizes, one row for each version.';
 
 CREATE VIEW easeml.partition_status WITH (security_invoker) AS
-SELECT p.dataset_id, d.owner::text AS owner, d.dataset_name, d.version, p.partition_number, p.n_train_rows, p.n_validation_rows, p.n_test_rows, p.n_bytes,
+SELECT p.dataset_id, d.tenant::text AS tenant, d.dataset_name, d.version, p.partition_number, p.n_train_rows, p.n_validation_rows, p.n_test_rows, p.n_bytes,
     CASE d.placement WHEN 'bound' THEN ARRAY(SELECT g.segment_name FROM easeml.replicas c JOIN easeml.segments g USING (segment_id)
         WHERE c.dataset_id = p.dataset_id AND c.partition_number = p.partition_number ORDER BY g.segment_id) END AS holders
 FROM easeml.partitions p JOIN easeml.datasets d USING (dataset_id);
@@ -31,7 +31,7 @@ COMMENT ON COLUMN easeml.dataset_info.placement IS 'shared (every slot may run e
 COMMENT ON COLUMN easeml.dataset_info.replication_factor IS 'Least number of segments that hold a partition; null if the dataset is shared.';
 
 COMMENT ON COLUMN easeml.partition_status.dataset_id IS 'Version of the dataset, see easeml.dataset_info.';
-COMMENT ON COLUMN easeml.partition_status.owner IS 'Tenant that owns the dataset.';
+COMMENT ON COLUMN easeml.partition_status.tenant IS 'Tenant that owns the dataset.';
 COMMENT ON COLUMN easeml.partition_status.dataset_name IS 'Name of the dataset.';
 COMMENT ON COLUMN easeml.partition_status.version IS 'Version of the dataset.';
 COMMENT ON COLUMN easeml.partition_status.partition_number IS 'Number of the partition, from 0.';
@@ -42,8 +42,8 @@ COMMENT ON COLUMN easeml.partition_status.n_bytes IS 'Packed size in bytes.';
 COMMENT ON COLUMN easeml.partition_status.holders IS 'Segments that hold it; null if every slot may run it.';
 
 COMMENT ON COLUMN easeml.dataset_info.dataset_id IS 'Number of this version.';
-COMMENT ON COLUMN easeml.dataset_info.owner IS 'Tenant that owns the dataset.';
-COMMENT ON COLUMN easeml.dataset_info.dataset_name IS 'Name, unique for its owner.';
+COMMENT ON COLUMN easeml.dataset_info.tenant IS 'Tenant that owns the dataset.';
+COMMENT ON COLUMN easeml.dataset_info.dataset_name IS 'Name, unique for its tenant.';
 COMMENT ON COLUMN easeml.dataset_info.version IS '1, and one more for each easeml.refresh_dataset.';
 COMMENT ON COLUMN easeml.dataset_info.source IS 'Table or view that was packed.';
 COMMENT ON COLUMN easeml.dataset_info.input_columns IS 'Columns that models see.';

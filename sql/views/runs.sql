@@ -1,6 +1,6 @@
 CREATE VIEW easeml.run_status WITH (security_invoker) AS
-SELECT r.run_id, r.owner::text AS owner, d.dataset_name, d.version AS dataset_version,
-    CASE WHEN r.state = 'running' AND NOT easeml.has_live_coordinator() THEN 'interrupted' ELSE r.state END AS state,
+SELECT r.run_id, r.tenant::text AS tenant, d.dataset_name, d.version AS dataset_version,
+    CASE WHEN r.status = 'running' AND NOT easeml.has_live_coordinator() THEN 'interrupted' ELSE r.status END AS status,
     r.procedure, r.metric, r.max_epochs, r.seed,
     t.n_trials, t.n_finished, t.n_failed, t.n_units_done, w.n_units,
     round(100.0 * t.n_units_done / nullif(w.n_units, 0), 1)::double precision AS percent_done,
@@ -12,15 +12,15 @@ SELECT r.run_id, r.owner::text AS owner, d.dataset_name, d.version AS dataset_ve
 FROM easeml.runs r
 JOIN easeml.datasets d USING (dataset_id)
 LEFT JOIN LATERAL (
-    SELECT count(*) AS n_trials, count(*) FILTER (WHERE state = 'finished') AS n_finished, count(*) FILTER (WHERE state = 'failed') AS n_failed,
-        count(*) FILTER (WHERE state = 'paused') AS n_paused, count(*) FILTER (WHERE state = 'stopped') AS n_stopped,
+    SELECT count(*) AS n_trials, count(*) FILTER (WHERE status = 'finished') AS n_finished, count(*) FILTER (WHERE status = 'failed') AS n_failed,
+        count(*) FILTER (WHERE status = 'paused') AS n_paused, count(*) FILTER (WHERE status = 'stopped') AS n_stopped,
         coalesce(sum(n_steps_done - 2 * inherited_epochs * d.n_partitions::bigint), 0)::bigint AS n_units_done,
         -- Only a trial that trains to its end is tested.
-        count(*) FILTER (WHERE n_steps_done > 2 * max_epochs * d.n_partitions::bigint OR target_epochs = max_epochs AND state IN ('waiting', 'running')) AS n_tests
+        count(*) FILTER (WHERE n_steps_done > 2 * max_epochs * d.n_partitions::bigint OR target_epochs = max_epochs AND status IN ('waiting', 'running')) AS n_tests
     FROM easeml.trials WHERE run_id = r.run_id) t ON true
 LEFT JOIN LATERAL (
     SELECT CASE WHEN r.search IS NULL THEN t.n_trials * (2 * r.max_epochs + 1)
-        WHEN r.state IN ('queued', 'running') THEN 2 * sum(a.planned_epochs)::bigint + t.n_tests END * d.n_partitions AS n_planned
+        WHEN r.status IN ('queued', 'running') THEN 2 * sum(a.planned_epochs)::bigint + t.n_tests END * d.n_partitions AS n_planned
     FROM easeml.arms a WHERE a.run_id = r.run_id) q ON true
 LEFT JOIN LATERAL (SELECT greatest(coalesce(q.n_planned, t.n_units_done), t.n_units_done) AS n_units) w ON true
 LEFT JOIN LATERAL (
@@ -38,11 +38,11 @@ COMMENT ON VIEW easeml.procedures IS 'Procedures that easeml.select_models accep
 
 CREATE VIEW easeml.leaderboard WITH (security_invoker) AS
 SELECT t.run_id, rank() OVER (PARTITION BY t.run_id ORDER BY CASE WHEN r.is_higher_better THEN -t.best_metric_value ELSE t.best_metric_value END NULLS LAST) AS rank,
-    t.trial_id, t.trial_number, d.dataset_name, t.architecture, t.state,
+    t.trial_id, t.trial_number, d.dataset_name, t.architecture, t.status,
     r.metric, t.best_metric_value AS validation_metric, e.metric_value AS test_metric, t.best_epoch,
     coalesce(m.epoch, t.inherited_epochs) AS n_epochs_done, t.max_epochs,
     p.trial_id IS NOT NULL AS is_deployed,
-    u.training_seconds, t.config, t.failure_reason, t.owner::text AS owner,
+    u.training_seconds, t.config, t.failure_reason, t.tenant::text AS tenant,
     coalesce(t.target_epochs, t.max_epochs) AS target_epochs, t.parent_trial_id, t.bracket
 FROM easeml.trials t
 JOIN easeml.runs r USING (run_id)
@@ -56,7 +56,7 @@ COMMENT ON VIEW easeml.leaderboard IS 'Trials of each run, best first by the val
 CREATE VIEW easeml.learning_curves WITH (security_invoker) AS
 SELECT t.run_id, t.trial_id, t.trial_number, t.architecture, e.epoch, l.training_loss, r.metric, e.metric_value AS validation_metric,
     e.accuracy, e.balanced_accuracy, e.macro_f1, e.log_loss, e.rmse, e.mae, e.r2, e.measured_at,
-    extract(epoch FROM e.measured_at - r.started_at)::double precision AS elapsed_seconds, l.training_seconds, t.owner::text AS owner
+    extract(epoch FROM e.measured_at - r.started_at)::double precision AS elapsed_seconds, l.training_seconds, t.tenant::text AS tenant
 FROM easeml.epoch_metrics e
 JOIN easeml.trials t USING (trial_id)
 JOIN easeml.runs r ON r.run_id = t.run_id
@@ -69,24 +69,24 @@ COMMENT ON VIEW easeml.learning_curves IS 'Training loss and validation metrics 
 CREATE VIEW easeml.training_timeline WITH (security_invoker) AS
 SELECT u.run_id, u.trial_id, t.trial_number, t.architecture, 'train'::text AS kind, u.epoch, u.position, u.partition_number, u.slot_id, u.attempt,
     u.started_at, u.finished_at, extract(epoch FROM u.finished_at - u.started_at)::double precision AS seconds, u.training_seconds,
-    u.n_rows, u.loss, u.state_bytes, u.state_sha256, u.owner::text AS owner, u.n_slots
+    u.n_rows, u.loss, u.state_bytes, u.state_sha256, u.tenant::text AS tenant, u.n_slots
 FROM easeml.training_units u JOIN easeml.trials t USING (trial_id)
 UNION ALL
 SELECT v.run_id, v.trial_id, t.trial_number, t.architecture, CASE v.split WHEN 'validation' THEN 'validate' ELSE 'test' END, v.epoch, NULL, v.partition_number, v.slot_id, v.attempt,
     v.started_at, v.finished_at, extract(epoch FROM v.finished_at - v.started_at)::double precision, NULL,
-    (v.statistics ->> 'n_rows')::bigint, NULL, NULL, NULL, v.owner::text, v.n_slots
+    (v.statistics ->> 'n_rows')::bigint, NULL, NULL, NULL, v.tenant::text, v.n_slots
 FROM easeml.evaluations v JOIN easeml.trials t USING (trial_id);
 COMMENT ON VIEW easeml.training_timeline IS 'Every recorded unit with its slot and times: the Gantt chart of a run.';
 
 CREATE VIEW easeml.run_events WITH (security_invoker) AS
-SELECT e.event_id, e.happened_at, e.run_id, e.trial_id, e.kind, e.message, e.owner::text AS owner FROM easeml.events e;
+SELECT e.event_id, e.happened_at, e.run_id, e.trial_id, e.kind, e.message, e.tenant::text AS tenant FROM easeml.events e;
 COMMENT ON VIEW easeml.run_events IS 'What happened to runs and trials, in words.';
 
 COMMENT ON COLUMN easeml.run_status.run_id IS 'Number that easeml.select_models returned.';
-COMMENT ON COLUMN easeml.run_status.owner IS 'Tenant that owns the run.';
+COMMENT ON COLUMN easeml.run_status.tenant IS 'Tenant that owns the run.';
 COMMENT ON COLUMN easeml.run_status.dataset_name IS 'Dataset that the run searches on.';
 COMMENT ON COLUMN easeml.run_status.dataset_version IS 'Version of the dataset.';
-COMMENT ON COLUMN easeml.run_status.state IS 'queued, running, interrupted, finished, failed or cancelled.';
+COMMENT ON COLUMN easeml.run_status.status IS 'queued, running, interrupted, finished, failed or cancelled.';
 COMMENT ON COLUMN easeml.run_status.procedure IS 'How the run chooses configs, one of easeml.procedures.';
 COMMENT ON COLUMN easeml.run_status.metric IS 'Metric that ranks the trials.';
 COMMENT ON COLUMN easeml.run_status.max_epochs IS 'Largest number of epochs of a trial.';
@@ -133,7 +133,7 @@ COMMENT ON COLUMN easeml.leaderboard.trial_id IS 'Number of the trial, for easem
 COMMENT ON COLUMN easeml.leaderboard.trial_number IS 'Number of the trial within its run.';
 COMMENT ON COLUMN easeml.leaderboard.dataset_name IS 'Dataset that the run searches on.';
 COMMENT ON COLUMN easeml.leaderboard.architecture IS 'Architecture, see easeml.architectures.';
-COMMENT ON COLUMN easeml.leaderboard.state IS 'waiting, running, paused (waits for its procedure), finished, failed, stopped or cancelled.';
+COMMENT ON COLUMN easeml.leaderboard.status IS 'waiting, running, paused (waits for its procedure), finished, failed, stopped or cancelled.';
 COMMENT ON COLUMN easeml.leaderboard.metric IS 'Metric that ranks the trials.';
 COMMENT ON COLUMN easeml.leaderboard.validation_metric IS 'Metric of the best epoch on the validation rows.';
 COMMENT ON COLUMN easeml.leaderboard.test_metric IS 'Metric of the same epoch on the test rows; measured when the trial ends.';
@@ -144,7 +144,7 @@ COMMENT ON COLUMN easeml.leaderboard.is_deployed IS 'Whether easeml.deploy chose
 COMMENT ON COLUMN easeml.leaderboard.training_seconds IS 'Seconds spent in training steps.';
 COMMENT ON COLUMN easeml.leaderboard.config IS 'Hyperparameters.';
 COMMENT ON COLUMN easeml.leaderboard.failure_reason IS 'Why the trial failed.';
-COMMENT ON COLUMN easeml.leaderboard.owner IS 'Tenant that owns the run.';
+COMMENT ON COLUMN easeml.leaderboard.tenant IS 'Tenant that owns the run.';
 COMMENT ON COLUMN easeml.leaderboard.target_epochs IS 'Epoch after which the trial ends or waits for its procedure.';
 COMMENT ON COLUMN easeml.leaderboard.bracket IS 'Bracket of its procedure, from 0.';
 COMMENT ON COLUMN easeml.leaderboard.parent_trial_id IS 'The trial that it began as a copy of.';
@@ -167,7 +167,7 @@ COMMENT ON COLUMN easeml.learning_curves.r2 IS 'Coefficient of determination.';
 COMMENT ON COLUMN easeml.learning_curves.measured_at IS 'When the last partition was measured.';
 COMMENT ON COLUMN easeml.learning_curves.elapsed_seconds IS 'Seconds from the start of the run to measured_at.';
 COMMENT ON COLUMN easeml.learning_curves.training_seconds IS 'Seconds of training steps in this epoch.';
-COMMENT ON COLUMN easeml.learning_curves.owner IS 'Tenant that owns the run.';
+COMMENT ON COLUMN easeml.learning_curves.tenant IS 'Tenant that owns the run.';
 
 COMMENT ON COLUMN easeml.training_timeline.run_id IS 'The run, see easeml.run_status.';
 COMMENT ON COLUMN easeml.training_timeline.trial_id IS 'The trial, see easeml.leaderboard.';
@@ -187,7 +187,7 @@ COMMENT ON COLUMN easeml.training_timeline.n_rows IS 'Number of rows that it rea
 COMMENT ON COLUMN easeml.training_timeline.loss IS 'Mean training loss.';
 COMMENT ON COLUMN easeml.training_timeline.state_bytes IS 'Size of the recorded state; in a gang only the first unit has it.';
 COMMENT ON COLUMN easeml.training_timeline.state_sha256 IS 'Hash of the recorded state.';
-COMMENT ON COLUMN easeml.training_timeline.owner IS 'Tenant that owns the run.';
+COMMENT ON COLUMN easeml.training_timeline.tenant IS 'Tenant that owns the run.';
 COMMENT ON COLUMN easeml.training_timeline.n_slots IS 'Number of slots that worked on it together: 1, or the width of its gang.';
 
 COMMENT ON COLUMN easeml.run_events.event_id IS 'Number of the event; later events have larger numbers.';
@@ -196,4 +196,4 @@ COMMENT ON COLUMN easeml.run_events.run_id IS 'The run, see easeml.run_status.';
 COMMENT ON COLUMN easeml.run_events.trial_id IS 'Trial that it concerns; null if it concerns the whole run.';
 COMMENT ON COLUMN easeml.run_events.kind IS 'One word for it, such as failed, cancelled, resumed or scheduled.';
 COMMENT ON COLUMN easeml.run_events.message IS 'What happened, in a sentence.';
-COMMENT ON COLUMN easeml.run_events.owner IS 'Tenant that owns the run.';
+COMMENT ON COLUMN easeml.run_events.tenant IS 'Tenant that owns the run.';

@@ -1,7 +1,7 @@
 CREATE VIEW easeml.slot_status WITH (security_invoker) AS
 SELECT s.slot_id, s.slot_name, g.segment_name, s.device, s.n_threads, s.memory_limit_bytes,
-    CASE WHEN s.state = 'lost' THEN 'lost' WHEN s.state = 'draining' AND (s.unit_started_at IS NULL OR NOT easeml.has_live_coordinator()) THEN 'drained'
-        WHEN NOT easeml.has_live_coordinator() THEN 'offline' WHEN s.state = 'draining' THEN 'draining' WHEN s.unit_started_at IS NULL THEN 'idle' ELSE 'busy' END AS state,
+    CASE WHEN s.status = 'lost' THEN 'lost' WHEN s.status = 'draining' AND (s.unit_started_at IS NULL OR NOT easeml.has_live_coordinator()) THEN 'drained'
+        WHEN NOT easeml.has_live_coordinator() THEN 'offline' WHEN s.status = 'draining' THEN 'draining' WHEN s.unit_started_at IS NULL THEN 'idle' ELSE 'busy' END AS status,
     t.run_id, t.trial_id, t.trial_number, t.architecture, CASE WHEN t.trial_id IS NOT NULL THEN s.kind END AS kind,
     CASE WHEN t.trial_id IS NOT NULL THEN s.epoch END AS epoch, CASE WHEN t.trial_id IS NOT NULL THEN s.partition_number END AS partition_number,
     CASE WHEN easeml.has_live_coordinator() THEN s.unit_started_at END AS unit_started_at,
@@ -15,7 +15,7 @@ COMMENT ON VIEW easeml.slot_status IS 'What each slot is doing. It shows a run a
 CREATE VIEW easeml.segment_status WITH (security_invoker) AS
 SELECT g.segment_id, g.segment_name, s.n_slots, s.n_active_slots, h.n_partitions, h.n_bytes
 FROM easeml.segments g
-CROSS JOIN LATERAL (SELECT count(*) AS n_slots, count(*) FILTER (WHERE state = 'active') AS n_active_slots FROM easeml.slots WHERE segment_id = g.segment_id) s
+CROSS JOIN LATERAL (SELECT count(*) AS n_slots, count(*) FILTER (WHERE status = 'active') AS n_active_slots FROM easeml.slots WHERE segment_id = g.segment_id) s
 CROSS JOIN LATERAL (SELECT count(*) AS n_partitions, coalesce(sum(p.n_bytes), 0)::bigint AS n_bytes
     FROM easeml.replicas c JOIN easeml.partitions p USING (dataset_id, partition_number) WHERE c.segment_id = g.segment_id) h;
 COMMENT ON VIEW easeml.segment_status IS 'Segments with their slots and the partitions that they hold.';
@@ -33,7 +33,7 @@ COMMENT ON COLUMN easeml.slot_status.segment_name IS 'Segment that it belongs to
 COMMENT ON COLUMN easeml.slot_status.device IS 'cpu, cpu:N (the N-th n_threads cores) or cuda:N; slots with the same cpu:N or cuda:N share it.';
 COMMENT ON COLUMN easeml.slot_status.n_threads IS 'Number of CPU threads.';
 COMMENT ON COLUMN easeml.slot_status.memory_limit_bytes IS 'Memory limit of its session.';
-COMMENT ON COLUMN easeml.slot_status.state IS 'offline (no live coordinator), idle, busy, draining (finishes its unit), drained, or lost (given up with a stuck unit).';
+COMMENT ON COLUMN easeml.slot_status.status IS 'offline (no live coordinator), idle, busy, draining (finishes its unit), drained, or lost (given up with a stuck unit).';
 COMMENT ON COLUMN easeml.slot_status.run_id IS 'Run of its unit.';
 COMMENT ON COLUMN easeml.slot_status.trial_id IS 'Trial of its unit.';
 COMMENT ON COLUMN easeml.slot_status.trial_number IS 'Number of the trial within its run.';

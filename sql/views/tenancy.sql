@@ -13,21 +13,21 @@ COMMENT ON COLUMN easeml.policies.summary IS 'What it does, in a sentence.';
 
 CREATE VIEW easeml.arm_beliefs WITH (security_invoker) AS
 SELECT a.run_id, a.arm_id, d.dataset_name, a.architecture, a.augmentation,
-    CASE WHEN a.opening IS NULL THEN CASE WHEN r.state IN ('queued', 'running') THEN 'waiting' ELSE 'never opened' END
-        WHEN n.n_open = 0 AND a.closing IS NOT NULL THEN 'closed' WHEN r.state IN ('queued', 'running') THEN 'open' ELSE 'stopped' END AS state,
+    CASE WHEN a.opening IS NULL THEN CASE WHEN r.status IN ('queued', 'running') THEN 'waiting' ELSE 'never opened' END
+        WHEN n.n_open = 0 AND a.closing IS NOT NULL THEN 'closed' WHEN r.status IN ('queued', 'running') THEN 'open' ELSE 'stopped' END AS status,
     n.n_trials, p.mean, p.deviation, p.bound, p.cost, p.expected_seconds,
     CASE WHEN n.n_open = 0 THEN a.quality END AS quality, CASE WHEN n.n_open = 0 THEN a.cost_seconds END AS cost_seconds,
-    a.opened_at, a.closed_at, p.updated_at, a.owner::text AS owner
+    a.opened_at, a.closed_at, p.updated_at, a.tenant::text AS tenant
 FROM easeml.arms a JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id)
 LEFT JOIN easeml.posteriors p USING (arm_id)
-CROSS JOIN LATERAL (SELECT count(*) AS n_trials, count(*) FILTER (WHERE t.state IN ('waiting', 'running', 'paused')) AS n_open FROM easeml.trials t WHERE t.arm_id = a.arm_id) n;
+CROSS JOIN LATERAL (SELECT count(*) AS n_trials, count(*) FILTER (WHERE t.status IN ('waiting', 'running', 'paused')) AS n_open FROM easeml.trials t WHERE t.arm_id = a.arm_id) n;
 COMMENT ON VIEW easeml.arm_beliefs IS 'Every arm of every run: its expected quality and cost, and once it is closed, the observed ones.';
 COMMENT ON COLUMN easeml.arm_beliefs.run_id IS 'The run that may open the arm.';
 COMMENT ON COLUMN easeml.arm_beliefs.arm_id IS 'Number of the arm, unique on this server.';
 COMMENT ON COLUMN easeml.arm_beliefs.dataset_name IS 'Dataset that the run searches on.';
 COMMENT ON COLUMN easeml.arm_beliefs.architecture IS 'Architecture that all trials of the arm share.';
 COMMENT ON COLUMN easeml.arm_beliefs.augmentation IS 'What the arm does to the inputs before training; none by default.';
-COMMENT ON COLUMN easeml.arm_beliefs.state IS 'waiting, open (its trials may run), closed (its trials have ended), stopped (the run ended first), or never opened.';
+COMMENT ON COLUMN easeml.arm_beliefs.status IS 'waiting, open (its trials may run), closed (its trials have ended), stopped (the run ended first), or never opened.';
 COMMENT ON COLUMN easeml.arm_beliefs.n_trials IS 'Number of trials in the arm''s hyperparameter search so far.';
 COMMENT ON COLUMN easeml.arm_beliefs.mean IS 'Expected quality, on the scale of the run''s prior.';
 COMMENT ON COLUMN easeml.arm_beliefs.deviation IS 'Standard deviation of the expected quality.';
@@ -39,22 +39,22 @@ COMMENT ON COLUMN easeml.arm_beliefs.cost_seconds IS 'Slot seconds that its unit
 COMMENT ON COLUMN easeml.arm_beliefs.opened_at IS 'When the coordinator opened it.';
 COMMENT ON COLUMN easeml.arm_beliefs.closed_at IS 'When the coordinator found all its trials ended.';
 COMMENT ON COLUMN easeml.arm_beliefs.updated_at IS 'When mean, deviation, bound and cost last changed.';
-COMMENT ON COLUMN easeml.arm_beliefs.owner IS 'Tenant that owns the run.';
+COMMENT ON COLUMN easeml.arm_beliefs.tenant IS 'Tenant that owns the run.';
 
 CREATE VIEW easeml.run_regret WITH (security_invoker) AS
-SELECT r.run_id, r.owner::text AS tenant, d.dataset_name, r.state, a.best_quality, a.largest_bound,
-    CASE WHEN r.state IN ('queued', 'running') THEN greatest(0, a.largest_bound - a.best_quality) END AS estimated_gap,
+SELECT r.run_id, r.tenant::text AS tenant, d.dataset_name, r.status, a.best_quality, a.largest_bound,
+    CASE WHEN r.status IN ('queued', 'running') THEN greatest(0, a.largest_bound - a.best_quality) END AS estimated_gap,
     a.n_arms, a.n_open, a.n_closed, a.n_waiting, a.spent_seconds, a.updated_at
 FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id)
 CROSS JOIN LATERAL (
-    SELECT coalesce(max(b.quality), 0) AS best_quality, max(b.bound) AS largest_bound, count(*) AS n_arms, count(*) FILTER (WHERE b.state = 'open') AS n_open,
-        count(*) FILTER (WHERE b.state = 'closed') AS n_closed, count(*) FILTER (WHERE b.state IN ('waiting', 'never opened')) AS n_waiting, coalesce(sum(b.cost_seconds), 0) AS spent_seconds, max(b.updated_at) AS updated_at
+    SELECT coalesce(max(b.quality), 0) AS best_quality, max(b.bound) AS largest_bound, count(*) AS n_arms, count(*) FILTER (WHERE b.status = 'open') AS n_open,
+        count(*) FILTER (WHERE b.status = 'closed') AS n_closed, count(*) FILTER (WHERE b.status IN ('waiting', 'never opened')) AS n_waiting, coalesce(sum(b.cost_seconds), 0) AS spent_seconds, max(b.updated_at) AS updated_at
     FROM easeml.arm_beliefs b WHERE b.run_id = r.run_id) a;
 COMMENT ON VIEW easeml.run_regret IS 'How much better each run may still get: the largest upper bound of its waiting arms minus its best quality so far.';
 COMMENT ON COLUMN easeml.run_regret.run_id IS 'Number that easeml.select_models returned.';
 COMMENT ON COLUMN easeml.run_regret.tenant IS 'Tenant that owns the run.';
 COMMENT ON COLUMN easeml.run_regret.dataset_name IS 'Dataset that the run searches on.';
-COMMENT ON COLUMN easeml.run_regret.state IS 'State of the run, as in easeml.run_status.';
+COMMENT ON COLUMN easeml.run_regret.status IS 'State of the run, as in easeml.run_status.';
 COMMENT ON COLUMN easeml.run_regret.best_quality IS 'Best quality of its closed arms; 0 before the first.';
 COMMENT ON COLUMN easeml.run_regret.largest_bound IS 'Largest upper bound of its waiting arms; null when none waits.';
 COMMENT ON COLUMN easeml.run_regret.estimated_gap IS 'Estimated regret: largest_bound minus best_quality, at least 0; null once the run has ended.';
@@ -81,7 +81,7 @@ SELECT c.decision_id, c.decided_at, c.run_id, c.policy, c.phase, c.is_chosen, c.
         WHEN c.phase = 'ei_rate' THEN format('waited: a larger improvement for its cost was served, %s against %s', round(c.chosen_score::numeric, 6), round(c.score::numeric, 6))
         WHEN c.phase = 'round_robin' THEN 'waited: it was another run''s turn'
         ELSE format('waited: another run was served by %s', c.phase) END AS reason,
-    c.owner::text AS owner
+    c.tenant::text AS tenant
 FROM easeml.arm_opening_candidates c
 LEFT JOIN easeml.arm_openings x ON x.decision_id = c.decision_id AND c.is_chosen
 LEFT JOIN easeml.arms a USING (arm_id);
@@ -110,4 +110,4 @@ COMMENT ON COLUMN easeml.policy_decisions.cost IS 'Expected cost of the arm, div
 COMMENT ON COLUMN easeml.policy_decisions.expected_seconds IS 'Seconds that the arm should take on one slot.';
 COMMENT ON COLUMN easeml.policy_decisions.n_pending IS 'Other arms of the run that were open.';
 COMMENT ON COLUMN easeml.policy_decisions.reason IS 'Why the run was served or waited, in words.';
-COMMENT ON COLUMN easeml.policy_decisions.owner IS 'Tenant that owns the run.';
+COMMENT ON COLUMN easeml.policy_decisions.tenant IS 'Tenant that owns the run.';

@@ -1,22 +1,22 @@
 CREATE VIEW easeml.tenant_status WITH (security_invoker) AS
-SELECT o.owner::text AS tenant, coalesce(t.weight, 1) AS weight, t.deadline, extract(epoch FROM t.deadline - clock_timestamp())::double precision AS seconds_to_deadline,
+SELECT o.tenant::text AS tenant, coalesce(t.weight, 1) AS weight, t.deadline, extract(epoch FROM t.deadline - clock_timestamp())::double precision AS seconds_to_deadline,
     t.max_runs, t.max_slots, t.max_bytes, t.max_hours, r.n_open_runs, r.n_queued_runs, s.n_busy_slots,
-    easeml.used_bytes(o.owner) AS used_bytes, easeml.used_hours(o.owner) AS used_hours, t.created_at,
+    easeml.used_bytes(o.tenant) AS used_bytes, easeml.used_hours(o.tenant) AS used_hours, t.created_at,
     w.n_waiting_arms, w.n_open_arms, l.served_at AS last_served_at, l.reason AS last_decision
-FROM (SELECT owner FROM easeml.tenants UNION SELECT owner FROM easeml.runs) o
-LEFT JOIN easeml.tenants t USING (owner)
+FROM (SELECT tenant FROM easeml.tenants UNION SELECT tenant FROM easeml.runs) o
+LEFT JOIN easeml.tenants t USING (tenant)
 CROSS JOIN LATERAL (
-    SELECT count(*) AS n_open_runs, count(*) FILTER (WHERE q.state = 'queued') AS n_queued_runs
-    FROM easeml.runs q WHERE q.owner = o.owner AND q.state IN ('queued', 'running')) r
+    SELECT count(*) AS n_open_runs, count(*) FILTER (WHERE q.status = 'queued') AS n_queued_runs
+    FROM easeml.runs q WHERE q.tenant = o.tenant AND q.status IN ('queued', 'running')) r
 CROSS JOIN LATERAL (
     SELECT count(*) AS n_busy_slots FROM easeml.slots b JOIN easeml.trials k USING (trial_id)
-    WHERE k.owner = o.owner AND b.unit_started_at IS NOT NULL AND b.state <> 'lost' AND easeml.has_live_coordinator()) s
+    WHERE k.tenant = o.tenant AND b.unit_started_at IS NOT NULL AND b.status <> 'lost' AND easeml.has_live_coordinator()) s
 CROSS JOIN LATERAL (
-    SELECT count(*) FILTER (WHERE b.state = 'waiting') AS n_waiting_arms, count(*) FILTER (WHERE b.state = 'open') AS n_open_arms
-    FROM easeml.arm_beliefs b JOIN easeml.runs q USING (run_id) WHERE q.owner = o.owner AND q.state IN ('queued', 'running')) w
+    SELECT count(*) FILTER (WHERE b.status = 'waiting') AS n_waiting_arms, count(*) FILTER (WHERE b.status = 'open') AS n_open_arms
+    FROM easeml.arm_beliefs b JOIN easeml.runs q USING (run_id) WHERE q.tenant = o.tenant AND q.status IN ('queued', 'running')) w
 CROSS JOIN LATERAL (
     SELECT max(c.decided_at) FILTER (WHERE c.is_chosen) AS served_at, (array_agg(c.reason ORDER BY c.decision_id DESC, c.is_chosen DESC))[1] AS reason
-    FROM easeml.policy_decisions c JOIN easeml.runs q USING (run_id) WHERE q.owner = o.owner AND q.state IN ('queued', 'running')) l;
+    FROM easeml.policy_decisions c JOIN easeml.runs q USING (run_id) WHERE q.tenant = o.tenant AND q.status IN ('queued', 'running')) l;
 COMMENT ON VIEW easeml.tenant_status IS 'Tenants with their settings and what they use, including roles that have runs and no settings of their own.';
 
 COMMENT ON COLUMN easeml.tenant_status.tenant IS 'Role.';

@@ -1,7 +1,7 @@
 CREATE VIEW easeml.run_traffic WITH (security_invoker) AS
 SELECT r.run_id, u.n_units + v.n_units AS n_units, u.n_hops + v.n_hops AS n_hops,
     u.bytes_hopped + v.bytes_hopped AS bytes_hopped, u.bytes_stored AS bytes_stored,
-    u.n_live_states AS n_live_states, u.live_state_bytes AS live_state_bytes, u.largest_state_bytes AS largest_state_bytes, r.owner::text AS owner
+    u.n_live_states AS n_live_states, u.live_state_bytes AS live_state_bytes, u.largest_state_bytes AS largest_state_bytes, r.tenant::text AS tenant
 FROM easeml.runs r
 CROSS JOIN LATERAL (
     -- The trials' pointers say which states are kept, since readers of results may not read easeml.checkpoints.
@@ -23,4 +23,4 @@ COMMENT ON COLUMN easeml.run_traffic.bytes_stored IS 'Bytes of state that traini
 COMMENT ON COLUMN easeml.run_traffic.n_live_states IS 'Number of states that are kept: of each trial the newest and that of its best epoch.';
 COMMENT ON COLUMN easeml.run_traffic.live_state_bytes IS 'Bytes of the kept states.';
 COMMENT ON COLUMN easeml.run_traffic.largest_state_bytes IS 'Size of the largest state that was written.';
-COMMENT ON COLUMN easeml.run_traffic.owner IS 'Tenant that owns the run.';
+COMMENT ON COLUMN easeml.run_traffic.tenant IS 'Tenant that owns the run.';

@@ -47,7 +47,7 @@ def document(result: Result) -> Any:
 def finished(shell: Any) -> int:
     """A run that has ended."""
     ended = document(shell("select", "cli digits", *SMALL, "--watch", "--json"))
-    assert ended["run"]["state"] == "finished"
+    assert ended["run"]["status"] == "finished"
     return int(ended["run"]["run_id"])
 
 
@@ -116,9 +116,9 @@ def test_watch_without_a_terminal_prints_a_line_per_change(shell: Any, finished:
 
 
 def test_cancel_resume_and_drop(shell: Any, open_run: int) -> None:
-    assert document(shell("cancel", open_run, "--json"))["state"] == "cancelled"
+    assert document(shell("cancel", open_run, "--json"))["status"] == "cancelled"
     assert shell("watch", open_run).exit_code == 1
-    assert document(shell("resume", open_run, "--json"))["state"] in ("queued", "running")
+    assert document(shell("resume", open_run, "--json"))["status"] in ("queued", "running")
     assert document(shell("drop", open_run, "--json")) == {"dropped": open_run}
     assert "no run" in str(shell("watch", open_run).exception)
 
@@ -191,7 +191,7 @@ def test_watch_in_a_terminal_is_live_and_ctrl_c_leaves_the_run_going(
     os.close(ours)
     assert viewer.wait(10) == 130
     assert b"goes on" in seen
-    assert document(shell("runs", "--json"))[0]["state"] == "running"
+    assert document(shell("runs", "--json"))[0]["status"] == "running"
 
 
 def read_until(terminal: int, text: bytes) -> bytes:

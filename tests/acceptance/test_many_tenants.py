@@ -48,7 +48,7 @@ def ask(session: Session, dataset: str, max_epochs: int = 2) -> int:
     return int(session.value(SELECT, dataset, max_epochs))
 
 
-IS_OVER = "SELECT state IN ('finished', 'failed', 'cancelled') FROM easeml.run_status WHERE run_id = %s"
+IS_OVER = "SELECT status IN ('finished', 'failed', 'cancelled') FROM easeml.run_status WHERE run_id = %s"
 
 
 def check_first_services(database: Session) -> None:
@@ -78,7 +78,7 @@ def test_tenants_are_served_in_turn_and_each_sees_why(
     opened = database.values("SELECT arm_id FROM easeml.arm_openings")
     assert sorted(opened) == sorted(database.values("SELECT arm_id FROM easeml.arms"))
     arms = database.rows("SELECT * FROM easeml.arm_beliefs")
-    assert {arm["state"] for arm in arms} == {"closed"}
+    assert {arm["status"] for arm in arms} == {"closed"}
     assert all(0 < arm["quality"] <= 1 and arm["cost_seconds"] > 0 and arm["deviation"] < 0.25 for arm in arms)
     best = "SELECT max(validation_metric) FROM easeml.leaderboard WHERE run_id = %s"
     regret = "SELECT best_quality FROM easeml.run_regret WHERE run_id = %s"
@@ -92,7 +92,7 @@ def test_tenants_are_served_in_turn_and_each_sees_why(
     for view in ("arm_beliefs", "run_regret"):
         assert set(amy.values(f"SELECT run_id FROM easeml.{view}")) == {runs["amy"]}
     for table in ("arm_openings", "arm_opening_candidates", "priors", "posteriors"):
-        assert set(amy.values(f"SELECT owner FROM easeml.{table}")) == {"amy"}
+        assert set(amy.values(f"SELECT tenant FROM easeml.{table}")) == {"amy"}
 
 
 def test_one_joins_late_one_cancels_one_has_a_deadline(
@@ -107,11 +107,11 @@ def test_one_joins_late_one_cancels_one_has_a_deadline(
         tenants["amy"].execute("SELECT easeml.cancel(%s)", [first])
         database.wait_until(IS_OVER, hurried)
         database.wait_until(IS_OVER, late)
-    states = {row["run_id"]: row["state"] for row in database.rows("SELECT run_id, state FROM easeml.run_status")}
+    states = {row["run_id"]: row["status"] for row in database.rows("SELECT run_id, status FROM easeml.run_status")}
     assert states == {first: "cancelled", hurried: "finished", late: "finished"}
     assert database.values("SELECT run_id FROM easeml.arm_openings").count(late) == 3
     assert database.value("SELECT max(n_epochs_done) < 300 FROM easeml.leaderboard WHERE run_id = %s", hurried)
-    overtime = "SELECT finished_at >= deadline FROM easeml.runs JOIN easeml.tenants USING (owner) WHERE run_id = %s"
+    overtime = "SELECT finished_at >= deadline FROM easeml.runs JOIN easeml.tenants USING (tenant) WHERE run_id = %s"
     assert database.value(overtime, hurried)
 
 

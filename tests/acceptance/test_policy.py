@@ -33,7 +33,7 @@ def played(shell: Any) -> Iterator[int]:
     inputs = ("--inputs", "petal_length_cm,petal_width_cm", "--target", "label")
     assert shell("datasets", "create", "policy iris", "--source", "policy_iris", *inputs).exit_code == 0
     ended = document(shell("select", "policy iris", *SEARCH, "--watch", "--json"))
-    assert ended["run"]["state"] == "finished"
+    assert ended["run"]["status"] == "finished"
     yield int(ended["run"]["run_id"])
     assert shell("datasets", "drop", "policy iris", "--cascade").exit_code == 0
 
@@ -98,7 +98,7 @@ def test_arms_show_what_is_believed_and_what_came(shell: Any, played: int) -> No
     arms = {row["architecture"]: row for row in document(shell("arms", played, "--json"))}
     assert set(arms) == {"linear", "mlp", "gaussian_nb"}
     for arm in arms.values():
-        assert arm["state"] == "closed"
+        assert arm["status"] == "closed"
         assert 0 <= arm["quality"] <= 1
         assert arm["deviation"] > 0
         assert arm["cost_seconds"] > 0
@@ -134,10 +134,10 @@ def test_the_demonstration_of_many_tenants_runs_twice(server: Embedded, shell: A
         assert "that you can see" in result.stdout  # dan reached for anna's run
         with connect_now(server.dsn()) as connection:
             runs = connection.execute(
-                "SELECT DISTINCT ON (tenant) tenant, state, n_closed, n_arms, best_quality FROM easeml.run_regret"
+                "SELECT DISTINCT ON (tenant) tenant, status, n_closed, n_arms, best_quality FROM easeml.run_regret"
                 " WHERE tenant LIKE 'demo\\_%' ORDER BY tenant, run_id DESC"
             ).fetchall()
-        states = {run["tenant"]: run["state"] for run in runs}
+        states = {run["tenant"]: run["status"] for run in runs}
         assert states == {
             tenant.role: "cancelled" if tenant.role == "demo_ben" else "finished" for tenant in DEMO_TENANTS
         }

@@ -75,7 +75,7 @@ def test_figures_are_what_sql_says(reader: Any, finished: dict[str, int], server
     result = reader("report_ada", "report", run_id, "--json", "--format", "html", "--out", tmp_path)
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
-    assert (found["run_id"], found["state"], found["png"]) == (run_id, "finished", None)
+    assert (found["run_id"], found["status"], found["png"]) == (run_id, "finished", None)
     assert Path(found["html"]).exists()
     with connect_now(server.dsn()) as connection:
         said = connection.execute(
@@ -122,7 +122,7 @@ def test_a_run_that_goes_on_is_reported_as_far_as_it_is(reader: Any, tmp_path: P
     try:
         result = reader("report_ada", "report", run_id, "--out", tmp_path / "now.html", "--json")
         assert result.exit_code == 0, result.output
-        state = json.loads(result.stdout)["state"]
+        state = json.loads(result.stdout)["status"]
         assert state in ("queued", "running")
         text = (tmp_path / "now.html").read_text(encoding="utf-8")
         assert f": {state}</title>" in text

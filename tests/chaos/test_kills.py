@@ -35,7 +35,7 @@ SELECT trial_number, epoch, position, partition_number, seed, n_rows, loss, stat
 FROM easeml.training_units JOIN easeml.trials USING (trial_id) ORDER BY trial_number, epoch, position
 """
 LEADERBOARD = """
-SELECT rank, trial_number, validation_metric, test_metric, best_epoch, state FROM easeml.leaderboard ORDER BY 1, 2
+SELECT rank, trial_number, validation_metric, test_metric, best_epoch, status FROM easeml.leaderboard ORDER BY 1, 2
 """
 
 
@@ -47,12 +47,12 @@ def start_run(session: Session, statement: str = RUN) -> None:
 
 def wait_for_units(session: Session, n_units: int) -> None:
     """Wait until that many units are recorded, or the run has ended."""
-    is_over = "(SELECT state IN ('finished', 'failed') FROM easeml.runs)"
+    is_over = "(SELECT status IN ('finished', 'failed') FROM easeml.runs)"
     session.wait_until(f"SELECT sum(n_steps_done) >= %s OR {is_over} FROM easeml.trials", n_units)
 
 
 def outcome(session: Session) -> tuple[list[Any], list[Any]]:
-    assert session.value("SELECT state FROM easeml.runs") == "finished", session.rows("SELECT * FROM easeml.events")
+    assert session.value("SELECT status FROM easeml.runs") == "finished", session.rows("SELECT * FROM easeml.events")
     return session.rows(STATES), session.rows(LEADERBOARD)
 
 

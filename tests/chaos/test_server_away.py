@@ -66,7 +66,7 @@ def test_an_idle_coordinator_and_its_standby_outlive_a_server_that_is_away(own_s
         assert [process.poll() for process in processes] == [None, None]
         for _ in range(2):  # whoever holds the lease, then the one that takes over
             ask(dsn, RUN)
-            wait_until(dsn, "SELECT bool_and(state = 'finished') FROM easeml.runs")
+            wait_until(dsn, "SELECT bool_and(status = 'finished') FROM easeml.runs")
             holder = ask(dsn, "SELECT process_id FROM easeml.coordinators ORDER BY lease_number DESC LIMIT 1")
             next(process for process in processes if process.pid == holder).kill()
             processes = [process for process in processes if process.pid != holder]

@@ -41,9 +41,9 @@ def start_run(database: Session, max_epochs: int) -> None:
 
 
 def wait_for_end(database: Session) -> None:
-    database.wait_until("SELECT state NOT IN ('queued', 'running') FROM easeml.runs")
-    assert database.value("SELECT state FROM easeml.runs") == "finished", database.rows("TABLE easeml.events")
-    assert database.values("SELECT DISTINCT state FROM easeml.trials") == ["finished"]
+    database.wait_until("SELECT status NOT IN ('queued', 'running') FROM easeml.runs")
+    assert database.value("SELECT status FROM easeml.runs") == "finished", database.rows("TABLE easeml.events")
+    assert database.values("SELECT DISTINCT status FROM easeml.trials") == ["finished"]
 
 
 def check_replays(database: Session) -> None:
@@ -63,11 +63,11 @@ def test_a_slot_that_cannot_be_cancelled_is_given_up_and_comes_back(
     with coordinator(database, "--unit-lease-seconds", "15"):
         database.wait_until("SELECT count(*) = 2 FROM easeml.slots WHERE n_units_done > 2")
         with stopped(database, 1):
-            database.wait_until("SELECT state = 'lost' FROM easeml.slots WHERE slot_id = 1")
+            database.wait_until("SELECT status = 'lost' FROM easeml.slots WHERE slot_id = 1")
             assert "no sign of life" in database.value("SELECT lost_reason FROM easeml.slot_status WHERE slot_id = 1")
             n_done = database.value("SELECT sum(n_steps_done) FROM easeml.trials")
             database.wait_until("SELECT sum(n_steps_done) >= %s + 4 FROM easeml.trials", n_done)
-        database.wait_until("SELECT state = 'active' FROM easeml.slots WHERE slot_id = 1")
+        database.wait_until("SELECT status = 'active' FROM easeml.slots WHERE slot_id = 1")
         wait_for_end(database)
     assert "slot lost" in database.values("SELECT kind FROM easeml.run_events")
     assert database.value("SELECT max(attempt) FROM easeml.training_timeline") >= 2
@@ -143,7 +143,7 @@ def test_a_full_disk_is_waited_out(database: Session, coordinator: Coordinator, 
         database.wait_until("SELECT sum(n_steps_done) >= 8 FROM easeml.trials")
         filler = fill(small_disk)
         database.wait_until("SELECT count(*) > 0 FROM easeml.run_events WHERE kind = 'disk full'")
-        assert database.value("SELECT count(*) FROM easeml.trials WHERE state = 'failed'") == 0
+        assert database.value("SELECT count(*) FROM easeml.trials WHERE status = 'failed'") == 0
         filler.unlink()
         wait_for_end(database)
     assert database.value("SELECT count(*) FROM easeml.coordinators") == 1

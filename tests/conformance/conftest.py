@@ -233,10 +233,10 @@ class InMemory(World):
         self._world.drop_run(run_id)
 
     def pause_trials(self, run_id: int) -> None:
-        self._set_trials(run_id, state="paused", n_steps_done=2 * N_PARTITIONS, target_epochs=1)
+        self._set_trials(run_id, status="paused", n_steps_done=2 * N_PARTITIONS, target_epochs=1)
 
     def end_trials(self, run_id: int) -> None:
-        self._set_trials(run_id, state="finished", n_steps_done=(2 * MAX_EPOCHS + 1) * N_PARTITIONS)
+        self._set_trials(run_id, status="finished", n_steps_done=(2 * MAX_EPOCHS + 1) * N_PARTITIONS)
 
     def _set_trials(self, run_id: int, **values: Any) -> None:
         for trial in self._tables.run(run_id).trials:
@@ -255,10 +255,10 @@ class InMemory(World):
         self._world.lose_slot(slot_id)
 
     def run_state(self, run_id: int) -> str:
-        return self._tables.run(run_id).state
+        return self._tables.run(run_id).status
 
     def trials(self, run_id: int) -> list[tuple[str, int]]:
-        return [(trial.state, trial.n_steps_done) for trial in self._tables.run(run_id).trials]
+        return [(trial.status, trial.n_steps_done) for trial in self._tables.run(run_id).trials]
 
     def units(self, run_id: int) -> list[tuple[int, str, int, int]]:
         units = [row.order.unit for row in self._tables.units if row.order.unit.run_id == run_id]
@@ -319,7 +319,7 @@ class OnPostgres(World):
     def _set_trials(self, run_id: int, state: str, n_steps_done: int) -> None:
         for values in (("running", 0), (state, n_steps_done)):
             self._database.execute(
-                "UPDATE easeml.trials SET state = %s, n_steps_done = %s WHERE run_id = %s", [*values, run_id]
+                "UPDATE easeml.trials SET status = %s, n_steps_done = %s WHERE run_id = %s", [*values, run_id]
             )
 
     @contextmanager
@@ -340,13 +340,13 @@ class OnPostgres(World):
         )
 
     def run_state(self, run_id: int) -> str:
-        return str(self._database.value("SELECT state FROM easeml.runs WHERE run_id = %s", run_id))
+        return str(self._database.value("SELECT status FROM easeml.runs WHERE run_id = %s", run_id))
 
     def trials(self, run_id: int) -> list[tuple[str, int]]:
         rows = self._database.rows(
-            "SELECT state, n_steps_done FROM easeml.trials WHERE run_id = %s ORDER BY trial_number", run_id
+            "SELECT status, n_steps_done FROM easeml.trials WHERE run_id = %s ORDER BY trial_number", run_id
         )
-        return [(row["state"], row["n_steps_done"]) for row in rows]
+        return [(row["status"], row["n_steps_done"]) for row in rows]
 
     def units(self, run_id: int) -> list[tuple[int, str, int, int]]:
         return [tuple(row.values()) for row in self._database.rows(UNITS, run_id)]  # type: ignore[misc]

@@ -34,11 +34,11 @@ async def test_a_stale_coordinator_may_still_give_signs_of_life_and_sign_off(wor
 @pytest.mark.covers("SlotStore.all_slots", "SlotStore.lose", "SlotStore.recover")
 async def test_a_lost_slot_is_active_again_once_nothing_is_stuck_there(world: World) -> None:
     await world.ports.lease.acquire()
-    assert [slot.state for slot in await world.ports.slots.all_slots()] == ["active", "active"]
+    assert [slot.status for slot in await world.ports.slots.all_slots()] == ["active", "active"]
     await world.ports.slots.lose(2, "stuck")
-    assert [slot.state for slot in await world.ports.slots.all_slots()] == ["active", "lost"]
+    assert [slot.status for slot in await world.ports.slots.all_slots()] == ["active", "lost"]
     assert await world.ports.slots.recover() == [2]
-    assert [slot.state for slot in await world.ports.slots.all_slots()] == ["active", "active"]
+    assert [slot.status for slot in await world.ports.slots.all_slots()] == ["active", "active"]
     assert await world.ports.slots.recover() == []
 
 
@@ -47,7 +47,7 @@ async def test_a_stale_coordinator_loses_no_slot(world: World) -> None:
     await world.ports.lease.acquire()
     world.take_over()
     await world.ports.slots.lose(2, "stuck")
-    assert [slot.state for slot in await world.ports.slots.all_slots()] == ["active", "active"]
+    assert [slot.status for slot in await world.ports.slots.all_slots()] == ["active", "active"]
 
 
 @pytest.mark.covers("SlotStore.explain")

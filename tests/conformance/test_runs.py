@@ -39,9 +39,9 @@ async def test_open_runs_are_read_with_arms_and_trials_until_they_are_over(world
     run = await world.ports.runs.read(first)
     assert run == runs[0]
     assert run is not None
-    assert (run.state, run.allocation, run.max_seconds) == ("queued", "hopping", None)
+    assert (run.status, run.allocation, run.max_seconds) == ("queued", "hopping", None)
     assert {arm.name for arm in run.arms} == {"linear", "mlp"}
-    assert [(t.trial_number, t.n_partitions, t.max_epochs, t.n_steps_done, t.state) for t in run.trials] == [
+    assert [(t.trial_number, t.n_partitions, t.max_epochs, t.n_steps_done, t.status) for t in run.trials] == [
         (1, 2, 2, 0, "waiting"),
         (2, 2, 2, 0, "waiting"),
     ]
@@ -58,7 +58,7 @@ async def test_a_run_is_started_once(world: World) -> None:
     run_id = world.ask_for_run()
     await world.ports.runs.start(run_id)
     started = await world.run(run_id)
-    assert started.state == "running"
+    assert started.status == "running"
     assert started.started_seconds is not None
     await world.ports.runs.start(run_id)
     assert await world.run(run_id) == started

@@ -50,7 +50,7 @@ async def test_a_procedure_sees_the_trials_of_its_arm_by_number(world: World) ->
     history = await world.ports.searches.trial_history(run.run_id, arm_id)
     assert number in [trial.trial_number for trial in history]
     assert [t.trial_number for t in history] == sorted(t.trial_number for t in history)
-    assert {(t.state, t.target_epochs, t.parent, t.inherited_epochs) for t in history} == {("paused", 1, None, 0)}
+    assert {(t.status, t.target_epochs, t.parent, t.inherited_epochs) for t in history} == {("paused", 1, None, 0)}
     assert {t.config["architecture"] for t in history} == {run.architectures[run.trials[0].trial_id]}
     world.drop_run(run.run_id)
     assert await world.ports.searches.trial_history(run.run_id, arm_id) == []
@@ -65,13 +65,13 @@ async def test_trials_are_started_continued_and_stopped(world: World) -> None:
     go_on = {"kind": "continue", "trial_number": number, "target_epochs": 2}
     assert await world.ports.searches.apply_decisions(run.run_id, arm_id, [go_on, started(new)]) == 0
     trials = {trial.trial_number: trial for trial in (await world.run(run.run_id)).trials}
-    assert (trials[number].state, trials[number].target_epochs) == ("waiting", 2)
-    assert (trials[new].state, trials[new].target_epochs, trials[new].n_steps_done) == ("waiting", 1, 0)
+    assert (trials[number].status, trials[number].target_epochs) == ("waiting", 2)
+    assert (trials[new].status, trials[new].target_epochs, trials[new].n_steps_done) == ("waiting", 1, 0)
     other = next(trial for trial in run.trials if run.arm_of[trial.trial_id] != arm_id)
     stop = {"kind": "stop", "trial_number": other.trial_number}
     await world.ports.searches.apply_decisions(run.run_id, run.arm_of[other.trial_id], [stop])
     trials = {trial.trial_number: trial for trial in (await world.run(run.run_id)).trials}
-    assert trials[other.trial_number].state == "stopped"
+    assert trials[other.trial_number].status == "stopped"
 
 
 @pytest.mark.covers("SearchStore.apply_decisions")

@@ -76,6 +76,6 @@ def test_comments_say_something(comments):
 
 
 def test_views_are_read_with_the_rights_of_who_asks(sql_statements):
-    """A view with its owner's rights would show every tenant's rows."""
+    """A view with its tenant's rights would show every tenant's rows."""
     views = [statement for statement in sql_statements if statement.startswith("CREATE VIEW")]
     assert all(re.match(r"CREATE VIEW easeml\.\w+ WITH \(security_invoker\) AS", view) for view in views)

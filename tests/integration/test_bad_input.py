@@ -313,11 +313,11 @@ def test_only_an_open_run_is_cancelled_and_only_a_stopped_one_resumed(prepared: 
     prepared.execute("SELECT easeml.cancel(%s)", [run_id])
     refused(prepared, f"SELECT easeml.cancel({run_id})", "ML004", "cancelled: only a queued or running run")
     prepared.execute("SELECT easeml.resume(%s)", [run_id])
-    prepared.execute("UPDATE easeml.runs SET state = 'running' WHERE run_id = %s", [run_id])
-    prepared.execute("UPDATE easeml.runs SET state = 'finished' WHERE run_id = %s", [run_id])
+    prepared.execute("UPDATE easeml.runs SET status = 'running' WHERE run_id = %s", [run_id])
+    prepared.execute("UPDATE easeml.runs SET status = 'finished' WHERE run_id = %s", [run_id])
     refused(prepared, f"SELECT easeml.cancel({run_id})", "ML004", "finished: only a queued or running run")
     refused(prepared, f"SELECT easeml.resume({run_id})", "ML004", "finished: only a cancelled or failed run")
-    refused(prepared, f"UPDATE easeml.runs SET state = 'queued' WHERE run_id = {run_id}", "ML004", "cannot go from")
+    refused(prepared, f"UPDATE easeml.runs SET status = 'queued' WHERE run_id = {run_id}", "ML004", "cannot go from")
 
 
 def test_wait_refuses_to_block_where_it_could_never_see_progress(unchanged: Session) -> None:

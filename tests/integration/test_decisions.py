@@ -66,7 +66,7 @@ def test_an_arm_is_opened_once_and_under_the_lease_that_holds(database: Session)
     first, second = database.values("SELECT arm_id FROM easeml.arms ORDER BY arm_id")
     opened = database.value("SELECT easeml.open_arm(%s)", decision(database, first))
     assert database.values("SELECT decision_id FROM easeml.arm_openings") == [opened]
-    assert database.values("SELECT state FROM easeml.arm_beliefs ORDER BY arm_id") == ["open", "waiting"]
+    assert database.values("SELECT status FROM easeml.arm_beliefs ORDER BY arm_id") == ["open", "waiting"]
     with pytest.raises(psycopg.Error, match=f"arm {first} was opened meanwhile") as again:
         database.execute("SELECT easeml.open_arm(%s)", [decision(database, first)])
     assert again.value.sqlstate == "ML006"
@@ -79,7 +79,7 @@ def test_an_arm_is_opened_once_and_under_the_lease_that_holds(database: Session)
         database.execute("SELECT easeml.open_arm(%s)", [decision(database, second)])
     assert over.value.sqlstate == "ML003"
     assert database.value("SELECT count(*) FROM easeml.arm_openings") == 1
-    assert database.values("SELECT state FROM easeml.arm_beliefs ORDER BY arm_id") == ["stopped", "never opened"]
+    assert database.values("SELECT status FROM easeml.arm_beliefs ORDER BY arm_id") == ["stopped", "never opened"]
 
 
 def test_an_arm_is_not_closed_while_a_trial_of_it_is_left(database: Session) -> None:
@@ -90,7 +90,7 @@ def test_an_arm_is_not_closed_while_a_trial_of_it_is_left(database: Session) -> 
     close = "SELECT easeml.close_arm(%s, (SELECT lease_number FROM easeml.coordinator_lease))"
     database.execute(close, [arm_id])
     assert database.values("SELECT closing FROM easeml.arms WHERE arm_id = %s", arm_id) == [None]
-    database.execute("UPDATE easeml.trials SET state = 'stopped' WHERE arm_id = %s", [arm_id])
+    database.execute("UPDATE easeml.trials SET status = 'stopped' WHERE arm_id = %s", [arm_id])
     database.execute(close, [arm_id])
     (closed,) = database.rows("SELECT quality, cost_seconds FROM easeml.arms WHERE arm_id = %s", arm_id)
     assert closed == {"quality": 0.0, "cost_seconds": 0.0}  # nothing was measured
@@ -105,7 +105,7 @@ def served(module_coordinated: Session) -> Session:
 
 def test_arms_of_runs_that_predict_numbers_have_a_quality(served: Session) -> None:
     run_id = served.value(RUN, "numbers", "rmse")
-    served.wait_until("SELECT state = 'finished' FROM easeml.run_status WHERE run_id = %s", run_id)
+    served.wait_until("SELECT status = 'finished' FROM easeml.run_status WHERE run_id = %s", run_id)
     rows = served.rows(
         "SELECT b.quality, (SELECT greatest(0, r2) FROM easeml.learning_curves c JOIN easeml.trials t USING (trial_id)"
         " WHERE t.arm_id = b.arm_id ORDER BY c.rmse LIMIT 1) AS r2 FROM easeml.arm_beliefs b WHERE run_id = %s",
@@ -141,12 +141,12 @@ def test_an_arm_that_a_tenant_adds_to_an_open_run_is_not_served_and_harms_nobody
     olga = tenant(served, "olga")
     run_id = olga.value(SLOW, 60)
     served.wait_until("SELECT count(*) > 0 FROM easeml.arm_openings WHERE run_id = %s", run_id)
-    olga.execute("INSERT INTO easeml.arms (run_id, owner, architecture) VALUES (%s, 'olga', 'lenet')", [run_id])
+    olga.execute("INSERT INTO easeml.arms (run_id, tenant, architecture) VALUES (%s, 'olga', 'lenet')", [run_id])
     olga.execute("SELECT pg_notify('easeml_runs', %s)", [str(run_id)])
-    served.wait_until("SELECT state = 'finished' FROM easeml.runs WHERE run_id = %s", run_id)
+    served.wait_until("SELECT status = 'finished' FROM easeml.runs WHERE run_id = %s", run_id)
     assert served.value("SELECT easeml.has_live_coordinator()")
-    states = served.rows("SELECT architecture, state FROM easeml.arm_beliefs WHERE run_id = %s", run_id)
-    assert {row["architecture"]: row["state"] for row in states}["lenet"] == "never opened"
+    states = served.rows("SELECT architecture, status FROM easeml.arm_beliefs WHERE run_id = %s", run_id)
+    assert {row["architecture"]: row["status"] for row in states}["lenet"] == "never opened"
 
 
 def test_a_tenant_that_holds_the_rows_of_its_run_stops_nobody_else(served: Session) -> None:
@@ -160,7 +160,7 @@ def test_a_tenant_that_holds_the_rows_of_its_run_stops_nobody_else(served: Sessi
         while time.monotonic() < started + 12:  # longer than a sign of life may be away
             assert served.value("SELECT easeml.has_live_coordinator()")
             time.sleep(0.2)
-    served.wait_until("SELECT state = 'finished' FROM easeml.runs WHERE run_id = %s", run_id)
+    served.wait_until("SELECT status = 'finished' FROM easeml.runs WHERE run_id = %s", run_id)
     assert served.value("SELECT easeml.has_live_coordinator()")
 
 

@@ -27,7 +27,7 @@ PREDICT = "SELECT id, easeml.predict('colours', ARRAY[x]) AS label FROM public.m
 
 def finish(database: Session, run_id: int) -> None:
     deadline = time.monotonic() + 60
-    while database.value("SELECT state FROM easeml.runs WHERE run_id = %s", run_id) != "finished":
+    while database.value("SELECT status FROM easeml.runs WHERE run_id = %s", run_id) != "finished":
         assert time.monotonic() < deadline, database.rows("SELECT * FROM easeml.run_events")
         time.sleep(0.05)
 
@@ -131,7 +131,7 @@ def test_views_show_the_same(finished: tuple[Session, Session], restored: tuple[
 
 
 PRIVILEGES = """
-SELECT c.oid::regclass::text AS object, c.relowner::regrole::text AS owner, c.relrowsecurity,
+SELECT c.oid::regclass::text AS object, c.relowner::regrole::text AS tenant, c.relrowsecurity,
     (SELECT array_agg(a::text ORDER BY a::text) FROM unnest(c.relacl) a) AS acl,
     (SELECT array_agg(format('%s %s', attname, a) ORDER BY attnum, a::text) FROM pg_attribute, unnest(attacl) a
         WHERE attrelid = c.oid) AS columns,

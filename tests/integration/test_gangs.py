@@ -92,7 +92,9 @@ def warm_sessions(digits: Session) -> list[Session]:
 def new_crew(digits: Session, sessions: list[Session], run: str = RUN) -> Iterator[Crew]:
     """A crew with a new run, over sessions of which those that a test has lost are replaced."""
     sessions[:] = [digits.again() if session.closed else session for session in sessions]
-    digits.execute("UPDATE easeml.slots SET state = 'active', lost_at = NULL, unit_started_at = NULL, n_units_done = 0")
+    digits.execute(
+        "UPDATE easeml.slots SET status = 'active', lost_at = NULL, unit_started_at = NULL, n_units_done = 0"
+    )
     digits.execute(run)  # type: ignore[arg-type]
     crew = Crew(digits, sessions)
     yield crew
@@ -142,7 +144,7 @@ def test_a_whole_life_in_gangs_learns_and_is_the_same_bytes_again(crew: Crew) ->
 
     states = live(crew)
     (board,) = crew.database.rows("SELECT * FROM easeml.leaderboard")
-    assert board["state"] == "finished"
+    assert board["status"] == "finished"
     assert board["validation_metric"] > 0.7
     assert board["test_metric"] > 0.7
     assert crew.database.value("SELECT count(*) FROM easeml.evaluations WHERE n_slots = 2") == 3 * N_PARTITIONS
@@ -231,7 +233,7 @@ def test_a_gang_is_refused_where_one_of_its_slots_was_given_up_meanwhile(
     with new_crew(digits, warm_sessions, slow) as crew:  # of seconds: it is to end
         answers = crew.start(crew.order(0))
         busy_pid(crew, 2)
-        digits.execute("UPDATE easeml.slots SET state = 'lost', lost_at = now() WHERE slot_id = 2")
+        digits.execute("UPDATE easeml.slots SET status = 'lost', lost_at = now() WHERE slot_id = 2")
         errors = [answer.exception(PATIENCE_SECONDS) for answer in answers]
         assert [getattr(error, "sqlstate", None) for error in errors] == ["ML006", "ML011"]
         assert digits.value("SELECT n_steps_done FROM easeml.trials") == 0
@@ -259,13 +261,13 @@ FROM easeml.training_units WHERE n_slots = 2 GROUP BY trial_id, epoch, started_a
 
 
 def wait_for_end(database: Session) -> None:
-    database.wait_until("SELECT state NOT IN ('queued', 'running') FROM easeml.runs")
-    assert database.value("SELECT state FROM easeml.runs") == "finished", database.rows("TABLE easeml.events")
+    database.wait_until("SELECT status NOT IN ('queued', 'running') FROM easeml.runs")
+    assert database.value("SELECT status FROM easeml.runs") == "finished", database.rows("TABLE easeml.events")
 
 
 def check_recorded_once(database: Session, n_epochs: int) -> None:
     """Every unit is there once, though the tables would hold a second one back anyway."""
-    n_trials = database.value("SELECT count(*) FROM easeml.trials WHERE state = 'finished'")
+    n_trials = database.value("SELECT count(*) FROM easeml.trials WHERE status = 'finished'")
     assert n_trials == 2
     assert database.value("SELECT count(*) FROM easeml.training_units") == n_trials * n_epochs * N_PARTITIONS
     assert database.value("SELECT count(*) FROM easeml.evaluations") == n_trials * (n_epochs + 1) * N_PARTITIONS
@@ -299,7 +301,7 @@ N_RETRIES = "SELECT count(*) FROM easeml.run_events WHERE kind = 'retry'"
 def disturb(database: Session, slot_id: int, action: str) -> None:
     """Disturb a slot until a gang is tried again: the first attempt may find it between two gangs."""
     n_retries = database.value(N_RETRIES)
-    is_over = "(SELECT state NOT IN ('queued', 'running') FROM easeml.runs)"
+    is_over = "(SELECT status NOT IN ('queued', 'running') FROM easeml.runs)"
     while database.value(N_RETRIES) == n_retries:
         assert not database.value(f"SELECT {is_over}"), "the run ended undisturbed"
         busy = "count(*) = 2 FROM easeml.slots WHERE unit_started_at IS NOT NULL AND kind = 'train'"

@@ -23,16 +23,16 @@ TABLE = """
 CREATE TABLE mine AS SELECT i AS id, i % 3 + sin(i) / 9 AS x, chr(97 + i % 3) AS y FROM generate_series(1, 120) i
 """
 WATER_FILLING = """
-INSERT INTO easeml.device_profiles (owner, dataset_id, architecture, device_kind, alpha, beta, c, d, eps_seconds,
+INSERT INTO easeml.device_profiles (tenant, dataset_id, architecture, device_kind, alpha, beta, c, d, eps_seconds,
     n_packed, n_devices, is_bounded, measurements)
-SELECT owner, dataset_id, 'linear', 'cpu', 1, 1, 1, 1, 0, 1, 1, true, '{}' FROM easeml.datasets;
-INSERT INTO easeml.trial_groups (run_id, owner, lease_number, group_number, label, n_trials)
-SELECT run_id, owner, 1, 1, 'linear', 1 FROM easeml.runs WHERE state = 'finished';
-INSERT INTO easeml.allocations (group_id, trial_id, run_id, owner, width, devices, slot_ids, reason)
-SELECT g.group_id, t.trial_id, t.run_id, t.owner, 1, '{1/cpu:1}', '{1}', 'static'
+SELECT tenant, dataset_id, 'linear', 'cpu', 1, 1, 1, 1, 0, 1, 1, true, '{}' FROM easeml.datasets;
+INSERT INTO easeml.trial_groups (run_id, tenant, lease_number, group_number, label, n_trials)
+SELECT run_id, tenant, 1, 1, 'linear', 1 FROM easeml.runs WHERE status = 'finished';
+INSERT INTO easeml.allocations (group_id, trial_id, run_id, tenant, width, devices, slot_ids, reason)
+SELECT g.group_id, t.trial_id, t.run_id, t.tenant, 1, '{1/cpu:1}', '{1}', 'static'
 FROM easeml.trial_groups g JOIN easeml.trials t USING (run_id);
 """
-# They take names, values or settings, and look at no row that has an owner.
+# They take names, values or settings, and look at no row that has an tenant.
 ABOUT_NO_ROWS = {
     "array_bytes", "begin_search", "caller", "check_run_transition", "check_trial_transition",
     "choose_architectures", "complete_options", "current_tenancy", "fail", "find_source", "fitting_architectures",
@@ -42,7 +42,7 @@ ABOUT_NO_ROWS = {
 }  # fmt: skip
 # These return an error of their own instead of raising it.
 RAISED = "SELECT easeml.raise_failure(failure) FROM"
-# What the other tenant says, with the owner's numbers, by routine as regprocedure writes it.
+# What the other tenant says, with the tenant's numbers, by routine as regprocedure writes it.
 PREDICTIONS = {
     f"{name}(text,{kind},bigint)": f"SELECT easeml.{name}('private', {value}, {{trial_id}})"
     for name in ("predict", "predict_value", "predict_row")
@@ -137,7 +137,7 @@ def columns(root: Session, table: str) -> list[str]:
 
 
 def owned(root: Session) -> list[str]:
-    return [name for name in relations(root, "r") if "owner" in columns(root, name)]
+    return [name for name in relations(root, "r") if "tenant" in columns(root, name)]
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +155,7 @@ def scene(module_database: Session, coordinator: Callable[[Session], AbstractCon
     numbers = {name: alma.value(select, 1) for name in ("run_id", "gone_run_id")}
     with coordinator(root):
         deadline = time.monotonic() + 60
-        while set(root.values("SELECT state FROM easeml.runs")) != {"finished"}:
+        while set(root.values("SELECT status FROM easeml.runs")) != {"finished"}:
             assert time.monotonic() < deadline, root.rows("SELECT * FROM easeml.run_status")
             time.sleep(0.05)
     # From here on nothing trains, so that whatever changes was changed by the caller.
@@ -167,7 +167,7 @@ def scene(module_database: Session, coordinator: Callable[[Session], AbstractCon
     numbers["dataset_id"] = alma.value("SELECT dataset_id FROM easeml.datasets")
     alma.execute("SELECT easeml.deploy(%s)", [numbers["trial_id"]])
     alma.execute("SELECT easeml.grant_use('private', 'easeml_reader')")
-    root.execute("INSERT INTO easeml.checkpoint_chunks SELECT checkpoint_id, owner, 0, 'x' FROM easeml.checkpoints")
+    root.execute("INSERT INTO easeml.checkpoint_chunks SELECT checkpoint_id, tenant, 0, 'x' FROM easeml.checkpoints")
     root.execute(WATER_FILLING)  # runs on bound datasets have none
     numbers["pack_request"] = json.dumps({
         "name": "stolen", "relation": root.value("SELECT 'alma.mine'::regclass::oid::bigint"), "source": "alma.mine",
@@ -182,41 +182,41 @@ def scene(module_database: Session, coordinator: Callable[[Session], AbstractCon
 
 def test_the_scene_has_rows_of_the_owner_in_every_table(scene: Scene) -> None:
     for table in owned(scene.root):
-        assert scene.root.value(f"SELECT count(*) FROM easeml.{table} WHERE owner = 'alma'") > 0, table
+        assert scene.root.value(f"SELECT count(*) FROM easeml.{table} WHERE tenant = 'alma'") > 0, table
 
 
 def test_no_table_shows_a_row_of_another(scene: Scene) -> None:
     for table in owned(scene.root):
-        assert scene.bert.values(f"SELECT DISTINCT owner::text FROM easeml.{table}") in ([], ["bert"]), table
+        assert scene.bert.values(f"SELECT DISTINCT tenant::text FROM easeml.{table}") in ([], ["bert"]), table
 
 
 def test_no_view_shows_a_row_of_another(scene: Scene) -> None:
     for view in relations(scene.root, "v"):
         for row in scene.bert.rows(f"SELECT * FROM easeml.{view}"):
-            assert "alma" not in (row.get("owner"), row.get("tenant")), view
+            assert "alma" not in (row.get("tenant"), row.get("tenant")), view
             assert row.get("run_id") is None, view
             assert row.get("trial_id") is None, view
             assert row.get("dataset_name") is None, view
 
 
 def test_no_row_can_be_written_in_the_name_of_another(scene: Scene) -> None:
-    before = scene.state()
+    before = scene.status()
     for table in owned(scene.root):
-        copied = scene.root.value(f"SELECT to_jsonb(t)::text FROM easeml.{table} t WHERE owner = 'alma' LIMIT 1")
+        copied = scene.root.value(f"SELECT to_jsonb(t)::text FROM easeml.{table} t WHERE tenant = 'alma' LIMIT 1")
         names = ", ".join(columns(scene.root, table))
-        for written in ("*", "owner"):
-            listed = names if written == "*" else "owner"
+        for written in ("*", "tenant"):
+            listed = names if written == "*" else "tenant"
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 scene.bert.execute(
                     f"INSERT INTO easeml.{table} ({listed})"  # type: ignore[arg-type]
                     f" SELECT {listed} FROM jsonb_populate_record(NULL::easeml.{table}, %s)",
                     [copied],
                 )
-    assert scene.state() == before
+    assert scene.status() == before
 
 
 def test_no_row_of_another_can_be_changed_or_deleted(scene: Scene) -> None:
-    before = scene.state()
+    before = scene.status()
     for table in relations(scene.root, "r"):
         names = columns(scene.root, table)
         statements = [f"UPDATE easeml.{table} SET {name} = {name}" for name in names]
@@ -226,7 +226,7 @@ def test_no_row_of_another_can_be_changed_or_deleted(scene: Scene) -> None:
                 assert scene.bert.execute(statement).rowcount == 0, statement  # type: ignore[arg-type]
             except psycopg.errors.InsufficientPrivilege:
                 continue
-    assert scene.state() == before
+    assert scene.status() == before
 
 
 # Routines
@@ -251,21 +251,21 @@ def test_every_routine_that_a_tenant_may_execute_has_a_case_here(scene: Scene) -
 
 @pytest.mark.parametrize("routine", sorted(REFUSED))
 def test_a_routine_refuses_what_belongs_to_another_and_changes_nothing(scene: Scene, routine: str) -> None:
-    before = scene.state()
+    before = scene.status()
     with pytest.raises(psycopg.Error) as caught:
         scene.bert.execute(REFUSED[routine].format(**scene.numbers))  # type: ignore[arg-type]
     assert caught.value.sqlstate in ("ML003", "42501"), caught.value
     assert caught.value.sqlstate == "42501" or "alma" not in str(caught.value)
-    assert scene.state() == before
+    assert scene.status() == before
     assert scene.bert.value("SELECT to_regclass('stolen')") is None
 
 
 @pytest.mark.parametrize("routine", sorted(ANSWERED_EMPTILY))
 def test_a_routine_that_takes_anybody_s_numbers_tells_and_changes_nothing(scene: Scene, routine: str) -> None:
-    before = scene.state()
+    before = scene.status()
     statement, expected = ANSWERED_EMPTILY[routine]
     assert scene.bert.value(statement.format(**scene.numbers)) == expected
-    assert scene.state() == before
+    assert scene.status() == before
 
 
 @pytest.mark.parametrize("routine", ["cancel(bigint)", "find_run(bigint)", "resume(bigint)", "drop_run(bigint)"])

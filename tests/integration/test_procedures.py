@@ -27,7 +27,7 @@ SELECT easeml.create_dataset('points', 'points', '{x,noise}', 'y', n_partitions 
 """
 STAGED = ["successive_halving", "hyperband", "asha", "pbt", "tpe", "bohb", "sync_bohb"]
 STATES = """
-SELECT t.trial_number, t.architecture, t.config, t.state, t.n_steps_done, t.inherited_epochs, p.trial_number AS parent,
+SELECT t.trial_number, t.architecture, t.config, t.status, t.n_steps_done, t.inherited_epochs, p.trial_number AS parent,
     (SELECT array_agg(u.state_sha256 ORDER BY u.epoch, u.position) FROM easeml.training_units u
      WHERE u.trial_id = t.trial_id) AS states
 FROM easeml.trials t LEFT JOIN easeml.trials p ON p.trial_id = t.parent_trial_id WHERE t.run_id = %(r)s ORDER BY 1
@@ -61,7 +61,7 @@ def test_every_procedure_trains_within_its_plan_inside_every_arm(points: Session
         points,
         start(points, procedure, architectures=["linear", "mlp"], n_configs=n_configs, procedure_options=options),
     )
-    assert (run["state"], run["n_failed"], run["n_paused"]) == ("finished", 0, 0)
+    assert (run["status"], run["n_failed"], run["n_paused"]) == ("finished", 0, 0)
     assert run["n_finished"] >= 2
     assert run["percent_done"] == 100
     plan = points.rows(
@@ -77,10 +77,10 @@ def test_every_procedure_trains_within_its_plan_inside_every_arm(points: Session
             run["run_id"], row["arm"],
         )  # fmt: skip
         assert 0 < trained <= row["n_epochs"]
-    states = "SELECT state FROM easeml.arm_beliefs WHERE run_id = %s"
+    states = "SELECT status FROM easeml.arm_beliefs WHERE run_id = %s"
     assert points.values(states, run["run_id"]) == ["closed", "closed"]
     tested = points.values(
-        "SELECT state FROM easeml.leaderboard WHERE run_id = %s AND test_metric IS NOT NULL", run["run_id"]
+        "SELECT status FROM easeml.leaderboard WHERE run_id = %s AND test_metric IS NOT NULL", run["run_id"]
     )
     assert set(tested) == {"finished"}
 
@@ -221,8 +221,8 @@ def test_rows_that_a_tenant_wrote_himself_end_his_run_alone(
         if config is not None:
             other.execute("UPDATE easeml.trials SET config = %s WHERE run_id = %s", [config, run_id])
         other.execute("SELECT easeml.resume(%s)", [run_id])
-    assert finish(points, run_id)["state"] in ("finished", "failed")
-    assert finish(points, start(points, "tpe", architectures=["linear"], n_configs=2))["state"] == "finished"
+    assert finish(points, run_id)["status"] in ("finished", "failed")
+    assert finish(points, start(points, "tpe", architectures=["linear"], n_configs=2))["status"] == "finished"
 
 
 SHORT_TRIAL = """
@@ -235,12 +235,12 @@ def test_a_decision_that_the_tables_refuse_ends_the_run_alone(points: Session) -
     with points.again() as other, other.transaction():
         run_id = start(other, "asha", max_epochs=9, architectures=["linear"], n_configs=3)
         other.execute(SHORT_TRIAL, [run_id])  # asha wants it to go on for longer than it may
-        other.execute("UPDATE easeml.trials SET state = 'failed' WHERE run_id = %s AND trial_number < 99", [run_id])
-    assert finish(points, run_id)["state"] == "finished"
+        other.execute("UPDATE easeml.trials SET status = 'failed' WHERE run_id = %s AND trial_number < 99", [run_id])
+    assert finish(points, run_id)["status"] == "finished"
     assert "trials_check" in points.value(
         "SELECT message FROM easeml.events WHERE run_id = %s AND kind = 'refused'", run_id
     )
-    assert finish(points, start(points, "tpe", architectures=["linear"], n_configs=2))["state"] == "finished"
+    assert finish(points, start(points, "tpe", architectures=["linear"], n_configs=2))["status"] == "finished"
 
 
 MANY_PARTITIONS = """
@@ -281,8 +281,8 @@ def test_decisions_are_carried_out_all_or_none_and_once(database: Session) -> No
     database.execute(PREPARE)
     start(database, "successive_halving", architectures=["linear"], n_configs=4)
     arm_id = database.value("SELECT arm_id FROM easeml.arms")
-    database.execute("UPDATE easeml.trials SET state = 'running'")
-    database.execute("UPDATE easeml.trials SET state = 'paused', n_steps_done = 4 WHERE trial_number < 4")
+    database.execute("UPDATE easeml.trials SET status = 'running'")
+    database.execute("UPDATE easeml.trials SET status = 'paused', n_steps_done = 4 WHERE trial_number < 4")
     go, give_up = {"kind": "continue", "trial_number": 1, "target_epochs": 3}, {"kind": "stop", "trial_number": 2}
     new = {"kind": "start", "trial_number": 9, "architecture": "linear", "config": {}, "target_epochs": 2}
     copy = {**new, "trial_number": 10, "parent": 3, "inherited_epochs": 1}
@@ -297,7 +297,7 @@ def test_decisions_are_carried_out_all_or_none_and_once(database: Session) -> No
         assert refused.value.sqlstate == sqlstate
     with pytest.raises(psycopg.Error, match="lease -1 is over"):
         apply(database, arm_id, go, lease_number=-1)
-    states = "SELECT array_agg(state || coalesce(target_epochs, 0) ORDER BY trial_number) FROM easeml.trials"
+    states = "SELECT array_agg(status || coalesce(target_epochs, 0) ORDER BY trial_number) FROM easeml.trials"
     assert database.value(states) == ["paused1", "paused1", "paused1", "running1"]
     apply(database, arm_id, copy, go, give_up, new)
     assert database.value(states) == ["waiting3", "stopped1", "paused1", "running1", "waiting2", "waiting2"]
@@ -311,8 +311,8 @@ def test_the_coordinator_does_not_wait_for_a_tenant_that_holds_its_trials(databa
     database.execute(PREPARE)
     start(database, "successive_halving", architectures=["linear"], n_configs=4)
     arm_id = database.value("SELECT arm_id FROM easeml.arms")
-    database.execute("UPDATE easeml.trials SET state = 'running'")
-    database.execute("UPDATE easeml.trials SET state = 'paused', n_steps_done = 4")
+    database.execute("UPDATE easeml.trials SET status = 'running'")
+    database.execute("UPDATE easeml.trials SET status = 'paused', n_steps_done = 4")
     with database.again() as other, other.transaction():
         other.execute("SELECT FROM easeml.trials WHERE trial_number = 4 FOR UPDATE")
         apply(database, arm_id, {"kind": "stop", "trial_number": 1})  # nobody is at this one
@@ -326,9 +326,9 @@ def test_a_stopped_trial_keeps_the_state_of_its_best_epoch_alone(points: Session
     run_id = start(points, "successive_halving", architectures=["mlp"], n_configs=6, procedure_options={"eta": 2})
     finish(points, run_id)
     kept = points.rows(
-        "SELECT t.state, count(c.*) AS n, count(*) FILTER (WHERE c.checkpoint_id = t.best_checkpoint_id) AS n_best"
+        "SELECT t.status, count(c.*) AS n, count(*) FILTER (WHERE c.checkpoint_id = t.best_checkpoint_id) AS n_best"
         " FROM easeml.trials t LEFT JOIN easeml.checkpoints c USING (trial_id) WHERE t.run_id = %(r)s"
-        " GROUP BY t.trial_id, t.state",
+        " GROUP BY t.trial_id, t.status",
         r=run_id,
     )
-    assert {(row["n"], row["n_best"]) for row in kept if row["state"] == "stopped"} == {(1, 1)}
+    assert {(row["n"], row["n_best"]) for row in kept if row["status"] == "stopped"} == {(1, 1)}

@@ -30,10 +30,10 @@ SELECT easeml.select_models('digits', '{mlp}', procedure => 'grid', max_epochs =
 """
 
 
-def prepare(root: Session, owner: Session) -> None:
+def prepare(root: Session, tenant: Session) -> None:
     load_table(root.dsn, bundled_source("digits"), "digits")
     root.execute("GRANT SELECT ON digits TO PUBLIC")
-    owner.execute(
+    tenant.execute(
         "SELECT easeml.create_dataset('digits', 'digits', '{pixels}', 'label', n_partitions => %s)", [N_PARTITIONS]
     )
 
@@ -52,7 +52,7 @@ def erin(module_coordinated: Session) -> Session:
     session = module_coordinated.as_role("erin", "easeml_tenant")
     prepare(module_coordinated, session)
     session.execute(RUN, [N_EPOCHS])
-    module_coordinated.wait_until("SELECT bool_and(state = 'finished') FROM easeml.runs")
+    module_coordinated.wait_until("SELECT bool_and(status = 'finished') FROM easeml.runs")
     return session
 
 

@@ -50,7 +50,7 @@ SELECT trial_number, epoch, position, partition_number, loss, state_sha256 FROM 
 WHERE run_id = %s AND kind = 'train' ORDER BY trial_number, epoch, position
 """
 BOARD = """
-SELECT rank, trial_number, architecture, config, state, validation_metric, test_metric, best_epoch, n_epochs_done
+SELECT rank, trial_number, architecture, config, status, validation_metric, test_metric, best_epoch, n_epochs_done
 FROM easeml.leaderboard WHERE run_id = %s ORDER BY rank, trial_number
 """
 
@@ -58,7 +58,7 @@ FROM easeml.leaderboard WHERE run_id = %s ORDER BY rank, trial_number
 def wait_for(database: Session, run_id: int, *states: str) -> dict[str, Any]:
     """Wait until a run is in one of the states (by default: has ended) and return its status."""
     wanted = states or ("finished", "failed", "cancelled")
-    database.wait_until("SELECT state = ANY (%s) FROM easeml.run_status WHERE run_id = %s", list(wanted), run_id)
+    database.wait_until("SELECT status = ANY (%s) FROM easeml.run_status WHERE run_id = %s", list(wanted), run_id)
     return database.rows("SELECT * FROM easeml.run_status WHERE run_id = %s", run_id)[0]
 
 
@@ -66,7 +66,7 @@ def run(database: Session, statement: str, *values: Any) -> int:
     """Start a run, wait for its end, return its number."""
     run_id = int(database.value(statement, *values))
     status = wait_for(database, run_id)
-    assert status["state"] == "finished", (status, database.rows("SELECT * FROM easeml.run_events"))
+    assert status["status"] == "finished", (status, database.rows("SELECT * FROM easeml.run_events"))
     return run_id
 
 
@@ -108,7 +108,7 @@ def timeline(database: Session, run_id: int) -> list[dict[str, Any]]:
 def test_status_counts_to_the_end(shop: Session, flowers: int) -> None:
     (status,) = shop.rows("SELECT * FROM easeml.run_status WHERE run_id = %s", flowers)
     n_units = 4 * (2 * 3 + 1) * N_PARTITIONS
-    assert (status["state"], status["n_trials"], status["n_finished"], status["n_failed"]) == ("finished", 4, 4, 0)
+    assert (status["status"], status["n_trials"], status["n_finished"], status["n_failed"]) == ("finished", 4, 4, 0)
     assert (status["n_units_done"], status["n_units"], status["percent_done"]) == (n_units, n_units, 100.0)
     assert status["created_at"] <= status["started_at"] <= status["finished_at"]
     elapsed = (status["finished_at"] - status["started_at"]).total_seconds()
@@ -217,7 +217,7 @@ def test_of_each_trial_the_newest_and_the_best_state_are_kept(shop: Session, flo
 
 def test_slots_and_coordinator_are_shown(shop: Session, flowers: int) -> None:
     slots = shop.rows("SELECT * FROM easeml.slot_status ORDER BY slot_id")
-    assert [(slot["slot_id"], slot["state"], slot["trial_id"]) for slot in slots] == [
+    assert [(slot["slot_id"], slot["status"], slot["trial_id"]) for slot in slots] == [
         (1, "idle", None),
         (2, "idle", None),
     ]
@@ -231,7 +231,7 @@ def test_wait_returns_when_the_run_has_ended_and_tells_of_progress(shop: Session
     session.add_notice_handler(lambda notice: notices.append(notice.message_primary or ""))
     run_id = session.value("SELECT easeml.select_models('flowers', '{linear}', n_configs => 1, max_epochs => 1)")
     session.execute(f"CALL easeml.wait({run_id}, 300)")
-    assert session.value("SELECT state FROM easeml.run_status WHERE run_id = %s", run_id) == "finished"
+    assert session.value("SELECT status FROM easeml.run_status WHERE run_id = %s", run_id) == "finished"
     assert notices[0] == f"run {run_id} trains 1 trials for 1 epoch(s)"
     assert notices[-1] == f"run {run_id}: finished, 9 of 9 units"
 
@@ -239,7 +239,7 @@ def test_wait_returns_when_the_run_has_ended_and_tells_of_progress(shop: Session
 def test_one_seed_gives_the_same_states_and_leaderboard(shop: Session, flowers: int) -> None:
     again, other = (shop.value(FLOWERS, seed) for seed in (1, 2))  # both at once
     for run_id in (again, other):
-        assert wait_for(shop, run_id)["state"] == "finished"
+        assert wait_for(shop, run_id)["status"] == "finished"
     assert shop.rows(OUTCOME, again) == shop.rows(OUTCOME, flowers)
     assert shop.rows(BOARD, again) == shop.rows(BOARD, flowers)
     states = {row["state_sha256"] for row in shop.rows(OUTCOME, flowers)}
@@ -433,15 +433,15 @@ def test_a_trial_that_diverges_fails_alone(shop: Session) -> None:
         ' search_space => \'{"optimizer": "sgd", "learning_rate": [1000, 0.01], "batch_size": 1, "momentum": 0.9}\')',
     )
     good, bad = shop.rows("SELECT * FROM easeml.leaderboard WHERE run_id = %s ORDER BY rank", run_id)
-    assert (good["state"], good["failure_reason"], good["config"]["learning_rate"]) == ("finished", None, 0.01)
-    assert (bad["state"], bad["validation_metric"], bad["config"]["learning_rate"]) == ("failed", None, 1000)
+    assert (good["status"], good["failure_reason"], good["config"]["learning_rate"]) == ("finished", None, 0.01)
+    assert (bad["status"], bad["validation_metric"], bad["config"]["learning_rate"]) == ("failed", None, 1000)
     assert "diverged" in bad["failure_reason"]
     (event,) = shop.rows("SELECT * FROM easeml.run_events WHERE run_id = %s AND kind = 'failed'", run_id)
     assert event["trial_id"] == bad["trial_id"]
     assert "diverged" in event["message"]
     (status,) = shop.rows("SELECT * FROM easeml.run_status WHERE run_id = %s", run_id)
     assert (status["n_finished"], status["n_failed"], status["best_trial_id"]) == (1, 1, good["trial_id"])
-    assert set(shop.values("SELECT state FROM easeml.slot_status")) == {"idle"}
+    assert set(shop.values("SELECT status FROM easeml.slot_status")) == {"idle"}
 
 
 def test_a_run_whose_trials_all_fail_has_failed_and_can_be_resumed(shop: Session) -> None:
@@ -452,7 +452,7 @@ def test_a_run_whose_trials_all_fail_has_failed_and_can_be_resumed(shop: Session
     run_id = shop.value(statement)
     for _ in range(2):
         status = wait_for(shop, run_id)
-        assert status["state"] == "failed"
+        assert status["status"] == "failed"
         assert "all 1 trials failed; the first: trial diverged" in status["failure_reason"]
         shop.execute("SELECT easeml.resume(%s)", [run_id])
     wait_for(shop, run_id)
@@ -463,10 +463,10 @@ def test_max_seconds_ends_a_run_with_what_it_has(shop: Session, flowers: int) ->
         "SELECT easeml.select_models('flowers', '{linear}', n_configs => 3, max_epochs => 100000, max_seconds => 4)"
     )
     status = wait_for(shop, run_id)
-    assert status["state"] == "finished"
+    assert status["status"] == "finished"
     assert status["elapsed_seconds"] >= 4
     board = shop.rows(BOARD, run_id)
-    assert {row["state"] for row in board} == {"stopped"}
+    assert {row["status"] for row in board} == {"stopped"}
     assert board[0]["n_epochs_done"] > 0
     assert shop.value("SELECT easeml.predict('flowers', ARRAY[1, 2], %s)", status["best_trial_id"]) is not None
 
@@ -502,9 +502,9 @@ def test_cancel_reaches_busy_units_and_resume_finishes(shop: Session) -> None:
         " WHERE application_name LIKE 'easeml slot%' AND state <> 'idle' AND datname = current_database()"
     )
     (status,) = shop.rows("SELECT * FROM easeml.run_status WHERE run_id = %s", run_id)
-    assert (status["state"], status["n_units_done"]) == ("cancelled", n_done)
-    assert set(shop.values("SELECT state FROM easeml.trials WHERE run_id = %s", run_id)) == {"cancelled"}
-    shop.wait_until("SELECT bool_and(state = 'idle') FROM easeml.slot_status")
+    assert (status["status"], status["n_units_done"]) == ("cancelled", n_done)
+    assert set(shop.values("SELECT status FROM easeml.trials WHERE run_id = %s", run_id)) == {"cancelled"}
+    shop.wait_until("SELECT bool_and(status = 'idle') FROM easeml.slot_status")
     # What nobody has trained yet may be made small.
     small = '{"batch_size": 16, "hidden_units": [8]}'
     shop.execute(
@@ -512,7 +512,7 @@ def test_cancel_reaches_busy_units_and_resume_finishes(shop: Session) -> None:
     )
     shop.execute("SELECT easeml.resume(%s)", [run_id])
     status = wait_for(shop, run_id)
-    assert (status["state"], status["n_finished"]) == ("finished", 2)
+    assert (status["status"], status["n_finished"]) == ("finished", 2)
     kinds = shop.values("SELECT kind FROM easeml.run_events WHERE run_id = %s ORDER BY event_id", run_id)
     assert [kind for kind in kinds if kind != "scheduled"] == ["cancelled", "resumed"]
 
@@ -523,7 +523,7 @@ def test_cancel_reaches_busy_units_and_resume_finishes(shop: Session) -> None:
 def flip_bit(database: Session, column: str, trial_id: int) -> None:
     database.execute(
         "UPDATE easeml.checkpoints c SET state ="
-        " set_bit(c.state, 8 * length(c.state) - 3, 1 - get_bit(c.state, 8 * length(c.state) - 3))"
+        " set_bit(c.status, 8 * length(c.status) - 3, 1 - get_bit(c.status, 8 * length(c.status) - 3))"
         f" FROM easeml.trials t WHERE t.trial_id = %s AND c.checkpoint_id = t.{column}",
         [trial_id],
     )
@@ -534,8 +534,9 @@ def test_a_state_with_a_flipped_bit_is_never_served(shop: Session, houses: int) 
     with shop.transaction(force_rollback=True):
         # A copy, which this session has never restored.
         shop.execute(
-            "WITH copy AS (INSERT INTO easeml.checkpoints (trial_id, owner, epoch, n_bytes, sha256, state)"
-            " SELECT trial_id, owner, epoch, n_bytes, sha256, state FROM easeml.checkpoints WHERE trial_id = %s LIMIT 1"
+            "WITH copy AS (INSERT INTO easeml.checkpoints (trial_id, tenant, epoch, n_bytes, sha256, state)"
+            " SELECT trial_id, tenant, epoch, n_bytes, sha256, state FROM easeml.checkpoints"
+            " WHERE trial_id = %s LIMIT 1"
             " RETURNING *) UPDATE easeml.trials t SET best_checkpoint_id = c.checkpoint_id FROM copy c"
             " WHERE t.trial_id = c.trial_id",
             [trial_id],
@@ -560,7 +561,7 @@ def test_training_on_from_a_flipped_bit_fails_that_trial_alone(database: Session
     flip_bit(database, "checkpoint_id", trials[1])
     database.execute("SELECT easeml.resume(%s)", [run_id])
     with coordinator(database):
-        assert wait_for(database, run_id)["state"] == "finished"
-    rows = database.rows("SELECT state, failure_reason FROM easeml.trials ORDER BY trial_number")
-    assert [row["state"] for row in rows] == ["finished", "failed", "finished"]
+        assert wait_for(database, run_id)["status"] == "finished"
+    rows = database.rows("SELECT status, failure_reason FROM easeml.trials ORDER BY trial_number")
+    assert [row["status"] for row in rows] == ["finished", "failed", "finished"]
     assert "does not match its digest" in rows[1]["failure_reason"]

@@ -52,7 +52,7 @@ def roles(module_coordinated: Session) -> dict[str, Session]:
             f" allocation => '{allocation}')"
         )
     deadline = time.monotonic() + 60
-    while set(root.values("SELECT state FROM easeml.runs")) != {"finished"}:
+    while set(root.values("SELECT status FROM easeml.runs")) != {"finished"}:
         assert time.monotonic() < deadline, root.rows("SELECT * FROM easeml.run_status")
         time.sleep(0.05)
     alice.execute("SELECT easeml.drop_run(max(run_id)) FROM easeml.runs")
@@ -60,11 +60,11 @@ def roles(module_coordinated: Session) -> dict[str, Session]:
     alice.execute("SELECT easeml.grant_use('numbers', 'bob')")
     alice.execute("SELECT easeml.deploy(min(trial_id)) FROM easeml.leaderboard WHERE dataset_name = 'colours'")
     # These states are too small for chunks; what is asked here is who sees and writes them.
-    root.execute("INSERT INTO easeml.checkpoint_chunks SELECT checkpoint_id, owner, 0, 'x' FROM easeml.checkpoints")
+    root.execute("INSERT INTO easeml.checkpoint_chunks SELECT checkpoint_id, tenant, 0, 'x' FROM easeml.checkpoints")
     root.execute(
-        "INSERT INTO easeml.device_profiles (owner, dataset_id, architecture, device_kind, alpha, beta, c, d,"
+        "INSERT INTO easeml.device_profiles (tenant, dataset_id, architecture, device_kind, alpha, beta, c, d,"
         " eps_seconds, n_packed, n_devices, is_bounded, measurements)"
-        " SELECT owner, dataset_id, 'mlp', 'cuda', 1, 1, 1, 1, 0, 1, 1, true, '{}' FROM easeml.datasets"
+        " SELECT tenant, dataset_id, 'mlp', 'cuda', 1, 1, 1, 1, 0, 1, 1, true, '{}' FROM easeml.datasets"
     )
     return {**sessions, "root": root}
 
@@ -92,9 +92,9 @@ def relations(database: Session, kind: str) -> list[str]:
 
 
 def owned(database: Session) -> list[str]:
-    """Tables with an owner column."""
+    """Tables with an tenant column."""
     return database.values(
-        "SELECT c.relname::text FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'owner'"
+        "SELECT c.relname::text FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant'"
         " WHERE c.relnamespace = 'easeml'::regnamespace AND c.relkind = 'r' ORDER BY 1"
     )
 
@@ -119,7 +119,7 @@ def test_every_table_with_an_owner_is_under_row_level_security(root: Session) ->
     for table in secured:
         policies = root.rows("SELECT * FROM pg_policies WHERE schemaname = 'easeml' AND tablename = %s", table)
         own = [policy for policy in policies if "easeml_tenant" in policy["roles"]]
-        assert [(policy["qual"], policy["with_check"]) for policy in own] == [("(owner = CURRENT_USER)",) * 2], table
+        assert [(policy["qual"], policy["with_check"]) for policy in own] == [("(tenant = CURRENT_USER)",) * 2], table
 
 
 def test_tables_without_an_owner_hold_nothing_of_tenants(root: Session) -> None:
@@ -250,12 +250,12 @@ def test_nobody_gets_at_nothing(root: Session, roles: dict[str, Session]) -> Non
 
 def test_tenants_see_no_row_of_others(root: Session, bob: Session) -> None:
     for table in owned(root):
-        assert set(bob.values(f"SELECT DISTINCT owner::text FROM easeml.{table}")) <= {"bob"}, table
+        assert set(bob.values(f"SELECT DISTINCT tenant::text FROM easeml.{table}")) <= {"bob"}, table
         if table != "events":
-            assert root.value(f"SELECT count(*) FROM easeml.{table} WHERE owner = 'alice'") > 0, table
+            assert root.value(f"SELECT count(*) FROM easeml.{table} WHERE tenant = 'alice'") > 0, table
     for view in relations(root, "v"):
         rows = bob.rows(f"SELECT * FROM easeml.{view}")
-        assert all(row.get("owner", "bob") == "bob" for row in rows), view
+        assert all(row.get("tenant", "bob") == "bob" for row in rows), view
         assert all(row.get("trial_id") is None and row.get("tenant", "bob") == "bob" for row in rows), view
 
 
@@ -407,8 +407,8 @@ def test_a_grant_by_several_owners_is_settled_by_naming_the_trial(root: Session,
     root.execute("CREATE SCHEMA carol AUTHORIZATION carol")
     carol.execute(TABLE.format(name="mine"))
     carol.execute("SELECT easeml.create_dataset('numbers', 'mine', '{x}', 'y')")
-    for owner in (alice, carol):
-        owner.execute("SELECT easeml.grant_use('numbers', 'dave')")
+    for tenant in (alice, carol):
+        tenant.execute("SELECT easeml.grant_use('numbers', 'dave')")
     trial_id = alice.value("SELECT min(trial_id) FROM easeml.leaderboard WHERE dataset_name = 'numbers'")
     with pytest.raises(psycopg.Error, match=r"several roles let you use.*alice, carol") as refused:
         dave.execute("SELECT easeml.predict('numbers', '{1}'::float8[])")
@@ -427,15 +427,15 @@ def test_bob_cannot_hang_rows_on_parents_of_alice(root: Session, alice: Session,
         )
     )
     inserts = [
-        f"partitions (owner, dataset_id, partition_number, n_train_rows, n_validation_rows, n_test_rows, n_bytes,"
+        f"partitions (tenant, dataset_id, partition_number, n_train_rows, n_validation_rows, n_test_rows, n_bytes,"
         f" checksum) VALUES (%s, {dataset_id}, 77, 1, 1, 1, 1, 0)",
-        f"blocks (owner, dataset_id, split, partition_number, block_number, n_rows, inputs, targets)"
+        f"blocks (tenant, dataset_id, split, partition_number, block_number, n_rows, inputs, targets)"
         f" VALUES (%s, {dataset_id}, 'train', 0, 99, 1, '', '')",
-        f"runs (owner, dataset_id, procedure, architectures, n_configs, max_epochs, metric, is_higher_better, seed)"
+        f"runs (tenant, dataset_id, procedure, architectures, n_configs, max_epochs, metric, is_higher_better, seed)"
         f" VALUES (%s, {dataset_id}, 'random', '{{linear}}', 1, 1, 'accuracy', true, 0)",
-        f"arms (owner, run_id, architecture) VALUES (%s, {run_id}, 'mlp')",
-        f"events (owner, run_id, kind, message) VALUES (%s, {run_id}, 'x', 'x')",
-        f"deployments (owner, dataset_name, trial_id) VALUES (%s, 'colours2', {trial_id})",
+        f"arms (tenant, run_id, architecture) VALUES (%s, {run_id}, 'mlp')",
+        f"events (tenant, run_id, kind, message) VALUES (%s, {run_id}, 'x', 'x')",
+        f"deployments (tenant, dataset_name, trial_id) VALUES (%s, 'colours2', {trial_id})",
     ]
     for insert in inserts:
         assert denied(bob, f"INSERT INTO easeml.{insert}", "alice") == "42501"
@@ -449,7 +449,7 @@ def test_bob_cannot_hang_rows_on_parents_of_alice(root: Session, alice: Session,
         bob.execute(trial)  # type: ignore[arg-type]
     assert (
         denied(
-            bob, "INSERT INTO easeml.dataset_grants (owner, dataset_name, grantee) VALUES ('alice', 'private', 'bob')"
+            bob, "INSERT INTO easeml.dataset_grants (tenant, dataset_name, grantee) VALUES ('alice', 'private', 'bob')"
         )
         == "42501"
     )
@@ -498,7 +498,7 @@ BEGIN
     END;
     BEGIN
         INSERT INTO {schema}.seen SELECT 'read ' || count(*) FROM easeml.blocks
-            WHERE owner <> '{schema}' HAVING count(*) > 0;
+            WHERE tenant <> '{schema}' HAVING count(*) > 0;
     END;
     RETURN value;
 END $$
@@ -526,7 +526,7 @@ def test_search_path_and_temporary_objects_change_nothing_of_prediction(root: Se
             f"CREATE FUNCTION pg_temp.{name}({arguments}) RETURNS text LANGUAGE sql AS 'INSERT INTO"
             f" pg_temp.seen VALUES (current_user) RETURNING who'"
         )
-    session.execute("CREATE TEMPORARY TABLE datasets (owner name, dataset_name text)")
+    session.execute("CREATE TEMPORARY TABLE datasets (tenant name, dataset_name text)")
     session.execute("INSERT INTO datasets VALUES ('bob', 'private')")
     session.execute("SET search_path = pg_temp, bob, pg_catalog")
     assert denied(session, "SELECT easeml.predict('private', '{1}'::int[])") == "ML003"

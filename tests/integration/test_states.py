@@ -31,8 +31,8 @@ def prepare(database: Session) -> None:
 
 
 def finish(database: Session, run_id: int) -> None:
-    database.wait_until("SELECT state IN ('finished', 'failed') FROM easeml.runs WHERE run_id = %s", run_id)
-    assert database.value("SELECT state FROM easeml.runs WHERE run_id = %s", run_id) == "finished"
+    database.wait_until("SELECT status IN ('finished', 'failed') FROM easeml.runs WHERE run_id = %s", run_id)
+    assert database.value("SELECT status FROM easeml.runs WHERE run_id = %s", run_id) == "finished"
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +126,7 @@ def test_traffic_is_what_the_units_wrote_and_read(digits: Session, large: dict[s
 def test_a_fresh_run_has_no_traffic(scratch: Session, digits: Session) -> None:
     run_id = scratch.value(LARGE, 1)
     (traffic,) = scratch.rows("SELECT * FROM easeml.run_traffic WHERE run_id = %s", run_id)
-    numbers = {name: value for name, value in traffic.items() if name not in ("run_id", "owner")}
+    numbers = {name: value for name, value in traffic.items() if name not in ("run_id", "tenant")}
     assert numbers.pop("largest_state_bytes") is None
     assert set(numbers.values()) == {0}
 

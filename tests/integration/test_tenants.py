@@ -20,22 +20,22 @@ CREATE = "SELECT easeml.create_dataset(%s, 'mine', '{x}', 'y', n_partitions => 2
 SELECT = "SELECT easeml.select_models('flowers', '{linear}', n_configs => 1, max_epochs => 1000)"
 INSERT = """
 INSERT INTO easeml.runs
-    (dataset_id, procedure, architectures, n_configs, max_epochs, metric, is_higher_better, seed, state)
+    (dataset_id, procedure, architectures, n_configs, max_epochs, metric, is_higher_better, seed, status)
 SELECT dataset_id, 'random', '{{linear}}', 1, 1, 'accuracy', true, 0, '{}' FROM easeml.datasets, generate_series(1, {})
 """
 ONE_TRIAL = "FROM easeml.trials WHERE run_id = coalesce(%(run)s, run_id) ORDER BY trial_id LIMIT 1"
 UNIT = f"""
 INSERT INTO easeml.training_units
-    (trial_id, run_id, owner, epoch, position, partition_number, slot_id, attempt, seed, lease_number,
+    (trial_id, run_id, tenant, epoch, position, partition_number, slot_id, attempt, seed, lease_number,
     started_at, finished_at, training_seconds, n_rows, checkpoint_id, state_bytes, state_sha256)
-SELECT trial_id, run_id, owner, 1, 0, 0, 1, 1, 0, 1,
+SELECT trial_id, run_id, tenant, 1, 0, 0, 1, 1, 0, 1,
     now(), now() + %(seconds)s * interval '1 second', 0, 1, 0, 0, '' {ONE_TRIAL}
 """
 EVALUATION = f"""
 INSERT INTO easeml.evaluations
-    (trial_id, run_id, owner, epoch, split, partition_number, slot_id, attempt, lease_number,
+    (trial_id, run_id, tenant, epoch, split, partition_number, slot_id, attempt, lease_number,
     started_at, finished_at, statistics)
-SELECT trial_id, run_id, owner, 1, 'validation', 0, 1, 1, 1,
+SELECT trial_id, run_id, tenant, 1, 'validation', 0, 1, 1, 1,
     now(), now() + %(seconds)s * interval '1 second', '{{}}' {ONE_TRIAL}
 """
 
@@ -114,7 +114,7 @@ def test_an_administrator_makes_changes_and_drops_a_tenant(database: Session, an
     assert [row[name] for name in ("weight", "max_runs", "max_bytes", "max_hours")] == [1.0, None, None, None]
     anna.execute("SELECT easeml.drop_tenant('lena')")
     assert not database.value(is_member)
-    assert database.values("SELECT dataset_name FROM easeml.datasets WHERE owner = 'lena'") == ["flowers"]
+    assert database.values("SELECT dataset_name FROM easeml.datasets WHERE tenant = 'lena'") == ["flowers"]
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         lena.execute("SELECT FROM easeml.datasets")
 
@@ -230,7 +230,7 @@ def test_only_administrators_decide_about_tenants(database: Session, anna: Sessi
     for session in (tenant, service, reader):
         for statement in (
             *(f"SELECT easeml.{call}" for call in calls),
-            "INSERT INTO easeml.tenants (owner) VALUES ('some_reader')",
+            "INSERT INTO easeml.tenants (tenant) VALUES ('some_reader')",
             "UPDATE easeml.tenants SET weight = 9",
             "DELETE FROM easeml.tenants",
             "INSERT INTO easeml.tenant_usage VALUES ('lena', 0)",
@@ -240,7 +240,7 @@ def test_only_administrators_decide_about_tenants(database: Session, anna: Sessi
             _denied(session, statement)
     assert status(anna)["weight"] == 1
     # A trigger function hung on a table of one's own could be fed any row.
-    tenant.execute("CREATE TABLE lena.forged (run_id bigint, owner name)")
+    tenant.execute("CREATE TABLE lena.forged (run_id bigint, tenant name)")
     _denied(tenant, "CREATE TRIGGER t BEFORE DELETE ON lena.forged FOR EACH ROW EXECUTE FUNCTION easeml.keep_hours()")
 
 
@@ -256,7 +256,7 @@ def test_a_tenant_with_open_runs_is_not_dropped(database: Session, tenant: Sessi
     assert "easeml.cancel" in said
     tenant.execute("SELECT easeml.cancel(%s)", [run_id])
     database.execute("SELECT easeml.drop_tenant('lena')")
-    assert database.values("SELECT state FROM easeml.runs") == ["cancelled"]
+    assert database.values("SELECT status FROM easeml.runs") == ["cancelled"]
 
 
 # Limits
@@ -272,7 +272,7 @@ def test_max_runs_counts_open_runs_at_start_and_at_resume(database: Session, ten
     tenant.execute("SELECT easeml.cancel(%s)", [first])
     third = tenant.value(SELECT)
     assert "max_runs" in refused(tenant, "ML015", f"SELECT easeml.resume({first})")
-    assert database.value("SELECT state FROM easeml.runs WHERE run_id = %s", first) == "cancelled"
+    assert database.value("SELECT status FROM easeml.runs WHERE run_id = %s", first) == "cancelled"
     assert status(tenant)["n_open_runs"] == status(tenant)["n_queued_runs"] == 2
     tenant.execute("SELECT easeml.cancel(%s)", [third])
     tenant.execute("SELECT easeml.resume(%s)", [first])
@@ -285,7 +285,7 @@ def test_rows_that_a_tenant_inserts_itself_count_too(database: Session, tenant: 
     assert "max_runs" in refused(tenant, "ML015", INSERT.format("queued", 2))
     tenant.execute(INSERT.format("cancelled", 5))
     assert "this would make 6" in refused(
-        tenant, "ML015", "UPDATE easeml.runs SET state = 'queued' WHERE state = 'cancelled'"
+        tenant, "ML015", "UPDATE easeml.runs SET status = 'queued' WHERE status = 'cancelled'"
     )
     tenant.execute(INSERT.format("queued", 1))
     assert status(tenant)["n_open_runs"] == 2
@@ -304,13 +304,13 @@ def test_runs_of_one_tenant_are_no_others_concern(database: Session, tenant: Ses
     dataset_id = other.value("SELECT dataset_id FROM easeml.datasets")
     _denied(
         other,
-        "INSERT INTO easeml.runs (owner, dataset_id, procedure, architectures, n_configs, max_epochs, metric,"
+        "INSERT INTO easeml.runs (tenant, dataset_id, procedure, architectures, n_configs, max_epochs, metric,"
         f" is_higher_better, seed) VALUES ('lena', {dataset_id}, 'random', '{{linear}}', 1, 1, 'accuracy', true, 0)",
     )
     assert other.values("SELECT tenant FROM easeml.tenant_status") == ["otto"]
     assert other.value("SELECT easeml.used_bytes('lena')") is None
     assert other.value("SELECT easeml.used_hours('lena')") == 0
-    assert other.values("SELECT owner::text FROM easeml.tenants") == []
+    assert other.values("SELECT tenant::text FROM easeml.tenants") == []
 
 
 def sqlstate_of_the_later(
@@ -375,7 +375,7 @@ def test_max_bytes_refuses_data_before_anything_stays(database: Session, tenant:
         said = refused(tenant, "ML015", f"SELECT easeml.{call}")
         assert f"max_bytes: lena may keep {used + 10} bytes" in said
         assert "easeml.drop_dataset" in said
-    block = "INSERT INTO easeml.blocks SELECT dataset_id, owner, split, 99, 0, 1, %s, '' FROM easeml.blocks LIMIT 1"
+    block = "INSERT INTO easeml.blocks SELECT dataset_id, tenant, split, 99, 0, 1, %s, '' FROM easeml.blocks LIMIT 1"
     refused(tenant, "ML015", block, b"x" * 11)
     tenant.execute(block, [b"x" * 9])  # type: ignore[arg-type]
     assert status(tenant)["used_bytes"] == used + 9
@@ -397,7 +397,7 @@ def test_max_bytes_refuses_runs_once_it_is_reached(database: Session, tenant: Se
     tenant.execute("SELECT easeml.cancel(%s)", [run_id])
     used = status(tenant)["used_bytes"]
     database.execute(
-        "INSERT INTO easeml.checkpoints (trial_id, owner, epoch, n_bytes, sha256) SELECT trial_id, owner, 1, 1000,"
+        "INSERT INTO easeml.checkpoints (trial_id, tenant, epoch, n_bytes, sha256) SELECT trial_id, tenant, 1, 1000,"
         " repeat('0', 64) FROM easeml.trials"
     )
     assert status(tenant)["used_bytes"] == used + 1000
@@ -425,7 +425,7 @@ def test_max_hours_refuses_new_and_resumed_runs_and_dropping_gives_nothing_back(
     for dropped in (run_id, other_id):
         tenant.execute("SELECT easeml.drop_run(%s)", [dropped])
         assert status(database.again(), "lena")["used_hours"] == pytest.approx(1.75)
-    assert tenant.rows("SELECT * FROM easeml.tenant_usage") == [{"owner": "lena", "dropped_seconds": 6300.0}]
+    assert tenant.rows("SELECT * FROM easeml.tenant_usage") == [{"tenant": "lena", "dropped_seconds": 6300.0}]
     assert "max_hours" in refused(tenant, "ML015", SELECT)
     database.execute("SELECT easeml.alter_tenant('lena', max_hours => 2)")
     tenant.execute(SELECT)

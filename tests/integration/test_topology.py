@@ -47,11 +47,14 @@ def holders(database: Session) -> list[list[str]]:
 
 def refused(database: Session, code: str, statement: str, *values: Any) -> str:
     """What the server says against a statement; it must have changed nothing."""
-    before = database.rows("SELECT slot_id, state FROM easeml.slots ORDER BY 1"), database.rows("TABLE easeml.replicas")
+    before = (
+        database.rows("SELECT slot_id, status FROM easeml.slots ORDER BY 1"),
+        database.rows("TABLE easeml.replicas"),
+    )
     with pytest.raises(psycopg.Error) as caught:
         database.execute(statement, values or None)  # type: ignore[arg-type]
     assert caught.value.sqlstate == code
-    after = database.rows("SELECT slot_id, state FROM easeml.slots ORDER BY 1"), database.rows("TABLE easeml.replicas")
+    after = database.rows("SELECT slot_id, status FROM easeml.slots ORDER BY 1"), database.rows("TABLE easeml.replicas")
     assert after == before
     return f"{caught.value.diag.message_primary} | {caught.value.diag.message_hint}"
 
@@ -71,10 +74,10 @@ def test_slots_are_added_with_new_numbers_and_set_slots_leaves_other_segments_al
 
 def test_drain_resume_and_remove(database: Session) -> None:
     database.execute("SELECT easeml.drain_slot(2)")
-    assert database.values("SELECT state FROM easeml.slot_status ORDER BY slot_id") == ["offline", "drained"]
+    assert database.values("SELECT status FROM easeml.slot_status ORDER BY slot_id") == ["offline", "drained"]
     database.execute("SELECT easeml.resume_slot(2)")
     database.execute("SELECT easeml.remove_slot(1)")
-    assert database.values("SELECT slot_id FROM easeml.slots WHERE state = 'active'") == [2]
+    assert database.values("SELECT slot_id FROM easeml.slots WHERE status = 'active'") == [2]
 
 
 def test_the_last_slot_of_a_shared_data_set_does_not_leave_by_mistake(database: Session) -> None:
@@ -97,7 +100,7 @@ def test_the_last_holder_of_a_partition_does_not_leave_by_mistake(database: Sess
     database.execute("SELECT easeml.drain_slot(1)")  # slot 2 is on the same segment
     database.execute("SELECT easeml.replicate_dataset('flowers', 2)")
     database.execute("SELECT easeml.drain_segment('east')")
-    assert database.values("SELECT state FROM easeml.slots ORDER BY slot_id") == ["draining", "active", "draining"]
+    assert database.values("SELECT status FROM easeml.slots ORDER BY slot_id") == ["draining", "active", "draining"]
 
 
 def test_two_who_leave_at_once_do_not_count_on_each_other(database: Session) -> None:
@@ -221,8 +224,8 @@ def start(database: Session, max_epochs: int, visit_order: str) -> int:
 
 def check_visits(database: Session, run_id: int) -> None:
     """The run has ended well, and each trial met each partition once a round, where it is held."""
-    database.wait_until("SELECT state NOT IN ('queued', 'running') FROM easeml.run_status WHERE run_id = %s", run_id)
-    assert database.value("SELECT state FROM easeml.run_status WHERE run_id = %s", run_id) == "finished"
+    database.wait_until("SELECT status NOT IN ('queued', 'running') FROM easeml.run_status WHERE run_id = %s", run_id)
+    assert database.value("SELECT status FROM easeml.run_status WHERE run_id = %s", run_id) == "finished"
     rows = database.rows(
         "SELECT trial_id, kind, epoch, array_agg(partition_number ORDER BY partition_number) AS met"
         " FROM easeml.training_timeline WHERE run_id = %s GROUP BY 1, 2, 3", run_id,
@@ -256,7 +259,7 @@ def test_slots_come_and_go_while_a_run_goes_on(database: Session, coordinator: C
         done = "SELECT sum(n_steps_done) >= %s FROM easeml.trials"
         database.wait_until(done, 40)
         database.execute("SELECT easeml.drain_slot(2)")
-        database.wait_until("SELECT state = 'drained' FROM easeml.slot_status WHERE slot_id = 2")
+        database.wait_until("SELECT status = 'drained' FROM easeml.slot_status WHERE slot_id = 2")
         # Between two units a slot looks drained, too; its session is closed once the coordinator has taken it up.
         database.wait_until(
             "SELECT count(*) = 0 FROM pg_stat_activity"
@@ -273,4 +276,4 @@ def test_slots_come_and_go_while_a_run_goes_on(database: Session, coordinator: C
         database.execute("UPDATE easeml.trials SET max_epochs = n_steps_done / 8 + 1")
         database.execute("SELECT easeml.resume(%s)", [run_id])
         check_visits(database, run_id)
-    assert database.value("SELECT count(*) FROM easeml.trials WHERE state <> 'finished'") == 0
+    assert database.value("SELECT count(*) FROM easeml.trials WHERE status <> 'finished'") == 0

@@ -63,18 +63,18 @@ def easeml(*arguments: str) -> str:
 
 
 def finish(database: Session, run_id: int) -> None:
-    database.wait_until("SELECT state NOT IN ('queued', 'running') FROM easeml.runs WHERE run_id = %s", run_id)
+    database.wait_until("SELECT status NOT IN ('queued', 'running') FROM easeml.runs WHERE run_id = %s", run_id)
     events = database.rows("SELECT kind, message FROM easeml.run_events")
-    assert database.value("SELECT state FROM easeml.runs WHERE run_id = %s", run_id) == "finished", events
-    assert set(database.values("SELECT state FROM easeml.trials WHERE run_id = %s", run_id)) == {"finished"}, events
+    assert database.value("SELECT status FROM easeml.runs WHERE run_id = %s", run_id) == "finished", events
+    assert set(database.values("SELECT status FROM easeml.trials WHERE run_id = %s", run_id)) == {"finished"}, events
 
 
 def know(database: Session, alpha: float, c: int, d: int = 1) -> None:
     """A profile, as if it had been measured."""
     database.execute(
-        "INSERT INTO easeml.device_profiles (owner, dataset_id, architecture, device_kind, alpha, beta, c, d,"
+        "INSERT INTO easeml.device_profiles (tenant, dataset_id, architecture, device_kind, alpha, beta, c, d,"
         " eps_seconds, n_packed, n_devices, is_bounded, measurements)"
-        " SELECT owner, dataset_id, 'mlp', 'cpu', %s, 1, %s, %s, 0, 2, 8, true, '{}' FROM easeml.datasets",
+        " SELECT tenant, dataset_id, 'mlp', 'cpu', %s, 1, %s, %s, 0, 2, 8, true, '{}' FROM easeml.datasets",
         [alpha, c, d],
     )
 
@@ -160,7 +160,7 @@ def test_rungs_of_a_procedure_are_groups(shared: Session) -> None:
         "SELECT easeml.select_models('dots', '{mlp}', procedure => 'successive_halving', n_configs => 4,"
         " max_epochs => 4, allocation => 'water_filling', procedure_options => '{\"eta\": 2}')"
     )
-    shared.wait_until("SELECT state = 'finished' FROM easeml.runs WHERE run_id = %s", run_id)
+    shared.wait_until("SELECT status = 'finished' FROM easeml.runs WHERE run_id = %s", run_id)
     labels = shared.values("SELECT label FROM easeml.trial_groups WHERE run_id = %s ORDER BY group_id", run_id)
     assert labels[0] == "mlp to epoch 1"
     assert set(labels) == {"mlp to epoch 1", "mlp to epoch 2", "mlp to epoch 4"}

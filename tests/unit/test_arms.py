@@ -26,9 +26,9 @@ def slots(n: int) -> list[Slot]:
     return [Slot(i, f"slot-{i}", 1) for i in range(1, n + 1)]
 
 
-def run_of(run_id: int, owner: str, n_trials: int = 3, architectures: tuple[str, ...] = NAMES, **options: Any) -> Run:
+def run_of(run_id: int, tenant: str, n_trials: int = 3, architectures: tuple[str, ...] = NAMES, **options: Any) -> Run:
     return new_run(
-        run_id, n_trials=n_trials, n_partitions=2, max_epochs=1, owner=owner, architectures=architectures, **options
+        run_id, n_trials=n_trials, n_partitions=2, max_epochs=1, tenant=tenant, architectures=architectures, **options
     )
 
 
@@ -71,8 +71,8 @@ def check_complete(world: SimulatedWorld, runs: list[Run]) -> None:
     """Every run finished, and every arm was opened once and closed with what it came to."""
     for run in runs:
         ended = world.tables.run(run.run_id)
-        assert ended.state == "finished"
-        assert all(trial.state == "finished" for trial in ended.trials)
+        assert ended.status == "finished"
+        assert all(trial.status == "finished" for trial in ended.trials)
         assert [arm.quality for arm in ended.arms] == [quality(run.run_id, arm.arm_id) for arm in ended.arms]
         assert all(arm.opening is not None and arm.closing is not None for arm in ended.arms)
     opened = [(opening.run_id, opening.arm_id) for opening in world.tables.openings]
@@ -138,8 +138,8 @@ def test_weights_give_turns_in_their_proportion() -> None:
 
 def test_runs_of_one_tenant_share_its_weight() -> None:
     names = tuple(f"net{k}" for k in range(8))
-    owners = {1: "anna", 2: "anna", 3: "ben"}
-    runs = [run_of(i, owner, n_trials=8, architectures=names) for i, owner in owners.items()]
+    tenants = {1: "anna", 2: "anna", 3: "ben"}
+    runs = [run_of(i, tenant, n_trials=8, architectures=names) for i, tenant in tenants.items()]
     world = world_of(runs, tenancy=Tenancy("round_robin"))
     assert serve(world)
     assert served(world)[3:15].count(3) == 6
@@ -161,10 +161,10 @@ def test_a_run_ends_at_its_tenants_deadline_with_what_it_has() -> None:
     world = world_of(runs, tenancy=Tenancy("fcfs", tenants={"anna": Tenant("anna", deadline_seconds=15.0)}))
     assert serve(world)
     ended = world.tables.run(1)
-    assert ended.state == "finished"
+    assert ended.status == "finished"
     assert [arm.is_closed for arm in ended.arms].count(True) == 1  # the second would have ended after the deadline
     assert max(u.finished_seconds for u in world.units if u.order.unit.run_id == 1) <= 15.0
-    assert world.tables.run(2).state == "finished"
+    assert world.tables.run(2).status == "finished"
 
 
 def test_a_near_deadline_goes_before_the_policy() -> None:
@@ -187,9 +187,9 @@ def test_a_late_tenant_is_served_next_and_one_that_cancels_no_more() -> None:
     world.at(40.0, lambda: world.cancel_run(2))
     assert serve(world)
     assert served(world)[:3] == [1, 2, 3]
-    assert world.tables.run(2).state == "cancelled"
+    assert world.tables.run(2).status == "cancelled"
     assert served(world).count(2) < 3
-    assert [world.tables.run(i).state for i in (1, 3)] == ["finished", "finished"]
+    assert [world.tables.run(i).status for i in (1, 3)] == ["finished", "finished"]
 
 
 def test_a_cancelled_run_that_is_resumed_goes_on_with_its_open_arm() -> None:
@@ -273,7 +273,7 @@ def test_a_run_whose_partitions_no_slot_holds_keeps_nobody_else_from_the_slots()
     world.at(300.0, lambda: world.set_slots([*slots(2), Slot(3, "slot-3", 7)]))
     assert serve(world)
     assert max(u.finished_seconds for u in world.units if u.order.unit.run_id == 2) < 300.0
-    assert [world.tables.run(i).state for i in (1, 2)] == ["finished", "finished"]
+    assert [world.tables.run(i).status for i in (1, 2)] == ["finished", "finished"]
 
 
 # What one tenant can do to the others
@@ -297,8 +297,8 @@ def test_a_pilot_that_always_comes_to_nothing_fails_its_trial_and_holds_nobody_u
     )
     world.tables.past_arms += known(*NAMES)
     assert serve(world)
-    assert [world.tables.run(i).state for i in (1, 2)] == ["finished", "finished"]
-    assert [trial.state for trial in world.tables.run(2).trials].count("failed") == 1
+    assert [world.tables.run(i).status for i in (1, 2)] == ["finished", "finished"]
+    assert [trial.status for trial in world.tables.run(2).trials].count("failed") == 1
 
 
 def test_a_run_that_is_cancelled_and_resumed_around_a_decision_still_ends() -> None:

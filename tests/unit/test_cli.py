@@ -139,7 +139,7 @@ def test_json_has_no_nan(capsys: pytest.CaptureFixture[str]) -> None:
 
 def run_row(**facts: Any) -> dict[str, Any]:
     return {
-        "run_id": 1, "dataset_name": "digits", "state": "running", "procedure": "random", "metric": "accuracy",
+        "run_id": 1, "dataset_name": "digits", "status": "running", "procedure": "random", "metric": "accuracy",
         "n_trials": 2, "max_epochs": 3, "n_failed": 0, "n_units": 56, "n_units_done": 14, "n_units_left": 42,
         "seconds_to_limit": None, "elapsed_seconds": 7.0, "best_metric_value": None, "best_trial_id": None,
         "failure_reason": None, **facts,
@@ -148,7 +148,7 @@ def run_row(**facts: Any) -> dict[str, Any]:
 
 def trial_row(trial_id: int = 1, **facts: Any) -> dict[str, Any]:
     return {
-        "trial_id": trial_id, "architecture": "mlp", "state": "running", "rank": 1, "metric": "accuracy",
+        "trial_id": trial_id, "architecture": "mlp", "status": "running", "rank": 1, "metric": "accuracy",
         "validation_metric": None, "test_metric": None, "n_epochs_done": 0, "max_epochs": 3, "is_deployed": False,
         "config": {"learning_rate": 0.1}, "failure_reason": None, **facts,
     }  # fmt: skip
@@ -156,7 +156,7 @@ def trial_row(trial_id: int = 1, **facts: Any) -> dict[str, Any]:
 
 def slot_row(slot_id: int = 1, **facts: Any) -> dict[str, Any]:
     return {
-        "slot_id": slot_id, "slot_name": f"slot-{slot_id}", "device": "cpu", "n_threads": 1, "state": "busy",
+        "slot_id": slot_id, "slot_name": f"slot-{slot_id}", "device": "cpu", "n_threads": 1, "status": "busy",
         "run_id": 1, "trial_id": slot_id, "architecture": "mlp", "kind": "train", "epoch": 1, "partition_number": 0,
         "unit_seconds": 0.5, **facts,
     }  # fmt: skip
@@ -176,8 +176,8 @@ def shown(taken: RunSnapshot, width: int = 100, height: int = 30) -> str:
 def test_failed_trials_leave_nothing_to_wait_for() -> None:
     assert snapshot(run=run_row(n_units_done=14, n_units_left=0)).share_done == 1.0
     assert snapshot(run=run_row(n_units_done=14, n_units_left=42)).share_done == 0.25
-    assert snapshot(run=run_row(state="cancelled", n_units_left=0)).share_done == 0.25
-    assert snapshot(run=run_row(state="finished", n_units_left=0)).share_done == 1.0
+    assert snapshot(run=run_row(status="cancelled", n_units_left=0)).share_done == 0.25
+    assert snapshot(run=run_row(status="finished", n_units_left=0)).share_done == 1.0
 
 
 def test_changes_are_told_once() -> None:
@@ -189,7 +189,7 @@ def test_changes_are_told_once() -> None:
 
 def test_events_and_the_end_are_told() -> None:
     end = snapshot(
-        run=run_row(state="failed", failure_reason="all 2 trials failed"),
+        run=run_row(status="failed", failure_reason="all 2 trials failed"),
         events=[{"event_id": 5, "message": "trial 2 failed: NaN"}],
     )
     assert changes(snapshot(), end) == [
@@ -199,7 +199,7 @@ def test_events_and_the_end_are_told() -> None:
 
 
 def test_a_missing_coordinator_is_told_with_what_to_do() -> None:
-    stuck = snapshot(run=run_row(state="interrupted"), slots=[slot_row(state="offline")])
+    stuck = snapshot(run=run_row(status="interrupted"), slots=[slot_row(status="offline")])
     assert any("easeml up" in line for line in changes(snapshot(), stuck))
     assert "easeml coordinator" in shown(stuck)
     assert "set_slots" in shown(snapshot(slots=[]))
@@ -211,7 +211,7 @@ def test_time_left_follows_the_pace_and_the_limit() -> None:
     assert pace.seconds_left(run_row(n_units_done=28, n_units_left=28), 110.0) == pytest.approx(20.0)
     limited = run_row(n_units_done=28, n_units_left=28, seconds_to_limit=3.0)
     assert pace.seconds_left(limited, 110.0) == 3.0
-    assert pace.seconds_left(run_row(state="queued"), 111.0) is None
+    assert pace.seconds_left(run_row(status="queued"), 111.0) is None
 
 
 @pytest.mark.parametrize(
@@ -223,16 +223,16 @@ def test_durations(seconds: float, text: str) -> None:
 
 def test_a_slot_between_two_units_keeps_its_last_one_on_smoothing() -> None:
     display = SlotSmoothing()
-    idle = slot_row(state="idle", trial_id=None)
+    idle = slot_row(status="idle", trial_id=None)
     display.steady([slot_row()], 10.0)
     assert display.steady([idle], 10.5)[0]["trial_id"] == 1
-    assert display.steady([idle], 11.5)[0]["state"] == "idle"
+    assert display.steady([idle], 11.5)[0]["status"] == "idle"
 
 
 def test_a_trial_is_never_on_display_in_two_slots() -> None:
     display = SlotSmoothing()
     display.steady([slot_row(1)], 10.0)
-    moved = display.steady([slot_row(1, state="idle", trial_id=None), slot_row(2, trial_id=1)], 10.1)
+    moved = display.steady([slot_row(1, status="idle", trial_id=None), slot_row(2, trial_id=1)], 10.1)
     assert [slot["trial_id"] for slot in moved] == [None, 1]
 
 

@@ -53,7 +53,7 @@ def serve(world, *, dies_at_call=None, dies_at_seconds=None, until_idle=True, op
 
 def states(world, run_id=1):
     run = world.tables.run(run_id)
-    return run.state, [trial.state for trial in run.trials]
+    return run.status, [trial.status for trial in run.trials]
 
 
 def visits(world):
@@ -179,12 +179,12 @@ def test_a_failing_trial_never_blocks_the_others(load, data):
     serve(world)
     check_rules(world, runs)
     for run in runs:
-        state, trial_states = states(world, run.run_id)
+        status, trial_states = states(world, run.run_id)
         has_failed = [
             bad.get(t.trial_id, BIG) < n_steps_total(t.n_partitions, t.max_epochs) for t in run.trials
         ]  # fmt: skip
         assert trial_states == ["failed" if failed else "finished" for failed in has_failed]
-        assert state == ("failed" if all(has_failed) else "finished")
+        assert status == ("failed" if all(has_failed) else "finished")
 
 
 @settings(max_examples=60, deadline=None)
@@ -196,10 +196,10 @@ def test_requests_at_any_time_leave_every_run_ended_and_no_rule_broken(load, dat
     acts = data.draw(st.lists(st.tuples(moments, st.sampled_from(["cancel", "resume", "shrink", "grow"])), max_size=6))
 
     def act(name):
-        state = world.tables.run(1).state
-        if name == "cancel" and state in ("queued", "running"):
+        status = world.tables.run(1).status
+        if name == "cancel" and status in ("queued", "running"):
             world.cancel_run(1)
-        elif name == "resume" and state in ("cancelled", "failed"):
+        elif name == "resume" and status in ("cancelled", "failed"):
             world.resume_run(1)
         elif name in ("shrink", "grow"):
             world.set_slots(slots(1 if name == "shrink" else n_slots + 1))
@@ -377,7 +377,7 @@ def test_units_run_only_where_their_partition_is_held():
 def test_a_draining_slot_ends_its_unit_and_gets_no_more_until_it_is_active_again():
     run = new_run(1, n_trials=4, n_partitions=2, max_epochs=3)
     world = SimulatedWorld(slots(2), [run], seconds_of=one_second)
-    draining = [slots(2)[0], Slot(2, "slot-2", 1, state="draining")]
+    draining = [slots(2)[0], Slot(2, "slot-2", 1, status="draining")]
     world.at(2.5, lambda: world.set_slots(draining))
     world.at(8.5, lambda: world.set_slots(slots(2)))
     serve(world)
@@ -438,7 +438,7 @@ def test_a_resumed_run_is_shown_as_running():
     seen = []
     world.at(3.0, lambda: world.cancel_run(1))
     world.at(4.0, lambda: world.resume_run(1))
-    world.at(5.0, lambda: seen.append(world.tables.run(1).state))
+    world.at(5.0, lambda: seen.append(world.tables.run(1).status))
     world.at(90.0, world.stop)
     serve(world, until_idle=False)
     assert seen == ["running"]
@@ -692,4 +692,4 @@ def test_a_trial_with_the_highest_number_is_served_without_a_row_for_each_lower_
     world = SimulatedWorld([Slot(1, "slot-1", 1)], [run], seconds_of=lambda unit, slot_id: 1.0)
     process = SimulatedProcess(world, None)
     asyncio.run(Coordinator(process.ports).serve(until_idle=True))
-    assert world.tables.run(1).state == "finished"
+    assert world.tables.run(1).status == "finished"

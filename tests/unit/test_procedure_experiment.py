@@ -68,7 +68,7 @@ def test_hyperband_trains_its_rungs_and_nothing_else() -> None:
     planned = asked("hyperband").procedure().preview()
     assert n_epochs == sum(rung.total_epochs for rung in planned)
     assert sorted(len(trial.scores) for trial in history.trials) == [1] * 6 + [3] * 6 + [9] * 5
-    assert {trial.state for trial in history.trials} == {"stopped", "finished"}
+    assert {trial.status for trial in history.trials} == {"stopped", "finished"}
 
 
 def test_a_continued_trial_goes_on_where_it_was() -> None:
@@ -77,7 +77,7 @@ def test_a_continued_trial_goes_on_where_it_was() -> None:
         history.tell(answered(task))
     while not (continued := [task for task in history.next_tasks() if task.n_epochs]):
         for trial in history.trials:
-            if trial.state == "running":
+            if trial.status == "running":
                 history.tell(answered(Task(trial.trial_number, trial.config, 0, 1, 9)))
     assert [(task.n_epochs, task.target_epochs) for task in continued] == [(1, 3)]
 
@@ -89,7 +89,7 @@ def test_a_trial_that_diverges_has_failed_and_goes_no_further() -> None:
     for task in others:
         history.tell(answered(task))
     assert first.trial_number not in [task.trial_number for task in history.next_tasks()]
-    assert history.trials[first.trial_number - 1].state == "failed"
+    assert history.trials[first.trial_number - 1].status == "failed"
 
 
 # Driving

@@ -39,7 +39,7 @@ def unit(trial_id: int, slot_id: int, begin: float, end: float, **other: Any) ->
 def trial(trial_id: int, **other: Any) -> dict[str, Any]:
     """A row of query `trials`."""
     row = {
-        "rank": trial_id, "trial_id": trial_id, "trial_number": trial_id, "architecture": "mlp", "state": "finished",
+        "rank": trial_id, "trial_id": trial_id, "trial_number": trial_id, "architecture": "mlp", "status": "finished",
         "validation_metric": 1 - trial_id / 1000, "test_metric": 0.5, "best_epoch": 1, "n_epochs_done": 1,
         "max_epochs": 1, "training_seconds": 2.0, "is_deployed": False, "config": {"learning_rate": 0.1 * trial_id},
         "failure_reason": None,
@@ -50,7 +50,7 @@ def trial(trial_id: int, **other: Any) -> dict[str, Any]:
 def run(**other: Any) -> dict[str, Any]:
     """A row of query `run`."""
     row = {
-        "run_id": 7, "owner": "ada", "dataset_name": "digits", "dataset_version": 1, "state": "finished",
+        "run_id": 7, "tenant": "ada", "dataset_name": "digits", "dataset_version": 1, "status": "finished",
         "procedure": "random", "metric": "accuracy", "max_epochs": 1, "seed": 0, "n_trials": 2, "n_finished": 2,
         "n_failed": 0, "n_units_done": 4, "n_units": 4, "percent_done": 100.0, "best_trial_id": 1,
         "best_metric_value": 0.999, "created_at": NOON, "started_at": NOON, "finished_at": NOON, "read_at": NOON,
@@ -214,16 +214,16 @@ def size_of(png: bytes) -> tuple[int, int]:
     return struct.unpack(">II", png[16:24])  # type: ignore[return-value]
 
 
-EMPTY = rows_of([], curves=[], run=run(state="queued", started_at=None, finished_at=None, best_trial_id=None))
+EMPTY = rows_of([], curves=[], run=run(status="queued", started_at=None, finished_at=None, best_trial_id=None))
 
 
 def test_what_users_named_is_text_and_never_markup() -> None:
     trials = [
-        trial(1, architecture=NASTY, config={NASTY: NASTY}, state=NASTY),
+        trial(1, architecture=NASTY, config={NASTY: NASTY}, status=NASTY),
         trial(2, failure_reason=NASTY, config={NASTY: 1, "x": [NASTY]}),
     ]
     events = [{"happened_at": NOON, "happened_seconds": START + 1, "trial_id": 2, "kind": "failed", "message": NASTY}]
-    names = ("dataset_name", "owner", "metric", "source", "target_column", "failure_reason", "procedure", "state")
+    names = ("dataset_name", "tenant", "metric", "source", "target_column", "failure_reason", "procedure", "status")
     named = run(**dict.fromkeys(names, NASTY), input_columns=[NASTY])
     slots = [{"slot_id": 1, "slot_name": NASTY, "device": NASTY, "n_threads": 1}]
     html = page_of(rows_of(FOUR_UNITS, trials=trials, events=events, run=named, slots=slots))
@@ -296,11 +296,11 @@ def test_lost_attempts_and_failed_trials_are_marked_at_their_time() -> None:
     assert marked == [(0, "attempt lost"), (1, "trial failed")]
 
 
-@pytest.mark.parametrize("state", ["queued", "running", "interrupted", "cancelled", "failed"])
-def test_a_run_without_units_still_has_a_page_and_a_picture(state: str) -> None:
-    rows = rows_of([], curves=[], run={**EMPTY.run, "state": state})
+@pytest.mark.parametrize("status", ["queued", "running", "interrupted", "cancelled", "failed"])
+def test_a_run_without_units_still_has_a_page_and_a_picture(status: str) -> None:
+    rows = rows_of([], curves=[], run={**EMPTY.run, "status": status})
     html = page_of(rows)
-    assert f"<title>Run 7 on digits: {state}</title>" in html
+    assert f"<title>Run 7 on digits: {status}</title>" in html
     assert "No unit is recorded yet." in html
     assert drawing(html)["charts"] == {}
     assert min(size_of(picture(chart_data(rows, n_top=20)))) > 200

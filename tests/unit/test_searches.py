@@ -111,7 +111,7 @@ def trained(world: SimulatedWorld, run_id: int = 1) -> dict[int, tuple[Any, ...]
     return {
         trial.trial_number: (
             *world.tables.begun[trial.trial_id],
-            trial.state,
+            trial.status,
             trial.n_steps_done // (2 * P),
         )
         for trial in run.trials
@@ -121,8 +121,8 @@ def trained(world: SimulatedWorld, run_id: int = 1) -> dict[int, tuple[Any, ...]
 def check(world: SimulatedWorld, run: Run) -> None:
     """The run is over, no trial went on after its end, no more was trained than planned."""
     ended = world.tables.run(run.run_id)
-    assert ended.state == "finished"
-    assert {trial.state for trial in ended.trials} <= {"finished", "stopped", "failed"}
+    assert ended.status == "finished"
+    assert {trial.status for trial in ended.trials} <= {"finished", "stopped", "failed"}
     assert all(arm.is_closed for arm in ended.arms)
     assert run.search is not None
     for arm in run.arms:
@@ -146,7 +146,7 @@ def test_every_procedure_runs_to_its_end_inside_every_arm(procedure: str, n_arms
     world = world_of([run], n_slots=3)
     assert serve(world)
     check(world, run)
-    finished = [trial for trial in world.tables.run(1).trials if trial.state == "finished"]
+    finished = [trial for trial in world.tables.run(1).trials if trial.status == "finished"]
     assert {world.tables.run(1).arm_of[trial.trial_id] for trial in finished} == {arm.arm_id for arm in run.arms}
     assert all(u.order.unit.kind != "test" or u.order.unit.epoch == 4 for u in world.units)
 
@@ -196,7 +196,7 @@ def test_failed_trials_are_the_worst_and_stop_nobody(procedure: str) -> None:
     world = world_of([run], faults=Faults(failure_of=failure_of))
     assert serve(world)
     check(world, run)
-    states = {trial.trial_number: trial.state for trial in world.tables.run(1).trials}
+    states = {trial.trial_number: trial.status for trial in world.tables.run(1).trials}
     assert all((states[number] == "failed") == (number % 3 == 1) for number in states)
 
 
@@ -218,7 +218,7 @@ def test_a_run_that_is_cancelled_and_resumed_decides_as_if_nothing_had_been(proc
     world.at(at_seconds, cancel)
     assert serve(world)
     if is_cancelled:
-        assert "waiting" not in {trial.state for trial in world.tables.run(1).trials}
+        assert "waiting" not in {trial.status for trial in world.tables.run(1).trials}
         world.resume_run(1)
         assert serve(world)
     assert trained(world) == trained(quiet)
@@ -229,8 +229,8 @@ def test_a_time_limit_stops_trials_that_wait_for_a_decision() -> None:
     world = world_of([run])
     assert serve(world)
     ended = world.tables.run(1)
-    assert ended.state == "finished"
-    assert {trial.state for trial in ended.trials} == {"stopped"}
+    assert ended.status == "finished"
+    assert {trial.status for trial in ended.trials} == {"stopped"}
 
 
 def test_what_a_tenant_wrote_himself_ends_his_run_and_no_other() -> None:
@@ -240,7 +240,7 @@ def test_what_a_tenant_wrote_himself_ends_his_run_and_no_other() -> None:
         world.tables.begun[trial.trial_id] = {"rate": "fast"}, None, 0
     assert serve(world)
     check(world, good)
-    assert world.tables.run(2).state == "finished"
+    assert world.tables.run(2).status == "finished"
     assert any(kind == "refused" and "procedure cannot go on" in text for kind, text in world.tables.notes)
 
 

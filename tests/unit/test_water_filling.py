@@ -63,7 +63,7 @@ def share_changes(world, run_id=1):
 def check_complete(world, runs):
     for run in runs:
         found = world.tables.run(run.run_id)
-        assert (found.state, {trial.state for trial in found.trials}) == ("finished", {"finished"})
+        assert (found.status, {trial.status for trial in found.trials}) == ("finished", {"finished"})
     expected = sum(n_steps_total(t.n_partitions, t.max_epochs) for run in runs for t in run.trials)
     assert len(world.units) == expected
 
@@ -225,7 +225,7 @@ def test_a_trial_that_always_fails_does_so_without_the_others():
     run = filled()
     world = SimulatedWorld(shared(2, 2), [run], seconds_of=uneven, faults=Faults(failure_of=failure))
     serve(world)
-    states = [trial.state for trial in world.tables.run(1).trials]
+    states = [trial.status for trial in world.tables.run(1).trials]
     assert states == ["failed", "finished", "finished", "finished"]
 
 
@@ -295,9 +295,9 @@ def test_units_that_are_lost_run_again(n_lost, offset):
 
 
 def test_tenants_with_limits_do_not_wait_for_one_slot_while_others_are_idle():
-    runs = [replace(filled(number, n_trials=1), owner=f"tenant {number}") for number in (1, 2)]
+    runs = [replace(filled(number, n_trials=1), tenant=f"tenant {number}") for number in (1, 2)]
     world = SimulatedWorld(shared(1, 1, 1), runs, seconds_of=uneven, slowdown_of=free)
-    world.tables.tenancy = Tenancy(tenants={run.owner: Tenant(run.owner, max_slots=1) for run in runs})
+    world.tables.tenancy = Tenancy(tenants={run.tenant: Tenant(run.tenant, max_slots=1) for run in runs})
     serve(world)
     check_complete(world, runs)
     first_ends, second_begins = (

@@ -1,4 +1,4 @@
-"""Words: states and their transitions, and the fixed sequence of units that is a trial's life."""
+"""Words: statuses and their transitions, and the fixed sequence of units that is a trial's life."""
 
 import pytest
 from hypothesis import given
@@ -9,9 +9,9 @@ from easeml_db.words.tenant import Tenant
 from easeml_db.words.topology import Segment, Slot
 from easeml_db.words.training_unit import n_steps_total, n_units_left, next_unit, step_of, unit_at, unit_seed
 from easeml_db.words.trial import (
-    RUN_STATES,
+    RUN_STATUSES,
     RUN_TRANSITIONS,
-    TRIAL_STATES,
+    TRIAL_STATUSES,
     TRIAL_TRANSITIONS,
     Trial,
     is_legal,
@@ -25,7 +25,7 @@ TRIALS = st.builds(
     n_partitions=st.integers(1, 9),
     max_epochs=st.integers(1, 5),
     n_steps_done=st.just(0),
-    state=st.just("waiting"),
+    status=st.just("waiting"),
 )
 BIGINTS = st.integers(-(2**63), 2**63 - 1)
 
@@ -44,17 +44,17 @@ def test_what_is_final_stays():
     assert not TRIAL_TRANSITIONS["finished"] | TRIAL_TRANSITIONS["stopped"]
 
 
-@pytest.mark.parametrize("state", ["cancelled", "failed"])
-def test_what_was_cut_short_can_be_resumed(state):
-    assert is_legal(RUN_TRANSITIONS, state, "queued")
-    assert is_legal(TRIAL_TRANSITIONS, state, "waiting")
+@pytest.mark.parametrize("status", ["cancelled", "failed"])
+def test_what_was_cut_short_can_be_resumed(status):
+    assert is_legal(RUN_TRANSITIONS, status, "queued")
+    assert is_legal(TRIAL_TRANSITIONS, status, "waiting")
 
 
 def test_a_running_run_is_not_queued_again_and_no_state_follows_itself():
     assert not is_legal(RUN_TRANSITIONS, "running", "queued")
-    assert not any(is_legal(RUN_TRANSITIONS, state, state) for state in RUN_STATES)
-    assert not any(is_legal(TRIAL_TRANSITIONS, state, state) for state in TRIAL_STATES)
-    assert not is_legal(TRIAL_TRANSITIONS, "no such state", "running")
+    assert not any(is_legal(RUN_TRANSITIONS, status, status) for status in RUN_STATUSES)
+    assert not any(is_legal(TRIAL_TRANSITIONS, status, status) for status in TRIAL_STATUSES)
+    assert not is_legal(TRIAL_TRANSITIONS, "no such status", "running")
 
 
 @given(TRIALS)
@@ -111,7 +111,7 @@ def test_units_left_are_those_that_follow(trial, data):
 
 @pytest.mark.parametrize("step", [-1, 15])
 def test_steps_outside_a_life_are_refused(step):
-    trial = Trial(1, 1, 1, n_partitions=3, max_epochs=2, n_steps_done=0, state="waiting")
+    trial = Trial(1, 1, 1, n_partitions=3, max_epochs=2, n_steps_done=0, status="waiting")
     with pytest.raises(InvalidArgument, match="steps 0 to 14"):
         unit_at(trial, step)
 

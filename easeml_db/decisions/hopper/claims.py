@@ -25,15 +25,15 @@ class Claims:
         """Count the slots in service for which no open trial is left: with one, an arm is worth opening."""
         self._count()
         claims = self._of_tenant.items()
-        return self._n_in_service - sum(min(n, self._limits.of(owner, default=n)) for owner, n in claims)
+        return self._n_in_service - sum(min(n, self._limits.of(tenant, default=n)) for tenant, n in claims)
 
     def runs_without_claim(self) -> list[int]:
         """Return the runs of which no arm may be opened now: their arms are being timed, their open trials take all the
         slots that hold their partitions, or their tenant's take all that it may have."""
         self._count()
         waiting = [each.run_id for each in self._runs.active() if each.work.timing or self._is_saturated(each)]
-        full = {owner for owner in self._limits if self._of_tenant[owner] >= self._limits.of(owner, default=0)}
-        return waiting + [each.run_id for each in self._runs if each.run.owner in full] if full else waiting
+        full = {tenant for tenant in self._limits if self._of_tenant[tenant] >= self._limits.of(tenant, default=0)}
+        return waiting + [each.run_id for each in self._runs if each.run.tenant in full] if full else waiting
 
     def is_newcomer_timed(self) -> bool:
         """Say whether a run that was never served is being timed: its turn is next, and not far away."""
@@ -54,12 +54,12 @@ class Claims:
             self._count_run(run_id)
 
     def _count_run(self, run_id: int) -> None:
-        owner, before = self._of_run.pop(run_id, ("", 0))
+        tenant, before = self._of_run.pop(run_id, ("", 0))
         if before:
-            self._of_tenant[owner] -= before
+            self._of_tenant[tenant] -= before
         open_run = self._runs.get(run_id)
         if open_run is None or not open_run.has_work():
             return
         n_claims = open_run.n_claims(self._placements.of(open_run.run), self._board.n_working())
-        self._of_run[run_id] = open_run.run.owner, n_claims
-        self._of_tenant[open_run.run.owner] += n_claims
+        self._of_run[run_id] = open_run.run.tenant, n_claims
+        self._of_tenant[open_run.run.tenant] += n_claims

@@ -46,7 +46,7 @@ class OpenArms:
     def n_to_come(self) -> int:
         """Count the trials of arms that are not open yet."""
         opened = self._opening.keys() | {None}
-        return sum(t.state in OPEN and self._arm(t.trial_id) not in opened for t in self._run.trials)
+        return sum(t.status in OPEN and self._arm(t.trial_id) not in opened for t in self._run.trials)
 
     def age(self) -> int:
         """Return the number of the oldest opening that still has trials; 0 where there are none, or without arms."""
@@ -80,7 +80,7 @@ class OpenArms:
         """Renew the arms from the tables; return the trials that are not over, of arms that are open or of none."""
         self._take_over(run)
         opened = self._opening.keys() | {None}
-        trials = {t.trial_id: t for t in run.trials if t.state in OPEN and self._arm(t.trial_id) in opened}
+        trials = {t.trial_id: t for t in run.trials if t.status in OPEN and self._arm(t.trial_id) in opened}
         self._n_trials = Counter(self._arm(trial_id) for trial_id in trials)
         self._n_busy = Counter(self._arm(trial_id) for trial_id in busy)
         self._age = None
@@ -143,7 +143,7 @@ class OpenArms:
             self._to_check.add(arm_id)
 
     def _trials_of(self, arm_id: int) -> list[Trial]:
-        return [t for t in self._run.trials if t.state in OPEN and self._arm(t.trial_id) == arm_id]
+        return [t for t in self._run.trials if t.status in OPEN and self._arm(t.trial_id) == arm_id]
 
     def _arm(self, trial_id: int) -> int | None:
         return self._run.arm_of.get(trial_id)

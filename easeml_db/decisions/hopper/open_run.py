@@ -101,10 +101,10 @@ class OpenRun:
     def begin(self, now_seconds: float) -> bool:
         """Say whether this is the first unit of a queued run; from now on the run counts as running."""
         run = self.work.run
-        if run.state != "queued":
+        if run.status != "queued":
             return False
         started = now_seconds if run.started_seconds is None else run.started_seconds
-        self.work.run = replace(run, state="running", started_seconds=started)
+        self.work.run = replace(run, status="running", started_seconds=started)
         return True
 
     def is_spent(self, now_seconds: float) -> bool:

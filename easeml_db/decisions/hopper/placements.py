@@ -37,7 +37,7 @@ class Placements:
         if run.run_id not in self._devices:
             self._devices[run.run_id] = self._devices_for(run, ())
         slots = {slot for device in self._devices[run.run_id] for slot in device.slot_ids}
-        if run.owner in self._limits and slots.issubset(taken):
+        if run.tenant in self._limits and slots.issubset(taken):
             self._devices[run.run_id] = self._devices_for(run, taken)
         return self._devices[run.run_id]
 
@@ -50,10 +50,10 @@ class Placements:
         """Return the devices of the slots in service; of a tenant with a limit, those of as many slots as it may have:
         where it works already, then what is idle."""
         slots = sorted(self._board.in_service(), key=lambda slot: slot.slot_id)
-        if run.owner in self._limits:
-            working, idle = self._limits.working_for(run.owner), set(self._board.idle(taken))
+        if run.tenant in self._limits:
+            working, idle = self._limits.working_for(run.tenant), set(self._board.idle(taken))
             slots.sort(key=lambda slot: (slot.slot_id not in working, slot.slot_id not in idle, slot.slot_id))
-            slots = slots[: self._limits.of(run.owner, default=len(slots))]
+            slots = slots[: self._limits.of(run.tenant, default=len(slots))]
         return tuple(devices_of(slots))
 
     def _forget_outdated(self) -> None:

@@ -38,7 +38,7 @@ class Serving:
             self._board.begin(start.units, start.slots)
         if choice.held_slots:
             self._held |= choice.held_slots
-            self._n_held[run.owner] += len(choice.held_slots.intersection(self._board.idle()))
+            self._n_held[run.tenant] += len(choice.held_slots.intersection(self._board.idle()))
         self._older.append(run.run_id)
         return choice.starts
 
@@ -50,8 +50,8 @@ class Serving:
             n_working=self._board.n_working(),
             find_slots=lambda: self._slots_for(run),
             find_devices=lambda: self._devices_for(run),
-            n_allowed=self._limits.n_allowed(run.owner),
-            n_held=self._n_held[run.owner],
+            n_allowed=self._limits.n_allowed(run.tenant),
+            n_held=self._n_held[run.tenant],
         )
 
     def _taken(self) -> set[int]:
@@ -63,10 +63,10 @@ class Serving:
         work for the tenant, on younger runs perhaps: then they are waited for."""
         taken = self._taken()
         free = self._board.working() - taken
-        if run.owner not in self._limits:
+        if run.tenant not in self._limits:
             return sorted(free)
-        busy = self._limits.working_for(run.owner)
-        n_left = max(0, self._limits.of(run.owner, default=0) - len(busy & taken))
+        busy = self._limits.working_for(run.tenant)
+        n_left = max(0, self._limits.of(run.tenant, default=0) - len(busy & taken))
         return sorted(sorted(free, key=lambda slot: (slot not in busy, slot))[:n_left])
 
     def _devices_for(self, run: Run) -> Sequence[Device]:

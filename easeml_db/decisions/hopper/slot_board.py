@@ -29,8 +29,8 @@ class SlotBoard:
     def keep(self, slots: Iterable[Slot]) -> list[Slot]:
         """Return the slots that need a session: active ones, and draining ones until their unit is answered. Only
         active ones get units, once their session is ready."""
-        kept = [s for s in slots if s.state == "active" or (s.state == "draining" and s.slot_id in self._busy)]
-        self._active = {slot.slot_id: slot for slot in kept if slot.state == "active"}
+        kept = [s for s in slots if s.status == "active" or (s.status == "draining" and s.slot_id in self._busy)]
+        self._active = {slot.slot_id: slot for slot in kept if slot.status == "active"}
         self._kept = frozenset(slot.slot_id for slot in kept)
         for slot_id in self._cached.keys() - self._kept:
             self.gone(slot_id)

@@ -16,8 +16,8 @@ class TenantLimits:
         self._limits: dict[str, int] = {}
         self.version = 0  # grows with every change
 
-    def __contains__(self, owner: object) -> bool:
-        return owner in self._limits
+    def __contains__(self, tenant: object) -> bool:
+        return tenant in self._limits
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._limits)
@@ -27,22 +27,22 @@ class TenantLimits:
         self._limits = dict(limits)
         self.version += 1
 
-    def of(self, owner: str, *, default: int) -> int:
+    def of(self, tenant: str, *, default: int) -> int:
         """Return how many slots may work for a tenant; `default` where there is no limit."""
-        return self._limits.get(owner, default)
+        return self._limits.get(tenant, default)
 
-    def n_allowed(self, owner: str) -> int | None:
+    def n_allowed(self, tenant: str) -> int | None:
         """Return how many more slots may begin to work for a tenant; None: any number."""
-        if owner not in self._limits:
+        if tenant not in self._limits:
             return None
-        return max(0, self._limits[owner] - len(self.working_for(owner)))
+        return max(0, self._limits[tenant] - len(self.working_for(tenant)))
 
-    def working_for(self, owner: str) -> set[int]:
+    def working_for(self, tenant: str) -> set[int]:
         """Return the slots that work for a tenant."""
         runs = self._runs
         return {
             slot
             for run_id, slots in self._board.busy_runs()
-            if run_id in runs and runs[run_id].run.owner == owner
+            if run_id in runs and runs[run_id].run.tenant == tenant
             for slot in slots
         }

@@ -18,7 +18,7 @@ from typing import ClassVar
 from easeml_db.decisions.procedures.options import Options, checked_max_epochs, checked_n_configs
 from easeml_db.decisions.search_space.configs import Config
 from easeml_db.decisions.search_space.parsing import SearchSpace
-from easeml_db.words.trial import OPEN_TRIAL_STATES
+from easeml_db.words.trial import OPEN_TRIAL_STATUSES
 
 WORST = -math.inf
 
@@ -65,7 +65,7 @@ class TrialHistory:
 
     trial_number: int
     config: Config
-    state: str
+    status: str
     scores: tuple[float, ...] = ()
     target_epochs: int | None = None
     parent: int | None = None
@@ -78,7 +78,7 @@ class TrialHistory:
 
     @property
     def is_open(self) -> bool:
-        return self.state in OPEN_TRIAL_STATES
+        return self.status in OPEN_TRIAL_STATUSES
 
     def target(self, max_epochs: int) -> int:
         return max_epochs if self.target_epochs is None else self.target_epochs

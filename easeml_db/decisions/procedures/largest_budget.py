@@ -64,4 +64,4 @@ def n_varied(space: SearchSpace) -> int:
 
 
 def _failed_before(trial: TrialHistory, budget: int, max_epochs: int) -> bool:
-    return trial.state == "failed" and trial.target(max_epochs) >= budget
+    return trial.status == "failed" and trial.target(max_epochs) >= budget

@@ -75,11 +75,11 @@ class TpeProcedure(Procedure):
 
     def _results(self, history: Sequence[TrialHistory]) -> list[Observation]:
         ended = [trial for trial in history if not trial.is_training(self.max_epochs)]
-        return [Observation(t.config, _best(t)) for t in ended if t.scores or t.state == "failed"]
+        return [Observation(t.config, _best(t)) for t in ended if t.scores or t.status == "failed"]
 
 
 def _best(trial: TrialHistory) -> float:
     """Return the score of its best epoch; a trial that failed is the worst, whatever it had before."""
-    if trial.state == "failed":
+    if trial.status == "failed":
         return WORST
     return max((finite_or_worst(score) for score in trial.scores), default=WORST)

@@ -87,8 +87,8 @@ class Pool:
         self._costs.put(run.run_id, run.arms)
         bandit = self._player(run, prior)
         (self._selector.join if before is None else self._selector.replace)(run.run_id, bandit)
-        self._runs_of.setdefault(run.owner, set()).add(run.run_id)
-        self._renew_terms(run.owner)
+        self._runs_of.setdefault(run.tenant, set()).add(run.run_id)
+        self._renew_terms(run.tenant)
         self._renew_unit()
 
     def _player(self, run: Run, prior: Prior) -> RunBandit:

@@ -66,8 +66,8 @@ class SearchHistory:
         """Record the result of a task. A score is an accuracy: higher is better."""
         trial = self._trials[done.trial_number - 1]
         scores = (*trial.scores, *(1.0 - error for error in done.errors))
-        state = "finished" if len(scores) >= self._procedure.max_epochs else "paused"
-        self._set(replace(trial, scores=scores, state="failed" if done.failure else state))
+        status = "finished" if len(scores) >= self._procedure.max_epochs else "paused"
+        self._set(replace(trial, scores=scores, status="failed" if done.failure else status))
 
     def _carried_out(self, decision: TrialDecision) -> list[Task]:
         match decision:
@@ -76,10 +76,10 @@ class SearchHistory:
                 self._trials.append(TrialHistory(number, config, "running", target_epochs=target))
                 return [self._task(number)]
             case ContinueTrial(number, target):
-                self._set(replace(self._trials[number - 1], state="running", target_epochs=target))
+                self._set(replace(self._trials[number - 1], status="running", target_epochs=target))
                 return [self._task(number)]
             case StopTrial(number):
-                self._set(replace(self._trials[number - 1], state="stopped"))
+                self._set(replace(self._trials[number - 1], status="stopped"))
                 return []
         raise InvalidArgument(f"a task-parallel driver copies no trials, got {decision}")
 

@@ -20,8 +20,8 @@ def dispatcher_of(n_slots, *runs, opened=True):
     return dispatcher
 
 
-def run_of(run_id, owner="one", n_trials=2):
-    return new_run(run_id, n_trials=n_trials, n_partitions=1, max_epochs=1, owner=owner)
+def run_of(run_id, tenant="one", n_trials=2):
+    return new_run(run_id, n_trials=n_trials, n_partitions=1, max_epochs=1, tenant=tenant)
 
 
 def starts(dispatcher):

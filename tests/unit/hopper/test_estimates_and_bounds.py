@@ -72,7 +72,7 @@ def test_a_pilot_counts_until_a_unit_is_observed():
 @given(st.lists(st.tuples(st.sampled_from(["train", "validate", "test"]), st.floats(0, 100)), max_size=20))
 def test_remaining_seconds_are_the_sum_over_the_units_left(observed):
     seconds = UnitSeconds(ObservedUnit(1, "mlp", kind, value) for kind, value in observed)
-    trial = Trial(1, 1, 3, n_partitions=3, max_epochs=2, n_steps_done=4, state="running")
+    trial = Trial(1, 1, 3, n_partitions=3, max_epochs=2, n_steps_done=4, status="running")
     units = [unit_at(trial, step) for step in range(4, n_steps_total(3, 2))]
     total = sum(seconds.expected(1, "mlp", unit.kind) for unit in units)
     assert seconds.remaining(trial, "mlp") == pytest.approx(total)

@@ -59,7 +59,7 @@ def test_a_slot_without_session_gets_nothing_and_is_waited_for_unless_it_cannot_
 def test_a_draining_slot_keeps_its_session_until_its_unit_is_answered_and_gets_no_other():
     board = board_of(2)
     board.begin([unit(7)], [1])
-    draining = [Slot(1, "slot-1", 1, state="draining"), Slot(2, "slot-2", 1)]
+    draining = [Slot(1, "slot-1", 1, status="draining"), Slot(2, "slot-2", 1)]
     assert [slot.slot_id for slot in board.keep(draining)] == [1, 2]
     assert (board.is_active(1), board.n_active()) == (False, 1)
     board.answered(1)

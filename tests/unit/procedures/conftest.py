@@ -46,9 +46,9 @@ class Trials:
             self.start(decision)
             return
         trial = self.trials[decision.trial_number - 1]
-        assert trial.is_open, f"{decision} for a trial that is {trial.state}"
+        assert trial.is_open, f"{decision} for a trial that is {trial.status}"
         if isinstance(decision, StopTrial):
-            self.set(replace(trial, state="stopped"))
+            self.set(replace(trial, status="stopped"))
         else:
             assert isinstance(decision, ContinueTrial)
             assert not trial.is_training(self.max_epochs)
@@ -79,12 +79,12 @@ class Trials:
     def train_one_epoch(self, trial):
         self.n_epochs_trained += 1
         if self.rng.random() < self.p_failed:
-            self.set(replace(trial, state="failed"))
+            self.set(replace(trial, status="failed"))
             return
         value = math.nan if self.rng.random() < self.p_nan else self.score(trial.config, trial.n_epochs + 1)
-        trial = replace(trial, state="running", scores=(*trial.scores, value))
+        trial = replace(trial, status="running", scores=(*trial.scores, value))
         if trial.n_epochs >= trial.target(self.max_epochs):
-            trial = replace(trial, state="finished" if trial.n_epochs == self.max_epochs else "waiting")
+            trial = replace(trial, status="finished" if trial.n_epochs == self.max_epochs else "waiting")
         self.set(trial)
 
     def step(self, check=lambda decisions: None):

@@ -18,8 +18,8 @@ def asha(space_of):
     return make
 
 
-def ended(number, *scores, target=1, state="waiting"):
-    return TrialHistory(number, {}, state, scores, target)
+def ended(number, *scores, target=1, status="waiting"):
+    return TrialHistory(number, {}, status, scores, target)
 
 
 def best_third_promotes(trials, totals, eta):
@@ -76,7 +76,7 @@ def test_a_better_latecomer_is_promoted_although_another_was(asha):
 
 
 def test_failures_count_as_ended_and_are_never_promoted(asha):
-    failed = [ended(1, state="failed"), ended(2, math.nan)]
+    failed = [ended(1, status="failed"), ended(2, math.nan)]
     assert asha().ask([*failed, ended(3, 0.1)]) == [ContinueTrial(3, 3)]
     assert all(isinstance(decision, StartTrial) for decision in asha().ask([*failed, ended(3, math.nan)]))
 

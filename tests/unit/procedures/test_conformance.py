@@ -122,7 +122,7 @@ def test_n_configs_caps_the_trials(name, trials_of, n_configs):
 @pytest.mark.parametrize("name", ADAPTIVE)
 def test_one_epoch_is_enough(name, trials_of):
     trials = trials_of(name, n_configs=4, max_epochs=1).run()
-    assert {trial.state for trial in trials.trials} == {"finished"}
+    assert {trial.status for trial in trials.trials} == {"finished"}
     assert len(trials.trials) == (1 if "band" in name or "bohb" in name else 4)  # one epoch makes one bracket of one
 
 

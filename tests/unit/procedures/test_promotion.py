@@ -44,7 +44,7 @@ def run(table, order, *, is_early):
                 trials[decision.trial_number - 1], target_epochs=decision.n_epochs
             )
         for decision in stops:
-            trials[decision.trial_number - 1] = replace(trials[decision.trial_number - 1], state="stopped")
+            trials[decision.trial_number - 1] = replace(trials[decision.trial_number - 1], status="stopped")
         training = [trial for trial in trials if trial.is_training(9)]
         if not training:
             return [trial.n_epochs for trial in trials]
@@ -84,7 +84,7 @@ def test_failed_trials_and_scores_that_are_no_numbers_never_go_on():
 
 def test_one_that_was_cancelled_while_it_waited_gives_its_place_away():
     trials = waiting(0.9, 0.8, 0.7, 0.1, 0.1)
-    trials[0] = replace(trials[0], state="cancelled")
+    trials[0] = replace(trials[0], status="cancelled")
     continues, _ = bracket_decisions(BRACKET, trials)
     assert [decision.trial_number for decision in continues] == [2, 3]
 

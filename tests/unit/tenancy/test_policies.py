@@ -95,7 +95,7 @@ def test_what_is_alike_is_served_lowest_tenant_first_and_lowest_arm_first(new_wo
         world.qualities[tenant], world.costs[tenant] = np.full(3, 0.5), np.ones(3)
     plays = world.play_out()
     for tenant in range(3):
-        assert [arm for owner, arm in plays if owner == tenant] == [0, 1, 2]
+        assert [arm for run, arm in plays if run == tenant] == [0, 1, 2]
     if policy != "random":
         assert plays[3][0] == 0
 
@@ -133,9 +133,9 @@ def test_with_replays_play_goes_on_for_ever(new_world, policy: str) -> None:
     assert max(Counter(world.opened).values()) > 1
 
 
-def test_a_tenant_joins_only_once(new_world) -> None:
+def test_a_run_joins_only_once(new_world) -> None:
     world = new_world("greedy", 1)
-    with pytest.raises(InvalidArgument, match="tenant 0 is here already"):
+    with pytest.raises(InvalidArgument, match="0 is here already"):
         world.selector.join(0, RunBandit(world.prior, np.ones(4)))
 
 

@@ -31,7 +31,7 @@ class Tables:
 
     def put(self, run_id: int) -> None:
         arms = tuple(Arm(run_id * 10 + k, f"arm{k}") for k in range(N_ARMS))
-        self.runs[run_id] = Run(run_id, 0, "running", None, None, (), {}, owner=f"role{run_id}", arms=arms)
+        self.runs[run_id] = Run(run_id, 0, "running", None, None, (), {}, tenant=f"role{run_id}", arms=arms)
         self.renew(run_id)
 
     def renew(self, run_id: int) -> None:

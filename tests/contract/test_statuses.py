@@ -1,4 +1,4 @@
-"""States, kinds and error codes are the same in SQL and in Python."""
+"""Statuses, kinds and error codes are the same in SQL and in Python."""
 
 import re
 from pathlib import Path
@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from easeml_db import errors
-from easeml_db.words.topology import SLOT_STATES
+from easeml_db.words.topology import SLOT_STATUSES
 from easeml_db.words.training_unit import KINDS, PILOT
-from easeml_db.words.trial import RUN_STATES, RUN_TRANSITIONS, TRIAL_STATES, TRIAL_TRANSITIONS, VISIT_ORDERS
+from easeml_db.words.trial import RUN_STATUSES, RUN_TRANSITIONS, TRIAL_STATUSES, TRIAL_TRANSITIONS, VISIT_ORDERS
 
 ROOT = Path(__file__).resolve().parents[2]
 LITERAL = re.compile(r"'(\w+)'")
@@ -24,24 +24,24 @@ def checked(statement, column):
     return LITERAL.findall(re.search(rf"CHECK \({column} IN \(([^)]*)\)\)", statement).group(1))
 
 
-@pytest.mark.parametrize(("name", "states"), [("runs", RUN_STATES), ("trials", TRIAL_STATES)])
-def test_check_constraints_allow_the_states_of_the_words(sql_statements, name, states):
-    found = checked(table(sql_statements, name), "state")
+@pytest.mark.parametrize(("name", "statuses"), [("runs", RUN_STATUSES), ("trials", TRIAL_STATUSES)])
+def test_check_constraints_allow_the_statuses_of_the_words(sql_statements, name, statuses):
+    found = checked(table(sql_statements, name), "status")
     assert len(found) == len(set(found))
-    assert set(found) == states
+    assert set(found) == statuses
 
 
-@pytest.mark.parametrize(("name", "state"), [("runs", "queued"), ("trials", "waiting")])
-def test_rows_begin_in_the_first_state(sql_statements, name, state):
-    assert f"state text NOT NULL DEFAULT '{state}'" in table(sql_statements, name)
+@pytest.mark.parametrize(("name", "status"), [("runs", "queued"), ("trials", "waiting")])
+def test_rows_begin_in_the_first_status(sql_statements, name, status):
+    assert f"status text NOT NULL DEFAULT '{status}'" in table(sql_statements, name)
 
 
 def test_kinds_of_units_are_those_of_the_words(sql_statements):
     assert tuple(checked(table(sql_statements, "slots"), "kind")) == (*KINDS, PILOT)
 
 
-def test_states_of_slots_and_orders_of_visit_are_those_of_the_words(sql_statements):
-    assert tuple(checked(table(sql_statements, "slots"), "state")) == SLOT_STATES
+def test_statuses_of_slots_and_orders_of_visit_are_those_of_the_words(sql_statements):
+    assert tuple(checked(table(sql_statements, "slots"), "status")) == SLOT_STATUSES
     assert tuple(checked(table(sql_statements, "runs"), "visit_order")) == VISIT_ORDERS
 
 
@@ -60,7 +60,7 @@ def test_triggers_allow_the_transitions_of_the_words(sql_routines, function, tra
 @pytest.mark.parametrize(("name", "word"), [("runs", "run"), ("trials", "trial")])
 def test_triggers_stand_on_their_tables(sql_statements, name, word):
     expected = (
-        f"CREATE TRIGGER {word}_transition BEFORE UPDATE OF state ON easeml.{name} "
+        f"CREATE TRIGGER {word}_transition BEFORE UPDATE OF status ON easeml.{name} "
         f"FOR EACH ROW EXECUTE FUNCTION easeml.check_{word}_transition()"
     )
     assert expected in [" ".join(statement.split()) for statement in sql_statements]
