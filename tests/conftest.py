@@ -171,7 +171,19 @@ def temporary_database(server: Embedded, template: str = "template1") -> Iterato
         yield server.dsn(database=name)
     finally:
         with Session.open(server.dsn(database="postgres")) as session:
+            _drop(session, name)
+
+
+def _drop(session: Session, name: str) -> None:
+    """Drop a database; on a busy machine its sessions take longer to end than the server waits for them."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
             session.execute(f"DROP DATABASE {name} WITH (FORCE)")
+            return
+        except psycopg.errors.ObjectInUse:
+            if time.monotonic() > deadline:
+                raise
 
 
 @contextmanager
