@@ -207,9 +207,11 @@ TENANT_ROUTINES = {
     "check_trial_transition", "choose_architectures", "complete_options", "create_dataset", "current_tenancy",
     "deploy", "drop_dataset", "drop_run", "fail", "find_dataset", "find_run", "find_source",
     "fitting_architectures", "grant_use", "has_live_coordinator", "list_architectures", "list_metrics",
-    "list_policies", "list_priors", "list_procedures", "list_schedulers", "pack_dataset", "place_dataset",
+    "list_policies", "list_priors", "list_procedures", "list_schedulers", "pack_dataset", "pack_version",
+    "place_dataset",
     "plan_search", "predict", "predict_bytes", "predict_json", "predict_numbers", "predict_packed", "predict_row",
-    "predict_table", "predict_value", "preview_procedure", "quality", "refresh_dataset", "replay", "replay_units",
+    "predict_table", "predict_value", "preview_procedure", "quality", "raise_failure", "refresh_dataset",
+    "refuse_open_transaction", "replay", "replay_units",
     "replicate_dataset", "resume", "revoke_use", "select_models", "serving_encoder", "serving_trial",
     "specifications", "undeploy", "used_bytes", "used_hours", "version", "wait", "write_predictions",
 }  # fmt: skip

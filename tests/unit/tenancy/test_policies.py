@@ -135,7 +135,7 @@ def test_with_replays_play_goes_on_for_ever(new_world, policy: str) -> None:
 
 def test_a_run_joins_only_once(new_world) -> None:
     world = new_world("greedy", 1)
-    with pytest.raises(InvalidArgument, match="0 is here already"):
+    with pytest.raises(InvalidArgument, match="run 0 has joined already"):
         world.selector.join(0, RunBandit(world.prior, np.ones(4)))
 
 
