@@ -1,4 +1,4 @@
--- What a run can ask for: architectures, metrics, procedures and schedulers, as the installed Python packages list them.
+-- What a run can ask for: architectures, metrics, procedures, schedulers and allocations, as the installed Python packages list them.
 
 CREATE FUNCTION easeml.list_architectures(
     OUT architecture text, OUT trainer text, OUT tasks text[], OUT input_ranks integer[], OUT summary text, OUT hyperparameters jsonb
@@ -38,3 +38,24 @@ from easeml_plpy.session import guarded
 return guarded(plpy, list_schedulers)
 $$;
 COMMENT ON FUNCTION easeml.list_schedulers() IS 'Lists the schedulers that a run can use (internal: read easeml.schedulers).';
+
+CREATE FUNCTION easeml.list_allocations() RETURNS SETOF text LANGUAGE plpython3u STABLE AS $$
+from easeml_db.decisions.hopper.allocation.registry import list_allocations
+from easeml_plpy.session import guarded
+return guarded(plpy, list_allocations)
+$$;
+COMMENT ON FUNCTION easeml.list_allocations() IS 'Lists the allocations that a run can use: how its trials share the slots (internal).';
+
+-- Tenants insert runs themselves, too, so the name is checked at the table. Only an INSERT is: every change of a status would load Python.
+CREATE FUNCTION easeml.check_allocation() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF NEW.allocation IS NULL OR NEW.allocation NOT IN (SELECT easeml.list_allocations()) THEN
+        PERFORM easeml.fail('ML001', format('allocation: there is no allocation %s', quote_nullable(NEW.allocation)),
+            hint => (SELECT 'Choose one of: ' || string_agg(a, ', ') || '.' FROM easeml.list_allocations() a));
+    END IF;
+    RETURN NEW;
+END
+$$;
+COMMENT ON FUNCTION easeml.check_allocation() IS 'Refuses a run with an allocation that does not exist (trigger).';
+CREATE TRIGGER run_allocation BEFORE INSERT ON easeml.runs
+    FOR EACH ROW EXECUTE FUNCTION easeml.check_allocation();

@@ -47,9 +47,6 @@ BEGIN
         PERFORM easeml.fail('ML001', 'seed: expected a whole number, got NULL');
     END IF;
     PERFORM easeml.check_schedule(data, scheduler, visit_order);
-    IF allocation IS NULL OR allocation NOT IN ('hopping', 'data_parallel', 'water_filling', 'auto') THEN
-        PERFORM easeml.fail('ML001', format('allocation: expected hopping, data_parallel, water_filling or auto, got %s', quote_nullable(allocation)));
-    END IF;
 
     SELECT m.* INTO ranking FROM easeml.list_metrics() m
     WHERE m.task = data.task AND (m.metric = select_models.metric OR select_models.metric IS NULL AND m.is_default);

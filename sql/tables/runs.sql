@@ -17,7 +17,7 @@ CREATE TABLE easeml.runs (
     seed bigint NOT NULL,
     scheduler text NOT NULL DEFAULT 'auto',
     visit_order text NOT NULL DEFAULT 'cyclic' CHECK (visit_order IN ('cyclic', 'free')),
-    allocation text NOT NULL DEFAULT 'hopping' CHECK (allocation IN ('hopping', 'data_parallel', 'water_filling', 'auto')),
+    allocation text NOT NULL DEFAULT 'hopping',
     planned_scheduler text,
     simulated_seconds double precision,
     bound_seconds double precision,

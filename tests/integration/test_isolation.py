@@ -34,9 +34,10 @@ FROM easeml.trial_groups g JOIN easeml.trials t USING (run_id);
 """
 # They take names, values or settings, and look at no row that has an tenant.
 ABOUT_NO_ROWS = {
-    "array_bytes", "begin_search", "caller", "check_run_transition", "check_trial_transition",
+    "array_bytes", "begin_search", "caller", "check_allocation", "check_run_transition", "check_trial_transition",
     "choose_architectures", "complete_options", "current_tenancy", "fail", "find_source", "fitting_architectures",
-    "has_live_coordinator", "list_architectures", "list_metrics", "list_policies", "list_priors", "list_procedures",
+    "has_live_coordinator", "list_allocations",
+    "list_architectures", "list_metrics", "list_policies", "list_priors", "list_procedures",
     "list_schedulers", "plan_search", "quality", "raise_failure", "refuse_open_transaction",
     "specifications", "version",
 }  # fmt: skip
@@ -200,7 +201,7 @@ def test_no_view_shows_a_row_of_another(scene: Scene) -> None:
 
 
 def test_no_row_can_be_written_in_the_name_of_another(scene: Scene) -> None:
-    before = scene.status()
+    before = scene.state()
     for table in owned(scene.root):
         copied = scene.root.value(f"SELECT to_jsonb(t)::text FROM easeml.{table} t WHERE tenant = 'alma' LIMIT 1")
         names = ", ".join(columns(scene.root, table))
@@ -212,11 +213,11 @@ def test_no_row_can_be_written_in_the_name_of_another(scene: Scene) -> None:
                     f" SELECT {listed} FROM jsonb_populate_record(NULL::easeml.{table}, %s)",
                     [copied],
                 )
-    assert scene.status() == before
+    assert scene.state() == before
 
 
 def test_no_row_of_another_can_be_changed_or_deleted(scene: Scene) -> None:
-    before = scene.status()
+    before = scene.state()
     for table in relations(scene.root, "r"):
         names = columns(scene.root, table)
         statements = [f"UPDATE easeml.{table} SET {name} = {name}" for name in names]
@@ -226,7 +227,7 @@ def test_no_row_of_another_can_be_changed_or_deleted(scene: Scene) -> None:
                 assert scene.bert.execute(statement).rowcount == 0, statement  # type: ignore[arg-type]
             except psycopg.errors.InsufficientPrivilege:
                 continue
-    assert scene.status() == before
+    assert scene.state() == before
 
 
 # Routines
@@ -251,21 +252,21 @@ def test_every_routine_that_a_tenant_may_execute_has_a_case_here(scene: Scene) -
 
 @pytest.mark.parametrize("routine", sorted(REFUSED))
 def test_a_routine_refuses_what_belongs_to_another_and_changes_nothing(scene: Scene, routine: str) -> None:
-    before = scene.status()
+    before = scene.state()
     with pytest.raises(psycopg.Error) as caught:
         scene.bert.execute(REFUSED[routine].format(**scene.numbers))  # type: ignore[arg-type]
     assert caught.value.sqlstate in ("ML003", "42501"), caught.value
     assert caught.value.sqlstate == "42501" or "alma" not in str(caught.value)
-    assert scene.status() == before
+    assert scene.state() == before
     assert scene.bert.value("SELECT to_regclass('stolen')") is None
 
 
 @pytest.mark.parametrize("routine", sorted(ANSWERED_EMPTILY))
 def test_a_routine_that_takes_anybody_s_numbers_tells_and_changes_nothing(scene: Scene, routine: str) -> None:
-    before = scene.status()
+    before = scene.state()
     statement, expected = ANSWERED_EMPTILY[routine]
     assert scene.bert.value(statement.format(**scene.numbers)) == expected
-    assert scene.status() == before
+    assert scene.state() == before
 
 
 @pytest.mark.parametrize("routine", ["cancel(bigint)", "find_run(bigint)", "resume(bigint)", "drop_run(bigint)"])

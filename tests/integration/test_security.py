@@ -203,10 +203,12 @@ def test_group_roles_cannot_log_in_and_are_no_superusers(root: Session) -> None:
 # Every object as every role
 
 TENANT_ROUTINES = {
-    "array_bytes", "begin_search", "caller", "cancel", "check_replay", "check_run_transition", "check_schedule",
+    "array_bytes", "begin_search", "caller", "cancel", "check_allocation", "check_replay",
+    "check_run_transition", "check_schedule",
     "check_trial_transition", "choose_architectures", "complete_options", "create_dataset", "current_tenancy",
     "deploy", "drop_dataset", "drop_run", "fail", "find_dataset", "find_run", "find_source",
-    "fitting_architectures", "grant_use", "has_live_coordinator", "list_architectures", "list_metrics",
+    "fitting_architectures", "grant_use", "has_live_coordinator", "list_allocations",
+    "list_architectures", "list_metrics",
     "list_policies", "list_priors", "list_procedures", "list_schedulers", "pack_dataset", "pack_version",
     "place_dataset",
     "plan_search", "predict", "predict_bytes", "predict_json", "predict_numbers", "predict_packed", "predict_row",

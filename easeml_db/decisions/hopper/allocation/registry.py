@@ -1,4 +1,4 @@
-"""The allocations by name. A further one is a file in this folder and a line here; SQL lists the same names."""
+"""The allocations by name. A further one is a file in this folder and a line here; SQL asks for the names."""
 
 from __future__ import annotations
 
@@ -18,6 +18,11 @@ ALLOCATIONS: dict[str, Callable[[RunWork], Allocation]] = {
     "water_filling": water_filling,
     "auto": Auto,
 }
+
+
+def list_allocations() -> list[str]:
+    """Return the names, for SQL."""
+    return list(ALLOCATIONS)
 
 
 def uses_gangs(name: str) -> bool:
