@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from easeml_db.errors import InvalidData
 from easeml_loaders.source import Chunk, Column, Values
+from easeml_plpy.errors import InvalidData
 
 FILE_HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)  # signature, flags, length of the header extension
 FILE_TRAILER = b"\xff\xff"

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from easeml_db.errors import InvalidArgument
 from easeml_loaders.source import Chunk, Column, Source, chunks_of_arrays
+from easeml_plpy.errors import InvalidArgument
 
 DIABETES_NAMES = (
     "age",

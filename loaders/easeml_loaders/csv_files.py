@@ -19,9 +19,9 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from easeml_db.errors import InvalidArgument, InvalidData
 from easeml_loaders.files import opened
 from easeml_loaders.source import CHUNK_BYTES, Chunk, Column, Progress, Source, Values, check_column_names
+from easeml_plpy.errors import InvalidArgument, InvalidData
 
 CHUNK_ROWS = 8192
 MAX_FIELD_CHARACTERS = 64 * 1024 * 1024  # a quote that is never closed should not swallow the whole file

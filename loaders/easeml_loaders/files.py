@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO
 from zipfile import BadZipFile
 
-from easeml_db.errors import InvalidArgument, InvalidData
+from easeml_plpy.errors import InvalidArgument, InvalidData
 
 GZIP_MAGIC = b"\x1f\x8b"
 

@@ -14,7 +14,6 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from easeml_db.errors import InvalidData
 from easeml_loaders.files import check_ended, opened, read_exactly, reading
 from easeml_loaders.source import (
     MAX_ARRAY_RANK,
@@ -26,6 +25,7 @@ from easeml_loaders.source import (
     check_column_names,
     rows_per_chunk,
 )
+from easeml_plpy.errors import InvalidData
 
 MAGIC = b"\x00\x00\x08"  # two zero bytes and the type code of unsigned bytes
 

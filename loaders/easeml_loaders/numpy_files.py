@@ -18,7 +18,6 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from easeml_db.errors import InvalidArgument, InvalidData
 from easeml_loaders.files import check_ended, opened, read_exactly, reading
 from easeml_loaders.source import (
     MAX_ARRAY_RANK,
@@ -30,6 +29,7 @@ from easeml_loaders.source import (
     check_column_names,
     rows_per_chunk,
 )
+from easeml_plpy.errors import InvalidArgument, InvalidData
 
 ELEMENT_OF_DTYPE = {
     "bool": "boolean",

@@ -15,7 +15,9 @@ from typing import Any, Literal, TypeAlias
 import psycopg
 from psycopg import sql
 
-from easeml_db.errors import (
+from easeml_loaders.binary_copy import FILE_HEADER, FILE_TRAILER, SUPPORTED_TYPES, encode_rows
+from easeml_loaders.source import MAX_NAME_BYTES, Column, Progress, Source, check_column_names
+from easeml_plpy.errors import (
     EasemlError,
     InvalidArgument,
     InvalidData,
@@ -23,8 +25,6 @@ from easeml_db.errors import (
     NotFound,
     ServerUnavailable,
 )
-from easeml_loaders.binary_copy import FILE_HEADER, FILE_TRAILER, SUPPORTED_TYPES, encode_rows
-from easeml_loaders.source import MAX_NAME_BYTES, Column, Progress, Source, check_column_names
 
 IfExists: TypeAlias = Literal["refuse", "append", "replace"]
 Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]

@@ -176,7 +176,7 @@ def test_what_runs_inside_a_segment_knows_no_coordinator_and_no_driver(name, pat
 def test_loaders_know_errors_and_no_other_room(name, path):
     for imported in imports(name, path):
         if top_of(imported) in OURS:
-            assert is_within(imported, ("easeml_loaders", "easeml_db.errors")), f"{name} imports {imported}"
+            assert is_within(imported, ("easeml_loaders", "easeml_plpy.errors")), f"{name} imports {imported}"
     allowed = OURS | {"numpy", "psycopg", "sklearn"}
     assert {top_of(imported) for imported in imports(name, path)} <= allowed | sys.stdlib_module_names
 
