@@ -178,7 +178,7 @@ class Coordinator:
                 await self._fail_trial(order, str(error))
 
     async def _try_again(self, order: Order, error: EasemlError) -> None:
-        """Offer the unit again, unless it was recorded after all, the run is over, or it came to nothing too often."""
+        """Offer the unit again, unless it was recorded after all, the run is over, or it failed too often."""
         unit = order.unit
         if unit.run_id not in self._dispatcher.runs:
             return
@@ -186,10 +186,10 @@ class Coordinator:
         n_attempts = self._dispatcher.n_attempts(unit.run_id, unit.trial_id)
         if n_attempts == 0:
             return
-        await self._runs.note(unit.run_id, unit.trial_id, "retry", f"attempt {n_attempts} came to nothing: {error}")
+        await self._runs.note(unit.run_id, unit.trial_id, "retry", f"attempt {n_attempts} failed: {error}")
         if n_attempts >= self._settings.max_attempts:
             self._dispatcher.drop_trial(unit.run_id, unit.trial_id)
-            await self._fail_trial(order, f"{n_attempts} attempts came to nothing, the last: {error}")
+            await self._fail_trial(order, f"{n_attempts} attempts failed, the last: {error}")
 
     async def _pause(self, order: Order, error: EasemlError) -> None:
         """Wait for room on the disk, longer each time; the first time say so, if there is room for that."""

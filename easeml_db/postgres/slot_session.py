@@ -59,7 +59,7 @@ class SlotSession:
                 await self._connection.cancel_safe()
 
     async def show_idle(self) -> None:
-        """Clear a unit that came to nothing from the slot's row; one that is recorded does so itself."""
+        """Clear a unit that failed from the slot's row; one that is recorded does so itself."""
         with contextlib.suppress(psycopg.Error):  # a lost session's row is cleared by the next one
             await self._connection.execute(SHOW_IDLE, [self.slot_id])
 

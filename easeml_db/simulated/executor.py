@@ -138,7 +138,7 @@ class SimulatedExecutor:
             raise BrokenRule(f"trial {order.unit.trial_id} is in a unit already")
 
     def _say_ready(self, slot_ids: Iterable[int]) -> None:
-        """Say of slots whose unit came to nothing that they can work again; a session that is broken shows later."""
+        """Say of slots whose unit failed that they can work again; a session that is broken shows later."""
         for slot_id in slot_ids:
             if slot_id in self._ready:
                 self._life.deliver(SlotReady(slot_id))

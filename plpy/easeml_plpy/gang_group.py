@@ -117,7 +117,7 @@ def join(token: str, rank: int, n_ranks: int, device: str, timeout_seconds: floa
             group = _connect(folder / "store", rank, n_ranks, place, timeout_seconds)
         with peers_lost():
             group.gather(rank, pause)
-    except BaseException:  # also a cancel: the others see by this that it came to nothing
+    except BaseException:  # also a cancel: the others see by this that it failed
         shutil.rmtree(folder, ignore_errors=True)
         if group is not None:
             group.break_off()

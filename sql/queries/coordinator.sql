@@ -162,7 +162,7 @@ SELECT tenant, run_id, 'scheduled', format('scheduler %%s; %%s', %(scheduler)s::
 WHERE planned_scheduler IS DISTINCT FROM %(scheduler)s
 
 -- name: read_profiles
--- What is known of devices for the architectures of a run's data set.
+-- What is known of devices for the architectures of a run's dataset.
 SELECT p.architecture, p.device_kind, p.alpha, p.beta, p.c, p.d, p.eps_seconds, p.n_packed, p.n_devices, p.is_bounded
 FROM easeml.device_profiles p JOIN easeml.runs r USING (tenant, dataset_id) WHERE r.run_id = %(run_id)s
 

@@ -104,7 +104,7 @@ async def test_the_end_of_a_run_stops_what_is_left_of_its_trials(world: World) -
 async def test_a_note_goes_into_the_history_of_a_run_that_is_there(world: World) -> None:
     await world.ports.lease.acquire()
     run_id = world.ask_for_run()
-    await world.ports.runs.note(run_id, None, "retry", "attempt 1 came to nothing")
+    await world.ports.runs.note(run_id, None, "retry", "attempt 1 failed")
     assert world.events(run_id)[-1] == "retry"
     gone = world.ask_for_run()
     world.drop_run(gone)

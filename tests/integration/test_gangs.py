@@ -35,7 +35,7 @@ FROM easeml.training_timeline WHERE kind = 'train' ORDER BY epoch, position
 """
 
 
-class Crew:
+class GangUnderTest:
     """The sessions of slots 1 and 2, without a coordinator, and the only trial of the only run."""
 
     def __init__(self, database: Session, sessions: list[Session]) -> None:
@@ -89,91 +89,91 @@ def warm_sessions(digits: Session) -> list[Session]:
 
 
 @contextmanager
-def new_crew(digits: Session, sessions: list[Session], run: str = RUN) -> Iterator[Crew]:
-    """A crew with a new run, over sessions of which those that a test has lost are replaced."""
+def new_gang(digits: Session, sessions: list[Session], run: str = RUN) -> Iterator[GangUnderTest]:
+    """A gang with a new run, over sessions of which those that a test has lost are replaced."""
     sessions[:] = [digits.again() if session.closed else session for session in sessions]
     digits.execute(
         "UPDATE easeml.slots SET status = 'active', lost_at = NULL, unit_started_at = NULL, n_units_done = 0"
     )
     digits.execute(run)  # type: ignore[arg-type]
-    crew = Crew(digits, sessions)
-    yield crew
-    crew.pool.shutdown()
+    gang = GangUnderTest(digits, sessions)
+    yield gang
+    gang.pool.shutdown()
     digits.execute("SELECT easeml.drop_run(run_id) FROM easeml.runs")
 
 
 @pytest.fixture
-def crew(digits: Session, warm_sessions: list[Session]) -> Iterator[Crew]:
+def gang(digits: Session, warm_sessions: list[Session]) -> Iterator[GangUnderTest]:
     """Two sessions and a run of one trial."""
-    with new_crew(digits, warm_sessions) as crew:
-        yield crew
+    with new_gang(digits, warm_sessions) as gang:
+        yield gang
 
 
 @pytest.fixture
-def long_crew(digits: Session, warm_sessions: list[Session]) -> Iterator[Crew]:
-    """Like `crew`, whose gangs train for minutes: nothing but what a test does ends them."""
+def long_gang(digits: Session, warm_sessions: list[Session]) -> Iterator[GangUnderTest]:
+    """Like `gang`, whose gangs train for minutes: nothing but what a test does ends them."""
     endless = RUN.replace("[[32]]", "[[2048, 2048, 2048]]").replace('"batch_size": [16]', '"batch_size": [1]')
-    with new_crew(digits, warm_sessions, endless) as crew:
-        yield crew
+    with new_gang(digits, warm_sessions, endless) as gang:
+        yield gang
 
 
 # What is recorded
 
 
-def test_a_gang_records_its_units_once_with_one_state(crew: Crew) -> None:
-    first, second = crew.run(0)
+def test_a_gang_records_its_units_once_with_one_state(gang: GangUnderTest) -> None:
+    first, second = gang.run(0)
     assert first == second
-    units = crew.database.rows(UNITS)
+    units = gang.database.rows(UNITS)
     assert [(u["epoch"], u["position"], u["partition_number"], u["slot_id"], u["n_slots"]) for u in units] == [
         (1, 0, 1, 1, 2),
         (1, 1, 2, 2, 2),
     ]
     assert len({(u["started_at"], u["state_sha256"]) for u in units}) == 1
     assert first["n_rows"] == sum(u["n_rows"] for u in units)
-    assert crew.database.value("SELECT n_steps_done FROM easeml.trials") == 2
-    assert crew.database.value("SELECT count(*) FROM easeml.checkpoints") == 1
-    assert crew.database.values("SELECT n_units_done FROM easeml.slots") == [1, 1]
-    assert crew.database.value("SELECT bytes_stored = largest_state_bytes FROM easeml.run_traffic")
+    assert gang.database.value("SELECT n_steps_done FROM easeml.trials") == 2
+    assert gang.database.value("SELECT count(*) FROM easeml.checkpoints") == 1
+    assert gang.database.values("SELECT n_units_done FROM easeml.slots") == [1, 1]
+    assert gang.database.value("SELECT bytes_stored = largest_state_bytes FROM easeml.run_traffic")
 
 
-def test_a_whole_life_in_gangs_learns_and_is_the_same_bytes_again(crew: Crew) -> None:
-    def live(crew: Crew) -> list[str]:
+def test_a_whole_life_in_gangs_learns_and_is_the_same_bytes_again(gang: GangUnderTest) -> None:
+    def live(gang: GangUnderTest) -> list[str]:
         for step in range(0, N_PARTITIONS * (2 * MAX_EPOCHS + 1), 2):
-            crew.run(step)
-        return [u["state_sha256"] for u in crew.database.rows(UNITS)]
+            gang.run(step)
+        return [u["state_sha256"] for u in gang.database.rows(UNITS)]
 
-    states = live(crew)
-    (board,) = crew.database.rows("SELECT * FROM easeml.leaderboard")
+    states = live(gang)
+    (board,) = gang.database.rows("SELECT * FROM easeml.leaderboard")
     assert board["status"] == "finished"
     assert board["validation_metric"] > 0.7
     assert board["test_metric"] > 0.7
-    assert crew.database.value("SELECT count(*) FROM easeml.evaluations WHERE n_slots = 2") == 3 * N_PARTITIONS
+    assert gang.database.value("SELECT count(*) FROM easeml.evaluations WHERE n_slots = 2") == 3 * N_PARTITIONS
     # Every rank still had the trial: no state was read to train on.
-    assert crew.database.value("SELECT sum(read_bytes) FROM easeml.training_units") == 0
+    assert gang.database.value("SELECT sum(read_bytes) FROM easeml.training_units") == 0
 
-    crew.database.execute("SELECT easeml.drop_run(%s)", [crew.trial.run_id])
-    with new_crew(crew.database, crew.sessions) as again:
+    gang.database.execute("SELECT easeml.drop_run(%s)", [gang.trial.run_id])
+    with new_gang(gang.database, gang.sessions) as again:
         assert live(again) == states
 
 
-def test_a_fresh_pair_of_sessions_goes_on_from_the_stored_state(crew: Crew) -> None:
-    crew.run(0)
-    for session in crew.sessions:
+def test_a_fresh_pair_of_sessions_goes_on_from_the_stored_state(gang: GangUnderTest) -> None:
+    gang.run(0)
+    for session in gang.sessions:
         session.close()
-    crew.sessions[:] = [crew.database.again(), crew.database.again()]
-    crew.token = secrets.token_hex(16)
-    crew.run(2)
-    read = crew.database.values("SELECT read_bytes > 0 FROM easeml.training_units ORDER BY position")
+    gang.sessions[:] = [gang.database.again(), gang.database.again()]
+    gang.token = secrets.token_hex(16)
+    gang.run(2)
+    read = gang.database.values("SELECT read_bytes > 0 FROM easeml.training_units ORDER BY position")
     assert read == [False, False, True, True]
 
 
-def test_a_pilot_of_a_gang_records_nothing(crew: Crew) -> None:
-    first, second = (answer.result(PATIENCE_SECONDS) for answer in crew.start(pilot(crew.order(0))))
+def test_a_pilot_of_a_gang_records_nothing(gang: GangUnderTest) -> None:
+    first, second = (answer.result(PATIENCE_SECONDS) for answer in gang.start(pilot(gang.order(0))))
     assert first == second
     assert first["train_seconds"] > 0
-    assert crew.database.value("SELECT count(*) FROM easeml.training_units") == 0
-    assert crew.database.value("SELECT count(*) FROM easeml.slots WHERE unit_started_at IS NOT NULL") == 0
-    crew.run(0)
+    assert gang.database.value("SELECT count(*) FROM easeml.training_units") == 0
+    assert gang.database.value("SELECT count(*) FROM easeml.slots WHERE unit_started_at IS NOT NULL") == 0
+    gang.run(0)
 
 
 def pilot(order: Order) -> Order:
@@ -184,65 +184,67 @@ def pilot(order: Order) -> Order:
 # What goes wrong
 
 
-def busy_pid(crew: Crew, slot_id: int) -> int:
+def busy_pid(gang: GangUnderTest, slot_id: int) -> int:
     """The process of a slot, once both have joined the gang and train."""
     busy = "FROM easeml.slots WHERE unit_started_at IS NOT NULL"
-    crew.database.wait_until(f"SELECT count(*) = 2 {busy}")
-    return int(crew.database.value(f"SELECT backend_pid {busy} AND slot_id = %s", slot_id))
+    gang.database.wait_until(f"SELECT count(*) = 2 {busy}")
+    return int(gang.database.value(f"SELECT backend_pid {busy} AND slot_id = %s", slot_id))
 
 
 @pytest.mark.parametrize(("action", "slot_id"), [("pg_terminate_backend", 1), ("pg_cancel_backend", 2)])
-def test_a_lost_rank_ends_the_gang_at_once_and_nothing_is_recorded(long_crew: Crew, action: str, slot_id: int) -> None:
-    crew = long_crew
-    answers = crew.start(crew.order(0))
-    crew.database.execute(f"SELECT {action}(%s)", [busy_pid(crew, slot_id)])
+def test_a_lost_rank_ends_the_gang_at_once_and_nothing_is_recorded(
+    long_gang: GangUnderTest, action: str, slot_id: int
+) -> None:
+    gang = long_gang
+    answers = gang.start(gang.order(0))
+    gang.database.execute(f"SELECT {action}(%s)", [busy_pid(gang, slot_id)])
     errors = [answer.exception(PATIENCE_SECONDS) for answer in answers]  # the library would wait for far longer
     assert isinstance(errors[slot_id - 1], psycopg.Error)
     assert getattr(errors[slot_id - 1], "sqlstate", None) == {"pg_cancel_backend": "57014"}.get(action, "57P01")
     assert getattr(errors[2 - slot_id], "sqlstate", None) == "ML011"
-    assert crew.database.value("SELECT count(*) FROM easeml.training_units") == 0
+    assert gang.database.value("SELECT count(*) FROM easeml.training_units") == 0
 
 
-def test_a_rank_whose_peer_never_comes_can_be_cancelled(crew: Crew) -> None:
-    order = crew.order(0)
-    text = order_json(order, 0, crew.token, 2 * PATIENCE_SECONDS)
-    answer = crew.pool.submit(crew.sessions[0].execute, GANG_CALLS["train"].encode(), [text])
-    pid = crew.sessions[0].info.backend_pid
-    crew.database.wait_until("SELECT state = 'active' FROM pg_stat_activity WHERE pid = %s", pid)
-    crew.sessions[0].cancel_safe()
+def test_a_rank_whose_peer_never_comes_can_be_cancelled(gang: GangUnderTest) -> None:
+    order = gang.order(0)
+    text = order_json(order, 0, gang.token, 2 * PATIENCE_SECONDS)
+    answer = gang.pool.submit(gang.sessions[0].execute, GANG_CALLS["train"].encode(), [text])
+    pid = gang.sessions[0].info.backend_pid
+    gang.database.wait_until("SELECT state = 'active' FROM pg_stat_activity WHERE pid = %s", pid)
+    gang.sessions[0].cancel_safe()
     error = answer.exception(PATIENCE_SECONDS)
     assert isinstance(error, psycopg.errors.QueryCanceled)
 
 
-def test_a_gang_of_an_old_lease_or_of_a_step_that_is_not_due_is_refused(crew: Crew) -> None:
-    order = crew.order(0)
-    crew.run(0)
-    errors = [answer.exception(PATIENCE_SECONDS) for answer in crew.start(order)]
+def test_a_gang_of_an_old_lease_or_of_a_step_that_is_not_due_is_refused(gang: GangUnderTest) -> None:
+    order = gang.order(0)
+    gang.run(0)
+    errors = [answer.exception(PATIENCE_SECONDS) for answer in gang.start(order)]
     assert [getattr(error, "sqlstate", None) for error in errors] == ["ML006", "ML006"]
-    crew.database.execute("UPDATE easeml.coordinator_lease SET lease_number = lease_number + 1")
-    stale = replace(crew.order(2), lease_number=order.lease_number)
-    errors = [answer.exception(PATIENCE_SECONDS) for answer in crew.start(stale)]
+    gang.database.execute("UPDATE easeml.coordinator_lease SET lease_number = lease_number + 1")
+    stale = replace(gang.order(2), lease_number=order.lease_number)
+    errors = [answer.exception(PATIENCE_SECONDS) for answer in gang.start(stale)]
     assert [getattr(error, "sqlstate", None) for error in errors] == ["ML006", "ML011"]
-    assert crew.database.value("SELECT count(*) FROM easeml.training_units") == 2
+    assert gang.database.value("SELECT count(*) FROM easeml.training_units") == 2
 
 
 def test_a_gang_is_refused_where_one_of_its_slots_was_given_up_meanwhile(
     digits: Session, warm_sessions: list[Session]
 ) -> None:
     slow = RUN.replace("[[32]]", "[[512, 512]]").replace('"batch_size": [16]', '"batch_size": [1]')
-    with new_crew(digits, warm_sessions, slow) as crew:  # of seconds: it is to end
-        answers = crew.start(crew.order(0))
-        busy_pid(crew, 2)
+    with new_gang(digits, warm_sessions, slow) as gang:  # of seconds: it is to end
+        answers = gang.start(gang.order(0))
+        busy_pid(gang, 2)
         digits.execute("UPDATE easeml.slots SET status = 'lost', lost_at = now() WHERE slot_id = 2")
         errors = [answer.exception(PATIENCE_SECONDS) for answer in answers]
         assert [getattr(error, "sqlstate", None) for error in errors] == ["ML006", "ML011"]
         assert digits.value("SELECT n_steps_done FROM easeml.trials") == 0
 
 
-def test_what_a_gang_has_trained_cannot_be_replayed(crew: Crew) -> None:
-    crew.run(0)
+def test_what_a_gang_has_trained_cannot_be_replayed(gang: GangUnderTest) -> None:
+    gang.run(0)
     with pytest.raises(psycopg.Error, match="trained by several slots at once") as refused:
-        crew.database.execute("CALL easeml.replay(%s)", [crew.trial.trial_id])
+        gang.database.execute("CALL easeml.replay(%s)", [gang.trial.trial_id])
     assert refused.value.sqlstate == "ML004"
 
 

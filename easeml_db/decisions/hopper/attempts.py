@@ -1,4 +1,4 @@
-"""Attempts at units that came to nothing: how many there were, and the slot of the last one, which is then avoided."""
+"""Attempts at units that failed: how many there were, and the slot of the last one, which is then avoided."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def workload_bound(workload: Workload) -> float:
     if not all(able):
         raise InvalidArgument(
             f"partition {able.index(frozenset())} has no slot in service",
-            hint="Add slots to a segment that holds it, or replicate the data set.",
+            hint="Add slots to a segment that holds it, or replicate the dataset.",
         )
     fastest = np.array([max(speed[slot] for slot in slots) for slots in able])
     seconds = np.asarray(workload.unit_seconds, float).reshape(-1, placement.n_partitions)

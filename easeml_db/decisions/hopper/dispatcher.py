@@ -100,7 +100,7 @@ class Dispatcher:
             self.runs.touch(open_run.run_id)
 
     def lost(self, slot_id: int) -> None:
-        """Offer the trial of the slot's unit again: the unit came to nothing with a session.
+        """Offer the trial of the slot's unit again: the unit failed, and its session is lost.
 
         Its slots get no unit until they are ready again."""
         slots = self.board.gang_of(slot_id)
@@ -109,7 +109,7 @@ class Dispatcher:
             self.board.gone(each)
 
     def refused(self, slot_id: int, *, is_counted: bool = True) -> None:
-        """Offer the trial of the slot's unit again: the unit came to nothing."""
+        """Offer the trial of the slot's unit again: the unit failed."""
         units, open_run = self._answered(slot_id)
         if open_run is not None:
             open_run.came_to_nothing(units[0].trial_id, slot_id, is_counted=is_counted)
@@ -127,7 +127,7 @@ class Dispatcher:
             self.runs.touch(run_id)
 
     def n_attempts(self, run_id: int, trial_id: int) -> int:
-        """Return how often the trial's next unit came to nothing; 0 for a trial that is not open."""
+        """Return how often the trial's next unit failed; 0 for a trial that is not open."""
         return self.runs[run_id].work.attempts.count(trial_id) if run_id in self.runs else 0
 
     def _answered(self, slot_id: int) -> tuple[list[TrainingUnit], OpenRun | None]:

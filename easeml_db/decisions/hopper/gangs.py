@@ -64,7 +64,7 @@ def gang_slots(trials: Iterable[Trial], slots: Sequence[int]) -> dict[int, tuple
 
 
 def able_slots(trial_id: int, slots: Sequence[int], attempts: Attempts) -> tuple[int, ...]:
-    """Return the slots for a trial's next unit: one, where its gangs came to nothing too often."""
+    """Return the slots for a trial's next unit: one, where its gangs failed too often."""
     is_alone = attempts.count(trial_id) >= MAX_GANG_ATTEMPTS
     return attempts.another_of(trial_id, slots) if is_alone else tuple(slots)
 

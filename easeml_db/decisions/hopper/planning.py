@@ -13,7 +13,7 @@ from easeml_db.words.run import Run
 from easeml_db.words.training_unit import round_number
 from easeml_db.words.trial import Trial
 
-MAX_CELLS = 5_000_000  # trial numbers times partitions; whoever writes trials himself may number them as he likes
+MAX_CELLS = 5_000_000  # trial numbers times partitions; tenants who insert trials may number them as they like
 PILOTED = frozenset({"auto", "vector_rearrangement", "milp"})
 
 

@@ -21,7 +21,7 @@ def machines(placement: Placement) -> dict[int, tuple[int, ...]]:
         if not able:
             raise InvalidArgument(
                 f"partition {partition} has no slot in service",
-                hint="Add slots to a segment that holds it, or replicate the data set.",
+                hint="Add slots to a segment that holds it, or replicate the dataset.",
             )
         given[min(able, key=lambda slot: (len(given[slot]), slot))].append(partition)
     return {slot: tuple(partitions) for slot, partitions in given.items()}

@@ -9,7 +9,7 @@ from easeml_db.decisions.hopper.slot_board import SlotBoard
 
 
 class TenantLimits:
-    """Limits by tenant; whoever has none may have all slots. Slots of runs that are open no more do not count."""
+    """Limits by tenant; a tenant without one may have all slots. Slots of runs that are open no more do not count."""
 
     def __init__(self, board: SlotBoard, runs: OpenRuns) -> None:
         self._board, self._runs = board, runs

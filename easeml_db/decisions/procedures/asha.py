@@ -34,7 +34,7 @@ class AshaProcedure(Procedure):
     """Without `n_configs` as many as successive halving takes."""
 
     description: ClassVar[Description] = Description(
-        "successive halving without waiting: promotes whoever is in the best 1/eta so far",
+        "successive halving without waiting: promotes each trial in the best 1/eta so far",
         options=("eta", "min_epochs", "increments", "n_parallel"),
     )
 

@@ -3,7 +3,7 @@
 A procedure keeps nothing between two calls: `ask` gets the whole history and answers with decisions as
 values, so a coordinator that was killed asks again and loses nothing. It is asked when a run starts and
 when a trial ends an epoch. Decisions are to be carried out in their order, all of them or the first ones:
-whoever carries out only the first ones gets the others by asking again. A trial that has reached its target
+a caller that carries out only the first ones gets the others by asking again. A trial that has reached its target
 waits until it is continued or stopped; one that has reached `max_epochs` is finished.
 """
 

@@ -8,7 +8,7 @@ architecture, whose nested object is meant for it alone and wins over the common
      "weight_decay": 0,                                                             fixed
      "mlp": {"hidden_units": [[128], [256, 128]]}}                                  for mlp alone
 
-Hyperparameters that a search space does not mention keep their default value: whoever writes a search space
+Hyperparameters that a search space does not mention keep their default value: a search space
 says what varies. Without any search space (NULL or {}) every architecture's own default ranges are searched.
 
     specs.py      what an architecture declares about a hyperparameter, and whether a value is legal

@@ -1,4 +1,4 @@
-"""Data sets by name, and everything that presets need of them, replayed once however many presets share it."""
+"""Datasets by name, and everything that presets need of them, replayed once however many presets share it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ReplayCache:
         self._replayed: dict[Cell, Replayed] = {}
         self._matrices = cache(self._read)
 
-    # Data sets
+    # Datasets
 
     def has(self, name: str) -> bool:
         """Say whether there are matrices of this name."""

@@ -1,4 +1,4 @@
-"""Attempts that came to nothing: counted by trial, and the slot of the last one avoided."""
+"""Attempts that failed: counted by trial, and the slot of the last one avoided."""
 
 from easeml_db.decisions.hopper.attempts import Attempts
 

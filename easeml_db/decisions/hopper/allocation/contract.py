@@ -137,7 +137,7 @@ class RunHooks:
         return True
 
     def unit_lost(self, trial_id: int) -> None:
-        """Reckon with a trial's unit, or pilot, having come to nothing."""
+        """Reckon with a trial's unit, or pilot, having failed."""
 
     def take_scheduler_choice(self) -> SchedulerChoice | None:
         """Return the choice of a scheduler made since the last call, if any."""

@@ -80,7 +80,7 @@ class DataParallel(Allocation):
         return offer.idle if offer.n_allowed is None or n_wanted <= offer.n_allowed else ()
 
     def _gang_slots(self, slots: Sequence[int]) -> GangSlots:
-        """Share slots out; a trial whose gangs came to nothing too often goes on with one of them."""
+        """Share slots out; a trial whose gangs failed too often goes on with one of them."""
         work = self.work
         joint = (trial for trial in work.trials.values() if self._is_in_gangs(trial.trial_id))
         shared = gang_slots(joint, slots)

@@ -123,7 +123,7 @@ class Hopping(Allocation):
         return self._scheduler_in_service().choose(idle, cached)
 
     def _apart(self, idle: Sequence[int], cached: Cached) -> list[Assignment]:
-        """Ask slot by slot, and keep from each the trials that came to nothing there and could go elsewhere."""
+        """Ask slot by slot, and keep from each the trials that failed there and could go elsewhere."""
         scheduler, work = self._scheduler_in_service(), self.work
         chosen: dict[int, Assignment] = {}
         for slot in idle:
@@ -137,7 +137,7 @@ class Hopping(Allocation):
         return list(chosen.values())
 
     def _is_avoided(self, trial_id: int, slot: int) -> bool:
-        """Say whether a trial came to nothing on this slot and another one could run its next unit."""
+        """Say whether a trial failed on this slot and another one could run its next unit."""
         if self.work.attempts.avoided(trial_id) != slot or self._placement is None:
             return False
         others = [other for other in self._placement.slots if other != slot]

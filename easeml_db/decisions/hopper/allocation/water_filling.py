@@ -69,7 +69,7 @@ class WaterFilling(Allocation):
         return [start for each in wanted if (start := self._start_of(each)) is not None]
 
     def _start_of(self, wanted: TrialSlots) -> Start | None:
-        """Return the units of a start. A trial whose gangs came to nothing too often goes on with one slot."""
+        """Return the units of a start. A trial whose gangs failed too often goes on with one slot."""
         trial_id, slots = wanted.trial_id, wanted.slot_ids
         gang = gang_of(self.work.trials[trial_id], able_slots(trial_id, slots, self.work.attempts))
         if not wanted.measured_seconds:
