@@ -48,7 +48,7 @@ SELECT * FROM easeml.run_regret WHERE %(is_all)s OR status IN ('queued', 'runnin
 SELECT g.*, t.weight, t.seconds_to_deadline, r.failure_reason, c.reason, easeml.has_live_coordinator() AS is_alive
 FROM easeml.run_regret g
 JOIN easeml.run_status r USING (run_id)
-JOIN easeml.tenant_status t USING (tenant)
+JOIN easeml.tenant_status t ON t.tenant = g.tenant
 LEFT JOIN LATERAL (
     SELECT d.reason FROM easeml.policy_decisions d WHERE d.run_id = g.run_id ORDER BY d.decision_id DESC LIMIT 1) c ON true
 WHERE g.run_id = ANY(%(run_ids)s) ORDER BY g.run_id

@@ -52,7 +52,7 @@ def in_use(shell: Any) -> dict[str, str]:
 def test_a_policy_is_chosen_and_keeps_what_is_not_named(shell: Any) -> None:
     assert document(shell("policy", "round_robin", "--prior", "independent", "--seed", 7, "--json"))
     assert in_use(shell) == {"policy": "round_robin", "prior": "independent"}
-    assert "tenants in turn" in shell("policy", "greedy").stdout
+    assert "runs in turn" in shell("policy", "greedy").stdout
     assert in_use(shell) == {"policy": "greedy", "prior": "independent"}
 
 

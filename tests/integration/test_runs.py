@@ -523,7 +523,7 @@ def test_cancel_reaches_busy_units_and_resume_finishes(shop: Session) -> None:
 def flip_bit(database: Session, column: str, trial_id: int) -> None:
     database.execute(
         "UPDATE easeml.checkpoints c SET state ="
-        " set_bit(c.status, 8 * length(c.status) - 3, 1 - get_bit(c.status, 8 * length(c.status) - 3))"
+        " set_bit(c.state, 8 * length(c.state) - 3, 1 - get_bit(c.state, 8 * length(c.state) - 3))"
         f" FROM easeml.trials t WHERE t.trial_id = %s AND c.checkpoint_id = t.{column}",
         [trial_id],
     )
