@@ -39,7 +39,7 @@ N_SLOTS = 2
 # Nothing of a test has to survive a power failure.
 FAST_SETTINGS = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "autovacuum_naptime": "1h"}
 # Folders whose tests take longest come first, so that no worker is left with one of them at the end.
-FOLDERS = ("chaos", "acceptance", "integration")
+FOLDERS = ("chaos", "acceptance", "integration", "attack")
 # A wait that ends in failure, not one that measures: long enough for a machine that is busy with other work.
 PATIENCE_SECONDS = 300.0
 _numbers = count(1)

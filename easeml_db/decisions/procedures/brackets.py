@@ -53,7 +53,7 @@ class BracketProcedure(Procedure):
     def next_config(self, history: Sequence[TrialHistory], started: Sequence[Config]) -> Config | None:
         """Return the config of the trial after those of `history` and the configs just `started`."""
         position = len(history) + len(started)
-        return next(iter(self._configs.first(self._firsts[-1])[position:]), None)
+        return self._configs.at(position)
 
     def preview(self) -> list[PlannedRung]:
         return planned(self.brackets)

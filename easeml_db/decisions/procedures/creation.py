@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast
@@ -10,6 +9,7 @@ from typing import cast
 from easeml_db.decisions.procedures import JOINT, PROCEDURES
 from easeml_db.decisions.procedures.contract import Procedure, SearchArguments
 from easeml_db.decisions.procedures.options import ROOT
+from easeml_db.decisions.search_space.documents import read_document
 from easeml_db.decisions.search_space.parsing import SearchSpace, parse_search_space
 from easeml_db.decisions.search_space.refusal import refusal, shown, unknown_name
 from easeml_db.words.run import Search
@@ -53,12 +53,12 @@ def read_search(search: Search) -> ReadSearch:
         raise refusal(f"{ROOT}.{JOINT}", expected="true or false", got=shown(is_joint))
     architectures = _architectures(search.architectures_json)
     space_json = search.search_space_json
-    space = parse_search_space(architectures, None if space_json is None else _read("search_space", space_json))
+    space = parse_search_space(architectures, None if space_json is None else read_document("search_space", space_json))
     return ReadSearch(tuple(architectures), space, options, is_joint)
 
 
 def _options(text: str | None) -> Mapping[str, object]:
-    raw = None if text is None else _read(ROOT, text)
+    raw = None if text is None else read_document(ROOT, text)
     if raw is not None and not isinstance(raw, dict):
         raise refusal(ROOT, expected="an object", got=shown(raw), hint='Write {"eta": 3}, or leave it out.')
     return cast("Mapping[str, object]", raw or {})
@@ -66,7 +66,7 @@ def _options(text: str | None) -> Mapping[str, object]:
 
 def _architectures(text: str) -> Mapping[str, object]:
     """Return specs by architecture, from either form."""
-    raw = _read("architectures", text)
+    raw = read_document("architectures", text)
     if isinstance(raw, dict):
         return raw
     if not isinstance(raw, list):
@@ -79,11 +79,3 @@ def _architectures(text: str) -> Mapping[str, object]:
             raise refusal(path, expected="a name, each once", got=shown(name))
         specs[name] = item.get("hyperparameters")
     return specs
-
-
-def _read(argument: str, text: str) -> object:
-    try:
-        value: object = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise refusal(argument, expected="JSON", got=shown(text), hint=str(error)) from error
-    return value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -27,17 +27,30 @@ class ConfigSequence:
             self._configs = sample(self._space, n_configs, np.random.default_rng(self._seed))
         return self._configs[:n_configs]
 
+    def at(self, position: int) -> Config | None:
+        """Return the config at a position from 0; None where the space holds no more."""
+        if len(self._configs) <= position:
+            self.first(position + 1)
+        return self._configs[position] if position < len(self._configs) else None
+
     def count(self, n_configs: int) -> int:
         """Return `n_configs`, or how many different configs there are where these are fewer."""
         return len(self.first(n_configs))
 
     def first_unseen(self, seen: Iterable[Config]) -> Config | None:
         """Return the first config of the sequence that is none of `seen`; None when all have been seen."""
+        return next(self.unseen(seen), None)
+
+    def unseen(self, seen: Iterable[Config]) -> Iterator[Config]:
+        """Yield the configs of the sequence that are none of `seen`, each once, in their order."""
         keys = self._seen.of(seen)
-        candidates = self.first(len(keys) + 1)
-        self._sequence_keys += [key_of(config) for config in candidates[len(self._sequence_keys) :]]
-        unseen = (config for config, key in zip(candidates, self._sequence_keys, strict=False) if key not in keys)
-        return next(unseen, None)
+        position = 0
+        while (config := self.at(position)) is not None:
+            if position == len(self._sequence_keys):
+                self._sequence_keys.append(key_of(config))
+            if self._sequence_keys[position] not in keys:
+                yield config
+            position += 1
 
 
 class _Keys:

@@ -9,6 +9,8 @@ from easeml_db.errors import InvalidArgument
 
 ROOT = "procedure_options"
 MAX_CONFIGS = 10_000
+MAX_EPOCHS = 1_000_000
+MAX_PARALLEL = 10_000
 DEFAULT_ETA = 3
 DEFAULT_N_PARALLEL = 4
 
@@ -22,7 +24,7 @@ class Options:
                 raise _unknown_option(name, known)
         self._options = options
 
-    def whole_number(self, name: str, default: int, *, at_least: int, at_most: int | None = None) -> int:
+    def whole_number(self, name: str, default: int, *, at_least: int, at_most: int) -> int:
         value = self._options.get(name)
         return default if value is None else whole_number(f"{ROOT}.{name}", value, at_least=at_least, at_most=at_most)
 
@@ -47,28 +49,27 @@ class Options:
         return frozenset(value)
 
     def eta(self) -> int:
-        return self.whole_number("eta", DEFAULT_ETA, at_least=2)
+        return self.whole_number("eta", DEFAULT_ETA, at_least=2, at_most=MAX_EPOCHS)
 
     def min_epochs(self, max_epochs: int) -> int:
         return self.whole_number("min_epochs", 1, at_least=1, at_most=max_epochs)
 
     def n_parallel(self) -> int:
-        return self.whole_number("n_parallel", DEFAULT_N_PARALLEL, at_least=1)
+        return self.whole_number("n_parallel", DEFAULT_N_PARALLEL, at_least=1, at_most=MAX_PARALLEL)
 
 
-def whole_number(path: str, value: object, *, at_least: int, at_most: int | None = None) -> int:
+def whole_number(path: str, value: object, *, at_least: int, at_most: int) -> int:
     """Return a whole number (3.0 counts as one, true does not) within bounds, or refuse it."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     is_whole = isinstance(value, int) and not isinstance(value, bool)
-    if not is_whole or value < at_least or (at_most is not None and value > at_most):  # type: ignore[operator]
-        bounds = f"of at least {at_least}" if at_most is None else f"from {at_least} to {at_most}"
-        raise refusal(path, expected=f"a whole number {bounds}", got=shown(value))
+    if not is_whole or not at_least <= value <= at_most:  # type: ignore[operator]
+        raise refusal(path, expected=f"a whole number from {at_least} to {at_most}", got=shown(value))
     return int(value)  # type: ignore[call-overload, no-any-return]
 
 
 def checked_max_epochs(value: object) -> int:
-    return whole_number("max_epochs", value, at_least=1)
+    return whole_number("max_epochs", value, at_least=1, at_most=MAX_EPOCHS)
 
 
 def checked_n_configs(value: object) -> int | None:

@@ -28,13 +28,14 @@ from easeml_db.decisions.procedures.contract import (
     ranked,
 )
 from easeml_db.decisions.procedures.drawing import ConfigSequence, generator
-from easeml_db.decisions.procedures.options import MAX_CONFIGS, Options
+from easeml_db.decisions.procedures.options import MAX_CONFIGS, MAX_EPOCHS, Options
 from easeml_db.decisions.procedures.perturbation import perturbable, perturbed, varied_names
 from easeml_db.decisions.procedures.rungs import Rung, planned
 from easeml_db.decisions.search_space.configs import Config, key_of
 from easeml_db.decisions.search_space.refusal import refusal
 
 DEFAULT_POPULATION = 8
+MAX_ROUNDS = 10_000
 N_REDRAWS = 20
 
 
@@ -48,7 +49,8 @@ class PopulationProcedure(Procedure):
 
     def __init__(self, arguments: SearchArguments) -> None:
         super().__init__(arguments)
-        self._interval = self._options.whole_number("interval", 1, at_least=1)
+        self._interval = self._options.whole_number("interval", 1, at_least=1, at_most=MAX_EPOCHS)
+        _check_rounds(self.max_epochs, self._interval)
         self._domains = perturbable(arguments.space, self._options.names("perturb", varied_names(arguments.space)))
         self._seed = arguments.seed
         self._configs = ConfigSequence(arguments.space, arguments.seed)
@@ -68,13 +70,21 @@ class PopulationProcedure(Procedure):
     def ask(self, history: Sequence[TrialHistory]) -> list[TrialDecision]:
         """Complete the population, or decide on the first round that is not settled."""
         decisions: list[TrialDecision] = [*self._founders(history)]
-        for end in range(self._interval, self.max_epochs, self._interval):
+        for end in range(self._first_unsettled(history), self.max_epochs, self._interval):
             n_unstarted = self._population - len(history)
             standing = _standing(history, end, self.max_epochs, n_unstarted=max(0, n_unstarted))
             decisions += self._end_of_round(history, standing, end)
             if decisions or not standing.is_over:
                 break
         return decisions
+
+    def _first_unsettled(self, history: Sequence[TrialHistory]) -> int:
+        """Return the first round at whose end an open trial stops: what came before is decided.
+
+        Without an open trial that is the first round while founders are to come, and no round at all afterwards.
+        """
+        latest = self.max_epochs if len(history) >= self._population else self._interval
+        return min((trial.target(self.max_epochs) for trial in history if trial.is_open), default=latest)
 
     def _founders(self, history: Sequence[TrialHistory]) -> list[StartTrial]:
         end = min(self._interval, self.max_epochs)
@@ -151,6 +161,15 @@ def _standing_score(trial: TrialHistory, end: int, max_epochs: int) -> float:
     """Return its score at the end of the round; the worst for one that ended there, which nobody can copy."""
     is_alive = trial.is_open or trial.target(max_epochs) > end
     return trial.score_at(end) if is_alive else WORST
+
+
+def _check_rounds(max_epochs: int, interval: int) -> None:
+    """Refuse a plan of so many rounds that nobody reads it."""
+    n_rounds = -(-max_epochs // interval)
+    if n_rounds > MAX_ROUNDS:
+        got = f"{n_rounds} with {max_epochs} epochs and interval {interval}"
+        hint = "Raise procedure_options.interval, or lower max_epochs."
+        raise refusal("max_epochs", expected=f"at most {MAX_ROUNDS} rounds", got=got, hint=hint)
 
 
 def _population(read: Options, n_configs: int | None) -> int:

@@ -8,6 +8,7 @@ hyperparameters (learning_rate, weight_decay), never the architecture.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Mapping
 from typing import cast
 
@@ -61,19 +62,13 @@ def _moved(raw: object, domain: Domain, rng: np.random.Generator) -> Value:
 
 def _neighbour(raw: object, domain: Choices, step: int) -> Value:
     """Return the next larger or smaller choice; the same where there is none, or where choices are no numbers."""
-    value = cast("Value", tuple(raw) if isinstance(raw, list) else raw)
-    if not all(_is_number(option) for option in domain.options):
-        return value
-    ordered = sorted(domain.options, key=lambda option: cast("float", option))
-    position = ordered.index(value) + step
-    return ordered[min(max(position, 0), len(ordered) - 1)]
+    if not domain.ordered:
+        return cast("Value", tuple(raw) if isinstance(raw, list) else raw)
+    position = bisect_left(domain.ordered, cast("float", raw)) + step
+    return domain.ordered[min(max(position, 0), len(domain.ordered) - 1)]
 
 
 def _is_fractional(domain: Domain) -> bool:
     if isinstance(domain, Choices):
         return all(isinstance(option, float) for option in domain.options)
     return isinstance(domain, FloatRange)
-
-
-def _is_number(value: Value) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -20,7 +20,7 @@ from easeml_db.decisions.search_space.refusal import refusal
 from easeml_db.decisions.search_space.specs import RESERVED
 from easeml_db.words.run import Search
 
-MAX_TRIALS = 2**31 - 1  # their numbers are integers of the tables
+MAX_TRIALS = 1_000_000  # over all arms of a run
 Row = dict[str, object]
 
 

@@ -7,6 +7,7 @@ The first `n_startup` results come from random configs; then a model of all resu
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import ClassVar
 
 from easeml_db.decisions.procedures.contract import (
@@ -22,6 +23,7 @@ from easeml_db.decisions.procedures.contract import (
     n_training,
 )
 from easeml_db.decisions.procedures.drawing import ConfigSequence, seed_of
+from easeml_db.decisions.procedures.options import MAX_CONFIGS
 from easeml_db.decisions.procedures.rungs import Rung, planned
 from easeml_db.decisions.procedures.tree_parzen import Observation, TreeParzenModel
 from easeml_db.decisions.search_space.configs import Config
@@ -41,7 +43,7 @@ class TpeProcedure(Procedure):
     def __init__(self, arguments: SearchArguments) -> None:
         super().__init__(arguments)
         self._n_parallel = self._options.n_parallel()
-        self._n_startup = self._options.whole_number("n_startup", DEFAULT_N_STARTUP, at_least=1)
+        self._n_startup = self._options.whole_number("n_startup", DEFAULT_N_STARTUP, at_least=1, at_most=MAX_CONFIGS)
         self._seed = arguments.seed
         self._configs = ConfigSequence(arguments.space, arguments.seed)
         self._n_configs = self._configs.count(self._n_wanted or DEFAULT_N_CONFIGS)
@@ -53,20 +55,23 @@ class TpeProcedure(Procedure):
     def ask(self, history: Sequence[TrialHistory]) -> list[TrialDecision]:
         """Start new trials until `n_parallel` are in training."""
         n_free = self._n_parallel - n_training(history, self.max_epochs)
-        starts: list[TrialDecision] = []
         known = [trial.config for trial in history]
-        while len(starts) < n_free and len(known) < self._n_configs:
-            config = self._next(history, known)
+        n_new = max(0, min(n_free, self._n_configs - len(known)))
+        results = self._results(history)
+        if len(results) < self._n_startup:
+            return [StartTrial(config) for config in islice(self._configs.unseen(known), n_new)]
+        starts: list[TrialDecision] = []
+        while len(starts) < n_new:
+            config = self._drawn(results, history, known)
             if config is None:
                 break
             starts.append(StartTrial(config))
             known.append(config)
         return starts
 
-    def _next(self, history: Sequence[TrialHistory], known: Sequence[Config]) -> Config | None:
-        results = self._results(history)
-        if len(results) < self._n_startup:
-            return self._configs.first_unseen(known)
+    def _drawn(
+        self, results: Sequence[Observation], history: Sequence[TrialHistory], known: Sequence[Config]
+    ) -> Config | None:
         pending = [trial.config for trial in history if trial.is_training(self.max_epochs)] + list(
             known[len(history) :]
         )

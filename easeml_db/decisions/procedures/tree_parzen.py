@@ -15,7 +15,7 @@ from easeml_db.decisions.procedures.contract import WORST
 from easeml_db.decisions.search_space.configs import Config, config_of, key_of
 from easeml_db.decisions.search_space.domains import Choices, Domain, FloatRange
 from easeml_db.decisions.search_space.parsing import SearchSpace, Subspace
-from easeml_db.decisions.search_space.specs import RESERVED, Value, is_same
+from easeml_db.decisions.search_space.specs import RESERVED, Value, value_key
 
 if TYPE_CHECKING:
     from optuna import Study, Trial
@@ -135,4 +135,4 @@ def _internal(domain: Domain, value: object) -> object:
     if not isinstance(domain, Choices):
         return value
     plain = cast("Value", tuple(value) if isinstance(value, list) else value)
-    return next(i for i, option in enumerate(domain.options) if is_same(option, plain))
+    return domain.positions[value_key(plain)]

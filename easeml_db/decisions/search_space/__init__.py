@@ -15,5 +15,6 @@ says what varies. Without any search space (NULL or {}) every architecture's own
     domains.py    what a hyperparameter may take in this run: choices or a range
     parsing.py    JSON -> SearchSpace, refusing with the exact path
     sampling.py   n configs at random          grid.py   all configs in order
+    documents.py  JSON within bounds
     configs.py    the form of a config       refusal.py  how a refusal is worded
 """

@@ -7,12 +7,13 @@ All three answer alike: `n_values` (None when uncountable), `draw(rng)`, `values
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from easeml_db.decisions.search_space.specs import Value
+from easeml_db.decisions.search_space.specs import Value, ValueKey, value_key
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,19 @@ class Choices:
     """One of several values, each as likely as the others."""
 
     options: tuple[Value, ...]
+
+    @cached_property
+    def positions(self) -> Mapping[ValueKey, int]:
+        """The place of each option, by its key."""
+        return {value_key(option): place for place, option in enumerate(self.options)}
+
+    @cached_property
+    def ordered(self) -> tuple[float, ...]:
+        """All options from the smallest to the largest, or nothing where one is no number."""
+        numbers = [
+            option for option in self.options if isinstance(option, int | float) and not isinstance(option, bool)
+        ]
+        return tuple(sorted(numbers)) if len(numbers) == len(self.options) else ()
 
     @property
     def n_values(self) -> int:

@@ -8,7 +8,14 @@ from dataclasses import dataclass
 
 from easeml_db.decisions.search_space.domains import Choices, Domain, FloatRange, IntegerRange
 from easeml_db.decisions.search_space.refusal import refusal, shown, unknown_name
-from easeml_db.decisions.search_space.specs import HyperparameterSpec, Value, is_same, legal_value, parse_specs
+from easeml_db.decisions.search_space.specs import (
+    HyperparameterSpec,
+    Value,
+    ValueKey,
+    legal_value,
+    parse_specs,
+    value_key,
+)
 from easeml_db.errors import InvalidArgument
 
 ROOT = "search_space"
@@ -148,13 +155,14 @@ def _parse_choices(spec: HyperparameterSpec, raw: list[object], path: str) -> Ch
     if not raw:
         hint = "Name at least one choice, or leave the hyperparameter out to keep its default."
         raise refusal(path, expected="a list of choices", got="an empty list", hint=hint)
-    options: list[Value] = []
+    options: dict[ValueKey, Value] = {}
     for position, item in enumerate(raw):
         value = legal_value(spec, item, f"{path}[{position}]")
-        if any(is_same(value, earlier) for earlier in options):
+        key = value_key(value)
+        if key in options:
             raise refusal(f"{path}[{position}]", expected="different choices", got=f"{shown(item)} again")
-        options.append(value)
-    return Choices(tuple(options))
+        options[key] = value
+    return Choices(tuple(options.values()))
 
 
 def _parse_range(spec: HyperparameterSpec, raw: Mapping[str, object], path: str) -> FloatRange | IntegerRange:

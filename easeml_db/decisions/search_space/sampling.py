@@ -13,7 +13,7 @@ from easeml_db.decisions.search_space.configs import Config, config_of, key_of
 from easeml_db.decisions.search_space.parsing import SearchSpace, Subspace
 
 MAX_REDRAWS = 200
-LARGEST_LISTED = 100_000
+LARGEST_LISTED = 20_000  # a larger space does not run out: no run draws more than 10,000 configs
 
 
 def sample(space: SearchSpace, n_configs: int, rng: np.random.Generator) -> list[Config]:

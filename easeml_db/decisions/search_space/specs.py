@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from easeml_db.decisions.search_space.refusal import refusal, shown, unknown_name
 
 Value = bool | int | float | str | None | tuple[int, ...]
+ValueKey = tuple[bool, Value]
 
 KINDS = ("float", "integer", "categorical", "integers")
 LARGEST_INTEGER = 2**63 - 1
@@ -82,6 +83,11 @@ def legal_value(spec: HyperparameterSpec, raw: object, path: str) -> Value:
 def is_same(one: Value, other: Value) -> bool:
     """Equality that tells true from 1."""
     return isinstance(one, bool) == isinstance(other, bool) and one == other
+
+
+def value_key(value: Value) -> ValueKey:
+    """Return what is equal for two values if, and only if, they are the same."""
+    return isinstance(value, bool), value
 
 
 def _legal_list(spec: HyperparameterSpec, raw: object, path: str) -> Value:

@@ -22,15 +22,15 @@ def refused(procedure, options=None, *, max_epochs=9, n_configs=None):
 @pytest.mark.parametrize(
     ("procedure", "options", "message"),
     [
-        ("hyperband", {"eta": 1}, "procedure_options.eta: expected a whole number of at least 2, got 1"),
-        ("hyperband", {"eta": "3"}, 'procedure_options.eta: expected a whole number of at least 2, got "3"'),
-        ("asha", {"eta": True}, "procedure_options.eta: expected a whole number of at least 2, got true"),
+        ("hyperband", {"eta": 1}, "procedure_options.eta: expected a whole number from 2 to 1000000, got 1"),
+        ("hyperband", {"eta": "3"}, 'procedure_options.eta: expected a whole number from 2 to 1000000, got "3"'),
+        ("asha", {"eta": True}, "procedure_options.eta: expected a whole number from 2 to 1000000, got true"),
         ("asha", {"min_epochs": 10}, "procedure_options.min_epochs: expected a whole number from 1 to 9, got 10"),
         ("bohb", {"min_epochs": 0}, "procedure_options.min_epochs: expected a whole number from 1 to 9, got 0"),
-        ("tpe", {"n_parallel": 0.5}, "procedure_options.n_parallel: expected a whole number of at least 1, got 0.5"),
-        ("tpe", {"n_startup": 0}, "procedure_options.n_startup: expected a whole number of at least 1, got 0"),
+        ("tpe", {"n_parallel": 0.5}, "procedure_options.n_parallel: expected a whole number from 1 to 10000, got 0.5"),
+        ("tpe", {"n_startup": 0}, "procedure_options.n_startup: expected a whole number from 1 to 10000, got 0"),
         ("pbt", {"population": 1}, "procedure_options.population: expected a whole number from 2 to 10000, got 1"),
-        ("pbt", {"interval": 0}, "procedure_options.interval: expected a whole number of at least 1, got 0"),
+        ("pbt", {"interval": 0}, "procedure_options.interval: expected a whole number from 1 to 1000000, got 0"),
         ("pbt", {"perturb": "rate"}, 'procedure_options.perturb: expected a list of hyperparameters, got "rate"'),
         (
             "pbt",
@@ -57,7 +57,7 @@ def test_unknown_options_are_refused_with_the_known_ones(procedure):
 
 @pytest.mark.parametrize("procedure", sorted(set(PROCEDURES) - {"grid"}))
 def test_epochs_and_configs_have_limits(procedure):
-    assert str(refused(procedure, max_epochs=0)) == "max_epochs: expected a whole number of at least 1, got 0"
+    assert str(refused(procedure, max_epochs=0)) == "max_epochs: expected a whole number from 1 to 1000000, got 0"
     message = "n_configs: expected a whole number from 1 to 10000, got 0"
     assert str(refused(procedure, n_configs=0)) == message
 
