@@ -62,11 +62,13 @@ class SimulatedTime:
         return not process.inbox and self._deadlines.get(id(process), 0.0) > self.now_seconds
 
     def _advance(self, limit_seconds: float) -> None:
-        """Run the next event, or let the time pass up to the limit."""
+        """Let the time pass to the next event, at most up to the limit, and run all events of that instant.
+
+        What happens at once arrives at once, as a real inbox hands out all that waits.
+        """
         if self.now_seconds > self._horizon_seconds:
             raise BrokenRule(f"no end after {self.now_seconds} seconds")
-        if self._events and self._events[0][0] <= limit_seconds:
-            self.now_seconds, _, action = heapq.heappop(self._events)
+        self.now_seconds = min(limit_seconds, self._events[0][0]) if self._events else limit_seconds
+        while self._events and self._events[0][0] <= self.now_seconds:
+            _, _, action = heapq.heappop(self._events)
             action()
-        else:
-            self.now_seconds = limit_seconds
