@@ -11,9 +11,9 @@ from easeml_db.coordinator.ports.clock import Clock
 from easeml_db.coordinator.ports.inbox import Inbox
 from easeml_db.coordinator.ports.messages import Message
 from easeml_db.postgres.allocation_store import PostgresAllocations
+from easeml_db.postgres.changes import Changes
 from easeml_db.postgres.executor import UNIT_LEASE_SECONDS, PostgresExecutor
 from easeml_db.postgres.lease_store import PostgresLease
-from easeml_db.postgres.listener import Listener
 from easeml_db.postgres.run_store import PostgresRuns
 from easeml_db.postgres.search_store import PostgresSearches
 from easeml_db.postgres.slot_store import PostgresSlots
@@ -38,17 +38,16 @@ async def postgres_ports(
     on_standby: Callable[[], None] = lambda: None,
     unit_lease_seconds: float = UNIT_LEASE_SECONDS,
 ) -> AsyncIterator[Ports]:
-    """Open the ports of one coordinator, and close them at the end, the advisory lock with them."""
-    session, listener = StoreSession(dsn), Listener(dsn, inbox.put, on_standby)
-    space = PostgresStateSpace(session)
+    """Open the ports of one coordinator, and close them at the end, which gives the lease away."""
+    session, changes = StoreSession(dsn), Changes(dsn, inbox.put)
+    lease, space = PostgresLease(session, changes, on_standby), PostgresStateSpace(session)
     async with AsyncExitStack() as stack:
-        await session.open()
-        stack.push_async_callback(session.close)
-        await listener.open()
-        stack.push_async_callback(listener.close)
+        for each in (session, changes, lease):
+            await each.open()
+            stack.push_async_callback(each.close)
         stack.push_async_callback(space.close)
         yield Ports(
-            lease=PostgresLease(session, listener),
+            lease=lease,
             slots=PostgresSlots(session),
             runs=PostgresRuns(session),
             tenancy=PostgresTenancy(session),

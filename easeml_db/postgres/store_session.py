@@ -1,4 +1,4 @@
-"""The connection and the lease number that all stores of one coordinator share."""
+"""A session of the coordinator that runs named queries; the stores share one, and with it the lease number."""
 
 from __future__ import annotations
 
@@ -12,19 +12,22 @@ from easeml_db.errors import VersionMismatch
 from easeml_db.postgres.connection import connect, out_of_space, server_error, unavailable
 from easeml_db.postgres.queries import queries
 
+LOCK_TIMEOUT = (
+    "250ms"  # what cannot be had at once is asked for again later: nobody's transaction keeps a session waiting
+)
 EXTENSION = "SELECT extversion FROM pg_extension WHERE extname = 'easeml'"
 
 
 class StoreSession:
     """Runs the named queries of the coordinator, a transaction each, and raises the project's own errors."""
 
-    def __init__(self, dsn: str) -> None:
-        self.dsn = dsn
+    def __init__(self, dsn: str, application_name: str = "easeml coordinator", **settings: str) -> None:
+        self.dsn, self._application_name, self._settings = dsn, application_name, settings
         self.lease_number = 0  # until the lease is acquired
 
     async def open(self) -> None:
         """Connect. Raises VersionMismatch where the extension is missing or of another version."""
-        self._connection = await connect(self.dsn, "easeml coordinator")
+        self._connection = await connect(self.dsn, self._application_name, idle_session_timeout="0", **self._settings)
         row = await (await self._connection.execute(EXTENSION)).fetchone()
         if row is None or row["extversion"] != __version__:
             found = "no extension easeml" if row is None else f"extension easeml {row['extversion']}"

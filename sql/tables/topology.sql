@@ -34,9 +34,13 @@ COMMENT ON COLUMN easeml.slots.memory_limit_bytes IS 'RLIMIT_DATA of the session
 CREATE TABLE easeml.coordinator_lease (
     is_only boolean PRIMARY KEY DEFAULT true CHECK (is_only),
     lease_number bigint NOT NULL DEFAULT 0,
-    acquired_at timestamptz
+    acquired_at timestamptz,
+    holder_pid integer,
+    holder_started timestamptz
 );
 COMMENT ON TABLE easeml.coordinator_lease IS 'The number that a coordinator draws when it takes over. Units that an earlier coordinator started can no longer be recorded.';
+COMMENT ON COLUMN easeml.coordinator_lease.holder_pid IS 'The session that holds it; once that is gone, or its last heartbeat older than 30 seconds, another coordinator takes over.';
+COMMENT ON COLUMN easeml.coordinator_lease.holder_started IS 'When that session began.';
 INSERT INTO easeml.coordinator_lease DEFAULT VALUES;
 
 CREATE TABLE easeml.coordinators (

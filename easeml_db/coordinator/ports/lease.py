@@ -15,7 +15,7 @@ class LeaseStore(Protocol):
         """Say whether the lease is still ours."""
 
     async def heartbeat(self) -> None:
-        """Give a sign of life. Raises ServerUnavailable when the lock that goes with the lease is lost."""
+        """Give a sign of life, or make sure that one is given. Raises ServerUnavailable when that cannot be."""
 
     async def release(self) -> None:
         """Give the lease back in good order."""

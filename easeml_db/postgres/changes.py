@@ -1,0 +1,112 @@
+"""What others change, found by looking: runs that are asked for, cancelled, resumed or dropped, slots, tenants' terms.
+
+Nothing here listens. Any role may notify, without end and on any channel, and a queue of notifications that somebody
+keeps from being read makes every NOTIFY of the server fail. A look costs less than a millisecond.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, zip_longest
+from typing import Any
+
+import psycopg
+
+from easeml_db.coordinator.ports.messages import Message, RunChanged, SlotsChanged, TenantsChanged
+from easeml_db.postgres import background
+from easeml_db.postgres.store_session import LOCK_TIMEOUT, StoreSession
+
+LOOK_SECONDS = 0.2
+# Reading a run takes milliseconds, in which no unit is given out: very many new ones are told little by little.
+MAX_RUNS_AT_ONCE, NEXT_RUNS_SECONDS = 5, 0.05
+
+
+@dataclass(frozen=True)
+class SeenRun:
+    """An open run as a look finds it; `holders` tells whether partitions have come to other segments."""
+
+    tenant: str
+    started_seconds: float | None
+    holders: int | None
+
+    def differs(self, before: SeenRun) -> bool:
+        """Say whether somebody else changed the run: only the coordinator starts it, and only a resume undoes that."""
+        has_restarted = before.started_seconds not in (None, self.started_seconds)
+        return has_restarted or self.holders != before.holders
+
+
+def changed_runs(before: Mapping[int, SeenRun], now: Mapping[int, SeenRun]) -> list[int]:
+    """Return the runs that are over, new or changed; tenants take turns, so that none waits for all runs of another."""
+    over = [run_id for run_id in before if run_id not in now]
+    others = [run_id for run_id, seen in now.items() if run_id not in before or seen.differs(before[run_id])]
+    by_tenant: dict[str, list[int]] = {}
+    for run_id in over + others:
+        by_tenant.setdefault((now.get(run_id) or before[run_id]).tenant, []).append(run_id)
+    return [run_id for run_id in chain(*zip_longest(*by_tenant.values())) if run_id is not None]
+
+
+class Changes:
+    """Delivers a message for what has changed since the last look; a session of its own waits for nobody's."""
+
+    def __init__(self, dsn: str, deliver: Callable[[Message], None]) -> None:
+        self._session = StoreSession(dsn, "easeml coordinator (changes)", lock_timeout=LOCK_TIMEOUT)
+        self._deliver = deliver
+        self._runs: dict[int, SeenRun] = {}
+        self._slots = self._terms = 0
+        self._looking: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Connect."""
+        await self._session.open()
+
+    async def close(self) -> None:
+        """Look no more."""
+        if self._looking is not None:
+            self._looking.cancel()
+        await self._session.close()
+
+    async def watch(self) -> None:
+        """Deliver what changes from now on."""
+        found = await self._session.row("look")
+        self._runs = _seen_runs(found)
+        self._slots, self._terms = found["slots"], found["terms"]
+        self._looking = background.begin(self._look())  # a broken one shows at the next heartbeat
+
+    @property
+    def is_lost(self) -> bool:
+        """Say whether the session broke."""
+        return self._looking is not None and self._looking.done()
+
+    async def _look(self) -> None:
+        pause_seconds = LOOK_SECONDS
+        while True:
+            await asyncio.sleep(pause_seconds)
+            try:
+                n_left = self._compare(await self._session.row("look"))
+            except psycopg.errors.LockNotAvailable:  # somebody alters a table
+                continue
+            pause_seconds = NEXT_RUNS_SECONDS if n_left else LOOK_SECONDS
+
+    def _compare(self, found: Mapping[str, Any]) -> int:
+        """Deliver what has changed; return how many runs are left for the next look."""
+        if found["slots"] != self._slots:
+            self._deliver(SlotsChanged())
+        if found["terms"] != self._terms:
+            self._deliver(TenantsChanged())
+        self._slots, self._terms = found["slots"], found["terms"]
+        now = _seen_runs(found)
+        changed = changed_runs(self._runs, now)
+        for run_id in changed[:MAX_RUNS_AT_ONCE]:
+            self._deliver(RunChanged(run_id))
+        left = set(changed[MAX_RUNS_AT_ONCE:])
+        # What is left is compared again with what was known of it.
+        known = {run_id: seen for run_id, seen in self._runs.items() if run_id in left}
+        self._runs = known | {run_id: seen for run_id, seen in now.items() if run_id not in left}
+        return len(left)
+
+
+def _seen_runs(found: Mapping[str, Any]) -> dict[int, SeenRun]:
+    columns: list[Sequence[Any]] = [found[name] or () for name in ("run_ids", "tenants", "started", "holders")]
+    return {run_id: SeenRun(*values) for run_id, *values in zip(*columns, strict=True)}
