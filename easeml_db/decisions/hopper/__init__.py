@@ -13,6 +13,7 @@ unit is not pre-empted. There is no barrier, not even between epochs.
     rotation.py             round in a circle               slot_orders.py     following a plan made beforehand
     vector_rearrangement.py open shop, Fiala                milp.py            open shop, exact
     open_shop.py            schedules of one epoch          idle_trials.py     idle trials as arrays
+    ranked_trials.py        idle trials in order            partition_loads.py work by partition
     pilots.py               which trials are timed first    attempts.py        units that failed
     estimates.py            seconds a unit is expected to take, from pilots and from those observed
     gangs.py                trials on several slots at once

@@ -79,6 +79,10 @@ class Candidate:
     remaining_seconds: float
     rank: int = 0
 
+    def __post_init__(self) -> None:
+        if not self.remaining_seconds >= 0:
+            raise InvalidArgument(f"remaining_seconds: expected a number of at least 0, got {self.remaining_seconds}")
+
 
 @dataclass(frozen=True)
 class Assignment:

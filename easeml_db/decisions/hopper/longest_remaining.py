@@ -12,59 +12,90 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from easeml_db.decisions.hopper.contract import Assignment, Cached, Candidate, Placement
-from easeml_db.decisions.hopper.idle_trials import IdleTrialsScheduler
+from easeml_db.decisions.hopper.partition_loads import PartitionLoads
+from easeml_db.decisions.hopper.ranked_trials import RankedTrials
 
 
-class LongestRemaining(IdleTrialsScheduler):
+class LongestRemaining:
     """A scheduler that never idles a slot while a trial could run on it."""
 
     def __init__(self, placement: Placement) -> None:
-        super().__init__(placement)
-        self._count_turns(placement)
+        self._idle: dict[int, Candidate] = {}  # by trial
+        self._order: dict[int, int] = {}  # in which trials have arrived, by trial
+        self._loads = PartitionLoads(placement)
+        self._anywhere = RankedTrials()  # where every slot can run every partition
+        self._over = [RankedTrials() for _ in range(placement.n_partitions)]  # where slots hold only some
+        self._is_bound = placement.holders is not None
+        self.serve(placement)
 
     def __len__(self) -> int:
         return len(self._idle)
 
     def serve(self, placement: Placement) -> bool:
         """Serve other slots from now on; they take part in the rotation."""
-        self._count_turns(placement)
-        return super().serve(placement)
+        if self._is_bound != (placement.holders is not None):
+            return False
+        if self._is_bound:
+            self._loads.serve(placement)
+        self._n_partitions, self._n_slots = placement.n_partitions, max(len(placement.segment_of), 1)
+        self._turns = {slot: turn for turn, slot in enumerate(placement.slots)}
+        return True
+
+    def put(self, candidate: Candidate) -> None:
+        """Mark a trial as idle, or renew what is known of it."""
+        self.take(candidate.trial_id)
+        self._idle[candidate.trial_id] = candidate
+        order = self._order.setdefault(candidate.trial_id, len(self._order))
+        for ranked in self._ranked(candidate):
+            ranked.add(order, candidate)
+        if self._is_bound:
+            self._loads.add(candidate)
+
+    def take(self, trial_id: int) -> None:
+        """Remove a trial."""
+        candidate = self._idle.pop(trial_id, None)
+        if candidate is None:
+            return
+        for ranked in self._ranked(candidate):
+            ranked.remove(self._order[trial_id], candidate)
+        if self._is_bound:
+            self._loads.remove(candidate)
 
     def choose(self, idle_slots: Sequence[int], cached: Cached | None = None) -> list[Assignment]:
         """Fill idle slots as far as idle trials reach."""
         chosen = []
-        for slot in self._idle.most_loaded_first(idle_slots):
-            if not len(self._idle):
+        for slot in self._loads.most_loaded_slots(idle_slots) if self._is_bound else idle_slots:
+            if not self._idle:
                 break
             there = () if cached is None else cached.get(slot, ())
-            candidate = self._next_for(slot, there)
+            candidate = self._next_bound(slot) if self._is_bound else self._next_cached(slot, there)
             if candidate is not None:
                 partition = self._partition(candidate, slot, there)
-                self._idle.take(candidate.trial_id)
+                self.take(candidate.trial_id)
                 chosen.append(Assignment(candidate.trial_id, partition, slot))
         return chosen
 
-    def _count_turns(self, placement: Placement) -> None:
-        self._n_slots = max(len(placement.slots), 1)
-        self._turns = {slot: turn for turn, slot in enumerate(placement.slots)}
+    def _ranked(self, candidate: Candidate) -> Sequence[RankedTrials]:
+        return [self._over[q] for q in candidate.partition_numbers] if self._is_bound else (self._anywhere,)
 
-    def _next_for(self, slot: int, cached: Collection[int]) -> Candidate | None:
-        remaining = self._idle.of_lowest_rank(self._idle.fitting_most_loaded(slot))
-        best = int(remaining.argmax())
-        if remaining[best] < 0:
+    def _next_cached(self, slot: int, cached: Collection[int]) -> Candidate | None:
+        """Choose among all trials; where all partitions are cached, none is better than another."""
+        tied = self._anywhere.first()
+        if tied is None:
             return None
-        tied = (remaining == remaining[best]).nonzero()[0]
-        if len(tied) > 1 and cached and self._idle.placement.holders is None:
-            warm = self._idle.cached(cached, tied)
-            tied = warm if len(warm) else tied
-        if len(tied) == 1:
-            return self._idle.candidate(int(tied[0]))
-        turns = (self._idle.numbers[tied] - self._turns[slot]) % self._n_slots
-        return self._idle.candidate(int(tied[turns.argmin()]))
+        return tied.first(self._turns[slot], self._n_slots, cached if len(cached) < self._n_partitions else ())
+
+    def _next_bound(self, slot: int) -> Candidate | None:
+        """Choose among the trials that may meet the most loaded partition next, of those that the slot holds."""
+        for partition in self._loads.most_loaded_partitions(slot):
+            tied = self._over[partition].first()
+            if tied is not None:
+                return tied.first(self._turns[slot], self._n_slots)
+        return None
 
     def _partition(self, candidate: Candidate, slot: int, cached: Collection[int]) -> int:
         """Choose among the partitions that are open: where all slots hold all a cached one, else the most loaded."""
-        open_ = self._idle.open_on(candidate, slot)
-        if self._idle.placement.holders is not None:
-            return max(open_, key=self._idle.share)
-        return next((q for q in open_ if q in cached), open_[0])
+        if self._is_bound:
+            held = self._loads.held_by(slot)
+            return max((q for q in candidate.partition_numbers if q in held), key=self._loads.share)
+        return next((q for q in candidate.partition_numbers if q in cached), candidate.partition_numbers[0])

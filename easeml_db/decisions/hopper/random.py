@@ -12,21 +12,33 @@ import numpy as np
 import numpy.typing as npt
 
 from easeml_db.decisions.hopper.contract import Assignment, Cached, Candidate, Placement
-from easeml_db.decisions.hopper.idle_trials import IdleTrialsScheduler
+from easeml_db.decisions.hopper.idle_trials import IdleTrials
 
 
-class RandomOrder(IdleTrialsScheduler):
+class RandomOrder:
     """Chooses uniformly among the units that a slot could run."""
 
     def __init__(self, placement: Placement, rng: np.random.Generator) -> None:
-        super().__init__(placement)
-        self._rng = rng
+        self._idle, self._rng = IdleTrials(placement), rng
+
+    def put(self, candidate: Candidate) -> None:
+        """Mark a trial as idle, or renew what is known of it."""
+        self._idle.put(candidate)
+
+    def take(self, trial_id: int) -> None:
+        """Remove a trial."""
+        self._idle.take(trial_id)
+
+    def serve(self, placement: Placement) -> bool:
+        """Serve other slots from now on."""
+        self._idle.serve(placement)
+        return True
 
     def choose(self, idle_slots: Sequence[int], cached: Cached | None = None) -> list[Assignment]:
         """Fill idle slots as far as idle trials reach, in the slots' order."""
         chosen = []
         for slot in idle_slots:
-            columns = np.flatnonzero(self._idle.fitting(slot) >= 0) if len(self._idle) else np.zeros(0, int)
+            columns = self._idle.fitting(slot)
             if len(columns):
                 candidate = self._drawn(columns, slot)
                 partition = self._rng.choice(self._idle.open_on(candidate, slot))
