@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 from .architectures import ARCHITECTURES, fits
 from .metrics import DEFAULT_METRIC, METRICS
-from .session import Session, entry_point
+from .session import Session, tenant_entry_point
 from .task import Task, TaskKind
 
 # Chosen where nothing is asked for: a linear baseline, a network, and for images a convolutional one.
 DEFAULTS_BY_RANK = {1: ("linear", "mlp"), 2: ("mlp", "lenet"), 3: ("mlp", "lenet")}
 
 
-@entry_point
+@tenant_entry_point
 def list_architectures(session: Session) -> list[tuple[str, str, list[str], list[int], str, str]]:
     """Return (name, trainer, tasks, input ranks, summary, hyperparameters as JSON) of every architecture."""
     return [
@@ -30,13 +30,13 @@ def list_architectures(session: Session) -> list[tuple[str, str, list[str], list
     ]
 
 
-@entry_point
+@tenant_entry_point
 def list_metrics(session: Session) -> list[tuple[str, str, bool, bool, str]]:
     """Return (name, task, is higher better, is default, summary) of every metric."""
     return [(m.name, m.task, m.is_higher_better, m.name == DEFAULT_METRIC[m.task], m.summary) for m in METRICS.values()]
 
 
-@entry_point
+@tenant_entry_point
 def fitting_architectures(
     session: Session, task: TaskKind, input_shape: Sequence[int], n_outputs: int
 ) -> list[tuple[str, str | None, bool]]:

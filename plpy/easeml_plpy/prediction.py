@@ -23,7 +23,7 @@ from .encoding import encode
 from .errors import InvalidData, ShapeMismatch
 from .live_trials import resumed_trial
 from .row_values import category_code, fields_from_numbers, fields_from_values
-from .session import Kept, Session, Statement, answering, entry_point
+from .session import Kept, Session, Statement, answering, tenant_entry_point
 from .states import read_state
 from .trainers import LiveTrial
 from .value_types import JSON, Array
@@ -145,7 +145,7 @@ def predict_bytes(session: Session, dataset: str, inputs: bytes | None, trial_id
     return chosen.answer(fields_from_numbers(chosen.data.encoder, np.frombuffer(inputs, np.uint8)))
 
 
-@entry_point
+@tenant_entry_point
 def predict_packed(
     session: Session,
     dataset: str,

@@ -15,6 +15,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 from . import __version__
 from .errors import VersionMismatch
 from .failures import Answered, answered
+from .interrupts import interruptible
 from .plpython import Cursor, GlobalData, Plan, PlPy, Result, SqlValue
 
 P = ParamSpec("P")
@@ -155,16 +156,37 @@ def entry_point(
     return run
 
 
-def answering(
-    function: Callable[Concatenate[Session, P], object],
-) -> Callable[Concatenate[PlPy, GlobalData, P], Answered]:
-    """Make `function(session, ...)` an entry point that returns an error of class ML in its last column, `failure`."""
+def tenant_entry_point(
+    function: Callable[Concatenate[Session, P], T],
+) -> Callable[Concatenate[PlPy, GlobalData, P], T]:
+    """Make `function(session, ...)` an entry point that tenants reach: a cancel ends it wherever it is."""
+    enter = entry_point(function)
 
-    def run(plpy: PlPy, GD: GlobalData, /, *args: P.args, **kwargs: P.kwargs) -> Answered:
-        return answered(lambda: function(Session.of(plpy, GD), *args, **kwargs))
+    def run(plpy: PlPy, GD: GlobalData, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with interruptible(plpy):
+            return enter(plpy, GD, *args, **kwargs)
 
     update_wrapper(run, function)
     return run
+
+
+def answering(
+    function: Callable[Concatenate[Session, P], object],
+) -> Callable[Concatenate[PlPy, GlobalData, P], Answered]:
+    """Make `function(session, ...)` an entry point of tenants that returns an error of class ML in its last column,
+    `failure`."""
+
+    def run(plpy: PlPy, GD: GlobalData, /, *args: P.args, **kwargs: P.kwargs) -> Answered:
+        return answered_by(plpy, lambda: function(Session.of(plpy, GD), *args, **kwargs))
+
+    update_wrapper(run, function)
+    return run
+
+
+def answered_by(plpy: PlPy, function: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> Answered:
+    """Call a function, such as a pure core: errors of class ML are values, and a cancel ends it wherever it is."""
+    with interruptible(plpy):
+        return answered(function, *args, **kwargs)
 
 
 def guarded(plpy: PlPy, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

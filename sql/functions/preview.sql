@@ -3,8 +3,8 @@
 CREATE FUNCTION easeml.plan_search(architectures jsonb, search_space jsonb, procedure text, n_configs integer, max_epochs integer, seed bigint, procedure_options jsonb,
     OUT rungs jsonb, OUT failure jsonb) LANGUAGE plpython3u IMMUTABLE AS $$
 from easeml_db.decisions.procedures.proposal import preview
-from easeml_plpy.failures import answered
-return answered(preview, architectures, search_space, procedure, n_configs, max_epochs, seed, procedure_options)
+from easeml_plpy.session import answered_by
+return answered_by(plpy, preview, architectures, search_space, procedure, n_configs, max_epochs, seed, procedure_options)
 $$;
 COMMENT ON FUNCTION easeml.plan_search(jsonb, jsonb, text, integer, integer, bigint, jsonb) IS
     'Returns the rungs of a run as a json array, a pure function of its arguments, or an error (internal: use easeml.preview_procedure).';

@@ -1,6 +1,6 @@
 """Every PL/Python body is one import and one call of a function of the same name, which takes the SQL arguments.
 
-A pure core may be called too: `guarded` turns its errors into SQL errors, `answered` returns them as `failure`.
+A pure core may be called too: `guarded` turns its errors into SQL errors, `answered_by` returns them as `failure`.
 """
 
 import ast
@@ -52,13 +52,10 @@ def target_of(routine):
     """Return (module, name, arguments) of the function that does the work, without what turns its errors around it."""
     modules, call = parsed(routine)
     called, arguments = ast.unparse(call.func), names(call.args)
-    if called == "guarded":
-        assert modules["guarded"] == "easeml_plpy.session"
+    if called in ("guarded", "answered_by"):
+        assert modules[called] == "easeml_plpy.session"
         assert arguments[0] == "plpy"
         return modules[arguments[1]], arguments[1], arguments[2:]
-    if called == "answered":
-        assert modules["answered"] == "easeml_plpy.failures"
-        return modules[arguments[0]], arguments[0], arguments[1:]
     return modules[called], called, arguments
 
 

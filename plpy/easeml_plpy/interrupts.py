@@ -1,0 +1,76 @@
+"""Letting a cancel through anywhere in Python: the server itself interrupts PL/Python only while it executes SQL.
+
+While an entry point of tenants runs, a timer of the process's own computing time rings ten times a second. Python then
+calls the handler below between two bytecodes, in whatever loop it is. The handler executes a trivial statement: there
+the server ends the session (pg_terminate_backend) or raises the cancel or timeout, which leaves the loop as any
+exception does. A timer of computing time costs nothing while nothing is computed, and cannot be late on a busy machine.
+
+Units do not use it: they pause by themselves (cancellation.py), where they may commit as well.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from .plpython import PlPy
+
+INTERVAL_SECONDS = 0.1
+IMPORTING = "<frozen importlib._bootstrap>"
+
+
+class _Bell:
+    """The handler of the timer, and whom it asks; one for each process, since the timer is."""
+
+    def __init__(self) -> None:
+        self.asked: PlPy | None = None
+        self.cancel: Exception | None = None
+        self._is_hung = False
+
+    def hang(self) -> None:
+        """Install the handler, once. System calls of the server go on after it."""
+        if not self._is_hung:
+            signal.signal(signal.SIGVTALRM, self.ring)
+            signal.siginterrupt(signal.SIGVTALRM, False)
+            self._is_hung = True
+
+    def ring(self, number: int, frame: FrameType | None) -> None:
+        """Let a cancel through. A module that is half imported could not be imported again, so imports go on."""
+        if self.asked is None or _is_importing(frame):
+            return
+        try:
+            self.asked.execute("SELECT 1")
+        except self.asked.SPIError as error:
+            self.cancel = error
+            raise
+
+
+_bell = _Bell()
+
+
+@contextmanager
+def interruptible(plpy: PlPy) -> Iterator[None]:
+    """Let a cancel, a timeout or the end of the session through while the block runs; blocks may be nested."""
+    if _bell.asked is not None:
+        yield
+        return
+    _bell.hang()
+    _bell.asked, _bell.cancel = plpy, None
+    signal.setitimer(signal.ITIMER_VIRTUAL, INTERVAL_SECONDS, INTERVAL_SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
+        _bell.asked = None
+    if _bell.cancel is not None:  # raised where Python throws exceptions away, as in __del__
+        raise _bell.cancel
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code.co_filename == IMPORTING:
+            return True
+        frame = frame.f_back
+    return False

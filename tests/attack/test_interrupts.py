@@ -1,0 +1,144 @@
+"""A cancel, a timeout and the end of a session take effect soon in every function that a tenant may call.
+
+Each function gets the worst arguments that are legal, under a timeout of 0.2 s. What is measured is the computing time
+of the session's own process, which a busy machine does not lengthen. Modules are imported beforehand: an import is not
+interrupted, since one that is half done could not be repeated.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+
+if TYPE_CHECKING:
+    from tests.conftest import Session
+
+TIMEOUT = "200ms"
+ENOUGH_SECONDS = 2.0  # of computing time: it should be 0.3
+CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
+WIDE = """'{"learning_rate": {"low": 1e-6, "high": 1.0}}'"""
+ALL = "'{linear,mlp,sgd,perceptron,passive_aggressive}'"
+
+# By PL/Python function: statements that reach it with much to do.
+WORST = {
+    "plan_search": (
+        f"SELECT count(*) FROM easeml.preview_procedure('random', n_configs => 10000, architectures => {ALL})",
+        "SELECT count(*) FROM easeml.preview_procedure('random', n_configs => 10000, architectures => '{mlp}',"
+        """ search_space => '{"batch_size": {"low": 1, "high": 10001}}')""",
+        "SELECT count(*) FROM easeml.preview_procedure('bohb', 6561, 10000, '{\"n_parallel\": 10000}')",
+        f"SELECT count(*) FROM easeml.preview_procedure('pbt', 10000, architectures => {ALL})",
+        "SELECT count(*) FROM easeml.preview_procedure('grid', architectures => '{mlp}', search_space =>"
+        """ (SELECT jsonb_build_object('learning_rate', jsonb_agg(i / 1e5)) FROM generate_series(1, 9900) i))""",
+    ),
+    "begin_search": (
+        f"SELECT easeml.select_models('points', {ALL}, n_configs => 10000)",
+        "SELECT easeml.select_models('points', '{mlp}', procedure => 'bohb', n_configs => 10000, max_epochs => 19683,"
+        f" procedure_options => '{{\"n_parallel\": 10000}}', search_space => {WIDE})",
+        "SELECT easeml.select_models('points', '{mlp}', procedure => 'tpe', n_configs => 10000,"
+        f" procedure_options => '{{\"n_parallel\": 10000}}', search_space => {WIDE})",
+    ),
+    "pack_dataset": (
+        "SELECT easeml.create_dataset('many', 'many', '{x,words}', 'y', n_partitions => 1000, block_rows => 1000000)",
+    ),
+    "fitting_architectures": ("SELECT easeml.select_models('points', array_fill('x'::text, ARRAY[2000000]))",),
+    "list_architectures": ("SELECT count(*) FROM easeml.architectures a, generate_series(1, 100000)",),
+    "list_metrics": ("SELECT count(*) FROM generate_series(1, 100000), LATERAL (SELECT * FROM easeml.metrics) m",),
+}
+# They take no argument, or only names: a call is over at once.
+SHORT = {"list_procedures", "list_schedulers", "list_allocations", "list_policies", "list_priors"}
+# Sessions that predict and replay import torch; what a tenant can make long there is measured where torch is at hand:
+# the interrupts of every entry point are one mechanism (tests/unit/plpy/test_interrupts.py).
+SAME_MECHANISM = {
+    "predict_json", "predict_numbers", "predict_bytes", "predict_packed", "write_predictions", "check_replay",
+    "replay_units",
+}  # fmt: skip
+REACHABLE = """
+SELECT p.proname::text FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang
+WHERE p.pronamespace = 'easeml'::regnamespace AND l.lanname = 'plpython3u'
+    AND has_function_privilege(%s, p.oid, 'EXECUTE')
+"""
+
+
+@pytest.fixture(scope="module")
+def mallory(module_database: Session) -> Session:
+    """A tenant with a dataset and a large table, whose session has imported what it needs."""
+    root = module_database
+    root.execute("CREATE TABLE points AS SELECT i * 0.1 AS x, i % 2 AS y FROM generate_series(1, 40) i")
+    root.execute(
+        "CREATE TABLE many AS SELECT i * 0.1 AS x, repeat(md5(i::text), 3) AS words, i % 5000 AS y"
+        " FROM generate_series(1, 100000) i"
+    )
+    root.execute("GRANT SELECT ON points, many TO PUBLIC")
+    tenant = root.as_role("mallory", "easeml_tenant")
+    tenant.execute("SELECT easeml.create_dataset('points', 'points', '{x}', 'y')")
+    for procedure in ("random", "bohb"):
+        tenant.execute("SELECT easeml.select_models('points', '{mlp}', procedure => %s)", [procedure])
+    tenant.execute(f"SET statement_timeout = '{TIMEOUT}'")
+    return tenant
+
+
+def computing_seconds(pid: int) -> float:
+    """What a process has computed so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / CLOCK_TICKS
+
+
+def sqlstate_of(session: Session, statement: str) -> str | None:
+    """How a statement ended."""
+    try:
+        session.execute(statement)  # type: ignore[arg-type]
+    except psycopg.Error as error:
+        return error.sqlstate
+    return "00000"
+
+
+def test_every_function_that_a_tenant_reaches_has_its_worst_arguments_here(mallory: Session) -> None:
+    assert set(mallory.values(REACHABLE, "mallory")) <= WORST.keys() | SHORT | SAME_MECHANISM
+
+
+@pytest.mark.parametrize("statement", [each for statements in WORST.values() for each in statements])
+def test_a_timeout_ends_it_wherever_it_is(mallory: Session, statement: str) -> None:
+    before = computing_seconds(mallory.info.backend_pid)
+    assert sqlstate_of(mallory, statement) in ("00000", "57014", "ML001", "ML002")
+    assert computing_seconds(mallory.info.backend_pid) - before < ENOUGH_SECONDS
+    assert mallory.value("SELECT count(*) FROM easeml.preview_procedure('random')") == 1
+
+
+LONG = """
+SELECT count(*) FROM generate_series(1, 1000), LATERAL easeml.preview_procedure('bohb', 6561, 10000,
+    '{"n_parallel": 10000}', seed => generate_series)
+"""
+
+
+@pytest.mark.parametrize("end", ["SELECT pg_cancel_backend(%s)", "SELECT pg_terminate_backend(%s)"])
+def test_a_cancel_and_the_end_of_the_session_come_as_soon(module_database: Session, mallory: Session, end: str) -> None:
+    victim = module_database.as_role("mallory")
+    victim.execute("SELECT count(*) FROM easeml.preview_procedure('bohb')")
+    pid, ended = victim.info.backend_pid, threading.Event()
+    errors: list[Any] = []
+
+    def work() -> None:
+        try:
+            victim.execute(LONG)
+        except psycopg.Error as error:
+            errors.append(error)
+        ended.set()
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    while computing_seconds(pid) < 0.5:
+        time.sleep(0.05)
+    module_database.execute(end, [pid])  # type: ignore[arg-type]
+    before = computing_seconds(pid)
+    spent = 0.0
+    while not ended.wait(0.05) and spent < ENOUGH_SECONDS:
+        spent = computing_seconds(pid) - before
+    assert ended.is_set(), f"it went on for {spent} seconds"
+    worker.join()
+    assert errors
