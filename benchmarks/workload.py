@@ -64,7 +64,7 @@ class Workload:
     def slot(self, slot_id: int) -> Iterator[Slot]:
         """A warm session of a slot, with the settings that the coordinator gives it."""
         with self.session(SERVICE_ROLE, **SETTINGS) as session:
-            session.execute("SELECT easeml.python_facts()")
+            session.execute("SELECT easeml.warm_up()")
             yield Slot(session, slot_id)
 
     @contextmanager

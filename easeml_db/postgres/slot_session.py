@@ -74,7 +74,7 @@ async def open_session(dsn: str, slot_id: int) -> SlotSession:
     session = SlotSession(slot_id, connection)
     try:
         # Importing torch takes seconds: better now than within the first unit.
-        await connection.execute("SELECT easeml.python_facts()")
+        await connection.execute("SELECT easeml.warm_up()")
         await session.show_idle()
     except (psycopg.Error, asyncio.CancelledError):
         await session.close()

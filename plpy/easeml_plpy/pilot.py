@@ -11,12 +11,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from .architectures import architecture
 from .cancellation import SessionPause
 from .datasets import PartitionRows, partition_rows
 from .iterations import MemoryMeter, repeat_iterations
 from .live_trials import live_trial
 from .session import Command, Session, Statement, entry_point
-from .trainers import LiveTrial
+from .trainers import LiveTrial, trainer_for
 from .units import Unit, open_unit, trial_to_blame
 from .value_types import Pause
 
@@ -62,6 +63,7 @@ def pilot_unit(session: Session, unit: str, result: str | None) -> tuple[str]:
     """
     order = Unit.from_text(unit)
     context = open_unit(session, order)
+    trainer_for(architecture(context.trial.architecture).trainer).prepare()
     started, memory = time.perf_counter(), MemoryMeter(context.device)
     rows = partition_rows(session, context.trial.dataset_id, "train", order.partition_number)
     mean_rows = session.row(MEAN_ROWS, context.trial.dataset_id)

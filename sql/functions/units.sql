@@ -2,6 +2,12 @@
 -- A unit is {trial_id, step, kind, epoch, position, partition_number, seed, slot_id, lease_number, attempt}. One of a gang also has
 -- gang {token, rank, timeout_seconds, members}; the rank that records it has gang {n_ranks, others}: the other ranks and their results.
 
+CREATE FUNCTION easeml.warm_up() RETURNS void LANGUAGE plpython3u AS $$
+from easeml_plpy.warming import warm_up
+return warm_up(plpy, GD)
+$$;
+COMMENT ON FUNCTION easeml.warm_up() IS 'Imports what units need, when the session of a slot is opened (internal).';
+
 CREATE PROCEDURE easeml.train_unit(unit jsonb, INOUT result jsonb DEFAULT NULL)
 LANGUAGE plpython3u AS $$
 from easeml_plpy.training import train_unit

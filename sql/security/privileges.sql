@@ -41,7 +41,7 @@ BEGIN
     FOR item IN
         SELECT p.oid::regprocedure AS routine FROM pg_catalog.pg_proc p
         WHERE p.pronamespace = 'easeml'::regnamespace
-            AND p.proname NOT IN ('train_unit', 'evaluate_unit', 'train_gang', 'evaluate_gang', 'pilot_unit', 'open_unit', 'fence', 'leave_slot', 'advance',
+            AND p.proname NOT IN ('warm_up', 'train_unit', 'evaluate_unit', 'train_gang', 'evaluate_gang', 'pilot_unit', 'open_unit', 'fence', 'leave_slot', 'advance',
                 'store_chunked', 'store_chunk', 'record_training', 'record_evaluation', 'record_metrics', 'record_pilot',
                 'check_slot_options', 'find_segment', 'find_slot', 'check_leaving', 'set_slots', 'add_slots', 'drain_slot', 'resume_slot', 'remove_slot',
                 'add_segment', 'drain_segment', 'resume_segment', 'remove_segment', 'python_facts',

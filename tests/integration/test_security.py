@@ -488,6 +488,7 @@ def test_tenants_cannot_act_as_a_slot(bob: Session) -> None:
         assert denied(bob, f"CALL easeml.{call}") == "42501"
     assert denied(bob, "SELECT easeml.set_slots(1)") == "42501"
     assert denied(bob, "SELECT easeml.python_facts()") == "42501"
+    assert denied(bob, "SELECT easeml.warm_up()") == "42501"
     assert denied(bob, "SET ROLE easeml_coordinator") == "42501"
 
 

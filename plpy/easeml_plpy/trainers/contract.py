@@ -108,6 +108,9 @@ class Trainer(ABC, Generic[L_co]):
         check_state_header(architecture, task, state)
         return self._restore(blueprint, state)
 
+    def prepare(self) -> None:
+        """Import what trials need, so that the first one's times do not hold it."""
+
     @abstractmethod
     def count_steps(self, config: Config, n_rows: Sequence[int], n_epochs: int) -> int:
         """Count the steps of a whole trial over partitions of these sizes: the `n_steps_total` to start with."""

@@ -175,6 +175,11 @@ class PartialFitTrial:
 class PartialFitTrainer(Trainer[PartialFitTrial]):
     """Starts and resumes PartialFitTrials."""
 
+    def prepare(self) -> None:
+        """See Trainer."""
+        import sklearn.linear_model
+        import sklearn.naive_bayes  # noqa: F401
+
     def count_steps(self, config: Config, n_rows: Sequence[int], n_epochs: int) -> int:
         """See Trainer."""
         return n_epochs * sum(-(-n // BATCH_ROWS) for n in n_rows)
