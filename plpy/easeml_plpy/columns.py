@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,8 +33,7 @@ ARRAYS = {
 SEND_CASTS = {"_numeric": "float8[]", "_int8": "float8[]", "_bool": "int4[]"}
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(NamedTuple):
     """A column of a relation: its type, below any domain; `kind` is pg_type's typtype; `quoted` is its name in SQL."""
 
     name: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -50,8 +51,7 @@ class PartitionRows:
         return self.inputs.nbytes + self.targets.nbytes
 
 
-@dataclass(frozen=True)
-class _Block:
+class _Block(NamedTuple):
     n_rows: int
     inputs: bytes
     targets: bytes

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TypeVar
 
 from .cancellation import SessionPause
@@ -64,7 +64,7 @@ class Rank:
     def _order_with(self, all_facts: Sequence[F], backend_pids: Sequence[int]) -> str:
         """Return the order as it is recorded: with what the other ranks have done."""
         ranks = zip(self.order.members, all_facts, backend_pids, strict=True)
-        others = [{**asdict(member), **facts, "backend_pid": pid} for member, facts, pid in ranks][1:]
+        others = [{**member._asdict(), **facts, "backend_pid": pid} for member, facts, pid in ranks][1:]
         gang = {"n_ranks": len(self.order.members), "others": others}
         return json.dumps(json.loads(self.unit.text) | {"gang": gang})
 

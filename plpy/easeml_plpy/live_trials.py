@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from . import datasets
 from .architectures import architecture, complete
@@ -18,8 +18,7 @@ from .value_types import JSON
 N_LIVE_TRIALS = 4
 
 
-@dataclass(frozen=True)
-class _KeptTrial:
+class _KeptTrial(NamedTuple):
     """A trial whose state is that of a recorded checkpoint, on a device."""
 
     checkpoint_id: int

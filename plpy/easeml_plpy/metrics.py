@@ -149,7 +149,7 @@ def _measure_classification(outputs: Array, targets: Array) -> ClassificationSta
         "kind": "classification",
         "n_rows": n_rows,
         "n_correct": int(is_correct.sum()),
-        "log_loss_sum": _finite(_log_loss_sum(outputs, classes)),
+        "log_loss_sum": _log_loss_sum(outputs, classes) if is_finite.all() else None,
         "true_positives": true_positives.tolist(),
         "false_positives": (predictions - true_positives).tolist(),
         "false_negatives": (support - true_positives).tolist(),
@@ -157,11 +157,9 @@ def _measure_classification(outputs: Array, targets: Array) -> ClassificationSta
 
 
 def _log_loss_sum(outputs: Array, classes: Array) -> float:
-    """Return the sum over rows of -log p(right class); NaN when any output is not finite."""
-    if not np.isfinite(outputs).all():
-        return math.nan
+    """Return the sum over rows of -log p(right class)."""
     right = outputs[np.arange(len(classes)), classes].astype(np.float64)
-    return float(-np.log(np.clip(right, SMALLEST_PROBABILITY, 1.0)).sum())
+    return float(-np.log(right.clip(SMALLEST_PROBABILITY, 1.0)).sum())
 
 
 def _combine_classification(parts: Sequence[ClassificationStatistics]) -> ClassificationStatistics:
@@ -199,7 +197,8 @@ def _classification_values(statistics: ClassificationStatistics) -> dict[str, fl
 def _mean_ratio(numerators: Array, denominators: Array) -> float:
     """Return the mean over the classes whose denominator is not zero."""
     is_counted = denominators > 0
-    return float((numerators[is_counted] / denominators[is_counted]).mean())
+    ratios = numerators[is_counted] / denominators[is_counted]
+    return float(ratios.sum() / len(ratios))
 
 
 # Regression

@@ -14,7 +14,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -104,8 +105,7 @@ def _check_columns(wanted: PackRequest, columns: Columns) -> None:
     source_rows.task_of(wanted, columns[wanted.target])
 
 
-@dataclass(frozen=True)
-class _Block:
+class _Block(NamedTuple):
     """A block as it comes from the source: its place, and its rows as `record_send` wrote them."""
 
     split: str

@@ -10,6 +10,7 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from .architectures import architecture
 from .cancellation import SessionPause
@@ -29,8 +30,7 @@ Stopwatch = Callable[[Callable[[int], object], int], float]
 """Does work over so many rows and returns the seconds that it took."""
 
 
-@dataclass(frozen=True)
-class MeanRows:
+class MeanRows(NamedTuple):
     """Rows of a partition of mean size."""
 
     train: float

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -37,8 +37,7 @@ ROWS_AT_ONCE = 4096
 N_SERVED = 8
 
 
-@dataclass(frozen=True)
-class _Serving:
+class _Serving(NamedTuple):
     """Which trial answers, and with which state."""
 
     dataset_id: int
@@ -46,8 +45,7 @@ class _Serving:
     checkpoint_id: int
 
 
-@dataclass(frozen=True)
-class _Trial:
+class _Trial(NamedTuple):
     architecture: str
     config: str
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TypedDict
+from typing import NamedTuple, TypedDict
 
 from .checkpoint import digest
 from .datasets import dataset
@@ -40,8 +39,7 @@ class RecordedEvaluation(TypedDict):
     pruned_bytes: int
 
 
-@dataclass(frozen=True)
-class EvaluatedState:
+class EvaluatedState(NamedTuple):
     """What an evaluation unit measures: the state of an epoch on a split."""
 
     split: str
@@ -56,8 +54,7 @@ class EvaluationFacts(TypedDict):
     read_bytes: int
 
 
-@dataclass(frozen=True)
-class _Recorded:
+class _Recorded(NamedTuple):
     new_checkpoint_id: int
     pruned_bytes: int | None
 

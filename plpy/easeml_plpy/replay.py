@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import groupby
-from typing import TypedDict
+from typing import NamedTuple, TypedDict
 
 import torch
 
@@ -29,8 +28,7 @@ from .trainers import LiveTrial
 from .units import TrialSpec, trial_to_blame
 
 
-@dataclass(frozen=True)
-class LoggedUnit:
+class LoggedUnit(NamedTuple):
     """A training unit of the visit log."""
 
     trial_id: int
@@ -53,15 +51,13 @@ class Difference(TypedDict):
     tensors: dict[str, float | None] | None
 
 
-@dataclass(frozen=True)
-class _Partition:
+class _Partition(NamedTuple):
     partition_number: int
     dataset_id: int
     checksum: int | None
 
 
-@dataclass(frozen=True)
-class _Block:
+class _Block(NamedTuple):
     inputs: bytes
     targets: bytes
 

@@ -39,7 +39,10 @@ class Command:
 
 @dataclass(frozen=True)
 class Statement(Command, Generic[R]):
-    """A statement that returns rows; `row` makes a record of one, taking the columns by name."""
+    """A statement that returns rows; `row` makes a record of one, taking the columns by name.
+
+    Records are NamedTuples: each unit makes some, and a frozen dataclass takes 1.7 times as long to make.
+    """
 
     row: Callable[..., R]
 
@@ -80,7 +83,7 @@ class Session:
 
     def row(self, statement: Statement[R], *values: SqlValue) -> R:
         """Execute a statement that always returns one row."""
-        return self.rows(statement, *values)[0]
+        return statement.row(**self._plpy.execute(self._plan(statement), values)[0])
 
     def each(self, statement: Statement[R], *values: SqlValue, at_once: int = 1) -> Iterator[R]:
         """Execute a statement and yield its rows, with `at_once` in memory."""
@@ -114,11 +117,12 @@ class Session:
         self._plpy.notice(message)
 
     def _plan(self, command: Command) -> Plan:
-        if not command.is_kept:
-            return self._plpy.prepare(command.sql, command.types)
-        if command.sql not in self._plans:
-            self._plans[command.sql] = self._plpy.prepare(command.sql, command.types)
-        return self._plans[command.sql]
+        plan = self._plans.get(command.sql)
+        if plan is None:
+            plan = self._plpy.prepare(command.sql, command.types)
+            if command.is_kept:
+                self._plans[command.sql] = plan
+        return plan
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ records the unit, so a state is never half stored, and each is a statement that 
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from .checkpoint import verify
 from .errors import CorruptCheckpoint
@@ -17,8 +17,7 @@ INLINE_BYTES = 4 << 20  # a large value takes its size in memory several times, 
 CHUNK_BYTES = 1 << 20
 
 
-@dataclass(frozen=True)
-class _Stored:
+class _Stored(NamedTuple):
     state: bytes | None
     sha256: str
     n_bytes: int

@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from . import columns as columns_of
 from .columns import Column, Columns
@@ -64,14 +65,12 @@ class ServingInputs:
         return cls(found["task"], tuple(field_from_json(entry) for entry in found["inputs"]))
 
 
-@dataclass(frozen=True)
-class _OutputName:
+class _OutputName(NamedTuple):
     is_taken: bool
     name: str
 
 
-@dataclass(frozen=True)
-class _Size:
+class _Size(NamedTuple):
     n_pages: int
     n_rows: int
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import torch
 
@@ -24,8 +23,7 @@ Instant: TypeAlias = str
 """A timestamptz, as PL/Python hands it over: it only goes back."""
 
 
-@dataclass(frozen=True)
-class Member:
+class Member(NamedTuple):
     """One rank of a gang: the step that it takes over, and where."""
 
     step: int
@@ -35,8 +33,7 @@ class Member:
     slot_id: int
 
 
-@dataclass(frozen=True)
-class GangOrder:
+class GangOrder(NamedTuple):
     """A session's part in a gang: its rank, all members by rank, and the token under which they meet."""
 
     token: str
@@ -45,8 +42,7 @@ class GangOrder:
     members: tuple[Member, ...]
 
 
-@dataclass(frozen=True)
-class Unit:
+class Unit(NamedTuple):
     """One unit as the coordinator orders it; `text` is the order itself. `measured_seconds` is a pilot's."""
 
     text: str
@@ -74,8 +70,7 @@ class Unit:
         return cls(text=text, gang=GangOrder(**gang, members=members), **fields)
 
 
-@dataclass(frozen=True)
-class TrialSpec:
+class TrialSpec(NamedTuple):
     """What a trial trains, and on which dataset; `train_rows` by partition."""
 
     architecture: str
@@ -85,8 +80,7 @@ class TrialSpec:
     train_rows: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class UnitContext:
+class UnitContext(NamedTuple):
     """What a unit has to know, read by one statement. `device` is as torch names it, and the session is bound to it."""
 
     trial: TrialSpec
@@ -99,8 +93,7 @@ class UnitContext:
     started_at: Instant
 
 
-@dataclass(frozen=True)
-class _OpenedUnit:
+class _OpenedUnit(NamedTuple):
     """What easeml.open_unit returns."""
 
     architecture: str
