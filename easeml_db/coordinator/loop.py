@@ -6,6 +6,7 @@ The coordinator holds no truth, only a cache of the tables.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from easeml_db.coordinator.allocation_records import AllocationRecords
@@ -92,15 +93,20 @@ class Coordinator:
         starts = self._dispatcher.next_starts()
         while await self._arms.open_next(self._clock.now_seconds()):
             starts += self._dispatcher.next_starts()
+        await self._begin_runs(starts)
         await self._allocations.keep()
         for choice in self._dispatcher.take_scheduler_choices():
             seconds = choice.simulated_seconds, choice.bound_seconds
             await self._runs.plan(choice.run_id, choice.scheduler, *seconds, choice.reason)
         for start in starts:
+            await self._executor.start(self._order(start, self._dispatcher.runs[start.unit.run_id].run.seed))
+
+    async def _begin_runs(self, starts: Sequence[Start]) -> None:
+        """Record which runs begin with these starts, before what they decided: no placement precedes its run."""
+        for start in starts:
             open_run = self._dispatcher.runs[start.unit.run_id]
             if open_run.begin(self._clock.now_seconds()):
                 await self._runs.start(open_run.run_id)
-            await self._executor.start(self._order(start, open_run.run.seed))
 
     def _order(self, start: Start, run_seed: int) -> Order:
         """Return what the executor is told: the first unit with its slot, the others of a gang as its members."""

@@ -38,13 +38,13 @@ def _chart(name: str, *, is_hidden: bool = False) -> str:
 
 
 def section_head(data: ChartData) -> Lines:
-    """Return the head of the page: title, state, what is wrong, key figures."""
+    """Return the head of the page: title, status, what is wrong, key figures."""
     run = data.rows.run
-    state = f'<span class="state {text(run["status"])}">{text(run["status"])}</span>'
+    status = f'<span class="status {text(run["status"])}">{text(run["status"])}</span>'
     lead = f"{count_text(run['n_trials'], 'trial')} of {count_text(run['max_epochs'], 'epoch')}"
     lead += f", procedure {run['procedure']}, ranked by {run['metric']}, seed {run['seed']}"
     lines = [
-        f"<h1>Run {text(run['run_id'])} on {text(run['dataset_name'])} {state}</h1>",
+        f"<h1>Run {text(run['run_id'])} on {text(run['dataset_name'])} {status}</h1>",
         f'<p class="lead">{text(lead)}</p>',
     ]
     if run["failure_reason"]:

@@ -78,7 +78,7 @@ BEGIN
     JOIN easeml.arms a ON a.run_id = new_run_id AND a.architecture = c.arm ORDER BY c.trial_number;
     PERFORM pg_notify('easeml_runs', new_run_id::text);
 
-    RAISE NOTICE 'run % trains % trials for % epoch(s)', new_run_id,
+    RAISE NOTICE 'run % trains % trial(s) for % epoch(s)', new_run_id,
         CASE WHEN (search ->> 'is_one_shot')::boolean THEN search ->> 'n_configs' ELSE 'up to ' || (search ->> 'n_configs') END,
         CASE WHEN (search ->> 'is_one_shot')::boolean THEN max_epochs::text ELSE 'up to ' || max_epochs END
         USING hint = format('Watch it: SELECT * FROM easeml.leaderboard WHERE run_id = %s; progress: easeml.run_status.', new_run_id);

@@ -109,6 +109,7 @@ def test_three_trials_on_two_devices_survive_a_kill(database: Session, coordinat
     allocations = database.rows("SELECT * FROM easeml.trial_allocations WHERE run_id = %s ORDER BY decided_at", run_id)
     assert {each["trial_number"] for each in allocations} == {1, 2, 3}
     assert {each["reason"] for each in allocations} >= {"static"}
+    assert min(each["elapsed_seconds"] for each in allocations) >= 0, "no placement precedes its run"
     first = {each["trial_number"]: each["width"] for each in allocations[:3]}
     assert sorted(first) == [1, 2, 3]
     assert set(first.values()) <= {0.5, 1.0}
