@@ -194,10 +194,14 @@ def temporary_session(server: Embedded) -> Iterator[Session]:
 
 
 @contextmanager
-def coordinator_of(session: Session, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A coordinator process for a database, up when this is entered, killed at the end."""
+def coordinator_of(session: Session, *arguments: str, prelude: str = "") -> Iterator[subprocess.Popen[bytes]]:
+    """A coordinator process for a database, up when this is entered, killed at the end.
+
+    `prelude` is Python that the process executes first.
+    """
     dsn = make_conninfo(session.dsn, user="easeml_service")
-    command = [sys.executable, "-m", "easeml_db", "coordinator", "--dsn", dsn, *arguments]
+    program = ["-c", f"{prelude}\nimport easeml_db.__main__"] if prelude else ["-m", "easeml_db"]
+    command = [sys.executable, *program, "coordinator", "--dsn", dsn, *arguments]
     with tempfile.TemporaryFile() as log:
         # Not in the source tree: `python -m` would import from there.
         process = subprocess.Popen(command, stdout=log, stderr=log, cwd="/", env=server_environment())

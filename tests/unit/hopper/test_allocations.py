@@ -2,35 +2,21 @@
 
 import pytest
 
-from easeml_db.decisions.hopper.allocation.contract import Allocation, Choice, SlotOffer, Start
+from easeml_db.decisions.hopper.allocation.contract import SlotOffer
 from easeml_db.decisions.hopper.allocation.registry import ALLOCATIONS, create_allocation
 from easeml_db.decisions.hopper.contract import Placement
 from easeml_db.decisions.hopper.estimates import UnitSeconds
 from easeml_db.decisions.hopper.run_work import RunWork
 from easeml_db.errors import InvalidArgument
 from easeml_db.simulated import SimulatedWorld, new_run
-from easeml_db.words.training_unit import n_steps_total, next_unit
+from easeml_db.words.training_unit import n_steps_total
+from tests.toy_allocation import NAME, OneAfterAnother
 from tests.unit.test_coordinator import check_complete, one_second, serve, slots
 
 
-class OneAfterAnother(Allocation):
-    """The toy: a single trial at a time, the highest number first, on the slot after the one that it holds back."""
-
-    def choose(self, offer):
-        held = frozenset(sorted(offer.placement.segment_of)[:1])
-        idle = [slot for slot in offer.startable() if slot not in held]
-        if self.work.busy or not idle:
-            return Choice((), held)
-        trial = max(self.work.trials.values(), key=lambda each: each.trial_number)
-        return Choice([Start((next_unit(trial),), (idle[0],))], held)
-
-    def n_claims(self, placement, n_working):
-        return 1
-
-
 def test_a_further_allocation_is_one_line(monkeypatch):
-    monkeypatch.setitem(ALLOCATIONS, "one_after_another", OneAfterAnother)
-    run = new_run(1, n_trials=3, n_partitions=2, max_epochs=1, allocation="one_after_another")
+    monkeypatch.setitem(ALLOCATIONS, NAME, OneAfterAnother)
+    run = new_run(1, n_trials=3, n_partitions=2, max_epochs=1, allocation=NAME)
     other = new_run(2, n_trials=2, n_partitions=2, max_epochs=1)
     world = SimulatedWorld(slots(3), [run, other], seconds_of=one_second)
     serve(world)
