@@ -7,7 +7,7 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from psycopg.rows import dict_row
 
 from easeml_db.coordinator.ports.messages import Order
 from easeml_db.local.server import SERVICE_ROLE, Embedded
-from easeml_db.local.waiting import wait_for_coordinator
+from easeml_db.local.waiting import running_coordinator
 from easeml_db.postgres.gang_call import CALLS, order_json
 from easeml_db.postgres.slot_session import SETTINGS
 from easeml_db.words.training_unit import next_unit, unit_seed
@@ -67,15 +67,9 @@ class Workload:
             session.execute("SELECT easeml.warm_up()")
             yield Slot(session, slot_id)
 
-    @contextmanager
-    def coordinator(self) -> Iterator[None]:
-        """A running coordinator."""
-        self.server.start_coordinator()
-        try:
-            wait_for_coordinator(self.server)
-            yield
-        finally:
-            self.server.stop_coordinator()
+    def coordinator(self) -> AbstractContextManager[None]:
+        """Return a running coordinator, as a context."""
+        return running_coordinator(self.server)
 
     def images(self, kind: str) -> str:
         """Name of the source table with images as `bytea` or `smallint` arrays; loaded at its first use."""

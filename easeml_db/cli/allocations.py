@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from easeml_db.cli.arguments import run_argument
 from easeml_db.cli.connection import database, dsn_option
 from easeml_db.cli.listing import listing
 from easeml_db.cli.output import json_option, print_json, print_rows
@@ -24,7 +25,7 @@ PROFILE_COLUMNS = {
 
 
 @click.command()
-@click.argument("run_id", metavar="[RUN]", type=int, required=False)
+@run_argument
 @dsn_option
 @json_option
 def allocations(run_id: int | None, dsn: str | None, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""Arguments with a syntax of their own: lists of names, lists of numbers, JSON in place or in a file."""
+"""Arguments that many commands take: a run, and what has a syntax of its own (lists, JSON in place or in a file)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 from psycopg.types.json import Jsonb
+
+run_argument = click.argument("run_id", metavar="[RUN]", type=int, required=False)
 
 
 def name_list(context: click.Context, parameter: click.Parameter, value: str | None) -> list[str] | None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import click
 
+from easeml_db.cli.arguments import run_argument
 from easeml_db.cli.connection import database, dsn_option
 from easeml_db.cli.listing import read_rows
 from easeml_db.cli.output import json_option, print_json, print_rows
@@ -32,8 +33,6 @@ REGRET_COLUMNS = {
     "largest_bound": "bound", "estimated_gap": "gap", "n_waiting": "waiting", "n_open": "open", "n_closed": "closed",
     "spent_seconds": "seconds",
 }  # fmt: skip
-
-run_argument = click.argument("run_id", metavar="[RUN]", type=int, required=False)
 
 
 @click.command()

@@ -10,6 +10,7 @@ import click
 import psycopg
 
 from easeml_db import __version__
+from easeml_db.cli.arguments import run_argument
 from easeml_db.cli.connection import database, dsn_option
 from easeml_db.cli.output import json_option, print_json
 from easeml_db.cli.statements import Connection, run_or_newest
@@ -24,7 +25,7 @@ FORMATS = ("html", "png")
 
 
 @click.command()
-@click.argument("run_id", metavar="[RUN]", type=int, required=False)
+@run_argument
 @click.option(
     "--out",
     type=click.Path(path_type=Path),

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from easeml_db.cli.arguments import json_value, jsonb, name_list
+from easeml_db.cli.arguments import json_value, jsonb, name_list, run_argument
 from easeml_db.cli.connection import database, dsn_option
 from easeml_db.cli.listing import listing, read_rows
 from easeml_db.cli.output import json_option, print_json, print_rows, print_table
@@ -83,7 +83,7 @@ def runs(limit: int, dsn: str | None, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("run_id", metavar="[RUN]", type=int, required=False)
+@run_argument
 @dsn_option
 @json_option
 def leaderboard(run_id: int | None, dsn: str | None, as_json: bool) -> None:

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from easeml_db.cli.arguments import run_argument
 from easeml_db.cli.connection import database, dsn_option, dsn_or_embedded
 from easeml_db.cli.output import json_option, print_json
 from easeml_db.cli.run_snapshot import ProgressRate, RunSnapshot, SlotSmoothing, changes
@@ -26,7 +27,7 @@ INTERRUPTED = 130  # as shells say of what Ctrl-C ended
 
 
 @click.command()
-@click.argument("run_id", metavar="[RUN]", type=int, required=False)
+@run_argument
 @dsn_option
 @json_option
 def watch(run_id: int | None, dsn: str | None, as_json: bool) -> None:

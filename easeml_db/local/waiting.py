@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from easeml_db.errors import NotReady
 from easeml_db.local.processes import last_lines
@@ -23,3 +25,14 @@ def wait_for_coordinator(server: Embedded, timeout_seconds: float = 60.0) -> Non
             time.sleep(0.1)
     log = server.folder / "coordinator.log"
     raise NotReady("the coordinator did not start", detail=last_lines(log), hint=f"Its log: {log}")
+
+
+@contextmanager
+def running_coordinator(server: Embedded) -> Iterator[None]:
+    """Keep a coordinator running for a block, which begins once it serves; stop it at the end."""
+    server.start_coordinator()
+    try:
+        wait_for_coordinator(server)
+        yield
+    finally:
+        server.stop_coordinator()

@@ -9,7 +9,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -21,7 +21,7 @@ from psycopg import sql
 from easeml_db.errors import TrialFailed
 from easeml_db.local.cluster import SUPERUSER
 from easeml_db.local.server import Embedded
-from easeml_db.local.waiting import wait_for_coordinator
+from easeml_db.local.waiting import running_coordinator
 from easeml_db.postgres.connection import connect_now
 from easeml_db.words.run import Search
 from easeml_loaders import Source, load_table
@@ -45,15 +45,9 @@ class ExperimentServer:
             session.execute("SET client_min_messages = warning")
             yield session
 
-    @contextmanager
-    def coordinator(self) -> Iterator[None]:
-        """A running coordinator with fresh, warm sessions."""
-        self.embedded.start_coordinator()
-        try:
-            wait_for_coordinator(self.embedded)
-            yield
-        finally:
-            self.embedded.stop_coordinator()
+    def coordinator(self) -> AbstractContextManager[None]:
+        """Return a running coordinator with fresh, warm sessions, as a context."""
+        return running_coordinator(self.embedded)
 
     def roots(self) -> list[int]:
         """Return process numbers of PostgreSQL's first process and of the coordinator, those that run."""

@@ -26,6 +26,13 @@ async def write(world: World, name: str, run_id: int, trial_id: int) -> None:
             await runs.finish(run_id)
 
 
+async def waiting_run(world: World) -> tuple[int, int]:
+    """Take the lease and ask for a run; return its number and that of its first trial."""
+    await world.ports.lease.acquire()
+    run_id = world.ask_for_run()
+    return run_id, (await world.run(run_id)).trials[0].trial_id
+
+
 def seen(world: World, run_id: int) -> tuple[object, ...]:
     return world.run_state(run_id), world.trials(run_id), world.plan(run_id), world.events(run_id)
 
@@ -115,9 +122,7 @@ async def test_a_note_goes_into_the_history_of_a_run_that_is_there(world: World)
 @pytest.mark.covers(*(f"RunStore.{name}" for name in WRITES), stale=[f"RunStore.{name}" for name in WRITES])
 @pytest.mark.parametrize("name", WRITES)
 async def test_a_stale_coordinator_changes_nothing_about_a_run(world: World, name: str) -> None:
-    await world.ports.lease.acquire()
-    run_id = world.ask_for_run()
-    trial_id = (await world.run(run_id)).trials[0].trial_id
+    run_id, trial_id = await waiting_run(world)
     before = seen(world, run_id)
     world.take_over()
     await write(world, name, run_id, trial_id)
@@ -127,9 +132,7 @@ async def test_a_stale_coordinator_changes_nothing_about_a_run(world: World, nam
 @pytest.mark.covers(*(f"RunStore.{name}" for name in WRITES))
 @pytest.mark.parametrize("name", WRITES)
 async def test_nothing_waits_for_a_user_that_holds_a_run(world: World, name: str) -> None:
-    await world.ports.lease.acquire()
-    run_id = world.ask_for_run()
-    trial_id = (await world.run(run_id)).trials[0].trial_id
+    run_id, trial_id = await waiting_run(world)
     before = seen(world, run_id)
     with world.held(run_id):
         await write(world, name, run_id, trial_id)
@@ -140,9 +143,7 @@ async def test_nothing_waits_for_a_user_that_holds_a_run(world: World, name: str
 @pytest.mark.covers(*(f"RunStore.{name}" for name in WRITES))
 @pytest.mark.parametrize("name", WRITES)
 async def test_a_write_about_a_run_that_is_gone_is_no_error(world: World, name: str) -> None:
-    await world.ports.lease.acquire()
-    run_id = world.ask_for_run()
-    trial_id = (await world.run(run_id)).trials[0].trial_id
+    run_id, trial_id = await waiting_run(world)
     world.drop_run(run_id)
     await write(world, name, run_id, trial_id)
     assert await world.ports.runs.read(run_id) is None
@@ -150,9 +151,7 @@ async def test_a_write_about_a_run_that_is_gone_is_no_error(world: World, name: 
 
 @pytest.mark.covers("RunStore.start", "RunStore.fail_trial", "RunStore.finish")
 async def test_a_cancelled_run_stays_cancelled(world: World) -> None:
-    await world.ports.lease.acquire()
-    run_id = world.ask_for_run()
-    trial_id = (await world.run(run_id)).trials[0].trial_id
+    run_id, trial_id = await waiting_run(world)
     world.cancel_run(run_id)
     for name in ("start", "fail_trial", "finish"):
         await write(world, name, run_id, trial_id)

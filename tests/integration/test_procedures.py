@@ -277,12 +277,18 @@ def apply(session: Session, arm_id: int, *decisions: dict[str, Any], lease_numbe
     return session.value("SELECT easeml.apply_decisions(%s, %s, %s)", arm_id, json.dumps(decisions), lease)
 
 
-def test_decisions_are_carried_out_all_or_none_and_once(database: Session) -> None:
+def halving_arm(database: Session, *, n_paused: int) -> int:
+    """Start a run of successive halving with four trials, the first of which have paused at its first rung."""
     database.execute(PREPARE)
     start(database, "successive_halving", architectures=["linear"], n_configs=4)
-    arm_id = database.value("SELECT arm_id FROM easeml.arms")
     database.execute("UPDATE easeml.trials SET status = 'running'")
-    database.execute("UPDATE easeml.trials SET status = 'paused', n_steps_done = 4 WHERE trial_number < 4")
+    paused = "UPDATE easeml.trials SET status = 'paused', n_steps_done = 4 WHERE trial_number <= %s"
+    database.execute(paused, [n_paused])
+    return int(database.value("SELECT arm_id FROM easeml.arms"))
+
+
+def test_decisions_are_carried_out_all_or_none_and_once(database: Session) -> None:
+    arm_id = halving_arm(database, n_paused=3)
     go, give_up = {"kind": "continue", "trial_number": 1, "target_epochs": 3}, {"kind": "stop", "trial_number": 2}
     new = {"kind": "start", "trial_number": 9, "architecture": "linear", "config": {}, "target_epochs": 2}
     copy = {**new, "trial_number": 10, "parent": 3, "inherited_epochs": 1}
@@ -308,11 +314,7 @@ def test_decisions_are_carried_out_all_or_none_and_once(database: Session) -> No
 
 
 def test_the_coordinator_does_not_wait_for_a_tenant_that_holds_its_trials(database: Session) -> None:
-    database.execute(PREPARE)
-    start(database, "successive_halving", architectures=["linear"], n_configs=4)
-    arm_id = database.value("SELECT arm_id FROM easeml.arms")
-    database.execute("UPDATE easeml.trials SET status = 'running'")
-    database.execute("UPDATE easeml.trials SET status = 'paused', n_steps_done = 4")
+    arm_id = halving_arm(database, n_paused=4)
     with database.again() as other, other.transaction():
         other.execute("SELECT FROM easeml.trials WHERE trial_number = 4 FOR UPDATE")
         apply(database, arm_id, {"kind": "stop", "trial_number": 1})  # nobody is at this one

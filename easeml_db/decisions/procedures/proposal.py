@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import update_wrapper
 
 from easeml_db.decisions.procedures import PROCEDURES
 from easeml_db.decisions.procedures.contract import Procedure, StartTrial
@@ -32,15 +33,29 @@ class ArmSearch:
     procedure: Procedure
 
 
-def begin_search(
-    architectures_json: str,
-    search_space_json: str | None,
-    procedure: str,
-    n_configs: int | None,
-    max_epochs: int,
-    seed: int,
-    options_json: str | None,
-) -> str:
+def for_sql(
+    function: Callable[[Search], object],
+) -> Callable[[str, str | None, str, int | None, int, int, str | None], str]:
+    """Make `function(search)` callable with the arguments that SQL has for it; its answer becomes JSON."""
+
+    def run(
+        architectures_json: str,
+        search_space_json: str | None,
+        procedure: str,
+        n_configs: int | None,
+        max_epochs: int,
+        seed: int,
+        options_json: str | None,
+    ) -> str:
+        search = Search(architectures_json, search_space_json, procedure, n_configs, max_epochs, seed, options_json)
+        return json.dumps(function(search))
+
+    update_wrapper(run, function)
+    return run
+
+
+@for_sql
+def begin_search(search: Search) -> Row:
     """Return what a run begins with, or refuse what is wrong with the path at which it stands: a JSON object.
 
     is_one_shot  whether these are all trials
@@ -49,37 +64,32 @@ def begin_search(
     trials       [{"arm", "trial_number", "architecture", "config", "target_epochs", "bracket"}]; a target of null
                  stands for max_epochs
     """
-    search = Search(architectures_json, search_space_json, procedure, n_configs, max_epochs, seed, options_json)
-    if procedure in PROCEDURES and PROCEDURES[procedure].description.is_one_shot:
-        return json.dumps(_one_shot(create_procedure(search), max_epochs))
-    return json.dumps(_staged(_arm_searches(search)))
+    if _is_one_shot(search):
+        return _one_shot(create_procedure(search), search.max_epochs)
+    return _staged(_arm_searches(search))
 
 
-def preview(
-    architectures_json: str,
-    search_space_json: str | None,
-    procedure: str,
-    n_configs: int | None,
-    max_epochs: int,
-    seed: int,
-    options_json: str | None,
-) -> str:
+@for_sql
+def preview(search: Search) -> list[Row]:
     """Return the plan as a JSON array of {"arm", "bracket", "rung", "n_trials", "n_epochs", "total_epochs"}.
 
     n_epochs is what a trial of the rung has in total, total_epochs the work of all its trials beyond the rung before.
     For asha these are caps; for pbt a rung is a round, and each round replaces some trials.
     """
-    search = Search(architectures_json, search_space_json, procedure, n_configs, max_epochs, seed, options_json)
-    if procedure in PROCEDURES and PROCEDURES[procedure].description.is_one_shot:
+    if _is_one_shot(search):
         arms = [ArmSearch("|".join(read_search(search).architectures), create_procedure(search))]
     else:
         arms = _arm_searches(search)
-    return json.dumps([{"arm": arm.name, **asdict(rung)} for arm in arms for rung in arm.procedure.preview()])
+    return [{"arm": arm.name, **asdict(rung)} for arm in arms for rung in arm.procedure.preview()]
 
 
 def trial_number_of(position: int, arm_position: int, n_arms: int) -> int:
     """Return the number within the run of the trial at `position` of an arm, both from 0."""
     return position * n_arms + arm_position + 1
+
+
+def _is_one_shot(search: Search) -> bool:
+    return search.procedure in PROCEDURES and PROCEDURES[search.procedure].description.is_one_shot
 
 
 def _one_shot(procedure: Procedure, max_epochs: int) -> Row:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 
-from easeml_db.decisions.trial_groups.contract import Budget, DevicePlacement, RunningTrial
+from easeml_db.decisions.trial_groups.contract import Budget, DevicePlacement, RunningTrial, SizedTrial
 from easeml_db.decisions.trial_groups.device_occupancy import DeviceOccupancy
 from easeml_db.decisions.trial_groups.dynamic_fluid import Resizing, dynamic_fluid
 from easeml_db.decisions.trial_groups.profile import Profile
@@ -23,17 +23,10 @@ from easeml_db.words.topology import Device
 
 
 @dataclass(frozen=True)
-class DeviceShare:
+class DeviceShare(SizedTrial):
     """What a trial's next unit runs on: one slot of each of `devices`; below width 1, beside others on that device."""
 
-    trial_id: int
-    width: float
     devices: tuple[Device, ...]
-
-    @property
-    def is_packed(self) -> bool:
-        """Whether others may train on its device."""
-        return self.width < 1
 
 
 @dataclass(frozen=True)

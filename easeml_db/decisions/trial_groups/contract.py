@@ -44,22 +44,28 @@ class TrialGroup:
 
 
 @dataclass(frozen=True)
-class DevicePlacement:
-    """Where a trial runs: `width` of whole devices, or below 1 for a share of one; `share` of each of its devices."""
+class SizedTrial:
+    """A trial and its width: a number of whole devices, or below 1 a share of one."""
 
     trial_id: int
     width: float
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether others may train on its device."""
+        return self.width < 1
+
+
+@dataclass(frozen=True)
+class DevicePlacement(SizedTrial):
+    """Where a trial runs: on these devices, by number."""
+
     devices: tuple[int, ...]
 
     @property
     def share(self) -> float:
         """Share of each device that it takes, in (0, 1]."""
         return min(self.width, 1.0)
-
-    @property
-    def is_packed(self) -> bool:
-        """Whether others may train on its device."""
-        return self.width < 1
 
 
 @dataclass(frozen=True)

@@ -24,17 +24,17 @@ class Architecture:
     """A family of trainable functions.
 
     `build(task, config)` gives what the trainer of that name trains, and which only that trainer looks into: an
-    nn.Module for 'torch', an IncrementalEstimator for 'partial_fit'. `objection(task)` says why a task of a legal kind
-    and rank still does not fit.
+    nn.Module for 'torch', an IncrementalEstimator for 'partial_fit'. Without `tasks` or `input_ranks` any will do;
+    `objection(task)` says why a task of a legal kind and rank still does not fit.
     """
 
     name: str
     trainer: str
-    tasks: tuple[str, ...]
-    input_ranks: tuple[int, ...]
     summary: str
     hyperparameters: tuple[Hyperparameter, ...]
     build: Callable[[Task, Config], object]
+    tasks: tuple[str, ...] = ANY_TASK
+    input_ranks: tuple[int, ...] = ANY_RANK
     objection: Callable[[Task], str | None] = _no_objection
 
 

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from easeml_plpy.architectures.config import Config
-from easeml_plpy.architectures.contract import ANY_TASK, Architecture
+from easeml_plpy.architectures.contract import Architecture
 from easeml_plpy.architectures.hyperparameter import Hyperparameter
 from easeml_plpy.architectures.mlp import activation, add_hidden_layers
 from easeml_plpy.architectures.torch_hyperparameters import ACTIVATION, DROPOUT, TORCH_HYPERPARAMETERS
@@ -58,7 +58,6 @@ def _image_shape(task: Task) -> tuple[int, int, int]:
 LENET = Architecture(
     name="lenet",
     trainer="torch",
-    tasks=ANY_TASK,
     input_ranks=(2, 3),
     summary="small convolutional network for images (H, W) or (C, H, W) of at least 6 by 6",
     hyperparameters=(

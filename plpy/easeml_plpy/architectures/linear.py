@@ -6,7 +6,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from easeml_plpy.architectures.config import Config
-from easeml_plpy.architectures.contract import ANY_RANK, ANY_TASK, Architecture
+from easeml_plpy.architectures.contract import Architecture
 from easeml_plpy.architectures.torch_hyperparameters import TORCH_HYPERPARAMETERS
 from easeml_plpy.task import Task
 
@@ -24,8 +24,6 @@ def build_linear(task: Task, config: Config) -> nn.Module:
 LINEAR = Architecture(
     name="linear",
     trainer="torch",
-    tasks=ANY_TASK,
-    input_ranks=ANY_RANK,
     summary="one linear layer: logistic or linear regression trained by gradient descent",
     hyperparameters=TORCH_HYPERPARAMETERS,
     build=build_linear,

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from easeml_plpy.architectures.config import Config
-from easeml_plpy.architectures.contract import ANY_RANK, ANY_TASK, Architecture
+from easeml_plpy.architectures.contract import Architecture
 from easeml_plpy.architectures.hyperparameter import Hyperparameter
 from easeml_plpy.architectures.torch_hyperparameters import ACTIVATION, DROPOUT, TORCH_HYPERPARAMETERS
 from easeml_plpy.task import Task
@@ -50,8 +50,6 @@ def build_mlp(task: Task, config: Config) -> nn.Module:
 MLP = Architecture(
     name="mlp",
     trainer="torch",
-    tasks=ANY_TASK,
-    input_ranks=ANY_RANK,
     summary="multilayer perceptron: hidden layers with an activation and dropout",
     hyperparameters=(
         Hyperparameter(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from easeml_plpy.architectures.config import Config
-from easeml_plpy.architectures.contract import ANY_RANK, Architecture
+from easeml_plpy.architectures.contract import Architecture
 from easeml_plpy.architectures.hyperparameter import Hyperparameter, magnitude
 from easeml_plpy.architectures.incremental import IncrementalEstimator
 from easeml_plpy.task import Task
@@ -47,7 +47,6 @@ GAUSSIAN_NB = Architecture(
     name="gaussian_nb",
     trainer="partial_fit",
     tasks=("classification",),
-    input_ranks=ANY_RANK,
     summary="naive Bayes with a normal distribution per class and feature",
     hyperparameters=(
         magnitude(
@@ -65,7 +64,6 @@ MULTINOMIAL_NB = Architecture(
     name="multinomial_nb",
     trainer="partial_fit",
     tasks=("classification",),
-    input_ranks=ANY_RANK,
     summary="naive Bayes over counts; a standardised feature x becomes max(x, 0) and max(-x, 0)",
     hyperparameters=(
         magnitude(

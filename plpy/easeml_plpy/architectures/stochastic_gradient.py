@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from easeml_plpy.architectures.config import Config
-from easeml_plpy.architectures.contract import ANY_RANK, ANY_TASK, Architecture
+from easeml_plpy.architectures.contract import Architecture
 from easeml_plpy.architectures.hyperparameter import Hyperparameter, magnitude
 from easeml_plpy.architectures.incremental import Estimator, IncrementalEstimator
 from easeml_plpy.task import Task
@@ -115,8 +115,6 @@ _ALPHA = magnitude("alpha", 1e-4, "the strength of the penalty", legal=(1e-12, 1
 SGD = Architecture(
     name="sgd",
     trainer="partial_fit",
-    tasks=ANY_TASK,
-    input_ranks=ANY_RANK,
     summary="linear predictor, one stochastic gradient step per row",
     hyperparameters=(
         Hyperparameter(
@@ -147,7 +145,6 @@ PERCEPTRON = Architecture(
     name="perceptron",
     trainer="partial_fit",
     tasks=("classification",),
-    input_ranks=ANY_RANK,
     summary="linear, steps only at mistakes (Rosenblatt); its probabilities are uncalibrated scores",
     hyperparameters=(_penalty("none"), _ALPHA, _learning_rate(1.0)),
     build=build_perceptron,
@@ -156,8 +153,6 @@ PERCEPTRON = Architecture(
 PASSIVE_AGGRESSIVE = Architecture(
     name="passive_aggressive",
     trainer="partial_fit",
-    tasks=ANY_TASK,
-    input_ranks=ANY_RANK,
     summary="linear, the smallest step that mends each mistake; its probabilities are uncalibrated scores",
     hyperparameters=(
         magnitude("aggressiveness", 0.01, "the largest step (C in the paper)", legal=(1e-8, 1e4), search=(1e-5, 1.0)),

@@ -27,6 +27,10 @@ class Outcome:
     measures: list[dict[str, Any]]
     folder: Path
 
+    def by_name(self) -> dict[str, dict[str, Any]]:
+        """Measures that have a name of their own."""
+        return {each["name"]: each for each in self.measures}
+
     def table(self, name: str) -> list[dict[str, str]]:
         """The rows of a CSV file."""
         with (self.folder / f"{name}.csv").open(encoding="utf-8", newline="") as file:

@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 @pytest.mark.slow
 def test_model_hopping_and_its_peers_train_the_same(outcome_of: OutcomeOf) -> None:
     outcome = outcome_of("mop-peers")
-    measures = outcome.measures
-    found = {each["name"]: each for each in measures}
+    found = outcome.by_name()
     assert found["trials with the same bytes"]["holds"]
     assert found["storage of a worker, MOP / task parallel"]["holds"]
     assert found["ray-tune - sequential SGD, best validation error"]["value"] == 0.0

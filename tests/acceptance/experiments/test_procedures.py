@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 @pytest.mark.slow
 def test_procedures_take_the_same_decisions_on_both_sides(outcome_of: OutcomeOf) -> None:
     outcome = outcome_of("procedures")
-    measures = outcome.measures
-    found = {each["name"]: each for each in measures}
+    found = outcome.by_name()
     assert found["trials with the same config and number of epochs"]["holds"]
     assert found["trials with the same bytes"]["holds"]
     assert found["storage, MOP / Ray"]["holds"]
