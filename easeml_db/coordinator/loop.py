@@ -103,23 +103,21 @@ class Coordinator:
 
     async def _begin_runs(self, starts: Sequence[Start]) -> None:
         """Record which runs begin with these starts, before what they decided: no placement precedes its run."""
-        for start in starts:
-            open_run = self._dispatcher.runs[start.unit.run_id]
-            if open_run.begin(self._clock.now_seconds()):
+        now = self._clock.now_seconds()
+        for open_run in {start.unit.run_id: self._dispatcher.runs[start.unit.run_id] for start in starts}.values():
+            if open_run.begin(now):
                 await self._runs.start(open_run.run_id)
 
     def _order(self, start: Start, run_seed: int) -> Order:
         """Return what the executor is told: the first unit with its slot, the others of a gang as its members."""
-        pairs = zip(start.units, start.slots, strict=True)
-        first, *others = (Member(unit, _seed_of(unit, run_seed), slot) for unit, slot in pairs)
-        attempt = self._dispatcher.n_attempts(first.unit.run_id, first.unit.trial_id) + 1
+        unit, others = start.unit, zip(start.units[1:], start.slots[1:], strict=True)
         return Order(
-            first.unit,
-            first.seed,
-            first.slot_id,
+            unit,
+            _seed_of(unit, run_seed),
+            start.slots[0],
             lease_number=self._lease.number,
-            attempt=attempt,
-            members=tuple(others),
+            attempt=self._dispatcher.n_attempts(unit.run_id, unit.trial_id) + 1,
+            members=tuple([Member(other, _seed_of(other, run_seed), slot) for other, slot in others]),
             measured_seconds=start.measured_seconds,
         )
 
@@ -229,7 +227,7 @@ class Coordinator:
         await self._executor.open(self._dispatcher.board.keep(await self._slots.all_slots()))
 
     async def _close_drained(self, order: Order) -> None:
-        if not all(self._dispatcher.board.is_active(slot_id) for slot_id in order.slot_ids):
+        if not self._dispatcher.board.are_active(order.slot_ids):
             await self._open_slots()
 
     async def _renew_run(self, run_id: int) -> None:

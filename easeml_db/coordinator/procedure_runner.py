@@ -89,6 +89,9 @@ class ProcedureRunner:
         """Ask about every arm of which something has happened, until nothing follows any more; return the bytes of
         states that were pruned."""
         pruned_bytes = 0
+        if not self._due:
+            self._held.clear()
+            return pruned_bytes
         self._held = {key: until for key, until in self._held.items() if until > now_seconds and key in self._due}
         while due := next((key for key in self._due if key not in self._held), None):
             del self._due[due]

@@ -35,7 +35,7 @@ class SimulatedClock(SimulatedPort):
 
     def now_seconds(self) -> float:
         """Return the seconds since the world began."""
-        return self._world.now_seconds
+        return self._world.time.now_seconds
 
 
 class SimulatedProcess(Life):

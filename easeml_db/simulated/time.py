@@ -13,6 +13,8 @@ from typing import Protocol
 from easeml_db.coordinator.ports.messages import Message
 from easeml_db.simulated.rows import BrokenRule
 
+INSTANT_SECONDS = 1e-9  # sums of the same durations in another order differ by less
+
 
 class Waiting(Protocol):
     """What waits for messages."""
@@ -68,7 +70,10 @@ class SimulatedTime:
         """
         if self.now_seconds > self._horizon_seconds:
             raise BrokenRule(f"no end after {self.now_seconds} seconds")
-        self.now_seconds = min(limit_seconds, self._events[0][0]) if self._events else limit_seconds
-        while self._events and self._events[0][0] <= self.now_seconds:
-            _, _, action = heapq.heappop(self._events)
+        if not self._events or self._events[0][0] > limit_seconds:
+            self.now_seconds = limit_seconds
+            return
+        end_seconds = min(self._events[0][0] + INSTANT_SECONDS, limit_seconds)
+        while self._events and self._events[0][0] <= end_seconds:
+            self.now_seconds, _, action = heapq.heappop(self._events)
             action()

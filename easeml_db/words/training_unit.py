@@ -53,8 +53,13 @@ def n_rounds_total(max_epochs: int) -> int:
 
 def n_rounds_due(trial: Trial) -> int:
     """Count the rounds up to the trial's target: of its whole life, or two for each epoch until it pauses."""
-    is_whole_life = trial.due_epochs == trial.max_epochs
-    return n_rounds_total(trial.max_epochs) if is_whole_life else 2 * trial.due_epochs
+    due = trial.due_epochs
+    return n_rounds_total(due) if due == trial.max_epochs else 2 * due
+
+
+def is_at_target(trial: Trial) -> bool:
+    """Say whether a trial has nothing left to do before its target."""
+    return trial.n_steps_done >= n_rounds_due(trial) * trial.n_partitions
 
 
 def round_number(trial: Trial) -> int:
@@ -65,7 +70,7 @@ def round_number(trial: Trial) -> int:
 def open_partitions(trial: Trial) -> tuple[int, ...]:
     """Return the partitions that a trial may meet next, in cyclic order from its turn; none at its target."""
     p = trial.n_partitions
-    if round_number(trial) >= n_rounds_due(trial):
+    if is_at_target(trial):
         return ()
     turn = partition_at(trial.trial_number, trial.n_steps_done % p, p)
     if trial.visit_order == "cyclic":
@@ -93,7 +98,7 @@ def unit_at(trial: Trial, step: int, partition_number: int | None = None) -> Tra
 
 def next_unit(trial: Trial, partition_number: int | None = None) -> TrainingUnit | None:
     """Return the unit that follows what is done, or None when nothing is left before its target."""
-    if round_number(trial) >= n_rounds_due(trial):
+    if is_at_target(trial):
         return None
     return unit_at(trial, trial.n_steps_done, partition_number)
 
@@ -129,15 +134,16 @@ def step_of(kind: str, epoch: int, position: int, *, n_partitions: int, max_epoc
 
 def n_units_left(trial: Trial) -> dict[str, int]:
     """Count the units that a trial still has to do before its target, by kind, without walking through them."""
+    if is_at_target(trial):
+        return {"train": 0, "validate": 0, "test": 0}
     n_partitions, due = trial.n_partitions, trial.due_epochs
     n_half_epochs, n_in_half = divmod(trial.n_steps_done, n_partitions)
-    left = {"train": 0, "validate": 0, "test": 0}
-    if n_half_epochs >= n_rounds_due(trial):
-        return left
     n_epochs_over, n_halves_over = divmod(n_half_epochs, 2)
-    left["train"] = (due - n_epochs_over - n_halves_over) * n_partitions
-    left["validate"] = (due - n_epochs_over) * n_partitions
-    left["test"] = n_partitions if due == trial.max_epochs else 0
+    left = {
+        "train": (due - n_epochs_over - n_halves_over) * n_partitions,
+        "validate": (due - n_epochs_over) * n_partitions,
+        "test": n_partitions if due == trial.max_epochs else 0,
+    }
     left[_kind_of_half(n_half_epochs, trial.max_epochs)] -= n_in_half
     return left
 

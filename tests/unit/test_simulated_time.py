@@ -33,6 +33,18 @@ def test_what_happens_at_one_instant_arrives_together_in_the_order_in_which_it_w
     assert arrivals(events) == [(1.0, ["a", "b"]), (2.0, ["c", "d"]), (12.0, [])]
 
 
+def test_sums_that_differ_by_rounding_are_one_instant():
+    assert 0.1 + 0.2 > 0.3
+    assert arrivals([(0.1 + 0.2, "b"), (0.3, "a"), (0.31, "c")])[:2] == [(0.1 + 0.2, ["a", "b"]), (0.31, ["c"])]
+
+
+def test_an_event_just_after_the_end_of_a_wait_does_not_come_early():
+    assert arrivals([(5.0, "a"), (10.0 + 5e-10, "b"), (15.0, "c")], timeout_seconds=5.0)[:2] == [
+        (5.0, ["a"]),
+        (10.0, []),
+    ]
+
+
 def test_what_an_event_causes_at_its_own_instant_arrives_with_it():
     time, process = SimulatedTime(horizon_seconds=100.0), Process()
     time.enter(process)

@@ -8,7 +8,8 @@ get equal estimates, and the scheduler's ties.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from easeml_db.errors import InvalidArgument
@@ -16,6 +17,8 @@ from easeml_db.words.training_unit import n_units_left
 from easeml_db.words.trial import Trial
 
 UNKNOWN_SECONDS = 1.0
+
+_Sum = tuple[float, int]  # of so many units
 
 
 @dataclass(frozen=True)
@@ -28,30 +31,51 @@ class ObservedUnit:
     seconds: float
 
 
+class _KindSums:
+    """Of one kind of units: sums of seconds, each with the number of units that it is of."""
+
+    def __init__(self) -> None:
+        self.trials: dict[int, _Sum] = {}
+        self.pilots: dict[int, _Sum] = {}
+        self.architectures: dict[str, _Sum] = {}
+        self.all: _Sum | None = None
+
+    def observe(self, unit: ObservedUnit) -> None:
+        """Add a unit to the sums of its trial, of its architecture and of all."""
+        seconds = _checked(unit.seconds)
+        self.trials[unit.trial_id] = _plus(self.trials.get(unit.trial_id), seconds)
+        self.architectures[unit.architecture] = _plus(self.architectures.get(unit.architecture), seconds)
+        self.all = _plus(self.all, seconds)
+
+    def nearest(self, trial_id: int, architecture: str) -> _Sum | None:
+        """Return what is known nearest to a trial."""
+        return (
+            self.trials.get(trial_id) or self.pilots.get(trial_id) or self.architectures.get(architecture) or self.all
+        )
+
+
 class UnitSeconds:
     """Means of unit times. The order of observations does not matter beyond rounding."""
 
     def __init__(self, observed: Iterable[ObservedUnit] = ()) -> None:
-        self._sums: dict[Hashable, tuple[float, int]] = {}
+        self._kinds: defaultdict[str, _KindSums] = defaultdict(_KindSums)
         for unit in observed:
             self.observe(unit)
 
     def observe(self, unit: ObservedUnit) -> None:
         """Take one more finished unit into account."""
-        seconds = _checked(unit.seconds)
-        for key in _observed_keys(unit.trial_id, unit.architecture, unit.kind):
-            total, count = self._sums.get(key, (0.0, 0))
-            self._sums[key] = (total + seconds, count + 1)
+        self._kinds[unit.kind].observe(unit)
 
     def pilot(self, trial_id: int, train_seconds: float, evaluate_seconds: float) -> None:
         """Take a trial's pilot into account: it counts until its first unit is observed."""
-        self._sums[_pilot_key(trial_id, "train")] = (_checked(train_seconds), 1)
+        self._kinds["train"].pilots[trial_id] = _checked(train_seconds), 1
         for kind in ("validate", "test"):
-            self._sums[_pilot_key(trial_id, kind)] = (_checked(evaluate_seconds), 1)
+            self._kinds[kind].pilots[trial_id] = _checked(evaluate_seconds), 1
 
     def is_timed(self, trial_id: int) -> bool:
         """Say whether a trial's own training units, or its pilot, have been timed."""
-        return _trial_key(trial_id, "train") in self._sums or _pilot_key(trial_id, "train") in self._sums
+        train = self._kinds["train"]
+        return trial_id in train.trials or trial_id in train.pilots
 
     def expected(self, trial_id: int, architecture: str, kind: str) -> float:
         """Return the seconds that a unit of this trial is expected to take."""
@@ -60,13 +84,7 @@ class UnitSeconds:
 
     def known(self, trial_id: int, architecture: str, kind: str) -> float | None:
         """Return the same; None where no unit of this kind was ever timed."""
-        sums = self._sums
-        known = (
-            sums.get(_trial_key(trial_id, kind))
-            or sums.get(_pilot_key(trial_id, kind))
-            or sums.get(_architecture_key(architecture, kind))
-            or sums.get(_kind_key(kind))
-        )
+        known = self._kinds[kind].nearest(trial_id, architecture)
         return None if known is None else known[0] / known[1]
 
     def remaining(self, trial: Trial, architecture: str) -> float:
@@ -81,22 +99,5 @@ def _checked(seconds: float) -> float:
     return seconds
 
 
-def _observed_keys(trial_id: int, architecture: str, kind: str) -> tuple[Hashable, ...]:
-    """From near to far."""
-    return _trial_key(trial_id, kind), _architecture_key(architecture, kind), _kind_key(kind)
-
-
-def _trial_key(trial_id: int, kind: str) -> Hashable:
-    return "trial", trial_id, kind
-
-
-def _pilot_key(trial_id: int, kind: str) -> Hashable:
-    return "pilot", trial_id, kind
-
-
-def _architecture_key(architecture: str, kind: str) -> Hashable:
-    return "architecture", architecture, kind
-
-
-def _kind_key(kind: str) -> Hashable:
-    return "all", kind
+def _plus(known: _Sum | None, seconds: float) -> _Sum:
+    return (seconds, 1) if known is None else (known[0] + seconds, known[1] + 1)

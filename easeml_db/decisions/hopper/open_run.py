@@ -16,7 +16,7 @@ from easeml_db.decisions.hopper.open_arms import OpenArms
 from easeml_db.decisions.hopper.run_work import RunWork
 from easeml_db.decisions.trial_groups.measuring import Sample
 from easeml_db.words.run import Run
-from easeml_db.words.training_unit import TrainingUnit, after, next_unit
+from easeml_db.words.training_unit import TrainingUnit, after, is_at_target
 
 
 class OpenRun:
@@ -145,7 +145,7 @@ class OpenRun:
             return
         for unit in units:
             trial = after(trial, unit)
-        if next_unit(trial) is None:
+        if is_at_target(trial):
             self.drop(trial_id)
         else:
             work.trials[trial_id] = trial

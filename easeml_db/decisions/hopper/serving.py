@@ -5,7 +5,7 @@ Slots that a run holds back stay idle. Younger runs do not wait for slots on whi
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Sequence
 
 from easeml_db.decisions.hopper.allocation.contract import SlotOffer, Start
@@ -23,7 +23,7 @@ class Serving:
     def __init__(self, board: SlotBoard, limits: TenantLimits, placements: Placements) -> None:
         self._board, self._limits, self._placements = board, limits, placements
         self._held: set[int] = set()
-        self._n_held: Counter[str] = Counter()  # idle slots held back, by tenant
+        self._n_held: defaultdict[str, int] = defaultdict(int)  # idle slots held back, by tenant
         self._older: list[int] = []  # runs
 
     def has_idle_slots(self) -> bool:

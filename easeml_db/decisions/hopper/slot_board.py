@@ -60,9 +60,9 @@ class SlotBoard:
 
     # What is known of them
 
-    def is_active(self, slot_id: int) -> bool:
-        """Say whether a slot may get units."""
-        return slot_id in self._active
+    def are_active(self, slot_ids: Iterable[int]) -> bool:
+        """Say whether all these slots may get units."""
+        return all(map(self._active.__contains__, slot_ids))
 
     def n_active(self) -> int:
         """Count the slots that may get units, those among them that have no session at this moment."""
@@ -79,7 +79,7 @@ class SlotBoard:
 
     def n_working(self) -> int:
         """Count these slots."""
-        return len(self._active) - sum(slot in self._active for slot in self._absent)
+        return len(self._active) - len(self._active.keys() & self._absent)
 
     def idle(self, without: Collection[int] = ()) -> Sequence[int]:
         """Return the idle slots in order, less some."""
