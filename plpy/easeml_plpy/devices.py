@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import resource
 
 import torch
 
 from .errors import InvalidArgument
+from .memory import limit_to, session_bytes, unlimited
 
 CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []  # before any binding
 
@@ -15,14 +15,15 @@ CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else
 def bind(device: str, n_threads: int, memory_limit_bytes: int | None) -> str:
     """Give the session its threads, cores and memory limit, and check its device. Cheap when nothing changes.
 
-    The limit makes an allocation beyond it fail inside the unit; without one the kernel would kill a server
-    process, and with it everybody's session. Returns the device as torch names it: 'cpu' for each share of the CPU.
+    The limit makes an allocation beyond it fail inside the unit. Without a new one the session keeps its own, on a GPU
+    it has none. Returns the device as torch names it: 'cpu' for each share of the CPU.
     """
     if torch.get_num_threads() != n_threads:
         torch.set_num_threads(n_threads)
-    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
-    wanted = hard if memory_limit_bytes is None else memory_limit_bytes
-    resource.setrlimit(resource.RLIMIT_DATA, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard))
+    if memory_limit_bytes is not None:
+        limit_to(memory_limit_bytes)
+    elif device.startswith("cuda:"):
+        unlimited()
     if CORES:
         _pin(cores_of(device, n_threads, CORES))
     if device.startswith("cuda:") and int(device[5:]) >= torch.cuda.device_count():
@@ -31,6 +32,13 @@ def bind(device: str, n_threads: int, memory_limit_bytes: int | None) -> str:
             hint="easeml doctor lists the devices; change the slot with easeml.set_slots.",
         )
     return "cpu" if device.startswith("cpu:") else device
+
+
+def device_bytes(device: str) -> int:
+    """Return the memory that a trial on this device, as torch names it, may take."""
+    if device.startswith("cuda"):
+        return int(torch.cuda.get_device_properties(device).total_memory)
+    return session_bytes()
 
 
 def cores_of(device: str, n_threads: int, cores: list[int]) -> set[int]:

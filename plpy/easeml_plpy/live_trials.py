@@ -8,6 +8,9 @@ from typing import NamedTuple
 from . import datasets
 from .architectures import architecture, complete
 from .cache import Bounded
+from .config_memory import HINT, shortage
+from .devices import device_bytes
+from .errors import TrialFailed
 from .session import Kept, Session
 from .states import read_state
 from .task import Task
@@ -42,6 +45,7 @@ def live_trial(
         return kept.live, 0
     with trial_to_blame(session):
         task = datasets.dataset(session, context.trial.dataset_id).task
+        check_fits(context.trial, task, context.device)
         if checkpoint_id is None:
             return fresh_trial(context.trial, task, seed, context.device), 0
         state = read_state(session, unit.trial_id, checkpoint_id)
@@ -52,6 +56,15 @@ def live_trial(
 def keep_live(session: Session, unit: Unit, context: UnitContext, checkpoint_id: int, live: LiveTrial) -> None:
     """Keep a live trial whose state is that of a recorded checkpoint."""
     session.kept(LIVE).put(unit.trial_id, _KeptTrial(checkpoint_id, context.device, live))
+
+
+def check_fits(trial: TrialSpec, task: Task, device: str) -> None:
+    """Raise TrialFailed for a config that cannot be trained in the memory that this session may take."""
+    chosen = architecture(trial.architecture)
+    limit = device_bytes(device)
+    words = shortage(chosen, task, complete(chosen, trial.config), max(trial.train_rows, default=0), limit)
+    if words:
+        raise TrialFailed(f"out of memory: {words}, and its slot may take {limit / 1e9:.1f} GB", hint=HINT)
 
 
 def fresh_trial(trial: TrialSpec, task: Task, seed: int, device: str) -> LiveTrial:

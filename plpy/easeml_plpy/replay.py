@@ -19,7 +19,7 @@ from .cancellation import SessionPause
 from .checkpoint import digest
 from .devices import bind
 from .errors import CorruptCheckpoint, InvalidArgument, NotAllowed, NotFound
-from .live_trials import fresh_trial, resumed_trial
+from .live_trials import check_fits, fresh_trial, resumed_trial
 from .packing_statistics import checksum
 from .session import Session, Statement, answering, only_column, tenant_entry_point
 from .state_difference import differing_tensors
@@ -205,6 +205,7 @@ class _Replay:
         """Return a fresh trial, or a copy that goes on from the state that its parent had."""
         task = datasets.dataset(self._session, spec.dataset_id).task
         with trial_to_blame(self._session):
+            check_fits(spec, task, self._device)
             if state is None:
                 return fresh_trial(spec, task, seed, self._device)
             return resumed_trial(spec.architecture, spec.config, task, state, self._device)

@@ -16,6 +16,7 @@ from . import __version__
 from .errors import VersionMismatch
 from .failures import Answered, answered
 from .interrupts import interruptible
+from .memory import limit_session
 from .plpython import Cursor, GlobalData, Plan, PlPy, Result, SqlValue
 
 P = ParamSpec("P")
@@ -167,6 +168,7 @@ def tenant_entry_point(
     enter = entry_point(function)
 
     def run(plpy: PlPy, GD: GlobalData, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        limit_session()
         with interruptible(plpy):
             return enter(plpy, GD, *args, **kwargs)
 
@@ -189,6 +191,7 @@ def answering(
 
 def answered_by(plpy: PlPy, function: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> Answered:
     """Call a function, such as a pure core: errors of class ML are values, and a cancel ends it wherever it is."""
+    limit_session()
     with interruptible(plpy):
         return answered(function, *args, **kwargs)
 

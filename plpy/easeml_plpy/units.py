@@ -16,6 +16,7 @@ import torch
 
 from .devices import bind
 from .errors import EasemlError, TrialFailed
+from .memory import slot_share
 from .session import Session, Statement
 from .value_types import JSON
 
@@ -110,11 +111,20 @@ class _OpenedUnit(NamedTuple):
     n_threads: int | None
     memory_limit_bytes: int | None
     started_at: Instant
+    n_slots: int
+
+    @property
+    def limit_bytes(self) -> int | None:
+        """The memory limit of its slot: its own, or its share of the machine; a GPU's slot may have none."""
+        if self.memory_limit_bytes is None and not (self.device or "cpu").startswith("cuda:"):
+            return slot_share(self.n_slots)
+        return self.memory_limit_bytes
 
 
 OPEN_UNIT = Statement(
     "SELECT architecture, config, max_epochs, checkpoint_id, best_checkpoint_id, best_epoch, best_metric_value, metric,"
-    " dataset_id, train_rows, device, n_threads, memory_limit_bytes, started_at FROM easeml.open_unit($1)",
+    " dataset_id, train_rows, device, n_threads, memory_limit_bytes, started_at,"
+    " (SELECT count(*) FROM easeml.slots) AS n_slots FROM easeml.open_unit($1)",
     ("jsonb",),
     _OpenedUnit,
 )
@@ -132,7 +142,7 @@ def open_unit(session: Session, unit: Unit) -> UnitContext:
         best_epoch=found.best_epoch,
         best_metric_value=found.best_metric_value,
         metric=found.metric,
-        device=bind(found.device or "cpu", found.n_threads or 1, found.memory_limit_bytes),
+        device=bind(found.device or "cpu", found.n_threads or 1, found.limit_bytes),
         started_at=found.started_at,
     )
 

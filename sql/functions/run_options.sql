@@ -60,6 +60,14 @@ CREATE FUNCTION easeml.specifications(architectures text[]) RETURNS jsonb LANGUA
 $$;
 COMMENT ON FUNCTION easeml.specifications(text[]) IS 'Returns what architectures declare of their hyperparameters, as a procedure reads it (internal).';
 
+CREATE FUNCTION easeml.check_memory(task text, input_shape integer[], n_outputs integer, n_rows bigint, trials jsonb, OUT limit_bytes bigint, OUT failure jsonb)
+LANGUAGE plpython3u STABLE AS $$
+from easeml_plpy.config_memory import check_memory
+return check_memory(plpy, GD, task, input_shape, n_outputs, n_rows, trials)
+$$;
+COMMENT ON FUNCTION easeml.check_memory(text, integer[], integer, bigint, jsonb) IS
+    'Refuses trials that no slot has the memory to train; n_rows is the size of the largest partition. Returns what a slot may take at most, NULL if one is on a GPU, or an error (internal).';
+
 CREATE FUNCTION easeml.complete_options(procedure text, options jsonb) RETURNS jsonb LANGUAGE sql STABLE AS $$
     SELECT CASE WHEN p.procedure IS NULL OR jsonb_typeof(complete_options.options) <> 'object' THEN complete_options.options
         ELSE jsonb_build_object('n_parallel', (SELECT greatest(count(*), 1) FROM easeml.slots s WHERE s.status = 'active')) || coalesce(complete_options.options, '{}') END

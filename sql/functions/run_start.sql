@@ -61,6 +61,8 @@ BEGIN
     SELECT b.search, b.failure INTO search, failure
     FROM easeml.begin_search(specifications, search_space, procedure, n_configs, max_epochs, seed, options) b;
     PERFORM easeml.raise_failure(failure);
+    PERFORM easeml.raise_failure(m.failure) FROM easeml.check_memory(data.task, data.input_shape, data.n_outputs,
+        (SELECT coalesce(max(p.n_train_rows), 0)::bigint FROM easeml.partitions p WHERE p.dataset_id = data.dataset_id), search -> 'trials') m;
 
     INSERT INTO easeml.runs (dataset_id, procedure, procedure_options, architectures, search_space, n_configs, max_epochs, metric, is_higher_better, max_seconds, seed,
         scheduler, visit_order, allocation, search)

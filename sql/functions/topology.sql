@@ -93,7 +93,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.set_slots(integer, integer, text, bigint) IS
-    'Sets the number of slots of segment local, and of each the CPU threads, the device and the memory limit. device: cpu, cuda:N, or cpu:N (the N-th n_threads cores; several slots may share them). A running coordinator adapts at once; units of removed slots run again elsewhere.';
+    'Sets the number of slots of segment local, and of each the CPU threads, the device and the memory limit. device: cpu, cuda:N, or cpu:N (the N-th n_threads cores; several slots may share them). memory_limit_bytes: by default each slot on the CPU has its share of three quarters of the machine''s memory. A running coordinator adapts at once; units of removed slots run again elsewhere.';
 
 CREATE FUNCTION easeml.add_slots(n integer, segment text DEFAULT 'local', n_threads integer DEFAULT 1, device text DEFAULT 'cpu', memory_limit_bytes bigint DEFAULT NULL)
 RETURNS integer[] LANGUAGE plpgsql AS $$

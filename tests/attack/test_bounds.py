@@ -8,15 +8,20 @@ from __future__ import annotations
 import json
 import resource
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
 
+import psycopg
 import pytest
 
 from easeml_db.decisions.procedures import PROCEDURES
 from easeml_db.decisions.procedures.proposal import begin_search, preview
 from easeml_db.errors import InvalidArgument
 from easeml_plpy.architectures import ARCHITECTURES
+
+if TYPE_CHECKING:
+    from tests.conftest import Session
 
 LARGEST = 2**31 - 1
 MORE_BYTES = 1 << 30
@@ -124,3 +129,44 @@ def test_documents_are_bounded_in_size_depth_and_digits(what: str) -> None:
         refused = called(begin_search, "asha", **named)
         assert isinstance(refused, InvalidArgument), what
         assert len(refused.message) < 500
+
+
+# Memory
+
+HUGE = """SELECT easeml.select_models('points', '{mlp}', search_space => '{"hidden_units": [65536, 65536, 65536]}')"""
+
+
+@pytest.fixture
+def mallory(database: Session) -> Session:
+    """A tenant with a small dataset."""
+    database.execute("CREATE TABLE points AS SELECT i * 0.1 AS x, i % 2 AS y FROM generate_series(1, 40) i")
+    database.execute("GRANT SELECT ON points TO PUBLIC")
+    tenant = database.as_role("mallory", "easeml_tenant")
+    tenant.execute("SELECT easeml.create_dataset('points', 'points', '{x}', 'y')")
+    return tenant
+
+
+def test_a_network_that_no_slot_can_hold_is_refused_before_anything_is_written(mallory: Session) -> None:
+    with pytest.raises(
+        psycopg.Error, match=r"^search_space: mlp with hidden_units \[65536, 65536, 65536\], .* GB"
+    ) as refused:
+        mallory.execute(HUGE)
+    assert refused.value.sqlstate == "ML001"
+    assert "narrower" in (refused.value.diag.message_hint or "")
+    assert not mallory.rows("SELECT FROM easeml.runs")
+    assert mallory.value("SELECT easeml.select_models('points', '{mlp}')") > 0
+
+
+def test_a_network_that_its_slot_cannot_hold_fails_alone_and_nothing_is_built(
+    database: Session, mallory: Session, coordinator: Callable[[Session], AbstractContextManager[Any]]
+) -> None:
+    database.execute("SELECT easeml.set_slots(1, memory_limit_bytes => 1000000000000)")
+    mallory.execute(HUGE)
+    mallory.execute("SELECT easeml.select_models('points', '{linear}', n_configs => 1, max_epochs => 1)")
+    database.execute("SELECT easeml.set_slots(1)")
+    with coordinator(database):
+        database.wait_until("SELECT bool_and(status IN ('finished', 'failed')) FROM easeml.trials")
+    reasons = dict.fromkeys(mallory.values("SELECT failure_reason FROM easeml.trials WHERE architecture = 'mlp'"))
+    (reason,) = reasons
+    assert reason.startswith("out of memory: mlp with hidden_units [65536, 65536, 65536]")
+    assert mallory.values("SELECT status FROM easeml.trials WHERE architecture = 'linear'") == ["finished"]

@@ -47,6 +47,7 @@ WORST = {
         "SELECT easeml.create_dataset('many', 'many', '{x,words}', 'y', n_partitions => 1000, block_rows => 1000000)",
     ),
     "fitting_architectures": ("SELECT easeml.select_models('points', array_fill('x'::text, ARRAY[2000000]))",),
+    "check_memory": ("SELECT easeml.select_models('points', '{mlp}', n_configs => 9000)",),
     "list_architectures": ("SELECT count(*) FROM easeml.architectures a, generate_series(1, 100000)",),
     "list_metrics": ("SELECT count(*) FROM generate_series(1, 100000), LATERAL (SELECT * FROM easeml.metrics) m",),
 }

@@ -7,12 +7,16 @@ from dataclasses import dataclass
 
 from easeml_plpy.architectures.config import Config
 from easeml_plpy.architectures.hyperparameter import Hyperparameter
+from easeml_plpy.architectures.size import Size, estimator_bytes, linear_size, torch_bytes
 from easeml_plpy.errors import InvalidArgument, close_matches_hint
 from easeml_plpy.task import Task
 
 ANY_TASK = ("classification", "regression")
 ANY_RANK = (1, 2, 3, 4)
 """Input ranks of architectures that flatten their input."""
+
+NEEDED_BYTES = {"torch": torch_bytes, "partial_fit": estimator_bytes}
+"""By trainer: the memory of a config of some size."""
 
 
 def _no_objection(task: Task) -> str | None:
@@ -25,7 +29,8 @@ class Architecture:
 
     `build(task, config)` gives what the trainer of that name trains, and which only that trainer looks into: an
     nn.Module for 'torch', an IncrementalEstimator for 'partial_fit'. Without `tasks` or `input_ranks` any will do;
-    `objection(task)` says why a task of a legal kind and rank still does not fit.
+    `objection(task)` says why a task of a legal kind and rank still does not fit; `size(task, config)` is at least that
+    of a linear predictor.
     """
 
     name: str
@@ -36,6 +41,11 @@ class Architecture:
     tasks: tuple[str, ...] = ANY_TASK
     input_ranks: tuple[int, ...] = ANY_RANK
     objection: Callable[[Task], str | None] = _no_objection
+    size: Callable[[Task, Config], Size] = linear_size
+
+    def needed_bytes(self, task: Task, config: Config, n_rows: int) -> int:
+        """Return the memory that training takes at least; `n_rows` are those of the largest partition."""
+        return NEEDED_BYTES[self.trainer](self.size(task, config), config, n_rows)
 
 
 def fits(architecture: Architecture, task: Task) -> str | None:

@@ -13,6 +13,7 @@ from easeml_plpy.architectures.config import Config
 from easeml_plpy.architectures.contract import Architecture
 from easeml_plpy.architectures.hyperparameter import Hyperparameter
 from easeml_plpy.architectures.mlp import activation, add_hidden_layers
+from easeml_plpy.architectures.size import Size, dense_size
 from easeml_plpy.architectures.torch_hyperparameters import ACTIVATION, DROPOUT, TORCH_HYPERPARAMETERS
 from easeml_plpy.task import Task
 
@@ -28,11 +29,11 @@ def build_lenet(task: Task, config: Config) -> nn.Module:
     from torch import nn
 
     n_channels, height, width = _image_shape(task)
-    kernel = 5 if min(height, width) >= _SIDE_FOR_WIDE_KERNELS else 3
+    kernel = _kernel(task)
     layers: OrderedDict[str, nn.Module] = OrderedDict()
     if len(task.input_shape) == 2:
         layers["add_channel"] = nn.Unflatten(1, (1, height))
-    for index, n_maps in enumerate((6 * config.integer("width"), 16 * config.integer("width"))):
+    for index, n_maps in enumerate(_maps(config)):
         layers[f"convolution_{index}"] = nn.Conv2d(n_channels, n_maps, kernel, padding=kernel // 2)
         layers[f"convolution_activation_{index}"] = activation(config)
         layers[f"pool_{index}"] = nn.MaxPool2d(2)
@@ -41,12 +42,32 @@ def build_lenet(task: Task, config: Config) -> nn.Module:
     return add_hidden_layers(layers, n_channels * height * width, task, config)
 
 
+def lenet_size(task: Task, config: Config) -> Size:
+    """Return the size of the network that the config asks for."""
+    n_channels, height, width = _image_shape(task)
+    n_parameters = n_outputs = 0
+    for n_maps in _maps(config):
+        n_parameters += (n_channels * _kernel(task) ** 2 + 1) * n_maps
+        n_outputs += n_maps * height * width
+        n_channels, height, width = n_maps, height // 2, width // 2
+    dense = dense_size(n_channels * height * width, config.integers("hidden_units"), task)
+    return Size(n_parameters + dense.n_parameters, n_outputs + dense.n_outputs_a_row)
+
+
 def object_to_small_images(task: Task) -> str | None:
     """Return why the image is too small, or None."""
     _, height, width = _image_shape(task)
     if min(height, width) >= SMALLEST_SIDE:
         return None
     return f"lenet needs images of at least {SMALLEST_SIDE} by {SMALLEST_SIDE}, got {height} by {width}"
+
+
+def _maps(config: Config) -> tuple[int, int]:
+    return 6 * config.integer("width"), 16 * config.integer("width")
+
+
+def _kernel(task: Task) -> int:
+    return 5 if min(_image_shape(task)[1:]) >= _SIDE_FOR_WIDE_KERNELS else 3
 
 
 def _image_shape(task: Task) -> tuple[int, int, int]:
@@ -86,4 +107,5 @@ LENET = Architecture(
     ),
     build=build_lenet,
     objection=object_to_small_images,
+    size=lenet_size,
 )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from easeml_plpy.architectures.config import Config
 from easeml_plpy.architectures.contract import Architecture
 from easeml_plpy.architectures.hyperparameter import Hyperparameter
+from easeml_plpy.architectures.size import Size, dense_size
 from easeml_plpy.architectures.torch_hyperparameters import ACTIVATION, DROPOUT, TORCH_HYPERPARAMETERS
 from easeml_plpy.task import Task
 
@@ -47,6 +48,11 @@ def build_mlp(task: Task, config: Config) -> nn.Module:
     return add_hidden_layers(layers, task.n_features, task, config)
 
 
+def mlp_size(task: Task, config: Config) -> Size:
+    """Return the size of the network that the config asks for."""
+    return dense_size(task.n_features, config.integers("hidden_units"), task)
+
+
 MLP = Architecture(
     name="mlp",
     trainer="torch",
@@ -67,4 +73,5 @@ MLP = Architecture(
         *TORCH_HYPERPARAMETERS,
     ),
     build=build_mlp,
+    size=mlp_size,
 )

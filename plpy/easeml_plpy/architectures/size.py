@@ -1,0 +1,54 @@
+"""How much memory a config takes for certain, by arithmetic: what is known before anything is built.
+
+It is a lower bound. A config beyond it cannot train; one below it may still run out, which its slot's limit catches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from easeml_plpy.architectures.config import Config
+from easeml_plpy.task import Task
+
+FLOAT32_BYTES, FLOAT64_BYTES = 4, 8
+OPTIMIZER_SLOTS = {"adam": 2, "adamw": 2}
+"""Numbers that an optimiser keeps for each parameter; sgd keeps one if it has momentum."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """Numbers that are trained, and numbers that layers put out for one row."""
+
+    n_parameters: int
+    n_outputs_a_row: int
+
+
+def linear_size(task: Task, config: Config) -> Size:
+    """Return the size of one layer from the flattened input to the outputs."""
+    return dense_size(task.n_features, (), task)
+
+
+def dense_size(n_features: int, widths: Sequence[int], task: Task) -> Size:
+    """Return the size of layers of these widths, one after another, and the outputs."""
+    sizes = [n_features, *widths, task.n_outputs]
+    n_parameters = sum((before + 1) * after for before, after in pairwise(sizes))
+    return Size(n_parameters, sum(sizes))
+
+
+def torch_bytes(size: Size, config: Config, n_rows: int) -> int:
+    """Return the bytes of a step and of the state at its end: parameters, gradients and the optimiser's slots.
+
+    The state is a copy of parameters and slots. A batch has no more rows than its partition.
+    """
+    optimizer = config.text("optimizer")
+    n_slots = OPTIMIZER_SLOTS.get(optimizer, int(config.number("momentum") > 0))
+    n_copies = 2 + n_slots + (1 + n_slots)
+    n_rows_at_once = min(config.integer("batch_size"), n_rows)
+    return FLOAT32_BYTES * (size.n_parameters * n_copies + n_rows_at_once * size.n_outputs_a_row)
+
+
+def estimator_bytes(size: Size, config: Config, n_rows: int) -> int:
+    """Return the bytes of an estimator's coefficients and of the copy of them that is its state."""
+    return FLOAT64_BYTES * 2 * size.n_parameters

@@ -1,0 +1,70 @@
+"""Whether a config fits into memory: refused when a run starts if no slot can ever hold it, else at its unit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from .architectures import architecture, complete
+from .architectures.config import Config
+from .architectures.contract import Architecture
+from .errors import InvalidArgument
+from .memory import slot_share
+from .session import Session, Statement, answering
+from .task import Task, TaskKind
+from .value_types import JSON
+
+HINT = "Use narrower layers or smaller batches, or ask an administrator for slots with more memory."
+TELLING = ("hidden_units", "width", "batch_size")  # settings that make a config large
+
+
+@dataclass(frozen=True)
+class _Slots:
+    n_slots: int
+    largest: int | None
+    has_share: bool
+    has_gpu: bool
+
+
+SLOTS = Statement(
+    "SELECT count(*) AS n_slots, max(memory_limit_bytes) AS largest,"
+    " coalesce(bool_or(memory_limit_bytes IS NULL), true) AS has_share,"
+    " coalesce(bool_or(device LIKE 'cuda%'), false) AS has_gpu FROM easeml.slots",
+    (),
+    _Slots,
+)
+
+
+def shortage(chosen: Architecture, task: Task, config: Config, n_rows: int, limit_bytes: int) -> str | None:
+    """Say in words by how much a config exceeds a limit; None where it does not for certain."""
+    needed = chosen.needed_bytes(task, config, n_rows)
+    if needed <= limit_bytes:
+        return None
+    shown = ", ".join(f"{name} {json.dumps(config[name])}" for name in TELLING if name in config)
+    return f"{chosen.name}{f' with {shown}' if shown else ''} takes at least {needed / 1e9:.1f} GB"
+
+
+@answering
+def check_memory(
+    session: Session, task: TaskKind, input_shape: Sequence[int], n_outputs: int, n_rows: int, trials: str
+) -> int | None:
+    """Refuse a run one of whose first trials no slot can ever hold; return what a slot may take.
+
+    None where a slot is on a GPU: its memory shows only to those who ask the driver, which takes seconds.
+    """
+    slots = session.row(SLOTS)
+    if slots.has_gpu:
+        return None
+    limit = max(slots.largest or 0, slot_share(slots.n_slots) if slots.has_share else 0)
+    wanted = Task(task, tuple(input_shape), n_outputs)
+    for trial in json.loads(trials):
+        _check_trial(trial["architecture"], trial["config"], wanted, n_rows, limit)
+    return limit
+
+
+def _check_trial(name: str, config: Mapping[str, JSON], task: Task, n_rows: int, limit: int) -> None:
+    chosen = architecture(name)
+    words = shortage(chosen, task, complete(chosen, config), n_rows, limit)
+    if words:
+        raise InvalidArgument(f"search_space: {words}, and a slot may take {limit / 1e9:.1f} GB at most", hint=HINT)

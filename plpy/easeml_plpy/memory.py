@@ -1,0 +1,58 @@
+"""Memory: what the machine has, and what a session may take of it.
+
+Without a limit the kernel ends a server process that takes too much, and PostgreSQL then restarts everybody's session.
+So a slot on the CPU that has no limit of its own gets its share of the machine, and a session that calls an entry point
+of tenants gets at most half of it. Beyond its limit (RLIMIT_DATA) an allocation fails, and with it only the statement.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+from functools import cache
+from pathlib import Path
+
+SHARE_OF_SLOTS, SHARE_OF_A_SESSION = 0.75, 0.5
+LEAST_BYTES = 1 << 30  # what libraries take before any work, three times over
+CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+
+@cache
+def machine_bytes() -> int:
+    """Return the memory of this machine, or of the container that the server runs in."""
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for path in map(Path, CGROUP_LIMITS):
+        if path.exists() and (text := path.read_text(encoding="ascii").strip()).isdigit():
+            limits.append(int(text))
+    return min(limits)
+
+
+def slot_share(n_slots: int) -> int:
+    """Return what a slot on the CPU may take that has no limit of its own."""
+    return max(LEAST_BYTES, int(SHARE_OF_SLOTS * machine_bytes()) // max(n_slots, 1))
+
+
+@cache
+def limit_session() -> None:
+    """Bound what this process may take, once; a slot sets its own limit at each unit."""
+    limit_to(max(LEAST_BYTES, int(SHARE_OF_A_SESSION * machine_bytes())), is_lower=True)
+
+
+def limit_to(n_bytes: int, *, is_lower: bool = False) -> None:
+    """Set the limit of this process, as far as it may; `is_lower`: only if that takes something away."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    wanted = n_bytes if hard == resource.RLIM_INFINITY else min(n_bytes, hard)
+    if not is_lower or soft == resource.RLIM_INFINITY or wanted < soft:
+        resource.setrlimit(resource.RLIMIT_DATA, (wanted, hard))
+
+
+def unlimited() -> None:
+    """Take the limit off: a GPU's driver reserves more addresses than there is memory."""
+    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
+
+
+def session_bytes() -> int:
+    """Return what this process may take."""
+    soft = resource.getrlimit(resource.RLIMIT_DATA)[0]
+    return machine_bytes() if soft == resource.RLIM_INFINITY else min(soft, machine_bytes())

@@ -1,0 +1,108 @@
+"""What a config takes is known before it is built, and what a session may take is bounded."""
+
+from __future__ import annotations
+
+import json
+import math
+import resource
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from easeml_plpy.architectures import ARCHITECTURES, complete
+from easeml_plpy.config_memory import shortage
+from easeml_plpy.devices import bind
+from easeml_plpy.errors import TrialFailed
+from easeml_plpy.live_trials import check_fits
+from easeml_plpy.memory import LEAST_BYTES, limit_to, machine_bytes, session_bytes, slot_share
+from easeml_plpy.task import Task
+from easeml_plpy.units import TrialSpec
+
+IMAGES = Task("classification", (3, 20, 17), 5)
+ROWS = Task("regression", (7,), 1)
+CONFIGS: tuple[tuple[str, Task, dict[str, object]], ...] = (
+    ("linear", ROWS, {}),
+    ("linear", IMAGES, {}),
+    ("mlp", ROWS, {"hidden_units": []}),
+    ("mlp", IMAGES, {"hidden_units": [9, 4, 1], "dropout": 0.5}),
+    ("lenet", IMAGES, {"width": 3, "hidden_units": [6]}),
+    ("lenet", Task("classification", (8, 9), 2), {}),
+)
+
+
+@pytest.fixture
+def limits() -> Iterator[None]:
+    """The limit of this process is afterwards what it was."""
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    yield
+    resource.setrlimit(resource.RLIMIT_DATA, before)
+
+
+@pytest.mark.parametrize(("name", "task", "config"), CONFIGS)
+def test_parameters_are_counted_as_torch_counts_them(name: str, task: Task, config: dict[str, object]) -> None:
+    chosen = ARCHITECTURES[name]
+    whole = complete(chosen, config)
+    module = chosen.build(task, whole)
+    assert isinstance(module, torch.nn.Module)
+    size = chosen.size(task, whole)
+    assert size.n_parameters == sum(parameter.numel() for parameter in module.parameters())
+    assert size.n_outputs_a_row >= math.prod(task.input_shape)
+
+
+@pytest.mark.parametrize("name", sorted(ARCHITECTURES))
+def test_every_architecture_says_what_it_takes_and_defaults_take_little(name: str) -> None:
+    chosen = ARCHITECTURES[name]
+    task = Task(chosen.tasks[0], (28, 28) if name == "lenet" else (784,), 10 if "classification" in chosen.tasks else 1)
+    assert 0 < chosen.needed_bytes(task, complete(chosen, {}), 10_000) < 100_000_000
+
+
+def test_optimisers_count_with_what_they_keep() -> None:
+    chosen, task = ARCHITECTURES["linear"], Task("regression", (999,), 1)
+
+    def needed(**config: object) -> int:
+        return chosen.needed_bytes(task, complete(chosen, config), 0)
+
+    assert needed(optimizer="adam") == 4 * 1000 * 7
+    assert needed(optimizer="sgd", momentum=0.9) == 4 * 1000 * 5
+    assert needed(optimizer="sgd", momentum=0.0) == 4 * 1000 * 3
+
+
+def test_a_batch_is_no_larger_than_its_partition() -> None:
+    chosen = ARCHITECTURES["linear"]
+    config = complete(chosen, {"batch_size": 65536, "optimizer": "sgd", "momentum": 0.0})
+    assert chosen.needed_bytes(ROWS, config, 100) == 4 * (8 * 3 + 100 * 8)
+
+
+def test_a_shortage_is_said_in_one_line() -> None:
+    chosen = ARCHITECTURES["mlp"]
+    config = complete(chosen, {"hidden_units": [65536] * 3})
+    words = shortage(chosen, IMAGES, config, 1000, 2**30)
+    assert words == f"mlp with hidden_units {json.dumps([65536] * 3)}, batch_size 64 takes at least 242.5 GB"
+    assert shortage(chosen, IMAGES, config, 1000, 2**40) is None
+
+
+def test_a_trial_beyond_the_limit_of_its_slot_fails_and_is_not_built(limits: None) -> None:
+    spec = TrialSpec("mlp", {"hidden_units": [30_000, 30_000]}, 1, 1, (100,))
+    bind("cpu", 1, 4 * 2**30)
+    with pytest.raises(
+        TrialFailed, match=r"^out of memory: mlp .* takes at least .* GB, and its slot may take 4\.3 GB$"
+    ):
+        check_fits(spec, ROWS, "cpu")
+    check_fits(TrialSpec("mlp", {"hidden_units": [300]}, 1, 1, (100,)), ROWS, "cpu")
+
+
+def test_the_limit_of_a_session_holds_and_is_not_lifted_by_the_next_call(limits: None) -> None:
+    bind("cpu", 1, 3 * 2**30)
+    bind("cpu", 1, None)
+    assert resource.getrlimit(resource.RLIMIT_DATA)[0] == session_bytes() == 3 * 2**30
+    limit_to(5 * 2**30, is_lower=True)
+    assert session_bytes() == 3 * 2**30
+    with pytest.raises(MemoryError):
+        bytearray(4 * 2**30)
+
+
+def test_slots_share_most_of_the_machine_and_each_has_enough_to_begin() -> None:
+    assert slot_share(1) + slot_share(1) > machine_bytes() > slot_share(1)
+    assert slot_share(10**6) == LEAST_BYTES
+    assert slot_share(0) == slot_share(1)
