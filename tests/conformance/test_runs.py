@@ -96,10 +96,8 @@ async def test_a_run_fails_when_every_trial_failed(world: World) -> None:
 
 @pytest.mark.covers("RunStore.finish")
 async def test_the_end_of_a_run_stops_what_is_left_of_its_trials(world: World) -> None:
-    await world.ports.lease.acquire()
-    run_id = world.ask_for_run()
-    run = await world.run(run_id)
-    await world.ports.runs.fail_trial(run_id, run.trials[0].trial_id, "diverged")
+    run_id, trial_id = await waiting_run(world)
+    await world.ports.runs.fail_trial(run_id, trial_id, "diverged")
     await world.ports.runs.finish(run_id)
     assert [state for state, _ in world.trials(run_id)] == ["failed", "stopped"]
     assert world.run_state(run_id) == "finished"
