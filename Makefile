@@ -9,7 +9,7 @@ WORKERS ?= $(shell echo $$((2 * $$(nproc))))
 SOURCES := $(shell find '$(CLONE)/easeml_db' '$(CLONE)/plpy' '$(CLONE)/loaders' '$(CLONE)/experiments' '$(CLONE)/sql' -type f -not -name '*.pyc' -not -name 'easeml--*.sql' 2>/dev/null | sed 's/ /\\ /g')
 INSTALLED := $(VENV)/easeml-installed
 
-.PHONY: help setup demo test unit lint docs benchmarks clean
+.PHONY: help setup demo test suite unit lint docs benchmarks clean
 help:
 	@echo 'make demo [DATASET=digits|fashion-mnist|tenants]   set everything up and run the main job, or share it'
 	@echo 'make test                                  set everything up and pass all tests'
@@ -29,7 +29,11 @@ demo: setup
 	@'$(CLONE)/docker/bootstrap.sh' '$(VENV)' '$(DATASET)'
 	@'$(BIN)/easeml' demo '$(DATASET)'
 
-test: lint
+# Side by side: tests also wait, for servers, while mypy computes.
+test: setup
+	@$(MAKE) --no-print-directory -f '$(CLONE)/Makefile' -j 2 lint suite
+
+suite: setup
 	@cd '$(CLONE)' && '$(BIN)/pytest' -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations=10 tests
 
 unit: setup

@@ -10,6 +10,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Sequence
+from functools import cache
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,7 @@ SNIPPET = "window.vegaEmbed = vegaEmbed;"
 
 def page(data: ChartData, *, made_by: str) -> str:
     """Write a run as HTML. made_by: who wrote it, for the last line."""
-    libraries = safe_script(vl_convert.javascript_bundle(SNIPPET, vega_lite_version()))
+    libraries = _libraries()
     drawing = (FOLDER / "page.js").read_text(encoding="utf-8")
     style = (FOLDER / "style.css").read_text(encoding="utf-8")
     title = escape(headline(data.rows))
@@ -62,6 +63,12 @@ def page(data: ChartData, *, made_by: str) -> str:
         "</body></html>",
     ]
     return "\n".join(parts) + "\n"
+
+
+@cache  # making it takes longer than all the rest of a page
+def _libraries() -> str:
+    """Return what draws the charts, as a script."""
+    return safe_script(vl_convert.javascript_bundle(SNIPPET, vega_lite_version()))
 
 
 def safe_script(script: str) -> str:

@@ -12,9 +12,9 @@ from typing import Any
 
 from easeml_experiments import communication_cost as cost
 from easeml_experiments.contract import Measure, Options, Result
-from easeml_experiments.peers.comparison import LARGE_BATCH, SMALL_BATCH, Run
+from easeml_experiments.peers.comparison import Run
 from easeml_experiments.peers.method_runner import MethodRunner, opened
-from easeml_experiments.peers.settings import COMMUNICATION, COMMUNICATION_QUICK
+from easeml_experiments.peers.settings import COMMUNICATION, COMMUNICATION_QUICK, SMALL_BATCH
 from easeml_experiments.peers.training import build, parameter_bytes
 
 WHY = (
@@ -100,7 +100,7 @@ def _counts(runner: MethodRunner) -> Iterator[Count]:
     yield Count("task parallel", SMALL_BATCH, states, record.loaded_bytes + record.handed_bytes, 1.0)
     averaging = runner.run("model-averaging", network, SMALL_BATCH, seed)
     yield Count("model averaging", SMALL_BATCH, parameters, averaging.measured.record.wire_bytes, ring / 2)
-    for batch_size in (SMALL_BATCH, LARGE_BATCH):
+    for batch_size in runner.setting.batch_sizes:
         work = replace(parameters, batch_rows=max(1, batch_size // runner.server.n_slots))
         parallel = runner.run("data-parallel", network, batch_size, seed)
         yield Count("data parallel, all-reduce", batch_size, work, parallel.measured.record.wire_bytes, ring)

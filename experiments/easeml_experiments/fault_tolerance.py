@@ -105,7 +105,7 @@ def _simulated_measures(rows: Sequence[Row]) -> Iterator[Measure]:
 
 def _real(options: Options) -> tuple[list[Row], Row]:
     """A run on four segments of one slot each; from a quarter to half of its units two slots are killed at once."""
-    n_epochs = 12 if options.is_quick else 30
+    n_epochs = 8 if options.is_quick else 30
     with private_server(1) as server:
         _add_segments(server)
         options_of_data = {"n_partitions": N_SLOTS, "validation_fraction": 0.15, "test_fraction": 0.05}

@@ -13,11 +13,10 @@ from easeml_experiments.contract import Options, Result
 from easeml_experiments.peers.comparison import Run, measures, tables, why
 from easeml_experiments.peers.method_runner import MethodRunner, opened
 from easeml_experiments.peers.plots import plots
-from easeml_experiments.peers.settings import FULL, QUICK, Network
+from easeml_experiments.peers.settings import FULL, QUICK, SMALL_BATCH, Network
 
 TAKING_TURNS = ("mop", "ray-tune", "tasks")
 ONCE = ("sequential", "data-parallel", "model-averaging", "replay")
-SMALL_BATCH, LARGE_BATCH = 32, 256
 
 
 def run(options: Options) -> Result:
@@ -35,8 +34,9 @@ def _runs(runner: MethodRunner, network: Network) -> Iterator[Run]:
             yield runner.run(method, network, SMALL_BATCH, seed + repeat)
     for method in ONCE:
         yield runner.run(method, network, SMALL_BATCH, seed)
-    for method in ("mop", "data-parallel"):
-        yield runner.run(method, network, LARGE_BATCH, seed)
+    for batch_size in runner.setting.batch_sizes[1:]:
+        for method in ("mop", "data-parallel"):
+            yield runner.run(method, network, batch_size, seed)
 
 
 def _rotated(methods: Sequence[str], n: int) -> Sequence[str]:

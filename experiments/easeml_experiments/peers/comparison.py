@@ -9,6 +9,7 @@ from typing import Any
 
 from easeml_experiments.contract import Measure, at_least, at_most
 from easeml_experiments.peers.launch import Measured
+from easeml_experiments.peers.settings import LARGE_BATCH, SMALL_BATCH
 from easeml_experiments.peers.statistics import Difference, paired_difference
 
 # Hours of an epoch relative to Cerebro's, from figure 7: ImageNet (convolutional networks), Criteo (three layers).
@@ -18,7 +19,6 @@ PAPER = {
 }
 # CPU utilisation on Criteo, figure 7.
 PAPER_CPU_USE = {"mop": 0.519, "tasks": 0.536, "model-averaging": 0.522, "data-parallel": 0.160}
-SMALL_BATCH, LARGE_BATCH = 32, 256
 Row = dict[str, Any]
 
 
@@ -92,8 +92,9 @@ def _time_measures(group: Group, large: Group) -> Iterator[Measure]:
     paper = PAPER[group.network]
     both = group.setting("data-parallel", "mop")
     yield at_least("data parallel / MOP, time", both, paper["data-parallel"], group.ratio("data-parallel", "mop"), 3)
-    ratio = large.ratio("data-parallel", "mop")
-    yield Measure("data parallel / MOP, time", large.setting("data-parallel", "mop"), None, ratio)
+    if large.of("mop"):
+        ratio = large.ratio("data-parallel", "mop")
+        yield Measure("data parallel / MOP, time", large.setting("data-parallel", "mop"), None, ratio)
     setting = group.setting("mop", "ray-tune", with_start=True)
     ratio = group.ratio("mop", "ray-tune", with_start=True)
     yield at_most("MOP / Ray Tune, time with start-up", setting, paper["tasks"], ratio, 1)

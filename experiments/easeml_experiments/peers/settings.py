@@ -12,6 +12,7 @@ from easeml_loaders import Source, bundled_source, fashion_mnist_source
 
 LEARNING_RATES = (1e-4, 3e-4, 1e-3, 3e-3)
 WEIGHT_DECAYS = (1e-4, 1e-6)  # Cerebro, table 5
+SMALL_BATCH, LARGE_BATCH = 32, 256
 PAPER_MLP = {"hidden_units": [1000, 500]}  # Cerebro's network for Criteo, table 5
 
 
@@ -25,7 +26,10 @@ class Network:
 
 @dataclass(frozen=True)
 class Setting:
-    """Rows of a source, and trials over a grid of learning rates and weight decays."""
+    """Rows of a source, and trials over a grid of learning rates and weight decays.
+
+    `batch_sizes`: data-parallel training is measured with each of them, and everything with the first.
+    """
 
     name: str
     column: str
@@ -37,6 +41,7 @@ class Setting:
     n_repeats: int
     learning_rates: Sequence[float] = LEARNING_RATES
     weight_decays: Sequence[float] = WEIGHT_DECAYS
+    batch_sizes: Sequence[int] = (SMALL_BATCH, LARGE_BATCH)
 
     def source(self) -> Source:
         """Return the rows. Raises NotFound where Debian's package is not installed."""
@@ -78,6 +83,7 @@ QUICK = Setting(
     networks=(Network("mlp", {"hidden_units": [64]}),),
     max_epochs=2,
     n_repeats=1,
+    batch_sizes=(SMALL_BATCH,),
 )
 FEW_TRIALS: dict[str, Any] = {"learning_rates": (3e-4, 1e-3)}
 COMMUNICATION = replace(FULL, n_rows=12_000, networks=(Network("mlp", PAPER_MLP),), max_epochs=2, **FEW_TRIALS)

@@ -15,7 +15,7 @@ def test_counted_bytes_are_those_of_the_formulas(outcome_of: OutcomeOf) -> None:
     outcome = outcome_of("communication")
     measures = outcome.measures
     assert [each for each in measures if each["holds"] is False] == []
-    assert sum(each["holds"] is True for each in measures) == 6
+    assert sum(each["holds"] is True for each in measures) == 5
     counts = outcome.table("counts")
     assert {row["method"] for row in counts if row["counted_bytes"]} == {
         "model hopping", "model hopping, shared store", "task parallel", "model averaging", "data parallel, all-reduce",
