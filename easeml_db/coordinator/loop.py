@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from easeml_db.coordinator.allocation_records import AllocationRecords
 from easeml_db.coordinator.arm_opening import ArmOpening
 from easeml_db.coordinator.lease import Lease
+from easeml_db.coordinator.pauses import Pauses
 from easeml_db.coordinator.ports import Ports
 from easeml_db.coordinator.ports.messages import (
     Member,
@@ -31,7 +32,7 @@ from easeml_db.coordinator.ports.messages import (
 from easeml_db.coordinator.procedure_runner import ProcedureRunner
 from easeml_db.decisions.hopper.allocation.contract import Start
 from easeml_db.decisions.hopper.dispatcher import Dispatcher
-from easeml_db.errors import EasemlError, NotFound, OutOfSpace, SlotLost, StaleLease, VersionMismatch
+from easeml_db.errors import EasemlError, NotFound, OutOfSpace, RowsHeld, SlotLost, StaleLease, VersionMismatch
 from easeml_db.words.training_unit import TrainingUnit, unit_seed
 
 PAUSE_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)  # while a disk is full
@@ -59,6 +60,7 @@ class Coordinator:
         self._procedures = ProcedureRunner(ports.searches, ports.runs, self._lease, self._dispatcher)
         self._arms = ArmOpening(ports.tenancy, ports.runs, self._lease, self._dispatcher, self._procedures)
         self._allocations = AllocationRecords(ports.allocations, self._lease, self._dispatcher)
+        self._pauses = Pauses(self._dispatcher.runs)
         self._next_heartbeat = 0.0
         self._bytes_to_reclaim = 0
         self._live_bytes = 0
@@ -87,6 +89,7 @@ class Coordinator:
         await self._lease.release()
 
     async def _start_units(self) -> None:
+        self._pauses.take_back(self._clock.now_seconds())
         if self._clock.now_seconds() < self._paused_until:
             return
         await self._allocations.look_up()
@@ -133,6 +136,7 @@ class Coordinator:
             case UnitRecorded(order, seconds, pruned_bytes):
                 self._dispatcher.recorded(order.slot_id, seconds)
                 self._procedures.recorded(order.alone()[-1].unit)
+                self._pauses.recorded(order.unit.run_id)
                 self._n_pauses = 0
                 await self._reclaim(pruned_bytes)
                 await self._close_drained(order)
@@ -165,6 +169,9 @@ class Coordinator:
         if isinstance(error, OutOfSpace):
             self._dispatcher.refused(order.slot_id, is_counted=False)
             await self._pause(order, error)
+        elif isinstance(error, RowsHeld):
+            self._dispatcher.refused(order.slot_id, is_counted=False)
+            self._pauses.put_aside(order.unit.run_id, self._clock.now_seconds())
         elif isinstance(error, SlotLost):
             self._dispatcher.lost(order.slot_id)
             await self._try_again(order, error)
@@ -246,14 +253,21 @@ class Coordinator:
         await self._arms.end_overdue(now)
         for run_id in self._dispatcher.runs.done():
             await self._lease.confirm()
-            await self._runs.finish(run_id)
-            self._arms.drop_run(run_id)
+            if await self._runs.finish(run_id):
+                self._arms.drop_run(run_id)
+            else:
+                self._pauses.put_aside(run_id, now)
 
     def _until_next(self) -> float:
-        """Seconds until there is something to do without a message: a heartbeat, the end of a pause, or an arm whose
-        rows somebody held."""
+        """Seconds until there is something to do without a message: a heartbeat, the end of a pause, or a run or an arm
+        whose rows somebody held."""
         now = self._clock.now_seconds()
-        waits = [self._next_heartbeat - now, self._procedures.held_until() - now, self._settings.heartbeat_seconds]
+        waits = [
+            self._next_heartbeat - now,
+            self._procedures.held_until() - now,
+            self._pauses.until() - now,
+            self._settings.heartbeat_seconds,
+        ]
         if self._paused_until > now:
             waits.append(self._paused_until - now)
         return max(0.0, min(waits))

@@ -30,7 +30,7 @@ class PostgresAllocations:
         """Record what was measured before a run's first units."""
         values = asdict(measured)
         values |= values.pop("profile") | {"measurements": json.dumps(measured.measurements, allow_nan=False)}
-        await self._session.row(
+        await self._session.write(
             "keep_profile", run_id=run_id, architecture=architecture, device_kind=device_kind, **values
         )
 
@@ -44,7 +44,7 @@ class PostgresAllocations:
             ],
             "decisions": [_share_change(each) for each in log.changes],
         }  # fmt: skip
-        await self._session.row("keep_allocations", journal=json.dumps(document))
+        await self._session.write("keep_allocations", journal=json.dumps(document))
 
 
 def _profile(row: dict[str, Any]) -> MeasuredProfile:

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from itertools import chain, zip_longest
 from typing import Any
 
-import psycopg
-
 from easeml_db.coordinator.ports.messages import Message, RunChanged, SlotsChanged, TenantsChanged
+from easeml_db.errors import RowsHeld
 from easeml_db.postgres import background
-from easeml_db.postgres.store_session import LOCK_TIMEOUT, StoreSession
+from easeml_db.postgres.store_session import StoreSession
 
 LOOK_SECONDS = 0.2
 # Reading a run takes milliseconds, in which no unit is given out: very many new ones are told little by little.
@@ -51,7 +50,7 @@ class Changes:
     """Delivers a message for what has changed since the last look; a session of its own waits for nobody's."""
 
     def __init__(self, dsn: str, deliver: Callable[[Message], None]) -> None:
-        self._session = StoreSession(dsn, "easeml coordinator (changes)", lock_timeout=LOCK_TIMEOUT)
+        self._session = StoreSession(dsn, "easeml coordinator (changes)")
         self._deliver = deliver
         self._runs: dict[int, SeenRun] = {}
         self._slots = self._terms = 0
@@ -85,7 +84,7 @@ class Changes:
             await asyncio.sleep(pause_seconds)
             try:
                 n_left = self._compare(await self._session.row("look"))
-            except psycopg.errors.LockNotAvailable:  # somebody alters a table
+            except RowsHeld:  # somebody alters a table
                 continue
             pause_seconds = NEXT_RUNS_SECONDS if n_left else LOOK_SECONDS
 

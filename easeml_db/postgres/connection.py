@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg
 
-from easeml_db.errors import EasemlError, OutOfSpace, ServerUnavailable, SlotLost, TrialFailed, from_sqlstate
+from easeml_db.errors import EasemlError, OutOfSpace, RowsHeld, ServerUnavailable, SlotLost, TrialFailed, from_sqlstate
 
 PREFIX = re.compile(r"^((plpy\.(SPI)?Error|spiexceptions\.\w+): )+")  # what PL/Python puts before a message
 # A cancel, a shutdown, a crash of a neighbour, a lost connection, lack of memory or connections: the unit itself is
@@ -52,6 +52,12 @@ def out_of_space(error: psycopg.Error) -> OutOfSpace:
     return OutOfSpace(f"the server's disk is full: {text}", hint="Make room; work goes on by itself.")
 
 
+def rows_held(error: psycopg.Error) -> RowsHeld:
+    """Say that somebody's open transaction holds what was to be written."""
+    text = PREFIX.sub("", error.diag.message_primary or " ".join(str(error).split()))
+    return RowsHeld(f"an open transaction is in the way: {text}", hint="Commit it, or roll it back.")
+
+
 def server_error(error: psycopg.Error) -> EasemlError:
     """Return the error that the server raised as the class it has in Python; others keep their message and code."""
     message = PREFIX.sub("", error.diag.message_primary or " ".join(str(error).split()))
@@ -61,10 +67,12 @@ def server_error(error: psycopg.Error) -> EasemlError:
 
 
 def unit_error(error: psycopg.Error) -> EasemlError:
-    """Say whose fault a failed unit was: OutOfSpace (run it again later), SlotLost (run it again now), an error of
-    class ML, or the trial's own."""
+    """Say whose fault a failed unit was: OutOfSpace or RowsHeld (run it again later), SlotLost (run it again now), an
+    error of class ML, or the trial's own."""
     if error.sqlstate == "53100":
         return out_of_space(error)
+    if error.sqlstate == "55P03":
+        return rows_held(error)
     if error.sqlstate is None or LOST.match(error.sqlstate):
         return SlotLost(" ".join(str(error).split()) or type(error).__name__)
     if error.sqlstate.startswith("ML"):

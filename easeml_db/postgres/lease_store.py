@@ -11,13 +11,11 @@ import os
 import socket
 from collections.abc import Callable
 
-import psycopg
-
 from easeml_db import __version__
-from easeml_db.errors import OutOfSpace, ServerUnavailable
+from easeml_db.errors import OutOfSpace, RowsHeld, ServerUnavailable
 from easeml_db.postgres import background
 from easeml_db.postgres.changes import Changes
-from easeml_db.postgres.store_session import LOCK_TIMEOUT, StoreSession
+from easeml_db.postgres.store_session import StoreSession
 
 BEAT_SECONDS = 2.0
 STANDBY_SECONDS = 1.0
@@ -32,7 +30,7 @@ class PostgresLease:
 
     def __init__(self, session: StoreSession, changes: Changes, on_standby: Callable[[], None]) -> None:
         self._session, self._changes, self._on_standby = session, changes, on_standby
-        self._own = StoreSession(session.dsn, "easeml coordinator (lease)", lock_timeout=LOCK_TIMEOUT)
+        self._own = StoreSession(session.dsn, "easeml coordinator (lease)")
         self._beating: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
@@ -55,7 +53,7 @@ class PostgresLease:
             await asyncio.sleep(STANDBY_SECONDS)
         self._session.lease_number = self._own.lease_number = number
         self._beating = background.begin(self._beat())  # a broken one shows at the next heartbeat
-        await self._session.row("clear_slots")
+        await self._session.write("clear_slots")
         await self._changes.watch()
         return number
 
@@ -82,12 +80,12 @@ class PostgresLease:
         names = {"host": socket.gethostname(), "process_id": os.getpid(), "version": __version__}
         try:
             drawn = await self._own.row("draw_lease", seen=holder["lease_number"], **names)
-        except psycopg.errors.LockNotAvailable:  # a unit of the last holder is just being recorded
+        except RowsHeld:  # a unit of the last holder is just being recorded
             return None
         return drawn.get("lease_number")
 
     async def _beat(self) -> None:
         while True:
-            with contextlib.suppress(OutOfSpace, psycopg.errors.LockNotAvailable):
+            with contextlib.suppress(OutOfSpace, RowsHeld):
                 await self._own.row("heartbeat")
             await asyncio.sleep(BEAT_SECONDS)

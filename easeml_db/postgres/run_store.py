@@ -53,31 +53,33 @@ class PostgresRuns:
 
     async def start(self, run_id: int) -> None:
         """Mark a queued run as running."""
-        await self._session.row("start_run", run_id=run_id)
+        await self._session.write("start_run", run_id=run_id)
 
     async def plan(
         self, run_id: int, scheduler: str, simulated_seconds: float | None, bound_seconds: float | None, reason: str
     ) -> None:
         """Record how a run is scheduled from now on."""
-        await self._session.row(
+        await self._session.write(
             "plan_run", run_id=run_id, scheduler=scheduler, simulated_seconds=simulated_seconds,
             bound_seconds=bound_seconds, reason=reason,
         )  # fmt: skip
 
     async def fail_trial(self, run_id: int, trial_id: int, reason: str) -> None:
         """Mark a trial as failed, with the reason."""
-        await self._session.row("fail_trial", trial_id=trial_id, reason=reason)
+        await self._session.write("fail_trial", trial_id=trial_id, reason=reason)
 
-    async def finish(self, run_id: int) -> None:
+    async def finish(self, run_id: int) -> bool:
         """End a run: stop what is left of its trials; failed when every trial failed, else finished."""
-        await self._session.row("start_run", run_id=run_id)
-        await self._session.row("stop_trials", run_id=run_id)
-        await self._session.row("close_arms", run_id=run_id)
-        await self._session.row("finish_run", run_id=run_id)
+        for step in ("start_run", "stop_trials", "close_arms"):
+            await self._session.write(step, run_id=run_id)
+        return bool(await self._session.write("finish_run", run_id=run_id)) or not await self._is_open(run_id)
+
+    async def _is_open(self, run_id: int) -> bool:
+        return bool(await self._session.rows("is_open", run_id=run_id))
 
     async def note(self, run_id: int, trial_id: int | None, kind: str, message: str) -> None:
         """Add an event to the run's history."""
-        await self._session.row("note", run_id=run_id, trial_id=trial_id, kind=kind, message=message)
+        await self._session.write("note", run_id=run_id, trial_id=trial_id, kind=kind, message=message)
 
 
 def _trial(run_id: int, n_partitions: int, row: dict[str, Any]) -> Trial:

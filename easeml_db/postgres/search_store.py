@@ -34,7 +34,9 @@ class PostgresSearches:
         except ValueError as error:
             raise EasemlError(f"a decision cannot be written down: {error}") from error
         try:
-            return int((await self._session.row("apply_decisions", arm_id=arm_id, decisions=document))["pruned_bytes"])
+            return int(
+                (await self._session.needed("apply_decisions", arm_id=arm_id, decisions=document))["pruned_bytes"]
+            )
         except (psycopg.DataError, psycopg.IntegrityError) as error:
             raise server_error(error) from error
 

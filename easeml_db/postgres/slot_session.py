@@ -15,6 +15,7 @@ SETTINGS = {
     "statement_timeout": "0",
     "idle_session_timeout": "0",
     "idle_in_transaction_session_timeout": "0",
+    "lock_timeout": "1s",  # a tenant's open transaction costs a slot no more; its unit runs again later
     "jit": "off",
 }
 SHOW_IDLE = """

@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractAsyncContextManager
-from typing import Any, LiteralString
+import contextlib
+from typing import Any
 
 import psycopg
 
 from easeml_db import __version__
-from easeml_db.errors import VersionMismatch
-from easeml_db.postgres.connection import connect, out_of_space, server_error, unavailable
+from easeml_db.errors import NotFound, RowsHeld, VersionMismatch
+from easeml_db.postgres.connection import connect, out_of_space, rows_held, server_error, unavailable
 from easeml_db.postgres.queries import queries
 
-LOCK_TIMEOUT = (
-    "250ms"  # what cannot be had at once is asked for again later: nobody's transaction keeps a session waiting
-)
+LOCK_TIMEOUT = "250ms"  # nobody's open transaction keeps a session of the service waiting longer
+SETTINGS = {"lock_timeout": LOCK_TIMEOUT, "idle_session_timeout": "0"}
 EXTENSION = "SELECT extversion FROM pg_extension WHERE extname = 'easeml'"
 
 
 class StoreSession:
     """Runs the named queries of the coordinator, a transaction each, and raises the project's own errors."""
 
-    def __init__(self, dsn: str, application_name: str = "easeml coordinator", **settings: str) -> None:
-        self.dsn, self._application_name, self._settings = dsn, application_name, settings
+    def __init__(self, dsn: str, application_name: str = "easeml coordinator") -> None:
+        self.dsn, self._application_name = dsn, application_name
         self.lease_number = 0  # until the lease is acquired
 
     async def open(self) -> None:
         """Connect. Raises VersionMismatch where the extension is missing or of another version."""
-        self._connection = await connect(self.dsn, self._application_name, idle_session_timeout="0", **self._settings)
+        self._connection = await connect(self.dsn, self._application_name, **SETTINGS)
         row = await (await self._connection.execute(EXTENSION)).fetchone()
         if row is None or row["extversion"] != __version__:
             found = "no extension easeml" if row is None else f"extension easeml {row['extversion']}"
@@ -40,13 +39,18 @@ class StoreSession:
         """Close the connection."""
         await self._connection.close()
 
-    def transaction(self) -> AbstractAsyncContextManager[psycopg.AsyncTransaction]:
-        """Make one transaction of several queries."""
-        return self._connection.transaction()
+    async def write(self, name: str, **values: object) -> dict[str, Any]:
+        """Run a query that changes nothing, and returns no row, where somebody's open transaction holds the rows."""
+        with contextlib.suppress(RowsHeld):
+            return await self.row(name, **values)
+        return {}
 
-    async def set_locally(self, statement: LiteralString) -> None:
-        """Run a SET LOCAL within a transaction."""
-        await self._connection.execute(statement)
+    async def needed(self, name: str, **values: object) -> dict[str, Any]:
+        """Run a query that cannot do without its rows: raise NotFound where somebody's open transaction holds them."""
+        try:
+            return await self.row(name, **values)
+        except RowsHeld as error:
+            raise NotFound(str(error)) from error
 
     async def row(self, name: str, **values: object) -> dict[str, Any]:
         """Return the first row of a query; empty when there is none."""
@@ -59,8 +63,8 @@ class StoreSession:
         try:
             cursor = await self._connection.execute(statement, {"lease_number": self.lease_number, **values})
             return await cursor.fetchall() if cursor.description else []
-        except psycopg.errors.LockNotAvailable:
-            raise
+        except psycopg.errors.LockNotAvailable as error:
+            raise rows_held(error) from error
         except psycopg.errors.DiskFull as error:
             raise out_of_space(error) from error
         except psycopg.OperationalError as error:

@@ -46,7 +46,7 @@ class PostgresTenancy:
 
     async def keep_prior(self, run_id: int, prior: Prior, arm_ids: Sequence[int]) -> None:
         """Record the prior of a run, and about which arms it is: others that come later do not count."""
-        await self._session.row(
+        await self._session.write(
             "keep_prior", run_id=run_id, prior=prior.name, link=prior.link, degrees_of_freedom=prior.degrees_of_freedom,
             noise_variance=prior.noise_variance, mean=prior.mean.tolist(), covariance=prior.covariance.tolist(),
             fitted=json.dumps(prior.fitted, allow_nan=False), arm_ids=list(arm_ids),
@@ -55,16 +55,16 @@ class PostgresTenancy:
     async def open_arm(self, opening: Opening) -> int:
         """Record a decision and open its arm; return the decision's number. StaleLease, NotFound."""
         document = json.dumps({**opening.row(), "lease_number": self._session.lease_number})
-        return int((await self._session.row("open_arm", opening=document))["opening"])
+        return int((await self._session.needed("open_arm", opening=document))["opening"])
 
     async def close_arm(self, run_id: int, arm_id: int) -> Arm | None:
         """Record what an arm came to, once its trials are over; None when the run is gone."""
-        await self._session.row("close_arm", arm_id=arm_id)
+        await self._session.write("close_arm", arm_id=arm_id)
         arms = [Arm(**row) for row in await self._session.rows("read_arms", run_id=run_id)]
         return next((arm for arm in arms if arm.arm_id == arm_id), None)
 
     async def keep_beliefs(self, run_id: int, beliefs: Sequence[Belief]) -> None:
         """Record what is believed of a run's arms now."""
-        await self._session.row(
+        await self._session.write(
             "keep_beliefs", run_id=run_id, beliefs=json.dumps([asdict(belief) for belief in beliefs])
         )

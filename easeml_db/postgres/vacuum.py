@@ -9,7 +9,7 @@ import psycopg
 
 from easeml_db.postgres import background
 from easeml_db.postgres.connection import connect
-from easeml_db.postgres.store_session import StoreSession
+from easeml_db.postgres.store_session import SETTINGS, StoreSession
 
 VACUUM = "VACUUM (TRUNCATE false) easeml.checkpoints, easeml.checkpoint_chunks"
 
@@ -40,7 +40,7 @@ class PostgresStateSpace:
     async def _vacuum(self) -> None:
         """Vacuum until nobody asks again; the session stays, since one for each vacuum would cost as much as that."""
         if self._vacuumer is None or self._vacuumer.closed:
-            self._vacuumer = await connect(self._session.dsn, "easeml coordinator (vacuum)", idle_session_timeout="0")
+            self._vacuumer = await connect(self._session.dsn, "easeml coordinator (vacuum)", **SETTINGS)
         while self._has_to_vacuum:
             self._has_to_vacuum = False
             await self._vacuumer.execute(VACUUM)

@@ -70,15 +70,16 @@ class RunTable:
             self._rows.move_trial(trial_id, "failed")
             self._rows.notes.append(("failed", reason))
 
-    def finish(self, run_id: int, lease_number: int, now_seconds: float) -> None:
-        """Stop what is left of a run; it failed when every trial failed, else it finished."""
+    def finish(self, run_id: int, lease_number: int, now_seconds: float) -> bool:
+        """Stop what is left of a run: failed when every trial failed, else finished. Return whether it is over."""
         self.start(run_id, lease_number, now_seconds)
         if not self._rows.may_write(run_id, lease_number) or self._rows.runs_by_id[run_id].status != "running":
-            return
+            return not self._rows.is_open(run_id)
         self._rows.move_trials(run_id, STOPPABLE_TRIAL, "stopped")
         self._arms.close_all(run_id, lease_number)
         has_failed = all(trial.status == "failed" for trial in self._rows.run(run_id).trials)
         self._rows.move_run(run_id, "failed" if has_failed else "finished")
+        return True
 
     def note(self, run_id: int, kind: str, message: str) -> None:
         """Add an event to a run's history."""

@@ -104,10 +104,10 @@ class SimulatedRuns(SimulatedPort):
         self._life.call()
         self._tables.runs.fail_trial(run_id, self._life.lease_number, trial_id, reason)
 
-    async def finish(self, run_id: int) -> None:
+    async def finish(self, run_id: int) -> bool:
         """End a run: stop what is left of its trials; failed when every trial failed, else finished."""
         self._life.call()
-        self._tables.runs.finish(run_id, self._life.lease_number, self._world.now_seconds)
+        return self._tables.runs.finish(run_id, self._life.lease_number, self._world.now_seconds)
 
     async def note(self, run_id: int, trial_id: int | None, kind: str, message: str) -> None:
         """Add an event to the run's history."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from easeml_db.coordinator.ports.messages import Order
-from easeml_db.errors import NotFound, StaleLease
+from easeml_db.errors import NotFound, RowsHeld, StaleLease
 from easeml_db.simulated.rows import OPEN_TRIAL, BrokenRule, RecordedUnit, Rows, is_at_pause
 from easeml_db.words.training_unit import PILOT, after, n_steps_total
 from easeml_db.words.trial import Trial
@@ -19,8 +19,8 @@ class UnitTable:
         self._keys: set[tuple[int, str, int, int]] = set()
 
     def open_unit(self, order: Order) -> None:
-        """Let a unit begin; StaleLease when its step is not due, NotFound when its trial is gone; BrokenRule where its
-        arm is not open."""
+        """Let a unit begin; StaleLease when its step is not due, NotFound when its trial is gone, RowsHeld; BrokenRule
+        where its arm is not open."""
         trial = self._due_trial(order, OPEN_TRIAL)
         run = self._rows.runs_by_id[trial.run_id]
         arm_id = run.arm_of.get(trial.trial_id)
@@ -71,6 +71,8 @@ class UnitTable:
         trial = self._rows.trials.get(order.unit.trial_id)
         if trial is None:
             raise NotFound(f"trial {order.unit.trial_id} is gone")
+        if trial.run_id in self._rows.held:
+            raise RowsHeld(f"somebody is at trial {trial.trial_id}")
         if trial.n_steps_done != order.unit.step or trial.status not in statuses:
             raise StaleLease(
                 f"trial {trial.trial_id} is {trial.status} with {trial.n_steps_done} steps done: "

@@ -15,7 +15,8 @@
     ├── ServerUnavailable  ML012  the server cannot be reached: try again later
     ├── StandbyOnly        ML013  another coordinator holds the lease: wait as standby
     ├── OutOfSpace         ML014  a disk of the server is full: make room, work goes on by itself
-    └── QuotaExceeded      ML015  a limit of the tenant is reached: free something, or ask an administrator
+    ├── QuotaExceeded      ML015  a limit of the tenant is reached: free something, or ask an administrator
+    └── RowsHeld           ML016  an open transaction holds the rows: try again later, nobody is to blame
 
 The codes are SQLSTATEs of class ML, so an error raised in the server comes back as the same class in Python.
 Outside the server the tree is imported as `easeml_db.errors`.
@@ -133,6 +134,12 @@ class QuotaExceeded(EasemlError):
     """The tenant has reached a limit that an administrator set; nothing was written."""
 
     sqlstate = "ML015"
+
+
+class RowsHeld(EasemlError):
+    """An open transaction holds the rows; nothing was written, and what was to be can be later."""
+
+    sqlstate = "ML016"
 
 
 ALL_ERRORS: tuple[type[EasemlError], ...] = (EasemlError, *EasemlError.__subclasses__())

@@ -8,9 +8,16 @@ CREATE FUNCTION easeml.open_unit(unit jsonb,
 ) LANGUAGE plpgsql AS $$
 DECLARE
     trial easeml.trials;
-    first_step integer := (unit ->> 'step')::integer - coalesce((unit #>> '{gang,rank}')::integer, 0);
+    rank integer := coalesce((unit #>> '{gang,rank}')::integer, 0);
+    first_step integer := (unit ->> 'step')::integer - rank;
 BEGIN
-    SELECT t.* INTO trial FROM easeml.trials t WHERE t.trial_id = (unit ->> 'trial_id')::bigint;
+    -- What somebody's open transaction holds could not be recorded in the end: better to know before the work than after.
+    -- Of a gang only the first rank asks, or the ranks would hold the row from one another.
+    IF rank = 0 THEN
+        SELECT t.* INTO trial FROM easeml.trials t WHERE t.trial_id = (unit ->> 'trial_id')::bigint FOR NO KEY UPDATE NOWAIT;
+    ELSE
+        SELECT t.* INTO trial FROM easeml.trials t WHERE t.trial_id = (unit ->> 'trial_id')::bigint;
+    END IF;
     IF NOT FOUND THEN
         PERFORM easeml.fail('ML003', format('trial %s is gone', unit ->> 'trial_id'));
     ELSIF trial.n_steps_done <> first_step OR trial.status NOT IN ('waiting', 'running') THEN
@@ -25,7 +32,7 @@ BEGIN
         (SELECT array_agg(p.n_train_rows ORDER BY p.partition_number) FROM easeml.partitions p WHERE p.dataset_id = d.dataset_id)
     INTO architecture, config, max_epochs, checkpoint_id, best_checkpoint_id, best_epoch, best_metric_value, metric, dataset_id, n_partitions, train_rows
     FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id) WHERE r.run_id = trial.run_id;
-    IF trial.status = 'waiting' THEN
+    IF trial.status = 'waiting' AND rank = 0 THEN
         UPDATE easeml.trials t SET status = 'running', started_at = coalesce(t.started_at, open_unit.started_at)
         WHERE t.trial_id = trial.trial_id AND t.status = 'waiting';
     END IF;
@@ -36,7 +43,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.open_unit(jsonb) IS
-    'Returns all that a unit needs to know and shows the unit in the row of its slot. Refuses if the trial''s next step is another one (internal).';
+    'Returns all that a unit needs to know and shows the unit in the row of its slot. Refuses if the trial''s next step is another one, or an open transaction holds the trial (internal).';
 
 CREATE FUNCTION easeml.fence(unit jsonb) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE

@@ -179,7 +179,7 @@ planned AS (
 )
 INSERT INTO easeml.events (tenant, run_id, kind, message)
 SELECT tenant, run_id, 'scheduled', format('scheduler %%s; %%s', %(scheduler)s::text, %(reason)s::text) FROM planned
-WHERE planned_scheduler IS DISTINCT FROM %(scheduler)s
+WHERE planned_scheduler IS DISTINCT FROM %(scheduler)s ON CONFLICT DO NOTHING
 
 -- name: read_profiles
 -- What is known of devices for the architectures of a run's dataset.
@@ -215,12 +215,16 @@ WITH failed AS (
     RETURNING tenant, run_id, trial_id
 )
 INSERT INTO easeml.events (tenant, run_id, trial_id, kind, message)
-SELECT tenant, run_id, trial_id, 'failed', format('trial %%s failed: %%s', trial_id, %(reason)s) FROM failed
+SELECT tenant, run_id, trial_id, 'failed', format('trial %%s failed: %%s', trial_id, %(reason)s) FROM failed ON CONFLICT DO NOTHING
 
 -- name: stop_trials
 -- What is left of a run that ends.
 UPDATE easeml.trials SET status = 'stopped', finished_at = clock_timestamp(), failure_reason = 'the run ended before this trial' WHERE run_id = (SELECT w.run_id FROM easeml.runs w WHERE w.run_id = %(run_id)s FOR NO KEY UPDATE SKIP LOCKED) AND status IN ('waiting', 'running', 'paused')
     AND %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease)
+
+-- name: is_open
+-- Whether a run is there, and not over.
+SELECT run_id FROM easeml.runs WHERE run_id = %(run_id)s AND status IN ('queued', 'running')
 
 -- name: finish_run
 -- The end of a run: failed when no trial came to anything because all failed.
@@ -230,11 +234,12 @@ UPDATE easeml.runs r SET finished_at = clock_timestamp(),
 FROM (SELECT count(*) AS n, count(*) FILTER (WHERE status = 'failed') AS n_failed, (array_agg(failure_reason ORDER BY trial_number))[1] AS first_reason
       FROM easeml.trials WHERE run_id = %(run_id)s) f
 WHERE r.run_id = (SELECT w.run_id FROM easeml.runs w WHERE w.run_id = %(run_id)s FOR NO KEY UPDATE SKIP LOCKED) AND r.status = 'running' AND %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease)
+RETURNING r.run_id
 
 -- name: note
 -- An event in the history of a run.
 INSERT INTO easeml.events (tenant, run_id, trial_id, kind, message)
-SELECT tenant, run_id, %(trial_id)s, %(kind)s, %(message)s FROM easeml.runs WHERE run_id = %(run_id)s FOR KEY SHARE SKIP LOCKED
+SELECT tenant, run_id, %(trial_id)s, %(kind)s, %(message)s FROM easeml.runs WHERE run_id = %(run_id)s FOR KEY SHARE SKIP LOCKED ON CONFLICT DO NOTHING
 
 -- name: live_bytes
 -- Bytes of the states that are kept.

@@ -103,3 +103,30 @@ def test_advisory_locks_keep_no_coordinator_out(database: Session, coordinator: 
     database.execute(POINTS)
     with coordinator(database):
         train(tenant(database, "vera"), 1)
+
+
+# Open transactions
+
+HELD = [
+    "SELECT easeml.cancel(%(run)s)",
+    "SELECT easeml.drop_run(%(run)s)",
+    "SELECT FROM easeml.trials WHERE run_id = %(run)s FOR UPDATE",
+]
+
+
+@pytest.mark.parametrize("statement", HELD)
+def test_a_transaction_that_stays_open_stops_no_other_tenant(served: Session, vera: Session, statement: str) -> None:
+    mallory = served.as_role("mallory", "easeml_tenant")
+    mallory.execute(DATASET)
+    run_id = mallory.value(RUN, 3_000)
+    served.wait_until("SELECT count(*) > 0 FROM easeml.training_units WHERE run_id = %s", run_id)
+    holder = served.again()  # a superuser can hold what a tenant's own functions hold, and more
+    with holder.transaction(force_rollback=True):
+        holder.execute(statement, {"run": run_id})  # type: ignore[call-overload]
+        for _ in range(2):
+            train(vera)
+        assert served.value("SELECT easeml.has_live_coordinator()")
+        n_units = served.value("SELECT sum(n_steps_done) FROM easeml.trials WHERE run_id = %s", run_id)
+    served.wait_until("SELECT sum(n_steps_done) > %s FROM easeml.trials WHERE run_id = %s", n_units, run_id)
+    assert served.value("SELECT max(attempt) FROM easeml.training_units WHERE run_id = %s", run_id) == 1
+    served.execute("SELECT easeml.drop_run(%s)", [run_id])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from easeml_db.coordinator.ports.messages import Piloted, SlotReady, UnitFailed, UnitRecorded
-from easeml_db.errors import NotFound, SlotLost, StaleLease
+from easeml_db.errors import NotFound, RowsHeld, SlotLost, StaleLease
 
 if TYPE_CHECKING:
     from easeml_db.coordinator.ports.messages import Order
@@ -74,6 +74,18 @@ async def test_units_of_runs_that_are_cancelled_or_gone_are_refused(world: World
     errors = [await failure(world, order) for order in orders]
     assert [type(error) for error in errors] == [StaleLease, NotFound]
     assert world.units(run_id) == []
+
+
+@pytest.mark.covers("Executor.start")
+async def test_a_unit_whose_rows_a_user_holds_is_refused_at_once_and_runs_later(world: World) -> None:
+    run_id = await ready_world(world)
+    order, gang = await world.order(run_id, 1), await world.gang(run_id)
+    pilot = replace(order, unit=replace(order.unit, kind="pilot"))
+    with world.held(run_id):
+        errors = [await failure(world, each) for each in (order, pilot, gang)]
+    assert [type(error) for error in errors] == [RowsHeld] * 3
+    assert world.units(run_id) == []
+    assert isinstance(await answer(world, order), UnitRecorded)
 
 
 @pytest.mark.covers("Executor.start", "SlotStore.lose")

@@ -138,6 +138,17 @@ async def test_nothing_waits_for_a_user_that_holds_a_run(world: World, name: str
     assert seen(world, run_id) == before
 
 
+@pytest.mark.covers("RunStore.finish")
+async def test_a_run_that_a_user_holds_is_not_over_and_one_that_is_gone_is(world: World) -> None:
+    await world.ports.lease.acquire()
+    run_id, gone = world.ask_for_run(), world.ask_for_run()
+    with world.held(run_id):
+        assert not await world.ports.runs.finish(run_id)
+    assert await world.ports.runs.finish(run_id)
+    world.drop_run(gone)
+    assert await world.ports.runs.finish(gone)
+
+
 @pytest.mark.covers(*(f"RunStore.{name}" for name in WRITES))
 @pytest.mark.parametrize("name", WRITES)
 async def test_a_write_about_a_run_that_is_gone_is_no_error(world: World, name: str) -> None:

@@ -31,8 +31,9 @@ class RunStore(Protocol):
     async def fail_trial(self, run_id: int, trial_id: int, reason: str) -> None:
         """Mark an open trial as failed, with the reason."""
 
-    async def finish(self, run_id: int) -> None:
-        """End a run: stop what is left of its trials; failed when every trial failed, else finished."""
+    async def finish(self, run_id: int) -> bool:
+        """End a run: stop what is left of its trials; failed when every trial failed, else finished. Return whether it
+        is over now: it is not while somebody holds its rows."""
 
     async def note(self, run_id: int, trial_id: int | None, kind: str, message: str) -> None:
         """Add an event to the run's history."""

@@ -28,10 +28,11 @@ class Claims:
         return self._n_in_service - sum(min(n, self._limits.of(tenant, default=n)) for tenant, n in claims)
 
     def runs_without_claim(self) -> list[int]:
-        """Return the runs of which no arm may be opened now: their arms are being timed, their open trials take all the
-        slots that hold their partitions, or their tenant's take all that it may have."""
+        """Return the runs of which no arm may be opened now: they are aside, their arms are being timed, their open
+        trials take all the slots that hold their partitions, or their tenant's take all that it may have."""
         self._count()
-        waiting = [each.run_id for each in self._runs.active() if each.work.timing or self._is_saturated(each)]
+        waiting = [*self._runs.aside()]
+        waiting += [each.run_id for each in self._runs.active() if each.work.timing or self._is_saturated(each)]
         full = {tenant for tenant in self._limits if self._of_tenant[tenant] >= self._limits.of(tenant, default=0)}
         return waiting + [each.run_id for each in self._runs if each.run.tenant in full] if full else waiting
 

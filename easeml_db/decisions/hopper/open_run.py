@@ -24,6 +24,7 @@ class OpenRun:
 
     def __init__(self, run: Run, seconds: UnitSeconds, busy: Mapping[int, int] | None = None) -> None:
         self.is_over = False
+        self.is_aside = False  # for a while nothing is started, and other runs have its slots
         self.arms = OpenArms(run)
         self.work = RunWork(run, seconds, busy)
         self.work.trials = self.arms.renew(run, self.work.busy)
@@ -55,7 +56,7 @@ class OpenRun:
 
     def n_claims(self, placement: Placement, n_working: int) -> int:
         """Count the slots in service that the trials of open arms could have at once."""
-        return 0 if self.is_over else self.allocation.n_claims(placement, n_working)
+        return 0 if self.is_over or self.is_aside else self.allocation.n_claims(placement, n_working)
 
     def is_saturated(self, placement: Placement) -> bool:
         """Say whether another arm would find no slot: bound partitions have fewer slots than trials are open."""
@@ -120,6 +121,8 @@ class OpenRun:
 
     def choose(self, offer: SlotOffer) -> Choice:
         """Return what to start now; the trials of it are under way from now on."""
+        if self.is_aside:
+            return Choice()
         if self.is_over or not (self.work.trials or self.work.timing):
             return Choice((), self.allocation.held_slots())
         choice = self.allocation.choose(offer)

@@ -20,6 +20,7 @@ class OpenRuns:
         self._changed: dict[int, None] = {}  # in the order of the changes
         self._to_count: set[int] = set()  # whose claims may have changed
         self._limited: set[int] = set()  # with a time limit
+        self._aside: set[int] = set()
 
     def __contains__(self, run_id: int) -> bool:
         return run_id in self._runs
@@ -54,6 +55,7 @@ class OpenRuns:
         self._runs.pop(run_id, None)
         self._changed.pop(run_id, None)
         self._limited.discard(run_id)
+        self._aside.discard(run_id)
         self._to_count.add(run_id)
         if self._active.pop(run_id, None) is not None:
             self._by_age = None
@@ -72,6 +74,23 @@ class OpenRuns:
                 del self._active[run_id]
             else:
                 self._active[run_id] = age
+
+    def put_aside(self, run_id: int) -> None:
+        """Start nothing of a run, and reckon with none of its claims, until it is taken back."""
+        self._runs[run_id].is_aside = True
+        self._aside.add(run_id)
+        self.touch(run_id)
+
+    def take_back(self, run_id: int) -> None:
+        """Serve a run again that was put aside, if it is still open."""
+        self._aside.discard(run_id)
+        if run_id in self._runs:
+            self._runs[run_id].is_aside = False
+            self.touch(run_id)
+
+    def aside(self) -> Collection[int]:
+        """Return the runs that are put aside."""
+        return self._aside
 
     # Which are worth a look
 
