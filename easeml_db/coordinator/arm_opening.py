@@ -5,14 +5,19 @@ A decision counts once the tables have it; then the pool and the dispatcher are 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from easeml_db.coordinator.faults import NOT_THE_RUNS_FAULT, faults_of
 from easeml_db.coordinator.lease import Lease
 from easeml_db.coordinator.ports.runs import RunStore
 from easeml_db.coordinator.ports.tenancy import TenancyStore
 from easeml_db.coordinator.procedure_runner import ProcedureRunner
 from easeml_db.decisions.hopper.dispatcher import Dispatcher
 from easeml_db.decisions.tenancy.pool import Pool
-from easeml_db.errors import InvalidArgument, NotFound, StaleLease
+from easeml_db.errors import EasemlError, InvalidData, NotFound, StaleLease
 from easeml_db.words.run import Run
+from easeml_db.words.run_check import check_run
+from easeml_db.words.tenant import PastArm
 
 HOLD_SECONDS = 5.0  # others wait no longer for newcomers that are timed; a run that was refused waits so long
 
@@ -28,17 +33,19 @@ class ArmOpening:
         self._pool = Pool()
         self._held_since: float | None = None
         self._refused: dict[int, float] = {}  # until when a run is passed over
+        self._to_fail: dict[int, str] = {}  # runs that cannot be served and whose rows somebody held, with the reason
 
     async def take_up(self) -> None:
         """Read how tenants are served, what past runs came to, and all open runs where they stand."""
         await self.renew_tenancy()
-        for past in await self._tenancy.past_arms():
+        for past in await self._past_arms():
             self._pool.history.add(past)
         memory = await self._tenancy.policy_memory(self._pool.policy)
         places = {run_id: place for place, run_id in enumerate(memory.get("policy", {}).get("runs", ()))}
-        runs = await self._runs.open_runs()
-        for run in sorted(runs, key=lambda run: (places.get(run.run_id, len(places)), run.run_id)):
-            await self.put_run(run)
+        for run_id in sorted(
+            await self._runs.open_runs(), key=lambda run_id: (places.get(run_id, len(places)), run_id)
+        ):
+            await self.renew(run_id)
         self._pool.remember(memory)
 
     async def renew_tenancy(self) -> None:
@@ -48,22 +55,56 @@ class ArmOpening:
         tenants = tenancy.tenants.values()
         self._dispatcher.limits.set_limits({one.name: one.max_slots for one in tenants if one.max_slots is not None})
 
-    async def put_run(self, run: Run) -> None:
+    async def _past_arms(self) -> Sequence[PastArm]:
+        """Return the arms that runs have closed; none where a row of theirs makes no sense: nobody needs them."""
+        try:
+            return await self._tenancy.past_arms()
+        except InvalidData:
+            return ()
+
+    async def renew(self, run_id: int) -> bool:
+        """Read a run, and serve it from now on as the tables say; return whether it is open.
+
+        Whatever its rows raise ends this run, and no other.
+        """
+        try:
+            with faults_of(run_id):
+                run = await self._runs.read(run_id)
+                if run is not None:
+                    await self._put_run(run)
+                    return True
+        except NOT_THE_RUNS_FAULT:
+            raise
+        except EasemlError as error:
+            await self.fail(run_id, str(error))
+        self.drop_run(run_id)
+        return False
+
+    async def fail(self, run_id: int, reason: str) -> None:
+        """End a run that cannot be served; where somebody holds its rows, later."""
+        self.drop_run(run_id)
+        if await self._runs.fail(run_id, f"the run cannot be served: {reason}"):
+            self._to_fail.pop(run_id, None)
+        else:
+            self._to_fail[run_id] = reason
+
+    async def fail_later(self) -> None:
+        """Try again to end the runs that somebody held."""
+        for run_id, reason in list(self._to_fail.items()):
+            await self.fail(run_id, reason)
+
+    async def _put_run(self, run: Run) -> None:
         """Add a run, or renew what is known of it. Arms that nobody knows the cost of are timed first."""
+        check_run(run)
         self._dispatcher.put_run(run)
         self._procedures.put_run(run)
         if not run.arms or self._dispatcher.runs.is_over(run.run_id):
             return
-        try:
-            prior = await self._tenancy.prior(run.run_id)
-            if prior is None:
-                prior = self._pool.prior_of(run)
-                await self._tenancy.keep_prior(run.run_id, prior, [arm.arm_id for arm in run.arms])
-            self._pool.put_run(run, prior)
-        except InvalidArgument as error:  # rows that a tenant has written itself: that run ends, others go on
-            self.end_budget(run.run_id)
-            await self._runs.note(run.run_id, None, "refused", f"the run's arms cannot be served: {error}")
-            return
+        prior = await self._tenancy.prior(run.run_id)
+        if prior is None:
+            prior = self._pool.prior_of(run)
+            await self._tenancy.keep_prior(run.run_id, prior, [arm.arm_id for arm in run.arms])
+        self._pool.put_run(run, prior)
         self._dispatcher.runs.time_arms(run.run_id, self._pool.untimed_arms(run.run_id))
         self.timed(run.run_id)
         await self._keep_beliefs(run.run_id)
@@ -102,7 +143,7 @@ class ArmOpening:
             number = await self._lease.write(self._tenancy.open_arm(opening))
         except (NotFound, StaleLease):
             self._refused[opening.run_id] = now_seconds + HOLD_SECONDS  # somebody may hold the run's row
-            await self._renew(opening.run_id)
+            await self.renew(opening.run_id)  # the tables were ahead: it is over, gone, or its arm is open
             return True
         self._pool.opened(opening, number)
         self._dispatcher.runs.open_arm(opening.run_id, opening.arm_id, number)
@@ -130,14 +171,6 @@ class ArmOpening:
             return []
         self._held_since = now_seconds if self._held_since is None else self._held_since
         return self._pool.served_runs() if now_seconds < self._held_since + HOLD_SECONDS else []
-
-    async def _renew(self, run_id: int) -> None:
-        """Read a run again where the tables were ahead: it is over, gone, or its arm is open."""
-        run = await self._runs.read(run_id)
-        if run is None:
-            self.drop_run(run_id)
-        else:
-            await self.put_run(run)
 
     async def _keep_beliefs(self, run_id: int) -> None:
         await self._lease.write(self._tenancy.keep_beliefs(run_id, self._pool.beliefs(run_id)))

@@ -76,6 +76,7 @@ class Coordinator:
             await self._arms.take_up()
             while not self._is_stopping:
                 await self._reclaim(await self._procedures.decide(self._clock.now_seconds()))
+                await self._fail_runs()
                 await self._arms.close_ended()
                 await self._allocations.keep()
                 await self._end_runs()
@@ -101,6 +102,7 @@ class Coordinator:
         for choice in self._dispatcher.take_scheduler_choices():
             seconds = choice.simulated_seconds, choice.bound_seconds
             await self._runs.plan(choice.run_id, choice.scheduler, *seconds, choice.reason)
+        await self._fail_runs()
         for start in starts:
             await self._executor.start(self._order(start, self._dispatcher.runs[start.unit.run_id].run.seed))
 
@@ -238,13 +240,18 @@ class Coordinator:
             await self._open_slots()
 
     async def _renew_run(self, run_id: int) -> None:
-        run = await self._runs.read(run_id)
-        if run is not None:
-            await self._arms.put_run(run)
-            return
-        self._arms.drop_run(run_id)
+        if not await self._arms.renew(run_id):
+            await self._cancel_units(run_id)
+
+    async def _cancel_units(self, run_id: int) -> None:
         for slot_id in list(self._dispatcher.board.slots_of(run_id)):
             await self._executor.cancel(slot_id)
+
+    async def _fail_runs(self) -> None:
+        """End the runs that cannot be served; others go on."""
+        for run_id, reason in (self._procedures.take_failed() | self._dispatcher.take_failed()).items():
+            await self._arms.fail(run_id, reason)
+            await self._cancel_units(run_id)
 
     async def _end_runs(self) -> None:
         now = self._clock.now_seconds()
@@ -276,6 +283,7 @@ class Coordinator:
         if self._clock.now_seconds() >= self._next_heartbeat:
             with contextlib.suppress(OutOfSpace):
                 await self._lease.heartbeat()
+            await self._arms.fail_later()
             if await self._slots.recover():
                 await self._open_slots()
             self._next_heartbeat = self._clock.now_seconds() + self._settings.heartbeat_seconds

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from easeml_db.coordinator.faults import NOT_THE_RUNS_FAULT, faults_of
 from easeml_db.coordinator.lease import Lease
 from easeml_db.coordinator.ports.runs import RunStore
 from easeml_db.coordinator.ports.searches import SearchStore
@@ -27,13 +28,12 @@ from easeml_db.decisions.procedures.contract import (
 from easeml_db.decisions.procedures.creation import create_procedure
 from easeml_db.decisions.procedures.proposal import trial_number_of
 from easeml_db.decisions.search_space.specs import RESERVED
-from easeml_db.errors import EasemlError, NotFound, OutOfSpace, ServerUnavailable, StaleLease, StandbyOnly
+from easeml_db.errors import EasemlError, NotFound, StaleLease
 from easeml_db.words.run import Run
 from easeml_db.words.training_unit import TrainingUnit
 
 # Where somebody holds the rows of trials, they are asked about again so much later, twice as much each time.
 FIRST_HOLD_SECONDS, LAST_HOLD_SECONDS = 0.02, 1.0
-NOT_THE_RUNS_FAULT = (OutOfSpace, ServerUnavailable, StandbyOnly)
 
 
 class ProcedureRunner:
@@ -44,6 +44,7 @@ class ProcedureRunner:
         self._procedures: dict[int, Procedure] = {}  # by arm
         self._due: dict[tuple[int, int], None] = {}  # run and arm, in the order in which something happened
         self._held: dict[tuple[int, int], float] = {}  # until when these are passed over
+        self._failed: dict[int, str] = {}  # runs whose procedure cannot go on, with the reason
         self._pauses: dict[tuple[int, int], float] = {}  # how long they were passed over for the last time
 
     # What happens
@@ -100,15 +101,22 @@ class ProcedureRunner:
             if run is None or self._dispatcher.runs.is_over(run_id):
                 continue
             try:
-                pruned_bytes += await self._decide(run, arm_id)
+                with faults_of(run_id):
+                    pruned_bytes += await self._decide(run, arm_id)
                 self._pauses.pop(due, None)
             except (NotFound, StaleLease):
                 self._hold(due, now_seconds)
             except NOT_THE_RUNS_FAULT:
                 raise
             except EasemlError as error:
-                await self._refuse(run_id, error)
+                self._dispatcher.runs.end_budget(run_id)
+                self._failed[run_id] = f"its procedure cannot go on: {error}"
         return pruned_bytes
+
+    def take_failed(self) -> dict[int, str]:
+        """Return the runs whose procedure cannot go on, with the reason, each once."""
+        found, self._failed = self._failed, {}
+        return found
 
     def held_until(self) -> float:
         """Return when an arm is to be asked about again without a message; infinity when none is."""
@@ -134,17 +142,9 @@ class ProcedureRunner:
         return pruned_bytes
 
     def _asked(self, run: Run, arm_id: int, history: Sequence[TrialHistory]) -> list[TrialDecision]:
-        """Ask the procedure; when nothing will ever train again, trials that still wait are given up, the search ends.
-
-        Raises EasemlError for rows that a tenant has written himself, whatever they make of the procedure.
-        """
-        try:
-            procedure = self._procedure(run, arm_id)
-            decisions = procedure.ask(history)
-        except EasemlError:
-            raise
-        except Exception as error:
-            raise EasemlError(f"procedure {run.search and run.search.procedure}: {error!r}") from error
+        """Ask the procedure; when nothing will ever train again, give up trials that still wait, and end the search."""
+        procedure = self._procedure(run, arm_id)
+        decisions = procedure.ask(history)
         if decisions or any(trial.is_training(procedure.max_epochs) for trial in history):
             return decisions
         paused = [StopTrial(trial.trial_number) for trial in history if trial.status == "paused"]
@@ -157,11 +157,6 @@ class ProcedureRunner:
             name = next(arm.name for arm in run.arms if arm.arm_id == arm_id)
             self._procedures[arm_id] = create_procedure(run.search, arm=name)
         return self._procedures[arm_id]
-
-    async def _refuse(self, run_id: int, error: EasemlError) -> None:
-        """End a run whose procedure cannot go on; others do."""
-        self._dispatcher.runs.end_budget(run_id)
-        await self._run_store.note(run_id, None, "refused", f"the run's procedure cannot go on: {error}")
 
 
 def _is_tested(trial: TrialHistory, max_epochs: int) -> bool:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from easeml_db.decisions.hopper.allocation.registry import uses_gangs
+from easeml_db.errors import InvalidData
 from easeml_db.postgres.connection import connect
 from easeml_db.postgres.queries import queries
 from easeml_db.postgres.store_session import StoreSession
 from easeml_db.words.run import Arm, Run, Search
 from easeml_db.words.trial import Trial
+
+MAX_MESSAGE = 2000
 
 
 class PostgresRuns:
@@ -19,16 +22,17 @@ class PostgresRuns:
         self._session = session
         self._joint_architectures: frozenset[str] | None = None
 
-    async def open_runs(self) -> list[Run]:
-        """Return all queued and running runs, oldest first."""
-        runs = [await self.read(row["run_id"]) for row in await self._session.rows("open_runs")]
-        return [run for run in runs if run is not None]
+    async def open_runs(self) -> list[int]:
+        """Return the numbers of all queued and running runs, oldest first."""
+        return [row["run_id"] for row in await self._session.rows("open_runs")]
 
     async def read(self, run_id: int) -> Run | None:
         """Return an open run; None when it ended or is gone."""
         rows = await self._session.rows("read_run", run_id=run_id)
         if not rows:
             return None
+        if rows[0].pop("is_too_large"):
+            raise InvalidData(f"run {run_id}: its search is longer than a million characters")
         n_partitions, holders, search = (rows[0].pop(name) for name in ("n_partitions", "holders", "search"))
         trials = await self._session.rows("read_trials", run_id=run_id)
         architectures = {row["trial_id"]: row.pop("architecture") for row in trials}
@@ -66,7 +70,12 @@ class PostgresRuns:
 
     async def fail_trial(self, run_id: int, trial_id: int, reason: str) -> None:
         """Mark a trial as failed, with the reason."""
-        await self._session.write("fail_trial", trial_id=trial_id, reason=reason)
+        await self._session.write("fail_trial", trial_id=trial_id, reason=_text(reason))
+
+    async def fail(self, run_id: int, reason: str) -> bool:
+        """End a run that cannot be served, with the reason, and cancel what is left of its trials."""
+        failed = await self._session.write("fail_run", run_id=run_id, reason=_text(reason))
+        return bool(failed) or not await self._is_open(run_id)
 
     async def finish(self, run_id: int) -> bool:
         """End a run: stop what is left of its trials; failed when every trial failed, else finished."""
@@ -79,7 +88,12 @@ class PostgresRuns:
 
     async def note(self, run_id: int, trial_id: int | None, kind: str, message: str) -> None:
         """Add an event to the run's history."""
-        await self._session.write("note", run_id=run_id, trial_id=trial_id, kind=kind, message=message)
+        await self._session.write("note", run_id=run_id, trial_id=trial_id, kind=kind, message=_text(message))
+
+
+def _text(message: str) -> str:
+    """Return a message as a column can hold it, whatever rows it speaks of."""
+    return message[:MAX_MESSAGE].replace("\0", "").encode(errors="replace").decode()
 
 
 def _trial(run_id: int, n_partitions: int, row: dict[str, Any]) -> Trial:

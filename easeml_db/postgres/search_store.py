@@ -7,11 +7,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import psycopg
-
 from easeml_db.decisions.procedures.contract import TrialHistory
 from easeml_db.errors import EasemlError
-from easeml_db.postgres.connection import server_error
 from easeml_db.postgres.store_session import StoreSession
 
 
@@ -33,12 +30,8 @@ class PostgresSearches:
             document = json.dumps(list(decisions), allow_nan=False)
         except ValueError as error:
             raise EasemlError(f"a decision cannot be written down: {error}") from error
-        try:
-            return int(
-                (await self._session.needed("apply_decisions", arm_id=arm_id, decisions=document))["pruned_bytes"]
-            )
-        except (psycopg.DataError, psycopg.IntegrityError) as error:
-            raise server_error(error) from error
+        row = await self._session.needed("apply_decisions", arm_id=arm_id, decisions=document)
+        return int(row["pruned_bytes"])
 
 
 def _score(value: float | None) -> float:

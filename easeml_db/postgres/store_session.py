@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 
 from easeml_db import __version__
-from easeml_db.errors import NotFound, RowsHeld, VersionMismatch
+from easeml_db.errors import InvalidData, NotFound, RowsHeld, VersionMismatch
 from easeml_db.postgres.connection import connect, out_of_space, rows_held, server_error, unavailable
 from easeml_db.postgres.queries import queries
 
@@ -68,8 +68,9 @@ class StoreSession:
         except psycopg.errors.DiskFull as error:
             raise out_of_space(error) from error
         except psycopg.OperationalError as error:
-            raise unavailable(error) from error
+            is_of_the_row = (error.sqlstate or "").startswith("54")  # a limit of the server, such as nesting
+            raise (server_error(error) if is_of_the_row else unavailable(error)) from error
         except psycopg.Error as error:
-            if (error.sqlstate or "").startswith("ML"):
-                raise server_error(error) from error
-            raise
+            raise server_error(error) from error
+        except (ValueError, RecursionError) as error:  # a number of 5,001 digits, JSON that nests 5,000 deep
+            raise InvalidData(f"a row cannot be read: {error}") from error

@@ -41,7 +41,8 @@ class RecordedUnit:
 
 
 class Rows:
-    """The rows. `held` are the runs whose rows a user's transaction holds: nothing waits for them."""
+    """The rows. `held` are the runs whose rows a user's transaction holds: nothing waits for them. The rows of
+    those in `unreadable` make no sense."""
 
     def __init__(self) -> None:
         self.lease_number = 0
@@ -50,6 +51,7 @@ class Rows:
         self.plans: list[tuple[int, str]] = []
         self.lost_slots: set[int] = set()
         self.held: set[int] = set()
+        self.unreadable: set[int] = set()
         self.tenancy = Tenancy()
         self.past_arms: list[PastArm] = []
         self.openings: list[Opening] = []

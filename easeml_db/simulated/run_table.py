@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from easeml_db.errors import InvalidData
 from easeml_db.simulated.arm_table import ArmTable
 from easeml_db.simulated.rows import OPEN_TRIAL, STOPPABLE_TRIAL, Rows, is_at_pause
 from easeml_db.words.run import Run
@@ -69,6 +70,20 @@ class RunTable:
         if self._rows.trials[trial_id].status in OPEN_TRIAL:
             self._rows.move_trial(trial_id, "failed")
             self._rows.notes.append(("failed", reason))
+
+    def check_readable(self, run_id: int) -> None:
+        """Raise InvalidData for a run whose rows cannot be read."""
+        if run_id in self._rows.unreadable and self._rows.is_open(run_id):
+            raise InvalidData(f"run {run_id}: a row cannot be read")
+
+    def fail(self, run_id: int, lease_number: int, reason: str) -> bool:
+        """Fail a run and cancel what is left of its trials; return whether it is over."""
+        if not self._rows.may_write(run_id, lease_number) or not self._rows.is_open(run_id):
+            return not self._rows.is_open(run_id)
+        self._rows.move_trials(run_id, STOPPABLE_TRIAL, "cancelled")
+        self._rows.move_run(run_id, "failed")
+        self._rows.notes.append(("refused", reason))
+        return True
 
     def finish(self, run_id: int, lease_number: int, now_seconds: float) -> bool:
         """Stop what is left of a run: failed when every trial failed, else finished. Return whether it is over."""

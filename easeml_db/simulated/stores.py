@@ -77,14 +77,15 @@ class SimulatedSlots(SimulatedPort):
 class SimulatedRuns(SimulatedPort):
     """RunStore in memory."""
 
-    async def open_runs(self) -> list[Run]:
-        """Return all queued and running runs, oldest first."""
+    async def open_runs(self) -> list[int]:
+        """Return the numbers of all queued and running runs, oldest first."""
         self._life.call()
-        return self._tables.open_runs()
+        return [run.run_id for run in self._tables.open_runs()]
 
     async def read(self, run_id: int) -> Run | None:
         """Return an open run; None when it ended or is gone."""
         self._life.call()
+        self._tables.runs.check_readable(run_id)
         return next((run for run in self._tables.open_runs() if run.run_id == run_id), None)
 
     async def start(self, run_id: int) -> None:
@@ -103,6 +104,11 @@ class SimulatedRuns(SimulatedPort):
         """Mark a trial as failed, with the reason."""
         self._life.call()
         self._tables.runs.fail_trial(run_id, self._life.lease_number, trial_id, reason)
+
+    async def fail(self, run_id: int, reason: str) -> bool:
+        """End a run that cannot be served, with the reason, and cancel what is left of its trials."""
+        self._life.call()
+        return self._tables.runs.fail(run_id, self._life.lease_number, reason)
 
     async def finish(self, run_id: int) -> bool:
         """End a run: stop what is left of its trials; failed when every trial failed, else finished."""

@@ -70,13 +70,16 @@ SELECT run_id FROM easeml.runs WHERE status IN ('queued', 'running') ORDER BY ru
 -- An open run; holders lists the segments of each partition, NULL where every slot may run every partition.
 SELECT r.run_id, r.seed, r.status, r.max_seconds, extract(epoch FROM r.started_at)::double precision AS started_seconds, d.n_partitions,
     r.scheduler, r.visit_order, r.allocation, r.tenant::text AS tenant, d.task,
-    CASE WHEN r.search IS NOT NULL THEN jsonb_build_object('architectures_json', (r.search -> 'architectures')::text, 'search_space_json', r.search_space::text, 'procedure', r.procedure,
+    b.is_too_large,
+    CASE WHEN r.search IS NOT NULL AND NOT b.is_too_large THEN jsonb_build_object('architectures_json', (r.search -> 'architectures')::text, 'search_space_json', r.search_space::text, 'procedure', r.procedure,
         'n_configs', (r.search -> 'n_configs'), 'max_epochs', r.max_epochs, 'seed', r.seed, 'options_json', r.procedure_options::text) END AS search, CASE WHEN d.placement = 'bound' THEN (
         SELECT jsonb_agg(h.segments ORDER BY h.partition_number)
         FROM (SELECT p.partition_number, coalesce(jsonb_agg(c.segment_id) FILTER (WHERE c.segment_id IS NOT NULL), '[]') AS segments
               FROM easeml.partitions p LEFT JOIN easeml.replicas c USING (dataset_id, partition_number)
               WHERE p.dataset_id = d.dataset_id GROUP BY p.partition_number) h) END AS holders
-FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id) WHERE r.run_id = %(run_id)s AND r.status IN ('queued', 'running')
+FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id)
+CROSS JOIN LATERAL (SELECT coalesce(octet_length(concat(r.search, r.search_space, r.procedure_options)) > 1000000, false) AS is_too_large) b
+WHERE r.run_id = %(run_id)s AND r.status IN ('queued', 'running')
 
 -- name: read_trials
 -- The trials of a run with their progress; met lists the partitions met in the present round, where the order is free.
@@ -130,9 +133,9 @@ SELECT tenant::text AS name, weight, extract(epoch FROM deadline)::double precis
 -- name: history
 -- What closed arms of the newest runs came to, if every trial went to its end, or was given up by its procedure: what was cut short says little of either quality or cost.
 SELECT a.run_id, d.task, a.architecture || CASE a.augmentation WHEN 'none' THEN '' ELSE '+' || a.augmentation END AS name, a.quality, a.cost_seconds,
-    (n.n_epochs * p.n_rows)::double precision AS work
+    n.n_epochs::double precision * p.n_rows::double precision AS work
 FROM easeml.arms a JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id)
-CROSS JOIN LATERAL (SELECT greatest(sum(t.n_steps_done / (2 * d.n_partitions) - t.inherited_epochs), 1) AS n_epochs,
+CROSS JOIN LATERAL (SELECT greatest(sum(t.n_steps_done / (2 * d.n_partitions::bigint) - t.inherited_epochs), 1) AS n_epochs,
     coalesce(bool_and(t.n_steps_done = (2 * t.max_epochs + 1) * d.n_partitions::bigint OR r.search IS NOT NULL AND t.status = 'stopped' AND t.failure_reason IS NULL), false) AS is_complete
     FROM easeml.trials t WHERE t.arm_id = a.arm_id) n
 CROSS JOIN LATERAL (SELECT greatest(sum(c.n_train_rows), 1) AS n_rows FROM easeml.partitions c WHERE c.dataset_id = r.dataset_id) p
@@ -216,6 +219,18 @@ WITH failed AS (
 )
 INSERT INTO easeml.events (tenant, run_id, trial_id, kind, message)
 SELECT tenant, run_id, trial_id, 'failed', format('trial %%s failed: %%s', trial_id, %(reason)s) FROM failed ON CONFLICT DO NOTHING
+
+-- name: fail_run
+-- The end of a run that cannot be served. What is left of its trials is cancelled, so that it can be resumed once the reason is gone.
+WITH failed AS (
+    UPDATE easeml.runs SET status = 'failed', failure_reason = %(reason)s, finished_at = clock_timestamp()
+    WHERE run_id = (SELECT w.run_id FROM easeml.runs w WHERE w.run_id = %(run_id)s FOR NO KEY UPDATE SKIP LOCKED) AND status IN ('queued', 'running')
+        AND %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease)
+    RETURNING tenant, run_id
+), trials AS (
+    UPDATE easeml.trials t SET status = 'cancelled' FROM failed f WHERE t.run_id = f.run_id AND t.status IN ('waiting', 'running', 'paused')
+)
+INSERT INTO easeml.events (tenant, run_id, kind, message) SELECT tenant, run_id, 'refused', %(reason)s FROM failed ON CONFLICT DO NOTHING RETURNING run_id
 
 -- name: stop_trials
 -- What is left of a run that ends.

@@ -47,6 +47,12 @@ def vera(served: Session) -> Session:
     return tenant(served, "vera")
 
 
+@pytest.fixture(scope="module")
+def mallory(served: Session) -> Session:
+    """The tenant that the others suffer from."""
+    return tenant(served, "mallory")
+
+
 def train(vera: Session, max_epochs: int = 2) -> None:
     """Ask for a run, and wait until it has finished."""
     run_id = vera.value(RUN, max_epochs)
@@ -115,9 +121,9 @@ HELD = [
 
 
 @pytest.mark.parametrize("statement", HELD)
-def test_a_transaction_that_stays_open_stops_no_other_tenant(served: Session, vera: Session, statement: str) -> None:
-    mallory = served.as_role("mallory", "easeml_tenant")
-    mallory.execute(DATASET)
+def test_a_transaction_that_stays_open_stops_no_other_tenant(
+    served: Session, vera: Session, mallory: Session, statement: str
+) -> None:
     run_id = mallory.value(RUN, 3_000)
     served.wait_until("SELECT count(*) > 0 FROM easeml.training_units WHERE run_id = %s", run_id)
     holder = served.again()  # a superuser can hold what a tenant's own functions hold, and more
@@ -130,3 +136,59 @@ def test_a_transaction_that_stays_open_stops_no_other_tenant(served: Session, ve
     served.wait_until("SELECT sum(n_steps_done) > %s FROM easeml.trials WHERE run_id = %s", n_units, run_id)
     assert served.value("SELECT max(attempt) FROM easeml.training_units WHERE run_id = %s", run_id) == 1
     served.execute("SELECT easeml.drop_run(%s)", [run_id])
+
+
+# Rows that make no sense, as no function would write them
+
+SEARCH = "SELECT easeml.select_models('labels', '{linear}', procedure => 'successive_halving', max_epochs => 2)"
+NUMBER = "repeat('9', 5001)"
+NESTED = "repeat('[', 5000) || repeat(']', 5000)"
+
+
+def searched(key: str, value: str) -> str:
+    """A statement that forges a part of a run's search."""
+    return f"UPDATE easeml.runs SET search = search || jsonb_build_object('{key}', {value}) WHERE run_id = %s"
+
+
+FORGERIES = {
+    "a number of 5,001 digits in a search": searched("n_configs", f"{NUMBER}::numeric"),
+    "a search that nests 5,000 deep": searched("n_configs", f"({NESTED})::jsonb"),
+    "architectures that nest 5,000 deep": searched("architectures", f"({NESTED})::jsonb"),
+    "a search of two million characters": searched("x", "repeat('x', 2000000)"),
+    "a config with a number of 5,001 digits": "UPDATE easeml.trials SET config = jsonb_build_object('learning_rate', "
+    f"{NUMBER}::numeric) WHERE run_id = %s",
+    "more steps than there are": "UPDATE easeml.trials SET n_steps_done = 2000000000 WHERE run_id = %s",
+    "an allocation that there is not": "UPDATE easeml.runs SET allocation = 'all of them' WHERE run_id = %s",
+    "no trials": "DELETE FROM easeml.trials WHERE run_id = %s",
+    "a bound dataset without partitions": "WITH r AS (SELECT dataset_id FROM easeml.runs WHERE run_id = %s),"
+    " d AS (DELETE FROM easeml.partitions WHERE dataset_id IN (SELECT dataset_id FROM r))"
+    " UPDATE easeml.datasets SET placement = 'bound' WHERE dataset_id IN (SELECT dataset_id FROM r)",
+}
+
+
+def forge(session: Session) -> list[int]:
+    """Ask for a run for each forgery, and forge its rows before anybody sees them."""
+    run_ids = []
+    for statement in FORGERIES.values():
+        with session.transaction():
+            run_ids.append(session.value(SEARCH))
+            session.execute(statement.encode(), [run_ids[-1]])
+    session.execute("SELECT easeml.refresh_dataset('labels')")  # the last forgery leaves none
+    return run_ids
+
+
+def test_rows_that_make_no_sense_end_their_run_and_no_other(database: Session, coordinator: Coordinator) -> None:
+    database.execute(POINTS)
+    vera = tenant(database, "vera")
+    database.execute(DATASET)
+    run_ids = forge(database)
+    with coordinator(database):
+        train(vera)
+        run_ids += forge(database)
+        train(vera)
+        database.wait_until("SELECT bool_and(status = 'failed') FROM easeml.runs WHERE tenant <> 'vera'")
+        assert database.value("SELECT lease_number FROM easeml.coordinator_lease") == 1
+    reasons = database.rows("SELECT run_id, failure_reason FROM easeml.runs WHERE run_id = ANY (%s)", run_ids)
+    assert [row for row in reasons if not row["failure_reason"]] == []
+    told = "SELECT DISTINCT run_id FROM easeml.events WHERE run_id = ANY (%s) AND kind IN ('refused', 'failed')"
+    assert set(database.values(told, run_ids)) == set(run_ids)

@@ -52,7 +52,7 @@ def covered(*, is_stale: bool) -> set[str]:
             for mark in (each for each in function.decorator_list if ".covers" in ast.unparse(each)):
                 assert isinstance(mark, ast.Call)
                 for part in mark.keywords if is_stale else mark.args:
-                    found |= set(strings(part, {"WRITES": ["start", "plan", "fail_trial", "finish"]}))
+                    found |= set(strings(part, {"WRITES": ["start", "plan", "fail_trial", "fail", "finish"]}))
     return found
 
 

@@ -9,7 +9,7 @@ import pytest
 if TYPE_CHECKING:
     from tests.conformance.conftest import World
 
-WRITES = ("start", "plan", "fail_trial", "finish")
+WRITES = ("start", "plan", "fail_trial", "fail", "finish")
 
 
 async def write(world: World, name: str, run_id: int, trial_id: int) -> None:
@@ -22,6 +22,8 @@ async def write(world: World, name: str, run_id: int, trial_id: int) -> None:
             await runs.plan(run_id, "rotation", 1.0, 1.0, "shorter")
         case "fail_trial":
             await runs.fail_trial(run_id, trial_id, "diverged")
+        case "fail":
+            await runs.fail(run_id, "makes no sense")
         case _:
             await runs.finish(run_id)
 
@@ -41,10 +43,8 @@ def seen(world: World, run_id: int) -> tuple[object, ...]:
 async def test_open_runs_are_read_with_arms_and_trials_until_they_are_over(world: World) -> None:
     await world.ports.lease.acquire()
     first, second = world.ask_for_run(), world.ask_for_run()
-    runs = await world.ports.runs.open_runs()
-    assert [run.run_id for run in runs] == [first, second]
+    assert await world.ports.runs.open_runs() == [first, second]
     run = await world.ports.runs.read(first)
-    assert run == runs[0]
     assert run is not None
     assert (run.status, run.allocation, run.max_seconds) == ("queued", "hopping", None)
     assert {arm.name for arm in run.arms} == {"linear", "mlp"}
@@ -136,6 +136,19 @@ async def test_nothing_waits_for_a_user_that_holds_a_run(world: World, name: str
         await write(world, name, run_id, trial_id)
         await world.ports.runs.note(run_id, None, "retry", "held")
     assert seen(world, run_id) == before
+
+
+@pytest.mark.covers("RunStore.fail")
+async def test_a_run_that_cannot_be_served_fails_and_its_trials_are_cancelled(world: World) -> None:
+    await world.ports.lease.acquire()
+    run_id = world.ask_for_run()
+    with world.held(run_id):
+        assert not await world.ports.runs.fail(run_id, "makes no sense")
+    assert await world.ports.runs.fail(run_id, "makes\0 no sense")
+    assert world.run_state(run_id) == "failed"
+    assert {status for status, _ in world.trials(run_id)} == {"cancelled"}
+    assert world.events(run_id)[-1] == "refused"
+    assert await world.ports.runs.fail(run_id, "again")
 
 
 @pytest.mark.covers("RunStore.finish")

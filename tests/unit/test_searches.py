@@ -240,7 +240,7 @@ def test_what_a_tenant_wrote_himself_ends_his_run_and_no_other() -> None:
         world.tables.begun[trial.trial_id] = {"rate": "fast"}, None, 0
     assert serve(world)
     check(world, good)
-    assert world.tables.run(2).status == "finished"
+    assert world.tables.run(2).status == "failed"
     assert any(kind == "refused" and "procedure cannot go on" in text for kind, text in world.tables.notes)
 
 

@@ -14,11 +14,11 @@ from easeml_db.words.run import Run
 class RunStore(Protocol):
     """Reads runs, and records how they are scheduled and how they end."""
 
-    async def open_runs(self) -> list[Run]:
-        """Return all queued and running runs, oldest first."""
+    async def open_runs(self) -> list[int]:
+        """Return the numbers of all queued and running runs, oldest first."""
 
     async def read(self, run_id: int) -> Run | None:
-        """Return an open run; None when it ended or is gone."""
+        """Return an open run; None when it ended or is gone. Raises EasemlError where its rows cannot be read."""
 
     async def start(self, run_id: int) -> None:
         """Mark a queued run as running."""
@@ -30,6 +30,10 @@ class RunStore(Protocol):
 
     async def fail_trial(self, run_id: int, trial_id: int, reason: str) -> None:
         """Mark an open trial as failed, with the reason."""
+
+    async def fail(self, run_id: int, reason: str) -> bool:
+        """End a run that cannot be served: failed, with the reason; its open trials are cancelled. Return whether it is
+        over now, as `finish` does."""
 
     async def finish(self, run_id: int) -> bool:
         """End a run: stop what is left of its trials; failed when every trial failed, else finished. Return whether it

@@ -14,7 +14,7 @@ when fewer trials are open than slots are in service.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from easeml_db.decisions.hopper.allocation.contract import DeviceRecords, Start
 from easeml_db.decisions.hopper.claims import Claims
@@ -44,6 +44,7 @@ class Dispatcher:
         self.claims = Claims(self.board, self.runs, self.limits, self._placements)
         self._records: dict[int, DeviceRecords] = {}  # of the runs that have any
         self._new_choices: list[SchedulerChoice] = []
+        self._failed: dict[int, str] = {}
 
     # Runs
 
@@ -78,10 +79,23 @@ class Dispatcher:
         for open_run in self.runs.active():
             if not serving.has_idle_slots():
                 break
-            starts += serving.serve(open_run)
+            starts += self._serve(serving, open_run)
             choice = open_run.allocation.take_scheduler_choice()
             self._new_choices += [choice] if choice is not None else []
         return starts
+
+    def _serve(self, serving: Serving, open_run: OpenRun) -> Sequence[Start]:
+        """Let a run choose its starts. What its rows make a scheduler raise ends the run, and not the service."""
+        try:
+            return serving.serve(open_run)
+        except Exception as error:  # noqa: BLE001 - whatever it is, other runs are to be served
+            self._failed[open_run.run_id] = f"nothing of it can be started: {type(error).__name__}: {error}"
+            return ()
+
+    def take_failed(self) -> dict[int, str]:
+        """Return the runs of which nothing can be started, with the reason, each once."""
+        found, self._failed = self._failed, {}
+        return found
 
     def recorded(self, slot_id: int, seconds: float) -> None:
         """Record that the slot's unit is in the tables, and all its gang."""

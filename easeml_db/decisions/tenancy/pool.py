@@ -81,11 +81,14 @@ class Pool:
 
     def put_run(self, run: Run, prior: Prior) -> None:
         """Add a run, or renew it from what the tables say; `prior` is the one that it began with."""
-        before, self._arms[run.run_id] = self._arms.get(run.run_id), run.arms
+        before = self._arms.get(run.run_id)
         if before == run.arms:
             return
         self._costs.put(run.run_id, run.arms)
-        bandit = self._player(run, prior)
+        bandit = self._player(
+            run, prior
+        )  # refuses arms and priors that do not belong together: then nothing has joined
+        self._arms[run.run_id] = run.arms
         (self._selector.join if before is None else self._selector.replace)(run.run_id, bandit)
         self._runs_of.setdefault(run.tenant, set()).add(run.run_id)
         self._renew_terms(run.tenant)
@@ -100,8 +103,8 @@ class Pool:
 
     def drop_run(self, run_id: int) -> None:
         """Serve a run no more."""
+        self._costs.drop(run_id)
         if self._arms.pop(run_id, None) is not None:
-            self._costs.drop(run_id)
             self._selector.leave(run_id)
             tenant = next(role for role, run_ids in self._runs_of.items() if run_id in run_ids)
             self._runs_of[tenant].discard(run_id)

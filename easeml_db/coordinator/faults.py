@@ -1,0 +1,22 @@
+"""Whose fault an error is: what the rows of one run raise ends that run, and no other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from easeml_db.errors import EasemlError, InvalidData, OutOfSpace, ServerUnavailable, StandbyOnly
+
+NOT_THE_RUNS_FAULT = (OutOfSpace, ServerUnavailable, StandbyOnly)
+
+
+@contextmanager
+def faults_of(run_id: int) -> Iterator[None]:
+    """Raise as InvalidData whatever the rows of a run make code raise that was not written for such rows."""
+    try:
+        yield
+    except (EasemlError, AssertionError):
+        raise
+    except Exception as error:
+        text = str(error).partition("\n")[0]
+        raise InvalidData(f"run {run_id} makes no sense: {type(error).__name__}: {text}") from error
