@@ -11,6 +11,19 @@ clone=$(cd "$(dirname "$0")/.." && pwd)
 
 as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo DEBIAN_FRONTEND=noninteractive "$@"; fi; }
 
+# Root's environment lies in a folder that others could have made first: whoever owns it decides what the server runs.
+check_owner() {
+    local folder
+    for folder in "$(dirname "$venv")" "$venv"; do
+        [ -e "$folder" ] || [ -L "$folder" ] || continue
+        if [ -L "$folder" ] || [ "$(stat -c %u "$folder")" != "$(id -u)" ] || [ -n "$(find "$folder" -maxdepth 0 -perm /022)" ]; then
+            echo "$folder is a link, belongs to somebody else or is open to others: $(stat -c '%U %A' "$folder")" >&2
+            echo "Remove it, or choose another place: make VENV=..." >&2
+            exit 1
+        fi
+    done
+}
+
 # The newest installed PostgreSQL of version 15 or later that has PL/Python.
 server_with_plpython() {
     ls /usr/share/postgresql/*/extension/plpython3u.control 2>/dev/null | cut -d/ -f5 |
@@ -43,9 +56,11 @@ install_packages() {
 
 # PL/Python embeds Debian's own Python, so the environment must come from the same interpreter.
 make_environment() {
+    [ "$(id -u)" != 0 ] || check_owner
     if [ ! -x "$venv/bin/pip" ]; then
         echo "Creating the virtual environment $venv"
         mkdir -p "$(dirname "$venv")"
+        [ "$(id -u)" != 0 ] || check_owner
         /usr/bin/python3 -m venv "$venv"
     fi
     local stamp="$venv/easeml-requirements"

@@ -8,7 +8,8 @@ import socket
 from pathlib import Path
 
 from easeml_db.errors import InvalidArgument, ServerUnavailable
-from easeml_db.local.processes import give_to_server, run_as_server
+from easeml_db.local.private_files import open_to_append, write_private
+from easeml_db.local.processes import run_as_server
 
 SUPERUSER = "postgres"
 SETTINGS = {
@@ -16,6 +17,15 @@ SETTINGS = {
     "max_wal_size": "'4GB'",
     "max_connections": "200",
     "client_connection_check_interval": "'1s'",
+    # Others may reach this server by TCP: who comes and goes is known, and nobody holds locks or fills the disk.
+    "password_encryption": "'scram-sha-256'",
+    "authentication_timeout": "'20s'",
+    "idle_in_transaction_session_timeout": "'10min'",
+    "temp_file_limit": "'20GB'",
+    "log_connections": "on",
+    "log_disconnections": "on",
+    "log_lock_waits": "on",
+    "log_line_prefix": "'%m [%p] %q%u@%d '",
     "log_parameter_max_length": "0",
     "log_parameter_max_length_on_error": "0",
 }
@@ -29,9 +39,7 @@ def is_initialised(cluster: Path) -> bool:
 def initialise(cluster: Path, binaries: Path) -> None:
     """Make the data directory; the superuser's password stands in a file beside it. Raises ServerUnavailable."""
     secret = cluster.parent / "password"
-    secret.write_text(secrets.token_urlsafe(18), encoding="utf-8")
-    secret.chmod(0o600)
-    give_to_server(secret)
+    write_private(secret, secrets.token_urlsafe(18))
     if cluster.exists():  # left by an initialisation that was interrupted
         shutil.rmtree(cluster)
     command: list[str | Path] = [
@@ -48,13 +56,11 @@ def configure(cluster: Path, *, port: int, socket_folder: Path) -> None:
     lines = {**SETTINGS, "listen_addresses": "'127.0.0.1'", "port": str(port)}
     lines["unix_socket_directories"] = f"'{socket_folder}'"
     lines["unix_socket_permissions"] = "0700"
-    path = cluster / "easeml.conf"
-    path.write_text("".join(f"{name} = {value}\n" for name, value in lines.items()), encoding="utf-8")
-    give_to_server(path)
+    write_private(cluster / "easeml.conf", "".join(f"{name} = {value}\n" for name, value in lines.items()))
     main = cluster / "postgresql.conf"
     include = "include 'easeml.conf'\n"
     if include not in main.read_text(encoding="utf-8"):
-        with main.open("a", encoding="utf-8") as file:
+        with open(open_to_append(main), "a", encoding="utf-8") as file:
             file.write(include)
 
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from easeml_db.local.private_files import open_to_append, write_private
 from easeml_db.local.processes import end_process, server_environment, server_identity
 
 # Coordinators that this process started: they outlive it, so nobody waits for them, and Python would complain.
@@ -28,13 +29,13 @@ def find_coordinator(folder: Path) -> int | None:
 def launch_coordinator(folder: Path, dsn: str) -> int:
     """Start a coordinator in the background, which logs into the folder; return its process number."""
     command = [sys.executable, "-m", "easeml_db", "coordinator", "--dsn", dsn]
-    with (folder / "coordinator.log").open("ab") as output:
+    with open(open_to_append(folder / "coordinator.log"), "ab") as output:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, cwd="/",
             env=server_environment(), **server_identity(),
         )  # fmt: skip
     _children.append(process)
-    _pid_file(folder).write_text(str(process.pid), encoding="utf-8")
+    write_private(_pid_file(folder), str(process.pid))
     return process.pid
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from easeml_db.errors import NotReady
+from easeml_db.local.private_files import write_private
 
 
 def read_facts(folder: Path) -> dict[str, Any]:
@@ -24,4 +25,4 @@ def remember(folder: Path, **facts: Any) -> None:
     known: dict[str, Any] = {}
     with contextlib.suppress(NotReady):
         known = read_facts(folder)
-    (folder / "easeml.json").write_text(json.dumps(known | facts), encoding="utf-8")
+    write_private(folder / "easeml.json", json.dumps(known | facts))

@@ -35,11 +35,17 @@ def server_identity() -> dict[str, Any]:
     return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
 
 
-def give_to_server(path: Path) -> None:
-    """Make the server's user the owner of a file or folder that root has made."""
-    if os.geteuid() == 0:
-        user = server_user()
-        os.chown(path, user.pw_uid, user.pw_gid)
+def server_ids() -> tuple[int, int]:
+    """Return the user and group of the server's files: root's are the server's user's; -1 leaves them as they are."""
+    if os.geteuid() != 0:
+        return -1, -1
+    user = server_user()
+    return user.pw_uid, user.pw_gid
+
+
+def owners() -> frozenset[int]:
+    """Return the users to whom files of the private server may belong."""
+    return frozenset({os.geteuid(), server_ids()[0]} - {-1})
 
 
 def server_environment() -> dict[str, str]:

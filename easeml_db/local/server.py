@@ -7,6 +7,7 @@ started as the user that owns Debian's PostgreSQL.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -24,13 +25,14 @@ from easeml_db.local.binaries import find_binaries
 from easeml_db.local.cluster import SUPERUSER, choose_port, configure, initialise, is_initialised
 from easeml_db.local.coordinator_process import end_coordinator, find_coordinator, launch_coordinator
 from easeml_db.local.facts_file import read_facts, remember
+from easeml_db.local.private_files import check_folder, make_private_folder, own_target
 from easeml_db.local.processes import (
-    give_to_server,
     last_lines,
     package_build,
     run_as_server,
     server_environment,
     server_identity,
+    server_ids,
     server_user,
 )
 from easeml_db.postgres import extension_files
@@ -39,6 +41,8 @@ from easeml_db.postgres.connection import connect_now
 MAX_SOCKET_PATH = 107
 DATABASE = "easeml"
 SERVICE_ROLE = "easeml_service"
+# No schema of a tenant is looked into, and a coordinator that hangs within a transaction does not keep its locks.
+SERVICE_SETTINGS = {"search_path": "pg_catalog, pg_temp", "idle_in_transaction_session_timeout": "'1min'"}
 
 
 def default_folder() -> Path:
@@ -91,7 +95,7 @@ class Embedded:
         """Create the cluster if there is none, start it if it does not run, and wait until it answers."""
         if port is not None and not 1024 <= port <= 65535:
             raise InvalidArgument(f"port: expected 1024 to 65535, got {port}")
-        self._make_folder()
+        self.prepare_folders()
         if not is_initialised(self.cluster):
             binaries = find_binaries()
             remember(self.folder, binaries=str(binaries))
@@ -99,8 +103,6 @@ class Embedded:
         if self.is_running():
             return
         remember(self.folder, port=choose_port(port, self.facts.get("port")))
-        self.socket_folder.mkdir(mode=0o700, exist_ok=True)
-        give_to_server(self.socket_folder)
         configure(self.cluster, port=self.facts["port"], socket_folder=self.socket_folder)
         self._start_postgres()
 
@@ -163,9 +165,18 @@ class Embedded:
                 hint=f"Keep what you need of it (pg_dump), then: easeml down, rm -r {self.folder}, easeml up.",
             )
 
-    def _make_folder(self) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        give_to_server(self.folder)
+    def prepare_folders(self) -> None:
+        """Make the folders of data and socket, or check that nobody else has prepared them. Raises NotAllowed."""
+        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            self.folder.mkdir(mode=0o700)
+        folder = own_target(self.folder)
+        check_folder(folder)
+        os.chown(folder, *server_ids(), follow_symlinks=False)
+        make_private_folder(self.socket_folder)
+        self._check_entry()
+
+    def _check_entry(self) -> None:
         identity = server_identity()
         if identity:
             blocked = subprocess.run(["test", "-x", self.folder], check=False, **identity).returncode
@@ -195,6 +206,8 @@ def prepare_database(connection: psycopg.Connection[Any], *, n_slots: int | None
     connection.execute("ALTER EXTENSION easeml UPDATE")
     if not connection.execute("SELECT FROM pg_roles WHERE rolname = %s", [SERVICE_ROLE]).fetchall():
         connection.execute(f"CREATE ROLE {SERVICE_ROLE} LOGIN IN ROLE easeml_coordinator")
+    for name, value in SERVICE_SETTINGS.items():
+        connection.execute(f"ALTER ROLE {SERVICE_ROLE} SET {name} = {value}")
     has_slots = bool(connection.execute("SELECT FROM easeml.slots LIMIT 1").fetchall())
     if n_slots is not None or not has_slots:
         n_cores = len(os.sched_getaffinity(0))
