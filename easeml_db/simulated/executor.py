@@ -77,7 +77,7 @@ class SimulatedExecutor:
         lease, and ends much later."""
         is_pilot = order.unit.kind == PILOT
         ranks = order.alone()
-        seconds = PILOT_SECONDS if is_pilot else max(self._world.seconds_of(one.unit, one.slot_id) for one in ranks)
+        seconds = PILOT_SECONDS if is_pilot else max([self._world.seconds_of(one.unit, one.slot_id) for one in ranks])
         if order.measured_seconds:
             seconds = order.measured_seconds
             self._world.pilots_begun[self._world.device_of(order.slot_id), started] += 1
@@ -163,11 +163,11 @@ class SimulatedExecutor:
         if self._running.get(order.slot_id) is not order:
             self._world.end_stuck(order, started_seconds)
             return
-        failures = (self._world.faults.failure_of(one) for one in order.alone())
-        error = next((failure for failure in failures if failure is not None), None)
         try:
-            if error is not None:
-                raise error
+            for one in order.alone():
+                error = self._world.faults.failure_of(one)
+                if error is not None:
+                    raise error
             if order.unit.kind == PILOT:
                 self._end_pilot(order, started_seconds)
                 return

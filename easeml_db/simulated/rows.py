@@ -6,8 +6,8 @@ Each subject's rules are a module of their own: run_table.py, arm_table.py, sear
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from easeml_db.coordinator.ports.messages import Order
 from easeml_db.decisions.bandits.prior import Prior
@@ -30,8 +30,7 @@ class BrokenRule(AssertionError):
     """The coordinator did what no world would let pass: a unit recorded twice, two units at once on a slot."""
 
 
-@dataclass(frozen=True)
-class RecordedUnit:
+class RecordedUnit(NamedTuple):
     """A row of the visit log; of a gang there is one for each rank, with the order of that rank alone."""
 
     order: Order

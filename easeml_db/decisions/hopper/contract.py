@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from easeml_db.errors import InvalidArgument
 
@@ -84,8 +84,7 @@ class Candidate:
             raise InvalidArgument(f"remaining_seconds: expected a number of at least 0, got {self.remaining_seconds}")
 
 
-@dataclass(frozen=True)
-class Assignment:
+class Assignment(NamedTuple):
     """Run the unit of this trial over this partition on this slot now."""
 
     trial_id: int

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from easeml_db.errors import InvalidArgument
 from easeml_db.words.training_unit import n_units_left
@@ -21,8 +21,7 @@ UNKNOWN_SECONDS = 1.0
 _Sum = tuple[float, int]  # of so many units
 
 
-@dataclass(frozen=True)
-class ObservedUnit:
+class ObservedUnit(NamedTuple):
     """A finished unit; `kind` is train, validate or test."""
 
     trial_id: int

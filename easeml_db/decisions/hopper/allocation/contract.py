@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from easeml_db.decisions.hopper.contract import Cached, Placement
 from easeml_db.decisions.hopper.planning import SchedulerChoice
@@ -24,8 +24,7 @@ from easeml_db.words.trial import Trial
 Profiles = Mapping[tuple[str, str], MeasuredProfile]  # by architecture and kind of device
 
 
-@dataclass(frozen=True)
-class Start:
+class Start(NamedTuple):
     """Units to start now, each on its slot, by rank: a gang, or a gang of one. With `measured_seconds` they are pilots
     that repeat iterations for so long."""
 
