@@ -7,7 +7,7 @@ import click
 from easeml_db.cli.arguments import run_argument
 from easeml_db.cli.connection import database, dsn_option
 from easeml_db.cli.listing import listing
-from easeml_db.cli.output import json_option, print_json, print_rows
+from easeml_db.cli.output import json_option, print_json, print_rows, say
 from easeml_db.cli.statements import rows, run_or_newest
 
 ALLOCATION_COLUMNS = {
@@ -40,7 +40,7 @@ def allocations(run_id: int | None, dsn: str | None, as_json: bool) -> None:
     empty = f"run {chosen} has no trial groups: it is not water-filled, or has not begun"
     print_rows(groups, as_json=False, empty=empty, columns=GROUP_COLUMNS)
     if found:
-        click.echo()
+        say()
         print_rows(found, as_json=False, empty="", columns=ALLOCATION_COLUMNS)
 
 

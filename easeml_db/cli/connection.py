@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,9 +10,16 @@ from typing import Any
 
 import click
 import psycopg
+from psycopg.types.json import set_json_loads
+from psycopg.types.string import TextLoader
 
+from easeml_db.cli.output import say
 from easeml_db.local.server import Embedded, default_folder
-from easeml_db.postgres.connection import connect_now, server_error
+from easeml_db.postgres.connection import SAFE_PATH, connect_now, server_error
+from easeml_db.words.visible_text import visible, visible_value
+
+TEXT_OIDS = (18, 19, 25, 705, 1042, 1043)  # "char", name, text, unknown, bpchar, varchar
+OTHER_TYPES = 0  # as the driver calls all that it does not know
 
 dsn_option = click.option(
     "--dsn",
@@ -42,9 +50,12 @@ def _folder_of_environment() -> Path | None:
 
 
 @contextmanager
-def database(dsn: str | None) -> Iterator[psycopg.Connection[dict[str, Any]]]:
-    """Open a connection; the server's errors come out as the project's, its notices go to standard error."""
-    with connect_now(dsn_or_embedded(dsn), "easeml command line") as connection:
+def database(dsn: str | None, *, has_own_names: bool = False) -> Iterator[psycopg.Connection[dict[str, Any]]]:
+    """Open a connection; the server's errors come out as the project's, its notices go to standard error.
+
+    has_own_names: the user names tables, as in SQL, so the session has the user's search_path.
+    """
+    with open_connection(dsn_or_embedded(dsn), has_own_names=has_own_names) as connection:
         connection.add_notice_handler(_show)
         try:
             yield connection
@@ -52,8 +63,44 @@ def database(dsn: str | None) -> Iterator[psycopg.Connection[dict[str, Any]]]:
             raise server_error(error) from error
 
 
+def open_connection(
+    dsn: str, application_name: str = "easeml command line", *, has_own_names: bool = False
+) -> psycopg.Connection[dict[str, Any]]:
+    """Open a connection whose rows may be shown: unless a command prints JSON, which escapes by itself, texts of others
+    come with what would steer a terminal as visible escapes."""
+    path = None if has_own_names else SAFE_PATH
+    connection = connect_now(dsn, application_name, search_path=path)
+    if not _prints_json():
+        for oid in (*TEXT_OIDS, OTHER_TYPES):
+            connection.adapters.register_loader(oid, VisibleTextLoader)
+        set_json_loads(_visible_document, connection)
+    return connection
+
+
+class VisibleTextLoader(TextLoader):
+    """Reads a text with what would steer a terminal as visible escapes."""
+
+    def load(self, data: Any) -> str | bytes:
+        """Return the text."""
+        text = super().load(data)
+        return visible(text) if isinstance(text, str) else text
+
+
+def _visible_document(text: str | bytes) -> Any:
+    return visible_value(json.loads(text))
+
+
+def _prints_json() -> bool:
+    context = click.get_current_context(silent=True)
+    while context is not None:
+        if context.params.get("as_json"):
+            return True
+        context = context.parent
+    return False
+
+
 def _show(notice: psycopg.errors.Diagnostic) -> None:
     if notice.severity_nonlocalized in ("NOTICE", "WARNING"):
-        click.echo(f"{(notice.severity or '').lower()}: {notice.message_primary}", err=True)
+        say(f"{(notice.severity or '').lower()}: {visible(notice.message_primary or '')}", err=True)
         if notice.message_hint:
-            click.echo(f"  hint: {notice.message_hint}", err=True)
+            say(f"  hint: {visible(notice.message_hint)}", err=True)

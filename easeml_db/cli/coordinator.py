@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from easeml_db.cli.connection import dsn_option, dsn_or_embedded
+from easeml_db.cli.output import say
 from easeml_db.errors import InvalidArgument
 from easeml_db.local.binaries import find_binaries
 from easeml_db.local.server import prepare_database
@@ -16,6 +17,7 @@ from easeml_db.local.service import serve
 from easeml_db.postgres import extension_files
 from easeml_db.postgres.connection import connect_now, server_error
 from easeml_db.postgres.executor import UNIT_LEASE_SECONDS
+from easeml_db.words.visible_text import visible
 
 
 @click.command()
@@ -35,11 +37,11 @@ def coordinator(dsn: str | None, until_idle: bool, unit_lease_seconds: float) ->
     Its role must be a member of easeml_coordinator. A second one waits as standby.
     """
 
-    def say(text: str) -> None:
+    def log(text: str) -> None:
         stamp = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
-        click.echo(f"{stamp} {text}", err=True)
+        say(f"{stamp} {visible(text)}", err=True)
 
-    asyncio.run(serve(dsn_or_embedded(dsn), say, until_idle=until_idle, unit_lease_seconds=unit_lease_seconds))
+    asyncio.run(serve(dsn_or_embedded(dsn), log, until_idle=until_idle, unit_lease_seconds=unit_lease_seconds))
 
 
 @click.command()
@@ -59,7 +61,7 @@ def coordinator(dsn: str | None, until_idle: bool, unit_lease_seconds: float) ->
 def install(dsn: str | None, n_slots: int | None, files_only: bool, bindir: Path | None) -> None:
     """Install the extension into a server on this machine: its files, the extension, a coordinator role, slots."""
     changed = extension_files.install(bindir or find_binaries())
-    click.echo("\n".join(f"wrote {path}" for path in changed) or "extension files are current")
+    say("\n".join(f"wrote {path}" for path in changed) or "extension files are current")
     if files_only:
         return
     if not dsn:
@@ -71,7 +73,7 @@ def install(dsn: str | None, n_slots: int | None, files_only: bool, bindir: Path
             prepare_database(connection, n_slots=n_slots)
         except psycopg.Error as error:
             raise server_error(error) from error
-    click.echo("installed; check with: easeml doctor --dsn ..., then run: easeml coordinator --dsn ...")
+    say("installed; check with: easeml doctor --dsn ..., then run: easeml coordinator --dsn ...")
 
 
 COMMANDS = (coordinator, install)

@@ -9,7 +9,7 @@ import click
 from easeml_db.cli.arguments import integer_list, name_list
 from easeml_db.cli.connection import database
 from easeml_db.cli.listing import group_options, listing_group, read_rows
-from easeml_db.cli.output import print_json, print_rows
+from easeml_db.cli.output import print_json, print_rows, say
 from easeml_db.cli.statements import Connection, call, rows
 
 COLUMNS = {
@@ -45,7 +45,7 @@ datasets = listing_group(
 @group_options
 def create(name: str, dsn: str | None, as_json: bool, inputs: list[str], **named: object) -> None:
     """Register a table or view as dataset NAME: shuffled, split and packed inside the database."""
-    with database(dsn) as connection:
+    with database(dsn, has_own_names=True) as connection:
         dataset_id = call(connection, "create_dataset", name, inputs=inputs, **named)
         _print_dataset(connection, dataset_id, as_json)
 
@@ -55,7 +55,7 @@ def create(name: str, dsn: str | None, as_json: bool, inputs: list[str], **named
 @group_options
 def refresh(name: str, dsn: str | None, as_json: bool) -> None:
     """Pack the source as it is now into a new version of dataset NAME; earlier runs keep theirs."""
-    with database(dsn) as connection:
+    with database(dsn, has_own_names=True) as connection:
         dataset_id = call(connection, "refresh_dataset", name)
         _print_dataset(connection, dataset_id, as_json)
 
@@ -84,7 +84,7 @@ def drop(name: str, cascade: bool, dsn: str | None, as_json: bool) -> None:
     if as_json:
         print_json({"dropped": name})
     else:
-        click.echo(f"dropped dataset {name}")
+        say(f"dropped dataset {name}")
 
 
 COMMANDS = (datasets,)
@@ -95,11 +95,11 @@ def _print_dataset(connection: Connection, dataset_id: int, as_json: bool) -> No
     if as_json:
         print_json(made)
         return
-    click.echo(
+    say(
         f"dataset {made['dataset_name']}, version {made['version']}: {made['task']},"
         f" {made['n_train_rows']} rows to train on, {made['n_validation_rows']} to validate,"
         f" {made['n_test_rows']} to test, in {made['n_partitions']} partitions"
     )
     if made["n_skipped_rows"]:
-        click.echo(f"{made['n_skipped_rows']} rows without a target were left out")
-    click.echo(f"next: easeml select {shlex.quote(made['dataset_name'])}")
+        say(f"{made['n_skipped_rows']} rows without a target were left out")
+    say(f"next: easeml select {shlex.quote(made['dataset_name'])}")

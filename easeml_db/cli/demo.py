@@ -41,7 +41,7 @@ COMMANDS = (demo,)
 
 def _show_subject(server: Embedded, n_slots: int | None, console: SubjectConsole) -> None:
     start_server(server, n_slots, console)
-    with database(server.dsn()) as connection:
+    with database(server.dsn(), has_own_names=True) as connection:
         connection.execute("SET client_min_messages = warning")
         _provide_rows(connection, server, console)
         _provide_dataset(connection, console)

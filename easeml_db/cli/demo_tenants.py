@@ -24,7 +24,7 @@ def show_tenants(server: Embedded, n_slots: int | None) -> None:
     """Show it, on a private server. Roles and datasets of an earlier one are used again, runs are new."""
     console = DemoConsole()
     start_server(server, n_slots, console)
-    with database(server.dsn()) as connection:
+    with database(server.dsn(), has_own_names=True) as connection:
         connection.execute("SET client_min_messages = warning")
         _provide_tables(connection, server, console)
         _provide_tenants(connection, console)

@@ -12,7 +12,7 @@ import psycopg
 from rich.console import Console
 from rich.text import Text
 
-from easeml_db.cli.connection import dsn_option, dsn_or_embedded
+from easeml_db.cli.connection import dsn_option, dsn_or_embedded, open_connection
 from easeml_db.cli.findings import (
     Finding,
     coordinator_finding,
@@ -28,7 +28,8 @@ from easeml_db.cli.findings import (
 from easeml_db.cli.output import json_option, print_json
 from easeml_db.cli.statements import Connection, Row, rows
 from easeml_db.errors import EasemlError
-from easeml_db.postgres.connection import connect_now, server_error
+from easeml_db.postgres.connection import server_error
+from easeml_db.words.visible_text import visible
 
 STYLES = {"ok": "green", "warn": "yellow", "fault": "bold red"}
 
@@ -56,17 +57,19 @@ def _print(findings: Sequence[Finding]) -> None:
     last_todo = ""
     for finding in findings:
         console.print(
-            Text.assemble((f"{finding.status:6}", STYLES[finding.status]), f"{finding.check:13}{finding.message}")
+            Text.assemble(
+                (f"{finding.status:6}", STYLES[finding.status]), f"{finding.check:13}{visible(finding.message)}"
+            )
         )
         todo = "As above." if finding.todo and finding.todo == last_todo else finding.todo
         last_todo = finding.todo or last_todo
         for line in todo.splitlines():
-            console.print(Text(f"{'':19}{line}", style=STYLES[finding.status]))
+            console.print(Text(f"{'':19}{visible(line)}", style=STYLES[finding.status]))
 
 
 def _examine(dsn: str | None) -> Iterator[Finding]:
     try:
-        with connect_now(dsn_or_embedded(dsn), "easeml doctor") as connection:
+        with open_connection(dsn_or_embedded(dsn), "easeml doctor") as connection:
             yield from _examine_server(connection, is_private=dsn is None)
     except EasemlError as error:
         yield Finding("server", "fault", str(error), error.hint or "")

@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 import easeml_loaders
+from easeml_db.cli.output import say
 from easeml_db.errors import EasemlError
 from easeml_loaders import IfExists, LoadedTable, Source, fashion_mnist, load_table, source
 
@@ -221,7 +222,7 @@ def report(loaded: LoadedTable, seconds: float, as_json: bool) -> None:
     """Print what was written."""
     if not as_json:
         rate = loaded.n_rows / max(seconds, 1e-9)
-        click.echo(f"{loaded.table}: {loaded.n_rows} rows in {seconds:.2f} s ({rate:,.0f} rows/s)")
+        say(f"{loaded.table}: {loaded.n_rows} rows in {seconds:.2f} s ({rate:,.0f} rows/s)")
         return
     document = {
         "table": loaded.table,
@@ -231,4 +232,4 @@ def report(loaded: LoadedTable, seconds: float, as_json: bool) -> None:
         "seconds": round(seconds, 3),
         "n_bytes": loaded.n_bytes,
     }
-    click.echo(json.dumps(document))
+    say(json.dumps(document))

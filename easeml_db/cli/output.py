@@ -10,28 +10,34 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
-from rich.console import Console, JustifyMethod, OverflowMethod
+from rich.console import Console, JustifyMethod, OverflowMethod, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from easeml_db.errors import EasemlError
+from easeml_db.words.visible_text import visible, visible_lines
 
 PIPE_WIDTH = 10_000
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document on standard output.")
 
 
+def say(text: object = "", *, err: bool = False) -> None:
+    """Print lines; all that commands print but tables goes through here, so nothing in it steers a terminal."""
+    click.echo(visible_lines(str(text)), err=err)
+
+
 def print_error(error: EasemlError) -> None:
-    """Print an error in one line, with its detail and hint below."""
-    click.echo(f"easeml: {error.message}", err=True)
+    """Print an error in one line, with its detail and hint below, where no line of theirs looks like one of ours."""
+    say(f"easeml: {visible(error.message)}", err=True)
     for label, text in (("detail", error.detail), ("hint", error.hint)):
         if text:
-            click.echo(f"  {label}: {text}", err=True)
+            say(f"  {label}: " + "\n    ".join(text.splitlines()), err=True)
 
 
 def print_json(value: Any) -> None:
     """Print one JSON document; times in ISO 8601, what is no finite number as null."""
-    click.echo(json.dumps(_finite(value), default=_plain, indent=2, allow_nan=False))
+    say(json.dumps(_finite(value), default=_plain, indent=2, allow_nan=False))
 
 
 def print_rows(
@@ -51,10 +57,10 @@ def print_rows(
         print_json(list(rows))
         return
     if not rows:
-        click.echo(empty)
+        say(empty)
         return
     shown = columns or {name: name for name in rows[0]}
-    table = Table(box=None, pad_edge=False, header_style="bold", expand=not is_folded)
+    table = PlainTable(box=None, pad_edge=False, header_style="bold", expand=not is_folded)
     for name, heading in shown.items():
         justify: JustifyMethod = "right" if all(_is_number(row[name]) for row in rows) else "left"
         if name == list(shown)[-1]:
@@ -64,8 +70,16 @@ def print_rows(
         else:
             table.add_column(heading, justify=justify, no_wrap=True)
     for row in rows:
-        table.add_row(*(Text(text_of(row[name])) for name in shown))
+        table.add_row(*(text_of(row[name]) for name in shown))
     print_table(table)
+
+
+class PlainTable(Table):
+    """A table whose words are no markup: brackets in the name of a dataset are brackets, no link and no colour."""
+
+    def add_row(self, *cells: RenderableType | None, **named: Any) -> None:
+        """Add a row of texts, or of what is drawn already."""
+        super().add_row(*(Text(visible(cell)) if isinstance(cell, str) else cell for cell in cells), **named)
 
 
 def print_table(table: Table) -> None:

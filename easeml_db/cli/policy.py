@@ -9,7 +9,7 @@ import click
 from easeml_db.cli.arguments import run_argument
 from easeml_db.cli.connection import database, dsn_option
 from easeml_db.cli.listing import read_rows
-from easeml_db.cli.output import json_option, print_json, print_rows
+from easeml_db.cli.output import json_option, print_json, print_rows, say
 from easeml_db.cli.statements import Row, call, read_run, rows, run_or_newest
 
 POLICY_COLUMNS = {
@@ -83,7 +83,7 @@ def arms(run_id: int | None, dsn: str | None, as_json: bool) -> None:
         print_json(found)
         return
     scale = "; mean and deviation are of the logit" if found and found[0]["link"] == "logit" else ""
-    click.echo(f"run {run['run_id']} on {run['dataset_name']}: {run['status']}{scale}")
+    say(f"run {run['run_id']} on {run['dataset_name']}: {run['status']}{scale}")
     print_rows(found, as_json=False, empty="it has no arms", columns=_arm_columns(found))
 
 

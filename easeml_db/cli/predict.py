@@ -9,7 +9,7 @@ from psycopg.types.json import Jsonb
 
 from easeml_db.cli.arguments import json_value
 from easeml_db.cli.connection import database, dsn_option
-from easeml_db.cli.output import json_option, print_json, text_of
+from easeml_db.cli.output import json_option, print_json, say, text_of
 from easeml_db.cli.statements import call
 
 
@@ -61,7 +61,7 @@ COMMANDS = (predict, deploy, undeploy)
 def _predict_table(
     dataset: str, source: str | None, output: str | None, trial_id: int | None, dsn: str | None, as_json: bool
 ) -> None:
-    with database(dsn) as connection:
+    with database(dsn, has_own_names=True) as connection:
         n_rows = call(connection, "predict_table", dataset, source, output, trial_id=trial_id)
     _say(as_json, f"{output}: {n_rows} predictions", output=output, n_rows=n_rows)
 
@@ -77,7 +77,7 @@ def _predict_row(dataset: str, row: Any, trial_id: int | None, dsn: str | None, 
         print_json(answer)
     elif answer:
         sure = "" if answer["probability"] is None else f", probability {text_of(answer['probability'])}"
-        click.echo(f"{answer['label']}  (trial {answer['serving_trial_id']}{sure})")
+        say(f"{answer['label']}  (trial {answer['serving_trial_id']}{sure})")
 
 
 def _numbers(value: Any) -> Any:
@@ -93,4 +93,4 @@ def _say(as_json: bool, text: str, **facts: object) -> None:
     if as_json:
         print_json(facts)
     else:
-        click.echo(text)
+        say(text)

@@ -9,7 +9,7 @@ import click
 from easeml_db.cli.arguments import json_value, jsonb, name_list
 from easeml_db.cli.connection import database, dsn_option
 from easeml_db.cli.listing import read_rows
-from easeml_db.cli.output import json_option, print_json, print_rows
+from easeml_db.cli.output import json_option, print_json, print_rows, say
 from easeml_db.cli.statements import call_rows
 
 PROCEDURE_COLUMNS = {
@@ -57,7 +57,7 @@ def preview(
     columns = {name: title for name, title in RUNG_COLUMNS.items() if has_arms or name != "arm"}
     print_rows(found, as_json=False, empty="nothing to train", columns=columns)
     n_trials = sum(row["n_trials"] for row in found if row["rung"] == 0)
-    click.echo(f"{n_trials} trial(s), {sum(row['total_epochs'] for row in found)} epoch(s) in all")
+    say(f"{n_trials} trial(s), {sum(row['total_epochs'] for row in found)} epoch(s) in all")
 
 
 COMMANDS = (procedures, preview)

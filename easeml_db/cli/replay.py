@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from easeml_db.cli.connection import database, dsn_option
-from easeml_db.cli.output import json_option, print_json
+from easeml_db.cli.output import json_option, print_json, say
 
 CALL = "CALL easeml.replay(%s, device => %s, n_threads => %s, until_epoch => %s)"
 
@@ -34,7 +34,7 @@ def replay(
     if as_json:
         print_json(result)
     else:
-        click.echo(verdict(result))
+        say(verdict(result))
     context.exit(0 if result["is_identical"] else 1)
 
 

@@ -12,7 +12,7 @@ import psycopg
 from easeml_db import __version__
 from easeml_db.cli.arguments import run_argument
 from easeml_db.cli.connection import database, dsn_option
-from easeml_db.cli.output import json_option, print_json
+from easeml_db.cli.output import json_option, print_json, say
 from easeml_db.cli.statements import Connection, run_or_newest
 from easeml_db.errors import EasemlError
 from easeml_db.postgres.queries import queries
@@ -64,7 +64,7 @@ def report(run_id: int | None, out: Path, wanted: str | None, n_top: int, dsn: s
         print_json({**facts, "figures": asdict(data.figures), "traffic": rows.traffic})
     else:
         for path in paths.values():
-            click.echo(path)
+            say(path)
 
 
 COMMANDS = (report,)

@@ -9,7 +9,7 @@ import click
 from easeml_db.cli.arguments import json_value, jsonb, name_list, run_argument
 from easeml_db.cli.connection import database, dsn_option
 from easeml_db.cli.listing import listing, read_rows
-from easeml_db.cli.output import json_option, print_json, print_rows, print_table
+from easeml_db.cli.output import json_option, print_json, print_rows, print_table, say
 from easeml_db.cli.screen import leaderboard_table
 from easeml_db.cli.statements import call, read_run, rows, run_or_newest
 from easeml_db.cli.watch import watch_and_exit
@@ -61,7 +61,7 @@ def select(
     elif as_json:
         print_json({"run_id": run_id})
     else:
-        click.echo(run_id)
+        say(run_id)
 
 
 schedulers = listing(
@@ -94,7 +94,7 @@ def leaderboard(run_id: int | None, dsn: str | None, as_json: bool) -> None:
     if as_json:
         print_json(trials)
         return
-    click.echo(
+    say(
         f"run {run['run_id']} on {run['dataset_name']}: {run['status']}, {run['percent_done']} %"
         f" of {run['n_units']} units, ranked by {run['metric']}"
     )
@@ -115,7 +115,7 @@ def _change_command(function: str, text: str) -> click.Command:
         if as_json:
             print_json(run)
         else:
-            click.echo(f"run {run_id} is {run['status']}, {run['n_units_done']} of {run['n_units']} units done")
+            say(f"run {run_id} is {run['status']}, {run['n_units_done']} of {run['n_units']} units done")
 
     return change
 
@@ -137,7 +137,7 @@ def drop(run_id: int, dsn: str | None, as_json: bool) -> None:
     if as_json:
         print_json({"dropped": run_id})
     else:
-        click.echo(f"dropped run {run_id}")
+        say(f"dropped run {run_id}")
 
 
 COMMANDS = (select, schedulers, runs, leaderboard, cancel, resume, drop)

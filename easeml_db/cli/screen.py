@@ -9,7 +9,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from easeml_db.cli.output import text_of
+from easeml_db.cli.output import PlainTable, text_of
 from easeml_db.cli.run_snapshot import Row, RunSnapshot, duration, telling_configs
 
 N_TRIALS = 10
@@ -77,7 +77,7 @@ def _times(snapshot: RunSnapshot) -> str:
 
 
 def _slots(snapshot: RunSnapshot, n_shown: int) -> RenderableType:
-    table = Table(box=None, pad_edge=False, header_style="bold", expand=True)
+    table = PlainTable(box=None, pad_edge=False, header_style="bold", expand=True)
     table.add_column("slot", no_wrap=True)
     table.add_column("device", no_wrap=True)
     table.add_column("doing", ratio=1, no_wrap=True, overflow="ellipsis")
@@ -108,7 +108,7 @@ def _doing(snapshot: RunSnapshot, slot: Row) -> Text:
 
 def leaderboard_table(trials: Sequence[Row], n_shown: int | None = None) -> Table:
     """Return the best trials, one line each; all of them, with their whole configs, where no number is given."""
-    table = Table(box=None, pad_edge=False, header_style="bold", expand=n_shown is not None)
+    table = PlainTable(box=None, pad_edge=False, header_style="bold", expand=n_shown is not None)
     for name in ("rank", "trial"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("architecture", no_wrap=True)

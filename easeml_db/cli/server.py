@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from easeml_db.cli.connection import data_option, embedded
-from easeml_db.cli.output import json_option, print_json
+from easeml_db.cli.output import json_option, print_json, say
 from easeml_db.errors import EasemlError, NotFound
 from easeml_db.local.server import Embedded
 from easeml_db.local.waiting import wait_for_coordinator
@@ -43,7 +43,7 @@ def down(folder: Path | None) -> None:
     server = embedded(folder)
     server.facts  # noqa: B018 - says so when there is none
     server.stop()
-    click.echo(f"stopped; the data stays in {server.folder}")
+    say(f"stopped; the data stays in {server.folder}")
 
 
 @click.command()
@@ -78,9 +78,9 @@ def logs(folder: Path | None, lines: int) -> None:
     server.facts  # noqa: B018
     for name in ("server.log", "coordinator.log"):
         path = server.folder / name
-        click.echo(f"==> {path}")
+        say(f"==> {path}")
         if path.exists():
-            click.echo("\n".join(path.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:]))
+            say("\n".join(path.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:]))
 
 
 COMMANDS = (up, down, status, psql, logs)
@@ -91,17 +91,15 @@ def _print_status(server: Embedded, as_json: bool) -> None:
     if as_json:
         print_json(facts)
         return
-    click.echo(
-        f"server       {'running' if facts['is_running'] else 'stopped'}, port {facts['port']}, {facts['folder']}"
-    )
-    click.echo(
+    say(f"server       {'running' if facts['is_running'] else 'stopped'}, port {facts['port']}, {facts['folder']}")
+    say(
         f"coordinator  {'running, process ' + str(facts['coordinator_pid']) if facts['coordinator_pid'] else 'stopped'}"
     )
     if facts["is_running"]:
-        click.echo(f"slots        {facts['n_slots']}")
-        click.echo(f"connect      {facts['psql']}")
+        say(f"slots        {facts['n_slots']}")
+        say(f"connect      {facts['psql']}")
     else:
-        click.echo("start with   easeml up")
+        say("start with   easeml up")
 
 
 def server_facts(server: Embedded) -> dict[str, Any]:

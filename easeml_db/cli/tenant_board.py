@@ -6,12 +6,11 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-import click
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
+from easeml_db.cli.output import PlainTable, say
 from easeml_db.cli.screen import STATUS_STYLES, metric_text
 from easeml_db.cli.statements import Connection, Row, rows
 from easeml_db.errors import NotReady
@@ -64,7 +63,7 @@ class BoardChanges:
         for row in board:
             now = (row["status"], row["n_open"], row["n_closed"])
             if self._seen.get(row["run_id"]) != now:
-                click.echo(f"{time.strftime('%H:%M:%S')}  {line(row)}")
+                say(f"{time.strftime('%H:%M:%S')}  {line(row)}")
             self._seen[row["run_id"]] = now
 
 
@@ -87,7 +86,7 @@ def last_words(row: Row) -> str:
 
 def board_screen(board: Board) -> RenderableType:
     """Return the runs as a table, and below it the last decision about each."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = PlainTable(box=None, pad_edge=False, header_style="bold")
     for name in ("tenant", "weight", "data", "status"):
         table.add_column(name, no_wrap=True, justify="right" if name == "weight" else "left")
     for name in ("closed", "open", "waiting", "best", "gap", "deadline"):
@@ -110,8 +109,8 @@ def _deadline(row: Row) -> Text:
     return Text(f"in {seconds:.1f} s", style="bold") if seconds > 0 else Text("over", style="yellow")
 
 
-def _decisions(board: Board) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold", expand=True)
+def _decisions(board: Board) -> PlainTable:
+    table = PlainTable(box=None, pad_edge=False, header_style="bold", expand=True)
     table.add_column("tenant", no_wrap=True)
     table.add_column("last decision", ratio=1, no_wrap=True, overflow="ellipsis")
     for row in board:

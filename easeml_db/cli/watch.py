@@ -13,13 +13,12 @@ from rich.live import Live
 from rich.text import Text
 
 from easeml_db.cli.arguments import run_argument
-from easeml_db.cli.connection import database, dsn_option, dsn_or_embedded
-from easeml_db.cli.output import json_option, print_json
+from easeml_db.cli.connection import database, dsn_option, dsn_or_embedded, open_connection
+from easeml_db.cli.output import json_option, print_json, say
 from easeml_db.cli.run_snapshot import ProgressRate, RunSnapshot, SlotSmoothing, changes
 from easeml_db.cli.screen import screen
 from easeml_db.cli.statements import Connection, read_run, rows, run_or_newest
 from easeml_db.errors import ServerUnavailable
-from easeml_db.postgres.connection import connect_now
 
 POLL_SECONDS = 0.2
 AWAY_SECONDS = 60.0
@@ -62,7 +61,7 @@ def watch_run(dsn: str | None, run_id: int, *, show_lines: bool = False, is_tran
             return _follow(reader, is_on_error=show_lines)
         return _show(reader, is_transient)
     except KeyboardInterrupt:
-        click.echo(f"run {run_id} goes on. Watch it again: easeml watch {run_id}; stop it: easeml cancel {run_id}")
+        say(f"run {run_id} goes on. Watch it again: easeml watch {run_id}; stop it: easeml cancel {run_id}")
         sys.exit(INTERRUPTED)
     finally:
         reader.close()
@@ -100,7 +99,7 @@ class RunReader:
 
     def _read(self) -> RunSnapshot:
         if self._connection is None:
-            self._connection = connect_now(self._dsn, "easeml watch")
+            self._connection = open_connection(self._dsn, "easeml watch")
         now_seconds = time.monotonic()
         run = read_run(self._connection, self._run_id)
         return RunSnapshot(
@@ -133,7 +132,7 @@ def _follow(reader: RunReader, *, is_on_error: bool) -> RunSnapshot:
         lines = ["the server cannot be reached; trying again"] if now is None and not is_away else []
         is_away = now is None
         for line in lines if now is None else changes(last, now):
-            click.echo(f"{time.strftime('%H:%M:%S')}  {line}", err=is_on_error)
+            say(f"{time.strftime('%H:%M:%S')}  {line}", err=is_on_error)
 
     return _until_end(reader, print_changes)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 
 from easeml_db.errors import EasemlError, OutOfSpace, RowsHeld, ServerUnavailable, SlotLost, TrialFailed, from_sqlstate
 
+SAFE_PATH: LiteralString = "pg_catalog, pg_temp"  # a tenant may make objects anywhere else, by names that are ours
 PREFIX = re.compile(r"^((plpy\.(SPI)?Error|spiexceptions\.\w+): )+")  # what PL/Python puts before a message
 # A cancel, a shutdown, a crash of a neighbour, a lost connection, lack of memory or connections: the unit itself is
 # blameless and may run again.
@@ -27,14 +28,22 @@ async def connect(dsn: str, application_name: str, **settings: str) -> psycopg.A
         raise unavailable(error) from error
 
 
-def connect_now(dsn: str, application_name: str = "easeml") -> psycopg.Connection[dict[str, Any]]:
-    """Open a plain autocommit connection, for the command line."""
+def connect_now(
+    dsn: str, application_name: str = "easeml", *, search_path: LiteralString | None = SAFE_PATH
+) -> psycopg.Connection[dict[str, Any]]:
+    """Open a plain autocommit connection, for the command line.
+
+    search_path: None leaves that of the server, for statements that name tables as their user does.
+    """
     try:
-        return psycopg.Connection.connect(
+        connection = psycopg.Connection.connect(
             dsn, autocommit=True, application_name=application_name, row_factory=psycopg.rows.dict_row
         )
+        if search_path is not None:
+            connection.execute(f"SET search_path = {search_path}")
     except psycopg.OperationalError as error:
         raise unavailable(error) from error
+    return connection
 
 
 def unavailable(error: psycopg.Error) -> ServerUnavailable:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
+
+from easeml_db.words.visible_text import visible_value
 
 Row = Mapping[str, Any]
 
@@ -23,3 +25,8 @@ class RunRows:
     slots: Sequence[Row]
     events: Sequence[Row]
     traffic: Row
+
+    def __post_init__(self) -> None:
+        """Make all texts visible: nothing that others have named reorders or hides a line of the report."""
+        for each in fields(self):
+            object.__setattr__(self, each.name, visible_value(getattr(self, each.name)))
