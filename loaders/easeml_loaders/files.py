@@ -13,6 +13,7 @@ from zipfile import BadZipFile
 from easeml_plpy.errors import InvalidArgument, InvalidData
 
 GZIP_MAGIC = b"\x1f\x8b"
+LARGEST_RATIO = 1032  # deflate packs no more than that into a byte
 
 
 @contextmanager
@@ -37,6 +38,25 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
                 yield unpacked  # type: ignore[misc]  # a GzipFile reads as IO[bytes] does
         else:
             yield file
+
+
+def most_bytes(path: Path) -> int:
+    """Return how many bytes a file holds at most: its size, or where it is packed, what deflate can make of it."""
+    with reading(path), path.open("rb") as file:
+        is_gzip = file.read(2) == GZIP_MAGIC
+        return path.stat().st_size * (LARGEST_RATIO if is_gzip else 1)
+
+
+def check_holds(path: Path, n_bytes: int, most: int) -> None:
+    """Refuse a file whose header promises more than it can hold, before any memory is taken for it."""
+    if n_bytes > most:
+        raise InvalidData(
+            f"{path}: cut off: its header says {_shown(n_bytes)} bytes of data, and it holds {most} at most"
+        )
+
+
+def _shown(number: int) -> str:
+    return str(number) if number < 10**18 else "more than 10^18"
 
 
 def read_exactly(file: IO[bytes], n_bytes: int, path: Path) -> bytes:

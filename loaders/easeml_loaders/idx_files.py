@@ -14,7 +14,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from easeml_loaders.files import check_ended, opened, read_exactly, reading
+from easeml_loaders.files import check_ended, check_holds, most_bytes, opened, read_exactly, reading
 from easeml_loaders.source import (
     MAX_ARRAY_RANK,
     BytesAs,
@@ -67,6 +67,8 @@ def idx_pair(images: Path, labels: Path) -> IdxPair:
         raise InvalidData(f"{labels}: expected one label a row, got shape {(n_labels, *label_shape)}")
     if n_images != n_labels:
         raise InvalidData(f"{n_images} images in {images}, but {n_labels} labels in {labels}")
+    for path, n_bytes in ((images, n_images * prod(shape)), (labels, n_labels)):
+        check_holds(path, n_bytes, most_bytes(path))
     return IdxPair(images, labels, n_images, tuple(shape))
 
 

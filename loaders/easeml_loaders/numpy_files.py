@@ -12,13 +12,21 @@ from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import IO, Any
-from zipfile import ZipFile
+from zipfile import ZipFile, ZipInfo
 
 import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from easeml_loaders.files import check_ended, opened, read_exactly, reading
+from easeml_loaders.files import (
+    LARGEST_RATIO,
+    check_ended,
+    check_holds,
+    most_bytes,
+    opened,
+    read_exactly,
+    reading,
+)
 from easeml_loaders.source import (
     MAX_ARRAY_RANK,
     BytesAs,
@@ -46,6 +54,8 @@ ELEMENT_OF_DTYPE = {
     "float64": "double precision",
 }
 
+LONGEST_REASON = 200
+
 
 @dataclass(frozen=True)
 class StoredArray:
@@ -55,6 +65,7 @@ class StoredArray:
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     is_fortran: bool
+    most_bytes: int
     open_stream: Callable[[], AbstractContextManager[IO[bytes]]]
 
     @property
@@ -85,17 +96,19 @@ def stored_arrays(path: Path) -> dict[str, StoredArray]:
     with opened(path) as file:
         is_zip = file.read(2) == b"PK"
     if not is_zip:
-        return {path.stem: _described(path.stem, lambda: opened(path), path)}
+        return {path.stem: _described(path.stem, lambda: opened(path), path, most_bytes(path))}
     with reading(path), ZipFile(path) as archive:
-        members = archive.namelist()
-    return {name: _described(name, open_member, path) for name, open_member in _openers(path, members)}
+        members = archive.infolist()
+    return {name: _described(name, open_member, path, most) for name, open_member, most in _openers(path, members)}
 
 
 def _openers(
-    path: Path, members: Sequence[str]
-) -> Iterator[tuple[str, Callable[[], AbstractContextManager[IO[bytes]]]]]:
-    for member in members:
-        yield member.removesuffix(".npy"), lambda member=member: _opened_member(path, member)  # type: ignore[misc]
+    path: Path, members: Sequence[ZipInfo]
+) -> Iterator[tuple[str, Callable[[], AbstractContextManager[IO[bytes]]], int]]:
+    for each in members:
+        name = each.filename
+        most = min(each.file_size, each.compress_size * LARGEST_RATIO)
+        yield name.removesuffix(".npy"), lambda name=name: _opened_member(path, name), most  # type: ignore[misc]
 
 
 @contextmanager
@@ -104,21 +117,30 @@ def _opened_member(path: Path, member: str) -> Iterator[IO[bytes]]:
         yield stream
 
 
-def _described(name: str, open_stream: Callable[[], AbstractContextManager[IO[bytes]]], path: Path) -> StoredArray:
+def _described(
+    name: str, open_stream: Callable[[], AbstractContextManager[IO[bytes]]], path: Path, most: int
+) -> StoredArray:
     with open_stream() as stream:
         shape, is_fortran, dtype = _read_header(stream, name, path)
-    return StoredArray(name, shape, dtype, is_fortran, open_stream)
+    return StoredArray(name, shape, dtype, is_fortran, most, open_stream)
 
 
 def _read_header(stream: IO[bytes], name: str, path: Path) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     try:
         version = npy.read_magic(stream)
         read = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}[version]
-        return read(stream)
+        shape, is_fortran, dtype = read(stream)
     except KeyError as error:
         raise InvalidData(f"{path}: array {name!r} is in an unknown version of the .npy format") from error
-    except ValueError as error:
-        raise InvalidData(f"{path}: {name!r} is no array in .npy format: {error}") from error
+    except (ValueError, TypeError, OverflowError, RecursionError, MemoryError) as error:
+        raise InvalidData(f"{path}: {name!r} is no array in .npy format: {_first_line(error)}") from error
+    if any(size < 0 for size in shape):
+        raise InvalidData(f"{path}: {name!r} is no array in .npy format: it has a size below 0")
+    return shape, is_fortran, dtype
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0][:LONGEST_REASON] or type(error).__name__
 
 
 def _chosen(arrays: dict[str, StoredArray], wanted: Sequence[str], path: Path) -> list[tuple[str, StoredArray]]:
@@ -140,6 +162,7 @@ def _check_lengths(arrays: Sequence[StoredArray], path: Path) -> None:
     for array in arrays:
         if not array.shape:
             raise InvalidData(f"{path}: array {array.name!r} is a single value, expected one row an example")
+        check_holds(path, array.shape[0] * array.row_bytes, array.most_bytes)
     if len({array.shape[0] for array in arrays}) > 1:
         lengths = ", ".join(f"{array.name} {array.shape[0]}" for array in arrays)
         raise InvalidData(
