@@ -6,6 +6,7 @@ numpy and scipy. Only `cli` wires everything. The papers' experiments import the
 """
 
 import ast
+import subprocess
 import sys
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -160,6 +161,25 @@ def test_words_cores_ports_and_the_loop_have_no_clock_no_global_chance_and_no_wo
 @pytest.mark.parametrize(("name", "path"), DB_MODULES, ids=[name for name, _ in DB_MODULES])
 def test_what_takes_long_to_import_is_imported_where_it_is_used(name, path):
     assert not {top_of(imported) for imported in imports(name, path, top_level_only=True)} & LAZY
+
+
+# What a tenant's session imports for its first select_models, and what a coordinator does: a tenant waits for both.
+FIRST_CALLS = {
+    "select_models": (
+        "easeml_db.decisions.procedures.proposal, easeml_db.decisions.hopper.schedulers,"
+        " easeml_db.decisions.hopper.allocation.registry, easeml_plpy.catalog",
+        {"scipy", "torch", "optuna"},
+    ),
+    "coordinator": ("easeml_db.local.service", {"scipy.optimize", "scipy.stats", "torch", "optuna"}),
+}
+
+
+@pytest.mark.parametrize("first_call", FIRST_CALLS)
+def test_what_a_tenant_waits_for_imports_nothing_that_takes_long(first_call):
+    names, slow = FIRST_CALLS[first_call]
+    script = f"import sys, {names}; print(*sorted({slow} & set(sys.modules)))"
+    found = subprocess.run([sys.executable, "-c", script], cwd="/", check=True, capture_output=True, text=True)
+    assert found.stdout.split() == []
 
 
 @pytest.mark.parametrize(("name", "path"), modules("easeml_plpy"), ids=[name for name, _ in modules("easeml_plpy")])

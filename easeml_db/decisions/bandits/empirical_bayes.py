@@ -18,7 +18,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.optimize import minimize
 from scipy.special import gammaln
 
 from easeml_db.decisions.bandits.history import filled
@@ -51,6 +50,8 @@ def empirical_prior(qualities: Matrix, *, link: str = "identity", is_calibrated:
 
 def _calibrated(residuals: Matrix, diagonal: Vector) -> tuple[float, float, float]:
     """The scale of the covariance and of the diagonal, and the degrees of freedom, with the greatest likelihood."""
+    from scipy.optimize import minimize  # it takes long to import
+
     left_out = LeaveOneOut(residuals / np.sqrt(diagonal))
 
     def loss(logs: np.ndarray) -> float:

@@ -16,7 +16,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 
 from easeml_db.decisions.bandits.history import filled
 from easeml_db.decisions.bandits.prior import Matrix, Prior, Vector
@@ -57,6 +56,8 @@ def _squared_distances(history: Matrix) -> Matrix:
 
 def _argmax(value: Callable[[float], float], grid: Vector) -> float:
     """The point with the largest value: the best of a grid, then between its neighbours on a logarithmic scale."""
+    from scipy.optimize import minimize_scalar  # it takes long to import
+
     values = [value(float(point)) for point in grid]
     best = int(np.argmax(values))
     bounds = np.log(grid[[max(best - 1, 0), min(best + 1, len(grid) - 1)]])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from scipy.optimize import linprog
 
 from easeml_db.decisions.hopper.contract import Workload
 from easeml_db.errors import InvalidArgument
@@ -62,6 +61,8 @@ def workload_bound(workload: Workload) -> float:
 
 def _dealt(work: Sequence[float], able: Sequence[frozenset[int]], speed: Mapping[int, float]) -> float:
     """Return the least time in which slots can do the work on each partition, shape (p,), if it may be cut at will."""
+    from scipy.optimize import linprog  # it takes long to import
+
     pairs = [(q, slot) for q, slots in enumerate(able) for slot in sorted(slots)]
     rows = {slot: row for row, slot in enumerate(speed)}
     columns = np.arange(len(pairs))

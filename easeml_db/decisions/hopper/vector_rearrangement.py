@@ -12,7 +12,6 @@ schedule without needless idling reaches.
 from __future__ import annotations
 
 import numpy as np
-from scipy.optimize import linprog
 
 from easeml_db.decisions.hopper.open_shop import OpenShopSchedule, Times, dense
 
@@ -50,6 +49,8 @@ def steinitz_order(vectors: Times) -> list[int]:
     From all k vectors that are left, a basic solution of {0 <= w <= 1, sum w = k - 1 - d, sum w_i v_i = 0} has a w_i
     that is 0: that vector takes place k. No coordinate of a prefix sum then exceeds d times the largest vector.
     """
+    from scipy.optimize import linprog  # it takes long to import
+
     n, d = vectors.shape
     left, placed = list(range(n)), []
     for k in range(n, d, -1):
