@@ -26,7 +26,15 @@ NOTE = "<!-- Written by docs/generate.py; change the sources and run: make docs 
 GROUPS = {
     "Datasets": ("create_dataset", "refresh_dataset", "drop_dataset", "replicate_dataset", "grant_use", "revoke_use"),
     "Runs": ("select_models", "wait", "cancel", "resume", "drop_run", "replay"),
-    "Predictions": ("predict", "predict_value", "predict_row", "predict_table", "deploy", "undeploy"),
+    "Predictions": (
+        "predict",
+        "predict_value",
+        "predict_row",
+        "predict_table",
+        "deploy",
+        "undeploy",
+        "set_prediction_audit",
+    ),
     "Slots and segments": (
         "set_slots",
         "add_slots",

@@ -15,6 +15,8 @@ from typing import Any
 
 from easeml_db.errors import NotFound, ServerUnavailable
 
+PREDICTION_MEMORY = "EASEML_PREDICTION_MEMORY_BYTES"
+
 
 def server_user() -> pwd.struct_passwd:
     """Return the unprivileged user as whom root starts the server."""
@@ -49,7 +51,10 @@ def owners() -> frozenset[int]:
 
 
 def server_environment() -> dict[str, str]:
-    """Return the server's environment: this package's libraries first, threads that do not spin while they wait."""
+    """Return the server's environment: our libraries first, threads that wait without spinning, memory of predictions.
+
+    No role of the database can change it.
+    """
     import easeml_plpy
 
     kept = {name: os.environ[name] for name in ("LANG", "TZ", "PATH") if name in os.environ}
@@ -60,7 +65,14 @@ def server_environment() -> dict[str, str]:
         "OMP_WAIT_POLICY": "passive",
         "GOMP_SPINCOUNT": "0",
         "PYTHONDONTWRITEBYTECODE": "1",
+        PREDICTION_MEMORY: os.environ.get(PREDICTION_MEMORY) or str(prediction_memory_bytes()),
     }
+
+
+def prediction_memory_bytes() -> int:
+    """Return how much memory a session that predicts may have: a quarter of the machine's, 2 GB at least."""
+    n_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return max(2 << 30, n_bytes // 4)
 
 
 def package_build() -> float:

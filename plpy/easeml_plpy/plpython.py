@@ -63,5 +63,8 @@ class PlPy(Protocol):
     def notice(self, message: str, /) -> None:
         """Send a notice to the client."""
 
+    def warning(self, message: str, /, **fields: str) -> None:
+        """Send a warning to the client; fields: detail, hint."""
+
     def error(self, message: str, /, **fields: str) -> NoReturn:
         """End the call with an SQL error; fields: sqlstate, detail, hint."""

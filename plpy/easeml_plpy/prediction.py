@@ -1,32 +1,25 @@
 """Answering with a trained trial: one row, or packed rows in batches.
 
-All entry points here run with the extension owner's rights and take values only. They ask `easeml.serving_trial` at
-every call whether the caller may use the dataset.
+All entry points here run with the caller's rights. What they answer with comes from `serving`, which asks who calls.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import torch
 
 from . import columns as columns_of
-from . import datasets
-from .cache import Bounded
-from .devices import bind
 from .encoder import CategoricalField, Field, LabelTarget
 from .encoding import encode
-from .errors import InvalidData, ShapeMismatch
-from .live_trials import resumed_trial
-from .row_values import category_code, fields_from_numbers, fields_from_values
-from .session import Kept, Session, Statement, answering, tenant_entry_point
-from .states import read_state
-from .trainers import LiveTrial
-from .value_types import JSON, Array
+from .errors import InvalidData, NotAllowed, ShapeMismatch
+from .row_values import category_code, fields_from_numbers, fields_from_values, numbers_of_array, row_of_text
+from .serving import Served, served, within_memory
+from .session import Kept, Session, answering, tenant_entry_point
+from .value_types import Array
 
 Answer: TypeAlias = tuple[str | None, float | None, float | None, int]
 """(label, probability, value, trial) of one row; the label of a regression is its value as text."""
@@ -34,104 +27,63 @@ Answers: TypeAlias = tuple[list[str] | None, list[float], int]
 """(labels, probabilities or values, trial) of many rows; a regression has no labels."""
 
 ROWS_AT_ONCE = 4096
-N_SERVED = 8
 
 
-class _Serving(NamedTuple):
-    """Which trial answers, and with which state."""
+class Filling:
+    """Says whether easeml.predict_table fills a table just now: only then are packed rows answered."""
 
-    dataset_id: int
-    serving_trial_id: int
-    checkpoint_id: int
+    is_on = False
 
 
-class _Trial(NamedTuple):
-    architecture: str
-    config: str
+FILLING: Kept[Filling] = Kept(Filling)
 
 
-SERVING_TRIAL = Statement(
-    "SELECT dataset_id, serving_trial_id, checkpoint_id FROM easeml.serving_trial($1, $2)", ("text", "int8"), _Serving
-)
-TRIAL = Statement("SELECT architecture, config FROM easeml.trials WHERE trial_id = $1", ("int8",), _Trial)
+def outputs_of(served: Served, fields: Sequence[Array]) -> Array:
+    """Return probabilities (n, classes) or values in the target's units (n, 1)."""
+    with within_memory():
+        inputs = torch.from_numpy(encode(served.data.encoder, fields))
+        return served.data.raw(served.live.outputs(inputs))
 
 
-@dataclass(frozen=True)
-class Served:
-    """A trial ready to answer."""
-
-    data: datasets.Dataset
-    live: LiveTrial
-    trial_id: int
-
-    def outputs(self, fields: Sequence[Array]) -> Array:
-        """Return probabilities (n, classes) or values in the target's units (n, 1)."""
-        inputs = torch.from_numpy(encode(self.data.encoder, fields))
-        return self.data.raw(self.live.outputs(inputs))
-
-    def answer(self, fields: Sequence[Array]) -> Answer:
-        """Answer for one row."""
-        outputs = self.outputs(fields)[0]
-        target = self.data.encoder.target
-        if not isinstance(target, LabelTarget):
-            value = float(outputs[0])
-            return repr(value), None, value, self.trial_id
-        best = int(outputs.argmax())
-        return target.labels[best], float(outputs[best]), None, self.trial_id
-
-    def answers(self, fields: Sequence[Array], n_rows: int) -> Answers:
-        """Answer for many rows."""
-        pages = ([part[i : i + ROWS_AT_ONCE] for part in fields] for i in range(0, n_rows, ROWS_AT_ONCE))
-        outputs = np.concatenate([self.outputs(page) for page in pages])
-        target = self.data.encoder.target
-        if not isinstance(target, LabelTarget):
-            return None, outputs[:, 0].tolist(), self.trial_id
-        best = outputs.argmax(axis=1)
-        labels = [target.labels[code] for code in best.tolist()]
-        return labels, outputs[np.arange(n_rows), best].tolist(), self.trial_id
+def answer(served: Served, fields: Sequence[Array]) -> Answer:
+    """Answer for one row."""
+    outputs = outputs_of(served, fields)[0]
+    target = served.data.encoder.target
+    if not isinstance(target, LabelTarget):
+        value = float(outputs[0])
+        return repr(value), None, value, served.trial_id
+    best = int(outputs.argmax())
+    return target.labels[best], float(outputs[best]), None, served.trial_id
 
 
-SERVED: Kept[Bounded[Served]] = Kept(lambda: Bounded(N_SERVED))
-
-
-def served(session: Session, dataset: str, trial_id: int | None) -> Served:
-    """Return the trial that answers for the caller, restored once a session. Raises what serving_trial refuses."""
-    serving = session.row(SERVING_TRIAL, dataset, trial_id)
-    bind("cpu", 1, None)  # one thread: many sessions predict at once
-    key = (serving.dataset_id, serving.checkpoint_id)
-    return session.kept(SERVED).get(key, lambda: _restored(session, serving))
-
-
-def _restored(session: Session, serving: _Serving) -> Served:
-    trial = session.row(TRIAL, serving.serving_trial_id)
-    data = datasets.dataset(session, serving.dataset_id)
-    state = read_state(session, serving.serving_trial_id, serving.checkpoint_id)
-    live = resumed_trial(trial.architecture, json.loads(trial.config), data.task, state)
-    return Served(data, live, serving.serving_trial_id)
+def answers(served: Served, fields: Sequence[Array], n_rows: int) -> Answers:
+    """Answer for many rows."""
+    pages = ([part[i : i + ROWS_AT_ONCE] for part in fields] for i in range(0, n_rows, ROWS_AT_ONCE))
+    outputs = np.concatenate([outputs_of(served, page) for page in pages])
+    target = served.data.encoder.target
+    if not isinstance(target, LabelTarget):
+        return None, outputs[:, 0].tolist(), served.trial_id
+    best = outputs.argmax(axis=1)
+    labels = [target.labels[code] for code in best.tolist()]
+    return labels, outputs[np.arange(n_rows), best].tolist(), served.trial_id
 
 
 @answering
 def predict_json(session: Session, dataset: str, inputs: str | None, trial_id: int | None) -> Answer:
-    """Predict for a row given as a JSON object of columns."""
-    row: JSON = None if inputs is None else json.loads(inputs)
-    if not isinstance(row, dict):
-        raise ShapeMismatch(
-            f"inputs: expected a json object of columns, got {'NULL' if row is None else type(row).__name__}",
-            hint="Give the whole row: easeml.predict(dataset, to_jsonb(t)).",
-        )
+    """Predict for a row given as the text of a JSON object of columns."""
+    row = row_of_text(inputs)
     chosen = served(session, dataset, trial_id)
-    return chosen.answer(fields_from_values(chosen.data.encoder, row))
+    return answer(chosen, fields_from_values(chosen.data.encoder, row))
 
 
 @answering
-def predict_numbers(
-    session: Session, dataset: str, inputs: Sequence[float | None] | None, trial_id: int | None
-) -> Answer:
-    """Predict for a row given as numbers in the order of the inputs (NULL: missing)."""
+def predict_numbers(session: Session, dataset: str, inputs: bytes | None, trial_id: int | None) -> Answer:
+    """Predict for a row given as numbers in the order of the inputs (NULL: missing), as the server stores an array."""
     if inputs is None:
         raise ShapeMismatch("inputs: expected an array of numbers, got NULL")
+    numbers = numbers_of_array(inputs)
     chosen = served(session, dataset, trial_id)
-    return chosen.answer(fields_from_numbers(chosen.data.encoder, np.array(inputs, dtype=np.float64)))
+    return answer(chosen, fields_from_numbers(chosen.data.encoder, numbers))
 
 
 @answering
@@ -140,7 +92,7 @@ def predict_bytes(session: Session, dataset: str, inputs: bytes | None, trial_id
     if inputs is None:
         raise ShapeMismatch("inputs: expected bytea, got NULL")
     chosen = served(session, dataset, trial_id)
-    return chosen.answer(fields_from_numbers(chosen.data.encoder, np.frombuffer(inputs, np.uint8)))
+    return answer(chosen, fields_from_numbers(chosen.data.encoder, np.frombuffer(inputs, np.uint8)))
 
 
 @tenant_entry_point
@@ -150,21 +102,32 @@ def predict_packed(
     trial_id: int | None,
     n_rows: int,
     payload: bytes,
-    texts: list[str | None] | None,
+    texts: str | None,
 ) -> Answers:
     """Predict for many rows: return (labels, probabilities or values, trial).
 
-    payload: the numbers and arrays of each row as `record_send` writes them; texts: the categorical inputs, one
-    column after another (so that the caller need not know the owner's categories).
+    payload: the numbers and arrays of each row as `record_send` writes them; texts: the categorical inputs as a JSON
+    array, one column after another (so that the caller need not know the owner's categories).
     """
+    if not session.kept(FILLING).is_on:
+        raise NotAllowed("easeml.predict_packed cannot be called directly", hint="Call easeml.predict_table.")
     chosen = served(session, dataset, trial_id)
     inputs = chosen.data.encoder.inputs
-    columns = iter([(texts or [])[start : start + n_rows] for start in range(0, len(texts or []), n_rows)])
     numbers = iter(_numbers(inputs, payload, n_rows))
+    columns = iter(_columns(inputs, texts, n_rows))
     fields = [
         _codes(field, next(columns)) if isinstance(field, CategoricalField) else next(numbers) for field in inputs
     ]
-    return chosen.answers(fields, n_rows)
+    return answers(chosen, fields, n_rows)
+
+
+def _columns(inputs: Sequence[Field], texts: str | None, n_rows: int) -> list[list[str | None]]:
+    """Return the texts of each categorical column."""
+    n_columns = sum(isinstance(field, CategoricalField) for field in inputs)
+    values: list[str | None] = [] if texts is None else json.loads(texts)
+    if len(values) != n_columns * n_rows:
+        raise ShapeMismatch(f"expected {n_columns} texts of each of {n_rows} rows, got {len(values)} in all")
+    return [values[start : start + n_rows] for start in range(0, len(values), max(n_rows, 1))]
 
 
 def _numbers(inputs: Sequence[Field], payload: bytes, n_rows: int) -> list[Array]:

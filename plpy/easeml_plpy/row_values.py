@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
+import reprlib
+import struct
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,7 +17,56 @@ from .encoder import CategoricalField, Encoder, Field, NumericField, TensorField
 from .errors import ShapeMismatch
 from .value_types import JSON, Array
 
+MAX_TEXT_BYTES = 32 << 20
+"""Of a row as JSON: parsing it takes less than a second, and nothing can interrupt that."""
+_ARRAY_HEAD = struct.Struct("=iiI")
 _TIME = re.compile(r"(?P<moment>[\d-]+(?:[T ][\d:.]+)?)(?:Z|(?P<sign>[+-])(?P<offset>[\d:]+))?")
+
+
+def row_of_text(text: str | None) -> Mapping[str, JSON]:
+    """Parse a row given as the text of a JSON object. Raises ShapeMismatch."""
+    if text is not None and len(text) > MAX_TEXT_BYTES:
+        raise ShapeMismatch(f"inputs: expected at most {MAX_TEXT_BYTES} characters of json, got {len(text)}")
+    try:
+        row: JSON = None if text is None else json.loads(text, parse_constant=_refuse_constant)
+    except (RecursionError, ValueError) as error:
+        nested = isinstance(error, RecursionError)
+        raise ShapeMismatch(
+            f"inputs: expected a json object of columns, got {'one nested too deep' if nested else 'other text'}",
+            detail="" if nested else str(error),
+            hint="An array of numbers needs its type: easeml.predict(dataset, '{1, 2}'::real[]).",
+        ) from error
+    if not isinstance(row, Mapping):
+        raise ShapeMismatch(
+            f"inputs: expected a json object of columns, got {'NULL' if row is None else type(row).__name__}",
+            hint="Give the whole row: easeml.predict(dataset, to_jsonb(t)).",
+        )
+    return row
+
+
+def _refuse_constant(word: str) -> None:
+    raise ValueError(f"{word} is no JSON")
+
+
+def numbers_of_array(stored: bytes) -> npt.NDArray[np.float64]:
+    """Return the numbers of a double precision[] as easeml.array_bytes returns it, NaN for NULL. Raises ShapeMismatch.
+
+    The layout is that of array.h without the length word: rank, offset of the data if a bitmap of NULLs comes first,
+    element type, sizes, lower bounds, then the elements that are not NULL.
+    """
+    try:
+        rank, offset, _ = _ARRAY_HEAD.unpack_from(stored)
+        sizes = struct.unpack_from(f"={rank}i", stored, _ARRAY_HEAD.size)
+        n_numbers, start = (math.prod(sizes) if rank else 0), _ARRAY_HEAD.size + 8 * rank
+        if not offset:
+            return np.frombuffer(stored, np.float64, n_numbers, start)
+        bitmap = np.frombuffer(stored, np.uint8, -(-n_numbers // 8), start)
+        is_known = np.unpackbits(bitmap, count=n_numbers, bitorder="little").astype(bool)
+        numbers = np.full(n_numbers, np.nan)
+        numbers[is_known] = np.frombuffer(stored, np.float64, int(is_known.sum()), offset - 4)
+    except (struct.error, ValueError) as error:
+        raise ShapeMismatch("inputs: expected the bytes of an array of double precision") from error
+    return numbers
 
 
 def fields_from_values(encoder: Encoder, row: Mapping[str, JSON]) -> list[Array]:
@@ -57,11 +109,13 @@ def category_code(field: CategoricalField, value: JSON) -> int:
 
 def _field_from_value(field: Field, value: JSON) -> Array:
     if isinstance(field, CategoricalField):
+        if isinstance(value, list | dict):
+            raise ShapeMismatch(f"input {field.column!r}: expected a text, got {reprlib.repr(value)}")
         return np.array([category_code(field, value)], field.stored_type)
     try:
         array = _numbers(field, value)
-    except (TypeError, ValueError) as error:
-        raise ShapeMismatch(f"input {field.column!r}: expected a number, got {value!r}") from error
+    except (OverflowError, TypeError, ValueError) as error:
+        raise ShapeMismatch(f"input {field.column!r}: expected a number, got {reprlib.repr(value)}") from error
     expected = math.prod(field.shape)
     if np.size(array) != expected:
         raise ShapeMismatch(
@@ -81,9 +135,9 @@ def _numbers(field: NumericField | TensorField, value: Any) -> Array:
 
 def _seconds(text: str, *, has_zone: bool) -> float:
     """Return seconds since 1970 of a date or time as SQL and JSON write it; an offset counts if the type has one."""
-    parts = _TIME.fullmatch(text)
+    parts = _TIME.fullmatch(text) if len(text) < 100 else None
     if parts is None:
-        raise ValueError(f"not a time: {text!r}")
+        raise ValueError(f"not a time: {reprlib.repr(text)}")
     microseconds = int(np.datetime64(parts["moment"].replace(" ", "T")[:26], "us").astype(np.int64))
     if has_zone and parts["offset"]:
         offset = sum(int(part) * unit for part, unit in zip(parts["offset"].split(":"), (3600, 60, 1), strict=False))

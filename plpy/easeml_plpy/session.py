@@ -117,6 +117,10 @@ class Session:
         """Send a notice to the client."""
         self._plpy.notice(message)
 
+    def warn(self, message: str, *, hint: str) -> None:
+        """Send a warning to the client."""
+        self._plpy.warning(message, hint=hint)
+
     def _plan(self, command: Command) -> Plan:
         plan = self._plans.get(command.sql)
         if plan is None:

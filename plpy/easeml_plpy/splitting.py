@@ -68,14 +68,15 @@ def order_rows(session: Session, request: PackRequest, target: Target) -> None:
 def check_splits(session: Session, request: PackRequest) -> None:
     """Refuse a source with too few rows for its partitions and splits."""
     rows = session.execute("SELECT split, count(*) AS n FROM pg_temp.easeml_order GROUP BY split")
-    counts = {row["split"]: int(row["n"]) for row in rows}
+    counts = dict.fromkeys(SPLITS, 0) | {row["split"]: int(row["n"]) for row in rows}
     total = sum(counts.values())
-    if counts.get("train", 0) < request.n_partitions:
+    for split, fraction in (("validation", request.validation_fraction), ("test", request.test_fraction)):
+        if not counts[split]:
+            raise InvalidData(f"{split}_fraction: {fraction} of {total} rows leaves no {split} row")
+    if min(counts.values()) < request.n_partitions:
         raise InvalidData(
             f"{total} rows are too few for {request.n_partitions} partitions",
-            detail=f"{counts.get('train', 0)} rows are left to train on.",
-            hint="Ask for fewer partitions, or smaller validation and test fractions.",
+            detail="; ".join(f"{counts[split]} {split} rows" for split in SPLITS),
+            hint=f"Each partition needs a row of each: ask for at most {min(counts.values())} partitions, or for other"
+            " fractions.",
         )
-    for split, fraction in (("validation", request.validation_fraction), ("test", request.test_fraction)):
-        if not counts.get(split):
-            raise InvalidData(f"{split}_fraction: {fraction} of {total} rows leaves no {split} row")

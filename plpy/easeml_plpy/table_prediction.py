@@ -1,12 +1,11 @@
 """Predicting for a whole table: one statement packs, predicts and writes, some thousand rows at a time.
 
-`write_predictions` reads with the caller's rights. What it packs goes to `easeml.predict_packed`, which alone sees the
-owner's states. Neither rows nor keys pass through Python one by one.
+All of it runs with the caller's rights. What it packs goes to `easeml.predict_packed`, which answers only meanwhile.
+Neither rows nor keys pass through Python one by one.
 """
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,14 +13,16 @@ from typing import NamedTuple
 
 from . import columns as columns_of
 from .columns import Column, Columns
-from .encoder import CategoricalField, Field, NumericField, TensorField, field_from_json
-from .errors import InvalidArgument, NotAllowed, ShapeMismatch
-from .prediction import ROWS_AT_ONCE
+from .encoder import CategoricalField, Field, NumberTarget, NumericField, TensorField
+from .errors import ShapeMismatch
+from .prediction import FILLING, ROWS_AT_ONCE
+from .serving import served
 from .session import Command, Session, Statement, answering, only_column
-from .task import TaskKind
 
 LABELS = ["packed.labels", "packed.predicted_values"]
+LABEL_COLUMNS = "NULL::text AS predicted_label, NULL::double precision AS probability"
 VALUES = ["packed.predicted_values"]
+VALUE_COLUMN = "NULL::double precision AS predicted_value"
 ELEMENTS = {"i2": "int2", "i4": "int4", "f4": "float4", "f8": "float8"}
 
 # One statement over the whole source: some thousand rows at a time are packed, predicted and written with their keys.
@@ -42,11 +43,13 @@ WHERE chunk.n > 0
 
 @dataclass(frozen=True)
 class TableRequest:
-    """The arguments of easeml.predict_table, with the source as an oid and as a name quoted for SQL."""
+    """What to predict for: a relation by oid and by its name quoted for SQL, and the quoted name of the new table."""
 
-    dataset: str
+    dataset: str | None
+    trial_id: int | None
     relation: int
     source: str
+<<<<<<< HEAD
     output: str | None
     trial_id: int | None
 
@@ -68,6 +71,9 @@ class ServingInputs:
 class _OutputName(NamedTuple):
     is_taken: bool
     name: str
+=======
+    output: str
+>>>>>>> 5831cd1 (Predictions ask with current_user's rights, a grant alone suffices, and readers see no targets)
 
 
 class _Size(NamedTuple):
@@ -75,8 +81,14 @@ class _Size(NamedTuple):
     n_rows: int
 
 
-SERVING_ENCODER = Statement(
-    "SELECT easeml.serving_encoder($1, $2) AS encoder", ("text", "int8"), ServingInputs.of_columns
+SOURCE_NAME: Statement[str] = Statement(
+    "SELECT format('%I.%I', n.nspname, c.relname) AS name"
+    " FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = $1",
+    ("oid",),
+    only_column,
+)
+OUTPUT_NAME: Statement[str] = Statement(
+    "SELECT string_agg(quote_ident(part), '.') AS name FROM unnest(parse_ident($1)) AS part", ("text",), only_column
 )
 PRIMARY_KEY: Statement[str] = Statement(
     """
@@ -87,14 +99,6 @@ WHERE i.indrelid = $1 AND i.indisprimary ORDER BY array_position(i.indkey, a.att
     ("oid",),
     only_column,
 )
-OUTPUT_NAME = Statement(
-    """
-SELECT to_regclass($1) IS NOT NULL AS is_taken,
-    (SELECT string_agg(quote_ident(part), '.') FROM unnest(parse_ident($1)) AS part) AS name
-""",
-    ("text",),
-    _OutputName,
-)
 HAS_PAGES: Statement[bool] = Statement(
     "SELECT c.relkind IN ('r', 'm') AND NOT EXISTS (SELECT FROM pg_catalog.pg_inherits WHERE inhparent = c.oid)"
     " AS has_pages FROM pg_catalog.pg_class c WHERE c.oid = $1",
@@ -104,32 +108,43 @@ HAS_PAGES: Statement[bool] = Statement(
 
 
 @answering
-def write_predictions(session: Session, request: str) -> int:
+def write_predictions(session: Session, dataset: str | None, relation: int, output: str, trial_id: int | None) -> int:
     """Create the output table and fill it in one statement; return the number of rows."""
-    wanted = TableRequest(**json.loads(request))
-    serving = session.row(SERVING_ENCODER, wanted.dataset, wanted.trial_id)
-    columns = columns_of.read_columns(session, wanted.relation)
-    columns_of.require(columns, [field.column for field in serving.inputs], "source", wanted.source)
-    _check_types(wanted, columns, serving.inputs)
-    keys = [columns[key].quoted for key in _key_columns(session, wanted.relation, columns, serving.inputs)]
-    output = _create_output(session, wanted, keys, serving.task)
-    relation = _scannable(session, wanted)
-    predictions = VALUES if serving.task == "regression" else LABELS
-    size = _size(session, relation)
+    names = session.row(SOURCE_NAME, relation), session.row(OUTPUT_NAME, output)
+    wanted = TableRequest(dataset, trial_id, relation, *names)
+    encoder = served(session, dataset, trial_id).data.encoder
+    columns = columns_of.read_columns(session, relation)
+    columns_of.require(columns, [field.column for field in encoder.inputs], "source", wanted.source)
+    _check_types(wanted, columns, encoder.inputs)
+    keys = [columns[key].quoted for key in _key_columns(session, relation, columns, encoder.inputs)]
+    is_number = isinstance(encoder.target, NumberTarget)
+    _create_output(session, wanted, keys, VALUE_COLUMN if is_number else LABEL_COLUMNS)
+    scanned = _scannable(session, wanted)
+    size = _size(session, scanned)
     sql = FILL.format(
-        output=output,
-        relation=relation,
-        columns=", ".join([*(f"chunk.k{i}" for i in range(len(keys))), *predictions]),
+        output=wanted.output,
+        relation=scanned,
+        columns=", ".join([*(f"chunk.k{i}" for i in range(len(keys))), *(VALUES if is_number else LABELS)]),
         key_arrays="".join(f", array_agg({key}) AS k{i}" for i, key in enumerate(keys)),
-        numbers=_numbers_sql(columns, serving.inputs),
-        texts=_texts_sql(columns, serving.inputs),
+        numbers=_numbers_sql(columns, encoder.inputs),
+        texts=_texts_sql(columns, encoder.inputs),
         n_pages=size.n_pages,
         step=max(1, size.n_pages * ROWS_AT_ONCE // max(size.n_rows, 1)),
     )
-    n_rows = session.run(Command(sql, ("text", "int8"), is_kept=False), wanted.dataset, wanted.trial_id)
-    if relation != wanted.source:
-        session.execute(f"DROP TABLE {relation}")
+    n_rows = _fill(session, wanted, sql)
+    if scanned != wanted.source:
+        session.execute(f"DROP TABLE {scanned}")
     return n_rows
+
+
+def _fill(session: Session, wanted: TableRequest, sql: str) -> int:
+    """Execute the one statement; packed rows are answered only while it runs. Return the number of rows."""
+    filling = session.kept(FILLING)
+    filling.is_on = True
+    try:
+        return session.run(Command(sql, ("text", "int8"), is_kept=False), wanted.dataset, wanted.trial_id)
+    finally:
+        filling.is_on = False
 
 
 def _key_columns(session: Session, relation: int, columns: Columns, inputs: Sequence[Field]) -> list[str]:
@@ -139,17 +154,10 @@ def _key_columns(session: Session, relation: int, columns: Columns, inputs: Sequ
     return keys or [name for name, column in columns.items() if name not in used and not column.type.startswith("_")]
 
 
-def _create_output(session: Session, wanted: TableRequest, keys: Sequence[str], task: TaskKind) -> str:
-    """Create the empty output table; return its quoted name."""
-    if wanted.output is None:
-        raise InvalidArgument("output: expected the name of a new table, got NULL")
-    found = session.row(OUTPUT_NAME, wanted.output)
-    if found.is_taken:
-        raise NotAllowed(f"output: {wanted.output} exists already", hint="Drop it, or give another name.")
-    label = "NULL::text AS predicted_label, NULL::double precision AS probability"
-    predicted = "NULL::double precision AS predicted_value" if task == "regression" else label
-    session.execute(f"CREATE TABLE {found.name} AS SELECT {', '.join([*keys, predicted])} FROM {wanted.source} LIMIT 0")
-    return found.name
+def _create_output(session: Session, wanted: TableRequest, keys: Sequence[str], predicted: str) -> None:
+    """Create the empty output table."""
+    selected = ", ".join([*keys, predicted])
+    session.execute(f"CREATE TABLE {wanted.output} AS SELECT {selected} FROM {wanted.source} LIMIT 0")
 
 
 def _scannable(session: Session, wanted: TableRequest) -> str:
@@ -185,9 +193,10 @@ def _numbers_sql(columns: Columns, inputs: Sequence[Field]) -> str:
 
 
 def _texts_sql(columns: Columns, inputs: Sequence[Field]) -> str:
-    """Return SQL of the categorical columns, one after another."""
+    """Return SQL of the categorical columns, one after another, as JSON: Python parses it faster than a text[]."""
     texts = [columns[field.column].quoted for field in inputs if isinstance(field, CategoricalField)]
-    return " || ".join(f"array_agg({text}::text)" for text in texts) or "NULL::text[]"
+    arrays = " || ".join(f"array_agg({text}::text)" for text in texts)
+    return f"array_to_json({arrays})::text" if arrays else "NULL::text"
 
 
 def _number_sql(column: Column, field: NumericField | TensorField) -> str:

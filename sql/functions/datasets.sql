@@ -132,22 +132,30 @@ BEGIN
     PERFORM easeml.drop_run(r.run_id) FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id)
     WHERE d.tenant = newest.tenant AND d.dataset_name = newest.dataset_name;
     DELETE FROM easeml.dataset_grants g WHERE g.tenant = newest.tenant AND g.dataset_name = newest.dataset_name;
+    DELETE FROM easeml.prediction_audits a WHERE a.tenant = newest.tenant AND a.dataset_name = newest.dataset_name;
+    DELETE FROM easeml.prediction_log l WHERE l.tenant = newest.tenant AND l.dataset_name = newest.dataset_name;
     DELETE FROM easeml.datasets d WHERE d.tenant = newest.tenant AND d.dataset_name = newest.dataset_name;
 END
 $$;
 COMMENT ON FUNCTION easeml.drop_dataset(text, boolean) IS
     'Removes a dataset with all its versions. Refuses if it has runs, unless cascade => true, which removes them, too. The source stays.';
 
-CREATE FUNCTION easeml.grant_use(dataset text, role name) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION easeml.grant_use(dataset text, role name, serving_only boolean DEFAULT false) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM easeml.find_dataset(dataset);
     IF to_regrole(quote_ident(role)) IS NULL THEN
         PERFORM easeml.fail('ML003', format('there is no role %s', quote_nullable(role)));
+    ELSIF serving_only IS NULL THEN
+        PERFORM easeml.fail('ML001', 'serving_only: expected true or false, got NULL');
     END IF;
-    INSERT INTO easeml.dataset_grants (dataset_name, grantee) VALUES (dataset, role) ON CONFLICT DO NOTHING;
+    -- The time of the grant stays: it decides which of several grants of one name answers.
+    INSERT INTO easeml.dataset_grants (dataset_name, grantee, serving_only) VALUES (dataset, role, serving_only)
+    ON CONFLICT ON CONSTRAINT dataset_grants_pkey DO UPDATE SET serving_only = excluded.serving_only;
 END
 $$;
-COMMENT ON FUNCTION easeml.grant_use(text, name) IS 'Lets another role predict with the trials of a dataset. The role sees neither the data nor the runs.';
+COMMENT ON FUNCTION easeml.grant_use(text, name, boolean) IS
+$$Lets another role predict with the trials of a dataset, as 'tenant.dataset'; the role needs no other right. It sees neither the data nor the runs.
+serving_only => true: it may ask only the trial that answers unless another is named (the deployed one, else the best). Grant again to change that.$$;
 
 CREATE FUNCTION easeml.revoke_use(dataset text, role name) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN

@@ -1,7 +1,8 @@
 -- Who may do what. Tenants read and change only their own rows; readers read all results and no data; the coordinator
 -- trains for all; administrators may do all but what needs a superuser. Functions are closed to PUBLIC and opened by name.
 
-GRANT USAGE ON SCHEMA easeml TO easeml_admin, easeml_coordinator, easeml_tenant, easeml_reader;
+-- Any role may be granted the use of a dataset, so the schema is open, and of its functions those that predict.
+GRANT USAGE ON SCHEMA easeml TO PUBLIC;
 GRANT easeml_tenant, easeml_reader, easeml_coordinator TO easeml_admin;
 
 DO $security$
@@ -17,11 +18,12 @@ BEGIN
             EXECUTE format('ALTER TABLE %s ENABLE ROW LEVEL SECURITY', item.relation);
             EXECUTE format('CREATE POLICY own_rows ON %s TO easeml_tenant USING (tenant = current_user) WITH CHECK (tenant = current_user)', item.relation);
             EXECUTE format('CREATE POLICY all_rows ON %s TO easeml_admin, easeml_coordinator USING (true) WITH CHECK (true)', item.relation);
-            IF item.relation_name NOT IN ('blocks', 'checkpoints', 'checkpoint_chunks') THEN
+            IF item.relation_name NOT IN ('blocks', 'checkpoints', 'checkpoint_chunks', 'prediction_audits', 'prediction_log') THEN
                 EXECUTE format('CREATE POLICY read_rows ON %s FOR SELECT TO easeml_reader USING (true)', item.relation);
-                -- The encoder of a dataset holds values of its rows: categories, labels, means.
+                -- These tell values of rows: the encoder holds categories, labels and means; statistics of a few rows are their targets;
+                -- a checksum of a few rows tells which of the possible targets is theirs.
                 EXECUTE (SELECT format('GRANT SELECT (%s) ON %s TO easeml_reader', string_agg(quote_ident(attname), ', '), item.relation)
-                    FROM pg_catalog.pg_attribute WHERE attrelid = item.relation AND attnum > 0 AND NOT attisdropped AND attname <> 'encoder');
+                    FROM pg_catalog.pg_attribute WHERE attrelid = item.relation AND attnum > 0 AND NOT attisdropped AND attname NOT IN ('encoder', 'statistics', 'checksum'));
             END IF;
         ELSE
             EXECUTE format('GRANT SELECT ON %s TO easeml_reader', item.relation);
@@ -48,15 +50,27 @@ BEGIN
                 'set_policy', 'open_arm', 'close_arm', 'keep_beliefs', 'apply_decisions', 'copy_state', 'keep_allocations',
                 'create_tenant', 'alter_tenant', 'drop_tenant', 'check_tenant', 'find_tenant', 'kept_bytes', 'is_bound_by_limits',
                 -- A role that may execute a trigger function can attach it to its own table, with invented rows.
-                'check_run_limits', 'check_byte_limit', 'keep_hours')
+                'check_run_limits', 'check_byte_limit', 'keep_hours',
+                -- They take the name of the asking role as an argument.
+                'usable_dataset', 'answering_trial', 'serving_trial', 'log_prediction')
     LOOP
         EXECUTE format('GRANT EXECUTE ON ROUTINE %s TO easeml_tenant', item.routine);
+    END LOOP;
+    FOR item IN
+        SELECT p.oid::regprocedure AS routine FROM pg_catalog.pg_proc p
+        WHERE p.pronamespace = 'easeml'::regnamespace
+            AND p.proname IN ('predict', 'predict_value', 'predict_row', 'predict_table',
+                -- What these call with the caller's rights; open_serving and predict_packed refuse direct calls.
+                'predict_json', 'predict_numbers', 'predict_bytes', 'predict_packed', 'write_predictions', 'open_serving',
+                'find_source', 'find_output', 'array_bytes', 'version', 'fail', 'raise_failure')
+    LOOP
+        EXECUTE format('GRANT EXECUTE ON ROUTINE %s TO PUBLIC', item.routine);
     END LOOP;
 END
 $security$;
 
 -- What tenants write, through functions that run with their own rights.
-GRANT INSERT ON easeml.datasets, easeml.partitions, easeml.replicas, easeml.blocks, easeml.dataset_grants, easeml.runs,
+GRANT INSERT ON easeml.datasets, easeml.partitions, easeml.replicas, easeml.blocks, easeml.runs,
     easeml.deployments, easeml.events TO easeml_tenant;
 -- Only the coordinator writes progress and states: a trial that named another tenant's checkpoint would predict with it.
 -- It alone writes the qualities of arms: other tenants' priors are fitted to them.
@@ -64,8 +78,11 @@ GRANT INSERT (run_id, tenant, architecture, augmentation, planned_epochs) ON eas
 GRANT INSERT (run_id, arm_id, trial_number, architecture, config, max_epochs, target_epochs, bracket) ON easeml.trials TO easeml_tenant;
 GRANT UPDATE (encoder, packing_seconds, input_shape, n_skipped_rows, placement) ON easeml.datasets TO easeml_tenant;
 GRANT UPDATE (status, started_at, finished_at, failure_reason) ON easeml.runs, easeml.trials TO easeml_tenant;
+-- The time of a grant is not the tenant's to choose: of several grants of one name the oldest answers.
+GRANT INSERT (dataset_name, grantee, serving_only), UPDATE (serving_only) ON easeml.dataset_grants TO easeml_tenant;
+GRANT INSERT (dataset_name) ON easeml.prediction_audits TO easeml_tenant;
 GRANT UPDATE (trial_id, deployed_at) ON easeml.deployments TO easeml_tenant;
-GRANT DELETE ON easeml.datasets, easeml.replicas, easeml.dataset_grants, easeml.runs, easeml.deployments TO easeml_tenant;
+GRANT DELETE ON easeml.datasets, easeml.replicas, easeml.dataset_grants, easeml.prediction_audits, easeml.prediction_log, easeml.runs, easeml.deployments TO easeml_tenant;
 GRANT EXECUTE ON FUNCTION easeml.version(), easeml.has_live_coordinator(), easeml.caller(), easeml.list_architectures(), easeml.list_metrics(), easeml.list_schedulers(), easeml.list_procedures(),
     easeml.list_policies(), easeml.list_priors(), easeml.current_tenancy(), easeml.used_bytes(name), easeml.used_hours(name) TO easeml_reader;
 

@@ -79,6 +79,33 @@ CREATE TABLE easeml.dataset_grants (
     dataset_name text NOT NULL,
     grantee name NOT NULL,
     granted_at timestamptz NOT NULL DEFAULT now(),
+    serving_only boolean NOT NULL DEFAULT false,
     PRIMARY KEY (tenant, dataset_name, grantee)
 );
+CREATE INDEX dataset_grants_grantee ON easeml.dataset_grants (grantee, dataset_name);
 COMMENT ON TABLE easeml.dataset_grants IS 'Roles that may predict with the trials of a dataset (easeml.grant_use).';
+COMMENT ON COLUMN easeml.dataset_grants.granted_at IS 'Of several grants of one name the oldest answers.';
+COMMENT ON COLUMN easeml.dataset_grants.serving_only IS 'Whether the role may ask only the trial that answers unless another is named.';
+
+CREATE TABLE easeml.prediction_audits (
+    tenant name NOT NULL DEFAULT current_user,
+    dataset_name text NOT NULL,
+    since timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (tenant, dataset_name)
+);
+COMMENT ON TABLE easeml.prediction_audits IS 'Datasets whose tenant wants to know who predicts with them (easeml.set_prediction_audit).';
+
+CREATE TABLE easeml.prediction_log (
+    tenant name NOT NULL,
+    dataset_name text NOT NULL,
+    day date NOT NULL,
+    asker name NOT NULL,
+    trial_id bigint NOT NULL,  -- no foreign key: the count outlives its run
+    n_statements bigint NOT NULL DEFAULT 1 CHECK (n_statements >= 1),
+    first_at timestamptz NOT NULL DEFAULT now(),
+    last_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (tenant, dataset_name, day, asker, trial_id)
+);
+COMMENT ON TABLE easeml.prediction_log IS 'Who predicted, for datasets under easeml.set_prediction_audit: a row for each day, role and trial, kept for 90 days.';
+COMMENT ON COLUMN easeml.prediction_log.asker IS 'The role that predicted.';
+COMMENT ON COLUMN easeml.prediction_log.n_statements IS 'Statements that predicted and committed. Read-only transactions do not count, nor does a statement while another session of the role holds the row.';

@@ -81,11 +81,14 @@ CREATE TABLE easeml.evaluations (
     statistics jsonb NOT NULL,
     read_bytes bigint NOT NULL DEFAULT 0,
     n_slots integer NOT NULL DEFAULT 1 CHECK (n_slots >= 1),
+    n_rows bigint GENERATED ALWAYS AS ((statistics ->> 'n_rows')::bigint) STORED,
     PRIMARY KEY (trial_id, epoch, split, partition_number),
     FOREIGN KEY (trial_id, tenant) REFERENCES easeml.trials (trial_id, tenant) ON DELETE CASCADE
 );
 CREATE INDEX evaluations_run ON easeml.evaluations (run_id);
 COMMENT ON TABLE easeml.evaluations IS 'Every recorded evaluation unit, with the sums from which the metrics of the whole split are computed.';
+COMMENT ON COLUMN easeml.evaluations.statistics IS 'The sums. Of a few rows they are the targets themselves, so readers do not see them.';
+COMMENT ON COLUMN easeml.evaluations.n_rows IS 'Number of rows that were measured.';
 COMMENT ON COLUMN easeml.evaluations.read_bytes IS 'Bytes of the state that it read from the tables; 0 if its session still held the trial.';
 COMMENT ON COLUMN easeml.evaluations.n_slots IS 'Number of slots that measured the trial together: 1, or the width of its gang.';
 

@@ -74,7 +74,7 @@ FROM easeml.training_units u JOIN easeml.trials t USING (trial_id)
 UNION ALL
 SELECT v.run_id, v.trial_id, t.trial_number, t.architecture, CASE v.split WHEN 'validation' THEN 'validate' ELSE 'test' END, v.epoch, NULL, v.partition_number, v.slot_id, v.attempt,
     v.started_at, v.finished_at, extract(epoch FROM v.finished_at - v.started_at)::double precision, NULL,
-    (v.statistics ->> 'n_rows')::bigint, NULL, NULL, NULL, v.tenant::text, v.n_slots
+    v.n_rows, NULL, NULL, NULL, v.tenant::text, v.n_slots
 FROM easeml.evaluations v JOIN easeml.trials t USING (trial_id);
 COMMENT ON VIEW easeml.training_timeline IS 'Every recorded unit with its slot and times: the Gantt chart of a run.';
 

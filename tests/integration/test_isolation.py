@@ -35,8 +35,8 @@ FROM easeml.trial_groups g JOIN easeml.trials t USING (run_id);
 # They take names, values or settings, and look at no row that has an tenant.
 ABOUT_NO_ROWS = {
     "array_bytes", "begin_search", "caller", "check_allocation", "check_run_transition", "check_trial_transition",
-    "choose_architectures", "complete_options", "current_tenancy", "fail", "find_source", "fitting_architectures",
-    "has_live_coordinator", "list_allocations",
+    "choose_architectures", "complete_options", "current_tenancy", "fail", "find_output", "find_source",
+    "fitting_architectures", "has_live_coordinator", "list_allocations",
     "list_architectures", "list_metrics", "list_policies", "list_priors", "list_procedures",
     "list_schedulers", "plan_search", "quality", "raise_failure", "refuse_open_transaction",
     "specifications", "version",
@@ -51,6 +51,7 @@ PREDICTIONS = {
         ("bytea", r"'\x01'::bytea"),
         ("anyarray", "'{{1}}'::float8[]"),
         ("jsonb", "'{{\"x\": 1}}'::jsonb"),
+        ("text", "'{{\"x\": 1}}'"),
     )
 }
 REFUSED = {
@@ -64,16 +65,17 @@ REFUSED = {
     "drop_run(bigint)": "SELECT easeml.drop_run({open_run_id})",
     "find_dataset(text)": "SELECT easeml.find_dataset('private')",
     "find_run(bigint)": "SELECT easeml.find_run({run_id})",
-    "grant_use(text,name)": "SELECT easeml.grant_use('private', 'bert')",
+    "grant_use(text,name,boolean)": "SELECT easeml.grant_use('private', 'bert')",
+    "open_serving(text,bigint)": f"{RAISED} easeml.open_serving('private', {{trial_id}})",
     "pack_dataset(jsonb)": "SELECT easeml.pack_dataset('{pack_request}')",
     "pack_version(jsonb,text,integer)": "SELECT easeml.pack_version('{pack_request}', 'shared', 1)",
     "predict_bytes(text,bytea,bigint)":
         rf"{RAISED} easeml.predict_bytes('private', '\x01', {{trial_id}})",
     "predict_json(text,text,bigint)":
         f"{RAISED} easeml.predict_json('private', '{{{{\"x\": 1}}}}', {{trial_id}})",
-    "predict_numbers(text,double precision[],bigint)":
-        f"{RAISED} easeml.predict_numbers('private', '{{{{1}}}}', {{trial_id}})",
-    "predict_packed(text,bigint,integer,bytea,text[])":
+    "predict_numbers(text,bytea,bigint)":
+        f"{RAISED} easeml.predict_numbers('private', easeml.array_bytes('{{{{1}}}}'::float8[]), {{trial_id}})",
+    "predict_packed(text,bigint,integer,bytea,text)":
         r"SELECT easeml.predict_packed('private', {trial_id}, 1, '\x0000000000000000', '{{}}')",
     "predict_table(text,text,text,bigint)": "SELECT easeml.predict_table('private', 'mine', 'stolen', {trial_id})",
     "preview_procedure(text,integer,integer,jsonb,text,text[],jsonb,bigint)":
@@ -87,13 +89,11 @@ REFUSED = {
     "select_models(text,text[],jsonb,text,integer,integer,text,double precision,bigint,text,text,"
     "jsonb,text)":
         "SELECT easeml.select_models('private')",
-    "serving_encoder(text,bigint)": "SELECT easeml.serving_encoder('private', {trial_id})",
-    "serving_trial(text,bigint)": "SELECT easeml.serving_trial('private', {trial_id})",
+    "set_prediction_audit(text,boolean)": "SELECT easeml.set_prediction_audit('private', false)",
     "undeploy(text)": "SELECT easeml.undeploy('private')",
     "wait(bigint,double precision)": "CALL easeml.wait({run_id}, 1)",
-    "write_predictions(jsonb)":
-        f"{RAISED} easeml.write_predictions(jsonb_build_object('dataset', 'private', 'relation',"
-        " 'mine'::regclass::oid::bigint, 'source', 'mine', 'output', 'stolen', 'trial_id', {trial_id}))",
+    "write_predictions(text,oid,text,bigint)":
+        f"{RAISED} easeml.write_predictions('private', 'mine'::regclass, 'bert.stolen', {{trial_id}})",
 }  # fmt: skip
 # What is answered instead, since no row of another is seen behind it.
 ANSWERED_EMPTILY = {
@@ -132,7 +132,8 @@ def relations(root: Session, kind: str) -> list[str]:
 
 def columns(root: Session, table: str) -> list[str]:
     return root.values(
-        "SELECT attname::text FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped",
+        "SELECT attname::text FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped"
+        " AND attgenerated = ''",
         f"easeml.{table}",
     )
 
@@ -168,6 +169,8 @@ def scene(module_database: Session, coordinator: Callable[[Session], AbstractCon
     numbers["dataset_id"] = alma.value("SELECT dataset_id FROM easeml.datasets")
     alma.execute("SELECT easeml.deploy(%s)", [numbers["trial_id"]])
     alma.execute("SELECT easeml.grant_use('private', 'easeml_reader')")
+    alma.execute("SELECT easeml.set_prediction_audit('private', true)")
+    alma.execute("SELECT easeml.predict('private', '{1}'::float8[])")
     root.execute("INSERT INTO easeml.checkpoint_chunks SELECT checkpoint_id, tenant, 0, 'x' FROM easeml.checkpoints")
     root.execute(WATER_FILLING)  # runs on bound datasets have none
     numbers["pack_request"] = json.dumps({
@@ -255,7 +258,7 @@ def test_a_routine_refuses_what_belongs_to_another_and_changes_nothing(scene: Sc
     before = scene.state()
     with pytest.raises(psycopg.Error) as caught:
         scene.bert.execute(REFUSED[routine].format(**scene.numbers))  # type: ignore[arg-type]
-    assert caught.value.sqlstate in ("ML003", "42501"), caught.value
+    assert caught.value.sqlstate in ("ML003", "ML004", "42501"), caught.value
     assert caught.value.sqlstate == "42501" or "alma" not in str(caught.value)
     assert scene.state() == before
     assert scene.bert.value("SELECT to_regclass('stolen')") is None

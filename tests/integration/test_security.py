@@ -59,6 +59,8 @@ def roles(module_coordinated: Session) -> dict[str, Session]:
     alice.execute("SELECT easeml.grant_use('colours', 'bob')")
     alice.execute("SELECT easeml.grant_use('numbers', 'bob')")
     alice.execute("SELECT easeml.deploy(min(trial_id)) FROM easeml.leaderboard WHERE dataset_name = 'colours'")
+    alice.execute("SELECT easeml.set_prediction_audit('private', true)")
+    alice.execute("SELECT easeml.predict('private', '{1}'::float8[])")
     # These states are too small for chunks; what is asked here is who sees and writes them.
     root.execute("INSERT INTO easeml.checkpoint_chunks SELECT checkpoint_id, tenant, 0, 'x' FROM easeml.checkpoints")
     root.execute(
@@ -133,9 +135,9 @@ def test_tables_without_an_owner_hold_nothing_of_tenants(root: Session) -> None:
     ]
 
 
-def test_nothing_is_open_to_public(root: Session) -> None:
+def test_only_what_predicting_needs_is_open_to_public(root: Session) -> None:
     opened = root.values("""
-        SELECT format('%s %s', p.oid::regprocedure, a.privilege_type) FROM pg_proc p,
+        SELECT DISTINCT format('%s %s', p.proname, a.privilege_type) FROM pg_proc p,
             aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
         WHERE p.pronamespace = 'easeml'::regnamespace AND a.grantee = 0
         UNION ALL
@@ -145,7 +147,7 @@ def test_nothing_is_open_to_public(root: Session) -> None:
         SELECT format('%s %s', n.nspname, a.privilege_type) FROM pg_namespace n, aclexplode(n.nspacl) a
             WHERE n.nspname = 'easeml' AND a.grantee = 0
     """)
-    assert opened == []
+    assert set(opened) == {"easeml USAGE", *(f"{name} EXECUTE" for name in PUBLIC_ROUTINES)}
 
 
 def test_security_definer_functions_have_a_fixed_search_path(root: Session) -> None:
@@ -155,8 +157,8 @@ def test_security_definer_functions_have_a_fixed_search_path(root: Session) -> N
     )
     # Each one is a decision: it takes values only, and never looks at a tenant's relation or expression.
     assert {row["name"] for row in definers} == {
-        "predict_bytes", "predict_json", "predict_numbers", "predict_packed", "serving_encoder", "serving_trial",
-        "check_byte_limit", "check_run_limits", "create_tenant", "drop_tenant", "keep_hours", "used_bytes",
+        "open_serving", "check_byte_limit", "check_run_limits", "create_tenant", "drop_tenant", "keep_hours",
+        "used_bytes",
     }  # fmt: skip
     for row in definers:
         assert row["proconfig"] == ["search_path=pg_catalog, pg_temp"], row["name"]
@@ -202,24 +204,30 @@ def test_group_roles_cannot_log_in_and_are_no_superusers(root: Session) -> None:
 
 # Every object as every role
 
-TENANT_ROUTINES = {
-    "array_bytes", "begin_search", "caller", "cancel", "check_allocation", "check_replay",
+# Whoever is granted the use of a dataset predicts with it, tenant or not. open_serving and predict_packed refuse
+# direct calls; the other internal ones do no more than what calls them, with the caller's rights.
+PUBLIC_ROUTINES = {
+    "array_bytes", "fail", "find_output", "find_source", "open_serving", "predict", "predict_bytes", "predict_json",
+    "predict_numbers", "predict_packed", "predict_row", "predict_table", "predict_value", "raise_failure", "version",
+    "write_predictions",
+}  # fmt: skip
+TENANT_ROUTINES = PUBLIC_ROUTINES | {
+    "begin_search", "caller", "cancel", "check_allocation", "check_replay",
     "check_run_transition", "check_schedule",
     "check_trial_transition", "choose_architectures", "complete_options", "create_dataset", "current_tenancy",
-    "deploy", "drop_dataset", "drop_run", "fail", "find_dataset", "find_run", "find_source",
+    "deploy", "drop_dataset", "drop_run", "find_dataset", "find_run",
     "fitting_architectures", "grant_use", "has_live_coordinator", "list_allocations",
     "list_architectures", "list_metrics",
     "list_policies", "list_priors", "list_procedures", "list_schedulers", "pack_dataset", "pack_version",
     "place_dataset",
-    "plan_search", "predict", "predict_bytes", "predict_json", "predict_numbers", "predict_packed", "predict_row",
-    "predict_table", "predict_value", "preview_procedure", "quality", "raise_failure", "refresh_dataset",
+    "plan_search", "preview_procedure", "quality", "refresh_dataset",
     "refuse_open_transaction", "replay", "replay_units",
-    "replicate_dataset", "resume", "revoke_use", "select_models", "serving_encoder", "serving_trial",
-    "specifications", "undeploy", "used_bytes", "used_hours", "version", "wait", "write_predictions",
+    "replicate_dataset", "resume", "revoke_use", "select_models", "set_prediction_audit",
+    "specifications", "undeploy", "used_bytes", "used_hours", "wait",
 }  # fmt: skip
-READER_ROUTINES = {
+READER_ROUTINES = PUBLIC_ROUTINES | {
     "caller", "current_tenancy", "has_live_coordinator", "list_architectures", "list_metrics", "list_policies",
-    "list_priors", "list_procedures", "list_schedulers", "used_bytes", "used_hours", "version",
+    "list_priors", "list_procedures", "list_schedulers", "used_bytes", "used_hours",
 }  # fmt: skip
 # What tenants may have is not for the service that trains to say.
 ADMINISTRATORS_ROUTINES = {
@@ -241,7 +249,7 @@ def test_each_role_may_call_what_it_is_meant_to(root: Session) -> None:
     everything = set(root.values("SELECT proname::text FROM pg_proc WHERE pronamespace = 'easeml'::regnamespace"))
     assert routines(root, "alice") == TENANT_ROUTINES
     assert routines(root, "rita") == READER_ROUTINES
-    assert routines(root, "nobody_") == set()
+    assert routines(root, "nobody_") == PUBLIC_ROUTINES
     assert routines(root, "anna") == everything
     assert routines(root, "easeml_service") == everything - ADMINISTRATORS_ROUTINES
 
@@ -249,7 +257,7 @@ def test_each_role_may_call_what_it_is_meant_to(root: Session) -> None:
 def test_nobody_gets_at_nothing(root: Session, roles: dict[str, Session]) -> None:
     for name in relations(root, "r") + relations(root, "v"):
         assert denied(roles["nobody_"], f"SELECT FROM easeml.{name}") == "42501"
-    assert denied(roles["nobody_"], "SELECT easeml.version()") == "42501"
+    assert denied(roles["nobody_"], "SELECT easeml.has_live_coordinator()") == "42501"
 
 
 def test_tenants_see_no_row_of_others(root: Session, bob: Session) -> None:
@@ -267,7 +275,8 @@ def test_tenants_can_neither_change_nor_delete_rows_of_others(root: Session, bob
     for table in relations(root, "r"):
         before = root.rows(f"SELECT md5(t::text) FROM easeml.{table} t ORDER BY 1") if table in owned(root) else None
         columns = root.values(
-            "SELECT attname::text FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 AND attidentity = ''",
+            "SELECT attname::text FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0"
+            " AND attidentity = '' AND attgenerated = ''",
             f"easeml.{table}",
         )
         for column in columns:
@@ -311,13 +320,14 @@ def test_readers_read_results_and_no_data(root: Session, roles: dict[str, Sessio
     rita = roles["rita"]
     for view in relations(root, "v"):
         assert len(rita.rows(f"SELECT * FROM easeml.{view}")) == root.value(f"SELECT count(*) FROM easeml.{view}"), view
-    for table in ("blocks", "checkpoints", "checkpoint_chunks"):
+    for table in ("blocks", "checkpoints", "checkpoint_chunks", "prediction_audits", "prediction_log"):
         assert denied(rita, f"SELECT FROM easeml.{table}") == "42501"
-    assert denied(rita, "SELECT encoder FROM easeml.datasets") == "42501"
+    for table, column in (("datasets", "encoder"), ("evaluations", "statistics"), ("partitions", "checksum")):
+        assert denied(rita, f"SELECT {column} FROM easeml.{table}") == "42501"
     for table in relations(root, "r"):
         assert denied(rita, f"DELETE FROM easeml.{table}") == "42501"
         assert denied(rita, f"INSERT INTO easeml.{table} DEFAULT VALUES") == "42501"
-    assert denied(rita, "SELECT easeml.predict('colours', '{}'::jsonb)") == "42501"
+    assert denied(rita, "SELECT easeml.predict('colours', '{}'::jsonb)") == "ML003"
 
 
 def test_administrators_do_everything_for_everybody(root: Session, roles: dict[str, Session]) -> None:
@@ -357,7 +367,6 @@ def test_bob_cannot_predict_with_what_alice_keeps(alice: Session, bob: Session) 
         assert denied(bob, f"SELECT easeml.predict('own', '{{1}}'::int[]{named or ', 1'})") == "ML003"
         assert denied(bob, f"SELECT easeml.predict('numbers', '{{1}}'::int[]{named or ', 999'})") == "ML003"
         assert denied(bob, f"SELECT easeml.predict_table('private', 'mine', 'stolen'{named})") == "ML003"
-        assert denied(bob, f"SELECT easeml.serving_encoder('private'{named})") == "ML003"
 
 
 def test_a_session_that_changes_roles_keeps_no_rights(root: Session) -> None:
@@ -392,12 +401,6 @@ def test_grant_lets_bob_predict_and_nothing_more(alice: Session, bob: Session) -
         assert bob.rows(f"SELECT * FROM easeml.{view}") == []
 
 
-def test_what_prediction_tells_the_grantee_holds_no_values_of_rows(bob: Session) -> None:
-    document = str(bob.value("SELECT easeml.serving_encoder('colours')"))
-    for word in ("secret", "mean", "scale", "red"):
-        assert word not in document
-
-
 def test_revoked_use_ends_at_once_even_in_a_warm_session(alice: Session, bob: Session) -> None:
     assert bob.value("SELECT easeml.predict('numbers', '{1}'::float8[])")
     alice.execute("SELECT easeml.revoke_use('numbers', 'bob')")
@@ -406,18 +409,30 @@ def test_revoked_use_ends_at_once_even_in_a_warm_session(alice: Session, bob: Se
     assert bob.value("SELECT easeml.predict('numbers', '{1}'::float8[])")
 
 
-def test_a_grant_by_several_owners_is_settled_by_naming_the_trial(root: Session, alice: Session, bob: Session) -> None:
-    carol, dave = root.as_role("carol", "easeml_tenant"), root.as_role("dave", "easeml_tenant")
+def test_of_several_grants_of_a_name_the_oldest_answers_and_a_warning_lists_them(
+    root: Session, alice: Session, bob: Session
+) -> None:
+    carol, dave = root.as_role("carol", "easeml_tenant"), root.as_role("dave")
     root.execute("CREATE SCHEMA carol AUTHORIZATION carol")
     carol.execute(TABLE.format(name="mine"))
     carol.execute("SELECT easeml.create_dataset('numbers', 'mine', '{x}', 'y')")
     for tenant in (alice, carol):
         tenant.execute("SELECT easeml.grant_use('numbers', 'dave')")
+    warnings: list[tuple[str | None, str | None]] = []
+    dave.add_notice_handler(lambda told: warnings.append((told.message_primary, told.message_hint)))
+    assert dave.value("SELECT easeml.predict('numbers', '{1}'::float8[])") in ("red", "green", "blue")
+    assert warnings == [
+        (
+            "several tenants let you use a dataset 'numbers'; alice.numbers answers, by the oldest grant",
+            "Name the one that you mean: 'alice.numbers', 'carol.numbers'.",
+        )
+    ]
+    assert dave.value("SELECT easeml.predict('alice.numbers', '{1}'::float8[])") in ("red", "green", "blue")
     trial_id = alice.value("SELECT min(trial_id) FROM easeml.leaderboard WHERE dataset_name = 'numbers'")
-    with pytest.raises(psycopg.Error, match=r"several roles let you use.*alice, carol") as refused:
-        dave.execute("SELECT easeml.predict('numbers', '{1}'::float8[])")
-    assert refused.value.sqlstate == "ML001"
     assert dave.value("SELECT easeml.predict('numbers', '{1}'::float8[], %s)", trial_id) in ("red", "green", "blue")
+    assert len(warnings) == 1
+    with pytest.raises(psycopg.Error, match="no trained trial yet"):
+        dave.execute("SELECT easeml.predict('carol.numbers', '{1}'::float8[])")
 
 
 def test_bob_cannot_hang_rows_on_parents_of_alice(root: Session, alice: Session, bob: Session) -> None:

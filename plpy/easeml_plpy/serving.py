@@ -1,0 +1,207 @@
+"""Which trial answers for whom: the one step from the rights of the role that asks to those of the service.
+
+Functions that predict run with the caller's rights, and there alone the server's current_user says who calls. `served`
+leaves that name with the session, which lies in `GD`: only PL/Python can write it, hence only code of superusers.
+`open_serving`, which runs with the owner's rights, takes the name from there, and refuses where there is none.
+
+A name is resolved once a statement: all rows of a statement have answers of one trial.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from . import datasets
+from .cache import Bounded
+from .devices import bind
+from .errors import InvalidArgument, NotAllowed, QuotaExceeded, from_sqlstate
+from .live_trials import resumed_trial
+from .session import Command, Kept, Session, Statement, answering, only_column
+from .states import read_state
+from .trainers import LiveTrial
+
+N_SERVED = 8
+SERVED_BYTES = 1 << 30
+MEMORY_VARIABLE = "EASEML_PREDICTION_MEMORY_BYTES"
+"""In the server's environment, which no role of the database can change: RLIMIT_DATA of a session that predicts."""
+
+
+@dataclass(frozen=True)
+class Served:
+    """A trial ready to answer; `n_bytes` is the size of its state."""
+
+    data: datasets.Dataset
+    live: LiveTrial
+    trial_id: int
+    n_bytes: int
+
+
+def _store() -> Bounded[Served]:
+    """Return a store for eight trials, or fewer large ones."""
+    return Bounded(SERVED_BYTES, lambda served: max(served.n_bytes, SERVED_BYTES // N_SERVED))
+
+
+class _Moment(NamedTuple):
+    """Who asks, in which statement; a procedure that commits has several transactions in one."""
+
+    asker: str
+    statement: str
+    transaction: str
+
+
+@dataclass
+class _Resolved:
+    """What names mean in the statement under way."""
+
+    moment: _Moment | None = None
+    served: Bounded[Served] = field(default_factory=_store)
+
+
+@dataclass
+class _Crossing:
+    """What crosses to the owner's rights, a name, and back, a trial; empty but for that moment."""
+
+    asker: str | None = None
+    served: Served | None = None
+
+
+class _Opened(NamedTuple):
+    serving_trial_id: int | None
+    failure: str | None
+
+
+class _Found(NamedTuple):
+    tenant: str
+    dataset_name: str
+    dataset_id: int
+    serving_trial_id: int
+    checkpoint_id: int
+    passed_over: list[str] | None
+
+
+class _Trial(NamedTuple):
+    architecture: str
+    config: str
+
+
+MOMENT = Statement(
+    "SELECT current_user AS asker, statement_timestamp() AS statement, transaction_timestamp() AS transaction",
+    (),
+    _Moment,
+)
+OPEN = Statement("SELECT serving_trial_id, failure FROM easeml.open_serving($1, $2)", ("text", "int8"), _Opened)
+BACKEND_TYPE: Statement[str | None] = Statement(
+    "SELECT backend_type FROM pg_stat_get_activity(pg_backend_pid())", (), only_column
+)
+SERVING_TRIAL = Statement(
+    "SELECT tenant, dataset_name, dataset_id, serving_trial_id, checkpoint_id, passed_over"
+    " FROM easeml.serving_trial($1, $2, $3)",
+    ("name", "text", "int8"),
+    _Found,
+)
+LOG = Command("SELECT easeml.log_prediction($1, $2, $3, $4)", ("name", "text", "name", "int8"))
+TRIAL = Statement("SELECT architecture, config FROM easeml.trials WHERE trial_id = $1", ("int8",), _Trial)
+
+RESOLVED: Kept[_Resolved] = Kept(_Resolved)
+CROSSING: Kept[_Crossing] = Kept(_Crossing)
+RESTORED: Kept[Bounded[Served]] = Kept(_store)
+
+
+def served(session: Session, dataset: str | None, trial_id: int | None) -> Served:
+    """Return the trial that answers for the current user. Raises what serving_trial refuses."""
+    moment = session.row(MOMENT)
+    resolved = session.kept(RESOLVED)
+    if resolved.moment != moment:
+        resolved.moment, resolved.served = moment, _store()
+    return resolved.served.get((dataset, trial_id), lambda: _opened(session, moment.asker, dataset, trial_id))
+
+
+def _opened(session: Session, asker: str, dataset: str | None, trial_id: int | None) -> Served:
+    """Have the trial opened with the owner's rights; the name is there only for as long as that takes."""
+    crossing = session.kept(CROSSING)
+    crossing.asker = asker
+    try:
+        opened = session.row(OPEN, dataset, trial_id)
+        found = crossing.served
+    finally:
+        crossing.asker = crossing.served = None
+    if opened.failure is not None:
+        told = json.loads(opened.failure)
+        raise from_sqlstate(told["sqlstate"], told["message"], told["detail"], told["hint"])
+    if found is None:
+        raise NotAllowed("easeml.open_serving has opened nothing")
+    return found
+
+
+@answering
+def open_serving(session: Session, dataset: str | None, trial_id: int | None) -> int:
+    """Restore the trial that answers for the role that `served` has named; return its number. Runs as the owner."""
+    crossing = session.kept(CROSSING)
+    asker, crossing.asker = crossing.asker, None
+    if asker is None:
+        raise NotAllowed("easeml.open_serving cannot be called directly", hint="Call easeml.predict.")
+    _check_client(session)
+    found = session.row(SERVING_TRIAL, asker, dataset, trial_id)
+    if found.passed_over:
+        _tell_choice(session, found)
+    session.run(LOG, found.tenant, found.dataset_name, asker, found.serving_trial_id)
+    bind("cpu", 1, memory_limit_bytes())  # one thread: many sessions predict at once
+    key = (found.dataset_id, found.checkpoint_id)
+    crossing.served = session.kept(RESTORED).get(key, lambda: _restored(session, found))
+    return found.serving_trial_id
+
+
+def _check_client(session: Session) -> None:
+    """Refuse autovacuum, which evaluates index expressions as the table's owner, and workers of other kinds."""
+    backend_type = session.row(BACKEND_TYPE)
+    if backend_type != "client backend":
+        raise NotAllowed(
+            f"predictions are answered in sessions of clients only, and this is {backend_type or 'of an unknown kind'}",
+            hint="An index expression or a parallel worker cannot predict; store predictions in a column.",
+        )
+
+
+def _tell_choice(session: Session, found: _Found) -> None:
+    """Warn that a bare name means datasets of several tenants."""
+    names = [f"{found.tenant}.{found.dataset_name}", *(found.passed_over or ())]
+    session.warn(
+        f"several tenants let you use a dataset {found.dataset_name!r}; {names[0]} answers, by the oldest grant",
+        hint=f"Name the one that you mean: {', '.join(map(repr, names))}.",
+    )
+
+
+def _restored(session: Session, found: _Found) -> Served:
+    trial = session.row(TRIAL, found.serving_trial_id)
+    data = datasets.dataset(session, found.dataset_id)
+    with within_memory():
+        state = read_state(session, found.serving_trial_id, found.checkpoint_id)
+        live = resumed_trial(trial.architecture, json.loads(trial.config), data.task, state)
+    return Served(data, live, found.serving_trial_id, len(state))
+
+
+def memory_limit_bytes() -> int | None:
+    """Return how much memory a session that predicts may have; None: no limit. Raises InvalidArgument."""
+    text = os.environ.get(MEMORY_VARIABLE, "")
+    if text and not (text.isascii() and text.isdigit()):
+        raise InvalidArgument(f"the server's environment has {MEMORY_VARIABLE}={text!r}, expected a number of bytes")
+    return int(text) if text else None
+
+
+@contextmanager
+def within_memory() -> Iterator[None]:
+    """Say in one line that memory ran out; on the CPU only torch's words tell that."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not (isinstance(error, MemoryError) or "can't allocate memory" in str(error)):
+            raise
+        limit = memory_limit_bytes()
+        raise QuotaExceeded(
+            "the prediction ran out of memory" + (f": a session may use {limit} bytes" if limit else ""),
+            hint=f"An administrator can raise {MEMORY_VARIABLE} in the server's environment, or ask a smaller trial.",
+        ) from error

@@ -1,0 +1,126 @@
+-- Which trial answers a prediction, and for whom. Only easeml.open_serving calls these: they trust the name of the asking role.
+
+CREATE FUNCTION easeml.usable_dataset(asker name, dataset text, trial_id bigint, OUT tenant name, OUT dataset_name text, OUT serving_only boolean, OUT passed_over text[])
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    dot integer := strpos(dataset, '.');
+    prefix text := left(dataset, dot - 1);
+    rest text := substr(dataset, dot + 1);
+BEGIN
+    -- What others grant comes after what is one's own and what is named in full: no grant changes what those mean.
+    IF EXISTS (SELECT FROM easeml.datasets d WHERE d.tenant = asker AND d.dataset_name = dataset) THEN
+        tenant := asker;
+        dataset_name := dataset;
+    ELSIF dot > 1 AND prefix = asker AND EXISTS (SELECT FROM easeml.datasets d WHERE d.tenant = asker AND d.dataset_name = rest) THEN
+        tenant := asker;
+        dataset_name := rest;
+    ELSE
+        IF dot > 1 AND octet_length(prefix) < 64 THEN
+            SELECT g.tenant, g.dataset_name, g.serving_only INTO tenant, dataset_name, serving_only FROM easeml.dataset_grants g
+            WHERE g.tenant = prefix::name AND g.dataset_name = rest AND g.grantee = asker;
+        END IF;
+        IF tenant IS NULL THEN
+            -- The oldest grant answers, so that a later one of somebody else stops no call that works.
+            SELECT (array_agg(g.tenant ORDER BY g.granted_at, g.tenant))[1], dataset, (array_agg(g.serving_only ORDER BY g.granted_at, g.tenant))[1],
+                (array_agg(g.tenant || '.' || dataset ORDER BY g.granted_at, g.tenant))[2:]
+            INTO tenant, dataset_name, serving_only, passed_over
+            FROM easeml.dataset_grants g WHERE g.grantee = asker AND g.dataset_name = dataset
+                AND (trial_id IS NULL OR EXISTS (SELECT FROM easeml.trials t WHERE t.trial_id = usable_dataset.trial_id AND t.tenant = g.tenant));
+        END IF;
+    END IF;
+    IF tenant IS NULL THEN
+        PERFORM easeml.fail('ML003', format('there is no dataset %s that role %s may use', quote_nullable(dataset), quote_ident(asker)),
+            hint => 'The tenant who made it can allow it: SELECT easeml.grant_use(dataset, role).');
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION easeml.usable_dataset(name, text, bigint) IS
+    'Says which dataset a name means for a role: its own, else tenant.dataset, else the oldest grant of that name; passed_over lists younger grants of that name (internal).';
+
+CREATE FUNCTION easeml.answering_trial(tenant name, dataset_name text) RETURNS bigint
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    chosen bigint;
+BEGIN
+    SELECT p.trial_id INTO chosen FROM easeml.deployments p WHERE p.tenant = answering_trial.tenant AND p.dataset_name = answering_trial.dataset_name;
+    IF chosen IS NULL THEN
+        -- The best trial of the newest version that has one; if its runs differ in metric, that of the newest run counts.
+        SELECT t.trial_id INTO chosen
+        FROM easeml.datasets d JOIN easeml.runs r USING (dataset_id) JOIN easeml.trials t USING (run_id)
+        WHERE d.tenant = answering_trial.tenant AND d.dataset_name = answering_trial.dataset_name AND t.best_checkpoint_id IS NOT NULL
+            AND r.metric = (SELECT n.metric FROM easeml.runs n JOIN easeml.trials b USING (run_id)
+                WHERE n.dataset_id = d.dataset_id AND b.best_checkpoint_id IS NOT NULL ORDER BY n.run_id DESC LIMIT 1)
+        ORDER BY d.version DESC, CASE WHEN r.is_higher_better THEN -t.best_metric_value ELSE t.best_metric_value END NULLS LAST, t.trial_id LIMIT 1;
+    END IF;
+    RETURN chosen;
+END
+$$;
+COMMENT ON FUNCTION easeml.answering_trial(name, text) IS 'Returns the trial that answers for a dataset unless another is named: the deployed one, else the best so far by its best epoch (internal).';
+
+CREATE FUNCTION easeml.serving_trial(asker name, dataset text, trial_id bigint, OUT tenant name, OUT dataset_name text, OUT dataset_id bigint,
+    OUT serving_trial_id bigint, OUT checkpoint_id bigint, OUT passed_over text[])
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    serving_only boolean;
+    answering bigint;
+BEGIN
+    SELECT u.tenant, u.dataset_name, u.serving_only, u.passed_over INTO tenant, dataset_name, serving_only, passed_over
+    FROM easeml.usable_dataset(asker, dataset, trial_id) u;
+    answering := CASE WHEN trial_id IS NULL OR serving_only THEN easeml.answering_trial(tenant, dataset_name) END;
+    IF serving_only AND trial_id IS NOT NULL AND trial_id IS DISTINCT FROM answering THEN
+        PERFORM easeml.fail('ML004', format('role %s may use only the trial that answers for dataset %s', quote_ident(asker), quote_literal(dataset)),
+            hint => 'Leave the trial out.');
+    END IF;
+    SELECT r.dataset_id, t.trial_id, t.best_checkpoint_id INTO dataset_id, serving_trial_id, checkpoint_id
+    FROM easeml.trials t JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id)
+    WHERE t.trial_id = coalesce(serving_trial.trial_id, answering) AND d.tenant = serving_trial.tenant AND d.dataset_name = serving_trial.dataset_name;
+    IF serving_trial_id IS NULL AND trial_id IS NOT NULL THEN
+        PERFORM easeml.fail('ML003', format('dataset %s has no trial %s', quote_literal(dataset), trial_id));
+    ELSIF checkpoint_id IS NULL THEN
+        PERFORM easeml.fail('ML010', format('dataset %s has no trained trial yet', quote_literal(dataset)),
+            hint => format('Start one with SELECT easeml.select_models(%s), or wait for the first epoch to be measured.', quote_literal(dataset)));
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION easeml.serving_trial(name, text, bigint) IS
+    'Finds the trial that answers a role for a dataset: the one named, else the deployed one, else the best so far by its best epoch. Refuses roles to which the tenant has not granted use (internal).';
+
+-- The role waits for nobody: what another session of it holds locked is not counted.
+CREATE FUNCTION easeml.log_prediction(tenant name, dataset_name text, asker name, trial_id bigint) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '50ms' AS $$
+DECLARE
+    is_new boolean;
+BEGIN
+    IF current_setting('transaction_read_only')::boolean OR NOT EXISTS (SELECT FROM easeml.prediction_audits a
+        WHERE a.tenant = log_prediction.tenant AND a.dataset_name = log_prediction.dataset_name) THEN
+        RETURN;
+    END IF;
+    INSERT INTO easeml.prediction_log AS l (tenant, dataset_name, day, asker, trial_id)
+    VALUES (log_prediction.tenant, log_prediction.dataset_name, current_date, log_prediction.asker, log_prediction.trial_id)
+    ON CONFLICT ON CONSTRAINT prediction_log_pkey DO UPDATE SET n_statements = l.n_statements + 1, last_at = now()
+    RETURNING l.n_statements = 1 INTO is_new;
+    IF is_new THEN
+        DELETE FROM easeml.prediction_log l
+        WHERE l.tenant = log_prediction.tenant AND l.dataset_name = log_prediction.dataset_name AND l.day < current_date - 90;
+    END IF;
+EXCEPTION WHEN lock_not_available OR serialization_failure THEN
+    RETURN;
+END
+$$;
+COMMENT ON FUNCTION easeml.log_prediction(name, text, name, bigint) IS 'Counts a statement that predicted, where the dataset''s tenant asked for that (internal).';
+
+CREATE FUNCTION easeml.set_prediction_audit(dataset text, is_on boolean) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM easeml.find_dataset(dataset);
+    IF is_on IS NULL THEN
+        PERFORM easeml.fail('ML001', 'is_on: expected true or false, got NULL');
+    ELSIF is_on THEN
+        INSERT INTO easeml.prediction_audits (dataset_name) VALUES (dataset) ON CONFLICT DO NOTHING;
+    ELSE
+        DELETE FROM easeml.prediction_audits a WHERE a.tenant = current_user AND a.dataset_name = set_prediction_audit.dataset;
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION easeml.set_prediction_audit(text, boolean) IS
+    'Says whether easeml.prediction_log counts who predicts with a dataset of yours: by day, role and trial, the statements that committed. Off by default; rows are kept for 90 days.';

@@ -1,0 +1,77 @@
+"""One row as JSON or as the server stores an array: what is read from it, and what is refused."""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+import pytest
+
+from easeml_plpy.errors import ShapeMismatch
+from easeml_plpy.row_values import MAX_TEXT_BYTES, numbers_of_array, row_of_text
+
+
+def stored(values: list[float | None], sizes: tuple[int, ...]) -> bytes:
+    """A double precision[] as array.h lays it out, without its length word."""
+    bounds = struct.pack(f"={2 * len(sizes)}i", *sizes, *(1 for _ in sizes))
+    known = b"".join(struct.pack("=d", value) for value in values if value is not None)
+    if None not in values:
+        return struct.pack("=iiI", len(sizes), 0, 701) + bounds + known
+    bits = np.packbits([value is not None for value in values], bitorder="little").tobytes()
+    offset = -(-(16 + len(bounds) + len(bits)) // 8) * 8
+    head = struct.pack("=iiI", len(sizes), offset, 701) + bounds + bits
+    return head.ljust(offset - 4, b"\0") + known
+
+
+@pytest.mark.parametrize(
+    ("values", "sizes"),
+    [
+        ([], ()),
+        ([1.5], (1,)),
+        ([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], (2, 3)),
+        ([None], (1,)),
+        ([None, 2.0, None, 4.0, 5.0, 6.0, 7.0, 8.0, None, 10.0], (10,)),
+        ([1.0, None, 3.0, 4.0], (2, 2)),
+    ],
+)
+def test_numbers_of_a_stored_array_are_its_elements_and_null_is_nan(values: list[float | None], sizes: tuple[int, ...]):
+    expected = [np.nan if value is None else value for value in values]
+    np.testing.assert_array_equal(numbers_of_array(stored(values, sizes)), expected)
+
+
+def test_bytes_that_are_no_whole_array_are_refused() -> None:
+    whole = stored([None, 2.0], (2,))
+    for cut in range(len(whole)):
+        with pytest.raises(ShapeMismatch):
+            numbers_of_array(whole[:cut])
+
+
+def test_a_rank_or_size_that_lies_is_refused() -> None:
+    for head in ((-1, 0), (2**31 - 1, 0), (1, -8), (1, 2**31 - 1)):
+        with pytest.raises(ShapeMismatch):
+            numbers_of_array(struct.pack("=iiIii", *head, 701, 2**31 - 1, 1))
+
+
+def test_a_row_is_an_object() -> None:
+    assert row_of_text('{"x": 1, "y": [null, 2.5]}') == {"x": 1, "y": [None, 2.5]}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "got NULL"),
+        ("[1]", "got list"),
+        ("3", "got int"),
+        ("", "got other text"),
+        ("{1,2}", "got other text"),
+        ('{"x": Infinity}', "got other text"),
+        ('{"x": ' + "[" * 5000 + "]" * 5000 + "}", "nested too deep"),
+        ('{"x": ' + "9" * 5001 + "}", "got other text"),
+        (" " * (MAX_TEXT_BYTES + 1), "at most"),
+    ],
+    ids=range(9),
+)
+def test_what_is_no_row_is_refused_in_a_line(text: str | None, message: str) -> None:
+    with pytest.raises(ShapeMismatch, match=message) as caught:
+        row_of_text(text)
+    assert len(str(caught.value)) < 300
