@@ -49,31 +49,7 @@ class TableRequest:
     trial_id: int | None
     relation: int
     source: str
-<<<<<<< HEAD
-    output: str | None
-    trial_id: int | None
-
-
-@dataclass(frozen=True)
-class ServingInputs:
-    """What the caller may know of a dataset: its task, and the kinds of its inputs."""
-
-    task: TaskKind
-    inputs: tuple[Field, ...]
-
-    @classmethod
-    def of_columns(cls, encoder: str) -> ServingInputs:
-        """Parse what easeml.serving_encoder returns."""
-        found = json.loads(encoder)
-        return cls(found["task"], tuple(field_from_json(entry) for entry in found["inputs"]))
-
-
-class _OutputName(NamedTuple):
-    is_taken: bool
-    name: str
-=======
     output: str
->>>>>>> 5831cd1 (Predictions ask with current_user's rights, a grant alone suffices, and readers see no targets)
 
 
 class _Size(NamedTuple):

@@ -56,8 +56,8 @@ SHORT = {"list_procedures", "list_schedulers", "list_allocations", "list_policie
 # Sessions that predict and replay import torch; what a tenant can make long there is measured where torch is at hand:
 # the interrupts of every entry point are one mechanism (tests/unit/plpy/test_interrupts.py).
 SAME_MECHANISM = {
-    "predict_json", "predict_numbers", "predict_bytes", "predict_packed", "write_predictions", "check_replay",
-    "replay_units",
+    "predict_json", "predict_numbers", "predict_bytes", "predict_packed", "write_predictions", "open_serving",
+    "check_replay", "replay_units",
 }  # fmt: skip
 REACHABLE = """
 SELECT p.proname::text FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang
