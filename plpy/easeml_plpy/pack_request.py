@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 
 from .errors import InvalidArgument
-from .task import TaskKind
+from .task import MAX_RANK, TaskKind
 from .value_types import JSON
 
 
@@ -38,6 +38,8 @@ class PackRequest:
         shape = fields.pop("input_shape")
         if fields["target"] is None:
             raise InvalidArgument("target: expected a column, got NULL")
+        if shape is not None and len(shape) > MAX_RANK:
+            raise InvalidArgument(f"input_shape: expected at most {MAX_RANK} sizes, got {len(shape)}")
         if shape is not None and (not shape or any(size is None or size < 1 for size in shape)):
             raise InvalidArgument(f"input_shape: expected sizes of 1 or more, got {shape}")
         inputs = tuple(fields.pop("inputs") or ())

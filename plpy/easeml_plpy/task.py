@@ -11,6 +11,8 @@ from easeml_plpy.errors import InvalidArgument
 TaskKind = Literal["classification", "regression"]
 TASK_KINDS: tuple[TaskKind, ...] = ("classification", "regression")
 
+MAX_RANK = 16
+
 
 @dataclass(frozen=True)
 class Task:
@@ -26,6 +28,8 @@ class Task:
     def __post_init__(self) -> None:
         if self.kind not in TASK_KINDS:
             raise InvalidArgument(f"task kind: expected one of {', '.join(TASK_KINDS)}, got {self.kind!r}")
+        if len(self.input_shape) > MAX_RANK:
+            raise InvalidArgument(f"task input_shape: expected at most {MAX_RANK} sizes, got {len(self.input_shape)}")
         if not self.input_shape or min(self.input_shape) < 1:
             raise InvalidArgument(
                 f"task input_shape: expected one or more positive sizes, got {list(self.input_shape)}"

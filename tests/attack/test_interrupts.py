@@ -48,6 +48,9 @@ WORST = {
     ),
     "fitting_architectures": ("SELECT easeml.select_models('points', array_fill('x'::text, ARRAY[2000000]))",),
     "check_memory": ("SELECT easeml.select_models('points', '{mlp}', n_configs => 9000)",),
+    "fitting_architectures with many sizes": (
+        "SELECT easeml.create_dataset('sizes', 'images', '{x}', 'y', input_shape => array_fill(1, ARRAY[5000000]))",
+    ),
     "list_architectures": ("SELECT count(*) FROM easeml.architectures a, generate_series(1, 100000)",),
     "list_metrics": ("SELECT count(*) FROM generate_series(1, 100000), LATERAL (SELECT * FROM easeml.metrics) m",),
 }
@@ -75,7 +78,8 @@ def mallory(module_database: Session) -> Session:
         "CREATE TABLE many AS SELECT i * 0.1 AS x, repeat(md5(i::text), 3) AS words, i % 5000 AS y"
         " FROM generate_series(1, 100000) i"
     )
-    root.execute("GRANT SELECT ON points, many TO PUBLIC")
+    root.execute("CREATE TABLE images AS SELECT ''::bytea AS x, i % 2 AS y FROM generate_series(1, 40) i")
+    root.execute("GRANT SELECT ON points, many, images TO PUBLIC")
     tenant = root.as_role("mallory", "easeml_tenant")
     tenant.execute("SELECT easeml.create_dataset('points', 'points', '{x}', 'y')")
     for procedure in ("random", "bohb"):
