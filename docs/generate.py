@@ -46,12 +46,13 @@ GROUPS = {
         "resume_segment",
         "remove_segment",
     ),
-    "Tenants": ("create_tenant", "alter_tenant", "drop_tenant", "set_policy", "quality"),
+    "Tenants": ("create_tenant", "alter_tenant", "drop_tenant", "adopt_tenant", "set_policy", "quality"),
     "Operations": ("version", "has_live_coordinator", "python_facts"),
 }
 UNITS = ("train_unit", "evaluate_unit", "train_gang", "evaluate_gang", "pilot_unit")
 
 ROLES = {
+    "easeml_owner": "Owns what easeml does for tenants beyond their own rights. Nobody can become it: never grant it.",
     "easeml_admin": "Sees all tenants' rows, sets slots, segments and limits. Member of the other three; no superuser.",
     "easeml_coordinator": "The coordinator's role: runs units for all tenants. Owns the stored states.",
     "easeml_tenant": "Creates datasets and runs, and sees only its own rows.",
@@ -85,6 +86,11 @@ class Relation:
     name: str
     comment: str = ""
     columns: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether users never read it."""
+        return "(internal" in self.comment
 
 
 def sql_text() -> str:
@@ -223,7 +229,7 @@ def sql_page() -> str:
             for routine in (routine for routine in public if routine.name == name):
                 lines += routine_lines(routine)
     lines += ["## Views", "", "Read these, not the tables: columns are only ever added, at the end.", ""]
-    for view in relations(text, "VIEW"):
+    for view in (view for view in relations(text, "VIEW") if not view.is_internal):
         lines += [f"### {view.name}", "", *escaped(view.comment), ""]
         lines += table(["column", "meaning"], [(f"`{name}`", comment) for name, comment in view.columns.items()])
     lines += ["## Roles", "", "Group roles, made by the extension; grant them to your own login roles.", ""]
@@ -235,6 +241,10 @@ def sql_page() -> str:
         "",
     ]
     lines += table(["table", "what a row is"], [(f"`{one.name}`", one.comment) for one in relations(text, "TABLE")])
+    lines += ["## Internal views", "", "Read and written by the functions above, in the name of their caller.", ""]
+    lines += table(
+        ["view", "what a row is"], [(f"`{v.name}`", v.comment) for v in relations(text, "VIEW") if v.is_internal]
+    )
     lines += ["## Internal routines", "", "Called by the coordinator, by triggers, or by the functions above.", ""]
     internal = [(f"`{one.name}`", one.comment) for one in known if one.is_internal]
     return "\n".join([*lines, *table(["routine", "what it does"], internal)])

@@ -1,13 +1,13 @@
-"""What easeml.create_dataset asks to be packed, parsed once."""
+"""What easeml.create_dataset asks to be packed, as the row of the dataset that was begun says it."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from .errors import InvalidArgument
+from .errors import InvalidArgument, NotFound
+from .session import Session, Statement
 from .task import MAX_RANK, TaskKind
-from .value_types import JSON
 
 
 @dataclass(frozen=True)
@@ -17,8 +17,7 @@ class PackRequest:
     None: `task` follows from the target's type, `input_shape` from the arrays, `block_rows` from the size of a row.
     """
 
-    name: str
-    version: int
+    dataset_id: int
     relation: int
     source: str
     inputs: tuple[str, ...]
@@ -31,20 +30,35 @@ class PackRequest:
     input_shape: tuple[int, ...] | None
     block_rows: int | None
 
-    @classmethod
-    def from_text(cls, text: str) -> PackRequest:
-        """Parse the jsonb argument of easeml.pack_dataset. Raises InvalidArgument."""
-        fields = json.loads(text)
-        shape = fields.pop("input_shape")
-        if fields["target"] is None:
-            raise InvalidArgument("target: expected a column, got NULL")
-        if shape is not None and len(shape) > MAX_RANK:
-            raise InvalidArgument(f"input_shape: expected at most {MAX_RANK} sizes, got {len(shape)}")
-        if shape is not None and (not shape or any(size is None or size < 1 for size in shape)):
-            raise InvalidArgument(f"input_shape: expected sizes of 1 or more, got {shape}")
-        inputs = tuple(fields.pop("inputs") or ())
-        return cls(**fields, inputs=inputs, input_shape=None if shape is None else tuple(shape))
 
-    def to_json(self) -> dict[str, JSON]:
-        """Return the request as the statement that records the dataset reads it."""
-        return asdict(self)
+def _request(inputs: Sequence[str], input_shape: Sequence[int | None] | None, **fields: object) -> PackRequest:
+    if input_shape is not None and len(input_shape) > MAX_RANK:
+        raise InvalidArgument(f"input_shape: expected at most {MAX_RANK} sizes, got {len(input_shape)}")
+    if input_shape is not None and (not input_shape or any(size is None or size < 1 for size in input_shape)):
+        raise InvalidArgument(f"input_shape: expected sizes of 1 or more, got {list(input_shape)}")
+    shape = None if input_shape is None else tuple(input_shape)
+    return PackRequest(**fields, inputs=tuple(inputs), input_shape=shape)  # type: ignore[arg-type]
+
+
+# The name is looked up once more and written by the server, since what it is put into is SQL.
+BEGUN = Statement(
+    """
+SELECT d.dataset_id, s.relation::oid::bigint AS relation, easeml.qualified_name(s.relation) AS source,
+    d.input_columns AS inputs, d.target_column AS target, d.n_partitions, d.validation_fraction, d.test_fraction,
+    d.seed, o.task, o.input_shape, o.block_rows
+FROM easeml.datasets d CROSS JOIN LATERAL (SELECT to_regclass(d.source) AS relation) s
+CROSS JOIN LATERAL jsonb_to_record(d.options) o(task text, input_shape integer[], block_rows integer)
+WHERE d.dataset_id = $1 AND d.packing_xid = pg_current_xact_id()
+    AND d.tenant = easeml.current_tenant() AND easeml.qualified_name(s.relation) IS NOT NULL
+""",
+    ("int8",),
+    _request,
+)
+
+
+def begun_dataset(session: Session, dataset_id: int) -> PackRequest:
+    """Return what is to be packed, once easeml has checked it. Raises NotFound, InvalidArgument."""
+    found = session.rows(BEGUN, dataset_id)
+    if not found:
+        raise NotFound(f"dataset {dataset_id} was not begun in this transaction, or its source is gone")
+    return found[0]

@@ -6,7 +6,8 @@
 3. Each block is one aggregate of binary rows, decoded by numpy at once and stored as contiguous arrays, while the
    statistics of the training rows stream by.
 
-Everything happens in the caller's transaction and with the caller's rights: an error leaves nothing behind.
+Everything happens in the caller's transaction: an error leaves nothing behind. The source is read, and blocks are
+written, with the caller's rights; the rest of the dataset goes through the door (easeml.requests), before and after.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -25,27 +25,14 @@ from .columns import Columns
 from .encoder import CategoricalField, Encoder, Field, LabelTarget, NumberTarget, Target
 from .encoding import encoded_shape, fields_to_bytes, row_bytes
 from .errors import InvalidArgument, InvalidData
-from .pack_request import PackRequest
+from .pack_request import PackRequest, begun_dataset
 from .packing_statistics import PackingStatistics
-from .session import Command, Session, Statement, answering, only_column
+from .session import Command, Session, Statement, answering
 from .value_types import Array
 
 TARGET_BLOCK_BYTES = 2 << 20
 
 
-INSERT_DATASET: Statement[int] = Statement(
-    """
-INSERT INTO easeml.datasets (dataset_name, version, source, input_columns, target_column, task, input_shape, n_outputs,
-    n_partitions, validation_fraction, test_fraction, seed, block_rows, options, encoder, n_skipped_rows)
-SELECT d.name, d.version, d.source, d.inputs, d.target, $2, '{1}', $3,
-    d.n_partitions, d.validation_fraction, d.test_fraction, d.seed, d.block_rows, $4, '{}', $5
-FROM jsonb_to_record($1) AS d(name text, version int, source text, inputs text[], target text,
-    n_partitions int, validation_fraction float8, test_fraction float8, seed bigint, block_rows int)
-RETURNING dataset_id
-""",
-    ("jsonb", "text", "int4", "jsonb", "int8"),
-    only_column,
-)
 INSERT_BLOCK = Command(
     """
 INSERT INTO easeml.blocks (dataset_id, split, partition_number, block_number, n_rows, inputs, targets)
@@ -53,25 +40,14 @@ VALUES ($1, $2, $3, $4, $5, $6, $7)
 """,
     ("int8", "text", "int4", "int4", "int4", "bytea", "bytea"),
 )
-INSERT_PARTITION = Command(
-    """
-INSERT INTO easeml.partitions
-    (dataset_id, partition_number, n_train_rows, n_validation_rows, n_test_rows, n_bytes, checksum)
-VALUES ($1, $2, $3, $4, $5, $6, $7)
-""",
-    ("int8", "int4", "int8", "int8", "int8", "int8", "int8"),
-)
-FINISH_DATASET = Command(
-    "UPDATE easeml.datasets SET encoder = $2, input_shape = $3, packing_seconds = $4 WHERE dataset_id = $1",
-    ("int8", "jsonb", "int4[]", "float8"),
-)
+FINISH_DATASET = Command("SELECT easeml.request('finish_dataset', $1)", ("jsonb",))
 
 
 @answering
-def pack_dataset(session: Session, request: str) -> int:
-    """Pack the relation that the request names; return the number of the dataset."""
+def pack_begun_dataset(session: Session, dataset_id: int) -> int:
+    """Pack the source of a dataset that this transaction has begun; return the number of rows."""
     started = time.monotonic()  # a duration for the record, no decision hangs on it
-    wanted = PackRequest.from_text(request)
+    wanted = begun_dataset(session, dataset_id)
     columns = columns_of.read_columns(session, wanted.relation)
     _check_columns(wanted, columns)
     # Each statement runs once: compiling it takes longer than it saves.
@@ -85,10 +61,11 @@ def pack_dataset(session: Session, request: str) -> int:
     splitting.check_splits(session, wanted)
     inputs = source_rows.with_categories(session, inputs)
     packing = _Packing(session, wanted, inputs, target, n_skipped)
-    packing.finish(packing.write_blocks(), started)
+    statistics = packing.write_blocks()
+    packing.finish(statistics, started)
     for table in ("easeml_rows", "easeml_order"):
         session.execute(f"DROP TABLE pg_temp.{table}")
-    return packing.dataset_id
+    return statistics.n_rows.total()
 
 
 def _check_columns(wanted: PackRequest, columns: Columns) -> None:
@@ -116,19 +93,14 @@ class _Block(NamedTuple):
 
 
 class _Packing:
-    """A dataset being written: its row is there from the beginning, its encoder still without statistics."""
+    """A dataset being written: its row is there, and easeml.finish_dataset fills it in."""
 
     def __init__(
         self, session: Session, wanted: PackRequest, inputs: Sequence[Field], target: Target, n_skipped: int
     ) -> None:
         self._session, self._inputs, self._target = session, inputs, target
+        self._dataset_id, self._n_partitions, self._n_skipped = wanted.dataset_id, wanted.n_partitions, n_skipped
         self._block_rows = wanted.block_rows or int(np.clip(TARGET_BLOCK_BYTES // max(row_bytes(inputs), 1), 64, 8192))
-        request = replace(wanted, block_rows=self._block_rows).to_json()
-        options = {key: request[key] for key in ("task", "input_shape", "block_rows")}
-        n_outputs = len(target.labels) if isinstance(target, LabelTarget) else 1
-        self.dataset_id = session.row(
-            INSERT_DATASET, json.dumps(request), target.task, n_outputs, json.dumps(options), n_skipped
-        )
 
     def write_blocks(self) -> PackingStatistics:
         """Decode, observe and store the blocks one after another; memory is bounded by a few of them."""
@@ -142,20 +114,27 @@ class _Packing:
                 statistics.observe(fields, targets)
             packed = [fields_to_bytes(fields), targets.astype(stored).tobytes()]
             place = (block.split, block.part, block.block, block.n)
-            self._session.run(INSERT_BLOCK, self.dataset_id, *place, *packed)
+            self._session.run(INSERT_BLOCK, self._dataset_id, *place, *packed)
             statistics.count(block.split, block.part, block.n, packed)
         return statistics
 
     def finish(self, statistics: PackingStatistics, started: float) -> None:
-        """Write the partitions' sizes and the encoder with its statistics."""
+        """Hand over what was found out: easeml counts the rows itself, and nobody can add to them from then on."""
         fields = statistics.fields(self._inputs)
         target = statistics.number_target(self._target) if isinstance(self._target, NumberTarget) else self._target
-        for part, n_bytes in sorted(statistics.n_bytes.items()):
-            n_rows = [statistics.n_rows[split, part] for split in splitting.SPLITS]
-            self._session.run(INSERT_PARTITION, self.dataset_id, part, *n_rows, n_bytes, statistics.checksums[part])
         shape = encoded_shape(fields)
-        encoder = json.dumps(Encoder(tuple(fields), shape, target).to_json())
-        self._session.run(FINISH_DATASET, self.dataset_id, encoder, list(shape), time.monotonic() - started)
+        finished = {
+            "dataset_id": self._dataset_id,
+            "task": target.task,
+            "n_outputs": len(target.labels) if isinstance(target, LabelTarget) else 1,
+            "input_shape": list(shape),
+            "block_rows": self._block_rows,
+            "n_skipped_rows": self._n_skipped,
+            "checksums": [statistics.checksums[part] for part in range(self._n_partitions)],
+            "encoder": Encoder(tuple(fields), shape, target).to_json(),
+            "packing_seconds": time.monotonic() - started,
+        }
+        self._session.run(FINISH_DATASET, json.dumps(finished))
 
 
 def _block_query(inputs: Sequence[Field], target: Target, block_rows: int) -> tuple[Statement[_Block], list[list[str]]]:

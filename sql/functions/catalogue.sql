@@ -2,21 +2,21 @@
 
 CREATE FUNCTION easeml.list_architectures(
     OUT architecture text, OUT trainer text, OUT tasks text[], OUT input_ranks integer[], OUT summary text, OUT hyperparameters jsonb
-) RETURNS SETOF record LANGUAGE plpython3u STABLE AS $$
+) RETURNS SETOF record LANGUAGE plpython3u STABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_plpy.catalog import list_architectures
 return list_architectures(plpy, GD)
 $$;
 COMMENT ON FUNCTION easeml.list_architectures() IS 'Lists the architectures that the installed package can train (internal: read easeml.architectures).';
 
 CREATE FUNCTION easeml.list_metrics(OUT metric text, OUT task text, OUT is_higher_better boolean, OUT is_default boolean, OUT summary text)
-RETURNS SETOF record LANGUAGE plpython3u STABLE AS $$
+RETURNS SETOF record LANGUAGE plpython3u STABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_plpy.catalog import list_metrics
 return list_metrics(plpy, GD)
 $$;
 COMMENT ON FUNCTION easeml.list_metrics() IS 'Lists the metrics by which a run can rank its trials (internal: read easeml.metrics).';
 
 CREATE FUNCTION easeml.fitting_architectures(task text, input_shape integer[], n_outputs integer, OUT architecture text, OUT misfit text, OUT is_default boolean)
-RETURNS SETOF record LANGUAGE plpython3u STABLE AS $$
+RETURNS SETOF record LANGUAGE plpython3u STABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_plpy.catalog import fitting_architectures
 return fitting_architectures(plpy, GD, task, input_shape, n_outputs)
 $$;
@@ -24,7 +24,7 @@ COMMENT ON FUNCTION easeml.fitting_architectures(text, integer[], integer) IS
     'Lists every architecture with the reason why it does not fit data of that task and shape, or NULL if it fits.';
 
 CREATE FUNCTION easeml.list_procedures(OUT procedure text, OUT is_one_shot boolean, OUT options text[], OUT summary text)
-RETURNS SETOF record LANGUAGE plpython3u STABLE AS $$
+RETURNS SETOF record LANGUAGE plpython3u STABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_db.decisions.procedures import list_procedures
 from easeml_plpy.session import guarded
 return guarded(plpy, list_procedures)
@@ -32,30 +32,16 @@ $$;
 COMMENT ON FUNCTION easeml.list_procedures() IS 'Lists the procedures that a run can use (internal: read easeml.procedures).';
 
 CREATE FUNCTION easeml.list_schedulers(OUT scheduler text, OUT needs_free_order boolean, OUT needs_single_holders boolean, OUT is_default boolean, OUT summary text)
-RETURNS SETOF record LANGUAGE plpython3u STABLE AS $$
+RETURNS SETOF record LANGUAGE plpython3u STABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_db.decisions.hopper.schedulers import list_schedulers
 from easeml_plpy.session import guarded
 return guarded(plpy, list_schedulers)
 $$;
 COMMENT ON FUNCTION easeml.list_schedulers() IS 'Lists the schedulers that a run can use (internal: read easeml.schedulers).';
 
-CREATE FUNCTION easeml.list_allocations() RETURNS SETOF text LANGUAGE plpython3u STABLE AS $$
+CREATE FUNCTION easeml.list_allocations() RETURNS SETOF text LANGUAGE plpython3u STABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_db.decisions.hopper.allocation.registry import list_allocations
 from easeml_plpy.session import guarded
 return guarded(plpy, list_allocations)
 $$;
 COMMENT ON FUNCTION easeml.list_allocations() IS 'Lists the allocations that a run can use: how its trials share the slots (internal).';
-
--- Tenants insert runs themselves, too, so the name is checked at the table. Only an INSERT is: every change of a status would load Python.
-CREATE FUNCTION easeml.check_allocation() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    IF NEW.allocation IS NULL OR NEW.allocation NOT IN (SELECT easeml.list_allocations()) THEN
-        PERFORM easeml.fail('ML001', format('allocation: there is no allocation %s', quote_nullable(NEW.allocation)),
-            hint => (SELECT 'Choose one of: ' || string_agg(a, ', ') || '.' FROM easeml.list_allocations() a));
-    END IF;
-    RETURN NEW;
-END
-$$;
-COMMENT ON FUNCTION easeml.check_allocation() IS 'Refuses a run with an allocation that does not exist (trigger).';
-CREATE TRIGGER run_allocation BEFORE INSERT ON easeml.runs
-    FOR EACH ROW EXECUTE FUNCTION easeml.check_allocation();

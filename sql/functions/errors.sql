@@ -4,7 +4,7 @@
 -- catching it in PL/pgSQL would open a subtransaction at every call, for predictions at every row.
 
 CREATE FUNCTION easeml.fail(sqlstate_code text, message text, detail text DEFAULT NULL, hint text DEFAULT NULL)
-RETURNS void LANGUAGE plpgsql AS $$
+RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     -- PL/Python puts the name of the exception's class before the message.
     message := regexp_replace(message, '^((plpy\.(SPI)?Error|spiexceptions\.\w+): )+', '');
@@ -23,12 +23,12 @@ END
 $$;
 COMMENT ON FUNCTION easeml.fail(text, text, text, text) IS 'Raises an error of class ML (internal).';
 
-CREATE FUNCTION easeml.raise_failure(failure jsonb) RETURNS void LANGUAGE sql STRICT AS $$
+CREATE FUNCTION easeml.raise_failure(failure jsonb) RETURNS void LANGUAGE sql STRICT SET search_path = pg_catalog, pg_temp AS $$
     SELECT easeml.fail(failure ->> 'sqlstate', failure ->> 'message', failure ->> 'detail', failure ->> 'hint')
 $$;
 COMMENT ON FUNCTION easeml.raise_failure(jsonb) IS 'Raises the error that a PL/Python function returned; does nothing if it is NULL (internal).';
 
-CREATE FUNCTION easeml.check_run_transition() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION easeml.check_run_transition() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF NEW.status <> OLD.status AND (OLD.status, NEW.status) NOT IN (
         ('queued', 'running'), ('queued', 'cancelled'), ('queued', 'failed'),
@@ -44,7 +44,7 @@ COMMENT ON FUNCTION easeml.check_run_transition() IS 'Refuses an illegal change 
 CREATE TRIGGER run_transition BEFORE UPDATE OF status ON easeml.runs
     FOR EACH ROW EXECUTE FUNCTION easeml.check_run_transition();
 
-CREATE FUNCTION easeml.check_trial_transition() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION easeml.check_trial_transition() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF NEW.status <> OLD.status AND (OLD.status, NEW.status) NOT IN (
         ('waiting', 'running'), ('waiting', 'cancelled'), ('waiting', 'failed'), ('waiting', 'stopped'),

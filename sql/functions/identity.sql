@@ -1,47 +1,62 @@
 -- Who calls, and what a name means.
 
-CREATE FUNCTION easeml.caller() RETURNS name LANGUAGE sql STABLE
-SET search_path = pg_catalog, pg_temp AS $$
-    SELECT CASE current_setting('role') WHEN 'none' THEN session_user ELSE current_setting('role')::name END
+-- PL/pgSQL keeps its plan for the session: row-level security calls this once for each table of a query.
+CREATE FUNCTION easeml.current_tenant() RETURNS name LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN (SELECT t.tenant FROM easeml.tenant_roles t WHERE t.role = to_regrole(quote_ident(current_user)));
+END
 $$;
-COMMENT ON FUNCTION easeml.caller() IS 'Returns the role that called, even inside a SECURITY DEFINER function: the role that SET ROLE chose, else the session''s user.';
+COMMENT ON FUNCTION easeml.current_tenant() IS 'Returns the tenant that you are, the name in the column tenant of your rows; NULL before your first request.';
 
-CREATE FUNCTION easeml.find_dataset(dataset text) RETURNS easeml.datasets LANGUAGE plpgsql STABLE AS $$
+CREATE FUNCTION easeml.dataset_of(caller name, tenant name, dataset text) RETURNS easeml.datasets LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     found easeml.datasets;
     known text;
 BEGIN
     SELECT d.* INTO found FROM easeml.datasets d
-    WHERE d.tenant = current_user AND d.dataset_name = find_dataset.dataset ORDER BY d.version DESC LIMIT 1;
+    WHERE d.tenant = dataset_of.tenant AND d.dataset_name = dataset_of.dataset ORDER BY d.version DESC LIMIT 1;
     IF found.dataset_id IS NULL THEN
-        SELECT string_agg(DISTINCT d.dataset_name, ', ') INTO known FROM easeml.datasets d WHERE d.tenant = current_user;
-        PERFORM easeml.fail('ML003', format('there is no dataset %s of role %s', quote_nullable(dataset), quote_ident(current_user)),
+        SELECT string_agg(DISTINCT d.dataset_name, ', ') INTO known FROM easeml.datasets d WHERE d.tenant = dataset_of.tenant;
+        PERFORM easeml.fail('ML003', format('there is no dataset %s of role %s', quote_nullable(dataset), quote_ident(caller)),
             hint => coalesce('You have: ' || known || '.', 'Make one with easeml.create_dataset(name, source, inputs, target).'));
     END IF;
     RETURN found;
 END
 $$;
+COMMENT ON FUNCTION easeml.dataset_of(name, name, text) IS 'Returns the newest version of a tenant''s dataset, as far as you may see it, or raises an error that lists the datasets (internal).';
+
+CREATE FUNCTION easeml.find_dataset(dataset text) RETURNS easeml.datasets LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN easeml.dataset_of(current_user, easeml.current_tenant(), dataset);
+END
+$$;
 COMMENT ON FUNCTION easeml.find_dataset(text) IS 'Returns the newest version of your dataset of that name, or raises an error that lists your datasets.';
 
+-- The one function that needs the caller's search_path, for the caller's own names: all else in it is named with its schema.
 CREATE FUNCTION easeml.find_source(source text, OUT relation regclass, OUT qualified_name text) LANGUAGE plpgsql STABLE AS $$
 BEGIN
     BEGIN
-        -- Keep the schema with the name, so that it means the same under another search_path.
-        SELECT c.oid::regclass, format('%I.%I', n.nspname, c.relname) INTO relation, qualified_name
-        FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-        WHERE c.oid = to_regclass(source) AND c.relkind IN ('r', 'v', 'm', 'p', 'f');
+        relation := pg_catalog.to_regclass(source);
     EXCEPTION WHEN invalid_name OR syntax_error OR invalid_text_representation OR feature_not_supported THEN
         relation := NULL;
     END;
-    IF relation IS NULL THEN
-        PERFORM easeml.fail('ML003', format('source: there is no table or view %s', quote_nullable(source)),
+    qualified_name := easeml.qualified_name(relation);
+    IF qualified_name IS NULL THEN
+        PERFORM easeml.fail('ML003', pg_catalog.format('source: there is no table or view %s', pg_catalog.quote_nullable(source)),
             hint => 'Give schema and name as in SQL, with double quotes around names in mixed case: ''public."My Table"''.');
     END IF;
 END
 $$;
 COMMENT ON FUNCTION easeml.find_source(text) IS 'Returns the table or view that a name means, with its schema, or raises an error.';
 
-CREATE FUNCTION easeml.has_live_coordinator() RETURNS boolean LANGUAGE sql STABLE AS $$
+CREATE FUNCTION easeml.qualified_name(relation regclass) RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    -- With its schema a name means the same under another search_path.
+    SELECT format('%I.%I', n.nspname, c.relname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE c.oid = relation AND c.relkind IN ('r', 'v', 'm', 'p', 'f')
+$$;
+COMMENT ON FUNCTION easeml.qualified_name(regclass) IS 'Returns schema and name of a table or view as SQL writes them, or NULL for anything else (internal).';
+
+CREATE FUNCTION easeml.has_live_coordinator() RETURNS boolean LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT EXISTS (SELECT FROM easeml.coordinators c JOIN easeml.coordinator_lease l USING (lease_number)
                    WHERE c.stopped_at IS NULL AND c.heartbeat_at > clock_timestamp() - interval '10 seconds')
 $$;

@@ -1,9 +1,9 @@
-CREATE FUNCTION easeml.version() RETURNS text LANGUAGE sql STABLE AS $$
+CREATE FUNCTION easeml.version() RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT extversion FROM pg_catalog.pg_extension WHERE extname = 'easeml'
 $$;
 COMMENT ON FUNCTION easeml.version() IS 'Returns the installed version of the extension.';
 
-CREATE FUNCTION easeml.python_facts() RETURNS jsonb LANGUAGE plpython3u AS $$
+CREATE FUNCTION easeml.python_facts() RETURNS jsonb LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
 import importlib, json, sys
 facts = {"python": sys.version.split()[0], "path": list(sys.path), "modules": {}, "faults": {}}
 for name in ("numpy", "torch", "sklearn", "safetensors", "easeml_plpy", "easeml_db"):

@@ -1,6 +1,6 @@
 -- Training a trial again along the stored visit order, to check that the same bytes result. Nothing is written.
 
-CREATE FUNCTION easeml.check_replay(trial_id bigint, device text, until_epoch integer, OUT n_partitions bigint, OUT failure jsonb) LANGUAGE plpython3u AS $$
+CREATE FUNCTION easeml.check_replay(trial_id bigint, device text, until_epoch integer, OUT n_partitions bigint, OUT failure jsonb) LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
 from easeml_plpy.replay import check_replay
 return check_replay(plpy, GD, trial_id, device, until_epoch)
 $$;
@@ -19,6 +19,8 @@ CREATE PROCEDURE easeml.replay(
     trial_id bigint, device text DEFAULT 'cpu', n_threads integer DEFAULT 1, until_epoch integer DEFAULT NULL, INOUT result jsonb DEFAULT NULL
 ) LANGUAGE plpgsql AS $$
 BEGIN
+    -- A procedure that commits can have no setting of its own.
+    PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
     IF NOT EXISTS (SELECT FROM easeml.trials t WHERE t.trial_id = replay.trial_id) THEN
         PERFORM easeml.fail('ML003', format('there is no trial %s that you can see', coalesce(trial_id::text, 'NULL')),
             hint => 'SELECT trial_id FROM easeml.leaderboard lists them.');

@@ -1,6 +1,6 @@
 -- The arguments of easeml.select_models: checked, and completed with what the user left out.
 
-CREATE FUNCTION easeml.check_schedule(data easeml.datasets, scheduler text, visit_order text) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION easeml.check_schedule(data easeml.datasets, scheduler text, visit_order text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     wanted record;
 BEGIN
@@ -23,7 +23,7 @@ END
 $$;
 COMMENT ON FUNCTION easeml.check_schedule(easeml.datasets, text, text) IS 'Refuses a scheduler or visit order that does not exist or does not fit the dataset (internal).';
 
-CREATE FUNCTION easeml.choose_architectures(data easeml.datasets, architectures text[]) RETURNS text[] LANGUAGE plpgsql STABLE AS $$
+CREATE FUNCTION easeml.choose_architectures(data easeml.datasets, architectures text[]) RETURNS text[] LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     chosen text[];
     unfit record;
@@ -54,21 +54,21 @@ $$;
 COMMENT ON FUNCTION easeml.choose_architectures(easeml.datasets, text[]) IS
     'Returns the architectures of a run, each once: those named, or those that suit the data. Refuses one that does not fit (internal).';
 
-CREATE FUNCTION easeml.specifications(architectures text[]) RETURNS jsonb LANGUAGE sql STABLE AS $$
+CREATE FUNCTION easeml.specifications(architectures text[]) RETURNS jsonb LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT jsonb_agg(jsonb_build_object('architecture', a.architecture, 'hyperparameters', a.hyperparameters) ORDER BY c.n)
     FROM unnest(architectures) WITH ORDINALITY c(name, n) JOIN easeml.list_architectures() a ON a.architecture = c.name
 $$;
 COMMENT ON FUNCTION easeml.specifications(text[]) IS 'Returns what architectures declare of their hyperparameters, as a procedure reads it (internal).';
 
 CREATE FUNCTION easeml.check_memory(task text, input_shape integer[], n_outputs integer, n_rows bigint, trials jsonb, OUT limit_bytes bigint, OUT failure jsonb)
-LANGUAGE plpython3u STABLE AS $$
+LANGUAGE plpython3u STABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_plpy.config_memory import check_memory
 return check_memory(plpy, GD, task, input_shape, n_outputs, n_rows, trials)
 $$;
 COMMENT ON FUNCTION easeml.check_memory(text, integer[], integer, bigint, jsonb) IS
     'Refuses trials that no slot has the memory to train; n_rows is the size of the largest partition. Returns what a slot may take at most, NULL if one is on a GPU, or an error (internal).';
 
-CREATE FUNCTION easeml.complete_options(procedure text, options jsonb) RETURNS jsonb LANGUAGE sql STABLE AS $$
+CREATE FUNCTION easeml.complete_options(procedure text, options jsonb) RETURNS jsonb LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE WHEN p.procedure IS NULL OR jsonb_typeof(complete_options.options) <> 'object' THEN complete_options.options
         ELSE jsonb_build_object('n_parallel', (SELECT greatest(count(*), 1) FROM easeml.slots s WHERE s.status = 'active')) || coalesce(complete_options.options, '{}') END
     FROM (SELECT) d LEFT JOIN easeml.list_procedures() p ON p.procedure = complete_options.procedure AND 'n_parallel' = ANY (p.options)

@@ -1,7 +1,7 @@
 -- Starting a run: arms and first trials are queued, and a coordinator trains them.
 
 CREATE FUNCTION easeml.begin_search(architectures jsonb, search_space jsonb, procedure text, n_configs integer, max_epochs integer, seed bigint, procedure_options jsonb,
-    OUT search jsonb, OUT failure jsonb) LANGUAGE plpython3u IMMUTABLE AS $$
+    OUT search jsonb, OUT failure jsonb) LANGUAGE plpython3u IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_db.decisions.procedures.proposal import begin_search
 from easeml_plpy.session import answered_by
 return answered_by(plpy, begin_search, architectures, search_space, procedure, n_configs, max_epochs, seed, procedure_options)
@@ -23,76 +23,9 @@ CREATE FUNCTION easeml.select_models(
     visit_order text DEFAULT 'cyclic',
     procedure_options jsonb DEFAULT NULL,
     allocation text DEFAULT 'hopping'
-) RETURNS bigint LANGUAGE plpgsql AS $$
-DECLARE
-    data easeml.datasets := easeml.find_dataset(dataset);
-    chosen text[];
-    ranking record;
-    specifications jsonb;
-    options jsonb;
-    search jsonb;
-    new_run_id bigint;
-    failure jsonb;
+) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    IF max_epochs IS NULL OR max_epochs NOT BETWEEN 1 AND 1000000 THEN
-        PERFORM easeml.fail('ML001', format('max_epochs: expected 1 to 1000000, got %s', coalesce(max_epochs::text, 'NULL')));
-    END IF;
-    IF n_configs IS NOT NULL AND n_configs NOT BETWEEN 1 AND 10000 THEN
-        PERFORM easeml.fail('ML001', format('n_configs: expected 1 to 10000, got %s', n_configs));
-    END IF;
-    IF max_seconds IS NOT NULL AND NOT (max_seconds > 0 AND max_seconds < 'Infinity') THEN
-        PERFORM easeml.fail('ML001', format('max_seconds: expected a positive number, got %s', max_seconds));
-    END IF;
-    IF seed IS NULL THEN
-        PERFORM easeml.fail('ML001', 'seed: expected a whole number, got NULL');
-    END IF;
-    PERFORM easeml.check_schedule(data, scheduler, visit_order);
-
-    SELECT m.* INTO ranking FROM easeml.list_metrics() m
-    WHERE m.task = data.task AND (m.metric = select_models.metric OR select_models.metric IS NULL AND m.is_default);
-    IF NOT FOUND THEN
-        PERFORM easeml.fail('ML001', format('metric: there is no %s metric %s', data.task, quote_literal(metric)),
-            hint => (SELECT 'Choose one of: ' || string_agg(m.metric, ', ') || '.' FROM easeml.list_metrics() m WHERE m.task = data.task));
-    END IF;
-
-    chosen := easeml.choose_architectures(data, architectures);
-    specifications := easeml.specifications(chosen);
-    options := easeml.complete_options(procedure, procedure_options);
-    SELECT b.search, b.failure INTO search, failure
-    FROM easeml.begin_search(specifications, search_space, procedure, n_configs, max_epochs, seed, options) b;
-    PERFORM easeml.raise_failure(failure);
-    PERFORM easeml.raise_failure(m.failure) FROM easeml.check_memory(data.task, data.input_shape, data.n_outputs,
-        (SELECT coalesce(max(p.n_train_rows), 0)::bigint FROM easeml.partitions p WHERE p.dataset_id = data.dataset_id), search -> 'trials') m;
-
-    INSERT INTO easeml.runs (dataset_id, procedure, procedure_options, architectures, search_space, n_configs, max_epochs, metric, is_higher_better, max_seconds, seed,
-        scheduler, visit_order, allocation, search)
-    VALUES (data.dataset_id, procedure, options, chosen, search_space, (search ->> 'n_configs')::integer, max_epochs, ranking.metric, ranking.is_higher_better, max_seconds, seed,
-        scheduler, visit_order, allocation,
-        CASE WHEN NOT (search ->> 'is_one_shot')::boolean THEN jsonb_build_object('architectures', specifications, 'n_configs', n_configs) END)
-    RETURNING run_id INTO new_run_id;
-    INSERT INTO easeml.arms (run_id, architecture, planned_epochs)
-    SELECT new_run_id, a.architecture, a.planned_epochs
-    FROM ROWS FROM (jsonb_to_recordset(search -> 'arms') AS (architecture text, planned_epochs bigint)) WITH ORDINALITY a
-    ORDER BY array_position(chosen, a.architecture), a.ordinality;
-    INSERT INTO easeml.trials (run_id, arm_id, trial_number, architecture, config, max_epochs, target_epochs, bracket)
-    SELECT new_run_id, a.arm_id, c.trial_number, c.architecture, c.config, select_models.max_epochs, c.target_epochs, c.bracket
-    FROM jsonb_to_recordset(search -> 'trials') c(arm text, trial_number integer, architecture text, config jsonb, target_epochs integer, bracket integer)
-    JOIN easeml.arms a ON a.run_id = new_run_id AND a.architecture = c.arm ORDER BY c.trial_number;
-    PERFORM pg_notify('easeml_runs', new_run_id::text);
-
-    RAISE NOTICE 'run % trains % trial(s) for % epoch(s)', new_run_id,
-        CASE WHEN (search ->> 'is_one_shot')::boolean THEN search ->> 'n_configs' ELSE 'up to ' || (search ->> 'n_configs') END,
-        CASE WHEN (search ->> 'is_one_shot')::boolean THEN max_epochs::text ELSE 'up to ' || max_epochs END
-        USING hint = format('Watch it: SELECT * FROM easeml.leaderboard WHERE run_id = %s; progress: easeml.run_status.', new_run_id);
-    IF procedure = 'random' AND (search ->> 'n_configs')::integer < coalesce(n_configs, 8) THEN
-        RAISE NOTICE 'the search space holds only % different configs', search ->> 'n_configs'
-            USING hint = 'What search_space does not mention keeps its default; widen it, or leave it out to search the default ranges.';
-    END IF;
-    IF NOT easeml.has_live_coordinator() THEN
-        RAISE WARNING 'no coordinator is running, so run % waits in the queue', new_run_id
-            USING hint = 'Start one from a shell: easeml up (private server), or easeml coordinator --dsn ...';
-    END IF;
-    RETURN new_run_id;
+    RETURN easeml.request('select_models', jsonb_build_object('dataset', dataset, 'architectures', architectures, 'search_space', search_space, 'procedure', procedure, 'n_configs', n_configs, 'max_epochs', max_epochs, 'metric', metric, 'max_seconds', max_seconds, 'seed', seed, 'scheduler', scheduler, 'visit_order', visit_order, 'procedure_options', procedure_options, 'allocation', allocation))::bigint;
 END
 $$;
 COMMENT ON FUNCTION easeml.select_models(text, text[], jsonb, text, integer, integer, text, double precision, bigint, text, text, jsonb, text) IS

@@ -2,7 +2,7 @@
 -- A decision is {kind: start, trial_number, architecture, config, target_epochs, bracket, parent, inherited_epochs}, {kind: continue, trial_number, target_epochs}
 -- or {kind: stop, trial_number}; parent and trial_number are numbers within the run.
 
-CREATE FUNCTION easeml.copy_state(from_trial easeml.trials, to_trial_id bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+CREATE FUNCTION easeml.copy_state(from_trial easeml.trials, to_trial_id bigint) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     copied_id bigint;
 BEGIN
@@ -18,7 +18,7 @@ $$;
 COMMENT ON FUNCTION easeml.copy_state(easeml.trials, bigint) IS
     'Gives a trial a copy of another trial''s newest state; returns the new checkpoint, or NULL if there is no state (internal).';
 
-CREATE FUNCTION easeml.apply_decisions(arm_id bigint, decisions jsonb, lease_number bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+CREATE FUNCTION easeml.apply_decisions(arm_id bigint, decisions jsonb, lease_number bigint) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     arm easeml.arms;
     run easeml.runs;

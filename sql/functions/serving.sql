@@ -6,25 +6,27 @@ DECLARE
     dot integer := strpos(dataset, '.');
     prefix text := left(dataset, dot - 1);
     rest text := substr(dataset, dot + 1);
+    account regrole := quote_ident(asker)::regrole;
+    own name := (SELECT r.tenant FROM easeml.tenant_roles r WHERE r.role = account);
 BEGIN
     -- What others grant comes after what is one's own and what is named in full: no grant changes what those mean.
-    IF EXISTS (SELECT FROM easeml.datasets d WHERE d.tenant = asker AND d.dataset_name = dataset) THEN
-        tenant := asker;
+    IF EXISTS (SELECT FROM easeml.datasets d WHERE d.tenant = own AND d.dataset_name = dataset) THEN
+        tenant := own;
         dataset_name := dataset;
-    ELSIF dot > 1 AND prefix = asker AND EXISTS (SELECT FROM easeml.datasets d WHERE d.tenant = asker AND d.dataset_name = rest) THEN
-        tenant := asker;
+    ELSIF dot > 1 AND prefix = own AND EXISTS (SELECT FROM easeml.datasets d WHERE d.tenant = own AND d.dataset_name = rest) THEN
+        tenant := own;
         dataset_name := rest;
     ELSE
         IF dot > 1 AND octet_length(prefix) < 64 THEN
             SELECT g.tenant, g.dataset_name, g.serving_only INTO tenant, dataset_name, serving_only FROM easeml.dataset_grants g
-            WHERE g.tenant = prefix::name AND g.dataset_name = rest AND g.grantee = asker;
+            WHERE g.tenant = prefix::name AND g.dataset_name = rest AND g.grantee = account;
         END IF;
         IF tenant IS NULL THEN
             -- The oldest grant answers, so that a later one of somebody else stops no call that works.
             SELECT (array_agg(g.tenant ORDER BY g.granted_at, g.tenant))[1], dataset, (array_agg(g.serving_only ORDER BY g.granted_at, g.tenant))[1],
                 (array_agg(g.tenant || '.' || dataset ORDER BY g.granted_at, g.tenant))[2:]
             INTO tenant, dataset_name, serving_only, passed_over
-            FROM easeml.dataset_grants g WHERE g.grantee = asker AND g.dataset_name = dataset
+            FROM easeml.dataset_grants g WHERE g.grantee = account AND g.dataset_name = dataset
                 AND (trial_id IS NULL OR EXISTS (SELECT FROM easeml.trials t WHERE t.trial_id = usable_dataset.trial_id AND t.tenant = g.tenant));
         END IF;
     END IF;
@@ -109,18 +111,27 @@ END
 $$;
 COMMENT ON FUNCTION easeml.log_prediction(name, text, name, bigint) IS 'Counts a statement that predicted, where the dataset''s tenant asked for that (internal).';
 
-CREATE FUNCTION easeml.set_prediction_audit(dataset text, is_on boolean) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION easeml.set_prediction_audit(dataset text, is_on boolean) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    PERFORM easeml.find_dataset(dataset);
-    IF is_on IS NULL THEN
-        PERFORM easeml.fail('ML001', 'is_on: expected true or false, got NULL');
-    ELSIF is_on THEN
-        INSERT INTO easeml.prediction_audits (dataset_name) VALUES (dataset) ON CONFLICT DO NOTHING;
-    ELSE
-        DELETE FROM easeml.prediction_audits a WHERE a.tenant = current_user AND a.dataset_name = set_prediction_audit.dataset;
-    END IF;
+    PERFORM easeml.request('set_prediction_audit', jsonb_build_object('dataset', dataset, 'is_on', is_on));
 END
 $$;
 COMMENT ON FUNCTION easeml.set_prediction_audit(text, boolean) IS
     'Says whether easeml.prediction_log counts who predicts with a dataset of yours: by day, role and trial, the statements that committed. Off by default; rows are kept for 90 days.';
+
+CREATE FUNCTION easeml.perform_set_prediction_audit(caller name, asker name, arguments jsonb) RETURNS jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    data easeml.datasets := easeml.dataset_of(caller, asker, arguments ->> 'dataset');
+    is_on boolean := (arguments ->> 'is_on')::boolean;
+BEGIN
+    IF is_on IS NULL THEN
+        PERFORM easeml.fail('ML001', 'is_on: expected true or false, got NULL');
+    ELSIF is_on THEN
+        INSERT INTO easeml.prediction_audits (tenant, dataset_name) VALUES (asker, data.dataset_name) ON CONFLICT DO NOTHING;
+    ELSE
+        DELETE FROM easeml.prediction_audits a WHERE a.tenant = asker AND a.dataset_name = data.dataset_name;
+    END IF;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION easeml.perform_set_prediction_audit(name, name, jsonb) IS 'Begins or ends counting predictions, for easeml.set_prediction_audit (internal).';

@@ -1,7 +1,7 @@
 -- Policies and priors, and what the coordinator records when it opens and closes arms.
 
 CREATE FUNCTION easeml.list_policies(OUT policy text, OUT is_default boolean, OUT arm_rule text, OUT summary text)
-RETURNS SETOF record LANGUAGE plpython3u STABLE AS $$
+RETURNS SETOF record LANGUAGE plpython3u STABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_db.decisions.tenancy.policies import list_policies
 from easeml_plpy.session import guarded
 return guarded(plpy, list_policies)
@@ -9,19 +9,19 @@ $$;
 COMMENT ON FUNCTION easeml.list_policies() IS 'Lists the policies (internal: read easeml.policies).';
 
 CREATE FUNCTION easeml.list_priors(OUT prior text, OUT is_default boolean, OUT summary text)
-RETURNS SETOF record LANGUAGE plpython3u STABLE AS $$
+RETURNS SETOF record LANGUAGE plpython3u STABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_db.decisions.bandits.priors import list_priors
 from easeml_plpy.session import guarded
 return guarded(plpy, list_priors)
 $$;
 COMMENT ON FUNCTION easeml.list_priors() IS 'Lists the priors (internal: read easeml.policies).';
 
-CREATE FUNCTION easeml.current_tenancy(OUT policy text, OUT prior text, OUT seed bigint) RETURNS record LANGUAGE sql STABLE AS $$
+CREATE FUNCTION easeml.current_tenancy(OUT policy text, OUT prior text, OUT seed bigint) RETURNS record LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT coalesce(t.policy, 'hybrid'), coalesce(t.prior, 'auto'), coalesce(t.seed, 0) FROM (SELECT) d LEFT JOIN easeml.tenancy t ON true
 $$;
 COMMENT ON FUNCTION easeml.current_tenancy() IS 'Returns the policy, prior and seed in use.';
 
-CREATE FUNCTION easeml.set_policy(policy text, prior text DEFAULT NULL, seed bigint DEFAULT NULL) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION easeml.set_policy(policy text, prior text DEFAULT NULL, seed bigint DEFAULT NULL) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF NOT EXISTS (SELECT FROM easeml.list_policies() p WHERE p.policy = set_policy.policy) THEN
         PERFORM easeml.fail('ML001', format('policy: there is no tenancy policy %s', quote_nullable(policy)),
@@ -39,7 +39,7 @@ $$;
 COMMENT ON FUNCTION easeml.set_policy(text, text, bigint) IS
     'Sets the policy by which the coordinator chooses, from its next decision on, which run opens its next arm, and the prior of runs that begin later. easeml.policies lists both; NULL leaves prior or seed as they are. Administrators only.';
 
-CREATE FUNCTION easeml.quality(metric text, metric_value double precision, r2 double precision) RETURNS double precision LANGUAGE sql IMMUTABLE AS $$
+CREATE FUNCTION easeml.quality(metric text, metric_value double precision, r2 double precision) RETURNS double precision LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     -- greatest and least ignore NULL, and treat NaN as the largest number.
     SELECT CASE WHEN q.value = 'NaN' THEN 0 WHEN q.value IS NOT NULL THEN greatest(0, least(1, q.value)) END
     FROM (SELECT CASE WHEN metric IN ('rmse', 'mae', 'r2') THEN r2 WHEN metric = 'log_loss' THEN exp(-least(metric_value, 700)) ELSE metric_value END) q(value)  -- exp(-746) is an error
@@ -47,7 +47,7 @@ $$;
 COMMENT ON FUNCTION easeml.quality(text, double precision, double precision) IS
     'Converts a validation metric to a quality from 0 to 1, the scale on which policies compare arms: a share stays as it is, log_loss becomes exp(-x), and rmse and mae become their r2. NaN gives 0, NULL gives NULL.';
 
-CREATE FUNCTION easeml.open_arm(decision jsonb) RETURNS bigint LANGUAGE plpgsql AS $$
+CREATE FUNCTION easeml.open_arm(decision jsonb) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     chosen easeml.arms;
     number bigint;
@@ -81,7 +81,7 @@ END
 $$;
 COMMENT ON FUNCTION easeml.open_arm(jsonb) IS 'Records a decision and lets the arm''s trials run; refuses if the lease is stale or the run has ended (internal).';
 
-CREATE FUNCTION easeml.close_arm(arm_id bigint, lease_number bigint) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION easeml.close_arm(arm_id bigint, lease_number bigint) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM easeml.fence(jsonb_build_object('lease_number', lease_number));
     PERFORM FROM easeml.arms a WHERE a.arm_id = close_arm.arm_id FOR UPDATE SKIP LOCKED;
@@ -105,7 +105,7 @@ END
 $$;
 COMMENT ON FUNCTION easeml.close_arm(bigint, bigint) IS 'Records the quality and cost of an arm whose trials have all ended: its best validation metric as a quality (0 if nothing was measured), and the seconds of its units (internal).';
 
-CREATE FUNCTION easeml.keep_beliefs(run_id bigint, beliefs jsonb, lease_number bigint) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION easeml.keep_beliefs(run_id bigint, beliefs jsonb, lease_number bigint) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM easeml.fence(jsonb_build_object('lease_number', lease_number));
     INSERT INTO easeml.posteriors AS p (arm_id, run_id, tenant, mean, deviation, bound, cost, expected_seconds)

@@ -1,7 +1,7 @@
 -- Tenants and their settings. Only administrators call these, and a running coordinator hears of each change.
 
 CREATE FUNCTION easeml.check_tenant(weight double precision, deadline timestamptz, max_runs integer, max_slots integer, max_bytes bigint, max_hours double precision)
-RETURNS void LANGUAGE plpgsql AS $$
+RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF NOT (weight > 0 AND weight < 'Infinity') THEN
         PERFORM easeml.fail('ML001', format('weight: expected a positive number, got %s', weight), hint => '1 is the weight of everybody else; 2 is twice their share.');
@@ -26,12 +26,21 @@ $$;
 COMMENT ON FUNCTION easeml.check_tenant(double precision, timestamptz, integer, integer, bigint, double precision) IS
     'Refuses settings that no tenant can have; NULL passes (internal).';
 
-CREATE FUNCTION easeml.find_tenant(role text) RETURNS easeml.tenants LANGUAGE plpgsql AS $$
+CREATE FUNCTION easeml.tenant_named(role text) RETURNS name LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    -- A tenant whose role is gone, or bears another name now, is found by its own name.
+    RETURN coalesce((SELECT t.tenant FROM easeml.tenant_roles t WHERE t.role = to_regrole(quote_ident(tenant_named.role))),
+        (SELECT t.tenant FROM easeml.tenants t WHERE t.tenant::text = tenant_named.role));
+END
+$$;
+COMMENT ON FUNCTION easeml.tenant_named(text) IS 'Returns the tenant that a role is, or that had settings under that name; NULL if there is none (internal).';
+
+CREATE FUNCTION easeml.find_tenant(role text) RETURNS easeml.tenants LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     found easeml.tenants;
 BEGIN
     -- Lock the row, so that no run of the tenant starts meanwhile.
-    SELECT t.* INTO found FROM easeml.tenants t WHERE t.tenant::text = find_tenant.role FOR UPDATE;
+    SELECT t.* INTO found FROM easeml.tenants t WHERE t.tenant = easeml.tenant_named(role) FOR UPDATE;
     IF found.tenant IS NULL THEN
         PERFORM easeml.fail('ML003', format('there is no tenant %s', quote_nullable(role)),
             hint => coalesce((SELECT format('The role exists; make it one: SELECT easeml.create_tenant(%L).', r.rolname) FROM pg_catalog.pg_roles r WHERE r.rolname::text = find_tenant.role),
@@ -70,7 +79,7 @@ BEGIN
     END IF;
     PERFORM easeml.check_tenant(weight, deadline, max_runs, max_slots, max_bytes, max_hours);
     INSERT INTO easeml.tenants (tenant, weight, deadline, max_runs, max_slots, max_bytes, max_hours)
-    VALUES (account.rolname, create_tenant.weight, create_tenant.deadline, create_tenant.max_runs, create_tenant.max_slots, create_tenant.max_bytes, create_tenant.max_hours)
+    VALUES (easeml.register_tenant(account.rolname), create_tenant.weight, create_tenant.deadline, create_tenant.max_runs, create_tenant.max_slots, create_tenant.max_bytes, create_tenant.max_hours)
     ON CONFLICT DO NOTHING;
     IF NOT FOUND THEN
         PERFORM easeml.fail('ML004', format('role %s is a tenant already', role), hint => format('Change it: SELECT easeml.alter_tenant(%L, ...).', role));
@@ -95,7 +104,7 @@ CREATE FUNCTION easeml.alter_tenant(
     max_bytes bigint DEFAULT NULL,
     max_hours double precision DEFAULT NULL,
     clear text[] DEFAULT '{}'
-) RETURNS void LANGUAGE plpgsql AS $$
+) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     settings text[] := ARRAY['weight', 'deadline', 'max_runs', 'max_slots', 'max_bytes', 'max_hours'];
     given text[] := array_remove(ARRAY[CASE WHEN weight IS NOT NULL THEN 'weight' END, CASE WHEN deadline IS NOT NULL THEN 'deadline' END,
@@ -133,6 +142,7 @@ A lower limit takes nothing back: open runs continue and stored data stays.$$;
 CREATE FUNCTION easeml.drop_tenant(role text) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     old easeml.tenants := easeml.find_tenant(role);
+    account regrole := (SELECT t.role FROM easeml.tenant_roles t WHERE t.tenant = old.tenant);
     grantor text;
     open_runs text;
 BEGIN
@@ -143,13 +153,35 @@ BEGIN
     DELETE FROM easeml.tenants t WHERE t.tenant = old.tenant;
     -- From PostgreSQL 16 on, each grantor has a grant of its own. A dropped role has none.
     FOR grantor IN SELECT m.grantor::regrole::text FROM pg_catalog.pg_auth_members m
-        WHERE m.roleid = 'easeml_tenant'::regrole AND m.member = to_regrole(quote_ident(old.tenant)) LOOP
-        EXECUTE format('REVOKE easeml_tenant FROM %I GRANTED BY %s', old.tenant, grantor);
+        WHERE m.roleid = 'easeml_tenant'::regrole AND m.member = account LOOP
+        EXECUTE format('REVOKE easeml_tenant FROM %s GRANTED BY %s', account, grantor);
     END LOOP;
-    IF EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.rolname = old.tenant AND pg_has_role(r.oid, 'easeml_tenant', 'MEMBER')) THEN
-        RAISE WARNING 'role % is still a member of easeml_tenant through another role', quote_ident(old.tenant) USING hint = 'Until that ends it may go on, with weight 1 and no limits.';
+    IF EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = account AND pg_has_role(r.oid, 'easeml_tenant', 'MEMBER')) THEN
+        RAISE WARNING 'role % is still a member of easeml_tenant through another role', account USING hint = 'Until that ends it may go on, with weight 1 and no limits.';
     END IF;
     PERFORM pg_notify('easeml_tenants', role);
 END
 $$;
 COMMENT ON FUNCTION easeml.drop_tenant(text) IS 'Withdraws easeml_tenant and all settings from a role without open runs. Its datasets, runs and results stay.';
+
+CREATE FUNCTION easeml.adopt_tenant(tenant text, role text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    account regrole := to_regrole(quote_ident(adopt_tenant.role));
+    adopted name := (SELECT d.tenant FROM (SELECT t.tenant FROM easeml.tenant_roles t UNION SELECT s.tenant FROM easeml.datasets s UNION SELECT l.tenant FROM easeml.tenants l) d
+        WHERE d.tenant::text = adopt_tenant.tenant);
+BEGIN
+    IF account IS NULL OR adopted IS NULL THEN
+        PERFORM easeml.fail('ML003', format('there is no %s %s', CASE WHEN account IS NULL THEN 'role' ELSE 'tenant' END, quote_nullable(CASE WHEN account IS NULL THEN role ELSE tenant END)));
+    ELSIF EXISTS (SELECT FROM easeml.tenant_roles t JOIN pg_roles r ON r.oid = t.role WHERE t.tenant = adopted AND t.role <> account) THEN
+        PERFORM easeml.fail('ML004', format('tenant %s has a role: %s', adopted, (SELECT t.role FROM easeml.tenant_roles t WHERE t.tenant = adopted)),
+            hint => 'Only the rows of a role that was dropped can be handed on.');
+    ELSIF EXISTS (SELECT FROM easeml.tenant_roles t JOIN easeml.datasets d USING (tenant) WHERE t.role = account AND t.tenant <> adopted) THEN
+        PERFORM easeml.fail('ML004', format('role %s has datasets of its own', account), hint => 'Name a role that has none, or drop them first.');
+    END IF;
+    DELETE FROM easeml.tenant_roles t WHERE t.tenant = adopted OR t.role = account;
+    INSERT INTO easeml.tenant_roles (tenant, role) VALUES (adopted, account);
+    PERFORM pg_notify('easeml_tenants', adopt_tenant.role);
+END
+$$;
+COMMENT ON FUNCTION easeml.adopt_tenant(text, text) IS
+    'Hands the datasets, runs and settings of a tenant whose role was dropped to another role, for example to one that was made again under the same name. Administrators only.';

@@ -1,6 +1,6 @@
 -- Segments and slots: where units run. Administrators change them while runs go on, and a running coordinator adapts at once.
 
-CREATE FUNCTION easeml.check_slot_options(n integer, n_threads integer, device text, memory_limit_bytes bigint) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION easeml.check_slot_options(n integer, n_threads integer, device text, memory_limit_bytes bigint) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF n IS NULL OR n NOT BETWEEN 1 AND 1000 THEN
         PERFORM easeml.fail('ML001', format('n: expected 1 to 1000 slots, got %s', coalesce(n::text, 'NULL')));
@@ -18,7 +18,15 @@ END
 $$;
 COMMENT ON FUNCTION easeml.check_slot_options(integer, integer, text, bigint) IS 'Refuses options that no slot can have (internal).';
 
-CREATE FUNCTION easeml.find_segment(segment text) RETURNS integer LANGUAGE plpgsql STABLE AS $$
+CREATE FUNCTION easeml.lock_topology() RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    -- A row that only administrators can lock. An advisory lock is anybody's; and tenants who place datasets hold weaker locks of segments.
+    PERFORM FROM easeml.segments g WHERE g.segment_id = 1 FOR NO KEY UPDATE;
+END
+$$;
+COMMENT ON FUNCTION easeml.lock_topology() IS 'Lets one transaction at a time decide about slots and segments (internal).';
+
+CREATE FUNCTION easeml.find_segment(segment text) RETURNS integer LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     found integer;
 BEGIN
@@ -32,7 +40,7 @@ END
 $$;
 COMMENT ON FUNCTION easeml.find_segment(text) IS 'Returns the number of a segment, or raises an error (internal).';
 
-CREATE FUNCTION easeml.find_slot(slot_id integer) RETURNS easeml.slots LANGUAGE plpgsql STABLE AS $$
+CREATE FUNCTION easeml.find_slot(slot_id integer) RETURNS easeml.slots LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     found easeml.slots;
 BEGIN
@@ -45,12 +53,12 @@ END
 $$;
 COMMENT ON FUNCTION easeml.find_slot(integer) IS 'Returns the row of a slot, or raises an error (internal).';
 
-CREATE FUNCTION easeml.check_leaving(slot_ids integer[], force boolean) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION easeml.check_leaving(slot_ids integer[], force boolean) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     orphan record;
 BEGIN
     -- One transaction at a time: two that remove slots at once would each count on the other's slots.
-    PERFORM pg_advisory_xact_lock(hashtext('easeml.check_leaving'));
+    PERFORM easeml.lock_topology();
     IF force THEN
         RETURN;
     END IF;
@@ -76,7 +84,7 @@ END
 $$;
 COMMENT ON FUNCTION easeml.check_leaving(integer[], boolean) IS 'Refuses to take away the last slots that can run a partition, unless forced (internal).';
 
-CREATE FUNCTION easeml.set_slots(n integer, n_threads integer DEFAULT 1, device text DEFAULT 'cpu', memory_limit_bytes bigint DEFAULT NULL) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION easeml.set_slots(n integer, n_threads integer DEFAULT 1, device text DEFAULT 'cpu', memory_limit_bytes bigint DEFAULT NULL) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     kept integer[];
     leaving integer[];
@@ -96,20 +104,17 @@ COMMENT ON FUNCTION easeml.set_slots(integer, integer, text, bigint) IS
     'Sets the number of slots of segment local, and of each the CPU threads, the device and the memory limit. device: cpu, cuda:N, or cpu:N (the N-th n_threads cores; several slots may share them). memory_limit_bytes: by default each slot on the CPU has its share of three quarters of the machine''s memory. A running coordinator adapts at once; units of removed slots run again elsewhere.';
 
 CREATE FUNCTION easeml.add_slots(n integer, segment text DEFAULT 'local', n_threads integer DEFAULT 1, device text DEFAULT 'cpu', memory_limit_bytes bigint DEFAULT NULL)
-RETURNS integer[] LANGUAGE plpgsql AS $$
+RETURNS integer[] LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    first_id integer;
     added integer[];
 BEGIN
     PERFORM easeml.check_slot_options(n, n_threads, device, memory_limit_bytes);
-    PERFORM pg_advisory_xact_lock(hashtext('easeml.add_slots'));
     -- The number of a removed slot is never reused: the history of units names slots by number.
-    SELECT greatest(nextval('easeml.slots_slot_id_seq'), coalesce(max(s.slot_id), 0) + 1) INTO first_id FROM easeml.slots s;
-    PERFORM setval('easeml.slots_slot_id_seq', first_id + n - 1);
-    WITH inserted AS (
-        INSERT INTO easeml.slots (slot_id, slot_name, segment_id, device, n_threads, memory_limit_bytes)
-        SELECT i, 'slot-' || i, easeml.find_segment(segment), add_slots.device, add_slots.n_threads, add_slots.memory_limit_bytes
-        FROM generate_series(first_id, first_id + n - 1) i RETURNING slot_id)
+    WITH numbered AS MATERIALIZED (SELECT nextval('easeml.slots_slot_id_seq')::integer AS slot_id FROM generate_series(1, n)),
+    inserted AS (
+        INSERT INTO easeml.slots (slot_id, slot_name, segment_id, device, n_threads, memory_limit_bytes) OVERRIDING SYSTEM VALUE
+        SELECT i.slot_id, 'slot-' || i.slot_id, easeml.find_segment(segment), add_slots.device, add_slots.n_threads, add_slots.memory_limit_bytes FROM numbered i
+        RETURNING slot_id)
     SELECT array_agg(i.slot_id ORDER BY i.slot_id) INTO added FROM inserted i;
     PERFORM pg_notify('easeml_slots', '');
     RETURN added;
@@ -118,7 +123,7 @@ $$;
 COMMENT ON FUNCTION easeml.add_slots(integer, text, integer, text, bigint) IS
     'Adds slots to a segment and returns their numbers. A running coordinator opens them at once, and open runs use them.';
 
-CREATE FUNCTION easeml.drain_slot(slot_id integer, force boolean DEFAULT false) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION easeml.drain_slot(slot_id integer, force boolean DEFAULT false) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     slot easeml.slots := easeml.find_slot(slot_id);
 BEGIN
@@ -133,7 +138,7 @@ $$;
 COMMENT ON FUNCTION easeml.drain_slot(integer, boolean) IS
     'Lets a slot finish its unit and gives it no other. Refuses for the last slot that can run a partition, unless force => true. easeml.resume_slot undoes it.';
 
-CREATE FUNCTION easeml.resume_slot(slot_id integer) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION easeml.resume_slot(slot_id integer) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     slot easeml.slots := easeml.find_slot(slot_id);
 BEGIN
@@ -143,7 +148,7 @@ END
 $$;
 COMMENT ON FUNCTION easeml.resume_slot(integer) IS 'Gives units again to a slot that was drained or lost.';
 
-CREATE FUNCTION easeml.remove_slot(slot_id integer, force boolean DEFAULT false) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION easeml.remove_slot(slot_id integer, force boolean DEFAULT false) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     slot easeml.slots := easeml.find_slot(slot_id);
 BEGIN
@@ -155,7 +160,7 @@ $$;
 COMMENT ON FUNCTION easeml.remove_slot(integer, boolean) IS
     'Removes a slot at once. The coordinator cancels its unit and runs it again elsewhere. Refuses for the last slot that can run a partition, unless force => true.';
 
-CREATE FUNCTION easeml.add_segment(segment text) RETURNS integer LANGUAGE plpgsql AS $$
+CREATE FUNCTION easeml.add_segment(segment text) RETURNS integer LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     new_segment_id integer;
 BEGIN
@@ -172,7 +177,7 @@ $$;
 COMMENT ON FUNCTION easeml.add_segment(text) IS
     'Adds a segment, a place that holds partitions of datasets with bound placement, and returns its number. Give it slots with easeml.add_slots(n, segment).';
 
-CREATE FUNCTION easeml.drain_segment(segment text, force boolean DEFAULT false) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION easeml.drain_segment(segment text, force boolean DEFAULT false) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     own integer[] := (SELECT array_agg(s.slot_id) FROM easeml.slots s WHERE s.segment_id = easeml.find_segment(segment) AND s.status = 'active');
 BEGIN
@@ -185,7 +190,7 @@ END
 $$;
 COMMENT ON FUNCTION easeml.drain_segment(text, boolean) IS 'Drains all slots of a segment, as easeml.drain_slot does.';
 
-CREATE FUNCTION easeml.resume_segment(segment text) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION easeml.resume_segment(segment text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     UPDATE easeml.slots s SET status = 'active', lost_reason = NULL, lost_at = NULL WHERE s.segment_id = easeml.find_segment(segment);
     PERFORM pg_notify('easeml_slots', '');
@@ -193,12 +198,12 @@ END
 $$;
 COMMENT ON FUNCTION easeml.resume_segment(text) IS 'Gives units again to all slots of a segment.';
 
-CREATE FUNCTION easeml.remove_segment(segment text) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION easeml.remove_segment(segment text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     leaving integer := easeml.find_segment(segment);
     orphan record;
 BEGIN
-    PERFORM pg_advisory_xact_lock(hashtext('easeml.check_leaving'));
+    PERFORM easeml.lock_topology();
     IF leaving = 1 THEN
         PERFORM easeml.fail('ML004', 'segment local cannot be removed: it is this server');
     END IF;
@@ -218,71 +223,3 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.remove_segment(text) IS 'Removes a segment. Refuses if the segment has slots or is the only holder of a partition.';
-
-CREATE FUNCTION easeml.place_dataset(dataset_id bigint, factor integer) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-    data easeml.datasets;
-    part integer;
-    n_wanted integer;
-BEGIN
-    SELECT d.* INTO data FROM easeml.datasets d WHERE d.dataset_id = place_dataset.dataset_id;
-    -- A copy on a segment without slots is useless.
-    DELETE FROM easeml.replicas c WHERE c.dataset_id = data.dataset_id AND NOT EXISTS (SELECT FROM easeml.slots s WHERE s.segment_id = c.segment_id);
-    FOR part IN SELECT p.partition_number FROM easeml.partitions p WHERE p.dataset_id = data.dataset_id ORDER BY p.partition_number LOOP
-        SELECT factor - count(*) INTO n_wanted FROM easeml.replicas c WHERE c.dataset_id = data.dataset_id AND c.partition_number = part;
-        -- Too few copies: the emptiest segments get one. Too many: the fullest lose theirs.
-        INSERT INTO easeml.replicas (dataset_id, partition_number, segment_id)
-        SELECT data.dataset_id, part, g.segment_id FROM easeml.segments g
-        WHERE EXISTS (SELECT FROM easeml.slots s WHERE s.segment_id = g.segment_id)
-            AND NOT EXISTS (SELECT FROM easeml.replicas c WHERE c.dataset_id = data.dataset_id AND c.partition_number = part AND c.segment_id = g.segment_id)
-        ORDER BY (SELECT count(*) FROM easeml.replicas c WHERE c.dataset_id = data.dataset_id AND c.segment_id = g.segment_id), g.segment_id
-        LIMIT greatest(n_wanted, 0);
-        DELETE FROM easeml.replicas c WHERE c.dataset_id = data.dataset_id AND c.partition_number = part AND c.segment_id IN (
-            SELECT o.segment_id FROM easeml.replicas o WHERE o.dataset_id = data.dataset_id AND o.partition_number = part
-            ORDER BY (SELECT count(*) FROM easeml.replicas c WHERE c.dataset_id = data.dataset_id AND c.segment_id = o.segment_id) DESC, o.segment_id DESC
-            LIMIT greatest(-n_wanted, 0));
-    END LOOP;
-    -- Move copies from the fullest segment to the emptiest, as long as that evens them out.
-    LOOP
-        WITH held AS (
-            SELECT g.segment_id, (SELECT count(*) FROM easeml.replicas c WHERE c.dataset_id = data.dataset_id AND c.segment_id = g.segment_id) AS n
-            FROM easeml.segments g WHERE EXISTS (SELECT FROM easeml.slots s WHERE s.segment_id = g.segment_id)),
-        ends AS (SELECT (SELECT h.segment_id FROM held h ORDER BY h.n DESC, h.segment_id LIMIT 1) AS fullest,
-            (SELECT h.segment_id FROM held h ORDER BY h.n, h.segment_id LIMIT 1) AS emptiest, max(h.n) - min(h.n) AS gap FROM held h),
-        moved AS (SELECT c.partition_number, e.fullest, e.emptiest FROM easeml.replicas c, ends e
-            WHERE e.gap > 1 AND c.dataset_id = data.dataset_id AND c.segment_id = e.fullest AND NOT EXISTS (SELECT FROM easeml.replicas o
-                WHERE o.dataset_id = c.dataset_id AND o.partition_number = c.partition_number AND o.segment_id = e.emptiest)
-            ORDER BY c.partition_number DESC LIMIT 1),
-        gone AS (DELETE FROM easeml.replicas c USING moved m
-            WHERE c.dataset_id = data.dataset_id AND c.partition_number = m.partition_number AND c.segment_id = m.fullest)
-        INSERT INTO easeml.replicas (dataset_id, partition_number, segment_id) SELECT data.dataset_id, m.partition_number, m.emptiest FROM moved m;
-        EXIT WHEN NOT FOUND;
-    END LOOP;
-END
-$$;
-COMMENT ON FUNCTION easeml.place_dataset(bigint, integer) IS
-    'Gives each partition of a dataset `factor` holders, evenly over the segments that have slots; moves as few copies as possible (internal).';
-
-CREATE FUNCTION easeml.replicate_dataset(dataset text, factor integer) RETURNS integer LANGUAGE plpgsql AS $$
-DECLARE
-    data easeml.datasets := easeml.find_dataset(dataset);
-    n_segments integer := (SELECT count(DISTINCT s.segment_id) FROM easeml.slots s);
-    version_id bigint;
-BEGIN
-    IF data.placement = 'shared' THEN
-        PERFORM easeml.fail('ML004', format('dataset %s is shared: every slot may run every partition already', quote_literal(dataset)),
-            hint => 'Replicas are for datasets created with placement => ''bound''.');
-    END IF;
-    IF factor IS NULL OR factor NOT BETWEEN 1 AND n_segments THEN
-        PERFORM easeml.fail('ML001', format('factor: expected 1 to %s, the number of segments that have slots, got %s', n_segments, coalesce(factor::text, 'NULL')),
-            hint => 'An administrator adds segments: SELECT easeml.add_segment(name), then easeml.add_slots(n, name).');
-    END IF;
-    FOR version_id IN SELECT d.dataset_id FROM easeml.datasets d WHERE d.tenant = data.tenant AND d.dataset_name = data.dataset_name AND d.placement = 'bound' LOOP
-        PERFORM easeml.place_dataset(version_id, factor);
-        PERFORM pg_notify('easeml_runs', r.run_id::text) FROM easeml.runs r WHERE r.dataset_id = version_id AND r.status IN ('queued', 'running');
-    END LOOP;
-    RETURN factor;
-END
-$$;
-COMMENT ON FUNCTION easeml.replicate_dataset(text, integer) IS
-    'Sets how many segments hold each partition of a dataset with bound placement, spreads the copies evenly over the segments that have slots, and returns that number. Open runs use the copies at once. Call it again after you have added or removed segments.';

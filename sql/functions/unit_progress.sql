@@ -5,7 +5,7 @@ CREATE FUNCTION easeml.open_unit(unit jsonb,
     OUT best_checkpoint_id bigint, OUT best_epoch integer, OUT best_metric_value double precision,
     OUT metric text, OUT dataset_id bigint, OUT n_partitions integer, OUT train_rows bigint[],
     OUT device text, OUT n_threads integer, OUT memory_limit_bytes bigint, OUT started_at timestamptz
-) LANGUAGE plpgsql AS $$
+) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     trial easeml.trials;
     rank integer := coalesce((unit #>> '{gang,rank}')::integer, 0);
@@ -45,7 +45,7 @@ $$;
 COMMENT ON FUNCTION easeml.open_unit(jsonb) IS
     'Returns all that a unit needs to know and shows the unit in the row of its slot. Refuses if the trial''s next step is another one, or an open transaction holds the trial (internal).';
 
-CREATE FUNCTION easeml.fence(unit jsonb) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION easeml.fence(unit jsonb) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     holder bigint;
 BEGIN
@@ -58,7 +58,7 @@ END
 $$;
 COMMENT ON FUNCTION easeml.fence(jsonb) IS 'Refuses to record a unit whose coordinator no longer holds the lease (internal).';
 
-CREATE FUNCTION easeml.leave_slot(unit jsonb) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION easeml.leave_slot(unit jsonb) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     UPDATE easeml.slots s SET unit_started_at = NULL, n_units_done = s.n_units_done + (unit ->> 'kind' <> 'pilot')::integer
     WHERE s.slot_id = (unit ->> 'slot_id')::integer AND s.backend_pid = coalesce((unit ->> 'backend_pid')::integer, pg_backend_pid()) AND s.status <> 'lost';
@@ -70,7 +70,7 @@ $$;
 COMMENT ON FUNCTION easeml.leave_slot(jsonb) IS
     'Clears the unit from the row of its slot. Refuses if the slot was given up, so that a stuck unit that wakes up records nothing (internal).';
 
-CREATE FUNCTION easeml.advance(unit jsonb) RETURNS easeml.trials LANGUAGE plpgsql AS $$
+CREATE FUNCTION easeml.advance(unit jsonb) RETURNS easeml.trials LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     trial easeml.trials;
     n_partitions bigint;

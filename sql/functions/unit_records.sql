@@ -1,6 +1,6 @@
 -- What a unit records in its final transaction: the new state, the unit itself, its metrics.
 
-CREATE FUNCTION easeml.store_chunked(unit jsonb, n_bytes bigint, sha256 text) RETURNS bigint LANGUAGE sql AS $$
+CREATE FUNCTION easeml.store_chunked(unit jsonb, n_bytes bigint, sha256 text) RETURNS bigint LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     INSERT INTO easeml.checkpoints (trial_id, tenant, epoch, n_bytes, sha256)
     SELECT t.trial_id, t.tenant, (unit ->> 'epoch')::integer, n_bytes, sha256 FROM easeml.trials t WHERE t.trial_id = (unit ->> 'trial_id')::bigint
     RETURNING checkpoint_id
@@ -8,7 +8,7 @@ $$;
 COMMENT ON FUNCTION easeml.store_chunked(jsonb, bigint, text) IS
     'Inserts the row of a large state, whose chunks follow in the same transaction before easeml.record_training; returns NULL if the trial is gone (internal).';
 
-CREATE FUNCTION easeml.store_chunk(checkpoint_id bigint, chunk_number integer, bytes bytea) RETURNS void LANGUAGE sql AS $$
+CREATE FUNCTION easeml.store_chunk(checkpoint_id bigint, chunk_number integer, bytes bytea) RETURNS void LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     INSERT INTO easeml.checkpoint_chunks (checkpoint_id, tenant, chunk_number, bytes)
     SELECT c.checkpoint_id, c.tenant, store_chunk.chunk_number, store_chunk.bytes FROM easeml.checkpoints c WHERE c.checkpoint_id = store_chunk.checkpoint_id
 $$;
@@ -17,7 +17,7 @@ COMMENT ON FUNCTION easeml.store_chunk(bigint, integer, bytea) IS 'Adds a chunk 
 CREATE FUNCTION easeml.record_training(
     unit jsonb, started_at timestamptz, training_seconds double precision, n_rows bigint, loss double precision, read_bytes bigint,
     sha256 text, state bytea, chunked_checkpoint_id bigint DEFAULT NULL, OUT new_checkpoint_id bigint, OUT pruned_bytes bigint
-) LANGUAGE plpgsql AS $$
+) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     trial easeml.trials;
     state_bytes bigint;
@@ -57,7 +57,7 @@ $$;
 COMMENT ON FUNCTION easeml.record_training(jsonb, timestamptz, double precision, bigint, double precision, bigint, text, bytea, bigint) IS
     'Records a training unit, or all units of a gang: checks the lease, counts the steps, stores the new state unless it lies in chunks already, writes the visit log and prunes the old state. Returns the new checkpoint and the bytes that it pruned (internal).';
 
-CREATE FUNCTION easeml.record_evaluation(unit jsonb, started_at timestamptz, epoch integer, split text, statistics jsonb, read_bytes bigint) RETURNS jsonb LANGUAGE plpgsql AS $$
+CREATE FUNCTION easeml.record_evaluation(unit jsonb, started_at timestamptz, epoch integer, split text, statistics jsonb, read_bytes bigint) RETURNS jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     trial easeml.trials;
     all_statistics jsonb;
@@ -85,7 +85,7 @@ $$;
 COMMENT ON FUNCTION easeml.record_evaluation(jsonb, timestamptz, integer, text, jsonb, bigint) IS
     'Records an evaluation unit, or all units of a gang; returns the statistics of all partitions once the split is complete, else NULL (internal).';
 
-CREATE FUNCTION easeml.record_metrics(unit jsonb, epoch integer, split text, n_rows bigint, metrics jsonb, new_best_checkpoint_id bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+CREATE FUNCTION easeml.record_metrics(unit jsonb, epoch integer, split text, n_rows bigint, metrics jsonb, new_best_checkpoint_id bigint) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     trial easeml.trials;
     pruned_bytes bigint;
@@ -110,7 +110,7 @@ $$;
 COMMENT ON FUNCTION easeml.record_metrics(jsonb, integer, text, bigint, jsonb, bigint) IS
     'Records the metrics of a complete split and, if the epoch is the trial''s best, its state; returns the bytes of the former best state, which it prunes (internal).';
 
-CREATE FUNCTION easeml.record_pilot(unit jsonb, train_seconds double precision, evaluate_seconds double precision) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION easeml.record_pilot(unit jsonb, train_seconds double precision, evaluate_seconds double precision) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM easeml.fence(unit);
     PERFORM easeml.leave_slot(unit);

@@ -2,7 +2,7 @@
 -- A unit is {trial_id, step, kind, epoch, position, partition_number, seed, slot_id, lease_number, attempt}. One of a gang also has
 -- gang {token, rank, timeout_seconds, members}; the rank that records it has gang {n_ranks, others}: the other ranks and their results.
 
-CREATE FUNCTION easeml.warm_up() RETURNS void LANGUAGE plpython3u AS $$
+CREATE FUNCTION easeml.warm_up() RETURNS void LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
 from easeml_plpy.warming import warm_up
 return warm_up(plpy, GD)
 $$;

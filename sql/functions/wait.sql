@@ -1,6 +1,6 @@
 -- Waiting for the end of a run.
 
-CREATE FUNCTION easeml.refuse_open_transaction(message text, call text) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION easeml.refuse_open_transaction(message text, call text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     -- A driver that prepares the statement starts the transaction an instant before it.
     IF statement_timestamp() - transaction_timestamp() > interval '10 milliseconds' THEN
@@ -12,18 +12,22 @@ COMMENT ON FUNCTION easeml.refuse_open_transaction(text, text) IS 'Refuses to go
 
 CREATE PROCEDURE easeml.wait(run_id bigint, timeout_seconds double precision DEFAULT NULL) LANGUAGE plpgsql AS $$
 DECLARE
-    run easeml.runs := easeml.find_run(run_id);
+    run easeml.runs;
     n_total bigint;
     n_done bigint;
     n_shown bigint := -1;
-    started timestamptz := clock_timestamp();
+    started timestamptz := pg_catalog.clock_timestamp();
 BEGIN
+    -- A procedure that commits can have no setting of its own, and a commit ends this one.
+    PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+    run := easeml.find_run(run_id);
     IF NOT (timeout_seconds > 0 AND timeout_seconds < 'Infinity') THEN
         PERFORM easeml.fail('ML001', format('timeout_seconds: expected a positive number or NULL, got %s', timeout_seconds));
     END IF;
     PERFORM easeml.refuse_open_transaction('easeml.wait can never see progress inside an open transaction', 'CALL easeml.wait(run_id)');
-    COMMIT;
     LOOP
+        COMMIT;
+        PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
         SELECT r.* INTO run FROM easeml.runs r WHERE r.run_id = wait.run_id;
         IF NOT FOUND THEN
             PERFORM easeml.fail('ML003', format('run %s was dropped meanwhile', run_id));
@@ -41,8 +45,8 @@ BEGIN
         IF clock_timestamp() > started + timeout_seconds * interval '1 second' THEN
             PERFORM easeml.fail('ML010', format('run %s is still %s after %s seconds', run_id, run.status, timeout_seconds));
         END IF;
-        COMMIT;
-        PERFORM pg_sleep(least(0.5, coalesce(timeout_seconds, 0.5)));
+        COMMIT;  -- no snapshot is held while it sleeps
+        PERFORM pg_catalog.pg_sleep(least(0.5, coalesce(timeout_seconds, 0.5)));
     END LOOP;
 END
 $$;

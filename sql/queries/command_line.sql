@@ -11,7 +11,7 @@ SELECT * FROM easeml.dataset_info WHERE dataset_id = %(dataset_id)s
 -- name: partitions
 -- Where the partitions of the caller's dataset are, in its newest version.
 SELECT p.* FROM easeml.partition_status p JOIN easeml.dataset_info d USING (dataset_id)
-WHERE d.dataset_name = %(dataset)s AND d.tenant = current_user AND d.is_newest ORDER BY p.partition_number
+WHERE d.dataset_name = %(dataset)s AND d.tenant = easeml.current_tenant() AND d.is_newest ORDER BY p.partition_number
 
 -- name: slots
 -- Slots, and the unit that each runs.

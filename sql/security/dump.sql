@@ -11,6 +11,9 @@ BEGIN
             WHEN 'segments' THEN 'WHERE segment_id <> 1'  -- made by CREATE EXTENSION itself
             WHEN 'coordinator_lease' THEN 'WHERE false'
             WHEN 'coordinators' THEN 'WHERE false'
+            -- A role that is gone would come back as a number, and be whichever role has that number in the other cluster.
+            WHEN 'tenant_roles' THEN 'WHERE role IN (SELECT oid FROM pg_catalog.pg_roles)'
+            WHEN 'dataset_grants' THEN 'WHERE grantee IN (SELECT oid FROM pg_catalog.pg_roles)'
             ELSE '' END);
     END LOOP;
 END

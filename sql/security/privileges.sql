@@ -1,95 +1,113 @@
--- Who may do what. Tenants read and change only their own rows; readers read all results and no data; the coordinator
--- trains for all; administrators may do all but what needs a superuser. Functions are closed to PUBLIC and opened by name.
+-- Who may do what. Tenants read their own rows and write no table: easeml.requests is their door, and easeml_owner acts behind it.
+-- Readers read all results and no data; the coordinator trains for all; administrators may do all but what needs a superuser.
 
--- Any role may be granted the use of a dataset, so the schema is open, and of its functions those that predict.
-GRANT USAGE ON SCHEMA easeml TO PUBLIC;
 GRANT easeml_tenant, easeml_reader, easeml_coordinator TO easeml_admin;
+-- Whoever was given use of a dataset predicts, tenant or not.
+GRANT USAGE ON SCHEMA easeml TO PUBLIC;
 
 DO $security$
 DECLARE
     item record;
 BEGIN
     FOR item IN
-        SELECT c.oid::regclass AS relation, c.relname AS relation_name FROM pg_catalog.pg_class c
+        SELECT c.oid::regclass AS relation, c.relname AS relation_name FROM pg_class c
         WHERE c.relnamespace = 'easeml'::regnamespace AND c.relkind = 'r'
     LOOP
-        EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON %s TO easeml_admin, easeml_coordinator', item.relation);
-        IF EXISTS (SELECT FROM pg_catalog.pg_attribute WHERE attrelid = item.relation AND attname = 'tenant') THEN
+        EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON %s TO easeml_owner, easeml_admin, easeml_coordinator', item.relation);
+        IF EXISTS (SELECT FROM pg_attribute WHERE attrelid = item.relation AND attname = 'tenant') THEN
             EXECUTE format('ALTER TABLE %s ENABLE ROW LEVEL SECURITY', item.relation);
-            EXECUTE format('CREATE POLICY own_rows ON %s TO easeml_tenant USING (tenant = current_user) WITH CHECK (tenant = current_user)', item.relation);
-            EXECUTE format('CREATE POLICY all_rows ON %s TO easeml_admin, easeml_coordinator USING (true) WITH CHECK (true)', item.relation);
+            EXECUTE format('CREATE POLICY all_rows ON %s TO easeml_owner, easeml_admin, easeml_coordinator USING (true) WITH CHECK (true)', item.relation);
+            IF item.relation_name <> 'tenant_roles' THEN
+                EXECUTE format('CREATE POLICY own_rows ON %s FOR SELECT TO easeml_tenant USING (tenant = (SELECT easeml.current_tenant()))', item.relation);
+            END IF;
             IF item.relation_name NOT IN ('blocks', 'checkpoints', 'checkpoint_chunks', 'prediction_audits', 'prediction_log') THEN
                 EXECUTE format('CREATE POLICY read_rows ON %s FOR SELECT TO easeml_reader USING (true)', item.relation);
                 -- These tell values of rows: the encoder holds categories, labels and means; statistics of a few rows are their targets;
                 -- a checksum of a few rows tells which of the possible targets is theirs.
                 EXECUTE (SELECT format('GRANT SELECT (%s) ON %s TO easeml_reader', string_agg(quote_ident(attname), ', '), item.relation)
-                    FROM pg_catalog.pg_attribute WHERE attrelid = item.relation AND attnum > 0 AND NOT attisdropped AND attname NOT IN ('encoder', 'statistics', 'checksum'));
+                    FROM pg_attribute WHERE attrelid = item.relation AND attnum > 0 AND NOT attisdropped AND attname NOT IN ('encoder', 'statistics', 'checksum'));
             END IF;
         ELSE
             EXECUTE format('GRANT SELECT ON %s TO easeml_reader', item.relation);
         END IF;
         EXECUTE format('GRANT SELECT ON %s TO easeml_tenant', item.relation);
     END LOOP;
-    FOR item IN SELECT c.oid::regclass AS relation FROM pg_catalog.pg_class c WHERE c.relnamespace = 'easeml'::regnamespace AND c.relkind = 'v' LOOP
+    FOR item IN SELECT c.oid::regclass AS relation FROM pg_class c WHERE c.relnamespace = 'easeml'::regnamespace AND c.relkind = 'v' LOOP
         EXECUTE format('GRANT SELECT ON %s TO easeml_admin, easeml_coordinator, easeml_tenant, easeml_reader', item.relation);
     END LOOP;
-    FOR item IN SELECT c.oid::regclass AS relation FROM pg_catalog.pg_class c WHERE c.relnamespace = 'easeml'::regnamespace AND c.relkind = 'S' LOOP
-        EXECUTE format('GRANT USAGE ON SEQUENCE %s TO easeml_admin, easeml_coordinator, easeml_tenant', item.relation);
-    END LOOP;
-    FOR item IN SELECT p.oid::regprocedure AS routine FROM pg_catalog.pg_proc p WHERE p.pronamespace = 'easeml'::regnamespace LOOP
+    FOR item IN SELECT p.oid::regprocedure AS routine, p.prosecdef, p.proname FROM pg_proc p WHERE p.pronamespace = 'easeml'::regnamespace LOOP
         EXECUTE format('REVOKE ALL ON ROUTINE %s FROM PUBLIC', item.routine);
-        EXECUTE format('GRANT EXECUTE ON ROUTINE %s TO easeml_admin, easeml_coordinator', item.routine);
-    END LOOP;
-    FOR item IN
-        SELECT p.oid::regprocedure AS routine FROM pg_catalog.pg_proc p
-        WHERE p.pronamespace = 'easeml'::regnamespace
-            AND p.proname NOT IN ('warm_up', 'train_unit', 'evaluate_unit', 'train_gang', 'evaluate_gang', 'pilot_unit', 'open_unit', 'fence', 'leave_slot', 'advance',
-                'store_chunked', 'store_chunk', 'record_training', 'record_evaluation', 'record_metrics', 'record_pilot',
-                'check_slot_options', 'find_segment', 'find_slot', 'check_leaving', 'set_slots', 'add_slots', 'drain_slot', 'resume_slot', 'remove_slot',
-                'add_segment', 'drain_segment', 'resume_segment', 'remove_segment', 'python_facts',
-                'set_policy', 'open_arm', 'close_arm', 'keep_beliefs', 'apply_decisions', 'copy_state', 'keep_allocations',
-                'create_tenant', 'alter_tenant', 'drop_tenant', 'check_tenant', 'find_tenant', 'kept_bytes', 'is_bound_by_limits',
-                -- A role that may execute a trigger function can attach it to its own table, with invented rows.
-                'check_run_limits', 'check_byte_limit', 'keep_hours',
-                -- They take the name of the asking role as an argument.
-                'usable_dataset', 'answering_trial', 'serving_trial', 'log_prediction')
-    LOOP
-        EXECUTE format('GRANT EXECUTE ON ROUTINE %s TO easeml_tenant', item.routine);
-    END LOOP;
-    FOR item IN
-        SELECT p.oid::regprocedure AS routine FROM pg_catalog.pg_proc p
-        WHERE p.pronamespace = 'easeml'::regnamespace
-            AND p.proname IN ('predict', 'predict_value', 'predict_row', 'predict_table',
-                -- What these call with the caller's rights; open_serving and predict_packed refuse direct calls.
-                'predict_json', 'predict_numbers', 'predict_bytes', 'predict_packed', 'write_predictions', 'open_serving',
-                'find_source', 'find_output', 'array_bytes', 'version', 'fail', 'raise_failure')
-    LOOP
-        EXECUTE format('GRANT EXECUTE ON ROUTINE %s TO PUBLIC', item.routine);
+        EXECUTE format('GRANT EXECUTE ON ROUTINE %s TO easeml_owner', item.routine);
+        -- Granting and revoking easeml_tenant takes a superuser.
+        IF item.prosecdef AND item.proname NOT IN ('create_tenant', 'drop_tenant') THEN
+            EXECUTE format('ALTER ROUTINE %s OWNER TO easeml_owner', item.routine);
+        END IF;
     END LOOP;
 END
 $security$;
 
--- What tenants write, through functions that run with their own rights.
-GRANT INSERT ON easeml.datasets, easeml.partitions, easeml.replicas, easeml.blocks, easeml.runs,
-    easeml.deployments, easeml.events TO easeml_tenant;
--- Only the coordinator writes progress and states: a trial that named another tenant's checkpoint would predict with it.
--- It alone writes the qualities of arms: other tenants' priors are fitted to them.
-GRANT INSERT (run_id, tenant, architecture, augmentation, planned_epochs) ON easeml.arms TO easeml_tenant;
-GRANT INSERT (run_id, arm_id, trial_number, architecture, config, max_epochs, target_epochs, bracket) ON easeml.trials TO easeml_tenant;
-GRANT UPDATE (encoder, packing_seconds, input_shape, n_skipped_rows, placement) ON easeml.datasets TO easeml_tenant;
-GRANT UPDATE (status, started_at, finished_at, failure_reason) ON easeml.runs, easeml.trials TO easeml_tenant;
--- The time of a grant is not the tenant's to choose: of several grants of one name the oldest answers.
-GRANT INSERT (dataset_name, grantee, serving_only), UPDATE (serving_only) ON easeml.dataset_grants TO easeml_tenant;
-GRANT INSERT (dataset_name) ON easeml.prediction_audits TO easeml_tenant;
-GRANT UPDATE (trial_id, deployed_at) ON easeml.deployments TO easeml_tenant;
-GRANT DELETE ON easeml.datasets, easeml.replicas, easeml.dataset_grants, easeml.prediction_audits, easeml.prediction_log, easeml.runs, easeml.deployments TO easeml_tenant;
-GRANT EXECUTE ON FUNCTION easeml.version(), easeml.has_live_coordinator(), easeml.caller(), easeml.list_architectures(), easeml.list_metrics(), easeml.list_schedulers(), easeml.list_procedures(),
-    easeml.list_policies(), easeml.list_priors(), easeml.current_tenancy(), easeml.used_bytes(name), easeml.used_hours(name) TO easeml_reader;
+-- easeml.current_tenant reads it, so its own policy cannot ask that.
+CREATE POLICY own_rows ON easeml.tenant_roles FOR SELECT TO easeml_tenant USING (role = to_regrole(quote_ident(current_user)));
 
--- Administrators set limits, not the service that trains.
-REVOKE INSERT, UPDATE, DELETE ON easeml.tenants, easeml.tenant_usage, easeml.tenancy FROM easeml_coordinator;
-REVOKE EXECUTE ON FUNCTION easeml.create_tenant, easeml.alter_tenant, easeml.drop_tenant, easeml.set_policy, easeml.check_run_limits, easeml.check_byte_limit, easeml.keep_hours
-    FROM easeml_coordinator;
+-- The door, and what tenants write themselves: packed rows, which only they can read from the source, for the one dataset that
+-- their transaction is packing. Privileges on columns leave no way to lock a table.
+GRANT INSERT (action, arguments) ON easeml.requests TO easeml_tenant;
+GRANT INSERT (dataset_id, split, partition_number, block_number, n_rows, inputs, targets) ON easeml.blocks TO easeml_tenant;
+ALTER TABLE easeml.blocks ALTER tenant SET DEFAULT easeml.current_tenant();
+CREATE POLICY packed_rows ON easeml.blocks FOR INSERT TO easeml_tenant WITH CHECK (tenant = (SELECT easeml.current_tenant())
+    AND EXISTS (SELECT FROM easeml.datasets d WHERE d.dataset_id = blocks.dataset_id AND d.packing_xid = pg_current_xact_id()));
+
+-- The sizes of states for those who may not read them.
+ALTER VIEW easeml.state_sizes OWNER TO easeml_owner;
+
+-- Identity columns need no right on their sequence; these two are drawn from by name.
+GRANT USAGE ON SEQUENCE easeml.slots_slot_id_seq TO easeml_admin;
+GRANT USAGE ON SEQUENCE easeml.arm_openings_decision_id_seq TO easeml_coordinator;
+
+-- Who may call what: a routine without a line is easeml_owner's alone. Trigger functions never get one: whoever may execute
+-- one can attach it to a table of their own, with invented rows.
+DO $routines$
+DECLARE
+    granted record;
+    routine regprocedure;
+BEGIN
+    FOR granted IN
+        SELECT s.role, unnest(s.names) AS name FROM (VALUES
+            -- What the guide names, then what those functions call in the name of their caller: each one checks what it is given.
+            ('PUBLIC', '{predict,predict_value,predict_row,predict_table}'::text[]),
+            ('PUBLIC', '{predict_json,predict_numbers,predict_bytes,predict_packed,open_serving,write_predictions,
+                find_source,find_output,qualified_name,fail,raise_failure,array_bytes,version}'),
+            ('easeml_tenant', '{create_dataset,refresh_dataset,drop_dataset,replicate_dataset,grant_use,revoke_use,set_prediction_audit,
+                select_models,preview_procedure,wait,cancel,resume,drop_run,replay,deploy,undeploy}'),
+            ('easeml_tenant', '{request,pack_version,pack_begun_dataset,check_dataset,is_bound_by_limits,find_dataset,dataset_of,find_run,fail_run,
+                preview_search,fitting_architectures,check_replay,replay_units,refuse_open_transaction,quality}'),
+            -- What the views call.
+            ('easeml_tenant', '{has_live_coordinator,current_tenant,current_tenancy,list_architectures,list_metrics,list_schedulers,list_allocations,
+                list_procedures,list_policies,list_priors,used_bytes,used_hours}'),
+            ('easeml_reader', '{has_live_coordinator,current_tenant,current_tenancy,list_architectures,list_metrics,list_schedulers,
+                list_procedures,list_policies,list_priors,used_bytes,used_hours}'),
+            ('easeml_coordinator', '{warm_up,train_unit,evaluate_unit,train_gang,evaluate_gang,pilot_unit,
+                open_unit,fence,leave_slot,advance,store_chunked,store_chunk,record_training,record_evaluation,record_metrics,record_pilot,
+                open_arm,close_arm,keep_beliefs,apply_decisions,copy_state,keep_allocations,
+                has_live_coordinator,current_tenant,current_tenancy,list_architectures,list_metrics,list_schedulers,list_allocations,
+                list_procedures,list_policies,list_priors,used_bytes,used_hours,quality,find_run,fail_run,wait,refuse_open_transaction,python_facts}'),
+            ('easeml_admin', '{create_tenant,alter_tenant,drop_tenant,adopt_tenant,set_policy,set_slots,add_slots,drain_slot,resume_slot,remove_slot,
+                add_segment,drain_segment,resume_segment,remove_segment}'),
+            ('easeml_admin', '{check_slot_options,find_segment,find_slot,check_leaving,lock_topology,check_tenant,find_tenant,tenant_named}')
+        ) s(role, names)
+    LOOP
+        FOR routine IN SELECT p.oid FROM pg_proc p WHERE p.pronamespace = 'easeml'::regnamespace AND p.proname = granted.name LOOP
+            EXECUTE format('GRANT EXECUTE ON ROUTINE %s TO %s', routine, granted.role);
+        END LOOP;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'privileges.sql: there is no routine %', granted.name;
+        END IF;
+    END LOOP;
+END
+$routines$;
+
+-- Administrators say what tenants may have and who they are, not the service that trains.
+REVOKE INSERT, UPDATE, DELETE ON easeml.tenants, easeml.tenant_usage, easeml.tenant_roles, easeml.tenancy FROM easeml_coordinator;
 
 -- It holds numbers of all tenants.
 REVOKE SELECT ON easeml.policy_memory FROM easeml_tenant, easeml_reader;

@@ -11,13 +11,23 @@ CREATE TABLE easeml.tenants (
     created_at timestamptz NOT NULL DEFAULT now()
 );
 COMMENT ON TABLE easeml.tenants IS 'Roles with their own weight, deadline or limits. A member of easeml_tenant without a row has weight 1 and no limits.';
-COMMENT ON COLUMN easeml.tenants.tenant IS 'The role.';
+COMMENT ON COLUMN easeml.tenants.tenant IS 'The tenant, see easeml.tenant_roles.';
 COMMENT ON COLUMN easeml.tenants.weight IS 'Share of the slots relative to other tenants.';
 COMMENT ON COLUMN easeml.tenants.deadline IS 'When its runs should have ended.';
 COMMENT ON COLUMN easeml.tenants.max_runs IS 'Queued and running runs at a time; null: no limit, also below.';
 COMMENT ON COLUMN easeml.tenants.max_slots IS 'Slots at a time.';
 COMMENT ON COLUMN easeml.tenants.max_bytes IS 'Bytes of packed blocks and live checkpoints.';
 COMMENT ON COLUMN easeml.tenants.max_hours IS 'Slot hours of all its units, those of dropped runs included.';
+
+-- A tenant is a name that stays; its role is an oid, which a dump writes as the role's name. So a role that was renamed keeps
+-- its rows, and one that was dropped and made again is another tenant.
+CREATE TABLE easeml.tenant_roles (
+    tenant name PRIMARY KEY,
+    role regrole NOT NULL UNIQUE,
+    since timestamptz NOT NULL DEFAULT now()
+);
+COMMENT ON TABLE easeml.tenant_roles IS 'Which role each tenant is. The first request of a role writes its row; easeml.adopt_tenant changes it.';
+COMMENT ON COLUMN easeml.tenant_roles.tenant IS 'The name in the column tenant of all tables: the role''s name when it first asked for something, with a number where a former role has rows under that name.';
 
 -- Not in easeml.tenants: a role without a row uses hours, too, and they outlive the row.
 CREATE TABLE easeml.tenant_usage (

@@ -43,7 +43,7 @@ WORST = {
         "SELECT easeml.select_models('points', '{mlp}', procedure => 'tpe', n_configs => 10000,"
         f" procedure_options => '{{\"n_parallel\": 10000}}', search_space => {WIDE})",
     ),
-    "pack_dataset": (
+    "pack_begun_dataset": (
         "SELECT easeml.create_dataset('many', 'many', '{x,words}', 'y', n_partitions => 1000, block_rows => 1000000)",
     ),
     "fitting_architectures": ("SELECT easeml.select_models('points', array_fill('x'::text, ARRAY[2000000]))",),

@@ -146,10 +146,11 @@ def test_nobody_stops_a_working_call_by_granting_something(ask: Any) -> None:
 
 def test_own_names_come_first_then_names_in_full_then_the_oldest_grant(root: Session) -> None:
     with root.transaction(force_rollback=True):
+        root.execute("SELECT easeml.register_tenant('ben')")
         root.execute("""
             INSERT INTO easeml.datasets (tenant, dataset_name, version, source, input_columns, target_column, task,
                 input_shape, n_outputs, n_partitions, validation_fraction, test_fraction, seed, block_rows, encoder)
-            SELECT t, n, 1, '', '{}', '', 'regression', '{}', 1, 1, 0, 0, 0, 1, '{}'
+            SELECT t, n, 1, '', '{}', '', 'regression', '{}', 1, 1, 0.2, 0.2, 0, 1, '{}'
             FROM (VALUES ('ben', 'own'), ('ben', 'ann.own'), ('ann', 'own'), ('ann', 'x.y'), ('mallory', 'ann.cls'),
                 ('mallory', 'x.y')) AS v (t, n)
         """)

@@ -226,8 +226,8 @@ def test_rows_that_a_tenant_wrote_himself_end_his_run_alone(
 
 
 SHORT_TRIAL = """
-INSERT INTO easeml.trials (run_id, arm_id, trial_number, architecture, config, max_epochs, target_epochs)
-SELECT run_id, arm_id, 99, architecture, config, 2, 1 FROM easeml.trials WHERE run_id = %s LIMIT 1
+INSERT INTO easeml.trials (run_id, arm_id, tenant, trial_number, architecture, config, max_epochs, target_epochs)
+SELECT run_id, arm_id, tenant, 99, architecture, config, 2, 1 FROM easeml.trials WHERE run_id = %s LIMIT 1
 """
 
 
@@ -236,7 +236,7 @@ def test_a_decision_that_the_tables_refuse_ends_the_run_alone(points: Session) -
         run_id = start(other, "asha", max_epochs=9, architectures=["linear"], n_configs=3)
         other.execute(SHORT_TRIAL, [run_id])  # asha wants it to go on for longer than it may
         other.execute("UPDATE easeml.trials SET status = 'failed' WHERE run_id = %s AND trial_number < 99", [run_id])
-    assert finish(points, run_id)["status"] == "finished"
+    assert finish(points, run_id)["status"] == "failed"
     assert "trials_check" in points.value(
         "SELECT message FROM easeml.events WHERE run_id = %s AND kind = 'refused'", run_id
     )
@@ -244,14 +244,15 @@ def test_a_decision_that_the_tables_refuse_ends_the_run_alone(points: Session) -
 
 
 MANY_PARTITIONS = """
-INSERT INTO easeml.datasets (dataset_id, dataset_name, version, source, input_columns, target_column, task, input_shape,
-    n_outputs, n_partitions, validation_fraction, test_fraction, seed, block_rows, encoder)
-SELECT 9999, 'many', 1, source, input_columns, target_column, task, input_shape,
+INSERT INTO easeml.datasets (dataset_id, tenant, dataset_name, version, source, input_columns, target_column, task,
+    input_shape, n_outputs, n_partitions, validation_fraction, test_fraction, seed, block_rows, encoder)
+    OVERRIDING SYSTEM VALUE
+SELECT 9999, tenant, 'many', 1, source, input_columns, target_column, task, input_shape,
     n_outputs, 10000, validation_fraction, test_fraction, seed, block_rows, encoder
 FROM easeml.datasets WHERE dataset_name = 'points';
-INSERT INTO easeml.partitions (dataset_id, partition_number,
+INSERT INTO easeml.partitions (dataset_id, tenant, partition_number,
     n_train_rows, n_validation_rows, n_test_rows, n_bytes, checksum)
-SELECT 9999, n, 1, 1, 1, 1, 0 FROM generate_series(0, 9999) n
+SELECT 9999, tenant, n, 1, 1, 1, 1, 0 FROM easeml.datasets, generate_series(0, 9999) n WHERE dataset_id = 9999
 """  # fmt: skip
 
 

@@ -16,13 +16,12 @@ if TYPE_CHECKING:
 TABLE = """
 CREATE TABLE {}.mine AS SELECT i AS id, i % 3 + sin(i) / 9 AS x, chr(97 + i % 3) AS y FROM generate_series(1, 120) i
 """
+BY_HAND = """
+{"name": "by hand", "source": "lena.mine", "inputs": ["x"], "target": "y", "n_partitions": 1,
+ "validation_fraction": 0.2, "test_fraction": 0.2, "seed": 0, "placement": "shared"}
+"""
 CREATE = "SELECT easeml.create_dataset(%s, 'mine', '{x}', 'y', n_partitions => 2)"
 SELECT = "SELECT easeml.select_models('flowers', '{linear}', n_configs => 1, max_epochs => 1000)"
-INSERT = """
-INSERT INTO easeml.runs
-    (dataset_id, procedure, architectures, n_configs, max_epochs, metric, is_higher_better, seed, status)
-SELECT dataset_id, 'random', '{{linear}}', 1, 1, 'accuracy', true, 0, '{}' FROM easeml.datasets, generate_series(1, {})
-"""
 ONE_TRIAL = "FROM easeml.trials WHERE run_id = coalesce(%(run)s, run_id) ORDER BY trial_id LIMIT 1"
 UNIT = f"""
 INSERT INTO easeml.training_units
@@ -73,7 +72,7 @@ def refused(session: Session, code: str, statement: str, *values: Any) -> str:
     """Message and hint with which a statement is refused; the tables are as they were."""
     tables = ("tenants", "tenant_usage", "runs", "trials", "datasets", "blocks", "partitions")
     before = [session.value(f"SELECT count(*) FROM easeml.{table}") for table in tables]
-    with pytest.raises(psycopg.Error) as caught:
+    with pytest.raises(psycopg.Error) as caught, session.transaction():
         session.execute(statement, values or None)  # type: ignore[arg-type]
     assert caught.value.sqlstate == code, caught.value
     assert [session.value(f"SELECT count(*) FROM easeml.{table}") for table in tables] == before
@@ -279,16 +278,13 @@ def test_max_runs_counts_open_runs_at_start_and_at_resume(database: Session, ten
     assert status(tenant)["n_open_runs"] == 2
 
 
-def test_rows_that_a_tenant_inserts_itself_count_too(database: Session, tenant: Session) -> None:
-    database.execute("SELECT easeml.alter_tenant('lena', max_runs => 2)")
-    tenant.execute(INSERT.format("running", 1))
-    assert "max_runs" in refused(tenant, "ML015", INSERT.format("queued", 2))
-    tenant.execute(INSERT.format("cancelled", 5))
-    assert "this would make 6" in refused(
-        tenant, "ML015", "UPDATE easeml.runs SET status = 'queued' WHERE status = 'cancelled'"
-    )
-    tenant.execute(INSERT.format("queued", 1))
-    assert status(tenant)["n_open_runs"] == 2
+def test_no_run_starts_past_the_limits_in_the_tables(database: Session, tenant: Session) -> None:
+    database.execute("SELECT easeml.alter_tenant('lena', max_runs => 1)")
+    run_id = tenant.value(SELECT)
+    _denied(tenant, "INSERT INTO easeml.runs (dataset_id, seed) SELECT dataset_id, 0 FROM easeml.datasets")
+    tenant.execute("SELECT easeml.cancel(%s)", [run_id])
+    _denied(tenant, "UPDATE easeml.runs SET status = 'queued'")
+    _denied(tenant, "DELETE FROM easeml.runs")
 
 
 def test_runs_of_one_tenant_are_no_others_concern(database: Session, tenant: Session) -> None:
@@ -375,11 +371,14 @@ def test_max_bytes_refuses_data_before_anything_stays(database: Session, tenant:
         said = refused(tenant, "ML015", f"SELECT easeml.{call}")
         assert f"max_bytes: lena may keep {used + 10} bytes" in said
         assert "easeml.drop_dataset" in said
-    block = "INSERT INTO easeml.blocks SELECT dataset_id, tenant, split, 99, 0, 1, %s, '' FROM easeml.blocks LIMIT 1"
-    refused(tenant, "ML015", block, b"x" * 11)
-    tenant.execute(block, [b"x" * 9])  # type: ignore[arg-type]
-    assert status(tenant)["used_bytes"] == used + 9
-    database.execute("SELECT easeml.alter_tenant('lena', max_bytes => %s)", [2 * used + 9])
+    # Blocks are refused one by one, before they fill the disk, and not only when the dataset is done.
+    begin = "SELECT easeml.request('begin_dataset', %s::jsonb)::bigint"
+    block = "INSERT INTO easeml.blocks (dataset_id, split, partition_number, block_number, n_rows, inputs, targets)"
+    with tenant.transaction(force_rollback=True):
+        begun = tenant.value(begin, BY_HAND)
+        tenant.execute(f"{block} VALUES ({begun}, 'train', 0, 0, 1, %s, '')", [b"x" * 9])  # type: ignore[arg-type]
+        refused(tenant, "ML015", f"{block} VALUES ({begun}, 'train', 0, 1, 1, %s, '')", b"xx")
+    database.execute("SELECT easeml.alter_tenant('lena', max_bytes => %s)", [2 * used])
     tenant.execute("SELECT easeml.create_dataset('second', 'mine', '{x}', 'y', n_partitions => 2)")
 
 

@@ -1,0 +1,212 @@
+-- What easeml does with datasets for tenants, with the rights of easeml_owner: behind easeml.requests, for a proven caller.
+
+-- Everybody may call this: it looks at its argument only.
+CREATE FUNCTION easeml.check_dataset(request jsonb) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    wanted record;
+BEGIN
+    SELECT w.* INTO wanted FROM jsonb_to_record(request) w(name text, inputs text[], target text, n_partitions integer, validation_fraction float8,
+        test_fraction float8, seed bigint, task text, input_shape integer[], block_rows integer, placement text);
+    IF wanted.name IS NULL OR btrim(wanted.name) = '' OR length(wanted.name) > 200 THEN
+        PERFORM easeml.fail('ML001', format('name: expected 1 to 200 characters, got %s', quote_nullable(wanted.name)));
+    END IF;
+    IF wanted.n_partitions IS NULL OR wanted.n_partitions NOT BETWEEN 1 AND 10000 THEN
+        PERFORM easeml.fail('ML001', format('n_partitions: expected 1 to 10000, got %s', coalesce(wanted.n_partitions::text, 'NULL')));
+    END IF;
+    IF wanted.validation_fraction IS NULL OR NOT (wanted.validation_fraction > 0 AND wanted.validation_fraction < 1) THEN
+        PERFORM easeml.fail('ML001', format('validation_fraction: expected a number between 0 and 1, got %s', coalesce(wanted.validation_fraction::text, 'NULL')));
+    END IF;
+    IF wanted.test_fraction IS NULL OR NOT (wanted.test_fraction > 0 AND wanted.test_fraction < 1) THEN
+        PERFORM easeml.fail('ML001', format('test_fraction: expected a number between 0 and 1, got %s', coalesce(wanted.test_fraction::text, 'NULL')));
+    END IF;
+    IF wanted.validation_fraction + wanted.test_fraction >= 1 THEN
+        PERFORM easeml.fail('ML001', format('validation_fraction and test_fraction leave nothing to train on: %s + %s >= 1', wanted.validation_fraction, wanted.test_fraction));
+    END IF;
+    IF wanted.task IS NOT NULL AND wanted.task NOT IN ('classification', 'regression') THEN
+        PERFORM easeml.fail('ML001', format('task: expected classification, regression or NULL (by the type of the target), got %s', quote_literal(wanted.task)));
+    END IF;
+    IF wanted.block_rows IS NOT NULL AND wanted.block_rows NOT BETWEEN 1 AND 1000000 THEN
+        PERFORM easeml.fail('ML001', format('block_rows: expected 1 to 1000000, got %s', wanted.block_rows));
+    END IF;
+    IF wanted.seed IS NULL THEN
+        PERFORM easeml.fail('ML001', 'seed: expected a whole number, got NULL');
+    END IF;
+    IF wanted.placement IS NULL OR wanted.placement NOT IN ('shared', 'bound') THEN
+        PERFORM easeml.fail('ML001', format('placement: expected shared or bound, got %s', quote_nullable(wanted.placement)),
+            hint => 'shared: every slot may run every partition; bound: a partition belongs to a segment, see easeml.replicate_dataset.');
+    END IF;
+    IF wanted.placement = 'bound' AND NOT EXISTS (SELECT FROM easeml.slots) THEN
+        PERFORM easeml.fail('ML004', 'placement: bound partitions need a segment with slots, and there are no slots', hint => 'An administrator adds them: SELECT easeml.set_slots(2).');
+    END IF;
+    IF array_ndims(wanted.inputs) > 1 THEN
+        PERFORM easeml.fail('ML001', format('inputs: expected a list of columns, got %s', wanted.inputs));
+    END IF;
+    IF array_ndims(wanted.input_shape) > 1 THEN
+        PERFORM easeml.fail('ML001', format('input_shape: expected a list of sizes, got %s', wanted.input_shape));
+    END IF;
+    IF cardinality(wanted.inputs) > 1600 OR EXISTS (SELECT FROM unnest(wanted.inputs || wanted.target) c WHERE octet_length(c) > 63) THEN
+        PERFORM easeml.fail('ML001', 'inputs: expected at most 1600 columns, whose names have at most 63 bytes');
+    END IF;
+    IF wanted.target IS NULL THEN
+        PERFORM easeml.fail('ML001', 'target: expected a column, got NULL');
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION easeml.check_dataset(jsonb) IS 'Refuses arguments of easeml.create_dataset that no dataset can have (internal).';
+
+CREATE FUNCTION easeml.begin_dataset(caller name, asker name, arguments jsonb) RETURNS jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM easeml.check_dataset(arguments);
+    IF coalesce(octet_length(arguments ->> 'source'), 0) NOT BETWEEN 1 AND 300 THEN
+        PERFORM easeml.fail('ML003', 'source: expected schema and name of a table or view');
+    END IF;
+    IF EXISTS (SELECT FROM easeml.datasets d WHERE d.tenant = asker AND d.dataset_name = arguments ->> 'name') THEN
+        PERFORM easeml.fail('ML001', format('you have a dataset %s already', quote_literal(arguments ->> 'name')),
+            hint => format('Pack its source again with easeml.refresh_dataset(%s), or remove it with easeml.drop_dataset(%1$s).', quote_literal(arguments ->> 'name')));
+    END IF;
+    RETURN to_jsonb(easeml.begin_version(asker, 1, arguments));
+END
+$$;
+COMMENT ON FUNCTION easeml.begin_dataset(name, name, jsonb) IS 'Begins the first version of a dataset, for this transaction to pack; returns its id (internal).';
+
+CREATE FUNCTION easeml.begin_refresh(caller name, asker name, arguments jsonb) RETURNS jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    old easeml.datasets := easeml.dataset_of(caller, asker, arguments ->> 'dataset');
+BEGIN
+    RETURN to_jsonb(easeml.begin_version(asker, old.version + 1, jsonb_build_object('name', old.dataset_name, 'source', old.source, 'inputs', old.input_columns,
+        'target', old.target_column, 'n_partitions', old.n_partitions, 'validation_fraction', old.validation_fraction, 'test_fraction', old.test_fraction,
+        'seed', old.seed, 'placement', old.placement) || old.options));
+END
+$$;
+COMMENT ON FUNCTION easeml.begin_refresh(name, name, jsonb) IS 'Begins a further version of a dataset, for this transaction to pack; returns its id (internal).';
+
+CREATE FUNCTION easeml.begin_version(asker name, version integer, arguments jsonb) RETURNS bigint LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    -- What packing finds out is filled in by easeml.finish_dataset.
+    INSERT INTO easeml.datasets (tenant, dataset_name, version, source, input_columns, target_column, task, input_shape, n_outputs, n_partitions, placement,
+        validation_fraction, test_fraction, seed, block_rows, options, encoder, packing_xid)
+    SELECT begin_version.asker, w.name, begin_version.version, w.source, coalesce(w.inputs, '{}'), w.target, coalesce(w.task, 'classification'), '{1}', 1, w.n_partitions, w.placement,
+        w.validation_fraction, w.test_fraction, w.seed, coalesce(w.block_rows, 1), jsonb_build_object('task', w.task, 'input_shape', w.input_shape, 'block_rows', w.block_rows), '{}',
+        pg_current_xact_id()
+    FROM jsonb_to_record(arguments) w(name text, source text, inputs text[], target text, n_partitions integer, validation_fraction float8, test_fraction float8, seed bigint,
+        task text, input_shape integer[], block_rows integer, placement text)
+    RETURNING dataset_id
+$$;
+COMMENT ON FUNCTION easeml.begin_version(name, integer, jsonb) IS 'Inserts a version of a dataset that this transaction packs; returns its id (internal).';
+
+CREATE FUNCTION easeml.finish_dataset(caller name, asker name, arguments jsonb) RETURNS jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    data easeml.datasets;
+    found record;
+BEGIN
+    SELECT d.* INTO data FROM easeml.datasets d
+    WHERE d.dataset_id = (arguments ->> 'dataset_id')::bigint AND d.tenant = asker AND d.packing_xid = pg_current_xact_id();
+    IF data.dataset_id IS NULL THEN
+        PERFORM easeml.fail('ML003', format('dataset %s is not being packed by this transaction', arguments ->> 'dataset_id'));
+    END IF;
+    SELECT f.* INTO found FROM jsonb_to_record(arguments) f(task text, input_shape integer[], n_outputs integer, block_rows integer, n_skipped_rows bigint,
+        packing_seconds float8, encoder jsonb, checksums bigint[]);
+    PERFORM easeml.check_json('encoder', found.encoder, 33554432, 8);
+    PERFORM easeml.add_partitions(data, found.checksums);
+    PERFORM easeml.check_shape(data, found.input_shape);
+    UPDATE easeml.datasets d SET task = found.task, input_shape = found.input_shape, n_outputs = found.n_outputs, block_rows = found.block_rows,
+        n_skipped_rows = found.n_skipped_rows, packing_seconds = found.packing_seconds, encoder = found.encoder, packing_xid = NULL,
+        options = d.options || jsonb_build_object('block_rows', found.block_rows)
+    WHERE d.dataset_id = data.dataset_id;
+    IF data.placement = 'bound' THEN
+        PERFORM easeml.place_dataset(data.dataset_id, (SELECT greatest(max(c.n), 1)::integer FROM (SELECT count(*) AS n FROM easeml.replicas r JOIN easeml.datasets d USING (dataset_id)
+            WHERE d.tenant = data.tenant AND d.dataset_name = data.dataset_name AND d.version = data.version - 1 GROUP BY r.partition_number) c));
+    END IF;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION easeml.finish_dataset(name, name, jsonb) IS 'Records what packing found out, after which nobody can add to the dataset (internal).';
+
+CREATE FUNCTION easeml.add_partitions(data easeml.datasets, checksums bigint[]) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    -- Counted here, not told by whoever packed: only the checksum is taken on trust, and it proves rows to their tenant alone.
+    INSERT INTO easeml.partitions (dataset_id, tenant, partition_number, n_train_rows, n_validation_rows, n_test_rows, n_bytes, checksum)
+    SELECT data.dataset_id, data.tenant, b.partition_number, coalesce(sum(b.n_rows) FILTER (WHERE b.split = 'train'), 0), coalesce(sum(b.n_rows) FILTER (WHERE b.split = 'validation'), 0),
+        coalesce(sum(b.n_rows) FILTER (WHERE b.split = 'test'), 0), sum(octet_length(b.inputs)::bigint + octet_length(b.targets)), checksums[b.partition_number + 1]
+    FROM easeml.blocks b WHERE b.dataset_id = data.dataset_id GROUP BY b.partition_number;
+    IF (SELECT count(*) FILTER (WHERE p.n_train_rows > 0 AND p.partition_number < data.n_partitions) FROM easeml.partitions p WHERE p.dataset_id = data.dataset_id) <> data.n_partitions THEN
+        PERFORM easeml.fail('ML004', format('dataset %s: expected %s partitions with rows to train on, numbered from 0', data.dataset_id, data.n_partitions));
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION easeml.add_partitions(easeml.datasets, bigint[]) IS 'Records the partitions of the blocks that were packed, and refuses if one is missing (internal).';
+
+CREATE FUNCTION easeml.check_shape(data easeml.datasets, input_shape integer[]) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    row_bytes numeric;
+    n_values numeric := (SELECT round(exp(sum(ln(s::numeric)))) FROM unnest(input_shape) s WHERE s > 0);
+BEGIN
+    SELECT max(octet_length(b.inputs)::numeric / b.n_rows) INTO row_bytes FROM easeml.blocks b WHERE b.dataset_id = data.dataset_id;
+    -- A category takes a byte or more and becomes at most 66 numbers, all else fewer: a larger shape is made up, and would take memory.
+    IF coalesce(array_ndims(input_shape), 0) <> 1 OR cardinality(input_shape) > 8 OR EXISTS (SELECT FROM unnest(input_shape) s WHERE s IS NULL OR s < 1) OR n_values > 66 * row_bytes THEN
+        PERFORM easeml.fail('ML004', format('dataset %s: expected an input_shape that rows of %s bytes can have, got %s', data.dataset_id, ceil(row_bytes), input_shape));
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION easeml.check_shape(easeml.datasets, integer[]) IS 'Refuses an input shape that has nothing to do with the rows that were packed (internal).';
+
+CREATE FUNCTION easeml.refuse_unpacked() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF EXISTS (SELECT FROM easeml.datasets d WHERE d.dataset_id = NEW.dataset_id AND d.packing_xid IS NOT NULL) THEN
+        PERFORM easeml.fail('ML004', format('dataset %s was begun and not packed', NEW.dataset_id), hint => 'Use easeml.create_dataset, which does both.');
+    END IF;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION easeml.refuse_unpacked() IS 'Refuses to commit a dataset that was begun and not packed (trigger).';
+CREATE CONSTRAINT TRIGGER dataset_is_packed AFTER INSERT ON easeml.datasets DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW WHEN (NEW.packing_xid IS NOT NULL) EXECUTE FUNCTION easeml.refuse_unpacked();
+
+CREATE FUNCTION easeml.perform_drop_dataset(caller name, asker name, arguments jsonb) RETURNS jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    newest easeml.datasets := easeml.dataset_of(caller, asker, arguments ->> 'dataset');
+    run_ids bigint[] := (SELECT array_agg(r.run_id) FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id)
+        WHERE d.tenant = newest.tenant AND d.dataset_name = newest.dataset_name);
+BEGIN
+    IF run_ids IS NOT NULL AND NOT (arguments ->> 'cascade')::boolean THEN
+        PERFORM easeml.fail('ML004', format('dataset %s has %s run(s), which would be lost with it', quote_literal(newest.dataset_name), cardinality(run_ids)),
+            hint => format('To remove them all: SELECT easeml.drop_dataset(%s, cascade => true).', quote_literal(newest.dataset_name)));
+    END IF;
+    PERFORM easeml.perform_drop_run(caller, asker, jsonb_build_object('run_id', i)) FROM unnest(run_ids) i;
+    DELETE FROM easeml.dataset_grants g WHERE g.tenant = newest.tenant AND g.dataset_name = newest.dataset_name;
+    DELETE FROM easeml.prediction_audits a WHERE a.tenant = newest.tenant AND a.dataset_name = newest.dataset_name;
+    DELETE FROM easeml.prediction_log l WHERE l.tenant = newest.tenant AND l.dataset_name = newest.dataset_name;
+    DELETE FROM easeml.datasets d WHERE d.tenant = newest.tenant AND d.dataset_name = newest.dataset_name;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION easeml.perform_drop_dataset(name, name, jsonb) IS 'Removes a dataset for easeml.drop_dataset (internal).';
+
+CREATE FUNCTION easeml.perform_grant_use(caller name, asker name, arguments jsonb) RETURNS jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    data easeml.datasets := easeml.dataset_of(caller, asker, arguments ->> 'dataset');
+    account regrole := to_regrole(quote_ident(arguments ->> 'role'));
+BEGIN
+    IF account IS NULL THEN
+        PERFORM easeml.fail('ML003', format('there is no role %s', quote_nullable(arguments ->> 'role')));
+    ELSIF arguments ->> 'serving_only' IS NULL THEN
+        PERFORM easeml.fail('ML001', 'serving_only: expected true or false, got NULL');
+    END IF;
+    -- The time of the grant stays: it decides which of several grants of one name answers.
+    INSERT INTO easeml.dataset_grants (tenant, dataset_name, grantee, serving_only) VALUES (asker, data.dataset_name, account, (arguments ->> 'serving_only')::boolean)
+    ON CONFLICT ON CONSTRAINT dataset_grants_pkey DO UPDATE SET serving_only = excluded.serving_only;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION easeml.perform_grant_use(name, name, jsonb) IS 'Lets a role predict, for easeml.grant_use (internal).';
+
+CREATE FUNCTION easeml.perform_revoke_use(caller name, asker name, arguments jsonb) RETURNS jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    DELETE FROM easeml.dataset_grants g
+    WHERE g.tenant = asker AND g.dataset_name = arguments ->> 'dataset' AND g.grantee = to_regrole(quote_ident(arguments ->> 'role'));
+    IF NOT FOUND THEN
+        PERFORM easeml.fail('ML003', format('role %s has no use of a dataset %s of yours', quote_literal(arguments ->> 'role'), quote_literal(arguments ->> 'dataset')));
+    END IF;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION easeml.perform_revoke_use(name, name, jsonb) IS 'Withdraws a role''s use of a dataset, for easeml.revoke_use (internal).';

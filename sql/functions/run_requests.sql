@@ -1,0 +1,115 @@
+-- Starting a run with the rights of easeml_owner, behind easeml.requests, for a proven caller.
+
+CREATE FUNCTION easeml.check_search(max_epochs integer, n_configs integer, seed bigint, search_space jsonb, procedure_options jsonb) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF max_epochs IS NULL OR max_epochs NOT BETWEEN 1 AND 1000000 THEN
+        PERFORM easeml.fail('ML001', format('max_epochs: expected 1 to 1000000, got %s', coalesce(max_epochs::text, 'NULL')));
+    END IF;
+    IF n_configs IS NOT NULL AND n_configs NOT BETWEEN 1 AND 10000 THEN
+        PERFORM easeml.fail('ML001', format('n_configs: expected 1 to 10000, got %s', n_configs));
+    END IF;
+    IF seed IS NULL THEN
+        PERFORM easeml.fail('ML001', 'seed: expected a whole number, got NULL');
+    END IF;
+    PERFORM easeml.check_json('search_space', search_space, 1000000, 32);
+    PERFORM easeml.check_json('procedure_options', procedure_options, 100000, 32);
+END
+$$;
+COMMENT ON FUNCTION easeml.check_search(integer, integer, bigint, jsonb, jsonb) IS 'Refuses arguments of a search that would take more than anybody can mean (internal).';
+
+CREATE FUNCTION easeml.check_allocation(allocation text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF allocation IS NULL OR allocation NOT IN (SELECT easeml.list_allocations()) THEN
+        PERFORM easeml.fail('ML001', format('allocation: there is no allocation %s', quote_nullable(allocation)),
+            hint => (SELECT 'Choose one of: ' || string_agg(a, ', ') || '.' FROM easeml.list_allocations() a));
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION easeml.check_allocation(text) IS 'Refuses an allocation that does not exist (internal).';
+
+CREATE FUNCTION easeml.perform_select_models(caller name, asker name, arguments jsonb) RETURNS jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    data easeml.datasets := easeml.dataset_of(caller, asker, arguments ->> 'dataset');
+    run easeml.runs;
+    ranking record;
+    begun record;
+    specifications jsonb;
+BEGIN
+    -- Those of the arguments that are columns of easeml.runs.
+    run := jsonb_populate_record(NULL::easeml.runs, arguments - 'dataset');
+    PERFORM easeml.check_search(run.max_epochs, (arguments ->> 'n_configs')::integer, run.seed, run.search_space, run.procedure_options);
+    IF run.max_seconds IS NOT NULL AND NOT (run.max_seconds > 0 AND run.max_seconds < 'Infinity') THEN
+        PERFORM easeml.fail('ML001', format('max_seconds: expected a positive number, got %s', run.max_seconds));
+    END IF;
+    PERFORM easeml.check_schedule(data, run.scheduler, run.visit_order);
+    PERFORM easeml.check_allocation(run.allocation);
+    SELECT m.metric, m.is_higher_better INTO ranking FROM easeml.list_metrics() m
+    WHERE m.task = data.task AND (m.metric = arguments ->> 'metric' OR arguments ->> 'metric' IS NULL AND m.is_default);
+    IF NOT FOUND THEN
+        PERFORM easeml.fail('ML001', format('metric: there is no %s metric %s', data.task, quote_literal(arguments ->> 'metric')),
+            hint => (SELECT 'Choose one of: ' || string_agg(m.metric, ', ') || '.' FROM easeml.list_metrics() m WHERE m.task = data.task));
+    END IF;
+    run.metric := ranking.metric;
+    run.is_higher_better := ranking.is_higher_better;
+    run.architectures := easeml.choose_architectures(data, run.architectures);
+    run.procedure_options := easeml.complete_options(run.procedure, run.procedure_options);
+    specifications := easeml.specifications(run.architectures);
+    begun := easeml.begin_search(specifications, run.search_space, run.procedure, run.n_configs, run.max_epochs, run.seed, run.procedure_options);
+    PERFORM easeml.raise_failure(begun.failure);
+    PERFORM easeml.raise_failure(m.failure) FROM easeml.check_memory(data.task, data.input_shape, data.n_outputs,
+        (SELECT coalesce(max(p.n_train_rows), 0)::bigint FROM easeml.partitions p WHERE p.dataset_id = data.dataset_id), begun.search -> 'trials') m;
+    PERFORM easeml.check_run_limits(caller, asker);
+    run.search := CASE WHEN NOT (begun.search ->> 'is_one_shot')::boolean THEN jsonb_build_object('architectures', specifications, 'n_configs', run.n_configs) END;
+    run.tenant := asker;
+    run.dataset_id := data.dataset_id;
+    run.n_configs := (begun.search ->> 'n_configs')::integer;
+    run.run_id := easeml.insert_run(run, begun.search);
+    PERFORM easeml.announce_run(run, begun.search, (arguments ->> 'n_configs')::integer);
+    RETURN to_jsonb(run.run_id);
+END
+$$;
+COMMENT ON FUNCTION easeml.perform_select_models(name, name, jsonb) IS 'Checks the arguments of easeml.select_models, and queues a run; returns its id (internal).';
+
+CREATE FUNCTION easeml.insert_run(run easeml.runs, search jsonb) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    new_run_id bigint;
+BEGIN
+    INSERT INTO easeml.runs (tenant, dataset_id, procedure, procedure_options, architectures, search_space, n_configs, max_epochs, metric, is_higher_better, max_seconds, seed,
+        scheduler, visit_order, allocation, search)
+    VALUES (run.tenant, run.dataset_id, run.procedure, run.procedure_options, run.architectures, run.search_space, run.n_configs, run.max_epochs, run.metric, run.is_higher_better,
+        run.max_seconds, run.seed, run.scheduler, run.visit_order, run.allocation, run.search)
+    RETURNING run_id INTO new_run_id;
+    INSERT INTO easeml.arms (run_id, tenant, architecture, planned_epochs)
+    SELECT new_run_id, run.tenant, a.architecture, a.planned_epochs
+    FROM ROWS FROM (jsonb_to_recordset(search -> 'arms') AS (architecture text, planned_epochs bigint)) WITH ORDINALITY a
+    ORDER BY array_position(run.architectures, a.architecture), a.ordinality;
+    INSERT INTO easeml.trials (run_id, arm_id, tenant, trial_number, architecture, config, max_epochs, target_epochs, bracket)
+    SELECT new_run_id, a.arm_id, run.tenant, c.trial_number, c.architecture, c.config, run.max_epochs, c.target_epochs, c.bracket
+    FROM jsonb_to_recordset(search -> 'trials') c(arm text, trial_number integer, architecture text, config jsonb, target_epochs integer, bracket integer)
+    JOIN easeml.arms a ON a.run_id = new_run_id AND a.architecture = c.arm ORDER BY c.trial_number;
+    RETURN new_run_id;
+END
+$$;
+COMMENT ON FUNCTION easeml.insert_run(easeml.runs, jsonb) IS 'Inserts a run with its arms and first trials; returns its id (internal).';
+
+CREATE FUNCTION easeml.announce_run(run easeml.runs, search jsonb, n_wanted integer) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    is_one_shot boolean := (search ->> 'is_one_shot')::boolean;
+BEGIN
+    PERFORM pg_notify('easeml_runs', run.run_id::text);
+    RAISE NOTICE 'run % trains % trial(s) for % epoch(s)', run.run_id,
+        CASE WHEN is_one_shot THEN run.n_configs::text ELSE 'up to ' || run.n_configs END,
+        CASE WHEN is_one_shot THEN run.max_epochs::text ELSE 'up to ' || run.max_epochs END
+        USING hint = format('Watch it: SELECT * FROM easeml.leaderboard WHERE run_id = %s; progress: easeml.run_status.', run.run_id);
+    IF run.procedure = 'random' AND run.n_configs < coalesce(n_wanted, 8) THEN
+        RAISE NOTICE 'the search space holds only % different configs', run.n_configs
+            USING hint = 'What search_space does not mention keeps its default; widen it, or leave it out to search the default ranges.';
+    END IF;
+    IF NOT easeml.has_live_coordinator() THEN
+        RAISE WARNING 'no coordinator is running, so run % waits in the queue', run.run_id
+            USING hint = 'Start one from a shell: easeml up (private server), or easeml coordinator --dsn ...';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION easeml.announce_run(easeml.runs, jsonb, integer) IS 'Tells the coordinator of a new run, and its tenant what it will do (internal).';
