@@ -5,17 +5,26 @@ calls the handler below between two bytecodes, in whatever loop it is. The handl
 the server ends the session (pg_terminate_backend) or raises the cancel or timeout, which leaves the loop as any
 exception does. A timer of computing time costs nothing while nothing is computed, and cannot be late on a busy machine.
 
+While Python has the server execute a statement, the bell is quiet: the server sees to its cancels itself. It must be.
+A statement may call PL/Python again, whose results the server converts when it has already left that function's
+connection to it. A statement of ours at that moment would run on the connection of the function outside, and free
+the memory of the statement that is under way there.
+
 Units do not use it: they pause by themselves (cancellation.py), where they may commit as well.
 """
 
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import ParamSpec, TypeVar
 
 from .plpython import PlPy
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 INTERVAL_SECONDS = 0.1
 IMPORTING = "<frozen importlib._bootstrap>"
@@ -27,6 +36,7 @@ class _Bell:
     def __init__(self) -> None:
         self.asked: PlPy | None = None
         self.cancel: Exception | None = None
+        self.depth = 0
         self._is_hung = False
 
     def hang(self) -> None:
@@ -53,19 +63,30 @@ _bell = _Bell()
 @contextmanager
 def interruptible(plpy: PlPy) -> Iterator[None]:
     """Let a cancel, a timeout or the end of the session through while the block runs; blocks may be nested."""
-    if _bell.asked is not None:
-        yield
-        return
-    _bell.hang()
-    _bell.asked, _bell.cancel = plpy, None
-    signal.setitimer(signal.ITIMER_VIRTUAL, INTERVAL_SECONDS, INTERVAL_SECONDS)
+    if _bell.depth == 0:
+        _bell.hang()
+        _bell.cancel = None
+        signal.setitimer(signal.ITIMER_VIRTUAL, INTERVAL_SECONDS, INTERVAL_SECONDS)
+    before, _bell.asked = _bell.asked, plpy
+    _bell.depth += 1
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
-        _bell.asked = None
+        _bell.depth -= 1
+        _bell.asked = before
+        if _bell.depth == 0:
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
     if _bell.cancel is not None:  # raised where Python throws exceptions away, as in __del__
         raise _bell.cancel
+
+
+def quietly(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call the server; the bell rings again when it has answered."""
+    asked, _bell.asked = _bell.asked, None
+    try:
+        return call(*args, **kwargs)
+    finally:
+        _bell.asked = asked
 
 
 def _is_importing(frame: FrameType | None) -> bool:

@@ -15,7 +15,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 from . import __version__
 from .errors import VersionMismatch
 from .failures import Answered, answered
-from .interrupts import interruptible
+from .interrupts import interruptible, quietly
 from .memory import limit_session
 from .plpython import Cursor, GlobalData, Plan, PlPy, Result, SqlValue
 
@@ -80,27 +80,27 @@ class Session:
     def rows(self, statement: Statement[R], *values: SqlValue) -> list[R]:
         """Execute a statement, and return its rows."""
         make = statement.row
-        return [make(**row) for row in self._plpy.execute(self._plan(statement), values)]
+        return [make(**row) for row in quietly(self._plpy.execute, self._plan(statement), values)]
 
     def row(self, statement: Statement[R], *values: SqlValue) -> R:
         """Execute a statement that always returns one row."""
-        return statement.row(**self._plpy.execute(self._plan(statement), values)[0])
+        return statement.row(**quietly(self._plpy.execute, self._plan(statement), values)[0])
 
     def each(self, statement: Statement[R], *values: SqlValue, at_once: int = 1) -> Iterator[R]:
         """Execute a statement and yield its rows, with `at_once` in memory."""
-        cursor: Cursor = self._plpy.cursor(self._plan(statement), values)
-        while fetched := cursor.fetch(at_once):
+        cursor: Cursor = quietly(self._plpy.cursor, self._plan(statement), values)
+        while fetched := quietly(cursor.fetch, at_once):
             for row in fetched:
                 yield statement.row(**row)
-        cursor.close()
+        quietly(cursor.close)
 
     def run(self, command: Command, *values: SqlValue) -> int:
         """Execute a statement; return how many rows it returned or changed."""
-        return self._plpy.execute(self._plan(command), values).nrows()
+        return quietly(self._plpy.execute, self._plan(command), values).nrows()
 
     def execute(self, sql: str) -> Result:
         """Execute a statement that is executed only once and has no parameters."""
-        return self._plpy.execute(sql)
+        return quietly(self._plpy.execute, sql)
 
     def kept(self, what: Kept[T]) -> T:
         """Return what the session keeps under that name, made at the first call."""
@@ -111,7 +111,7 @@ class Session:
 
     def commit(self) -> None:
         """Commit. Raises SPIError inside a function or an open transaction."""
-        self._plpy.commit()
+        quietly(self._plpy.commit)
 
     def notice(self, message: str) -> None:
         """Send a notice to the client."""
@@ -124,7 +124,7 @@ class Session:
     def _plan(self, command: Command) -> Plan:
         plan = self._plans.get(command.sql)
         if plan is None:
-            plan = self._plpy.prepare(command.sql, command.types)
+            plan = quietly(self._plpy.prepare, command.sql, command.types)
             if command.is_kept:
                 self._plans[command.sql] = plan
         return plan

@@ -320,6 +320,14 @@ def test_a_prediction_of_many_rows_lets_a_timeout_through(ask: Any) -> None:
         ann.execute("DROP VIEW ann.many")
 
 
+def test_a_prediction_of_many_rows_is_whole_though_a_timer_looks_for_cancels(ask: Any) -> None:
+    with ask("ann") as ann:
+        ann.execute("CREATE TABLE ann.many AS SELECT i AS id, i % 9 * 1.0 AS x FROM generate_series(1, 150000) i")
+        assert ann.value("SELECT easeml.predict_table('cls', 'ann.many', 'ann.out')") == 150_000
+        assert ann.value("SELECT count(DISTINCT (id, predicted_label)) FROM ann.out") == 150_000
+        ann.execute("DROP TABLE ann.many, ann.out")
+
+
 def test_a_session_that_predicts_is_bounded_in_memory(root: Session, warm: Session, ask: Any) -> None:
     with ask("ann") as ann:
         assert ann.value(ASK, "cls") in ANNS

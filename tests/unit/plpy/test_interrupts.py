@@ -11,7 +11,7 @@ import pytest
 
 from easeml_plpy.failures import Failure
 from easeml_plpy.interrupts import interruptible
-from easeml_plpy.session import answered_by
+from easeml_plpy.session import Session, answered_by
 
 ENOUGH_TURNS = 10**9  # minutes: only the cancel ends these loops
 
@@ -76,6 +76,33 @@ def test_a_block_within_a_block_leaves_the_outer_one_interruptible() -> None:
 
     with pytest.raises(Cancelled):
         nested()
+
+
+def test_nothing_is_asked_while_the_server_executes_except_by_python_within() -> None:
+    """A statement at that moment would run on the connection of the statement under way, and free its memory."""
+    server: Any = Server()
+    told: list[str] = []
+
+    def inner() -> None:
+        with interruptible(server):
+            work()
+
+    class Outer(Server):
+        def execute(self, sql: str) -> list[Any]:
+            work(3_000_000)
+            told.append("quiet before")
+            with pytest.raises(Cancelled):
+                inner()
+            work(3_000_000)
+            told.append("quiet after")
+            return []
+
+    outer: Any = Outer()
+    with pytest.raises(Cancelled), interruptible(outer):  # at its end, since the server went on
+        Session(outer).execute("SELECT 1")
+    assert told == ["quiet before", "quiet after"]
+    assert server.n_asked == 1
+    assert signal.getitimer(signal.ITIMER_VIRTUAL) == (0.0, 0.0)
 
 
 def test_a_cancel_that_python_throws_away_is_raised_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
