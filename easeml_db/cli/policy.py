@@ -41,15 +41,24 @@ REGRET_COLUMNS = {
     "--prior", help="What is believed of arms beforehand (default: unchanged); easeml policy lists the choices."
 )
 @click.option("--seed", type=int, help="Seed of policies that draw at random (default: unchanged).")
+@click.option("--max-wait-seconds", type=float, help="How long tenants wait for arms of others (default: unchanged).")
 @dsn_option
 @json_option
-def policy(name: str | None, prior: str | None, seed: int | None, dsn: str | None, as_json: bool) -> None:
+def policy(
+    name: str | None,
+    prior: str | None,
+    seed: int | None,
+    max_wait_seconds: float | None,
+    dsn: str | None,
+    as_json: bool,
+) -> None:
     """List policies and priors, or choose by policy NAME, from the next decision on, which run opens its next arm."""
-    if name is None and (prior is not None or seed is not None):
-        raise click.UsageError("--prior and --seed go with the NAME of a policy")
+    settings = {"prior": prior, "seed": seed, "max_wait_seconds": max_wait_seconds}
+    if name is None and any(value is not None for value in settings.values()):
+        raise click.UsageError("--prior, --seed and --max-wait-seconds go with the NAME of a policy")
     with database(dsn) as connection:
         if name is not None:
-            call(connection, "set_policy", name, prior=prior, seed=seed)
+            call(connection, "set_policy", name, **settings)
         found = rows(connection, "policies")
     print_rows(found, as_json=as_json, empty="no policies", columns=POLICY_COLUMNS)
 

@@ -14,11 +14,13 @@ from easeml_db.coordinator.ports.tenancy import TenancyStore
 from easeml_db.coordinator.procedure_runner import ProcedureRunner
 from easeml_db.decisions.hopper.dispatcher import Dispatcher
 from easeml_db.decisions.tenancy.pool import Pool
+from easeml_db.decisions.tenancy.turns import Turns
 from easeml_db.errors import EasemlError, InvalidData, NotFound, StaleLease
 from easeml_db.words.run import Run
 from easeml_db.words.run_check import check_run
 from easeml_db.words.tenant import PastArm
 
+TURN_LOOK_SECONDS = 0.1  # looking at all open runs takes a while where there are thousands
 HOLD_SECONDS = 5.0  # others wait no longer for newcomers that are timed; a run that was refused waits so long
 
 
@@ -30,7 +32,9 @@ class ArmOpening:
     ) -> None:
         self._tenancy, self._runs, self._lease = tenancy, runs, lease
         self._dispatcher, self._procedures = dispatcher, procedures
-        self._pool = Pool()
+        self._pool, self._turns = Pool(), Turns()
+        self._weights: dict[str, float] = {}  # of tenants that have one
+        self._turns_taken = -TURN_LOOK_SECONDS
         self._held_since: float | None = None
         self._refused: dict[int, float] = {}  # until when a run is passed over
         self._to_fail: dict[int, str] = {}  # runs that cannot be served and whose rows somebody held, with the reason
@@ -52,6 +56,8 @@ class ArmOpening:
         """Read the policy and the tenants' terms."""
         tenancy = await self._tenancy.tenancy()
         self._pool.set_tenancy(tenancy)
+        self._turns.max_wait_seconds = tenancy.max_wait_seconds
+        self._weights = {one.name: one.weight for one in tenancy.tenants.values()}
         tenants = tenancy.tenants.values()
         self._dispatcher.limits.set_limits({one.name: one.max_slots for one in tenants if one.max_slots is not None})
 
@@ -130,12 +136,49 @@ class ArmOpening:
         """Hand the costs that pilots have shown to the pool."""
         self._pool.set_seconds(run_id, self._dispatcher.runs.arm_seconds(run_id))
 
+    async def take_turns(self, now_seconds: float) -> None:
+        """Settle which tenant is served first from now on, where several have open runs, and open an arm for it."""
+        runs = self._dispatcher.runs
+        if not runs.is_shared():
+            runs.serve_first(None)
+        elif not self._turns_taken <= now_seconds < self._turns_taken + TURN_LOOK_SECONDS:
+            self._turns_taken = now_seconds
+            wanting = runs.tenants_that_want_slots()
+            runs.serve_first(self._turns.choose(now_seconds, wanting, lambda name: self._weights.get(name, 1.0)))
+            if self._passed_over():
+                await self.open_next(now_seconds)
+
+    def started(self, now_seconds: float) -> None:
+        """Note for whom slots work, once units have been chosen."""
+        runs = self._dispatcher.runs
+        if runs.is_shared():
+            busy = self._dispatcher.board.busy_runs()
+            self._turns.started(now_seconds, [runs[run_id].run.tenant for run_id, _ in busy if run_id in runs])
+
+    def _passed_over(self) -> list[int] | None:
+        """Return the runs of which no arm is opened for want of a slot; None: of none.
+
+        The tenant whose turn it is gets an arm all the same, if it has none open: it is served first.
+        """
+        if self._dispatcher.claims.n_unclaimed() > 0:
+            return []
+        first = self._turns.first
+        if first is None or not self._dispatcher.runs.is_shared() or self._dispatcher.claims.has_claims(first):
+            return None
+        return [each.run_id for each in self._dispatcher.runs if each.run.tenant != first]
+
     async def open_next(self, now_seconds: float) -> bool:
         """Open the arm that the policy chooses, if slots would have nothing to do; say whether something changed."""
-        if self._dispatcher.claims.n_unclaimed() <= 0:
+        passed_over = self._passed_over()
+        if passed_over is None:
             return False
         self._refused = {run_id: until for run_id, until in self._refused.items() if until > now_seconds}
-        blocked = {*self._dispatcher.claims.runs_without_claim(), *self._kept_waiting(now_seconds), *self._refused}
+        blocked = {
+            *self._dispatcher.claims.runs_without_claim(),
+            *self._kept_waiting(now_seconds),
+            *self._refused,
+            *passed_over,
+        }
         opening = self._pool.choose(now_seconds, n_slots=self._dispatcher.board.n_active(), blocked=blocked)
         if opening is None:
             return False

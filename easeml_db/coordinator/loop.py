@@ -94,17 +94,20 @@ class Coordinator:
         if self._clock.now_seconds() < self._paused_until:
             return
         await self._allocations.look_up()
+        now = self._clock.now_seconds()
+        await self._arms.take_turns(now)
         starts = self._dispatcher.next_starts()
-        while await self._arms.open_next(self._clock.now_seconds()):
+        while await self._arms.open_next(now):
             starts += self._dispatcher.next_starts()
+        self._arms.started(now)
         await self._begin_runs(starts)
         await self._allocations.keep()
         for choice in self._dispatcher.take_scheduler_choices():
             seconds = choice.simulated_seconds, choice.bound_seconds
             await self._runs.plan(choice.run_id, choice.scheduler, *seconds, choice.reason)
-        await self._fail_runs()
         for start in starts:
             await self._executor.start(self._order(start, self._dispatcher.runs[start.unit.run_id].run.seed))
+        await self._fail_runs()
 
     async def _begin_runs(self, starts: Sequence[Start]) -> None:
         """Record which runs begin with these starts, before what they decided: no placement precedes its run."""

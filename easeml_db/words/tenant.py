@@ -19,12 +19,13 @@ class Tenant:
 
 @dataclass(frozen=True)
 class Tenancy:
-    """How tenants are served: the policy, the prior of their bandits, a seed, and the tenants by name. One that is
-    not listed has weight 1 and no limits."""
+    """How tenants are served: the policy, the prior of their bandits, a seed, how long one waits for others' arms
+    at most (infinity: as long as they take), and the tenants by name. One that is not listed has weight 1."""
 
     policy: str = "hybrid"
     prior: str = "auto"
     seed: int = 0
+    max_wait_seconds: float = 60.0
     tenants: Mapping[str, Tenant] = field(default_factory=dict)
 
     def tenant(self, name: str) -> Tenant:

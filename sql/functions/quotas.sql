@@ -53,6 +53,9 @@ BEGIN
     -- Transactions that start runs of one tenant queue up here. The row is written, not only locked, so that a transaction
     -- with an older snapshot (REPEATABLE READ) fails instead of missing the run that started meanwhile.
     UPDATE easeml.tenants t SET weight = t.weight WHERE t.tenant = asker RETURNING t.* INTO limits;
+    IF NOT FOUND THEN
+        limits.max_runs := coalesce((SELECT y.default_max_runs FROM easeml.tenancy y), 100);
+    END IF;
     IF limits.max_runs IS NOT NULL THEN
         SELECT count(*) + 1 INTO used FROM easeml.runs r WHERE r.tenant = asker AND r.status IN ('queued', 'running');
         IF used > limits.max_runs THEN

@@ -21,7 +21,8 @@ CREATE FUNCTION easeml.current_tenancy(OUT policy text, OUT prior text, OUT seed
 $$;
 COMMENT ON FUNCTION easeml.current_tenancy() IS 'Returns the policy, prior and seed in use.';
 
-CREATE FUNCTION easeml.set_policy(policy text, prior text DEFAULT NULL, seed bigint DEFAULT NULL) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION easeml.set_policy(policy text, prior text DEFAULT NULL, seed bigint DEFAULT NULL, max_wait_seconds double precision DEFAULT NULL,
+    default_max_runs integer DEFAULT NULL) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF NOT EXISTS (SELECT FROM easeml.list_policies() p WHERE p.policy = set_policy.policy) THEN
         PERFORM easeml.fail('ML001', format('policy: there is no tenancy policy %s', quote_nullable(policy)),
@@ -29,15 +30,20 @@ BEGIN
     ELSIF prior IS NOT NULL AND NOT EXISTS (SELECT FROM easeml.list_priors() p WHERE p.prior = set_policy.prior) THEN
         PERFORM easeml.fail('ML001', format('prior: there is no prior %s', quote_literal(prior)),
             hint => (SELECT 'Choose one of: ' || string_agg(p.prior, ', ') || '.' FROM easeml.list_priors() p));
+    ELSIF NOT (max_wait_seconds > 0 AND max_wait_seconds <> 'NaN') THEN
+        PERFORM easeml.fail('ML001', format('max_wait_seconds: expected a positive number, got %s', max_wait_seconds), hint => '''Infinity'' lets tenants wait for as long as arms of others take.');
+    ELSIF default_max_runs <= 0 THEN
+        PERFORM easeml.fail('ML001', format('default_max_runs: expected a positive number, got %s', default_max_runs));
     END IF;
     INSERT INTO easeml.tenancy DEFAULT VALUES ON CONFLICT DO NOTHING;
     UPDATE easeml.tenancy t SET policy = set_policy.policy, prior = coalesce(set_policy.prior, t.prior), seed = coalesce(set_policy.seed, t.seed),
+        max_wait_seconds = coalesce(set_policy.max_wait_seconds, t.max_wait_seconds), default_max_runs = coalesce(set_policy.default_max_runs, t.default_max_runs),
         changed_at = clock_timestamp();
     PERFORM pg_notify('easeml_tenants', '');
 END
 $$;
-COMMENT ON FUNCTION easeml.set_policy(text, text, bigint) IS
-    'Sets the policy by which the coordinator chooses, from its next decision on, which run opens its next arm, and the prior of runs that begin later. easeml.policies lists both; NULL leaves prior or seed as they are. Administrators only.';
+COMMENT ON FUNCTION easeml.set_policy(text, text, bigint, double precision, integer) IS
+    'Sets the policy by which the coordinator chooses, from its next decision on, which run opens its next arm, and the prior of runs that begin later; easeml.policies lists both. max_wait_seconds: how long a tenant without a slot waits for arms of others (60 at first). default_max_runs: queued and running runs at a time of tenants without a limit of their own (100 at first). NULL leaves a setting as it is. Administrators only.';
 
 CREATE FUNCTION easeml.quality(metric text, metric_value double precision, r2 double precision) RETURNS double precision LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     -- greatest and least ignore NULL, and treat NaN as the largest number.

@@ -124,7 +124,7 @@ SELECT easeml.apply_decisions(%(arm_id)s, %(decisions)s::jsonb, %(lease_number)s
 
 -- name: tenancy
 -- How tenants are served.
-SELECT policy, prior, seed FROM easeml.current_tenancy()
+SELECT t.policy, t.prior, t.seed, coalesce((SELECT y.max_wait_seconds FROM easeml.tenancy y), 60) AS max_wait_seconds FROM easeml.current_tenancy() t
 
 -- name: tenants
 -- Terms of the tenants that have any.

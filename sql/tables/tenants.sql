@@ -10,7 +10,7 @@ CREATE TABLE easeml.tenants (
     max_hours double precision CHECK (max_hours > 0 AND max_hours < 'Infinity'),
     created_at timestamptz NOT NULL DEFAULT now()
 );
-COMMENT ON TABLE easeml.tenants IS 'Roles with their own weight, deadline or limits. A member of easeml_tenant without a row has weight 1 and no limits.';
+COMMENT ON TABLE easeml.tenants IS 'Roles with their own weight, deadline or limits. A member of easeml_tenant without a row has weight 1, as many open runs as easeml.tenancy.default_max_runs says, and no other limits.';
 COMMENT ON COLUMN easeml.tenants.tenant IS 'The tenant, see easeml.tenant_roles.';
 COMMENT ON COLUMN easeml.tenants.weight IS 'Share of the slots relative to other tenants.';
 COMMENT ON COLUMN easeml.tenants.deadline IS 'When its runs should have ended.';

@@ -27,6 +27,11 @@ class Claims:
         claims = self._of_tenant.items()
         return self._n_in_service - sum(min(n, self._limits.of(tenant, default=n)) for tenant, n in claims)
 
+    def has_claims(self, tenant: str) -> bool:
+        """Say whether open trials of a tenant could have a slot."""
+        self._count()
+        return self._of_tenant[tenant] > 0
+
     def runs_without_claim(self) -> list[int]:
         """Return the runs of which no arm may be opened now: they are aside, their arms are being timed, their open
         trials take all the slots that hold their partitions, or their tenant's take all that it may have."""

@@ -39,6 +39,10 @@ class OpenArms:
         """Say whether every arm has been opened, and no procedure goes on."""
         return len(self._opening) == len(self._run.arms) and not self._searched
 
+    def has_unopened(self) -> bool:
+        """Say whether an arm is left to open."""
+        return len(self._opening) < len(self._run.arms)
+
     def is_fresh(self) -> bool:
         """Say whether no arm has been opened yet."""
         return not self._opening

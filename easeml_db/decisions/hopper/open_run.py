@@ -54,6 +54,13 @@ class OpenRun:
         """Say whether trials run, may run, or want a pilot."""
         return bool(self.work.trials or self.work.timing or self.work.busy)
 
+    def wants_slots(self) -> bool:
+        """Say whether something could start if there were a slot: a trial, a pilot, or an arm."""
+        if self.is_over or self.is_aside:
+            return False
+        work = self.work
+        return self.arms.has_unopened() or any(each not in work.busy for each in (*work.trials, *work.timing))
+
     def n_claims(self, placement: Placement, n_working: int) -> int:
         """Count the slots in service that the trials of open arms could have at once."""
         return 0 if self.is_over or self.is_aside else self.allocation.n_claims(placement, n_working)

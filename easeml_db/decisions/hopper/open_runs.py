@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from easeml_db.decisions.hopper.estimates import UnitSeconds
@@ -21,6 +22,8 @@ class OpenRuns:
         self._to_count: set[int] = set()  # whose claims may have changed
         self._limited: set[int] = set()  # with a time limit
         self._aside: set[int] = set()
+        self._n_of_tenant: Counter[str] = Counter()
+        self._first: str | None = None  # tenant
 
     def __contains__(self, run_id: int) -> bool:
         return run_id in self._runs
@@ -43,6 +46,7 @@ class OpenRuns:
         known = self._runs.get(run.run_id)
         if known is None:
             known = self._runs[run.run_id] = OpenRun(run, self._seconds, busy)
+            self._n_of_tenant[run.tenant] += 1
         else:
             known.renew(run)
         if run.max_seconds is not None:
@@ -52,7 +56,9 @@ class OpenRuns:
 
     def drop(self, run_id: int) -> None:
         """Forget a run."""
-        self._runs.pop(run_id, None)
+        gone = self._runs.pop(run_id, None)
+        if gone is not None:
+            self._n_of_tenant -= Counter([gone.run.tenant])
         self._changed.pop(run_id, None)
         self._limited.discard(run_id)
         self._aside.discard(run_id)
@@ -95,10 +101,25 @@ class OpenRuns:
     # Which are worth a look
 
     def active(self) -> Sequence[OpenRun]:
-        """Return the runs with trials that may run, run, or want a pilot; the one with the oldest arm first."""
+        """Return the runs with trials that may run, run, or want a pilot; the one with the oldest arm first, after
+        those of the tenant that is served first."""
         if self._by_age is None:
-            self._by_age = [self._runs[run] for run in sorted(self._active, key=lambda run: (self._active[run], run))]
+            by_age = [self._runs[run] for run in sorted(self._active, key=lambda run: (self._active[run], run))]
+            self._by_age = sorted(by_age, key=lambda each: each.run.tenant != self._first) if self._first else by_age
         return self._by_age
+
+    def is_shared(self) -> bool:
+        """Say whether runs of several tenants are open."""
+        return len(self._n_of_tenant) > 1
+
+    def tenants_that_want_slots(self) -> set[str]:
+        """Return the tenants with a run of which something could start, if there were a slot."""
+        return {each.run.tenant for each in self._runs.values() if each.wants_slots()}
+
+    def serve_first(self, tenant: str | None) -> None:
+        """Serve a tenant's runs before all others; None: the oldest arm first."""
+        if tenant != self._first:
+            self._first, self._by_age = tenant, None
 
     def take_to_count(self) -> Collection[int]:
         """Return the runs whose claims may have changed since the last call, those that are gone among them."""
