@@ -32,7 +32,17 @@ from easeml_db.coordinator.ports.messages import (
 from easeml_db.coordinator.procedure_runner import ProcedureRunner
 from easeml_db.decisions.hopper.allocation.contract import Start
 from easeml_db.decisions.hopper.dispatcher import Dispatcher
-from easeml_db.errors import EasemlError, NotFound, OutOfSpace, RowsHeld, SlotLost, StaleLease, VersionMismatch
+from easeml_db.errors import (
+    EasemlError,
+    NotFound,
+    OutOfSpace,
+    RowsHeld,
+    ServerCrashed,
+    ServerUnavailable,
+    SlotLost,
+    StaleLease,
+    VersionMismatch,
+)
 from easeml_db.words.training_unit import TrainingUnit, unit_seed
 
 PAUSE_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)  # while a disk is full
@@ -49,12 +59,16 @@ class Settings:
 
 
 class Coordinator:
-    """Serves open runs until it is told to stop or loses its lease."""
+    """Serves open runs until it is told to stop or loses its lease.
 
-    def __init__(self, ports: Ports, settings: Settings | None = None) -> None:
+    `crashed` holds the units during which the server crashed, until the tables know of them; it outlives coordinators.
+    """
+
+    def __init__(self, ports: Ports, settings: Settings | None = None, crashed: list[UnitFailed] | None = None) -> None:
         self._slots, self._runs, self._space = ports.slots, ports.runs, ports.space
         self._executor, self._inbox, self._clock = ports.executor, ports.inbox, ports.clock
         self._settings = settings or Settings()
+        self._crashed: list[UnitFailed] = [] if crashed is None else crashed
         self._lease = Lease(ports.lease)
         self._dispatcher = Dispatcher()
         self._procedures = ProcedureRunner(ports.searches, ports.runs, self._lease, self._dispatcher)
@@ -74,6 +88,7 @@ class Coordinator:
         try:
             await self._open_slots()
             await self._arms.take_up()
+            await self._count_crashes()
             while not self._is_stopping:
                 await self._reclaim(await self._procedures.decide(self._clock.now_seconds()))
                 await self._fail_runs()
@@ -85,9 +100,30 @@ class Coordinator:
                 await self._start_units()
                 await self._handle_messages()
                 await self._keep_lease()
+        except ServerUnavailable:
+            await self._executor.close()
+            await self._remember_crashes()
+            raise
         finally:
             await self._executor.close()
         await self._lease.release()
+
+    async def _remember_crashes(self) -> None:
+        """Keep what the server's end has done to units: the tables learn it when the server is back."""
+        while (message := await self._inbox.next(0.0)) is not None:
+            if isinstance(message, UnitFailed) and isinstance(message.error, ServerCrashed):
+                self._crashed.append(message)
+
+    async def _count_crashes(self) -> None:
+        """Count crashes of the server as attempts of the trials during whose units they happened."""
+        while self._crashed:
+            order, error = self._crashed[0].order, self._crashed[0].error
+            run_id, trial_id = order.unit.run_id, order.unit.trial_id
+            n_crashes = await self._runs.crashed(run_id, trial_id, str(error))
+            if n_crashes >= self._settings.max_attempts and run_id in self._dispatcher.runs:
+                self._dispatcher.drop_trial(run_id, trial_id)
+                await self._fail_trial(order, f"{n_crashes} attempts failed, the last: {error}")
+            del self._crashed[0]
 
     async def _start_units(self) -> None:
         self._pauses.take_back(self._clock.now_seconds())
@@ -177,6 +213,10 @@ class Coordinator:
         elif isinstance(error, RowsHeld):
             self._dispatcher.refused(order.slot_id, is_counted=False)
             self._pauses.put_aside(order.unit.run_id, self._clock.now_seconds())
+        elif isinstance(error, ServerCrashed):
+            self._crashed.append(message)
+            self._dispatcher.lost(order.slot_id)
+            await self._count_crashes()
         elif isinstance(error, SlotLost):
             self._dispatcher.lost(order.slot_id)
             await self._try_again(order, error)

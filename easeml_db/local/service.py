@@ -10,7 +10,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from easeml_db.coordinator.loop import Coordinator, Settings
-from easeml_db.coordinator.ports.messages import Message, StopRequested
+from easeml_db.coordinator.ports import Ports
+from easeml_db.coordinator.ports.messages import Message, StopRequested, UnitFailed
 from easeml_db.errors import OutOfSpace, ServerUnavailable, SlotLost, StandbyOnly
 from easeml_db.postgres.executor import UNIT_LEASE_SECONDS
 from easeml_db.postgres.ports import postgres_ports
@@ -60,6 +61,7 @@ async def serve(
     """Coordinate until SIGTERM or SIGINT; survive restarts of the server. Raises VersionMismatch at a wrong schema."""
     stopping = asyncio.Event()
     inboxes: list[QueueInbox] = []
+    crashed: list[UnitFailed] = []  # what coordinators remember of units when the server goes away
 
     def stop() -> None:
         stopping.set()
@@ -73,7 +75,12 @@ async def serve(
         inboxes[:] = [QueueInbox()]
         try:
             serving = _serve_once(
-                dsn, inboxes[0], say, settings, until_idle=until_idle, unit_lease_seconds=unit_lease_seconds
+                dsn,
+                inboxes[0],
+                say,
+                lambda ports: Coordinator(ports, settings, crashed),
+                until_idle=until_idle,
+                unit_lease_seconds=unit_lease_seconds,
             )
             await _until_stopped(serving, stopping)
             return
@@ -99,7 +106,7 @@ async def _serve_once(
     dsn: str,
     inbox: QueueInbox,
     say: Callable[[str], None],
-    settings: Settings | None,
+    coordinator_of: Callable[[Ports], Coordinator],
     *,
     until_idle: bool,
     unit_lease_seconds: float,
@@ -112,7 +119,7 @@ async def _serve_once(
         unit_lease_seconds=unit_lease_seconds,
     ) as ports:
         say("coordinator is up")
-        await Coordinator(ports, settings).serve(until_idle=until_idle)
+        await coordinator_of(ports).serve(until_idle=until_idle)
         say("coordinator has stopped")
 
 

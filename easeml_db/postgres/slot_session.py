@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 
+from easeml_db.errors import ServerCrashed
 from easeml_db.postgres.connection import connect, unit_error
 
 SETTINGS = {
@@ -23,6 +24,8 @@ UPDATE easeml.slots s SET unit_started_at = NULL WHERE s.slot_id = %s AND s.unit
     AND (s.backend_pid = pg_backend_pid() OR NOT EXISTS (SELECT FROM pg_stat_activity a WHERE a.pid = s.backend_pid))
 """
 
+CRASHED = "the server restarted while this unit ran; probably out of memory"
+
 Result = dict[str, Any]
 
 
@@ -32,6 +35,12 @@ class SlotSession:
     def __init__(self, slot_id: int, connection: psycopg.AsyncConnection[dict[str, Any]]) -> None:
         self.slot_id = slot_id
         self._connection = connection
+        self._is_told = False
+        connection.add_notice_handler(self._hear)
+
+    def _hear(self, notice: psycopg.errors.Diagnostic) -> None:
+        """Note that the server ends this session on purpose: for a shutdown, or since another process crashed."""
+        self._is_told = self._is_told or (notice.sqlstate or "").startswith("57P")
 
     @property
     def is_closed(self) -> bool:
@@ -49,6 +58,8 @@ class SlotSession:
             cursor = await self._connection.execute(statement, [text])
             row = await cursor.fetchone()
         except psycopg.Error as error:
+            if error.sqlstate is None and self.is_closed and not self._is_told:
+                raise ServerCrashed(CRASHED) from error
             raise unit_error(error) from error
         result: Result = (row or {}).get("result") or {}
         return result

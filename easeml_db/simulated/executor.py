@@ -16,7 +16,7 @@ from easeml_db.coordinator.ports.messages import (
     UnitRecorded,
 )
 from easeml_db.decisions.trial_groups.measuring import Sample
-from easeml_db.errors import EasemlError, SlotLost
+from easeml_db.errors import EasemlError, ServerCrashed, SlotLost
 from easeml_db.simulated.life import Life
 from easeml_db.simulated.rows import BrokenRule
 from easeml_db.words.topology import Slot
@@ -174,6 +174,11 @@ class SimulatedExecutor:
             self._tables.recorder.record(order, started_seconds, self._world.now_seconds)
         except SlotLost:
             self.break_session(order.slot_id)
+        except ServerCrashed as crash:
+            self._answer(order, UnitFailed(order, crash))
+            for slot_id in order.slot_ids:
+                self._ready.discard(slot_id)
+                self._connect(slot_id)
         except EasemlError as refusal:
             self._answer(order, UnitFailed(order, refusal))
         else:

@@ -5,6 +5,7 @@ Each subject's rules are a module of their own: run_table.py, arm_table.py, sear
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -51,6 +52,7 @@ class Rows:
         self.lost_slots: set[int] = set()
         self.held: set[int] = set()
         self.unreadable: set[int] = set()
+        self.n_crashes: Counter[int] = Counter()  # by trial, since a unit of it was recorded
         self.tenancy = Tenancy()
         self.past_arms: list[PastArm] = []
         self.openings: list[Opening] = []

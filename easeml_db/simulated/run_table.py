@@ -76,6 +76,12 @@ class RunTable:
         if run_id in self._rows.unreadable and self._rows.is_open(run_id):
             raise InvalidData(f"run {run_id}: a row cannot be read")
 
+    def crashed(self, run_id: int, trial_id: int, reason: str) -> int:
+        """Note a crash; return how many there were since something was recorded of the trial."""
+        self.note(run_id, "crashed", reason)
+        self._rows.n_crashes[trial_id] += 1
+        return self._rows.n_crashes[trial_id]
+
     def fail(self, run_id: int, lease_number: int, reason: str) -> bool:
         """Fail a run and cancel what is left of its trials; return whether it is over."""
         if not self._rows.may_write(run_id, lease_number) or not self._rows.is_open(run_id):

@@ -51,6 +51,7 @@ class UnitTable:
         if key in self._keys:
             raise BrokenRule(f"unit {key} is recorded already")
         self._keys.add(key)
+        self._rows.n_crashes.pop(unit.trial_id, None)
         self._rows.units.append(row)
 
     def record_pilot(self, order: Order, train_seconds: float, evaluate_seconds: float) -> None:

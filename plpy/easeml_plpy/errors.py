@@ -16,7 +16,8 @@
     ├── StandbyOnly        ML013  another coordinator holds the lease: wait as standby
     ├── OutOfSpace         ML014  a disk of the server is full: make room, work goes on by itself
     ├── QuotaExceeded      ML015  a limit of the tenant is reached: free something, or ask an administrator
-    └── RowsHeld           ML016  an open transaction holds the rows: try again later, nobody is to blame
+    ├── RowsHeld           ML016  an open transaction holds the rows: try again later, nobody is to blame
+    └── ServerCrashed      ML017  the server restarted while a unit ran: an attempt of its trial
 
 The codes are SQLSTATEs of class ML, so an error raised in the server comes back as the same class in Python.
 Outside the server the tree is imported as `easeml_db.errors`.
@@ -140,6 +141,12 @@ class RowsHeld(EasemlError):
     """An open transaction holds the rows; nothing was written, and what was to be can be later."""
 
     sqlstate = "ML016"
+
+
+class ServerCrashed(EasemlError):
+    """The server process that ran the unit was killed, and the server restarted."""
+
+    sqlstate = "ML017"
 
 
 ALL_ERRORS: tuple[type[EasemlError], ...] = (EasemlError, *EasemlError.__subclasses__())

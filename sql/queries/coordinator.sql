@@ -220,6 +220,12 @@ WITH failed AS (
 INSERT INTO easeml.events (tenant, run_id, trial_id, kind, message)
 SELECT tenant, run_id, trial_id, 'failed', format('trial %%s failed: %%s', trial_id, %(reason)s) FROM failed ON CONFLICT DO NOTHING
 
+-- name: count_crashes
+-- How often the server crashed during a unit of a trial, since one was recorded, or the run was resumed.
+SELECT count(*) AS n FROM easeml.events e WHERE e.run_id = %(run_id)s AND e.trial_id = %(trial_id)s AND e.kind = 'crashed' AND e.happened_at > greatest(
+    (SELECT max(u.finished_at) FROM easeml.training_units u WHERE u.trial_id = e.trial_id), (SELECT max(v.finished_at) FROM easeml.evaluations v WHERE v.trial_id = e.trial_id),
+    (SELECT max(r.happened_at) FROM easeml.events r WHERE r.run_id = e.run_id AND r.kind = 'resumed'), '-infinity')
+
 -- name: fail_run
 -- The end of a run that cannot be served. What is left of its trials is cancelled, so that it can be resumed once the reason is gone.
 WITH failed AS (

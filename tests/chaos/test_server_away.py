@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -70,3 +73,36 @@ def test_an_idle_coordinator_and_its_standby_outlive_a_server_that_is_away(own_s
             holder = ask(dsn, "SELECT process_id FROM easeml.coordinators ORDER BY lease_number DESC LIMIT 1")
             next(process for process in processes if process.pid == holder).kill()
             processes = [process for process in processes if process.pid != holder]
+
+
+HUNTED = """
+SELECT backend_pid FROM easeml.slots WHERE unit_started_at IS NOT NULL
+    AND backend_pid IN (SELECT pid FROM pg_stat_activity)
+    AND trial_id = (SELECT trial_id FROM easeml.trials WHERE trial_number = 1 AND status <> 'failed')
+"""
+
+
+def test_a_unit_that_crashes_the_server_three_times_fails_its_trial_and_no_other(own_server: Embedded) -> None:
+    server, dsn = own_server, own_server.dsn()
+    server.prepare(n_slots=1)
+    with psycopg.connect(dsn, autocommit=True) as session:
+        session.execute(PREPARE.replace("120", "60000"))  # units that last long enough to be met
+    with coordinators(dsn, 1) as (process,):
+        wait_until(dsn, "SELECT easeml.has_live_coordinator()")
+        ask(dsn, "SELECT easeml.select_models('points', '{linear}', n_configs => 2, max_epochs => 2000)")
+        deadline = time.monotonic() + 300.0
+        is_failed = "SELECT status = 'failed' FROM easeml.trials WHERE trial_number = 1"
+        while time.monotonic() < deadline:
+            with contextlib.suppress(psycopg.OperationalError, ProcessLookupError):  # the server restarts
+                if ask(dsn, is_failed):
+                    break
+                pid = ask(dsn, HUNTED)
+                if pid is not None:
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.02)
+        assert "the server restarted while this unit ran" in ask(
+            dsn, "SELECT failure_reason FROM easeml.trials WHERE trial_number = 1"
+        )
+        assert process.poll() is None
+        before = ask(dsn, "SELECT n_steps_done FROM easeml.trials WHERE trial_number = 2")
+        wait_until(dsn, f"SELECT n_steps_done > {before} FROM easeml.trials WHERE trial_number = 2")

@@ -138,6 +138,16 @@ async def test_nothing_waits_for_a_user_that_holds_a_run(world: World, name: str
     assert seen(world, run_id) == before
 
 
+@pytest.mark.covers("RunStore.crashed")
+async def test_crashes_of_the_server_are_counted_for_each_trial(world: World) -> None:
+    await world.ports.lease.acquire()
+    run_id = world.ask_for_run()
+    first, second = (trial.trial_id for trial in (await world.run(run_id)).trials)
+    crashed = world.ports.runs.crashed
+    assert [await crashed(run_id, trial_id, "out of memory") for trial_id in (first, first, second)] == [1, 2, 1]
+    assert world.events(run_id)[-3:] == ["crashed"] * 3
+
+
 @pytest.mark.covers("RunStore.fail")
 async def test_a_run_that_cannot_be_served_fails_and_its_trials_are_cancelled(world: World) -> None:
     await world.ports.lease.acquire()

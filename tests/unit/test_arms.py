@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -108,7 +109,9 @@ def test_kills_open_no_arm_twice_and_forget_none(policy: str, n_slots: int, kill
 @pytest.mark.parametrize("policy", ["hybrid", "greedy", "round_robin", "ei_rate", "fcfs", "random"])
 def test_a_coordinator_that_is_killed_between_decisions_makes_those_that_would_have_come(policy: str) -> None:
     def after_kills(*kills: int) -> list[tuple[int, int]]:
-        world = world_of([run_of(i, f"tenant{i}", n_trials=6) for i in (1, 2, 3)], tenancy=Tenancy(policy))
+        world = world_of(
+            [run_of(i, f"tenant{i}", n_trials=6) for i in (1, 2, 3)], tenancy=Tenancy(policy, max_wait_seconds=math.inf)
+        )
         for dies_at_call in [*kills, None]:
             serve(world, dies_at_call)
         return [(opening.run_id, opening.arm_id) for opening in world.tables.openings]

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from easeml_db.coordinator.loop import Coordinator, Settings
-from easeml_db.coordinator.ports.messages import Order, SlotReady
+from easeml_db.coordinator.ports.messages import Order, SlotReady, UnitFailed
 from easeml_db.decisions.hopper.bounds import shared_bound
-from easeml_db.errors import NotFound, OutOfSpace, SlotLost, StandbyOnly, TrialFailed, VersionMismatch
+from easeml_db.errors import NotFound, OutOfSpace, ServerCrashed, SlotLost, StandbyOnly, TrialFailed, VersionMismatch
 from easeml_db.simulated import BrokenRule, Faults, Killed, SimulatedProcess, SimulatedWorld, new_run
 from easeml_db.words.topology import Slot
 from easeml_db.words.training_unit import n_steps_total, unit_at, unit_seed
@@ -693,3 +693,25 @@ def test_a_trial_with_the_highest_number_is_served_without_a_row_for_each_lower_
     process = SimulatedProcess(world, None)
     asyncio.run(Coordinator(process.ports).serve(until_idle=True))
     assert world.tables.run(1).status == "finished"
+
+
+def test_three_crashes_of_the_server_fail_the_trial_and_the_rest_of_the_run_goes_on():
+    def failure_of(order):
+        return ServerCrashed("the server restarted") if order.unit.trial_number == 2 else None
+
+    run = new_run(1, n_trials=3, n_partitions=2, max_epochs=1)
+    world = SimulatedWorld(slots(2), [run], seconds_of=one_second, faults=Faults(failure_of=failure_of))
+    serve(world)
+    assert states(world) == ("finished", ["finished", "failed", "finished"])
+    assert [kind for kind, _ in world.tables.notes].count("crashed") == 3
+    assert ("failed", "3 attempts failed, the last: the server restarted") in world.tables.notes
+
+
+def test_crashes_that_came_before_the_server_was_back_count_as_attempts():
+    run = new_run(1, n_trials=2, n_partitions=1, max_epochs=1)
+    world = SimulatedWorld(slots(1), [run], seconds_of=one_second)
+    order = Order(unit_at(run.trials[1], 0), 1, 1, 1, 1)
+    crashed = [UnitFailed(order, ServerCrashed("the server restarted"))] * 3
+    asyncio.run(Coordinator(SimulatedProcess(world).ports, SETTINGS, crashed).serve(until_idle=True))
+    assert crashed == []
+    assert states(world) == ("finished", ["finished", "failed"])

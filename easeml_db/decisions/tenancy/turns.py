@@ -3,9 +3,10 @@
 A turn is an order, no pause: the tenant that has it is served first whenever a slot is idle, and others have what it
 leaves. So slots never wait, a unit is never cut short, and an arm that was passed over goes on later.
 
-Where a tenant wants slots and has none, turns last max_wait_seconds times weight / sum of weights. Then each has had
-one after max_wait_seconds, plus a unit for each turn: a turn begins with its first unit. No turn is shorter than a
-second, since every change of trial reads a state.
+Turns begin once a tenant that wants slots has had none for half of max_wait_seconds: where arms are short, the policy
+alone decides. The other half is divided into turns by weight. So each tenant has had one after max_wait_seconds, plus a
+unit for each turn: a turn begins with its first unit. No turn is shorter than a second, since every change of trial
+reads a state.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class Turns:
     def __init__(self, max_wait_seconds: float = 60.0) -> None:
         self.max_wait_seconds = max_wait_seconds
         self.first: str | None = None
-        self._began: float | None = None  # the turn, or, while nobody is first, the waiting of somebody
+        self._began = 0.0  # the turn
         self._has_worked = False
         self._waits_since: dict[str, float] = {}
         self._working: frozenset[str] = frozenset()
@@ -40,22 +41,23 @@ class Turns:
         """
         waiting = [tenant for tenant in wanting if tenant not in self._working]
         self._waits_since = {tenant: self._waits_since.get(tenant, now_seconds) for tenant in waiting}
-        if self.first is not None and self.first not in wanting and self.first not in self._working:
-            self.first, self._began = None, None
+        if self.first not in wanting and self.first not in self._working:
+            self.first = None
         if not waiting:
-            self._began = None
-        elif self._began is None:
-            self._began, self._has_worked = now_seconds, True
-        elif now_seconds >= self._began + self._seconds(wanting, weight):
+            self._began = now_seconds  # whoever waits next does so for a whole turn
+            return self.first
+        since = min(self._waits_since.values()) if self.first is None else self._began
+        if now_seconds >= since + self._seconds(wanting, weight):
+            if self.first in self._waits_since:  # it had its turn and could not use it: others are before it
+                self._waits_since[self.first] = now_seconds
             self.first = min(waiting, key=lambda tenant: (self._waits_since[tenant], tenant))
             self._began, self._has_worked = now_seconds, False
         return self.first
 
     def _seconds(self, wanting: Collection[str], weight: Callable[[str], float]) -> float:
-        """Return how long the turn is, from its beginning. One that waits for its first unit is given up at last."""
-        if not self._has_worked:
-            return max(self.max_wait_seconds, LEAST_SECONDS)
-        holders = self._working if self.first is None else (self.first,)
+        """Return how long the turn is, or the waiting before the first. One without a unit is given up at last."""
+        half = self.max_wait_seconds / 2
+        if self.first is None or not self._has_worked:
+            return max(half, LEAST_SECONDS)
         total = math.fsum(weight(tenant) for tenant in {*wanting, *self._working})
-        share = math.fsum(weight(tenant) for tenant in holders) / total
-        return max(self.max_wait_seconds * share, LEAST_SECONDS)
+        return max(half * weight(self.first) / total, LEAST_SECONDS)

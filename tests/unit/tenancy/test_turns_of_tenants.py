@@ -130,24 +130,30 @@ def chosen(turns: Turns, now_seconds: float, wanting: str, working: str) -> str 
     return turns.choose(now_seconds, set(wanting), one)
 
 
-def test_a_turn_begins_with_its_first_unit_and_ends_when_nothing_is_left() -> None:
+def test_turns_begin_after_half_the_time_and_a_turn_with_its_first_unit() -> None:
     turns = Turns(60.0)
     assert chosen(turns, 0.0, "ab", "a") is None
     assert chosen(turns, 29.0, "ab", "a") is None
     assert chosen(turns, 30.0, "ab", "a") == "b"
-    assert chosen(turns, 80.0, "ab", "a") == "b"  # a long unit of a goes on
-    assert chosen(turns, 81.0, "ab", "b") == "b"
-    assert chosen(turns, 110.0, "ab", "b") == "b"
-    assert chosen(turns, 111.0, "ab", "b") == "a"
-    assert chosen(turns, 112.0, "b", "b") is None
+    assert chosen(turns, 50.0, "ab", "a") == "b"  # a long unit of a goes on
+    assert chosen(turns, 51.0, "ab", "b") == "b"
+    assert chosen(turns, 65.0, "ab", "b") == "b"
+    assert chosen(turns, 66.0, "ab", "b") == "a"
+    assert chosen(turns, 67.0, "b", "b") is None  # nothing is left of a
+
+
+def test_the_policy_alone_decides_where_nobody_waits_long() -> None:
+    turns = Turns(60.0)
+    for second in range(0, 600, 10):
+        assert chosen(turns, float(second), "ab", "ab"[second // 20 % 2]) is None
 
 
 def test_a_tenant_that_cannot_use_its_turn_loses_it() -> None:
     turns = Turns(60.0)
     assert chosen(turns, 0.0, "abc", "a") is None
-    assert chosen(turns, 20.0, "abc", "a") == "b"
-    assert chosen(turns, 21.0, "ac", "a") is None  # what b had cannot be started any more
-    assert chosen(turns, 60.0, "abc", "a") == "c"
+    assert chosen(turns, 30.0, "abc", "a") == "b"
+    assert chosen(turns, 31.0, "ac", "a") == "c"  # what b had cannot be started any more
+    assert chosen(turns, 61.0, "abc", "a") == "b"  # c had a turn and began nothing
 
 
 def test_who_all_have_slots_share_them_without_turns() -> None:
@@ -157,4 +163,4 @@ def test_who_all_have_slots_share_them_without_turns() -> None:
     for second in range(31, 300):
         assert chosen(turns, float(second), "ab", "ab") == "b"
     assert chosen(turns, 300.0, "ab", "b") == "b"
-    assert chosen(turns, 330.0, "ab", "b") == "a"
+    assert chosen(turns, 314.0, "ab", "b") == "a"
