@@ -53,6 +53,7 @@ class Changes:
         self._session = StoreSession(dsn, "easeml coordinator (changes)")
         self._deliver = deliver
         self._runs: dict[int, SeenRun] = {}
+        self._ended: set[int] = set()  # since the last look began
         self._slots = self._terms = 0
         self._looking: asyncio.Task[None] | None = None
 
@@ -78,17 +79,23 @@ class Changes:
         """Say whether the session broke."""
         return self._looking is not None and self._looking.done()
 
+    def ended(self, run_id: int) -> None:
+        """Take note that the coordinator ended a run: if it is open again, that is news, whatever looks have seen."""
+        self._runs.pop(run_id, None)
+        self._ended.add(run_id)
+
     async def _look(self) -> None:
         pause_seconds = LOOK_SECONDS
         while True:
             await asyncio.sleep(pause_seconds)
+            self._ended.clear()
             try:
-                n_left = self._compare(await self._session.row("look"))
+                n_left = self.compare(await self._session.row("look"))
             except RowsHeld:  # somebody alters a table
                 continue
             pause_seconds = NEXT_RUNS_SECONDS if n_left else LOOK_SECONDS
 
-    def _compare(self, found: Mapping[str, Any]) -> int:
+    def compare(self, found: Mapping[str, Any]) -> int:
         """Deliver what has changed; return how many runs are left for the next look."""
         if found["slots"] != self._slots:
             self._deliver(SlotsChanged())
@@ -102,7 +109,8 @@ class Changes:
         left = set(changed[MAX_RUNS_AT_ONCE:])
         # What is left is compared again with what was known of it.
         known = {run_id: seen for run_id, seen in self._runs.items() if run_id in left}
-        self._runs = known | {run_id: seen for run_id, seen in now.items() if run_id not in left}
+        told = {run_id: seen for run_id, seen in now.items() if run_id not in left}
+        self._runs = {run_id: seen for run_id, seen in (known | told).items() if run_id not in self._ended}
         return len(left)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from easeml_db.decisions.hopper.allocation.registry import uses_gangs
@@ -18,8 +19,8 @@ MAX_MESSAGE = 2000
 class PostgresRuns:
     """RunStore on PostgreSQL."""
 
-    def __init__(self, session: StoreSession) -> None:
-        self._session = session
+    def __init__(self, session: StoreSession, on_end: Callable[[int], None]) -> None:
+        self._session, self._on_end = session, on_end
         self._joint_architectures: frozenset[str] | None = None
 
     async def open_runs(self) -> list[int]:
@@ -80,16 +81,19 @@ class PostgresRuns:
     async def fail(self, run_id: int, reason: str) -> bool:
         """End a run that cannot be served, with the reason, and cancel what is left of its trials."""
         failed = await self._session.write("fail_run", run_id=run_id, reason=_text(reason))
-        return bool(failed) or not await self._is_open(run_id)
+        return await self._has_ended(run_id, bool(failed))
 
     async def finish(self, run_id: int) -> bool:
         """End a run: stop what is left of its trials; failed when every trial failed, else finished."""
         for step in ("start_run", "stop_trials", "close_arms"):
             await self._session.write(step, run_id=run_id)
-        return bool(await self._session.write("finish_run", run_id=run_id)) or not await self._is_open(run_id)
+        return await self._has_ended(run_id, bool(await self._session.write("finish_run", run_id=run_id)))
 
-    async def _is_open(self, run_id: int) -> bool:
-        return bool(await self._session.rows("is_open", run_id=run_id))
+    async def _has_ended(self, run_id: int, is_written: bool) -> bool:
+        has_ended = is_written or not await self._session.rows("is_open", run_id=run_id)
+        if has_ended:
+            self._on_end(run_id)
+        return has_ended
 
     async def note(self, run_id: int, trial_id: int | None, kind: str, message: str) -> None:
         """Add an event to the run's history."""

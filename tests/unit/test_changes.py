@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from easeml_db.postgres.changes import SeenRun, changed_runs
+from typing import Any
+
+from easeml_db.coordinator.ports.messages import Message, RunChanged
+from easeml_db.postgres.changes import Changes, SeenRun, changed_runs
 
 
 def seen(tenant: str = "ann", started_seconds: float | None = None, holders: int | None = None) -> SeenRun:
@@ -31,3 +34,30 @@ def test_a_tenant_with_very_many_new_runs_keeps_no_other_waiting() -> None:
     assert changed_runs({}, now)[:4] == [1, 3001, 2, 3002]
     assert changed_runs(now, {})[:4] == [1, 3001, 2, 3002]
     assert sorted(changed_runs({}, now)) == sorted(now)
+
+
+def look(*run_ids: int) -> dict[str, Any]:
+    """What a look finds: queued runs."""
+    n = len(run_ids)
+    found = {"run_ids": run_ids, "tenants": ["ann"] * n, "started": [None] * n, "holders": [None] * n}
+    return {**found, "slots": 0, "terms": 0}
+
+
+def test_a_run_that_began_ended_and_was_resumed_between_two_looks_is_news() -> None:
+    told: list[Message] = []
+    changes = Changes("", told.append)
+    changes.compare(look(7))
+    changes.compare(look(7))
+    assert told == [RunChanged(7)]
+    changes.ended(7)
+    changes.compare(look(7))
+    assert told == [RunChanged(7)] * 2
+
+
+def test_a_run_that_ended_while_a_look_was_under_way_is_news_to_the_next_one() -> None:
+    told: list[Message] = []
+    changes = Changes("", told.append)
+    changes.ended(7)
+    changes.compare(look(7))  # as it was before its end
+    changes.compare(look(7))
+    assert told == [RunChanged(7)] * 2
