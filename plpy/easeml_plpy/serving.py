@@ -70,6 +70,13 @@ class _Crossing:
     served: Served | None = None
 
 
+@dataclass
+class _Process:
+    """What kind of process of the server this is, which it remains."""
+
+    backend_type: str | None = None
+
+
 class _Opened(NamedTuple):
     serving_trial_id: int | None
     failure: str | None
@@ -82,6 +89,7 @@ class _Found(NamedTuple):
     serving_trial_id: int
     checkpoint_id: int
     passed_over: list[str] | None
+    is_audited: bool
 
 
 class _Trial(NamedTuple):
@@ -99,7 +107,7 @@ BACKEND_TYPE: Statement[str | None] = Statement(
     "SELECT backend_type FROM pg_stat_get_activity(pg_backend_pid())", (), only_column
 )
 SERVING_TRIAL = Statement(
-    "SELECT tenant, dataset_name, dataset_id, serving_trial_id, checkpoint_id, passed_over"
+    "SELECT tenant, dataset_name, dataset_id, serving_trial_id, checkpoint_id, passed_over, is_audited"
     " FROM easeml.serving_trial($1, $2, $3)",
     ("name", "text", "int8"),
     _Found,
@@ -107,6 +115,7 @@ SERVING_TRIAL = Statement(
 LOG = Command("SELECT easeml.log_prediction($1, $2, $3, $4)", ("name", "text", "name", "int8"))
 TRIAL = Statement("SELECT architecture, config FROM easeml.trials WHERE trial_id = $1", ("int8",), _Trial)
 
+PROCESS: Kept[_Process] = Kept(_Process)
 RESOLVED: Kept[_Resolved] = Kept(_Resolved)
 CROSSING: Kept[_Crossing] = Kept(_Crossing)
 RESTORED: Kept[Bounded[Served]] = Kept(_store)
@@ -149,7 +158,8 @@ def open_serving(session: Session, dataset: str | None, trial_id: int | None) ->
     found = session.row(SERVING_TRIAL, asker, dataset, trial_id)
     if found.passed_over:
         _tell_choice(session, found)
-    session.run(LOG, found.tenant, found.dataset_name, asker, found.serving_trial_id)
+    if found.is_audited:
+        session.run(LOG, found.tenant, found.dataset_name, asker, found.serving_trial_id)
     bind("cpu", 1, memory_limit_bytes())  # one thread: many sessions predict at once
     key = (found.dataset_id, found.checkpoint_id)
     crossing.served = session.kept(RESTORED).get(key, lambda: _restored(session, found))
@@ -158,7 +168,8 @@ def open_serving(session: Session, dataset: str | None, trial_id: int | None) ->
 
 def _check_client(session: Session) -> None:
     """Refuse autovacuum, which evaluates index expressions as the table's owner, and workers of other kinds."""
-    backend_type = session.row(BACKEND_TYPE)
+    process = session.kept(PROCESS)
+    process.backend_type = backend_type = process.backend_type or session.row(BACKEND_TYPE)
     if backend_type != "client backend":
         raise NotAllowed(
             f"predictions are answered in sessions of clients only, and this is {backend_type or 'of an unknown kind'}",

@@ -60,7 +60,7 @@ $$;
 COMMENT ON FUNCTION easeml.answering_trial(name, text) IS 'Returns the trial that answers for a dataset unless another is named: the deployed one, else the best so far by its best epoch (internal).';
 
 CREATE FUNCTION easeml.serving_trial(asker name, dataset text, trial_id bigint, OUT tenant name, OUT dataset_name text, OUT dataset_id bigint,
-    OUT serving_trial_id bigint, OUT checkpoint_id bigint, OUT passed_over text[])
+    OUT serving_trial_id bigint, OUT checkpoint_id bigint, OUT passed_over text[], OUT is_audited boolean)
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     serving_only boolean;
@@ -82,6 +82,7 @@ BEGIN
         PERFORM easeml.fail('ML010', format('dataset %s has no trained trial yet', quote_literal(dataset)),
             hint => format('Start one with SELECT easeml.select_models(%s), or wait for the first epoch to be measured.', quote_literal(dataset)));
     END IF;
+    is_audited := EXISTS (SELECT FROM easeml.prediction_audits a WHERE a.tenant = serving_trial.tenant AND a.dataset_name = serving_trial.dataset_name);
 END
 $$;
 COMMENT ON FUNCTION easeml.serving_trial(name, text, bigint) IS
@@ -93,8 +94,7 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '50ms'
 DECLARE
     is_new boolean;
 BEGIN
-    IF current_setting('transaction_read_only')::boolean OR NOT EXISTS (SELECT FROM easeml.prediction_audits a
-        WHERE a.tenant = log_prediction.tenant AND a.dataset_name = log_prediction.dataset_name) THEN
+    IF current_setting('transaction_read_only')::boolean THEN
         RETURN;
     END IF;
     INSERT INTO easeml.prediction_log AS l (tenant, dataset_name, day, asker, trial_id)
@@ -109,7 +109,7 @@ EXCEPTION WHEN lock_not_available OR serialization_failure THEN
     RETURN;
 END
 $$;
-COMMENT ON FUNCTION easeml.log_prediction(name, text, name, bigint) IS 'Counts a statement that predicted, where the dataset''s tenant asked for that (internal).';
+COMMENT ON FUNCTION easeml.log_prediction(name, text, name, bigint) IS 'Counts a statement that predicted; a read-only transaction leaves no row (internal).';
 
 CREATE FUNCTION easeml.set_prediction_audit(dataset text, is_on boolean) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
