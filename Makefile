@@ -4,6 +4,7 @@ CLONE := $(patsubst %/,%,$(dir $(abspath $(lastword $(MAKEFILE_LIST)))))
 VENV ?= $(shell if [ "$$(id -u)" = 0 ]; then echo /var/lib/easeml/venv-$$(printf %s '$(CLONE)' | cksum | cut -d' ' -f1); else echo '$(CLONE)/.venv'; fi)
 BIN := $(VENV)/bin
 DATASET ?= digits
+SECONDS_EACH ?= 60
 # Tests wait for servers more than they compute: two workers a core, each with a server of its own.
 WORKERS ?= $(shell echo $$((2 * $$(nproc))))
 SOURCES := $(shell find '$(CLONE)/easeml_db' '$(CLONE)/plpy' '$(CLONE)/loaders' '$(CLONE)/experiments' '$(CLONE)/sql' -type f -not -name '*.pyc' -not -name 'easeml--*.sql' 2>/dev/null | sed 's/ /\\ /g')
@@ -13,6 +14,7 @@ INSTALLED := $(VENV)/easeml-installed
 help:
 	@echo 'make demo [DATASET=digits|fashion-mnist|tenants]   set everything up and run the main job, or share it'
 	@echo 'make test                                  set everything up and pass all tests'
+	@echo 'make attack [SECONDS_EACH=60]                attack it for an hour, and measure what other tenants notice'
 	@echo 'make unit | lint | docs | clean'
 	@echo 'make benchmarks [BEFORE=clone] [QUICK=1]   measure this clone, or compare it with another by turns'
 
@@ -35,6 +37,9 @@ test: setup
 
 suite: setup
 	@cd '$(CLONE)' && '$(BIN)/pytest' -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations=10 tests
+
+attack: setup
+	@cd '$(CLONE)' && '$(BIN)/pytest' tests/attack -s -p no:randomly --attack-seconds $(SECONDS_EACH) --attack-rows 20000
 
 unit: setup
 	@cd '$(CLONE)' && '$(BIN)/pytest' tests/unit tests/contract
