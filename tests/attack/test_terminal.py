@@ -81,7 +81,9 @@ def evil(module_database: Session) -> Session:
     root.execute("SELECT easeml.select_models(%s, '{linear}', n_configs => 2, max_epochs => 1)", [EVIL])
     root.execute("UPDATE easeml.trials SET status = 'failed', failure_reason = %s", [EVIL])
     root.execute(
-        "INSERT INTO easeml.events (run_id, kind, message) SELECT run_id, 'warning', %s FROM easeml.runs", [EVIL]
+        "INSERT INTO easeml.events (tenant, run_id, kind, message)"
+        " SELECT tenant, run_id, 'warning', %s FROM easeml.runs",
+        [EVIL],
     )
     root.execute("UPDATE easeml.runs SET status = 'running'")
     root.execute("UPDATE easeml.runs SET status = 'failed', failure_reason = %s", [EVIL])

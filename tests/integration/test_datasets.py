@@ -428,7 +428,7 @@ def test_every_row_is_in_exactly_one_block(scratch: Session) -> None:
 
 
 @pytest.mark.parametrize(
-    ("n_rows", "validation", "test"), [(1000, 0.15, 0.15), (100, 0.2, 0.1), (37, 0.3, 0.4), (1000, 0.001, 0.5)]
+    ("n_rows", "validation", "test"), [(1000, 0.15, 0.15), (100, 0.2, 0.1), (37, 0.3, 0.4), (1000, 0.005, 0.5)]
 )
 @pytest.mark.parametrize("label", ["i % 3", "i / 2.0"])
 def test_split_sizes_are_exact(scratch: Session, n_rows: int, validation: float, test: float, label: str) -> None:
