@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from easeml_db.coordinator.allocation_records import AllocationRecords
 from easeml_db.coordinator.arm_opening import ArmOpening
+from easeml_db.coordinator.crashes import Crashes
+from easeml_db.coordinator.failed_time import FailedTime
 from easeml_db.coordinator.lease import Lease
 from easeml_db.coordinator.pauses import Pauses
 from easeml_db.coordinator.ports import Ports
@@ -30,6 +32,7 @@ from easeml_db.coordinator.ports.messages import (
     UnitRecorded,
 )
 from easeml_db.coordinator.procedure_runner import ProcedureRunner
+from easeml_db.coordinator.reclaiming import Reclaiming
 from easeml_db.decisions.hopper.allocation.contract import Start
 from easeml_db.decisions.hopper.dispatcher import Dispatcher
 from easeml_db.errors import (
@@ -65,19 +68,19 @@ class Coordinator:
     """
 
     def __init__(self, ports: Ports, settings: Settings | None = None, crashed: list[UnitFailed] | None = None) -> None:
-        self._slots, self._runs, self._space = ports.slots, ports.runs, ports.space
+        self._slots, self._runs = ports.slots, ports.runs
         self._executor, self._inbox, self._clock = ports.executor, ports.inbox, ports.clock
         self._settings = settings or Settings()
-        self._crashed: list[UnitFailed] = [] if crashed is None else crashed
+        self._crashes = Crashes(ports.runs, [] if crashed is None else crashed)
         self._lease = Lease(ports.lease)
         self._dispatcher = Dispatcher()
         self._procedures = ProcedureRunner(ports.searches, ports.runs, self._lease, self._dispatcher)
         self._arms = ArmOpening(ports.tenancy, ports.runs, self._lease, self._dispatcher, self._procedures)
         self._allocations = AllocationRecords(ports.allocations, self._lease, self._dispatcher)
         self._pauses = Pauses(self._dispatcher.runs)
+        self._failed_time = FailedTime(ports.tenancy)
+        self._reclaiming = Reclaiming(ports.space, self._settings.reclaim_bytes, self._settings.reclaim_fraction)
         self._next_heartbeat = 0.0
-        self._bytes_to_reclaim = 0
-        self._live_bytes = 0
         self._is_stopping = False
         self._n_pauses = 0  # in a row
         self._paused_until = 0.0
@@ -90,7 +93,7 @@ class Coordinator:
             await self._arms.take_up()
             await self._count_crashes()
             while not self._is_stopping:
-                await self._reclaim(await self._procedures.decide(self._clock.now_seconds()))
+                await self._reclaiming.add(await self._procedures.decide(self._clock.now_seconds()))
                 await self._fail_runs()
                 await self._arms.close_ended()
                 await self._allocations.keep()
@@ -102,28 +105,12 @@ class Coordinator:
                 await self._keep_lease()
         except ServerUnavailable:
             await self._executor.close()
-            await self._remember_crashes()
+            await self._crashes.remember(self._inbox)
             raise
         finally:
             await self._executor.close()
+        await self._failed_time.charge()
         await self._lease.release()
-
-    async def _remember_crashes(self) -> None:
-        """Keep what the server's end has done to units: the tables learn it when the server is back."""
-        while (message := await self._inbox.next(0.0)) is not None:
-            if isinstance(message, UnitFailed) and isinstance(message.error, ServerCrashed):
-                self._crashed.append(message)
-
-    async def _count_crashes(self) -> None:
-        """Count crashes of the server as attempts of the trials during whose units they happened."""
-        while self._crashed:
-            order, error = self._crashed[0].order, self._crashed[0].error
-            run_id, trial_id = order.unit.run_id, order.unit.trial_id
-            n_crashes = await self._runs.crashed(run_id, trial_id, str(error))
-            if n_crashes >= self._settings.max_attempts and run_id in self._dispatcher.runs:
-                self._dispatcher.drop_trial(run_id, trial_id)
-                await self._fail_trial(order, f"{n_crashes} attempts failed, the last: {error}")
-            del self._crashed[0]
 
     async def _start_units(self) -> None:
         self._pauses.take_back(self._clock.now_seconds())
@@ -142,7 +129,9 @@ class Coordinator:
             seconds = choice.simulated_seconds, choice.bound_seconds
             await self._runs.plan(choice.run_id, choice.scheduler, *seconds, choice.reason)
         for start in starts:
-            await self._executor.start(self._order(start, self._dispatcher.runs[start.unit.run_id].run.seed))
+            run = self._dispatcher.runs[start.unit.run_id].run
+            self._failed_time.begun(start.slots[0], run.tenant, now)
+            await self._executor.start(self._order(start, run.seed))
         await self._fail_runs()
 
     async def _begin_runs(self, starts: Sequence[Start]) -> None:
@@ -179,16 +168,18 @@ class Coordinator:
                 self._procedures.recorded(order.alone()[-1].unit)
                 self._pauses.recorded(order.unit.run_id)
                 self._n_pauses = 0
-                await self._reclaim(pruned_bytes)
+                await self._reclaiming.add(pruned_bytes)
                 await self._close_drained(order)
             case Piloted(order, train_seconds, evaluate_seconds, sample):
                 self._dispatcher.piloted(order.slot_id, train_seconds, evaluate_seconds, sample)
                 self._arms.timed(order.unit.run_id)
                 await self._close_drained(order)
             case UnitFailed():
+                self._failed_time.failed(message.order, self._clock.now_seconds())
                 await self._unit_failed(message)
                 await self._close_drained(message.order)
             case SlotStuck():
+                self._failed_time.failed(message.order, self._clock.now_seconds())
                 await self._slot_stuck(message)
             case SlotReady(slot_id):
                 self._dispatcher.board.ready(slot_id)
@@ -214,7 +205,7 @@ class Coordinator:
             self._dispatcher.refused(order.slot_id, is_counted=False)
             self._pauses.put_aside(order.unit.run_id, self._clock.now_seconds())
         elif isinstance(error, ServerCrashed):
-            self._crashed.append(message)
+            self._crashes.add(message)
             self._dispatcher.lost(order.slot_id)
             await self._count_crashes()
         elif isinstance(error, SlotLost):
@@ -246,6 +237,13 @@ class Coordinator:
         if n_attempts >= self._settings.max_attempts:
             self._dispatcher.drop_trial(unit.run_id, unit.trial_id)
             await self._fail_trial(order, f"{n_attempts} attempts failed, the last: {error}")
+
+    async def _count_crashes(self) -> None:
+        """Count crashes of the server as attempts of the trials during whose units they happened."""
+        async for order, n_crashes, error in self._crashes.told():
+            if n_crashes >= self._settings.max_attempts and order.unit.run_id in self._dispatcher.runs:
+                self._dispatcher.drop_trial(order.unit.run_id, order.unit.trial_id)
+                await self._fail_trial(order, f"{n_crashes} attempts failed, the last: {error}")
 
     async def _pause(self, order: Order, error: EasemlError) -> None:
         """Wait for room on the disk, longer each time; the first time say so, if there is room for that."""
@@ -327,17 +325,10 @@ class Coordinator:
             with contextlib.suppress(OutOfSpace):
                 await self._lease.heartbeat()
             await self._arms.fail_later()
+            await self._failed_time.charge()
             if await self._slots.recover():
                 await self._open_slots()
             self._next_heartbeat = self._clock.now_seconds() + self._settings.heartbeat_seconds
-
-    async def _reclaim(self, n_bytes: int) -> None:
-        """Count the bytes of pruned states, and have their space freed once it is worth a vacuum."""
-        self._bytes_to_reclaim += n_bytes
-        least = max(self._settings.reclaim_bytes, self._settings.reclaim_fraction * self._live_bytes)
-        if self._bytes_to_reclaim >= least:
-            self._bytes_to_reclaim = 0
-            self._live_bytes = await self._space.reclaim()
 
 
 def _seed_of(unit: TrainingUnit, run_seed: int) -> int:

@@ -63,6 +63,10 @@ class PostgresTenancy:
         arms = [Arm(**row) for row in await self._session.rows("read_arms", run_id=run_id)]
         return next((arm for arm in arms if arm.arm_id == arm_id), None)
 
+    async def charge(self, tenant: str, seconds: float) -> bool:
+        """Count slot seconds that came to nothing into what a tenant has used; return whether they are recorded."""
+        return bool(await self._session.write("charge", tenant=tenant, seconds=seconds))
+
     async def keep_beliefs(self, run_id: int, beliefs: Sequence[Belief]) -> None:
         """Record what is believed of a run's arms now."""
         await self._session.write(

@@ -52,6 +52,7 @@ class Rows:
         self.lost_slots: set[int] = set()
         self.held: set[int] = set()
         self.unreadable: set[int] = set()
+        self.charged: dict[str, float] = {}  # slot seconds that came to nothing, by tenant
         self.n_crashes: Counter[int] = Counter()  # by trial, since a unit of it was recorded
         self.tenancy = Tenancy()
         self.past_arms: list[PastArm] = []

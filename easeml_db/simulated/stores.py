@@ -165,6 +165,12 @@ class SimulatedTenancy(SimulatedPort):
         self._life.call()
         return self._tables.arms.close(run_id, arm_id, self._life.lease_number)
 
+    async def charge(self, tenant: str, seconds: float) -> bool:
+        """Count slot seconds that came to nothing into what a tenant has used."""
+        self._life.call()
+        self._tables.charged[tenant] = self._tables.charged.get(tenant, 0.0) + seconds
+        return True
+
     async def keep_beliefs(self, run_id: int, beliefs: Sequence[Belief]) -> None:
         """Record what is believed of a run's arms now."""
         self._life.call()

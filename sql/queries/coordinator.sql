@@ -168,6 +168,11 @@ SELECT easeml.close_arm(%(arm_id)s, %(lease_number)s)
 -- All open arms of a run that ends.
 SELECT easeml.close_arm(a.arm_id, %(lease_number)s) FROM easeml.arms a WHERE a.run_id = %(run_id)s AND a.opening IS NOT NULL AND a.closing IS NULL
 
+-- name: charge
+-- Slot seconds of units that failed or were cancelled.
+INSERT INTO easeml.tenant_usage AS u (tenant, dropped_seconds) VALUES (%(tenant)s, %(seconds)s)
+ON CONFLICT (tenant) DO UPDATE SET dropped_seconds = u.dropped_seconds + EXCLUDED.dropped_seconds RETURNING u.tenant
+
 -- name: keep_beliefs
 -- What is believed of a run's arms now.
 SELECT easeml.keep_beliefs(%(run_id)s, %(beliefs)s::jsonb, %(lease_number)s)

@@ -107,7 +107,9 @@ END
 $routines$;
 
 -- Administrators say what tenants may have and who they are, not the service that trains.
-REVOKE INSERT, UPDATE, DELETE ON easeml.tenants, easeml.tenant_usage, easeml.tenant_roles, easeml.tenancy FROM easeml_coordinator;
+REVOKE INSERT, UPDATE, DELETE ON easeml.tenants, easeml.tenant_roles, easeml.tenancy FROM easeml_coordinator;
+-- It adds the time of units that came to nothing.
+REVOKE DELETE ON easeml.tenant_usage FROM easeml_coordinator;
 
 -- It holds numbers of all tenants.
 REVOKE SELECT ON easeml.policy_memory FROM easeml_tenant, easeml_reader;

@@ -34,7 +34,7 @@ CREATE TABLE easeml.tenant_usage (
     tenant name PRIMARY KEY,
     dropped_seconds double precision NOT NULL CHECK (dropped_seconds >= 0)
 );
-COMMENT ON TABLE easeml.tenant_usage IS 'Slot seconds of dropped runs: dropping a run gives no hours back.';
+COMMENT ON TABLE easeml.tenant_usage IS 'Slot seconds of dropped runs, which give no hours back, and of units that failed or were cancelled.';
 
 -- Sums over one tenant read only these indexes; row-level security, which compares the tenant, uses them, too.
 CREATE INDEX training_units_tenant ON easeml.training_units (tenant) INCLUDE (started_at, finished_at);

@@ -124,6 +124,10 @@ class World(ABC):
         """Return the kinds of the events in a run's history."""
 
     @abstractmethod
+    def charged(self, tenant: str) -> float:
+        """Return the slot seconds that came to nothing, and that a tenant was charged for."""
+
+    @abstractmethod
     def n_beliefs(self, run_id: int) -> int:
         """Count the arms of a run about which beliefs are recorded."""
 
@@ -267,6 +271,9 @@ class InMemory(World):
     def events(self, run_id: int) -> list[str]:
         return [kind for kind, _ in self._tables.notes]
 
+    def charged(self, tenant: str) -> float:
+        return self._tables.charged[tenant]
+
     def n_beliefs(self, run_id: int) -> int:
         return len(self._tables.beliefs.get(run_id, ()))
 
@@ -353,6 +360,10 @@ class OnPostgres(World):
 
     def events(self, run_id: int) -> list[str]:
         return self._database.values("SELECT kind FROM easeml.events WHERE run_id = %s ORDER BY event_id", run_id)
+
+    def charged(self, tenant: str) -> float:
+        seconds = "SELECT dropped_seconds FROM easeml.tenant_usage WHERE tenant = %s"
+        return float(self._database.value(seconds, tenant))
 
     def n_beliefs(self, run_id: int) -> int:
         return int(self._database.value("SELECT count(*) FROM easeml.posteriors WHERE run_id = %s", run_id))

@@ -16,6 +16,7 @@ UNFENCED = {
     "SlotStore.explain": "says only what the next coordinator will say",
     "SlotStore.recover": "true whoever finds it out",
     "RunStore.note": "history, for readers",
+    "TenancyStore.charge": "what was spent was spent",
     "RunStore.crashed": "history: true whoever tells it",
     "StateSpace.reclaim": "pruned states are pruned",
     "Executor.open": "sessions are its own",

@@ -165,3 +165,11 @@ async def test_beliefs_are_kept_of_a_run_that_is_there_and_under_the_lease(world
     world.take_over()
     with pytest.raises(StaleLease):
         await world.ports.tenancy.keep_beliefs(run.run_id, beliefs_of(run))
+
+
+@pytest.mark.covers("TenancyStore.charge")
+async def test_time_of_failed_units_adds_up(world: World) -> None:
+    await world.ports.lease.acquire()
+    assert await world.ports.tenancy.charge("ann", 1.5)
+    assert await world.ports.tenancy.charge("ann", 2.0)
+    assert world.charged("ann") == 3.5

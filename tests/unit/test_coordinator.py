@@ -715,3 +715,18 @@ def test_crashes_that_came_before_the_server_was_back_count_as_attempts():
     asyncio.run(Coordinator(SimulatedProcess(world).ports, SETTINGS, crashed).serve(until_idle=True))
     assert crashed == []
     assert states(world) == ("finished", ["finished", "failed"])
+
+
+def test_slot_time_of_failed_and_cancelled_units_is_charged_to_their_tenant():
+    def failure_of(order):
+        return TrialFailed("diverged") if order.unit.trial_number == 2 else None
+
+    runs = [new_run(k, n_trials=2, n_partitions=1, max_epochs=3, tenant=name) for k, name in ((1, "ann"), (2, "bob"))]
+    seconds = {1: 1.0, 2: 100.0}
+    world = SimulatedWorld(
+        slots(3), runs, seconds_of=lambda unit, slot_id: seconds[unit.run_id], faults=Faults(failure_of=failure_of)
+    )
+    world.at(40.0, lambda: world.drop_run(2))
+    serve(world)
+    assert world.tables.charged["ann"] == pytest.approx(1.0)
+    assert world.tables.charged["bob"] == pytest.approx(40.0 + 39.0)  # two slots, one of them from the first second on

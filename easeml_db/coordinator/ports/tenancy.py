@@ -38,5 +38,9 @@ class TenancyStore(Protocol):
         """Record what an arm came to, once its trials are over, and return it: not closed where a trial is open or
         somebody holds its row, None when the run is gone. Raises StaleLease."""
 
+    async def charge(self, tenant: str, seconds: float) -> bool:
+        """Count slot seconds that came to nothing into what a tenant has used; return whether they are recorded: they
+        are not while somebody holds the row."""
+
     async def keep_beliefs(self, run_id: int, beliefs: Sequence[Belief]) -> None:
         """Record what is believed of a run's arms now. Raises StaleLease."""

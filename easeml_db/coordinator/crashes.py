@@ -1,0 +1,34 @@
+"""Units during which the server crashed, until the tables know of them: they outlive the coordinator."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from easeml_db.coordinator.ports.inbox import Inbox
+from easeml_db.coordinator.ports.messages import Order, UnitFailed
+from easeml_db.coordinator.ports.runs import RunStore
+from easeml_db.errors import EasemlError, ServerCrashed
+
+
+class Crashes:
+    """What is to be told to the tables; whoever starts coordinators keeps the list."""
+
+    def __init__(self, runs: RunStore, crashed: list[UnitFailed]) -> None:
+        self._runs, self._crashed = runs, crashed
+
+    def add(self, message: UnitFailed) -> None:
+        """Remember a unit."""
+        self._crashed.append(message)
+
+    async def remember(self, inbox: Inbox) -> None:
+        """Keep what the server's end has done to units: the tables learn it when the server is back."""
+        while (message := await inbox.next(0.0)) is not None:
+            if isinstance(message, UnitFailed) and isinstance(message.error, ServerCrashed):
+                self.add(message)
+
+    async def told(self) -> AsyncIterator[tuple[Order, int, EasemlError]]:
+        """Tell the tables; yield each order with how often its unit has met a crash, and the error."""
+        while self._crashed:
+            order, error = self._crashed[0].order, self._crashed[0].error
+            yield order, await self._runs.crashed(order.unit.run_id, order.unit.trial_id, str(error)), error
+            del self._crashed[0]

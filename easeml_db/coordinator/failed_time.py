@@ -1,0 +1,32 @@
+"""Slot time of units that failed or were cancelled: it counts into what their tenant has used, like that of others."""
+
+from __future__ import annotations
+
+from easeml_db.coordinator.ports.messages import Order
+from easeml_db.coordinator.ports.tenancy import TenancyStore
+
+
+class FailedTime:
+    """When units began and for whom, and what tenants are still to be charged for."""
+
+    def __init__(self, tenancy: TenancyStore) -> None:
+        self._tenancy = tenancy
+        self._begun: dict[int, tuple[float, str]] = {}  # time and tenant, by the first slot of a unit or gang
+        self._due: dict[str, float] = {}  # seconds by tenant
+
+    def begun(self, slot_id: int, tenant: str, now_seconds: float) -> None:
+        """Note that a unit begins: its run may be gone when it ends."""
+        self._begun[slot_id] = now_seconds, tenant
+
+    def failed(self, order: Order, now_seconds: float) -> None:
+        """Note that a unit came to nothing, on all its slots."""
+        started_seconds, tenant = self._begun.get(order.slot_id, (now_seconds, ""))
+        if tenant and now_seconds > started_seconds:
+            seconds = (now_seconds - started_seconds) * len(order.slot_ids)
+            self._due[tenant] = self._due.get(tenant, 0.0) + seconds
+
+    async def charge(self) -> None:
+        """Record what is due; where a tenant's open transaction holds its row, that is for later."""
+        for tenant, seconds in list(self._due.items()):
+            if await self._tenancy.charge(tenant, seconds):
+                del self._due[tenant]
