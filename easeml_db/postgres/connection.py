@@ -18,6 +18,7 @@ LOST = re.compile(r"^(57014|57P0[1-5]|08...|53...|25P03|58...)$")
 
 async def connect(dsn: str, application_name: str, **settings: str) -> psycopg.AsyncConnection[dict[str, Any]]:
     """Open an autocommit connection with server settings; raise ServerUnavailable when there is no server."""
+    settings["search_path"] = SAFE_PATH.replace(" ", "")
     options = " ".join(f"-c {name}={value}" for name, value in settings.items())
     try:
         return await psycopg.AsyncConnection.connect(

@@ -13,7 +13,7 @@ from .errors import NotReady
 from .live_trials import keep_live, live_trial
 from .metrics import measure
 from .recording import EvaluatedState, EvaluationFacts, record_evaluation
-from .session import Session, entry_point
+from .session import Session, entry_point, pinned
 from .trainers import LiveTrial
 from .units import Unit, UnitContext, open_unit, trial_to_blame
 from .value_types import Array, Pause
@@ -22,6 +22,7 @@ ROWS_AT_ONCE = 4096
 
 
 @entry_point
+@pinned
 def evaluate_unit(session: Session, unit: str, result: str | None) -> tuple[str]:
     """Measure and record the sums; the split's last partition makes the metrics and settles the best epoch.
 

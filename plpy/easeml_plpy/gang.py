@@ -24,7 +24,7 @@ from .live_trials import keep_live, live_trial
 from .metrics import measure
 from .pilot import MEAN_ROWS, PilotTimes, pilot_times, seconds_per_row, stopwatch
 from .recording import EvaluationFacts, RecordedEvaluation, TrainingFacts, record_evaluation, record_training
-from .session import Command, Session, entry_point
+from .session import Command, Session, entry_point, pinned
 from .trainers import LiveTrial, Training, trainer_for
 from .trainers.joint_training import averaging, train_jointly
 from .trainers.torch_trial import TorchTrial
@@ -46,6 +46,7 @@ class GangTrained(TypedDict):
 
 
 @entry_point
+@pinned
 def train_gang(session: Session, unit: str, result: str | None) -> tuple[str]:
     """Train with the other ranks, then record the state and all members in one fenced transaction, on rank 0.
 
@@ -70,6 +71,7 @@ def train_gang(session: Session, unit: str, result: str | None) -> tuple[str]:
 
 
 @entry_point
+@pinned
 def evaluate_gang(session: Session, unit: str, result: str | None) -> tuple[str]:
     """Measure each rank's partition, and record the sums of all on rank 0. Returns what `evaluate_unit` returns."""
     order = Unit.from_text(unit)

@@ -17,7 +17,7 @@ from .cancellation import SessionPause
 from .datasets import PartitionRows, partition_rows
 from .iterations import MemoryMeter, repeat_iterations
 from .live_trials import live_trial
-from .session import Command, Session, Statement, entry_point
+from .session import Command, Session, Statement, entry_point, pinned
 from .trainers import LiveTrial, trainer_for
 from .units import Unit, open_unit, trial_to_blame
 from .value_types import Pause
@@ -55,6 +55,7 @@ RECORD_PILOT = Command("SELECT easeml.record_pilot($1, $2, $3)", ("jsonb", "floa
 
 
 @entry_point
+@pinned
 def pilot_unit(session: Session, unit: str, result: str | None) -> tuple[str]:
     """Time a fresh trial on rows of one partition and record what its units are going to take.
 

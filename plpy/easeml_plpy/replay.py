@@ -21,7 +21,7 @@ from .devices import bind
 from .errors import CorruptCheckpoint, InvalidArgument, NotAllowed, NotFound
 from .live_trials import check_fits, fresh_trial, resumed_trial
 from .packing_statistics import checksum
-from .session import Session, Statement, answering, only_column, tenant_entry_point
+from .session import Session, Statement, answering, only_column, pinned, tenant_entry_point
 from .state_difference import differing_tensors
 from .states import read_state
 from .trainers import LiveTrial
@@ -148,6 +148,7 @@ def _check_blocks(session: Session, trial_id: int, partition: _Partition) -> Non
 
 
 @tenant_entry_point
+@pinned
 def replay_units(
     session: Session, trial_id: int, device: str, n_threads: int, until_epoch: int | None, result: str | None
 ) -> tuple[str]:

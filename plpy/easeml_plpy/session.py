@@ -109,9 +109,17 @@ class Session:
         found: T = self._kept[what]
         return found
 
+    def pin(self) -> None:
+        """Find names in pg_catalog only, until the transaction ends.
+
+        Functions have that setting themselves; a procedure that commits can have none.
+        """
+        self.run(PIN)
+
     def commit(self) -> None:
-        """Commit. Raises SPIError inside a function or an open transaction."""
+        """Commit, and pin the next transaction. Raises SPIError inside a function or an open transaction."""
         quietly(self._plpy.commit)
+        self.pin()
 
     def notice(self, message: str) -> None:
         """Send a notice to the client."""
@@ -137,6 +145,7 @@ class Kept(Generic[T]):
     make: Callable[[], T]
 
 
+PIN = Command("SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)", ())
 _VERSION: Statement[str] = Statement("SELECT easeml.version() AS version", (), only_column)
 
 
@@ -160,6 +169,17 @@ def entry_point(
 
     def run(plpy: PlPy, GD: GlobalData, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return guarded(plpy, lambda: function(Session.of(plpy, GD), *args, **kwargs))
+
+    update_wrapper(run, function)
+    return run
+
+
+def pinned(function: Callable[Concatenate[Session, P], T]) -> Callable[Concatenate[Session, P], T]:
+    """Make the body of a procedure begin with `Session.pin`, so that nobody's schema decides what its SQL means."""
+
+    def run(session: Session, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        session.pin()
+        return function(session, *args, **kwargs)
 
     update_wrapper(run, function)
     return run

@@ -18,12 +18,13 @@ from .cancellation import SessionPause
 from .datasets import partition_rows
 from .live_trials import keep_live, live_trial
 from .recording import TrainingFacts, record_training
-from .session import Session, entry_point
+from .session import Session, entry_point, pinned
 from .trainers import Training
 from .units import Unit, open_unit, trial_to_blame
 
 
 @entry_point
+@pinned
 def train_unit(session: Session, unit: str, result: str | None) -> tuple[str]:
     """Train, then record the state, the unit and its loss in one fenced transaction.
 

@@ -142,7 +142,7 @@ DECLARE
 BEGIN
     SELECT max(octet_length(b.inputs)::numeric / b.n_rows) INTO row_bytes FROM easeml.blocks b WHERE b.dataset_id = data.dataset_id;
     -- A category takes a byte or more and becomes at most 66 numbers, all else fewer: a larger shape is made up, and would take memory.
-    IF coalesce(array_ndims(input_shape), 0) <> 1 OR cardinality(input_shape) > 8 OR EXISTS (SELECT FROM unnest(input_shape) s WHERE s IS NULL OR s < 1) OR n_values > 66 * row_bytes THEN
+    IF coalesce(array_ndims(input_shape), 0) <> 1 OR cardinality(input_shape) > 16 OR EXISTS (SELECT FROM unnest(input_shape) s WHERE s IS NULL OR s < 1) OR n_values > 66 * row_bytes THEN
         PERFORM easeml.fail('ML004', format('dataset %s: expected an input_shape that rows of %s bytes can have, got %s', data.dataset_id, ceil(row_bytes), input_shape));
     END IF;
 END

@@ -34,6 +34,8 @@ DECLARE
     run easeml.runs;
     ranking record;
     begun record;
+    chosen text[];
+    options jsonb;
     specifications jsonb;
 BEGIN
     -- Those of the arguments that are columns of easeml.runs.
@@ -50,21 +52,18 @@ BEGIN
         PERFORM easeml.fail('ML001', format('metric: there is no %s metric %s', data.task, quote_literal(arguments ->> 'metric')),
             hint => (SELECT 'Choose one of: ' || string_agg(m.metric, ', ') || '.' FROM easeml.list_metrics() m WHERE m.task = data.task));
     END IF;
-    run.metric := ranking.metric;
-    run.is_higher_better := ranking.is_higher_better;
-    run.architectures := easeml.choose_architectures(data, run.architectures);
-    run.procedure_options := easeml.complete_options(run.procedure, run.procedure_options);
-    specifications := easeml.specifications(run.architectures);
-    begun := easeml.begin_search(specifications, run.search_space, run.procedure, run.n_configs, run.max_epochs, run.seed, run.procedure_options);
+    chosen := easeml.choose_architectures(data, run.architectures);
+    options := easeml.complete_options(run.procedure, run.procedure_options);
+    specifications := easeml.specifications(chosen);
+    begun := easeml.begin_search(specifications, run.search_space, run.procedure, run.n_configs, run.max_epochs, run.seed, options);
     PERFORM easeml.raise_failure(begun.failure);
     PERFORM easeml.raise_failure(m.failure) FROM easeml.check_memory(data.task, data.input_shape, data.n_outputs,
         (SELECT coalesce(max(p.n_train_rows), 0)::bigint FROM easeml.partitions p WHERE p.dataset_id = data.dataset_id), begun.search -> 'trials') m;
     PERFORM easeml.check_run_limits(caller, asker);
-    run.search := CASE WHEN NOT (begun.search ->> 'is_one_shot')::boolean THEN jsonb_build_object('architectures', specifications, 'n_configs', run.n_configs) END;
-    run.tenant := asker;
-    run.dataset_id := data.dataset_id;
-    run.n_configs := (begun.search ->> 'n_configs')::integer;
-    run.run_id := easeml.insert_run(run, begun.search);
+    run := jsonb_populate_record(run, jsonb_build_object('tenant', asker, 'dataset_id', data.dataset_id, 'architectures', chosen, 'procedure_options', options,
+        'metric', ranking.metric, 'is_higher_better', ranking.is_higher_better, 'n_configs', begun.search -> 'n_configs',
+        'search', CASE WHEN NOT (begun.search ->> 'is_one_shot')::boolean THEN jsonb_build_object('architectures', specifications, 'n_configs', run.n_configs) END));
+    run := jsonb_populate_record(run, jsonb_build_object('run_id', easeml.insert_run(run, begun.search)));
     PERFORM easeml.announce_run(run, begun.search, (arguments ->> 'n_configs')::integer);
     RETURN to_jsonb(run.run_id);
 END

@@ -1,0 +1,109 @@
+"""A tenant is a role, not its name: renamed, dropped and made again, dumped and restored where its number differs."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+
+from easeml_db.local.server import Embedded
+
+if TYPE_CHECKING:
+    from tests.conftest import Session
+
+SEEN = "SELECT dataset_name FROM easeml.dataset_info ORDER BY 1"
+MEANT = "SELECT tenant FROM easeml.usable_dataset(%s, 'd', NULL)"
+
+
+@pytest.fixture
+def root(database: Session) -> Iterator[Session]:
+    database.execute("CREATE TABLE points AS SELECT i * 0.1 AS x, i % 2 AS y FROM generate_series(1, 40) i")
+    database.execute("GRANT SELECT ON points TO PUBLIC")
+    yield database
+    for role in ("ina", "ina_2", "nina", "gert"):
+        database.execute(f"DROP ROLE IF EXISTS {role}")
+
+
+def tenant(root: Session, role: str) -> Session:
+    session = root.as_role(role, "easeml_tenant")
+    session.execute("SELECT easeml.create_dataset('d', 'points', '{x}', 'y', n_partitions => 2)")
+    return session
+
+
+def test_a_renamed_role_keeps_its_rows_and_limits(root: Session) -> None:
+    tenant(root, "ina").execute("SELECT easeml.grant_use('d', 'ina')")
+    root.execute("SELECT easeml.create_tenant('ina', max_runs => 1)")
+    root.execute("ALTER ROLE ina RENAME TO nina")
+    nina = root.as_role("nina")
+    assert nina.values(SEEN) == ["d"]
+    nina.execute("SELECT easeml.select_models('d', '{linear}', n_configs => 1)")
+    with pytest.raises(psycopg.Error, match="max_runs"):
+        nina.execute("SELECT easeml.select_models('d', '{linear}', n_configs => 1)")
+    root.execute("SELECT easeml.alter_tenant('nina', max_runs => 2)")
+    assert root.value("SELECT max_runs FROM easeml.tenants WHERE tenant = 'ina'") == 2
+    assert root.value(MEANT, "nina") == "ina"
+
+
+def test_a_role_made_again_sees_nothing_of_its_predecessor(root: Session) -> None:
+    gert = tenant(root, "gert")
+    root.as_role("ina")
+    gert.execute("SELECT easeml.grant_use('d', 'ina')")
+    tenant(root, "ina")
+    root.execute("DROP ROLE ina")
+    ina = root.as_role("ina", "easeml_tenant")
+    assert ina.values(SEEN) == []
+    with pytest.raises(psycopg.Error, match="there is no dataset"):
+        root.execute(MEANT, ["ina"])  # the grant was its predecessor's, too
+    ina.execute("SELECT easeml.create_dataset('mine', 'points', '{x}', 'y', n_partitions => 2)")
+    assert ina.values("SELECT DISTINCT tenant FROM easeml.dataset_info") == ["ina_2"]
+    assert ina.values(SEEN) == ["mine"]
+    assert root.values("SELECT tenant FROM easeml.dataset_info WHERE dataset_name = 'd' ORDER BY 1") == ["gert", "ina"]
+
+
+def test_an_administrator_hands_the_rows_of_a_dropped_role_on(root: Session) -> None:
+    tenant(root, "ina")
+    adopt = "SELECT easeml.adopt_tenant(%s, %s)"
+    nina = root.as_role("nina", "easeml_tenant")
+    for names, sqlstate in ((("ina", "nina"), "ML004"), (("ina", "nobody"), "ML003"), (("nobody", "nina"), "ML003")):
+        with pytest.raises(psycopg.Error) as refused:  # the role is there; there is no such role; no such tenant
+            root.execute(adopt, names)
+        assert refused.value.sqlstate == sqlstate
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        nina.execute(adopt, ["ina", "nina"])
+    root.execute("DROP ROLE ina")
+    root.execute(adopt, ["ina", "nina"])
+    assert nina.values(SEEN) == ["d"]
+    nina.execute("SELECT easeml.refresh_dataset('d')")
+
+
+def test_a_dump_brings_tenants_back_by_the_names_of_their_roles(root: Session, own_server: Embedded) -> None:
+    gert = tenant(root, "gert")
+    root.as_role("ina")
+    gert.execute("SELECT easeml.grant_use('d', 'ina')")
+    tenant(root, "nina")
+    root.execute("DROP ROLE nina")
+    dump = subprocess.run(["pg_dump", root.dsn], capture_output=True, check=True).stdout
+    oids = {role: root.value("SELECT oid FROM pg_roles WHERE rolname = %s", role) for role in ("gert", "ina")}
+    own_server.start()
+    with type(root).open(own_server.dsn(database="postgres")) as session:
+        for role in ("stranger", "nina", "ina", "gert", "easeml_service"):
+            session.execute(f"CREATE ROLE {role} LOGIN")
+        session.execute("CREATE DATABASE restored")
+    target = own_server.dsn(database="restored")
+    subprocess.run(["psql", target, "--quiet", "--set=ON_ERROR_STOP=1"], input=dump, capture_output=True, check=True)
+    with type(root).open(target) as restored:
+        found = {role: restored.value("SELECT oid FROM pg_roles WHERE rolname = %s", role) for role in oids}
+        assert all(found[role] != oids[role] for role in oids)
+        restored.execute("GRANT easeml_tenant TO gert, nina, stranger")
+        assert restored.as_role("gert").values(SEEN) == ["d"]
+        assert restored.value(MEANT, "ina") == "gert"
+        # Their role was gone when the dump was made: nobody inherits the rows by a number or a name.
+        for role in ("nina", "stranger"):
+            session = restored.as_role(role)
+            session.execute("SELECT easeml.create_dataset('new', 'points', '{x}', 'y', n_partitions => 2)")
+            assert session.values(SEEN) == ["new"]
+        known = restored.values("SELECT tenant::text FROM easeml.tenant_roles ORDER BY 1")
+        assert known == ["gert", "nina_2", "stranger"]
