@@ -45,6 +45,7 @@ COMMENT ON FUNCTION easeml.is_bound_by_limits(name) IS 'Says whether limits appl
 CREATE FUNCTION easeml.check_run_limits(caller name, asker name) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     limits easeml.tenants;
+    most_runs integer;
     used numeric;
 BEGIN
     IF NOT easeml.is_bound_by_limits(caller) THEN
@@ -53,13 +54,11 @@ BEGIN
     -- Transactions that start runs of one tenant queue up here. The row is written, not only locked, so that a transaction
     -- with an older snapshot (REPEATABLE READ) fails instead of missing the run that started meanwhile.
     UPDATE easeml.tenants t SET weight = t.weight WHERE t.tenant = asker RETURNING t.* INTO limits;
-    IF NOT FOUND THEN
-        limits.max_runs := coalesce((SELECT y.default_max_runs FROM easeml.tenancy y), 100);
-    END IF;
-    IF limits.max_runs IS NOT NULL THEN
+    most_runs := CASE WHEN FOUND THEN limits.max_runs ELSE coalesce((SELECT y.default_max_runs FROM easeml.tenancy y), 100) END;
+    IF most_runs IS NOT NULL THEN
         SELECT count(*) + 1 INTO used FROM easeml.runs r WHERE r.tenant = asker AND r.status IN ('queued', 'running');
-        IF used > limits.max_runs THEN
-            PERFORM easeml.fail('ML015', format('max_runs: %s may have %s open run(s) at a time, and this would make %s', asker, limits.max_runs, used),
+        IF used > most_runs THEN
+            PERFORM easeml.fail('ML015', format('max_runs: %s may have %s open run(s) at a time, and this would make %s', asker, most_runs, used),
                 hint => 'Wait for one, cancel one with easeml.cancel(run_id), or ask an administrator for more.');
         END IF;
     END IF;
@@ -120,3 +119,10 @@ END
 $$;
 COMMENT ON FUNCTION easeml.keep_hours() IS 'Adds the slot seconds of a dropped run to what its tenant has used (trigger).';
 CREATE TRIGGER run_hours BEFORE DELETE ON easeml.runs FOR EACH ROW EXECUTE FUNCTION easeml.keep_hours();
+
+-- The service may add to what a tenant has used, and nothing else.
+CREATE FUNCTION easeml.charge(tenant name, seconds double precision) RETURNS name LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    INSERT INTO easeml.tenant_usage AS u (tenant, dropped_seconds) VALUES (charge.tenant, greatest(charge.seconds, 0))
+    ON CONFLICT (tenant) DO UPDATE SET dropped_seconds = u.dropped_seconds + EXCLUDED.dropped_seconds RETURNING u.tenant
+$$;
+COMMENT ON FUNCTION easeml.charge(name, double precision) IS 'Adds slot seconds of units that came to nothing to what a tenant has used (internal).';

@@ -170,8 +170,7 @@ SELECT easeml.close_arm(a.arm_id, %(lease_number)s) FROM easeml.arms a WHERE a.r
 
 -- name: charge
 -- Slot seconds of units that failed or were cancelled.
-INSERT INTO easeml.tenant_usage AS u (tenant, dropped_seconds) VALUES (%(tenant)s, %(seconds)s)
-ON CONFLICT (tenant) DO UPDATE SET dropped_seconds = u.dropped_seconds + EXCLUDED.dropped_seconds RETURNING u.tenant
+SELECT easeml.charge(%(tenant)s, %(seconds)s) AS tenant
 
 -- name: keep_beliefs
 -- What is believed of a run's arms now.
