@@ -267,10 +267,22 @@ def module_database(private_server: Embedded) -> Iterator[Session]:
 
 
 @pytest.fixture(scope="module")
-def module_coordinated(module_database: Session) -> Iterator[Session]:
+def another_coordinator(module_database: Session) -> Iterator[Callable[[], None]]:
+    """`another_coordinator()` kills the coordinator of `module_database`, if it has one, and starts another."""
+    with ExitStack() as running:
+
+        def start() -> None:
+            running.close()
+            running.enter_context(coordinator_of(module_database))
+
+        yield start
+
+
+@pytest.fixture(scope="module")
+def module_coordinated(module_database: Session, another_coordinator: Callable[[], None]) -> Session:
     """`module_database` with a running coordinator."""
-    with coordinator_of(module_database):
-        yield module_database
+    another_coordinator()
+    return module_database
 
 
 @pytest.fixture(scope="session")

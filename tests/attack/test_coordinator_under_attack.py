@@ -107,6 +107,7 @@ def test_advisory_locks_keep_no_coordinator_out(database: Session, coordinator: 
     nobody = database.as_role("nobody_at_all")
     nobody.execute("SELECT pg_advisory_lock(%s)", [OLD_KEY])
     database.execute(POINTS)
+    database.execute("SELECT easeml.set_slots(1)")
     with coordinator(database):
         train(tenant(database, "vera"), 1)
 
@@ -182,6 +183,7 @@ def test_rows_that_make_no_sense_end_their_run_and_no_other(database: Session, c
     vera = tenant(database, "vera")
     database.execute(DATASET)
     run_ids = forge(database)
+    database.execute("SELECT easeml.set_slots(1)")
     with coordinator(database):
         train(vera)
         run_ids += forge(database)

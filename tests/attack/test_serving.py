@@ -28,6 +28,7 @@ ASK = "SELECT easeml.predict(%s, '{1}'::float8[])"
 def root(module_database: Session, coordinator: Callable[..., AbstractContextManager[Any]]) -> Session:
     """A database in which ann and mallory have trained; nothing trains any more."""
     root = module_database
+    root.execute("SELECT easeml.set_slots(1)")
     for name, first in (("ann", 97), ("mallory", 112)):
         tenant = root.as_role(name, "easeml_tenant")
         root.execute(sql.SQL("CREATE SCHEMA {0} AUTHORIZATION {0}").format(sql.Identifier(name)))

@@ -55,7 +55,7 @@ def wait_until(dsn: str, statement: str, timeout_seconds: float = 300.0) -> None
 
 def test_an_idle_coordinator_and_its_standby_outlive_a_server_that_is_away(own_server: Embedded) -> None:
     server, dsn = own_server, own_server.dsn()
-    server.prepare(n_slots=2)
+    server.prepare(n_slots=1)
     with psycopg.connect(dsn, autocommit=True) as session:
         session.execute(PREPARE)
     with coordinators(dsn, 2) as processes:

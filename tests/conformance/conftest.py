@@ -160,9 +160,9 @@ class World(ABC):
             message = await self.ports.inbox.next(SILENCE_SECONDS)
         assert message is None
 
-    async def open_slots(self) -> list[Slot]:
-        """Open the sessions of both slots and wait until they are warm."""
-        slots = await self.ports.slots.all_slots()
+    async def open_slots(self, n_slots: int = 2) -> list[Slot]:
+        """Open the sessions of the first slots and wait until they are warm."""
+        slots = (await self.ports.slots.all_slots())[:n_slots]
         await self.ports.executor.open(slots)
         ready = {await self.message() for _ in slots}
         assert ready == {SlotReady(slot.slot_id) for slot in slots}

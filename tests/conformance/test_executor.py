@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from tests.conformance.conftest import World
 
 
-async def ready_world(world: World) -> int:
-    """Acquire the lease, open both slots and a run whose trials may train; return the run."""
+async def ready_world(world: World, n_slots: int = 1) -> int:
+    """Acquire the lease, open slots and a run whose trials may train; return the run."""
     await world.ports.lease.acquire()
     run_id = await world.opened_run()
-    await world.open_slots()
+    await world.open_slots(n_slots)
     return run_id
 
 
@@ -49,7 +49,7 @@ async def test_a_unit_is_recorded_once_and_answered_once(world: World) -> None:
     unit = order.unit
     assert world.units(run_id) == [(unit.trial_id, "train", 1, unit.partition_number)]
     assert world.trials(run_id)[0] == ("running", 1)
-    following = await world.order(run_id, 2, step=1)  # a refused order leaves no trace on its slot or its trial
+    following = await world.order(run_id, 1, step=1)  # a refused order leaves no trace on its slot or its trial
     assert isinstance(await answer(world, following), UnitRecorded)
     assert world.trials(run_id)[0] == ("running", 2)
 
@@ -68,7 +68,7 @@ async def test_a_unit_under_a_stale_lease_is_not_recorded(world: World) -> None:
 async def test_units_of_runs_that_are_cancelled_or_gone_are_refused(world: World) -> None:
     run_id = await ready_world(world)
     gone = await world.opened_run()
-    orders = [await world.order(run_id, 1), await world.order(gone, 2)]
+    orders = [await world.order(run_id, 1), await world.order(gone, 1)]
     world.cancel_run(run_id)
     world.drop_run(gone)
     errors = [await failure(world, order) for order in orders]
@@ -78,7 +78,7 @@ async def test_units_of_runs_that_are_cancelled_or_gone_are_refused(world: World
 
 @pytest.mark.covers("Executor.start")
 async def test_a_unit_whose_rows_a_user_holds_is_refused_at_once_and_runs_later(world: World) -> None:
-    run_id = await ready_world(world)
+    run_id = await ready_world(world, 2)
     order, gang = await world.order(run_id, 1), await world.gang(run_id)
     pilot = replace(order, unit=replace(order.unit, kind="pilot"))
     with world.held(run_id):
@@ -90,7 +90,7 @@ async def test_a_unit_whose_rows_a_user_holds_is_refused_at_once_and_runs_later(
 
 @pytest.mark.covers("Executor.start", "SlotStore.lose")
 async def test_what_a_slot_does_after_it_was_given_up_is_not_recorded(world: World) -> None:
-    run_id = await ready_world(world)
+    run_id = await ready_world(world, 2)
     order = await world.order(run_id, 2)
     await world.ports.slots.lose(2, "stuck")
     assert isinstance(await failure(world, order), StaleLease)
@@ -122,13 +122,13 @@ async def test_a_cancelled_unit_is_answered_once_and_its_slot_works_again(world:
         message = await answer(world, order)
     assert isinstance(message, UnitRecorded)  # at once where it was faster than the cancel
     assert len(world.units(run_id)) == 1
-    await world.ports.executor.cancel(2)  # an idle slot has nothing to cancel
+    await world.ports.executor.cancel(1)  # an idle slot has nothing to cancel
     await world.silence()
 
 
 @pytest.mark.covers("Executor.start")
 async def test_a_gang_records_all_its_units_or_none(world: World) -> None:
-    run_id = await ready_world(world)
+    run_id = await ready_world(world, 2)
     gang = await world.gang(run_id)
     world.break_session(2)
     assert isinstance(await failure(world, gang), SlotLost)
@@ -144,7 +144,7 @@ async def test_a_gang_records_all_its_units_or_none(world: World) -> None:
 
 @pytest.mark.covers("Executor.start", stale="Executor.start")
 async def test_a_gang_under_a_stale_lease_records_nothing(world: World) -> None:
-    run_id = await ready_world(world)
+    run_id = await ready_world(world, 2)
     gang = await world.gang(run_id)
     world.take_over()
     assert isinstance(await failure(world, gang), StaleLease)
@@ -167,7 +167,7 @@ async def test_a_pilot_tells_what_units_take_and_counts_as_no_step(world: World)
 
 @pytest.mark.covers("Executor.open", "Executor.close")
 async def test_slots_that_are_taken_away_get_no_session_and_nothing_is_said_after_the_end(world: World) -> None:
-    run_id = await ready_world(world)
+    run_id = await ready_world(world, 2)
     slots = await world.ports.slots.all_slots()
     await world.ports.executor.open(slots[:1])
     assert isinstance(await answer(world, await world.order(run_id, 1)), UnitRecorded)

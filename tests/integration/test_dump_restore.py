@@ -154,6 +154,7 @@ def test_ids_go_on_counting_and_work_goes_on(
     finished: tuple[Session, Session], private_server: Embedded, coordinator: Coordinator
 ) -> None:
     with restored_copy(finished[0], private_server, "custom", "restored_and_used") as (root, tenant):
+        root.execute("SELECT easeml.set_slots(1)")
         with coordinator(root):
             use(root, tenant)
         tenant.execute("SELECT easeml.drop_dataset('colours', cascade => true)")

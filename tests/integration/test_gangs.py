@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +20,6 @@ from easeml_loaders import bundled_source, load_table
 
 if TYPE_CHECKING:
     from tests.conftest import Session
-
-    Coordinator = Callable[..., AbstractContextManager[Any]]
 
 N_PARTITIONS, MAX_EPOCHS = 4, 2
 PATIENCE_SECONDS = 300.0
@@ -246,94 +244,3 @@ def test_what_a_gang_has_trained_cannot_be_replayed(gang: GangUnderTest) -> None
     with pytest.raises(psycopg.Error, match="trained by several slots at once") as refused:
         gang.database.execute("CALL easeml.replay(%s)", [gang.trial.trial_id])
     assert refused.value.sqlstate == "ML004"
-
-
-# Under a coordinator
-
-PARALLEL = """
-SELECT easeml.select_models('digits', '{mlp}', procedure => 'grid', max_epochs => 3, seed => 5,
-    allocation => 'data_parallel',
-    search_space => '{"hidden_units": [[256, 256]], "learning_rate": [0.01, 0.003], "batch_size": [32]}')
-"""
-GANGS = """
-SELECT trial_id, epoch, started_at, array_agg(slot_id ORDER BY slot_id) AS slots,
-    array_agg(position ORDER BY position) AS positions
-FROM easeml.training_units WHERE n_slots = 2 GROUP BY trial_id, epoch, started_at
-"""
-
-
-def wait_for_end(database: Session) -> None:
-    database.wait_until("SELECT status NOT IN ('queued', 'running') FROM easeml.runs")
-    assert database.value("SELECT status FROM easeml.runs") == "finished", database.rows("TABLE easeml.events")
-
-
-def check_recorded_once(database: Session, n_epochs: int) -> None:
-    """Every unit is there once, though the tables would hold a second one back anyway."""
-    n_trials = database.value("SELECT count(*) FROM easeml.trials WHERE status = 'finished'")
-    assert n_trials == 2
-    assert database.value("SELECT count(*) FROM easeml.training_units") == n_trials * n_epochs * N_PARTITIONS
-    assert database.value("SELECT count(*) FROM easeml.evaluations") == n_trials * (n_epochs + 1) * N_PARTITIONS
-    assert database.value("SELECT count(*) FROM easeml.epoch_metrics") == n_trials * (n_epochs + 1)
-
-
-def test_a_data_parallel_run_trains_one_trial_after_another_on_all_slots(
-    database: Session, coordinator: Coordinator
-) -> None:
-    prepare(database)
-    with coordinator(database):
-        database.execute(PARALLEL)
-        wait_for_end(database)
-    check_recorded_once(database, 3)
-    gangs = database.rows(GANGS)
-    assert {tuple(gang["slots"]) for gang in gangs} == {(1, 2)}
-    assert {tuple(gang["positions"]) for gang in gangs} <= {(0, 1), (1, 2), (2, 3)}
-    assert sum(len(gang["slots"]) for gang in gangs) >= 2 * 3 * N_PARTITIONS - 4  # a slot may be ready before the other
-    first, second = database.rows(
-        "SELECT min(started_at) AS start, max(finished_at) AS stop"
-        " FROM easeml.training_timeline GROUP BY trial_id ORDER BY 1"
-    )
-    assert first["stop"] <= second["start"]
-    assert min(database.values("SELECT test_metric FROM easeml.leaderboard")) > 0.8
-
-
-LONG_UNITS = PARALLEL.replace("max_epochs => 3", "max_epochs => 1").replace("[32]", "[2]")
-N_RETRIES = "SELECT count(*) FROM easeml.run_events WHERE kind = 'retry'"
-
-
-def disturb(database: Session, slot_id: int, action: str) -> None:
-    """Disturb a slot until a gang is tried again: the first attempt may find it between two gangs."""
-    n_retries = database.value(N_RETRIES)
-    is_over = "(SELECT status NOT IN ('queued', 'running') FROM easeml.runs)"
-    while database.value(N_RETRIES) == n_retries:
-        assert not database.value(f"SELECT {is_over}"), "the run ended undisturbed"
-        busy = "count(*) = 2 FROM easeml.slots WHERE unit_started_at IS NOT NULL AND kind = 'train'"
-        database.wait_until(f"SELECT {is_over} OR {busy}")
-        database.execute(f"SELECT {action}(backend_pid) FROM easeml.slots WHERE slot_id = %s", [slot_id])
-        database.wait_until(f"SELECT {is_over} OR count(*) < 2 FROM easeml.slots WHERE unit_started_at IS NOT NULL")
-
-
-def test_a_disturbed_gang_is_tried_again_and_the_run_ends(database: Session, coordinator: Coordinator) -> None:
-    prepare(database)
-    with coordinator(database):
-        database.execute(LONG_UNITS)
-        disturb(database, 1, "pg_terminate_backend")
-        disturb(database, 2, "pg_cancel_backend")
-        wait_for_end(database)
-    check_recorded_once(database, 1)
-    assert database.value("SELECT max(attempt) FROM easeml.training_units") > 1
-
-
-def test_a_slot_removed_from_a_gang_whose_other_rank_is_stopped_leaves_that_one_in_service(
-    database: Session, coordinator: Coordinator, stopped: Callable[[Session, int], AbstractContextManager[None]]
-) -> None:
-    prepare(database)
-    with coordinator(database):
-        database.execute(LONG_UNITS)
-        database.wait_until(
-            "SELECT count(*) = 2 FROM easeml.slots WHERE unit_started_at IS NOT NULL AND kind = 'train'"
-        )
-        with stopped(database, 1):  # it takes no notice of the cancel for longer than the coordinator waits
-            database.execute("SELECT easeml.remove_slot(2)")
-            database.wait_until("SELECT count(*) > 0 FROM easeml.run_events WHERE kind = 'retry'")
-        wait_for_end(database)
-    check_recorded_once(database, 1)

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -17,8 +14,6 @@ from easeml_db.cli import commands
 
 if TYPE_CHECKING:
     from tests.conftest import Session
-
-    Coordinator = Callable[[Session], AbstractContextManager[Any]]
 
 PREPARE = """
 CREATE TABLE points AS SELECT i AS id, i % 3 + sin(i) / 2 AS x, cos(i * i) AS noise, chr(97 + i % 3) AS y
@@ -179,31 +174,27 @@ def test_the_shell_lists_previews_and_starts(points: Session) -> None:
 # What goes wrong
 
 
-def test_a_killed_coordinator_and_a_cancel_change_no_byte(database: Session, coordinator: Coordinator) -> None:
-    database.execute(PREPARE)
+def test_a_killed_coordinator_and_a_cancel_change_no_byte(
+    points: Session, another_coordinator: Callable[[], None]
+) -> None:
     arguments = {"architectures": ["linear", "mlp"], "max_epochs": 4, "procedure_options": {"eta": 2}}
-    runs = [start(database, "hyperband", **arguments) for _ in range(3)]
-    database.execute("SELECT easeml.cancel(%s)", [runs[1]])
-    database.execute("SELECT easeml.cancel(%s)", [runs[2]])
-    with coordinator(database):
-        finish(database, runs[0])
-    database.execute("SELECT easeml.resume(%s)", [runs[1]])
-    for n_units in (9, 40):
-        with coordinator(database) as process:
-            database.wait_until("SELECT count(*) >= %s FROM easeml.training_units WHERE run_id = %s", n_units, runs[1])
-            os.kill(process.pid, signal.SIGKILL)
-            process.wait()
-    with coordinator(database):
-        finish(database, runs[1])
-        database.execute("SELECT easeml.resume(%s)", [runs[2]])
-        database.wait_until("SELECT count(*) >= 4 FROM easeml.training_units WHERE run_id = %s", runs[2])
-        database.execute("SELECT easeml.cancel(%s)", [runs[2]])
-        database.execute("SELECT easeml.resume(%s)", [runs[2]])
-        finish(database, runs[2])
-    undisturbed = database.rows(STATES, r=runs[0])
+    n_units = "SELECT count(*) >= %s FROM easeml.training_units WHERE run_id = %s"
+    runs = [start(points, "hyperband", **arguments)]
+    finish(points, runs[0])
+    runs.append(start(points, "hyperband", **arguments))
+    for n_before in (9, 40):
+        points.wait_until(n_units, n_before, runs[1])
+        another_coordinator()
+    finish(points, runs[1])
+    runs.append(start(points, "hyperband", **arguments))
+    points.wait_until(n_units, 4, runs[2])
+    points.execute("SELECT easeml.cancel(%s)", [runs[2]])
+    points.execute("SELECT easeml.resume(%s)", [runs[2]])
+    finish(points, runs[2])
+    undisturbed = points.rows(STATES, r=runs[0])
     assert len(undisturbed) > 10
-    assert database.rows(STATES, r=runs[1]) == undisturbed
-    assert database.rows(STATES, r=runs[2]) == undisturbed
+    assert points.rows(STATES, r=runs[1]) == undisturbed
+    assert points.rows(STATES, r=runs[2]) == undisturbed
 
 
 @pytest.mark.parametrize(

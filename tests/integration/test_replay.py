@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -16,8 +16,6 @@ from easeml_loaders import bundled_source, load_table
 
 if TYPE_CHECKING:
     from tests.conftest import Session
-
-    Coordinator = Callable[[Session], AbstractContextManager[Any]]
 
 N_PARTITIONS, N_EPOCHS = 2, 2
 RUN = """
@@ -68,15 +66,20 @@ def log(session: Session, trial_id: int) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("architecture", ["mlp", "lenet", "sgd"])
 def test_the_owner_gets_the_same_bytes_again(erin: Session, trials: dict[str, int], architecture: str) -> None:
-    session, notices = erin.again(), []
-    session.add_notice_handler(lambda notice: notices.append(notice.message_primary))
+    notices: list[str | None] = []
+
+    def hear(notice: psycopg.errors.Diagnostic) -> None:
+        notices.append(notice.message_primary)
+
+    erin.add_notice_handler(hear)
     units = log(erin, trials[architecture])
-    assert replay(session, trials[architecture]) == {
+    assert replay(erin, trials[architecture]) == {
         "trial_id": trials[architecture], "n_units": 4, "n_matching": 4, "is_identical": True, "first_difference": None,
         "final_sha256": units[-1]["state_sha256"], "device": "cpu", "n_threads": 1,
     }  # fmt: skip
+    erin.remove_notice_handler(hear)
     assert notices == [f"epoch {epoch}: {2 * epoch} of {2 * epoch} states identical" for epoch in (1, 2)]
-    first = replay(session, trials[architecture], until_epoch=1)
+    first = replay(erin, trials[architecture], until_epoch=1)
     assert (first["n_units"], first["final_sha256"]) == (2, units[1]["state_sha256"])
 
 
@@ -91,13 +94,18 @@ def test_a_replay_writes_nothing(erin: Session, module_coordinated: Session, tri
 def test_administrators_may_replay_and_others_may_not(
     erin: Session, module_coordinated: Session, trials: dict[str, int]
 ) -> None:
-    anna = module_coordinated.as_role("anna", "easeml_admin")
-    for session in (anna, module_coordinated):
+    groups = {"anna": "easeml_admin", "bob": "easeml_tenant", "rita": "easeml_reader"}
+    for role, group in groups.items():
+        module_coordinated.as_role(role, group).close()
+    with module_coordinated.again() as session:  # one process, which keeps what it has seen for each of them
         assert replay(session, trials["mlp"])["is_identical"]
-    for role, group, code in (("bob", "easeml_tenant", "ML003"), ("rita", "easeml_reader", "42501")):
-        with pytest.raises(psycopg.Error) as refused:
-            replay(module_coordinated.as_role(role, group), trials["mlp"])
-        assert refused.value.sqlstate == code
+        session.execute("SET SESSION AUTHORIZATION anna")
+        assert replay(session, trials["mlp"])["is_identical"]
+        for role, code in (("bob", "ML003"), ("rita", "42501")):
+            session.execute(f"SET SESSION AUTHORIZATION {role}")
+            with pytest.raises(psycopg.Error) as refused:
+                replay(session, trials["mlp"])
+            assert refused.value.sqlstate == code
 
 
 def test_another_number_of_threads_is_told_where_it_first_differs(erin: Session, trials: dict[str, int]) -> None:
@@ -220,25 +228,30 @@ def test_the_command_says_it_in_one_line(erin: Session, module_coordinated: Sess
 # However the trial came to be
 
 
-def test_a_trial_that_was_cancelled_and_resumed_elsewhere_replays(database: Session, coordinator: Coordinator) -> None:
-    prepare(database, database)
-    run_id = database.value(ONE_ARM, 200)  # more trials than slots, all of them under way
+def test_a_trial_that_was_cancelled_and_resumed_elsewhere_replays(
+    erin: Session, another_coordinator: Callable[[], None]
+) -> None:
+    with erin.transaction():  # nothing trains before it has ended
+        unseen = erin.value(ONE_ARM, 1)
+        erin.execute("SELECT easeml.cancel(%s)", [unseen])
     with pytest.raises(psycopg.Error, match="no recorded training unit") as refused:
-        replay(database, database.value("SELECT min(trial_id) FROM easeml.trials"))
+        replay(erin, erin.value("SELECT min(trial_id) FROM easeml.trials WHERE run_id = %s", unseen))
     assert refused.value.sqlstate == "ML010"
-    with coordinator(database):
-        database.wait_until("SELECT min(n) > 2 FROM (SELECT (SELECT count(*) FROM easeml.training_units u"
-                             " WHERE u.trial_id = t.trial_id) AS n FROM easeml.trials t) c")  # fmt: skip
-        database.execute("SELECT easeml.cancel(%s)", [run_id])
-    done = database.value("SELECT max(n_steps_done) FROM easeml.trials")
-    database.execute("SELECT easeml.resume(%s)", [run_id])
-    with coordinator(database):
-        database.wait_until(f"SELECT min(n_steps_done) > {done + 8} FROM easeml.trials")
-        database.execute("SELECT easeml.cancel(%s)", [run_id])
-    assert database.value("SELECT n_hops FROM easeml.run_traffic") >= 3
-    for trial_id in database.values("SELECT trial_id FROM easeml.trials"):
-        result = replay(database, trial_id)
+    run_id = erin.value(ONE_ARM, 200)  # more trials than slots, all of them under way
+    n_units = "(SELECT count(*) FROM easeml.training_units u WHERE u.trial_id = t.trial_id)"
+    erin.wait_until(f"SELECT min(n) > 2 FROM (SELECT {n_units} AS n FROM easeml.trials t WHERE run_id = %s) c", run_id)
+    erin.execute("SELECT easeml.cancel(%s)", [run_id])
+    another_coordinator()
+    done = erin.value("SELECT max(n_steps_done) FROM easeml.trials WHERE run_id = %s", run_id)
+    erin.execute("SELECT easeml.resume(%s)", [run_id])
+    erin.wait_until("SELECT min(n_steps_done) > %s FROM easeml.trials WHERE run_id = %s", done + 8, run_id)
+    erin.execute("SELECT easeml.cancel(%s)", [run_id])
+    assert erin.value("SELECT n_hops FROM easeml.run_traffic WHERE run_id = %s", run_id) >= 3
+    for trial_id in erin.values("SELECT trial_id FROM easeml.trials WHERE run_id = %s", run_id):
+        result = replay(erin, trial_id)
         assert result["is_identical"], result
+    for each in (unseen, run_id):
+        erin.execute("SELECT easeml.drop_run(%s)", [each])
 
 
 def test_a_free_visit_order_replays_as_it_was(database: Session) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,6 @@ from easeml_plpy.encoding import fields_from_bytes
 if TYPE_CHECKING:
     from tests.conftest import Session
 
-    Coordinator = Callable[[Session], AbstractContextManager[Any]]
 
 N_PARTITIONS = 3
 SOURCES = """
@@ -549,19 +547,19 @@ def test_a_state_with_a_flipped_bit_is_never_served(shop: Session, houses: int) 
 
 
 @pytest.mark.slow
-def test_training_on_from_a_flipped_bit_fails_that_trial_alone(database: Session, coordinator: Coordinator) -> None:
-    prepare(database)
-    run_id = database.value("SELECT easeml.select_models('flowers', '{linear}', n_configs => 3, max_epochs => 200)")
-    trials = database.values("SELECT trial_id FROM easeml.trials ORDER BY trial_number")
-    with coordinator(database):
-        database.wait_until("SELECT min(n_steps_done) >= %s FROM easeml.trials", 2 * N_PARTITIONS)
-        database.execute("SELECT easeml.cancel(%s)", [run_id])
-    # Nobody keeps the live trials any more.
-    database.execute("UPDATE easeml.trials SET max_epochs = n_steps_done / 6 + 2")
-    flip_bit(database, "checkpoint_id", trials[1])
-    database.execute("SELECT easeml.resume(%s)", [run_id])
-    with coordinator(database):
-        assert wait_for(database, run_id)["status"] == "finished"
-    rows = database.rows("SELECT status, failure_reason FROM easeml.trials ORDER BY trial_number")
+def test_training_on_from_a_flipped_bit_fails_that_trial_alone(
+    shop: Session, another_coordinator: Callable[[], None]
+) -> None:
+    run_id = shop.value("SELECT easeml.select_models('flowers', '{linear}', n_configs => 3, max_epochs => 200)")
+    trials = shop.values("SELECT trial_id FROM easeml.trials WHERE run_id = %s ORDER BY trial_number", run_id)
+    shop.wait_until("SELECT min(n_steps_done) >= %s FROM easeml.trials WHERE run_id = %s", 2 * N_PARTITIONS, run_id)
+    shop.execute("SELECT easeml.cancel(%s)", [run_id])
+    another_coordinator()  # so that nobody keeps the live trials any more
+    shop.execute("UPDATE easeml.trials SET max_epochs = n_steps_done / 6 + 2 WHERE run_id = %s", [run_id])
+    flip_bit(shop, "checkpoint_id", trials[1])
+    shop.execute("SELECT easeml.resume(%s)", [run_id])
+    assert wait_for(shop, run_id)["status"] == "finished"
+    rows = shop.rows("SELECT status, failure_reason FROM easeml.trials WHERE run_id = %s ORDER BY trial_number", run_id)
+    shop.execute("SELECT easeml.drop_run(%s)", [run_id])
     assert [row["status"] for row in rows] == ["finished", "failed", "finished"]
     assert "does not match its digest" in rows[1]["failure_reason"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -14,8 +13,6 @@ from easeml_loaders import bundled_source, load_table
 
 if TYPE_CHECKING:
     from tests.conftest import Session
-
-    Coordinator = Callable[[Session], AbstractContextManager[Any]]
 
 MEGABYTE = 1 << 20
 # Of about 13 MB with Adam's moments.
@@ -73,13 +70,13 @@ def test_a_large_state_is_cut_into_chunks_and_a_small_one_is_not(digits: Session
 
 
 def test_a_large_state_answers_predictions_as_it_was_measured(digits: Session, large: dict[str, Any]) -> None:
-    session, trial_id = digits.again(), large["trial_id"]
-    label = session.value("SELECT easeml.predict('digits', pixels, %s) FROM digits WHERE id = 1", trial_id)
-    session.execute("SELECT easeml.predict_table('digits', 'digits', 'answers', %s)", [trial_id])
-    assert session.value("SELECT predicted_label FROM answers WHERE id = 1") == label
-    right = session.value("SELECT avg((predicted_label = label::text)::int) FROM answers JOIN digits USING (id)")
+    trial_id = large["trial_id"]
+    label = digits.value("SELECT easeml.predict('digits', pixels, %s) FROM digits WHERE id = 1", trial_id)
+    digits.execute("SELECT easeml.predict_table('digits', 'digits', 'answers', %s)", [trial_id])
+    assert digits.value("SELECT predicted_label FROM answers WHERE id = 1") == label
+    right = digits.value("SELECT avg((predicted_label = label::text)::int) FROM answers JOIN digits USING (id)")
     assert right > 0.8
-    session.execute("DROP TABLE answers")
+    digits.execute("DROP TABLE answers")
 
 
 def test_a_role_with_a_grant_is_answered_from_a_large_state(digits: Session, large: dict[str, Any]) -> None:
@@ -91,6 +88,12 @@ def test_a_role_with_a_grant_is_answered_from_a_large_state(digits: Session, lar
     assert gail.value("SELECT count(*) FROM easeml.checkpoint_chunks") == 0
 
 
+@pytest.fixture(scope="module")
+def fresh_session(digits: Session) -> Session:
+    """A session that never restores the large trial."""
+    return digits.again()
+
+
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
@@ -100,13 +103,12 @@ def test_a_role_with_a_grant_is_answered_from_a_large_state(digits: Session, lar
         ("UPDATE easeml.checkpoint_chunks SET chunk_number = 99 WHERE chunk_number = 3", "its digest"),
     ],
 )
-def test_a_damaged_chunk_is_noticed(digits: Session, large: dict[str, Any], damage: str, message: str) -> None:
-    session = digits.again()  # it has never restored this trial
+def test_a_damaged_chunk_is_noticed(fresh_session: Session, large: dict[str, Any], damage: str, message: str) -> None:
     asked = "SELECT easeml.predict('digits', pixels, %s) FROM digits LIMIT 1"
-    with session.transaction(force_rollback=True):
-        session.execute(damage)  # type: ignore[arg-type]
+    with fresh_session.transaction(force_rollback=True):
+        fresh_session.execute(damage)  # type: ignore[arg-type]
         with pytest.raises(psycopg.Error, match=message) as refused:
-            session.execute(asked, [large["trial_id"]])
+            fresh_session.execute(asked, [large["trial_id"]])
     assert refused.value.sqlstate == "ML005"
 
 
@@ -132,26 +134,29 @@ def test_a_fresh_run_has_no_traffic(scratch: Session, digits: Session) -> None:
 
 
 def test_a_large_trial_goes_on_under_another_coordinator_and_its_states_go_with_the_run(
-    database: Session, coordinator: Coordinator
+    digits: Session, another_coordinator: Callable[[], None]
 ) -> None:
-    prepare(database)
-    run_id = database.value(LARGE, 60)
-    with coordinator(database):
-        database.wait_until("SELECT count(*) > 3 FROM easeml.training_units WHERE state_bytes > %s", 4 * MEGABYTE)
-        database.execute("SELECT easeml.cancel(%s)", [run_id])
-    database.execute("UPDATE easeml.trials SET max_epochs = n_steps_done / 4 + 2")
-    done = database.value("SELECT count(*) FROM easeml.training_units")
-    database.execute("SELECT easeml.resume(%s)", [run_id])
-    with coordinator(database):
-        finish(database, run_id)
-    hops = database.rows(
-        "SELECT u.read_bytes, f.state_bytes FROM easeml.training_units u"
-        " JOIN easeml.training_units f ON f.checkpoint_id = u.from_checkpoint_id WHERE u.read_bytes > 0"
+    n_chunks_before = digits.value("SELECT count(*) FROM easeml.checkpoint_chunks")
+    run_id = digits.value(LARGE, 60)
+    n_units = "SELECT count(*) FROM easeml.training_units WHERE run_id = %s"
+    digits.wait_until(f"SELECT ({n_units} AND state_bytes > %s) > 3", run_id, 4 * MEGABYTE)
+    digits.execute("SELECT easeml.cancel(%s)", [run_id])
+    another_coordinator()
+    digits.execute("UPDATE easeml.trials SET max_epochs = n_steps_done / 4 + 2 WHERE run_id = %s", [run_id])
+    done = digits.value(n_units, run_id)
+    digits.execute("SELECT easeml.resume(%s)", [run_id])
+    finish(digits, run_id)
+    hops = digits.rows(
+        "SELECT u.read_bytes, f.state_bytes FROM easeml.training_units u JOIN easeml.training_units f"
+        " ON f.checkpoint_id = u.from_checkpoint_id WHERE u.read_bytes > 0 AND u.run_id = %s",
+        run_id,
     )
-    assert database.value("SELECT count(*) FROM easeml.training_units") > done
+    assert digits.value(n_units, run_id) > done
     # The first unit under the new coordinator read it, whether it trains or validates.
-    assert database.value("SELECT bytes_hopped FROM easeml.run_traffic") > 4 * MEGABYTE
+    assert digits.value("SELECT bytes_hopped FROM easeml.run_traffic WHERE run_id = %s", run_id) > 4 * MEGABYTE
     assert all(hop["read_bytes"] == hop["state_bytes"] for hop in hops)
-    assert database.value("SELECT count(DISTINCT checkpoint_id) FROM easeml.checkpoint_chunks") <= 2
-    database.execute("SELECT easeml.drop_run(%s)", [run_id])
-    assert database.value("SELECT count(*) FROM easeml.checkpoint_chunks") == 0
+    states = "SELECT c.checkpoint_id FROM easeml.checkpoints c JOIN easeml.trials USING (trial_id) WHERE run_id = %s"
+    chunked = f"SELECT count(DISTINCT checkpoint_id) FROM easeml.checkpoint_chunks WHERE checkpoint_id IN ({states})"
+    assert digits.value(chunked, run_id) <= 2
+    digits.execute("SELECT easeml.drop_run(%s)", [run_id])
+    assert digits.value("SELECT count(*) FROM easeml.checkpoint_chunks") == n_chunks_before

@@ -26,8 +26,8 @@ FROM generate_series(1, 200) i;
 SELECT easeml.create_dataset('dots', 'dots', '{x,y}', 'kind', n_partitions => 2);
 """
 SELECT_MODELS = """
-SELECT easeml.select_models('dots', '{gaussian_nb}', procedure => 'grid', max_epochs => 1, allocation => %s,
-    search_space => '{"var_smoothing": [1e-9, 1e-6, 1e-3]}')
+SELECT easeml.select_models('dots', '{linear}', procedure => 'grid', max_epochs => 1, allocation => %s,
+    search_space => '{"learning_rate": [0.001, 0.01, 0.1]}')
 """
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
@@ -15,8 +14,6 @@ from easeml_db.cli import commands
 
 if TYPE_CHECKING:
     from tests.conftest import Session
-
-    Coordinator = Callable[[Session], AbstractContextManager[Any]]
 
 DOTS = """
 CREATE TABLE dots AS
@@ -41,17 +38,24 @@ def create_dataset(database: Session) -> None:
 
 
 @pytest.fixture(scope="module")
-def served(module_database: Session, coordinator: Coordinator) -> Iterator[Session]:
+def served(module_database: Session, another_coordinator: Callable[[], None]) -> Session:
     """Shared devices under one coordinator, whose sessions stay warm from test to test."""
     share_devices(module_database)
-    with coordinator(module_database):
-        yield module_database
+    another_coordinator()
+    return module_database
+
+
+WARM = """
+SELECT count(*) = 4 FROM pg_stat_activity WHERE datname = current_database()
+    AND application_name LIKE 'easeml slot%%' AND state = 'idle' AND query NOT LIKE '%%warm_up%%'
+"""
 
 
 @pytest.fixture
 def shared(served: Session) -> Iterator[Session]:
-    """`served` with a dataset of which nothing is known yet."""
+    """`served`, all slots ready, with a dataset of which nothing is known yet."""
     create_dataset(served)
+    served.wait_until(WARM)
     yield served
     served.execute("SELECT easeml.drop_dataset('dots', cascade => true)")
 
@@ -95,16 +99,13 @@ def test_devices_are_measured_first_and_the_profile_is_kept(shared: Session) -> 
     assert shared.value("SELECT measured_at FROM easeml.device_profiles") == before
 
 
-def test_three_trials_on_two_devices_survive_a_kill(database: Session, coordinator: Coordinator) -> None:
-    share_devices(database)
-    create_dataset(database)
+def test_three_trials_on_two_devices_survive_a_kill(shared: Session, another_coordinator: Callable[[], None]) -> None:
+    database = shared
     know(database, 1.2, 2)
-    with coordinator(database) as process:
-        run_id = database.value(SELECT_MODELS, 6)
-        database.wait_until("SELECT sum(n_steps_done) >= 12 FROM easeml.trials WHERE run_id = %s", run_id)
-        process.kill()
-    with coordinator(database):
-        finish(database, run_id)
+    run_id = database.value(SELECT_MODELS, 6)
+    database.wait_until("SELECT sum(n_steps_done) >= 12 FROM easeml.trials WHERE run_id = %s", run_id)
+    another_coordinator()
+    finish(database, run_id)
     assert database.value("SELECT count(*) FROM easeml.training_units WHERE run_id = %s", run_id) == 3 * 6 * 2
     allocations = database.rows("SELECT * FROM easeml.trial_allocations WHERE run_id = %s ORDER BY decided_at", run_id)
     assert {each["trial_number"] for each in allocations} == {1, 2, 3}

@@ -80,12 +80,14 @@ class SearchRunner:
 
     def turns(self, procedure: Procedure) -> Sequence[tuple[str, int]]:
         """(method, trials in training): twice as many as slots where they change no trial; else as in the paper as many
-        as slots, and for model hopping in the full form also twice as many."""
+        as slots, and for model hopping in the full form also twice as many. The quick form has plain processes there:
+        starting Ray takes longer than such a search."""
         p = self.runner.server.n_slots
         if procedure.is_exact:
             return [("mop", 2 * p), (self.other, 2 * p)]
-        as_in_the_paper = [("mop", p), (self.other, p)]
-        return as_in_the_paper if self.runner.options.is_quick else [*as_in_the_paper, ("mop", 2 * p)]
+        if self.runner.options.is_quick:
+            return [("mop", p), ("tasks", p)]
+        return [("mop", p), (self.other, p), ("mop", 2 * p)]
 
     def run(self, procedure: Procedure, method: str, n_parallel: int, seed: int) -> Run:
         """Search once."""
