@@ -21,8 +21,8 @@ from statistics import median
 from measuring import Row, take_turns
 from workload import N_PARTITIONS, Life, Session, Slot, Workload, run_seconds, start_run
 
-from easeml_db.coordinator.loop import Settings
 from easeml_db.coordinator.ports.messages import Order
+from easeml_db.coordinator.settings import Settings
 from easeml_db.local.server import SERVICE_ROLE
 from easeml_db.local.service import serve
 from easeml_db.postgres.slot_session import SETTINGS

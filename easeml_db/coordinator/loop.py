@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from easeml_db.coordinator.allocation_records import AllocationRecords
 from easeml_db.coordinator.arm_opening import ArmOpening
 from easeml_db.coordinator.crashes import Crashes
+from easeml_db.coordinator.disk_pause import DiskPause
 from easeml_db.coordinator.failed_time import FailedTime
 from easeml_db.coordinator.lease import Lease
+from easeml_db.coordinator.orders import order_of
 from easeml_db.coordinator.pauses import Pauses
 from easeml_db.coordinator.ports import Ports
 from easeml_db.coordinator.ports.messages import (
-    Member,
     Message,
     Order,
     Piloted,
@@ -33,6 +33,7 @@ from easeml_db.coordinator.ports.messages import (
 )
 from easeml_db.coordinator.procedure_runner import ProcedureRunner
 from easeml_db.coordinator.reclaiming import Reclaiming
+from easeml_db.coordinator.settings import Settings
 from easeml_db.decisions.hopper.allocation.contract import Start
 from easeml_db.decisions.hopper.dispatcher import Dispatcher
 from easeml_db.errors import (
@@ -46,19 +47,7 @@ from easeml_db.errors import (
     StaleLease,
     VersionMismatch,
 )
-from easeml_db.words.training_unit import TrainingUnit, unit_seed
-
-PAUSE_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)  # while a disk is full
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How the loop behaves."""
-
-    heartbeat_seconds: float = 2.0
-    max_attempts: int = 3
-    reclaim_bytes: int = 2 << 20  # pruned bytes that are worth a vacuum, and at least this fraction of the live ones:
-    reclaim_fraction: float = 0.1  # a vacuum reads the whole index, so its price grows with them
+from easeml_db.words.run import Run
 
 
 class Coordinator:
@@ -82,8 +71,7 @@ class Coordinator:
         self._reclaiming = Reclaiming(ports.space, self._settings.reclaim_bytes, self._settings.reclaim_fraction)
         self._next_heartbeat = 0.0
         self._is_stopping = False
-        self._n_pauses = 0  # in a row
-        self._paused_until = 0.0
+        self._disk_pause = DiskPause(ports.runs)
 
     async def serve(self, *, until_idle: bool = False) -> None:
         """Run the loop; with `until_idle` it ends when no run is open. Raises StandbyOnly when the lease is lost."""
@@ -114,45 +102,37 @@ class Coordinator:
 
     async def _start_units(self) -> None:
         self._pauses.take_back(self._clock.now_seconds())
-        if self._clock.now_seconds() < self._paused_until:
+        if self._clock.now_seconds() < self._disk_pause.until_seconds:
             return
         await self._allocations.look_up()
         now = self._clock.now_seconds()
         await self._arms.take_turns(now)
-        starts = self._dispatcher.next_starts()
+        starts = self._next_starts()
         while await self._arms.open_next(now):
-            starts += self._dispatcher.next_starts()
+            starts += self._next_starts()
         self._arms.started(now)
         await self._begin_runs(starts)
         await self._allocations.keep()
         for choice in self._dispatcher.take_scheduler_choices():
             seconds = choice.simulated_seconds, choice.bound_seconds
             await self._runs.plan(choice.run_id, choice.scheduler, *seconds, choice.reason)
-        for start in starts:
-            run = self._dispatcher.runs[start.unit.run_id].run
+        for start, run in starts:
             self._failed_time.begun(start.slots[0], run.tenant, now)
-            await self._executor.start(self._order(start, run.seed))
+            attempt = self._dispatcher.n_attempts(run.run_id, start.unit.trial_id) + 1
+            await self._executor.start(order_of(start, run.seed, lease_number=self._lease.number, attempt=attempt))
         await self._fail_runs()
 
-    async def _begin_runs(self, starts: Sequence[Start]) -> None:
+    def _next_starts(self) -> list[tuple[Start, Run]]:
+        """Return what to start, with its run: that may be found to be gone before its units start, and refuse them."""
+        return [(start, self._dispatcher.runs[start.unit.run_id].run) for start in self._dispatcher.next_starts()]
+
+    async def _begin_runs(self, starts: Sequence[tuple[Start, Run]]) -> None:
         """Record which runs begin with these starts, before what they decided: no placement precedes its run."""
         now = self._clock.now_seconds()
-        for open_run in {start.unit.run_id: self._dispatcher.runs[start.unit.run_id] for start in starts}.values():
-            if open_run.begin(now):
-                await self._runs.start(open_run.run_id)
-
-    def _order(self, start: Start, run_seed: int) -> Order:
-        """Return what the executor is told: the first unit with its slot, the others of a gang as its members."""
-        unit, others = start.unit, zip(start.units[1:], start.slots[1:], strict=True)
-        return Order(
-            unit,
-            _seed_of(unit, run_seed),
-            start.slots[0],
-            lease_number=self._lease.number,
-            attempt=self._dispatcher.n_attempts(unit.run_id, unit.trial_id) + 1,
-            members=tuple([Member(other, _seed_of(other, run_seed), slot) for other, slot in others]),
-            measured_seconds=start.measured_seconds,
-        )
+        for run_id in dict.fromkeys(run.run_id for _, run in starts):
+            open_run = self._dispatcher.runs.get(run_id)
+            if open_run is not None and open_run.begin(now):
+                await self._runs.start(run_id)
 
     async def _handle_messages(self) -> None:
         """Wait for a message, then handle all that have arrived: slots and runs often change together."""
@@ -167,7 +147,7 @@ class Coordinator:
                 self._dispatcher.recorded(order.slot_id, seconds)
                 self._procedures.recorded(order.alone()[-1].unit)
                 self._pauses.recorded(order.unit.run_id)
-                self._n_pauses = 0
+                self._disk_pause.recorded()
                 await self._reclaiming.add(pruned_bytes)
                 await self._close_drained(order)
             case Piloted(order, train_seconds, evaluate_seconds, sample):
@@ -200,7 +180,7 @@ class Coordinator:
         order, error = message.order, message.error
         if isinstance(error, OutOfSpace):
             self._dispatcher.refused(order.slot_id, is_counted=False)
-            await self._pause(order, error)
+            await self._disk_pause.begin(order, error, self._clock.now_seconds())
         elif isinstance(error, RowsHeld):
             self._dispatcher.refused(order.slot_id, is_counted=False)
             self._pauses.put_aside(order.unit.run_id, self._clock.now_seconds())
@@ -244,17 +224,6 @@ class Coordinator:
             if n_crashes >= self._settings.max_attempts and order.unit.run_id in self._dispatcher.runs:
                 self._dispatcher.drop_trial(order.unit.run_id, order.unit.trial_id)
                 await self._fail_trial(order, f"{n_crashes} attempts failed, the last: {error}")
-
-    async def _pause(self, order: Order, error: EasemlError) -> None:
-        """Wait for room on the disk, longer each time; the first time say so, if there is room for that."""
-        if self._clock.now_seconds() < self._paused_until:
-            return
-        if self._n_pauses == 0:
-            with contextlib.suppress(OutOfSpace):
-                await self._runs.note(order.unit.run_id, order.unit.trial_id, "disk full", f"{error}; waiting for room")
-        seconds = PAUSE_SECONDS[min(self._n_pauses, len(PAUSE_SECONDS) - 1)]
-        self._paused_until = self._clock.now_seconds() + seconds
-        self._n_pauses += 1
 
     async def _slot_stuck(self, message: SlotStuck) -> None:
         """Fence the slots first, then offer their unit elsewhere."""
@@ -316,20 +285,16 @@ class Coordinator:
             self._pauses.until() - now,
             self._settings.heartbeat_seconds,
         ]
-        if self._paused_until > now:
-            waits.append(self._paused_until - now)
+        if self._disk_pause.until_seconds > now:
+            waits.append(self._disk_pause.until_seconds - now)
         return max(0.0, min(waits))
 
     async def _keep_lease(self) -> None:
         if self._clock.now_seconds() >= self._next_heartbeat:
             with contextlib.suppress(OutOfSpace):
                 await self._lease.heartbeat()
-            await self._arms.fail_later()
-            await self._failed_time.charge()
+                await self._arms.fail_later()
+                await self._failed_time.charge()
             if await self._slots.recover():
                 await self._open_slots()
             self._next_heartbeat = self._clock.now_seconds() + self._settings.heartbeat_seconds
-
-
-def _seed_of(unit: TrainingUnit, run_seed: int) -> int:
-    return unit_seed(run_seed, unit.trial_number, unit.epoch, unit.partition_number)

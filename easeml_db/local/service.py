@@ -9,9 +9,10 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from easeml_db.coordinator.loop import Coordinator, Settings
+from easeml_db.coordinator.loop import Coordinator
 from easeml_db.coordinator.ports import Ports
 from easeml_db.coordinator.ports.messages import Message, StopRequested, UnitFailed
+from easeml_db.coordinator.settings import Settings
 from easeml_db.errors import OutOfSpace, ServerUnavailable, SlotLost, StandbyOnly
 from easeml_db.postgres.executor import UNIT_LEASE_SECONDS
 from easeml_db.postgres.ports import postgres_ports

@@ -6,7 +6,8 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from easeml_db.coordinator.loop import Coordinator, Settings
+from easeml_db.coordinator.loop import Coordinator
+from easeml_db.coordinator.settings import Settings
 from easeml_db.simulated import SimulatedProcess, SimulatedWorld
 
 # A heartbeat every two simulated seconds would cost more than the units.

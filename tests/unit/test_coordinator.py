@@ -10,11 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from easeml_db.coordinator.loop import Coordinator, Settings
+from easeml_db.coordinator.loop import Coordinator
 from easeml_db.coordinator.ports.messages import Order, SlotReady, UnitFailed
+from easeml_db.coordinator.settings import Settings
 from easeml_db.decisions.hopper.bounds import shared_bound
 from easeml_db.errors import NotFound, OutOfSpace, ServerCrashed, SlotLost, StandbyOnly, TrialFailed, VersionMismatch
 from easeml_db.simulated import BrokenRule, Faults, Killed, SimulatedProcess, SimulatedWorld, new_run
+from easeml_db.words.tenant import PastArm
 from easeml_db.words.topology import Slot
 from easeml_db.words.training_unit import n_steps_total, unit_at, unit_seed
 
@@ -730,3 +732,22 @@ def test_slot_time_of_failed_and_cancelled_units_is_charged_to_their_tenant():
     serve(world)
     assert world.tables.charged["ann"] == pytest.approx(1.0)
     assert world.tables.charged["bob"] == pytest.approx(40.0 + 39.0)  # two slots, one of them from the first second on
+
+
+def test_a_run_that_is_cancelled_while_its_units_are_being_given_out_harms_no_other():
+    cancelled = new_run(1, n_trials=2, n_partitions=1, max_epochs=2, architectures=("mlp", "linear"))
+    other = new_run(2, n_trials=2, n_partitions=1, max_epochs=2)
+    world = SimulatedWorld(slots(3), [cancelled, other], seconds_of=one_second)
+    world.tables.past_arms += [PastArm(0, "classification", name, 0.5, 1.0, 1.0) for name in ("mlp", "linear")]
+    open_arm, n_opened = world.tables.arms.open, Counter()
+
+    def open_or_cancel(opening, lease_number):
+        n_opened[opening.run_id] += 1
+        if n_opened[1] == 2 and opening.run_id == 1:  # its first arm has been given a slot in the same turn
+            world.cancel_run(1)
+        return open_arm(opening, lease_number)
+
+    world.tables.arms.open = open_or_cancel
+    serve(world)
+    assert n_opened[1] == 2
+    assert [world.tables.run(run_id).status for run_id in (1, 2)] == ["cancelled", "finished"]

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from easeml_db.coordinator.loop import Settings
+from easeml_db.coordinator.settings import Settings
 from easeml_db.errors import SlotLost, TrialFailed
 from easeml_db.postgres.gang_call import Tokens, most_telling
 from easeml_db.simulated import Faults, SimulatedWorld, new_run

@@ -18,8 +18,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from easeml_db.coordinator.loop import Coordinator, Settings
+from easeml_db.coordinator.loop import Coordinator
 from easeml_db.coordinator.ports.messages import Order
+from easeml_db.coordinator.settings import Settings
 from easeml_db.decisions.procedures import PROCEDURES
 from easeml_db.decisions.procedures.contract import PlannedRung
 from easeml_db.decisions.procedures.creation import create_procedure

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from easeml_db.coordinator.loop import Coordinator, Settings
+from easeml_db.coordinator.loop import Coordinator
+from easeml_db.coordinator.settings import Settings
 from easeml_db.decisions.trial_groups.measuring import MeasuredProfile
 from easeml_db.decisions.trial_groups.profile import Profile
 from easeml_db.errors import SlotLost, TrialFailed

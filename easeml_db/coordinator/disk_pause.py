@@ -1,0 +1,34 @@
+"""While a disk is full nothing is started, for longer each time."""
+
+from __future__ import annotations
+
+import contextlib
+
+from easeml_db.coordinator.ports.messages import Order
+from easeml_db.coordinator.ports.runs import RunStore
+from easeml_db.errors import EasemlError, OutOfSpace
+
+PAUSE_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)
+
+
+class DiskPause:
+    """Until when nothing is started; `until_seconds` lies in the past while there is room."""
+
+    def __init__(self, runs: RunStore) -> None:
+        self._runs = runs
+        self._n_pauses = 0  # in a row
+        self.until_seconds = 0.0
+
+    def recorded(self) -> None:
+        """Begin with short pauses again: there is room."""
+        self._n_pauses = 0
+
+    async def begin(self, order: Order, error: EasemlError, now_seconds: float) -> None:
+        """Wait for room; the first time say so in the run's history, if there is room for that."""
+        if now_seconds < self.until_seconds:
+            return
+        if self._n_pauses == 0:
+            with contextlib.suppress(OutOfSpace):
+                await self._runs.note(order.unit.run_id, order.unit.trial_id, "disk full", f"{error}; waiting for room")
+        self.until_seconds = now_seconds + PAUSE_SECONDS[min(self._n_pauses, len(PAUSE_SECONDS) - 1)]
+        self._n_pauses += 1
