@@ -209,11 +209,12 @@ class ArmOpening:
 
     def _kept_waiting(self, now_seconds: float) -> list[int]:
         """The runs that were served already, while a newcomer is timed: its turn is before their next, for a moment."""
-        if not self._dispatcher.claims.is_newcomer_timed():
-            self._held_since = None
+        served = self._pool.served_runs() if self._dispatcher.claims.is_newcomer_timed() else []
+        if not served:
+            self._held_since = None  # the moment begins once somebody waits
             return []
         self._held_since = now_seconds if self._held_since is None else self._held_since
-        return self._pool.served_runs() if now_seconds < self._held_since + HOLD_SECONDS else []
+        return served if now_seconds < self._held_since + HOLD_SECONDS else []
 
     async def _keep_beliefs(self, run_id: int) -> None:
         await self._lease.write(self._tenancy.keep_beliefs(run_id, self._pool.beliefs(run_id)))

@@ -139,6 +139,22 @@ def test_a_transaction_that_stays_open_stops_no_other_tenant(
     served.execute("SELECT easeml.drop_run(%s)", [run_id])
 
 
+# Arms without end
+
+
+def test_arms_without_end_leave_others_their_turns(served: Session, vera: Session, mallory: Session) -> None:
+    served.execute("SELECT easeml.set_policy('hybrid', max_wait_seconds => 4)")
+    run_id = mallory.value(RUN, 1_000_000)
+    served.wait_until("SELECT count(*) > 0 FROM easeml.training_units WHERE run_id = %s", run_id)
+    train(vera, 2)
+    endless = vera.value(RUN, 1_000_000)
+    done = "SELECT coalesce(sum(n_steps_done), 0) FROM easeml.trials WHERE run_id = %s"
+    for _ in range(2):  # each goes on again and again, while the other wants all slots
+        for each in (run_id, endless):
+            served.wait_until(f"SELECT ({done}) > %s", each, served.value(done, each) + 50)
+    served.execute("SELECT easeml.drop_run(%s), easeml.drop_run(%s)", [run_id, endless])
+
+
 # Rows that make no sense, as no function would write them
 
 SEARCH = "SELECT easeml.select_models('labels', '{linear}', procedure => 'successive_halving', max_epochs => 2)"

@@ -16,6 +16,7 @@ from easeml_db.coordinator.loop import Coordinator
 from easeml_db.decisions.tenancy.policies import POLICIES
 from easeml_db.errors import SlotLost
 from easeml_db.simulated import Faults, Killed, SimulatedProcess, SimulatedWorld, new_run
+from easeml_db.simulated.executor import SimulatedExecutor
 from easeml_db.words.run import Run
 from easeml_db.words.tenant import PastArm, Tenancy, Tenant
 from easeml_db.words.topology import Slot
@@ -365,3 +366,22 @@ def test_what_was_cut_short_is_no_lesson() -> None:
     world = world_of([cut])
     assert serve(world)
     assert world.tables.past_arms == []
+
+
+def test_slow_pilots_of_the_first_run_do_not_use_up_the_moment_of_the_next() -> None:
+    def seconds_of(unit: Any, slot_id: int) -> float:
+        return 1.0
+
+    world = world_of([run_of(1, "anna"), run_of(2, "ben")], n_slots=2, seconds_of=seconds_of)
+    run_pilot = SimulatedExecutor._run
+
+    def slow(self: SimulatedExecutor, order: Any, started: float) -> None:
+        if order.unit.kind == "pilot":  # the first of a session imports what trains
+            world.at(started + 3.0, lambda: run_pilot(self, order, started + 3.0))
+        else:
+            run_pilot(self, order, started)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SimulatedExecutor, "_run", slow)
+        assert serve(world)
+    assert sorted(served(world)[:2]) == [1, 2]
