@@ -34,12 +34,14 @@ SEND_CASTS = {"_numeric": "float8[]", "_int8": "float8[]", "_bool": "int4[]"}
 
 
 class Column(NamedTuple):
-    """A column of a relation: its type, below any domain; `kind` is pg_type's typtype; `quoted` is its name in SQL."""
+    """A column of a relation: its type, below any domain, with its schema unless it is one of PostgreSQL's own; `kind`
+    is pg_type's typtype; `quoted` is its name in SQL."""
 
     name: str
     type: str
     kind: str
     quoted: str
+    is_array: bool
 
     @property
     def is_text(self) -> bool:
@@ -51,7 +53,9 @@ Columns = Mapping[str, Column]
 
 COLUMNS = Statement(
     """
-SELECT a.attname AS name, t.typname AS type, t.typtype AS kind, quote_ident(a.attname) AS quoted
+SELECT a.attname AS name, t.typtype AS kind, quote_ident(a.attname) AS quoted, t.typcategory = 'A' AS is_array,
+    CASE WHEN t.typnamespace = 'pg_catalog'::regnamespace THEN t.typname::text
+        ELSE format('%I.%I', t.typnamespace::regnamespace, t.typname) END AS type
 FROM pg_catalog.pg_attribute a
 JOIN pg_catalog.pg_type b ON b.oid = a.atttypid
 JOIN pg_catalog.pg_type t ON t.oid = CASE WHEN b.typtype = 'd' THEN b.typbasetype ELSE b.oid END
@@ -93,6 +97,14 @@ def input_field(column: Column) -> Field:
     )
 
 
+def text_sql(sql_type: str, value: str) -> str:
+    """Return SQL for a label or category as text. The owner of an enum can define what a cast of it does, and would do
+    it with the rights of whoever reads the column: format has the server write it, as it writes any enum."""
+    if sql_type in TEXTS | NUMBERS | {"bool"}:
+        return f"{value}::text"
+    return f"CASE WHEN {value} IS NOT NULL THEN format('%s', {value}) END"
+
+
 def value_sql(field: Field, quoted: str) -> str:
     """Return SQL that brings a column into the type in which it is hashed and sent (NULL stays NULL)."""
     if isinstance(field, NumericField):
@@ -100,7 +112,7 @@ def value_sql(field: Field, quoted: str) -> str:
             return f"extract(epoch FROM {quoted})::float8"
         return f"{quoted}::int::float8" if field.type == "bool" else f"{quoted}::float8"
     if isinstance(field, CategoricalField):
-        return f"{quoted}::text"
+        return text_sql(field.type, quoted)
     cast = SEND_CASTS.get(field.type)
     return f"{quoted}::{cast}" if cast else quoted
 

@@ -153,7 +153,7 @@ def _block_query(inputs: Sequence[Field], target: Target, block_rows: int) -> tu
         alias = dictionary(field.categories, f"r.i{k}") if isinstance(field, CategoricalField) else ""
         sent.append(columns_of.send_sql(field, f"r.i{k}", alias))
     if isinstance(target, LabelTarget):
-        sent.append(f"({dictionary(target.labels, 'r.y::text')}.code - 1)::int4")
+        sent.append(f"({dictionary(target.labels, columns_of.text_sql(target.type, 'r.y'))}.code - 1)::int4")
     else:
         sent.append("r.y::float8")
     sql = (

@@ -79,7 +79,8 @@ def target_of(session: Session, request: PackRequest, column: Column) -> Target:
 def _labels(session: Session, request: PackRequest, column: Column) -> list[str]:
     collate = ' COLLATE "C"' if column.type in C_ORDERED else ""
     rows = session.execute(
-        f"SELECT y::text AS label FROM pg_temp.easeml_rows GROUP BY y ORDER BY y{collate} LIMIT {MAX_LABELS + 1}"
+        f"SELECT {columns_of.text_sql(column.type, 'y')} AS label FROM pg_temp.easeml_rows"
+        f" GROUP BY y ORDER BY y{collate} LIMIT {MAX_LABELS + 1}"
     )
     labels = [row["label"] for row in rows]
     if len(labels) < 2:

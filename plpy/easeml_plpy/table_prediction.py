@@ -127,7 +127,7 @@ def _key_columns(session: Session, relation: int, columns: Columns, inputs: Sequ
     """Return the primary key's columns, or every column that is no input and no array."""
     keys = session.rows(PRIMARY_KEY, relation)
     used = {field.column for field in inputs}
-    return keys or [name for name, column in columns.items() if name not in used and not column.type.startswith("_")]
+    return keys or [name for name, column in columns.items() if name not in used and not column.is_array]
 
 
 def _create_output(session: Session, wanted: TableRequest, keys: Sequence[str], predicted: str) -> None:
@@ -170,8 +170,8 @@ def _numbers_sql(columns: Columns, inputs: Sequence[Field]) -> str:
 
 def _texts_sql(columns: Columns, inputs: Sequence[Field]) -> str:
     """Return SQL of the categorical columns, one after another, as JSON: Python parses it faster than a text[]."""
-    texts = [columns[field.column].quoted for field in inputs if isinstance(field, CategoricalField)]
-    arrays = " || ".join(f"array_agg({text}::text)" for text in texts)
+    texts = [columns[field.column] for field in inputs if isinstance(field, CategoricalField)]
+    arrays = " || ".join(f"array_agg({columns_of.text_sql(text.type, text.quoted)})" for text in texts)
     return f"array_to_json({arrays})::text" if arrays else "NULL::text"
 
 

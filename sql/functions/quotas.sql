@@ -51,10 +51,15 @@ BEGIN
     IF NOT easeml.is_bound_by_limits(caller) THEN
         RETURN;
     END IF;
-    -- Transactions that start runs of one tenant queue up here. The row is written, not only locked, so that a transaction
-    -- with an older snapshot (REPEATABLE READ) fails instead of missing the run that started meanwhile.
+    -- Transactions that start runs of one tenant queue up here, at the row of its role if it has no settings. The row is written,
+    -- not only locked, so that a transaction with an older snapshot (REPEATABLE READ) fails instead of missing the run that started meanwhile.
     UPDATE easeml.tenants t SET weight = t.weight WHERE t.tenant = asker RETURNING t.* INTO limits;
-    most_runs := CASE WHEN FOUND THEN limits.max_runs ELSE coalesce((SELECT y.default_max_runs FROM easeml.tenancy y), 100) END;
+    IF FOUND THEN
+        most_runs := limits.max_runs;
+    ELSE
+        UPDATE easeml.tenant_roles r SET since = r.since WHERE r.tenant = asker;
+        most_runs := coalesce((SELECT y.default_max_runs FROM easeml.tenancy y), 100);
+    END IF;
     IF most_runs IS NOT NULL THEN
         SELECT count(*) + 1 INTO used FROM easeml.runs r WHERE r.tenant = asker AND r.status IN ('queued', 'running');
         IF used > most_runs THEN
@@ -86,9 +91,10 @@ DECLARE
     used bigint;
 BEGIN
     FOR limits IN SELECT t.tenant, t.max_bytes FROM easeml.tenants t WHERE t.max_bytes IS NOT NULL AND t.tenant IN (SELECT a.tenant FROM added a) LOOP
-        -- Partitions come last: a transaction that packs at the same time waits here, and then counts this dataset, too.
+        -- Partitions come last: a transaction that packs at the same time waits here, and then counts this dataset, too. The row is
+        -- written, so that one with an older snapshot, which cannot count it, fails.
         IF TG_TABLE_NAME = 'partitions' THEN
-            PERFORM FROM easeml.tenants t WHERE t.tenant = limits.tenant FOR UPDATE;
+            UPDATE easeml.tenants t SET weight = t.weight WHERE t.tenant = limits.tenant;
         END IF;
         used := easeml.kept_bytes(limits.tenant);
         IF used > limits.max_bytes THEN

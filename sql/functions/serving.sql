@@ -8,6 +8,7 @@ DECLARE
     rest text := substr(dataset, dot + 1);
     account regrole := quote_ident(asker)::regrole;
     own name := (SELECT r.tenant FROM easeml.tenant_roles r WHERE r.role = account);
+    is_owned boolean := dot > 1 AND (EXISTS (SELECT FROM easeml.tenant_roles r WHERE r.tenant::text = prefix) OR EXISTS (SELECT FROM pg_roles r WHERE r.rolname::text = prefix));
 BEGIN
     -- What others grant comes after what is one's own and what is named in full: no grant changes what those mean.
     IF EXISTS (SELECT FROM easeml.datasets d WHERE d.tenant = own AND d.dataset_name = dataset) THEN
@@ -22,11 +23,12 @@ BEGIN
             WHERE g.tenant = prefix::name AND g.dataset_name = rest AND g.grantee = account;
         END IF;
         IF tenant IS NULL THEN
-            -- The oldest grant answers, so that a later one of somebody else stops no call that works.
+            -- The oldest grant answers, so that a later one of somebody else stops no call that works. A name that begins with a
+            -- tenant's means no dataset of others, also when that tenant's is gone.
             SELECT (array_agg(g.tenant ORDER BY g.granted_at, g.tenant))[1], dataset, (array_agg(g.serving_only ORDER BY g.granted_at, g.tenant))[1],
                 (array_agg(g.tenant || '.' || dataset ORDER BY g.granted_at, g.tenant))[2:]
             INTO tenant, dataset_name, serving_only, passed_over
-            FROM easeml.dataset_grants g WHERE g.grantee = account AND g.dataset_name = dataset
+            FROM easeml.dataset_grants g WHERE g.grantee = account AND g.dataset_name = dataset AND g.granted_at IS NOT NULL AND (NOT is_owned OR g.tenant::text = prefix)
                 AND (trial_id IS NULL OR EXISTS (SELECT FROM easeml.trials t WHERE t.trial_id = usable_dataset.trial_id AND t.tenant = g.tenant));
         END IF;
     END IF;
@@ -88,9 +90,9 @@ $$;
 COMMENT ON FUNCTION easeml.serving_trial(name, text, bigint) IS
     'Finds the trial that answers a role for a dataset: the one named, else the deployed one, else the best so far by its best epoch. Refuses roles to which the tenant has not granted use (internal).';
 
--- The role waits for nobody: what another session of it holds locked is not counted.
+-- The role waits for nobody: what another session of it holds locked is not counted. Nor does its time zone choose the day.
 CREATE FUNCTION easeml.log_prediction(tenant name, dataset_name text, asker name, trial_id bigint) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '50ms' AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '50ms' SET timezone = 'UTC' AS $$
 DECLARE
     is_new boolean;
 BEGIN

@@ -55,7 +55,7 @@ GRANT INSERT (action, arguments) ON easeml.requests TO easeml_tenant;
 GRANT INSERT (dataset_id, split, partition_number, block_number, n_rows, inputs, targets) ON easeml.blocks TO easeml_tenant;
 ALTER TABLE easeml.blocks ALTER tenant SET DEFAULT easeml.current_tenant();
 CREATE POLICY packed_rows ON easeml.blocks FOR INSERT TO easeml_tenant WITH CHECK (tenant = (SELECT easeml.current_tenant())
-    AND EXISTS (SELECT FROM easeml.datasets d WHERE d.dataset_id = blocks.dataset_id AND d.packing_xid = pg_current_xact_id()));
+    AND easeml.is_being_packed(dataset_id));
 
 -- The sizes of states for those who may not read them.
 ALTER VIEW easeml.state_sizes OWNER TO easeml_owner;
@@ -79,7 +79,7 @@ BEGIN
                 find_source,find_output,qualified_name,fail,raise_failure,array_bytes,version}'),
             ('easeml_tenant', '{create_dataset,refresh_dataset,drop_dataset,replicate_dataset,grant_use,revoke_use,set_prediction_audit,
                 select_models,preview_procedure,wait,cancel,resume,drop_run,replay,deploy,undeploy}'),
-            ('easeml_tenant', '{request,pack_version,pack_begun_dataset,check_dataset,is_bound_by_limits,find_dataset,dataset_of,find_run,fail_run,
+            ('easeml_tenant', '{request,pack_version,pack_begun_dataset,is_being_packed,check_dataset,is_bound_by_limits,find_dataset,dataset_of,find_run,fail_run,
                 preview_search,fitting_architectures,check_replay,replay_units,refuse_open_transaction,quality}'),
             -- What the views call.
             ('easeml_tenant', '{has_live_coordinator,current_tenant,current_tenancy,list_architectures,list_metrics,list_schedulers,list_allocations,

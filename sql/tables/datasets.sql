@@ -80,13 +80,13 @@ CREATE TABLE easeml.dataset_grants (
     tenant name NOT NULL,
     dataset_name text NOT NULL,
     grantee regrole NOT NULL,
-    granted_at timestamptz NOT NULL DEFAULT now(),
+    granted_at timestamptz,
     serving_only boolean NOT NULL DEFAULT false,
     PRIMARY KEY (tenant, dataset_name, grantee)
 );
 CREATE INDEX dataset_grants_grantee ON easeml.dataset_grants (grantee, dataset_name);
 COMMENT ON TABLE easeml.dataset_grants IS 'Roles that may predict with the trials of a dataset (easeml.grant_use).';
-COMMENT ON COLUMN easeml.dataset_grants.granted_at IS 'Of several grants of one name the oldest answers.';
+COMMENT ON COLUMN easeml.dataset_grants.granted_at IS 'Of several grants of one name the oldest answers. Null: an open transaction granted that name to the role, too, so this one answers as tenant.dataset only.';
 COMMENT ON COLUMN easeml.dataset_grants.serving_only IS 'Whether the role may ask only the trial that answers unless another is named.';
 
 CREATE TABLE easeml.prediction_audits (
@@ -109,5 +109,6 @@ CREATE TABLE easeml.prediction_log (
     PRIMARY KEY (tenant, dataset_name, day, asker, trial_id)
 );
 COMMENT ON TABLE easeml.prediction_log IS 'Who predicted, for datasets under easeml.set_prediction_audit: a row for each day, role and trial, kept for 90 days.';
+COMMENT ON COLUMN easeml.prediction_log.day IS 'The day in UTC.';
 COMMENT ON COLUMN easeml.prediction_log.asker IS 'The role that predicted.';
 COMMENT ON COLUMN easeml.prediction_log.n_statements IS 'Statements that predicted and committed. Read-only transactions do not count, nor does a statement while another session of the role holds the row.';

@@ -153,12 +153,13 @@ def test_own_names_come_first_then_names_in_full_then_the_oldest_grant(root: Ses
                 input_shape, n_outputs, n_partitions, validation_fraction, test_fraction, seed, block_rows, encoder)
             SELECT t, n, 1, '', '{}', '', 'regression', '{}', 1, 1, 0.2, 0.2, 0, 1, '{}'
             FROM (VALUES ('ben', 'own'), ('ben', 'ann.own'), ('ann', 'own'), ('ann', 'x.y'), ('mallory', 'ann.cls'),
-                ('mallory', 'x.y')) AS v (t, n)
+                ('mallory', 'x.y'), ('mallory', 'mallory.z')) AS v (t, n)
         """)
         root.execute("""
             INSERT INTO easeml.dataset_grants (tenant, dataset_name, grantee, granted_at)
             SELECT t, n, 'ben', now() + a * interval '1 day' FROM (VALUES ('ann', 'own', 0), ('ann', 'cls', 2),
-                ('mallory', 'cls', 3), ('mallory', 'ann.cls', 1), ('ann', 'x.y', 5), ('mallory', 'x.y', 6)) v (t, n, a)
+                ('mallory', 'cls', 3), ('mallory', 'ann.cls', 1), ('ann', 'x.y', 5), ('mallory', 'x.y', 6),
+                ('mallory', 'mallory.z', 7)) v (t, n, a)
         """)
         expected = {
             "own": "ben/own",
@@ -167,6 +168,7 @@ def test_own_names_come_first_then_names_in_full_then_the_oldest_grant(root: Ses
             "cls": "ann/cls",
             "ann.cls": "ann/cls",  # though mallory has granted one of that very name before
             "mallory.ann.cls": "mallory/ann.cls",
+            "mallory.z": "mallory/mallory.z",
             "x.y": "ann/x.y",
             "mallory.x.y": "mallory/x.y",
         }
@@ -182,6 +184,63 @@ def test_the_time_of_a_grant_is_not_the_tenants_to_choose(ask: Any) -> None:
         )
         refused(mallory, "42501", forged)
         refused(mallory, "42501", "UPDATE easeml.dataset_grants SET granted_at = '-infinity'")
+
+
+def test_a_name_that_begins_with_a_tenant_never_means_a_dataset_of_another(root: Session, ask: Any) -> None:
+    grant(ask, "ann")
+    with ask("mallory") as mallory:
+        for name in ("ann.cls", "rita.cls"):
+            mallory.execute("SELECT easeml.create_dataset(%s, 'mine', '{x}', 'y', n_partitions => 2)", [name])
+            mallory.execute("SELECT easeml.grant_use(%s, 'ben')", [name])
+    assert meant(root, "ben", "ann.cls") == "ann/cls"
+    with ask("ann") as ann:
+        ann.execute("SELECT easeml.revoke_use('cls', 'ben')")
+    with ask("ben") as ben:
+        refused(ben, "ML003", ASK, "ann.cls")
+        refused(ben, "ML003", ASK, "rita.cls")  # a role that has no dataset so far
+    assert meant(root, "ben", "mallory.ann.cls") == "mallory/ann.cls"
+    with ask("mallory") as mallory:
+        mallory.execute("SELECT easeml.drop_dataset(n) FROM unnest('{ann.cls,rita.cls}'::text[]) n")
+
+
+def test_a_grant_that_was_kept_uncommitted_is_no_older_than_one_made_meanwhile(root: Session, ask: Any) -> None:
+    early = root.as_role("mallory")
+    with early.transaction():
+        early.execute("SELECT easeml.grant_use('cls', 'ben')")
+        grant(ask, "ann")
+        assert meant(root, "ben", "ann.cls") == "ann/cls"
+        refused(root, "ML003", "SELECT easeml.usable_dataset('ben', 'cls', NULL)")
+    assert meant(root, "ben", "cls") == "mallory/cls"  # a name that meant nothing before
+    with ask("mallory") as mallory:
+        mallory.execute("SELECT easeml.revoke_use('cls', 'ben')")
+    grant(ask, "ann")  # again, and in time
+    assert meant(root, "ben", "cls") == "ann/cls"
+    with early.transaction():
+        early.execute("SELECT easeml.grant_use('cls', 'ben')")
+    assert meant(root, "ben", "cls") == "ann/cls"
+
+
+def test_a_transaction_that_began_early_gives_no_older_grant(root: Session, ask: Any) -> None:
+    early = root.as_role("mallory")
+    with early.transaction():
+        early.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        early.execute("SELECT FROM easeml.datasets")
+        grant(ask, "ann")
+        assert meant(root, "ben", "cls") == "ann/cls"
+        early.execute("SELECT easeml.grant_use('cls', 'ben')")
+    assert meant(root, "ben", "cls") == "ann/cls"
+
+
+def test_the_day_of_the_audit_is_not_the_askers_to_choose(root: Session, ask: Any) -> None:
+    with ask("ann") as ann:
+        ann.execute("SELECT easeml.set_prediction_audit('cls', true)")
+    grant(ask, "ann")
+    with ask("ben") as ben:
+        ben.execute("SET timezone = '<far>-167'")
+        ben.execute(ASK, ["ann.cls"])
+        ben.execute("RESET timezone")
+    days = root.values("SELECT day = (last_at AT TIME ZONE 'UTC')::date FROM easeml.prediction_log")
+    assert days == [True]
 
 
 # Whose rights a prediction uses
