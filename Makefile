@@ -35,8 +35,9 @@ demo: setup
 test: setup
 	@$(MAKE) --no-print-directory -f '$(CLONE)/Makefile' -j 2 lint suite
 
+# Every worker reads all tests: compiled ones, but for the first time.
 suite: setup
-	@cd '$(CLONE)' && '$(BIN)/pytest' -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations=10 tests
+	@cd '$(CLONE)' && PYTHONDONTWRITEBYTECODE= '$(BIN)/pytest' -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations=10 tests
 
 attack: setup
 	@cd '$(CLONE)' && '$(BIN)/pytest' tests/attack -s -p no:randomly --attack-seconds $(SECONDS_EACH) --attack-rows 20000

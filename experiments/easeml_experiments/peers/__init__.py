@@ -9,6 +9,7 @@ training.py     a trial's start, an epoch, its validation error: the product's o
 record.py       what a method reports
 sequential.py   one trial after another          tasks.py       a trial for each process
 ray_tune.py     the same under Ray Tune          collective.py  data parallel, and model averaging
+ray_processes.py   Ray's own processes, from start to end
 hopping.py      the product: model hopping inside PostgreSQL
 launch.py       a method's processes, from start to end     usage.py  their memory and processor time
 wire.py         what the kernel has counted on connections

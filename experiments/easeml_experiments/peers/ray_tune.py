@@ -6,21 +6,16 @@ Ray could spend time on beside that is off: dashboard, usage reports, loggers, c
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import ray
 from ray import tune
 
 from easeml_experiments.peers import tasks, workload
+from easeml_experiments.peers.ray_processes import local_ray
 from easeml_experiments.peers.record import Record, from_outcomes
 from easeml_experiments.peers.training import Outcome
-
-OBJECT_STORE_BYTES = 100 * 2**20
 
 
 class RayTrial(tune.Trainable):
@@ -48,23 +43,6 @@ def run(folder: Path) -> Record:
     work = workload.load(folder)
     with local_ray(folder, work.n_workers):
         return _record(_tuner(folder, work).fit(), work)
-
-
-@contextmanager
-def local_ray(folder: Path, n_cores: int) -> Iterator[None]:
-    """Ray's processes on this machine, without those that only watch; gone at the end."""
-    ray.init(
-        num_cpus=n_cores,
-        include_dashboard=False,
-        log_to_driver=False,
-        logging_level=logging.ERROR,
-        object_store_memory=OBJECT_STORE_BYTES,
-        _temp_dir=str(folder / "r"),  # a short name: sockets lie in there, and their paths have at most 107 bytes
-    )
-    try:
-        yield
-    finally:
-        ray.shutdown()
 
 
 def _tuner(folder: Path, work: workload.Workload) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 import ray
 
 from easeml_experiments.peers.launch import in_own_session
-from easeml_experiments.peers.ray_tune import local_ray
+from easeml_experiments.peers.ray_processes import local_ray
 from easeml_experiments.peers.record import Record
 from easeml_experiments.procedures import search_job, task_training
 from easeml_experiments.procedures.search_history import Task, TaskResult
