@@ -108,8 +108,9 @@ def indexed_expression(attack: Attack) -> None:
 
 def many_waiters(attack: Attack) -> None:
     """Wait for one's own run in twenty sessions."""
+    (run_id,) = attack.session("mallory").execute("SELECT max(run_id) FROM easeml.runs").fetchone() or (0,)
     for _ in range(20):
-        attack.repeat("mallory", "CALL easeml.wait(1, 0.5)")
+        attack.repeat("mallory", f"CALL easeml.wait({run_id}, 0.3)")
 
 
 NUISANCES: dict[str, Act] = {
@@ -172,7 +173,7 @@ NUISANCES: dict[str, Act] = {
     "predictions without a grant": repeated("SELECT easeml.predict('work', ARRAY[1.0])", actor="outsider"),
     "predictions while analysing": indexed_expression,
     "sequences": sequences,
-    "many waiters": many_waiters,
+    "many waiters": with_own_run(many_waiters),
     "grants to the victim": repeated(
         "SELECT easeml.grant_use('work', 'victim')", "SELECT easeml.revoke_use('work', 'victim')"
     ),
