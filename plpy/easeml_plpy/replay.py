@@ -21,7 +21,7 @@ from .devices import bind
 from .errors import CorruptCheckpoint, InvalidArgument, NotAllowed, NotFound
 from .live_trials import check_fits, fresh_trial, resumed_trial
 from .packing_statistics import checksum
-from .session import Session, Statement, answering, only_column, pinned, tenant_entry_point
+from .session import Command, Session, Statement, answering, only_column, pinned, tenant_entry_point
 from .state_difference import differing_tensors
 from .states import read_state
 from .trainers import LiveTrial
@@ -107,6 +107,7 @@ ORDER BY u.partition_number
 WIDTH: Statement[int | None] = Statement(
     f"{LINEAGE} SELECT max(n_slots) AS width FROM log", ("int8", "int4"), only_column
 )
+OPTIONS = Command("SELECT easeml.check_replay_options($1, $2, $3, $4)", ("int8", "text", "int4", "int4"))
 BLOCKS = Statement(
     "SELECT inputs, targets FROM easeml.blocks"
     " WHERE dataset_id = $1 AND split = 'train' AND partition_number = $2 ORDER BY block_number",
@@ -119,8 +120,7 @@ BLOCKS = Statement(
 def check_replay(session: Session, trial_id: int, device: str, until_epoch: int | None) -> int:
     """Refuse what cannot be replayed: InvalidArgument without the device, NotAllowed when packed rows have changed, or
     several slots have trained the trial together. Return how many partitions were compared."""
-    if device.startswith("cuda:") and int(device[5:]) >= torch.cuda.device_count():
-        raise InvalidArgument(f"device: {device} is not there: this server sees {torch.cuda.device_count()} GPUs")
+    _check_options(session, trial_id, device, 1, until_epoch)
     if (session.row(WIDTH, trial_id, until_epoch) or 1) > 1:
         raise NotAllowed(
             f"trial {trial_id} cannot be replayed: it was trained by several slots at once",
@@ -131,6 +131,13 @@ def check_replay(session: Session, trial_id: int, device: str, until_epoch: int 
     for partition in partitions:
         _check_blocks(session, trial_id, partition)
     return len(partitions)
+
+
+def _check_options(session: Session, trial_id: int, device: str, n_threads: int, until_epoch: int | None) -> None:
+    """Refuse what easeml.replay refuses: tenants may call the routines below it themselves."""
+    session.run(OPTIONS, trial_id, device, n_threads, until_epoch)
+    if device.startswith("cuda:") and int(device[5:]) >= torch.cuda.device_count():
+        raise InvalidArgument(f"device: {device} is not there: this server sees {torch.cuda.device_count()} GPUs")
 
 
 def _check_blocks(session: Session, trial_id: int, partition: _Partition) -> None:
@@ -153,6 +160,7 @@ def replay_units(
     session: Session, trial_id: int, device: str, n_threads: int, until_epoch: int | None, result: str | None
 ) -> tuple[str]:
     """Train along the log, with a notice after each epoch; return what `easeml.replay` promises."""
+    _check_options(session, trial_id, device, n_threads, until_epoch)
     bind(device, n_threads, None)
     fresh = session.without_kept()  # what is kept may be older than the check of the blocks
     log = fresh.rows(UNITS, trial_id, until_epoch)

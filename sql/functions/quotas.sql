@@ -37,8 +37,10 @@ END
 $$;
 COMMENT ON FUNCTION easeml.used_bytes(name) IS 'Returns the bytes that a tenant keeps, or NULL if you may not know (internal: read easeml.tenant_status).';
 
-CREATE FUNCTION easeml.is_bound_by_limits(role name) RETURNS boolean LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT NOT r.rolsuper FROM pg_roles r WHERE r.rolname = role
+CREATE FUNCTION easeml.is_bound_by_limits(role name) RETURNS boolean LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN (SELECT NOT r.rolsuper FROM pg_roles r WHERE r.rolname = role);
+END
 $$;
 COMMENT ON FUNCTION easeml.is_bound_by_limits(name) IS 'Says whether limits apply to what a role does: to everybody but superusers (internal).';
 

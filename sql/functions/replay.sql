@@ -1,5 +1,27 @@
 -- Training a trial again along the stored visit order, to check that the same bytes result. Nothing is written.
 
+-- Everybody may call it, and so do the routines below, which tenants may call as well.
+CREATE FUNCTION easeml.check_replay_options(trial_id bigint, device text, n_threads integer, until_epoch integer) RETURNS void
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM easeml.trials t WHERE t.trial_id = check_replay_options.trial_id) THEN
+        PERFORM easeml.fail('ML003', format('there is no trial %s that you can see', coalesce(trial_id::text, 'NULL')),
+            hint => 'SELECT trial_id FROM easeml.leaderboard lists them.');
+    ELSIF device IS NULL OR device !~ '^(cpu|cuda:[0-9]+)$' THEN
+        PERFORM easeml.fail('ML001', format('device: expected cpu or cuda:N, got %s', quote_nullable(device)));
+    ELSIF n_threads IS NULL OR n_threads NOT BETWEEN 1 AND 1024 THEN
+        PERFORM easeml.fail('ML001', format('n_threads: expected 1 to 1024, got %s', coalesce(n_threads::text, 'NULL')));
+    ELSIF until_epoch < 1 THEN
+        PERFORM easeml.fail('ML001', format('until_epoch: expected at least 1, or NULL for all, got %s', until_epoch));
+    ELSIF NOT EXISTS (SELECT FROM easeml.training_units u WHERE u.trial_id = check_replay_options.trial_id)
+        AND NOT EXISTS (SELECT FROM easeml.trials t WHERE t.trial_id = check_replay_options.trial_id AND t.parent_trial_id IS NOT NULL) THEN
+        PERFORM easeml.fail('ML010', format('trial %s has no recorded training unit yet', trial_id));
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION easeml.check_replay_options(bigint, text, integer, integer) IS
+    'Refuses arguments of easeml.replay that no replay can have, and a trial without units that you can see (internal).';
+
 CREATE FUNCTION easeml.check_replay(trial_id bigint, device text, until_epoch integer, OUT n_partitions bigint, OUT failure jsonb) LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
 from easeml_plpy.replay import check_replay
 return check_replay(plpy, GD, trial_id, device, until_epoch)
@@ -21,19 +43,7 @@ CREATE PROCEDURE easeml.replay(
 BEGIN
     -- A procedure that commits can have no setting of its own.
     PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
-    IF NOT EXISTS (SELECT FROM easeml.trials t WHERE t.trial_id = replay.trial_id) THEN
-        PERFORM easeml.fail('ML003', format('there is no trial %s that you can see', coalesce(trial_id::text, 'NULL')),
-            hint => 'SELECT trial_id FROM easeml.leaderboard lists them.');
-    ELSIF device IS NULL OR device !~ '^(cpu|cuda:[0-9]+)$' THEN
-        PERFORM easeml.fail('ML001', format('device: expected cpu or cuda:N, got %s', quote_nullable(device)));
-    ELSIF n_threads IS NULL OR n_threads NOT BETWEEN 1 AND 1024 THEN
-        PERFORM easeml.fail('ML001', format('n_threads: expected 1 to 1024, got %s', coalesce(n_threads::text, 'NULL')));
-    ELSIF until_epoch < 1 THEN
-        PERFORM easeml.fail('ML001', format('until_epoch: expected at least 1, or NULL for all, got %s', until_epoch));
-    ELSIF NOT EXISTS (SELECT FROM easeml.training_units u WHERE u.trial_id = replay.trial_id)
-        AND NOT EXISTS (SELECT FROM easeml.trials t WHERE t.trial_id = replay.trial_id AND t.parent_trial_id IS NOT NULL) THEN
-        PERFORM easeml.fail('ML010', format('trial %s has no recorded training unit yet', trial_id));
-    END IF;
+    PERFORM easeml.check_replay_options(trial_id, device, n_threads, until_epoch);
     PERFORM easeml.refuse_open_transaction('easeml.replay commits between units, so it cannot run inside an open transaction', 'CALL easeml.replay(trial_id)');
     PERFORM easeml.raise_failure(c.failure) FROM easeml.check_replay(trial_id, device, until_epoch) c;
     CALL easeml.replay_units(trial_id, device, n_threads, until_epoch, result);

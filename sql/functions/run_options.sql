@@ -54,9 +54,12 @@ $$;
 COMMENT ON FUNCTION easeml.choose_architectures(easeml.datasets, text[]) IS
     'Returns the architectures of a run, each once: those named, or those that suit the data. Refuses one that does not fit (internal).';
 
-CREATE FUNCTION easeml.specifications(architectures text[]) RETURNS jsonb LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT jsonb_agg(jsonb_build_object('architecture', a.architecture, 'hyperparameters', a.hyperparameters) ORDER BY c.n)
-    FROM unnest(architectures) WITH ORDINALITY c(name, n) JOIN easeml.list_architectures() a ON a.architecture = c.name
+-- PL/pgSQL, here and below, because it keeps its plans: planning takes longer than the query.
+CREATE FUNCTION easeml.specifications(architectures text[]) RETURNS jsonb LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN (SELECT jsonb_agg(jsonb_build_object('architecture', a.architecture, 'hyperparameters', a.hyperparameters) ORDER BY c.n)
+        FROM unnest(architectures) WITH ORDINALITY c(name, n) JOIN easeml.list_architectures() a ON a.architecture = c.name);
+END
 $$;
 COMMENT ON FUNCTION easeml.specifications(text[]) IS 'Returns what architectures declare of their hyperparameters, as a procedure reads it (internal).';
 
@@ -68,10 +71,14 @@ $$;
 COMMENT ON FUNCTION easeml.check_memory(text, integer[], integer, bigint, jsonb) IS
     'Refuses trials that no slot has the memory to train; n_rows is the size of the largest partition. Returns what a slot may take at most, NULL if one is on a GPU, or an error (internal).';
 
-CREATE FUNCTION easeml.complete_options(procedure text, options jsonb) RETURNS jsonb LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT CASE WHEN p.procedure IS NULL OR jsonb_typeof(complete_options.options) <> 'object' THEN complete_options.options
-        ELSE jsonb_build_object('n_parallel', (SELECT greatest(count(*), 1) FROM easeml.slots s WHERE s.status = 'active')) || coalesce(complete_options.options, '{}') END
-    FROM (SELECT) d LEFT JOIN easeml.list_procedures() p ON p.procedure = complete_options.procedure AND 'n_parallel' = ANY (p.options)
+CREATE FUNCTION easeml.complete_options(procedure text, options jsonb) RETURNS jsonb LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF jsonb_typeof(options) <> 'object' OR NOT EXISTS (SELECT FROM easeml.list_procedures() p
+        WHERE p.procedure = complete_options.procedure AND 'n_parallel' = ANY (p.options)) THEN
+        RETURN options;
+    END IF;
+    RETURN jsonb_build_object('n_parallel', (SELECT greatest(count(*), 1) FROM easeml.slots s WHERE s.status = 'active')) || coalesce(options, '{}');
+END
 $$;
 COMMENT ON FUNCTION easeml.complete_options(text, jsonb) IS
     'Completes the options of a procedure: n_parallel, if the procedure has it and the user did not set it, becomes the number of slots (internal).';

@@ -35,7 +35,8 @@ END
 $$;
 COMMENT ON FUNCTION easeml.tenant_named(text) IS 'Returns the tenant that a role is, or that had settings under that name; NULL if there is none (internal).';
 
-CREATE FUNCTION easeml.find_tenant(role text) RETURNS easeml.tenants LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION easeml.find_tenant(role text) RETURNS easeml.tenants LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp SET lock_timeout = '1s' AS $$
 DECLARE
     found easeml.tenants;
 BEGIN
@@ -47,6 +48,9 @@ BEGIN
                 'SELECT tenant FROM easeml.tenant_status lists them.'));
     END IF;
     RETURN found;
+EXCEPTION WHEN lock_not_available THEN
+    PERFORM easeml.fail('ML016', format('tenant %s starts a run in a transaction that is still open', role),
+        hint => 'Try again, or end that session: pg_stat_activity shows it, pg_terminate_backend(pid) ends it.');
 END
 $$;
 COMMENT ON FUNCTION easeml.find_tenant(text) IS 'Returns and locks the row of a tenant, or raises an error (internal).';

@@ -80,7 +80,7 @@ BEGIN
             ('easeml_tenant', '{create_dataset,refresh_dataset,drop_dataset,replicate_dataset,grant_use,revoke_use,set_prediction_audit,
                 select_models,preview_procedure,wait,cancel,resume,drop_run,replay,deploy,undeploy}'),
             ('easeml_tenant', '{request,pack_version,pack_begun_dataset,is_being_packed,check_dataset,is_bound_by_limits,find_dataset,dataset_of,find_run,fail_run,
-                preview_search,fitting_architectures,check_replay,replay_units,refuse_open_transaction,quality}'),
+                preview_search,fitting_architectures,check_replay_options,check_replay,replay_units,refuse_open_transaction,quality}'),
             -- What the views call.
             ('easeml_tenant', '{has_live_coordinator,current_tenant,current_tenancy,list_architectures,list_metrics,list_schedulers,list_allocations,
                 list_procedures,list_policies,list_priors,used_bytes,used_hours}'),

@@ -144,7 +144,7 @@ def test_a_report_shows_what_would_reorder_its_lines(evil: Session, tmp_path: Pa
 
 
 def test_the_command_line_trusts_no_schema_of_tenants(evil: Session) -> None:
-    evil.execute("CREATE ROLE squatter; GRANT CREATE ON SCHEMA public TO squatter")
+    evil.execute("CREATE ROLE builder; GRANT CREATE ON SCHEMA public TO builder")
     evil.execute(
         "CREATE FUNCTION public.hashtext(name) RETURNS integer LANGUAGE plpgsql AS"
         " $$BEGIN RAISE 'hijacked'; END$$; CREATE TABLE public.pg_roles (hijacked integer)"

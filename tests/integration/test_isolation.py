@@ -57,6 +57,9 @@ PREDICTIONS = {
 REFUSED = {
     **PREDICTIONS,
     "cancel(bigint)": "SELECT easeml.cancel({open_run_id})",
+    "check_replay(bigint,text,integer)": f"{RAISED} easeml.check_replay({{trial_id}}, 'cpu', NULL)",
+    "check_replay_options(bigint,text,integer,integer)":
+        "SELECT easeml.check_replay_options({trial_id}, 'cpu', 1, NULL)",
     "create_dataset(text,text,text[],text,integer,double precision,double precision,"
     "bigint,text,integer[],integer,text)":
         "SELECT easeml.create_dataset('stolen', 'alma.mine', '{{x}}', 'y')",
@@ -99,7 +102,6 @@ REFUSED = {
 }  # fmt: skip
 # What is answered instead, since no row of another is seen behind it.
 ANSWERED_EMPTILY = {
-    "check_replay(bigint,text,integer)": ("SELECT n_partitions FROM easeml.check_replay({trial_id}, 'cpu', NULL)", 0),
     "used_bytes(name)": ("SELECT easeml.used_bytes('alma')", None),
     "used_hours(name)": ("SELECT easeml.used_hours('alma')", 0.0),
 }  # fmt: skip

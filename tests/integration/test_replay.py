@@ -200,6 +200,23 @@ def test_what_cannot_be_replayed_is_said(
     assert not str(refused.value).startswith("plpy")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ("'cuda:99', 1, NULL", "ML001"),  # the session would lose its memory limit before it misses the device
+        ("'cpu', 2147483647, NULL", "ML001"),
+        ("NULL, 1, NULL", "ML001"),
+        ("'cpu', 1, 0", "ML001"),
+    ],
+)
+def test_the_routine_below_it_refuses_the_same(
+    erin: Session, trials: dict[str, int], arguments: str, code: str
+) -> None:
+    with pytest.raises(psycopg.Error) as refused:
+        erin.execute(f"CALL easeml.replay_units({trials['mlp']}, {arguments})".encode())
+    assert refused.value.sqlstate == code
+
+
 def test_a_replay_within_a_transaction_is_refused(erin: Session, trials: dict[str, int]) -> None:
     with erin.transaction(force_rollback=True):
         erin.execute("SELECT pg_sleep(0.02)")

@@ -222,6 +222,15 @@ def test_roles_that_cannot_be_tenants(database: Session, lena: Session) -> None:
     assert "a tenant already" in refused(database, "ML004", "SELECT easeml.create_tenant('lena')")
 
 
+def test_an_administrator_waits_for_no_open_transaction_of_a_tenant(database: Session, tenant: Session) -> None:
+    with tenant.transaction():
+        tenant.execute(SELECT)
+        said = refused(database, "ML016", "SELECT easeml.alter_tenant('lena', max_runs => 1)")
+    assert "a transaction that is still open" in said
+    assert "pg_terminate_backend" in said
+    database.execute("SELECT easeml.alter_tenant('lena', max_runs => 1)")
+
+
 def test_only_administrators_decide_about_tenants(database: Session, anna: Session, tenant: Session) -> None:
     service = database.as_role("some_service", "easeml_coordinator")
     reader = database.as_role("some_reader", "easeml_reader")
