@@ -102,6 +102,7 @@ REFUSED = {
 }  # fmt: skip
 # What is answered instead, since no row of another is seen behind it.
 ANSWERED_EMPTILY = {
+    "is_being_packed(bigint)": ("SELECT easeml.is_being_packed({dataset_id})", False),
     "used_bytes(name)": ("SELECT easeml.used_bytes('alma')", None),
     "used_hours(name)": ("SELECT easeml.used_hours('alma')", 0.0),
 }  # fmt: skip
