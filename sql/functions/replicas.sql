@@ -61,7 +61,6 @@ BEGIN
     END IF;
     FOR version_id IN SELECT d.dataset_id FROM easeml.datasets d WHERE d.tenant = data.tenant AND d.dataset_name = data.dataset_name AND d.placement = 'bound' LOOP
         PERFORM easeml.place_dataset(version_id, factor);
-        PERFORM pg_notify('easeml_runs', r.run_id::text) FROM easeml.runs r WHERE r.dataset_id = version_id AND r.status IN ('queued', 'running');
     END LOOP;
     RETURN to_jsonb(factor);
 END

@@ -62,7 +62,6 @@ BEGIN
     -- Cancelling and resuming in turn must not fill the disk.
     DELETE FROM easeml.events e WHERE e.run_id = run.run_id AND e.kind IN ('cancelled', 'resumed') AND e.event_id <= (
         SELECT o.event_id FROM easeml.events o WHERE o.run_id = run.run_id AND o.kind IN ('cancelled', 'resumed') ORDER BY o.event_id DESC OFFSET 200 LIMIT 1);
-    PERFORM pg_notify('easeml_runs', run.run_id::text);
 END
 $$;
 COMMENT ON FUNCTION easeml.note_run(easeml.runs, text, name) IS 'Tells the coordinator of a change to a run and writes it into the run''s history, which keeps the last 200 of them (internal).';

@@ -96,7 +96,6 @@ CREATE FUNCTION easeml.announce_run(run easeml.runs, search jsonb, n_wanted inte
 DECLARE
     is_one_shot boolean := (search ->> 'is_one_shot')::boolean;
 BEGIN
-    PERFORM pg_notify('easeml_runs', run.run_id::text);
     RAISE NOTICE 'run % trains % trial(s) for % epoch(s)', run.run_id,
         CASE WHEN is_one_shot THEN run.n_configs::text ELSE 'up to ' || run.n_configs END,
         CASE WHEN is_one_shot THEN run.max_epochs::text ELSE 'up to ' || run.max_epochs END

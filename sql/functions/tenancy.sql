@@ -39,7 +39,6 @@ BEGIN
     UPDATE easeml.tenancy t SET policy = set_policy.policy, prior = coalesce(set_policy.prior, t.prior), seed = coalesce(set_policy.seed, t.seed),
         max_wait_seconds = coalesce(set_policy.max_wait_seconds, t.max_wait_seconds), default_max_runs = coalesce(set_policy.default_max_runs, t.default_max_runs),
         changed_at = clock_timestamp();
-    PERFORM pg_notify('easeml_tenants', '');
 END
 $$;
 COMMENT ON FUNCTION easeml.set_policy(text, text, bigint, double precision, integer) IS

@@ -1,4 +1,4 @@
--- Tenants and their settings. Only administrators call these, and a running coordinator hears of each change.
+-- Tenants and their settings. Only administrators call these, and a running coordinator finds each change.
 
 CREATE FUNCTION easeml.check_tenant(weight double precision, deadline timestamptz, max_runs integer, max_slots integer, max_bytes bigint, max_hours double precision)
 RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -91,7 +91,6 @@ BEGIN
     IF NOT EXISTS (SELECT FROM pg_catalog.pg_auth_members m WHERE m.roleid = 'easeml_tenant'::regrole AND m.member = account.oid) THEN
         EXECUTE format('GRANT easeml_tenant TO %I', account.rolname);
     END IF;
-    PERFORM pg_notify('easeml_tenants', role);
 END
 $$;
 COMMENT ON FUNCTION easeml.create_tenant(text, double precision, timestamptz, integer, integer, bigint, double precision) IS
@@ -135,7 +134,6 @@ BEGIN
         max_bytes = CASE WHEN 'max_bytes' = ANY (clear) THEN NULL ELSE coalesce(alter_tenant.max_bytes, t.max_bytes) END,
         max_hours = CASE WHEN 'max_hours' = ANY (clear) THEN NULL ELSE coalesce(alter_tenant.max_hours, t.max_hours) END
     WHERE t.tenant = old.tenant;
-    PERFORM pg_notify('easeml_tenants', role);
 END
 $$;
 COMMENT ON FUNCTION easeml.alter_tenant(text, double precision, timestamptz, integer, integer, bigint, double precision, text[]) IS
@@ -163,7 +161,6 @@ BEGIN
     IF EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = account AND pg_has_role(r.oid, 'easeml_tenant', 'MEMBER')) THEN
         RAISE WARNING 'role % is still a member of easeml_tenant through another role', account USING hint = 'Until that ends it may go on, with weight 1 and no limits.';
     END IF;
-    PERFORM pg_notify('easeml_tenants', role);
 END
 $$;
 COMMENT ON FUNCTION easeml.drop_tenant(text) IS 'Withdraws easeml_tenant and all settings from a role without open runs. Its datasets, runs and results stay.';
@@ -184,7 +181,6 @@ BEGIN
     END IF;
     DELETE FROM easeml.tenant_roles t WHERE t.tenant = adopted OR t.role = account;
     INSERT INTO easeml.tenant_roles (tenant, role) VALUES (adopted, account);
-    PERFORM pg_notify('easeml_tenants', adopt_tenant.role);
 END
 $$;
 COMMENT ON FUNCTION easeml.adopt_tenant(text, text) IS

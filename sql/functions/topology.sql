@@ -97,7 +97,6 @@ BEGIN
     IF n > coalesce(cardinality(kept), 0) THEN
         PERFORM easeml.add_slots(n - coalesce(cardinality(kept), 0), 'local', n_threads, device, memory_limit_bytes);
     END IF;
-    PERFORM pg_notify('easeml_slots', '');
 END
 $$;
 COMMENT ON FUNCTION easeml.set_slots(integer, integer, text, bigint) IS
@@ -116,7 +115,6 @@ BEGIN
         SELECT i.slot_id, 'slot-' || i.slot_id, easeml.find_segment(segment), add_slots.device, add_slots.n_threads, add_slots.memory_limit_bytes FROM numbered i
         RETURNING slot_id)
     SELECT array_agg(i.slot_id ORDER BY i.slot_id) INTO added FROM inserted i;
-    PERFORM pg_notify('easeml_slots', '');
     RETURN added;
 END
 $$;
@@ -132,7 +130,6 @@ BEGIN
     END IF;
     PERFORM easeml.check_leaving(ARRAY[slot.slot_id], force);
     UPDATE easeml.slots s SET status = 'draining' WHERE s.slot_id = slot.slot_id;
-    PERFORM pg_notify('easeml_slots', '');
 END
 $$;
 COMMENT ON FUNCTION easeml.drain_slot(integer, boolean) IS
@@ -143,7 +140,6 @@ DECLARE
     slot easeml.slots := easeml.find_slot(slot_id);
 BEGIN
     UPDATE easeml.slots s SET status = 'active', lost_reason = NULL, lost_at = NULL WHERE s.slot_id = slot.slot_id;
-    PERFORM pg_notify('easeml_slots', '');
 END
 $$;
 COMMENT ON FUNCTION easeml.resume_slot(integer) IS 'Gives units again to a slot that was drained or lost.';
@@ -154,7 +150,6 @@ DECLARE
 BEGIN
     PERFORM easeml.check_leaving(ARRAY[slot.slot_id], force);
     DELETE FROM easeml.slots s WHERE s.slot_id = slot.slot_id;
-    PERFORM pg_notify('easeml_slots', '');
 END
 $$;
 COMMENT ON FUNCTION easeml.remove_slot(integer, boolean) IS
@@ -184,7 +179,6 @@ BEGIN
     IF own IS NOT NULL THEN
         PERFORM easeml.check_leaving(own, force);
         UPDATE easeml.slots s SET status = 'draining' WHERE s.slot_id = ANY (own);
-        PERFORM pg_notify('easeml_slots', '');
     END IF;
 END
 $$;
@@ -193,7 +187,6 @@ COMMENT ON FUNCTION easeml.drain_segment(text, boolean) IS 'Drains all slots of 
 CREATE FUNCTION easeml.resume_segment(segment text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     UPDATE easeml.slots s SET status = 'active', lost_reason = NULL, lost_at = NULL WHERE s.segment_id = easeml.find_segment(segment);
-    PERFORM pg_notify('easeml_slots', '');
 END
 $$;
 COMMENT ON FUNCTION easeml.resume_segment(text) IS 'Gives units again to all slots of a segment.';

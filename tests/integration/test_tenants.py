@@ -128,14 +128,6 @@ def test_a_role_that_had_easeml_tenant_before_becomes_a_tenant_with_a_row(databa
     assert status(lena)["weight"] == 3
 
 
-def test_each_change_is_told(database: Session, lena: Session) -> None:
-    listener = database.again()
-    listener.execute("LISTEN easeml_tenants")
-    for call in ("create_tenant('lena')", "alter_tenant('lena', weight => 2)", "drop_tenant('lena')"):
-        database.execute(f"SELECT easeml.{call}")
-        assert [notice.payload for notice in listener.notifies(timeout=5, stop_after=1)] == ["lena"]
-
-
 def test_names_that_need_quotes(database: Session) -> None:
     name = 'O\'Neill "the" Tenant'
     session = database.as_role(name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from easeml_db.coordinator.ports.messages import Message, RunChanged
+from easeml_db.postgres import extension_files
 from easeml_db.postgres.changes import Changes, SeenRun, changed_runs
 
 
@@ -61,3 +62,8 @@ def test_a_run_that_ended_while_a_look_was_under_way_is_news_to_the_next_one() -
     changes.compare(look(7))  # as it was before its end
     changes.compare(look(7))
     assert told == [RunChanged(7)] * 2
+
+
+def test_no_function_notifies_since_a_full_queue_would_make_it_fail() -> None:
+    assert "pg_notify" not in extension_files.build()
+    assert "NOTIFY" not in extension_files.build()
