@@ -104,7 +104,7 @@ class ArmOpening:
         check_run(run)
         self._dispatcher.put_run(run)
         self._procedures.put_run(run)
-        if not run.arms or self._dispatcher.runs.is_over(run.run_id):
+        if not run.arms or self._dispatcher.runs[run.run_id].is_over:
             return
         prior = await self._tenancy.prior(run.run_id)
         if prior is None:
@@ -134,7 +134,8 @@ class ArmOpening:
 
     def timed(self, run_id: int) -> None:
         """Hand the costs that pilots have shown to the pool."""
-        self._pool.set_seconds(run_id, self._dispatcher.runs.arm_seconds(run_id))
+        open_run = self._dispatcher.runs.get(run_id)
+        self._pool.set_seconds(run_id, open_run.arm_seconds() if open_run is not None else {})
 
     async def take_turns(self, now_seconds: float) -> None:
         """Settle which tenant is served first from now on, where several have open runs, and open an arm for it."""

@@ -98,7 +98,7 @@ class ProcedureRunner:
             del self._due[due]
             run_id, arm_id = due
             run = self._searched(run_id)
-            if run is None or self._dispatcher.runs.is_over(run_id):
+            if run is None or self._dispatcher.runs[run_id].is_over:
                 continue
             try:
                 with faults_of(run_id):

@@ -140,14 +140,6 @@ class OpenRuns:
         """Return the runs whose time is up, and that still start units."""
         return [run_id for run_id in self._limited if self._runs[run_id].is_spent(now_seconds)]
 
-    def is_over(self, run_id: int) -> bool:
-        """Say whether nothing of a run is started any more."""
-        return self._runs[run_id].is_over
-
-    def arm_seconds(self, run_id: int) -> dict[int, float]:
-        """Return what the arms of a run take on one slot, as far as they are timed."""
-        return self._runs[run_id].arm_seconds() if run_id in self._runs else {}
-
     # What happens to them
 
     def open_arm(self, run_id: int, arm_id: int, opening: int) -> None:
