@@ -24,22 +24,20 @@ MAX_RUNS_AT_ONCE, NEXT_RUNS_SECONDS = 5, 0.05
 
 @dataclass(frozen=True)
 class SeenRun:
-    """An open run as a look finds it; `holders` tells whether partitions have come to other segments."""
+    """An open run as a look finds it. It may have ended and be open again since the last look: `n_resumes` tells.
+
+    `holders` tells whether partitions have come to other segments.
+    """
 
     tenant: str
-    started_seconds: float | None
+    n_resumes: int
     holders: int | None
-
-    def differs(self, before: SeenRun) -> bool:
-        """Say whether somebody else changed the run: only the coordinator starts it, and only a resume undoes that."""
-        has_restarted = before.started_seconds not in (None, self.started_seconds)
-        return has_restarted or self.holders != before.holders
 
 
 def changed_runs(before: Mapping[int, SeenRun], now: Mapping[int, SeenRun]) -> list[int]:
     """Return the runs that are over, new or changed; tenants take turns, so that none waits for all runs of another."""
     over = [run_id for run_id in before if run_id not in now]
-    others = [run_id for run_id, seen in now.items() if run_id not in before or seen.differs(before[run_id])]
+    others = [run_id for run_id, seen in now.items() if seen != before.get(run_id)]
     by_tenant: dict[str, list[int]] = {}
     for run_id in over + others:
         by_tenant.setdefault((now.get(run_id) or before[run_id]).tenant, []).append(run_id)
@@ -53,7 +51,6 @@ class Changes:
         self._session = StoreSession(dsn, "easeml coordinator (changes)")
         self._deliver = deliver
         self._runs: dict[int, SeenRun] = {}
-        self._ended: set[int] = set()  # since the last look began
         self._slots = self._terms = 0
         self._looking: asyncio.Task[None] | None = None
 
@@ -79,16 +76,10 @@ class Changes:
         """Say whether the session broke."""
         return self._looking is not None and self._looking.done()
 
-    def ended(self, run_id: int) -> None:
-        """Take note that the coordinator ended a run: if it is open again, that is news, whatever looks have seen."""
-        self._runs.pop(run_id, None)
-        self._ended.add(run_id)
-
     async def _look(self) -> None:
         pause_seconds = LOOK_SECONDS
         while True:
             await asyncio.sleep(pause_seconds)
-            self._ended.clear()
             try:
                 n_left = self.compare(await self._session.row("look"))
             except RowsHeld:  # somebody alters a table
@@ -110,10 +101,10 @@ class Changes:
         # What is left is compared again with what was known of it.
         known = {run_id: seen for run_id, seen in self._runs.items() if run_id in left}
         told = {run_id: seen for run_id, seen in now.items() if run_id not in left}
-        self._runs = {run_id: seen for run_id, seen in (known | told).items() if run_id not in self._ended}
+        self._runs = known | told
         return len(left)
 
 
 def _seen_runs(found: Mapping[str, Any]) -> dict[int, SeenRun]:
-    columns: list[Sequence[Any]] = [found[name] or () for name in ("run_ids", "tenants", "started", "holders")]
+    columns: list[Sequence[Any]] = [found[name] or () for name in ("run_ids", "tenants", "resumes", "holders")]
     return {run_id: SeenRun(*values) for run_id, *values in zip(*columns, strict=True)}

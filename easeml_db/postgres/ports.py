@@ -49,7 +49,7 @@ async def postgres_ports(
         yield Ports(
             lease=lease,
             slots=PostgresSlots(session),
-            runs=PostgresRuns(session, changes.ended),
+            runs=PostgresRuns(session),
             tenancy=PostgresTenancy(session),
             searches=PostgresSearches(session),
             allocations=PostgresAllocations(session),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from easeml_db.decisions.hopper.allocation.registry import uses_gangs
@@ -19,8 +18,8 @@ MAX_MESSAGE = 2000
 class PostgresRuns:
     """RunStore on PostgreSQL."""
 
-    def __init__(self, session: StoreSession, on_end: Callable[[int], None]) -> None:
-        self._session, self._on_end = session, on_end
+    def __init__(self, session: StoreSession) -> None:
+        self._session = session
         self._joint_architectures: frozenset[str] | None = None
 
     async def open_runs(self) -> list[int]:
@@ -90,10 +89,7 @@ class PostgresRuns:
         return await self._has_ended(run_id, bool(await self._session.write("finish_run", run_id=run_id)))
 
     async def _has_ended(self, run_id: int, is_written: bool) -> bool:
-        has_ended = is_written or not await self._session.rows("is_open", run_id=run_id)
-        if has_ended:
-            self._on_end(run_id)
-        return has_ended
+        return is_written or not await self._session.rows("is_open", run_id=run_id)
 
     async def note(self, run_id: int, trial_id: int | None, kind: str, message: str) -> None:
         """Add an event to the run's history."""

@@ -94,7 +94,7 @@ BEGIN
     UPDATE easeml.trials t SET status = CASE WHEN t.n_steps_done = 2 * t.target_epochs * d.n_partitions::bigint AND t.target_epochs < t.max_epochs THEN 'paused' ELSE 'waiting' END,
         failure_reason = NULL, finished_at = NULL
     FROM easeml.datasets d WHERE t.run_id = run.run_id AND t.status IN ('cancelled', 'failed') AND d.dataset_id = run.dataset_id;
-    UPDATE easeml.runs r SET status = 'queued', started_at = NULL, finished_at = NULL, failure_reason = NULL WHERE r.run_id = run.run_id;
+    UPDATE easeml.runs r SET status = 'queued', n_resumes = r.n_resumes + 1, started_at = NULL, finished_at = NULL, failure_reason = NULL WHERE r.run_id = run.run_id;
     PERFORM easeml.note_run(run, 'resumed', caller);
     RETURN NULL;
 END

@@ -39,7 +39,7 @@ SELECT o.*, (SELECT hashtextextended(coalesce(string_agg(ROW (s.slot_id, s.slot_
     (SELECT hashtextextended(coalesce(string_agg(t::text, ',' ORDER BY t.tenant), ''), 0) FROM easeml.tenants t)
         # (SELECT hashtextextended(coalesce(max(y::text), ''), 0) FROM easeml.tenancy y) AS terms
 FROM (SELECT array_agg(r.run_id ORDER BY r.run_id) AS run_ids, array_agg(r.tenant::text ORDER BY r.run_id) AS tenants,
-        array_agg(extract(epoch FROM r.started_at)::double precision ORDER BY r.run_id) AS started,
+        array_agg(r.n_resumes ORDER BY r.run_id) AS resumes,
         array_agg(CASE WHEN d.placement = 'bound' THEN (SELECT hashtextextended(string_agg(ROW (h.partition_number, h.segment_id)::text, ',' ORDER BY h.partition_number, h.segment_id), 0)
             FROM easeml.replicas h WHERE h.dataset_id = r.dataset_id) END ORDER BY r.run_id) AS holders
     FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id) WHERE r.status IN ('queued', 'running')) o

@@ -22,6 +22,7 @@ CREATE TABLE easeml.runs (
     simulated_seconds double precision,
     bound_seconds double precision,
     status text NOT NULL DEFAULT 'queued' CHECK (status IN ('queued', 'running', 'finished', 'failed', 'cancelled')),
+    n_resumes integer NOT NULL DEFAULT 0 CHECK (n_resumes >= 0),
     created_at timestamptz NOT NULL DEFAULT now() CHECK (isfinite(created_at)),
     started_at timestamptz CHECK (isfinite(started_at)),
     finished_at timestamptz CHECK (isfinite(finished_at)),
@@ -35,6 +36,7 @@ COMMENT ON TABLE easeml.runs IS 'One row for each call of easeml.select_models.'
 COMMENT ON COLUMN easeml.runs.n_configs IS 'Largest number of trials.';
 COMMENT ON COLUMN easeml.runs.search IS 'What a procedure that decides again and again started from, as JSON; null if all trials start at once.';
 COMMENT ON COLUMN easeml.runs.allocation IS 'How trials share the slots: hopping (each trial has one slot), data_parallel (one trial has all slots), water_filling, or auto.';
+COMMENT ON COLUMN easeml.runs.n_resumes IS 'How often it was resumed: a coordinator that finds it open tells from this whether it ended in between.';
 COMMENT ON COLUMN easeml.runs.planned_scheduler IS 'The scheduler in use; simulated_seconds and bound_seconds are the forecast at the time it was chosen.';
 
 CREATE TABLE easeml.arms (

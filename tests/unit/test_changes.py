@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from easeml_db.coordinator.ports.messages import Message, RunChanged
 from easeml_db.postgres import extension_files
-from easeml_db.postgres.changes import Changes, SeenRun, changed_runs
+from easeml_db.postgres.changes import SeenRun, changed_runs
 
 
-def seen(tenant: str = "ann", started_seconds: float | None = None, holders: int | None = None) -> SeenRun:
-    return SeenRun(tenant, started_seconds, holders)
+def seen(tenant: str = "ann", n_resumes: int = 0, holders: int | None = None) -> SeenRun:
+    return SeenRun(tenant, n_resumes, holders)
 
 
 def test_new_runs_and_runs_that_are_over_are_told_and_others_are_not() -> None:
@@ -18,11 +15,9 @@ def test_new_runs_and_runs_that_are_over_are_told_and_others_are_not() -> None:
     assert changed_runs({1: seen(), 2: seen()}, {2: seen(), 3: seen()}) == [1, 3]
 
 
-def test_a_run_that_the_coordinator_starts_is_no_news_and_one_that_is_resumed_is() -> None:
-    assert changed_runs({1: seen()}, {1: seen(started_seconds=5.0)}) == []
-    assert changed_runs({1: seen(started_seconds=5.0)}, {1: seen(started_seconds=5.0)}) == []
-    assert changed_runs({1: seen(started_seconds=5.0)}, {1: seen()}) == [1]
-    assert changed_runs({1: seen(started_seconds=5.0)}, {1: seen(started_seconds=9.0)}) == [1]
+def test_a_run_that_ended_and_was_resumed_between_two_looks_is_news() -> None:
+    assert changed_runs({1: seen()}, {1: seen()}) == []
+    assert changed_runs({1: seen()}, {1: seen(n_resumes=1)}) == [1]
 
 
 def test_partitions_that_come_to_other_segments_are_news() -> None:
@@ -35,33 +30,6 @@ def test_a_tenant_with_very_many_new_runs_keeps_no_other_waiting() -> None:
     assert changed_runs({}, now)[:4] == [1, 3001, 2, 3002]
     assert changed_runs(now, {})[:4] == [1, 3001, 2, 3002]
     assert sorted(changed_runs({}, now)) == sorted(now)
-
-
-def look(*run_ids: int) -> dict[str, Any]:
-    """What a look finds: queued runs."""
-    n = len(run_ids)
-    found = {"run_ids": run_ids, "tenants": ["ann"] * n, "started": [None] * n, "holders": [None] * n}
-    return {**found, "slots": 0, "terms": 0}
-
-
-def test_a_run_that_began_ended_and_was_resumed_between_two_looks_is_news() -> None:
-    told: list[Message] = []
-    changes = Changes("", told.append)
-    changes.compare(look(7))
-    changes.compare(look(7))
-    assert told == [RunChanged(7)]
-    changes.ended(7)
-    changes.compare(look(7))
-    assert told == [RunChanged(7)] * 2
-
-
-def test_a_run_that_ended_while_a_look_was_under_way_is_news_to_the_next_one() -> None:
-    told: list[Message] = []
-    changes = Changes("", told.append)
-    changes.ended(7)
-    changes.compare(look(7))  # as it was before its end
-    changes.compare(look(7))
-    assert told == [RunChanged(7)] * 2
 
 
 def test_no_function_notifies_since_a_full_queue_would_make_it_fail() -> None:
