@@ -72,11 +72,11 @@ def test_a_view_over_the_door_with_another_default_is_seen_through(
 
 
 def test_a_view_over_the_door_lets_nobody_in(module_database: Session, mallory: Session) -> None:
-    stranger = module_database.as_role("stranger")
+    gatecrasher = module_database.as_role("gatecrasher")
     mallory.execute("CREATE VIEW public.gate AS SELECT action, arguments, result FROM easeml.requests")
-    mallory.execute("GRANT INSERT ON public.gate TO stranger")
+    mallory.execute("GRANT INSERT ON public.gate TO gatecrasher")
     statement = "INSERT INTO public.gate (action, arguments) VALUES ('undeploy', '{\"dataset\": \"d\"}')"
-    assert "is no tenant" in refused(stranger, "ML004", statement)
+    assert "is no tenant" in refused(gatecrasher, "ML004", statement)
 
 
 def test_another_s_definer_function_asks_as_its_owner(tenants: dict[str, Session], mallory: Session) -> None:
