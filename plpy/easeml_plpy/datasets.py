@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -11,11 +11,12 @@ import torch
 
 from .cache import Bounded
 from .encoder import Encoder, LabelTarget
-from .encoding import encode, fields_from_bytes
+from .encoding import fields_from_bytes
 from .errors import NotFound
 from .session import Kept, Session, Statement
-from .task import Task, TaskKind
+from .task import Task
 from .value_types import Array
+from .views import View, task_in, view_of
 
 TENSOR_BYTES = 1 << 30
 N_DATASETS = 64
@@ -26,7 +27,21 @@ class Dataset:
     """What training needs to know of a dataset."""
 
     encoder: Encoder
-    task: Task
+    _tasks: dict[str, Task] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def view(self, name: str) -> View:
+        """Return the view of that name as this dataset has it."""
+        return view_of(name, self.encoder)
+
+    def task(self, view: str = "standard") -> Task:
+        """Return what a trial learns whose architecture takes that view."""
+        if view not in self._tasks:
+            self._tasks[view] = task_in(self.view(view), self.encoder)
+        return self._tasks[view]
+
+    def encode(self, view: str, fields: Sequence[Array]) -> Array:
+        """Return the inputs of rows in that view."""
+        return self.view(view).encode(self.encoder, fields)
 
     def raw(self, outputs: Array) -> Array:
         """Return outputs in the target's own units: predicted values back from the standard scale."""
@@ -39,7 +54,8 @@ class Dataset:
 
 @dataclass(frozen=True)
 class PartitionRows:
-    """Rows of one partition: inputs float32 (n, *input_shape); targets int64 or float32 (n,); raw float64 targets."""
+    """Rows of one partition in a view: inputs (n, *input_shape) of the task's type; targets int64 or float32 (n,); raw
+    float64 targets."""
 
     inputs: torch.Tensor
     targets: torch.Tensor
@@ -57,13 +73,11 @@ class _Block(NamedTuple):
     targets: bytes
 
 
-def _dataset(encoder: str, task: TaskKind, input_shape: Sequence[int], n_outputs: int) -> Dataset:
-    return Dataset(Encoder.from_text(encoder), Task(task, tuple(input_shape), n_outputs))
+def _dataset(encoder: str) -> Dataset:
+    return Dataset(Encoder.from_text(encoder))
 
 
-DATASET = Statement(
-    "SELECT encoder, task, input_shape, n_outputs FROM easeml.datasets WHERE dataset_id = $1", ("int8",), _dataset
-)
+DATASET = Statement("SELECT encoder FROM easeml.datasets WHERE dataset_id = $1", ("int8",), _dataset)
 BLOCKS = Statement(
     "SELECT n_rows, inputs, targets FROM easeml.blocks"
     " WHERE dataset_id = $1 AND split = $2 AND partition_number = $3 ORDER BY block_number",
@@ -76,7 +90,7 @@ ROWS: Kept[Bounded[PartitionRows]] = Kept(lambda: Bounded(TENSOR_BYTES, lambda r
 
 
 def dataset(session: Session, dataset_id: int) -> Dataset:
-    """Return a dataset's encoder and task, which never change under one id. Raises NotFound."""
+    """Return a dataset's encoder, which never changes under one id. Raises NotFound."""
 
     def read() -> Dataset:
         found = session.rows(DATASET, dataset_id)
@@ -87,22 +101,25 @@ def dataset(session: Session, dataset_id: int) -> Dataset:
     return session.kept(DATASETS).get(dataset_id, read)
 
 
-def partition_rows(session: Session, dataset_id: int, split: str, partition_number: int) -> PartitionRows:
-    """Return a partition's rows as tensors, decoded once and kept within TENSOR_BYTES."""
+def partition_rows(
+    session: Session, dataset_id: int, split: str, partition_number: int, view: str = "standard"
+) -> PartitionRows:
+    """Return a partition's rows in a view as tensors, decoded once and kept within TENSOR_BYTES."""
+    data = dataset(session, dataset_id)
 
     def read() -> PartitionRows:
-        blocks = session.rows(BLOCKS, dataset_id, split, partition_number)
-        return _decoded(dataset(session, dataset_id), blocks)
+        return _decoded(data, view, session.rows(BLOCKS, dataset_id, split, partition_number))
 
-    return session.kept(ROWS).get((dataset_id, split, partition_number), read)
+    return session.kept(ROWS).get((dataset_id, split, partition_number, data.view(view).name), read)
 
 
-def _decoded(data: Dataset, blocks: Sequence[_Block]) -> PartitionRows:
+def _decoded(data: Dataset, view: str, blocks: Sequence[_Block]) -> PartitionRows:
+    task = data.task(view)
     target = data.encoder.target
     is_label = isinstance(target, LabelTarget)
-    parts = [encode(data.encoder, fields_from_bytes(data.encoder, block.inputs, block.n_rows)) for block in blocks]
+    parts = [data.encode(view, fields_from_bytes(data.encoder, block.inputs, block.n_rows)) for block in blocks]
     targets = [np.frombuffer(block.targets, "<i4" if is_label else "<f8") for block in blocks]
-    inputs = np.concatenate(parts) if parts else np.zeros((0, *data.task.input_shape), np.float32)
+    inputs = np.concatenate(parts) if parts else np.zeros((0, *task.input_shape), task.input_type)
     raw = np.concatenate(targets) if targets else np.zeros(0, "<i4" if is_label else "<f8")
     values = (
         raw.astype(np.int64)

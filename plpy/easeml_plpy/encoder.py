@@ -35,14 +35,20 @@ def _no_scale() -> Moment:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class NumericField:
-    """One number a row; NULL is stored as NaN. `missing`: (0,) where a training row had none. `type` is SQL's."""
+    """One number a row; NULL is stored as NaN. `missing`: (0,) where a training row had none. `type` is SQL's.
+
+    `knots`: one ascending sequence, of which the ends are the range of the training rows (knots.py); empty where all
+    rows are missing, and no sequence in datasets packed before there were any. `calendar`: the parts that vary.
+    """
 
     column: str
     type: str
     is_time: bool = False
+    calendar: tuple[str, ...] = ()
     missing: tuple[int, ...] = ()
     mean: Moment = field(default_factory=_no_shift)
     scale: Moment = field(default_factory=_no_scale)
+    knots: tuple[Moment, ...] = ()
 
     stored_type: ClassVar[np.dtype[np.float64]] = np.dtype("<f8")
     shape: ClassVar[tuple[int, ...]] = ()
@@ -50,6 +56,7 @@ class NumericField:
     def to_json(self) -> dict[str, JSON]:
         """Return the field as it is stored."""
         times: dict[str, JSON] = {"is_time": True} if self.is_time else {}
+        times |= {"calendar": list(self.calendar)} if self.calendar else {}
         return {"column": self.column, "type": self.type, "kind": "numeric", **times, **_moments_json(self)}
 
 
@@ -76,7 +83,7 @@ class TensorField:
     """An array of one shape a row. `missing`: the flat positions at which a training row had no number.
 
     `dtype` names the stored element, `wire` the one that the server sends, in `wire_rank` dimensions; bytea has no
-    wire form of its own.
+    wire form of its own. `knots`: a sequence for each position of a vector, one for all numbers of other arrays.
     """
 
     column: str
@@ -88,6 +95,7 @@ class TensorField:
     missing: tuple[int, ...] = ()
     mean: Moment = field(default_factory=_no_shift)
     scale: Moment = field(default_factory=_no_scale)
+    knots: tuple[Moment, ...] = ()
 
     @property
     def stored_type(self) -> np.dtype[Any]:
@@ -106,7 +114,8 @@ class TensorField:
         return {**base, "shape": list(self.shape), **sent, **_moments_json(self)}
 
 
-Field: TypeAlias = NumericField | CategoricalField | TensorField
+NumberField: TypeAlias = NumericField | TensorField
+Field: TypeAlias = NumberField | CategoricalField
 
 
 @dataclass(frozen=True)
@@ -179,9 +188,18 @@ def field_from_json(entry: Entry) -> Field:
             column=column, type=sql_type, missing=missing, categories=tuple(entry.get("categories", ()))
         )
     mean, scale = _moment(entry, "mean", _no_shift()), _moment(entry, "scale", _no_scale())
+    knots = tuple(np.array(each, np.float64) for each in entry.get("knots", ()))
     if kind == "numeric":
-        is_time = entry.get("is_time", False)
-        return NumericField(column=column, type=sql_type, is_time=is_time, missing=missing, mean=mean, scale=scale)
+        return NumericField(
+            column=column,
+            type=sql_type,
+            is_time=entry.get("is_time", False),
+            calendar=tuple(entry.get("calendar", ())),
+            missing=missing,
+            mean=mean,
+            scale=scale,
+            knots=knots,
+        )
     if entry["dtype"] not in STORED_TYPES:
         raise InvalidData(f"the encoder names an unknown type {entry['dtype']!r}")
     return TensorField(
@@ -194,6 +212,7 @@ def field_from_json(entry: Entry) -> Field:
         missing=missing,
         mean=mean,
         scale=scale,
+        knots=knots,
     )
 
 
@@ -208,4 +227,5 @@ def _moment(entry: Entry, key: str, default: Moment) -> Moment:
 
 
 def _moments_json(field: NumericField | TensorField) -> dict[str, JSON]:
-    return {"mean": field.mean.tolist(), "scale": field.scale.tolist(), "missing": list(field.missing)}
+    knots: dict[str, JSON] = {"knots": [each.tolist() for each in field.knots]} if field.knots else {}
+    return {"mean": field.mean.tolist(), "scale": field.scale.tolist(), "missing": list(field.missing), **knots}

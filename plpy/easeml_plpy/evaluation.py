@@ -32,13 +32,15 @@ def evaluate_unit(session: Session, unit: str, result: str | None) -> tuple[str]
     context = open_unit(session, order)
     measured = evaluated_state(order, context)
     data = datasets.dataset(session, context.trial.dataset_id)
-    rows = datasets.partition_rows(session, context.trial.dataset_id, measured.split, order.partition_number)
+    rows = datasets.partition_rows(
+        session, context.trial.dataset_id, measured.split, order.partition_number, context.trial.view
+    )
     live, read_bytes = live_trial(session, order, context, measured.checkpoint_id, order.seed)
     session.commit()
 
     with trial_to_blame(session):
         outputs = outputs_of(live, rows.inputs, SessionPause(session))
-    statistics = measure(data.task, data.raw(outputs), rows.raw_targets)
+    statistics = measure(data.task(), data.raw(outputs), rows.raw_targets)
 
     facts: EvaluationFacts = {"statistics": statistics, "read_bytes": read_bytes}
     recorded = record_evaluation(session, order.text, context, measured, facts)

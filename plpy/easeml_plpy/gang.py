@@ -57,7 +57,7 @@ def train_gang(session: Session, unit: str, result: str | None) -> tuple[str]:
     order = Unit.from_text(unit)
     context = open_unit(session, order)
     is_pilot = order.kind == "pilot"
-    rows = partition_rows(session, context.trial.dataset_id, "train", order.partition_number)
+    rows = partition_rows(session, context.trial.dataset_id, "train", order.partition_number, context.trial.view)
     checkpoint_id = None if is_pilot else context.checkpoint_id
     live, read_bytes = live_trial(session, order, context, checkpoint_id, first_seed(order))
     network = _joint(live, context)
@@ -78,12 +78,12 @@ def evaluate_gang(session: Session, unit: str, result: str | None) -> tuple[str]
     context = open_unit(session, order)
     measured = evaluated_state(order, context)
     data = datasets.dataset(session, context.trial.dataset_id)
-    rows = partition_rows(session, context.trial.dataset_id, measured.split, order.partition_number)
+    rows = partition_rows(session, context.trial.dataset_id, measured.split, order.partition_number, context.trial.view)
     live, read_bytes = live_trial(session, order, context, measured.checkpoint_id, first_seed(order))
     with joined(session, order, context) as rank:
         with trial_to_blame(session):
             outputs = outputs_of(live, rows.inputs, rank.pause)
-        statistics = measure(data.task, data.raw(outputs), rows.raw_targets)
+        statistics = measure(data.task(), data.raw(outputs), rows.raw_targets)
 
         def record(text: str, facts: Sequence[EvaluationFacts]) -> RecordedEvaluation:
             return record_evaluation(session, text, context, measured, facts[0])

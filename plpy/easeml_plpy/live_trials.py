@@ -44,7 +44,7 @@ def live_trial(
     if kept is not None and (kept.checkpoint_id, kept.device) == (checkpoint_id, context.device):
         return kept.live, 0
     with trial_to_blame(session):
-        task = datasets.dataset(session, context.trial.dataset_id).task
+        task = datasets.dataset(session, context.trial.dataset_id).task(context.trial.view)
         check_fits(context.trial, task, context.device)
         if checkpoint_id is None:
             return fresh_trial(context.trial, task, seed, context.device), 0

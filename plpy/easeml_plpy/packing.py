@@ -58,10 +58,10 @@ def pack_begun_dataset(session: Session, dataset_id: int) -> int:
     target = source_rows.target_of(session, wanted, columns[wanted.target])
     inputs = source_rows.with_shapes(session, wanted, inputs)
     splitting.order_rows(session, wanted, target)
-    splitting.check_splits(session, wanted)
+    n_train_rows = splitting.check_splits(session, wanted)
     inputs = source_rows.with_categories(session, inputs)
     packing = _Packing(session, wanted, inputs, target, n_skipped)
-    statistics = packing.write_blocks()
+    statistics = packing.write_blocks(n_train_rows)
     packing.finish(statistics, started)
     for table in ("easeml_rows", "easeml_order"):
         session.execute(f"DROP TABLE pg_temp.{table}")
@@ -102,11 +102,11 @@ class _Packing:
         self._dataset_id, self._n_partitions, self._n_skipped = wanted.dataset_id, wanted.n_partitions, n_skipped
         self._block_rows = wanted.block_rows or int(np.clip(TARGET_BLOCK_BYTES // max(row_bytes(inputs), 1), 64, 8192))
 
-    def write_blocks(self) -> PackingStatistics:
+    def write_blocks(self, n_train_rows: int) -> PackingStatistics:
         """Decode, observe and store the blocks one after another; memory is bounded by a few of them."""
         statement, dictionaries = _block_query(self._inputs, self._target, self._block_rows)
         wire, stored = (">i4", "<i4") if isinstance(self._target, LabelTarget) else (">f8", "<f8")
-        statistics = PackingStatistics(self._inputs)
+        statistics = PackingStatistics(self._inputs, n_train_rows)
         for block in self._session.each(statement, *dictionaries, at_once=4):
             fields, targets = columns_of.decode_labelled_rows(self._inputs, wire, block.payload, block.n)
             _check_values(self._inputs, fields)

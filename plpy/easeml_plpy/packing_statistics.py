@@ -1,4 +1,4 @@
-"""What streams by while blocks are written: moments of the training rows, sizes and checksums of the partitions."""
+"""What streams by while blocks are written: statistics of the training rows, sizes and checksums of the partitions."""
 
 from __future__ import annotations
 
@@ -9,26 +9,32 @@ from dataclasses import replace
 
 import numpy as np
 
-from .encoder import CategoricalField, Field, NumberTarget, TensorField
+from .calendar_parts import varying_parts
+from .encoder import CategoricalField, Field, NumberField, NumberTarget, NumericField, TensorField
+from .knots import KnotSample, n_positions
 from .moments import Moments
 from .value_types import Array
 
 
 class PackingStatistics:
-    """Counts by partition, and the moments that the encoder will store."""
+    """Counts by partition, and the statistics that the encoder will store."""
 
-    def __init__(self, inputs: Sequence[Field]) -> None:
-        self._moments = [None if isinstance(field, CategoricalField) else _moments(field) for field in inputs]
+    def __init__(self, inputs: Sequence[Field], n_train_rows: int) -> None:
+        n_numbers = sum(map(n_positions, inputs))
+        self._measures = [
+            None if isinstance(field, CategoricalField) else _Measure(field, n_train_rows, n_numbers)
+            for field in inputs
+        ]
         self._target = Moments(is_elementwise=True)
         self.n_rows: Counter[tuple[str, int]] = Counter()
         self.n_bytes: Counter[int] = Counter()
         self.checksums: Counter[int] = Counter()
 
     def observe(self, fields: Sequence[Array], targets: Array) -> None:
-        """Add training rows to the moments."""
-        for moments, values in zip(self._moments, fields, strict=True):
-            if moments is not None:
-                moments.add(values)
+        """Add training rows to the statistics."""
+        for measure, values in zip(self._measures, fields, strict=True):
+            if measure is not None:
+                measure.add(values)
         self._target.add(targets.astype(np.float64).reshape(-1, 1))
 
     def count(self, split: str, part: int, n_rows: int, packed: Sequence[bytes]) -> None:
@@ -40,7 +46,10 @@ class PackingStatistics:
 
     def fields(self, inputs: Sequence[Field]) -> list[Field]:
         """Return the inputs with their statistics."""
-        return [_measured(field, moments) for field, moments in zip(inputs, self._moments, strict=True)]
+        return [
+            field if measure is None else measure.measured(field)
+            for field, measure in zip(inputs, self._measures, strict=True)
+        ]
 
     def number_target(self, target: NumberTarget) -> NumberTarget:
         """Return the target with its mean and scale."""
@@ -55,13 +64,27 @@ def checksum(packed: Sequence[bytes], before: int) -> int:
     return before
 
 
-def _moments(field: Field) -> Moments:
-    """Return empty moments: by element for vectors, over all numbers of the column otherwise."""
-    return Moments(is_elementwise=isinstance(field, TensorField) and len(field.shape) == 1)
+class _Measure:
+    """Statistics of one column of numbers: moments by element for vectors, over all numbers of the column otherwise."""
 
+    def __init__(self, field: NumberField, n_rows: int, n_numbers: int) -> None:
+        self._moments = Moments(is_elementwise=isinstance(field, TensorField) and len(field.shape) == 1)
+        self._sample = KnotSample(field, n_rows, n_numbers)
 
-def _measured(field: Field, moments: Moments | None) -> Field:
-    if moments is None or isinstance(field, CategoricalField):
+    def add(self, values: Array) -> None:
+        """Look at the next training rows."""
+        self._moments.add(values)
+        self._sample.add(values)
+
+    def measured(self, field: Field) -> Field:
+        """Return the field with its statistics."""
+        found = self._moments.statistics()
+        knots = self._sample.knots()
+        if isinstance(field, NumericField):
+            calendar = varying_parts(self._sample.values()[:, 0]) if field.is_time else ()
+            return replace(
+                field, mean=found.mean, scale=found.scale, missing=found.missing, knots=knots, calendar=calendar
+            )
+        if isinstance(field, TensorField):
+            return replace(field, mean=found.mean, scale=found.scale, missing=found.missing, knots=knots)
         return field
-    found = moments.statistics()
-    return replace(field, mean=found.mean, scale=found.scale, missing=found.missing)

@@ -66,7 +66,7 @@ def pilot_unit(session: Session, unit: str, result: str | None) -> tuple[str]:
     context = open_unit(session, order)
     trainer_for(architecture(context.trial.architecture).trainer).prepare()
     started, memory = time.perf_counter(), MemoryMeter(context.device)
-    rows = partition_rows(session, context.trial.dataset_id, "train", order.partition_number)
+    rows = partition_rows(session, context.trial.dataset_id, "train", order.partition_number, context.trial.view)
     mean_rows = session.row(MEAN_ROWS, context.trial.dataset_id)
     live, _ = live_trial(session, order, context, None, order.seed)
     open_seconds = time.perf_counter() - started

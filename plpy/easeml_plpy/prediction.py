@@ -14,7 +14,6 @@ import torch
 
 from . import columns as columns_of
 from .encoder import CategoricalField, Field, LabelTarget
-from .encoding import encode
 from .errors import InvalidData, NotAllowed, ShapeMismatch
 from .row_values import category_code, fields_from_numbers, fields_from_values, numbers_of_array, row_of_text
 from .serving import Served, served, within_memory
@@ -41,7 +40,7 @@ FILLING: Kept[Filling] = Kept(Filling)
 def outputs_of(served: Served, fields: Sequence[Array]) -> Array:
     """Return probabilities (n, classes) or values in the target's units (n, 1)."""
     with within_memory():
-        inputs = torch.from_numpy(encode(served.data.encoder, fields))
+        inputs = torch.from_numpy(served.data.encode(served.view, fields))
         return served.data.raw(served.live.outputs(inputs))
 
 

@@ -120,7 +120,7 @@ def _record_metrics(
     session: Session, order: str, context: UnitContext, measured: EvaluatedState, parts: Sequence[Statistics]
 ) -> RecordedEvaluation:
     """Make the metrics of a whole split; after a validation this state may become the trial's best."""
-    task = dataset(session, context.trial.dataset_id).task
+    task = dataset(session, context.trial.dataset_id).task()
     total = combine(parts)
     # No rows, no number: NaN would sort above every number in SQL.
     metrics = {name: value for name, value in values(task, total).items() if math.isfinite(value)}

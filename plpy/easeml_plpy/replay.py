@@ -212,7 +212,7 @@ class _Replay:
 
     def _begin(self, spec: TrialSpec, state: bytes | None, seed: int) -> LiveTrial:
         """Return a fresh trial, or a copy that goes on from the state that its parent had."""
-        task = datasets.dataset(self._session, spec.dataset_id).task
+        task = datasets.dataset(self._session, spec.dataset_id).task(spec.view)
         with trial_to_blame(self._session):
             check_fits(spec, task, self._device)
             if state is None:
@@ -221,7 +221,7 @@ class _Replay:
 
     def _train(self, spec: TrialSpec, live: LiveTrial, unit: LoggedUnit) -> bytes:
         """Train one unit of the log, without a transaction, and return the state."""
-        rows = datasets.partition_rows(self._session, spec.dataset_id, "train", unit.partition_number)
+        rows = datasets.partition_rows(self._session, spec.dataset_id, "train", unit.partition_number, spec.view)
         self._session.commit()
         with trial_to_blame(self._session):
             live.train(rows.inputs, rows.targets, seed=unit.seed, pause=SessionPause(self._session))

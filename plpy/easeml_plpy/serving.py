@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from . import datasets
+from .architectures import architecture
 from .cache import Bounded
 from .devices import bind
 from .errors import InvalidArgument, NotAllowed, QuotaExceeded, from_sqlstate
@@ -33,9 +34,10 @@ MEMORY_VARIABLE = "EASEML_PREDICTION_MEMORY_BYTES"
 
 @dataclass(frozen=True)
 class Served:
-    """A trial ready to answer; `n_bytes` is the size of its state."""
+    """A trial ready to answer, with the view that it takes; `n_bytes` is the size of its state."""
 
     data: datasets.Dataset
+    view: str
     live: LiveTrial
     trial_id: int
     n_bytes: int
@@ -189,10 +191,11 @@ def _tell_choice(session: Session, found: _Found) -> None:
 def _restored(session: Session, found: _Found) -> Served:
     trial = session.row(TRIAL, found.serving_trial_id)
     data = datasets.dataset(session, found.dataset_id)
+    view = architecture(trial.architecture).view
     with within_memory():
         state = read_state(session, found.serving_trial_id, found.checkpoint_id)
-        live = resumed_trial(trial.architecture, json.loads(trial.config), data.task, state)
-    return Served(data, live, found.serving_trial_id, len(state))
+        live = resumed_trial(trial.architecture, json.loads(trial.config), data.task(view), state)
+    return Served(data, view, live, found.serving_trial_id, len(state))
 
 
 def memory_limit_bytes() -> int | None:

@@ -65,10 +65,10 @@ def order_rows(session: Session, request: PackRequest, target: Target) -> None:
     )
 
 
-def check_splits(session: Session, request: PackRequest) -> None:
-    """Refuse a source with too few rows for its partitions and splits."""
+def check_splits(session: Session, request: PackRequest) -> int:
+    """Return the number of training rows; refuse a source with too few rows for its partitions and splits."""
     rows = session.execute("SELECT split, count(*) AS n FROM pg_temp.easeml_order GROUP BY split")
-    counts = dict.fromkeys(SPLITS, 0) | {row["split"]: int(row["n"]) for row in rows}
+    counts: dict[str, int] = dict.fromkeys(SPLITS, 0) | {row["split"]: int(row["n"]) for row in rows}
     total = sum(counts.values())
     for split, fraction in (("validation", request.validation_fraction), ("test", request.test_fraction)):
         if not counts[split]:
@@ -80,3 +80,4 @@ def check_splits(session: Session, request: PackRequest) -> None:
             hint=f"Each partition needs a row of each: ask for at most {min(counts.values())} partitions, or for other"
             " fractions.",
         )
+    return counts["train"]

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from easeml_plpy.errors import InvalidArgument
+from easeml_plpy.layout import Layout
 
 TaskKind = Literal["classification", "regression"]
+InputType = Literal["float32", "float64"]
 TASK_KINDS: tuple[TaskKind, ...] = ("classification", "regression")
 
 MAX_RANK = 16
@@ -18,12 +20,15 @@ MAX_RANK = 16
 class Task:
     """`input_shape` is without the batch, `n_outputs` the number of classes, or 1 for regression.
 
-    A single number as input has the shape (1,). Raises InvalidArgument.
+    A single number as input has the shape (1,). `layout` says of each column what it is, where the view of the data has
+    columns of several kinds. Raises InvalidArgument.
     """
 
     kind: TaskKind
     input_shape: tuple[int, ...]
     n_outputs: int
+    input_type: InputType = "float32"
+    layout: Layout = ()
 
     def __post_init__(self) -> None:
         if self.kind not in TASK_KINDS:

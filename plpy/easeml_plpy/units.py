@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeAlias
 
 import torch
 
+from .architectures import architecture
 from .devices import bind
 from .errors import EasemlError, TrialFailed
 from .memory import slot_share
@@ -79,6 +80,11 @@ class TrialSpec(NamedTuple):
     max_epochs: int
     dataset_id: int
     train_rows: tuple[int, ...]
+
+    @property
+    def view(self) -> str:
+        """The view of the dataset that its architecture takes."""
+        return architecture(self.architecture).view
 
 
 class UnitContext(NamedTuple):

@@ -30,7 +30,8 @@ class Architecture:
     `build(task, config)` gives what the trainer of that name trains, and which only that trainer looks into: an
     nn.Module for 'torch', an IncrementalEstimator for 'partial_fit'. Without `tasks` or `input_ranks` any will do;
     `objection(task)` says why a task of a legal kind and rank still does not fit; `size(task, config)` is at least that
-    of a linear predictor.
+    of a linear predictor. `view` names how it takes rows (views/): before a run `tasks`, `input_ranks` and
+    `objection` are asked of the dataset's standard view, and again of its own when it trains.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Architecture:
     input_ranks: tuple[int, ...] = ANY_RANK
     objection: Callable[[Task], str | None] = _no_objection
     size: Callable[[Task, Config], Size] = linear_size
+    view: str = "standard"
 
     def needed_bytes(self, task: Task, config: Config, n_rows: int) -> int:
         """Return the memory that training takes at least; `n_rows` are those of the largest partition."""

@@ -45,7 +45,7 @@ class LiveTrial(Protocol):
     def train(self, inputs: torch.Tensor, targets: torch.Tensor, *, seed: int, pause: Pause) -> Training:
         """Visit every row once, in an order drawn from the seed, and call `pause` after every mini-batch.
 
-        inputs: float32 (n, *input_shape); targets: int64 (n,) classes or float32 (n,).
+        inputs: (n, *input_shape) of the task's type; targets: int64 (n,) classes or float32 (n,).
         What `pause` raises passes through. Raises TrialFailed, ShapeMismatch, InvalidData.
         """
 
@@ -132,12 +132,11 @@ def check_fit(architecture: Architecture, task: Task) -> None:
 
 
 def check_inputs(task: Task, inputs: torch.Tensor) -> None:
-    """Raise ShapeMismatch unless inputs are float32 (n, *input_shape)."""
-    if tuple(inputs.shape[1:]) != task.input_shape or inputs.dtype != torch.float32:
-        expected = ", ".join(["n", *(str(size) for size in task.input_shape)])
-        raise ShapeMismatch(
-            f"inputs: expected torch.float32 of shape ({expected}), got {inputs.dtype} of shape {tuple(inputs.shape)}"
-        )
+    """Raise ShapeMismatch unless inputs are of the task's type, (n, *input_shape)."""
+    if tuple(inputs.shape[1:]) != task.input_shape or inputs.dtype != getattr(torch, task.input_type):
+        shape = ", ".join(["n", *(str(size) for size in task.input_shape)])
+        expected = f"torch.{task.input_type} of shape ({shape})"
+        raise ShapeMismatch(f"inputs: expected {expected}, got {inputs.dtype} of shape {tuple(inputs.shape)}")
 
 
 def check_rows(task: Task, inputs: torch.Tensor, targets: torch.Tensor) -> None:

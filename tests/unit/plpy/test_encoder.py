@@ -25,6 +25,12 @@ IMAGE = {
     "column": "i", "type": "bytea", "kind": "tensor", "dtype": "u1", "shape": [2, 2], "mean": [3.0], "scale": [2.0],
     "missing": [],
 }  # fmt: skip
+WITH_KNOTS = [
+    {**NUMBER, "knots": [[0.0, 1.5, 9.0]]},
+    {**NUMBER, "knots": [[]]},
+    {**TIME, "calendar": ["year", "hour"], "knots": [[0.0]]},
+    {**ARRAY, "knots": [[1.0], [2.0, 3.0]]},
+]
 LABELS = {"column": "y", "type": "text", "task": "classification", "labels": ["no", "yes"]}
 VALUE = {"column": "y", "type": "float8", "task": "regression", "mean": 0.5, "scale": 0.25}
 MIXED = [NUMBER, TIME, TEXT, ARRAY]
@@ -36,7 +42,7 @@ def stored(inputs: list[dict[str, Any]], target: dict[str, Any] = LABELS) -> dic
 
 
 @pytest.mark.parametrize("target", [LABELS, VALUE], ids=lambda target: target["task"])
-@pytest.mark.parametrize("inputs", [[NUMBER], [TIME], [TEXT], [ARRAY], [IMAGE], MIXED])
+@pytest.mark.parametrize("inputs", [[NUMBER], [TIME], [TEXT], [ARRAY], [IMAGE], MIXED, WITH_KNOTS])
 def test_what_is_parsed_is_stored_again_as_it_was(inputs: list[dict[str, Any]], target: dict[str, Any]) -> None:
     value = stored(inputs, target)
     assert Encoder.from_json(value).to_json() == value

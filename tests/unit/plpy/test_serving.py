@@ -37,10 +37,10 @@ def test_other_errors_pass_through() -> None:
 def test_a_session_keeps_eight_trials_or_a_gigabyte(n_bytes: int, n_kept: int) -> None:
     store, nothing = RESTORED.make(), object()
     for number in range(20):
-        store.put(number, Served(nothing, nothing, number, n_bytes))  # type: ignore[arg-type]
+        store.put(number, Served(nothing, "standard", nothing, number, n_bytes))  # type: ignore[arg-type]
     made: list[Any] = []
     for number in range(20 - n_kept, 20):
         store.get(number, lambda: made.append(1))  # type: ignore[arg-type, return-value]
     assert not made
-    store.get(19 - n_kept, lambda: made.append(1) or Served(nothing, nothing, 0, 1))  # type: ignore[arg-type, func-returns-value]
+    store.get(19 - n_kept, lambda: made.append(1) or Served(nothing, "standard", nothing, 0, 1))  # type: ignore[arg-type, func-returns-value]
     assert made

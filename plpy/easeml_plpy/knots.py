@@ -1,0 +1,76 @@
+"""Knots of numbers: quantiles of a sample of the training rows, with the least and greatest of all of them at the ends.
+
+The sample is every n-th training row in the order of the blocks. That order is one of hashes, so the sample is fair,
+and the same rows give the same knots. Wide tables have fewer knots a number, so that the encoder stays small.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from .encoder import CategoricalField, Field, Moment, TensorField
+from .value_types import Array
+
+MOST_KNOTS, LEAST_KNOTS = 128, 4
+ALL_KNOTS = 1 << 16
+MOST_ROWS, LEAST_ROWS = 100_000, 1_000
+ALL_NUMBERS = 1 << 22
+"""Sampled numbers of all inputs together, which bounds what sorting them costs."""
+
+
+def n_positions(field: Field) -> int:
+    """Return how many sequences of knots a field has: one for each position of a vector, else one for all numbers."""
+    if isinstance(field, CategoricalField):
+        return 0
+    return math.prod(field.shape) if isinstance(field, TensorField) and len(field.shape) == 1 else 1
+
+
+class KnotSample:
+    """Sampled rows of one field, and the range of all of its rows."""
+
+    def __init__(self, field: Field, n_rows: int, n_numbers: int) -> None:
+        """`n_rows` are to come in all; `n_numbers` counts the positions of all inputs together."""
+        self._n_positions = n_positions(field)
+        self._n_knots = int(np.clip(ALL_KNOTS // n_numbers, LEAST_KNOTS, MOST_KNOTS))
+        most = int(np.clip(ALL_NUMBERS // n_numbers, LEAST_ROWS, MOST_ROWS))
+        self._step = max(1, -(-n_rows // most))
+        # Where all numbers of a row have the same knots, some of them are enough.
+        shared = 1 if self._n_positions > 1 else math.prod(field.shape)
+        self._inner_step = max(1, shared * min(most, n_rows) // (ALL_NUMBERS // 4))
+        self._n_seen = 0
+        self._parts: list[Array] = []
+        self._low = np.full(self._n_positions, np.nan)
+        self._high = np.full(self._n_positions, np.nan)
+
+    def add(self, values: Array) -> None:
+        """Look at the next training rows (n, ...); NaN counts as missing."""
+        rows = values.reshape(len(values), -1) if self._n_positions > 1 else values.reshape(-1, 1)
+        self._low = np.fmin(self._low, np.fmin.reduce(rows, axis=0))
+        self._high = np.fmax(self._high, np.fmax.reduce(rows, axis=0))
+        chosen = values[-self._n_seen % self._step :: self._step].reshape(-1, *values.shape[1:])
+        self._n_seen += len(values)
+        flat = chosen.reshape(len(chosen), -1)[:, :: self._inner_step]
+        self._parts.append(flat.reshape(-1, self._n_positions).astype(np.float64))
+
+    def values(self) -> Array:
+        """Return the sampled numbers, float64 (n, positions)."""
+        return np.concatenate(self._parts) if self._parts else np.empty((0, self._n_positions))
+
+    def knots(self) -> tuple[Moment, ...]:
+        """Return the knots of each position, ascending; none where all rows are missing."""
+        ordered = np.sort(self.values(), axis=0)  # NaN comes last
+        n_known = np.count_nonzero(~np.isnan(ordered), axis=0)
+        columns = zip(ordered.T, n_known, self._low, self._high, strict=True)
+        return tuple(_knots(column[:n], [low, high], self._n_knots) for column, n, low, high in columns)
+
+
+def _knots(ordered: Array, ends: Sequence[float], n_knots: int) -> Moment:
+    """Return quantiles of sorted numbers, or all distinct ones if they are few, with the two ends."""
+    distinct = ordered[np.flatnonzero(np.diff(ordered, prepend=np.nan) != 0)]
+    if len(distinct) > n_knots:
+        distinct = ordered[np.linspace(0, len(ordered) - 1, n_knots).round().astype(np.int64)]
+    found: Moment = np.unique([end for end in [*distinct, *ends] if not np.isnan(end)])
+    return found

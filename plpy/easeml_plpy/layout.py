@@ -1,0 +1,29 @@
+"""What the columns of a view are, so that an architecture knows numbers from codes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+ColumnKind = Literal["number", "flag", "category", "token"]
+
+
+@dataclass(frozen=True)
+class ViewColumn:
+    """A column of a view, and the input that it came from.
+
+    number: any value, NaN where missing if the view says so. flag: 1 where the input is missing, else 0. category: a
+    code from 0 to `cardinality` - 1, and how the view writes a missing one. token: the id of a word, below
+    `cardinality`, or -1 for none.
+
+    `part` says which piece of the input it is, "" for the whole: a calendar part, or the flat position in an array.
+    `cardinality` of a number counts the bins between its knots, in views that place numbers among knots.
+    """
+
+    kind: ColumnKind
+    field: str
+    part: str = ""
+    cardinality: int = 0
+
+
+Layout = tuple[ViewColumn, ...]

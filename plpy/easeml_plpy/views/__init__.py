@@ -1,0 +1,29 @@
+"""The views that an architecture can name, and how a dataset looks in each.
+
+Blocks hold what rows say. A session makes a view when it decodes them, so another view needs no packing. To add one:
+write a file with a `View` and list it here.
+"""
+
+from __future__ import annotations
+
+from easeml_plpy.encoder import Encoder, LabelTarget
+from easeml_plpy.task import Task
+from easeml_plpy.views.contract import View
+from easeml_plpy.views.standard import STANDARD
+from easeml_plpy.views.tree import TREE
+
+__all__ = ["VIEWS", "View", "task_in", "view_of"]
+
+VIEWS: dict[str, View] = {each.name: each for each in (STANDARD, TREE)}
+
+
+def view_of(name: str, encoder: Encoder) -> View:
+    """Return the view of that name as this dataset has it."""
+    return VIEWS[name]
+
+
+def task_in(view: View, encoder: Encoder) -> Task:
+    """Return what a trial learns that takes the dataset in this view."""
+    target = encoder.target
+    n_outputs = len(target.labels) if isinstance(target, LabelTarget) else 1
+    return Task(target.task, view.shape(encoder), n_outputs, view.input_type, view.layout(encoder))

@@ -1,0 +1,27 @@
+"""What a view is: a way of laying out the fields of a dataset as one array, for the architectures that name it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from easeml_plpy.encoder import Encoder
+from easeml_plpy.layout import Layout
+from easeml_plpy.task import InputType
+from easeml_plpy.value_types import Array
+
+
+@dataclass(frozen=True)
+class View:
+    """A way of laying out fields. Its constants come from the training rows alone, and the encoder holds them.
+
+    `shape(encoder)` is that of one row, `layout(encoder)` says what its columns are, and `encode(encoder, fields)`
+    turns fields of n rows into (n, *shape) of `input_type`. Training and prediction call the same `encode`.
+    """
+
+    name: str
+    summary: str
+    input_type: InputType
+    shape: Callable[[Encoder], tuple[int, ...]]
+    layout: Callable[[Encoder], Layout]
+    encode: Callable[[Encoder, Sequence[Array]], Array]

@@ -1,0 +1,26 @@
+"""The view `standard`: float32, standardised, imputed, flagged, one-hot; an array alone keeps its shape."""
+
+from __future__ import annotations
+
+from easeml_plpy.encoder import Encoder
+from easeml_plpy.encoding import encode
+from easeml_plpy.layout import Layout
+from easeml_plpy.views.contract import View
+
+
+def _shape(encoder: Encoder) -> tuple[int, ...]:
+    return encoder.input_shape
+
+
+def _no_layout(encoder: Encoder) -> Layout:
+    return ()  # every column is a number of about unit size, so there is nothing to tell apart
+
+
+STANDARD = View(
+    name="standard",
+    summary="float32: numbers standardised, missing ones imputed and flagged, categories one-hot",
+    input_type="float32",
+    shape=_shape,
+    layout=_no_layout,
+    encode=encode,
+)
