@@ -34,6 +34,7 @@ install_packages() {
     local missing=()
     [ -n "$(server_with_plpython)" ] || missing+=(postgresql plpython3)
     /usr/bin/python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(venv)
+    ldconfig -p | grep -q 'libgomp\.so\.1' || missing+=(libgomp1)  # LightGBM links it
     [ ${#missing[@]} -gt 0 ] || return 0
     echo "Installing Debian packages for: ${missing[*]}"
     export DEBIAN_FRONTEND=noninteractive
@@ -43,7 +44,7 @@ install_packages() {
         echo "create_main_cluster = false" | as_root tee /etc/postgresql-common/createcluster.conf >/dev/null
     fi
     as_root apt-get update -qq
-    local names=(python3-venv)
+    local names=(python3-venv libgomp1)
     if [ -z "$(server_with_plpython)" ]; then
         local version
         version=$(apt-cache search --names-only '^postgresql-plpython3-[0-9]+$' | sed 's/.*plpython3-\([0-9]*\).*/\1/' |

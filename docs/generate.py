@@ -49,7 +49,7 @@ GROUPS = {
     "Tenants": ("create_tenant", "alter_tenant", "drop_tenant", "adopt_tenant", "set_policy", "quality"),
     "Operations": ("version", "has_live_coordinator", "python_facts"),
 }
-UNITS = ("train_unit", "evaluate_unit", "train_gang", "evaluate_gang", "pilot_unit")
+UNITS = ("train_unit", "evaluate_unit", "train_round", "evaluate_round", "train_gang", "evaluate_gang", "pilot_unit")
 
 ROLES = {
     "easeml_owner": "Owns what easeml does for tenants beyond their own rights. Nobody can become it: never grant it.",

@@ -20,14 +20,11 @@ class Crashes:
         """Remember a unit."""
         self._crashed.append(message)
 
-    async def remember(self, inbox: Inbox) -> list[UnitFailed]:
-        """Keep, and return, what the server's end has done to units: the tables learn it when the server is back."""
-        found = []
+    async def remember(self, inbox: Inbox) -> None:
+        """Keep what the server's end has done to units: the tables learn it when the server is back."""
         while (message := await inbox.next(0.0)) is not None:
             if isinstance(message, UnitFailed) and isinstance(message.error, ServerCrashed):
-                found.append(message)
-        self._crashed += found
-        return found
+                self.add(message)
 
     async def told(self) -> AsyncIterator[tuple[Order, int, EasemlError]]:
         """Tell the tables; yield each order with how often its unit has met a crash, and the error."""

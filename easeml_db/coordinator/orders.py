@@ -8,8 +8,8 @@ from easeml_db.words.training_unit import TrainingUnit, unit_seed
 
 
 def order_of(start: Start, run_seed: int, *, lease_number: int, attempt: int) -> Order:
-    """Return the first unit with its slot, and the others of a gang as its members."""
-    unit, others = start.unit, zip(start.units[1:], start.slots[1:], strict=True)
+    """Return the first unit with its slot, and the others of a gang, or of a whole round, as its members."""
+    unit, others = start.unit, zip(start.units[1:], start.slot_by_unit()[1:], strict=True)
     return Order(
         unit,
         _seed_of(unit, run_seed),

@@ -11,9 +11,8 @@ from typing import Any
 
 from easeml_db.coordinator.loop import Coordinator
 from easeml_db.coordinator.ports import Ports
-from easeml_db.coordinator.ports.messages import Message, StopRequested
+from easeml_db.coordinator.ports.messages import Message, StopRequested, UnitFailed
 from easeml_db.coordinator.settings import Settings
-from easeml_db.coordinator.untold import Untold
 from easeml_db.errors import OutOfSpace, ServerUnavailable, SlotLost, StandbyOnly
 from easeml_db.postgres.executor import UNIT_LEASE_SECONDS
 from easeml_db.postgres.ports import postgres_ports
@@ -63,7 +62,7 @@ async def serve(
     """Coordinate until SIGTERM or SIGINT; survive restarts of the server. Raises VersionMismatch at a wrong schema."""
     stopping = asyncio.Event()
     inboxes: list[QueueInbox] = []
-    untold = Untold()
+    crashed: list[UnitFailed] = []  # what coordinators remember of units when the server goes away
 
     def stop() -> None:
         stopping.set()
@@ -80,7 +79,7 @@ async def serve(
                 dsn,
                 inboxes[0],
                 say,
-                lambda ports: Coordinator(ports, settings, untold),
+                lambda ports: Coordinator(ports, settings, crashed),
                 until_idle=until_idle,
                 unit_lease_seconds=unit_lease_seconds,
             )

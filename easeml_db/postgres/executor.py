@@ -90,7 +90,7 @@ class PostgresExecutor:
     async def _run(self, order: Order) -> None:
         started = time.monotonic()
         await self._renew_worn_out(order)
-        token = self._tokens.of(order.slot_ids) if order.members else ""
+        token = self._tokens.of(order.slot_ids) if order.is_gang else ""
         sessions = [self._sessions.get(slot_id) for slot_id in order.slot_ids]
         call = GangCall(order, sessions, token, self._patience_seconds)
         self._calls |= dict.fromkeys(order.slot_ids, call)
@@ -134,7 +134,7 @@ class PostgresExecutor:
 
     async def _renew_worn_out(self, order: Order) -> None:
         """Give sessions that keep too many broken groups a new process before they get one more."""
-        for slot_id in self._tokens.worn_out(order.slot_ids) if order.members else ():
+        for slot_id in self._tokens.worn_out(order.slot_ids) if order.is_gang else ():
             await self._drop_session(slot_id)
             with contextlib.suppress(EasemlError, psycopg.Error):  # the call says so
                 self._sessions[slot_id] = await open_session(self._dsn, slot_id)

@@ -1,7 +1,8 @@
 """The calls of one order, side by side on the sessions of its slots: the first failure ends them all.
 
-A unit on one slot is a gang of one. The sessions of a gang exchange tensors in a group of processes that they form
-under a token and keep. A token is worth nothing any more once one of its sessions is gone or a gang has failed.
+A unit on one slot is a gang of one, and so is a whole round. The sessions of a gang exchange tensors in a group of
+processes that they form under a token and keep. A token is worth nothing any more once one of its sessions is gone or a
+gang has failed.
 """
 
 from __future__ import annotations
@@ -29,6 +30,11 @@ GANG_CALLS = {
     "validate": "CALL easeml.evaluate_gang(%s::jsonb, NULL)",
     "test": "CALL easeml.evaluate_gang(%s::jsonb, NULL)",
     PILOT: "CALL easeml.train_gang(%s::jsonb, NULL)",
+}
+ROUND_CALLS = {
+    "train": "CALL easeml.train_round(%s::jsonb, NULL)",
+    "validate": "CALL easeml.evaluate_round(%s::jsonb, NULL)",
+    "test": "CALL easeml.evaluate_round(%s::jsonb, NULL)",
 }
 MAX_GROUPS = 64  # that a session keeps: a process cannot take them down safely
 
@@ -113,7 +119,8 @@ class GangCall:
         session = self._sessions[slot_id]
         if session is None:
             raise SlotLost(f"slot {slot_id} has no session")
-        return await session.call((GANG_CALLS if self.order.members else CALLS)[self.order.unit.kind], text)
+        calls = GANG_CALLS if self.order.is_gang else ROUND_CALLS if self.order.is_whole else CALLS
+        return await session.call(calls[self.order.unit.kind], text)
 
     async def _end(self, slot_id: int) -> None:
         task, given_up = self._tasks[slot_id], self._given_up[slot_id]

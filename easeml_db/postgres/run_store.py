@@ -34,6 +34,7 @@ class PostgresRuns:
         if rows[0].pop("is_too_large"):
             raise InvalidData(f"run {run_id}: its search is longer than a million characters")
         n_partitions, holders, search = (rows[0].pop(name) for name in ("n_partitions", "holders", "search"))
+        whole = frozenset(rows[0].pop("whole_architectures"))
         trials = await self._session.rows("read_trials", run_id=run_id)
         architectures = {row["trial_id"]: row.pop("architecture") for row in trials}
         return Run(
@@ -44,6 +45,7 @@ class PostgresRuns:
             holders=None if holders is None else tuple(frozenset(segments) for segments in holders),
             search=None if search is None else Search(**search),
             joint_architectures=await self._read_joint() if uses_gangs(rows[0]["allocation"]) else frozenset(),
+            whole_architectures=whole,
         )  # fmt: skip
 
     async def _read_joint(self) -> frozenset[str]:

@@ -73,11 +73,12 @@ class SimulatedExecutor:
             self._run(order, started)
 
     def _run(self, order: Order, started: float) -> None:
-        """Let a unit end after its time, a gang after the longest of its units; one that is stuck is given up after its
-        lease, and ends much later."""
+        """Let a unit end after its time, a gang after the longest of its units, a whole round after all of them;
+        one that is stuck is given up after its lease, and ends much later."""
         is_pilot = order.unit.kind == PILOT
         ranks = order.alone()
-        seconds = PILOT_SECONDS if is_pilot else max([self._world.seconds_of(one.unit, one.slot_id) for one in ranks])
+        together = sum if order.is_whole else max
+        seconds = PILOT_SECONDS if is_pilot else together(self._world.seconds_of(r.unit, r.slot_id) for r in ranks)
         if order.measured_seconds:
             seconds = order.measured_seconds
             self._world.pilots_begun[self._world.device_of(order.slot_id), started] += 1
@@ -127,7 +128,7 @@ class SimulatedExecutor:
             self._broken.add(slot_id)
 
     def _check(self, order: Order) -> None:
-        if len(set(order.slot_ids)) < len(order.slot_ids):
+        if order.is_gang and len(order.slot_ids) <= len(order.members):
             raise BrokenRule(f"a slot is in the gang {order.slot_ids} more than once")
         for slot_id in order.slot_ids:
             if slot_id not in self._ready:

@@ -23,6 +23,7 @@ def new_run(
     tenant: str = "tenant",
     allocation: str = "hopping",
     joint_architectures: Collection[str] = ("mlp", "linear"),
+    whole_architectures: Collection[str] = ("trees",),
 ) -> Run:
     """Return a queued run of fresh trials; architectures take turns and are the arms, trial ids are
     100000 * run_id + number, arm ids 1000 * run_id + number."""
@@ -51,4 +52,5 @@ def new_run(
         arm_of=arm_of,
         allocation=allocation,
         joint_architectures=frozenset(joint_architectures),
+        whole_architectures=frozenset(whole_architectures),
     )

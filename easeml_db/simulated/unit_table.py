@@ -35,8 +35,12 @@ class UnitTable:
         self._check_fence(order)
         trial = self._due_trial(order, frozenset({"running"}))
         ranks = order.alone()
-        for rank in ranks:
-            self._log(RecordedUnit(rank, started_seconds, finished_seconds, len(ranks)))
+        self._check_width(order, trial)
+        share = (finished_seconds - started_seconds) / len(ranks) if order.is_whole else 0.0
+        for number, rank in enumerate(ranks):
+            times = (started_seconds + number * share, started_seconds + (number + 1) * share)
+            started, finished = times if order.is_whole else (started_seconds, finished_seconds)
+            self._log(RecordedUnit(rank, started, finished, len(order.slot_ids)))
             trial = after(trial, rank.unit)
         unit = ranks[-1].unit
         self._rows.trials[unit.trial_id] = trial
@@ -44,6 +48,13 @@ class UnitTable:
             self._rows.move_trial(unit.trial_id, "finished")
         elif is_at_pause(self._rows.trials[unit.trial_id]):
             self._rows.move_trial(unit.trial_id, "paused")
+
+    def _check_width(self, order: Order, trial: Trial) -> None:
+        """Raise BrokenRule unless a trial that takes all partitions gets a whole round, and no other does."""
+        run = self._rows.runs_by_id[trial.run_id]
+        is_whole = run.architectures[trial.trial_id] in run.whole_architectures and trial.n_partitions > 1
+        if order.is_whole != is_whole or (is_whole and len(order.alone()) != trial.n_partitions):
+            raise BrokenRule(f"trial {trial.trial_id} got {len(order.alone())} units on slots {order.slot_ids}")
 
     def _log(self, row: RecordedUnit) -> None:
         unit = row.order.unit

@@ -63,7 +63,8 @@ class Run:
     `arm_of` gives the arm of each trial; a trial without one needs no opening. What a run of `tenant` learns is of
     use to other runs of the same `task`. `search` is there where its procedure decides on the way, once inside
     every arm; `allocation` says how slots are shared out among its trials. Trials of `joint_architectures` can train on
-    several slots at once.
+    several slots at once; those of `whole_architectures` do a whole round, over all partitions, in one unit on one
+    slot.
     """
 
     run_id: int
@@ -83,3 +84,4 @@ class Run:
     search: Search | None = None
     allocation: str = "hopping"
     joint_architectures: frozenset[str] = frozenset()
+    whole_architectures: frozenset[str] = frozenset()

@@ -16,7 +16,7 @@ from .task import Task, TaskKind
 from .value_types import JSON
 
 HINT = "Use narrower layers or smaller batches, or ask an administrator for slots with more memory."
-TELLING = ("hidden_units", "width", "batch_size")  # settings that make a config large
+TELLING = ("hidden_units", "width", "batch_size", "num_leaves", "rounds_per_epoch")  # settings that make a config large
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def shortage(chosen: Architecture, task: Task, config: Config, n_rows: int, limi
 
 @answering
 def check_memory(
-    session: Session, task: TaskKind, input_shape: Sequence[int], n_outputs: int, n_rows: int, trials: str
+    session: Session, task: TaskKind, input_shape: Sequence[int], n_outputs: int, train_rows: Sequence[int], trials: str
 ) -> int | None:
     """Refuse a run one of whose first trials no slot can ever hold; return what a slot may take.
 
@@ -59,12 +59,12 @@ def check_memory(
     limit = max(slots.largest or 0, slot_share(slots.n_slots) if slots.has_share else 0)
     wanted = Task(task, tuple(input_shape), n_outputs)
     for trial in json.loads(trials):
-        _check_trial(trial["architecture"], trial["config"], wanted, n_rows, limit)
+        _check_trial(trial["architecture"], trial["config"], wanted, train_rows, limit)
     return limit
 
 
-def _check_trial(name: str, config: Mapping[str, JSON], task: Task, n_rows: int, limit: int) -> None:
+def _check_trial(name: str, config: Mapping[str, JSON], task: Task, train_rows: Sequence[int], limit: int) -> None:
     chosen = architecture(name)
-    words = shortage(chosen, task, complete(chosen, config), n_rows, limit)
+    words = shortage(chosen, task, complete(chosen, config), chosen.rows_at_once(train_rows), limit)
     if words:
         raise InvalidArgument(f"search_space: {words}, and a slot may take {limit / 1e9:.1f} GB at most", hint=HINT)

@@ -30,7 +30,7 @@ class Dataset:
     _tasks: dict[str, Task] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def view(self, name: str) -> View:
-        """Return the view of that name, or `standard` where this dataset has none of its own."""
+        """Return the view of that name as this dataset has it."""
         return view_of(name, self.encoder)
 
     def task(self, view: str = "standard") -> Task:
@@ -105,12 +105,18 @@ def partition_rows(
     session: Session, dataset_id: int, split: str, partition_number: int, view: str = "standard"
 ) -> PartitionRows:
     """Return a partition's rows in a view as tensors, decoded once and kept within TENSOR_BYTES."""
-    data = dataset(session, dataset_id)
+    name = dataset(session, dataset_id).view(view).name
 
     def read() -> PartitionRows:
-        return _decoded(data, view, session.rows(BLOCKS, dataset_id, split, partition_number))
+        return read_rows(session, dataset_id, split, partition_number, view)
 
-    return session.kept(ROWS).get((dataset_id, split, partition_number, data.view(view).name), read)
+    return session.kept(ROWS).get((dataset_id, split, partition_number, name), read)
+
+
+def read_rows(session: Session, dataset_id: int, split: str, partition_number: int, view: str) -> PartitionRows:
+    """Return a partition's rows in a view as tensors, and keep nothing."""
+    blocks = session.rows(BLOCKS, dataset_id, split, partition_number)
+    return _decoded(dataset(session, dataset_id), view, blocks)
 
 
 def _decoded(data: Dataset, view: str, blocks: Sequence[_Block]) -> PartitionRows:

@@ -62,7 +62,8 @@ def check_fits(trial: TrialSpec, task: Task, device: str) -> None:
     """Raise TrialFailed for a config that cannot be trained in the memory that this session may take."""
     chosen = architecture(trial.architecture)
     limit = device_bytes(device)
-    words = shortage(chosen, task, complete(chosen, trial.config), max(trial.train_rows, default=0), limit)
+    n_rows = chosen.rows_at_once(trial.train_rows)
+    words = shortage(chosen, task, complete(chosen, trial.config), n_rows, limit)
     if words:
         raise TrialFailed(f"out of memory: {words}, and its slot may take {limit / 1e9:.1f} GB", hint=HINT)
 

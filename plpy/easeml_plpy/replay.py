@@ -15,12 +15,15 @@ from typing import NamedTuple, TypedDict
 import torch
 
 from . import datasets
+from .architectures import architecture
 from .cancellation import SessionPause
 from .checkpoint import digest
+from .datasets import PartitionRows
 from .devices import bind
 from .errors import CorruptCheckpoint, InvalidArgument, NotAllowed, NotFound
 from .live_trials import check_fits, fresh_trial, resumed_trial
 from .packing_statistics import checksum
+from .round_rows import round_rows
 from .session import Command, Session, Statement, answering, only_column, pinned, tenant_entry_point
 from .state_difference import differing_tensors
 from .states import read_state
@@ -168,8 +171,7 @@ def replay_units(
         raise NotFound(f"trial {trial_id} has no unit that you can see")
     replayed = _Replay(fresh, device)
     for epoch, units in groupby(log, key=lambda unit: unit.epoch):
-        for unit in units:
-            replayed.repeat(unit)
+        replayed.repeat(list(units))
         session.notice(f"epoch {epoch}: {replayed.n_matching} of {replayed.n_units} states identical")
     facts = {
         "n_units": replayed.n_units,
@@ -192,11 +194,17 @@ class _Replay:
         self.first_difference: Difference | None = None
         self.final_sha256 = ""
 
-    def repeat(self, unit: LoggedUnit) -> None:
-        """Train a unit and compare the state with the recorded one."""
-        spec, live = self._trial_of(unit)
-        state = self._train(spec, live, unit)
-        self.final_sha256 = digest(state)
+    def repeat(self, units: Sequence[LoggedUnit]) -> None:
+        """Train the units of an epoch, one after the other or all at once, and compare with the recorded states."""
+        is_whole = architecture(self._trial_of(units[0])[0].architecture).takes_all_partitions
+        for together in [units] if is_whole else [[unit] for unit in units]:
+            spec, live = self._trial_of(together[0])
+            state = self._train(spec, live, together[0], is_whole=is_whole)
+            self.final_sha256 = digest(state)
+            for unit in together:
+                self._compare(unit, state)
+
+    def _compare(self, unit: LoggedUnit, state: bytes) -> None:
         self.n_units += 1
         if self.final_sha256 == unit.state_sha256:
             self.n_matching += 1
@@ -219,9 +227,12 @@ class _Replay:
                 return fresh_trial(spec, task, seed, self._device)
             return resumed_trial(spec.architecture, spec.config, task, state, self._device)
 
-    def _train(self, spec: TrialSpec, live: LiveTrial, unit: LoggedUnit) -> bytes:
-        """Train one unit of the log, without a transaction, and return the state."""
-        rows = datasets.partition_rows(self._session, spec.dataset_id, "train", unit.partition_number, spec.view)
+    def _train(self, spec: TrialSpec, live: LiveTrial, unit: LoggedUnit, *, is_whole: bool) -> bytes:
+        """Train one unit of the log, or the round that begins with it, without a transaction, and return the state."""
+        if is_whole:
+            rows: PartitionRows = round_rows(self._session, spec, "train")
+        else:
+            rows = datasets.partition_rows(self._session, spec.dataset_id, "train", unit.partition_number, spec.view)
         self._session.commit()
         with trial_to_blame(self._session):
             live.train(rows.inputs, rows.targets, seed=unit.seed, pause=SessionPause(self._session))

@@ -14,13 +14,15 @@ from __future__ import annotations
 import json
 import time
 
+from .architectures import architecture
 from .cancellation import SessionPause
 from .datasets import partition_rows
+from .errors import NotAllowed
 from .live_trials import keep_live, live_trial
 from .recording import TrainingFacts, record_training
 from .session import Session, entry_point, pinned
 from .trainers import Training
-from .units import Unit, open_unit, trial_to_blame
+from .units import Unit, UnitContext, open_unit, trial_to_blame
 
 
 @entry_point
@@ -33,6 +35,7 @@ def train_unit(session: Session, unit: str, result: str | None) -> tuple[str]:
     """
     order = Unit.from_text(unit)
     context = open_unit(session, order)
+    refuse_part(context)
     rows = partition_rows(session, context.trial.dataset_id, "train", order.partition_number, context.trial.view)
     live, read_bytes = live_trial(session, order, context, context.checkpoint_id, order.seed)
     session.commit()
@@ -48,6 +51,13 @@ def train_unit(session: Session, unit: str, result: str | None) -> tuple[str]:
     keep_live(session, order, context, recorded["checkpoint_id"], live)
     sizes = {key: recorded[key] for key in ("state_bytes", "pruned_bytes")}
     return (json.dumps({key: facts[key] for key in ("n_rows", "loss", "training_seconds")} | sizes),)
+
+
+def refuse_part(context: UnitContext) -> None:
+    """Raise NotAllowed for a trial that takes all partitions at once, and would be trained on one of several."""
+    name, n_partitions = context.trial.architecture, len(context.trial.train_rows)
+    if n_partitions > 1 and architecture(name).takes_all_partitions:
+        raise NotAllowed(f"{name} takes all {n_partitions} partitions at once, and was ordered over one")
 
 
 def training_facts(training: Training, seconds: float, read_bytes: int) -> TrainingFacts:

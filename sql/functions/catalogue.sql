@@ -8,6 +8,12 @@ return list_architectures(plpy, GD)
 $$;
 COMMENT ON FUNCTION easeml.list_architectures() IS 'Lists the architectures that the installed package can train (internal: read easeml.architectures).';
 
+-- Every run is asked for it, so it is said here, too: the installed package is not loaded for it.
+CREATE FUNCTION easeml.does_whole_rounds(architecture text) RETURNS boolean LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT architecture = ANY ('{lightgbm}')
+$$;
+COMMENT ON FUNCTION easeml.does_whole_rounds(text) IS 'Says whether trials of an architecture take all partitions at once: a round of theirs is one unit on one slot (internal).';
+
 CREATE FUNCTION easeml.list_metrics(OUT metric text, OUT task text, OUT is_higher_better boolean, OUT is_default boolean, OUT summary text)
 RETURNS SETOF record LANGUAGE plpython3u STABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_plpy.catalog import list_metrics

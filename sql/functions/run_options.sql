@@ -27,10 +27,13 @@ CREATE FUNCTION easeml.choose_architectures(data easeml.datasets, architectures 
 DECLARE
     chosen text[];
     unfit record;
+    is_together boolean := data.placement <> 'bound' OR EXISTS (
+        SELECT FROM easeml.replicas c WHERE c.dataset_id = data.dataset_id GROUP BY c.segment_id HAVING count(*) = data.n_partitions);
 BEGIN
     IF architectures IS NULL THEN
         SELECT array_agg(f.architecture) INTO chosen
-        FROM easeml.fitting_architectures(data.task, data.input_shape, data.n_outputs) f WHERE f.misfit IS NULL AND f.is_default;
+        FROM easeml.fitting_architectures(data.task, data.input_shape, data.n_outputs) f WHERE f.misfit IS NULL AND f.is_default
+            AND (is_together OR NOT easeml.does_whole_rounds(f.architecture));
     ELSE
         SELECT array_agg(DISTINCT a) INTO chosen FROM unnest(architectures) a;
         chosen := (SELECT array_agg(a ORDER BY array_position(architectures, a)) FROM unnest(chosen) a);
@@ -48,6 +51,11 @@ BEGIN
         PERFORM easeml.fail('ML001', format('architectures: there is no architecture %s', quote_nullable(unfit.architecture)),
             hint => (SELECT 'Choose from: ' || string_agg(a.architecture, ', ') || '.' FROM easeml.list_architectures() a));
     END IF;
+    SELECT a AS architecture INTO unfit FROM unnest(chosen) a WHERE easeml.does_whole_rounds(a) AND NOT is_together LIMIT 1;
+    IF FOUND THEN
+        PERFORM easeml.fail('ML001', format('architectures: %s takes all partitions at once, and no segment holds all of dataset %s', unfit.architecture, quote_literal(data.dataset_name)),
+            hint => 'Replicate the dataset so that one segment holds all its partitions (easeml.replicate_dataset), or leave this architecture out.');
+    END IF;
     RETURN chosen;
 END
 $$;
@@ -63,13 +71,13 @@ END
 $$;
 COMMENT ON FUNCTION easeml.specifications(text[]) IS 'Returns what architectures declare of their hyperparameters, as a procedure reads it (internal).';
 
-CREATE FUNCTION easeml.check_memory(task text, input_shape integer[], n_outputs integer, n_rows bigint, trials jsonb, OUT limit_bytes bigint, OUT failure jsonb)
+CREATE FUNCTION easeml.check_memory(task text, input_shape integer[], n_outputs integer, train_rows bigint[], trials jsonb, OUT limit_bytes bigint, OUT failure jsonb)
 LANGUAGE plpython3u STABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_plpy.config_memory import check_memory
-return check_memory(plpy, GD, task, input_shape, n_outputs, n_rows, trials)
+return check_memory(plpy, GD, task, input_shape, n_outputs, train_rows, trials)
 $$;
-COMMENT ON FUNCTION easeml.check_memory(text, integer[], integer, bigint, jsonb) IS
-    'Refuses trials that no slot has the memory to train; n_rows is the size of the largest partition. Returns what a slot may take at most, NULL if one is on a GPU, or an error (internal).';
+COMMENT ON FUNCTION easeml.check_memory(text, integer[], integer, bigint[], jsonb) IS
+    'Refuses trials that no slot has the memory to train; train_rows are the rows of each partition. Returns what a slot may take at most, NULL if one is on a GPU, or an error (internal).';
 
 CREATE FUNCTION easeml.complete_options(procedure text, options jsonb) RETURNS jsonb LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

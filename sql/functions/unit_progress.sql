@@ -89,7 +89,7 @@ BEGIN
         PERFORM easeml.fail('ML006', format('trial %s was stopped or moved on meanwhile: step %s is not recorded', unit ->> 'trial_id', unit ->> 'step'));
     END IF;
     PERFORM easeml.leave_slot(unit);
-    PERFORM easeml.leave_slot(unit || other) FROM jsonb_array_elements(others) other;
+    PERFORM easeml.leave_slot(unit || other) FROM jsonb_array_elements(others) other WHERE other -> 'slot_id' <> unit -> 'slot_id';
     RETURN trial;
 END
 $$;

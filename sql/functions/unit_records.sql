@@ -14,6 +14,20 @@ CREATE FUNCTION easeml.store_chunk(checkpoint_id bigint, chunk_number integer, b
 $$;
 COMMENT ON FUNCTION easeml.store_chunk(bigint, integer, bytea) IS 'Adds a chunk to a large state (internal).';
 
+CREATE FUNCTION easeml.share_of_time(unit jsonb, rank integer, INOUT started_at timestamptz, INOUT finished_at timestamptz) LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    n_units integer := CASE WHEN (unit #>> '{gang,n_ranks}')::integer = 1 THEN 1 + jsonb_array_length(unit #> '{gang,others}') ELSE 1 END;
+    seconds interval := (finished_at - started_at) / n_units;
+BEGIN
+    IF n_units > 1 THEN
+        finished_at := CASE rank WHEN n_units - 1 THEN finished_at ELSE started_at + (rank + 1) * seconds END;
+        started_at := started_at + rank * seconds;
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION easeml.share_of_time(jsonb, integer, timestamptz, timestamptz) IS
+    'Returns the times of a unit: of a whole round on one slot each unit has an equal share, one after the other, so that the time of a slot is counted once (internal).';
+
 CREATE FUNCTION easeml.record_training(
     unit jsonb, started_at timestamptz, training_seconds double precision, n_rows bigint, loss double precision, read_bytes bigint,
     sha256 text, state bytea, chunked_checkpoint_id bigint DEFAULT NULL, OUT new_checkpoint_id bigint, OUT pruned_bytes bigint
@@ -38,14 +52,14 @@ BEGIN
     INSERT INTO easeml.training_units (trial_id, run_id, tenant, epoch, position, partition_number, slot_id, attempt, seed, lease_number,
         started_at, finished_at, training_seconds, n_rows, loss, from_checkpoint_id, checkpoint_id, state_bytes, state_sha256, read_bytes, n_slots)
     SELECT trial.trial_id, trial.run_id, trial.tenant, g.epoch, u.position, u.partition_number, u.slot_id, g.attempt, u.seed, g.lease_number,
-        record_training.started_at, finished, u.training_seconds, u.n_rows, u.loss, trial.checkpoint_id, new_checkpoint_id, u.state_bytes,
+        (easeml.share_of_time(unit, u.rank, record_training.started_at, finished)).*, u.training_seconds, u.n_rows, u.loss, trial.checkpoint_id, new_checkpoint_id, u.state_bytes,
         record_training.sha256, u.read_bytes, coalesce((unit #>> '{gang,n_ranks}')::integer, 1)
     FROM jsonb_to_record(unit) g(epoch integer, attempt integer, lease_number bigint) CROSS JOIN (
-        SELECT f.position, f.partition_number, f.slot_id, f.seed, record_training.training_seconds, record_training.n_rows, record_training.loss,
+        SELECT 0 AS rank, f.position, f.partition_number, f.slot_id, f.seed, record_training.training_seconds, record_training.n_rows, record_training.loss,
             record_training.read_bytes, state_bytes
         FROM jsonb_to_record(unit) f(position integer, partition_number integer, slot_id integer, seed bigint)
         UNION ALL
-        SELECT o.position, o.partition_number, o.slot_id, o.seed, o.training_seconds, o.n_rows, o.loss, o.read_bytes, 0
+        SELECT o.position - (unit ->> 'position')::integer, o.position, o.partition_number, o.slot_id, o.seed, o.training_seconds, o.n_rows, o.loss, o.read_bytes, 0
         FROM jsonb_to_recordset(unit #> '{gang,others}') o(position integer, partition_number integer, slot_id integer, seed bigint,
             training_seconds double precision, n_rows bigint, loss double precision, read_bytes bigint)) u;
     UPDATE easeml.trials t SET checkpoint_id = new_checkpoint_id WHERE t.trial_id = trial.trial_id;
@@ -69,13 +83,13 @@ BEGIN
     finished := clock_timestamp();
     INSERT INTO easeml.evaluations (trial_id, run_id, tenant, epoch, split, partition_number, slot_id, attempt, lease_number, started_at, finished_at, statistics, read_bytes, n_slots)
     SELECT trial.trial_id, trial.run_id, trial.tenant, record_evaluation.epoch, record_evaluation.split, u.partition_number, u.slot_id, g.attempt, g.lease_number,
-        record_evaluation.started_at, finished, u.statistics, u.read_bytes, coalesce((unit #>> '{gang,n_ranks}')::integer, 1)
+        (easeml.share_of_time(unit, u.rank, record_evaluation.started_at, finished)).*, u.statistics, u.read_bytes, coalesce((unit #>> '{gang,n_ranks}')::integer, 1)
     FROM jsonb_to_record(unit) g(attempt integer, lease_number bigint) CROSS JOIN (
-        SELECT f.partition_number, f.slot_id, record_evaluation.statistics, record_evaluation.read_bytes
+        SELECT 0 AS rank, f.partition_number, f.slot_id, record_evaluation.statistics, record_evaluation.read_bytes
         FROM jsonb_to_record(unit) f(partition_number integer, slot_id integer)
         UNION ALL
-        SELECT o.partition_number, o.slot_id, o.statistics, o.read_bytes
-        FROM jsonb_to_recordset(unit #> '{gang,others}') o(partition_number integer, slot_id integer, statistics jsonb, read_bytes bigint)) u;
+        SELECT o.position - (unit ->> 'position')::integer, o.partition_number, o.slot_id, o.statistics, o.read_bytes
+        FROM jsonb_to_recordset(unit #> '{gang,others}') o(position integer, partition_number integer, slot_id integer, statistics jsonb, read_bytes bigint)) u;
     SELECT d.n_partitions INTO n_partitions FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id) WHERE r.run_id = trial.run_id;
     SELECT CASE WHEN count(*) = n_partitions THEN jsonb_agg(e.statistics ORDER BY e.partition_number) END INTO all_statistics
     FROM easeml.evaluations e WHERE e.trial_id = trial.trial_id AND e.epoch = record_evaluation.epoch AND e.split = record_evaluation.split;

@@ -1,6 +1,7 @@
 -- Units of work. The coordinator calls them, for each slot in a session of its own. They commit, so they are procedures.
 -- A unit is {trial_id, step, kind, epoch, position, partition_number, seed, slot_id, lease_number, attempt}. One of a gang also has
 -- gang {token, rank, timeout_seconds, members}; the rank that records it has gang {n_ranks, others}: the other ranks and their results.
+-- A whole round is a gang with one rank: all members are on its slot, and what is recorded has n_ranks 1.
 
 CREATE FUNCTION easeml.warm_up() RETURNS void LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
 from easeml_plpy.warming import warm_up
@@ -23,6 +24,22 @@ return evaluate_unit(plpy, GD, unit, result)
 $$;
 COMMENT ON PROCEDURE easeml.evaluate_unit(jsonb, jsonb) IS
     'Measures a trial on the validation or test rows of one partition and records the sums; the last partition of a split also records the metrics.';
+
+CREATE PROCEDURE easeml.train_round(unit jsonb, INOUT result jsonb DEFAULT NULL)
+LANGUAGE plpython3u AS $$
+from easeml_plpy.rounds import train_round
+return train_round(plpy, GD, unit, result)
+$$;
+COMMENT ON PROCEDURE easeml.train_round(jsonb, jsonb) IS
+    'Trains a trial over all partitions at once, as architectures do that want all rows, then records the new state and all units of the round in one short transaction.';
+
+CREATE PROCEDURE easeml.evaluate_round(unit jsonb, INOUT result jsonb DEFAULT NULL)
+LANGUAGE plpython3u AS $$
+from easeml_plpy.rounds import evaluate_round
+return evaluate_round(plpy, GD, unit, result)
+$$;
+COMMENT ON PROCEDURE easeml.evaluate_round(jsonb, jsonb) IS
+    'Measures a trial on the validation or test rows of all partitions at once, and records the sums of each and the metrics.';
 
 CREATE PROCEDURE easeml.train_gang(unit jsonb, INOUT result jsonb DEFAULT NULL)
 LANGUAGE plpython3u AS $$

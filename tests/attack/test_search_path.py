@@ -19,7 +19,8 @@ SQL = Path(__file__).resolve().parents[2] / "sql"
 UNPINNED = {"array_bytes", "create_dataset", "find_output", "find_source", "predict_table"}
 # Procedures that commit cannot have a setting: their bodies set it first, and after each commit.
 COMMITTING = {
-    "evaluate_gang", "evaluate_unit", "pilot_unit", "replay", "replay_units", "train_gang", "train_unit", "wait",
+    "evaluate_gang", "evaluate_round", "evaluate_unit", "pilot_unit", "replay", "replay_units", "train_gang",
+    "train_round", "train_unit", "wait",
 }  # fmt: skip
 # What pgspot warns of: the functions above that it can read. Of each it is shown below that no trap catches it.
 WARNINGS = {

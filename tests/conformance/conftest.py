@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,13 +22,10 @@ from easeml_db.coordinator.ports.messages import (
     Member,
     Message,
     Order,
-    Piloted,
     RunChanged,
     SlotReady,
     SlotsChanged,
     TenantsChanged,
-    UnitFailed,
-    UnitRecorded,
 )
 from easeml_db.decisions.tenancy.opening import Opening, Standing
 from easeml_db.decisions.tenancy.selector import PolicyDecision
@@ -52,6 +49,10 @@ SELECT easeml.create_dataset('points', 'points', '{x}', 'y', n_partitions => 2)
 ASK = """
 SELECT easeml.select_models('points', '{linear,mlp}', procedure => %s, max_epochs => 2, search_space =>
     '{"linear": {"learning_rate": 0.1}, "mlp": {"learning_rate": 0.01, "hidden_units": [[8]]}}')
+"""
+ASK_FOR_TREES = """
+SELECT easeml.select_models('points', '{lightgbm}', procedure => 'grid', max_epochs => 2, search_space =>
+    '{"rounds_per_epoch": 2, "num_leaves": [3]}')
 """
 HOLD = """
 SELECT FROM easeml.runs WHERE run_id = %(run)s FOR UPDATE;
@@ -78,18 +79,13 @@ class World(ABC):
     def opened(self) -> Any:
         """Open the ports, and close them at the end."""
 
-    def play(self, test: Coroutine[Any, Any, None]) -> None:
-        """Run a test in an event loop of its own, between opening the ports and closing them."""
-
-        async def play() -> None:
-            async with self.opened():
-                await test
-
-        asyncio.run(play())
-
     @abstractmethod
     def ask_for_run(self, *, is_searched: bool = False) -> int:
         """Ask for a run of two arms with a trial each, of two partitions and two epochs; return its number."""
+
+    @abstractmethod
+    def ask_for_trees(self) -> int:
+        """Ask for a run of one trial that takes both partitions at once; return its number."""
 
     @abstractmethod
     def cancel_run(self, run_id: int) -> None:
@@ -172,21 +168,6 @@ class World(ABC):
             message = await self.ports.inbox.next(SILENCE_SECONDS)
         assert message is None
 
-    async def ready(self, n_slots: int = 1) -> int:
-        """Acquire the lease, open a run whose trials may train, and so many slots at least; return the run."""
-        await self.ports.lease.acquire()
-        run_id = await self.opened_run()
-        await self.open_slots(n_slots)
-        return run_id
-
-    async def answer(self, order: Order) -> UnitRecorded | Piloted | UnitFailed:
-        """Start an order, and return its answer."""
-        await self.ports.executor.start(order)
-        message = await self.message()
-        assert isinstance(message, UnitRecorded | Piloted | UnitFailed)
-        assert message.order == order
-        return message
-
     async def open_slots(self, n_slots: int = 2) -> list[Slot]:
         """Open the sessions of the first slots and wait until they are warm."""
         slots = (await self.ports.slots.all_slots())[:n_slots]
@@ -204,9 +185,9 @@ class World(ABC):
         memory = {"policy": {}, "unit_seconds": 2.0}
         return Opening(run.run_id, run.arms[arm].arm_id, "hybrid", decision, 2.0, 1, (), 1, (standing,), memory)
 
-    async def opened_run(self) -> int:
+    async def opened_run(self, asked: int | None = None) -> int:
         """Ask for a run and open its arms: its trials may train."""
-        run = await self.run(self.ask_for_run())
+        run = await self.run(self.ask_for_run() if asked is None else asked)
         for arm in range(len(run.arms)):
             await self.ports.tenancy.open_arm(self.opening(run, arm))
         return run.run_id
@@ -228,6 +209,11 @@ class World(ABC):
         trial = next(k for k, each in enumerate(run.trials) if run.architectures[each.trial_id] == "mlp")
         first, second = [await self.order(run_id, slot, step=slot - 1, trial=trial) for slot in (1, 2)]
         return replace(first, members=(Member(second.unit, 8, 2),))
+
+    async def whole_round(self, run_id: int, slot_id: int, *, step: int = 0) -> Order:
+        """Return an order of both partitions at once on one slot, of a trial that takes them so."""
+        first, second = [await self.order(run_id, slot_id, step=step + k) for k in range(N_PARTITIONS)]
+        return replace(first, members=(Member(second.unit, 8, slot_id),))
 
 
 class InMemory(World):
@@ -255,6 +241,12 @@ class InMemory(World):
         if is_searched:
             run = replace(run, search=Search("[]", None, "successive_halving", max_epochs=MAX_EPOCHS))
         self._world.add_run(run)
+        return self._n_runs
+
+    def ask_for_trees(self) -> int:
+        self._n_runs += 1
+        options = {"n_trials": 1, "n_partitions": N_PARTITIONS, "max_epochs": MAX_EPOCHS}
+        self._world.add_run(new_run(self._n_runs, **options, architectures=("trees",)))
         return self._n_runs
 
     def cancel_run(self, run_id: int) -> None:
@@ -337,6 +329,9 @@ class OnPostgres(World):
         procedure = "successive_halving" if is_searched else "grid"
         return int(self._database.value(ASK, procedure))
 
+    def ask_for_trees(self) -> int:
+        return int(self._database.value(ASK_FOR_TREES))
+
     def cancel_run(self, run_id: int) -> None:
         self._database.execute("SELECT easeml.cancel(%s)", [run_id])
 
@@ -406,63 +401,9 @@ class OnPostgres(World):
         self._database.execute("SELECT easeml.set_policy(%s)", [policy])
 
 
-class WarmOnPostgres(OnPostgres):
-    """The same for test after test: ports stay open, and both slots keep their sessions, which import torch."""
-
-    def __init__(self, database: Session) -> None:
-        super().__init__(database)
-        self._loop, self._open = asyncio.new_event_loop(), AsyncExitStack()
-        self._is_open = False
-
-    def play(self, test: Coroutine[Any, Any, None]) -> None:
-        self._loop.run_until_complete(self._play(test))
-
-    async def _play(self, test: Coroutine[Any, Any, None]) -> None:
-        if not self._is_open:
-            await self._open.enter_async_context(self.opened())
-            self._number = await self.ports.lease.acquire()
-            await self.open_slots(2)
-            self._is_open = True
-        try:
-            await test
-        except BaseException:
-            await self._close()  # who knows what it has left
-            raise
-        self._database.execute("UPDATE easeml.coordinator_lease SET lease_number = %s", [self._number])
-        self._database.execute("UPDATE easeml.slots SET status = 'active', lost_reason = NULL, lost_at = NULL")
-
-    async def ready(self, n_slots: int = 1) -> int:
-        return await self.opened_run()
-
-    async def _close(self) -> None:
-        self._is_open = False
-        await self._open.aclose()
-
-    def end(self) -> None:
-        """Close all of it."""
-        self._loop.run_until_complete(self._close())
-        self._loop.close()
-
-
-@pytest.fixture(scope="module")
-def warm_on_postgres(module_database: Session) -> Iterator[WarmOnPostgres]:
-    """One world for the tests of a module that are marked as warm."""
-    world = WarmOnPostgres(module_database)
-    yield world
-    world.end()
-
-
-def on_postgres(request: pytest.FixtureRequest) -> World:
-    """Return a world with a database of its own, or that of the module's tests."""
-    if request.node.get_closest_marker("warm"):
-        world: World = request.getfixturevalue("warm_on_postgres")
-        return world
-    return OnPostgres(request.getfixturevalue("database"))
-
-
 WORLDS: dict[str, Callable[[pytest.FixtureRequest], World]] = {
     "simulated": lambda request: InMemory(),
-    "postgres": on_postgres,
+    "postgres": lambda request: OnPostgres(request.getfixturevalue("database")),
 }
 
 
@@ -474,9 +415,15 @@ def world(request: pytest.FixtureRequest) -> World:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Let the world of a test that is a coroutine run it."""
+    """Run a coroutine in an event loop of its own, between opening the world and closing it."""
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
-    arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
-    arguments["world"].play(pyfuncitem.obj(**arguments))
+    names = pyfuncitem._fixtureinfo.argnames
+    arguments = {name: pyfuncitem.funcargs[name] for name in names}
+
+    async def play() -> None:
+        async with arguments["world"].opened():
+            await pyfuncitem.obj(**arguments)
+
+    asyncio.run(play())
     return True

@@ -12,7 +12,7 @@ from easeml_db.words.training_unit import TrainingUnit
 
 @dataclass(frozen=True)
 class Member:
-    """A further rank of a gang: a unit of the same trial and round, on a slot of its own."""
+    """A further rank of a gang: a unit of the same trial and round, on a slot of its own, or all on one slot."""
 
     unit: TrainingUnit
     seed: int
@@ -24,7 +24,8 @@ class Order:
     """A unit given to a slot. `attempt` counts from 1; the lease fences what a replaced coordinator ordered.
 
     With `members` it is a gang: its own unit and slot are rank 0, members are the others, and their steps follow one
-    another. All are recorded at once or none, and the order is answered once.
+    another. All are recorded at once or none, and the order is answered once. Where all members are on its own slot,
+    the order is whole: one session works once over all their partitions.
 
     A pilot with `measured_seconds` repeats iterations for so long and says when each ended.
     """
@@ -40,7 +41,17 @@ class Order:
     @cached_property
     def slot_ids(self) -> tuple[int, ...]:
         """The slots that it keeps busy, by rank."""
-        return (self.slot_id, *[member.slot_id for member in self.members])
+        return tuple(dict.fromkeys((self.slot_id, *[member.slot_id for member in self.members])))
+
+    @property
+    def is_gang(self) -> bool:
+        """Say whether several slots work on it together."""
+        return len(self.slot_ids) > 1
+
+    @property
+    def is_whole(self) -> bool:
+        """Say whether one slot works once over several partitions."""
+        return bool(self.members) and not self.is_gang
 
     def alone(self) -> tuple[Order, ...]:
         """What each rank does, as an order of its own."""

@@ -62,6 +62,10 @@ class Placement:
         segments = frozenset().union(*(self.holders[partition] for partition in partitions))
         return {slot for slot, segment in self.segment_of.items() if segment in segments}
 
+    def slots_for_all(self) -> set[int]:
+        """Return the slots that may run every partition."""
+        return {slot for slot in self.segment_of if all(self.can_run(slot, q) for q in range(self.n_partitions))}
+
 
 @dataclass(frozen=True)
 class Candidate:

@@ -1,4 +1,5 @@
-"""Gangs: trials that train on several slots at once, the slots that each has, and the gangs that can start.
+"""Gangs: trials that train on several slots at once, the slots that each has, and the gangs that can start; and whole
+rounds, which are the units of a gang on one slot.
 
 The trial with the lowest number has all slots, as many as it has partitions; then the next. A gang is one trial on its
 slots: consecutive units of one round, a slot for each. It starts when all of them are idle.
@@ -23,7 +24,8 @@ MAX_GANG_ATTEMPTS = 2  # then its next unit runs alone: where gangs cannot work,
 
 @dataclass(frozen=True)
 class Gang:
-    """Units of one trial to start now, each on its slot, by rank; one alone is an ordinary unit."""
+    """Units of one trial to start now, each on its slot, by rank; one alone is an ordinary unit. Several units on one
+    slot are a whole round."""
 
     units: tuple[TrainingUnit, ...]
     slots: tuple[int, ...]
@@ -90,6 +92,12 @@ def gang_of(trial: Trial, slots: Sequence[int]) -> Gang | None:
     partitions = _next_partitions(trial, width)
     units = tuple(unit_at(trial, first.step + rank, q) for rank, q in enumerate(partitions))
     return Gang(units, tuple(slots[(partitions[0] + rank) % width] for rank in range(width)))
+
+
+def whole_round(trial: Trial, slot: int) -> Gang | None:
+    """Return all units that are left of a trial's round, on one slot; None when nothing is left to do."""
+    every = gang_of(trial, (slot,) * trial.n_partitions)
+    return None if every is None else Gang(every.units, (slot,))
 
 
 def _next_partitions(trial: Trial, n: int) -> list[int]:

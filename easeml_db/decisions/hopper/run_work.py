@@ -34,6 +34,10 @@ class RunWork:
         """Return the architecture of a trial."""
         return self.run.architectures[trial_id]
 
+    def is_whole(self, trial_id: int) -> bool:
+        """Say whether a trial does a whole round in one unit, over all partitions."""
+        return self.architecture(trial_id) in self.run.whole_architectures
+
     def remaining_seconds(self, trial: Trial) -> float:
         """Return the seconds of work that a trial still has."""
         return self.seconds.remaining(trial, self.architecture(trial.trial_id))

@@ -10,8 +10,8 @@ from easeml_db.words.training_unit import TrainingUnit
 
 
 class SlotBoard:
-    """Slots by number. A slot runs at most one unit; a gang keeps all its slots busy until it is answered, and is known
-    by its first slot."""
+    """Slots by number. A slot runs at most one unit, or a whole round of units at once; a gang keeps all its slots busy
+    until it is answered, and is known by its first slot."""
 
     def __init__(self) -> None:
         self.version = 0  # grows with every change of the slots in service
@@ -20,7 +20,7 @@ class SlotBoard:
         self._cached: dict[int, dict[int, set[int]]] = {}  # partitions by run, by slot with a session
         self._absent: set[int] = set()  # slots whose session cannot be opened: nobody waits for them
         self._idle: list[int] = []  # slots with a session and without a unit that may get one, in order
-        self._busy: dict[int, TrainingUnit] = {}
+        self._busy: dict[int, tuple[TrainingUnit, ...]] = {}  # several: those of a whole round
         self._gangs: dict[int, Sequence[int]] = {}  # slots of gangs, by their first
         self._slots_of: dict[int, dict[int, None]] = {}  # busy slots, by run
 
@@ -95,7 +95,7 @@ class SlotBoard:
 
     def units_of(self, run_id: int) -> dict[int, int]:
         """Return a slot of each trial of a run that is under way, by trial."""
-        return {self._busy[slot_id].trial_id: slot_id for slot_id in self.slots_of(run_id)}
+        return {self._busy[slot_id][0].trial_id: slot_id for slot_id in self.slots_of(run_id)}
 
     def cached(self, run_id: int) -> Mapping[int, Collection[int]]:
         """Return the partitions of a run that slots have cached, by slot, as it is at any time."""
@@ -108,20 +108,22 @@ class SlotBoard:
     # Units
 
     def begin(self, units: Sequence[TrainingUnit], slots: Sequence[int]) -> None:
-        """Mark slots as busy with units, each with its own."""
-        for unit, slot_id in zip(units, slots, strict=True):
+        """Mark slots as busy with units, each with its own, or one with all."""
+        parts = [tuple(units)] if len(slots) == 1 else [(unit,) for unit in units]
+        for part, slot_id in zip(parts, slots, strict=True):
+            run_id = part[0].run_id
             self._discard_idle(slot_id)
-            self._busy[slot_id] = unit
-            self._cached[slot_id].setdefault(unit.run_id, set()).add(unit.partition_number)
-            self._slots_of.setdefault(unit.run_id, {})[slot_id] = None
+            self._busy[slot_id] = part
+            self._cached[slot_id].setdefault(run_id, set()).update(unit.partition_number for unit in part)
+            self._slots_of.setdefault(run_id, {})[slot_id] = None
         if len(slots) > 1:
             self._gangs[slots[0]] = tuple(slots)
 
     def answered(self, slot_id: int) -> list[TrainingUnit]:
         """Free the slots of a unit or gang that is over; return its units, by rank."""
-        units = []
+        units: list[TrainingUnit] = []
         for each in self._gangs.pop(slot_id, (slot_id,)):
-            units.append(self._busy.pop(each))
+            units += self._busy.pop(each)
             if each in self._cached:
                 self._add_idle(each)
             slots = self._slots_of[units[-1].run_id]

@@ -11,6 +11,7 @@ from easeml_plpy.architectures.contract import Architecture, complete, fits
 from easeml_plpy.architectures.hyperparameter import Hyperparameter
 from easeml_plpy.architectures.incremental import IncrementalEstimator
 from easeml_plpy.architectures.lenet import LENET
+from easeml_plpy.architectures.lightgbm import LIGHTGBM
 from easeml_plpy.architectures.linear import LINEAR
 from easeml_plpy.architectures.mlp import MLP
 from easeml_plpy.architectures.naive_bayes import GAUSSIAN_NB, MULTINOMIAL_NB
@@ -29,7 +30,8 @@ __all__ = [
 ]
 
 ARCHITECTURES: dict[str, Architecture] = {
-    each.name: each for each in (LINEAR, MLP, LENET, SGD, PERCEPTRON, PASSIVE_AGGRESSIVE, GAUSSIAN_NB, MULTINOMIAL_NB)
+    each.name: each
+    for each in (LINEAR, MLP, LENET, SGD, PERCEPTRON, PASSIVE_AGGRESSIVE, GAUSSIAN_NB, MULTINOMIAL_NB, LIGHTGBM)
 }
 
 

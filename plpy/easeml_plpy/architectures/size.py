@@ -13,6 +13,7 @@ from easeml_plpy.architectures.config import Config
 from easeml_plpy.task import Task
 
 FLOAT32_BYTES, FLOAT64_BYTES = 4, 8
+BOOSTED_NUMBER_BYTES, LEAF_BYTES = 10, 100  # a number and its bin, twice; a leaf and its node as text
 OPTIMIZER_SLOTS = {"adam": 2, "adamw": 2}
 """Numbers that an optimiser keeps for each parameter; sgd keeps one if it has momentum."""
 
@@ -52,3 +53,8 @@ def torch_bytes(size: Size, config: Config, n_rows: int) -> int:
 def estimator_bytes(size: Size, config: Config, n_rows: int) -> int:
     """Return the bytes of an estimator's coefficients and of the copy of them that is its state."""
     return FLOAT64_BYTES * 2 * size.n_parameters
+
+
+def boosting_bytes(size: Size, config: Config, n_rows: int) -> int:
+    """Return the bytes of rows as numbers and as bins, of margins with their gradients, and of an epoch's trees."""
+    return n_rows * BOOSTED_NUMBER_BYTES * size.n_outputs_a_row + 2 * LEAF_BYTES * size.n_parameters

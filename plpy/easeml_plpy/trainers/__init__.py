@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from easeml_plpy.errors import NotFound, close_matches_hint
 from easeml_plpy.task import Task
-from easeml_plpy.trainers.contract import Blueprint, LiveTrial, Trainer, Training
+from easeml_plpy.trainers.boosting import BoostingTrainer
+from easeml_plpy.trainers.contract import Blueprint, LiveTrial, Trainer, Training, WholeTrial
 from easeml_plpy.trainers.partial_fit import PartialFitTrainer
 from easeml_plpy.trainers.torch_trainer import TorchTrainer
 
-__all__ = ["TRAINERS", "Blueprint", "LiveTrial", "Task", "Trainer", "Training", "trainer_for"]
+__all__ = ["TRAINERS", "Blueprint", "LiveTrial", "Task", "Trainer", "Training", "WholeTrial", "trainer_for"]
 
-TRAINERS: dict[str, Trainer[LiveTrial]] = {"torch": TorchTrainer(), "partial_fit": PartialFitTrainer()}
+TRAINERS: dict[str, Trainer[LiveTrial]] = {
+    "torch": TorchTrainer(),
+    "partial_fit": PartialFitTrainer(),
+    "boosting": BoostingTrainer(),
+}
 
 
 def trainer_for(name: str) -> Trainer[LiveTrial]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Generic, Protocol, TypeVar
+from typing import ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
 import torch
 
@@ -54,6 +54,14 @@ class LiveTrial(Protocol):
 
     def dump(self) -> bytes:
         """Return the whole state."""
+
+
+@runtime_checkable
+class WholeTrial(LiveTrial, Protocol):
+    """A live trial that is measured on the same rows after each epoch, and goes on from what it knows of them."""
+
+    def all_outputs(self, inputs: torch.Tensor, pause: Pause) -> Array:
+        """Return what `outputs` returns, and keep what the next call for these rows can go on from."""
 
 
 @dataclass(frozen=True)

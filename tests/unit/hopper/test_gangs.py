@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from easeml_db.decisions.hopper.allocation.auto import gangs_pay
-from easeml_db.decisions.hopper.gangs import Scaling, gang_of, gang_slots, gangs_to_start
+from easeml_db.decisions.hopper.gangs import Scaling, gang_of, gang_slots, gangs_to_start, whole_round
 from easeml_db.words.training_unit import after, n_steps_total
 from easeml_db.words.trial import Trial
 
@@ -66,6 +66,24 @@ def test_a_life_in_gangs_ends_and_meets_every_partition_once_a_round(trial, slot
         units += gang.units
     assert len(units) == n_steps_total(trial.n_partitions, trial.max_epochs)
     assert len({(u.kind, u.epoch, u.partition_number) for u in units}) == len(units)
+
+
+@given(trials(), st.integers(1, 20))
+def test_a_whole_round_is_all_that_is_left_of_a_round_on_one_slot(trial, slot):
+    every = whole_round(trial, slot)
+    if trial.n_steps_done == n_steps_total(trial.n_partitions, trial.max_epochs):
+        assert every is None
+        return
+    done = trial.n_steps_done % trial.n_partitions
+    assert every.slots == (slot,)
+    assert [unit.position for unit in every.units] == list(range(done, trial.n_partitions))
+    assert len({(unit.kind, unit.epoch) for unit in every.units}) == 1
+    assert len({unit.partition_number for unit in every.units} | trial.met) == trial.n_partitions - done + len(
+        trial.met
+    )
+    for unit in every.units:
+        trial = after(trial, unit)
+    assert trial.n_steps_done % trial.n_partitions == 0
 
 
 def test_where_the_width_divides_the_partitions_a_slot_meets_the_same_ones_in_every_trial():

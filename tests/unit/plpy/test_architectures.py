@@ -43,6 +43,7 @@ def test_the_registry_holds_what_is_promised() -> None:
         "passive_aggressive",
         "gaussian_nb",
         "multinomial_nb",
+        "lightgbm",
     ]
     assert all(each.trainer in TRAINERS and each.summary and each.input_ranks for each in ALL)
 

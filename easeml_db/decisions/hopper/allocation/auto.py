@@ -31,7 +31,8 @@ class Auto(DataParallel):
 
     def recorded(self, units: Sequence[TrainingUnit], seconds: float) -> float | None:
         """Remember how long gangs train."""
-        if len(units) > 1 and units[0].kind == "train":
+        is_gang = len(units) > 1 and not self.work.is_whole(units[0].trial_id)
+        if is_gang and units[0].kind == "train":
             self._scaling.observe(self.work.architecture(units[0].trial_id), len(units), seconds)
         return super().recorded(units, seconds)
 

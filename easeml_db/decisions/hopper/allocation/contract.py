@@ -25,8 +25,8 @@ Profiles = Mapping[tuple[str, str], MeasuredProfile]  # by architecture and kind
 
 
 class Start(NamedTuple):
-    """Units to start now, each on its slot, by rank: a gang, or a gang of one. With `measured_seconds` they are pilots
-    that repeat iterations for so long."""
+    """Units to start now, each on its slot, by rank: a gang, or a gang of one. Several units on one slot are a whole
+    round. With `measured_seconds` they are pilots that repeat iterations for so long."""
 
     units: tuple[TrainingUnit, ...]
     slots: tuple[int, ...]
@@ -36,6 +36,10 @@ class Start(NamedTuple):
     def unit(self) -> TrainingUnit:
         """The unit of rank 0, by whose slot the start is known."""
         return self.units[0]
+
+    def slot_by_unit(self) -> tuple[int, ...]:
+        """Return the slot of each unit."""
+        return self.slots if len(self.slots) > 1 else self.slots * len(self.units)
 
 
 @dataclass(frozen=True)
@@ -126,11 +130,6 @@ class RunHooks:
     def trial_gone(self, trial_id: int) -> None:
         """Start nothing of a trial any more."""
 
-    def recorded(self, units: Sequence[TrainingUnit], seconds: float) -> float | None:
-        """Learn from units that were recorded together; return how long one of them takes on a slot, None where these
-        do not tell."""
-        return seconds if len(units) == 1 else None
-
     def piloted(self, trial_id: int, train_seconds: float, sample: Sample | None) -> bool:
         """Learn from a pilot; return whether it shows how long the trial's units take on a slot."""
         return True
@@ -156,6 +155,12 @@ class Allocation(RunHooks, ABC):
     def choose(self, offer: SlotOffer) -> Choice:
         """Return what to start now, and the slots to hold back."""
 
+    def recorded(self, units: Sequence[TrainingUnit], seconds: float) -> float | None:
+        """Learn from units that were recorded together; return how long one of them takes on a slot, None where these
+        do not tell: those of a gang."""
+        is_on_one_slot = len(units) == 1 or self.work.is_whole(units[0].trial_id)
+        return seconds / len(units) if is_on_one_slot else None
+
     def held_slots(self) -> frozenset[int]:
         """Return the slots to hold back while nothing more is started, but units are under way."""
         return frozenset()
@@ -165,5 +170,7 @@ class Allocation(RunHooks, ABC):
         trials = self.work.trials
         if placement.holders is None:
             return len(trials)
-        met = {q for trial in trials.values() for q in open_partitions(trial)}
-        return min(len(trials), len(placement.slots_for(met)))
+        whole = {trial_id for trial_id in trials if self.work.is_whole(trial_id)}
+        met = {q for trial_id, trial in trials.items() if trial_id not in whole for q in open_partitions(trial)}
+        able = placement.slots_for(met) | (placement.slots_for_all() if whole else set())
+        return min(len(trials), len(able))

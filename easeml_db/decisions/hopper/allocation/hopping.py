@@ -1,5 +1,7 @@
 """Hopping: every trial has one slot at a time, and a scheduler says which idle trial goes to which idle slot.
 
+A trial that does whole rounds needs a slot that may run all partitions; else it is scheduled like all others.
+
 Where the run's scheduler compares or plans, the run begins with pilots. Then the scheduler is made, on the times known
 and the slots in service. It is made again when either changes, unless it was
 asked for by name and can serve other slots.
@@ -12,6 +14,7 @@ from collections.abc import Callable, Sequence
 
 from easeml_db.decisions.hopper.allocation.contract import Allocation, Choice, SlotOffer, Start
 from easeml_db.decisions.hopper.contract import Assignment, Cached, Candidate, Placement, Scheduler
+from easeml_db.decisions.hopper.gangs import whole_round
 from easeml_db.decisions.hopper.pilots import PilotQueue
 from easeml_db.decisions.hopper.planning import PILOTED, Planning, SchedulerChoice, asked_scheduler
 from easeml_db.decisions.hopper.run_work import RunWork
@@ -118,16 +121,17 @@ class Hopping(Allocation):
         scheduler.put(Candidate(trial.trial_id, trial.trial_number, rounds, partitions, remaining, trial.bracket))
 
     def _assignments(self, idle: Sequence[int], cached: Cached) -> list[Assignment]:
-        if self.work.attempts:
+        if self.work.attempts or self._bound_to_all():
             return self._apart(idle, cached)
         return self._scheduler_in_service().choose(idle, cached)
 
     def _apart(self, idle: Sequence[int], cached: Cached) -> list[Assignment]:
-        """Ask slot by slot, and keep from each the trials that failed there and could go elsewhere."""
+        """Ask slot by slot, and keep from each the trials that failed there and could go elsewhere, and those that need
+        all partitions where it holds only some."""
         scheduler, work = self._scheduler_in_service(), self.work
         chosen: dict[int, Assignment] = {}
         for slot in idle:
-            waiting = [t for t in work.attempts if t not in chosen and t not in work.busy]
+            waiting = [t for t in (*work.attempts, *self._bound_to_all()) if t not in chosen and t not in work.busy]
             withheld = [trial_id for trial_id in waiting if self._is_avoided(trial_id, slot)]
             for trial_id in withheld:
                 scheduler.take(trial_id)
@@ -137,15 +141,28 @@ class Hopping(Allocation):
         return list(chosen.values())
 
     def _is_avoided(self, trial_id: int, slot: int) -> bool:
-        """Say whether a trial failed on this slot and another one could run its next unit."""
-        if self.work.attempts.avoided(trial_id) != slot or self._placement is None:
+        """Say whether a slot cannot run a trial's next unit, or the trial failed there and another slot could."""
+        trial = self.work.trials.get(trial_id)
+        if self._placement is None or trial is None:
             return False
-        others = [other for other in self._placement.slots if other != slot]
-        partitions = open_partitions(self.work.trials[trial_id])
-        return any(self._placement.can_run(other, q) for other in others for q in partitions)
+        is_whole = self.work.is_whole(trial_id)
+        able = self._placement.slots_for_all() if is_whole else self._placement.slots_for(open_partitions(trial))
+        return slot not in able or (self.work.attempts.avoided(trial_id) == slot and len(able) > 1)
+
+    def _bound_to_all(self) -> list[int]:
+        """Return the trials that need all partitions, where slots hold only some."""
+        if self._placement is None or self._placement.holders is None:
+            return []
+        return [trial_id for trial_id in self.work.trials if self.work.is_whole(trial_id)]
 
     def _start_of(self, assignment: Assignment) -> Start:
-        unit = next_unit(self.work.trials[assignment.trial_id], assignment.partition_number)
-        if unit is None:
-            raise InvalidArgument(f"trial {assignment.trial_id} has no unit left")
-        return Start((unit,), (assignment.slot_id,))
+        trial = self.work.trials[assignment.trial_id]
+        if self.work.is_whole(trial.trial_id):
+            every = whole_round(trial, assignment.slot_id)
+            units = () if every is None else every.units
+        else:
+            unit = next_unit(trial, assignment.partition_number)
+            units = () if unit is None else (unit,)
+        if not units:
+            raise InvalidArgument(f"trial {trial.trial_id} has no unit left")
+        return Start(units, (assignment.slot_id,))

@@ -14,7 +14,7 @@ from easeml_db.decisions.hopper.allocation.contract import Allocation, Choice, N
 from easeml_db.decisions.hopper.allocation.hopping import Hopping
 from easeml_db.decisions.hopper.device_profiler import TrialSlots
 from easeml_db.decisions.hopper.device_sharing import DeviceSharing
-from easeml_db.decisions.hopper.gangs import able_slots, gang_of
+from easeml_db.decisions.hopper.gangs import able_slots, gang_of, whole_round
 from easeml_db.decisions.hopper.pilots import PilotQueue
 from easeml_db.decisions.hopper.planning import PILOTED, asked_scheduler
 from easeml_db.decisions.hopper.profiling import Profiling
@@ -71,7 +71,9 @@ class WaterFilling(Allocation):
     def _start_of(self, wanted: TrialSlots) -> Start | None:
         """Return the units of a start. A trial whose gangs failed too often goes on with one slot."""
         trial_id, slots = wanted.trial_id, wanted.slot_ids
-        gang = gang_of(self.work.trials[trial_id], able_slots(trial_id, slots, self.work.attempts))
+        trial, able = self.work.trials[trial_id], able_slots(trial_id, wanted.slot_ids, self.work.attempts)
+        is_whole = self.work.is_whole(trial_id) and not wanted.measured_seconds
+        gang = whole_round(trial, able[0]) if is_whole else gang_of(trial, able)
         if not wanted.measured_seconds:
             return None if gang is None else Start(gang.units, gang.slots)
         if gang is None or len(gang.units) < len(slots):  # too few partitions are left in its round
@@ -98,7 +100,9 @@ class WaterFilling(Allocation):
     def recorded(self, units: Sequence[TrainingUnit], seconds: float) -> float | None:
         """Return how long a unit would have taken on a device of its own."""
         trial_id = units[0].trial_id
-        alone = self._sharing.alone_seconds(trial_id, seconds, n_units=len(units))
+        on_one_slot = super().recorded(units, seconds)
+        n_units = len(units) if on_one_slot is None else 1
+        alone = self._sharing.alone_seconds(trial_id, on_one_slot or seconds, n_units=n_units)
         self._sharing.recorded(trial_id)
         return alone
 

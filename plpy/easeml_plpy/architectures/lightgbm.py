@@ -1,0 +1,102 @@
+"""Gradient boosted trees (LightGBM): all rows at once, one epoch a number of rounds."""
+
+from __future__ import annotations
+
+from easeml_plpy.architectures.boosting import BoostingParameters
+from easeml_plpy.architectures.config import Config
+from easeml_plpy.architectures.contract import Architecture
+from easeml_plpy.architectures.hyperparameter import Hyperparameter, magnitude
+from easeml_plpy.architectures.size import Size
+from easeml_plpy.task import Task
+
+HISTOGRAM_MEGABYTES = 512
+"""What histograms of leaves may take; beyond it LightGBM computes some of them twice."""
+BIN_SEED = 1
+
+
+def build_lightgbm(task: Task, config: Config) -> BoostingParameters:
+    """Return LightGBM's parameters."""
+    bagging = config.number("bagging_fraction")
+    trees = {name: config[name] for name in ("num_leaves", "learning_rate", "min_data_in_leaf", "lambda_l2")}
+    trees |= {name: config[name] for name in ("feature_fraction", "bagging_fraction", "cat_smooth", "max_depth")}
+    return BoostingParameters(
+        rows={"max_bin": config.integer("max_bin"), "data_random_seed": BIN_SEED, "feature_pre_filter": False},
+        trees={
+            **{name: value for name, value in trees.items() if not isinstance(value, list)},
+            **_objective(task),
+            "bagging_freq": int(bagging < 1),
+            "histogram_pool_size": HISTOGRAM_MEGABYTES,
+        },
+        rounds_per_epoch=config.integer("rounds_per_epoch"),
+        n_margins=n_margins(task),
+        is_balanced=config.text("class_weight") == "balanced",
+    )
+
+
+def n_margins(task: Task) -> int:
+    """Return how many numbers trees add up for a row: one for two classes, else one for each output."""
+    return 1 if task.kind == "classification" and task.n_outputs == 2 else task.n_outputs
+
+
+def _objective(task: Task) -> dict[str, str | int]:
+    if task.kind == "regression":
+        return {"objective": "regression"}
+    if n_margins(task) == 1:
+        return {"objective": "binary"}
+    return {"objective": "multiclass", "num_class": task.n_outputs}
+
+
+def lightgbm_size(task: Task, config: Config) -> Size:
+    """Return the leaves that an epoch adds at most, and the numbers of a row."""
+    n_leaves = config.integer("rounds_per_epoch") * n_margins(task) * config.integer("num_leaves")
+    return Size(n_leaves, task.n_features + n_margins(task))
+
+
+LIGHTGBM = Architecture(
+    name="lightgbm",
+    trainer="boosting",
+    summary="gradient boosted trees over all rows at once (LightGBM); an epoch adds rounds",
+    hyperparameters=(
+        magnitude(
+            "learning_rate", 0.1, "the share of each tree that is added", legal=(1e-4, 1.0), search=(0.02, 0.2)
+        ),
+        Hyperparameter(
+            "num_leaves", "integer", 31, "the leaves of a tree at most", low=2, high=4096, log=True,
+            search={"type": "integer", "low": 15, "high": 255, "log": True},
+        ),
+        Hyperparameter(
+            "max_depth", "integer", -1, "the depth of a tree at most, -1 for any", low=-1, high=64,
+        ),
+        Hyperparameter(
+            "min_data_in_leaf", "integer", 20, "the rows of a leaf at least", low=1, high=1_000_000, log=True,
+            search={"type": "integer", "low": 3, "high": 100, "log": True},
+        ),
+        Hyperparameter(
+            "feature_fraction", "float", 1.0, "the share of the columns that a tree may use", low=0.01, high=1.0,
+            search={"type": "float", "low": 0.5, "high": 1.0},
+        ),
+        Hyperparameter(
+            "bagging_fraction", "float", 1.0, "the share of the rows that a tree is fitted to", low=0.01, high=1.0,
+            search={"type": "float", "low": 0.5, "high": 1.0},
+        ),
+        magnitude(
+            "lambda_l2", 1e-3, "the penalty on the values of leaves", legal=(1e-9, 1e6), search=(1e-3, 10.0)
+        ),
+        magnitude(
+            "cat_smooth", 10.0, "how far the statistics of rare categories are trusted less",
+            legal=(1e-3, 1e6), search=(1.0, 100.0),
+        ),
+        Hyperparameter("max_bin", "integer", 255, "the intervals of a number at most", low=3, high=65_535),
+        Hyperparameter(
+            "rounds_per_epoch", "integer", 50, "the boosting rounds that an epoch adds", low=1, high=10_000, log=True
+        ),
+        Hyperparameter(
+            "class_weight", "categorical", "none", "whether rows of rare classes weigh more",
+            choices=("none", "balanced"),
+        ),
+    ),
+    build=build_lightgbm,
+    size=lightgbm_size,
+    view="tree",
+    takes_all_partitions=True,
+)  # fmt: skip

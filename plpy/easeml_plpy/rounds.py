@@ -1,0 +1,105 @@
+"""A whole round of a trial in one unit: all partitions at once, in one session, for architectures that want all rows.
+
+It is recorded as a gang with one rank: each partition has its row, and all of them are recorded or none. The rows stand
+in the order of the partitions, so the order of visits changes no byte. Else it goes the way of a unit (training.py).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+
+from . import datasets
+from .cancellation import SessionPause
+from .evaluation import evaluated_state, outputs_of
+from .gang_rank import gang_of
+from .live_trials import keep_live, live_trial
+from .metrics import measure
+from .recording import EvaluationFacts, TrainingFacts, record_evaluation, record_training
+from .round_rows import round_rows
+from .session import Session, entry_point, pinned
+from .trainers import LiveTrial, WholeTrial
+from .training import training_facts
+from .units import Unit, open_unit, trial_to_blame
+from .value_types import Array, Pause
+
+
+@entry_point
+@pinned
+def train_round(session: Session, unit: str, result: str | None) -> tuple[str]:
+    """Train over all partitions, then record the state, all units of the round and the loss in one fenced transaction.
+
+    Returns what `train_unit` returns. Raises TrialFailed, StaleLease, CorruptCheckpoint; a cancel passes through and
+    records nothing.
+    """
+    order = Unit.from_text(unit)
+    context = open_unit(session, order)
+    rows = round_rows(session, context.trial, "train")
+    live, read_bytes = live_trial(session, order, context, context.checkpoint_id, order.seed)
+    session.commit()
+
+    started = time.perf_counter()
+    with trial_to_blame(session):
+        training = live.train(rows.inputs, rows.targets, seed=order.seed, pause=SessionPause(session))
+    facts = training_facts(training, time.perf_counter() - started, read_bytes)
+    state = live.dump()
+
+    parts = _parts_of(facts, [rows.n_rows[member.partition_number] for member in gang_of(order).members])
+    order_text = _order_with(order, parts)
+    recorded = record_training(session, order_text, context, {**parts[0], "read_bytes": read_bytes}, state)
+    session.commit()
+    keep_live(session, order, context, recorded["checkpoint_id"], live)
+    sizes = {key: recorded[key] for key in ("state_bytes", "pruned_bytes")}
+    return (json.dumps({key: facts[key] for key in ("n_rows", "loss", "training_seconds")} | sizes),)
+
+
+@entry_point
+@pinned
+def evaluate_round(session: Session, unit: str, result: str | None) -> tuple[str]:
+    """Measure the rows of all partitions, record the sums of each, and settle the best epoch.
+
+    Returns what `evaluate_unit` returns.
+    """
+    order = Unit.from_text(unit)
+    context = open_unit(session, order)
+    measured = evaluated_state(order, context)
+    data = datasets.dataset(session, context.trial.dataset_id)
+    rows = round_rows(session, context.trial, measured.split)
+    live, read_bytes = live_trial(session, order, context, measured.checkpoint_id, order.seed)
+    session.commit()
+
+    with trial_to_blame(session):
+        outputs = data.raw(_outputs_of(live, rows.inputs, SessionPause(session)))
+    starts = np.cumsum([0, *rows.n_rows])
+    parts: list[EvaluationFacts] = []
+    for member in gang_of(order).members:
+        own = slice(starts[member.partition_number], starts[member.partition_number + 1])
+        task = data.task(context.trial.view)
+        parts.append({"statistics": measure(task, outputs[own], rows.raw_targets[own]), "read_bytes": 0})
+
+    first: EvaluationFacts = {**parts[0], "read_bytes": read_bytes}
+    recorded = record_evaluation(session, _order_with(order, parts), context, measured, first)
+    session.commit()
+    keep_live(session, order, context, measured.checkpoint_id, live)
+    return (json.dumps({"n_rows": int(starts[-1]), **recorded}),)
+
+
+def _parts_of(facts: TrainingFacts, n_rows: Sequence[int]) -> list[TrainingFacts]:
+    """Return what is recorded of each partition: its rows, an equal share of the time, the loss of all."""
+    seconds = facts["training_seconds"] / len(n_rows)
+    return [{**facts, "n_rows": n, "training_seconds": seconds, "read_bytes": 0} for n in n_rows]
+
+
+def _outputs_of(live: LiveTrial, inputs: torch.Tensor, pause: Pause) -> Array:
+    return live.all_outputs(inputs, pause) if isinstance(live, WholeTrial) else outputs_of(live, inputs, pause)
+
+
+def _order_with(order: Unit, parts: Sequence[Mapping[str, object]]) -> str:
+    """Return the order as it is recorded: one rank, and what was done of each further partition."""
+    members = zip(gang_of(order).members, parts, strict=True)
+    others = [{**member._asdict(), **facts} for member, facts in members][1:]
+    return json.dumps(json.loads(order.text) | {"gang": {"n_ranks": 1, "others": others}})

@@ -1,0 +1,133 @@
+"""LightGBM's boosters: made on binned rows, read from text, and added up row by row.
+
+Margins of training rows are the same bits whether they were kept or are added up again: LightGBM adds one tree after
+the other to each row, and so does `add_trees`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from easeml_plpy.errors import CorruptCheckpoint, TrialFailed
+from easeml_plpy.value_types import JSON, Array, Pause
+
+if TYPE_CHECKING:
+    import lightgbm
+
+ROWS_AT_ONCE = 8192
+END_OF_TREES = "end of trees\n"
+FIXED: Mapping[str, JSON] = {
+    "boost_from_average": False,
+    "deterministic": True,
+    "force_row_wise": True,
+    "metric": "None",
+    "verbosity": -1,
+}
+SEEDS = ("bagging_seed", "feature_fraction_seed", "extra_seed", "objective_seed")
+
+
+def n_threads() -> int:
+    """Return the threads of the slot, as the session is bound to it."""
+    return torch.get_num_threads()
+
+
+def grown(data: lightgbm.Dataset, parameters: Mapping[str, JSON], n_rounds: int, seed: int, pause: Pause) -> Any:
+    """Return a booster of so many rounds, fewer where no split is left to gain from, with a pause after each."""
+    import lightgbm
+
+    seeds = dict.fromkeys(SEEDS, seed % 2**31)
+    try:
+        booster = lightgbm.Booster({**parameters, **FIXED, **seeds, "num_threads": n_threads()}, data)
+        for _ in range(n_rounds):
+            is_over = booster.update()
+            pause()
+            if is_over:
+                break
+    except lightgbm.basic.LightGBMError as error:
+        raise _failure(error) from error
+    return booster
+
+
+def _failure(error: Exception) -> Exception:
+    if "bad_alloc" in str(error) or "bad allocation" in str(error):
+        return MemoryError()
+    return TrialFailed(f"trees cannot be grown: {error}")
+
+
+def scores_of(booster: lightgbm.Booster, n_margins: int) -> Array:
+    """Return the margins of its training rows, float64 (n, n_margins), as they were added up in training."""
+    found: list[Array] = []
+
+    def see(scores: Array, data: object) -> list[Any]:
+        found.append(np.array(scores, np.float64))
+        return []
+
+    booster.reset_parameter({"objective": "none"})  # else they are turned into probabilities
+    booster.eval_train(see)
+    return found[0].reshape(-1, n_margins, order="F") if found[0].ndim == 1 else found[0]
+
+
+def text_of(booster: lightgbm.Booster) -> str:
+    """Return the trees as text, without the settings that they were grown with."""
+    trees, end, _ = booster.model_to_string().partition(END_OF_TREES)
+    return trees + end
+
+
+def booster_of(text: str) -> lightgbm.Booster:
+    """Return the booster of a text. Raises CorruptCheckpoint."""
+    import lightgbm
+
+    check_text(text)
+    try:
+        return lightgbm.Booster(model_str=text)
+    except lightgbm.basic.LightGBMError as error:
+        raise CorruptCheckpoint(f"trees cannot be read: {error}") from error
+
+
+def check_text(text: str) -> None:
+    """Raise CorruptCheckpoint unless the trees are as long as the text says: LightGBM would read past its end."""
+    header, begin, trees = text.partition("\n\nTree=0\n")
+    sizes = [line.removeprefix("tree_sizes=") for line in header.splitlines() if line.startswith("tree_sizes=")]
+    n_bytes = sum(int(size) for size in sizes[0].split()) if len(sizes) == 1 and begin else -1
+    if not text.endswith(END_OF_TREES) or len(f"Tree=0\n{trees}") != n_bytes + len(END_OF_TREES):
+        raise CorruptCheckpoint("trees cannot be read: their text is cut or changed")
+
+
+def add_sums(booster: lightgbm.Booster, inputs: torch.Tensor, margins: Array, pause: Pause) -> None:
+    """Add what all trees together say of each row."""
+    for rows in _chunks(len(inputs)):
+        answer = booster.predict(_matrix(inputs[rows]), raw_score=True, num_threads=n_threads())
+        margins[rows] += np.asarray(answer).reshape(-1, margins.shape[1])
+        pause()
+
+
+def add_trees(booster: lightgbm.Booster, inputs: torch.Tensor, margins: Array, pause: Pause) -> None:
+    """Add what the trees say of each row, one tree after the other."""
+    n_margins = margins.shape[1]
+    values = _leaf_values(booster)
+    for rows in _chunks(len(inputs)):
+        leaves = booster.predict(_matrix(inputs[rows]), pred_leaf=True, num_threads=n_threads())
+        leaves = np.asarray(leaves).reshape(-1, len(values)).astype(np.intp)
+        for tree, of_leaf in enumerate(values):
+            margins[rows, tree % n_margins] += of_leaf[leaves[:, tree]]
+        pause()
+
+
+def _leaf_values(booster: lightgbm.Booster) -> list[Array]:
+    """Return the values of the leaves of each tree, as its text says them."""
+    lines = booster.model_to_string().partition(END_OF_TREES)[0].splitlines()
+    name = "leaf_value="
+    return [np.array(line.removeprefix(name).split(), np.float64) for line in lines if line.startswith(name)]
+
+
+def _chunks(n_rows: int) -> list[slice]:
+    return [slice(start, start + ROWS_AT_ONCE) for start in range(0, n_rows, ROWS_AT_ONCE)]
+
+
+def _matrix(inputs: torch.Tensor) -> Array:
+    rows: Array = inputs.reshape(len(inputs), -1).numpy()
+    return rows

@@ -1,0 +1,149 @@
+"""Trains boosted trees: an epoch is a booster of its own, grown from the margins of all epochs before.
+
+The state is one text for each epoch, and the margin that all rows begin with. So a resumed trial does what a live one
+does, to the same bytes: the margins that a process keeps only save it from adding the trees up again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from easeml_plpy import checkpoint
+from easeml_plpy.architectures import Config
+from easeml_plpy.architectures.boosting import BoostingParameters
+from easeml_plpy.errors import CorruptCheckpoint, NotReady, TrialFailed
+from easeml_plpy.task import Task
+from easeml_plpy.trainers import boosters
+from easeml_plpy.trainers.contract import Blueprint, Trainer, Training, check_inputs, check_rows, state_header
+from easeml_plpy.trainers.kept_rows import Margins, binned, keep_margins, kept_margins
+from easeml_plpy.trainers.margins import base_margins, loss_mean, outputs_of, row_weights
+from easeml_plpy.value_types import Array, Pause
+
+if TYPE_CHECKING:
+    import lightgbm
+
+_EPOCH = "epoch/"
+
+
+def _no_pause() -> None:
+    return None
+
+
+class BoostingTrial:
+    """The boosters of the epochs so far."""
+
+    def __init__(self, blueprint: Blueprint, parameters: BoostingParameters) -> None:
+        self._blueprint, self._parameters = blueprint, parameters
+        self._base: list[float] = []  # margins of any row before the first tree; empty before the first epoch
+        self._texts: list[str] = []
+        self._boosters: dict[int, lightgbm.Booster] = {}  # by epoch, from 0
+        self._token = object()  # whose margins are kept
+
+    @property
+    def _task(self) -> Task:
+        return self._blueprint.task
+
+    def train(self, inputs: torch.Tensor, targets: torch.Tensor, *, seed: int, pause: Pause) -> Training:
+        """See LiveTrial. Adds the trees of one epoch."""
+        check_rows(self._task, inputs, targets)
+        parameters, wanted = self._parameters, targets.numpy()
+        if not len(inputs):
+            return Training(math.nan, 0, 0)
+        weights = row_weights(self._task, wanted) if parameters.is_balanced else None
+        if not self._base:
+            self._base = base_margins(self._task, wanted, weights)
+        before = self._training_margins(inputs, pause)
+        data = binned(self._task, parameters, inputs, targets)
+        data.set_weight(weights).set_init_score(before.ravel(order="F"))
+        booster = boosters.grown(data, parameters.trees, parameters.rounds_per_epoch, seed, pause)
+        margins = boosters.scores_of(booster, parameters.n_margins)
+        if not np.isfinite(margins).all():
+            raise TrialFailed(
+                "trial diverged: a margin is not finite", hint="Search lower learning rates, or raise lambda_l2."
+            )
+        self._texts.append(boosters.text_of(booster))
+        keep_margins((self._token, "train"), Margins(inputs, len(self._texts), margins))
+        return Training(loss_mean(self._task, margins, wanted), len(inputs), booster.current_iteration())
+
+    def outputs(self, inputs: torch.Tensor) -> Array:
+        """See LiveTrial."""
+        return outputs_of(self._task, self._added_up(inputs, None, _no_pause))
+
+    def all_outputs(self, inputs: torch.Tensor, pause: Pause) -> Array:
+        """Return the outputs of rows that come again after the next epoch; what was added up so far is kept."""
+        kept = kept_margins(self._token, inputs)
+        margins = self._added_up(inputs, kept, pause)
+        keep_margins(self._token, Margins(inputs, len(self._texts), margins))
+        return outputs_of(self._task, margins)
+
+    def dump(self) -> bytes:
+        """See LiveTrial."""
+        texts = {f"{_EPOCH}{k:06}": np.frombuffer(text.encode(), np.uint8) for k, text in enumerate(self._texts)}
+        header = state_header(self._blueprint.architecture, self._task)
+        return checkpoint.dump(texts, {**header, "base": self._base})
+
+    def restore(self, state: checkpoint.Checkpoint) -> None:
+        """Restore a state. Raises CorruptCheckpoint."""
+        self._base = [float(value) for value in state.read("base", list)]
+        self._texts = [state.tensors[name].numpy().tobytes().decode() for name in sorted(state.tensors)]
+        if self._texts and len(self._base) != self._parameters.n_margins:
+            raise CorruptCheckpoint(f"state has {len(self._base)} margins, expected {self._parameters.n_margins}")
+
+    def _training_margins(self, inputs: torch.Tensor, pause: Pause) -> Array:
+        """Return the margins of training rows as training left them, to the bit."""
+        kept = kept_margins((self._token, "train"), inputs)
+        if kept is not None and kept.n_epochs == len(self._texts):
+            return kept.values
+        margins = self._first_margins(len(inputs))
+        for epoch in range(len(self._texts)):
+            boosters.add_trees(self._booster(epoch), inputs, margins, pause)
+        return margins
+
+    def _added_up(self, inputs: torch.Tensor, kept: Margins | None, pause: Pause) -> Array:
+        """Return the margins of rows, going on from what was kept of earlier epochs."""
+        check_inputs(self._task, inputs)
+        if not self._base:
+            raise NotReady("this trial has not been trained yet")
+        first = 0 if kept is None else kept.n_epochs
+        margins = self._first_margins(len(inputs)) if kept is None else kept.values.copy()
+        for epoch in range(first, len(self._texts)):
+            boosters.add_sums(self._booster(epoch), inputs, margins, pause)
+        return margins
+
+    def _first_margins(self, n_rows: int) -> Array:
+        return np.tile(np.array(self._base, np.float64), (n_rows, 1))
+
+    def _booster(self, epoch: int) -> lightgbm.Booster:
+        if epoch not in self._boosters:
+            self._boosters[epoch] = boosters.booster_of(self._texts[epoch])
+        return self._boosters[epoch]
+
+
+class BoostingTrainer(Trainer[BoostingTrial]):
+    """Starts and resumes BoostingTrials."""
+
+    def prepare(self) -> None:
+        """See Trainer."""
+        import lightgbm  # noqa: F401
+
+    def count_steps(self, config: Config, n_rows: Sequence[int], n_epochs: int) -> int:
+        """See Trainer."""
+        return n_epochs * config.integer("rounds_per_epoch")
+
+    def _begin(self, blueprint: Blueprint, *, n_steps_total: int, seed: int) -> BoostingTrial:
+        """See Trainer. Trees are drawn in training: no total, seed or device."""
+        parameters = blueprint.architecture.build(blueprint.task, blueprint.config)
+        if not isinstance(parameters, BoostingParameters):
+            raise TypeError(f"{blueprint.architecture.name} builds {type(parameters).__name__}")
+        return BoostingTrial(blueprint, parameters)
+
+    def _restore(self, blueprint: Blueprint, state: checkpoint.Checkpoint) -> BoostingTrial:
+        """See Trainer."""
+        trial = self._begin(blueprint, n_steps_total=0, seed=0)
+        trial.restore(state)
+        return trial

@@ -1,0 +1,80 @@
+"""What a process keeps of rows that trials meet again: binned once for all trials, and each trial's margins.
+
+It only saves time: all of it can be made again from the rows and the state. Rows are told by the tensor that holds
+them, which is kept alive as long as what was made of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from easeml_plpy.architectures.boosting import BoostingParameters
+from easeml_plpy.cache import Bounded
+from easeml_plpy.task import Task
+from easeml_plpy.value_types import Array
+
+if TYPE_CHECKING:
+    import lightgbm
+
+KEPT_BYTES = 1 << 29
+QUIET = {"verbosity": -1}
+
+
+@dataclass(frozen=True)
+class Margins:
+    """What the trees of a trial's first epochs add up to: float64 (n, n_margins)."""
+
+    inputs: torch.Tensor
+    n_epochs: int
+    values: Array
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the rows and the margins."""
+        return int(self.inputs.nbytes + self.values.nbytes)
+
+
+@dataclass(frozen=True)
+class _Binned:
+    inputs: torch.Tensor
+    targets: torch.Tensor
+    data: lightgbm.Dataset
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.inputs.nbytes + 2 * self.inputs.numel())
+
+
+_MARGINS: Bounded[Margins] = Bounded(KEPT_BYTES, lambda kept: kept.nbytes)
+_BINNED: Bounded[_Binned] = Bounded(KEPT_BYTES, lambda kept: kept.nbytes)
+
+
+def binned(task: Task, parameters: BoostingParameters, inputs: torch.Tensor, targets: torch.Tensor) -> lightgbm.Dataset:
+    """Return the rows as LightGBM bins them."""
+
+    def make() -> _Binned:
+        import lightgbm
+
+        categories = [k for k, column in enumerate(task.layout) if column.kind == "category"]
+        rows = inputs.reshape(len(inputs), -1).numpy()
+        data = lightgbm.Dataset(
+            rows, targets.numpy(), params={**parameters.rows, **QUIET}, categorical_feature=categories
+        )
+        return _Binned(inputs, targets, data.construct())
+
+    key = (id(inputs), id(targets), tuple(sorted(parameters.rows.items())))
+    return _BINNED.get(key, make).data
+
+
+def kept_margins(owner: object, inputs: torch.Tensor) -> Margins | None:
+    """Return what was kept for these rows, if it still is."""
+    found = _MARGINS.pop((owner, id(inputs)))
+    return found
+
+
+def keep_margins(owner: object, margins: Margins) -> None:
+    """Keep a trial's margins of some rows."""
+    _MARGINS.put((owner, id(margins.inputs)), margins)
