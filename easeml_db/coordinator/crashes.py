@@ -20,11 +20,14 @@ class Crashes:
         """Remember a unit."""
         self._crashed.append(message)
 
-    async def remember(self, inbox: Inbox) -> None:
-        """Keep what the server's end has done to units: the tables learn it when the server is back."""
+    async def remember(self, inbox: Inbox) -> list[UnitFailed]:
+        """Keep, and return, what the server's end has done to units: the tables learn it when the server is back."""
+        found = []
         while (message := await inbox.next(0.0)) is not None:
             if isinstance(message, UnitFailed) and isinstance(message.error, ServerCrashed):
-                self.add(message)
+                found.append(message)
+        self._crashed += found
+        return found
 
     async def told(self) -> AsyncIterator[tuple[Order, int, EasemlError]]:
         """Tell the tables; yield each order with how often its unit has met a crash, and the error."""

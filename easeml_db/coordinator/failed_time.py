@@ -7,12 +7,11 @@ from easeml_db.coordinator.ports.tenancy import TenancyStore
 
 
 class FailedTime:
-    """When units began and for whom, and what tenants are still to be charged for."""
+    """When units began and for whom, and what tenants are still to be charged for (`due`: seconds by tenant)."""
 
-    def __init__(self, tenancy: TenancyStore) -> None:
-        self._tenancy = tenancy
+    def __init__(self, tenancy: TenancyStore, due: dict[str, float]) -> None:
+        self._tenancy, self._due = tenancy, due
         self._begun: dict[int, tuple[float, str]] = {}  # time and tenant, by the first slot of a unit or gang
-        self._due: dict[str, float] = {}  # seconds by tenant
 
     def begun(self, slot_id: int, tenant: str, now_seconds: float) -> None:
         """Note that a unit begins: its run may be gone when it ends."""

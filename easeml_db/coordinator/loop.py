@@ -11,11 +11,9 @@ from collections.abc import Sequence
 from easeml_db.coordinator.allocation_records import AllocationRecords
 from easeml_db.coordinator.arm_opening import ArmOpening
 from easeml_db.coordinator.crashes import Crashes
-from easeml_db.coordinator.disk_pause import DiskPause
 from easeml_db.coordinator.failed_time import FailedTime
 from easeml_db.coordinator.lease import Lease
 from easeml_db.coordinator.orders import order_of
-from easeml_db.coordinator.pauses import Pauses
 from easeml_db.coordinator.ports import Ports
 from easeml_db.coordinator.ports.messages import (
     Message,
@@ -34,18 +32,13 @@ from easeml_db.coordinator.ports.messages import (
 from easeml_db.coordinator.procedure_runner import ProcedureRunner
 from easeml_db.coordinator.reclaiming import Reclaiming
 from easeml_db.coordinator.settings import Settings
+from easeml_db.coordinator.unit_failures import UnitFailures
+from easeml_db.coordinator.untold import Untold
 from easeml_db.decisions.hopper.allocation.contract import Start
 from easeml_db.decisions.hopper.dispatcher import Dispatcher
 from easeml_db.errors import (
-    EasemlError,
-    NotFound,
     OutOfSpace,
-    RowsHeld,
-    ServerCrashed,
     ServerUnavailable,
-    SlotLost,
-    StaleLease,
-    VersionMismatch,
 )
 from easeml_db.words.run import Run
 
@@ -53,25 +46,31 @@ from easeml_db.words.run import Run
 class Coordinator:
     """Serves open runs until it is told to stop or loses its lease.
 
-    `crashed` holds the units during which the server crashed, until the tables know of them; it outlives coordinators.
+    Runs that come and go take one statement after another. Between two of them the units of all others go on: no
+    tenant's unit waits for the runs of another, however many they are.
     """
 
-    def __init__(self, ports: Ports, settings: Settings | None = None, crashed: list[UnitFailed] | None = None) -> None:
+    def __init__(self, ports: Ports, settings: Settings | None = None, untold: Untold | None = None) -> None:
+        untold = untold or Untold()
         self._slots, self._runs = ports.slots, ports.runs
         self._executor, self._inbox, self._clock = ports.executor, ports.inbox, ports.clock
         self._settings = settings or Settings()
-        self._crashes = Crashes(ports.runs, [] if crashed is None else crashed)
+        self._crashes = Crashes(ports.runs, untold.crashed)
         self._lease = Lease(ports.lease)
         self._dispatcher = Dispatcher()
         self._procedures = ProcedureRunner(ports.searches, ports.runs, self._lease, self._dispatcher)
         self._arms = ArmOpening(ports.tenancy, ports.runs, self._lease, self._dispatcher, self._procedures)
         self._allocations = AllocationRecords(ports.allocations, self._lease, self._dispatcher)
-        self._pauses = Pauses(self._dispatcher.runs)
-        self._failed_time = FailedTime(ports.tenancy)
+        self._failed_time = FailedTime(ports.tenancy, untold.slot_seconds)
+        self._failures = UnitFailures(
+            ports.slots, ports.runs, self._lease, self._dispatcher, self._procedures, crashes=self._crashes,
+            failed_time=self._failed_time, renew_run=self._renew_run, max_attempts=self._settings.max_attempts,
+        )  # fmt: skip
+        self._pauses, self._disk_pause = self._failures.pauses, self._failures.disk_pause
         self._reclaiming = Reclaiming(ports.space, self._settings.reclaim_bytes, self._settings.reclaim_fraction)
         self._next_heartbeat = 0.0
         self._is_stopping = False
-        self._disk_pause = DiskPause(ports.runs)
+        self._changed_runs: dict[int, None] = {}  # to be read again, in the order in which that was told
 
     async def serve(self, *, until_idle: bool = False) -> None:
         """Run the loop; with `until_idle` it ends when no run is open. Raises StandbyOnly when the lease is lost."""
@@ -79,21 +78,24 @@ class Coordinator:
         try:
             await self._open_slots()
             await self._arms.take_up()
-            await self._count_crashes()
+            await self._failures.count_crashes()
             while not self._is_stopping:
                 await self._reclaiming.add(await self._procedures.decide(self._clock.now_seconds()))
                 await self._fail_runs()
                 await self._arms.close_ended()
+                await self._let_units_go_on()
                 await self._allocations.keep()
                 await self._end_runs()
-                if until_idle and not self._dispatcher.runs:
+                if until_idle and not self._dispatcher.runs and not self._changed_runs:
                     break
                 await self._start_units()
-                await self._handle_messages()
+                await self._handle_messages(self._until_next())
+                await self._renew_changed_runs()
                 await self._keep_lease()
         except ServerUnavailable:
             await self._executor.close()
-            await self._crashes.remember(self._inbox)
+            for message in await self._crashes.remember(self._inbox):
+                self._failed_time.failed(message.order, self._clock.now_seconds())
             raise
         finally:
             await self._executor.close()
@@ -102,15 +104,32 @@ class Coordinator:
 
     async def _start_units(self) -> None:
         self._pauses.take_back(self._clock.now_seconds())
-        if self._clock.now_seconds() < self._disk_pause.until_seconds:
+        if self._is_disk_full():
             return
         await self._allocations.look_up()
         now = self._clock.now_seconds()
         await self._arms.take_turns(now)
-        starts = self._next_starts()
+        await self._begin(self._next_starts())
         while await self._arms.open_next(now):
-            starts += self._next_starts()
+            await self._begin(self._next_starts())
         self._arms.started(now)
+        await self._fail_runs()
+
+    async def _let_units_go_on(self) -> None:
+        """Handle what has arrived, and fill the slots that are idle since then from open arms."""
+        if await self._handle_messages(0.0) and not self._is_disk_full():
+            await self._begin(self._next_starts())
+
+    def _is_disk_full(self) -> bool:
+        return self._clock.now_seconds() < self._disk_pause.until_seconds
+
+    def _next_starts(self) -> list[tuple[Start, Run]]:
+        """Return what to start, with its run: that may be found to be gone before its units start, and refuse them."""
+        return [(start, self._dispatcher.runs[start.unit.run_id].run) for start in self._dispatcher.next_starts()]
+
+    async def _begin(self, starts: Sequence[tuple[Start, Run]]) -> None:
+        """Begin units that the dispatcher has chosen, once the tables know what that decided."""
+        now = self._clock.now_seconds()
         await self._begin_runs(starts)
         await self._allocations.keep()
         for choice in self._dispatcher.take_scheduler_choices():
@@ -120,11 +139,6 @@ class Coordinator:
             self._failed_time.begun(start.slots[0], run.tenant, now)
             attempt = self._dispatcher.n_attempts(run.run_id, start.unit.trial_id) + 1
             await self._executor.start(order_of(start, run.seed, lease_number=self._lease.number, attempt=attempt))
-        await self._fail_runs()
-
-    def _next_starts(self) -> list[tuple[Start, Run]]:
-        """Return what to start, with its run: that may be found to be gone before its units start, and refuse them."""
-        return [(start, self._dispatcher.runs[start.unit.run_id].run) for start in self._dispatcher.next_starts()]
 
     async def _begin_runs(self, starts: Sequence[tuple[Start, Run]]) -> None:
         """Record which runs begin with these starts, before what they decided: no placement precedes its run."""
@@ -134,12 +148,22 @@ class Coordinator:
             if open_run is not None and open_run.begin(now):
                 await self._runs.start(run_id)
 
-    async def _handle_messages(self) -> None:
-        """Wait for a message, then handle all that have arrived: slots and runs often change together."""
-        message = await self._inbox.next(self._until_next())
+    async def _handle_messages(self, timeout_seconds: float) -> bool:
+        """Wait for a message, then handle all that have arrived, since slots and runs often change together; say
+        whether there were any."""
+        message = await self._inbox.next(timeout_seconds)
+        has_any = message is not None
         while message is not None:
             await self._handle(message)
             message = await self._inbox.next(0.0)
+        return has_any
+
+    async def _renew_changed_runs(self) -> None:
+        while self._changed_runs:
+            run_id = next(iter(self._changed_runs))
+            del self._changed_runs[run_id]
+            await self._renew_run(run_id)
+            await self._let_units_go_on()
 
     async def _handle(self, message: Message) -> None:
         match message:
@@ -155,12 +179,11 @@ class Coordinator:
                 self._arms.timed(order.unit.run_id)
                 await self._close_drained(order)
             case UnitFailed():
-                self._failed_time.failed(message.order, self._clock.now_seconds())
-                await self._unit_failed(message)
+                await self._failures.failed(message, self._clock.now_seconds())
                 await self._close_drained(message.order)
             case SlotStuck():
-                self._failed_time.failed(message.order, self._clock.now_seconds())
-                await self._slot_stuck(message)
+                await self._failures.stuck(message, self._clock.now_seconds())
+                await self._open_slots()
             case SlotReady(slot_id):
                 self._dispatcher.board.ready(slot_id)
                 await self._slots.explain(slot_id, None)
@@ -168,79 +191,13 @@ class Coordinator:
                 self._dispatcher.board.waiting(slot_id)
                 await self._slots.explain(slot_id, reason)
             case RunChanged(run_id):
-                await self._renew_run(run_id)
+                self._changed_runs[run_id] = None
             case SlotsChanged():
                 await self._open_slots()
             case TenantsChanged():
                 await self._arms.renew_tenancy()
             case StopRequested():
                 self._is_stopping = True
-
-    async def _unit_failed(self, message: UnitFailed) -> None:
-        order, error = message.order, message.error
-        if isinstance(error, OutOfSpace):
-            self._dispatcher.refused(order.slot_id, is_counted=False)
-            await self._disk_pause.begin(order, error, self._clock.now_seconds())
-        elif isinstance(error, RowsHeld):
-            self._dispatcher.refused(order.slot_id, is_counted=False)
-            self._pauses.put_aside(order.unit.run_id, self._clock.now_seconds())
-        elif isinstance(error, ServerCrashed):
-            self._crashes.add(message)
-            self._dispatcher.lost(order.slot_id)
-            await self._count_crashes()
-        elif isinstance(error, SlotLost):
-            self._dispatcher.lost(order.slot_id)
-            await self._try_again(order, error)
-        elif isinstance(error, StaleLease | NotFound):
-            self._dispatcher.refused(order.slot_id)
-            await self._lease.confirm()
-            await self._try_again(order, error)
-        elif isinstance(error, VersionMismatch):
-            raise error  # every unit would fail alike, and no trial is to blame
-        elif order.measured_seconds:  # beside others a trial may fail that would not fail alone
-            self._dispatcher.refused(order.slot_id, is_counted=False)
-        else:
-            self._dispatcher.failed(order.slot_id)
-            if order.unit.run_id in self._dispatcher.runs:
-                await self._fail_trial(order, str(error))
-
-    async def _try_again(self, order: Order, error: EasemlError) -> None:
-        """Offer the unit again, unless it was recorded after all, the run is over, or it failed too often."""
-        unit = order.unit
-        if unit.run_id not in self._dispatcher.runs:
-            return
-        await self._renew_run(unit.run_id)
-        n_attempts = self._dispatcher.n_attempts(unit.run_id, unit.trial_id)
-        if n_attempts == 0:
-            return
-        await self._runs.note(unit.run_id, unit.trial_id, "retry", f"attempt {n_attempts} failed: {error}")
-        if n_attempts >= self._settings.max_attempts:
-            self._dispatcher.drop_trial(unit.run_id, unit.trial_id)
-            await self._fail_trial(order, f"{n_attempts} attempts failed, the last: {error}")
-
-    async def _count_crashes(self) -> None:
-        """Count crashes of the server as attempts of the trials during whose units they happened."""
-        async for order, n_crashes, error in self._crashes.told():
-            if n_crashes >= self._settings.max_attempts and order.unit.run_id in self._dispatcher.runs:
-                self._dispatcher.drop_trial(order.unit.run_id, order.unit.trial_id)
-                await self._fail_trial(order, f"{n_crashes} attempts failed, the last: {error}")
-
-    async def _slot_stuck(self, message: SlotStuck) -> None:
-        """Fence the slots first, then offer their unit elsewhere."""
-        order, reason = message.order, message.reason
-        for slot_id in message.slot_ids:
-            await self._slots.lose(slot_id, reason)
-            await self._runs.note(
-                order.unit.run_id, order.unit.trial_id, "slot lost", f"slot {slot_id} is given up: {reason}"
-            )
-        self._dispatcher.lost(order.slot_id)
-        await self._try_again(order, SlotLost(reason))
-        await self._open_slots()
-
-    async def _fail_trial(self, order: Order, reason: str) -> None:
-        await self._lease.confirm()
-        await self._runs.fail_trial(order.unit.run_id, order.unit.trial_id, reason)
-        self._procedures.trial_changed(order.unit.run_id, order.unit.trial_id)
 
     async def _open_slots(self) -> None:
         await self._executor.open(self._dispatcher.board.keep(await self._slots.all_slots()))
@@ -274,6 +231,7 @@ class Coordinator:
                 self._arms.drop_run(run_id)
             else:
                 self._pauses.put_aside(run_id, now)
+            await self._let_units_go_on()
 
     def _until_next(self) -> float:
         """Seconds until there is something to do without a message: a heartbeat, the end of a pause, or a run or an arm
@@ -294,7 +252,7 @@ class Coordinator:
             with contextlib.suppress(OutOfSpace):
                 await self._lease.heartbeat()
                 await self._arms.fail_later()
-                await self._failed_time.charge()
+                await self._failed_time.charge()  # what somebody's transaction held
             if await self._slots.recover():
                 await self._open_slots()
             self._next_heartbeat = self._clock.now_seconds() + self._settings.heartbeat_seconds

@@ -11,8 +11,9 @@ from typing import Any
 
 from easeml_db.coordinator.loop import Coordinator
 from easeml_db.coordinator.ports import Ports
-from easeml_db.coordinator.ports.messages import Message, StopRequested, UnitFailed
+from easeml_db.coordinator.ports.messages import Message, StopRequested
 from easeml_db.coordinator.settings import Settings
+from easeml_db.coordinator.untold import Untold
 from easeml_db.errors import OutOfSpace, ServerUnavailable, SlotLost, StandbyOnly
 from easeml_db.postgres.executor import UNIT_LEASE_SECONDS
 from easeml_db.postgres.ports import postgres_ports
@@ -62,7 +63,7 @@ async def serve(
     """Coordinate until SIGTERM or SIGINT; survive restarts of the server. Raises VersionMismatch at a wrong schema."""
     stopping = asyncio.Event()
     inboxes: list[QueueInbox] = []
-    crashed: list[UnitFailed] = []  # what coordinators remember of units when the server goes away
+    untold = Untold()
 
     def stop() -> None:
         stopping.set()
@@ -79,7 +80,7 @@ async def serve(
                 dsn,
                 inboxes[0],
                 say,
-                lambda ports: Coordinator(ports, settings, crashed),
+                lambda ports: Coordinator(ports, settings, untold),
                 until_idle=until_idle,
                 unit_lease_seconds=unit_lease_seconds,
             )

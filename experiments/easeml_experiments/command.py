@@ -48,6 +48,8 @@ slots_option = click.option(
 
 def _option(parameter: Parameter) -> Callable[[Command], Command]:
     """The option of an experiment's own parameter."""
+    if parameter.type is bool:
+        return click.option(f"--{parameter.name}", is_flag=True, help=parameter.help)
     is_path = parameter.type is Path
     return click.option(
         f"--{parameter.name}", type=click.Path(path_type=Path, exists=True) if is_path else parameter.type,

@@ -32,8 +32,8 @@ def at_most(name: str, setting: str, paper: float | str | None, value: float, bo
 
 @dataclass(frozen=True)
 class Parameter:
-    """A setting of one experiment, an option --name of its command: of type str, int, float or Path (a file or folder
-    that exists); `environment` names the variable that stands in for it."""
+    """A setting of one experiment, an option --name of its command: of type str, int, float, bool (a flag) or Path (a
+    file or folder that exists); `environment` names the variable that stands in for it."""
 
     name: str
     help: str

@@ -35,6 +35,7 @@ WHY = (
 N_REPLICAS = 3
 TRAIN_SECONDS, VALIDATE_SECONDS, SPREAD = 1.0, 0.1, 0.05
 SPACE = {"hidden_units": [[256, 256]], "batch_size": 8, "learning_rate": [1e-3, 3e-3], "weight_decay": [1e-4, 1e-6]}
+SPACE_QUICK = {**SPACE, "batch_size": 16}
 KILL = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = ANY (%s)
 """
@@ -105,7 +106,7 @@ def _simulated_measures(rows: Sequence[Row]) -> Iterator[Measure]:
 
 def _real(options: Options) -> tuple[list[Row], Row]:
     """A run on four segments of one slot each; from a quarter to half of its units two slots are killed at once."""
-    n_epochs = 8 if options.is_quick else 30
+    n_epochs, space = (6, SPACE_QUICK) if options.is_quick else (30, SPACE)
     with private_server(1) as server:
         _add_segments(server)
         options_of_data = {"n_partitions": N_SLOTS, "validation_fraction": 0.15, "test_fraction": 0.05}
@@ -114,7 +115,7 @@ def _real(options: Options) -> tuple[list[Row], Row]:
         with server.session() as session:
             session.execute("SELECT easeml.replicate_dataset('digits', %s)", [N_REPLICAS])
             run_id = start_run(
-                session, "digits", "mlp", SPACE, max_epochs=n_epochs, seed=options.seed, visit_order="free"
+                session, "digits", "mlp", space, max_epochs=n_epochs, seed=options.seed, visit_order="free"
             )
             with server.coordinator():
                 away = _break(server, run_id)

@@ -91,6 +91,22 @@ EXPERIMENTS: dict[str, Experiment] = {
             later("fluid.experiment"),
         ),
         Experiment(
+            "tables",
+            "Real tables: what select_models finds by itself against boosting, forests and FLAML outside",
+            "no paper: our own targets",
+            later("tables.experiment"),
+            trains=True,
+            parameters=(
+                Parameter("only", "Comma-separated tables (default: all)."),
+                Parameter("seeds", "Comma-separated seeds, each with a split of its own.", default="0,1,2"),
+                Parameter("seconds", "Seconds of each search, ours and FLAML's.", float, 120.0),
+                Parameter("rivals", "Also run the rivals whose results are missing.", bool, False),
+                Parameter("skip-ours", "Run nothing of ours.", bool, False),
+                Parameter("again", "Run ours again where there is a result.", bool, False),
+                Parameter("results", "Folder that keeps every result.", default="tables-results"),
+            ),
+        ),
+        Experiment(
             "tenants",
             "Multi-tenant selection replayed on matrices of qualities and costs: presets, or matrices of your own",
             "ease.ml, figures 9 to 15",

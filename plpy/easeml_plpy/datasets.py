@@ -30,7 +30,7 @@ class Dataset:
     _tasks: dict[str, Task] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def view(self, name: str) -> View:
-        """Return the view of that name as this dataset has it."""
+        """Return the view of that name, or `standard` where this dataset has none of its own."""
         return view_of(name, self.encoder)
 
     def task(self, view: str = "standard") -> Task:

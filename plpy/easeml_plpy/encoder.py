@@ -7,8 +7,9 @@ only. Until they are known, while a dataset is being packed, a field has mean 0 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -19,10 +20,21 @@ from .task import TaskKind
 from .value_types import JSON
 
 Moment: TypeAlias = npt.NDArray[np.float64]
+Range: TypeAlias = tuple[Moment, Moment] | None
+"""The least and the greatest number, for all numbers or for each position; None: unknown, or bounded by the type."""
 
 STORED_TYPES = frozenset({"u1", "i2", "i4", "f4", "f8"})
 Entry: TypeAlias = Mapping[str, Any]
 """A field or a target as JSON. Only the parsers below look inside."""
+
+
+def _range(knots: Sequence[Moment], mean: Moment) -> Range:
+    """Return the ends of the knots. Where all rows were missing, the mean alone: no trial knows what a value means."""
+    if not knots:
+        return None
+    low = [float(each[0]) if len(each) else middle for each, middle in zip(knots, mean.tolist(), strict=True)]
+    high = [float(each[-1]) if len(each) else middle for each, middle in zip(knots, mean.tolist(), strict=True)]
+    return np.array(low), np.array(high)
 
 
 def _no_shift() -> Moment:
@@ -52,6 +64,11 @@ class NumericField:
 
     stored_type: ClassVar[np.dtype[np.float64]] = np.dtype("<f8")
     shape: ClassVar[tuple[int, ...]] = ()
+
+    @cached_property
+    def range(self) -> Range:
+        """Bounds of what training saw."""
+        return _range(self.knots, self.mean)
 
     def to_json(self) -> dict[str, JSON]:
         """Return the field as it is stored."""
@@ -101,6 +118,11 @@ class TensorField:
     def stored_type(self) -> np.dtype[Any]:
         """The little-endian element type in blocks."""
         return np.dtype(self.dtype).newbyteorder("<")
+
+    @cached_property
+    def range(self) -> Range:
+        """Bounds of what training saw, by position of a vector; 8-bit values need none."""
+        return None if self.dtype == "u1" else _range(self.knots, self.mean)
 
     @property
     def is_array(self) -> bool:

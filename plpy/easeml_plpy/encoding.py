@@ -3,7 +3,7 @@
 A *field* is one input column as a contiguous array, one entry a row: numeric (n,) float64 with NaN for missing,
 categorical (n,) int32 codes, tensor (n, *shape) in its stored type. Blocks keep fields. `encode` turns them into the
 float32 array that a trial sees. Training and prediction call the same `encode` with the same stored statistics, so
-prediction applies exactly what training saw.
+prediction applies exactly what training saw. A number beyond the range of the training rows counts as its nearest end.
 """
 
 from __future__ import annotations
@@ -66,6 +66,8 @@ def _standardise_whole(field: TensorField, values: Array) -> Floats:
     # What float32 cannot hold is centred first; the field decides, since prediction brings float64 for all.
     work = np.float64 if field.dtype in ("f8", "i4") else np.float32
     centred: Array = values.astype(work)
+    if field.range is not None:
+        np.clip(centred, *(bound.astype(work) for bound in field.range), out=centred)
     centred -= field.mean.astype(work)
     centred /= field.scale.astype(work)
     scaled: Floats = centred.astype(np.float32, copy=False)
@@ -74,7 +76,8 @@ def _standardise_whole(field: TensorField, values: Array) -> Floats:
 
 def _standardise_with_flags(field: NumericField | TensorField, values: Array) -> Floats:
     """Standardise, impute the mean, and add a flag for each position that was missing in training."""
-    standard = ((values - field.mean) / field.scale).reshape(len(values), -1)
+    known = values if field.range is None else np.clip(values, *field.range)
+    standard = ((known - field.mean) / field.scale).reshape(len(values), -1)
     is_missing = np.isnan(standard)
     flags = is_missing[:, list(field.missing)] if field.missing else is_missing[:, :0]
     return np.concatenate([np.where(is_missing, 0.0, standard), flags], axis=1).astype(np.float32)

@@ -38,10 +38,23 @@ FILLING: Kept[Filling] = Kept(Filling)
 
 
 def outputs_of(served: Served, fields: Sequence[Array]) -> Array:
-    """Return probabilities (n, classes) or values in the target's units (n, 1)."""
+    """Return probabilities (n, classes) or values in the target's units (n, 1). Raises ShapeMismatch."""
+    check_finite(served.data.encoder.inputs, fields)
     with within_memory():
         inputs = torch.from_numpy(served.data.encode(served.view, fields))
         return served.data.raw(served.live.outputs(inputs))
+
+
+def check_finite(inputs: Sequence[Field], fields: Sequence[Array]) -> None:
+    """Refuse infinite numbers, which no training row had; NaN is a missing number."""
+    for field, values in zip(inputs, fields, strict=True):
+        if values.dtype.kind == "f" and np.isinf(values).any():
+            n_rows = int(np.isinf(values.reshape(len(values), -1)).any(axis=1).sum())
+            raise ShapeMismatch(
+                f"input {field.column!r}: expected finite numbers, got an infinite one"
+                + (f" in {n_rows} rows" if len(values) > 1 else ""),
+                hint="Give NULL for a number that is not known; any finite number will do.",
+            )
 
 
 def answer(served: Served, fields: Sequence[Array]) -> Answer:

@@ -20,6 +20,7 @@ from .value_types import JSON, Array
 MAX_TEXT_BYTES = 32 << 20
 """Of a row as JSON: parsing it takes less than a second, and nothing can interrupt that."""
 _ARRAY_HEAD = struct.Struct("=iiI")
+_GREATEST_REAL = float(np.finfo(np.float32).max)
 _TIME = re.compile(r"(?P<moment>[\d-]+(?:[T ][\d:.]+)?)(?:Z|(?P<sign>[+-])(?P<offset>[\d:]+))?")
 
 
@@ -152,4 +153,7 @@ def _as_stored(field: NumericField | TensorField, numbers: npt.NDArray[np.float6
     """
     if isinstance(field, TensorField) and not field.missing and np.isnan(numbers).any():
         raise ShapeMismatch(f"input {field.column!r} has missing elements, and no row that was trained on had any")
-    return numbers.astype(np.float32).astype(np.float64) if field.type in ("float4", "_float4") else numbers
+    if field.type not in ("float4", "_float4"):
+        return numbers
+    held = np.clip(numbers, -_GREATEST_REAL, _GREATEST_REAL).astype(np.float32).astype(np.float64)
+    return np.where(np.isinf(numbers), numbers, held)

@@ -47,6 +47,7 @@ $$;
 COMMENT ON FUNCTION easeml.predict_row(text, anyarray, bigint) IS
 $$Predicts for one row given as an array of numbers, in the order of the dataset's inputs. Returns label and probability, or value, and the trial that answered.
 dataset: a name of your own, or one that its tenant lets you use, as 'tenant.dataset'.
+A number beyond the range of the training rows counts as the nearest end of that range, NaN as missing; infinity is refused.
 Use it in LATERAL: SELECT n.id, p.* FROM new_rows n, LATERAL easeml.predict_row('digits', n.pixels) p.$$;
 
 CREATE FUNCTION easeml.predict_row(dataset text, inputs jsonb, trial_id bigint DEFAULT NULL,
@@ -63,7 +64,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.predict_row(text, jsonb, bigint) IS
-    'Predicts for one row given as a json object of columns, for example to_jsonb(t). Returns label and probability, or value, and the trial that answered.';
+$$Predicts for one row given as a json object of columns, for example to_jsonb(t). Returns label and probability, or value, and the trial that answered.
+A number beyond the range of the training rows counts as the nearest end of that range, NaN as missing; infinity is refused.$$;
 
 CREATE FUNCTION easeml.predict_row(dataset text, inputs text, trial_id bigint DEFAULT NULL,
     OUT label text, OUT probability double precision, OUT value double precision, OUT serving_trial_id bigint)

@@ -59,8 +59,8 @@ def check_replays(database: Session) -> None:
 def test_a_slot_that_cannot_be_cancelled_is_given_up_and_comes_back(
     database: Session, coordinator: Coordinator, stopped: Callable[[Session, int], AbstractContextManager[None]]
 ) -> None:
-    start_run(database, max_epochs=8)
-    with coordinator(database, "--unit-lease-seconds", "15"):
+    start_run(database, max_epochs=4)
+    with coordinator(database, "--unit-lease-seconds", "8"):
         database.wait_until("SELECT count(*) = 2 FROM easeml.slots WHERE n_units_done > 2")
         with stopped(database, 1):
             database.wait_until("SELECT status = 'lost' FROM easeml.slots WHERE slot_id = 1")

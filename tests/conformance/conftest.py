@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,10 +22,13 @@ from easeml_db.coordinator.ports.messages import (
     Member,
     Message,
     Order,
+    Piloted,
     RunChanged,
     SlotReady,
     SlotsChanged,
     TenantsChanged,
+    UnitFailed,
+    UnitRecorded,
 )
 from easeml_db.decisions.tenancy.opening import Opening, Standing
 from easeml_db.decisions.tenancy.selector import PolicyDecision
@@ -78,6 +81,15 @@ class World(ABC):
     @abstractmethod
     def opened(self) -> Any:
         """Open the ports, and close them at the end."""
+
+    def play(self, test: Coroutine[Any, Any, None]) -> None:
+        """Run a test in an event loop of its own, between opening the ports and closing them."""
+
+        async def play() -> None:
+            async with self.opened():
+                await test
+
+        asyncio.run(play())
 
     @abstractmethod
     def ask_for_run(self, *, is_searched: bool = False) -> int:
@@ -167,6 +179,21 @@ class World(ABC):
         while isinstance(message, RunChanged | TenantsChanged | SlotsChanged):
             message = await self.ports.inbox.next(SILENCE_SECONDS)
         assert message is None
+
+    async def ready(self, n_slots: int = 1) -> int:
+        """Acquire the lease, open a run whose trials may train, and so many slots at least; return the run."""
+        await self.ports.lease.acquire()
+        run_id = await self.opened_run()
+        await self.open_slots(n_slots)
+        return run_id
+
+    async def answer(self, order: Order) -> UnitRecorded | Piloted | UnitFailed:
+        """Start an order, and return its answer."""
+        await self.ports.executor.start(order)
+        message = await self.message()
+        assert isinstance(message, UnitRecorded | Piloted | UnitFailed)
+        assert message.order == order
+        return message
 
     async def open_slots(self, n_slots: int = 2) -> list[Slot]:
         """Open the sessions of the first slots and wait until they are warm."""
@@ -401,9 +428,63 @@ class OnPostgres(World):
         self._database.execute("SELECT easeml.set_policy(%s)", [policy])
 
 
+class WarmOnPostgres(OnPostgres):
+    """The same for test after test: ports stay open, and both slots keep their sessions, which import torch."""
+
+    def __init__(self, database: Session) -> None:
+        super().__init__(database)
+        self._loop, self._open = asyncio.new_event_loop(), AsyncExitStack()
+        self._is_open = False
+
+    def play(self, test: Coroutine[Any, Any, None]) -> None:
+        self._loop.run_until_complete(self._play(test))
+
+    async def _play(self, test: Coroutine[Any, Any, None]) -> None:
+        if not self._is_open:
+            await self._open.enter_async_context(self.opened())
+            self._number = await self.ports.lease.acquire()
+            await self.open_slots(2)
+            self._is_open = True
+        try:
+            await test
+        except BaseException:
+            await self._close()  # who knows what it has left
+            raise
+        self._database.execute("UPDATE easeml.coordinator_lease SET lease_number = %s", [self._number])
+        self._database.execute("UPDATE easeml.slots SET status = 'active', lost_reason = NULL, lost_at = NULL")
+
+    async def ready(self, n_slots: int = 1) -> int:
+        return await self.opened_run()
+
+    async def _close(self) -> None:
+        self._is_open = False
+        await self._open.aclose()
+
+    def end(self) -> None:
+        """Close all of it."""
+        self._loop.run_until_complete(self._close())
+        self._loop.close()
+
+
+@pytest.fixture(scope="module")
+def warm_on_postgres(module_database: Session) -> Iterator[WarmOnPostgres]:
+    """One world for the tests of a module that are marked as warm."""
+    world = WarmOnPostgres(module_database)
+    yield world
+    world.end()
+
+
+def on_postgres(request: pytest.FixtureRequest) -> World:
+    """Return a world with a database of its own, or that of the module's tests."""
+    if request.node.get_closest_marker("warm"):
+        world: World = request.getfixturevalue("warm_on_postgres")
+        return world
+    return OnPostgres(request.getfixturevalue("database"))
+
+
 WORLDS: dict[str, Callable[[pytest.FixtureRequest], World]] = {
     "simulated": lambda request: InMemory(),
-    "postgres": lambda request: OnPostgres(request.getfixturevalue("database")),
+    "postgres": on_postgres,
 }
 
 
@@ -415,15 +496,9 @@ def world(request: pytest.FixtureRequest) -> World:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run a coroutine in an event loop of its own, between opening the world and closing it."""
+    """Let the world of a test that is a coroutine run it."""
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
-    names = pyfuncitem._fixtureinfo.argnames
-    arguments = {name: pyfuncitem.funcargs[name] for name in names}
-
-    async def play() -> None:
-        async with arguments["world"].opened():
-            await pyfuncitem.obj(**arguments)
-
-    asyncio.run(play())
+    arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    arguments["world"].play(pyfuncitem.obj(**arguments))
     return True

@@ -17,47 +17,33 @@ if TYPE_CHECKING:
     from tests.conformance.conftest import World
 
 
-async def ready_world(world: World, n_slots: int = 1) -> int:
-    """Acquire the lease, open slots and a run whose trials may train; return the run."""
-    await world.ports.lease.acquire()
-    run_id = await world.opened_run()
-    await world.open_slots(n_slots)
-    return run_id
-
-
-async def answer(world: World, order: Order) -> UnitRecorded | Piloted | UnitFailed:
-    """Start an order, and return its answer."""
-    await world.ports.executor.start(order)
-    message = await world.message()
-    assert isinstance(message, UnitRecorded | Piloted | UnitFailed)
-    assert message.order == order
-    return message
+pytestmark = pytest.mark.warm
 
 
 async def failure(world: World, order: Order) -> EasemlError:
-    message = await answer(world, order)
+    message = await world.answer(order)
     assert isinstance(message, UnitFailed)
     return message.error
 
 
 @pytest.mark.covers("Executor.open", "Executor.start")
 async def test_a_unit_is_recorded_once_and_answered_once(world: World) -> None:
-    run_id = await ready_world(world)
+    run_id = await world.ready()
     order = await world.order(run_id, 1)
-    assert isinstance(await answer(world, order), UnitRecorded)
+    assert isinstance(await world.answer(order), UnitRecorded)
     assert isinstance(await failure(world, order), StaleLease)  # its step is done
     await world.silence()
     unit = order.unit
     assert world.units(run_id) == [(unit.trial_id, "train", 1, unit.partition_number)]
     assert world.trials(run_id)[0] == ("running", 1)
     following = await world.order(run_id, 1, step=1)  # a refused order leaves no trace on its slot or its trial
-    assert isinstance(await answer(world, following), UnitRecorded)
+    assert isinstance(await world.answer(following), UnitRecorded)
     assert world.trials(run_id)[0] == ("running", 2)
 
 
 @pytest.mark.covers("Executor.start", stale="Executor.start")
 async def test_a_unit_under_a_stale_lease_is_not_recorded(world: World) -> None:
-    run_id = await ready_world(world)
+    run_id = await world.ready()
     order = await world.order(run_id, 1)
     world.take_over()
     assert isinstance(await failure(world, order), StaleLease)
@@ -67,7 +53,7 @@ async def test_a_unit_under_a_stale_lease_is_not_recorded(world: World) -> None:
 
 @pytest.mark.covers("Executor.start")
 async def test_units_of_runs_that_are_cancelled_or_gone_are_refused(world: World) -> None:
-    run_id = await ready_world(world)
+    run_id = await world.ready()
     gone = await world.opened_run()
     orders = [await world.order(run_id, 1), await world.order(gone, 1)]
     world.cancel_run(run_id)
@@ -79,40 +65,40 @@ async def test_units_of_runs_that_are_cancelled_or_gone_are_refused(world: World
 
 @pytest.mark.covers("Executor.start")
 async def test_a_unit_whose_rows_a_user_holds_is_refused_at_once_and_runs_later(world: World) -> None:
-    run_id = await ready_world(world, 2)
+    run_id = await world.ready(2)
     order, gang = await world.order(run_id, 1), await world.gang(run_id)
     pilot = replace(order, unit=replace(order.unit, kind="pilot"))
     with world.held(run_id):
         errors = [await failure(world, each) for each in (order, pilot, gang)]
     assert [type(error) for error in errors] == [RowsHeld] * 3
     assert world.units(run_id) == []
-    assert isinstance(await answer(world, order), UnitRecorded)
+    assert isinstance(await world.answer(order), UnitRecorded)
 
 
 @pytest.mark.covers("Executor.start", "SlotStore.lose")
 async def test_what_a_slot_does_after_it_was_given_up_is_not_recorded(world: World) -> None:
-    run_id = await ready_world(world, 2)
+    run_id = await world.ready(2)
     order = await world.order(run_id, 2)
     await world.ports.slots.lose(2, "stuck")
     assert isinstance(await failure(world, order), StaleLease)
     assert world.units(run_id) == []
-    assert isinstance(await answer(world, replace(order, slot_id=1)), UnitRecorded)
+    assert isinstance(await world.answer(replace(order, slot_id=1)), UnitRecorded)
 
 
 @pytest.mark.covers("Executor.start", "Executor.open")
 async def test_a_unit_whose_session_broke_is_lost_and_its_slot_says_when_it_is_ready_again(world: World) -> None:
-    run_id = await ready_world(world)
+    run_id = await world.ready()
     world.break_session(1)
     order = await world.order(run_id, 1)
     assert isinstance(await failure(world, order), SlotLost)
     assert await world.message() == SlotReady(1)
-    assert isinstance(await answer(world, order), UnitRecorded)
+    assert isinstance(await world.answer(order), UnitRecorded)
     await world.silence()
 
 
 @pytest.mark.covers("Executor.cancel", "Executor.start")
 async def test_a_cancelled_unit_is_answered_once_and_its_slot_works_again(world: World) -> None:
-    run_id = await ready_world(world)
+    run_id = await world.ready()
     order = await world.order(run_id, 1)
     await world.ports.executor.start(order)
     await world.ports.executor.cancel(1)
@@ -120,7 +106,7 @@ async def test_a_cancelled_unit_is_answered_once_and_its_slot_works_again(world:
     if isinstance(message, UnitFailed):
         assert isinstance(message.error, SlotLost)
         assert await world.message() == SlotReady(1)
-        message = await answer(world, order)
+        message = await world.answer(order)
     assert isinstance(message, UnitRecorded)  # at once where it was faster than the cancel
     assert len(world.units(run_id)) == 1
     await world.ports.executor.cancel(1)  # an idle slot has nothing to cancel
@@ -129,13 +115,13 @@ async def test_a_cancelled_unit_is_answered_once_and_its_slot_works_again(world:
 
 @pytest.mark.covers("Executor.start")
 async def test_a_gang_records_all_its_units_or_none(world: World) -> None:
-    run_id = await ready_world(world, 2)
+    run_id = await world.ready(2)
     gang = await world.gang(run_id)
     world.break_session(2)
     assert isinstance(await failure(world, gang), SlotLost)
     assert world.units(run_id) == []
     assert {await world.message(), await world.message()} == {SlotReady(1), SlotReady(2)}
-    assert isinstance(await answer(world, gang), UnitRecorded)
+    assert isinstance(await world.answer(gang), UnitRecorded)
     trial_id = gang.unit.trial_id
     partitions = {unit.partition_number for unit in (gang.unit, gang.members[0].unit)}
     assert set(world.units(run_id)) == {(trial_id, "train", 1, partition) for partition in partitions}
@@ -145,7 +131,7 @@ async def test_a_gang_records_all_its_units_or_none(world: World) -> None:
 
 @pytest.mark.covers("Executor.start", stale="Executor.start")
 async def test_a_gang_under_a_stale_lease_records_nothing(world: World) -> None:
-    run_id = await ready_world(world, 2)
+    run_id = await world.ready(2)
     gang = await world.gang(run_id)
     world.take_over()
     assert isinstance(await failure(world, gang), StaleLease)
@@ -166,13 +152,13 @@ async def test_a_whole_round_is_one_order_on_one_slot_recorded_all_at_once_or_no
     assert world.units(run_id) == []
     assert await world.message() == SlotReady(1)
     pilot = replace(order, unit=replace(order.unit, kind="pilot"), members=())
-    assert isinstance(await answer(world, pilot), Piloted)
-    assert isinstance(await answer(world, order), UnitRecorded)
+    assert isinstance(await world.answer(pilot), Piloted)
+    assert isinstance(await world.answer(order), UnitRecorded)
     partitions = [unit.partition_number for unit in (order.unit, order.members[0].unit)]
     assert world.units(run_id) == [(trial_id, "train", 1, partition) for partition in partitions]
     assert isinstance(await failure(world, order), StaleLease)  # its steps are done
     following = await world.whole_round(run_id, 1, step=N_PARTITIONS)
-    assert isinstance(await answer(world, following), UnitRecorded)
+    assert isinstance(await world.answer(following), UnitRecorded)
     assert world.trials(run_id) == [("running", 2 * N_PARTITIONS)]
     last = await world.whole_round(run_id, 1, step=2 * N_PARTITIONS)
     world.take_over()
@@ -182,9 +168,9 @@ async def test_a_whole_round_is_one_order_on_one_slot_recorded_all_at_once_or_no
 
 @pytest.mark.covers("Executor.start")
 async def test_a_pilot_tells_what_units_take_and_counts_as_no_step(world: World) -> None:
-    run_id = await ready_world(world)
+    run_id = await world.ready()
     order = await world.order(run_id, 1)
-    message = await answer(world, replace(order, unit=replace(order.unit, kind="pilot")))
+    message = await world.answer(replace(order, unit=replace(order.unit, kind="pilot")))
     assert isinstance(message, Piloted)
     trial = (await world.run(run_id)).trials[0]
     assert (trial.pilot_train_seconds, trial.pilot_evaluate_seconds) == pytest.approx(
@@ -192,15 +178,3 @@ async def test_a_pilot_tells_what_units_take_and_counts_as_no_step(world: World)
     )
     assert world.units(run_id) == []
     assert world.trials(run_id)[0][1] == 0
-
-
-@pytest.mark.covers("Executor.open", "Executor.close")
-async def test_slots_that_are_taken_away_get_no_session_and_nothing_is_said_after_the_end(world: World) -> None:
-    run_id = await ready_world(world, 2)
-    slots = await world.ports.slots.all_slots()
-    await world.ports.executor.open(slots[:1])
-    assert isinstance(await answer(world, await world.order(run_id, 1)), UnitRecorded)
-    await world.ports.executor.open(slots)
-    assert await world.message() == SlotReady(2)
-    await world.ports.executor.close()
-    await world.silence()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from easeml_db.coordinator.ports.messages import RunChanged, TenantsChanged
+from easeml_db.coordinator.ports.messages import RunChanged, SlotReady, TenantsChanged, UnitRecorded
 
 if TYPE_CHECKING:
     from tests.conformance.conftest import World
@@ -79,3 +79,15 @@ async def test_the_coordinator_hears_of_what_users_change_once_it_has_the_lease(
     assert await world.ports.inbox.next(60.0) == RunChanged(run_id)
     world.set_policy("greedy")
     assert await world.ports.inbox.next(60.0) == TenantsChanged()
+
+
+@pytest.mark.covers("Executor.open", "Executor.close")
+async def test_slots_that_are_taken_away_get_no_session_and_nothing_is_said_after_the_end(world: World) -> None:
+    run_id = await world.ready(2)
+    slots = await world.ports.slots.all_slots()
+    await world.ports.executor.open(slots[:1])
+    assert isinstance(await world.answer(await world.order(run_id, 1)), UnitRecorded)
+    await world.ports.executor.open(slots)
+    assert await world.message() == SlotReady(2)
+    await world.ports.executor.close()
+    await world.silence()

@@ -286,7 +286,8 @@ def test_numbers_of_large_magnitude_keep_their_precision(scratch: Session) -> No
         dataset_id = create(scratch, "t", [column], "y", name=column)
         (field,) = encoder_of(scratch, dataset_id)["inputs"]
         _, inputs, _ = decoded(scratch, dataset_id)
-        first = np.sort(np.array(inputs)[:, 0])
+        first = np.unique(np.array(inputs)[:, 0])
+        assert len(first) >= 38  # a row at an end that does not train may count as the nearest that does
         np.testing.assert_allclose(np.diff(first), step / field["scale"][0], rtol=1e-3, err_msg=column)
 
 

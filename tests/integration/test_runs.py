@@ -306,6 +306,13 @@ def test_all_ways_to_predict_a_value_agree(shop: Session, houses: int) -> None:
     assert np.sqrt(np.mean([(row["price"] - row["value"]) ** 2 for row in rows])) < 500
 
 
+def test_an_outlier_gets_the_answer_of_the_end_of_what_training_saw(shop: Session, houses: int) -> None:
+    call = "SELECT easeml.predict_value('houses', ARRAY[%s, 0, 0]::float8[])"
+    low, high = shop.value(call, 0), shop.value(call, 16)  # each of the 17 is in some training row
+    assert high > low + 10_000
+    assert [shop.value(call, value) for value in (-1e300, 1e300, 17)] == [low, high, high]
+
+
 def test_mixed_columns_train_and_predict(shop: Session) -> None:
     run_id = run(
         shop,
@@ -385,6 +392,9 @@ def test_the_named_trial_answers_before_the_deployed_before_the_best(shop: Sessi
         ("predict_table('houses', 'ragged', 'answers')", "do not all have the declared shape"),
         ("predict_table('houses', 'wordy', 'answers')", "'features' of public.wordy has type text"),
         ("predict_table('houses', 'flowers', 'answers')", "no column 'features'"),
+        ("predict('flowers', '{1, -Infinity}'::float8[])", "'sepal': expected finite numbers, got an infinite one"),
+        ('predict(\'flowers\', \'{"petal": "inf", "sepal": 1}\'::jsonb)', "'petal': expected finite numbers"),
+        ("predict_table('flowers', 'endless', 'answers')", "'petal': .* got an infinite one in 2 rows"),
     ],
 )
 def test_shapes_that_do_not_match_are_refused(
@@ -396,6 +406,7 @@ def test_shapes_that_do_not_match_are_refused(
             " AS features FROM generate_series(1, 9) i"
         )
         shop.execute("CREATE TABLE wordy AS SELECT 'x'::text AS features")
+        shop.execute("CREATE TABLE endless AS SELECT 1 AS sepal, float8 'inf' AS petal FROM generate_series(1, 2)")
         with pytest.raises(psycopg.Error, match=message) as refused, shop.transaction():
             shop.execute(f"SELECT easeml.{call}")  # type: ignore[arg-type]
         assert refused.value.sqlstate == ("ML001" if "no column" in message else "ML009")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from easeml_db.coordinator.loop import Coordinator
 from easeml_db.coordinator.ports.messages import Order, SlotReady, UnitFailed
 from easeml_db.coordinator.settings import Settings
+from easeml_db.coordinator.untold import Untold
 from easeml_db.decisions.hopper.bounds import shared_bound
 from easeml_db.errors import NotFound, OutOfSpace, ServerCrashed, SlotLost, StandbyOnly, TrialFailed, VersionMismatch
 from easeml_db.simulated import BrokenRule, Faults, Killed, SimulatedProcess, SimulatedWorld, new_run
@@ -713,9 +714,10 @@ def test_crashes_that_came_before_the_server_was_back_count_as_attempts():
     run = new_run(1, n_trials=2, n_partitions=1, max_epochs=1)
     world = SimulatedWorld(slots(1), [run], seconds_of=one_second)
     order = Order(unit_at(run.trials[1], 0), 1, 1, 1, 1)
-    crashed = [UnitFailed(order, ServerCrashed("the server restarted"))] * 3
-    asyncio.run(Coordinator(SimulatedProcess(world).ports, SETTINGS, crashed).serve(until_idle=True))
-    assert crashed == []
+    untold = Untold([UnitFailed(order, ServerCrashed("the server restarted"))] * 3, {"tenant": 2.0})
+    asyncio.run(Coordinator(SimulatedProcess(world).ports, SETTINGS, untold).serve(until_idle=True))
+    assert untold == Untold()
+    assert world.tables.charged["tenant"] >= 2.0
     assert states(world) == ("finished", ["finished", "failed"])
 
 
@@ -751,3 +753,37 @@ def test_a_run_that_is_cancelled_while_its_units_are_being_given_out_harms_no_ot
     serve(world)
     assert n_opened[1] == 2
     assert [world.tables.run(run_id).status for run_id in (1, 2)] == ["cancelled", "finished"]
+
+
+def test_what_a_failed_unit_cost_is_charged_before_the_next_sign_of_life():
+    def failure_of(order):
+        return TrialFailed("diverged") if order.unit.trial_number == 2 else None
+
+    run = new_run(1, n_trials=2, n_partitions=1, max_epochs=9, tenant="ann")
+    world = SimulatedWorld(slots(2), [run], seconds_of=one_second, faults=Faults(failure_of=failure_of))
+    _, is_killed = serve(world, dies_at_seconds=1.5, options=replace(SETTINGS, heartbeat_seconds=100.0))
+    assert is_killed
+    assert world.tables.charged["ann"] == pytest.approx(1.0)
+
+
+def test_units_go_on_while_many_runs_of_another_tenant_are_read():
+    run = new_run(1, n_trials=1, n_partitions=1, max_epochs=50, tenant="ann")
+    world = SimulatedWorld(slots(2), [run], seconds_of=one_second)
+    process = SimulatedProcess(world)
+    read = process.ports.runs.read
+
+    async def read_slowly(run_id):
+        """Take as long as a unit, in which time goes on for everybody."""
+        until_seconds = world.time.now_seconds + 1.0
+        while run_id != 1 and world.time.now_seconds < until_seconds:
+            world.time._advance(until_seconds)
+        return await read(run_id)
+
+    process.ports.runs.read = read_slowly
+    runs = [new_run(k, n_trials=1, n_partitions=1, max_epochs=1, tenant="bob") for k in range(2, 12)]
+    world.at(9.5, lambda: [world.add_run(each) for each in runs])
+    n_done = []
+    for at in (9.5, 19.5):
+        world.at(at, lambda: n_done.append(world.tables.run(1).trials[0].n_steps_done))
+    asyncio.run(coordinator(process).serve(until_idle=True))
+    assert n_done[1] - n_done[0] >= 9, n_done

@@ -6,8 +6,7 @@ What every unit asks (the age of the run, which arms are over) is kept by arm, s
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
-from statistics import fmean
+from collections.abc import Collection, Iterable
 
 from easeml_db.words.run import Run
 from easeml_db.words.trial import Trial
@@ -62,21 +61,6 @@ class OpenArms:
     def first_trials(self, arm_ids: Collection[int]) -> list[Trial]:
         """Return the first trial that is not over of each of these arms."""
         return [trials[0] for arm_id in arm_ids if (trials := self._trials_of(arm_id))]
-
-    def totals(self, seconds: Mapping[int, float]) -> dict[int, float]:
-        """Return what each arm takes, from what whole lives of some of its trials take: the mean of those, for all."""
-        timed: dict[int, list[float]] = {}
-        n_lives: dict[int, float] = {}
-        for trial in self._run.trials:
-            arm_id = self._run.arm_of.get(trial.trial_id)
-            if arm_id is None:
-                continue
-            n_lives[arm_id] = n_lives.get(arm_id, 0.0) + 1.0
-            if trial.trial_id in seconds:
-                timed.setdefault(arm_id, []).append(seconds[trial.trial_id])
-        if self._run.search is not None:  # trials come and go
-            n_lives |= {a.arm_id: a.n_epochs / self._run.search.max_epochs for a in self._run.arms if a.n_epochs}
-        return {arm_id: n_lives[arm_id] * fmean(known) for arm_id, known in timed.items()}
 
     # What happens to them
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from easeml_db.decisions.hopper.allocation.contract import Choice, SlotOffer
 from easeml_db.decisions.hopper.allocation.registry import create_allocation
+from easeml_db.decisions.hopper.arm_times import ArmTimes
 from easeml_db.decisions.hopper.contract import Placement
 from easeml_db.decisions.hopper.estimates import ObservedUnit, UnitSeconds
 from easeml_db.decisions.hopper.open_arms import OpenArms
@@ -33,6 +34,7 @@ class OpenRun:
         for trial in run.trials:
             if trial.pilot_train_seconds is not None and trial.pilot_evaluate_seconds is not None:
                 seconds.pilot(trial.trial_id, trial.pilot_train_seconds, trial.pilot_evaluate_seconds)
+        self._arm_times = ArmTimes(run, seconds.is_timed)
 
     # What is known of it
 
@@ -77,9 +79,7 @@ class OpenRun:
 
     def arm_seconds(self) -> dict[int, float]:
         """Return what each arm takes on one slot, for its whole life, where one of its trials has been timed."""
-        timed = [trial for trial in self.run.trials if self.work.seconds.is_timed(trial.trial_id)]
-        lives = (replace(trial, n_steps_done=0, target_epochs=None) for trial in timed)
-        return self.arms.totals({life.trial_id: self.work.remaining_seconds(life) for life in lives})
+        return self._arm_times.seconds(self.work.remaining_seconds)
 
     # What happens to it
 
@@ -88,6 +88,7 @@ class OpenRun:
         work = self.work
         before, work.run = work.trials | work.timing, run
         work.trials = self.arms.renew(run, work.busy)
+        self._arm_times.renew(run, work.seconds.is_timed)
         work.n_to_come = self.arms.n_to_come()
         for trial_id in work.attempts:
             known, now = before.get(trial_id), work.trial(trial_id)
@@ -150,6 +151,8 @@ class OpenRun:
         alone_seconds = self.allocation.recorded(units, seconds)
         if alone_seconds is not None:
             work.seconds.observe(ObservedUnit(trial_id, work.architecture(trial_id), kind, alone_seconds))
+            if kind == "train":
+                self._arm_times.timed(trial_id)
         trial = work.trials.get(trial_id)
         if trial is None:
             return
@@ -169,6 +172,7 @@ class OpenRun:
             self.work.attempts.forget(trial_id)
             self.work.timing.pop(trial_id, None)
             self.work.seconds.pilot(trial_id, train_seconds, evaluate_seconds)
+            self._arm_times.timed(trial_id)
 
     def came_to_nothing(self, trial_id: int, slot_id: int, *, is_counted: bool) -> None:
         """Offer a trial again, on another slot first: its unit was lost or refused."""

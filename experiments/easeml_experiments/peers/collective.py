@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 import torch.distributed
 from torch import nn
-from torch.multiprocessing.spawn import spawn
+from torch.multiprocessing.spawn import start_processes
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
@@ -42,7 +42,7 @@ def _run(folder: Path, method: str) -> Record:
     work = workload.load(folder)
     with tempfile.TemporaryDirectory() as scratch:
         arguments = (folder, method, Path(scratch))
-        spawn(_work, arguments, nprocs=work.n_workers)  # type: ignore[no-untyped-call]
+        start_processes(_work, arguments, nprocs=work.n_workers, start_method="fork")  # type: ignore[no-untyped-call]
         records = [record.load(Path(scratch) / f"{rank}.json") for rank in range(work.n_workers)]
     whole = records[0]
     whole.started = min(one.started for one in records)

@@ -1,7 +1,8 @@
 """Task parallel, in plain processes: each holds all rows, and takes one whole trial after another.
 
 `replay` is the same with each trial visiting the partitions as the database had it visit them: sequential training,
-whose states must be those of model hopping, byte for byte.
+whose states must be those of model hopping, byte for byte. The processes are forked from one that has imported torch
+and done nothing with it: importing it again in each takes longer than a small experiment trains.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def trial(number: int) -> WholeTrial:
 
 def _run(folder: Path, method: str) -> Record:
     work = workload.load(folder)
-    with get_context("spawn").Pool(work.n_workers, begin, (folder, method)) as pool:
+    with get_context("fork").Pool(work.n_workers, begin, (folder, method)) as pool:
         outcomes = pool.map(_train, work.numbers, chunksize=1)
         (held,) = pool.map(held_bytes, range(1))
     return from_outcomes(method, outcomes, n_workers=work.n_workers, held_bytes=held)

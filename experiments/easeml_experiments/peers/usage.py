@@ -58,6 +58,11 @@ class Usage:
         """Of all processes that were seen."""
         return sum(self._seconds.values())
 
+    def sampled(self) -> tuple[int, float]:
+        """Return the peak of the memory and the processor time so far, this moment included."""
+        self._sample()
+        return self.peak_memory_bytes, self.processor_seconds
+
     def __enter__(self) -> Usage:
         self._thread.start()
         return self

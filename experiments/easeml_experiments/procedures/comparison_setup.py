@@ -80,7 +80,7 @@ QUICK = ComparisonSetup(
     (
         hyperband(3),
         Procedure("tpe", 1, n_configs=4, options={"n_startup": 2}),
-        Procedure("asha", 3, n_configs=1_000, max_seconds=2.0, options={"eta": ETA}),
+        Procedure("asha", 3, n_configs=1_000, max_seconds=1.0, options={"eta": ETA}),
     ),
     n_repeats=1,
 )

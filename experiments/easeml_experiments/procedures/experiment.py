@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from easeml_db.errors import InvalidArgument
 from easeml_experiments.contract import Options, Result
 from easeml_experiments.experiment_server import specifications
-from easeml_experiments.peers.launch import launch
+from easeml_experiments.peers.launch import Measured, launch
 from easeml_experiments.peers.method_runner import MethodRunner, opened
 from easeml_experiments.peers.workload import Workload
 from easeml_experiments.procedures import hopping, search_job
@@ -33,8 +33,7 @@ def run(options: Options) -> Result:
     if note:
         options.say(note)
     with opened(setup.setting, options) as runner:
-        searches = SearchRunner(runner, setup, _specifications(runner, setup), other)
-        runs = [one for procedure in setup.procedures for one in searches.runs(procedure)]
+        runs = list(SearchRunner(runner, setup, _specifications(runner, setup), other).runs())
     return Result(measures(runs), why(runs, note), tables(runs), plots(runs))
 
 
@@ -63,6 +62,16 @@ def _specifications(runner: MethodRunner, setup: ComparisonSetup) -> str:
 
 
 @dataclass(frozen=True)
+class Asked:
+    """A search to run; `n_parallel` is how many trials its procedure keeps in training."""
+
+    procedure: Procedure
+    method: str
+    n_parallel: int
+    seed: int
+
+
+@dataclass(frozen=True)
 class SearchRunner:
     """Runs one search after another; `other` is the task-parallel side."""
 
@@ -71,12 +80,21 @@ class SearchRunner:
     architectures_json: str
     other: str
 
-    def runs(self, procedure: Procedure) -> Iterator[Run]:
-        """Run all repeats of a procedure, the sides taking turns."""
+    def runs(self) -> Iterator[Run]:
+        """Run all searches, the sides taking turns. In the quick form those on model hopping come first, and share one
+        start of the server."""
+        asked = [each for procedure in self.setup.procedures for each in self._asked(procedure)]
+        if self.runner.options.is_quick:
+            yield from self._hopping([each for each in asked if each.method == "mop"])
+            asked = [each for each in asked if each.method != "mop"]
+        for each in asked:
+            yield from self._hopping([each]) if each.method == "mop" else self._launched(each)
+
+    def _asked(self, procedure: Procedure) -> Iterator[Asked]:
         turns = self.turns(procedure)
         for repeat in range(self.setup.n_repeats):
             for method, n_parallel in turns[:: 1 if repeat % 2 == 0 else -1]:
-                yield self.run(procedure, method, n_parallel, self.runner.options.seed + repeat)
+                yield Asked(procedure, method, n_parallel, self.runner.options.seed + repeat)
 
     def turns(self, procedure: Procedure) -> Sequence[tuple[str, int]]:
         """(method, trials in training): twice as many as slots where they change no trial; else as in the paper as many
@@ -89,19 +107,30 @@ class SearchRunner:
             return [("mop", p), ("tasks", p)]
         return [("mop", p), (self.other, p), ("mop", 2 * p)]
 
-    def run(self, procedure: Procedure, method: str, n_parallel: int, seed: int) -> Run:
-        """Search once."""
-        search = self.setup.search(procedure, self.architectures_json, n_parallel=n_parallel, seed=seed)
-        asked = SearchJob(search, self._work(procedure, seed), procedure.max_seconds)
-        if method == "mop":
-            measured = hopping.run(self.runner.server, self.setup.setting.name, asked)
-        else:
-            search_job.save(asked, self.runner.folder)
-            measured = launch(f"search-{method}", self.runner.folder)
-        done = Run(procedure.name, method, n_parallel, seed, measured, procedure.max_seconds)
+    def _hopping(self, asked: Sequence[Asked]) -> Iterator[Run]:
+        """Search on model hopping."""
+        jobs = [self._job(each) for each in asked]
+        with hopping.opened(self.runner.server, self.setup.setting.name, jobs[0]) as search:
+            for each, job in zip(asked, jobs, strict=True):
+                yield self._told(each, search(job))
+
+    def _launched(self, asked: Asked) -> Iterator[Run]:
+        """Search in processes of their own."""
+        search_job.save(self._job(asked), self.runner.folder)
+        yield self._told(asked, launch(f"search-{asked.method}", self.runner.folder))
+
+    def _job(self, asked: Asked) -> SearchJob:
+        procedure, seed = asked.procedure, asked.seed
+        search = self.setup.search(procedure, self.architectures_json, n_parallel=asked.n_parallel, seed=seed)
+        return SearchJob(search, self._work(procedure, seed), procedure.max_seconds)
+
+    def _told(self, asked: Asked, measured: Measured) -> Run:
+        """Return a search that is over, and say what came of it."""
+        procedure = asked.procedure
+        done = Run(procedure.name, asked.method, asked.n_parallel, asked.seed, measured, procedure.max_seconds)
         times = f"{measured.training_seconds:.1f} s, {measured.seconds:.1f} s with start-up"
         trained = f"{len(done.epochs())} trials, {sum(done.epochs().values())} epochs"
-        self.runner.options.say(f"{procedure.name}, seed {seed}, {done.system}: {times}, {trained}")
+        self.runner.options.say(f"{procedure.name}, seed {asked.seed}, {done.system}: {times}, {trained}")
         return done
 
     def _work(self, procedure: Procedure, seed: int) -> Workload:

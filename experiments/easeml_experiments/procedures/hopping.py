@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from easeml_experiments.experiment_server import (
@@ -27,16 +27,23 @@ from easeml_experiments.procedures.search_job import SearchJob
 from easeml_experiments.procedures.slot_time import seconds_by_activity
 
 
-def run(server: ExperimentServer, dataset: str, job: SearchJob) -> Measured:
-    """Start the server (which does not run) and its coordinator, warm the slots up, search; stop all at the end."""
-    launched = time.time()
-    with _started(server), server.session() as session:
-        with Usage(server.roots) as usage, server.coordinator():
-            _warm_up(session, dataset, job)
+@contextmanager
+def opened(server: ExperimentServer, dataset: str, job: SearchJob) -> Iterator[Callable[[SearchJob], Measured]]:
+    """Start the server (which does not run) and its coordinator, and warm the slots up with trials like those of the
+    job; the block gets a function that searches, and counts the start with each search. Stop all at the end."""
+    begun = time.time()
+    with _started(server), server.session() as session, Usage(server.roots) as usage, server.coordinator():
+        _warm_up(session, dataset, job)
+        start_seconds = time.time() - begun
+
+        def search(job: SearchJob) -> Measured:
+            launched = time.time() - start_seconds
             run_id = start_search(session, dataset, job.search, max_seconds=job.max_seconds)
             row = wait_until_ended(session, run_id)
-        seen = usage.peak_memory_bytes, usage.processor_seconds
-        return Measured(_record(session, run_id, row, job), launched, *seen, timeline(session, run_id))
+            seen = usage.sampled()
+            return Measured(_record(session, run_id, row, job), launched, *seen, timeline(session, run_id))
+
+        yield search
 
 
 @contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from contextlib import ExitStack
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -18,10 +17,10 @@ from easeml_experiments.procedures.task_driver import WorkerPool, drive
 def run(folder: Path) -> Record:
     """Search."""
     asked = search_job.load(folder)
-    with ExitStack() as stack:
-        spawned = get_context("spawn")
-        pools = [ProcessPoolExecutor(1, spawned, _begin, (folder,)) for _ in range(asked.work.n_workers)]
-        return drive("tasks", asked, ProcessWorkerPool([stack.enter_context(pool) for pool in pools]))
+    n_workers = asked.work.n_workers
+    # Forked, and all at once, before this process has threads: torch is imported once.
+    with ProcessPoolExecutor(n_workers, get_context("fork"), _begin, (folder,)) as pool:
+        return drive("tasks", asked, ProcessWorkerPool([pool] * n_workers))
 
 
 def _begin(folder: Path) -> None:
@@ -31,7 +30,7 @@ def _begin(folder: Path) -> None:
 
 
 class ProcessWorkerPool(WorkerPool):
-    """A worker is a pool of one process."""
+    """Each worker stands for one process of the pool, whichever is free."""
 
     def _started(self, worker: ProcessPoolExecutor, task: Task) -> Future[TaskResult]:
         return worker.submit(task_training.train, task)

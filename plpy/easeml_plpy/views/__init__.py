@@ -10,16 +10,17 @@ from easeml_plpy.encoder import Encoder, LabelTarget
 from easeml_plpy.task import Task
 from easeml_plpy.views.contract import View
 from easeml_plpy.views.standard import STANDARD
+from easeml_plpy.views.table import TABLE, has_table
 from easeml_plpy.views.tree import TREE
 
 __all__ = ["VIEWS", "View", "task_in", "view_of"]
 
-VIEWS: dict[str, View] = {each.name: each for each in (STANDARD, TREE)}
+VIEWS: dict[str, View] = {each.name: each for each in (STANDARD, TABLE, TREE)}
 
 
 def view_of(name: str, encoder: Encoder) -> View:
-    """Return the view of that name as this dataset has it."""
-    return VIEWS[name]
+    """Return the view of that name, or `standard` where this dataset has none of its own."""
+    return STANDARD if name == "table" and not has_table(encoder) else VIEWS[name]
 
 
 def task_in(view: View, encoder: Encoder) -> Task:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,25 @@ from easeml_plpy.encoder import CategoricalField, Encoder, Field, LabelTarget, N
 from easeml_plpy.encoding import encode, encoded_shape
 from easeml_plpy.layout import ViewColumn
 from easeml_plpy.views import VIEWS, task_in, view_of
+from easeml_plpy.views.table import positions
 
 TARGET = LabelTarget("y", "text", ("no", "yes"))
-NUMBER = NumericField(column="n", type="int4", missing=(0,), mean=np.array([1.0]), scale=np.array([2.0]))
-TIME = NumericField(column="t", type="timestamp", is_time=True, calendar=("month", "hour"))
+NUMBER = NumericField(
+    column="n",
+    type="int4",
+    missing=(0,),
+    mean=np.array([1.0]),
+    scale=np.array([2.0]),
+    knots=(np.array([0.0, 1.0, 5.0, 9.0]),),
+)
+TIME = NumericField(
+    column="t", type="timestamp", is_time=True, calendar=("year", "month", "hour"), knots=(np.array([0.0, 1e9]),)
+)
+ENDS = (np.array([0.0, 4.0]),)
 TEXT = CategoricalField(column="c", type="text", missing=(0,), categories=("b", "a"))
-VECTOR = TensorField(column="v", type="_float4", dtype="f4", shape=(2,), mean=np.zeros(2), scale=np.ones(2))
+VECTOR = TensorField(
+    column="v", type="_float4", dtype="f4", shape=(2,), mean=np.zeros(2), scale=np.ones(2), knots=ENDS * 2
+)
 IMAGE = TensorField(column="i", type="bytea", dtype="u1", shape=(2, 2), mean=np.array([3.0]), scale=np.array([2.0]))
 MIXED = (NUMBER, TIME, TEXT, VECTOR)
 ROWS = [
@@ -56,12 +70,13 @@ def test_the_standard_view_is_the_encoding_of_before() -> None:
 
 def test_trees_see_numbers_as_they_are_codes_and_the_parts_of_times() -> None:
     encoder = encoder_of(*MIXED)
-    known = [5.0, 86400.0 * 31 + 3600 * 7, 2, 7, 1, 1, 2]
-    missing = [np.nan, np.nan, np.nan, np.nan, np.nan, 3, 4]
+    known = [5.0, 86400.0 * 31 + 3600 * 7, 1970, 2, 7, 1, 1, 2]
+    missing = [np.nan, np.nan, np.nan, np.nan, np.nan, np.nan, 3, 4]
     np.testing.assert_array_equal(VIEWS["tree"].encode(encoder, ROWS), [known, missing])
     assert VIEWS["tree"].layout(encoder) == (
         ViewColumn("number", "n"),
         ViewColumn("number", "t"),
+        ViewColumn("number", "t", "year"),
         ViewColumn("number", "t", "month"),
         ViewColumn("number", "t", "hour"),
         ViewColumn("category", "c", cardinality=3),
@@ -74,6 +89,59 @@ def test_a_category_that_training_did_not_know_has_a_code_of_its_own_and_is_not_
     encoder = encoder_of(TEXT)
     codes = np.array([0, 1, 2, -1], np.int32)
     np.testing.assert_array_equal(VIEWS["tree"].encode(encoder, [codes])[:, 0], [0, 1, 2, np.nan])
+
+
+def test_networks_see_positions_among_knots_flags_and_codes() -> None:
+    encoder = encoder_of(*MIXED)
+    moment = (86400.0 * 31 + 3600 * 7) / 1e9
+    known = np.float32([2 / 3, 0, moment, 1, 7, 1, 1 / 4, 2 / 4])
+    missing = np.float32([0.5, 1, 0.5, 12, 24, 3, 3 / 4, 4 / 4])
+    np.testing.assert_array_equal(VIEWS["table"].encode(encoder, ROWS), [known, missing])
+    assert VIEWS["table"].layout(encoder) == (
+        ViewColumn("number", "n", cardinality=3),
+        ViewColumn("flag", "n"),
+        ViewColumn("number", "t", cardinality=1),
+        ViewColumn("category", "t", "month", 13),
+        ViewColumn("category", "t", "hour", 25),
+        ViewColumn("category", "c", cardinality=4),
+        ViewColumn("number", "v", "0", 1),
+        ViewColumn("number", "v", "1", 1),
+    )
+
+
+def test_a_position_is_linear_between_knots_and_clipped_to_what_training_saw() -> None:
+    found = positions(np.array([0.0, 1.0, 5.0, 9.0]), np.array([0.5, 3.0, -1e300, 1e300, np.nan]))
+    np.testing.assert_allclose(found, [1 / 6, 0.5, 0, 1, 0.5])
+    assert positions(np.array([7.0]), np.array([7.0, np.nan, 8.0])).tolist() == [0.5] * 3
+    assert positions(np.array([]), np.array([7.0, np.nan])).tolist() == [0.5] * 2
+
+
+def test_every_category_of_the_table_view_is_below_its_cardinality() -> None:
+    moments = np.array(["2019-01-31T00:30", "2020-12-31T23:00", "2021-02-07T12:00"], "datetime64[s]").astype(float)
+    field = replace(TIME, calendar=PARTS)
+    encoder = encoder_of(field, TEXT)
+    rows = [np.append(moments, np.nan), np.array([0, 1, 2, -1], np.int32)]
+    encoded = VIEWS["table"].encode(encoder, rows)
+    for k, column in enumerate(VIEWS["table"].layout(encoder)):
+        if column.kind == "category":
+            assert set(encoded[:, k]) <= set(range(column.cardinality))
+
+
+@pytest.mark.parametrize("inputs", [(IMAGE,), (VECTOR,), (replace(NUMBER, knots=()), TEXT)])
+def test_one_array_or_an_encoder_without_knots_has_no_table_view(inputs: tuple[Field, ...]) -> None:
+    assert view_of("table", encoder_of(*inputs)).name == "standard"
+    assert view_of("table", encoder_of(*MIXED)).name == "table"
+
+
+def test_an_outlier_counts_as_the_nearest_end_of_what_training_saw() -> None:
+    encoder = encoder_of(NUMBER, VECTOR)
+    outliers = [np.array([1e300, -1e300]), np.array([[1e30, 0], [-1e30, 9]], np.float32)]
+    np.testing.assert_array_equal(encode(encoder, outliers), np.float32([[4, 0, 4, 0], [-0.5, 0, 0, 4]]))
+
+
+def test_a_column_that_was_always_missing_says_nothing_later() -> None:
+    field = NumericField(column="n", type="float8", missing=(0,), knots=(np.array([]),))
+    assert encode(encoder_of(field), [np.array([1e300, np.nan])]).tolist() == [[0, 0], [0, 1]]
 
 
 def test_parts_of_a_moment_are_those_of_the_calendar() -> None:

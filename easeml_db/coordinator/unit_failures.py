@@ -1,0 +1,129 @@
+"""What follows when a unit came to nothing: it is offered again, or its trial fails."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Awaitable, Callable
+
+from easeml_db.coordinator.crashes import Crashes
+from easeml_db.coordinator.disk_pause import DiskPause
+from easeml_db.coordinator.failed_time import FailedTime
+from easeml_db.coordinator.lease import Lease
+from easeml_db.coordinator.pauses import Pauses
+from easeml_db.coordinator.ports.messages import Order, SlotStuck, UnitFailed
+from easeml_db.coordinator.ports.runs import RunStore
+from easeml_db.coordinator.ports.slots import SlotStore
+from easeml_db.coordinator.procedure_runner import ProcedureRunner
+from easeml_db.decisions.hopper.dispatcher import Dispatcher
+from easeml_db.errors import (
+    EasemlError,
+    NotFound,
+    OutOfSpace,
+    RowsHeld,
+    ServerCrashed,
+    SlotLost,
+    StaleLease,
+    VersionMismatch,
+)
+
+
+class UnitFailures:
+    """Tells the dispatcher and the tables. `renew_run` reads a run again and serves it as the tables then say."""
+
+    def __init__(
+        self,
+        slots: SlotStore,
+        runs: RunStore,
+        lease: Lease,
+        dispatcher: Dispatcher,
+        procedures: ProcedureRunner,
+        *,
+        crashes: Crashes,
+        failed_time: FailedTime,
+        renew_run: Callable[[int], Awaitable[None]],
+        max_attempts: int,
+    ) -> None:
+        self._slots, self._runs, self._lease = slots, runs, lease
+        self._dispatcher, self._procedures = dispatcher, procedures
+        self._crashes, self._failed_time = crashes, failed_time
+        self._renew_run, self._max_attempts = renew_run, max_attempts
+        self.pauses, self.disk_pause = Pauses(dispatcher.runs), DiskPause(runs)
+
+    async def failed(self, message: UnitFailed, now_seconds: float) -> None:
+        """Do what the error of a unit calls for, and charge its tenant."""
+        self._failed_time.failed(message.order, now_seconds)
+        await self._follow(message, now_seconds)
+        await self._charge()
+
+    async def _follow(self, message: UnitFailed, now_seconds: float) -> None:
+        """Do what the error of a unit calls for."""
+        order, error = message.order, message.error
+        if isinstance(error, OutOfSpace):
+            self._dispatcher.refused(order.slot_id, is_counted=False)
+            await self.disk_pause.begin(order, error, now_seconds)
+        elif isinstance(error, RowsHeld):
+            self._dispatcher.refused(order.slot_id, is_counted=False)
+            self.pauses.put_aside(order.unit.run_id, now_seconds)
+        elif isinstance(error, ServerCrashed):
+            self._crashes.add(message)
+            self._dispatcher.lost(order.slot_id)
+            await self.count_crashes()
+        elif isinstance(error, SlotLost):
+            self._dispatcher.lost(order.slot_id)
+            await self._try_again(order, error)
+        elif isinstance(error, StaleLease | NotFound):
+            self._dispatcher.refused(order.slot_id)
+            await self._lease.confirm()
+            await self._try_again(order, error)
+        elif isinstance(error, VersionMismatch):
+            raise error  # every unit would fail alike, and no trial is to blame
+        elif order.measured_seconds:  # beside others a trial may fail that would not fail alone
+            self._dispatcher.refused(order.slot_id, is_counted=False)
+        else:
+            self._dispatcher.failed(order.slot_id)
+            if order.unit.run_id in self._dispatcher.runs:
+                await self._fail_trial(order, str(error))
+
+    async def stuck(self, message: SlotStuck, now_seconds: float) -> None:
+        """Fence the slots first, then offer their unit elsewhere."""
+        order, reason = message.order, message.reason
+        self._failed_time.failed(order, now_seconds)
+        for slot_id in message.slot_ids:
+            await self._slots.lose(slot_id, reason)
+            await self._runs.note(
+                order.unit.run_id, order.unit.trial_id, "slot lost", f"slot {slot_id} is given up: {reason}"
+            )
+        self._dispatcher.lost(order.slot_id)
+        await self._try_again(order, SlotLost(reason))
+        await self._charge()
+
+    async def count_crashes(self) -> None:
+        """Count crashes of the server as attempts of the trials during whose units they happened."""
+        async for order, n_crashes, error in self._crashes.told():
+            if n_crashes >= self._max_attempts and order.unit.run_id in self._dispatcher.runs:
+                self._dispatcher.drop_trial(order.unit.run_id, order.unit.trial_id)
+                await self._fail_trial(order, f"{n_crashes} attempts failed, the last: {error}")
+
+    async def _charge(self) -> None:
+        """Record at once what units cost that came to nothing: nobody else knows of it."""
+        with contextlib.suppress(OutOfSpace):
+            await self._failed_time.charge()
+
+    async def _try_again(self, order: Order, error: EasemlError) -> None:
+        """Offer the unit again, unless it was recorded after all, the run is over, or it failed too often."""
+        unit = order.unit
+        if unit.run_id not in self._dispatcher.runs:
+            return
+        await self._renew_run(unit.run_id)
+        n_attempts = self._dispatcher.n_attempts(unit.run_id, unit.trial_id)
+        if n_attempts == 0:
+            return
+        await self._runs.note(unit.run_id, unit.trial_id, "retry", f"attempt {n_attempts} failed: {error}")
+        if n_attempts >= self._max_attempts:
+            self._dispatcher.drop_trial(unit.run_id, unit.trial_id)
+            await self._fail_trial(order, f"{n_attempts} attempts failed, the last: {error}")
+
+    async def _fail_trial(self, order: Order, reason: str) -> None:
+        await self._lease.confirm()
+        await self._runs.fail_trial(order.unit.run_id, order.unit.trial_id, reason)
+        self._procedures.trial_changed(order.unit.run_id, order.unit.trial_id)

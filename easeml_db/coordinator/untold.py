@@ -1,0 +1,15 @@
+"""What coordinators know and the tables do not yet: it outlives them where the server goes away."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from easeml_db.coordinator.ports.messages import UnitFailed
+
+
+@dataclass
+class Untold:
+    """Units during which the server crashed, and slot seconds, by tenant, that came to nothing."""
+
+    crashed: list[UnitFailed] = field(default_factory=list)
+    slot_seconds: dict[str, float] = field(default_factory=dict)
