@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import chain, groupby
 from typing import Any
 
 from easeml_db.coordinator.faults import NOT_THE_RUNS_FAULT, faults_of
@@ -17,6 +18,7 @@ from easeml_db.coordinator.lease import Lease
 from easeml_db.coordinator.ports.runs import RunStore
 from easeml_db.coordinator.ports.searches import SearchStore
 from easeml_db.decisions.hopper.dispatcher import Dispatcher
+from easeml_db.decisions.procedures import PROCEDURES
 from easeml_db.decisions.procedures.contract import (
     ContinueTrial,
     Procedure,
@@ -29,7 +31,7 @@ from easeml_db.decisions.procedures.creation import create_procedure
 from easeml_db.decisions.procedures.proposal import trial_number_of
 from easeml_db.decisions.search_space.specs import RESERVED
 from easeml_db.errors import EasemlError, NotFound, StaleLease
-from easeml_db.words.run import Run
+from easeml_db.words.run import Arm, Run
 from easeml_db.words.training_unit import TrainingUnit
 
 # Where somebody holds the rows of trials, they are asked about again so much later, twice as much each time.
@@ -37,7 +39,7 @@ FIRST_HOLD_SECONDS, LAST_HOLD_SECONDS = 0.02, 1.0
 
 
 class ProcedureRunner:
-    """One procedure inside every open arm of the runs that have a search."""
+    """One procedure inside every open arm of the runs that have a search, or one for all arms of a run."""
 
     def __init__(self, searches: SearchStore, runs: RunStore, lease: Lease, dispatcher: Dispatcher) -> None:
         self._searches, self._run_store, self._lease, self._dispatcher = searches, runs, lease, dispatcher
@@ -128,35 +130,51 @@ class ProcedureRunner:
         self._due[due], self._held[due] = None, now_seconds + self._pauses[due]
 
     async def _decide(self, run: Run, arm_id: int) -> int:
-        history = await self._searches.trial_history(run.run_id, arm_id)
-        decisions = self._asked(run, arm_id, history)
+        arms = [arm for arm in run.arms if arm.arm_id == arm_id or _is_run_wide(run)]
+        history, pruned_bytes = await self._history(run, arms), 0
+        procedure = self._procedure(run, arm_id)
+        decisions = self._asked(run, arms, procedure, history)
         if not decisions:
             return 0
-        rows = _rows(decisions, history, *_place(run, arm_id), self._procedure(run, arm_id))
-        pruned_bytes = await self._lease.write(self._searches.apply_decisions(run.run_id, arm_id, rows))
-        await self._run_store.note(run.run_id, None, "procedure", _in_words(run, arm_id, decisions))
+        rows = _rows(decisions, history, _numbering(run, arm_id, procedure), procedure)
+        for arm, of_arm in groupby(rows, lambda row: _arm_of(row, history, arms)):
+            write = self._searches.apply_decisions(run.run_id, arm.arm_id, list(of_arm))
+            pruned_bytes += await self._lease.write(write)
+        name = "|".join(arm.name for arm in arms)
+        await self._run_store.note(run.run_id, None, "procedure", _in_words(name, procedure.max_epochs, decisions))
         renewed = await self._run_store.read(run.run_id)
         if renewed is not None:
             self._dispatcher.put_run(renewed)
             self._due[run.run_id, arm_id] = None  # what follows may be certain already
         return pruned_bytes
 
-    def _asked(self, run: Run, arm_id: int, history: Sequence[TrialHistory]) -> list[TrialDecision]:
+    async def _history(self, run: Run, arms: Sequence[Arm]) -> list[TrialHistory]:
+        histories = [await self._searches.trial_history(run.run_id, arm.arm_id) for arm in arms]
+        return sorted(chain.from_iterable(histories), key=lambda trial: trial.trial_number)
+
+    def _asked(
+        self, run: Run, arms: Sequence[Arm], procedure: Procedure, history: Sequence[TrialHistory]
+    ) -> list[TrialDecision]:
         """Ask the procedure; when nothing will ever train again, give up trials that still wait, and end the search."""
-        procedure = self._procedure(run, arm_id)
         decisions = procedure.ask(history)
         if decisions or any(trial.is_training(procedure.max_epochs) for trial in history):
             return decisions
         paused = [StopTrial(trial.trial_number) for trial in history if trial.status == "paused"]
         if not paused and not any(_is_tested(trial, procedure.max_epochs) for trial in history):
-            self._dispatcher.runs.end_search(run.run_id, arm_id)
+            for arm in arms:
+                self._dispatcher.runs.end_search(run.run_id, arm.arm_id)
         return list(paused)
 
     def _procedure(self, run: Run, arm_id: int) -> Procedure:
         if arm_id not in self._procedures and run.search is not None:
-            name = next(arm.name for arm in run.arms if arm.arm_id == arm_id)
+            name = None if _is_run_wide(run) else next(arm.name for arm in run.arms if arm.arm_id == arm_id)
             self._procedures[arm_id] = create_procedure(run.search, arm=name)
         return self._procedures[arm_id]
+
+
+def _is_run_wide(run: Run) -> bool:
+    """Say whether one procedure decides on the trials of all arms."""
+    return run.search is not None and PROCEDURES.get(run.search.procedure, Procedure).description.is_run_wide
 
 
 def _is_tested(trial: TrialHistory, max_epochs: int) -> bool:
@@ -164,16 +182,25 @@ def _is_tested(trial: TrialHistory, max_epochs: int) -> bool:
     return trial.is_open and trial.n_epochs >= max_epochs
 
 
-def _place(run: Run, arm_id: int) -> tuple[int, int]:
-    """Return the position of an arm within its run, and how many there are."""
+def _numbering(run: Run, arm_id: int, procedure: Procedure) -> tuple[int, int]:
+    """Return the position of an arm among those that number their trials by themselves, and how many these are."""
+    if procedure.description.is_run_wide:
+        return 0, 1
     return [arm.arm_id for arm in run.arms].index(arm_id), len(run.arms)
+
+
+def _arm_of(row: Mapping[str, Any], history: Sequence[TrialHistory], arms: Sequence[Arm]) -> Arm:
+    """Return the arm of the trial that a decision is about."""
+    if len(arms) == 1:
+        return arms[0]
+    name = row.get("architecture") or next(t.config[RESERVED] for t in history if t.trial_number == row["trial_number"])
+    return next(arm for arm in arms if arm.name == name)
 
 
 def _rows(
     decisions: Sequence[TrialDecision],
     history: Sequence[TrialHistory],
-    arm_position: int,
-    n_arms: int,
+    numbering: tuple[int, int],
     procedure: Procedure,
 ) -> list[dict[str, Any]]:
     """Return decisions as the tables take them."""
@@ -183,7 +210,7 @@ def _rows(
     for decision in decisions:
         match decision:
             case StartTrial(config, target, parent):
-                number = trial_number_of(n_trials, arm_position, n_arms)
+                number = trial_number_of(n_trials, *numbering)
                 rows.append({
                     "kind": "start", "trial_number": number, "architecture": config[RESERVED],
                     "config": {name: value for name, value in config.items() if name != RESERVED},
@@ -198,14 +225,13 @@ def _rows(
     return rows
 
 
-def _in_words(run: Run, arm_id: int, decisions: Sequence[TrialDecision]) -> str:
-    name = next(arm.name for arm in run.arms if arm.arm_id == arm_id)
+def _in_words(name: str, max_epochs: int, decisions: Sequence[TrialDecision]) -> str:
     counts: Counter[str] = Counter()
     for decision in decisions:
         match decision:
             case StartTrial(_, target, parent):
                 what = "started" if parent is None else "copied"
-                counts[f"{what} up to epoch {target or (run.search and run.search.max_epochs)}"] += 1
+                counts[f"{what} up to epoch {target or max_epochs}"] += 1
             case ContinueTrial(_, target):
                 counts[f"continued to epoch {target}"] += 1
             case StopTrial():

@@ -21,7 +21,7 @@ class PostgresSearches:
     async def trial_history(self, run_id: int, arm_id: int) -> list[TrialHistory]:
         """Return what a procedure may know of an arm's trials, by trial_number."""
         rows = await self._session.rows("read_history", arm_id=arm_id)
-        return [TrialHistory(**(row | {"scores": tuple(_score(score) for score in row["scores"])})) for row in rows]
+        return [_history(row) for row in rows]
 
     async def apply_decisions(self, run_id: int, arm_id: int, decisions: Sequence[Mapping[str, Any]]) -> int:
         """Start, continue and stop trials, all or none; return the bytes of states pruned. StaleLease, NotFound, or
@@ -32,6 +32,11 @@ class PostgresSearches:
             raise EasemlError(f"a decision cannot be written down: {error}") from error
         row = await self._session.needed("apply_decisions", arm_id=arm_id, decisions=document)
         return int(row["pruned_bytes"])
+
+
+def _history(row: Mapping[str, Any]) -> TrialHistory:
+    scores = tuple(_score(score) for score in row["scores"])
+    return TrialHistory(**{**row, "scores": scores, "moments": tuple(row["moments"])})
 
 
 def _score(value: float | None) -> float:

@@ -44,7 +44,8 @@ class Arm:
 class Search:
     """What a run asked its procedure for, as it is stored. `architectures_json` is an array of {"architecture": name,
     "hyperparameters": [spec, ...]}, whose order is kept, or an object name -> [spec, ...]; `options_json` is an object,
-    null or nothing; `n_configs` counts for each arm (None: what the procedure takes)."""
+    null or nothing; `n_configs` counts for each arm (None: what the procedure takes); `portfolio_json` is an object
+    name -> [config, ...] of configs to try first."""
 
     architectures_json: str
     search_space_json: str | None
@@ -53,6 +54,7 @@ class Search:
     max_epochs: int = 1
     seed: int = 0
     options_json: str | None = None
+    portfolio_json: str | None = None
 
 
 @dataclass(frozen=True)

@@ -114,7 +114,10 @@ WHERE a.run_id = %(run_id)s AND NOT EXISTS (SELECT FROM easeml.priors q WHERE q.
 -- What a procedure may know of an arm's trials; scores after each epoch, higher is better.
 SELECT t.trial_number, jsonb_build_object('architecture', t.architecture) || t.config AS config, t.status, t.target_epochs, t.inherited_epochs, p.trial_number AS parent,
     ARRAY(SELECT CASE WHEN r.is_higher_better THEN m.metric_value ELSE -m.metric_value END FROM easeml.epoch_metrics m
-          WHERE m.trial_id = t.trial_id AND m.split = 'validation' ORDER BY m.epoch) AS scores
+          WHERE m.trial_id = t.trial_id AND m.split = 'validation' ORDER BY m.epoch) AS scores,
+    ARRAY(SELECT extract(epoch FROM m.measured_at)::double precision FROM easeml.epoch_metrics m WHERE m.trial_id = t.trial_id AND m.split = 'validation' ORDER BY m.epoch) AS moments,
+    (SELECT coalesce(sum(extract(epoch FROM u.finished_at - u.started_at)) FILTER (WHERE u.n_slots = 1 OR u.state_bytes > 0), 0) FROM easeml.training_units u WHERE u.trial_id = t.trial_id)::double precision
+        + (SELECT coalesce(sum(extract(epoch FROM v.finished_at - v.started_at)), 0) FROM easeml.evaluations v WHERE v.trial_id = t.trial_id)::double precision AS seconds
 FROM easeml.trials t JOIN easeml.runs r USING (run_id) LEFT JOIN easeml.trials p ON p.trial_id = t.parent_trial_id
 WHERE t.arm_id = %(arm_id)s ORDER BY t.trial_number
 

@@ -5,6 +5,8 @@ epoch, and start, continue and stop trials; each is a pure function of the histo
 
     contract.py   Procedure, its decisions and the history it sees       options.py   arguments, checked
     grid.py  random.py  successive_halving.py  hyperband.py  asha.py  pbt.py  tpe.py  bohb.py  sync_bohb.py
+    race.py  lanes.py                        all architectures against the clock; what is known of each
+    budget.py                                what a run is bounded by where its user does not say
     rungs.py  promotion.py  brackets.py      whole-number rungs; who goes on; brackets one after the other
     drawing.py  tree_parzen.py  largest_budget.py  perturbation.py       where new configs come from
     creation.py  proposal.py                 JSON in: a procedure; what a run begins with, its plan
@@ -21,6 +23,7 @@ from easeml_db.decisions.procedures.contract import Procedure
 from easeml_db.decisions.procedures.grid import GridProcedure
 from easeml_db.decisions.procedures.hyperband import HyperbandProcedure
 from easeml_db.decisions.procedures.pbt import PopulationProcedure
+from easeml_db.decisions.procedures.race import RaceProcedure
 from easeml_db.decisions.procedures.random import RandomProcedure
 from easeml_db.decisions.procedures.successive_halving import SuccessiveHalvingProcedure
 from easeml_db.decisions.procedures.sync_bohb import SyncBohbProcedure
@@ -37,11 +40,18 @@ PROCEDURES: Mapping[str, type[Procedure]] = MappingProxyType(
         "tpe": TpeProcedure,
         "bohb": BohbProcedure,
         "sync_bohb": SyncBohbProcedure,
+        "race": RaceProcedure,
     }
 )
 
 
-JOINT = "joint"  # an option of all that are no one-shot: one search over all architectures
+JOINT = "joint"  # an option of all that run once inside every arm: one search over all architectures
+
+
+def takes_joint(procedure: str) -> bool:
+    """Say whether a procedure runs inside every arm, unless it is asked to run once."""
+    described = PROCEDURES[procedure].description
+    return not described.is_one_shot and not described.is_run_wide
 
 
 def list_procedures() -> list[tuple[str, bool, list[str], str]]:
@@ -49,9 +59,9 @@ def list_procedures() -> list[tuple[str, bool, list[str], str]]:
     rows = []
     for name, factory in PROCEDURES.items():
         described = factory.description
-        options = [*described.options] if described.is_one_shot else [*described.options, JOINT]
+        options = [*described.options, JOINT] if takes_joint(name) else [*described.options]
         rows.append((name, described.is_one_shot, options, described.summary))
     return rows
 
 
-__all__ = ["PROCEDURES", "Procedure", "list_procedures"]
+__all__ = ["PROCEDURES", "Procedure", "list_procedures", "takes_joint"]

@@ -60,7 +60,9 @@ class TrialHistory:
 
     `scores[k]` is the score after epoch inherited_epochs + k + 1, higher is better, nan for a failed epoch.
     `state` is waiting, running, paused, finished, failed, cancelled or stopped. `target_epochs` None stands for
-    max_epochs; `parent` is the trial number of which this one is a copy, `inherited_epochs` what it got there.
+    max_epochs; `parent` is the trial number of which this one is a copy, `inherited_epochs` what it got there. `moments`
+    says when each score was measured, in seconds since 1970, and `seconds` what its units took in all; a history that
+    does not know leaves them out.
     """
 
     trial_number: int
@@ -70,6 +72,8 @@ class TrialHistory:
     target_epochs: int | None = None
     parent: int | None = None
     inherited_epochs: int = 0
+    moments: tuple[float, ...] = ()
+    seconds: float = 0.0
 
     @property
     def n_epochs(self) -> int:
@@ -106,22 +110,26 @@ class PlannedRung:
 
 @dataclass(frozen=True)
 class Description:
-    """What users read of a procedure; one shot: all its trials start at once and are trained to the end."""
+    """What users read of a procedure; one shot: all its trials start at once and are trained to the end. Run-wide: it is
+    asked once about the trials of all arms, and not inside every arm."""
 
     summary: str
     is_one_shot: bool = False
     options: tuple[str, ...] = ()
+    is_run_wide: bool = False
 
 
 @dataclass(frozen=True)
 class SearchArguments:
-    """What a run asks of its procedure; `n_configs` None leaves the number of trials to the procedure."""
+    """What a run asks of its procedure; `n_configs` None leaves the number of trials to the procedure. `portfolio`
+    holds configs by architecture that are known to be good: a procedure that takes them tries them first."""
 
     space: SearchSpace
     max_epochs: int
     n_configs: int | None = None
     seed: int = 0
     options: Mapping[str, object] = field(default_factory=dict)
+    portfolio: Mapping[str, Sequence[Config]] = field(default_factory=dict)
 
 
 class Procedure(ABC):

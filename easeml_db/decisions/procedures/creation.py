@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast
 
-from easeml_db.decisions.procedures import JOINT, PROCEDURES
+from easeml_db.decisions.procedures import JOINT, PROCEDURES, takes_joint
 from easeml_db.decisions.procedures.contract import Procedure, SearchArguments
 from easeml_db.decisions.procedures.options import ROOT
+from easeml_db.decisions.search_space.configs import Config
 from easeml_db.decisions.search_space.documents import read_document
 from easeml_db.decisions.search_space.parsing import SearchSpace, parse_search_space
 from easeml_db.decisions.search_space.refusal import refusal, shown, unknown_name
+from easeml_db.decisions.search_space.specs import RESERVED
 from easeml_db.words.run import Search
 
 SEPARATOR = "|"
@@ -32,7 +34,9 @@ def create_procedure(search: Search, *, arm: str | None = None) -> Procedure:
     read = read_search(search)
     names = read.architectures if arm is None else arm.split(SEPARATOR)
     space = SearchSpace(tuple(subspace for subspace in read.space.subspaces if subspace.architecture in names))
-    arguments = SearchArguments(space, search.max_epochs, search.n_configs, search.seed, read.options)
+    arguments = SearchArguments(
+        space, search.max_epochs, search.n_configs, search.seed, read.options, _portfolio(search.portfolio_json)
+    )
     return PROCEDURES[search.procedure](arguments)
 
 
@@ -47,8 +51,7 @@ def read_search(search: Search) -> ReadSearch:
     if search.procedure not in PROCEDURES:
         raise unknown_name("procedure", search.procedure, PROCEDURES, expected="a procedure")
     options = dict(_options(search.options_json))
-    is_one_shot = PROCEDURES[search.procedure].description.is_one_shot
-    is_joint = False if is_one_shot else options.pop(JOINT, False)
+    is_joint = options.pop(JOINT, False) if takes_joint(search.procedure) else False
     if not isinstance(is_joint, bool):
         raise refusal(f"{ROOT}.{JOINT}", expected="true or false", got=shown(is_joint))
     architectures = _architectures(search.architectures_json)
@@ -62,6 +65,12 @@ def _options(text: str | None) -> Mapping[str, object]:
     if raw is not None and not isinstance(raw, dict):
         raise refusal(ROOT, expected="an object", got=shown(raw), hint='Write {"eta": 3}, or leave it out.')
     return cast("Mapping[str, object]", raw or {})
+
+
+def _portfolio(text: str | None) -> Mapping[str, list[Config]]:
+    """Return the configs of a portfolio, an object name -> [config, ...], as procedures write configs."""
+    raw = cast("Mapping[str, list[Config]]", {} if text is None else read_document("portfolio", text))
+    return {name: [{RESERVED: name, **config} for config in configs] for name, configs in raw.items()}
 
 
 def _architectures(text: str) -> Mapping[str, object]:

@@ -3,7 +3,8 @@
 The trials of a one-shot procedure are all there from the start, and fall to the arms of their architectures. Any other
 procedure runs once inside every arm, over that arm's hyperparameters; with the option `joint` it runs once over all
 architectures, which then are one arm. Its trials are numbered so that no number depends on which arm is opened first:
-trial k of arm j, both from 0, of n arms is trial k n + j + 1 of the run. Seeds and visit orders derive from it.
+trial k of arm j, both from 0, of n arms is trial k n + j + 1 of the run. Seeds and visit orders derive from it. A
+run-wide procedure (race) also runs once, over arms that stay apart: its trials are numbered as they are started.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class ArmSearch:
 
 def for_sql(
     function: Callable[[Search], object],
-) -> Callable[[str, str | None, str, int | None, int, int, str | None], str]:
+) -> Callable[..., str]:
     """Make `function(search)` callable with the arguments that SQL has for it; its answer becomes JSON."""
 
     def run(
@@ -46,8 +47,11 @@ def for_sql(
         max_epochs: int,
         seed: int,
         options_json: str | None,
+        portfolio_json: str | None = None,
     ) -> str:
-        search = Search(architectures_json, search_space_json, procedure, n_configs, max_epochs, seed, options_json)
+        search = Search(
+            architectures_json, search_space_json, procedure, n_configs, max_epochs, seed, options_json, portfolio_json
+        )
         return json.dumps(function(search))
 
     update_wrapper(run, function)
@@ -66,7 +70,7 @@ def begin_search(search: Search) -> Row:
     """
     if _is_one_shot(search):
         return _one_shot(create_procedure(search), search.max_epochs)
-    return _staged(_arm_searches(search))
+    return _run_wide(search) if _is_run_wide(search) else _staged(_arm_searches(search))
 
 
 @for_sql
@@ -76,7 +80,7 @@ def preview(search: Search) -> list[Row]:
     n_epochs is what a trial of the rung has in total, total_epochs the work of all its trials beyond the rung before.
     For asha these are caps; for pbt a rung is a round, and each round replaces some trials.
     """
-    if _is_one_shot(search):
+    if _is_one_shot(search) or _is_run_wide(search):
         arms = [ArmSearch("|".join(read_search(search).architectures), create_procedure(search))]
     else:
         arms = _arm_searches(search)
@@ -90,6 +94,22 @@ def trial_number_of(position: int, arm_position: int, n_arms: int) -> int:
 
 def _is_one_shot(search: Search) -> bool:
     return search.procedure in PROCEDURES and PROCEDURES[search.procedure].description.is_one_shot
+
+
+def _is_run_wide(search: Search) -> bool:
+    return search.procedure in PROCEDURES and PROCEDURES[search.procedure].description.is_run_wide
+
+
+def _run_wide(search: Search) -> Row:
+    procedure = create_procedure(search)
+    planned_epochs = sum(rung.total_epochs for rung in procedure.preview())
+    starts = [decision for decision in procedure.ask([]) if isinstance(decision, StartTrial)]
+    return {
+        "is_one_shot": False,
+        "n_configs": procedure.n_trials(),
+        "arms": [{"architecture": name, "planned_epochs": planned_epochs} for name in arm_names(search)],
+        "trials": [_trial(str(start.config[RESERVED]), number, start) for number, start in enumerate(starts, 1)],
+    }
 
 
 def _one_shot(procedure: Procedure, max_epochs: int) -> Row:

@@ -17,6 +17,7 @@ SETTINGS = {
     "tpe": {"n_configs": 9, "max_epochs": 2, "options": {"n_startup": 3}},
     "bohb": {"max_epochs": 9},
     "sync_bohb": {"max_epochs": 9},
+    "race": {"n_configs": 12, "max_epochs": 9},
 }
 LISTED = {"rate": [0.1, 0.2, 0.3], "depth": [1, 2], "decay": [0.0, 0.1]}
 ADAPTIVE = [name for name in SETTINGS if name not in ("grid", "random")]
@@ -126,7 +127,7 @@ def test_one_epoch_is_enough(name, trials_of):
     assert len(trials.trials) == (1 if "band" in name or "bohb" in name else 4)  # one epoch makes one bracket of one
 
 
-@pytest.mark.parametrize("name", ["asha", "tpe", "bohb"])
+@pytest.mark.parametrize("name", ["asha", "tpe", "bohb", "race"])
 def test_asynchronous_ones_keep_n_parallel_in_training(name, trials_of):
     trials = trials_of(name, n_configs=9, max_epochs=9, options={"n_parallel": 3})
     while trials.step():

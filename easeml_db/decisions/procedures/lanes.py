@@ -1,0 +1,143 @@
+"""What a race knows of one architecture: the trials of its lane, in the order of their numbers, and what they promise.
+
+spent       seconds that the lane's epochs took, in the order in which they were measured
+improvement a score above the lane's best by more than the tolerance
+promise     seconds that the next improvement is expected to take: the larger of those since the last improvement and
+            those that the last one took; a lane behind the best of the run also has to close the gap at its own speed
+            (the estimated cost for improvement of FLAML, Wang et al. 2021)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from easeml_db.decisions.procedures.contract import WORST, TrialHistory, finite_or_worst
+
+TOLERANCE = 1e-4  # of the best score: less is no improvement
+TRIAL_PATIENCE = 4  # epochs without improvement that a trial may have, and at least a third of all its epochs
+LANE_PATIENCE = 10  # trials that end without improving on the lane's best
+LEAST_SECONDS = 1e-6
+
+
+def improves(score: float, best: float) -> bool:
+    """Say whether a score is above the best so far by more than noise."""
+    if best == WORST:
+        return score > WORST
+    return score > best + TOLERANCE * abs(best)
+
+
+def best_until(trial: TrialHistory, n_epochs: int) -> float:
+    """Return a trial's best score within its first epochs."""
+    return max((finite_or_worst(score) for score in trial.scores[:n_epochs]), default=WORST)
+
+
+def best_of(trial: TrialHistory) -> float:
+    """Return a trial's best score."""
+    return best_until(trial, len(trial.scores))
+
+
+def is_stalled(trial: TrialHistory) -> bool:
+    """Say whether training a trial on is given up: it improved no more, or it has no finite score."""
+    last, best = 0, WORST
+    for epoch, score in enumerate(map(finite_or_worst, trial.scores), 1):
+        if improves(score, best):
+            last, best = epoch, score
+    n_epochs = len(trial.scores)
+    return n_epochs > 0 and (best == WORST or n_epochs - last >= max(TRIAL_PATIENCE, n_epochs // 3))
+
+
+def is_waiting(trial: TrialHistory, max_epochs: int) -> bool:
+    """Say whether a trial is at its target, and has epochs left."""
+    return trial.is_open and not trial.is_training(max_epochs) and trial.n_epochs < max_epochs
+
+
+def next_station(n_epochs: int, max_epochs: int) -> int:
+    """Return after how many epochs a trial with `n_epochs` is looked at again: half as many more."""
+    return min(max_epochs, n_epochs + max(1, n_epochs // 2))
+
+
+@dataclass(frozen=True)
+class Lane:
+    """The trials of one architecture."""
+
+    trials: tuple[TrialHistory, ...]
+    max_epochs: int
+    eta: int
+
+    def promotable(self) -> TrialHistory | None:
+        """Return the trial that goes on before the others: of those that wait and are among the best 1/eta of all that
+        came so far, or the best of them, the one that has come furthest."""
+        waiting = [t for t in self.trials if is_waiting(t, self.max_epochs) and self._is_among_best(t)]
+        return max(waiting, key=lambda trial: (trial.n_epochs, best_of(trial), -trial.trial_number), default=None)
+
+    def is_settled(self) -> bool:
+        """Say whether its last trials brought nothing: then no further config is tried."""
+        best, n_since = WORST, 0
+        for trial in self.trials:
+            if improves(best_of(trial), best):
+                best, n_since = best_of(trial), 0
+            elif not trial.is_training(self.max_epochs):
+                n_since += 1
+        return n_since >= LANE_PATIENCE
+
+    @property
+    def n_training(self) -> int:
+        """Number of trials that have epochs to do."""
+        return sum(trial.is_training(self.max_epochs) for trial in self.trials)
+
+    @cached_property
+    def best(self) -> float:
+        """The best score of all its trials."""
+        return max(map(best_of, self.trials), default=WORST)
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether any of its trials has a score."""
+        return any(trial.scores for trial in self.trials)
+
+    def burden(self, best_of_run: float) -> float:
+        """Return by what lanes share the slots, least first: seconds spent times seconds to the next improvement, so
+        that each gets time in proportion to its promise per second."""
+        spent, seconds = self._promise(best_of_run)
+        return spent * seconds * (1 + self.n_training)
+
+    def _promise(self, best_of_run: float) -> tuple[float, float]:
+        spent, best, marks, gain = 0.0, WORST, [0.0], 0.0
+        for score, seconds in self._epochs():
+            spent += seconds
+            if improves(score, best):
+                gain = score - best if best > WORST else 0.0
+                best = score
+                marks.append(spent)
+        own = max(spent - marks[-1], marks[-1] - marks[max(0, len(marks) - 2)], LEAST_SECONDS)
+        if not gain or best >= best_of_run:
+            return spent, own
+        return spent, max(own, 2 * (best_of_run - best) * (spent - marks[-2]) / gain)
+
+    def _epochs(self) -> Iterator[tuple[float, float]]:
+        """Yield (score, seconds) of all epochs in the order in which they were measured."""
+        known = [
+            (moment, trial.trial_number, epoch, score, _seconds_per_epoch(trial))
+            for trial in self.trials
+            for epoch, (moment, score) in enumerate(zip(_moments(trial), trial.scores, strict=True))
+        ]
+        return (
+            (finite_or_worst(score), seconds) for _, _, _, score, seconds in sorted(known, key=lambda each: each[:3])
+        )
+
+    def _is_among_best(self, trial: TrialHistory) -> bool:
+        n_epochs = len(trial.scores)
+        rivals = [best_until(other, n_epochs) for other in self.trials if len(other.scores) >= n_epochs]
+        n_better = sum(score > best_of(trial) for score in rivals)
+        return n_better < max(1, len(rivals) // self.eta)
+
+
+def _moments(trial: TrialHistory) -> Sequence[float]:
+    return trial.moments or [0.0] * len(trial.scores)
+
+
+def _seconds_per_epoch(trial: TrialHistory) -> float:
+    """Return what an epoch took; 1 where nobody says."""
+    return trial.seconds / len(trial.scores) if trial.seconds and trial.scores else 1.0

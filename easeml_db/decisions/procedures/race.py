@@ -1,0 +1,153 @@
+"""A race of architectures against the clock: each free slot goes to the architecture that promises most per second.
+
+Every architecture is a lane, and one search sees them all. First each lane trains its first config for an epoch, in the
+order in which arms are opened. Then each free place (`n_parallel` in all) goes to the lane with the least burden
+(`lanes`), which lets its best trial go on to the next station, or tries the next config: those of the portfolio first,
+then random ones. A trial that has stopped improving is given up, a lane ends after a row of trials that brought
+nothing, and the run once all lanes have ended: its time budget is only the latest end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+from easeml_db.decisions.procedures.contract import (
+    WORST,
+    ContinueTrial,
+    Description,
+    PlannedRung,
+    Procedure,
+    SearchArguments,
+    StartTrial,
+    StopTrial,
+    TrialDecision,
+    TrialHistory,
+    n_training,
+)
+from easeml_db.decisions.procedures.drawing import ConfigSequence
+from easeml_db.decisions.procedures.lanes import Lane, is_stalled, is_waiting, next_station
+from easeml_db.decisions.procedures.rungs import Rung, planned
+from easeml_db.decisions.search_space.configs import Config, key_of
+from easeml_db.decisions.search_space.parsing import SearchSpace
+from easeml_db.decisions.search_space.specs import RESERVED
+
+DEFAULT_N_CONFIGS = 64  # of each architecture: what two minutes hold of small networks on a small table
+
+
+class RaceProcedure(Procedure):
+    """`n_configs` counts over all architectures. What was measured decides, and the seconds that it took: so two runs
+    of one seed may train different trials, each of which replays."""
+
+    description: ClassVar[Description] = Description(
+        "all architectures against the clock: slots go where the metric improves fastest, until nothing improves",
+        options=("eta", "n_parallel"),
+        is_run_wide=True,
+    )
+
+    def __init__(self, arguments: SearchArguments) -> None:
+        super().__init__(arguments)
+        self._eta, self._n_parallel = self._options.eta(), self._options.n_parallel()
+        n_of_lane = min(DEFAULT_N_CONFIGS, self._n_wanted or DEFAULT_N_CONFIGS)
+        self._configs = {
+            subspace.architecture: _LaneConfigs(
+                ConfigSequence(SearchSpace((subspace,)), arguments.seed),
+                arguments.portfolio.get(subspace.architecture, ()),
+                n_of_lane,
+            )
+            for subspace in arguments.space.subspaces
+        }
+        n_there = sum(configs.count() for configs in self._configs.values())
+        self._n_configs = min(n_there, self._n_wanted or n_there)
+
+    def preview(self) -> list[PlannedRung]:
+        """Return caps: nobody knows how many trials there is time for."""
+        return planned([tuple(Rung(self._n_configs, n_epochs) for n_epochs in dict.fromkeys((1, self.max_epochs)))])
+
+    def ask(self, history: Sequence[TrialHistory]) -> list[TrialDecision]:
+        """Give up trials that improve no more, begin every lane, and keep `n_parallel` trials in training."""
+        decisions: list[TrialDecision] = []
+        trials = list(history)
+        while (decision := self._next(trials)) is not None:
+            decisions.append(decision)
+            _carry_out(decision, trials)
+        return decisions
+
+    def _next(self, trials: Sequence[TrialHistory]) -> TrialDecision | None:
+        waiting = [trial for trial in trials if is_waiting(trial, self.max_epochs)]
+        stalled = next((trial for trial in waiting if is_stalled(trial)), None)
+        if stalled is not None:
+            return StopTrial(stalled.trial_number)
+        lanes, n_left = self._lanes(trials), self._n_configs - len(trials)
+        unstarted = next((name for name, lane in lanes.items() if n_left > 0 and not lane.trials), None)
+        if unstarted is not None:
+            return self._start(unstarted, 0)
+        n_busy = n_training(trials, self.max_epochs)
+        step = None if n_busy >= self._n_parallel else next(self._steps(lanes, n_left > 0), None)
+        return step or (StopTrial(waiting[0].trial_number) if waiting and not n_busy else None)
+
+    def _lanes(self, trials: Sequence[TrialHistory]) -> dict[str, Lane]:
+        by_name: dict[str, list[TrialHistory]] = {name: [] for name, configs in self._configs.items() if configs.at(0)}
+        for trial in trials:
+            by_name[str(trial.config[RESERVED])].append(trial)
+        return {name: Lane(tuple(of_lane), self.max_epochs, self._eta) for name, of_lane in by_name.items()}
+
+    def _steps(self, lanes: Mapping[str, Lane], may_start: bool) -> Iterator[TrialDecision]:
+        """Yield what lanes would do next, the lane with the least burden first."""
+        best = max((lane.best for lane in lanes.values()), default=WORST)
+        order = {name: k for k, name in enumerate(lanes)}
+        keys = {n: (not lane.is_measured, lane.burden(best), lane.n_training, order[n]) for n, lane in lanes.items()}
+        for name in sorted(lanes, key=keys.__getitem__):
+            step = self._step(name, lanes[name], may_start)
+            if step is not None:
+                yield step
+
+    def _step(self, name: str, lane: Lane, may_start: bool) -> TrialDecision | None:
+        promoted = lane.promotable()
+        if promoted is not None:
+            return ContinueTrial(promoted.trial_number, next_station(promoted.n_epochs, self.max_epochs))
+        return None if not may_start or lane.is_settled() else self._start(name, len(lane.trials))
+
+    def _start(self, name: str, position: int) -> StartTrial | None:
+        config = self._configs[name].at(position)
+        return None if config is None else StartTrial(config, 1)
+
+
+class _LaneConfigs:
+    """The configs of a lane by position: those of the portfolio, then random ones, each once, `n_configs` at most."""
+
+    def __init__(self, sequence: ConfigSequence, portfolio: Sequence[Config], n_configs: int) -> None:
+        self._sequence, self._n_configs = sequence, n_configs
+        self._known = list({key_of(config): config for config in portfolio}.values())
+        self._unseen: Iterator[Config] = sequence.unseen(list(self._known))
+
+    def at(self, position: int) -> Config | None:
+        """Return the config at a position from 0; None where there are no more."""
+        while len(self._known) <= position < self._n_configs:
+            config = next(self._unseen, None)
+            if config is None:
+                break
+            self._known.append(config)
+        return self._known[position] if position < min(len(self._known), self._n_configs) else None
+
+    def count(self) -> int:
+        """Return how many there are."""
+        self.at(self._n_configs - 1)
+        return min(len(self._known), self._n_configs)
+
+
+def _carry_out(decision: TrialDecision, trials: list[TrialHistory]) -> None:
+    """Change the history as the tables will be once the decision is carried out."""
+    match decision:
+        case StartTrial(config, n_epochs):
+            trials.append(TrialHistory(0, config, "waiting", target_epochs=n_epochs))
+        case ContinueTrial(number, n_epochs):
+            _replace(trials, number, status="waiting", target_epochs=n_epochs)
+        case StopTrial(number):
+            _replace(trials, number, status="stopped")
+
+
+def _replace(trials: list[TrialHistory], trial_number: int, **changes: object) -> None:
+    place = next(k for k, trial in enumerate(trials) if trial.trial_number == trial_number)
+    trials[place] = replace(trials[place], **changes)  # type: ignore[arg-type]
