@@ -30,12 +30,16 @@ SCHEDULER_COLUMNS = {
 @click.argument("dataset")
 @click.option("--architectures", callback=name_list, help="Names with commas (default: those that suit the data).")
 @click.option("--search-space", callback=json_value, help='JSON object, or @FILE: {"learning_rate": [0.01, 0.001]}.')
-@click.option("--procedure", help="How configs are tried; easeml procedures lists what there is (default: random).")
+@click.option(
+    "--procedure", help="How configs are tried; easeml procedures lists them (default: race, with --max-epochs random)."
+)
 @click.option("--procedure-options", callback=json_value, help='JSON object, or @FILE: {"eta": 3}.')
-@click.option("--n-configs", type=int, help="How many trials (default: random 8, grid all, others as planned).")
-@click.option("--max-epochs", type=int, help="Passes of a trial over the training rows, at most (default: 5).")
+@click.option("--n-configs", type=int, help="How many trials (default: as there is time for; random 8, grid all).")
+@click.option("--max-epochs", type=int, help="Passes of a trial over the training rows, at most (default: 100).")
 @click.option("--metric", help="What ranks the trials (default: accuracy, or rmse for numbers).")
-@click.option("--max-seconds", type=float, help="Start no new unit after that.")
+@click.option(
+    "--max-seconds", type=float, help="Train no longer than that (default: 120, without --max-epochs and --n-configs)."
+)
 @click.option("--seed", type=int, help="Same data, arguments and seed, same result (default: 0).")
 @click.option("--scheduler", help="Which trial runs next where; easeml schedulers lists them (default: auto).")
 @click.option("--visit-order", help="cyclic, or free: the scheduler chooses the partitions too (default: cyclic).")

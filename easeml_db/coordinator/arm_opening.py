@@ -13,6 +13,7 @@ from easeml_db.coordinator.ports.runs import RunStore
 from easeml_db.coordinator.ports.tenancy import TenancyStore
 from easeml_db.coordinator.procedure_runner import ProcedureRunner
 from easeml_db.decisions.hopper.dispatcher import Dispatcher
+from easeml_db.decisions.procedures import is_run_wide
 from easeml_db.decisions.tenancy.pool import Pool
 from easeml_db.decisions.tenancy.turns import Turns
 from easeml_db.errors import EasemlError, InvalidData, NotFound, StaleLease
@@ -111,7 +112,8 @@ class ArmOpening:
             prior = self._pool.prior_of(run)
             await self._tenancy.keep_prior(run.run_id, prior, [arm.arm_id for arm in run.arms])
         self._pool.put_run(run, prior)
-        self._dispatcher.runs.time_arms(run.run_id, self._pool.untimed_arms(run.run_id))
+        if run.search is None or not is_run_wide(run.search.procedure):  # a race opens all arms at once anyway
+            self._dispatcher.runs.time_arms(run.run_id, self._pool.untimed_arms(run.run_id))
         self.timed(run.run_id)
         await self._keep_beliefs(run.run_id)
 

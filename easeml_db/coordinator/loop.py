@@ -227,7 +227,10 @@ class Coordinator:
         await self._arms.end_overdue(now)
         for run_id in self._dispatcher.runs.done():
             await self._lease.confirm()
-            if await self._runs.finish(run_id):
+            if await self._runs.begin_ending(run_id):
+                self._arms.drop_run(run_id)
+                await self._renew_run(run_id)
+            elif await self._runs.finish(run_id):
                 self._arms.drop_run(run_id)
             else:
                 self._pauses.put_aside(run_id, now)

@@ -18,7 +18,7 @@ from easeml_db.coordinator.lease import Lease
 from easeml_db.coordinator.ports.runs import RunStore
 from easeml_db.coordinator.ports.searches import SearchStore
 from easeml_db.decisions.hopper.dispatcher import Dispatcher
-from easeml_db.decisions.procedures import PROCEDURES
+from easeml_db.decisions.procedures import is_run_wide
 from easeml_db.decisions.procedures.contract import (
     ContinueTrial,
     Procedure,
@@ -174,7 +174,7 @@ class ProcedureRunner:
 
 def _is_run_wide(run: Run) -> bool:
     """Say whether one procedure decides on the trials of all arms."""
-    return run.search is not None and PROCEDURES.get(run.search.procedure, Procedure).description.is_run_wide
+    return run.search is not None and is_run_wide(run.search.procedure)
 
 
 def _is_tested(trial: TrialHistory, max_epochs: int) -> bool:

@@ -35,15 +35,17 @@ class PostgresRuns:
             raise InvalidData(f"run {run_id}: its search is longer than a million characters")
         n_partitions, holders, search = (rows[0].pop(name) for name in ("n_partitions", "holders", "search"))
         whole = frozenset(rows[0].pop("whole_architectures"))
+        is_ending = rows[0].pop("is_ending")  # then only a test is left: no arm, no procedure and no limit matters
         trials = await self._session.rows("read_trials", run_id=run_id)
         architectures = {row["trial_id"]: row.pop("architecture") for row in trials}
+        arm_of = {row["trial_id"]: row.pop("arm_id") for row in trials}
+        arms = () if is_ending else tuple(Arm(**row) for row in await self._session.rows("read_arms", run_id=run_id))
         return Run(
-            **rows[0], architectures=architectures,
-            arms=tuple(Arm(**row) for row in await self._session.rows("read_arms", run_id=run_id)),
-            arm_of={row["trial_id"]: row.pop("arm_id") for row in trials},
+            **(rows[0] | {"max_seconds": None} if is_ending else rows[0]), architectures=architectures,
+            arms=arms, arm_of={} if is_ending else arm_of,
             trials=tuple(_trial(run_id, n_partitions, row) for row in trials),
             holders=None if holders is None else tuple(frozenset(segments) for segments in holders),
-            search=None if search is None else Search(**search),
+            search=None if search is None or is_ending else Search(**search),
             joint_architectures=await self._read_joint() if uses_gangs(rows[0]["allocation"]) else frozenset(),
             whole_architectures=whole,
         )  # fmt: skip
@@ -83,6 +85,10 @@ class PostgresRuns:
         """End a run that cannot be served, with the reason, and cancel what is left of its trials."""
         failed = await self._session.write("fail_run", run_id=run_id, reason=_text(reason))
         return await self._has_ended(run_id, bool(failed))
+
+    async def begin_ending(self, run_id: int) -> bool:
+        """End the search of a run whose best trial is untested; return whether there is something to test."""
+        return bool((await self._session.write("begin_ending", run_id=run_id)).get("is_tested"))
 
     async def finish(self, run_id: int) -> bool:
         """End a run: stop what is left of its trials; failed when every trial failed, else finished."""

@@ -51,6 +51,7 @@ class Rows:
         self.plans: list[tuple[int, str]] = []
         self.lost_slots: set[int] = set()
         self.held: set[int] = set()
+        self.ending: set[int] = set()  # runs whose search is over, and of which only a test is left
         self.unreadable: set[int] = set()
         self.charged: dict[str, float] = {}  # slot seconds that came to nothing, by tenant
         self.n_crashes: Counter[int] = Counter()  # by trial, since a unit of it was recorded

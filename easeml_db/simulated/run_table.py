@@ -6,16 +6,17 @@ from dataclasses import replace
 
 from easeml_db.errors import InvalidData
 from easeml_db.simulated.arm_table import ArmTable
-from easeml_db.simulated.rows import OPEN_TRIAL, STOPPABLE_TRIAL, Rows, is_at_pause
+from easeml_db.simulated.rows import OPEN_TRIAL, STOPPABLE_TRIAL, Rows, ScoreOf, is_at_pause
 from easeml_db.words.run import Run
+from easeml_db.words.trial import Trial
 
 
 class RunTable:
     """Each method is one transaction. What the coordinator writes under a stale lease, or about a run that is gone or
     held, changes nothing."""
 
-    def __init__(self, rows: Rows, arms: ArmTable) -> None:
-        self._rows, self._arms = rows, arms
+    def __init__(self, rows: Rows, arms: ArmTable, score_of: ScoreOf) -> None:
+        self._rows, self._arms, self._score_of = rows, arms, score_of
 
     # What users do
 
@@ -71,10 +72,15 @@ class RunTable:
             self._rows.move_trial(trial_id, "failed")
             self._rows.notes.append(("failed", reason))
 
-    def check_readable(self, run_id: int) -> None:
-        """Raise InvalidData for a run whose rows cannot be read."""
-        if run_id in self._rows.unreadable and self._rows.is_open(run_id):
+    def read(self, run_id: int) -> Run | None:
+        """Return an open run, None for any other; InvalidData where its rows cannot be read. Of one that is ending
+        neither arms nor a procedure nor a limit matter any more."""
+        if not self._rows.is_open(run_id):
+            return None
+        if run_id in self._rows.unreadable:
             raise InvalidData(f"run {run_id}: a row cannot be read")
+        run = self._rows.run(run_id)
+        return replace(run, max_seconds=None, search=None, arms=(), arm_of={}) if run_id in self._rows.ending else run
 
     def crashed(self, run_id: int, trial_id: int, reason: str) -> int:
         """Note a crash; return how many there were since something was recorded of the trial."""
@@ -91,6 +97,30 @@ class RunTable:
         self._rows.notes.append(("refused", reason))
         return True
 
+    def begin_ending(self, run_id: int, lease_number: int) -> bool:
+        """End the search of a run: stop all trials but the best, and of that leave only its test, unless it had one."""
+        is_open = self._rows.may_write(run_id, lease_number) and self._rows.is_open(run_id)
+        best = self._best(run_id) if is_open and run_id not in self._rows.ending else None
+        if best is None or best.status not in STOPPABLE_TRIAL | {"stopped"}:
+            return False
+        self._rows.ending.add(run_id)
+        status = "running" if best.status == "running" else "waiting"
+        n_epochs = _n_epochs(best)
+        cut = replace(best, status=status, max_epochs=n_epochs, target_epochs=None, met=frozenset())
+        self._rows.trials[best.trial_id] = replace(cut, n_steps_done=2 * n_epochs * best.n_partitions)
+        for trial in self._rows.run(run_id).trials:
+            if trial.trial_id != best.trial_id and trial.status in STOPPABLE_TRIAL:
+                self._rows.move_trial(trial.trial_id, "stopped")
+        return True
+
+    def _best(self, run_id: int) -> Trial | None:
+        """Return the trial with the best score after any epoch, the first of them; None where nothing was measured."""
+        measured = [trial for trial in self._rows.run(run_id).trials if _n_epochs(trial)]
+        return max(measured, key=self._best_score, default=None)
+
+    def _best_score(self, trial: Trial) -> float:
+        return max(self._score_of(trial.trial_number, epoch) for epoch in range(1, _n_epochs(trial) + 1))
+
     def finish(self, run_id: int, lease_number: int, now_seconds: float) -> bool:
         """Stop what is left of a run: failed when every trial failed, else finished. Return whether it is over."""
         self.start(run_id, lease_number, now_seconds)
@@ -106,3 +136,8 @@ class RunTable:
         """Add an event to a run's history."""
         if run_id in self._rows.runs_by_id and run_id not in self._rows.held:
             self._rows.notes.append((kind, message))
+
+
+def _n_epochs(trial: Trial) -> int:
+    """Return how many epochs of a trial are complete."""
+    return min(trial.n_steps_done // (2 * trial.n_partitions), trial.max_epochs)

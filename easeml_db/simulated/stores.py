@@ -85,8 +85,7 @@ class SimulatedRuns(SimulatedPort):
     async def read(self, run_id: int) -> Run | None:
         """Return an open run; None when it ended or is gone."""
         self._life.call()
-        self._tables.runs.check_readable(run_id)
-        return next((run for run in self._tables.open_runs() if run.run_id == run_id), None)
+        return self._tables.runs.read(run_id)
 
     async def start(self, run_id: int) -> None:
         """Mark a queued run as running."""
@@ -114,6 +113,11 @@ class SimulatedRuns(SimulatedPort):
         """End a run that cannot be served, with the reason, and cancel what is left of its trials."""
         self._life.call()
         return self._tables.runs.fail(run_id, self._life.lease_number, reason)
+
+    async def begin_ending(self, run_id: int) -> bool:
+        """End the search of a run whose best trial is untested; return whether there is something to test."""
+        self._life.call()
+        return self._tables.runs.begin_ending(run_id, self._life.lease_number)
 
     async def finish(self, run_id: int) -> bool:
         """End a run: stop what is left of its trials; failed when every trial failed, else finished."""

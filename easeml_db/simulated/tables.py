@@ -18,7 +18,7 @@ class Tables(Rows):
     def __init__(self, runs: Iterable[Run], *, quality_of: Callable[[int, int], float], score_of: ScoreOf) -> None:
         super().__init__()
         self.arms = ArmTable(self, quality_of)
-        self.runs = RunTable(self, self.arms)
+        self.runs = RunTable(self, self.arms, score_of)
         self.searches = SearchTable(self, score_of)
         self.recorder = UnitTable(self)
         for run in runs:

@@ -28,7 +28,8 @@ TRIAL_TRANSITIONS: Transitions = MappingProxyType(
         "running": frozenset({"finished", "failed", "cancelled", "stopped", "paused"}),
         "paused": frozenset({"waiting", "cancelled", "stopped"}),  # at its target, until its procedure decides
         "finished": frozenset(),
-        "stopped": frozenset(),  # a procedure gave it up: final, unlike a person's cancel
+        # A procedure gave it up: final, unlike a person's cancel, unless it is the run's best at the end: it is tested.
+        "stopped": frozenset({"waiting"}),
         "cancelled": frozenset({"waiting", "paused"}),  # resume
         "failed": frozenset({"waiting", "paused"}),  # resume
     }

@@ -71,7 +71,7 @@ def _trial(architecture: str, config: str, max_epochs: int, dataset_id: int, tra
 
 TRIAL = Statement(
     """
-SELECT t.architecture, t.config, t.max_epochs, r.dataset_id,
+SELECT t.architecture, t.config, r.max_epochs, r.dataset_id,
     (SELECT array_agg(p.n_train_rows ORDER BY p.partition_number) FROM easeml.partitions p
         WHERE p.dataset_id = r.dataset_id) AS train_rows
 FROM easeml.trials t JOIN easeml.runs r USING (run_id) WHERE t.trial_id = $1

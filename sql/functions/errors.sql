@@ -49,7 +49,7 @@ BEGIN
     IF NEW.status <> OLD.status AND (OLD.status, NEW.status) NOT IN (
         ('waiting', 'running'), ('waiting', 'cancelled'), ('waiting', 'failed'), ('waiting', 'stopped'),
         ('running', 'finished'), ('running', 'failed'), ('running', 'cancelled'), ('running', 'stopped'), ('running', 'paused'),
-        ('paused', 'waiting'), ('paused', 'cancelled'), ('paused', 'stopped'),
+        ('paused', 'waiting'), ('paused', 'cancelled'), ('paused', 'stopped'), ('stopped', 'waiting'),
         ('cancelled', 'waiting'), ('cancelled', 'paused'), ('failed', 'waiting'), ('failed', 'paused')
     ) THEN
         PERFORM easeml.fail('ML004', format('trial %s cannot go from %s to %s', OLD.trial_id, OLD.status, NEW.status));

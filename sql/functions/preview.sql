@@ -19,6 +19,7 @@ DECLARE
     plan record;
 BEGIN
     PERFORM easeml.check_search(max_epochs, n_configs, seed, search_space, procedure_options);
+    max_epochs := (easeml.complete_budget(procedure, n_configs, max_epochs, NULL) ->> 'max_epochs')::integer;
     IF data.dataset_id IS NOT NULL THEN
         chosen := easeml.choose_architectures(data, architectures);
     ELSE
@@ -36,7 +37,7 @@ COMMENT ON FUNCTION easeml.preview_search(easeml.datasets, text, integer, intege
     'Returns the rungs of a run on that dataset, which may be NULL, after checking the arguments (internal: use easeml.preview_procedure).';
 
 CREATE FUNCTION easeml.preview_procedure(
-    procedure text, max_epochs integer DEFAULT 5, n_configs integer DEFAULT NULL, procedure_options jsonb DEFAULT NULL, dataset text DEFAULT NULL,
+    procedure text, max_epochs integer DEFAULT NULL, n_configs integer DEFAULT NULL, procedure_options jsonb DEFAULT NULL, dataset text DEFAULT NULL,
     architectures text[] DEFAULT NULL, search_space jsonb DEFAULT NULL, seed bigint DEFAULT 0,
     OUT arm text, OUT bracket integer, OUT rung integer, OUT n_trials integer, OUT n_epochs integer, OUT total_epochs bigint
 ) RETURNS SETOF record LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -51,4 +52,4 @@ END
 $$;
 COMMENT ON FUNCTION easeml.preview_procedure(text, integer, integer, jsonb, text, text[], jsonb, bigint) IS
 $$Shows what a run would train, with the arguments of easeml.select_models; it writes nothing. A row is a rung: at most n_trials trials of a bracket reach n_epochs epochs,
-and together they train total_epochs epochs beyond the rung before. Without a dataset and architectures it shows the plan of one arm. For asha the figures are upper limits; for pbt a rung is a round.$$;
+and together they train total_epochs epochs beyond the rung before. Without a dataset and architectures it shows the plan of one arm. max_epochs: by default 100. For asha and race the figures are upper limits; for pbt a rung is a round.$$;

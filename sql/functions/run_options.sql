@@ -1,5 +1,14 @@
 -- The arguments of easeml.select_models: checked, and completed with what the user left out.
 
+CREATE FUNCTION easeml.complete_budget(procedure text, n_configs integer, max_epochs integer, max_seconds double precision) RETURNS jsonb
+LANGUAGE plpython3u IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+from easeml_db.decisions.procedures.budget import complete_budget
+from easeml_plpy.session import guarded
+return guarded(plpy, complete_budget, procedure, n_configs, max_epochs, max_seconds)
+$$;
+COMMENT ON FUNCTION easeml.complete_budget(text, integer, integer, double precision) IS
+    'Returns procedure, max_epochs and max_seconds of a run as a json object, completed where the user left them out (internal).';
+
 CREATE FUNCTION easeml.check_schedule(data easeml.datasets, scheduler text, visit_order text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     wanted record;

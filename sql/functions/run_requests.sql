@@ -3,8 +3,8 @@
 CREATE FUNCTION easeml.check_search(max_epochs integer, n_configs integer, seed bigint, search_space jsonb, procedure_options jsonb) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    IF max_epochs IS NULL OR max_epochs NOT BETWEEN 1 AND 1000000 THEN
-        PERFORM easeml.fail('ML001', format('max_epochs: expected 1 to 1000000, got %s', coalesce(max_epochs::text, 'NULL')));
+    IF max_epochs NOT BETWEEN 1 AND 1000000 THEN
+        PERFORM easeml.fail('ML001', format('max_epochs: expected 1 to 1000000, got %s', max_epochs));
     END IF;
     IF n_configs IS NOT NULL AND n_configs NOT BETWEEN 1 AND 10000 THEN
         PERFORM easeml.fail('ML001', format('n_configs: expected 1 to 10000, got %s', n_configs));
@@ -40,6 +40,7 @@ DECLARE
 BEGIN
     -- Those of the arguments that are columns of easeml.runs.
     run := jsonb_populate_record(NULL::easeml.runs, arguments - 'dataset');
+    run := jsonb_populate_record(run, easeml.complete_budget(run.procedure, run.n_configs, run.max_epochs, run.max_seconds));
     PERFORM easeml.check_search(run.max_epochs, (arguments ->> 'n_configs')::integer, run.seed, run.search_space, run.procedure_options);
     IF run.max_seconds IS NOT NULL AND NOT (run.max_seconds > 0 AND run.max_seconds < 'Infinity') THEN
         PERFORM easeml.fail('ML001', format('max_seconds: expected a positive number, got %s', run.max_seconds));
@@ -95,11 +96,16 @@ COMMENT ON FUNCTION easeml.insert_run(easeml.runs, jsonb) IS 'Inserts a run with
 CREATE FUNCTION easeml.announce_run(run easeml.runs, search jsonb, n_wanted integer) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     is_one_shot boolean := (search ->> 'is_one_shot')::boolean;
+    watch text := format('Watch it: SELECT * FROM easeml.leaderboard WHERE run_id = %s; progress: easeml.run_status.', run.run_id);
 BEGIN
-    RAISE NOTICE 'run % trains % trial(s) for % epoch(s)', run.run_id,
-        CASE WHEN is_one_shot THEN run.n_configs::text ELSE 'up to ' || run.n_configs END,
-        CASE WHEN is_one_shot THEN run.max_epochs::text ELSE 'up to ' || run.max_epochs END
-        USING hint = format('Watch it: SELECT * FROM easeml.leaderboard WHERE run_id = %s; progress: easeml.run_status.', run.run_id);
+    IF run.procedure = 'race' AND run.max_seconds IS NOT NULL THEN
+        RAISE NOTICE 'run % searches for % seconds, or until nothing improves', run.run_id, run.max_seconds USING hint = watch;
+    ELSE
+        RAISE NOTICE 'run % trains % trial(s) for % epoch(s)', run.run_id,
+            CASE WHEN is_one_shot THEN run.n_configs::text ELSE 'up to ' || run.n_configs END,
+            CASE WHEN is_one_shot THEN run.max_epochs::text ELSE 'up to ' || run.max_epochs END
+            USING hint = watch;
+    END IF;
     IF run.procedure = 'random' AND run.n_configs < coalesce(n_wanted, 8) THEN
         RAISE NOTICE 'the search space holds only % different configs', run.n_configs
             USING hint = 'What search_space does not mention keeps its default; widen it, or leave it out to search the default ranges.';

@@ -13,9 +13,9 @@ CREATE FUNCTION easeml.select_models(
     dataset text,
     architectures text[] DEFAULT NULL,
     search_space jsonb DEFAULT NULL,
-    procedure text DEFAULT 'random',
+    procedure text DEFAULT NULL,
     n_configs integer DEFAULT NULL,
-    max_epochs integer DEFAULT 5,
+    max_epochs integer DEFAULT NULL,
     metric text DEFAULT NULL,
     max_seconds double precision DEFAULT NULL,
     seed bigint DEFAULT 0,
@@ -33,11 +33,14 @@ $$Starts a search for a good model on a dataset and returns the run's id at once
 architectures: names from easeml.architectures; by default those that suit the data.
 search_space: a json object, for example {"learning_rate": {"type": "float", "low": 1e-4, "high": 1e-1, "log": true}, "batch_size": [32, 256], "mlp": {"hidden_units": [[128], [256, 128]]}}.
 A list is a choice, an object a range, anything else a fixed value. A key that names an architecture holds values for that architecture only. By default each architecture uses its own ranges.
-procedure: one of easeml.procedures. random and grid train every trial to the end; the others look at the results of an arm (an architecture) after each epoch and stop, continue and start its trials.
+Without max_seconds, max_epochs and n_configs it searches for two minutes (120 seconds), or until nothing improves.
+procedure: one of easeml.procedures. race, the default without max_epochs, gives the slots to the architectures whose metric improves fastest, and gives up what improves no more.
+random, the default with max_epochs, and grid train every trial to the end; the others look at the results of an arm (an architecture) after each epoch and stop, continue and start its trials.
 easeml.preview_procedure shows what a run would train. procedure_options: a json object of options that easeml.procedures lists, for example {"eta": 3}; {"joint": true} searches all architectures at once.
-n_configs: number of trials; by default random tries 8, grid all, and the others, in each arm, as many as max_epochs needs. max_epochs: passes of a trial over the training rows, at most.
-metric: ranks the trials by their best epoch on the validation rows; by default accuracy for labels, rmse for numbers. max_seconds: start no new unit after that time.
-seed: the same data, arguments and seed give the same result.
+n_configs: number of trials; by default random tries 8, grid all, race as many as there is time for, and the others, in each arm, as many as max_epochs needs.
+max_epochs: passes of a trial over the training rows, at most; by default 100. With max_epochs and without max_seconds no clock decides, and the same seed gives the same bytes.
+metric: ranks the trials by their best epoch on the validation rows; by default accuracy for labels, rmse for numbers. max_seconds: no training unit starts after that time; what remains is to test the best trial.
+seed: the same data, arguments and seed give the same result, unless a time limit cuts it short; easeml.replay proves any trial.
 scheduler: chooses which trial runs next on which slot, one of easeml.schedulers; auto simulates longest_remaining and rotation before the run and takes the shorter.
 visit_order: cyclic (the order in which a trial visits the partitions is fixed beforehand, so that failures and timing change no byte of the result) or free (the scheduler chooses the partition, too; easeml.replay proves the result).
 allocation: hopping (each trial has one slot at a time), data_parallel (one trial after another uses all slots), water_filling (slots follow the work that each trial has left)

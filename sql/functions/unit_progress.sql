@@ -27,7 +27,8 @@ BEGIN
     -- This transaction writes only what is displayed, and a crash may lose that: do not wait for the disk.
     PERFORM set_config('synchronous_commit', 'off', true);
     started_at := clock_timestamp();
-    SELECT trial.architecture, trial.config, trial.max_epochs, trial.checkpoint_id, trial.best_checkpoint_id, trial.best_epoch,
+    -- Schedules span the epochs of the run, also where its end cut this trial short.
+    SELECT trial.architecture, trial.config, r.max_epochs, trial.checkpoint_id, trial.best_checkpoint_id, trial.best_epoch,
         trial.best_metric_value, r.metric, d.dataset_id, d.n_partitions,
         (SELECT array_agg(p.n_train_rows ORDER BY p.partition_number) FROM easeml.partitions p WHERE p.dataset_id = d.dataset_id)
     INTO architecture, config, max_epochs, checkpoint_id, best_checkpoint_id, best_epoch, best_metric_value, metric, dataset_id, n_partitions, train_rows

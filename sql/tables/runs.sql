@@ -23,6 +23,7 @@ CREATE TABLE easeml.runs (
     bound_seconds double precision,
     status text NOT NULL DEFAULT 'queued' CHECK (status IN ('queued', 'running', 'finished', 'failed', 'cancelled')),
     n_resumes integer NOT NULL DEFAULT 0 CHECK (n_resumes >= 0),
+    is_ending boolean NOT NULL DEFAULT false,
     created_at timestamptz NOT NULL DEFAULT now() CHECK (isfinite(created_at)),
     started_at timestamptz CHECK (isfinite(started_at)),
     finished_at timestamptz CHECK (isfinite(finished_at)),
@@ -37,6 +38,7 @@ COMMENT ON COLUMN easeml.runs.n_configs IS 'Largest number of trials.';
 COMMENT ON COLUMN easeml.runs.search IS 'What a procedure that decides again and again started from, as JSON; null if all trials start at once.';
 COMMENT ON COLUMN easeml.runs.allocation IS 'How trials share the slots: hopping (each trial has one slot), data_parallel (one trial has all slots), water_filling, or auto.';
 COMMENT ON COLUMN easeml.runs.n_resumes IS 'How often it was resumed: a coordinator that finds it open tells from this whether it ended in between.';
+COMMENT ON COLUMN easeml.runs.is_ending IS 'Whether its search is over, and only its best trial is still to be tested.';
 COMMENT ON COLUMN easeml.runs.planned_scheduler IS 'The scheduler in use; simulated_seconds and bound_seconds are the forecast at the time it was chosen.';
 
 CREATE TABLE easeml.arms (
@@ -96,6 +98,7 @@ CREATE TABLE easeml.trials (
 );
 CREATE INDEX trials_arm ON easeml.trials (arm_id);
 COMMENT ON TABLE easeml.trials IS 'The configs of a run that are trained and measured.';
+COMMENT ON COLUMN easeml.trials.max_epochs IS 'Epochs after which it is tested and finished: those of its run, or fewer if the end of the run cut it short.';
 COMMENT ON COLUMN easeml.trials.target_epochs IS 'Epoch after which it pauses until its procedure decides; null means max_epochs.';
 COMMENT ON COLUMN easeml.trials.bracket IS 'Bracket of its procedure, from 0; trials of earlier brackets run first.';
 COMMENT ON COLUMN easeml.trials.parent_trial_id IS 'The trial that it began as a copy of, with that trial''s state after inherited_epochs.';

@@ -19,8 +19,11 @@ LEFT JOIN LATERAL (
         count(*) FILTER (WHERE n_steps_done > 2 * max_epochs * d.n_partitions::bigint OR target_epochs = max_epochs AND status IN ('waiting', 'running')) AS n_tests
     FROM easeml.trials WHERE run_id = r.run_id) t ON true
 LEFT JOIN LATERAL (
-    SELECT CASE WHEN r.search IS NULL THEN t.n_trials * (2 * r.max_epochs + 1)
-        WHEN r.status IN ('queued', 'running') THEN 2 * sum(a.planned_epochs)::bigint + t.n_tests END * d.n_partitions AS n_planned
+    -- The trials of a search with a time limit are as many as there is time for: at the pace so far.
+    SELECT CASE WHEN r.search IS NULL THEN t.n_trials * (2 * r.max_epochs + 1) * d.n_partitions
+        WHEN r.status = 'running' AND r.max_seconds IS NOT NULL
+            THEN ceil(t.n_units_done * r.max_seconds / greatest(extract(epoch FROM clock_timestamp() - r.started_at), 0.001))::bigint
+        WHEN r.status IN ('queued', 'running') AND r.max_seconds IS NULL THEN (2 * sum(a.planned_epochs)::bigint + t.n_tests) * d.n_partitions END AS n_planned
     FROM easeml.arms a WHERE a.run_id = r.run_id) q ON true
 LEFT JOIN LATERAL (SELECT greatest(coalesce(q.n_planned, t.n_units_done), t.n_units_done) AS n_units) w ON true
 LEFT JOIN LATERAL (
@@ -95,7 +98,7 @@ COMMENT ON COLUMN easeml.run_status.n_trials IS 'Number of trials so far.';
 COMMENT ON COLUMN easeml.run_status.n_finished IS 'Number of trials that trained to their end.';
 COMMENT ON COLUMN easeml.run_status.n_failed IS 'Number of trials that failed.';
 COMMENT ON COLUMN easeml.run_status.n_units_done IS 'Number of recorded units.';
-COMMENT ON COLUMN easeml.run_status.n_units IS 'Number of units in all; an upper limit if the procedure decides as the run goes on.';
+COMMENT ON COLUMN easeml.run_status.n_units IS 'Number of units in all; an upper limit if the procedure decides as the run goes on, an estimate from the time left if that is limited.';
 COMMENT ON COLUMN easeml.run_status.percent_done IS 'Recorded share of the units.';
 COMMENT ON COLUMN easeml.run_status.best_trial_id IS 'Best trial so far.';
 COMMENT ON COLUMN easeml.run_status.best_metric_value IS 'Validation metric of the best trial.';

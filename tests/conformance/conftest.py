@@ -366,7 +366,10 @@ class OnPostgres(World):
         self._database.execute("SELECT easeml.drop_run(%s)", [run_id])
 
     def pause_trials(self, run_id: int) -> None:
-        self._database.execute("UPDATE easeml.trials SET target_epochs = 1 WHERE run_id = %s", [run_id])
+        self._database.execute(
+            "UPDATE easeml.trials SET target_epochs = 1, best_epoch = 1, best_metric_value = 0.5 WHERE run_id = %s",
+            [run_id],
+        )
         self._set_trials(run_id, "paused", 2 * N_PARTITIONS)
 
     def end_trials(self, run_id: int) -> None:

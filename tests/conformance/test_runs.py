@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from easeml_db.words.training_unit import next_unit
+
 if TYPE_CHECKING:
     from tests.conformance.conftest import World
 
@@ -189,3 +191,40 @@ async def test_a_cancelled_run_stays_cancelled(world: World) -> None:
         await write(world, name, run_id, trial_id)
     assert world.run_state(run_id) == "cancelled"
     assert [state for state, _ in world.trials(run_id)] == ["cancelled", "cancelled"]
+
+
+@pytest.mark.covers("RunStore.begin_ending", stale=["RunStore.begin_ending"])
+async def test_the_end_of_a_search_leaves_nothing_but_the_test_of_the_best_trial(world: World) -> None:
+    await world.ports.lease.acquire()
+    run_id = world.ask_for_run(is_searched=True)
+    runs = world.ports.runs
+    assert not await runs.begin_ending(run_id), "nothing was measured"
+    world.pause_trials(run_id)
+    with world.held(run_id):
+        assert not await runs.begin_ending(run_id)
+    assert await runs.begin_ending(run_id)
+    run = await world.run(run_id)
+    assert (run.arms, run.search, run.max_seconds) == ((), None, None)
+    assert [(trial.status, trial.max_epochs, trial.n_steps_done) for trial in run.trials] == [
+        ("waiting", 1, 4),
+        ("stopped", 2, 4),
+    ]
+    unit = next_unit(run.trials[0])
+    assert unit is not None
+    assert (unit.kind, unit.epoch) == ("test", 1)
+    assert not await runs.begin_ending(run_id), "once is enough"
+    world.take_over()
+    other = world.ask_for_run(is_searched=True)
+    world.pause_trials(other)
+    assert not await runs.begin_ending(other)
+    assert [state for state, _ in world.trials(other)] == ["paused", "paused"]
+
+
+@pytest.mark.covers("RunStore.begin_ending")
+async def test_a_run_whose_best_trial_was_tested_needs_no_ending(world: World) -> None:
+    await world.ports.lease.acquire()
+    run_id, gone = world.ask_for_run(), world.ask_for_run()
+    world.end_trials(run_id)
+    assert not await world.ports.runs.begin_ending(run_id)
+    world.drop_run(gone)
+    assert not await world.ports.runs.begin_ending(gone)

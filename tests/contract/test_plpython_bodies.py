@@ -17,6 +17,7 @@ FREE_BODIES = {"python_facts"}
 PURE_TARGETS = {
     "begin_search": ("easeml_db.decisions.procedures.proposal", "begin_search"),
     "plan_search": ("easeml_db.decisions.procedures.proposal", "preview"),
+    "complete_budget": ("easeml_db.decisions.procedures.budget", "complete_budget"),
     "list_procedures": ("easeml_db.decisions.procedures", "list_procedures"),
     "list_policies": ("easeml_db.decisions.tenancy.policies", "list_policies"),
     "list_priors": ("easeml_db.decisions.bandits.priors", "list_priors"),

@@ -20,7 +20,7 @@ CREATE TABLE points AS SELECT i AS id, i % 3 + sin(i) / 2 AS x, cos(i * i) AS no
 FROM generate_series(1, 240) i;
 SELECT easeml.create_dataset('points', 'points', '{x,noise}', 'y', n_partitions => 2);
 """
-STAGED = ["successive_halving", "hyperband", "asha", "pbt", "tpe", "bohb", "sync_bohb"]
+STAGED = ["successive_halving", "hyperband", "asha", "pbt", "tpe", "bohb", "sync_bohb", "race"]
 STATES = """
 SELECT t.trial_number, t.architecture, t.config, t.status, t.n_steps_done, t.inherited_epochs, p.trial_number AS parent,
     (SELECT array_agg(u.state_sha256 ORDER BY u.epoch, u.position) FROM easeml.training_units u
@@ -51,7 +51,7 @@ def points(module_coordinated: Session) -> Session:
 @pytest.mark.parametrize("procedure", STAGED)
 def test_every_procedure_trains_within_its_plan_inside_every_arm(points: Session, procedure: str) -> None:
     options = {"n_startup": 2} if procedure == "tpe" else {}
-    n_configs = {"tpe": 5, "pbt": 5, "asha": 8}.get(procedure)
+    n_configs = {"tpe": 5, "pbt": 5, "asha": 8, "race": 8}.get(procedure)
     run = finish(
         points,
         start(points, procedure, architectures=["linear", "mlp"], n_configs=n_configs, procedure_options=options),
@@ -68,7 +68,7 @@ def test_every_procedure_trains_within_its_plan_inside_every_arm(points: Session
     for row in plan:
         trained = points.value(
             "SELECT sum(least(n_steps_done / 4, 4) - inherited_epochs) FROM easeml.trials"
-            " WHERE run_id = %s AND architecture = %s",
+            " WHERE run_id = %s AND architecture = ANY (string_to_array(%s, '|'))",
             run["run_id"], row["arm"],
         )  # fmt: skip
         assert 0 < trained <= row["n_epochs"]

@@ -475,10 +475,13 @@ def test_max_seconds_ends_a_run_with_what_it_has(shop: Session, flowers: int) ->
     status = wait_for(shop, run_id)
     assert status["status"] == "finished"
     assert status["elapsed_seconds"] >= 4
-    board = shop.rows(BOARD, run_id)
-    assert {row["status"] for row in board} == {"stopped"}
-    assert board[0]["n_epochs_done"] > 0
+    best, *others = shop.rows(BOARD, run_id)
+    assert {row["status"] for row in others} == {"stopped"}
+    assert (best["status"], best["test_metric"] is not None) == ("finished", True)
+    assert best["n_epochs_done"] > 0
     assert shop.value("SELECT easeml.predict('flowers', ARRAY[1, 2], %s)", status["best_trial_id"]) is not None
+    (row,) = shop.rows("CALL easeml.replay(%s, until_epoch => 2)", best["trial_id"])
+    assert row["result"]["is_identical"]
 
 
 def test_dropping_a_data_set_under_a_running_run_ends_it(shop: Session) -> None:

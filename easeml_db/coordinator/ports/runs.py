@@ -39,6 +39,10 @@ class RunStore(Protocol):
         """End a run that cannot be served: failed, with the reason; its open trials are cancelled. Return whether it is
         over now, as `finish` does."""
 
+    async def begin_ending(self, run_id: int) -> bool:
+        """End the search of a run whose best trial has not been tested: stop its other trials, and leave nothing but
+        the test of that one. Return whether there is something to test; that is so once."""
+
     async def finish(self, run_id: int) -> bool:
         """End a run: stop what is left of its trials; failed when every trial failed, else finished. Return whether it
         is over now: it is not while somebody holds its rows."""

@@ -19,6 +19,8 @@ from easeml_db.decisions.trial_groups.measuring import Sample
 from easeml_db.words.run import Run
 from easeml_db.words.training_unit import TrainingUnit, after, is_at_target
 
+MOST_RESERVED = 0.1  # of a time limit, for the test of the best trial
+
 
 class OpenRun:
     """The open trials of one run, until nothing of it is started any more."""
@@ -117,9 +119,22 @@ class OpenRun:
         return True
 
     def is_spent(self, now_seconds: float) -> bool:
-        """Say whether the time of the run is up, and units are still started."""
+        """Say whether the time of the run is up but for the test of its best trial, and units are still started."""
         limit, started = self.run.max_seconds, self.run.started_seconds
-        return not self.is_over and limit is not None and started is not None and now_seconds >= started + limit
+        if self.is_over or limit is None or started is None or now_seconds < started + limit * (1 - MOST_RESERVED):
+            return False
+        return now_seconds >= started + limit - min(self._test_seconds(), limit * MOST_RESERVED)
+
+    def _test_seconds(self) -> float:
+        """Return what testing one of its trials is expected to take: the time that a limit leaves for the best one."""
+        known = [
+            (
+                trial.n_partitions,
+                self.work.seconds.known(trial.trial_id, self.work.architecture(trial.trial_id), "validate"),
+            )
+            for trial in self.work.trials.values()
+        ]
+        return max((n * seconds for n, seconds in known if seconds is not None), default=0.0)
 
     def end_budget(self) -> None:
         """Start nothing any more; what is under way goes on to its end."""

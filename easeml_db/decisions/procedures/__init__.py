@@ -54,6 +54,11 @@ def takes_joint(procedure: str) -> bool:
     return not described.is_one_shot and not described.is_run_wide
 
 
+def is_run_wide(procedure: str) -> bool:
+    """Say whether a procedure is asked once about the trials of all arms."""
+    return procedure in PROCEDURES and PROCEDURES[procedure].description.is_run_wide
+
+
 def list_procedures() -> list[tuple[str, bool, list[str], str]]:
     """Return (name, is one shot, names of options, summary) of every procedure."""
     rows = []
@@ -64,4 +69,4 @@ def list_procedures() -> list[tuple[str, bool, list[str], str]]:
     return rows
 
 
-__all__ = ["PROCEDURES", "Procedure", "list_procedures", "takes_joint"]
+__all__ = ["PROCEDURES", "Procedure", "is_run_wide", "list_procedures", "takes_joint"]

@@ -60,9 +60,9 @@ class TrialHistory:
 
     `scores[k]` is the score after epoch inherited_epochs + k + 1, higher is better, nan for a failed epoch.
     `state` is waiting, running, paused, finished, failed, cancelled or stopped. `target_epochs` None stands for
-    max_epochs; `parent` is the trial number of which this one is a copy, `inherited_epochs` what it got there. `moments`
-    says when each score was measured, in seconds since 1970, and `seconds` what its units took in all; a history that
-    does not know leaves them out.
+    max_epochs; `parent` is the trial number of which this one is a copy, `inherited_epochs` what it got there.
+    `moments` says when each score was measured, in seconds since 1970, and `seconds` what its units took in all; a
+    history that does not know leaves them out.
     """
 
     trial_number: int
@@ -110,8 +110,8 @@ class PlannedRung:
 
 @dataclass(frozen=True)
 class Description:
-    """What users read of a procedure; one shot: all its trials start at once and are trained to the end. Run-wide: it is
-    asked once about the trials of all arms, and not inside every arm."""
+    """What users read of a procedure; one shot: all its trials start at once and are trained to the end. Run-wide: it
+    is asked once about the trials of all arms, and not inside every arm."""
 
     summary: str
     is_one_shot: bool = False

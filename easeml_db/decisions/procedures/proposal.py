@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import update_wrapper
 
-from easeml_db.decisions.procedures import PROCEDURES
+from easeml_db.decisions.procedures import PROCEDURES, is_run_wide
 from easeml_db.decisions.procedures.contract import Procedure, StartTrial
 from easeml_db.decisions.procedures.creation import arm_names, create_procedure, read_search
 from easeml_db.decisions.search_space.refusal import refusal
@@ -70,7 +70,7 @@ def begin_search(search: Search) -> Row:
     """
     if _is_one_shot(search):
         return _one_shot(create_procedure(search), search.max_epochs)
-    return _run_wide(search) if _is_run_wide(search) else _staged(_arm_searches(search))
+    return _run_wide(search) if is_run_wide(search.procedure) else _staged(_arm_searches(search))
 
 
 @for_sql
@@ -80,7 +80,7 @@ def preview(search: Search) -> list[Row]:
     n_epochs is what a trial of the rung has in total, total_epochs the work of all its trials beyond the rung before.
     For asha these are caps; for pbt a rung is a round, and each round replaces some trials.
     """
-    if _is_one_shot(search) or _is_run_wide(search):
+    if _is_one_shot(search) or is_run_wide(search.procedure):
         arms = [ArmSearch("|".join(read_search(search).architectures), create_procedure(search))]
     else:
         arms = _arm_searches(search)
@@ -94,10 +94,6 @@ def trial_number_of(position: int, arm_position: int, n_arms: int) -> int:
 
 def _is_one_shot(search: Search) -> bool:
     return search.procedure in PROCEDURES and PROCEDURES[search.procedure].description.is_one_shot
-
-
-def _is_run_wide(search: Search) -> bool:
-    return search.procedure in PROCEDURES and PROCEDURES[search.procedure].description.is_run_wide
 
 
 def _run_wide(search: Search) -> Row:

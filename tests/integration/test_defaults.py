@@ -1,0 +1,54 @@
+"""A run that asks for nothing: how long it searches, what its best trial has at the end, and what it says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.conftest import Session
+
+PREPARE = """
+CREATE TABLE points AS SELECT i AS id, i % 3 + sin(i) / 2 AS x, cos(i * i) AS noise, chr(97 + i % 3) AS y
+FROM generate_series(1, 240) i;
+SELECT easeml.create_dataset('points', 'points', '{x,noise}', 'y', n_partitions => 2);
+"""
+OF_RUN = "SELECT procedure, max_epochs, max_seconds FROM easeml.runs WHERE run_id = %s"
+
+
+@pytest.fixture(scope="module")
+def points(module_coordinated: Session) -> Session:
+    """A session with a dataset and a coordinator."""
+    module_coordinated.execute(PREPARE)
+    return module_coordinated
+
+
+@pytest.fixture(scope="module")
+def timed(points: Session) -> int:
+    """A run of a few seconds without further arguments, which has ended."""
+    run_id = int(points.value("SELECT easeml.select_models('points', max_seconds => 6)"))
+    points.execute("CALL easeml.wait(%s, 120)", [run_id])
+    return run_id
+
+
+def test_without_bounds_a_run_has_two_minutes_and_with_epochs_no_clock(points: Session) -> None:
+    run_id = points.value("SELECT easeml.select_models('points')")
+    assert points.rows(OF_RUN, run_id) == [{"procedure": "race", "max_epochs": 100, "max_seconds": 120}]
+    points.execute("SELECT easeml.drop_run(%s)", [run_id])
+    run_id = points.value("SELECT easeml.select_models('points', max_epochs => 3)")
+    assert points.rows(OF_RUN, run_id) == [{"procedure": "random", "max_epochs": 3, "max_seconds": None}]
+    points.execute("SELECT easeml.drop_run(%s)", [run_id])
+
+
+def test_every_architecture_has_its_turn_and_the_best_trial_is_tested(points: Session, timed: int) -> None:
+    (run,) = points.rows("SELECT * FROM easeml.run_status WHERE run_id = %s", timed)
+    assert (run["status"], run["n_failed"], run["n_paused"]) == ("finished", 0, 0)
+    board = points.rows("SELECT * FROM easeml.leaderboard WHERE run_id = %s ORDER BY rank, trial_id", timed)
+    assert board[0]["test_metric"] is not None
+    assert board[0]["trial_id"] == run["best_trial_id"]
+    assert {row["architecture"] for row in board} >= {"linear", "mlp"}
+    assert all(row["n_epochs_done"] > 0 for row in board if row["trial_number"] <= 2), "each began"
+    assert len(board) > 4
+    (row,) = points.rows("CALL easeml.replay(%s, until_epoch => 2)", board[0]["trial_id"])
+    assert row["result"]["is_identical"]

@@ -1,0 +1,134 @@
+"""The race: who goes on, which lane gets the next place, and when it ends."""
+
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from easeml_db.decisions.procedures.budget import DEFAULT_SECONDS, MOST_EPOCHS, complete_budget
+from easeml_db.decisions.procedures.contract import ContinueTrial, SearchArguments, StartTrial, StopTrial, TrialHistory
+from easeml_db.decisions.procedures.lanes import LANE_PATIENCE, TRIAL_PATIENCE, Lane, is_stalled, next_station
+from easeml_db.decisions.procedures.race import RaceProcedure
+
+SCORES = st.lists(st.floats(0, 1) | st.just(math.nan), max_size=30)
+
+
+def trial(number, scores=(), *, architecture="tree", status="paused", target=None, seconds=0.0, moments=()):
+    config = {"architecture": architecture, "number": number}
+    target = target or max(len(scores), 1)
+    return TrialHistory(
+        number, config, status, tuple(scores), target, moments=tuple(moments), seconds=seconds or float(len(scores))
+    )
+
+
+def race(space, *, n_parallel=1, **arguments):
+    return RaceProcedure(SearchArguments(space, 100, options={"n_parallel": n_parallel}, **arguments))
+
+
+@pytest.fixture
+def space(space_of):
+    return space_of()
+
+
+def test_a_trial_that_improves_is_not_stalled_and_one_that_does_not_is_given_up():
+    assert not is_stalled(trial(1, [0.1, 0.2, 0.3, 0.4, 0.5]))
+    assert not is_stalled(trial(1, [0.5, 0.4, 0.4, 0.4]))
+    assert is_stalled(trial(1, [0.5] + [0.4] * TRIAL_PATIENCE))
+    assert is_stalled(trial(1, [0.5] + [0.50001] * TRIAL_PATIENCE)), "so little is noise"
+    assert not is_stalled(trial(1, [*[0.1] * 9, *[0.01 * k for k in range(11, 21)], *[0.1] * 6])), (
+        "a third of its epochs"
+    )
+    assert is_stalled(trial(1, [math.nan]))
+
+
+@given(SCORES)
+def test_patience_only_grows_with_what_is_added(scores):
+    if scores and is_stalled(trial(1, scores)):
+        return
+    best = max((score for score in scores if score == score), default=0.0)
+    assert not scores or not is_stalled(trial(1, [*scores, best + 1.0]))
+
+
+@given(st.integers(1, 99))
+def test_stations_lie_ahead_and_within_the_epochs(n_epochs):
+    assert n_epochs < next_station(n_epochs, 100) <= min(100, 2 * n_epochs)
+
+
+def test_every_lane_begins_before_any_goes_on(space):
+    first = race(space).ask([])
+    assert [(type(d), d.config["architecture"], d.n_epochs) for d in first] == [
+        (StartTrial, "tree", 1), (StartTrial, "line", 1)
+    ]  # fmt: skip
+    done, waiting = trial(1, [0.9]), trial(2, architecture="line", status="waiting")
+    assert race(space).ask([done, waiting]) == []
+    assert race(space, n_parallel=2).ask([done, waiting]) == [ContinueTrial(1, 2)]
+
+
+def test_configs_of_the_portfolio_come_first_and_each_once(space):
+    good = [
+        {"architecture": "tree", "rate": 0.5},
+        {"architecture": "tree", "rate": 0.5},
+        {"architecture": "tree", "rate": 0.7},
+    ]
+    search = race(space, portfolio={"tree": good}, n_parallel=3)
+    starts = [decision for decision in search.ask([]) if isinstance(decision, StartTrial)]
+    assert starts[0].config == good[0]
+    stopped = [trial(1, [0.5], status="stopped"), trial(2, [0.1], architecture="line", status="stopped", seconds=1e6)]
+    (second, third, _) = search.ask(stopped)
+    assert second.config == good[2]
+    assert third.config not in good
+
+
+def test_the_best_of_a_lane_goes_on_at_once_and_one_that_is_behind_waits():
+    lane = Lane((trial(1, [0.8]), trial(2, [0.7])), 100, 3)
+    assert lane.promotable().trial_number == 1
+    assert Lane((trial(1, [0.8, 0.85], status="running", target=9), trial(2, [0.7])), 100, 3).promotable() is None
+    six = [trial(k, [0.1 * k]) for k in range(1, 7)]
+    assert [t.trial_number for t in six if Lane((*six,), 100, 3)._is_among_best(t)] == [5, 6]
+
+
+def test_a_slot_goes_to_the_lane_that_improves_fastest(space):
+    fast = trial(1, [0.5, 0.6, 0.7], seconds=3.0)
+    slow = trial(2, [0.5, 0.5001, 0.5002], architecture="line", seconds=300.0)
+    assert race(space).ask([fast, slow]) == [ContinueTrial(1, 4)]
+
+
+def test_a_lane_that_is_behind_has_its_share(space):
+    """The longer one lane takes, the sooner it is another's turn."""
+    behind = trial(2, [0.4, 0.45], architecture="line", seconds=2.0)
+    gone_far = trial(1, [0.5, 0.6, *[0.601] * 2], seconds=4000.0)
+    assert race(space).ask([gone_far, behind]) == [ContinueTrial(2, 3)]
+
+
+def test_it_ends_when_nothing_improves(space):
+    spent = [trial(1, [0.9], status="stopped"), trial(2, [0.8], architecture="line", status="stopped")]
+    spent += [trial(3 + k, [0.5], status="stopped") for k in range(LANE_PATIENCE)]
+    spent += [trial(3 + LANE_PATIENCE + k, [0.5], architecture="line", status="stopped") for k in range(LANE_PATIENCE)]
+    assert race(space).ask(spent) == []
+    assert race(space).is_done(spent)
+    assert isinstance(race(space).ask(spent[:-1])[0], StartTrial)
+
+
+def test_what_waits_in_vain_is_stopped_at_the_end(space):
+    done = [trial(1, [0.9, *[0.1] * 4]), trial(2, [0.8], architecture="line")]
+    assert race(space, n_configs=2).ask(done) == [StopTrial(1), ContinueTrial(2, 2)]
+
+
+@pytest.mark.parametrize(
+    ("given", "procedure", "epochs", "seconds"),
+    [
+        ((None, None, None, None), "race", MOST_EPOCHS, DEFAULT_SECONDS),
+        ((None, None, None, 7.0), "race", MOST_EPOCHS, 7.0),
+        ((None, 9, None, None), "race", MOST_EPOCHS, None),
+        ((None, None, 5, None), "random", 5, None),
+        ((None, 8, 5, 60.0), "random", 5, 60.0),
+        (("hyperband", None, None, None), "hyperband", MOST_EPOCHS, DEFAULT_SECONDS),
+        (("asha", None, 27, None), "asha", 27, None),
+    ],
+)
+def test_what_a_user_leaves_out_is_completed(given, procedure, epochs, seconds):
+    assert json.loads(complete_budget(*given)) == {
+        "procedure": procedure, "max_epochs": epochs, "max_seconds": seconds
+    }  # fmt: skip
