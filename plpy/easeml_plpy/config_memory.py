@@ -9,14 +9,19 @@ from dataclasses import dataclass
 from .architectures import architecture, complete
 from .architectures.config import Config
 from .architectures.contract import Architecture
+from .encoder import Encoder
 from .errors import InvalidArgument
 from .memory import slot_share
 from .session import Session, Statement, answering
-from .task import Task, TaskKind
+from .task import Task
 from .value_types import JSON
+from .views import task_in, view_of
 
 HINT = "Use narrower layers or smaller batches, or ask an administrator for slots with more memory."
-TELLING = ("hidden_units", "width", "batch_size", "num_leaves", "rounds_per_epoch")  # settings that make a config large
+TELLING = (  # settings that make a config large
+    *("hidden_units", "width", "n_members", "batch_size"),
+    *("num_leaves", "rounds_per_epoch"),
+)
 
 
 @dataclass(frozen=True)
@@ -46,9 +51,7 @@ def shortage(chosen: Architecture, task: Task, config: Config, n_rows: int, limi
 
 
 @answering
-def check_memory(
-    session: Session, task: TaskKind, input_shape: Sequence[int], n_outputs: int, train_rows: Sequence[int], trials: str
-) -> int | None:
+def check_memory(session: Session, encoder: str, train_rows: Sequence[int], trials: str) -> int | None:
     """Refuse a run one of whose first trials no slot can ever hold; return what a slot may take.
 
     None where a slot is on a GPU: its memory shows only to those who ask the driver, which takes seconds.
@@ -57,14 +60,18 @@ def check_memory(
     if slots.has_gpu:
         return None
     limit = max(slots.largest or 0, slot_share(slots.n_slots) if slots.has_share else 0)
-    wanted = Task(task, tuple(input_shape), n_outputs)
+    data, tasks = Encoder.from_text(encoder), dict[str, Task]()
     for trial in json.loads(trials):
-        _check_trial(trial["architecture"], trial["config"], wanted, train_rows, limit)
+        chosen = architecture(trial["architecture"])
+        if chosen.view not in tasks:
+            tasks[chosen.view] = task_in(view_of(chosen.view, data), data)
+        _check_trial(chosen, trial["config"], tasks[chosen.view], train_rows, limit)
     return limit
 
 
-def _check_trial(name: str, config: Mapping[str, JSON], task: Task, train_rows: Sequence[int], limit: int) -> None:
-    chosen = architecture(name)
+def _check_trial(
+    chosen: Architecture, config: Mapping[str, JSON], task: Task, train_rows: Sequence[int], limit: int
+) -> None:
     words = shortage(chosen, task, complete(chosen, config), chosen.rows_at_once(train_rows), limit)
     if words:
         raise InvalidArgument(f"search_space: {words}, and a slot may take {limit / 1e9:.1f} GB at most", hint=HINT)

@@ -80,12 +80,12 @@ END
 $$;
 COMMENT ON FUNCTION easeml.specifications(text[]) IS 'Returns what architectures declare of their hyperparameters, as a procedure reads it (internal).';
 
-CREATE FUNCTION easeml.check_memory(task text, input_shape integer[], n_outputs integer, train_rows bigint[], trials jsonb, OUT limit_bytes bigint, OUT failure jsonb)
+CREATE FUNCTION easeml.check_memory(encoder jsonb, train_rows bigint[], trials jsonb, OUT limit_bytes bigint, OUT failure jsonb)
 LANGUAGE plpython3u STABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_plpy.config_memory import check_memory
-return check_memory(plpy, GD, task, input_shape, n_outputs, train_rows, trials)
+return check_memory(plpy, GD, encoder, train_rows, trials)
 $$;
-COMMENT ON FUNCTION easeml.check_memory(text, integer[], integer, bigint[], jsonb) IS
+COMMENT ON FUNCTION easeml.check_memory(jsonb, bigint[], jsonb) IS
     'Refuses trials that no slot has the memory to train; train_rows are the rows of each partition. Returns what a slot may take at most, NULL if one is on a GPU, or an error (internal).';
 
 CREATE FUNCTION easeml.complete_options(procedure text, options jsonb) RETURNS jsonb LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$

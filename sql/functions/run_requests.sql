@@ -58,7 +58,7 @@ BEGIN
     specifications := easeml.specifications(chosen);
     begun := easeml.begin_search(specifications, run.search_space, run.procedure, run.n_configs, run.max_epochs, run.seed, options);
     PERFORM easeml.raise_failure(begun.failure);
-    PERFORM easeml.raise_failure(m.failure) FROM easeml.check_memory(data.task, data.input_shape, data.n_outputs,
+    PERFORM easeml.raise_failure(m.failure) FROM easeml.check_memory(data.encoder,
         (SELECT coalesce(array_agg(p.n_train_rows ORDER BY p.partition_number), '{}') FROM easeml.partitions p WHERE p.dataset_id = data.dataset_id), begun.search -> 'trials') m;
     PERFORM easeml.check_run_limits(caller, asker);
     run := jsonb_populate_record(run, jsonb_build_object('tenant', asker, 'dataset_id', data.dataset_id, 'architectures', chosen, 'procedure_options', options,

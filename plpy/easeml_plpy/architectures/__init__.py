@@ -15,7 +15,9 @@ from easeml_plpy.architectures.lightgbm import LIGHTGBM
 from easeml_plpy.architectures.linear import LINEAR
 from easeml_plpy.architectures.mlp import MLP
 from easeml_plpy.architectures.naive_bayes import GAUSSIAN_NB, MULTINOMIAL_NB
+from easeml_plpy.architectures.resnet import RESNET
 from easeml_plpy.architectures.stochastic_gradient import PASSIVE_AGGRESSIVE, PERCEPTRON, SGD
+from easeml_plpy.architectures.tabm import TABM
 from easeml_plpy.errors import NotFound, close_matches_hint
 
 __all__ = [
@@ -31,7 +33,10 @@ __all__ = [
 
 ARCHITECTURES: dict[str, Architecture] = {
     each.name: each
-    for each in (LINEAR, MLP, LENET, SGD, PERCEPTRON, PASSIVE_AGGRESSIVE, GAUSSIAN_NB, MULTINOMIAL_NB, LIGHTGBM)
+    for each in (
+        *(LINEAR, MLP, RESNET, TABM, LENET),
+        *(SGD, PERCEPTRON, PASSIVE_AGGRESSIVE, GAUSSIAN_NB, MULTINOMIAL_NB, LIGHTGBM),
+    )
 }
 
 

@@ -1,4 +1,4 @@
-"""A multilayer perceptron over the flattened input."""
+"""A multilayer perceptron: over embedded columns of a table, or over a flattened array."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from easeml_plpy.architectures.config import Config
 from easeml_plpy.architectures.contract import Architecture
 from easeml_plpy.architectures.hyperparameter import Hyperparameter
 from easeml_plpy.architectures.size import Size, dense_size
-from easeml_plpy.architectures.torch_hyperparameters import ACTIVATION, DROPOUT, TORCH_HYPERPARAMETERS
+from easeml_plpy.architectures.table_size import embedded_width, first_layer_size
+from easeml_plpy.architectures.torch_hyperparameters import ACTIVATION, DROPOUT, TABLE_HYPERPARAMETERS
 from easeml_plpy.task import Task
 
 if TYPE_CHECKING:
@@ -40,38 +41,51 @@ def add_hidden_layers(
     return nn.Sequential(layers)
 
 
-def build_mlp(task: Task, config: Config) -> nn.Module:
-    """Build a network from (n, *input_shape) to (n, n_outputs)."""
+def first_layer(task: Task, config: Config) -> tuple[nn.Module, int]:
+    """Return what makes one row of numbers of the input, and how many: embedded columns, or the flattened array."""
     from torch import nn
 
-    layers: OrderedDict[str, nn.Module] = OrderedDict(flatten=nn.Flatten())
-    return add_hidden_layers(layers, task.n_features, task, config)
+    if not task.layout:
+        return nn.Flatten(), task.n_features
+    from easeml_plpy.architectures.table_embedding import TableEmbedding
+
+    size = config.integer("embedding_size")
+    return TableEmbedding(task.layout, size), embedded_width(task.layout, size)
+
+
+def build_mlp(task: Task, config: Config) -> nn.Module:
+    """Build a network from (n, *input_shape) to (n, n_outputs)."""
+    first, n_features = first_layer(task, config)
+    layers: OrderedDict[str, nn.Module] = OrderedDict(flatten=first)
+    return add_hidden_layers(layers, n_features, task, config)
 
 
 def mlp_size(task: Task, config: Config) -> Size:
     """Return the size of the network that the config asks for."""
-    return dense_size(task.n_features, config.integers("hidden_units"), task)
+    first, n_features = first_layer_size(task, config.integer("embedding_size"))
+    return first + dense_size(n_features, config.integers("hidden_units"), task)
 
 
 MLP = Architecture(
     name="mlp",
     trainer="torch",
-    summary="multilayer perceptron: hidden layers with an activation and dropout",
+    summary="multilayer perceptron: hidden layers with an activation and dropout, over embedded columns of a table",
     hyperparameters=(
         Hyperparameter(
             "hidden_units",
             "integers",
-            [128],
+            [256, 256],
             "the width of each hidden layer",
             low=1,
             high=65536,
             max_length=16,
-            search=[[64], [128], [256], [128, 128]],
+            search=[[128, 128], [256, 256], [512, 256], [256, 256, 256]],
         ),
         ACTIVATION,
         DROPOUT,
-        *TORCH_HYPERPARAMETERS,
+        *TABLE_HYPERPARAMETERS,
     ),
     build=build_mlp,
     size=mlp_size,
+    view="table",
 )

@@ -25,6 +25,10 @@ class Size:
     n_parameters: int
     n_outputs_a_row: int
 
+    def __add__(self, other: Size) -> Size:
+        """Return the size of both together."""
+        return Size(self.n_parameters + other.n_parameters, self.n_outputs_a_row + other.n_outputs_a_row)
+
 
 def linear_size(task: Task, config: Config) -> Size:
     """Return the size of one layer from the flattened input to the outputs."""
@@ -45,7 +49,8 @@ def torch_bytes(size: Size, config: Config, n_rows: int) -> int:
     """
     optimizer = config.text("optimizer")
     n_slots = OPTIMIZER_SLOTS.get(optimizer, int(config.number("momentum") > 0))
-    n_copies = 2 + n_slots + (1 + n_slots)
+    n_averages = int(bool(config.get("averaging")))
+    n_copies = 2 + n_slots + n_averages + (1 + n_slots + n_averages)
     n_rows_at_once = min(config.integer("batch_size"), n_rows)
     return FLOAT32_BYTES * (size.n_parameters * n_copies + n_rows_at_once * size.n_outputs_a_row)
 

@@ -1,8 +1,12 @@
-"""Hyperparameters that every torch architecture shares: the optimiser, its schedule and the batch."""
+"""Hyperparameters that torch architectures share: the optimiser, its schedule and the batch; more for tables."""
 
 from __future__ import annotations
 
-from easeml_plpy.architectures.hyperparameter import Hyperparameter, magnitude
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from easeml_plpy.architectures.hyperparameter import Hyperparameter, Setting, magnitude
+from easeml_plpy.value_types import JSON
 
 TORCH_HYPERPARAMETERS = (
     Hyperparameter(
@@ -64,6 +68,43 @@ ACTIVATION = Hyperparameter(
     choices=("relu", "tanh", "gelu"),
 )
 
+AVERAGING = Hyperparameter(
+    "averaging",
+    "float",
+    0.998,
+    "the share of the averaged weights that each step keeps; the average answers (0: the last weights do)",
+    low=0.0,
+    high=0.99999,
+)
+
+LABEL_SMOOTHING = Hyperparameter(
+    "label_smoothing",
+    "float",
+    0.0,
+    "the share of each label that is spread over all classes",
+    low=0.0,
+    high=0.9,
+)
+
+CLASS_WEIGHT = Hyperparameter(
+    "class_weight",
+    "categorical",
+    "none",
+    "how much a row counts: alike, or as if all classes had as many rows",
+    choices=("none", "balanced"),
+)
+
+EMBEDDING_SIZE = Hyperparameter(
+    "embedding_size",
+    "integer",
+    16,
+    "the length of the vector that each number and each category of a table becomes",
+    low=1,
+    high=1024,
+    log=True,
+    search=[8, 16, 24],
+)
+
 DROPOUT = Hyperparameter(
     "dropout",
     "float",
@@ -72,4 +113,29 @@ DROPOUT = Hyperparameter(
     low=0.0,
     high=0.95,
     search=[0.0, 0.2, 0.5],
+)
+
+TABLE_DEFAULTS: dict[str, tuple[Setting, Sequence[Setting] | Mapping[str, JSON] | None]] = {
+    "optimizer": ("adamw", None),
+    "learning_rate": (2e-3, {"type": "float", "low": 5e-4, "high": 1e-2, "log": True}),
+    "weight_decay": (1e-4, [1e-5, 1e-4, 1e-3, 1e-2]),
+    "batch_size": (256, [128, 256, 512]),
+    "schedule": ("constant", None),
+}
+"""Defaults and search spaces that suit networks for tables whose weights are averaged (docs/design/networks.md)."""
+
+
+def _for_tables(hyperparameter: Hyperparameter) -> Hyperparameter:
+    if hyperparameter.name not in TABLE_DEFAULTS:
+        return hyperparameter
+    default, search = TABLE_DEFAULTS[hyperparameter.name]
+    return replace(hyperparameter, default=default, search=search)
+
+
+TABLE_HYPERPARAMETERS = (
+    EMBEDDING_SIZE,
+    *map(_for_tables, TORCH_HYPERPARAMETERS),
+    AVERAGING,
+    LABEL_SMOOTHING,
+    CLASS_WEIGHT,
 )

@@ -70,8 +70,7 @@ def train_jointly(
     steps = JointSteps(tuple(n_rows), live.batch_size)
     inputs, targets = inputs.to(live.device), targets.to(live.device)
     order = visit_order(len(inputs), seed).to(live.device)
-    torch.manual_seed(seed)
-    live.module.train()
+    live.begin_pass(targets, seed)
     loss_sum = 0.0
     for first in range(0, steps.n_steps, CHECK_STEPS):
         losses, sizes = [], []

@@ -42,6 +42,7 @@ class Descent:
     weight_decay: float
     batch_size: int
     schedule: str
+    averaging: float
 
     @classmethod
     def of(cls, config: Config) -> Descent:
@@ -53,6 +54,7 @@ class Descent:
             weight_decay=config.number("weight_decay"),
             batch_size=config.integer("batch_size"),
             schedule=config.text("schedule"),
+            averaging=config.number("averaging") if "averaging" in config else 0.0,
         )
 
     def rate_at(self, step: int, n_steps_total: int) -> float:

@@ -1,36 +1,37 @@
 """One nn.Module in training, with its optimiser, on one device.
 
-What is stored: parameters and buffers under `module/`, the optimiser's slots under `optimizer/<slot>/`, and
-the step counter that drives the learning rate. The optimiser's settings come from the config at each resume,
-so a config changed on purpose (population-based training) takes effect; an optimiser of another kind starts
-with empty slots.
+What is stored: parameters and buffers under `module/`, the optimiser's slots under `optimizer/<slot>/`, averaged
+weights under `average/`, and the step counter that drives the learning rate. The optimiser's settings come from the
+config at each resume, so a config changed on purpose (population-based training) takes effect; an optimiser of another
+kind starts with empty slots.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import torch
 from torch import nn
-from torch.nn import functional
 
 from easeml_plpy import checkpoint
 from easeml_plpy.errors import InvalidArgument, NotAllowed, TrialFailed
 from easeml_plpy.task import Task
+from easeml_plpy.trainers.averaging import AveragedWeights
 from easeml_plpy.trainers.contract import Blueprint, Training, check_inputs, check_rows, state_header, visit_order
+from easeml_plpy.trainers.losses import Loss
 from easeml_plpy.trainers.optimizers import Descent, build_optimizer
 from easeml_plpy.value_types import Array, Pause
 
 MODULE = "module/"
 OPTIMIZER = "optimizer/"
+AVERAGE = "average/"
 _CHUNK_STEPS = 64
 _CHUNK_BYTES = 4 * 2**20  # measured: a chunk that stays in the cache beats a larger one by up to a tenth
 _OUTPUT_ROWS = 1024
 _OUTPUT_BYTES = 16 * 2**20
-
-Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 class TorchTrial:
@@ -43,7 +44,8 @@ class TorchTrial:
         self._device = _device(blueprint.device)
         self._module = module.to(self._device)
         self._optimizer = build_optimizer(self._descent, self._module, self._device)
-        self._loss: Loss = functional.cross_entropy if self._task.kind == "classification" else _squared_error
+        self._loss = Loss(self._task, blueprint.config)
+        self._averaged = AveragedWeights(self._module, self._descent.averaging) if self._descent.averaging else None
         self._n_steps = 0
         self._n_steps_total = n_steps_total
 
@@ -54,8 +56,7 @@ class TorchTrial:
             return Training(math.nan, 0, 0)
         inputs, targets = inputs.to(self._device), targets.to(self._device)
         order = visit_order(len(inputs), seed).to(self._device)
-        torch.manual_seed(seed)
-        self._module.train()
+        self.begin_pass(targets, seed)
         first_step, loss_sum = self._n_steps, 0.0
         for rows in torch.split(order, self._chunk_rows(inputs)):
             loss_sum += self._train_chunk(inputs[rows], targets[rows], pause)
@@ -67,7 +68,8 @@ class TorchTrial:
         check_inputs(self._task, inputs)
         self._module.eval()
         n_rows = max(1, min(_OUTPUT_ROWS, _OUTPUT_BYTES // _row_bytes(inputs)))
-        with torch.inference_mode():
+        averages = contextlib.nullcontext() if self._averaged is None else self._averaged.in_place()
+        with torch.inference_mode(), averages:
             batches = [self._answer(batch.to(self._device)).cpu() for batch in torch.split(inputs, n_rows)]
         outputs: Array = torch.cat(batches).numpy().astype(np.float32, copy=False)
         return outputs
@@ -92,6 +94,8 @@ class TorchTrial:
                 slots.setdefault(names.index(name), {})[slot] = tensor
         groups = self._optimizer.state_dict()["param_groups"]
         self._optimizer.load_state_dict({"state": slots, "param_groups": groups})
+        if self._averaged is not None:
+            self._averaged.restore(with_prefix(state.tensors, AVERAGE))
         self._n_steps = state.read("n_steps", int)
 
     def _train_chunk(self, inputs: torch.Tensor, targets: torch.Tensor, pause: Pause) -> float:
@@ -110,6 +114,12 @@ class TorchTrial:
         return math.fsum(values[:-1]) * batch_size + values[-1] * n_last
 
     # For training on several slots at once (joint_training.py)
+
+    def begin_pass(self, targets: torch.Tensor, seed: int) -> None:
+        """Get ready to train on rows with these targets."""
+        torch.manual_seed(seed)
+        self._loss.see(targets)
+        self._module.train()
 
     @property
     def module(self) -> nn.Module:
@@ -151,11 +161,14 @@ class TorchTrial:
                 raise
             raise self._out_of_memory(error) from error
         self._n_steps += 1
+        if self._averaged is not None:
+            self._averaged.add(self._n_steps)
         return loss.detach()
 
     def _answer(self, batch: torch.Tensor) -> torch.Tensor:
         outputs: torch.Tensor = self._module(batch)
-        return outputs.softmax(dim=1) if self._task.kind == "classification" else outputs
+        answers = outputs.softmax(dim=-1) if self._task.kind == "classification" else outputs
+        return answers.mean(dim=1) if answers.dim() == 3 else answers
 
     def _learning_rate(self, step: int) -> float:
         return self._descent.rate_at(step, self._n_steps_total)
@@ -174,6 +187,9 @@ class TorchTrial:
             for slot, tensor in self._optimizer.state.get(parameter, {}).items():
                 if tensor is not None:
                     yield f"{OPTIMIZER}{slot}/{name}", tensor
+        if self._averaged is not None:
+            for name, tensor in self._averaged.tensors().items():
+                yield AVERAGE + name, tensor
 
     def checked(self, losses: Sequence[torch.Tensor]) -> list[float]:
         """Return the losses of the last steps as numbers. Raises TrialFailed at the first that is not finite."""
@@ -202,11 +218,6 @@ class TorchTrial:
             detail=str(error).partition("\n")[0],
             hint="Search smaller batch sizes or narrower networks.",
         )
-
-
-def _squared_error(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Return the mean squared error of outputs (n, 1) against targets (n,)."""
-    return functional.mse_loss(outputs.squeeze(1), targets)
 
 
 def _device(name: str) -> torch.device:

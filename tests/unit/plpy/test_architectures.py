@@ -37,6 +37,8 @@ def test_the_registry_holds_what_is_promised() -> None:
     assert list(ARCHITECTURES) == [
         "linear",
         "mlp",
+        "resnet",
+        "tabm",
         "lenet",
         "sgd",
         "perceptron",
@@ -144,7 +146,8 @@ def test_networks_map_rows_to_outputs(each: Architecture, shape: tuple[int, ...]
     for task in (Task("classification", shape, 3), Task("regression", shape, 1)):
         if fits(each, task) is None:
             module = each.build(task, complete(each, {}))
-            assert module(torch.zeros(2, *shape)).shape == (2, task.n_outputs)
+            members = [8] if each.name == "tabm" else []
+            assert module(torch.zeros(2, *shape)).shape == (2, *members, task.n_outputs)
 
 
 @pytest.mark.parametrize("activation", ["relu", "tanh", "gelu"])

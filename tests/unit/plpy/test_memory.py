@@ -14,6 +14,7 @@ from easeml_plpy.architectures import ARCHITECTURES, complete
 from easeml_plpy.config_memory import shortage
 from easeml_plpy.devices import bind
 from easeml_plpy.errors import TrialFailed
+from easeml_plpy.layout import ViewColumn
 from easeml_plpy.live_trials import check_fits
 from easeml_plpy.memory import LEAST_BYTES, limit_to, machine_bytes, session_bytes, slot_share
 from easeml_plpy.task import Task
@@ -21,11 +22,21 @@ from easeml_plpy.units import TrialSpec
 
 IMAGES = Task("classification", (3, 20, 17), 5)
 ROWS = Task("regression", (7,), 1)
+COLUMNS = (
+    ViewColumn("number", "a", cardinality=9), ViewColumn("flag", "a"), ViewColumn("number", "b", cardinality=4),
+    ViewColumn("category", "c", cardinality=3), ViewColumn("number", "d"),
+    *(ViewColumn("token", "e", str(k), cardinality=30) for k in range(4)),
+)  # fmt: skip
+TABLE = Task("classification", (len(COLUMNS),), 3, "float32", COLUMNS)
 CONFIGS: tuple[tuple[str, Task, dict[str, object]], ...] = (
     ("linear", ROWS, {}),
     ("linear", IMAGES, {}),
     ("mlp", ROWS, {"hidden_units": []}),
     ("mlp", IMAGES, {"hidden_units": [9, 4, 1], "dropout": 0.5}),
+    ("mlp", TABLE, {"hidden_units": [9], "embedding_size": 5}),
+    ("resnet", TABLE, {"width": 6, "n_blocks": 3}),
+    ("tabm", TABLE, {"width": 6, "n_blocks": 3, "n_members": 4}),
+    ("tabm", ROWS, {"width": 6, "n_blocks": 1}),
     ("lenet", IMAGES, {"width": 3, "hidden_units": [6]}),
     ("lenet", Task("classification", (8, 9), 2), {}),
 )
@@ -78,7 +89,7 @@ def test_a_shortage_is_said_in_one_line() -> None:
     chosen = ARCHITECTURES["mlp"]
     config = complete(chosen, {"hidden_units": [65536] * 3})
     words = shortage(chosen, IMAGES, config, 1000, 2**30)
-    assert words == f"mlp with hidden_units {json.dumps([65536] * 3)}, batch_size 64 takes at least 242.5 GB"
+    assert words == f"mlp with hidden_units {json.dumps([65536] * 3)}, batch_size 256 takes at least 311.9 GB"
     assert shortage(chosen, IMAGES, config, 1000, 2**40) is None
 
 

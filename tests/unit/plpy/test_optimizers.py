@@ -10,13 +10,20 @@ from torch import nn
 
 from easeml_plpy.trainers.optimizers import Descent, build_optimizer
 
-SETTINGS = {"learning_rate": 0.1, "weight_decay": 0.01, "momentum": 0.9, "batch_size": 7, "schedule": "constant"}
+SETTINGS = {
+    "learning_rate": 0.1,
+    "weight_decay": 0.01,
+    "momentum": 0.9,
+    "batch_size": 7,
+    "schedule": "constant",
+    "averaging": 0.0,
+}
 TORCH = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
 ONE_STEP = """
 import sys, torch
 from easeml_plpy.trainers.optimizers import Descent, build_optimizer
 module = torch.nn.Linear(3, 2)
-descent = Descent("adam", 0.1, 0.9, 0.0, 4, "constant")
+descent = Descent("adam", 0.1, 0.9, 0.0, 4, "constant", 0.0)
 optimizer = build_optimizer(descent, module, torch.device("cpu"))
 optimizer.zero_grad(set_to_none=True)
 module(torch.ones(4, 3)).sum().backward()

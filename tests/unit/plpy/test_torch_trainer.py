@@ -24,6 +24,7 @@ from easeml_plpy.errors import (
 )
 from easeml_plpy.task import Task
 from easeml_plpy.trainers import torch_trainer, torch_trial, trainer_for
+from easeml_plpy.trainers.losses import Loss
 from easeml_plpy.trainers.optimizers import has_fused_optimizer, learning_rate_at
 from tests.unit.plpy.training_rows import no_pause, rows
 
@@ -53,8 +54,11 @@ def test_a_resumed_trial_continues_byte_for_byte(name: str, optimizer: str, sche
         "batch_size": 8,
         "weight_decay": 0.01,
     }
-    if name != "linear":
-        config |= {"dropout": 0.3, "hidden_units": [5]}
+    known = {hyperparameter.name for hyperparameter in ARCHITECTURES[name].hyperparameters}
+    narrow = {"dropout": 0.3, "hidden_units": [5], "n_blocks": 1, "n_members": 2}
+    config |= {key: value for key, value in narrow.items() if key in known}
+    if name != "lenet" and "width" in known:
+        config["width"] = 5
     first, second = rows(task, 21), rows(task, 18, seed=1)
     whole = start(ARCHITECTURES[name], config, task)
     whole.train(*first, seed=5, pause=no_pause)
@@ -189,10 +193,10 @@ def test_parameters_broken_by_the_last_step_are_noticed_at_once() -> None:
 def test_running_out_of_memory_is_the_trials_own_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     trial = start(MLP, {"batch_size": 4}, VECTORS)
 
-    def fail(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    def fail(loss: Loss, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         return torch.empty(2**50)
 
-    monkeypatch.setattr(trial, "_loss", fail)
+    monkeypatch.setattr(Loss, "__call__", fail)
     with pytest.raises(TrialFailed, match="out of memory at step 0 with batch_size 4"):
         trial.train(*rows(VECTORS, 8), seed=0, pause=no_pause)
 

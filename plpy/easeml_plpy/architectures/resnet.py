@@ -1,0 +1,64 @@
+"""A residual network over embedded columns: blocks that add to what they were given.
+
+The form of Gorishniy et al., "Revisiting Deep Learning Models for Tabular Data" (NeurIPS 2021, section 3.2), with layer
+instead of batch normalisation: no statistics of batches, so that averaged weights answer as they are.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from easeml_plpy.architectures.config import Config
+from easeml_plpy.architectures.contract import Architecture
+from easeml_plpy.architectures.hyperparameter import Hyperparameter
+from easeml_plpy.architectures.mlp import first_layer
+from easeml_plpy.architectures.size import Size, dense_size
+from easeml_plpy.architectures.table_size import first_layer_size
+from easeml_plpy.architectures.torch_hyperparameters import DROPOUT, TABLE_HYPERPARAMETERS
+from easeml_plpy.task import Task
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+def build_resnet(task: Task, config: Config) -> nn.Module:
+    """Build a network from (n, *input_shape) to (n, n_outputs)."""
+    from torch import nn
+
+    from easeml_plpy.architectures.residual_block import ResidualBlock
+
+    first, n_features = first_layer(task, config)
+    width = config.integer("width")
+    layers: OrderedDict[str, nn.Module] = OrderedDict(flatten=first, widen=nn.Linear(n_features, width))
+    for index in range(config.integer("n_blocks")):
+        layers[f"block_{index}"] = ResidualBlock(width, config.number("dropout"))
+    layers |= {"norm": nn.LayerNorm(width), "activation": nn.ReLU(), "output": nn.Linear(width, task.n_outputs)}
+    return nn.Sequential(layers)
+
+
+def resnet_size(task: Task, config: Config) -> Size:
+    """Return the size of the network that the config asks for."""
+    first, n_features = first_layer_size(task, config.integer("embedding_size"))
+    width, n_blocks = config.integer("width"), config.integer("n_blocks")
+    blocks = Size(n_blocks * (4 * width + 5) * width, n_blocks * 4 * width)
+    norm = Size(2 * width, width)
+    return first + dense_size(n_features, [width], task) + blocks + norm
+
+
+RESNET = Architecture(
+    name="resnet",
+    trainer="torch",
+    summary="residual network over embedded columns of a table: blocks with layer normalisation and dropout",
+    hyperparameters=(
+        Hyperparameter(
+            "width", "integer", 128, "the width of every block", low=1, high=16384, log=True, search=[64, 128, 256]
+        ),
+        Hyperparameter("n_blocks", "integer", 2, "the number of blocks", low=1, high=64, search=[1, 2, 3]),
+        DROPOUT,
+        *TABLE_HYPERPARAMETERS,
+    ),
+    build=build_resnet,
+    size=resnet_size,
+    view="table",
+)

@@ -1,0 +1,47 @@
+"""How wide the first layer of a network for tables is, and how much it holds: known before torch is imported."""
+
+from __future__ import annotations
+
+from easeml_plpy.architectures.size import Size
+from easeml_plpy.layout import Layout, ViewColumn
+from easeml_plpy.task import Task
+
+TOKEN_SIZE = 64
+"""Length of the vector of a text: the mean over its words."""
+
+
+def is_placed(column: ViewColumn) -> bool:
+    """Say whether a column is a number placed among knots."""
+    return column.kind == "number" and column.cardinality > 0
+
+
+def is_plain(column: ViewColumn) -> bool:
+    """Say whether a column goes through as it is."""
+    return column.kind == "flag" or (column.kind == "number" and not column.cardinality)
+
+
+def text_columns(layout: Layout) -> list[list[int]]:
+    """Return the columns of each text of the layout."""
+    texts: dict[str, list[int]] = {}
+    for k, column in enumerate(layout):
+        if column.kind == "token":
+            texts.setdefault(column.field, []).append(k)
+    return list(texts.values())
+
+
+def embedded_width(layout: Layout, size: int) -> int:
+    """Return the width of the rows that TableEmbedding makes."""
+    n_embedded = sum(is_placed(column) or column.kind == "category" for column in layout)
+    return sum(map(is_plain, layout)) + n_embedded * size + len(text_columns(layout)) * TOKEN_SIZE
+
+
+def first_layer_size(task: Task, size: int) -> tuple[Size, int]:
+    """Return the size of the first layer, and the width of the rows that it makes."""
+    if not task.layout:
+        return Size(0, 0), task.n_features
+    n_bins = [column.cardinality for column in task.layout if is_placed(column)]
+    n_codes = sum(column.cardinality for column in task.layout if column.kind == "category")
+    n_words = sum(task.layout[columns[0]].cardinality + 1 for columns in text_columns(task.layout))
+    n_vectors = len(n_bins) * (max(n_bins, default=0) + 2) + n_codes
+    width = embedded_width(task.layout, size)
+    return Size(n_vectors * size + n_words * TOKEN_SIZE, len(n_bins) * max(n_bins, default=0) + width), width

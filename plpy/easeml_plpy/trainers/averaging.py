@@ -1,0 +1,50 @@
+"""Averaged weights: a running average over the steps, which answers in place of the last weights.
+
+The average of Polyak and Juditsky (1992) with an exponential window. It needs no end to be planned for, so a trial can
+be stopped or continued at any epoch, and its metric falls steadily where that of the last weights jumps about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+
+
+class AveragedWeights:
+    """The average of a module's parameters, with a window that grows to 1 / (1 - `keep`) steps."""
+
+    def __init__(self, module: nn.Module, keep: float) -> None:
+        self._parameters = dict(module.named_parameters())
+        self._keep = keep
+        self._averages = {name: parameter.detach().clone() for name, parameter in self._parameters.items()}
+
+    @torch.no_grad()
+    def add(self, n_steps: int) -> None:
+        """Add the weights after that many steps."""
+        share = 1.0 - min(self._keep, n_steps / (n_steps + 9))
+        torch._foreach_lerp_(list(self._averages.values()), list(self._parameters.values()), share)
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Let the module answer with the averages."""
+        self._swap()
+        try:
+            yield
+        finally:
+            self._swap()
+
+    def tensors(self) -> Mapping[str, torch.Tensor]:
+        """Return the averages by the names of the parameters."""
+        return self._averages
+
+    def restore(self, stored: Mapping[str, torch.Tensor]) -> None:
+        """Go on from stored averages; where a state has none, from the weights."""
+        for name, average in self._averages.items():
+            average.copy_(stored[name] if stored else self._parameters[name].detach())
+
+    def _swap(self) -> None:
+        for name, parameter in self._parameters.items():
+            parameter.data, self._averages[name] = self._averages[name], parameter.data

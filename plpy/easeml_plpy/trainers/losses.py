@@ -1,0 +1,34 @@
+"""What networks minimise: cross entropy with smoothed labels and weighted classes, or the squared error."""
+
+from __future__ import annotations
+
+import torch
+from torch.nn import functional
+
+from easeml_plpy.architectures import Config
+from easeml_plpy.task import Task
+
+
+class Loss:
+    """The mean loss of a batch; of a network with members, the mean over them all."""
+
+    def __init__(self, task: Task, config: Config) -> None:
+        self._task = task
+        self._smoothing = config.number("label_smoothing") if "label_smoothing" in config else 0.0
+        self._is_balanced = config.get("class_weight") == "balanced" and task.kind == "classification"
+        self._weights: torch.Tensor | None = None
+
+    def see(self, targets: torch.Tensor) -> None:
+        """Take the classes of the rows that are to be trained on: where classes are balanced, they weigh alike."""
+        if self._is_balanced and len(targets):
+            counts = torch.bincount(targets, minlength=self._task.n_outputs).clamp(min=1)
+            self._weights = (len(targets) / (self._task.n_outputs * counts)).to(torch.float32)
+
+    def __call__(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """Return the loss of outputs (n, n_outputs) or (n, members, n_outputs) against targets (n,)."""
+        if outputs.dim() == 3:
+            targets = targets.repeat_interleave(outputs.shape[1])
+            outputs = outputs.flatten(0, 1)
+        if self._task.kind == "regression":
+            return functional.mse_loss(outputs.squeeze(1), targets)
+        return functional.cross_entropy(outputs, targets, self._weights, label_smoothing=self._smoothing)
