@@ -114,14 +114,20 @@ def _kind(error: psycopg.Error) -> type[EasemlError]:
 
 
 def find_target(connection: Connection, table: str) -> Target:
-    """Say which table a name means, and whether it is there; its schema must be."""
+    """Say which table a name means, and whether it is there; its schema must be.
+
+    The session's own search_path says in which schema a bare name is. All else means pg_catalog, from now on: a schema
+    in that path may be somebody else's, with functions of any name.
+    """
+    own_schema = connection.execute("SELECT pg_catalog.current_schema()").fetchone()
+    connection.execute("SET LOCAL search_path = pg_catalog, pg_temp")
     schema, name = _parsed_name(connection, table)
     known = connection.execute(
         "SELECT n.nspname, format('%%I.%%I', n.nspname, %s::text), c.oid, c.relkind::text"
         " FROM pg_catalog.pg_namespace n"
         " LEFT JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = %s"
-        " WHERE n.nspname = coalesce(%s::text, current_schema())",
-        (name, name, schema),
+        " WHERE n.nspname = coalesce(%s::text, %s::text)",
+        (name, name, schema, own_schema[0] if own_schema else None),
     ).fetchone()
     if known is None:
         raise NotFound(

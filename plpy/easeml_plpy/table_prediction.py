@@ -14,7 +14,7 @@ from typing import NamedTuple
 from . import columns as columns_of
 from .columns import Column, Columns
 from .encoder import CategoricalField, Field, NumberTarget, NumericField, TensorField
-from .errors import ShapeMismatch
+from .errors import NotFound, ShapeMismatch
 from .prediction import FILLING, ROWS_AT_ONCE
 from .serving import served
 from .session import Command, Session, Statement, answering, only_column
@@ -86,8 +86,12 @@ HAS_PAGES: Statement[bool] = Statement(
 @answering
 def write_predictions(session: Session, dataset: str | None, relation: int, output: str, trial_id: int | None) -> int:
     """Create the output table and fill it in one statement; return the number of rows."""
-    names = session.row(SOURCE_NAME, relation), session.row(OUTPUT_NAME, output)
-    wanted = TableRequest(dataset, trial_id, relation, *names)
+    source = session.rows(SOURCE_NAME, relation)
+    if not source:
+        raise NotFound(
+            f"source: there is no table or view with the number {relation}", hint="Call easeml.predict_table."
+        )
+    wanted = TableRequest(dataset, trial_id, relation, source[0], session.row(OUTPUT_NAME, output))
     encoder = served(session, dataset, trial_id).data.encoder
     columns = columns_of.read_columns(session, relation)
     columns_of.require(columns, [field.column for field in encoder.inputs], "source", wanted.source)

@@ -112,6 +112,10 @@ BEGIN
         n_skipped_rows = found.n_skipped_rows, packing_seconds = found.packing_seconds, encoder = found.encoder, packing_xid = NULL,
         options = d.options || jsonb_build_object('block_rows', found.block_rows)
     WHERE d.dataset_id = data.dataset_id;
+    -- The encoder counts, too; the partitions before it have this tenant's row locked.
+    IF easeml.is_bound_by_limits(caller) THEN
+        PERFORM easeml.check_kept_bytes(asker);
+    END IF;
     IF data.placement = 'bound' THEN
         PERFORM easeml.place_dataset(data.dataset_id, (SELECT greatest(max(c.n), 1)::integer FROM (SELECT count(*) AS n FROM easeml.replicas r JOIN easeml.datasets d USING (dataset_id)
             WHERE d.tenant = data.tenant AND d.dataset_name = data.dataset_name AND d.version = data.version - 1 GROUP BY r.partition_number) c));

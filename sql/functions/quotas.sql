@@ -11,28 +11,32 @@ COMMENT ON FUNCTION easeml.used_hours(name) IS
     'Returns the slot hours that all recorded units of a tenant took, those of dropped runs included, as far as you may see them (internal: read easeml.tenant_status).';
 
 CREATE FUNCTION easeml.kept_bytes(tenant name) RETURNS bigint LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    -- The rows hold the lengths, so no value is read.
-    SELECT coalesce((SELECT sum(octet_length(b.inputs) + octet_length(b.targets)) FROM easeml.datasets d JOIN easeml.blocks b USING (dataset_id) WHERE d.tenant = kept_bytes.tenant), 0)::bigint
-        + coalesce((SELECT sum(c.n_bytes) FROM easeml.checkpoints c WHERE c.tenant = kept_bytes.tenant), 0)::bigint
+    -- The rows hold the lengths, so no value is read; that of an encoder is what the disk holds.
+    SELECT least(coalesce((SELECT sum(octet_length(b.inputs)::bigint + octet_length(b.targets)) FROM easeml.datasets d JOIN easeml.blocks b USING (dataset_id) WHERE d.tenant = kept_bytes.tenant), 0)
+        + coalesce((SELECT sum(pg_column_size(d.encoder)) FROM easeml.datasets d WHERE d.tenant = kept_bytes.tenant), 0)
+        + coalesce((SELECT sum(octet_length(e.message)) FROM easeml.events e WHERE e.tenant = kept_bytes.tenant), 0)
+        + coalesce((SELECT sum(c.n_bytes) FROM easeml.checkpoints c WHERE c.tenant = kept_bytes.tenant), 0), 9223372036854775807)::bigint
 $$;
-COMMENT ON FUNCTION easeml.kept_bytes(name) IS 'Returns the bytes of a tenant''s packed blocks and live checkpoints (internal).';
+COMMENT ON FUNCTION easeml.kept_bytes(name) IS 'Returns the bytes of a tenant''s packed blocks, encoders, events and live checkpoints (internal).';
 
--- The sizes of states, for those who may know how much a tenant keeps but not read it. It is read with the rights of easeml_owner;
+-- Sizes for those who may know how much a tenant keeps but not read it. It is read with the rights of easeml_owner;
 -- current_user is who asks.
-CREATE VIEW easeml.state_sizes WITH (security_barrier) AS
-SELECT c.tenant, c.n_bytes FROM easeml.checkpoints c
-WHERE c.tenant = (SELECT easeml.current_tenant()) OR (SELECT pg_has_role('easeml_reader', 'USAGE') OR pg_has_role('easeml_coordinator', 'USAGE'));
-COMMENT ON VIEW easeml.state_sizes IS 'Sizes of the stored states whose tenants you may know (internal: read easeml.tenant_status).';
-COMMENT ON COLUMN easeml.state_sizes.tenant IS 'Tenant that owns the state.';
-COMMENT ON COLUMN easeml.state_sizes.n_bytes IS 'Size of the state.';
+CREATE VIEW easeml.kept_sizes WITH (security_barrier) AS
+SELECT k.tenant, k.n_bytes FROM (SELECT c.tenant, c.n_bytes FROM easeml.checkpoints c
+    UNION ALL SELECT d.tenant, pg_column_size(d.encoder) FROM easeml.datasets d
+    UNION ALL SELECT e.tenant, octet_length(e.message) FROM easeml.events e) k
+WHERE k.tenant = (SELECT easeml.current_tenant()) OR (SELECT pg_has_role('easeml_reader', 'USAGE') OR pg_has_role('easeml_coordinator', 'USAGE'));
+COMMENT ON VIEW easeml.kept_sizes IS 'Sizes of the stored states, encoders and events whose tenants you may know (internal: read easeml.tenant_status).';
+COMMENT ON COLUMN easeml.kept_sizes.tenant IS 'Tenant that owns it.';
+COMMENT ON COLUMN easeml.kept_sizes.n_bytes IS 'Its size.';
 
 CREATE FUNCTION easeml.used_bytes(tenant name) RETURNS bigint LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF tenant IS DISTINCT FROM easeml.current_tenant() AND NOT pg_has_role('easeml_reader', 'USAGE') AND NOT pg_has_role('easeml_coordinator', 'USAGE') THEN
         RETURN NULL;
     END IF;
-    RETURN (SELECT coalesce(sum(p.n_bytes), 0) FROM easeml.partitions p WHERE p.tenant = used_bytes.tenant)
-        + (SELECT coalesce(sum(s.n_bytes), 0) FROM easeml.state_sizes s WHERE s.tenant = used_bytes.tenant);
+    RETURN least((SELECT coalesce(sum(p.n_bytes), 0) FROM easeml.partitions p WHERE p.tenant = used_bytes.tenant)
+        + (SELECT coalesce(sum(s.n_bytes), 0) FROM easeml.kept_sizes s WHERE s.tenant = used_bytes.tenant), 9223372036854775807);
 END
 $$;
 COMMENT ON FUNCTION easeml.used_bytes(name) IS 'Returns the bytes that a tenant keeps, or NULL if you may not know (internal: read easeml.tenant_status).';
@@ -87,22 +91,30 @@ END
 $$;
 COMMENT ON FUNCTION easeml.check_run_limits(name, name) IS 'Refuses a further open run beyond the limits of its tenant (internal).';
 
+CREATE FUNCTION easeml.check_kept_bytes(tenant name) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    most bigint := (SELECT t.max_bytes FROM easeml.tenants t WHERE t.tenant = check_kept_bytes.tenant);
+    used bigint := CASE WHEN most IS NOT NULL THEN easeml.kept_bytes(tenant) END;
+BEGIN
+    IF used > most THEN
+        PERFORM easeml.fail('ML015', format('max_bytes: %s may keep %s bytes of packed data and states, and this would make at least %s', tenant, most, used),
+            hint => 'Remove what is not needed with easeml.drop_run or easeml.drop_dataset, or ask an administrator for more.');
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION easeml.check_kept_bytes(name) IS 'Refuses what a tenant keeps beyond its limit (internal).';
+
 CREATE FUNCTION easeml.check_byte_limit() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    limits record;
-    used bigint;
+    added_tenant name;
 BEGIN
-    FOR limits IN SELECT t.tenant, t.max_bytes FROM easeml.tenants t WHERE t.max_bytes IS NOT NULL AND t.tenant IN (SELECT a.tenant FROM added a) LOOP
+    FOR added_tenant IN SELECT t.tenant FROM easeml.tenants t WHERE t.max_bytes IS NOT NULL AND t.tenant IN (SELECT a.tenant FROM added a) LOOP
         -- Partitions come last: a transaction that packs at the same time waits here, and then counts this dataset, too. The row is
         -- written, so that one with an older snapshot, which cannot count it, fails.
         IF TG_TABLE_NAME = 'partitions' THEN
-            UPDATE easeml.tenants t SET weight = t.weight WHERE t.tenant = limits.tenant;
+            UPDATE easeml.tenants t SET weight = t.weight WHERE t.tenant = added_tenant;
         END IF;
-        used := easeml.kept_bytes(limits.tenant);
-        IF used > limits.max_bytes THEN
-            PERFORM easeml.fail('ML015', format('max_bytes: %s may keep %s bytes of packed data and states, and this would make at least %s', limits.tenant, limits.max_bytes, used),
-                hint => 'Remove what is not needed with easeml.drop_run or easeml.drop_dataset, or ask an administrator for more.');
-        END IF;
+        PERFORM easeml.check_kept_bytes(added_tenant);
     END LOOP;
     RETURN NULL;
 END

@@ -24,6 +24,9 @@ CREATE FUNCTION easeml.perform_request() RETURNS trigger LANGUAGE plpgsql SECURI
 DECLARE
     asker name;
 BEGIN
+    IF jsonb_typeof(NEW.arguments) IS DISTINCT FROM 'object' THEN
+        PERFORM easeml.fail('ML001', format('arguments: expected a json object, got %s', coalesce(jsonb_typeof(NEW.arguments), 'NULL')), hint => 'Call the functions of the guide instead.');
+    END IF;
     -- Somebody's view over the door lets others in.
     IF NOT pg_has_role(NEW.caller, 'easeml_tenant', 'USAGE') THEN
         PERFORM easeml.fail('ML004', format('role %s is no tenant', quote_ident(NEW.caller)), hint => 'An administrator makes it one: SELECT easeml.create_tenant(role).');
@@ -98,6 +101,27 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.register_tenant(name) IS 'Returns which tenant a role is; makes it one at its first request (internal).';
+
+-- What a dump says of roles, see security/dump.sql.
+CREATE FUNCTION easeml.restore_role() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    NEW.role := to_regrole(quote_ident(NEW.role_name));
+    NEW.role_name := NULL;
+    RETURN NEW;
+END
+$$;
+COMMENT ON FUNCTION easeml.restore_role() IS 'Finds the role that a dump names; without it the tenant waits for easeml.adopt_tenant (trigger).';
+CREATE TRIGGER restored_role BEFORE INSERT ON easeml.tenant_roles FOR EACH ROW WHEN (NEW.role_name IS NOT NULL) EXECUTE FUNCTION easeml.restore_role();
+
+CREATE FUNCTION easeml.restore_grantee() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    NEW.grantee := to_regrole(quote_ident(NEW.grantee_name));
+    NEW.grantee_name := NULL;
+    RETURN CASE WHEN NEW.grantee IS NOT NULL THEN NEW END;
+END
+$$;
+COMMENT ON FUNCTION easeml.restore_grantee() IS 'Finds the role that a dump names; without it nobody has the grant (trigger).';
+CREATE TRIGGER restored_grantee BEFORE INSERT ON easeml.dataset_grants FOR EACH ROW WHEN (NEW.grantee_name IS NOT NULL) EXECUTE FUNCTION easeml.restore_grantee();
 
 CREATE FUNCTION easeml.is_administrator(role name) RETURNS boolean LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT pg_has_role(role, 'easeml_admin', 'USAGE')

@@ -95,16 +95,15 @@ COMMENT ON FUNCTION easeml.insert_run(easeml.runs, jsonb) IS 'Inserts a run with
 
 CREATE FUNCTION easeml.announce_run(run easeml.runs, search jsonb, n_wanted integer) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    is_one_shot boolean := (search ->> 'is_one_shot')::boolean;
+    up_to text := CASE WHEN NOT (search ->> 'is_one_shot')::boolean THEN 'up to ' END;
     watch text := format('Watch it: SELECT * FROM easeml.leaderboard WHERE run_id = %s; progress: easeml.run_status.', run.run_id);
 BEGIN
     IF run.procedure = 'race' AND run.max_seconds IS NOT NULL THEN
         RAISE NOTICE 'run % searches for % seconds, or until nothing improves', run.run_id, run.max_seconds USING hint = watch;
     ELSE
-        RAISE NOTICE 'run % trains % trial(s) for % epoch(s)', run.run_id,
-            CASE WHEN is_one_shot THEN run.n_configs::text ELSE 'up to ' || run.n_configs END,
-            CASE WHEN is_one_shot THEN run.max_epochs::text ELSE 'up to ' || run.max_epochs END
-            USING hint = watch;
+        RAISE NOTICE 'run % trains % for %', run.run_id,
+            format('%s%s trial%s', up_to, run.n_configs, CASE WHEN run.n_configs > 1 THEN 's' END),
+            format('%s%s epoch%s', up_to, run.max_epochs, CASE WHEN run.max_epochs > 1 THEN 's' END) USING hint = watch;
     END IF;
     IF run.procedure = 'random' AND run.n_configs < coalesce(n_wanted, 8) THEN
         RAISE NOTICE 'the search space holds only % different configs', run.n_configs

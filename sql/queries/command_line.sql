@@ -93,7 +93,7 @@ JOIN easeml.runs r USING (run_id)
 JOIN easeml.datasets d USING (dataset_id)
 LEFT JOIN LATERAL (
     SELECT CASE WHEN r.search IS NOT NULL THEN greatest(s.n_units - s.n_units_done, 0)
-        ELSE coalesce(sum((2 * t.max_epochs + 1) * d.n_partitions::bigint - t.n_steps_done), 0)::bigint END AS n_units_left
+        ELSE least(coalesce(sum((2 * t.max_epochs + 1) * d.n_partitions::bigint - t.n_steps_done), 0), 9223372036854775807)::bigint END AS n_units_left
     FROM easeml.trials t WHERE t.run_id = r.run_id AND t.status IN ('waiting', 'running', 'paused')) l ON true
 WHERE s.run_id = %(run_id)s
 

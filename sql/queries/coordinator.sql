@@ -275,4 +275,4 @@ SELECT tenant, run_id, %(trial_id)s, %(kind)s, %(message)s FROM easeml.runs WHER
 
 -- name: live_bytes
 -- Bytes of the states that are kept.
-SELECT coalesce(sum(n_bytes), 0)::bigint AS n_bytes FROM easeml.checkpoints
+SELECT least(coalesce(sum(n_bytes), 0), 9223372036854775807)::bigint AS n_bytes FROM easeml.checkpoints

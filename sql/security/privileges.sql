@@ -57,8 +57,8 @@ ALTER TABLE easeml.blocks ALTER tenant SET DEFAULT easeml.current_tenant();
 CREATE POLICY packed_rows ON easeml.blocks FOR INSERT TO easeml_tenant WITH CHECK (tenant = (SELECT easeml.current_tenant())
     AND easeml.is_being_packed(dataset_id));
 
--- The sizes of states for those who may not read them.
-ALTER VIEW easeml.state_sizes OWNER TO easeml_owner;
+-- Sizes for those who may not read what has them.
+ALTER VIEW easeml.kept_sizes OWNER TO easeml_owner;
 
 -- Identity columns need no right on their sequence; these two are drawn from by name.
 GRANT USAGE ON SEQUENCE easeml.slots_slot_id_seq TO easeml_admin;

@@ -82,11 +82,13 @@ CREATE TABLE easeml.dataset_grants (
     grantee regrole NOT NULL,
     granted_at timestamptz,
     serving_only boolean NOT NULL DEFAULT false,
+    grantee_name name,
     PRIMARY KEY (tenant, dataset_name, grantee)
 );
 CREATE INDEX dataset_grants_grantee ON easeml.dataset_grants (grantee, dataset_name);
 COMMENT ON TABLE easeml.dataset_grants IS 'Roles that may predict with the trials of a dataset (easeml.grant_use).';
 COMMENT ON COLUMN easeml.dataset_grants.granted_at IS 'Of several grants of one name the oldest answers. Null: an open transaction granted that name to the role, too, so this one answers as tenant.dataset only.';
+COMMENT ON COLUMN easeml.dataset_grants.grantee_name IS 'In a dump the name of the role; null in the table.';
 COMMENT ON COLUMN easeml.dataset_grants.serving_only IS 'Whether the role may ask only the trial that answers unless another is named.';
 
 CREATE TABLE easeml.prediction_audits (

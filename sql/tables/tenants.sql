@@ -16,18 +16,21 @@ COMMENT ON COLUMN easeml.tenants.weight IS 'Share of the slots relative to other
 COMMENT ON COLUMN easeml.tenants.deadline IS 'When its runs should have ended.';
 COMMENT ON COLUMN easeml.tenants.max_runs IS 'Queued and running runs at a time; null: no limit, also below.';
 COMMENT ON COLUMN easeml.tenants.max_slots IS 'Slots at a time.';
-COMMENT ON COLUMN easeml.tenants.max_bytes IS 'Bytes of packed blocks and live checkpoints.';
+COMMENT ON COLUMN easeml.tenants.max_bytes IS 'Bytes of packed blocks, encoders, events and live checkpoints.';
 COMMENT ON COLUMN easeml.tenants.max_hours IS 'Slot hours of all its units, those of dropped runs included.';
 
 -- A tenant is a name that stays; its role is an oid, which a dump writes as the role's name. So a role that was renamed keeps
 -- its rows, and one that was dropped and made again is another tenant.
 CREATE TABLE easeml.tenant_roles (
     tenant name PRIMARY KEY,
-    role regrole NOT NULL UNIQUE,
-    since timestamptz NOT NULL DEFAULT now()
+    role regrole UNIQUE,
+    since timestamptz NOT NULL DEFAULT now(),
+    role_name name
 );
 COMMENT ON TABLE easeml.tenant_roles IS 'Which role each tenant is. The first request of a role writes its row; easeml.adopt_tenant changes it.';
 COMMENT ON COLUMN easeml.tenant_roles.tenant IS 'The name in the column tenant of all tables: the role''s name when it first asked for something, with a number where a former role has rows under that name.';
+COMMENT ON COLUMN easeml.tenant_roles.role IS 'Null where the rows came from a dump, and the role is not there.';
+COMMENT ON COLUMN easeml.tenant_roles.role_name IS 'In a dump the name of the role; null in the table.';
 
 -- Not in easeml.tenants: a role without a row uses hours, too, and they outlive the row.
 CREATE TABLE easeml.tenant_usage (
@@ -40,3 +43,4 @@ COMMENT ON TABLE easeml.tenant_usage IS 'Slot seconds of dropped runs, which giv
 CREATE INDEX training_units_tenant ON easeml.training_units (tenant) INCLUDE (started_at, finished_at);
 CREATE INDEX evaluations_tenant ON easeml.evaluations (tenant) INCLUDE (started_at, finished_at);
 CREATE INDEX checkpoints_tenant ON easeml.checkpoints (tenant) INCLUDE (n_bytes);
+CREATE INDEX events_tenant ON easeml.events (tenant);

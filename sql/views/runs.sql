@@ -14,7 +14,7 @@ JOIN easeml.datasets d USING (dataset_id)
 LEFT JOIN LATERAL (
     SELECT count(*) AS n_trials, count(*) FILTER (WHERE status = 'finished') AS n_finished, count(*) FILTER (WHERE status = 'failed') AS n_failed,
         count(*) FILTER (WHERE status = 'paused') AS n_paused, count(*) FILTER (WHERE status = 'stopped') AS n_stopped,
-        coalesce(sum(n_steps_done - 2 * inherited_epochs * d.n_partitions::bigint), 0)::bigint AS n_units_done,
+        least(coalesce(sum(n_steps_done - 2 * inherited_epochs * d.n_partitions::bigint), 0), 9223372036854775807)::bigint AS n_units_done,
         -- Only a trial that trains to its end is tested.
         count(*) FILTER (WHERE n_steps_done > 2 * max_epochs * d.n_partitions::bigint OR target_epochs = max_epochs AND status IN ('waiting', 'running')) AS n_tests
     FROM easeml.trials WHERE run_id = r.run_id) t ON true
@@ -22,8 +22,9 @@ LEFT JOIN LATERAL (
     -- The trials of a search with a time limit are as many as there is time for: at the pace so far.
     SELECT CASE WHEN r.search IS NULL THEN t.n_trials * (2 * r.max_epochs + 1) * d.n_partitions
         WHEN r.status = 'running' AND r.max_seconds IS NOT NULL
-            THEN ceil(t.n_units_done * r.max_seconds / greatest(extract(epoch FROM clock_timestamp() - r.started_at), 0.001))::bigint
-        WHEN r.status IN ('queued', 'running') AND r.max_seconds IS NULL THEN (2 * sum(a.planned_epochs)::bigint + t.n_tests) * d.n_partitions END AS n_planned
+            THEN least(ceil(t.n_units_done * least(r.max_seconds, 1e9) / greatest(extract(epoch FROM clock_timestamp() - r.started_at), 0.001)), 9e18)::bigint
+        WHEN r.status IN ('queued', 'running') AND r.max_seconds IS NULL
+            THEN least((2 * sum(a.planned_epochs) + t.n_tests) * d.n_partitions, 9223372036854775807)::bigint END AS n_planned
     FROM easeml.arms a WHERE a.run_id = r.run_id) q ON true
 LEFT JOIN LATERAL (SELECT greatest(coalesce(q.n_planned, t.n_units_done), t.n_units_done) AS n_units) w ON true
 LEFT JOIN LATERAL (

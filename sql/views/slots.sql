@@ -16,7 +16,7 @@ CREATE VIEW easeml.segment_status WITH (security_invoker) AS
 SELECT g.segment_id, g.segment_name, s.n_slots, s.n_active_slots, h.n_partitions, h.n_bytes
 FROM easeml.segments g
 CROSS JOIN LATERAL (SELECT count(*) AS n_slots, count(*) FILTER (WHERE status = 'active') AS n_active_slots FROM easeml.slots WHERE segment_id = g.segment_id) s
-CROSS JOIN LATERAL (SELECT count(*) AS n_partitions, coalesce(sum(p.n_bytes), 0)::bigint AS n_bytes
+CROSS JOIN LATERAL (SELECT count(*) AS n_partitions, least(coalesce(sum(p.n_bytes), 0), 9223372036854775807)::bigint AS n_bytes
     FROM easeml.replicas c JOIN easeml.partitions p USING (dataset_id, partition_number) WHERE c.segment_id = g.segment_id) h;
 COMMENT ON VIEW easeml.segment_status IS 'Segments with their slots and the partitions that they hold.';
 

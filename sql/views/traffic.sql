@@ -1,17 +1,17 @@
 CREATE VIEW easeml.run_traffic WITH (security_invoker) AS
 SELECT r.run_id, u.n_units + v.n_units AS n_units, u.n_hops + v.n_hops AS n_hops,
-    u.bytes_hopped + v.bytes_hopped AS bytes_hopped, u.bytes_stored AS bytes_stored,
+    least(u.bytes_hopped::numeric + v.bytes_hopped, 9223372036854775807)::bigint AS bytes_hopped, u.bytes_stored AS bytes_stored,
     u.n_live_states AS n_live_states, u.live_state_bytes AS live_state_bytes, u.largest_state_bytes AS largest_state_bytes, r.tenant::text AS tenant
 FROM easeml.runs r
 CROSS JOIN LATERAL (
     -- The trials' pointers say which states are kept, since readers of results may not read easeml.checkpoints.
-    SELECT count(*) AS n_units, count(*) FILTER (WHERE t.read_bytes > 0) AS n_hops, coalesce(sum(t.read_bytes), 0)::bigint AS bytes_hopped,
-        coalesce(sum(t.state_bytes), 0)::bigint AS bytes_stored, max(t.state_bytes) AS largest_state_bytes,
+    SELECT count(*) AS n_units, count(*) FILTER (WHERE t.read_bytes > 0) AS n_hops, least(coalesce(sum(t.read_bytes), 0), 9223372036854775807)::bigint AS bytes_hopped,
+        least(coalesce(sum(t.state_bytes), 0), 9223372036854775807)::bigint AS bytes_stored, max(t.state_bytes) AS largest_state_bytes,
         count(DISTINCT t.checkpoint_id) FILTER (WHERE t.checkpoint_id IN (k.checkpoint_id, k.best_checkpoint_id)) AS n_live_states,
-        coalesce(sum(t.state_bytes) FILTER (WHERE t.checkpoint_id IN (k.checkpoint_id, k.best_checkpoint_id)), 0)::bigint AS live_state_bytes
+        least(coalesce(sum(t.state_bytes) FILTER (WHERE t.checkpoint_id IN (k.checkpoint_id, k.best_checkpoint_id)), 0), 9223372036854775807)::bigint AS live_state_bytes
     FROM easeml.training_units t JOIN easeml.trials k USING (trial_id) WHERE t.run_id = r.run_id) u
 CROSS JOIN LATERAL (
-    SELECT count(*) AS n_units, count(*) FILTER (WHERE e.read_bytes > 0) AS n_hops, coalesce(sum(e.read_bytes), 0)::bigint AS bytes_hopped
+    SELECT count(*) AS n_units, count(*) FILTER (WHERE e.read_bytes > 0) AS n_hops, least(coalesce(sum(e.read_bytes), 0), 9223372036854775807)::bigint AS bytes_hopped
     FROM easeml.evaluations e WHERE e.run_id = r.run_id) v;
 COMMENT ON VIEW easeml.run_traffic IS 'How much state each run stored, how much of it moved to other sessions, and how much is kept.';
 

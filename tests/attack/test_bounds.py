@@ -131,6 +131,35 @@ def test_documents_are_bounded_in_size_depth_and_digits(what: str) -> None:
         assert len(refused.message) < 500
 
 
+# Views
+
+SUMS = {"run_traffic": "bytes_hopped", "tenant_status": "used_bytes"}
+LARGEST_BIGINT = 2**63 - 1
+
+
+def test_sums_that_no_bigint_holds_break_no_view(database: Session, mallory: Session) -> None:
+    mallory.execute("SELECT easeml.select_models('points', '{linear}', n_configs => 1)")
+    for partition in (0, 1):
+        database.execute(
+            "INSERT INTO easeml.evaluations (trial_id, run_id, tenant, epoch, split, partition_number, slot_id,"
+            " attempt, lease_number, started_at, finished_at, statistics, read_bytes)"
+            " SELECT trial_id, run_id, tenant, 1, 'validation', %s, 1, 1, 1, now(), now(), '{}', %s FROM easeml.trials",
+            [partition, LARGEST_BIGINT],
+        )
+        database.execute(
+            "INSERT INTO easeml.checkpoints (trial_id, tenant, epoch, n_bytes, sha256, state)"
+            " SELECT trial_id, tenant, 1, %s, repeat('0', 64), '' FROM easeml.trials",
+            [LARGEST_BIGINT],
+        )
+    database.execute(
+        "UPDATE easeml.runs SET search = '{}', max_seconds = 1e308, status = 'running', started_at = now()"
+    )
+    assert database.value("SELECT n_units FROM easeml.run_status") >= 0
+    for view, column in SUMS.items():
+        assert database.values(f"SELECT max({column}) FROM easeml.{view}") == [LARGEST_BIGINT], view
+    assert database.value("SELECT easeml.kept_bytes('mallory')") == LARGEST_BIGINT
+
+
 # Memory
 
 HUGE = """SELECT easeml.select_models('points', '{mlp}', search_space => '{"hidden_units": [65536, 65536, 65536]}')"""

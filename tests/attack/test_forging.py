@@ -100,6 +100,22 @@ def test_a_request_takes_no_more_than_it_names(module_database: Session, mallory
     assert found == ("mallory", "queued", None, True, None)
 
 
+@pytest.mark.parametrize("arguments", ["null", "[]", "3", '"x"', "true", None])
+def test_arguments_that_are_no_object_are_refused_in_one_line(mallory: Session, arguments: str | None) -> None:
+    for action in ("begin_dataset", "finish_dataset", "select_models", "cancel", "anything"):
+        said = refused(mallory, "ML001", "SELECT easeml.request(%s, %s)", action, arguments)
+        assert said.startswith("arguments: expected a json object, got ")
+
+
+def test_a_relation_that_there_is_not_is_refused_in_one_line(mallory: Session) -> None:
+    for relation in ("4294967295", "0", "NULL"):
+        said = refused(
+            mallory, "ML003", f"SELECT easeml.raise_failure(w.failure)"
+            f" FROM easeml.write_predictions('d', {relation}, 'predicted', NULL) w",
+        )  # fmt: skip
+        assert said.startswith("source: there is no table or view with the number")
+
+
 def test_ids_and_sequences_are_not_the_tenants(module_database: Session, mallory: Session) -> None:
     for sequence in module_database.values(
         "SELECT oid::regclass::text FROM pg_class WHERE relnamespace = 'easeml'::regnamespace AND relkind = 'S'"

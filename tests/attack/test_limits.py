@@ -63,6 +63,29 @@ def test_an_older_snapshot_packs_nothing_beyond_max_bytes(module_database: Sessi
     module_database.execute("DELETE FROM easeml.tenants WHERE tenant = 'mallory'")
 
 
+def test_encoders_and_events_count_into_max_bytes(module_database: Session, mallory: Session) -> None:
+    root = module_database
+    before = root.value("SELECT easeml.kept_bytes('mallory')")
+    run_id = root.value("SELECT max(run_id) FROM easeml.runs WHERE tenant = 'mallory'")
+    note = "INSERT INTO easeml.events (tenant, run_id, kind, message) VALUES ('mallory', %s, 'note', repeat('x', 1000))"
+    root.execute(note, [run_id])
+    assert root.value("SELECT easeml.kept_bytes('mallory')") == before + 1000
+    used = root.value("SELECT used_bytes FROM easeml.tenant_status WHERE tenant = 'mallory'")
+    assert used == mallory.value("SELECT used_bytes FROM easeml.tenant_status") >= 1000
+    # Categories of ninety-six characters are no row, and stay for as long as the dataset.
+    mallory.execute(
+        "CREATE TABLE wide AS SELECT repeat(md5(i::text), 3) AS x, sin(i) AS y FROM generate_series(1, 200) i"
+    )
+    root.execute("SELECT easeml.create_tenant('mallory', max_bytes => %s)", [before + 1000 + 5000])
+    with pytest.raises(psycopg.Error, match="max_bytes: mallory may keep"):
+        mallory.execute("SELECT easeml.create_dataset('wide', 'wide', '{x}', 'y', n_partitions => 1)")
+    root.execute("DELETE FROM easeml.tenants WHERE tenant = 'mallory'")
+    with mallory.transaction(force_rollback=True):
+        mallory.execute("SELECT easeml.create_dataset('wide', 'wide', '{x}', 'y', n_partitions => 1)")
+        packed = mallory.value("SELECT n_bytes FROM easeml.dataset_info WHERE dataset_name = 'wide'")
+        assert packed < 5000  # it was the encoder that was too much
+
+
 BEGIN: dict[str, Any] = {
     "name": "by hand", "source": "mallory.mine", "inputs": ["x"], "target": "y", "n_partitions": 1,
     "validation_fraction": 0.2, "test_fraction": 0.2, "seed": 0, "placement": "shared",

@@ -10,6 +10,10 @@ from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
+
+from easeml_db.local.server import Embedded
+from easeml_loaders import bundled_source, column_types, load_table
 
 if TYPE_CHECKING:
     from tests.conftest import Session
@@ -57,6 +61,18 @@ CREATE FUNCTION mallory.trapped(a text, b text) RETURNS boolean LANGUAGE plpgsql
 BEGIN INSERT INTO mallory.seen VALUES ('operator', current_user); ALTER ROLE mallory SUPERUSER; RETURN true; END $$;
 CREATE OPERATOR mallory.= (LEFTARG = text, RIGHTARG = text, PROCEDURE = mallory.trapped);
 CREATE OPERATOR mallory.<> (LEFTARG = text, RIGHTARG = text, PROCEDURE = mallory.trapped);
+"""
+# What a loader calls; arguments that need no conversion are preferred to the server's own function.
+TRAPS_OF_LOADING = """
+CREATE SCHEMA mallory;
+CREATE TABLE mallory.seen (caught text);
+CREATE FUNCTION mallory.parse_ident(text) RETURNS text[] LANGUAGE plpgsql AS $$
+BEGIN INSERT INTO mallory.seen VALUES ('parse_ident'); RETURN ARRAY[$1]; END $$;
+CREATE FUNCTION mallory.format_type(oid, text) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN INSERT INTO mallory.seen VALUES ('format_type'); RETURN 'text'; END $$;
+CREATE FUNCTION mallory.equals(name, text) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN INSERT INTO mallory.seen VALUES ('='); RETURN true; END $$;
+CREATE OPERATOR mallory.= (LEFTARG = name, RIGHTARG = text, PROCEDURE = mallory.equals);
 """
 UNIT = (
     '{"trial_id": 0, "step": 0, "kind": "train", "epoch": 1, "position": 0, "partition_number": 0, "seed": 0,'
@@ -176,3 +192,25 @@ def test_pgspot_finds_no_error_and_only_the_warnings_that_are_explained(tmp_path
     assert "Errors: 0" in told[-2] + told[-1]
     assert {line.partition("(")[0] for line in told if line.startswith("PS")} == WARNINGS
     assert not [line for line in told if "is not a known variable" in line], "it stopped before the end"
+
+
+def test_a_load_means_no_function_of_a_schema_in_the_session_s_path(database: Session) -> None:
+    database.execute(TRAPS_OF_LOADING)
+    dsn = make_conninfo(database.dsn, options="-c search_path=mallory,public")
+    assert load_table(dsn, bundled_source("iris"), "iris").table == "mallory.iris"
+    assert column_types(dsn, "iris")["id"] == "bigint"
+    assert database.values("SELECT caught FROM mallory.seen") == []
+
+
+def test_the_superuser_of_a_private_server_means_no_schema_of_a_tenant(own_server: Embedded) -> None:
+    own_server.start()
+    own_server.prepare(n_slots=1)
+    with psycopg.connect(own_server.dsn(), autocommit=True) as session:
+        session.execute("CREATE ROLE mallory LOGIN IN ROLE easeml_tenant")
+        session.execute("GRANT CREATE ON DATABASE easeml TO mallory")
+    with psycopg.connect(own_server.dsn("mallory"), autocommit=True) as session:
+        session.execute(
+            "CREATE SCHEMA postgres; CREATE TABLE postgres.digits (); GRANT ALL ON SCHEMA postgres TO PUBLIC"
+        )
+    with psycopg.connect(own_server.dsn()) as session:
+        assert session.execute("SELECT to_regclass('digits'), current_schema()").fetchone() == (None, "public")

@@ -107,3 +107,27 @@ def test_a_dump_brings_tenants_back_by_the_names_of_their_roles(root: Session, o
             assert session.values(SEEN) == ["new"]
         known = restored.values("SELECT tenant::text FROM easeml.tenant_roles ORDER BY 1")
         assert known == ["gert", "nina_2", "stranger"]
+
+
+def test_a_dump_is_restored_where_a_role_is_missing_and_its_rows_wait_to_be_adopted(
+    root: Session, own_server: Embedded
+) -> None:
+    for session in [tenant(root, role) for role in ("gert", "ina")]:
+        session.execute("SELECT easeml.grant_use('d', 'gert'), easeml.grant_use('d', 'ina')")
+    dump = subprocess.run(["pg_dump", root.dsn], capture_output=True, check=True).stdout.decode()
+    own_server.start()
+    with type(root).open(own_server.dsn(database="postgres")) as session:
+        session.execute("CREATE ROLE gert LOGIN; CREATE ROLE easeml_service LOGIN")
+        session.execute("CREATE DATABASE restored")
+    target = own_server.dsn(database="restored")
+    subprocess.run(["psql", target, "--quiet", "--set=ON_ERROR_STOP=1"], input=dump.encode(), check=True)
+    with type(root).open(target) as restored:
+        restored.execute("GRANT easeml_tenant TO gert")
+        assert restored.as_role("gert").values(SEEN) == ["d"]
+        assert restored.values("SELECT grantee::text FROM easeml.dataset_grants ORDER BY tenant") == ["gert", "gert"]
+        rows = "SELECT tenant::text, role::text, role_name::text FROM easeml.tenant_roles ORDER BY 1"
+        assert [tuple(row.values()) for row in restored.rows(rows)] == [("gert", "gert", None), ("ina", None, None)]
+        ina = restored.as_role("ina", "easeml_tenant")  # another person, for all that the server knows
+        assert ina.values(SEEN) == []
+        restored.execute("SELECT easeml.adopt_tenant('ina', 'ina')")
+        assert ina.values(SEEN) == ["d"]

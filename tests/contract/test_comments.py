@@ -80,4 +80,4 @@ def test_views_are_read_with_the_rights_of_who_asks(sql_statements):
     views = [statement for statement in sql_statements if statement.startswith("CREATE VIEW")]
     others = [view for view in views if not re.match(r"CREATE VIEW easeml\.\w+ WITH \(security_invoker\) AS", view)]
     # It shows sizes only, and its own condition says whose: readers may not read the states.
-    assert [view.split()[2] for view in others] == ["easeml.state_sizes"]
+    assert [view.split()[2] for view in others] == ["easeml.kept_sizes"]

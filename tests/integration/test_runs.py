@@ -231,7 +231,7 @@ def test_wait_returns_when_the_run_has_ended_and_tells_of_progress(shop: Session
     run_id = session.value("SELECT easeml.select_models('flowers', '{linear}', n_configs => 1, max_epochs => 1)")
     session.execute(f"CALL easeml.wait({run_id}, 300)")
     assert session.value("SELECT status FROM easeml.run_status WHERE run_id = %s", run_id) == "finished"
-    assert notices[0] == f"run {run_id} trains 1 trial(s) for 1 epoch(s)"
+    assert notices[0] == f"run {run_id} trains 1 trial for 1 epoch"
     assert notices[-1] == f"run {run_id}: finished, 9 of 9 units"
 
 

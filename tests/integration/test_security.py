@@ -163,7 +163,7 @@ def test_views_read_with_the_rights_of_whoever_asks(root: Session) -> None:
         " AND NOT coalesce('security_invoker=true' = ANY (reloptions) OR 'security_invoker=on' = ANY"
         " (reloptions), false)"
     )
-    assert plain == ["state_sizes"]  # its own condition says whose sizes it shows
+    assert plain == ["kept_sizes"]  # its own condition says whose sizes it shows
 
 
 def test_every_object_has_a_comment(root: Session) -> None:

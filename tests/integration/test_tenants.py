@@ -366,11 +366,15 @@ def test_an_older_snapshot_does_not_help_to_a_further_run(database: Session, ten
 
 def test_max_bytes_refuses_data_before_anything_stays(database: Session, tenant: Session) -> None:
     used = status(tenant)["used_bytes"]
-    assert used == database.value("SELECT sum(n_bytes) FROM easeml.partitions") > 0
-    database.execute("SELECT easeml.alter_tenant('lena', max_bytes => %s)", [used + 10])
+    packed, encoder = (
+        database.value(f"SELECT sum({size})::int FROM easeml.{table}")
+        for size, table in (("n_bytes", "partitions"), ("pg_column_size(encoder)", "datasets"))
+    )
+    assert used == packed + encoder > packed > 0
+    database.execute("SELECT easeml.alter_tenant('lena', max_bytes => %s)", [used + 20])
     for call in ("create_dataset('second', 'mine', '{x}', 'y')", "refresh_dataset('flowers')"):
         said = refused(tenant, "ML015", f"SELECT easeml.{call}")
-        assert f"max_bytes: lena may keep {used + 10} bytes" in said
+        assert f"max_bytes: lena may keep {used + 20} bytes" in said
         assert "easeml.drop_dataset" in said
     # Blocks are refused one by one, before they fill the disk, and not only when the dataset is done.
     begin = "SELECT easeml.request('begin_dataset', %s::jsonb)::bigint"
@@ -378,8 +382,8 @@ def test_max_bytes_refuses_data_before_anything_stays(database: Session, tenant:
     with tenant.transaction(force_rollback=True):
         begun = tenant.value(begin, BY_HAND)
         tenant.execute(f"{block} VALUES ({begun}, 'train', 0, 0, 1, %s, '')", [b"x" * 9])  # type: ignore[arg-type]
-        refused(tenant, "ML015", f"{block} VALUES ({begun}, 'train', 0, 1, 1, %s, '')", b"xx")
-    database.execute("SELECT easeml.alter_tenant('lena', max_bytes => %s)", [2 * used])
+        refused(tenant, "ML015", f"{block} VALUES ({begun}, 'train', 0, 1, 1, %s, '')", b"x" * 9)
+    database.execute("SELECT easeml.alter_tenant('lena', max_bytes => %s)", [3 * used])
     tenant.execute("SELECT easeml.create_dataset('second', 'mine', '{x}', 'y', n_partitions => 2)")
 
 

@@ -111,6 +111,8 @@ def test_three_trials_on_two_devices_survive_a_kill(shared: Session, another_coo
     assert {each["trial_number"] for each in allocations} == {1, 2, 3}
     assert {each["reason"] for each in allocations} >= {"static"}
     assert min(each["elapsed_seconds"] for each in allocations) >= 0, "no placement precedes its run"
+    database.execute("UPDATE easeml.allocations SET decided_at = decided_at - interval '1 hour'")  # another clock
+    assert set(database.values("SELECT elapsed_seconds FROM easeml.trial_allocations")) == {0.0}
     first = {each["trial_number"]: each["width"] for each in allocations[:3]}
     assert sorted(first) == [1, 2, 3]
     assert set(first.values()) <= {0.5, 1.0}
