@@ -7,20 +7,23 @@ keeps them (easeml.array_bytes): `array_send` calls a function for each element,
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from .encoder import CategoricalField, Field, NumericField, TensorField
-from .errors import InvalidArgument, InvalidData
+from .coded_fields import CategoricalField, TextField
+from .encoder import Field, NumericField, TensorField
+from .errors import InvalidArgument, InvalidData, ShapeMismatch
 from .session import Session, Statement
+from .tokens import MOST_CHARACTERS
 from .value_types import Array
 
 NUMBERS = {"int2", "int4", "int8", "float4", "float8", "numeric"}
 TIMES = {"date", "timestamp", "timestamptz"}
-TEXTS = {"text", "varchar", "bpchar", "name", "uuid", "char"}
+TEXTS = {"text", "varchar", "bpchar", "name", "char"}
 ARRAYS = {
     "_int2": "i2",
     "_int4": "i4",
@@ -46,10 +49,18 @@ class Column(NamedTuple):
     @property
     def is_text(self) -> bool:
         """Whether its values are labels or categories by nature."""
-        return self.type in TEXTS or self.kind == "e"
+        return self.type in TEXTS | {"uuid"} or self.kind == "e"
 
 
 Columns = Mapping[str, Column]
+
+
+class Source(NamedTuple):
+    """An input while it is packed: its field, and SQL of its value in a row r of easeml_rows."""
+
+    field: Field
+    value: str
+
 
 COLUMNS = Statement(
     """
@@ -85,12 +96,17 @@ def input_field(column: Column) -> Field:
         return NumericField(column=name, type=sql_type)
     if sql_type in TIMES:
         return NumericField(column=name, type=sql_type, is_time=True)
-    if column.is_text:
+    if column.is_text and sql_type != "uuid":
         return CategoricalField(column=name, type=sql_type)
     if sql_type in ARRAYS:
         return TensorField(column=name, type=sql_type, dtype=ARRAYS[sql_type])
     if sql_type == "bytea":
         return TensorField(column=name, type=sql_type, dtype="u1")
+    if sql_type == "uuid":
+        raise InvalidArgument(
+            f"inputs: column {name!r} is a uuid: it names rows, and tells nothing about other rows",
+            hint="Leave it out. If its values do come again and again, cast it to text in a view.",
+        )
     raise InvalidArgument(
         f"inputs: column {name!r} has type {sql_type}, which cannot be an input",
         hint="Inputs are numbers, booleans, dates, text, enums, arrays of numbers and bytea; cast it in a view.",
@@ -100,7 +116,7 @@ def input_field(column: Column) -> Field:
 def text_sql(sql_type: str, value: str) -> str:
     """Return SQL for a label or category as text. The owner of an enum can define what a cast of it does, and would do
     it with the rights of whoever reads the column: format has the server write it, as it writes any enum."""
-    if sql_type in TEXTS | NUMBERS | {"bool"}:
+    if sql_type in TEXTS | NUMBERS | {"bool", "uuid"}:
         return f"{value}::text"
     return f"CASE WHEN {value} IS NOT NULL THEN format('%s', {value}) END"
 
@@ -111,7 +127,7 @@ def value_sql(field: Field, quoted: str) -> str:
         if field.is_time:
             return f"extract(epoch FROM {quoted})::float8"
         return f"{quoted}::int::float8" if field.type == "bool" else f"{quoted}::float8"
-    if isinstance(field, CategoricalField):
+    if isinstance(field, CategoricalField | TextField):
         return text_sql(field.type, quoted)
     cast = SEND_CASTS.get(field.type)
     return f"{quoted}::{cast}" if cast else quoted
@@ -147,6 +163,24 @@ def wire_type(field: Field) -> np.dtype[np.void]:
     array_head = [("n_dimensions", "=i4"), ("nulls_offset", "=i4"), ("element", "=u4")]
     bounds = [("sizes", "=i4", (field.wire_rank,)), ("lower_bounds", "=i4", (field.wire_rank,))]
     return np.dtype([*head, *array_head, *bounds, ("elements", np.dtype(field.wire), (math.prod(field.shape),))])
+
+
+def texts_sql(texts: Sequence[tuple[Field, str]], order: str) -> str:
+    """Return SQL of columns of texts, one after another, as JSON: Python parses it faster than a text[].
+
+    A free text counts as far as its first characters, so the rest does not travel.
+    """
+    values = [f"left({value}, {MOST_CHARACTERS})" if isinstance(field, TextField) else value for field, value in texts]
+    arrays = " || ".join(f"array_agg({value}{order})" for value in values)
+    return f"array_to_json({arrays})::text" if arrays else "NULL::text"
+
+
+def text_columns(texts: str | None, n_columns: int, n_rows: int) -> list[list[str | None]]:
+    """Undo `texts_sql`. Raises ShapeMismatch."""
+    values: list[str | None] = [] if texts is None else json.loads(texts)
+    if len(values) != n_columns * n_rows:
+        raise ShapeMismatch(f"expected {n_columns} texts of each of {n_rows} rows, got {len(values)} in all")
+    return [values[start : start + n_rows] for start in range(0, len(values), max(n_rows, 1))]
 
 
 def row_type(fields: Sequence[Field], target: str | None) -> np.dtype[np.void]:

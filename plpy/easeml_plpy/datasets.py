@@ -14,6 +14,7 @@ from .encoder import Encoder, LabelTarget
 from .encoding import fields_from_bytes
 from .errors import NotFound
 from .session import Kept, Session, Statement
+from .target_statistics import folds_of
 from .task import Task
 from .value_types import Array
 from .views import View, task_in, view_of
@@ -39,9 +40,9 @@ class Dataset:
             self._tasks[view] = task_in(self.view(view), self.encoder)
         return self._tasks[view]
 
-    def encode(self, view: str, fields: Sequence[Array]) -> Array:
-        """Return the inputs of rows in that view."""
-        return self.view(view).encode(self.encoder, fields)
+    def encode(self, view: str, fields: Sequence[Array], folds: Array | None = None) -> Array:
+        """Return the inputs of rows in that view; `folds` are those of training rows."""
+        return self.view(view).encode(self.encoder, fields, folds)
 
     def raw(self, outputs: Array) -> Array:
         """Return outputs in the target's own units: predicted values back from the standard scale."""
@@ -116,14 +117,18 @@ def partition_rows(
 def read_rows(session: Session, dataset_id: int, split: str, partition_number: int, view: str) -> PartitionRows:
     """Return a partition's rows in a view as tensors, and keep nothing."""
     blocks = session.rows(BLOCKS, dataset_id, split, partition_number)
-    return _decoded(dataset(session, dataset_id), view, blocks)
+    return _decoded(dataset(session, dataset_id), view, blocks, is_training=split == "train")
 
 
-def _decoded(data: Dataset, view: str, blocks: Sequence[_Block]) -> PartitionRows:
+def _decoded(data: Dataset, view: str, blocks: Sequence[_Block], *, is_training: bool) -> PartitionRows:
     task = data.task(view)
     target = data.encoder.target
     is_label = isinstance(target, LabelTarget)
-    parts = [data.encode(view, fields_from_bytes(data.encoder, block.inputs, block.n_rows)) for block in blocks]
+    parts, n_rows = [], 0
+    for block in blocks:
+        fields = fields_from_bytes(data.encoder, block.inputs, block.n_rows)
+        parts.append(data.encode(view, fields, folds_of(n_rows, block.n_rows) if is_training else None))
+        n_rows += block.n_rows
     targets = [np.frombuffer(block.targets, "<i4" if is_label else "<f8") for block in blocks]
     inputs = np.concatenate(parts) if parts else np.zeros((0, *task.input_shape), task.input_type)
     raw = np.concatenate(targets) if targets else np.zeros(0, "<i4" if is_label else "<f8")

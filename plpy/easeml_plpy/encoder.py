@@ -15,9 +15,24 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from .coded_fields import CategoricalField, TextField, categorical_from_json, text_from_json
 from .errors import InvalidData
 from .task import TaskKind
 from .value_types import JSON
+
+__all__ = [
+    "CategoricalField",
+    "Encoder",
+    "Field",
+    "LabelTarget",
+    "NumberField",
+    "NumberTarget",
+    "NumericField",
+    "Target",
+    "TensorField",
+    "TextField",
+    "field_from_json",
+]
 
 Moment: TypeAlias = npt.NDArray[np.float64]
 Range: TypeAlias = tuple[Moment, Moment] | None
@@ -78,24 +93,6 @@ class NumericField:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class CategoricalField:
-    """A text a row, stored as its place among the categories: -1 for missing, len(categories) for any other."""
-
-    column: str
-    type: str
-    missing: tuple[int, ...] = ()
-    categories: tuple[str, ...] = ()
-
-    stored_type: ClassVar[np.dtype[np.int32]] = np.dtype("<i4")
-    shape: ClassVar[tuple[int, ...]] = ()
-
-    def to_json(self) -> dict[str, JSON]:
-        """Return the field as it is stored."""
-        base: dict[str, JSON] = {"column": self.column, "type": self.type, "kind": "categorical"}
-        return {**base, "missing": list(self.missing), "categories": list(self.categories)}
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
 class TensorField:
     """An array of one shape a row. `missing`: the flat positions at which a training row had no number.
 
@@ -137,7 +134,7 @@ class TensorField:
 
 
 NumberField: TypeAlias = NumericField | TensorField
-Field: TypeAlias = NumberField | CategoricalField
+Field: TypeAlias = NumberField | CategoricalField | TextField
 
 
 @dataclass(frozen=True)
@@ -206,9 +203,9 @@ def field_from_json(entry: Entry) -> Field:
     kind, column, sql_type = entry["kind"], entry["column"], entry["type"]
     missing = tuple(entry["missing"])
     if kind == "categorical":
-        return CategoricalField(
-            column=column, type=sql_type, missing=missing, categories=tuple(entry.get("categories", ()))
-        )
+        return categorical_from_json(entry)
+    if kind == "text":
+        return text_from_json(entry)
     mean, scale = _moment(entry, "mean", _no_shift()), _moment(entry, "scale", _no_scale())
     knots = tuple(np.array(each, np.float64) for each in entry.get("knots", ()))
     if kind == "numeric":

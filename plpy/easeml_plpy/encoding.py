@@ -1,9 +1,10 @@
 """How columns become numbers, for packing, training and prediction alike.
 
 A *field* is one input column as a contiguous array, one entry a row: numeric (n,) float64 with NaN for missing,
-categorical (n,) int32 codes, tensor (n, *shape) in its stored type. Blocks keep fields. `encode` turns them into the
-float32 array that a trial sees. Training and prediction call the same `encode` with the same stored statistics, so
-prediction applies exactly what training saw. A number beyond the range of the training rows counts as its nearest end.
+categorical (n,) int32 codes, text (n, width) int32 hashes of tokens, tensor (n, *shape) in its stored type. Blocks keep
+fields. `encode` turns them into the float32 array of the standard view. Training and prediction call the same `encode`
+with the same stored statistics, so prediction applies exactly what training saw. A number beyond the range of the
+training rows counts as its nearest end.
 """
 
 from __future__ import annotations
@@ -13,9 +14,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .encoder import CategoricalField, Encoder, Field, NumericField, TensorField
+from .coded_fields import NULL_TEXT, CategoricalField, TextField
+from .encoder import Encoder, Field, NumericField, TensorField
 from .errors import InvalidData
+from .target_statistics import MANY
 from .value_types import Array, Floats
+
+N_FOLDED = 64
+"""Columns of a free text in the standard view, where tokens share them."""
 
 
 def row_bytes(fields: Sequence[Field]) -> int:
@@ -47,15 +53,18 @@ def fields_from_bytes(encoder: Encoder, payload: bytes, n_rows: int) -> list[Arr
 
 def encode(encoder: Encoder, fields: Sequence[Array]) -> Floats:
     """Turn fields of n rows into float32 (n, *input_shape): standardised, imputed, flagged, one-hot."""
-    parts = [_encode_field(field, values) for field, values in zip(encoder.inputs, fields, strict=True)]
+    parts = [encode_field(field, values) for field, values in zip(encoder.inputs, fields, strict=True)]
     if len(parts) == 1:
         return parts[0].reshape(len(parts[0]), *encoder.input_shape)
     return np.concatenate([part.reshape(len(part), -1) for part in parts], axis=1)
 
 
-def _encode_field(field: Field, values: Array) -> Floats:
+def encode_field(field: Field, values: Array) -> Floats:
+    """Turn one field of n rows into float32 (n, ...)."""
     if isinstance(field, CategoricalField):
         return _one_hot(field, values)
+    if isinstance(field, TextField):
+        return _folded(field, values)
     if isinstance(field, TensorField) and not field.missing:
         return _standardise_whole(field, values)
     return _standardise_with_flags(field, values)
@@ -84,11 +93,32 @@ def _standardise_with_flags(field: NumericField | TensorField, values: Array) ->
 
 
 def _one_hot(field: CategoricalField, codes: Array) -> Floats:
-    width = _width(field)
-    columns = np.where(codes < 0, width - 1, codes)
+    width = encoded_width(field)
+    # A longer dictionary is for other views.
+    columns = np.where(codes < 0, width - 1, np.minimum(codes, min(len(field.categories), MANY)))
     hot = np.zeros((len(codes), width), np.float32)
     hot[np.arange(len(codes)), columns] = 1.0
     return hot
+
+
+def _folded(field: TextField, hashes: Array) -> Floats:
+    """Return the weights of tokens, folded into a few columns and of unit length, and a flag for NULL."""
+    width = encoded_width(field)
+    weights, columns = token_weights(field, hashes), np.where(hashes >= 0, hashes % N_FOLDED, 0)
+    rows = np.repeat(np.arange(len(hashes)), field.width)
+    summed = np.bincount(rows * width + columns.ravel(), weights.ravel(), len(hashes) * width)
+    folded = summed.reshape(-1, width).astype(np.float32)
+    if field.missing:
+        folded[:, -1] = hashes[:, 0] == NULL_TEXT
+    return folded
+
+
+def token_weights(field: TextField, hashes: Array) -> Floats:
+    """Return the weight of each token in its text (n, width), of unit length; 0 for a token that is not known."""
+    weights = np.append(field.weights, np.float32(0))[field.known(hashes)]  # -1, not known, is the zero at the end
+    lengths = np.sqrt((weights**2).sum(axis=1, keepdims=True))
+    scaled: Floats = np.divide(weights, lengths, out=np.zeros_like(weights), where=lengths > 0)
+    return scaled
 
 
 def encoded_shape(fields: Sequence[Field]) -> tuple[int, ...]:
@@ -96,10 +126,13 @@ def encoded_shape(fields: Sequence[Field]) -> tuple[int, ...]:
     only = fields[0]
     if len(fields) == 1 and isinstance(only, TensorField) and not only.missing:
         return only.shape
-    return (sum(map(_width, fields)),)
+    return (sum(map(encoded_width, fields)),)
 
 
-def _width(field: Field) -> int:
+def encoded_width(field: Field) -> int:
+    """Return how many numbers a row of the field becomes."""
     if isinstance(field, CategoricalField):
-        return len(field.categories) + 1 + bool(field.missing)
+        return min(len(field.categories), MANY) + 1 + bool(field.missing)
+    if isinstance(field, TextField):
+        return N_FOLDED + len(field.missing)
     return math.prod(field.shape) + len(field.missing)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .encoder import CategoricalField, Field, Moment, TensorField
+from .encoder import Field, Moment, NumericField, TensorField
 from .value_types import Array
 
 MOST_KNOTS, LEAST_KNOTS = 128, 4
@@ -23,9 +23,9 @@ ALL_NUMBERS = 1 << 22
 
 def n_positions(field: Field) -> int:
     """Return how many sequences of knots a field has: one for each position of a vector, else one for all numbers."""
-    if isinstance(field, CategoricalField):
-        return 0
-    return math.prod(field.shape) if isinstance(field, TensorField) and len(field.shape) == 1 else 1
+    if isinstance(field, TensorField) and len(field.shape) == 1:
+        return math.prod(field.shape)
+    return int(isinstance(field, NumericField | TensorField))
 
 
 class KnotSample:

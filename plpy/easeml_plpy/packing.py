@@ -20,14 +20,17 @@ from typing import NamedTuple
 import numpy as np
 
 from . import columns as columns_of
-from . import source_rows, splitting
-from .columns import Columns
-from .encoder import CategoricalField, Encoder, Field, LabelTarget, NumberTarget, Target
+from . import source_rows, source_texts, splitting
+from .block_decoding import BlockDecoder
+from .coded_fields import CategoricalField, TextField
+from .columns import Columns, Source
+from .encoder import Encoder, Field, LabelTarget, NumberTarget, Target
 from .encoding import encoded_shape, fields_to_bytes, row_bytes
 from .errors import InvalidArgument, InvalidData
 from .pack_request import PackRequest, begun_dataset
 from .packing_statistics import PackingStatistics
 from .session import Command, Session, Statement, answering
+from .target_statistics import folds_of
 from .value_types import Array
 
 TARGET_BLOCK_BYTES = 2 << 20
@@ -59,8 +62,11 @@ def pack_begun_dataset(session: Session, dataset_id: int) -> int:
     inputs = source_rows.with_shapes(session, wanted, inputs)
     splitting.order_rows(session, wanted, target)
     n_train_rows = splitting.check_splits(session, wanted)
-    inputs = source_rows.with_categories(session, inputs)
-    packing = _Packing(session, wanted, inputs, target, n_skipped)
+    sources = [Source(field, f"r.i{k}") for k, field in enumerate(inputs)]
+    facts = source_texts.read_facts(session, sources)
+    sources = source_texts.without_identifiers(session, sources, facts)
+    sources = source_texts.with_dictionaries(session, sources, facts)
+    packing = _Packing(session, wanted, sources, target, n_skipped)
     statistics = packing.write_blocks(n_train_rows)
     packing.finish(statistics, started)
     for table in ("easeml_rows", "easeml_order"):
@@ -83,35 +89,38 @@ def _check_columns(wanted: PackRequest, columns: Columns) -> None:
 
 
 class _Block(NamedTuple):
-    """A block as it comes from the source: its place, and its rows as `record_send` wrote them."""
+    """A block as it comes from the source: its place, its rows as `record_send` wrote them, and its free texts."""
 
     split: str
     part: int
     block: int
     n: int
     payload: bytes
+    texts: str | None
 
 
 class _Packing:
     """A dataset being written: its row is there, and easeml.finish_dataset fills it in."""
 
     def __init__(
-        self, session: Session, wanted: PackRequest, inputs: Sequence[Field], target: Target, n_skipped: int
+        self, session: Session, wanted: PackRequest, sources: Sequence[Source], target: Target, n_skipped: int
     ) -> None:
-        self._session, self._inputs, self._target = session, inputs, target
+        self._session, self._sources, self._target = session, sources, target
+        self._inputs = inputs = [source.field for source in sources]
         self._dataset_id, self._n_partitions, self._n_skipped = wanted.dataset_id, wanted.n_partitions, n_skipped
         self._block_rows = wanted.block_rows or int(np.clip(TARGET_BLOCK_BYTES // max(row_bytes(inputs), 1), 64, 8192))
 
     def write_blocks(self, n_train_rows: int) -> PackingStatistics:
         """Decode, observe and store the blocks one after another; memory is bounded by a few of them."""
-        statement, dictionaries = _block_query(self._inputs, self._target, self._block_rows)
+        statement, dictionaries = _block_query(self._sources, self._target, self._block_rows)
         wire, stored = (">i4", "<i4") if isinstance(self._target, LabelTarget) else (">f8", "<f8")
-        statistics = PackingStatistics(self._inputs, n_train_rows)
+        statistics = PackingStatistics(self._inputs, self._target, n_train_rows)
+        decoder = BlockDecoder(self._inputs, wire)
         for block in self._session.each(statement, *dictionaries, at_once=4):
-            fields, targets = columns_of.decode_labelled_rows(self._inputs, wire, block.payload, block.n)
+            fields, targets = decoder.decode(block.payload, block.texts, block.n)
             _check_values(self._inputs, fields)
             if block.split == "train":
-                statistics.observe(fields, targets)
+                statistics.observe(fields, targets, folds_of(block.block * self._block_rows, block.n))
             packed = [fields_to_bytes(fields), targets.astype(stored).tobytes()]
             place = (block.split, block.part, block.block, block.n)
             self._session.run(INSERT_BLOCK, self._dataset_id, *place, *packed)
@@ -137,7 +146,9 @@ class _Packing:
         self._session.run(FINISH_DATASET, json.dumps(finished))
 
 
-def _block_query(inputs: Sequence[Field], target: Target, block_rows: int) -> tuple[Statement[_Block], list[list[str]]]:
+def _block_query(
+    sources: Sequence[Source], target: Target, block_rows: int
+) -> tuple[Statement[_Block], list[list[str]]]:
     """Return a statement that yields the blocks in order, and its parameters: the dictionary of each text column."""
     joins: list[str] = []
     dictionaries: list[list[str]] = []
@@ -149,16 +160,19 @@ def _block_query(inputs: Sequence[Field], target: Target, block_rows: int) -> tu
         return f"d{n}"
 
     sent = []
-    for k, field in enumerate(inputs):
-        alias = dictionary(field.categories, f"r.i{k}") if isinstance(field, CategoricalField) else ""
-        sent.append(columns_of.send_sql(field, f"r.i{k}", alias))
+    for field, value in sources:
+        if not isinstance(field, TextField):
+            alias = dictionary(field.categories, value) if isinstance(field, CategoricalField) else ""
+            sent.append(columns_of.send_sql(field, value, alias))
     if isinstance(target, LabelTarget):
         sent.append(f"({dictionary(target.labels, columns_of.text_sql(target.type, 'r.y'))}.code - 1)::int4")
     else:
         sent.append("r.y::float8")
+    texts = [source for source in sources if isinstance(source.field, TextField)]
     sql = (
         f"SELECT o.split, o.part, o.position / {int(block_rows)} AS block, count(*) AS n, "
-        f"string_agg(record_send(ROW({', '.join(sent)})), ''::bytea ORDER BY o.position) AS payload "
+        f"string_agg(record_send(ROW({', '.join(sent)})), ''::bytea ORDER BY o.position) AS payload, "
+        f"{columns_of.texts_sql(texts, ' ORDER BY o.position')} AS texts "
         f"FROM pg_temp.easeml_order o JOIN pg_temp.easeml_rows r ON r.ctid = o.row {' '.join(joins)} "
         "GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"
     )

@@ -10,31 +10,45 @@ from dataclasses import replace
 import numpy as np
 
 from .calendar_parts import varying_parts
-from .encoder import CategoricalField, Field, NumberField, NumberTarget, NumericField, TensorField
+from .coded_fields import CategoricalField, TextField
+from .encoder import Field, LabelTarget, NumberField, NumberTarget, NumericField, Target, TensorField
 from .knots import KnotSample, n_positions
 from .moments import Moments
+from .target_statistics import MANY, TargetStatistics, outputs_of
+from .text_statistics import TokenCounts
 from .value_types import Array
 
 
 class PackingStatistics:
     """Counts by partition, and the statistics that the encoder will store."""
 
-    def __init__(self, inputs: Sequence[Field], n_train_rows: int) -> None:
+    def __init__(self, inputs: Sequence[Field], target: Target, n_train_rows: int) -> None:
         n_numbers = sum(map(n_positions, inputs))
-        self._measures = [
-            None if isinstance(field, CategoricalField) else _Measure(field, n_train_rows, n_numbers)
-            for field in inputs
-        ]
+        self._numbers = {
+            k: _Measure(field, n_train_rows, n_numbers)
+            for k, field in enumerate(inputs)
+            if isinstance(field, NumericField | TensorField)
+        }
+        self._texts = {k: TokenCounts() for k, field in enumerate(inputs) if isinstance(field, TextField)}
+        self._outputs = outputs_of(len(target.labels) if isinstance(target, LabelTarget) else None)
+        self._categories = {
+            k: TargetStatistics.empty(len(field.categories), self._outputs.n_outputs)
+            for k, field in enumerate(inputs)
+            if isinstance(field, CategoricalField) and len(field.categories) > MANY and self._outputs.n_outputs
+        }
         self._target = Moments(is_elementwise=True)
         self.n_rows: Counter[tuple[str, int]] = Counter()
         self.n_bytes: Counter[int] = Counter()
         self.checksums: Counter[int] = Counter()
 
-    def observe(self, fields: Sequence[Array], targets: Array) -> None:
-        """Add training rows to the statistics."""
-        for measure, values in zip(self._measures, fields, strict=True):
-            if measure is not None:
-                measure.add(values)
+    def observe(self, fields: Sequence[Array], targets: Array, folds: Array) -> None:
+        """Add training rows, which belong to these folds, to the statistics."""
+        for k, measure in self._numbers.items():
+            measure.add(fields[k])
+        for k, counts in self._texts.items():
+            counts.add(fields[k])
+        for k, sums in self._categories.items():
+            sums.add(fields[k], self._outputs.of(targets), folds)
         self._target.add(targets.astype(np.float64).reshape(-1, 1))
 
     def count(self, split: str, part: int, n_rows: int, packed: Sequence[bytes]) -> None:
@@ -46,10 +60,14 @@ class PackingStatistics:
 
     def fields(self, inputs: Sequence[Field]) -> list[Field]:
         """Return the inputs with their statistics."""
-        return [
-            field if measure is None else measure.measured(field)
-            for field, measure in zip(inputs, self._measures, strict=True)
-        ]
+        return [self._measured(k, field) for k, field in enumerate(inputs)]
+
+    def _measured(self, k: int, field: Field) -> Field:
+        if isinstance(field, TextField):
+            return self._texts[k].measured(field)
+        if isinstance(field, CategoricalField):
+            return replace(field, targets=self._categories.get(k))
+        return self._numbers[k].measured(field)
 
     def number_target(self, target: NumberTarget) -> NumberTarget:
         """Return the target with its mean and scale."""
@@ -76,7 +94,7 @@ class _Measure:
         self._moments.add(values)
         self._sample.add(values)
 
-    def measured(self, field: Field) -> Field:
+    def measured(self, field: NumberField) -> NumberField:
         """Return the field with its statistics."""
         found = self._moments.statistics()
         knots = self._sample.knots()
@@ -85,6 +103,4 @@ class _Measure:
             return replace(
                 field, mean=found.mean, scale=found.scale, missing=found.missing, knots=knots, calendar=calendar
             )
-        if isinstance(field, TensorField):
-            return replace(field, mean=found.mean, scale=found.scale, missing=found.missing, knots=knots)
-        return field
+        return replace(field, mean=found.mean, scale=found.scale, missing=found.missing, knots=knots)

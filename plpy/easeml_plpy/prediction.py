@@ -5,7 +5,6 @@ All entry points here run with the caller's rights. What they answer with comes 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import TypeAlias
 
@@ -13,9 +12,10 @@ import numpy as np
 import torch
 
 from . import columns as columns_of
-from .encoder import CategoricalField, Field, LabelTarget
+from .coded_fields import CategoricalField, TextField
+from .encoder import Field, LabelTarget
 from .errors import InvalidData, NotAllowed, ShapeMismatch
-from .row_values import category_code, fields_from_numbers, fields_from_values, numbers_of_array, row_of_text
+from .row_values import coded, fields_from_numbers, fields_from_values, numbers_of_array, row_of_text
 from .serving import Served, served, within_memory
 from .session import Kept, Session, answering, tenant_entry_point
 from .value_types import Array
@@ -118,7 +118,7 @@ def predict_packed(
 ) -> Answers:
     """Predict for many rows: return (labels, probabilities or values, trial).
 
-    payload: the numbers and arrays of each row as `record_send` writes them; texts: the categorical inputs as a JSON
+    payload: the numbers and arrays of each row as `record_send` writes them; texts: the inputs that are texts as a JSON
     array, one column after another (so that the caller need not know the owner's categories).
     """
     if not session.kept(FILLING).is_on:
@@ -126,25 +126,18 @@ def predict_packed(
     chosen = served(session, dataset, trial_id)
     inputs = chosen.data.encoder.inputs
     numbers = iter(_numbers(inputs, payload, n_rows))
-    columns = iter(_columns(inputs, texts, n_rows))
+    n_texts = sum(isinstance(field, CategoricalField | TextField) for field in inputs)
+    columns = iter(columns_of.text_columns(texts, n_texts, n_rows))
     fields = [
-        _codes(field, next(columns)) if isinstance(field, CategoricalField) else next(numbers) for field in inputs
+        coded(field, next(columns)) if isinstance(field, CategoricalField | TextField) else next(numbers)
+        for field in inputs
     ]
     return answers(chosen, fields, n_rows)
 
 
-def _columns(inputs: Sequence[Field], texts: str | None, n_rows: int) -> list[list[str | None]]:
-    """Return the texts of each categorical column."""
-    n_columns = sum(isinstance(field, CategoricalField) for field in inputs)
-    values: list[str | None] = [] if texts is None else json.loads(texts)
-    if len(values) != n_columns * n_rows:
-        raise ShapeMismatch(f"expected {n_columns} texts of each of {n_rows} rows, got {len(values)} in all")
-    return [values[start : start + n_rows] for start in range(0, len(values), max(n_rows, 1))]
-
-
 def _numbers(inputs: Sequence[Field], payload: bytes, n_rows: int) -> list[Array]:
-    """Return the fields of the columns that are no categories. Raises ShapeMismatch."""
-    sent = [field for field in inputs if not isinstance(field, CategoricalField)]
+    """Return the fields of the columns that are no texts. Raises ShapeMismatch."""
+    sent = [field for field in inputs if not isinstance(field, CategoricalField | TextField)]
     try:
         return columns_of.decode_rows(sent, payload, n_rows)
     except InvalidData as error:
@@ -153,8 +146,3 @@ def _numbers(inputs: Sequence[Field], payload: bytes, n_rows: int) -> list[Array
             detail=error.detail,
             hint="Rows must have the shape that the dataset was made with.",
         ) from error
-
-
-def _codes(field: CategoricalField, values: Sequence[str | None]) -> Array:
-    codes = {value: category_code(field, value) for value in set(values)}
-    return np.array([codes[value] for value in values], field.stored_type)

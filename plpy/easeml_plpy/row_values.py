@@ -7,14 +7,16 @@ import math
 import re
 import reprlib
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from .encoder import CategoricalField, Encoder, Field, NumericField, TensorField
+from .coded_fields import CategoricalField, TextField
+from .encoder import Encoder, Field, NumericField, TensorField
 from .errors import ShapeMismatch
+from .tokens import Tokenizer
 from .value_types import JSON, Array
 
 MAX_TEXT_BYTES = 32 << 20
@@ -85,9 +87,9 @@ def fields_from_numbers(encoder: Encoder, numbers: Array) -> list[Array]:
     """Make fields of one row given as numbers in the order of the inputs, tensors flattened."""
     fields = []
     for field in encoder.inputs:
-        if isinstance(field, CategoricalField):
+        if isinstance(field, CategoricalField | TextField):
             raise ShapeMismatch(
-                f"input {field.column!r} is categorical and cannot be given as a number",
+                f"input {field.column!r} is a text and cannot be given as a number",
                 hint="Give the row as jsonb: easeml.predict(dataset, to_jsonb(row)).",
             )
         fields.append(field)
@@ -98,21 +100,35 @@ def fields_from_numbers(encoder: Encoder, numbers: Array) -> list[Array]:
     return [_as_stored(field, part).reshape(1, *field.shape) for part, field in zip(parts, fields, strict=True)]
 
 
+def _text_of(field: CategoricalField | TextField, value: JSON) -> str | None:
+    """Return a JSON value as the server casts it to text."""
+    if value is None:
+        return None
+    text = ("true" if value else "false") if isinstance(value, bool) else str(value)
+    # char(n) is padded in JSON, and not where it is cast to text
+    return text.rstrip(" ") if field.type == "bpchar" else text
+
+
 def category_code(field: CategoricalField, value: JSON) -> int:
     """Return the code of a category: its place, len(categories) for any other, -1 (or any other) for missing."""
     if value is None:
         return -1 if field.missing else len(field.categories)
-    text = ("true" if value else "false") if isinstance(value, bool) else str(value)
-    if field.type == "bpchar":
-        text = text.rstrip(" ")  # char(n) is padded in JSON, and not where it is cast to text
-    return field.categories.index(text) if text in field.categories else len(field.categories)
+    return field.codes.get(_text_of(field, value) or "", len(field.categories))
+
+
+def coded(field: CategoricalField | TextField, values: Sequence[JSON]) -> Array:
+    """Return the stored codes of the texts of many rows."""
+    if isinstance(field, TextField):
+        return Tokenizer(field.analyzer).rows([_text_of(field, value) for value in values], field.width)
+    codes = {value: category_code(field, value) for value in set(values)}
+    return np.array([codes[value] for value in values], field.stored_type)
 
 
 def _field_from_value(field: Field, value: JSON) -> Array:
-    if isinstance(field, CategoricalField):
+    if isinstance(field, CategoricalField | TextField):
         if isinstance(value, list | dict):
             raise ShapeMismatch(f"input {field.column!r}: expected a text, got {reprlib.repr(value)}")
-        return np.array([category_code(field, value)], field.stored_type)
+        return coded(field, [value])
     try:
         array = _numbers(field, value)
     except (OverflowError, TypeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""The rows of a source in a temporary table, and what they turn out to be: task, labels, shapes, categories."""
+"""The rows of a source in a temporary table, and what they turn out to be: task, labels, shapes."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from dataclasses import replace
 
 from . import columns as columns_of
 from .columns import Column, Columns
-from .encoder import CategoricalField, Field, LabelTarget, NumberTarget, Target, TensorField
+from .encoder import Field, LabelTarget, NumberTarget, Target, TensorField
 from .errors import InvalidArgument, InvalidData
 from .pack_request import PackRequest
 from .session import Session
 from .task import TaskKind
 
-MAX_CATEGORIES = 64
 MAX_LABELS = 10_000
+FEW_LABELS, MANY_LABELS, SHARE_OF_LABELS = 10, 30, 1 / 20
+"""Whole numbers up to the first are labels, beyond the second numbers; between, if they are few for their rows."""
+INTEGERS = {"int2", "int4", "int8"}
 REALS = {"float4", "float8", "numeric"}
 C_ORDERED = {"text", "varchar", "bpchar"}
 NO_IMAGES = "Leave them out in a view: an image cannot be imputed."
@@ -64,7 +66,7 @@ def task_of(request: PackRequest, column: Column) -> TaskKind:
 
 def target_of(session: Session, request: PackRequest, column: Column) -> Target:
     """Decide the task and describe the target: its labels, or that it is a number."""
-    if task_of(request, column) == "classification":
+    if task_of(request, column) == "classification" and not _is_measured(session, request, column):
         return LabelTarget(request.target, column.type, tuple(_labels(session, request, column)))
     bad = session.execute(
         "SELECT count(*) AS n FROM pg_temp.easeml_rows WHERE y::float8 IN ('NaN', 'Infinity', '-Infinity')"
@@ -74,6 +76,21 @@ def target_of(session: Session, request: PackRequest, column: Column) -> Target:
     if session.execute("SELECT min(y) = max(y) AS is_constant FROM pg_temp.easeml_rows")[0]["is_constant"]:
         raise InvalidData(f"the target {request.target!r} has the same value in every row")
     return NumberTarget(request.target, column.type)
+
+
+def _is_measured(session: Session, request: PackRequest, column: Column) -> bool:
+    """Say whether whole numbers are too many to be labels, where the caller leaves it open."""
+    if request.task is not None or column.type not in INTEGERS:
+        return False
+    found = session.execute("SELECT count(*) AS n, count(DISTINCT y) AS n_distinct FROM pg_temp.easeml_rows")[0]
+    n, n_distinct = int(found["n"]), int(found["n_distinct"])
+    if n_distinct <= FEW_LABELS or (n_distinct <= MANY_LABELS and n_distinct <= n * SHARE_OF_LABELS):
+        return False
+    session.notice(
+        f"the target {request.target!r} has {n_distinct} different whole numbers in {n} rows, so they are numbers to"
+        " predict (regression); say task => 'classification' if they are labels"
+    )
+    return True
 
 
 def _labels(session: Session, request: PackRequest, column: Column) -> list[str]:
@@ -183,22 +200,3 @@ def _check_size(field: TensorField, shape: tuple[int, ...], size: int) -> None:
         raise InvalidArgument(
             f"input_shape: {list(shape)} makes {wanted} values, but column {field.column!r} holds {size}"
         )
-
-
-def with_categories(session: Session, inputs: Sequence[Field]) -> list[Field]:
-    """Return the fields with the commonest values of each categorical column among the training rows."""
-    return [
-        _with_categories(session, k, field) if isinstance(field, CategoricalField) else field
-        for k, field in enumerate(inputs)
-    ]
-
-
-def _with_categories(session: Session, k: int, field: CategoricalField) -> CategoricalField:
-    rows = session.execute(
-        f"SELECT r.i{k} AS value, count(*) AS n "
-        "FROM pg_temp.easeml_rows r JOIN pg_temp.easeml_order o ON o.row = r.ctid "
-        f"WHERE o.split = 'train' GROUP BY 1 ORDER BY n DESC, r.i{k} COLLATE \"C\" LIMIT {MAX_CATEGORIES + 1}"
-    )
-    values = [row["value"] for row in rows]
-    known = tuple(value for value in values if value is not None)
-    return replace(field, missing=(0,) if None in values else (), categories=known[:MAX_CATEGORIES])

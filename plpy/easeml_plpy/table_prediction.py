@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from . import columns as columns_of
+from .coded_fields import CategoricalField, TextField
 from .columns import Column, Columns
-from .encoder import CategoricalField, Field, NumberTarget, NumericField, TensorField
+from .encoder import Field, NumberTarget, NumericField, TensorField
 from .errors import NotFound, ShapeMismatch
 from .prediction import FILLING, ROWS_AT_ONCE
 from .serving import served
@@ -159,7 +160,9 @@ def _check_types(wanted: TableRequest, columns: Columns, inputs: Sequence[Field]
     for field in inputs:
         column = columns[field.column]
         now = columns_of.input_field(column)
-        if (type(now), now.type == "bytea") != (type(field), field.type == "bytea"):
+        # Whether a column of texts is a category depends on its rows, not on its type.
+        kind = CategoricalField if isinstance(field, TextField) else type(field)
+        if (type(now), now.type == "bytea") != (kind, field.type == "bytea"):
             raise ShapeMismatch(
                 f"source: column {field.column!r} of {wanted.source} has type {column.type}",
                 detail=f"The dataset was made from {field.type}.",
@@ -168,15 +171,14 @@ def _check_types(wanted: TableRequest, columns: Columns, inputs: Sequence[Field]
 
 def _numbers_sql(columns: Columns, inputs: Sequence[Field]) -> str:
     """Return SQL of what goes into the packed rows."""
-    sent = [_number_sql(columns[field.column], field) for field in inputs if not isinstance(field, CategoricalField)]
-    return ", ".join(sent)
+    numbers = (field for field in inputs if isinstance(field, NumericField | TensorField))
+    return ", ".join(_number_sql(columns[field.column], field) for field in numbers)
 
 
 def _texts_sql(columns: Columns, inputs: Sequence[Field]) -> str:
-    """Return SQL of the categorical columns, one after another, as JSON: Python parses it faster than a text[]."""
-    texts = [columns[field.column] for field in inputs if isinstance(field, CategoricalField)]
-    arrays = " || ".join(f"array_agg({columns_of.text_sql(text.type, text.quoted)})" for text in texts)
-    return f"array_to_json({arrays})::text" if arrays else "NULL::text"
+    """Return SQL of the texts."""
+    texts = [(field, columns[field.column]) for field in inputs if isinstance(field, CategoricalField | TextField)]
+    return columns_of.texts_sql([(field, columns_of.text_sql(text.type, text.quoted)) for field, text in texts], "")
 
 
 def _number_sql(column: Column, field: NumericField | TensorField) -> str:

@@ -73,7 +73,7 @@ FOREIGN: dict[str, frozenset[str]] = {
 }
 IMPURE = frozenset({"time", "random", "os", "socket", "logging", "psycopg", "torch"})
 PURE = (*WORDS, *CORES, "decisions", "coordinator", "simulated")
-LAZY_IN_PLPY = frozenset({"lightgbm", "tabm", "sklearn"})  # a second to import: only where it is used
+LAZY_IN_PLPY = frozenset({"lightgbm", "tabm", "sklearn", "scipy"})  # a second to import: only where it is used
 LAZY = frozenset({"optuna"})  # the same; the server imports procedures too
 
 
@@ -185,7 +185,7 @@ def test_what_a_tenant_waits_for_imports_nothing_that_takes_long(first_call):
 @pytest.mark.parametrize(("name", "path"), modules("easeml_plpy"), ids=[name for name, _ in modules("easeml_plpy")])
 def test_what_runs_inside_a_segment_knows_no_coordinator_and_no_driver(name, path):
     found = {top_of(imported) for imported in imports(name, path)}
-    allowed = {"easeml_plpy", "numpy", "torch", "sklearn", "lightgbm", "tabm", "safetensors"}
+    allowed = {"easeml_plpy", "numpy", "torch", "sklearn", "scipy", "lightgbm", "tabm", "safetensors"}
     assert found <= allowed | sys.stdlib_module_names
     assert not {top_of(imported) for imported in imports(name, path, top_level_only=True)} & LAZY_IN_PLPY
 

@@ -182,8 +182,8 @@ def test_rare_categories_and_those_that_training_rows_lack_become_other(scratch:
     values = [f"common {i % 70:02d}" for i in range(700)] + [f"rare {i}" for i in range(30)]
     dataset_id, rows = one_column(scratch, "text", values)
     (field,) = encoder_of(scratch, dataset_id)["inputs"]
-    assert len(field["categories"]) == 64
-    assert set(field["categories"]) < {f"common {i:02d}" for i in range(70)}
+    assert set(field["categories"]) == {f"common {i:02d}" for i in range(70)}
+    assert encoder_of(scratch, dataset_id)["input_shape"] == [65]
     kept = [value if value in field["categories"] else ... for value in values]
     assert rows == expected(kept)
 
@@ -287,7 +287,7 @@ def test_numbers_of_large_magnitude_keep_their_precision(scratch: Session) -> No
         (field,) = encoder_of(scratch, dataset_id)["inputs"]
         _, inputs, _ = decoded(scratch, dataset_id)
         first = np.unique(np.array(inputs)[:, 0])
-        assert len(first) >= 38  # a row at an end that does not train may count as the nearest that does
+        assert len(first) >= 36  # rows at the ends that do not train count as the nearest that does
         np.testing.assert_allclose(np.diff(first), step / field["scale"][0], rtol=1e-3, err_msg=column)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -26,7 +26,7 @@ class Estimator(Protocol):
 
 @dataclass(frozen=True)
 class IncrementalEstimator:
-    """An estimator; `transform` makes its input of float32 (n, n_features)."""
+    """An estimator; `transform` makes its input, an array or a sparse matrix, of float32 (n, n_features)."""
 
     estimator: Estimator
-    transform: Callable[[Array], Array] = np.asarray
+    transform: Callable[[Array], Any] = np.asarray

@@ -11,6 +11,7 @@ from easeml_plpy.architectures.config import Config
 from easeml_plpy.architectures.contract import Architecture
 from easeml_plpy.architectures.hyperparameter import Hyperparameter, magnitude
 from easeml_plpy.architectures.incremental import Estimator, IncrementalEstimator
+from easeml_plpy.architectures.sparse_rows import transform_for
 from easeml_plpy.task import Task
 
 _SGD_LOSSES = {
@@ -35,7 +36,8 @@ def build_sgd(task: Task, config: Config) -> IncrementalEstimator:
             eta0=config.number("learning_rate"),
             power_t=config.number("power_t"),
             shuffle=False,
-        )
+        ),
+        transform_for(task),
     )
 
 
@@ -49,7 +51,8 @@ def build_perceptron(task: Task, config: Config) -> IncrementalEstimator:
             alpha=config.number("alpha"),
             eta0=config.number("learning_rate"),
             shuffle=False,
-        )
+        ),
+        transform_for(task),
     )
 
 
@@ -59,7 +62,7 @@ def build_passive_aggressive(task: Task, config: Config) -> IncrementalEstimator
 
     release = tuple(int(part) for part in sklearn.__version__.split(".")[:2])
     build = _pa_by_learning_rate if release >= (1, 8) else _pa_by_class
-    return IncrementalEstimator(build(task, config.number("aggressiveness")))
+    return IncrementalEstimator(build(task, config.number("aggressiveness")), transform_for(task))
 
 
 def _pa_by_learning_rate(task: Task, aggressiveness: float) -> Estimator:
@@ -139,6 +142,7 @@ SGD = Architecture(
         Hyperparameter("power_t", "float", 0.25, "the exponent of 'invscaling'", low=0.0, high=2.0),
     ),
     build=build_sgd,
+    view="sparse",
 )
 
 PERCEPTRON = Architecture(
@@ -148,6 +152,7 @@ PERCEPTRON = Architecture(
     summary="linear, steps only at mistakes (Rosenblatt); its probabilities are uncalibrated scores",
     hyperparameters=(_penalty("none"), _ALPHA, _learning_rate(1.0)),
     build=build_perceptron,
+    view="sparse",
 )
 
 PASSIVE_AGGRESSIVE = Architecture(
@@ -158,4 +163,5 @@ PASSIVE_AGGRESSIVE = Architecture(
         magnitude("aggressiveness", 0.01, "the largest step (C in the paper)", legal=(1e-8, 1e4), search=(1e-5, 1.0)),
     ),
     build=build_passive_aggressive,
+    view="sparse",
 )

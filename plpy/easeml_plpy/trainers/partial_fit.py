@@ -14,6 +14,7 @@ import math
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import torch
@@ -116,7 +117,7 @@ class PartialFitTrial:
             setattr(self._estimator, name, array[()] if name in scalars else array)
         self._n_steps = state.read("n_steps", int)
 
-    def _step(self, features: Array, targets: Array) -> None:
+    def _step(self, features: Any, targets: Array) -> None:
         """Call partial_fit once. Raises TrialFailed when the weights overflow."""
         classes = {"classes": np.arange(self._task.n_outputs)} if self._task.kind == "classification" else {}
         try:
@@ -144,7 +145,7 @@ class PartialFitTrial:
                 raise TypeError(f"{self._architecture.name} builds a classifier without probabilities and scores")
         return np.asarray(outputs, dtype=np.float32)
 
-    def _features(self, batch: torch.Tensor) -> Array:
+    def _features(self, batch: torch.Tensor) -> Any:
         return self._transform(batch.reshape(len(batch), -1).cpu().numpy())
 
     def _loss_mean(self, inputs: torch.Tensor, targets: torch.Tensor, pause: Pause) -> float:

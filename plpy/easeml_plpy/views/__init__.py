@@ -6,21 +6,28 @@ write a file with a `View` and list it here.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from easeml_plpy.encoder import Encoder, LabelTarget
 from easeml_plpy.task import Task
 from easeml_plpy.views.contract import View
+from easeml_plpy.views.sparse import SPARSE, is_sparse
 from easeml_plpy.views.standard import STANDARD
 from easeml_plpy.views.table import TABLE, has_table
 from easeml_plpy.views.tree import TREE
 
 __all__ = ["VIEWS", "View", "task_in", "view_of"]
 
-VIEWS: dict[str, View] = {each.name: each for each in (STANDARD, TABLE, TREE)}
+VIEWS: dict[str, View] = {each.name: each for each in (STANDARD, TREE, TABLE, SPARSE)}
+
+EXISTENCE: dict[str, Callable[[Encoder], bool]] = {"table": has_table, "sparse": is_sparse}
+"""Which datasets have a view of their own by that name; the others have those that are not here."""
 
 
 def view_of(name: str, encoder: Encoder) -> View:
     """Return the view of that name, or `standard` where this dataset has none of its own."""
-    return STANDARD if name == "table" and not has_table(encoder) else VIEWS[name]
+    exists = EXISTENCE.get(name)
+    return VIEWS[name] if exists is None or exists(encoder) else STANDARD
 
 
 def task_in(view: View, encoder: Encoder) -> Task:

@@ -15,8 +15,9 @@ from easeml_plpy.value_types import Array
 class View:
     """A way of laying out fields. Its constants come from the training rows alone, and the encoder holds them.
 
-    `shape(encoder)` is that of one row, `layout(encoder)` says what its columns are, and `encode(encoder, fields)`
-    turns fields of n rows into (n, *shape) of `input_type`. Training and prediction call the same `encode`.
+    `shape(encoder)` is that of one row, `layout(encoder)` says what its columns are, and `encode(encoder, fields,
+    folds)` turns fields of n rows into (n, *shape) of `input_type`. Training and prediction call the same `encode`;
+    `folds` (target_statistics.py) is None for rows that do not train.
     """
 
     name: str
@@ -24,4 +25,4 @@ class View:
     input_type: InputType
     shape: Callable[[Encoder], tuple[int, ...]]
     layout: Callable[[Encoder], Layout]
-    encode: Callable[[Encoder, Sequence[Array]], Array]
+    encode: Callable[[Encoder, Sequence[Array], Array | None], Array]

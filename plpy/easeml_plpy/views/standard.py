@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from easeml_plpy.encoder import Encoder
 from easeml_plpy.encoding import encode
 from easeml_plpy.layout import Layout
+from easeml_plpy.value_types import Array, Floats
 from easeml_plpy.views.contract import View
 
 
 def _shape(encoder: Encoder) -> tuple[int, ...]:
     return encoder.input_shape
+
+
+def _encode(encoder: Encoder, fields: Sequence[Array], folds: Array | None) -> Floats:
+    return encode(encoder, fields)
 
 
 def _no_layout(encoder: Encoder) -> Layout:
@@ -22,5 +29,5 @@ STANDARD = View(
     input_type="float32",
     shape=_shape,
     layout=_no_layout,
-    encode=encode,
+    encode=_encode,
 )

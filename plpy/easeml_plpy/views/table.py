@@ -3,7 +3,8 @@
 A number is its position among its knots: 0 at the first, 1 at the last, linear between two. So a piecewise linear
 embedding is a function of this one number, and an outlier is clipped to the range that training saw. A missing number
 is 0.5, and flagged where training had a missing one. A category is its code, and a missing one the last code. A time is
-its position, and its calendar parts that vary as codes, but for the year, which the position tells.
+its position, and its calendar parts that vary as codes, but for the year, which the position tells. A text is the ids
+of its tokens that views know, the commonest token being 0, and -1 for none.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from easeml_plpy.calendar_parts import CYCLES, calendar_parts
-from easeml_plpy.encoder import CategoricalField, Encoder, Field, Moment, NumberField, NumericField, TensorField
-from easeml_plpy.layout import Layout, ViewColumn
-from easeml_plpy.value_types import Array, Floats
-from easeml_plpy.views.contract import View
+from easeml_plpy.coded_fields import NULL_TEXT, CategoricalField, TextField
+from easeml_plpy.encoder import Encoder, Field, Moment, NumberField, NumericField, TensorField
+from easeml_plpy.layout import ViewColumn
+from easeml_plpy.value_types import Array
+from easeml_plpy.views.columns import FieldColumns, column_view
 
 MIDDLE = 0.5
 FIRST = {"month": 1, "day": 1, "weekday": 0, "hour": 0}
@@ -27,22 +29,30 @@ def has_table(encoder: Encoder) -> bool:
     """Say whether a dataset has this view: not if it was packed before there were knots, nor if it is one array, whose
     elements are numbers of one kind."""
     is_array = len(encoder.inputs) == 1 and isinstance(encoder.inputs[0], TensorField)
-    return not is_array and all(isinstance(field, CategoricalField) or field.knots for field in encoder.inputs)
-
-
-def _layout(encoder: Encoder) -> Layout:
-    return tuple(column for field in encoder.inputs for column in _columns(field))
+    return not is_array and all(isinstance(each, CategoricalField | TextField) or each.knots for each in encoder.inputs)
 
 
 def _columns(field: Field) -> Iterator[ViewColumn]:
     if isinstance(field, CategoricalField):
         yield ViewColumn("category", field.column, cardinality=len(field.categories) + 1 + bool(field.missing))
         return
+    if isinstance(field, TextField):
+        yield from (ViewColumn("token", field.column, str(k), len(field.tokens)) for k in range(field.width))
+        yield from (ViewColumn("flag", field.column) for _ in field.missing)
+        return
     parts = [""] if isinstance(field, NumericField) else [str(k) for k in range(math.prod(field.shape))]
     for part, knots in zip(parts, _knots(field), strict=True):
         yield ViewColumn("number", field.column, part, max(len(knots) - 1, 0))
     yield from (ViewColumn("flag", field.column, parts[k]) for k in field.missing)
     yield from (ViewColumn("category", field.column, part, CYCLES[part] + 1) for part in _cycles(field))
+
+
+def _width(field: Field) -> int:
+    if isinstance(field, CategoricalField):
+        return 1
+    if isinstance(field, TextField):
+        return field.width + len(field.missing)
+    return math.prod(field.shape) + len(field.missing) + len(_cycles(field))
 
 
 def _knots(field: NumberField) -> Sequence[Moment]:
@@ -55,30 +65,18 @@ def _cycles(field: NumberField) -> list[str]:
     return [part for part in field.calendar if part in CYCLES] if isinstance(field, NumericField) else []
 
 
-def _shape(encoder: Encoder) -> tuple[int, ...]:
-    return (sum(map(_width, encoder.inputs)),)
-
-
-def _width(field: Field) -> int:
+def _write(field: Field, values: Array, folds: Array | None, into: Array) -> None:
     if isinstance(field, CategoricalField):
-        return 1
-    return math.prod(field.shape) + len(field.missing) + len(_cycles(field))
+        into[:, 0] = np.where(values < 0, len(field.categories) + 1, values)
+    elif isinstance(field, TextField):
+        into[:, : field.width] = field.known(values)
+        if field.missing:
+            into[:, -1] = values[:, 0] == NULL_TEXT
+    else:
+        _write_numbers(field, values.reshape(len(values), -1), into)
 
 
-def _encode(encoder: Encoder, fields: Sequence[Array]) -> Floats:
-    rows = np.empty((len(fields[0]), *_shape(encoder)), np.float32)
-    start = 0
-    for field, values in zip(encoder.inputs, fields, strict=True):
-        stop = start + _width(field)
-        if isinstance(field, CategoricalField):
-            rows[:, start] = np.where(values < 0, len(field.categories) + 1, values)
-        else:
-            _write_numbers(field, values.reshape(len(values), -1), rows[:, start:stop])
-        start = stop
-    return rows
-
-
-def _write_numbers(field: NumberField, values: Array, into: Floats) -> None:
+def _write_numbers(field: NumberField, values: Array, into: Array) -> None:
     n_elements = values.shape[1]
     for k, knots in enumerate(_knots(field)):
         into[:, k] = positions(knots, values[:, k])
@@ -99,11 +97,9 @@ def positions(knots: Moment, values: Array) -> Array:
     return np.where(np.isnan(values), MIDDLE, found)
 
 
-TABLE = View(
-    name="table",
-    summary="float32 for networks: positions among quantiles, flags where missing, codes of categories and calendar",
-    input_type="float32",
-    shape=_shape,
-    layout=_layout,
-    encode=_encode,
+TABLE = column_view(
+    "table",
+    "float32 for networks: positions among quantiles, flags where missing, codes of categories, tokens and calendar",
+    "float32",
+    FieldColumns(_columns, _width, _write),
 )

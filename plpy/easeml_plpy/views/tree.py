@@ -1,61 +1,67 @@
 """The view `tree`: float64 (n, columns), what a row says as it says it, since trees only compare.
 
 A missing number is NaN, and so is a missing category where training had one. A category is its code; one that training
-did not know has the code after the last. A time is its seconds since 1970 and those calendar parts that vary.
+did not know has the code after the last. Where there are many, the mean target of the category stands beside it, out of
+fold for training rows. A time is its seconds since 1970 and those calendar parts that vary. A text is how many tokens
+it has, and a flag for each of the commonest.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
 from easeml_plpy.calendar_parts import calendar_parts
-from easeml_plpy.encoder import CategoricalField, Encoder, Field, TensorField
-from easeml_plpy.layout import Layout, ViewColumn
+from easeml_plpy.coded_fields import NULL_TEXT, CategoricalField, TextField
+from easeml_plpy.encoder import Field, TensorField
+from easeml_plpy.layout import ViewColumn
 from easeml_plpy.value_types import Array
-from easeml_plpy.views.contract import View
+from easeml_plpy.views.columns import FieldColumns, column_view
 
-
-def _layout(encoder: Encoder) -> Layout:
-    return tuple(column for field in encoder.inputs for column in _columns(field))
+N_FLAGS = 64
+"""Tokens of a text that trees see one by one."""
 
 
 def _columns(field: Field) -> Iterator[ViewColumn]:
+    name = field.column
     if isinstance(field, CategoricalField):
-        yield ViewColumn("category", field.column, cardinality=len(field.categories) + 1)
+        yield ViewColumn("category", name, cardinality=len(field.categories) + 1)
+        yield from (ViewColumn("number", name, f"target {k}") for k in range(_n_targets(field)))
+    elif isinstance(field, TextField):
+        yield ViewColumn("number", name, "tokens")
+        yield from (ViewColumn("flag", name, f"token {k}") for k in range(_n_flags(field)))
     elif isinstance(field, TensorField):
-        yield from (ViewColumn("number", field.column, str(k)) for k in range(math.prod(field.shape)))
+        yield from (ViewColumn("number", name, str(k)) for k in range(math.prod(field.shape)))
     else:
-        yield ViewColumn("number", field.column)
-        yield from (ViewColumn("number", field.column, part) for part in field.calendar)
-
-
-def _shape(encoder: Encoder) -> tuple[int, ...]:
-    return (sum(map(_width, encoder.inputs)),)
+        yield ViewColumn("number", name)
+        yield from (ViewColumn("number", name, part) for part in field.calendar)
 
 
 def _width(field: Field) -> int:
     if isinstance(field, CategoricalField):
-        return 1
+        return 1 + _n_targets(field)
+    if isinstance(field, TextField):
+        return 1 + _n_flags(field)
     return math.prod(field.shape) if isinstance(field, TensorField) else 1 + len(field.calendar)
 
 
-def _encode(encoder: Encoder, fields: Sequence[Array]) -> npt.NDArray[np.float64]:
-    rows = np.empty((len(fields[0]), *_shape(encoder)))
-    start = 0
-    for field, values in zip(encoder.inputs, fields, strict=True):
-        stop = start + _width(field)
-        _write(field, values, rows[:, start:stop])
-        start = stop
-    return rows
+def _n_targets(field: CategoricalField) -> int:
+    return 0 if field.targets is None else field.targets.n_outputs
 
 
-def _write(field: Field, values: Array, into: npt.NDArray[np.float64]) -> None:
+def _n_flags(field: TextField) -> int:
+    return min(N_FLAGS, len(field.tokens))
+
+
+def _write(field: Field, values: Array, folds: Array | None, into: Array) -> None:
     if isinstance(field, CategoricalField):
         into[:, 0] = np.where(values < 0, np.nan, values)
+        if field.targets is not None:
+            into[:, 1:] = field.targets.encode(values, folds)
+    elif isinstance(field, TextField):
+        _write_text(field, values, into)
     elif isinstance(field, TensorField):
         into[:] = values.reshape(len(values), -1)
     else:
@@ -64,11 +70,18 @@ def _write(field: Field, values: Array, into: npt.NDArray[np.float64]) -> None:
             into[:, 1:] = calendar_parts(values, field.calendar)
 
 
-TREE = View(
-    name="tree",
-    summary="float64: numbers as they are, NaN where missing, categories as codes, calendar parts of times",
-    input_type="float64",
-    shape=_shape,
-    layout=_layout,
-    encode=_encode,
+def _write_text(field: TextField, hashes: Array, into: Array) -> None:
+    is_missing = hashes[:, 0] == NULL_TEXT
+    into[:, 0] = np.where(is_missing, np.nan, (hashes >= 0).sum(axis=1))
+    into[:, 1:] = 0
+    known = field.known(hashes)
+    rows, places = np.nonzero((known >= 0) & (known < _n_flags(field)))
+    into[rows, 1 + known[rows, places]] = 1
+
+
+TREE = column_view(
+    "tree",
+    "float64: numbers as they are, NaN where missing, codes and mean targets of categories, calendar parts of times",
+    "float64",
+    FieldColumns(_columns, _width, _write),
 )

@@ -31,6 +31,11 @@ WITH_KNOTS = [
     {**TIME, "calendar": ["year", "hour"], "knots": [[0.0]]},
     {**ARRAY, "knots": [[1.0], [2.0, 3.0]]},
 ]
+CODED = [
+    {"column": "t", "type": "text", "kind": "text", "analyzer": "words", "width": 8, "missing": [0],
+     "tokens": "AQAAAAIAAAA=", "weights": "AACAPwAAAEA="},
+    {**TEXT, "targets": {"counts": "AAAA" * 40, "sums": "AAAA" * 80}},
+]  # fmt: skip
 LABELS = {"column": "y", "type": "text", "task": "classification", "labels": ["no", "yes"]}
 VALUE = {"column": "y", "type": "float8", "task": "regression", "mean": 0.5, "scale": 0.25}
 MIXED = [NUMBER, TIME, TEXT, ARRAY]
@@ -42,7 +47,7 @@ def stored(inputs: list[dict[str, Any]], target: dict[str, Any] = LABELS) -> dic
 
 
 @pytest.mark.parametrize("target", [LABELS, VALUE], ids=lambda target: target["task"])
-@pytest.mark.parametrize("inputs", [[NUMBER], [TIME], [TEXT], [ARRAY], [IMAGE], MIXED, WITH_KNOTS])
+@pytest.mark.parametrize("inputs", [[NUMBER], [TIME], [TEXT], [ARRAY], [IMAGE], MIXED, WITH_KNOTS, CODED])
 def test_what_is_parsed_is_stored_again_as_it_was(inputs: list[dict[str, Any]], target: dict[str, Any]) -> None:
     value = stored(inputs, target)
     assert Encoder.from_json(value).to_json() == value

@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 
 from easeml_plpy.architectures import ARCHITECTURES
+from easeml_plpy.architectures.sparse_rows import SparseRows
 from easeml_plpy.calendar_parts import PARTS, calendar_parts, varying_parts
-from easeml_plpy.encoder import CategoricalField, Encoder, Field, LabelTarget, NumericField, TensorField
+from easeml_plpy.encoder import CategoricalField, Encoder, Field, LabelTarget, NumericField, TensorField, TextField
 from easeml_plpy.encoding import encode, encoded_shape
 from easeml_plpy.layout import ViewColumn
+from easeml_plpy.target_statistics import MANY, TargetStatistics
+from easeml_plpy.tokens import Tokenizer
 from easeml_plpy.views import VIEWS, task_in, view_of
 from easeml_plpy.views.table import positions
 
@@ -54,7 +57,7 @@ def test_every_view_has_the_shape_and_the_columns_that_it_declares(
 ) -> None:
     encoder = encoder_of(*inputs)
     view = view_of(name, encoder)
-    task, encoded = task_in(view, encoder), view.encode(encoder, rows)
+    task, encoded = task_in(view, encoder), view.encode(encoder, rows, None)
     assert encoded.shape == (2, *task.input_shape)
     assert encoded.dtype == task.input_type
     assert task.n_outputs == 2
@@ -64,7 +67,7 @@ def test_every_view_has_the_shape_and_the_columns_that_it_declares(
 def test_the_standard_view_is_the_encoding_of_before() -> None:
     encoder = encoder_of(*MIXED)
     view = view_of("standard", encoder)
-    assert view.encode(encoder, ROWS).tobytes() == encode(encoder, ROWS).tobytes()
+    assert view.encode(encoder, ROWS, None).tobytes() == encode(encoder, ROWS).tobytes()
     assert (view.shape(encoder), view.layout(encoder)) == (encoder.input_shape, ())
 
 
@@ -72,7 +75,7 @@ def test_trees_see_numbers_as_they_are_codes_and_the_parts_of_times() -> None:
     encoder = encoder_of(*MIXED)
     known = [5.0, 86400.0 * 31 + 3600 * 7, 1970, 2, 7, 1, 1, 2]
     missing = [np.nan, np.nan, np.nan, np.nan, np.nan, np.nan, 3, 4]
-    np.testing.assert_array_equal(VIEWS["tree"].encode(encoder, ROWS), [known, missing])
+    np.testing.assert_array_equal(VIEWS["tree"].encode(encoder, ROWS, None), [known, missing])
     assert VIEWS["tree"].layout(encoder) == (
         ViewColumn("number", "n"),
         ViewColumn("number", "t"),
@@ -88,7 +91,7 @@ def test_trees_see_numbers_as_they_are_codes_and_the_parts_of_times() -> None:
 def test_a_category_that_training_did_not_know_has_a_code_of_its_own_and_is_not_missing() -> None:
     encoder = encoder_of(TEXT)
     codes = np.array([0, 1, 2, -1], np.int32)
-    np.testing.assert_array_equal(VIEWS["tree"].encode(encoder, [codes])[:, 0], [0, 1, 2, np.nan])
+    np.testing.assert_array_equal(VIEWS["tree"].encode(encoder, [codes], None)[:, 0], [0, 1, 2, np.nan])
 
 
 def test_networks_see_positions_among_knots_flags_and_codes() -> None:
@@ -96,7 +99,7 @@ def test_networks_see_positions_among_knots_flags_and_codes() -> None:
     moment = (86400.0 * 31 + 3600 * 7) / 1e9
     known = np.float32([2 / 3, 0, moment, 1, 7, 1, 1 / 4, 2 / 4])
     missing = np.float32([0.5, 1, 0.5, 12, 24, 3, 3 / 4, 4 / 4])
-    np.testing.assert_array_equal(VIEWS["table"].encode(encoder, ROWS), [known, missing])
+    np.testing.assert_array_equal(VIEWS["table"].encode(encoder, ROWS, None), [known, missing])
     assert VIEWS["table"].layout(encoder) == (
         ViewColumn("number", "n", cardinality=3),
         ViewColumn("flag", "n"),
@@ -121,7 +124,7 @@ def test_every_category_of_the_table_view_is_below_its_cardinality() -> None:
     field = replace(TIME, calendar=PARTS)
     encoder = encoder_of(field, TEXT)
     rows = [np.append(moments, np.nan), np.array([0, 1, 2, -1], np.int32)]
-    encoded = VIEWS["table"].encode(encoder, rows)
+    encoded = VIEWS["table"].encode(encoder, rows, None)
     for k, column in enumerate(VIEWS["table"].layout(encoder)):
         if column.kind == "category":
             assert set(encoded[:, k]) <= set(range(column.cardinality))
@@ -131,6 +134,82 @@ def test_every_category_of_the_table_view_is_below_its_cardinality() -> None:
 def test_one_array_or_an_encoder_without_knots_has_no_table_view(inputs: tuple[Field, ...]) -> None:
     assert view_of("table", encoder_of(*inputs)).name == "standard"
     assert view_of("table", encoder_of(*MIXED)).name == "table"
+
+
+WORDS = Tokenizer("words")
+RED, BLUE, GREEN = (WORDS.hashes(word)[0] for word in ("red", "blue", "green"))
+PROSE = TextField(
+    column="p",
+    type="text",
+    analyzer="words",
+    width=3,
+    missing=(0,),
+    tokens=np.array([RED, BLUE], np.int32),
+    weights=np.array([3.0, 4.0], np.float32),
+)
+MANY_NAMES = tuple(f"name {k:02d}" for k in range(MANY + 6))
+NAMES = CategoricalField(column="m", type="text", missing=(0,), categories=MANY_NAMES)
+READ = [WORDS.rows(["blue red green", None, "green"], 3), np.array([MANY + 5, -1, 0], np.int32)]
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_texts_and_long_dictionaries_are_in_every_view(name: str) -> None:
+    encoder = encoder_of(PROSE, NAMES)
+    view = view_of(name, encoder)
+    assert view.name == name
+    task, encoded = task_in(view, encoder), view.encode(encoder, READ, None)
+    assert encoded.shape == (3, *task.input_shape)
+    assert np.isfinite(encoded).all() or name == "tree"
+
+
+def test_the_standard_view_tells_the_commonest_64_categories_apart_however_long_the_dictionary() -> None:
+    codes = np.array([0, MANY - 1, MANY, MANY + 5, MANY + 6, -1], np.int32)
+    short = replace(NAMES, categories=MANY_NAMES[:MANY])
+    expected = encode(encoder_of(short), [np.where(codes > MANY, MANY, codes)])
+    np.testing.assert_array_equal(encode(encoder_of(NAMES), [codes]), expected)
+    assert encoded_shape([NAMES]) == (MANY + 2,)
+
+
+def test_networks_see_ids_of_tokens_that_training_knew() -> None:
+    encoder = encoder_of(PROSE)
+    assert VIEWS["table"].encode(encoder, READ[:1], None).tolist() == [[1, 0, -1, 0], [-1, -1, -1, 1], [-1, -1, -1, 0]]
+    tokens, flag = [ViewColumn("token", "p", str(k), 2) for k in range(3)], ViewColumn("flag", "p")
+    assert VIEWS["table"].layout(encoder) == (*tokens, flag)
+
+
+def test_trees_see_how_many_tokens_and_which_of_the_commonest() -> None:
+    found = VIEWS["tree"].encode(encoder_of(PROSE), READ[:1], None)
+    np.testing.assert_array_equal(found, [[3, 1, 1], [np.nan, 0, 0], [1, 0, 0]])
+
+
+def test_trees_see_mean_targets_out_of_fold() -> None:
+    targets = TargetStatistics.empty(len(MANY_NAMES), 1)
+    targets.add(READ[1], np.array([[1.0], [2.0], [3.0]]), np.array([0, 1, 2]))
+    encoder, codes = encoder_of(replace(NAMES, targets=targets)), READ[1]
+    for folds in (None, np.array([0, 1, 2])):
+        found = VIEWS["tree"].encode(encoder, [codes], folds)
+        np.testing.assert_array_equal(found[:, 1:], targets.encode(codes, folds))
+    assert [column.part for column in VIEWS["tree"].layout(encoder)] == ["", "target 0"]
+
+
+def test_linear_models_get_a_sparse_matrix_of_numbers_codes_and_weighted_tokens() -> None:
+    encoder = encoder_of(NUMBER, NAMES, PROSE)
+    rows = VIEWS["sparse"].encode(encoder, [np.array([5.0, np.nan, 1.0]), READ[1], READ[0]], None)
+    made = SparseRows(VIEWS["sparse"].layout(encoder))
+    n_names = len(MANY_NAMES) + 2
+    expected = np.zeros((3, 2 + n_names + 2 + 1))
+    expected[:, 0] = [2, 0, 0]  # standardised
+    expected[1, 1] = 1  # it was missing
+    expected[[0, 1, 2], [2 + MANY + 5, 2 + n_names - 1, 2]] = 1
+    expected[0, 2 + n_names : 2 + n_names + 2] = [3 / 5, 4 / 5]  # red and blue, of unit length
+    expected[1, -1] = 1
+    assert made.n_features == expected.shape[1]
+    np.testing.assert_allclose(made(rows).toarray(), expected, rtol=1e-6)
+
+
+def test_a_table_without_texts_and_long_dictionaries_stays_as_it_was_for_linear_models() -> None:
+    assert view_of("sparse", encoder_of(*MIXED)).name == "standard"
+    assert view_of("sparse", encoder_of(NUMBER, NAMES)).name == "sparse"
 
 
 def test_an_outlier_counts_as_the_nearest_end_of_what_training_saw() -> None:

@@ -1,0 +1,31 @@
+"""A block as packing reads it from the source, decoded into fields: numbers and codes at once, free texts by tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from . import columns as columns_of
+from .coded_fields import TextField
+from .encoder import Field
+from .tokens import Tokenizer
+from .value_types import Array
+
+
+class BlockDecoder:
+    """Decodes blocks of these inputs, with targets of a numpy type."""
+
+    def __init__(self, inputs: Sequence[Field], target: str) -> None:
+        self._inputs, self._target = inputs, target
+        self._sent = [field for field in inputs if not isinstance(field, TextField)]
+        self._tokenizers = [(field, Tokenizer(field.analyzer)) for field in inputs if isinstance(field, TextField)]
+
+    def decode(self, payload: bytes, texts: str | None, n_rows: int) -> tuple[list[Array], Array]:
+        """Return the fields and the targets of a block. Raises InvalidData."""
+        numbers, targets = columns_of.decode_labelled_rows(self._sent, self._target, payload, n_rows)
+        columns = columns_of.text_columns(texts, len(self._tokenizers), n_rows)
+        tokens = [
+            tokenizer.rows(column, field.width)
+            for (field, tokenizer), column in zip(self._tokenizers, columns, strict=True)
+        ]
+        sent, tokenized = iter(numbers), iter(tokens)
+        return [next(tokenized if isinstance(field, TextField) else sent) for field in self._inputs], targets

@@ -1,0 +1,150 @@
+"""What a column of texts becomes: categories, a text of words or of characters, or nothing, if it only names rows.
+
+The rule looks at the training rows alone, and `explain` says in words what it found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from .coded_fields import CategoricalField, TextField
+from .columns import TEXTS, Source
+from .errors import InvalidData
+from .session import Session
+from .target_statistics import MANY
+from .tokens import MOST_CHARACTERS, width_of
+
+MOST_CATEGORIES = 4_096
+ALL_CATEGORIES = 1 << 16
+"""Entries of all dictionaries together, so that the encoder stays small."""
+MOST_CATEGORY_CHARACTERS = 200
+SEVERAL_WORDS = 2.5
+N_SAMPLED = 2_000
+LEAST_IDENTIFIED_ROWS = 50
+IDENTIFIER = "^([[:xdigit:]]{8}(-[[:xdigit:]]{4}){3}-[[:xdigit:]]{12}|[[:xdigit:]]{16,}|[[:alpha:]]{0,6}[-_#]?[0-9]+)$"
+"""Of texts that name rows and say nothing about them: UUIDs, numbers with a common beginning, hashes."""
+TRAINING_ROWS = "pg_temp.easeml_rows r JOIN pg_temp.easeml_order o ON o.row = r.ctid WHERE o.split = 'train'"
+
+
+@dataclass(frozen=True)
+class TextFacts:
+    """What the training rows hold in a column: rows with a text, distinct texts, and of a text the mean length, the
+    mean number of words, and the share of those that look like identifiers."""
+
+    n_known: int
+    n_distinct: int
+    mean_length: float
+    mean_words: float
+    identifier_share: float
+
+    @property
+    def is_long(self) -> bool:
+        """Whether the texts are too long for a dictionary."""
+        return self.mean_length > MOST_CATEGORY_CHARACTERS
+
+    @property
+    def is_identifier(self) -> bool:
+        """Whether each row has a text of its own that looks like a number or a hash."""
+        is_unique = self.n_distinct == self.n_known >= LEAST_IDENTIFIED_ROWS
+        return is_unique and self.identifier_share > 0.95
+
+    @property
+    def analyzer(self) -> str | None:
+        """How the texts are cut into tokens; None: they are categories."""
+        if self.is_long:
+            return "words"
+        if self.n_distinct <= MANY:
+            return None
+        if self.mean_words >= SEVERAL_WORDS and self.n_distinct > self.n_known / 20:
+            return "words"
+        return "characters" if self.n_distinct > self.n_known / 2 else None
+
+    def explain(self) -> str:
+        """Say why the texts become what they become."""
+        found = f"{self.n_distinct} different texts in {self.n_known} training rows"
+        if self.analyzer == "words":
+            return f"words: {found}, of {self.mean_words:.1f} words and {self.mean_length:.0f} characters on average"
+        if self.analyzer == "characters":
+            return f"pieces of 2 to 4 characters: {found}, more than half as many as rows, and short"
+        return f"categories: {found}"
+
+
+_FACTS = {
+    "known": "count({v})",
+    "distinct": "count(DISTINCT hashtextextended({v}, 0))",
+    "length": "coalesce(avg(length({v})), 0)::float8",
+    "words": "coalesce(avg(1 + length({s}) - length(translate({s}, E' \\t\\n', ''))), 0)::float8",
+    "identifiers": "coalesce(avg(({s} ~ '{pattern}')::int), 0)::float8",
+}
+
+
+def read_facts(session: Session, inputs: Sequence[Source]) -> dict[str, TextFacts]:
+    """Return the facts of each column of texts, by its name; enums are categories by nature."""
+    values = {
+        each.field.column: each.value
+        for each in inputs
+        if isinstance(each.field, CategoricalField) and each.field.type in TEXTS
+    }
+    if not values:
+        return {}
+    wanted = (
+        f"{sql.format(v=value, s=f'left({value}, {MOST_CHARACTERS})', pattern=IDENTIFIER)} AS {name}{k}"
+        for k, value in enumerate(values.values())
+        for name, sql in _FACTS.items()
+    )
+    found = session.execute(f"SELECT {', '.join(wanted)} FROM {TRAINING_ROWS}")[0]
+    return {column: TextFacts(*(found[f"{name}{k}"] for name in _FACTS)) for k, column in enumerate(values)}
+
+
+def without_identifiers(session: Session, inputs: Sequence[Source], facts: Mapping[str, TextFacts]) -> list[Source]:
+    """Return the inputs that say something about rows, and tell of those that do not. Raises InvalidData."""
+    left_out = [column for column, found in facts.items() if found.is_identifier]
+    kept = [each for each in inputs if each.field.column not in left_out]
+    if not kept:
+        raise InvalidData(
+            f"inputs: {', '.join(map(repr, left_out))} only names rows: each row has another identifier",
+            hint="Name inputs that rows have in common.",
+        )
+    for column in left_out:
+        session.notice(f"input {column!r} is left out: each row has another text, and they look like identifiers")
+    return kept
+
+
+def with_dictionaries(session: Session, inputs: Sequence[Source], facts: Mapping[str, TextFacts]) -> list[Source]:
+    """Return the inputs with the commonest values of each column of categories, and with texts as such."""
+    n_dictionaries = sum(isinstance(each.field, CategoricalField) for each in inputs)
+    most = max(MANY, min(MOST_CATEGORIES, ALL_CATEGORIES // max(n_dictionaries, 1)))
+    return [_with_dictionary(session, each, facts.get(each.field.column), most) for each in inputs]
+
+
+def _with_dictionary(session: Session, source: Source, facts: TextFacts | None, most: int) -> Source:
+    field, value = source
+    if not isinstance(field, CategoricalField):
+        return source
+    if facts is not None and facts.analyzer is not None:
+        text = TextField(column=field.column, type=field.type, analyzer=facts.analyzer)
+        return Source(_text(session, text, value), value)
+    return Source(_categories(session, field, value, most), value)
+
+
+def _categories(session: Session, field: CategoricalField, value: str, most: int) -> CategoricalField:
+    """Return the field with the commonest texts: the first 64, and of the others those that occur more than once, since
+    one that does not tells nothing about other rows."""
+    rows = session.execute(
+        f"SELECT {value} AS value, count(*) AS n FROM {TRAINING_ROWS} "
+        f'GROUP BY 1 ORDER BY n DESC, {value} COLLATE "C" LIMIT {most + 1}'
+    )
+    known = [row["value"] for row in rows if row["value"] is not None]
+    n_often = sum(row["n"] > 1 for row in rows if row["value"] is not None)
+    missing = (0,) if len(known) < len(rows) else ()
+    return replace(field, missing=missing, categories=tuple(known[: max(MANY, min(most, n_often))]))
+
+
+def _text(session: Session, field: TextField, value: str) -> TextField:
+    """Return the field with its width, from some training rows of each partition."""
+    found = session.execute(
+        f"SELECT left({value}, {MOST_CHARACTERS}) AS text FROM {TRAINING_ROWS} AND {value} IS NOT NULL"
+        f" AND o.position < (SELECT ceil({N_SAMPLED}.0 / count(DISTINCT part)) FROM pg_temp.easeml_order)"
+    )
+    return replace(field, width=width_of(field.analyzer, [row["text"] for row in found]))

@@ -1,0 +1,38 @@
+"""How often tokens occur in the training texts of a field, and which of them views know."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from .coded_fields import NULL_TEXT, TextField
+from .tokens import N_HASHES
+from .value_types import Array
+
+MOST_KNOWN = 1 << 15
+LEAST_ROWS = 2
+"""A token of one text tells nothing about others."""
+
+
+class TokenCounts:
+    """Document frequencies of the tokens of one field."""
+
+    def __init__(self) -> None:
+        self._counts = np.zeros(N_HASHES, np.int64)
+        self._n_rows, self._n_missing = 0, 0
+
+    def add(self, hashes: Array) -> None:
+        """Count the tokens of training rows (n, width), each of which occurs once a row."""
+        self._counts += np.bincount(hashes[hashes >= 0], minlength=N_HASHES)
+        self._n_rows += len(hashes)
+        self._n_missing += int((hashes[:, 0] == NULL_TEXT).sum())
+
+    def measured(self, field: TextField) -> TextField:
+        """Return the field with its commonest tokens and their weights, ln((1 + n) / (1 + frequency)) + 1."""
+        common = np.argsort(-self._counts, kind="stable")[:MOST_KNOWN]
+        tokens = common[self._counts[common] >= LEAST_ROWS]
+        n_known = self._n_rows - self._n_missing
+        weights = np.log((1 + n_known) / (1 + self._counts[tokens])) + 1
+        missing = (0,) if self._n_missing else ()
+        return replace(field, tokens=tokens.astype(np.int32), weights=weights.astype(np.float32), missing=missing)

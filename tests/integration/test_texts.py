@@ -1,0 +1,125 @@
+"""Columns of texts on a real server: what they become, what is told of it, and that all ways to predict agree."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.conftest import Session
+
+NOTES = """
+CREATE TABLE notes AS
+SELECT i AS id, i % 3 > 0 AS is_kept,
+    CASE WHEN i % 41 > 0 THEN (ARRAY['delete this old draft', 'keep this version', 'we want to keep it'])[1 + i % 3]
+        || ' number ' || i || ' of ' || md5(i::text) END AS note,
+    'doc-' || chr(97 + i % 26) || chr(97 + i / 26 % 26) || CASE WHEN i % 3 > 0 THEN '.txt' ELSE '.tmp' END || i AS file,
+    'user ' || i % 90 AS writer, gen_random_uuid() AS key, 'N' || i AS number, i % 7 AS weekday
+FROM generate_series(1, 600) i
+"""
+
+
+@pytest.fixture(scope="module")
+def shop(module_coordinated: Session) -> Session:
+    """A database with notes, and a dataset of them."""
+    module_coordinated.execute(NOTES)
+    return module_coordinated
+
+
+@pytest.fixture(scope="module")
+def notes(shop: Session) -> list[str]:
+    """The dataset, packed: what was told meanwhile."""
+    told: list[str] = []
+
+    def hear(diagnostic: psycopg.errors.Diagnostic) -> None:
+        told.append(diagnostic.message_primary or "")
+
+    shop.add_notice_handler(hear)
+    shop.execute(
+        "SELECT easeml.create_dataset('notes', 'notes', '{note,file,writer,number}', 'is_kept', n_partitions => 2)"
+    )
+    shop.remove_notice_handler(hear)
+    return told
+
+
+def fields(shop: Session, name: str) -> dict[str, Any]:
+    stored = shop.value("SELECT encoder FROM easeml.datasets WHERE dataset_name = %s", name)
+    return {field["column"]: field for field in stored["inputs"]}
+
+
+def test_texts_become_words_pieces_or_categories_and_identifiers_are_left_out(shop: Session, notes: list[str]) -> None:
+    found = fields(shop, "notes")
+    kinds = {name: (field["kind"], field.get("analyzer")) for name, field in found.items()}
+    assert kinds == {"note": ("text", "words"), "file": ("text", "characters"), "writer": ("categorical", None)}
+    assert len(found["writer"]["categories"]) == 90
+    assert found["note"]["missing"] == [0]
+    assert [each for each in notes if "'number'" in each] == [
+        "input 'number' is left out: each row has another text, and they look like identifiers"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "sqlstate", "message"),
+    [("{key}", "ML001", "'key' is a uuid: it names rows"), ("{number}", "ML002", "'number' only names rows")],
+)
+def test_an_identifier_alone_is_refused(shop: Session, inputs: str, sqlstate: str, message: str) -> None:
+    with pytest.raises(psycopg.Error, match=message) as refused:
+        shop.execute("SELECT easeml.create_dataset('bad', 'notes', %s, 'is_kept')", [inputs])
+    assert refused.value.sqlstate == sqlstate
+
+
+def test_texts_train_a_linear_model_and_all_ways_to_predict_agree(shop: Session, notes: list[str]) -> None:
+    run_id = shop.value(
+        "SELECT easeml.select_models('notes', '{sgd}', procedure => 'grid', max_epochs => 3, search_space => %s)",
+        '{"loss": "margin", "alpha": 0.0001, "schedule": "optimal"}',
+    )
+    shop.wait_until("SELECT status = 'finished' FROM easeml.run_status WHERE run_id = %s", run_id)
+    assert shop.value("SELECT validation_metric FROM easeml.leaderboard WHERE run_id = %s", run_id) > 0.95
+    with shop.transaction(force_rollback=True):
+        long = {"file": "x.tmp", "writer": None, "note": "delete " + "x " * 5_000_000}
+        odd = {"file": "", "writer": "nobody before", "note": ""}
+        for k, row in enumerate((long, odd)):
+            shop.execute(
+                "INSERT INTO notes (id, file, writer, note, number) VALUES (%s, %s, %s, %s, '')",
+                [1000 + k, row["file"], row["writer"], row["note"]],
+            )
+        shop.execute("SELECT easeml.predict_table('notes', 'notes', 'answers')")
+        rows = shop.rows("""
+            SELECT a.predicted_label, a.probability, p.label, p.probability AS by_json, n.is_kept
+            FROM (SELECT DISTINCT ON (number, id) * FROM answers) a JOIN notes n USING (id, number),
+                LATERAL easeml.predict_row('notes', jsonb_build_object('note', note, 'file', file, 'writer', writer)) p
+            WHERE id % 10 = 0 OR id > 600
+        """)
+    assert len(rows) == 62
+    for row in rows:
+        assert row["predicted_label"] == row["label"]
+        assert row["probability"] == pytest.approx(row["by_json"], rel=1e-4)
+    known = [row for row in rows if row["is_kept"] is not None]
+    assert sum(row["label"] == str(row["is_kept"]).lower() for row in known) >= 57
+
+
+@pytest.mark.parametrize(
+    ("values", "options", "task"),
+    [
+        ("i % 31", "", "regression"),
+        ("i % 30", "", "classification"),
+        ("i % 31", ", task => 'classification'", "classification"),
+        ("i % 20", "", "classification"),
+        ("(i % 31)::text", "", "classification"),
+    ],
+)
+def test_many_whole_numbers_are_a_number_to_predict(shop: Session, values: str, options: str, task: str) -> None:
+    told: list[str] = []
+
+    def hear(diagnostic: psycopg.errors.Diagnostic) -> None:
+        told.append(diagnostic.message_primary or "")
+
+    with shop.transaction(force_rollback=True):
+        shop.execute(f"CREATE TABLE points AS SELECT i AS x, {values} AS y FROM generate_series(1, 620) i")  # type: ignore[arg-type]
+        shop.add_notice_handler(hear)
+        shop.execute(f"SELECT easeml.create_dataset('points', 'points', '{{x}}', 'y', n_partitions => 1{options})")  # type: ignore[arg-type]
+        shop.remove_notice_handler(hear)
+        assert shop.value("SELECT task FROM easeml.dataset_info WHERE dataset_name = 'points'") == task
+    said = any("31 different whole numbers in 620 rows" in each and "task => 'classification'" in each for each in told)
+    assert said == (task == "regression")
