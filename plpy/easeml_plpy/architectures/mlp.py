@@ -10,7 +10,7 @@ from easeml_plpy.architectures.contract import Architecture
 from easeml_plpy.architectures.hyperparameter import Hyperparameter
 from easeml_plpy.architectures.size import Size, dense_size
 from easeml_plpy.architectures.table_size import embedded_width, first_layer_size
-from easeml_plpy.architectures.torch_hyperparameters import ACTIVATION, DROPOUT, TABLE_HYPERPARAMETERS
+from easeml_plpy.architectures.torch_hyperparameters import ACTIVATION, TABLE_HYPERPARAMETERS
 from easeml_plpy.task import Task
 
 if TYPE_CHECKING:
@@ -82,7 +82,6 @@ MLP = Architecture(
             search=[[128, 128], [256, 256], [512, 256], [256, 256, 256]],
         ),
         ACTIVATION,
-        DROPOUT,
         *TABLE_HYPERPARAMETERS,
     ),
     build=build_mlp,

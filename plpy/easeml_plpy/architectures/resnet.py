@@ -15,7 +15,7 @@ from easeml_plpy.architectures.hyperparameter import Hyperparameter
 from easeml_plpy.architectures.mlp import first_layer
 from easeml_plpy.architectures.size import Size, dense_size
 from easeml_plpy.architectures.table_size import first_layer_size
-from easeml_plpy.architectures.torch_hyperparameters import DROPOUT, TABLE_HYPERPARAMETERS
+from easeml_plpy.architectures.torch_hyperparameters import TABLE_HYPERPARAMETERS
 from easeml_plpy.task import Task
 
 if TYPE_CHECKING:
@@ -55,7 +55,6 @@ RESNET = Architecture(
             "width", "integer", 128, "the width of every block", low=1, high=16384, log=True, search=[64, 128, 256]
         ),
         Hyperparameter("n_blocks", "integer", 2, "the number of blocks", low=1, high=64, search=[1, 2, 3]),
-        DROPOUT,
         *TABLE_HYPERPARAMETERS,
     ),
     build=build_resnet,

@@ -12,7 +12,7 @@ from easeml_plpy.architectures.hyperparameter import Hyperparameter
 from easeml_plpy.architectures.mlp import first_layer
 from easeml_plpy.architectures.size import Size
 from easeml_plpy.architectures.table_size import first_layer_size
-from easeml_plpy.architectures.torch_hyperparameters import DROPOUT, TABLE_HYPERPARAMETERS
+from easeml_plpy.architectures.torch_hyperparameters import TABLE_HYPERPARAMETERS
 from easeml_plpy.task import Task
 
 if TYPE_CHECKING:
@@ -63,7 +63,6 @@ TABM = Architecture(
         Hyperparameter(
             "n_members", "integer", 8, "how many networks share the weights", low=1, high=64, log=True, search=[8, 16]
         ),
-        DROPOUT,
         *TABLE_HYPERPARAMETERS,
     ),
     build=build_tabm,

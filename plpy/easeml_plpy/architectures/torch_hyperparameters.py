@@ -121,6 +121,7 @@ TABLE_DEFAULTS: dict[str, tuple[Setting, Sequence[Setting] | Mapping[str, JSON] 
     "weight_decay": (1e-4, [1e-5, 1e-4, 1e-3, 1e-2]),
     "batch_size": (256, [128, 256, 512]),
     "schedule": ("constant", None),
+    "dropout": (0.0, [0.0, 0.1, 0.2]),
 }
 """Defaults and search spaces that suit networks for tables whose weights are averaged (docs/design/networks.md)."""
 
@@ -134,7 +135,7 @@ def _for_tables(hyperparameter: Hyperparameter) -> Hyperparameter:
 
 TABLE_HYPERPARAMETERS = (
     EMBEDDING_SIZE,
-    *map(_for_tables, TORCH_HYPERPARAMETERS),
+    *map(_for_tables, (DROPOUT, *TORCH_HYPERPARAMETERS)),
     AVERAGING,
     LABEL_SMOOTHING,
     CLASS_WEIGHT,
