@@ -28,6 +28,10 @@ SELECT easeml.select_models('points', '{lightgbm}', procedure => 'successive_hal
     seed => 5, procedure_options => '{"min_epochs": 1, "eta": 2}',
     search_space => '{"rounds_per_epoch": 10, "num_leaves": [7, 15], "bagging_fraction": 0.8}')
 """
+FORESTS = """
+SELECT easeml.select_models('points', '{extra_trees,random_forest}', procedure => 'grid', max_epochs => 2, seed => 5,
+    search_space => '{"trees_per_epoch": 5}')
+"""
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +112,14 @@ def test_trees_learn_what_they_are_shown_and_answer_for_rows_with_holes(database
     ]
     assert answers[0] is not None
     assert all(answer is not None for answer in answers)
+
+
+def test_forests_are_trained_served_and_replayed_as_boosted_trees_are(database: Session) -> None:
+    database.execute(FORESTS)
+    wait_for_end(database)
+    for trial in database.rows("SELECT trial_id, test_metric FROM easeml.leaderboard"):
+        assert trial["test_metric"] < 2.0
+        assert replay(database, trial["trial_id"])["is_identical"]
 
 
 def test_paused_by_its_procedure_a_trial_goes_on_to_the_bytes_of_one_that_was_not(database: Session) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from easeml_plpy.architectures.config import Config
 from easeml_plpy.architectures.hyperparameter import Hyperparameter
-from easeml_plpy.architectures.size import Size, boosting_bytes, estimator_bytes, linear_size, torch_bytes
+from easeml_plpy.architectures.size import Size, boosting_bytes, estimator_bytes, forest_bytes, linear_size, torch_bytes
 from easeml_plpy.errors import InvalidArgument, close_matches_hint
 from easeml_plpy.task import Task
 
@@ -15,7 +15,12 @@ ANY_TASK = ("classification", "regression")
 ANY_RANK = (1, 2, 3, 4)
 """Input ranks of architectures that flatten their input."""
 
-NEEDED_BYTES = {"torch": torch_bytes, "partial_fit": estimator_bytes, "boosting": boosting_bytes}
+NEEDED_BYTES = {
+    "torch": torch_bytes,
+    "partial_fit": estimator_bytes,
+    "boosting": boosting_bytes,
+    "forest": forest_bytes,
+}
 """By trainer: the memory of a config of some size."""
 
 
@@ -28,11 +33,12 @@ class Architecture:
     """A family of trainable functions.
 
     `build(task, config)` gives what the trainer of that name trains, and which only that trainer looks into: an
-    nn.Module for 'torch', an IncrementalEstimator for 'partial_fit', BoostingParameters for 'boosting'. Without `tasks`
-    or `input_ranks` any will do; `objection(task)` says why a task of a legal kind and rank still does not fit;
-    `size(task, config)` is at least that of a linear predictor. `view` names how it takes rows (views/): before a run
-    `tasks`, `input_ranks` and `objection` are asked of the dataset's standard view, and again of its own when it
-    trains. One that `takes_all_partitions` trains on all rows at once: a unit of it is a whole round (rounds.py).
+    nn.Module for 'torch', an IncrementalEstimator for 'partial_fit', BoostingParameters for 'boosting',
+    ForestParameters for 'forest'. Without `tasks` or `input_ranks` any will do; `objection(task)` says why a task of a
+    legal kind and rank still does not fit; `size(task, config)` is at least that of a linear predictor. `view` names
+    how it takes rows (views/): before a run `tasks`, `input_ranks` and `objection` are asked of the dataset's standard
+    view, and again of its own when it trains. One that `takes_all_partitions` trains on all rows at once: a unit of it
+    is a whole round (rounds.py).
     """
 
     name: str

@@ -63,3 +63,8 @@ def estimator_bytes(size: Size, config: Config, n_rows: int) -> int:
 def boosting_bytes(size: Size, config: Config, n_rows: int) -> int:
     """Return the bytes of rows as numbers and as bins, of margins with their gradients, and of an epoch's trees."""
     return n_rows * BOOSTED_NUMBER_BYTES * size.n_outputs_a_row + 2 * LEAF_BYTES * size.n_parameters
+
+
+def forest_bytes(size: Size, config: Config, n_rows: int) -> int:
+    """Return the bytes of rows in both precisions and of an epoch's trees, of one leaf each at least, twice."""
+    return n_rows * (FLOAT32_BYTES + FLOAT64_BYTES) * size.n_outputs_a_row + 2 * LEAF_BYTES * size.n_parameters

@@ -46,6 +46,8 @@ def test_the_registry_holds_what_is_promised() -> None:
         "gaussian_nb",
         "multinomial_nb",
         "lightgbm",
+        "extra_trees",
+        "random_forest",
     ]
     assert all(each.trainer in TRAINERS and each.summary and each.input_ranks for each in ALL)
 

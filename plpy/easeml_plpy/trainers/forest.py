@@ -1,0 +1,188 @@
+"""Trains forests: an epoch adds trees, each from all rows and a seed of its own.
+
+The state is the trees as arrays. What they say of rows is averaged over all trees, so an epoch only adds to a sum.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from easeml_plpy import checkpoint
+from easeml_plpy.architectures import Config
+from easeml_plpy.architectures.forests import ForestParameters
+from easeml_plpy.errors import NotReady
+from easeml_plpy.metrics import measure, values
+from easeml_plpy.task import Task
+from easeml_plpy.trainers.contract import Blueprint, Trainer, Training, check_inputs, check_rows, state_header
+from easeml_plpy.trainers.forest_trees import Trees, checked_trees, trees_of
+from easeml_plpy.trainers.kept_rows import Margins, keep_margins, kept_margins
+from easeml_plpy.trainers.margins import row_weights
+from easeml_plpy.value_types import Array, Pause
+
+LOSS_ROWS = 10_000  # the training loss is of so many rows at most, and of the trees of the epoch
+LEAF_NUMBERS = 1_000_000  # of a tree at most: with many classes leaves hold more rows
+LARGEST = float(np.finfo(np.float32).max)
+_FILL = "fill"
+
+
+def _no_pause() -> None:
+    return None
+
+
+class ForestTrial:
+    """The trees of the epochs so far."""
+
+    def __init__(self, blueprint: Blueprint, parameters: ForestParameters) -> None:
+        self._blueprint, self._parameters = blueprint, parameters
+        self._fill = np.zeros(0, np.float32)  # what stands for a missing number, by column; none before the first epoch
+        self._epochs: list[Trees] = []
+        self._token = object()  # whose sums are kept
+
+    @property
+    def _task(self) -> Task:
+        return self._blueprint.task
+
+    def train(self, inputs: torch.Tensor, targets: torch.Tensor, *, seed: int, pause: Pause) -> Training:
+        """See LiveTrial. Adds the trees of one epoch."""
+        check_rows(self._task, inputs, targets)
+        if not len(inputs):
+            return Training(math.nan, 0, 0)
+        if not len(self._fill):
+            self._fill = fill_of(_numbers(inputs))
+        rows, wanted = self._rows(inputs), targets.numpy()
+        weights = row_weights(self._task, wanted) if self._parameters.is_balanced else None
+        rng = np.random.default_rng(seed)
+        grown, sums = [], np.zeros((min(len(rows), LOSS_ROWS), self._task.n_outputs))
+        for _ in range(self._parameters.trees_per_epoch):
+            grown.append(self._grown(rows, wanted, weights, rng))
+            sums += self._spread(grown[-1], grown[-1].tree_.predict(rows[: len(sums)]).reshape(len(sums), -1))
+            pause()
+        self._epochs.append(self._with_all_classes(trees_of(grown), grown[0]))
+        return Training(self._loss(sums / len(grown), wanted[: len(sums)]), len(rows), len(grown))
+
+    def outputs(self, inputs: torch.Tensor) -> Array:
+        """See LiveTrial."""
+        return self._averaged(self._summed(inputs, None, _no_pause))
+
+    def all_outputs(self, inputs: torch.Tensor, pause: Pause) -> Array:
+        """See WholeTrial."""
+        sums = self._summed(inputs, kept_margins(self._token, inputs), pause)
+        keep_margins(self._token, Margins(inputs, len(self._epochs), sums))
+        return self._averaged(sums)
+
+    def dump(self) -> bytes:
+        """See LiveTrial."""
+        arrays: dict[str, Array] = {_FILL: self._fill}
+        for epoch, trees in enumerate(self._epochs):
+            arrays |= {f"{epoch:06}/{name}": array for name, array in trees.arrays().items()}
+        return checkpoint.dump(arrays, state_header(self._blueprint.architecture, self._task))
+
+    def restore(self, state: checkpoint.Checkpoint) -> None:
+        """Restore a state. Raises CorruptCheckpoint."""
+        found: dict[str, dict[str, Array]] = {}
+        for key, tensor in state.tensors.items():
+            epoch, _, name = key.partition("/")
+            found.setdefault(epoch, {})[name] = tensor.numpy()
+        self._fill = found.pop(_FILL)[""]
+        shape = self._task.n_features, self._task.n_outputs
+        self._epochs = [checked_trees(found[epoch], *shape) for epoch in sorted(found)]
+
+    def _grown(self, rows: Array, targets: Array, weights: Array | None, rng: np.random.Generator) -> Any:
+        """Return one tree of scikit-learn."""
+        from sklearn import tree
+
+        parameters, is_classifier = self._parameters, self._task.kind == "classification"
+        kinds = {
+            (True, True): tree.ExtraTreeClassifier, (True, False): tree.ExtraTreeRegressor,
+            (False, True): tree.DecisionTreeClassifier, (False, False): tree.DecisionTreeRegressor,
+        }  # fmt: skip
+        of_leaf = max(parameters.min_samples_leaf, -(-len(rows) * self._task.n_outputs // LEAF_NUMBERS))
+        one = kinds[parameters.is_random, is_classifier](
+            max_depth=parameters.max_depth,
+            min_samples_leaf=of_leaf if is_classifier else parameters.min_samples_leaf,
+            max_features=parameters.feature_fraction,
+            random_state=int(rng.integers(2**31)),
+        )
+        if not parameters.is_random:
+            drawn = np.bincount(rng.integers(len(rows), size=len(rows)), minlength=len(rows)).astype(np.float64)
+            weights = drawn if weights is None else drawn * weights
+        return one.fit(rows, targets, sample_weight=weights, check_input=False)
+
+    def _spread(self, tree: Any, answers: Array) -> Array:
+        """Return answers for all classes, where training had some only."""
+        if self._task.kind == "regression" or len(tree.classes_) == self._task.n_outputs:
+            return answers
+        spread = np.zeros((len(answers), self._task.n_outputs), answers.dtype)
+        spread[:, tree.classes_] = answers
+        return spread
+
+    def _with_all_classes(self, trees: Trees, tree: Any) -> Trees:
+        arrays = trees.arrays()
+        return Trees(**arrays | {"values": self._spread(tree, trees.values)})
+
+    def _loss(self, outputs: Array, targets: Array) -> float:
+        measured = values(self._task, measure(self._task, outputs, targets))
+        return measured["log_loss"] if self._task.kind == "classification" else measured["rmse"] ** 2
+
+    def _summed(self, inputs: torch.Tensor, kept: Margins | None, pause: Pause) -> Array:
+        """Return the sums over all trees, going on from what was kept of earlier epochs."""
+        check_inputs(self._task, inputs)
+        if not self._epochs:
+            raise NotReady("this trial has not been trained yet")
+        sums = np.zeros((len(inputs), self._task.n_outputs)) if kept is None else kept.values.copy()
+        rows = self._rows(inputs)
+        for trees in self._epochs[0 if kept is None else kept.n_epochs :]:
+            trees.add_sums(rows, sums, pause)
+        return sums
+
+    def _averaged(self, sums: Array) -> Array:
+        return (sums / sum(len(trees.roots) for trees in self._epochs)).astype(np.float32)
+
+    def _rows(self, inputs: torch.Tensor) -> npt.NDArray[np.float32]:
+        """Return rows as the trees compare them: float32, a number of its own for missing ones."""
+        rows = _numbers(inputs)
+        return np.where(np.isnan(rows), self._fill, rows)
+
+
+def _numbers(inputs: torch.Tensor) -> npt.NDArray[np.float32]:
+    return inputs.reshape(len(inputs), -1).numpy().clip(-LARGEST, LARGEST).astype(np.float32)
+
+
+def fill_of(rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """Return what stands for a missing number, by column: a little less than the least that there is."""
+    is_there = ~np.isnan(rows)
+    least = np.where(is_there, rows, LARGEST).min(axis=0).astype(np.float64)
+    most = np.where(is_there, rows, -LARGEST).max(axis=0).astype(np.float64)
+    below = least - np.maximum((most - least) / 16, np.maximum(np.abs(least), 1) / 1024)
+    return np.where(is_there.any(axis=0), below.clip(-LARGEST, LARGEST), 0).astype(np.float32)
+
+
+class ForestTrainer(Trainer[ForestTrial]):
+    """Starts and resumes ForestTrials."""
+
+    def prepare(self) -> None:
+        """See Trainer."""
+        import sklearn.tree  # noqa: F401
+
+    def count_steps(self, config: Config, n_rows: Sequence[int], n_epochs: int) -> int:
+        """See Trainer."""
+        return n_epochs * config.integer("trees_per_epoch")
+
+    def _begin(self, blueprint: Blueprint, *, n_steps_total: int, seed: int) -> ForestTrial:
+        """See Trainer. Trees are drawn in training: no total, seed or device."""
+        parameters = blueprint.architecture.build(blueprint.task, blueprint.config)
+        if not isinstance(parameters, ForestParameters):
+            raise TypeError(f"{blueprint.architecture.name} builds {type(parameters).__name__}")
+        return ForestTrial(blueprint, parameters)
+
+    def _restore(self, blueprint: Blueprint, state: checkpoint.Checkpoint) -> ForestTrial:
+        """See Trainer."""
+        trial = self._begin(blueprint, n_steps_total=0, seed=0)
+        trial.restore(state)
+        return trial
