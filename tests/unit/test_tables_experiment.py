@@ -82,6 +82,15 @@ def test_a_table_is_won_by_the_mean_of_its_seeds_against_the_best_default_and_fl
     assert found["time until as good as HGB, less 5 s / HGB's time"].value == "never"
 
 
+def test_a_score_that_is_not_the_products_own_shows() -> None:
+    right, wrong = (result("bikes", "ours", 30.0, seed=n, test_metric=test) for n, test in enumerate((30.001, 31.0)))
+    name = "runs whose predictions score as the product's test"
+    verdicts = [
+        {each.name: each for each in comparison.measures(results)}[name].holds for results in ([right], [right, wrong])
+    ]
+    assert verdicts == [True, False]
+
+
 def test_a_table_on_which_ours_fails_is_lost_and_named() -> None:
     failed = {"table": "bikes", "by": "ours", "seed": 0, "failure": "no such thing"}
     results = [failed, result("bikes", "rf", 40.0)]

@@ -34,7 +34,8 @@ class Loaded:
 
 
 SPLITS = ("train", "validation", "test")
-# Packing copies the rows in their order in the table, so places in its copy are places in the table.
+# Packing copies the rows in their order in the table, so places in its copy are places in the table. They need not be
+# in the order in which rows came: a short row may have found room in an earlier page.
 KEEPER = """
 CREATE TABLE public.kept_split (place bigint, split text);
 GRANT INSERT ON public.kept_split TO PUBLIC;
@@ -68,10 +69,14 @@ def split_of(
         session.execute("RESET max_parallel_workers_per_gather")
         session.execute("RESET synchronize_seqscans")
         kept = superuser.execute("SELECT place, split FROM public.kept_split ORDER BY place").fetchall()
-    n_rows = session.execute(sql.SQL("SELECT count(*) AS n FROM {}").format(sql.Identifier(table.name))).fetchall()
-    if [row["place"] for row in kept] != list(range(n_rows[0]["n"])):
-        raise InvalidData(f"{table.name}: packing split {len(kept)} of {n_rows[0]['n']} rows")
-    return np.array([row["split"] for row in kept])
+    keys = session.execute(
+        sql.SQL("SELECT {} AS key FROM {} ORDER BY ctid").format(sql.Identifier(KEY), sql.Identifier(table.name))
+    ).fetchall()
+    if [row["place"] for row in kept] != list(range(len(keys))):
+        raise InvalidData(f"{table.name}: packing split {len(kept)} of {len(keys)} rows")
+    splits = np.empty(len(keys), dtype=f"U{max(map(len, SPLITS))}")
+    splits[[row["key"] for row in keys]] = [row["split"] for row in kept]
+    return splits
 
 
 def pack(session: Session, table: Table, inputs: list[str], seed: int) -> None:

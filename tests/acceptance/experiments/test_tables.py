@@ -27,4 +27,5 @@ def test_ours_and_the_rivals_are_scored_on_the_test_rows_of_the_dataset(outcome_
     scores = {row["table"]: row for row in outcome.table("scores")}
     assert scores["wine"]["best"] == "hgb"
     assert {row["table"] for row in outcome.table("curves")} == {"diabetes", "wine"}
+    assert outcome.by_name()["runs whose predictions score as the product's test"]["holds"]
     outcome.check_files({"scores"})
