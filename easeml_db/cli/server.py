@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from psycopg.conninfo import make_conninfo
 
 from easeml_db.cli.connection import data_option, embedded
 from easeml_db.cli.output import json_option, print_json, say
@@ -62,7 +63,8 @@ def status(folder: Path | None, as_json: bool) -> None:
 def psql(folder: Path | None, arguments: tuple[str, ...]) -> None:
     """Open psql on the private server; further arguments are psql's own."""
     server = embedded(folder)
-    dsn = server.dsn()
+    # A tenant who may create schemas could make one of the superuser's name, where "$user" would look first.
+    dsn = make_conninfo(server.dsn(), options="-c search_path=public")
     client = Path(server.facts["binaries"]) / "psql"
     if not client.exists():
         raise NotFound(f"there is no {client}", hint="Install PostgreSQL's client package.")

@@ -131,8 +131,6 @@ class Embedded:
                 connection.execute(f"CREATE DATABASE {DATABASE}")
         self._check_build()
         with connect_now(self.dsn()) as connection:
-            # A tenant who may create schemas could make one of the superuser's name, where "$user" would look first.
-            connection.execute(f"ALTER ROLE {SUPERUSER} SET search_path = public")
             prepare_database(connection, n_slots=n_slots)
         remember(self.folder, extension_version=__version__, extension_build=extension_files.fingerprint())
 

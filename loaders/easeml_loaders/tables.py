@@ -35,6 +35,12 @@ TYPES_QUERY = """
     SELECT attname, format_type(atttypid, NULL) FROM pg_catalog.pg_attribute
     WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped ORDER BY attnum"""
 
+OWN_SCHEMA = """
+    SELECT s.name FROM unnest(%s::text[]) WITH ORDINALITY s(name, place) JOIN pg_namespace n ON n.nspname = s.name
+    WHERE s.name <> current_user
+        OR EXISTS (SELECT FROM pg_roles r WHERE r.oid = n.nspowner AND (r.rolsuper OR r.rolname = current_user))
+    ORDER BY s.place LIMIT 1"""
+
 
 @dataclass(frozen=True)
 class LoadedTable:
@@ -116,11 +122,12 @@ def _kind(error: psycopg.Error) -> type[EasemlError]:
 def find_target(connection: Connection, table: str) -> Target:
     """Say which table a name means, and whether it is there; its schema must be.
 
-    The session's own search_path says in which schema a bare name is. All else means pg_catalog, from now on: a schema
-    in that path may be somebody else's, with functions of any name.
+    The session's own search_path says in which schema a bare name is, but for a schema of the role's name that somebody
+    else has made. All else means pg_catalog, from now on: a schema in that path may have functions of any name.
     """
-    own_schema = connection.execute("SELECT pg_catalog.current_schema()").fetchone()
+    path = connection.execute("SELECT pg_catalog.current_schemas(false)").fetchone()
     connection.execute("SET LOCAL search_path = pg_catalog, pg_temp")
+    own_schema = connection.execute(OWN_SCHEMA, path).fetchone()
     schema, name = _parsed_name(connection, table)
     known = connection.execute(
         "SELECT n.nspname, format('%%I.%%I', n.nspname, %s::text), c.oid, c.relkind::text"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import cache
 
 from .architectures import ARCHITECTURES, fits
 from .metrics import DEFAULT_METRIC, METRICS
@@ -24,10 +25,27 @@ def list_architectures(session: Session) -> list[tuple[str, str, list[str], list
             list(a.tasks),
             list(a.input_ranks),
             a.summary,
-            json.dumps([h.to_json() for h in a.hyperparameters]),
+            _hyperparameters(a.name),
         )
         for a in ARCHITECTURES.values()
     ]
+
+
+@tenant_entry_point
+def specifications(session: Session, architectures: Sequence[str]) -> str:
+    """Return what architectures declare of their hyperparameters, as a procedure reads it: a JSON array in their order.
+
+    Every run asks for a few of them: a query over all of the catalogue would take a millisecond.
+    """
+    known = (name for name in architectures if name in ARCHITECTURES)
+    rows = (f'{{"architecture": {json.dumps(name)}, "hyperparameters": {_hyperparameters(name)}}}' for name in known)
+    return f"[{', '.join(rows)}]"
+
+
+@cache
+def _hyperparameters(name: str) -> str:
+    """Return an architecture's hyperparameters as JSON."""
+    return json.dumps([each.to_json() for each in ARCHITECTURES[name].hyperparameters])
 
 
 @tenant_entry_point

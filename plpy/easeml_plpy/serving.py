@@ -52,8 +52,8 @@ class _Moment(NamedTuple):
     """Who asks, in which statement; a procedure that commits has several transactions in one."""
 
     asker: str
-    statement: str
-    transaction: str
+    statement: bytes
+    transaction: bytes
 
 
 @dataclass
@@ -100,7 +100,9 @@ class _Trial(NamedTuple):
 
 
 MOMENT = Statement(
-    "SELECT current_user AS asker, statement_timestamp() AS statement, transaction_timestamp() AS transaction",
+    # Bytes, since only their equality counts: a time as text takes longer than all else here.
+    "SELECT current_user AS asker, timestamptz_send(statement_timestamp()) AS statement,"
+    " timestamptz_send(transaction_timestamp()) AS transaction",
     (),
     _Moment,
 )
@@ -162,7 +164,7 @@ def open_serving(session: Session, dataset: str | None, trial_id: int | None) ->
         _tell_choice(session, found)
     if found.is_audited:
         session.run(LOG, found.tenant, found.dataset_name, asker, found.serving_trial_id)
-    bind("cpu", 1, memory_limit_bytes())  # one thread: many sessions predict at once
+    bind("cpu", 1, session.kept(MEMORY))  # one thread: many sessions predict at once
     key = (found.dataset_id, found.checkpoint_id)
     crossing.served = session.kept(RESTORED).get(key, lambda: _restored(session, found))
     return found.serving_trial_id
@@ -204,6 +206,9 @@ def memory_limit_bytes() -> int | None:
     if text and not (text.isascii() and text.isdigit()):
         raise InvalidArgument(f"the server's environment has {MEMORY_VARIABLE}={text!r}, expected a number of bytes")
     return int(text) if text else None
+
+
+MEMORY: Kept[int | None] = Kept(memory_limit_bytes)  # no process of the server gets another environment
 
 
 @contextmanager

@@ -31,17 +31,20 @@ return predict_bytes(plpy, GD, dataset, inputs, trial_id)
 $$;
 COMMENT ON FUNCTION easeml.predict_bytes(text, bytea, bigint) IS 'Predicts for one row given as 8-bit values; returns the prediction or an error (internal).';
 
+-- All of these call Python themselves, in an expression that PL/pgSQL keeps: a query around that call takes longer than the call.
 CREATE FUNCTION easeml.predict_row(dataset text, inputs anyarray, trial_id bigint DEFAULT NULL,
     OUT label text, OUT probability double precision, OUT value double precision, OUT serving_trial_id bigint)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    failure jsonb;
+    answer record := easeml.predict_numbers(dataset, easeml.array_bytes(inputs::double precision[]), trial_id);
 BEGIN
-    SELECT p.label, p.probability, p.value, p.serving_trial_id, p.failure INTO label, probability, value, serving_trial_id, failure
-    FROM easeml.predict_numbers(dataset, easeml.array_bytes(inputs::double precision[]), trial_id) p;
-    IF failure IS NOT NULL THEN
-        PERFORM easeml.raise_failure(failure);
+    IF answer.failure IS NOT NULL THEN
+        PERFORM easeml.raise_failure(answer.failure);
     END IF;
+    label := answer.label;
+    probability := answer.probability;
+    value := answer.value;
+    serving_trial_id := answer.serving_trial_id;
 END
 $$;
 COMMENT ON FUNCTION easeml.predict_row(text, anyarray, bigint) IS
@@ -54,13 +57,15 @@ CREATE FUNCTION easeml.predict_row(dataset text, inputs jsonb, trial_id bigint D
     OUT label text, OUT probability double precision, OUT value double precision, OUT serving_trial_id bigint)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    failure jsonb;
+    answer record := easeml.predict_json(dataset, inputs::text, trial_id);
 BEGIN
-    SELECT p.label, p.probability, p.value, p.serving_trial_id, p.failure INTO label, probability, value, serving_trial_id, failure
-    FROM easeml.predict_json(dataset, inputs::text, trial_id) p;
-    IF failure IS NOT NULL THEN
-        PERFORM easeml.raise_failure(failure);
+    IF answer.failure IS NOT NULL THEN
+        PERFORM easeml.raise_failure(answer.failure);
     END IF;
+    label := answer.label;
+    probability := answer.probability;
+    value := answer.value;
+    serving_trial_id := answer.serving_trial_id;
 END
 $$;
 COMMENT ON FUNCTION easeml.predict_row(text, jsonb, bigint) IS
@@ -71,13 +76,15 @@ CREATE FUNCTION easeml.predict_row(dataset text, inputs text, trial_id bigint DE
     OUT label text, OUT probability double precision, OUT value double precision, OUT serving_trial_id bigint)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    failure jsonb;
+    answer record := easeml.predict_json(dataset, inputs, trial_id);
 BEGIN
-    SELECT p.label, p.probability, p.value, p.serving_trial_id, p.failure INTO label, probability, value, serving_trial_id, failure
-    FROM easeml.predict_json(dataset, inputs, trial_id) p;
-    IF failure IS NOT NULL THEN
-        PERFORM easeml.raise_failure(failure);
+    IF answer.failure IS NOT NULL THEN
+        PERFORM easeml.raise_failure(answer.failure);
     END IF;
+    label := answer.label;
+    probability := answer.probability;
+    value := answer.value;
+    serving_trial_id := answer.serving_trial_id;
 END
 $$;
 COMMENT ON FUNCTION easeml.predict_row(text, text, bigint) IS
@@ -87,64 +94,122 @@ CREATE FUNCTION easeml.predict_row(dataset text, inputs bytea, trial_id bigint D
     OUT label text, OUT probability double precision, OUT value double precision, OUT serving_trial_id bigint)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    failure jsonb;
+    answer record := easeml.predict_bytes(dataset, inputs, trial_id);
 BEGIN
-    SELECT p.label, p.probability, p.value, p.serving_trial_id, p.failure INTO label, probability, value, serving_trial_id, failure
-    FROM easeml.predict_bytes(dataset, inputs, trial_id) p;
-    IF failure IS NOT NULL THEN
-        PERFORM easeml.raise_failure(failure);
+    IF answer.failure IS NOT NULL THEN
+        PERFORM easeml.raise_failure(answer.failure);
     END IF;
+    label := answer.label;
+    probability := answer.probability;
+    value := answer.value;
+    serving_trial_id := answer.serving_trial_id;
 END
 $$;
 COMMENT ON FUNCTION easeml.predict_row(text, bytea, bigint) IS
     'Predicts for one image given as bytea of 8-bit values. Returns label and probability, or value, and the trial that answered.';
 
 CREATE FUNCTION easeml.predict(dataset text, inputs anyarray, trial_id bigint DEFAULT NULL) RETURNS text
-LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-    SELECT label FROM easeml.predict_row(dataset, inputs, trial_id)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    answer record := easeml.predict_numbers(dataset, easeml.array_bytes(inputs::double precision[]), trial_id);
+BEGIN
+    IF answer.failure IS NOT NULL THEN
+        PERFORM easeml.raise_failure(answer.failure);
+    END IF;
+    RETURN answer.label;
+END
 $$;
 COMMENT ON FUNCTION easeml.predict(text, anyarray, bigint) IS
     'Predicts the label (or the value, as text) of one row given as an array of numbers in the order of the dataset''s inputs. dataset: your own, or ''tenant.dataset'' of a tenant who lets you use it. trial_id: the trial to ask; by default the deployed one, else the best so far.';
 CREATE FUNCTION easeml.predict(dataset text, inputs jsonb, trial_id bigint DEFAULT NULL) RETURNS text
-LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-    SELECT label FROM easeml.predict_row(dataset, inputs, trial_id)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    answer record := easeml.predict_json(dataset, inputs::text, trial_id);
+BEGIN
+    IF answer.failure IS NOT NULL THEN
+        PERFORM easeml.raise_failure(answer.failure);
+    END IF;
+    RETURN answer.label;
+END
 $$;
 COMMENT ON FUNCTION easeml.predict(text, jsonb, bigint) IS
     'Predicts the label (or the value, as text) of one row given as a json object, for example to_jsonb(t).';
 CREATE FUNCTION easeml.predict(dataset text, inputs text, trial_id bigint DEFAULT NULL) RETURNS text
-LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-    SELECT label FROM easeml.predict_row(dataset, inputs, trial_id)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    answer record := easeml.predict_json(dataset, inputs, trial_id);
+BEGIN
+    IF answer.failure IS NOT NULL THEN
+        PERFORM easeml.raise_failure(answer.failure);
+    END IF;
+    RETURN answer.label;
+END
 $$;
 COMMENT ON FUNCTION easeml.predict(text, text, bigint) IS
     'Predicts the label (or the value, as text) of one row given as the text of a json object.';
 CREATE FUNCTION easeml.predict(dataset text, inputs bytea, trial_id bigint DEFAULT NULL) RETURNS text
-LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-    SELECT label FROM easeml.predict_row(dataset, inputs, trial_id)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    answer record := easeml.predict_bytes(dataset, inputs, trial_id);
+BEGIN
+    IF answer.failure IS NOT NULL THEN
+        PERFORM easeml.raise_failure(answer.failure);
+    END IF;
+    RETURN answer.label;
+END
 $$;
 COMMENT ON FUNCTION easeml.predict(text, bytea, bigint) IS
     'Predicts the label of one image given as bytea of 8-bit values.';
 
 CREATE FUNCTION easeml.predict_value(dataset text, inputs anyarray, trial_id bigint DEFAULT NULL) RETURNS double precision
-LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-    SELECT value FROM easeml.predict_row(dataset, inputs, trial_id)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    answer record := easeml.predict_numbers(dataset, easeml.array_bytes(inputs::double precision[]), trial_id);
+BEGIN
+    IF answer.failure IS NOT NULL THEN
+        PERFORM easeml.raise_failure(answer.failure);
+    END IF;
+    RETURN answer.value;
+END
 $$;
 COMMENT ON FUNCTION easeml.predict_value(text, anyarray, bigint) IS
     'Predicts the value of one row of a regression dataset, given as an array of numbers; NULL for classification.';
 CREATE FUNCTION easeml.predict_value(dataset text, inputs jsonb, trial_id bigint DEFAULT NULL) RETURNS double precision
-LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-    SELECT value FROM easeml.predict_row(dataset, inputs, trial_id)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    answer record := easeml.predict_json(dataset, inputs::text, trial_id);
+BEGIN
+    IF answer.failure IS NOT NULL THEN
+        PERFORM easeml.raise_failure(answer.failure);
+    END IF;
+    RETURN answer.value;
+END
 $$;
 COMMENT ON FUNCTION easeml.predict_value(text, jsonb, bigint) IS
     'Predicts the value of one row of a regression dataset, given as a json object; NULL for classification.';
 CREATE FUNCTION easeml.predict_value(dataset text, inputs text, trial_id bigint DEFAULT NULL) RETURNS double precision
-LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-    SELECT value FROM easeml.predict_row(dataset, inputs, trial_id)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    answer record := easeml.predict_json(dataset, inputs, trial_id);
+BEGIN
+    IF answer.failure IS NOT NULL THEN
+        PERFORM easeml.raise_failure(answer.failure);
+    END IF;
+    RETURN answer.value;
+END
 $$;
 COMMENT ON FUNCTION easeml.predict_value(text, text, bigint) IS
     'Predicts the value of one row of a regression dataset, given as the text of a json object; NULL for classification.';
 CREATE FUNCTION easeml.predict_value(dataset text, inputs bytea, trial_id bigint DEFAULT NULL) RETURNS double precision
-LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-    SELECT value FROM easeml.predict_row(dataset, inputs, trial_id)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    answer record := easeml.predict_bytes(dataset, inputs, trial_id);
+BEGIN
+    IF answer.failure IS NOT NULL THEN
+        PERFORM easeml.raise_failure(answer.failure);
+    END IF;
+    RETURN answer.value;
+END
 $$;
 COMMENT ON FUNCTION easeml.predict_value(text, bytea, bigint) IS
     'Predicts the value of one image of a regression dataset, given as bytea of 8-bit values; NULL for classification.';

@@ -71,12 +71,9 @@ $$;
 COMMENT ON FUNCTION easeml.choose_architectures(easeml.datasets, text[]) IS
     'Returns the architectures of a run, each once: those named, or those that suit the data. Refuses one that does not fit (internal).';
 
--- PL/pgSQL, here and below, because it keeps its plans: planning takes longer than the query.
-CREATE FUNCTION easeml.specifications(architectures text[]) RETURNS jsonb LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    RETURN (SELECT jsonb_agg(jsonb_build_object('architecture', a.architecture, 'hyperparameters', a.hyperparameters) ORDER BY c.n)
-        FROM unnest(architectures) WITH ORDINALITY c(name, n) JOIN easeml.list_architectures() a ON a.architecture = c.name);
-END
+CREATE FUNCTION easeml.specifications(architectures text[]) RETURNS jsonb LANGUAGE plpython3u STABLE SET search_path = pg_catalog, pg_temp AS $$
+from easeml_plpy.catalog import specifications
+return specifications(plpy, GD, architectures)
 $$;
 COMMENT ON FUNCTION easeml.specifications(text[]) IS 'Returns what architectures declare of their hyperparameters, as a procedure reads it (internal).';
 
@@ -88,6 +85,7 @@ $$;
 COMMENT ON FUNCTION easeml.check_memory(jsonb, bigint[], jsonb) IS
     'Refuses trials that no slot has the memory to train; train_rows are the rows of each partition. Returns what a slot may take at most, NULL if one is on a GPU, or an error (internal).';
 
+-- PL/pgSQL because it keeps its plans: planning takes longer than the query.
 CREATE FUNCTION easeml.complete_options(procedure text, options jsonb) RETURNS jsonb LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF jsonb_typeof(options) <> 'object' OR NOT EXISTS (SELECT FROM easeml.list_procedures() p

@@ -8,7 +8,7 @@ DECLARE
     rest text := substr(dataset, dot + 1);
     account regrole := quote_ident(asker)::regrole;
     own name := (SELECT r.tenant FROM easeml.tenant_roles r WHERE r.role = account);
-    is_owned boolean := dot > 1 AND (EXISTS (SELECT FROM easeml.tenant_roles r WHERE r.tenant::text = prefix) OR EXISTS (SELECT FROM pg_roles r WHERE r.rolname::text = prefix));
+    is_owned boolean;
 BEGIN
     -- What others grant comes after what is one's own and what is named in full: no grant changes what those mean.
     IF EXISTS (SELECT FROM easeml.datasets d WHERE d.tenant = own AND d.dataset_name = dataset) THEN
@@ -25,6 +25,7 @@ BEGIN
         IF tenant IS NULL THEN
             -- The oldest grant answers, so that a later one of somebody else stops no call that works. A name that begins with a
             -- tenant's means no dataset of others, also when that tenant's is gone.
+            is_owned := dot > 1 AND (EXISTS (SELECT FROM easeml.tenant_roles r WHERE r.tenant::text = prefix) OR EXISTS (SELECT FROM pg_roles r WHERE r.rolname::text = prefix));
             SELECT (array_agg(g.tenant ORDER BY g.granted_at, g.tenant))[1], dataset, (array_agg(g.serving_only ORDER BY g.granted_at, g.tenant))[1],
                 (array_agg(g.tenant || '.' || dataset ORDER BY g.granted_at, g.tenant))[2:]
             INTO tenant, dataset_name, serving_only, passed_over
@@ -41,46 +42,54 @@ $$;
 COMMENT ON FUNCTION easeml.usable_dataset(name, text, bigint) IS
     'Says which dataset a name means for a role: its own, else tenant.dataset, else the oldest grant of that name; passed_over lists younger grants of that name (internal).';
 
-CREATE FUNCTION easeml.answering_trial(tenant name, dataset_name text) RETURNS bigint
+CREATE FUNCTION easeml.answering_trial(tenant name, dataset_name text, OUT trial_id bigint, OUT dataset_id bigint, OUT checkpoint_id bigint)
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    chosen bigint;
 BEGIN
-    SELECT p.trial_id INTO chosen FROM easeml.deployments p WHERE p.tenant = answering_trial.tenant AND p.dataset_name = answering_trial.dataset_name;
-    IF chosen IS NULL THEN
+    SELECT t.trial_id, r.dataset_id, t.best_checkpoint_id INTO trial_id, dataset_id, checkpoint_id
+    FROM easeml.deployments p JOIN easeml.trials t USING (trial_id) JOIN easeml.runs r USING (run_id)
+    WHERE p.tenant = answering_trial.tenant AND p.dataset_name = answering_trial.dataset_name;
+    IF trial_id IS NULL THEN
         -- The best trial of the newest version that has one; if its runs differ in metric, that of the newest run counts.
-        SELECT t.trial_id INTO chosen
+        SELECT t.trial_id, d.dataset_id, t.best_checkpoint_id INTO trial_id, dataset_id, checkpoint_id
         FROM easeml.datasets d JOIN easeml.runs r USING (dataset_id) JOIN easeml.trials t USING (run_id)
         WHERE d.tenant = answering_trial.tenant AND d.dataset_name = answering_trial.dataset_name AND t.best_checkpoint_id IS NOT NULL
             AND r.metric = (SELECT n.metric FROM easeml.runs n JOIN easeml.trials b USING (run_id)
                 WHERE n.dataset_id = d.dataset_id AND b.best_checkpoint_id IS NOT NULL ORDER BY n.run_id DESC LIMIT 1)
         ORDER BY d.version DESC, CASE WHEN r.is_higher_better THEN -t.best_metric_value ELSE t.best_metric_value END NULLS LAST, t.trial_id LIMIT 1;
     END IF;
-    RETURN chosen;
 END
 $$;
-COMMENT ON FUNCTION easeml.answering_trial(name, text) IS 'Returns the trial that answers for a dataset unless another is named: the deployed one, else the best so far by its best epoch (internal).';
+COMMENT ON FUNCTION easeml.answering_trial(name, text) IS
+    'Returns the trial that answers for a dataset unless another is named, with its version and its state: the deployed one, else the best so far by its best epoch (internal).';
 
 CREATE FUNCTION easeml.serving_trial(asker name, dataset text, trial_id bigint, OUT tenant name, OUT dataset_name text, OUT dataset_id bigint,
     OUT serving_trial_id bigint, OUT checkpoint_id bigint, OUT passed_over text[], OUT is_audited boolean)
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    serving_only boolean;
-    answering bigint;
+    usable record := easeml.usable_dataset(asker, dataset, trial_id);
+    answering record;
 BEGIN
-    SELECT u.tenant, u.dataset_name, u.serving_only, u.passed_over INTO tenant, dataset_name, serving_only, passed_over
-    FROM easeml.usable_dataset(asker, dataset, trial_id) u;
-    answering := CASE WHEN trial_id IS NULL OR serving_only THEN easeml.answering_trial(tenant, dataset_name) END;
-    IF serving_only AND trial_id IS NOT NULL AND trial_id IS DISTINCT FROM answering THEN
-        PERFORM easeml.fail('ML004', format('role %s may use only the trial that answers for dataset %s', quote_ident(asker), quote_literal(dataset)),
-            hint => 'Leave the trial out.');
+    tenant := usable.tenant;
+    dataset_name := usable.dataset_name;
+    passed_over := usable.passed_over;
+    IF trial_id IS NULL OR usable.serving_only THEN
+        answering := easeml.answering_trial(tenant, dataset_name);
+        dataset_id := answering.dataset_id;
+        serving_trial_id := answering.trial_id;
+        checkpoint_id := answering.checkpoint_id;
+        IF trial_id IS NOT NULL AND trial_id IS DISTINCT FROM serving_trial_id THEN
+            PERFORM easeml.fail('ML004', format('role %s may use only the trial that answers for dataset %s', quote_ident(asker), quote_literal(dataset)),
+                hint => 'Leave the trial out.');
+        END IF;
+    ELSE
+        SELECT r.dataset_id, t.trial_id, t.best_checkpoint_id INTO dataset_id, serving_trial_id, checkpoint_id
+        FROM easeml.trials t JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id)
+        WHERE t.trial_id = serving_trial.trial_id AND d.tenant = serving_trial.tenant AND d.dataset_name = serving_trial.dataset_name;
+        IF serving_trial_id IS NULL THEN
+            PERFORM easeml.fail('ML003', format('dataset %s has no trial %s', quote_literal(dataset), trial_id));
+        END IF;
     END IF;
-    SELECT r.dataset_id, t.trial_id, t.best_checkpoint_id INTO dataset_id, serving_trial_id, checkpoint_id
-    FROM easeml.trials t JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id)
-    WHERE t.trial_id = coalesce(serving_trial.trial_id, answering) AND d.tenant = serving_trial.tenant AND d.dataset_name = serving_trial.dataset_name;
-    IF serving_trial_id IS NULL AND trial_id IS NOT NULL THEN
-        PERFORM easeml.fail('ML003', format('dataset %s has no trial %s', quote_literal(dataset), trial_id));
-    ELSIF checkpoint_id IS NULL THEN
+    IF checkpoint_id IS NULL THEN
         PERFORM easeml.fail('ML010', format('dataset %s has no trained trial yet', quote_literal(dataset)),
             hint => format('Start one with SELECT easeml.select_models(%s), or wait for the first epoch to be measured.', quote_literal(dataset)));
     END IF;

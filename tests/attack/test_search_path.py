@@ -212,5 +212,7 @@ def test_the_superuser_of_a_private_server_means_no_schema_of_a_tenant(own_serve
         session.execute(
             "CREATE SCHEMA postgres; CREATE TABLE postgres.digits (); GRANT ALL ON SCHEMA postgres TO PUBLIC"
         )
-    with psycopg.connect(own_server.dsn()) as session:
-        assert session.execute("SELECT to_regclass('digits'), current_schema()").fetchone() == (None, "public")
+    command = [sys.executable, "-m", "easeml_db", "psql", "--data", own_server.folder, "--"]
+    query = ["--no-psqlrc", "-Atc", "SELECT to_regclass('digits') IS NULL, current_schema()"]
+    assert subprocess.run([*command, *query], capture_output=True, check=True, cwd="/").stdout.decode() == "t|public\n"
+    assert load_table(own_server.dsn(), bundled_source("iris"), "digits").table == "public.digits"
