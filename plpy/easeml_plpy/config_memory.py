@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .architectures import architecture, complete
@@ -14,7 +14,6 @@ from .errors import InvalidArgument
 from .memory import slot_share
 from .session import Session, Statement, answering
 from .task import Task
-from .value_types import JSON
 from .views import task_in, view_of
 
 HINT = "Use narrower layers or smaller batches, or ask an administrator for slots with more memory."
@@ -52,26 +51,31 @@ def shortage(chosen: Architecture, task: Task, config: Config, n_rows: int, limi
 
 @answering
 def check_memory(session: Session, encoder: str, train_rows: Sequence[int], trials: str) -> int | None:
-    """Refuse a run one of whose first trials no slot can ever hold; return what a slot may take.
+    """Refuse a run one of whose first trials no slot can ever hold, or does not fit its data; return what a slot may
+    take.
 
     None where a slot is on a GPU: its memory shows only to those who ask the driver, which takes seconds.
     """
     slots = session.row(SLOTS)
-    if slots.has_gpu:
-        return None
     limit = max(slots.largest or 0, slot_share(slots.n_slots) if slots.has_share else 0)
+    known_limit = None if slots.has_gpu else limit
     data, tasks = Encoder.from_text(encoder), dict[str, Task]()
     for trial in json.loads(trials):
         chosen = architecture(trial["architecture"])
         if chosen.view not in tasks:
             tasks[chosen.view] = task_in(view_of(chosen.view, data), data)
-        _check_trial(chosen, trial["config"], tasks[chosen.view], train_rows, limit)
-    return limit
+        _check_trial(chosen, complete(chosen, trial["config"]), tasks[chosen.view], train_rows, known_limit)
+    return known_limit
 
 
 def _check_trial(
-    chosen: Architecture, config: Mapping[str, JSON], task: Task, train_rows: Sequence[int], limit: int
+    chosen: Architecture, config: Config, task: Task, train_rows: Sequence[int], limit: int | None
 ) -> None:
-    words = shortage(chosen, task, complete(chosen, config), chosen.rows_at_once(train_rows), limit)
+    objection = chosen.config_objection(task, config)
+    if objection:
+        raise InvalidArgument(f"search_space: {objection}")
+    if limit is None:
+        return
+    words = shortage(chosen, task, config, chosen.rows_at_once(train_rows), limit)
     if words:
         raise InvalidArgument(f"search_space: {words}, and a slot may take {limit / 1e9:.1f} GB at most", hint=HINT)

@@ -171,6 +171,20 @@ def test_a_unit_over_one_of_several_partitions_is_refused(database: Session) -> 
         database.execute("CALL easeml.train_unit(%s, NULL)", [Jsonb(unit)])
 
 
+def test_constraints_name_inputs_and_a_config_beyond_all_memory_is_refused(database: Session) -> None:
+    ask = "SELECT easeml.select_models('points', '{lightgbm}', n_configs => 1, max_epochs => 1, search_space => %s)"
+    database.value(ask, Jsonb({"increasing": ["x"], "interactions": [["x", "colour"]], "rounds_per_epoch": 5}))
+    wait_for_end(database)
+    kept = database.value("SELECT config FROM easeml.trials")
+    assert (kept["increasing"], kept["interactions"]) == (["x"], [["x", "colour"]])
+    with pytest.raises(psycopg.Error, match="search_space: there is no input 'size'; the inputs are x, noise, colour"):
+        database.value(ask, Jsonb({"increasing": [["x"], ["size"]]}))
+    with database.transaction(force_rollback=True):
+        database.execute("UPDATE easeml.slots SET memory_limit_bytes = 1 << 30")
+        with pytest.raises(psycopg.Error, match=r"lightgbm with num_leaves 4096.* takes at least"):
+            database.value(ask, Jsonb({"num_leaves": 4096, "rounds_per_epoch": 10_000}))
+
+
 def test_partitions_on_different_segments_are_refused_when_the_run_is_asked_for(database: Session) -> None:
     with database.transaction(force_rollback=True):
         database.execute("UPDATE easeml.datasets SET placement = 'bound'")

@@ -395,3 +395,39 @@ def test_a_range_of_hardly_any_floats_ends_too():
     space = parse_search_space({"mlp": [MOMENTUM]}, {"momentum": {"low": 0.5, "high": above}})
     configs = sample(space, 100, np.random.default_rng(0))
     assert sorted(config["momentum"] for config in configs) in ([0.5], [0.5, above])
+
+
+COLUMNS = {
+    "trees": [
+        {"name": "increasing", "kind": "names", "default": []},
+        {"name": "together", "kind": "groups", "default": []},
+    ]
+}
+
+
+@pytest.mark.parametrize(
+    ("space", "values"),
+    [
+        ({"increasing": ["a", "b"]}, [["a", "b"]]),
+        ({"increasing": [["a"], []]}, [["a"], []]),
+        ({"together": [["a", "b"], ["c"]]}, [[["a", "b"], ["c"]]]),
+        ({"together": [[["a", "b"]], []]}, [[["a", "b"]], []]),
+    ],
+)
+def test_lists_of_names_and_of_groups_are_values_and_one_level_more_is_a_choice(space, values):
+    (name,) = space
+    assert [config[name] for config in configs_of(space, COLUMNS)] == values
+
+
+@pytest.mark.parametrize(
+    ("space", "words"),
+    [
+        ({"increasing": "a"}, "search_space.increasing: expected a list of names"),
+        ({"increasing": [["a", 1]]}, "search_space.increasing[0][1]: expected a name, got 1"),
+        ({"together": [["a"], "b"]}, "search_space.together[1]: expected a list of names"),
+    ],
+)
+def test_what_is_no_list_of_names_or_groups_is_refused(space, words):
+    with pytest.raises(InvalidArgument) as caught:
+        configs_of(space, COLUMNS)
+    assert words in str(caught.value)

@@ -14,7 +14,7 @@ from typing import cast
 
 import numpy as np
 
-from easeml_db.decisions.search_space.configs import Config
+from easeml_db.decisions.search_space.configs import Config, as_value
 from easeml_db.decisions.search_space.domains import Choices, Domain, FloatRange
 from easeml_db.decisions.search_space.parsing import SearchSpace
 from easeml_db.decisions.search_space.specs import RESERVED, Value
@@ -63,7 +63,7 @@ def _moved(raw: object, domain: Domain, rng: np.random.Generator) -> Value:
 def _neighbour(raw: object, domain: Choices, step: int) -> Value:
     """Return the next larger or smaller choice; the same where there is none, or where choices are no numbers."""
     if not domain.ordered:
-        return cast("Value", tuple(raw) if isinstance(raw, list) else raw)
+        return as_value(raw)
     position = bisect_left(domain.ordered, cast("float", raw)) + step
     return domain.ordered[min(max(position, 0), len(domain.ordered) - 1)]
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 from easeml_db.decisions.procedures.contract import WORST
-from easeml_db.decisions.search_space.configs import Config, config_of, key_of
+from easeml_db.decisions.search_space.configs import Config, as_value, config_of, key_of
 from easeml_db.decisions.search_space.domains import Choices, Domain, FloatRange
 from easeml_db.decisions.search_space.parsing import SearchSpace, Subspace
 from easeml_db.decisions.search_space.specs import RESERVED, Value, value_key
@@ -134,5 +134,4 @@ def _internal(domain: Domain, value: object) -> object:
     """Return a value of a config as Optuna knows it."""
     if not isinstance(domain, Choices):
         return value
-    plain = cast("Value", tuple(value) if isinstance(value, list) else value)
-    return domain.positions[value_key(plain)]
+    return domain.positions[value_key(as_value(value))]

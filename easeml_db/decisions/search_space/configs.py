@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import cast
 
 from easeml_db.decisions.search_space.parsing import Subspace
 from easeml_db.decisions.search_space.specs import RESERVED, Value
@@ -15,8 +16,18 @@ def config_of(subspace: Subspace, values: Sequence[Value]) -> Config:
     """Name the values (one for each dimension); tuples become JSON lists."""
     config: Config = {RESERVED: subspace.architecture}
     for dimension, value in zip(subspace.dimensions, values, strict=True):
-        config[dimension.name] = list(value) if isinstance(value, tuple) else value
+        config[dimension.name] = as_json(value)
     return config
+
+
+def as_json(value: object) -> object:
+    """Return a value as JSON has it: lists for tuples, however deep."""
+    return [as_json(item) for item in value] if isinstance(value, tuple) else value
+
+
+def as_value(raw: object) -> Value:
+    """Return what a config of JSON holds as a value: tuples for lists, however deep."""
+    return cast("Value", tuple(as_value(item) for item in raw) if isinstance(raw, list) else raw)
 
 
 def key_of(config: Config) -> str:

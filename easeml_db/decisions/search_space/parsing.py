@@ -147,8 +147,11 @@ def _check_nested_names(architecture: str, specs: Mapping[str, HyperparameterSpe
 
 
 def _is_fixed_list(spec: HyperparameterSpec, raw: list[object]) -> bool:
-    """For a hyperparameter that is itself a list, [64, 32] is one value and [[64], [32]] are two."""
-    return spec.kind == "integers" and bool(raw) and not any(isinstance(item, list) for item in raw)
+    """For a hyperparameter that is itself a list, [64, 32] is one value and [[64], [32]] are two; of groups, which are
+    lists of lists, it is so one level deeper."""
+    if spec.kind == "groups":
+        return bool(raw) and not any(isinstance(item, list) and any(isinstance(x, list) for x in item) for item in raw)
+    return spec.kind in ("integers", "names") and bool(raw) and not any(isinstance(item, list) for item in raw)
 
 
 def _parse_choices(spec: HyperparameterSpec, raw: list[object], path: str) -> Choices:

@@ -1,8 +1,8 @@
 """What an architecture declares about a hyperparameter, and whether a value is legal for it.
 
 Kinds: float, integer, categorical (one of `choices`), integers (a list such as hidden_units, each number
-within `low` and `high`). Booleans are not numbers; NaN and infinities are refused; 64.0 is an integer,
-since JSON does not tell it from 64.
+within `low` and `high`), names (a list of texts, such as columns), groups (a list of such lists). Booleans are not
+numbers; NaN and infinities are refused; 64.0 is an integer, since JSON does not tell it from 64.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from dataclasses import dataclass, replace
 
 from easeml_db.decisions.search_space.refusal import refusal, shown, unknown_name
 
-Value = bool | int | float | str | None | tuple[int, ...]
+Value = bool | int | float | str | None | tuple[int, ...] | tuple[str, ...] | tuple[tuple[str, ...], ...]
 ValueKey = tuple[bool, Value]
 
-KINDS = ("float", "integer", "categorical", "integers")
+KINDS = ("float", "integer", "categorical", "integers", "names", "groups")
 LARGEST_INTEGER = 2**63 - 1
 RESERVED = "architecture"
+NAMES, GROUPS = 'a list of names, such as ["a", "b"]', 'a list of groups, such as [["a", "b"], ["c"]]'
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,10 @@ def legal_value(spec: HyperparameterSpec, raw: object, path: str) -> Value:
     """Return a JSON value in the type of the hyperparameter, or refuse it."""
     if spec.kind == "integers":
         return _legal_list(spec, raw, path)
+    if spec.kind == "names":
+        return _legal_names(raw, path)
+    if spec.kind == "groups":
+        return tuple(_legal_names(item, f"{path}[{i}]") for i, item in enumerate(_listed(raw, path, GROUPS)))
     if spec.kind == "categorical":
         return _legal_choice(spec, raw, path)
     value = _number(spec.kind, raw, path)
@@ -99,6 +104,21 @@ def _legal_list(spec: HyperparameterSpec, raw: object, path: str) -> Value:
         _check_bounds(spec, number, f"{path}[{position}]")
         numbers.append(int(number))
     return tuple(numbers) if spec.choices is None else _legal_choice(spec, tuple(numbers), path)
+
+
+def _legal_names(raw: object, path: str) -> tuple[str, ...]:
+    names = []
+    for position, item in enumerate(_listed(raw, path, NAMES)):
+        if not isinstance(item, str) or not item:
+            raise refusal(f"{path}[{position}]", expected="a name", got=shown(item))
+        names.append(item)
+    return tuple(names)
+
+
+def _listed(raw: object, path: str, expected: str) -> Sequence[object]:
+    if not isinstance(raw, (list, tuple)):
+        raise refusal(path, expected=expected, got=shown(raw))
+    return raw
 
 
 def _legal_choice(spec: HyperparameterSpec, raw: object, path: str) -> Value:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeVar
 
 from easeml_plpy.architectures.hyperparameter import Setting
@@ -33,6 +34,17 @@ class Config(dict[str, Setting]):
 
     def integers(self, name: str) -> list[int]:
         """Read 'integers'."""
+        return [number for number in self._list(name) if isinstance(number, int)]
+
+    def names(self, name: str) -> list[str]:
+        """Read 'names'."""
+        return [text for text in self._list(name) if isinstance(text, str)]
+
+    def groups(self, name: str) -> list[list[str]]:
+        """Read 'groups'."""
+        return [group for group in self._list(name) if isinstance(group, list)]
+
+    def _list(self, name: str) -> Sequence[int | str | list[str]]:
         value = self[name]
         if not isinstance(value, list):
             raise TypeError(f"hyperparameter {name} is {value!r}, not a list")

@@ -28,6 +28,10 @@ def _no_objection(task: Task) -> str | None:
     return None
 
 
+def _no_config_objection(task: Task, config: Config) -> str | None:
+    return None
+
+
 @dataclass(frozen=True)
 class Architecture:
     """A family of trainable functions.
@@ -38,7 +42,7 @@ class Architecture:
     legal kind and rank still does not fit; `size(task, config)` is at least that of a linear predictor. `view` names
     how it takes rows (views/): before a run `tasks`, `input_ranks` and `objection` are asked of the dataset's standard
     view, and again of its own when it trains. One that `takes_all_partitions` trains on all rows at once: a unit of it
-    is a whole round (rounds.py).
+    is a whole round (rounds.py). `config_objection(task, config)` says why a config does not fit a task of its view.
     """
 
     name: str
@@ -52,6 +56,7 @@ class Architecture:
     size: Callable[[Task, Config], Size] = linear_size
     view: str = "standard"
     takes_all_partitions: bool = False
+    config_objection: Callable[[Task, Config], str | None] = _no_config_objection
 
     def rows_at_once(self, partition_rows: Sequence[int]) -> int:
         """Return the training rows of a unit at most, from those of each partition."""

@@ -10,8 +10,8 @@ from typing import Literal, TypeAlias
 from easeml_plpy.errors import InvalidArgument
 from easeml_plpy.value_types import JSON
 
-HyperparameterKind = Literal["float", "integer", "categorical", "integers"]
-Setting: TypeAlias = bool | int | float | str | list[int]
+HyperparameterKind = Literal["float", "integer", "categorical", "integers", "names", "groups"]
+Setting: TypeAlias = bool | int | float | str | list[int] | list[str] | list[list[str]]
 """What a config sets one hyperparameter to."""
 
 
@@ -20,7 +20,8 @@ class Hyperparameter:
     """A hyperparameter of an architecture.
 
     `low` and `high` are inclusive legal bounds (of each element for 'integers'), `log` says that its
-    magnitude matters, `choices` lists the legal values of a categorical, `max_length` bounds 'integers'.
+    magnitude matters, `choices` lists the legal values of a categorical, `max_length` bounds 'integers'. 'names' is a
+    list of texts, such as columns, and 'groups' a list of such lists.
     `search` is the default search space: a list of choices, or {"type", "low", "high", "log"};
     None leaves the default in place unless the user asks.
     """
@@ -57,6 +58,12 @@ class Hyperparameter:
             return self._check_choice(value, path)
         if self.kind == "integers":
             return self._check_integers(value, path)
+        if self.kind == "names":
+            return self._check_names(value, path)
+        if self.kind == "groups":
+            if not isinstance(value, list | tuple):
+                raise self._refusal(value, path)
+            return [self._check_names(item, f"{path}[{index}]") for index, item in enumerate(value)]
         return self._check_number(value, path)
 
     def expected(self) -> str:
@@ -65,6 +72,8 @@ class Hyperparameter:
             return "one of " + ", ".join(repr(choice) for choice in self.choices or ())
         if self.kind == "integers":
             return f"a list of at most {self.max_length} integers {self._bounds()}"
+        if self.kind in ("names", "groups"):
+            return "a list of names" if self.kind == "names" else "a list of lists of names"
         article = "an integer" if self.kind == "integer" else "a number"
         return f"{article} {self._bounds()}"
 
@@ -81,6 +90,11 @@ class Hyperparameter:
         if not isinstance(value, list | tuple) or len(value) > (self.max_length or 0):
             raise self._refusal(value, path)
         return [int(self._check_number(element, f"{path}[{index}]")) for index, element in enumerate(value)]
+
+    def _check_names(self, value: object, path: str) -> list[str]:
+        if not isinstance(value, list | tuple) or not all(isinstance(name, str) and name for name in value):
+            raise self._refusal(value, path)
+        return list(value)
 
     def _check_number(self, value: object, path: str) -> float | int:
         if isinstance(value, bool) or not isinstance(value, int | float) or not self._is_within(value):

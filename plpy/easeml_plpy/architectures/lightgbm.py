@@ -8,22 +8,25 @@ from easeml_plpy.architectures.contract import Architecture
 from easeml_plpy.architectures.hyperparameter import Hyperparameter, magnitude
 from easeml_plpy.architectures.size import Size
 from easeml_plpy.task import Task
+from easeml_plpy.value_types import JSON
 
 HISTOGRAM_MEGABYTES = 512
 """What histograms of leaves may take; beyond it LightGBM computes some of them twice."""
 BIN_SEED = 1
+NUMBERS = ("learning_rate", "lambda_l2", "feature_fraction", "bagging_fraction", "cat_smooth")
 
 
 def build_lightgbm(task: Task, config: Config) -> BoostingParameters:
     """Return LightGBM's parameters."""
     bagging = config.number("bagging_fraction")
-    trees = {name: config[name] for name in ("num_leaves", "learning_rate", "min_data_in_leaf", "lambda_l2")}
-    trees |= {name: config[name] for name in ("feature_fraction", "bagging_fraction", "cat_smooth", "max_depth")}
+    trees: dict[str, JSON] = {name: config.integer(name) for name in ("num_leaves", "min_data_in_leaf", "max_depth")}
+    trees |= {name: config.number(name) for name in NUMBERS}
     return BoostingParameters(
         rows={"max_bin": config.integer("max_bin"), "data_random_seed": BIN_SEED, "feature_pre_filter": False},
         trees={
-            **{name: value for name, value in trees.items() if not isinstance(value, list)},
+            **trees,
             **_objective(task),
+            **constraints(task, config),
             "bagging_freq": int(bagging < 1),
             "histogram_pool_size": HISTOGRAM_MEGABYTES,
         },
@@ -31,6 +34,39 @@ def build_lightgbm(task: Task, config: Config) -> BoostingParameters:
         n_margins=n_margins(task),
         is_balanced=config.text("class_weight") == "balanced",
     )
+
+
+def constraints(task: Task, config: Config) -> dict[str, JSON]:
+    """Return what trees may not do, by the number of each column."""
+    found: dict[str, JSON] = {}
+    rising, falling = config.names("increasing"), config.names("decreasing")
+    if rising or falling:
+        signs = [(not c.part) * ((c.field in rising) - (c.field in falling)) for c in task.layout]
+        found["monotone_constraints"] = signs
+    groups = config.groups("interactions")
+    if groups:
+        others = {column.field for column in task.layout} - {name for group in groups for name in group}
+        every = [*groups, *([name] for name in sorted(others))]
+        columns = [[k for k, column in enumerate(task.layout) if column.field in group] for group in every]
+        found["interaction_constraints"] = columns
+    return found
+
+
+def lightgbm_objection(task: Task, config: Config) -> str | None:
+    """Say which column of a constraint is not there, or cannot have it."""
+    kinds = {column.field: "array" if column.part else column.kind for column in reversed(task.layout)}
+    signed = config.names("increasing") + config.names("decreasing")
+    for name in [*signed, *(name for group in config.groups("interactions") for name in group)]:
+        if name not in kinds:
+            return f"there is no input {name!r}; the inputs are {', '.join(reversed(kinds))}"
+    for name in signed:
+        if kinds[name] != "number":
+            return f"{name} is no single number ({kinds[name]}), so the answer cannot increase or decrease with it"
+        if signed.count(name) > 1:
+            return f"the answer cannot both increase and decrease with {name}, or be told twice to"
+    if signed and n_margins(task) > 1:
+        return "with more than two classes no answer can increase or decrease with an input"
+    return None
 
 
 def n_margins(task: Task) -> int:
@@ -94,9 +130,13 @@ LIGHTGBM = Architecture(
             "class_weight", "categorical", "none", "whether rows of rare classes weigh more",
             choices=("none", "balanced"),
         ),
+        Hyperparameter("increasing", "names", [], "the inputs with which the answer never decreases"),
+        Hyperparameter("decreasing", "names", [], "the inputs with which the answer never increases"),
+        Hyperparameter("interactions", "groups", [], "groups of inputs that may act together; others act alone"),
     ),
     build=build_lightgbm,
     size=lightgbm_size,
     view="tree",
     takes_all_partitions=True,
+    config_objection=lightgbm_objection,
 )  # fmt: skip

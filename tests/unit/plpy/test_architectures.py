@@ -68,6 +68,8 @@ def test_declared_hyperparameters_are_sound(each: Architecture, hyperparameter: 
     assert hyperparameter.summary
     if hyperparameter.kind == "categorical":
         assert hyperparameter.choices
+    elif hyperparameter.kind in ("names", "groups"):
+        assert hyperparameter.default == []
     else:
         assert hyperparameter.low is not None
         assert hyperparameter.high is not None

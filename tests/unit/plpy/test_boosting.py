@@ -200,3 +200,38 @@ def test_memory_is_reckoned_from_rows_columns_and_leaves() -> None:
     assert architecture("mlp").rows_at_once((10, 20, 30)) == 30
     assert needed(10**6) > 10**6 * 4 * 9
     assert needed(1000, num_leaves=4096, rounds_per_epoch=10_000) > 4 * 10**9
+
+
+def test_the_answer_never_decreases_where_it_must_not_and_inputs_apart_never_act_together() -> None:
+    rng = np.random.default_rng(4)
+    rows = np.column_stack([rng.uniform(-1, 1, (2000, 3)), rng.integers(0, 5, 2000)])
+    inputs, task = torch.from_numpy(rows), TASKS[0]
+    targets = torch.from_numpy((np.sin(4 * rows[:, 0]) + rows[:, 1] * rows[:, 2]).astype(np.float32))
+    grid = np.tile([[0.0, 0.3, -0.4, 1.0]], (50, 1))
+    grid[:, 0] = np.linspace(-1, 1, 50)
+    config = {"rounds_per_epoch": 30, "increasing": ["c0"], "interactions": [["c1", "c3"]]}
+    live = start(task, config)
+    live.train(inputs, targets, seed=0, pause=no_pause)
+    assert (np.diff(live.outputs(torch.from_numpy(grid))[:, 0]) >= 0).all()
+    corners = np.array([[0.0, x, y, 1.0] for x in (-0.5, 0.5) for y in (-0.5, 0.5)])
+    low, *mixed, high = live.outputs(torch.from_numpy(corners))[:, 0].tolist()
+    assert low + high == pytest.approx(sum(mixed), abs=1e-5)  # c1 and c2 are only added up
+    free = start(task, {"rounds_per_epoch": 30})
+    free.train(inputs, targets, seed=0, pause=no_pause)
+    assert (np.diff(free.outputs(torch.from_numpy(grid))[:, 0]) < 0).any()
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({"increasing": ["nothing"]}, "no input 'nothing'; the inputs are c0, c1, c2, c3"),
+        ({"interactions": [["c0", "gone"]]}, "no input 'gone'"),
+        ({"decreasing": ["c3"]}, "c3 is no single number"),
+        ({"increasing": ["c1"], "decreasing": ["c1"]}, "both increase and decrease with c1"),
+    ],
+)
+def test_constraints_on_inputs_that_are_not_there_or_cannot_have_them_are_refused(config: Any, words: str) -> None:
+    assert words in (LIGHTGBM.config_objection(TASKS[0], complete(LIGHTGBM, config)) or "")
+    assert LIGHTGBM.config_objection(TASKS[0], complete(LIGHTGBM, {"increasing": ["c0"]})) is None
+    three = complete(LIGHTGBM, {"increasing": ["c0"]})
+    assert "more than two classes" in (LIGHTGBM.config_objection(TASKS[2], three) or "")
