@@ -16,6 +16,7 @@ from .value_types import Array
 
 MOST_KNOTS, LEAST_KNOTS = 128, 4
 ALL_KNOTS = 1 << 16
+LEAST_DISTINCT = 50
 MOST_ROWS, LEAST_ROWS = 100_000, 1_000
 ALL_NUMBERS = 1 << 22
 """Sampled numbers of all inputs together, which bounds what sorting them costs."""
@@ -31,12 +32,14 @@ def n_positions(field: Field) -> int:
 class KnotSample:
     """Sampled rows of one field, and the range of all of its rows."""
 
-    def __init__(self, field: Field, n_rows: int, n_numbers: int) -> None:
-        """`n_rows` are to come in all; `n_numbers` counts the positions of all inputs together."""
+    def __init__(self, field: Field, n_rows: int, n_numbers: int, *, is_alone: bool = False) -> None:
+        """`n_rows` are to come in all; `n_numbers` counts the positions of all inputs together; `is_alone`: there is no
+        other input."""
         self._n_positions = n_positions(field)
         self._n_knots = int(np.clip(ALL_KNOTS // n_numbers, LEAST_KNOTS, MOST_KNOTS))
         most = int(np.clip(ALL_NUMBERS // n_numbers, LEAST_ROWS, MOST_ROWS))
-        self._step = max(1, -(-n_rows // most))
+        # A view that places numbers among knots has no use for an array alone (views/table.py): its range is enough.
+        self._step = None if is_alone and isinstance(field, TensorField) else max(1, -(-n_rows // most))
         # Where all numbers of a row have the same knots, some of them are enough.
         shared = 1 if self._n_positions > 1 else math.prod(field.shape)
         self._inner_step = max(1, shared * min(most, n_rows) // (ALL_NUMBERS // 4))
@@ -48,9 +51,15 @@ class KnotSample:
     def add(self, values: Array) -> None:
         """Look at the next training rows (n, ...); NaN counts as missing."""
         rows = values.reshape(len(values), -1) if self._n_positions > 1 else values.reshape(-1, 1)
-        self._low = np.fmin(self._low, np.fmin.reduce(rows, axis=0))
-        self._high = np.fmax(self._high, np.fmax.reduce(rows, axis=0))
-        chosen = values[-self._n_seen % self._step :: self._step].reshape(-1, *values.shape[1:])
+        # Whole numbers know no NaN, and numpy is quicker over them without looking for it.
+        least, most = (np.fmin, np.fmax) if rows.dtype.kind == "f" else (np.minimum, np.maximum)
+        self._low = np.fmin(self._low, least.reduce(rows, axis=0))
+        self._high = np.fmax(self._high, most.reduce(rows, axis=0))
+        if self._step is not None:
+            self._sample(values, self._step)
+
+    def _sample(self, values: Array, step: int) -> None:
+        chosen = values[-self._n_seen % step :: step].reshape(-1, *values.shape[1:])
         self._n_seen += len(values)
         flat = chosen.reshape(len(chosen), -1)[:, :: self._inner_step]
         self._parts.append(flat.reshape(-1, self._n_positions).astype(np.float64))
@@ -59,11 +68,16 @@ class KnotSample:
         """Return the sampled numbers, float64 (n, positions)."""
         return np.concatenate(self._parts) if self._parts else np.empty((0, self._n_positions))
 
+    def is_distinct(self) -> bool:
+        """Say whether no number of the sample comes twice, and none is missing."""
+        values = self.values()
+        return len(values) >= LEAST_DISTINCT and len(np.unique(values)) == len(values) and not np.isnan(values).any()
+
     def knots(self) -> tuple[Moment, ...]:
         """Return the knots of each position, ascending; none where all rows are missing."""
-        ordered = np.sort(self.values(), axis=0)  # NaN comes last
-        n_known = np.count_nonzero(~np.isnan(ordered), axis=0)
-        columns = zip(ordered.T, n_known, self._low, self._high, strict=True)
+        ordered = np.sort(np.ascontiguousarray(self.values().T), axis=1)  # NaN comes last
+        n_known = np.count_nonzero(~np.isnan(ordered), axis=1)
+        columns = zip(ordered, n_known, self._low, self._high, strict=True)
         return tuple(_knots(column[:n], [low, high], self._n_knots) for column, n, low, high in columns)
 
 

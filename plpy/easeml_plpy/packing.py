@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -27,9 +27,11 @@ from .columns import Columns, Source
 from .encoder import Encoder, Field, LabelTarget, NumberTarget, Target
 from .encoding import encoded_shape, fields_to_bytes, row_bytes
 from .errors import InvalidArgument, InvalidData
+from .explanations import explanations, notices
 from .pack_request import PackRequest, begun_dataset
 from .packing_statistics import PackingStatistics
 from .session import Command, Session, Statement, answering
+from .source_texts import TextFacts
 from .target_statistics import folds_of
 from .value_types import Array
 
@@ -66,7 +68,7 @@ def pack_begun_dataset(session: Session, dataset_id: int) -> int:
     facts = source_texts.read_facts(session, sources)
     sources = source_texts.without_identifiers(session, sources, facts)
     sources = source_texts.with_dictionaries(session, sources, facts)
-    packing = _Packing(session, wanted, sources, target, n_skipped)
+    packing = _Packing(session, wanted, sources, target, n_skipped=n_skipped, facts=facts)
     statistics = packing.write_blocks(n_train_rows)
     packing.finish(statistics, started)
     for table in ("easeml_rows", "easeml_order"):
@@ -103,10 +105,18 @@ class _Packing:
     """A dataset being written: its row is there, and easeml.finish_dataset fills it in."""
 
     def __init__(
-        self, session: Session, wanted: PackRequest, sources: Sequence[Source], target: Target, n_skipped: int
+        self,
+        session: Session,
+        wanted: PackRequest,
+        sources: Sequence[Source],
+        target: Target,
+        *,
+        n_skipped: int,
+        facts: Mapping[str, TextFacts],
     ) -> None:
         self._session, self._sources, self._target = session, sources, target
         self._inputs = inputs = [source.field for source in sources]
+        self._facts = facts
         self._dataset_id, self._n_partitions, self._n_skipped = wanted.dataset_id, wanted.n_partitions, n_skipped
         self._block_rows = wanted.block_rows or int(np.clip(TARGET_BLOCK_BYTES // max(row_bytes(inputs), 1), 64, 8192))
 
@@ -141,9 +151,12 @@ class _Packing:
             "n_skipped_rows": self._n_skipped,
             "checksums": [statistics.checksums[part] for part in range(self._n_partitions)],
             "encoder": Encoder(tuple(fields), shape, target).to_json(),
+            "explanations": explanations(fields, self._facts),
             "packing_seconds": time.monotonic() - started,
         }
         self._session.run(FINISH_DATASET, json.dumps(finished))
+        for line in notices(fields, statistics.distinct(fields)):
+            self._session.notice(line)
 
 
 def _block_query(

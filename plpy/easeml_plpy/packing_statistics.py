@@ -18,6 +18,8 @@ from .target_statistics import MANY, TargetStatistics, outputs_of
 from .text_statistics import TokenCounts
 from .value_types import Array
 
+INTEGERS = frozenset({"int2", "int4", "int8"})
+
 
 class PackingStatistics:
     """Counts by partition, and the statistics that the encoder will store."""
@@ -25,7 +27,7 @@ class PackingStatistics:
     def __init__(self, inputs: Sequence[Field], target: Target, n_train_rows: int) -> None:
         n_numbers = sum(map(n_positions, inputs))
         self._numbers = {
-            k: _Measure(field, n_train_rows, n_numbers)
+            k: _Measure(field, KnotSample(field, n_train_rows, n_numbers, is_alone=len(inputs) == 1))
             for k, field in enumerate(inputs)
             if isinstance(field, NumericField | TensorField)
         }
@@ -62,6 +64,11 @@ class PackingStatistics:
         """Return the inputs with their statistics."""
         return [self._measured(k, field) for k, field in enumerate(inputs)]
 
+    def distinct(self, inputs: Sequence[Field]) -> list[str]:
+        """Return the columns of whole numbers that never repeat, as far as the sample tells."""
+        whole = [k for k, field in enumerate(inputs) if field.type in INTEGERS]
+        return [inputs[k].column for k in whole if self._numbers[k].is_distinct()]
+
     def _measured(self, k: int, field: Field) -> Field:
         if isinstance(field, TextField):
             return self._texts[k].measured(field)
@@ -85,14 +92,18 @@ def checksum(packed: Sequence[bytes], before: int) -> int:
 class _Measure:
     """Statistics of one column of numbers: moments by element for vectors, over all numbers of the column otherwise."""
 
-    def __init__(self, field: NumberField, n_rows: int, n_numbers: int) -> None:
+    def __init__(self, field: NumberField, sample: KnotSample) -> None:
         self._moments = Moments(is_elementwise=isinstance(field, TensorField) and len(field.shape) == 1)
-        self._sample = KnotSample(field, n_rows, n_numbers)
+        self._sample = sample
 
     def add(self, values: Array) -> None:
         """Look at the next training rows."""
         self._moments.add(values)
         self._sample.add(values)
+
+    def is_distinct(self) -> bool:
+        """Say whether no number comes twice, as far as the sample tells."""
+        return self._sample.is_distinct()
 
     def measured(self, field: NumberField) -> NumberField:
         """Return the field with its statistics."""

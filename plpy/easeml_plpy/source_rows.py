@@ -11,13 +11,13 @@ from .columns import Column, Columns
 from .encoder import Field, LabelTarget, NumberTarget, Target, TensorField
 from .errors import InvalidArgument, InvalidData
 from .pack_request import PackRequest
+from .packing_statistics import INTEGERS
 from .session import Session
 from .task import TaskKind
 
 MAX_LABELS = 10_000
 FEW_LABELS, MANY_LABELS, SHARE_OF_LABELS = 10, 30, 1 / 20
 """Whole numbers up to the first are labels, beyond the second numbers; between, if they are few for their rows."""
-INTEGERS = {"int2", "int4", "int8"}
 REALS = {"float4", "float8", "numeric"}
 C_ORDERED = {"text", "varchar", "bpchar"}
 NO_IMAGES = "Leave them out in a view: an image cannot be imputed."

@@ -104,12 +104,13 @@ BEGIN
         PERFORM easeml.fail('ML003', format('dataset %s is not being packed by this transaction', arguments ->> 'dataset_id'));
     END IF;
     SELECT f.* INTO found FROM jsonb_to_record(arguments) f(task text, input_shape integer[], n_outputs integer, block_rows integer, n_skipped_rows bigint,
-        packing_seconds float8, encoder jsonb, checksums bigint[]);
+        packing_seconds float8, encoder jsonb, explanations jsonb, checksums bigint[]);
     PERFORM easeml.check_json('encoder', found.encoder, 33554432, 8);
+    PERFORM easeml.check_json('explanations', found.explanations, 1000000, 2);
     PERFORM easeml.add_partitions(data, found.checksums);
     PERFORM easeml.check_shape(data, found.input_shape);
     UPDATE easeml.datasets d SET task = found.task, input_shape = found.input_shape, n_outputs = found.n_outputs, block_rows = found.block_rows,
-        n_skipped_rows = found.n_skipped_rows, packing_seconds = found.packing_seconds, encoder = found.encoder, packing_xid = NULL,
+        n_skipped_rows = found.n_skipped_rows, packing_seconds = found.packing_seconds, encoder = found.encoder, packing_xid = NULL, explanations = coalesce(found.explanations, '{}'),
         options = d.options || jsonb_build_object('block_rows', found.block_rows)
     WHERE d.dataset_id = data.dataset_id;
     -- The encoder counts, too; the partitions before it have this tenant's row locked.

@@ -23,11 +23,13 @@ CREATE TABLE easeml.datasets (
     created_at timestamptz NOT NULL DEFAULT now() CHECK (isfinite(created_at)),
     packing_seconds double precision CHECK (packing_seconds >= 0 AND packing_seconds < 1e9),
     packing_xid xid8,
+    explanations jsonb NOT NULL DEFAULT '{}',
     UNIQUE (tenant, dataset_name, version),
     UNIQUE (dataset_id, tenant)  -- children carry (id, tenant) so that no row can hang on another tenant's parent
 );
 COMMENT ON TABLE easeml.datasets IS 'Registered datasets, one row for each version.';
 COMMENT ON COLUMN easeml.datasets.encoder IS 'How columns become numbers, with statistics of the training rows; prediction applies the same encoding.';
+COMMENT ON COLUMN easeml.datasets.explanations IS 'By input column, what it became and why.';
 COMMENT ON COLUMN easeml.datasets.packing_xid IS 'The transaction that is packing it: its tenant may add blocks in that transaction only. Null once it is packed.';
 COMMENT ON COLUMN easeml.datasets.options IS 'Further arguments of create_dataset, kept so that refresh_dataset can repeat them.';
 

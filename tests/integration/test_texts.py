@@ -59,6 +59,34 @@ def test_texts_become_words_pieces_or_categories_and_identifiers_are_left_out(sh
     ]
 
 
+def test_what_became_of_inputs_is_told(shop: Session, notes: list[str]) -> None:
+    told = shop.value("SELECT explanations FROM easeml.dataset_info WHERE dataset_name = 'notes'")
+    assert {name: text.split(":")[0] for name, text in told.items()} == {
+        "note": "words",
+        "file": "pieces of 2 to 4 characters",
+        "writer": "categories",
+        "number": "left out",
+    }
+
+
+def test_inputs_that_tell_nothing_are_named(shop: Session) -> None:
+    told: list[str] = []
+
+    def hear(diagnostic: psycopg.errors.Diagnostic) -> None:
+        told.append(diagnostic.message_primary or "")
+
+    with shop.transaction(force_rollback=True):
+        shop.execute("CREATE VIEW dull AS SELECT id, weekday, 7 AS seven, NULL::float8 AS nothing, is_kept FROM notes")
+        shop.add_notice_handler(hear)
+        shop.execute("SELECT easeml.create_dataset('dull', 'dull', '{id,weekday,seven,nothing}', 'is_kept')")
+        shop.remove_notice_handler(hear)
+    assert told == [
+        "input 'nothing' is NULL in all training rows: nothing can be learnt from that",
+        "input 'seven' is the same in all training rows: nothing can be learnt from that",
+        "input 'id' has another whole number in each row: leave out what only names rows",
+    ]
+
+
 @pytest.mark.parametrize(
     ("inputs", "sqlstate", "message"),
     [("{key}", "ML001", "'key' is a uuid: it names rows"), ("{number}", "ML002", "'number' only names rows")],

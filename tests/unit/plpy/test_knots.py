@@ -55,6 +55,12 @@ def test_a_vector_has_knots_for_each_position_and_an_image_for_all_pixels_at_onc
     assert knots_of(image, np.array([[[0, 3], [7, 3]]], np.uint8)) == [[0.0, 3.0, 7.0]]
 
 
+def test_of_an_array_alone_only_the_range_is_kept() -> None:
+    sample = KnotSample(TensorField(column="v", type="_float8", dtype="f8", shape=(2,)), 3, 2, is_alone=True)
+    sample.add(np.array([[1.0, 5.0], [2.0, np.nan], [3.0, 5.0]]))
+    assert [each.tolist() for each in sample.knots()] == [[1.0, 3.0], [5.0]]
+
+
 def test_wide_tables_have_fewer_knots() -> None:
     values = np.random.default_rng(2).normal(size=5000)
     [wide] = knots_of(NUMBER, values, n_numbers=5000)
