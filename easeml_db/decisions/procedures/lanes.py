@@ -17,7 +17,7 @@ from easeml_db.decisions.procedures.contract import WORST, TrialHistory, finite_
 
 TOLERANCE = 1e-4  # of the best score: less is no improvement
 TRIAL_PATIENCE = 4  # epochs without improvement that a trial may have, and at least a third of all its epochs
-LANE_PATIENCE = 10  # trials that end without improving on the lane's best
+LANE_PATIENCE = 20  # trials that end without improving on the lane's best
 LEAST_SECONDS = 1e-6
 
 
