@@ -92,7 +92,7 @@ class PostgresRuns:
 
     async def finish(self, run_id: int) -> bool:
         """End a run: stop what is left of its trials; failed when every trial failed, else finished."""
-        for step in ("start_run", "stop_trials", "close_arms"):
+        for step in ("start_run", "stop_trials", "drop_vain_ensemble", "close_arms"):
             await self._session.write(step, run_id=run_id)
         return await self._has_ended(run_id, bool(await self._session.write("finish_run", run_id=run_id)))
 

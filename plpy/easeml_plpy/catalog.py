@@ -11,8 +11,8 @@ from .metrics import DEFAULT_METRIC, METRICS
 from .session import Session, tenant_entry_point
 from .task import Task, TaskKind
 
-# Chosen where nothing is asked for, in the order in which a run without history opens them: trees are the fastest way to
-# a good model of a table, networks and a linear model see what trees do not, and images need convolutions.
+# Chosen where nothing is asked for, in the order in which a run without history opens them: trees are the fastest way
+# to a good model of a table, networks and a linear model see what trees do not, and images need convolutions.
 DEFAULTS_BY_RANK = {1: ("lightgbm", "mlp", "linear"), 2: ("mlp", "lenet"), 3: ("mlp", "lenet")}
 
 
@@ -29,6 +29,7 @@ def list_architectures(session: Session) -> list[tuple[str, str, list[str], list
             _hyperparameters(a.name),
         )
         for a in ARCHITECTURES.values()
+        if not a.is_derived
     ]
 
 
@@ -61,7 +62,9 @@ def fitting_architectures(
 ) -> list[tuple[str, str | None, bool]]:
     """Return (name, reason why it does not fit or None, is a default) of every architecture, the defaults first."""
     wanted = Task(task, tuple(input_shape), n_outputs)
-    reasons = {name: fits(architecture, wanted) for name, architecture in ARCHITECTURES.items()}
+    reasons = {
+        name: fits(architecture, wanted) for name, architecture in ARCHITECTURES.items() if not architecture.is_derived
+    }
     defaults = DEFAULTS_BY_RANK.get(len(wanted.input_shape), ("linear", "mlp"))
     if sum(reasons[name] is None for name in defaults) < 2:
         defaults = ("linear", "mlp")

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import json
 
-import numpy as np
-import torch
-
 from . import datasets
 from .cancellation import SessionPause
 from .errors import NotReady
 from .live_trials import keep_live, live_trial
 from .metrics import measure
+from .outputs import outputs_of
 from .recording import EvaluatedState, EvaluationFacts, record_evaluation
 from .session import Session, entry_point, pinned
-from .trainers import LiveTrial
 from .units import Unit, UnitContext, open_unit, trial_to_blame
-from .value_types import Array, Pause
-
-ROWS_AT_ONCE = 4096
 
 
 @entry_point
@@ -57,12 +51,3 @@ def evaluated_state(unit: Unit, context: UnitContext) -> EvaluatedState:
     if context.checkpoint_id is None:
         raise NotReady(f"trial {unit.trial_id} has no state to measure yet")
     return EvaluatedState(split, unit.epoch, context.checkpoint_id)
-
-
-def outputs_of(live: LiveTrial, inputs: torch.Tensor, pause: Pause) -> Array:
-    """Return the outputs of all rows, float32 (n, n_outputs), with a pause after every batch."""
-    parts = []
-    for start in range(0, max(len(inputs), 1), ROWS_AT_ONCE):
-        parts.append(live.outputs(inputs[start : start + ROWS_AT_ONCE]))
-        pause()
-    return np.concatenate(parts)

@@ -17,11 +17,12 @@ from . import datasets
 from .architectures import architecture
 from .datasets import PartitionRows, partition_rows
 from .errors import NotAllowed
-from .evaluation import evaluated_state, outputs_of
+from .evaluation import evaluated_state
 from .gang_group import peers_lost
 from .gang_rank import Rank, first_seed, joined
 from .live_trials import keep_live, live_trial
 from .metrics import measure
+from .outputs import outputs_of
 from .pilot import MEAN_ROWS, PilotTimes, pilot_times, seconds_per_row, stopwatch
 from .recording import EvaluationFacts, RecordedEvaluation, TrainingFacts, record_evaluation, record_training
 from .session import Command, Session, entry_point, pinned

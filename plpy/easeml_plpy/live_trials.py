@@ -10,6 +10,7 @@ from .architectures import architecture, complete
 from .cache import Bounded
 from .config_memory import HINT, shortage
 from .devices import device_bytes
+from .ensembles import composed_trial
 from .errors import TrialFailed
 from .session import Kept, Session
 from .states import read_state
@@ -47,7 +48,7 @@ def live_trial(
         task = datasets.dataset(session, context.trial.dataset_id).task(context.trial.view)
         check_fits(context.trial, task, context.device)
         if checkpoint_id is None:
-            return fresh_trial(context.trial, task, seed, context.device), 0
+            return begun_trial(session, unit.trial_id, context.trial, seed, context.device), 0
         state = read_state(session, unit.trial_id, checkpoint_id)
         live = resumed_trial(context.trial.architecture, context.trial.config, task, state, context.device)
         return live, len(state)
@@ -66,6 +67,13 @@ def check_fits(trial: TrialSpec, task: Task, device: str) -> None:
     words = shortage(chosen, task, complete(chosen, trial.config), n_rows, limit)
     if words:
         raise TrialFailed(f"out of memory: {words}, and its slot may take {limit / 1e9:.1f} GB", hint=HINT)
+
+
+def begun_trial(session: Session, trial_id: int, trial: TrialSpec, seed: int, device: str) -> LiveTrial:
+    """Return a trial before its first unit: one that its seed draws, or one made of other trials of its run."""
+    if architecture(trial.architecture).is_derived:
+        return composed_trial(session, trial_id, trial, device)
+    return fresh_trial(trial, datasets.dataset(session, trial.dataset_id).task(trial.view), seed, device)
 
 
 def fresh_trial(trial: TrialSpec, task: Task, seed: int, device: str) -> LiveTrial:

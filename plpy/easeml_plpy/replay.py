@@ -21,7 +21,7 @@ from .checkpoint import digest
 from .datasets import PartitionRows
 from .devices import bind
 from .errors import CorruptCheckpoint, InvalidArgument, NotAllowed, NotFound
-from .live_trials import check_fits, fresh_trial, resumed_trial
+from .live_trials import begun_trial, check_fits, resumed_trial
 from .packing_statistics import checksum
 from .round_rows import round_rows
 from .session import Command, Session, Statement, answering, only_column, pinned, tenant_entry_point
@@ -215,24 +215,26 @@ class _Replay:
         if self._current is None or self._current[0] != unit.trial_id:
             state = None if self._current is None else self._current[2].dump()
             spec = self._session.row(TRIAL, unit.trial_id)
-            self._current = unit.trial_id, spec, self._begin(spec, state, unit.seed)
+            self._current = unit.trial_id, spec, self._begin(unit, spec, state)
         return self._current[1], self._current[2]
 
-    def _begin(self, spec: TrialSpec, state: bytes | None, seed: int) -> LiveTrial:
+    def _begin(self, unit: LoggedUnit, spec: TrialSpec, state: bytes | None) -> LiveTrial:
         """Return a fresh trial, or a copy that goes on from the state that its parent had."""
         task = datasets.dataset(self._session, spec.dataset_id).task(spec.view)
         with trial_to_blame(self._session):
             check_fits(spec, task, self._device)
             if state is None:
-                return fresh_trial(spec, task, seed, self._device)
+                return begun_trial(self._session, unit.trial_id, spec, unit.seed, self._device)
             return resumed_trial(spec.architecture, spec.config, task, state, self._device)
 
     def _train(self, spec: TrialSpec, live: LiveTrial, unit: LoggedUnit, *, is_whole: bool) -> bytes:
         """Train one unit of the log, or the round that begins with it, without a transaction, and return the state."""
         if is_whole:
-            rows: PartitionRows = round_rows(self._session, spec, "train")
+            rows: PartitionRows = round_rows(self._session, spec, spec.training_split)
         else:
-            rows = datasets.partition_rows(self._session, spec.dataset_id, "train", unit.partition_number, spec.view)
+            rows = datasets.partition_rows(
+                self._session, spec.dataset_id, spec.training_split, unit.partition_number, spec.view
+            )
         self._session.commit()
         with trial_to_blame(self._session):
             live.train(rows.inputs, rows.targets, seed=unit.seed, pause=SessionPause(self._session))

@@ -11,21 +11,19 @@ import time
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import torch
 
 from . import datasets
 from .cancellation import SessionPause
-from .evaluation import evaluated_state, outputs_of
+from .evaluation import evaluated_state
 from .gang_rank import gang_of
 from .live_trials import keep_live, live_trial
 from .metrics import measure
+from .outputs import all_outputs
 from .recording import EvaluationFacts, TrainingFacts, record_evaluation, record_training
 from .round_rows import round_rows
 from .session import Session, entry_point, pinned
-from .trainers import LiveTrial, WholeTrial
 from .training import training_facts
 from .units import Unit, open_unit, trial_to_blame
-from .value_types import Array, Pause
 
 
 @entry_point
@@ -38,7 +36,7 @@ def train_round(session: Session, unit: str, result: str | None) -> tuple[str]:
     """
     order = Unit.from_text(unit)
     context = open_unit(session, order)
-    rows = round_rows(session, context.trial, "train")
+    rows = round_rows(session, context.trial, context.trial.training_split)
     live, read_bytes = live_trial(session, order, context, context.checkpoint_id, order.seed)
     session.commit()
 
@@ -73,7 +71,7 @@ def evaluate_round(session: Session, unit: str, result: str | None) -> tuple[str
     session.commit()
 
     with trial_to_blame(session):
-        outputs = data.raw(_outputs_of(live, rows.inputs, SessionPause(session)))
+        outputs = data.raw(all_outputs(live, rows.inputs, SessionPause(session)))
     starts = np.cumsum([0, *rows.n_rows])
     parts: list[EvaluationFacts] = []
     for member in gang_of(order).members:
@@ -92,10 +90,6 @@ def _parts_of(facts: TrainingFacts, n_rows: Sequence[int]) -> list[TrainingFacts
     """Return what is recorded of each partition: its rows, an equal share of the time, the loss of all."""
     seconds = facts["training_seconds"] / len(n_rows)
     return [{**facts, "n_rows": n, "training_seconds": seconds, "read_bytes": 0} for n in n_rows]
-
-
-def _outputs_of(live: LiveTrial, inputs: torch.Tensor, pause: Pause) -> Array:
-    return live.all_outputs(inputs, pause) if isinstance(live, WholeTrial) else outputs_of(live, inputs, pause)
 
 
 def _order_with(order: Unit, parts: Sequence[Mapping[str, object]]) -> str:

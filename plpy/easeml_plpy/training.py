@@ -36,7 +36,9 @@ def train_unit(session: Session, unit: str, result: str | None) -> tuple[str]:
     order = Unit.from_text(unit)
     context = open_unit(session, order)
     refuse_part(context)
-    rows = partition_rows(session, context.trial.dataset_id, "train", order.partition_number, context.trial.view)
+    rows = partition_rows(
+        session, context.trial.dataset_id, context.trial.training_split, order.partition_number, context.trial.view
+    )
     live, read_bytes = live_trial(session, order, context, context.checkpoint_id, order.seed)
     session.commit()
 

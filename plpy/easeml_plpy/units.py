@@ -82,6 +82,11 @@ class TrialSpec(NamedTuple):
     train_rows: tuple[int, ...]
 
     @property
+    def training_split(self) -> str:
+        """The rows that it learns from: an ensemble chooses its members on validation rows."""
+        return "validation" if architecture(self.architecture).is_derived else "train"
+
+    @property
     def view(self) -> str:
         """The view of the dataset that its architecture takes."""
         return architecture(self.architecture).view

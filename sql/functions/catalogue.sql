@@ -10,7 +10,7 @@ COMMENT ON FUNCTION easeml.list_architectures() IS 'Lists the architectures that
 
 -- Every run is asked for it, so it is said here, too: the installed package is not loaded for it.
 CREATE FUNCTION easeml.does_whole_rounds(architecture text) RETURNS boolean LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT architecture = ANY ('{lightgbm,extra_trees,random_forest}')
+    SELECT architecture = ANY ('{lightgbm,extra_trees,random_forest,ensemble}')
 $$;
 COMMENT ON FUNCTION easeml.does_whole_rounds(text) IS 'Says whether trials of an architecture take all partitions at once: a round of theirs is one unit on one slot (internal).';
 

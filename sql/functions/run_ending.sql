@@ -1,10 +1,30 @@
 -- The end of a run's search: whatever stopped the best trial, it is tested.
 
+CREATE FUNCTION easeml.add_ensemble(run easeml.runs) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    ensemble_arm_id bigint;
+BEGIN
+    IF run.procedure <> 'race' OR run.procedure_options ->> 'ensemble' = 'false'
+        OR (SELECT count(*) < 2 FROM easeml.trials t WHERE t.run_id = run.run_id AND t.best_metric_value IS NOT NULL)
+        OR EXISTS (SELECT FROM easeml.datasets d WHERE d.dataset_id = run.dataset_id AND d.placement = 'bound'
+            AND NOT EXISTS (SELECT FROM easeml.replicas c WHERE c.dataset_id = d.dataset_id GROUP BY c.segment_id HAVING count(*) = d.n_partitions)) THEN
+        RETURN false;
+    END IF;
+    INSERT INTO easeml.arms (run_id, tenant, architecture) VALUES (run.run_id, run.tenant, 'ensemble') RETURNING arm_id INTO ensemble_arm_id;
+    INSERT INTO easeml.trials (run_id, arm_id, tenant, trial_number, architecture, config, max_epochs)
+    SELECT run.run_id, ensemble_arm_id, run.tenant, max(t.trial_number) + 1, 'ensemble', '{}', 1 FROM easeml.trials t WHERE t.run_id = run.run_id;
+    RETURN true;
+END
+$$;
+COMMENT ON FUNCTION easeml.add_ensemble(easeml.runs) IS
+    'Adds a trial to a race that ends: the ensemble of its best trials, unless that is not wanted, or no slot has all partitions. Returns whether it did (internal).';
+
 CREATE FUNCTION easeml.begin_ending(run_id bigint, lease_number bigint) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     run easeml.runs;
     best easeml.trials;
     n_partitions bigint;
+    is_untested boolean;
 BEGIN
     IF lease_number IS DISTINCT FROM (SELECT l.lease_number FROM easeml.coordinator_lease l) THEN
         RETURN false;
@@ -16,12 +36,16 @@ BEGIN
     SELECT d.n_partitions INTO n_partitions FROM easeml.datasets d WHERE d.dataset_id = run.dataset_id;
     SELECT t.* INTO best FROM easeml.trials t WHERE t.run_id = run.run_id AND t.best_metric_value IS NOT NULL
     ORDER BY CASE WHEN run.is_higher_better THEN -t.best_metric_value ELSE t.best_metric_value END, t.trial_number LIMIT 1;
-    IF NOT FOUND OR best.status NOT IN ('waiting', 'running', 'paused', 'stopped') THEN
+    is_untested := FOUND AND best.status IN ('waiting', 'running', 'paused', 'stopped');
+    IF NOT FOUND OR NOT (easeml.add_ensemble(run) OR is_untested) THEN
         RETURN false;
     END IF;
     UPDATE easeml.runs r SET is_ending = true WHERE r.run_id = run.run_id;
     UPDATE easeml.trials t SET status = 'stopped', finished_at = clock_timestamp(), failure_reason = 'the run ended before this trial'
-    WHERE t.run_id = run.run_id AND t.trial_id <> best.trial_id AND t.status IN ('waiting', 'running', 'paused');
+    WHERE t.run_id = run.run_id AND t.trial_id <> best.trial_id AND t.architecture <> 'ensemble' AND t.status IN ('waiting', 'running', 'paused');
+    IF NOT is_untested THEN
+        RETURN true;
+    END IF;
     -- Its life ends after the epochs that it has; units of an epoch that is not complete stay in the log. The test takes the state of its best epoch.
     UPDATE easeml.trials t SET status = CASE best.status WHEN 'running' THEN 'running' ELSE 'waiting' END, finished_at = NULL, failure_reason = NULL, target_epochs = NULL, checkpoint_id = best.best_checkpoint_id,
         max_epochs = best.n_steps_done / (2 * n_partitions), n_steps_done = best.n_steps_done / (2 * n_partitions) * 2 * n_partitions
@@ -31,4 +55,18 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.begin_ending(bigint, bigint) IS
-    'Ends the search of a run whose best trial has not been tested: stops the others, and cuts the best one''s life so that only its test is left. Returns whether there is something to test (internal).';
+    'Ends the search of a run: stops its trials, cuts the life of the best one so that only its test is left, unless it has had it, and adds an ensemble to a race. Returns whether there is something left to do (internal).';
+
+CREATE FUNCTION easeml.drop_vain_ensemble(run_id bigint, lease_number bigint) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    DELETE FROM easeml.arms a USING easeml.runs r
+    WHERE r.run_id = drop_vain_ensemble.run_id AND a.run_id = r.run_id AND a.architecture = 'ensemble'
+        AND drop_vain_ensemble.lease_number = (SELECT l.lease_number FROM easeml.coordinator_lease l)
+        AND r.run_id = (SELECT w.run_id FROM easeml.runs w WHERE w.run_id = r.run_id AND w.status = 'running' FOR NO KEY UPDATE SKIP LOCKED)
+        AND EXISTS (SELECT FROM easeml.trials e WHERE e.arm_id = a.arm_id AND e.best_metric_value IS NOT NULL)
+        AND NOT EXISTS (SELECT FROM easeml.trials e WHERE e.arm_id = a.arm_id AND NOT EXISTS (
+            SELECT FROM easeml.trials t WHERE t.run_id = r.run_id AND t.trial_id <> e.trial_id
+                AND CASE WHEN r.is_higher_better THEN t.best_metric_value >= e.best_metric_value ELSE t.best_metric_value <= e.best_metric_value END));
+END
+$$;
+COMMENT ON FUNCTION easeml.drop_vain_ensemble(bigint, bigint) IS 'Removes the ensemble of a run that ends if a single trial is as good on the validation rows (internal).';

@@ -88,7 +88,7 @@ BEGIN
                 list_procedures,list_policies,list_priors,used_bytes,used_hours}'),
             ('easeml_coordinator', '{warm_up,train_unit,evaluate_unit,train_round,evaluate_round,train_gang,evaluate_gang,pilot_unit,does_whole_rounds,share_of_time,
                 open_unit,fence,leave_slot,advance,store_chunked,store_chunk,record_training,record_evaluation,record_metrics,record_pilot,
-                begin_ending,open_arm,close_arm,keep_beliefs,apply_decisions,copy_state,keep_allocations,charge,
+                begin_ending,add_ensemble,drop_vain_ensemble,open_arm,close_arm,keep_beliefs,apply_decisions,copy_state,keep_allocations,charge,
                 has_live_coordinator,current_tenant,current_tenancy,list_architectures,list_metrics,list_schedulers,list_allocations,
                 list_procedures,list_policies,list_priors,used_bytes,used_hours,quality,find_run,fail_run,wait,refuse_open_transaction,python_facts}'),
             ('easeml_admin', '{create_tenant,alter_tenant,drop_tenant,adopt_tenant,set_policy,set_slots,add_slots,drain_slot,resume_slot,remove_slot,

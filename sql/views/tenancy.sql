@@ -20,7 +20,8 @@ SELECT a.run_id, a.arm_id, d.dataset_name, a.architecture, a.augmentation,
     a.opened_at, a.closed_at, p.updated_at, a.tenant::text AS tenant
 FROM easeml.arms a JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id)
 LEFT JOIN easeml.posteriors p USING (arm_id)
-CROSS JOIN LATERAL (SELECT count(*) AS n_trials, count(*) FILTER (WHERE t.status IN ('waiting', 'running', 'paused')) AS n_open FROM easeml.trials t WHERE t.arm_id = a.arm_id) n;
+CROSS JOIN LATERAL (SELECT count(*) AS n_trials, count(*) FILTER (WHERE t.status IN ('waiting', 'running', 'paused')) AS n_open FROM easeml.trials t WHERE t.arm_id = a.arm_id) n
+WHERE a.architecture <> 'ensemble';
 COMMENT ON VIEW easeml.arm_beliefs IS 'Every arm of every run: its expected quality and cost, and once it is closed, the observed ones.';
 COMMENT ON COLUMN easeml.arm_beliefs.run_id IS 'The run that may open the arm.';
 COMMENT ON COLUMN easeml.arm_beliefs.arm_id IS 'Number of the arm, unique on this server.';

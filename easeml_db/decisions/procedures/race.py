@@ -42,13 +42,14 @@ class RaceProcedure(Procedure):
 
     description: ClassVar[Description] = Description(
         "all architectures against the clock: slots go where the metric improves fastest, until nothing improves",
-        options=("eta", "n_parallel"),
+        options=("eta", "n_parallel", "ensemble"),
         is_run_wide=True,
     )
 
     def __init__(self, arguments: SearchArguments) -> None:
         super().__init__(arguments)
         self._eta, self._n_parallel = self._options.eta(), self._options.n_parallel()
+        self._options.flag("ensemble")  # false: the end of the run makes none (sql/functions/run_ending.sql)
         n_of_lane = min(DEFAULT_N_CONFIGS, self._n_wanted or DEFAULT_N_CONFIGS)
         self._configs = {
             subspace.architecture: _LaneConfigs(

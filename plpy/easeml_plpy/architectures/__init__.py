@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from easeml_plpy.architectures.config import Config
 from easeml_plpy.architectures.contract import Architecture, complete, fits
+from easeml_plpy.architectures.ensemble import ENSEMBLE
 from easeml_plpy.architectures.forests import EXTRA_TREES, RANDOM_FOREST
 from easeml_plpy.architectures.hyperparameter import Hyperparameter
 from easeml_plpy.architectures.incremental import IncrementalEstimator
@@ -37,6 +38,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     for each in (
         *(LINEAR, MLP, RESNET, TABM, LENET),
         *(SGD, PERCEPTRON, PASSIVE_AGGRESSIVE, GAUSSIAN_NB, MULTINOMIAL_NB, LIGHTGBM, EXTRA_TREES, RANDOM_FOREST),
+        ENSEMBLE,
     )
 }
 

@@ -20,6 +20,7 @@ NEEDED_BYTES = {
     "partial_fit": estimator_bytes,
     "boosting": boosting_bytes,
     "forest": forest_bytes,
+    "ensemble": estimator_bytes,
 }
 """By trainer: the memory of a config of some size."""
 
@@ -42,7 +43,8 @@ class Architecture:
     legal kind and rank still does not fit; `size(task, config)` is at least that of a linear predictor. `view` names
     how it takes rows (views/): before a run `tasks`, `input_ranks` and `objection` are asked of the dataset's standard
     view, and again of its own when it trains. One that `takes_all_partitions` trains on all rows at once: a unit of it
-    is a whole round (rounds.py). `config_objection(task, config)` says why a config does not fit a task of its view.
+    is a whole round (rounds.py). One that `is_derived` is made of other trials of a run: no user asks for it, and its
+    config says of what. `config_objection(task, config)` says why a config does not fit a task of its view.
     """
 
     name: str
@@ -56,6 +58,7 @@ class Architecture:
     size: Callable[[Task, Config], Size] = linear_size
     view: str = "standard"
     takes_all_partitions: bool = False
+    is_derived: bool = False
     config_objection: Callable[[Task, Config], str | None] = _no_config_objection
 
     def rows_at_once(self, partition_rows: Sequence[int]) -> int:
@@ -83,6 +86,8 @@ def complete(architecture: Architecture, config: Mapping[str, object]) -> Config
 
     Completing twice changes nothing. Raises InvalidArgument that names the path, what was expected and got.
     """
+    if architecture.is_derived:
+        return Config(config)  # type: ignore[arg-type]
     known = {hyperparameter.name: hyperparameter for hyperparameter in architecture.hyperparameters}
     for name in config:
         if name not in known:

@@ -6,6 +6,7 @@ from easeml_plpy.errors import NotFound, close_matches_hint
 from easeml_plpy.task import Task
 from easeml_plpy.trainers.boosting import BoostingTrainer
 from easeml_plpy.trainers.contract import Blueprint, LiveTrial, Trainer, Training, WholeTrial
+from easeml_plpy.trainers.ensemble import EnsembleTrainer
 from easeml_plpy.trainers.forest import ForestTrainer
 from easeml_plpy.trainers.partial_fit import PartialFitTrainer
 from easeml_plpy.trainers.torch_trainer import TorchTrainer
@@ -17,6 +18,7 @@ TRAINERS: dict[str, Trainer[LiveTrial]] = {
     "partial_fit": PartialFitTrainer(),
     "boosting": BoostingTrainer(),
     "forest": ForestTrainer(),
+    "ensemble": EnsembleTrainer(),
 }
 
 

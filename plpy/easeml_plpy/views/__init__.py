@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from easeml_plpy.encoder import Encoder, LabelTarget
 from easeml_plpy.task import Task
+from easeml_plpy.views.combined import COMBINED
 from easeml_plpy.views.contract import View
 from easeml_plpy.views.sparse import SPARSE, is_sparse
 from easeml_plpy.views.standard import STANDARD
@@ -18,7 +19,7 @@ from easeml_plpy.views.tree import TREE
 
 __all__ = ["VIEWS", "View", "task_in", "view_of"]
 
-VIEWS: dict[str, View] = {each.name: each for each in (STANDARD, TREE, TABLE, SPARSE)}
+VIEWS: dict[str, View] = {each.name: each for each in (STANDARD, TREE, TABLE, SPARSE, COMBINED)}
 
 EXISTENCE: dict[str, Callable[[Encoder], bool]] = {"table": has_table, "sparse": is_sparse}
 """Which datasets have a view of their own by that name; the others have those that are not here."""

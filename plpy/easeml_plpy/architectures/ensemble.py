@@ -1,0 +1,23 @@
+"""Ensembles: weighted means of a run's own trials, made at its end. Nobody asks for one, and nothing of it is drawn."""
+
+from __future__ import annotations
+
+from easeml_plpy.architectures.config import Config
+from easeml_plpy.architectures.contract import Architecture
+from easeml_plpy.task import Task
+
+
+def _nothing(task: Task, config: Config) -> object:
+    return None  # the members are in the state
+
+
+ENSEMBLE = Architecture(
+    name="ensemble",
+    trainer="ensemble",
+    summary="a weighted mean of trials of the run, chosen on its validation rows when it ends",
+    hyperparameters=(),
+    build=_nothing,
+    view="combined",
+    takes_all_partitions=True,
+    is_derived=True,
+)

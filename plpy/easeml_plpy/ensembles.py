@@ -1,0 +1,128 @@
+"""How an ensemble is made: its run's best trials answer for all validation rows, and greedy selection weighs them.
+
+A trial that was made names its members and their weights in its config, so it can be made again to the same bytes as
+long as their best states are kept.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .architectures import architecture, complete
+from .cancellation import SessionPause
+from .datasets import Dataset, dataset
+from .errors import NotReady
+from .greedy_ensemble import select
+from .metrics import METRICS, measure, values
+from .outputs import all_outputs
+from .round_rows import round_rows
+from .session import Command, Session, Statement
+from .states import read_state
+from .trainers import LiveTrial, trainer_for
+from .trainers.contract import Blueprint
+from .trainers.ensemble import EnsembleTrial, Member
+from .units import TrialSpec
+from .value_types import Array
+from .views.combined import parts_of
+
+MOST_CANDIDATES = 12
+MOST_STATE_BYTES = 64 << 20
+
+
+class _Candidate(NamedTuple):
+    trial_id: int
+    trial_number: int
+    architecture: str
+    config: str
+    checkpoint_id: int
+    metric: str
+
+
+# The best of each architecture first, then the seconds: members that differ help most.
+CANDIDATES = Statement(
+    """
+SELECT c.trial_id, c.trial_number, c.architecture, c.config, c.best_checkpoint_id AS checkpoint_id, c.metric FROM (
+    SELECT t.*, r.metric, row_number() OVER (PARTITION BY t.architecture ORDER BY CASE WHEN r.is_higher_better
+        THEN -t.best_metric_value ELSE t.best_metric_value END, t.trial_number) AS place
+    FROM easeml.trials e JOIN easeml.trials t USING (run_id) JOIN easeml.runs r USING (run_id)
+        JOIN easeml.checkpoints s ON s.checkpoint_id = t.best_checkpoint_id
+    WHERE e.trial_id = $1 AND t.trial_id <> $1 AND t.best_metric_value IS NOT NULL AND s.n_bytes <= $2) c
+ORDER BY c.place, c.trial_number LIMIT $3
+""",
+    ("int8", "int8", "int4"),
+    _Candidate,
+)
+TELL = Command("UPDATE easeml.trials SET config = $2 WHERE trial_id = $1", ("int8", "jsonb"))
+
+
+def composed_trial(session: Session, trial_id: int, spec: TrialSpec, device: str) -> EnsembleTrial:
+    """Return the ensemble of a trial: of the members that its config names, else of those that are chosen now.
+
+    Raises NotReady where the run has nothing to make one of, CorruptCheckpoint.
+    """
+    data = dataset(session, spec.dataset_id)
+    starts = {part.view.name: part.start for part in parts_of(data.encoder)}
+    rows = session.rows(CANDIDATES, trial_id, MOST_STATE_BYTES, MOST_CANDIDATES)
+    candidates = [row for row in rows if _view(data, row.architecture) in starts]
+    if not candidates:
+        raise NotReady(f"trial {trial_id}: the run has no trial that an ensemble could be made of")
+    told = _told_weights(spec.config)
+    if told is None:
+        told = _chosen_weights(session, spec, candidates, device)
+        members = [{"trial": number, "weight": weight} for number, weight in told.items()]
+        session.run(TELL, trial_id, json.dumps({"members": members}))
+        session.commit()
+    chosen = architecture(spec.architecture)
+    blueprint = Blueprint(chosen, complete(chosen, spec.config), data.task(chosen.view), device)
+    in_it = [candidate for candidate in candidates if candidate.trial_number in told]
+    return EnsembleTrial(blueprint, [_member(session, data, starts, each, told[each.trial_number]) for each in in_it])
+
+
+def _view(data: Dataset, name: str) -> str:
+    return data.view(architecture(name).view).name
+
+
+def _told_weights(config: Mapping[str, Any]) -> dict[int, float] | None:
+    """Return the weights by trial number that a config names, None where nothing was chosen yet."""
+    return {each["trial"]: each["weight"] for each in config["members"]} if "members" in config else None
+
+
+def _chosen_weights(
+    session: Session, spec: TrialSpec, candidates: Sequence[_Candidate], device: str
+) -> dict[int, float]:
+    """Return weights by trial number: what greedy selection makes of the answers for all validation rows."""
+    data, outputs = dataset(session, spec.dataset_id), []
+    for candidate in candidates:
+        own = spec._replace(architecture=candidate.architecture, config=json.loads(candidate.config))
+        rows = round_rows(session, own, "validation")
+        live = _restored(session, data, candidate, device)
+        session.commit()
+        outputs.append(all_outputs(live, rows.inputs, SessionPause(session)).astype(np.float64))
+    metric, targets, pause = METRICS[candidates[0].metric], rows.raw_targets, SessionPause(session)
+    sign = 1.0 if metric.is_higher_better else -1.0
+
+    def score(mean: Array) -> float:
+        pause()
+        found = values(data.task(), measure(data.task(), data.raw(mean.astype(np.float32)), targets))[metric.name]
+        return sign * found if math.isfinite(found) else -math.inf
+
+    return {candidates[k].trial_number: weight for k, weight in select(outputs, score).items()}
+
+
+def _restored(session: Session, data: Dataset, candidate: _Candidate, device: str) -> LiveTrial:
+    chosen = architecture(candidate.architecture)
+    state = read_state(session, candidate.trial_id, candidate.checkpoint_id)
+    config = json.loads(candidate.config)
+    return trainer_for(chosen.trainer).resume(chosen, config, data.task(chosen.view), state, device=device)
+
+
+def _member(session: Session, data: Dataset, starts: Mapping[str, int], candidate: _Candidate, weight: float) -> Member:
+    state = read_state(session, candidate.trial_id, candidate.checkpoint_id)
+    name = candidate.architecture
+    task, start = data.task(architecture(name).view), starts[_view(data, name)]
+    return Member(name, json.loads(candidate.config), task, weight, start, state)

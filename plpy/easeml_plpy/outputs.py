@@ -1,0 +1,25 @@
+"""What a live trial answers for many rows, a batch at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from .trainers import LiveTrial, WholeTrial
+from .value_types import Array, Pause
+
+ROWS_AT_ONCE = 4096
+
+
+def all_outputs(live: LiveTrial, inputs: torch.Tensor, pause: Pause) -> Array:
+    """Return the outputs of the rows of a whole split, which may come again after the next epoch."""
+    return live.all_outputs(inputs, pause) if isinstance(live, WholeTrial) else outputs_of(live, inputs, pause)
+
+
+def outputs_of(live: LiveTrial, inputs: torch.Tensor, pause: Pause) -> Array:
+    """Return the outputs of all rows, float32 (n, n_outputs), with a pause after every batch."""
+    parts = []
+    for start in range(0, max(len(inputs), 1), ROWS_AT_ONCE):
+        parts.append(live.outputs(inputs[start : start + ROWS_AT_ONCE]))
+        pause()
+    return np.concatenate(parts)

@@ -1,0 +1,121 @@
+"""An ensemble in memory: live trials of other trainers, each with its weight and its part of a combined row.
+
+The state holds the states of the members as they are, so an ensemble outlives them, and is served, tested and moved
+like any trial. Its training is the choice of its members (ensembles.py); afterwards there is nothing to train.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from easeml_plpy import checkpoint
+from easeml_plpy.architectures import Config, architecture
+from easeml_plpy.errors import CorruptCheckpoint, NotAllowed
+from easeml_plpy.layout import ViewColumn
+from easeml_plpy.task import Task
+from easeml_plpy.trainers.contract import (
+    Blueprint,
+    LiveTrial,
+    Trainer,
+    Training,
+    check_inputs,
+    state_header,
+)
+from easeml_plpy.value_types import JSON, Array, Pause
+
+_MEMBER = "member/"
+
+
+@dataclass(frozen=True)
+class Member:
+    """A trial in an ensemble: what it is, its state, its weight, and where its view begins in a combined row."""
+
+    architecture: str
+    config: Mapping[str, JSON]
+    task: Task
+    weight: float
+    start: int
+    state: bytes
+
+    @property
+    def stop(self) -> int:
+        """Where its view ends."""
+        return self.start + self.task.n_features
+
+    def attributes(self) -> dict[str, JSON]:
+        """Return all but the state, as JSON values."""
+        task = asdict(self.task) | {"input_shape": list(self.task.input_shape)}
+        task["layout"] = [asdict(column) for column in self.task.layout]
+        return {
+            "architecture": self.architecture,
+            "config": dict(self.config),
+            "task": task,
+            "weight": self.weight,
+            "start": self.start,
+        }
+
+
+class EnsembleTrial:
+    """The members, restored."""
+
+    def __init__(self, blueprint: Blueprint, members: Sequence[Member]) -> None:
+        self._blueprint, self._members = blueprint, members
+        self._live = [_restored(member, blueprint.device) for member in members]
+
+    def train(self, inputs: torch.Tensor, targets: torch.Tensor, *, seed: int, pause: Pause) -> Training:
+        """See LiveTrial. The members have been trained."""
+        return Training(math.nan, 0, 0)
+
+    def outputs(self, inputs: torch.Tensor) -> Array:
+        """See LiveTrial."""
+        check_inputs(self._blueprint.task, inputs)
+        total = np.zeros((len(inputs), self._blueprint.task.n_outputs))
+        for member, live in zip(self._members, self._live, strict=True):
+            own = inputs[:, member.start : member.stop].to(getattr(torch, member.task.input_type))
+            total += member.weight * live.outputs(own.reshape(len(inputs), *member.task.input_shape).contiguous())
+        return total.astype(np.float32)
+
+    def dump(self) -> bytes:
+        """See LiveTrial."""
+        states = {f"{_MEMBER}{k:03}": np.frombuffer(each.state, np.uint8) for k, each in enumerate(self._members)}
+        header = state_header(self._blueprint.architecture, self._blueprint.task)
+        return checkpoint.dump(states, {**header, "members": [member.attributes() for member in self._members]})
+
+
+class EnsembleTrainer(Trainer[EnsembleTrial]):
+    """Resumes ensembles; ensembles.py makes them."""
+
+    def count_steps(self, config: Config, n_rows: Sequence[int], n_epochs: int) -> int:
+        """See Trainer. There are none."""
+        return 0
+
+    def _begin(self, blueprint: Blueprint, *, n_steps_total: int, seed: int) -> EnsembleTrial:
+        raise NotAllowed("an ensemble is made of the trials of a run, when it ends")
+
+    def _restore(self, blueprint: Blueprint, state: checkpoint.Checkpoint) -> EnsembleTrial:
+        """See Trainer."""
+        told = state.read("members", list)
+        payloads = [state.tensors[name].numpy().tobytes() for name in sorted(state.tensors)]
+        if len(told) != len(payloads):
+            raise CorruptCheckpoint(f"state has {len(told)} members and {len(payloads)} states of them")
+        return EnsembleTrial(blueprint, [_member(each, payload) for each, payload in zip(told, payloads, strict=True)])
+
+
+def _member(told: Mapping[str, Any], state: bytes) -> Member:
+    task = dict(told["task"])
+    layout = tuple(ViewColumn(**column) for column in task.pop("layout"))
+    whole = Task(**{**task, "input_shape": tuple(task["input_shape"]), "layout": layout})
+    return Member(told["architecture"], told["config"], whole, float(told["weight"]), int(told["start"]), state)
+
+
+def _restored(member: Member, device: str) -> LiveTrial:
+    from easeml_plpy.trainers import trainer_for  # members are of all trainers
+
+    chosen = architecture(member.architecture)
+    return trainer_for(chosen.trainer).resume(chosen, member.config, member.task, member.state, device=device)

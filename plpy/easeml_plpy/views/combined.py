@@ -1,0 +1,63 @@
+"""The view `combined`: what the other views make of a row, side by side, for ensembles, whose members differ."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from easeml_plpy.encoder import Encoder
+from easeml_plpy.layout import Layout
+from easeml_plpy.value_types import Array
+from easeml_plpy.views.contract import View
+from easeml_plpy.views.standard import STANDARD
+from easeml_plpy.views.table import TABLE, has_table
+from easeml_plpy.views.tree import TREE
+
+
+class Part(NamedTuple):
+    """Where a view lies in a combined row."""
+
+    view: View
+    start: int
+    stop: int
+
+
+def parts_of(encoder: Encoder) -> list[Part]:
+    """Return the views of a dataset; of images and the like there is one."""
+    parts: list[Part] = []
+    for view in _views(encoder):
+        start = parts[-1].stop if parts else 0
+        parts.append(Part(view, start, start + math.prod(view.shape(encoder))))
+    return parts
+
+
+def _views(encoder: Encoder) -> list[View]:
+    if len(STANDARD.shape(encoder)) > 1:
+        return [STANDARD]
+    return [STANDARD, TABLE, TREE] if has_table(encoder) else [STANDARD, TREE]
+
+
+def _shape(encoder: Encoder) -> tuple[int, ...]:
+    return (parts_of(encoder)[-1].stop,)
+
+
+def _layout(encoder: Encoder) -> Layout:
+    return ()  # members know their own
+
+
+def _encode(encoder: Encoder, fields: Sequence[Array]) -> Array:
+    encoded = [part.view.encode(encoder, fields) for part in parts_of(encoder)]
+    return np.concatenate([rows.reshape(len(rows), -1).astype(np.float64) for rows in encoded], axis=1)
+
+
+COMBINED = View(
+    name="combined",
+    summary="float64: the rows of the other views, side by side",
+    input_type="float64",
+    shape=_shape,
+    layout=_layout,
+    encode=_encode,
+)
