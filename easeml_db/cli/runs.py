@@ -95,6 +95,7 @@ def leaderboard(run_id: int | None, dsn: str | None, as_json: bool) -> None:
     with database(dsn) as connection:
         run = read_run(connection, run_or_newest(connection, run_id))
         trials = rows(connection, "leaderboard", run_id=run["run_id"])
+        summary = rows(connection, "summary", run_id=run["run_id"])
     if as_json:
         print_json(trials)
         return
@@ -103,6 +104,8 @@ def leaderboard(run_id: int | None, dsn: str | None, as_json: bool) -> None:
         f" of {run['n_units']} units, ranked by {run['metric']}"
     )
     print_table(leaderboard_table(trials))
+    for row in summary:
+        say(row["sentence"])
 
 
 def _change_command(function: str, text: str) -> click.Command:

@@ -94,7 +94,10 @@ class PostgresRuns:
         """End a run: stop what is left of its trials; failed when every trial failed, else finished."""
         for step in ("start_run", "stop_trials", "drop_vain_ensemble", "close_arms"):
             await self._session.write(step, run_id=run_id)
-        return await self._has_ended(run_id, bool(await self._session.write("finish_run", run_id=run_id)))
+        is_written = bool(await self._session.write("finish_run", run_id=run_id))
+        if is_written:
+            await self._session.write("note_summary", run_id=run_id)
+        return await self._has_ended(run_id, is_written)
 
     async def _has_ended(self, run_id: int, is_written: bool) -> bool:
         return is_written or not await self._session.rows("is_open", run_id=run_id)

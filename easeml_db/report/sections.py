@@ -51,6 +51,8 @@ def section_head(data: ChartData) -> Lines:
         lines.append(f'<p class="warning">{text(run["failure_reason"])}</p>')
     if run["status"] not in ENDED:
         lines.append(f'<p class="warning calm">{text(_so_far(run))}</p>')
+    summary = [event["message"] for event in data.rows.events if event["kind"] == "summary"]
+    lines += [f"<p>{text(sentence)}</p>" for sentence in summary[-1:]]
     return [*lines, '<dl class="figures">', *_cards(data), "</dl>"]
 
 

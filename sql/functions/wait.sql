@@ -16,6 +16,7 @@ DECLARE
     n_total bigint;
     n_done bigint;
     n_shown bigint := -1;
+    sentence text;
     started timestamptz := pg_catalog.clock_timestamp();
 BEGIN
     -- A procedure that commits can have no setting of its own, and a commit ends this one.
@@ -37,6 +38,11 @@ BEGIN
             RAISE NOTICE 'run %: %, % of % units', run.run_id, run.status, n_done, n_total;
             n_shown := n_done;
         END IF;
+        IF run.status = 'finished' THEN
+            FOR sentence IN SELECT s FROM easeml.run_summary(run.run_id) s LOOP
+                RAISE NOTICE '%', sentence;
+            END LOOP;
+        END IF;
         EXIT WHEN run.status IN ('finished', 'failed', 'cancelled');
         IF NOT easeml.has_live_coordinator() AND clock_timestamp() > started + interval '15 seconds' THEN
             PERFORM easeml.fail('ML010', format('no coordinator is running, so run %s cannot go on', run_id),
@@ -51,4 +57,4 @@ BEGIN
 END
 $$;
 COMMENT ON PROCEDURE easeml.wait(bigint, double precision) IS
-    'Blocks until a run has ended and shows its progress as notices: CALL easeml.wait(1). It is a procedure, because a function would never see what others commit meanwhile. timeout_seconds: raise an error after that time.';
+    'Blocks until a run has ended and shows its progress, and at the end its summary, as notices: CALL easeml.wait(1). It is a procedure, because a function would never see what others commit meanwhile. timeout_seconds: raise an error after that time.';

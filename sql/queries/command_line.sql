@@ -105,6 +105,10 @@ SELECT max(run_id) AS run_id FROM easeml.run_status
 -- Trials of a run, best first.
 SELECT * FROM easeml.leaderboard WHERE run_id = %(run_id)s ORDER BY rank, trial_id
 
+-- name: summary
+-- What a run tells, a sentence a row.
+SELECT s AS sentence FROM easeml.run_summary(%(run_id)s) s
+
 -- name: events
 -- The last events of a run, oldest first.
 SELECT * FROM (

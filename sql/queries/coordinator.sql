@@ -272,6 +272,12 @@ FROM (SELECT count(*) AS n, count(*) FILTER (WHERE status = 'failed') AS n_faile
 WHERE r.run_id = (SELECT w.run_id FROM easeml.runs w WHERE w.run_id = %(run_id)s FOR NO KEY UPDATE SKIP LOCKED) AND r.status = 'running' AND %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease)
 RETURNING r.run_id
 
+-- name: note_summary
+-- What a run that has ended tells, as the last event of its history.
+INSERT INTO easeml.events (tenant, run_id, kind, message)
+SELECT r.tenant, r.run_id, 'summary', left((SELECT string_agg(s, ' ') FROM easeml.run_summary(r.run_id) s), 2000) FROM easeml.runs r
+WHERE r.run_id = %(run_id)s AND r.status = 'finished' FOR KEY SHARE SKIP LOCKED ON CONFLICT DO NOTHING
+
 -- name: note
 -- An event in the history of a run.
 INSERT INTO easeml.events (tenant, run_id, trial_id, kind, message)

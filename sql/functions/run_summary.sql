@@ -1,0 +1,74 @@
+-- What a run tells at its end, in sentences.
+
+CREATE FUNCTION easeml.metric_text(value double precision) RETURNS text LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    -- Four digits, as people compare them.
+    SELECT CASE WHEN value IS NULL THEN 'nothing' WHEN value = 0 OR abs(value) NOT BETWEEN 0.0001 AND 1e9 THEN value::text
+        ELSE trim_scale(round(value::numeric, greatest(0, 3 - floor(log(abs(value)))::integer)))::text END
+$$;
+COMMENT ON FUNCTION easeml.metric_text(double precision) IS 'Writes a metric with four digits (internal).';
+
+CREATE FUNCTION easeml.tried_sentence(run easeml.runs) RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT format('Run %s is %s%s. It trained %s configs for %s epochs in all: %s.', run.run_id, run.status,
+        CASE WHEN run.started_at IS NOT NULL THEN format(' after %s seconds', round(extract(epoch FROM coalesce(run.finished_at, clock_timestamp()) - run.started_at))) END,
+        coalesce(sum(a.n_trials), 0), coalesce(sum(a.n_epochs), 0), coalesce(string_agg(format('%s %s', a.n_trials, a.architecture), ', ' ORDER BY a.n_trials DESC, a.architecture), 'nothing yet'))
+    FROM (SELECT t.architecture, count(*) AS n_trials, sum((SELECT count(*) FROM easeml.epoch_metrics m WHERE m.trial_id = t.trial_id AND m.split = 'validation')) AS n_epochs
+        FROM easeml.trials t WHERE t.run_id = run.run_id AND t.architecture <> 'ensemble' AND t.n_steps_done > 0 GROUP BY t.architecture) a
+$$;
+COMMENT ON FUNCTION easeml.tried_sentence(easeml.runs) IS 'Says what a run has tried (internal).';
+
+CREATE FUNCTION easeml.best_sentences(run easeml.runs) RETURNS SETOF text LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    best record;
+    others text;
+BEGIN
+    SELECT l.trial_id, l.architecture, l.validation_metric, l.test_metric, CASE WHEN l.architecture = 'ensemble' THEN format(' of %s trials', jsonb_array_length(l.config -> 'members')) END AS members
+    INTO best FROM easeml.leaderboard l WHERE l.run_id = run.run_id AND l.validation_metric IS NOT NULL ORDER BY l.rank, l.trial_number LIMIT 1;
+    IF NOT FOUND THEN
+        RETURN NEXT 'No trial has been measured.';
+        RETURN;
+    END IF;
+    RETURN NEXT format('The best is trial %s (%s%s): %s %s on the validation rows%s.', best.trial_id, best.architecture, best.members, run.metric, easeml.metric_text(best.validation_metric),
+        CASE WHEN best.test_metric IS NOT NULL THEN format(', and %s on the test rows, which no choice has seen', easeml.metric_text(best.test_metric)) END);
+    SELECT string_agg(format('%s %s (trial %s)', o.architecture, easeml.metric_text(o.validation_metric), o.trial_id), ', ' ORDER BY o.rank) INTO others
+    FROM (SELECT DISTINCT ON (l.architecture) l.* FROM easeml.leaderboard l
+        WHERE l.run_id = run.run_id AND l.validation_metric IS NOT NULL AND l.architecture <> best.architecture ORDER BY l.architecture, l.rank, l.trial_number) o;
+    IF others IS NOT NULL THEN
+        RETURN NEXT format('The best of each other architecture, on the validation rows: %s.', others);
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION easeml.best_sentences(easeml.runs) IS 'Says what was best in a run, of all and of each architecture (internal).';
+
+CREATE FUNCTION easeml.advice_sentence(run easeml.runs) RETURNS text LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    last_seconds double precision;
+    total_seconds double precision := extract(epoch FROM coalesce(run.finished_at, clock_timestamp()) - run.started_at);
+    name text := (SELECT d.dataset_name FROM easeml.datasets d WHERE d.dataset_id = run.dataset_id);
+BEGIN
+    -- When a single trial was last better than all before it.
+    SELECT extract(epoch FROM m.measured_at - run.started_at) INTO last_seconds FROM easeml.trials t JOIN easeml.epoch_metrics m USING (trial_id)
+    WHERE t.run_id = run.run_id AND t.architecture <> 'ensemble' AND m.split = 'validation' AND m.metric_value IS NOT NULL
+    ORDER BY CASE WHEN run.is_higher_better THEN -m.metric_value ELSE m.metric_value END, m.measured_at LIMIT 1;
+    IF last_seconds IS NULL THEN
+        RETURN CASE WHEN run.max_seconds IS NOT NULL THEN format('No epoch ended within the time: give it more, for example easeml.select_models(%L, max_seconds => %s).', name, round(4 * run.max_seconds)) END;
+    ELSIF last_seconds > 0.75 * total_seconds AND run.max_seconds IS NOT NULL THEN
+        RETURN format('It was still improving in the last quarter of the time. For more: easeml.select_models(%L, max_seconds => %s).', name, round(4 * run.max_seconds));
+    ELSIF last_seconds > 0.75 * total_seconds THEN
+        RETURN format('It was still improving in the last quarter of the time. For more: more configs or epochs, or a time limit instead: easeml.select_models(%L, max_seconds => 600).', name);
+    END IF;
+    RETURN format('The last improvement came after %s of %s seconds. More of the same is not likely to help; more rows, further columns or another search_space may.', round(last_seconds), round(total_seconds));
+END
+$$;
+COMMENT ON FUNCTION easeml.advice_sentence(easeml.runs) IS 'Says whether a run was still improving, and what to do for more (internal).';
+
+CREATE FUNCTION easeml.run_summary(run_id bigint) RETURNS SETOF text LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    run easeml.runs := easeml.find_run(run_id);
+BEGIN
+    RETURN NEXT easeml.tried_sentence(run);
+    RETURN QUERY SELECT s FROM easeml.best_sentences(run) s;
+    RETURN QUERY SELECT a FROM easeml.advice_sentence(run) a WHERE a IS NOT NULL AND run.status = 'finished';
+END
+$$;
+COMMENT ON FUNCTION easeml.run_summary(bigint) IS
+    'Tells in sentences what a run has tried, what was best, whether it was still improving when it ended, and what to do for more: SELECT * FROM easeml.run_summary(1).';
