@@ -12,6 +12,7 @@ from easeml_plpy.encoder import Encoder
 from easeml_plpy.layout import Layout
 from easeml_plpy.value_types import Array
 from easeml_plpy.views.contract import View
+from easeml_plpy.views.sparse import SPARSE, is_sparse
 from easeml_plpy.views.standard import STANDARD
 from easeml_plpy.views.table import TABLE, has_table
 from easeml_plpy.views.tree import TREE
@@ -37,7 +38,8 @@ def parts_of(encoder: Encoder) -> list[Part]:
 def _views(encoder: Encoder) -> list[View]:
     if len(STANDARD.shape(encoder)) > 1:
         return [STANDARD]
-    return [STANDARD, TABLE, TREE] if has_table(encoder) else [STANDARD, TREE]
+    there = ((TABLE, has_table(encoder)), (SPARSE, is_sparse(encoder)))
+    return [STANDARD, TREE, *(view for view, is_there in there if is_there)]
 
 
 def _shape(encoder: Encoder) -> tuple[int, ...]:
@@ -48,8 +50,8 @@ def _layout(encoder: Encoder) -> Layout:
     return ()  # members know their own
 
 
-def _encode(encoder: Encoder, fields: Sequence[Array]) -> Array:
-    encoded = [part.view.encode(encoder, fields) for part in parts_of(encoder)]
+def _encode(encoder: Encoder, fields: Sequence[Array], folds: Array | None) -> Array:
+    encoded = [part.view.encode(encoder, fields, folds) for part in parts_of(encoder)]
     return np.concatenate([rows.reshape(len(rows), -1).astype(np.float64) for rows in encoded], axis=1)
 
 

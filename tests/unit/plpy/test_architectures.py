@@ -48,6 +48,7 @@ def test_the_registry_holds_what_is_promised() -> None:
         "lightgbm",
         "extra_trees",
         "random_forest",
+        "ensemble",
     ]
     assert all(each.trainer in TRAINERS and each.summary and each.input_ranks for each in ALL)
 
