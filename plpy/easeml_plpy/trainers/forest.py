@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from easeml_plpy import checkpoint
@@ -20,6 +19,7 @@ from easeml_plpy.errors import NotReady
 from easeml_plpy.metrics import measure, values
 from easeml_plpy.task import Task
 from easeml_plpy.trainers.contract import Blueprint, Trainer, Training, check_inputs, check_rows, state_header
+from easeml_plpy.trainers.forest_rows import RowConstants, constants_from, constants_of
 from easeml_plpy.trainers.forest_trees import Trees, checked_trees, trees_of
 from easeml_plpy.trainers.kept_rows import Margins, keep_margins, kept_margins
 from easeml_plpy.trainers.margins import row_weights
@@ -27,8 +27,7 @@ from easeml_plpy.value_types import Array, Pause
 
 LOSS_ROWS = 10_000  # the training loss is of so many rows at most, and of the trees of the epoch
 LEAF_NUMBERS = 1_000_000  # of a tree at most: with many classes leaves hold more rows
-LARGEST = float(np.finfo(np.float32).max)
-_FILL = "fill"
+_COLUMNS = "columns"
 
 
 def _no_pause() -> None:
@@ -40,7 +39,7 @@ class ForestTrial:
 
     def __init__(self, blueprint: Blueprint, parameters: ForestParameters) -> None:
         self._blueprint, self._parameters = blueprint, parameters
-        self._fill = np.zeros(0, np.float32)  # what stands for a missing number, by column; none before the first epoch
+        self._constants: RowConstants | None = None  # none before the first epoch
         self._epochs: list[Trees] = []
         self._token = object()  # whose sums are kept
 
@@ -53,9 +52,10 @@ class ForestTrial:
         check_rows(self._task, inputs, targets)
         if not len(inputs):
             return Training(math.nan, 0, 0)
-        if not len(self._fill):
-            self._fill = fill_of(_numbers(inputs))
-        rows, wanted = self._rows(inputs), targets.numpy()
+        wanted = targets.numpy()
+        if self._constants is None:
+            self._constants = constants_of(self._task, inputs, wanted)
+        rows = self._constants.rows(inputs)
         weights = row_weights(self._task, wanted) if self._parameters.is_balanced else None
         rng = np.random.default_rng(seed)
         grown, sums = [], np.zeros((min(len(rows), LOSS_ROWS), self._task.n_outputs))
@@ -78,7 +78,8 @@ class ForestTrial:
 
     def dump(self) -> bytes:
         """See LiveTrial."""
-        arrays: dict[str, Array] = {_FILL: self._fill}
+        constants = {} if self._constants is None else self._constants.arrays()
+        arrays = {f"{_COLUMNS}/{name}": array for name, array in constants.items()}
         for epoch, trees in enumerate(self._epochs):
             arrays |= {f"{epoch:06}/{name}": array for name, array in trees.arrays().items()}
         return checkpoint.dump(arrays, state_header(self._blueprint.architecture, self._task))
@@ -89,7 +90,8 @@ class ForestTrial:
         for key, tensor in state.tensors.items():
             epoch, _, name = key.partition("/")
             found.setdefault(epoch, {})[name] = tensor.numpy()
-        self._fill = found.pop(_FILL)[""]
+        if found:
+            self._constants = constants_from(found.pop(_COLUMNS, {}), self._task)
         shape = self._task.n_features, self._task.n_outputs
         self._epochs = [checked_trees(found[epoch], *shape) for epoch in sorted(found)]
 
@@ -133,34 +135,16 @@ class ForestTrial:
     def _summed(self, inputs: torch.Tensor, kept: Margins | None, pause: Pause) -> Array:
         """Return the sums over all trees, going on from what was kept of earlier epochs."""
         check_inputs(self._task, inputs)
-        if not self._epochs:
+        if not self._epochs or self._constants is None:
             raise NotReady("this trial has not been trained yet")
         sums = np.zeros((len(inputs), self._task.n_outputs)) if kept is None else kept.values.copy()
-        rows = self._rows(inputs)
+        rows = self._constants.rows(inputs)
         for trees in self._epochs[0 if kept is None else kept.n_epochs :]:
             trees.add_sums(rows, sums, pause)
         return sums
 
     def _averaged(self, sums: Array) -> Array:
         return (sums / sum(len(trees.roots) for trees in self._epochs)).astype(np.float32)
-
-    def _rows(self, inputs: torch.Tensor) -> npt.NDArray[np.float32]:
-        """Return rows as the trees compare them: float32, a number of its own for missing ones."""
-        rows = _numbers(inputs)
-        return np.where(np.isnan(rows), self._fill, rows)
-
-
-def _numbers(inputs: torch.Tensor) -> npt.NDArray[np.float32]:
-    return inputs.reshape(len(inputs), -1).numpy().clip(-LARGEST, LARGEST).astype(np.float32)
-
-
-def fill_of(rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """Return what stands for a missing number, by column: a little less than the least that there is."""
-    is_there = ~np.isnan(rows)
-    least = np.where(is_there, rows, LARGEST).min(axis=0).astype(np.float64)
-    most = np.where(is_there, rows, -LARGEST).max(axis=0).astype(np.float64)
-    below = least - np.maximum((most - least) / 16, np.maximum(np.abs(least), 1) / 1024)
-    return np.where(is_there.any(axis=0), below.clip(-LARGEST, LARGEST), 0).astype(np.float32)
 
 
 class ForestTrainer(Trainer[ForestTrial]):

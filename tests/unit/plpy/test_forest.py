@@ -14,7 +14,8 @@ from easeml_plpy.errors import CorruptCheckpoint, NotReady
 from easeml_plpy.task import Task
 from easeml_plpy.trainers import trainer_for
 from easeml_plpy.trainers.contract import WholeTrial
-from easeml_plpy.trainers.forest import ForestTrial, fill_of
+from easeml_plpy.trainers.forest import ForestTrial
+from easeml_plpy.trainers.forest_rows import constants_of, fill_of
 from easeml_plpy.trainers.forest_trees import trees_of
 from tests.unit.plpy.test_boosting import LAYOUT, TASKS, inputs_of, score, targets_of
 from tests.unit.plpy.training_rows import no_pause
@@ -137,3 +138,26 @@ def test_a_state_whose_trees_lead_nowhere_is_refused(name: str, index: int, valu
     state.tensors[f"000000/{name}"][index] = value
     with pytest.raises(CorruptCheckpoint, match="nowhere"):
         resume(task, checkpoint.dump(state.tensors, state.attributes))
+
+
+def test_categories_stand_in_the_order_of_their_targets_and_unknown_ones_as_the_mean() -> None:
+    codes = torch.tensor([[0.0], [1.0], [2.0], [float("nan")]]).repeat(200, 1).double()
+    numbers = torch.zeros(800, 3, dtype=torch.float64)
+    inputs = torch.cat([numbers, codes], dim=1)
+    targets = np.tile([5.0, -5.0, 1.0, 0.0], 200)
+    constants = constants_of(TASKS[0], inputs, targets)
+    asked = torch.tensor([[0, 0, 0, code] for code in (1.0, 2.0, 0.0, 5.0)], dtype=torch.float64)
+    low, middle, high, unknown = constants.rows(asked)[:, 3].tolist()
+    assert low < middle < high
+    assert unknown == pytest.approx(targets.mean())
+    assert constants.rows(inputs[3:4])[0, 3] < low
+
+
+def test_a_state_without_its_columns_is_refused() -> None:
+    task, inputs = TASKS[0], inputs_of()
+    live = start(task)
+    live.train(inputs, targets_of(task, inputs), seed=0, pause=no_pause)
+    state = checkpoint.load(live.dump())
+    kept = {name: tensor for name, tensor in state.tensors.items() if name != "columns/3"}
+    with pytest.raises(CorruptCheckpoint, match="constants"):
+        resume(task, checkpoint.dump(kept, state.attributes))

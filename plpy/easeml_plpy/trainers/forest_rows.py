@@ -1,0 +1,90 @@
+"""Rows as the trees of forests compare them: float32, categories in the order of their targets, no number missing.
+
+A category stands as the mean target of its training rows, drawn towards that of all rows where they are few: trees cut
+an order in two, and that of the codes means nothing. What stands for what is measured once, on the first epoch's rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from easeml_plpy.errors import CorruptCheckpoint
+from easeml_plpy.task import Task
+from easeml_plpy.value_types import Array
+
+LARGEST = float(np.finfo(np.float32).max)
+PRIOR_ROWS = 10.0  # of the mean of all, beside a category's own
+_FILL = "fill"
+
+
+@dataclass(frozen=True)
+class RowConstants:
+    """What stands for a missing number, by column, and for each code of the columns that are categories."""
+
+    fill: npt.NDArray[np.float32]
+    of_codes: Mapping[int, npt.NDArray[np.float32]]
+
+    def rows(self, inputs: torch.Tensor) -> npt.NDArray[np.float32]:
+        """Return rows as trees compare them."""
+        rows = _placed(numbers(inputs), self.of_codes)
+        return np.where(np.isnan(rows), self.fill, rows)
+
+    def arrays(self) -> dict[str, Array]:
+        """Return the constants by name."""
+        return {_FILL: self.fill, **{str(column): of_code for column, of_code in self.of_codes.items()}}
+
+
+def constants_of(task: Task, inputs: torch.Tensor, targets: Array) -> RowConstants:
+    """Measure the constants on training rows."""
+    rows = numbers(inputs)
+    wanted = targets.astype(np.float64)
+    if task.kind == "classification":
+        wanted = (targets == np.bincount(targets).argmax()).astype(np.float64)
+    of_codes = {k: _means(rows[:, k], wanted, c.cardinality) for k, c in enumerate(task.layout) if c.kind == "category"}
+    return RowConstants(fill_of(_placed(rows, of_codes)), of_codes)
+
+
+def constants_from(arrays: Mapping[str, Array], task: Task) -> RowConstants:
+    """Return the constants of a state. Raises CorruptCheckpoint."""
+    names = {_FILL, *(str(k) for k, column in enumerate(task.layout) if column.kind == "category")}
+    if set(arrays) != names or len(arrays[_FILL]) != task.n_features:
+        raise CorruptCheckpoint(f"state has constants of the columns {sorted(arrays)}, expected {sorted(names)}")
+    return RowConstants(arrays[_FILL], {int(name): array for name, array in arrays.items() if name != _FILL})
+
+
+def numbers(inputs: torch.Tensor) -> npt.NDArray[np.float32]:
+    """Return rows in float32, numbers beyond its range as its largest."""
+    return inputs.reshape(len(inputs), -1).numpy().clip(-LARGEST, LARGEST).astype(np.float32)
+
+
+def fill_of(rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """Return what stands for a missing number, by column: a little less than the least that there is."""
+    is_there = ~np.isnan(rows)
+    least = np.where(is_there, rows, LARGEST).min(axis=0).astype(np.float64)
+    most = np.where(is_there, rows, -LARGEST).max(axis=0).astype(np.float64)
+    below = least - np.maximum((most - least) / 16, np.maximum(np.abs(least), 1) / 1024)
+    return np.where(is_there.any(axis=0), below.clip(-LARGEST, LARGEST), 0).astype(np.float32)
+
+
+def _means(codes: Array, wanted: Array, cardinality: int) -> npt.NDArray[np.float32]:
+    """Return the mean target of each code."""
+    is_there = ~np.isnan(codes)
+    known = codes[is_there].astype(np.int64).clip(0, cardinality - 1)
+    counts = np.bincount(known, minlength=cardinality)
+    sums = np.bincount(known, wanted[is_there], minlength=cardinality)
+    means: npt.NDArray[np.float32] = ((sums + PRIOR_ROWS * wanted.mean()) / (counts + PRIOR_ROWS)).astype(np.float32)
+    return means
+
+
+def _placed(rows: npt.NDArray[np.float32], of_codes: Mapping[int, Array]) -> npt.NDArray[np.float32]:
+    """Write, in place, what stands for the codes."""
+    for column, of_code in of_codes.items():
+        codes = rows[:, column]
+        is_there = ~np.isnan(codes)
+        rows[is_there, column] = of_code[codes[is_there].astype(np.int64).clip(0, len(of_code) - 1)]
+    return rows
