@@ -1,7 +1,8 @@
 """Rows as the trees of forests compare them: float32, categories in the order of their targets, no number missing.
 
-A category stands as the mean target of its training rows, drawn towards that of all rows where they are few: trees cut
-an order in two, and that of the codes means nothing. What stands for what is measured once, on the first epoch's rows.
+A category stands as its place in the order of mean targets of the training rows, drawn towards that of all rows where
+they are few: trees cut an order in two, and that of the codes means nothing. (The means themselves lie unevenly, and
+thresholds drawn at random between them do worse.) What stands for what is measured once, on the first epoch's rows.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def constants_of(task: Task, inputs: torch.Tensor, targets: Array) -> RowConstan
     wanted = targets.astype(np.float64)
     if task.kind == "classification":
         wanted = (targets == np.bincount(targets).argmax()).astype(np.float64)
-    of_codes = {k: _means(rows[:, k], wanted, c.cardinality) for k, c in enumerate(task.layout) if c.kind == "category"}
+    of_codes = {k: _ranks(rows[:, k], wanted, c.cardinality) for k, c in enumerate(task.layout) if c.kind == "category"}
     return RowConstants(fill_of(_placed(rows, of_codes)), of_codes)
 
 
@@ -71,14 +72,17 @@ def fill_of(rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     return np.where(is_there.any(axis=0), below.clip(-LARGEST, LARGEST), 0).astype(np.float32)
 
 
-def _means(codes: Array, wanted: Array, cardinality: int) -> npt.NDArray[np.float32]:
-    """Return the mean target of each code."""
+def _ranks(codes: Array, wanted: Array, cardinality: int) -> npt.NDArray[np.float32]:
+    """Return the place of each code in the order of mean targets, from 0; the middle for one that is not there."""
     is_there = ~np.isnan(codes)
     known = codes[is_there].astype(np.int64).clip(0, cardinality - 1)
     counts = np.bincount(known, minlength=cardinality)
     sums = np.bincount(known, wanted[is_there], minlength=cardinality)
-    means: npt.NDArray[np.float32] = ((sums + PRIOR_ROWS * wanted.mean()) / (counts + PRIOR_ROWS)).astype(np.float32)
-    return means
+    means = (sums + PRIOR_ROWS * wanted.mean()) / (counts + PRIOR_ROWS)
+    seen = np.flatnonzero(counts)
+    ranks = np.full(cardinality, (len(seen) - 1) / 2, np.float32)
+    ranks[seen[np.argsort(means[seen], kind="stable")]] = np.arange(len(seen))
+    return ranks
 
 
 def _placed(rows: npt.NDArray[np.float32], of_codes: Mapping[int, Array]) -> npt.NDArray[np.float32]:
