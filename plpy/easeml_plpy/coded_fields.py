@@ -22,12 +22,35 @@ Weights = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class CategoricalField:
-    """A text a row, stored as its place among the categories, the commonest first: -1 for missing, len(categories) for
-    any other. `targets`: what the target was in each category, where there are many."""
+class Located:
+    """Where an input comes from: a column, or the value of a key in a column of JSON, `within`; then `column` names
+    both, as in "document.price"."""
 
     column: str
     type: str
+    within: str = ""
+
+    @property
+    def source(self) -> str:
+        """The column of the relation."""
+        return self.within or self.column
+
+    @property
+    def key(self) -> str | None:
+        """The key in the JSON, None for a column as a whole."""
+        return self.column[len(self.within) + 1 :] if self.within else None
+
+    def place_json(self) -> dict[str, JSON]:
+        """Return where it comes from, as it is stored."""
+        within: dict[str, JSON] = {"within": self.within} if self.within else {}
+        return {"column": self.column, "type": self.type, **within}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CategoricalField(Located):
+    """A text a row, stored as its place among the categories, the commonest first: -1 for missing, len(categories) for
+    any other. `targets`: what the target was in each category, where there are many."""
+
     missing: tuple[int, ...] = ()
     categories: tuple[str, ...] = ()
     targets: TargetStatistics | None = None
@@ -42,7 +65,7 @@ class CategoricalField:
 
     def to_json(self) -> dict[str, JSON]:
         """Return the field as it is stored."""
-        base: dict[str, JSON] = {"column": self.column, "type": self.type, "kind": "categorical"}
+        base: dict[str, JSON] = {**self.place_json(), "kind": "categorical"}
         targets: dict[str, JSON] = {} if self.targets is None else {"targets": self.targets.to_json()}
         return {**base, "missing": list(self.missing), "categories": list(self.categories), **targets}
 
@@ -56,15 +79,13 @@ def _no_weights() -> Weights:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class TextField:
+class TextField(Located):
     """A free text a row, stored as the hashes of its tokens (tokens.py), `width` of them at most.
 
     `tokens`: the hashes that views know, the commonest first, and `weights`: the inverse document frequency of each.
     `missing`: (0,) where a training row had no text.
     """
 
-    column: str
-    type: str
     analyzer: str
     width: int = 1
     missing: tuple[int, ...] = ()
@@ -94,8 +115,7 @@ class TextField:
     def to_json(self) -> dict[str, JSON]:
         """Return the field as it is stored."""
         return {
-            "column": self.column,
-            "type": self.type,
+            **self.place_json(),
             "kind": "text",
             "analyzer": self.analyzer,
             "width": self.width,
@@ -111,6 +131,7 @@ def categorical_from_json(entry: Mapping[str, Any]) -> CategoricalField:
     return CategoricalField(
         column=entry["column"],
         type=entry["type"],
+        within=entry.get("within", ""),
         missing=tuple(entry["missing"]),
         categories=tuple(entry.get("categories", ())),
         targets=targets,
@@ -122,6 +143,7 @@ def text_from_json(entry: Mapping[str, Any]) -> TextField:
     return TextField(
         column=entry["column"],
         type=entry["type"],
+        within=entry.get("within", ""),
         analyzer=entry["analyzer"],
         width=entry["width"],
         missing=tuple(entry["missing"]),

@@ -24,6 +24,7 @@ from .value_types import Array
 NUMBERS = {"int2", "int4", "int8", "float4", "float8", "numeric"}
 TIMES = {"date", "timestamp", "timestamptz"}
 TEXTS = {"text", "varchar", "bpchar", "name", "char"}
+JSONS = {"json", "jsonb"}
 ARRAYS = {
     "_int2": "i2",
     "_int4": "i4",
@@ -51,6 +52,10 @@ class Column(NamedTuple):
         """Whether its values are labels or categories by nature."""
         return self.type in TEXTS | {"uuid"} or self.kind == "e"
 
+
+MOST_INPUTS = 1_600
+"""A row of the server has at most 1,664 columns."""
+TRAINING_ROWS = "pg_temp.easeml_rows r JOIN pg_temp.easeml_order o ON o.row = r.ctid WHERE o.split = 'train'"
 
 Columns = Mapping[str, Column]
 
@@ -96,7 +101,7 @@ def input_field(column: Column) -> Field:
         return NumericField(column=name, type=sql_type)
     if sql_type in TIMES:
         return NumericField(column=name, type=sql_type, is_time=True)
-    if column.is_text and sql_type != "uuid":
+    if sql_type in JSONS or (column.is_text and sql_type != "uuid"):
         return CategoricalField(column=name, type=sql_type)
     if sql_type in ARRAYS:
         return TensorField(column=name, type=sql_type, dtype=ARRAYS[sql_type])
@@ -109,7 +114,7 @@ def input_field(column: Column) -> Field:
         )
     raise InvalidArgument(
         f"inputs: column {name!r} has type {sql_type}, which cannot be an input",
-        hint="Inputs are numbers, booleans, dates, text, enums, arrays of numbers and bytea; cast it in a view.",
+        hint="Inputs are numbers, booleans, dates, text, enums, json, arrays of numbers and bytea; cast it in a view.",
     )
 
 
@@ -123,6 +128,8 @@ def text_sql(sql_type: str, value: str) -> str:
 
 def value_sql(field: Field, quoted: str) -> str:
     """Return SQL that brings a column into the type in which it is hashed and sent (NULL stays NULL)."""
+    if field.type in JSONS:
+        return f"{quoted}::jsonb"
     if isinstance(field, NumericField):
         if field.is_time:
             return f"extract(epoch FROM {quoted})::float8"
@@ -131,6 +138,17 @@ def value_sql(field: Field, quoted: str) -> str:
         return text_sql(field.type, quoted)
     cast = SEND_CASTS.get(field.type)
     return f"{quoted}::{cast}" if cast else quoted
+
+
+def member_sql(field: Field, document: str) -> str:
+    """Return SQL of an input within a jsonb: NULL where a number is no number, or a text is an object or array."""
+    # The key is data: as hexadecimal it needs no quoting, whatever the settings of the session.
+    key = f"convert_from(decode('{(field.key or '').encode().hex()}', 'hex'), 'UTF8')"
+    member, text = f"({document} -> {key})", f"({document} ->> {key})"
+    if isinstance(field, NumericField):
+        is_true = f"WHEN 'boolean' THEN {text}::boolean::int::float8"
+        return f"CASE jsonb_typeof{member} WHEN 'number' THEN {text}::float8 {is_true} END"
+    return f"CASE WHEN jsonb_typeof{member} NOT IN ('object', 'array') THEN {text} END"
 
 
 def is_array(field: Field) -> bool:

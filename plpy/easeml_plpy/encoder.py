@@ -15,7 +15,7 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from .coded_fields import CategoricalField, TextField, categorical_from_json, text_from_json
+from .coded_fields import CategoricalField, Located, TextField, categorical_from_json, text_from_json
 from .errors import InvalidData
 from .task import TaskKind
 from .value_types import JSON
@@ -61,15 +61,13 @@ def _no_scale() -> Moment:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class NumericField:
+class NumericField(Located):
     """One number a row; NULL is stored as NaN. `missing`: (0,) where a training row had none. `type` is SQL's.
 
     `knots`: one ascending sequence, of which the ends are the range of the training rows (knots.py); empty where all
     rows are missing, and no sequence in datasets packed before there were any. `calendar`: the parts that vary.
     """
 
-    column: str
-    type: str
     is_time: bool = False
     calendar: tuple[str, ...] = ()
     missing: tuple[int, ...] = ()
@@ -89,19 +87,17 @@ class NumericField:
         """Return the field as it is stored."""
         times: dict[str, JSON] = {"is_time": True} if self.is_time else {}
         times |= {"calendar": list(self.calendar)} if self.calendar else {}
-        return {"column": self.column, "type": self.type, "kind": "numeric", **times, **_moments_json(self)}
+        return {**self.place_json(), "kind": "numeric", **times, **_moments_json(self)}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class TensorField:
+class TensorField(Located):
     """An array of one shape a row. `missing`: the flat positions at which a training row had no number.
 
     `dtype` names the stored element, `wire` the one that the server sends, in `wire_rank` dimensions; bytea has no
     wire form of its own. `knots`: a sequence for each position of a vector, one for all numbers of other arrays.
     """
 
-    column: str
-    type: str
     dtype: str
     shape: tuple[int, ...] = ()
     wire: str = ""
@@ -212,6 +208,7 @@ def field_from_json(entry: Entry) -> Field:
         return NumericField(
             column=column,
             type=sql_type,
+            within=entry.get("within", ""),
             is_time=entry.get("is_time", False),
             calendar=tuple(entry.get("calendar", ())),
             missing=missing,

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from . import columns as columns_of
-from . import source_rows, source_texts, splitting
+from . import source_documents, source_rows, source_texts, splitting
 from .block_decoding import BlockDecoder
 from .coded_fields import CategoricalField, TextField
 from .columns import Columns, Source
@@ -65,6 +65,7 @@ def pack_begun_dataset(session: Session, dataset_id: int) -> int:
     splitting.order_rows(session, wanted, target)
     n_train_rows = splitting.check_splits(session, wanted)
     sources = [Source(field, f"r.i{k}") for k, field in enumerate(inputs)]
+    sources = source_documents.with_keys(session, sources)
     facts = source_texts.read_facts(session, sources)
     sources = source_texts.without_identifiers(session, sources, facts)
     sources = source_texts.with_dictionaries(session, sources, facts)

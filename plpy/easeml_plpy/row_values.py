@@ -75,12 +75,21 @@ def numbers_of_array(stored: bytes) -> npt.NDArray[np.float64]:
 def fields_from_values(encoder: Encoder, row: Mapping[str, JSON]) -> list[Array]:
     """Make fields of one row given as a mapping from column to value (None: missing), as in to_jsonb(row)."""
     for field in encoder.inputs:
-        if field.column not in row:
+        if field.source not in row:
             raise ShapeMismatch(
-                f"the row lacks the input {field.column!r}",
-                detail=f"Inputs: {', '.join(each.column for each in encoder.inputs)}.",
+                f"the row lacks the input {field.source!r}",
+                detail=f"Inputs: {', '.join(dict.fromkeys(each.source for each in encoder.inputs))}.",
             )
-    return [_field_from_value(field, row[field.column]) for field in encoder.inputs]
+    return [_field_from_value(field, _value_of(field, row[field.source])) for field in encoder.inputs]
+
+
+def _value_of(field: Field, value: JSON) -> JSON:
+    """Return the value of the field in its column's: of one within JSON, None where it is of another kind."""
+    if field.key is None:
+        return value
+    member = value.get(field.key) if isinstance(value, Mapping) else None
+    legal = (bool, int, float) if isinstance(field, NumericField) else (str, bool, int, float)
+    return member if isinstance(member, legal) else None
 
 
 def fields_from_numbers(encoder: Encoder, numbers: Array) -> list[Array]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from .coded_fields import CategoricalField, TextField
-from .columns import TEXTS, Source
+from .columns import TEXTS, TRAINING_ROWS, Source
 from .errors import InvalidData
 from .session import Session
 from .target_statistics import MANY
@@ -24,7 +24,6 @@ N_SAMPLED = 2_000
 LEAST_IDENTIFIED_ROWS = 50
 IDENTIFIER = "^([[:xdigit:]]{8}(-[[:xdigit:]]{4}){3}-[[:xdigit:]]{12}|[[:xdigit:]]{16,}|[[:alpha:]]{0,6}[-_#]?[0-9]+)$"
 """Of texts that name rows and say nothing about them: UUIDs, numbers with a common beginning, hashes."""
-TRAINING_ROWS = "pg_temp.easeml_rows r JOIN pg_temp.easeml_order o ON o.row = r.ctid WHERE o.split = 'train'"
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,7 @@ def read_facts(session: Session, inputs: Sequence[Source]) -> dict[str, TextFact
     values = {
         each.field.column: each.value
         for each in inputs
-        if isinstance(each.field, CategoricalField) and each.field.type in TEXTS
+        if isinstance(each.field, CategoricalField) and (each.field.type in TEXTS or each.field.within)
     }
     if not values:
         return {}
@@ -123,7 +122,7 @@ def _with_dictionary(session: Session, source: Source, facts: TextFacts | None, 
     if not isinstance(field, CategoricalField):
         return source
     if facts is not None and facts.analyzer is not None:
-        text = TextField(column=field.column, type=field.type, analyzer=facts.analyzer)
+        text = TextField(column=field.column, type=field.type, within=field.within, analyzer=facts.analyzer)
         return Source(_text(session, text, value), value)
     return Source(_categories(session, field, value, most), value)
 

@@ -95,7 +95,7 @@ def write_predictions(session: Session, dataset: str | None, relation: int, outp
     wanted = TableRequest(dataset, trial_id, relation, source[0], session.row(OUTPUT_NAME, output))
     encoder = served(session, dataset, trial_id).data.encoder
     columns = columns_of.read_columns(session, relation)
-    columns_of.require(columns, [field.column for field in encoder.inputs], "source", wanted.source)
+    columns_of.require(columns, [field.source for field in encoder.inputs], "source", wanted.source)
     _check_types(wanted, columns, encoder.inputs)
     keys = [columns[key].quoted for key in _key_columns(session, relation, columns, encoder.inputs)]
     is_number = isinstance(encoder.target, NumberTarget)
@@ -131,7 +131,7 @@ def _fill(session: Session, wanted: TableRequest, sql: str) -> int:
 def _key_columns(session: Session, relation: int, columns: Columns, inputs: Sequence[Field]) -> list[str]:
     """Return the primary key's columns, or every column that is no input and no array."""
     keys = session.rows(PRIMARY_KEY, relation)
-    used = {field.column for field in inputs}
+    used = {field.source for field in inputs}
     return keys or [name for name, column in columns.items() if name not in used and not column.is_array]
 
 
@@ -158,10 +158,12 @@ def _size(session: Session, relation: str) -> _Size:
 def _check_types(wanted: TableRequest, columns: Columns, inputs: Sequence[Field]) -> None:
     """Refuse a column whose type is of another kind than that of the dataset."""
     for field in inputs:
-        column = columns[field.column]
+        column = columns[field.source]
         now = columns_of.input_field(column)
         # Whether a column of texts is a category depends on its rows, not on its type.
         kind = CategoricalField if isinstance(field, TextField) else type(field)
+        if field.within and column.type in columns_of.JSONS:
+            continue
         if (type(now), now.type == "bytea") != (kind, field.type == "bytea"):
             raise ShapeMismatch(
                 f"source: column {field.column!r} of {wanted.source} has type {column.type}",
@@ -172,18 +174,24 @@ def _check_types(wanted: TableRequest, columns: Columns, inputs: Sequence[Field]
 def _numbers_sql(columns: Columns, inputs: Sequence[Field]) -> str:
     """Return SQL of what goes into the packed rows."""
     numbers = (field for field in inputs if isinstance(field, NumericField | TensorField))
-    return ", ".join(_number_sql(columns[field.column], field) for field in numbers)
+    return ", ".join(_number_sql(columns[field.source], field) for field in numbers)
 
 
 def _texts_sql(columns: Columns, inputs: Sequence[Field]) -> str:
     """Return SQL of the texts."""
-    texts = [(field, columns[field.column]) for field in inputs if isinstance(field, CategoricalField | TextField)]
-    return columns_of.texts_sql([(field, columns_of.text_sql(text.type, text.quoted)) for field, text in texts], "")
+    texts = (field for field in inputs if isinstance(field, CategoricalField | TextField))
+    return columns_of.texts_sql([(field, _value_sql(columns[field.source], field)) for field in texts], "")
+
+
+def _value_sql(column: Column, field: Field) -> str:
+    """Return SQL of a value as packing had it."""
+    value = columns_of.value_sql(columns_of.input_field(column), column.quoted)
+    return columns_of.member_sql(field, value) if field.within else value
 
 
 def _number_sql(column: Column, field: NumericField | TensorField) -> str:
     """Return SQL of a number or array in the very type that the dataset's rows were sent in."""
-    value = columns_of.value_sql(columns_of.input_field(column), column.quoted)
+    value = _value_sql(column, field)
     if isinstance(field, NumericField):
         return columns_of.send_sql(field, value, "")
     if not field.is_array:

@@ -123,7 +123,6 @@ BAD_DATASETS = {
     "'d', 't', '{x,y}', 'y'": ("ML001", "'y' is among the inputs"),
     "'d', 't', '{place}', 'y'": ("ML001", "column 'place' has type point"),
     "'d', 't', '{span}', 'y'": ("ML001", "column 'span' has type interval"),
-    "'d', 't', '{document}', 'y'": ("ML001", "column 'document' has type jsonb"),
     # values
     "'d', 't', '{ragged}', 'y'": ("ML002", "'ragged' holds ragged arrays"),
     "'d', 't', '{hollow}', 'y'": ("ML002", "'hollow' holds empty arrays"),

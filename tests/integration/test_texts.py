@@ -151,3 +151,68 @@ def test_many_whole_numbers_are_a_number_to_predict(shop: Session, values: str, 
         assert shop.value("SELECT task FROM easeml.dataset_info WHERE dataset_name = 'points'") == task
     said = any("31 different whole numbers in 620 rows" in each and "task => 'classification'" in each for each in told)
     assert said == (task == "regression")
+
+
+DOCUMENTS = """
+CREATE TABLE offers AS
+SELECT i AS id, jsonb_build_object('price', i % 17, 'new', i % 2 = 0,
+        'colour', (ARRAY['red', 'blue', 'green'])[1 + i % 3], 'it''s', CASE WHEN i % 5 > 0 THEN i % 4 END,
+        'mixed', CASE WHEN i % 2 = 0 THEN '"x"' ELSE '1' END::jsonb,
+        'deep', jsonb_build_array(i))
+    - CASE WHEN i % 10 = 0 THEN 'price' ELSE '' END AS about,
+    3.5 * (i % 17) + 10 * (i % 3) AS value
+FROM generate_series(1, 400) i
+"""
+
+
+def test_keys_of_json_become_inputs_and_all_ways_to_predict_agree(shop: Session) -> None:
+    shop.execute(DOCUMENTS)
+    shop.execute("SELECT easeml.create_dataset('offers', 'offers', '{about}', 'value', n_partitions => 1)")
+    found = fields(shop, "offers")
+    assert {name: (field["kind"], field["missing"]) for name, field in found.items()} == {
+        "about.price": ("numeric", [0]),
+        "about.new": ("numeric", []),
+        "about.colour": ("categorical", []),
+        "about.it's": ("numeric", [0]),
+        "about.mixed": ("categorical", []),
+    }
+    assert set(found["about.mixed"]["categories"]) == {"x", "1"}
+    run_id = shop.value(
+        "SELECT easeml.select_models('offers', '{linear}', procedure => 'grid', max_epochs => 30, search_space => %s)",
+        '{"learning_rate": 0.03, "batch_size": 16}',
+    )
+    shop.wait_until("SELECT status = 'finished' FROM easeml.run_status WHERE run_id = %s", run_id)
+    with shop.transaction(force_rollback=True):
+        for k, document in enumerate(('{"price": "dear", "colour": ["red"]}', "{}", "[1]", "7", None)):
+            shop.execute("INSERT INTO offers VALUES (%s, %s)", [1000 + k, document])
+        shop.execute("SELECT easeml.predict_table('offers', 'offers', 'answers')")
+        rows = shop.rows(
+            "SELECT a.predicted_value, o.value, o.id > 400 AS odd,"
+            " easeml.predict_value('offers', to_jsonb(o)) AS by_json"
+            " FROM answers a JOIN offers o USING (id) WHERE id % 7 = 0 OR id > 400"
+        )
+    for row in rows:
+        assert row["predicted_value"] == pytest.approx(row["by_json"], rel=1e-4, abs=1e-3)
+        assert row["odd"] or abs(row["predicted_value"] - float(row["value"])) < 25
+    assert len({round(row["by_json"], 3) for row in rows if row["odd"]}) == 1
+
+
+@pytest.mark.parametrize("document", ["'[1, 2]'", "'7'", "NULL", '\'{"deep": {"a": 1}}\''])
+def test_json_without_a_flat_key_is_refused(shop: Session, document: str) -> None:
+    with shop.transaction(force_rollback=True):
+        shop.execute(f"CREATE TABLE odd AS SELECT {document}::json AS d, i % 2 AS y FROM generate_series(1, 60) i")  # type: ignore[arg-type]
+        with pytest.raises(psycopg.Error, match="'d' holds no json objects") as refused, shop.transaction():
+            shop.execute("SELECT easeml.create_dataset('odd', 'odd', '{d}', 'y', n_partitions => 1)")
+    assert refused.value.sqlstate == "ML002"
+
+
+def test_an_array_of_five_thousand_numbers_beside_others_keeps_the_encoder_small(shop: Session) -> None:
+    with shop.transaction(force_rollback=True):
+        shop.execute(
+            "CREATE TABLE wide AS SELECT i % 2 AS y, i AS x,"
+            " (SELECT array_agg(sin(i * j)) FROM generate_series(1, 5000) j) AS v FROM generate_series(1, 40) i"
+        )
+        shop.execute("SELECT easeml.create_dataset('wide', 'wide', '{v,x}', 'y', n_partitions => 1)")
+        (vector, _) = fields(shop, "wide").values()
+        assert len(vector["knots"]) == 5000
+        assert max(map(len, vector["knots"])) <= 16

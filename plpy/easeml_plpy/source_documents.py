@@ -1,0 +1,75 @@
+"""Columns of JSON while they are packed: each key of the objects in the training rows becomes an input of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from .coded_fields import CategoricalField
+from .columns import JSONS, MOST_INPUTS, TRAINING_ROWS, Source, member_sql
+from .encoder import NumericField
+from .errors import InvalidArgument, InvalidData
+from .session import Session, Statement
+
+MOST_KEYS = 256
+
+
+class _Key(NamedTuple):
+    """A key of the objects in a column: in how many rows it has any value, a number or boolean, an object or array."""
+
+    key: str
+    n_known: int
+    n_numbers: int
+    n_nested: int
+
+
+def with_keys(session: Session, sources: Sequence[Source]) -> list[Source]:
+    """Return the inputs with those of JSON columns in place of the columns. Raises InvalidArgument, InvalidData."""
+    found = [each for source in sources for each in _inputs_of(session, source)]
+    if len(found) > MOST_INPUTS:
+        raise InvalidArgument(
+            f"inputs: expected at most {MOST_INPUTS} columns and keys, got {len(found)}",
+            hint="Put numbers of one kind into an array: it counts once, whatever its length.",
+        )
+    return found
+
+
+def _inputs_of(session: Session, source: Source) -> list[Source]:
+    if source.field.type not in JSONS:
+        return [source]
+    keys = session.rows(_keys_of(source.value))
+    nested = [each.key for each in keys if each.n_nested]
+    flat = [each for each in keys if each.n_known > each.n_nested]
+    column = source.field.column
+    if not flat:
+        raise InvalidData(
+            f"input {column!r} holds no json objects with numbers, booleans or texts",
+            hint="Each key of an object becomes an input; take what lies deeper out of it in a view.",
+        )
+    if nested:
+        session.notice(f"input {column!r}: objects and arrays within it are not looked at: {', '.join(nested[:20])}")
+    if len(flat) > MOST_KEYS:
+        session.notice(f"input {column!r} has more than {MOST_KEYS} keys: the rarer ones are left out")
+    return [_input(column, each, source.value) for each in flat[:MOST_KEYS]]
+
+
+def _keys_of(value: str) -> Statement[_Key]:
+    """Return a statement for the keys, the commonest first."""
+    sql = (
+        "SELECT e.key, count(*) FILTER (WHERE t.type <> 'null') AS n_known,"
+        " count(*) FILTER (WHERE t.type IN ('number', 'boolean')) AS n_numbers,"
+        " count(*) FILTER (WHERE t.type IN ('object', 'array')) AS n_nested"
+        f" FROM (SELECT CASE jsonb_typeof({value}) WHEN 'object' THEN {value} END AS document FROM {TRAINING_ROWS}) d,"
+        " jsonb_each(d.document) e, LATERAL (SELECT jsonb_typeof(e.value) AS type) t"
+        f' GROUP BY 1 ORDER BY count(*) DESC, e.key COLLATE "C" LIMIT {2 * MOST_KEYS}'
+    )
+    return Statement(sql, (), _Key, is_kept=False)
+
+
+def _input(column: str, found: _Key, value: str) -> Source:
+    """Return the input that a key becomes: a number, if it never is a text."""
+    name = f"{column}.{found.key}"
+    is_number = found.n_numbers == found.n_known - found.n_nested
+    kind = NumericField if is_number else CategoricalField
+    field = kind(column=name, type="jsonb", within=column)
+    return Source(field, member_sql(field, value))
