@@ -53,8 +53,8 @@ class Column(NamedTuple):
         return self.type in TEXTS | {"uuid"} or self.kind == "e"
 
 
-MOST_INPUTS = 1_600
-"""A row of the server has at most 1,664 columns."""
+MOST_INPUTS = 1_590
+"""A table of the server has at most 1,600 columns, and packing adds some of its own."""
 TRAINING_ROWS = "pg_temp.easeml_rows r JOIN pg_temp.easeml_order o ON o.row = r.ctid WHERE o.split = 'train'"
 
 Columns = Mapping[str, Column]
@@ -85,6 +85,15 @@ WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
 def read_columns(session: Session, relation: int) -> dict[str, Column]:
     """Return the relation's columns by name."""
     return {column.name: column for column in session.rows(COLUMNS, relation)}
+
+
+def check_number(n_inputs: int) -> None:
+    """Refuse more inputs than a row of the server can have. Raises InvalidArgument."""
+    if n_inputs > MOST_INPUTS:
+        raise InvalidArgument(
+            f"inputs: expected at most {MOST_INPUTS} columns and keys, got {n_inputs}",
+            hint="Put numbers of one kind into an array: it counts once, whatever its length.",
+        )
 
 
 def require(columns: Columns, names: Iterable[str], argument: str, source: str) -> None:

@@ -82,6 +82,7 @@ def _check_columns(wanted: PackRequest, columns: Columns) -> None:
         raise InvalidArgument(
             "inputs: expected at least one column", hint=f"{wanted.source} has: {', '.join(columns)}."
         )
+    columns_of.check_number(len(wanted.inputs))
     columns_of.require(columns, wanted.inputs, "inputs", wanted.source)
     columns_of.require(columns, [wanted.target], "target", wanted.source)
     if len(set(wanted.inputs)) < len(wanted.inputs):

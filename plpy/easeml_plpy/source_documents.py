@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from .coded_fields import CategoricalField
-from .columns import JSONS, MOST_INPUTS, TRAINING_ROWS, Source, member_sql
+from .columns import JSONS, TRAINING_ROWS, Source, check_number, member_sql
 from .encoder import NumericField
-from .errors import InvalidArgument, InvalidData
+from .errors import InvalidData
 from .session import Session, Statement
 
 MOST_KEYS = 256
@@ -26,11 +26,7 @@ class _Key(NamedTuple):
 def with_keys(session: Session, sources: Sequence[Source]) -> list[Source]:
     """Return the inputs with those of JSON columns in place of the columns. Raises InvalidArgument, InvalidData."""
     found = [each for source in sources for each in _inputs_of(session, source)]
-    if len(found) > MOST_INPUTS:
-        raise InvalidArgument(
-            f"inputs: expected at most {MOST_INPUTS} columns and keys, got {len(found)}",
-            hint="Put numbers of one kind into an array: it counts once, whatever its length.",
-        )
+    check_number(len(found))
     return found
 
 

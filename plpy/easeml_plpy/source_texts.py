@@ -5,8 +5,10 @@ The rule looks at the training rows alone, and `explain` says in words what it f
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
+from typing import TypeVar
 
 from .coded_fields import CategoricalField, TextField
 from .columns import TEXTS, TRAINING_ROWS, Source
@@ -20,10 +22,15 @@ ALL_CATEGORIES = 1 << 16
 """Entries of all dictionaries together, so that the encoder stays small."""
 MOST_CATEGORY_CHARACTERS = 200
 SEVERAL_WORDS = 2.5
+COLUMNS_AT_ONCE = 100
+"""Columns whose facts a query returns, since a row of the server cannot hold those of all."""
 N_SAMPLED = 2_000
 LEAST_IDENTIFIED_ROWS = 50
 IDENTIFIER = "^([[:xdigit:]]{8}(-[[:xdigit:]]{4}){3}-[[:xdigit:]]{12}|[[:xdigit:]]{16,}|[[:alpha:]]{0,6}[-_#]?[0-9]+)$"
 """Of texts that name rows and say nothing about them: UUIDs, numbers with a common beginning, hashes."""
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -85,8 +92,13 @@ def read_facts(session: Session, inputs: Sequence[Source]) -> dict[str, TextFact
         for each in inputs
         if isinstance(each.field, CategoricalField) and (each.field.type in TEXTS or each.field.within)
     }
-    if not values:
-        return {}
+    facts: dict[str, TextFacts] = {}
+    for some in batched(values.items(), COLUMNS_AT_ONCE):
+        facts |= _read_some(session, dict(some))
+    return facts
+
+
+def _read_some(session: Session, values: Mapping[str, str]) -> dict[str, TextFacts]:
     wanted = (
         f"{sql.format(v=value, s=f'left({value}, {MOST_CHARACTERS})', pattern=IDENTIFIER)} AS {name}{k}"
         for k, value in enumerate(values.values())
@@ -94,6 +106,13 @@ def read_facts(session: Session, inputs: Sequence[Source]) -> dict[str, TextFact
     )
     found = session.execute(f"SELECT {', '.join(wanted)} FROM {TRAINING_ROWS}")[0]
     return {column: TextFacts(*(found[f"{name}{k}"] for name in _FACTS)) for k, column in enumerate(values)}
+
+
+def batched(items: Iterable[T], n: int) -> Iterator[tuple[T, ...]]:
+    """Yield the items, n at a time."""
+    left = iter(items)
+    while some := tuple(islice(left, n)):
+        yield some
 
 
 def without_identifiers(session: Session, inputs: Sequence[Source], facts: Mapping[str, TextFacts]) -> list[Source]:

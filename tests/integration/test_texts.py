@@ -216,3 +216,20 @@ def test_an_array_of_five_thousand_numbers_beside_others_keeps_the_encoder_small
         (vector, _) = fields(shop, "wide").values()
         assert len(vector["knots"]) == 5000
         assert max(map(len, vector["knots"])) <= 16
+
+
+@pytest.mark.parametrize(("n", "message"), [(340, None), (1595, "expected at most 1590 columns and keys, got 1595")])
+def test_hundreds_of_texts_are_packed_and_more_than_the_server_holds_are_refused(
+    shop: Session, n: int, message: str | None
+) -> None:
+    columns = ", ".join(f"'a' || i % 3 AS c{k}" for k in range(n))
+    inputs = ",".join(f"c{k}" for k in range(n))
+    with shop.transaction(force_rollback=True):
+        shop.execute(f"CREATE TABLE wide AS SELECT i % 2 AS y, {columns} FROM generate_series(1, 40) i")  # type: ignore[arg-type]
+        call = f"SELECT easeml.create_dataset('wide', 'wide', '{{{inputs}}}', 'y', n_partitions => 1)"
+        if message is None:
+            shop.execute(call)  # type: ignore[arg-type]
+            assert len(fields(shop, "wide")) == n
+        else:
+            with pytest.raises(psycopg.Error, match=message), shop.transaction():
+                shop.execute(call)  # type: ignore[arg-type]

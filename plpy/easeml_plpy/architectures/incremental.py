@@ -10,6 +10,8 @@ import numpy as np
 
 from easeml_plpy.value_types import Array
 
+BATCH_ROWS = 512
+
 
 class Estimator(Protocol):
     """The methods of scikit-learn's incremental estimators that every one has.
@@ -26,7 +28,11 @@ class Estimator(Protocol):
 
 @dataclass(frozen=True)
 class IncrementalEstimator:
-    """An estimator; `transform` makes its input, an array or a sparse matrix, of float32 (n, n_features)."""
+    """An estimator; `transform` makes its input, an array or a sparse matrix, of float32 (n, n_features).
+
+    It learns row by row, so `batch_rows`, how many a call gets, only sets how often training pauses.
+    """
 
     estimator: Estimator
     transform: Callable[[Array], Any] = np.asarray
+    batch_rows: int = BATCH_ROWS

@@ -11,7 +11,7 @@ from easeml_plpy.architectures.config import Config
 from easeml_plpy.architectures.contract import Architecture
 from easeml_plpy.architectures.hyperparameter import Hyperparameter, magnitude
 from easeml_plpy.architectures.incremental import Estimator, IncrementalEstimator
-from easeml_plpy.architectures.sparse_rows import transform_for
+from easeml_plpy.architectures.sparse_rows import incremental
 from easeml_plpy.task import Task
 
 _SGD_LOSSES = {
@@ -26,7 +26,8 @@ _SGD_LOSSES = {
 
 def build_sgd(task: Task, config: Config) -> IncrementalEstimator:
     """Build SGDClassifier or SGDRegressor."""
-    return IncrementalEstimator(
+    return incremental(
+        task,
         _sgd_class(task)(
             loss=_SGD_LOSSES[task.kind, config.text("loss")],
             penalty=_penalty_of(config),
@@ -37,7 +38,6 @@ def build_sgd(task: Task, config: Config) -> IncrementalEstimator:
             power_t=config.number("power_t"),
             shuffle=False,
         ),
-        transform_for(task),
     )
 
 
@@ -45,14 +45,14 @@ def build_perceptron(task: Task, config: Config) -> IncrementalEstimator:
     """Build Perceptron: it steps only at mistakes, at a constant rate."""
     from sklearn.linear_model import Perceptron
 
-    return IncrementalEstimator(
+    return incremental(
+        task,
         Perceptron(
             penalty=_penalty_of(config),
             alpha=config.number("alpha"),
             eta0=config.number("learning_rate"),
             shuffle=False,
         ),
-        transform_for(task),
     )
 
 
@@ -62,7 +62,7 @@ def build_passive_aggressive(task: Task, config: Config) -> IncrementalEstimator
 
     release = tuple(int(part) for part in sklearn.__version__.split(".")[:2])
     build = _pa_by_learning_rate if release >= (1, 8) else _pa_by_class
-    return IncrementalEstimator(build(task, config.number("aggressiveness")), transform_for(task))
+    return incremental(task, build(task, config.number("aggressiveness")))
 
 
 def _pa_by_learning_rate(task: Task, aggressiveness: float) -> Estimator:

@@ -21,6 +21,7 @@ import torch
 
 from easeml_plpy import checkpoint, metrics
 from easeml_plpy.architectures import Architecture, Config, IncrementalEstimator
+from easeml_plpy.architectures.incremental import BATCH_ROWS
 from easeml_plpy.errors import InvalidData, NotReady, TrialFailed
 from easeml_plpy.task import Task
 from easeml_plpy.trainers.contract import (
@@ -33,9 +34,6 @@ from easeml_plpy.trainers.contract import (
     visit_order,
 )
 from easeml_plpy.value_types import Array, Pause
-
-BATCH_ROWS = 512
-"""Rows per call of partial_fit. Estimators learn row by row inside, so it only sets how often to pause."""
 
 FITTED_ATTRIBUTES = (
     "n_features_in_",
@@ -65,6 +63,7 @@ class PartialFitTrial:
         self._task = task
         self._estimator = incremental.estimator
         self._transform = incremental.transform
+        self._batch_rows = incremental.batch_rows
         self._n_steps = 0
 
     def train(self, inputs: torch.Tensor, targets: torch.Tensor, *, seed: int, pause: Pause) -> Training:
@@ -77,7 +76,7 @@ class PartialFitTrial:
         if not len(inputs):
             return Training(math.nan, 0, 0)
         first_step = self._n_steps
-        for rows in torch.split(visit_order(len(inputs), seed), BATCH_ROWS):
+        for rows in torch.split(visit_order(len(inputs), seed), self._batch_rows):
             self._step(self._features(inputs[rows]), targets[rows].numpy())
             pause()
         return Training(self._loss_mean(inputs, targets, pause), len(inputs), self._n_steps - first_step)
@@ -87,7 +86,7 @@ class PartialFitTrial:
         check_inputs(self._task, inputs)
         if self._n_steps == 0:
             raise NotReady("this trial has not been trained yet")
-        batches = [self._answer(batch) for batch in torch.split(inputs, BATCH_ROWS) if len(batch)]
+        batches = [self._answer(batch) for batch in torch.split(inputs, self._batch_rows) if len(batch)]
         empty = np.empty((0, self._task.n_outputs), dtype=np.float32)
         return np.concatenate([empty, *batches])
 
@@ -151,7 +150,7 @@ class PartialFitTrial:
     def _loss_mean(self, inputs: torch.Tensor, targets: torch.Tensor, pause: Pause) -> float:
         """Return the loss per row after the pass. Raises TrialFailed when it is not finite."""
         parts = []
-        batches = zip(torch.split(inputs, BATCH_ROWS), torch.split(targets, BATCH_ROWS), strict=True)
+        batches = zip(torch.split(inputs, self._batch_rows), torch.split(targets, self._batch_rows), strict=True)
         for batch, wanted in batches:
             parts.append(metrics.measure(self._task, self._answer(batch), wanted.numpy()))
             pause()
