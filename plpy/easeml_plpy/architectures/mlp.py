@@ -9,7 +9,7 @@ from easeml_plpy.architectures.config import Config
 from easeml_plpy.architectures.contract import Architecture
 from easeml_plpy.architectures.hyperparameter import Hyperparameter
 from easeml_plpy.architectures.size import Size, dense_size
-from easeml_plpy.architectures.table_size import embedded_width, first_layer_size
+from easeml_plpy.architectures.table_size import embedded_width, first_layer_size, text_columns
 from easeml_plpy.architectures.torch_hyperparameters import ACTIVATION, TABLE_HYPERPARAMETERS
 from easeml_plpy.task import Task
 
@@ -56,14 +56,18 @@ def first_layer(task: Task, config: Config) -> tuple[nn.Module, int]:
 def build_mlp(task: Task, config: Config) -> nn.Module:
     """Build a network from (n, *input_shape) to (n, n_outputs)."""
     first, n_features = first_layer(task, config)
-    layers: OrderedDict[str, nn.Module] = OrderedDict(flatten=first)
-    return add_hidden_layers(layers, n_features, task, config)
+    if not text_columns(task.layout):
+        return add_hidden_layers(OrderedDict(flatten=first), n_features, task, config)
+    from easeml_plpy.architectures.table_embedding import WideAndDeep
+
+    return WideAndDeep(first, add_hidden_layers(OrderedDict(), n_features, task, config), n_features, task.n_outputs)
 
 
 def mlp_size(task: Task, config: Config) -> Size:
     """Return the size of the network that the config asks for."""
     first, n_features = first_layer_size(task, config.integer("embedding_size"))
-    return first + dense_size(n_features, config.integers("hidden_units"), task)
+    wide = dense_size(n_features, (), task) if text_columns(task.layout) else Size(0, 0)
+    return first + dense_size(n_features, config.integers("hidden_units"), task) + wide
 
 
 MLP = Architecture(

@@ -13,11 +13,13 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
-from easeml_plpy.architectures.table_size import TOKEN_SIZE, is_placed, is_plain, text_columns
+from easeml_plpy.architectures.table_size import TOKEN_SIZE, is_placed, is_plain, n_known_tokens, text_columns
 from easeml_plpy.layout import Layout, ViewColumn
 
 UNIT_SPREAD = math.sqrt(12.0)
 """Scales a number spread evenly over an interval of length 1 to unit variance."""
+TOKEN_SPREAD = 0.05
+"""Standard deviation of the vectors of tokens at first: a text sums many."""
 
 
 class TableEmbedding(nn.Module):
@@ -38,7 +40,7 @@ class TableEmbedding(nn.Module):
             self.parts.append(_PlacedNumbers([layout[k] for k in numbers], size))
         if categories:
             self.parts.append(_Categories([layout[k] for k in categories], size))
-        self.parts.extend(_Words(layout[columns[0]].cardinality, TOKEN_SIZE) for columns in texts)
+        self.parts.extend(_Tokens(n_known_tokens(layout[columns[0]])) for columns in texts)
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
         """Return the vectors of each row, one after another."""
@@ -84,14 +86,33 @@ class _Categories(nn.Module):
         return vectors.flatten(1)
 
 
-class _Words(nn.Module):
-    """Ids of words, (n, longest text) with -1 where there is none, to the mean of their vectors, (n, size)."""
+class _Tokens(nn.Module):
+    """Ids of tokens, the commonest first, (n, longest text) with -1 where there is none, to the sum of their vectors,
+    (n, TOKEN_SIZE). Rare tokens have none."""
 
-    def __init__(self, n_buckets: int, size: int) -> None:
+    def __init__(self, n_tokens: int) -> None:
         super().__init__()
-        self.bag = nn.EmbeddingBag(n_buckets + 1, size, mode="mean", padding_idx=n_buckets)
+        self._n_tokens = n_tokens
+        self.bag = nn.EmbeddingBag(n_tokens + 1, TOKEN_SIZE, mode="sum", padding_idx=n_tokens)
+        nn.init.normal_(self.bag.weight, std=TOKEN_SPREAD)
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        """Return the sums."""
         whole = ids.long()
-        vectors: torch.Tensor = self.bag(torch.where(whole < 0, self.bag.num_embeddings - 1, whole))
+        is_known = (whole >= 0) & (whole < self._n_tokens)
+        vectors: torch.Tensor = self.bag(torch.where(is_known, whole, self._n_tokens))
         return vectors
+
+
+class WideAndDeep(nn.Module):
+    """Adds a linear layer beside the hidden ones (Cheng et al., 2016): of texts, most is said by words one by one."""
+
+    def __init__(self, first: nn.Module, deep: nn.Module, n_features: int, n_outputs: int) -> None:
+        super().__init__()
+        self.first, self.deep, self.wide = first, deep, nn.Linear(n_features, n_outputs)
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        """Return (n, n_outputs)."""
+        embedded = self.first(rows)
+        outputs: torch.Tensor = self.deep(embedded) + self.wide(embedded)
+        return outputs

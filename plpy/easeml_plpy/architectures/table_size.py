@@ -6,8 +6,9 @@ from easeml_plpy.architectures.size import Size
 from easeml_plpy.layout import Layout, ViewColumn
 from easeml_plpy.task import Task
 
-TOKEN_SIZE = 64
-"""Length of the vector of a text: the mean over its words."""
+TOKEN_SIZE, MOST_TOKENS = 32, 8192
+"""Length of the vector of a text, the sum over its tokens; and how many tokens have one, the commonest of each text:
+every step goes through all of them."""
 
 
 def is_placed(column: ViewColumn) -> bool:
@@ -29,6 +30,11 @@ def text_columns(layout: Layout) -> list[list[int]]:
     return list(texts.values())
 
 
+def n_known_tokens(column: ViewColumn) -> int:
+    """Return how many tokens of a text have a vector."""
+    return min(column.cardinality, MOST_TOKENS)
+
+
 def embedded_width(layout: Layout, size: int) -> int:
     """Return the width of the rows that TableEmbedding makes."""
     n_embedded = sum(is_placed(column) or column.kind == "category" for column in layout)
@@ -41,7 +47,7 @@ def first_layer_size(task: Task, size: int) -> tuple[Size, int]:
         return Size(0, 0), task.n_features
     n_bins = [column.cardinality for column in task.layout if is_placed(column)]
     n_codes = sum(column.cardinality for column in task.layout if column.kind == "category")
-    n_words = sum(task.layout[columns[0]].cardinality + 1 for columns in text_columns(task.layout))
+    n_tokens = sum(n_known_tokens(task.layout[columns[0]]) + 1 for columns in text_columns(task.layout))
     n_vectors = len(n_bins) * (max(n_bins, default=0) + 2) + n_codes
     width = embedded_width(task.layout, size)
-    return Size(n_vectors * size + n_words * TOKEN_SIZE, len(n_bins) * max(n_bins, default=0) + width), width
+    return Size(n_vectors * size + n_tokens * TOKEN_SIZE, len(n_bins) * max(n_bins, default=0) + width), width

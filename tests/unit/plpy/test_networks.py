@@ -10,7 +10,7 @@ import torch
 
 from easeml_plpy.architectures import ARCHITECTURES, complete
 from easeml_plpy.architectures.table_embedding import TableEmbedding
-from easeml_plpy.architectures.table_size import embedded_width
+from easeml_plpy.architectures.table_size import MOST_TOKENS, embedded_width
 from easeml_plpy.layout import Layout, ViewColumn
 from easeml_plpy.task import Task
 from easeml_plpy.trainers import torch_trainer
@@ -24,7 +24,7 @@ LAYOUT: Layout = (
     ViewColumn("number", "c", cardinality=1),
     ViewColumn("number", "d"),
 )
-WORDS: Layout = tuple(ViewColumn("token", "text", str(k), cardinality=50) for k in range(6))
+WORDS: Layout = tuple(ViewColumn("token", "text", str(k), cardinality=2 * MOST_TOKENS) for k in range(6))
 TRAINER = torch_trainer.TorchTrainer()
 NETWORKS = ["mlp", "resnet", "tabm"]
 
@@ -61,15 +61,27 @@ def test_a_number_becomes_a_function_that_is_linear_between_its_knots() -> None:
     assert not torch.allclose(at[2], (at[0] + at[3]) / 2, atol=1e-3)
 
 
-def test_words_count_alike_wherever_they_stand_and_absent_ones_not_at_all() -> None:
+def test_tokens_count_alike_wherever_they_stand_and_absent_ones_not_at_all() -> None:
     layer = TableEmbedding(WORDS, 4)
     none = -torch.ones(6)
-    short, moved, twice = none.clone(), none.clone(), none.clone()
-    short[0], moved[4], twice[:2] = 7, 7, 7
-    made = layer(torch.stack([short, moved, twice, none]))
+    short, moved, both, rare = (none.clone() for _ in range(4))
+    short[0], moved[4], both[:2], rare[1:3] = 7, 7, torch.tensor([7, 9]), torch.tensor([7, MOST_TOKENS])
+    made = layer(torch.stack([short, moved, both, rare, none]))
     torch.testing.assert_close(made[0], made[1])
-    torch.testing.assert_close(made[0], made[2])
-    assert made[3].abs().sum() == 0
+    torch.testing.assert_close(made[0], made[3])
+    assert not torch.allclose(made[0], made[2])
+    assert made[4].abs().sum() == 0
+
+
+def test_a_network_learns_what_single_words_say() -> None:
+    generator = torch.Generator().manual_seed(0)
+    inputs = torch.randint(50, (3000, 6), generator=generator).float()
+    targets = ((inputs == 3).any(dim=1) | (inputs == 11).any(dim=1)).long()
+    trial = start("mlp", table_task("classification", WORDS, 2), averaging=0.95)
+    for seed in range(8):
+        trial.train(inputs[:2500], targets[:2500], seed=seed, pause=no_pause)
+    answers = torch.from_numpy(trial.outputs(inputs[2500:])).argmax(dim=1)
+    assert float((answers == targets[2500:]).float().mean()) > 0.97
 
 
 @pytest.mark.parametrize("name", NETWORKS)
