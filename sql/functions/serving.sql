@@ -7,11 +7,14 @@ DECLARE
     prefix text := left(dataset, dot - 1);
     rest text := substr(dataset, dot + 1);
     account regrole := quote_ident(asker)::regrole;
-    own name := (SELECT r.tenant FROM easeml.tenant_roles r WHERE r.role = account);
+    own name;
+    is_own boolean;
     is_owned boolean;
 BEGIN
+    SELECT r.tenant, EXISTS (SELECT FROM easeml.datasets d WHERE d.tenant = r.tenant AND d.dataset_name = dataset) INTO own, is_own
+    FROM easeml.tenant_roles r WHERE r.role = account;
     -- What others grant comes after what is one's own and what is named in full: no grant changes what those mean.
-    IF EXISTS (SELECT FROM easeml.datasets d WHERE d.tenant = own AND d.dataset_name = dataset) THEN
+    IF is_own THEN
         tenant := own;
         dataset_name := dataset;
     ELSIF dot > 1 AND prefix = own AND EXISTS (SELECT FROM easeml.datasets d WHERE d.tenant = own AND d.dataset_name = rest) THEN

@@ -180,12 +180,15 @@ class World(ABC):
             message = await self.ports.inbox.next(SILENCE_SECONDS)
         assert message is None
 
-    async def ready(self, n_slots: int = 1) -> int:
-        """Acquire the lease, open a run whose trials may train, and so many slots at least; return the run."""
+    async def begin(self, n_slots: int = 1) -> None:
+        """Acquire the lease and open so many slots at least. Whoever tests in a warm world finds both already."""
         await self.ports.lease.acquire()
-        run_id = await self.opened_run()
         await self.open_slots(n_slots)
-        return run_id
+
+    async def ready(self, n_slots: int = 1) -> int:
+        """Begin, with a run whose trials may train; return the run."""
+        await self.begin(n_slots)
+        return await self.opened_run()
 
     async def answer(self, order: Order) -> UnitRecorded | Piloted | UnitFailed:
         """Start an order, and return its answer."""
@@ -456,8 +459,8 @@ class WarmOnPostgres(OnPostgres):
         self._database.execute("UPDATE easeml.coordinator_lease SET lease_number = %s", [self._number])
         self._database.execute("UPDATE easeml.slots SET status = 'active', lost_reason = NULL, lost_at = NULL")
 
-    async def ready(self, n_slots: int = 1) -> int:
-        return await self.opened_run()
+    async def begin(self, n_slots: int = 1) -> None:
+        pass
 
     async def _close(self) -> None:
         self._is_open = False

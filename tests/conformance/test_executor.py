@@ -140,9 +140,8 @@ async def test_a_gang_under_a_stale_lease_records_nothing(world: World) -> None:
 
 @pytest.mark.covers("Executor.start", "RunStore.read", stale="Executor.start")
 async def test_a_whole_round_is_one_order_on_one_slot_recorded_all_at_once_or_not_at_all(world: World) -> None:
-    await world.ports.lease.acquire()
+    await world.begin()
     run_id = await world.opened_run(world.ask_for_trees())
-    await world.open_slots(1)
     run = await world.run(run_id)
     trial_id = run.trials[0].trial_id
     assert run.architectures[trial_id] in run.whole_architectures

@@ -10,6 +10,7 @@ from easeml_db.decisions.search_space.parsing import Subspace
 from easeml_db.decisions.search_space.specs import RESERVED, Value
 
 Config = dict[str, object]
+_SORTED = json.JSONEncoder(sort_keys=True)  # json.dumps would make one for each config
 
 
 def config_of(subspace: Subspace, values: Sequence[Value]) -> Config:
@@ -32,4 +33,4 @@ def as_value(raw: object) -> Value:
 
 def key_of(config: Config) -> str:
     """Return a text that is equal for equal configs only."""
-    return json.dumps(config, sort_keys=True)
+    return _SORTED.encode(config)

@@ -49,8 +49,9 @@ class _Drawer:
         if self._rest is None:
             for _ in range(MAX_REDRAWS):
                 config = draw(self._subspace, rng)
-                if key_of(config) not in self._seen:
-                    self._seen.add(key_of(config))
+                key = key_of(config)
+                if key not in self._seen:
+                    self._seen.add(key)
                     return config
             self._rest = self._shuffled_rest(rng)
         return self._rest.pop() if self._rest else None
