@@ -137,6 +137,7 @@ SGD = Architecture(
             "invscaling",
             "how steps shrink over the rows seen",
             choices=("constant", "invscaling", "optimal"),
+            search=["invscaling", "optimal"],
         ),
         _learning_rate(0.01),
         Hyperparameter("power_t", "float", 0.25, "the exponent of 'invscaling'", low=0.0, high=2.0),
