@@ -9,6 +9,28 @@ $$;
 COMMENT ON FUNCTION easeml.complete_budget(text, integer, integer, double precision) IS
     'Returns procedure, max_epochs and max_seconds of a run as a json object, completed where the user left them out (internal).';
 
+CREATE FUNCTION easeml.measured_configs(tenant name, task text) RETURNS jsonb LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    -- Of the newest trials that trained for more than a moment; those of other tenants are theirs.
+    RETURN (SELECT jsonb_agg(jsonb_build_object('architecture', m.architecture, 'dataset', m.dataset_name, 'config', m.config, 'quality', m.quality)) FROM (
+        SELECT t.architecture, d.dataset_name, t.config, easeml.quality(r.metric, t.best_metric_value, e.r2) AS quality
+        FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id) JOIN easeml.trials t ON t.run_id = r.run_id
+        JOIN easeml.epoch_metrics e ON e.trial_id = t.trial_id AND e.epoch = t.best_epoch AND e.split = 'validation'
+        WHERE r.tenant = measured_configs.tenant AND d.task = measured_configs.task AND r.status = 'finished' AND t.architecture <> 'ensemble'
+            AND octet_length(t.config::text) < 10000
+        ORDER BY t.trial_id DESC LIMIT 2000) m WHERE m.quality IS NOT NULL);
+END
+$$;
+COMMENT ON FUNCTION easeml.measured_configs(name, text) IS 'Returns what a tenant''s newest trials of a task came to, as a json array (internal).';
+
+CREATE FUNCTION easeml.choose_portfolio(specifications jsonb, measured jsonb) RETURNS jsonb LANGUAGE plpython3u IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+from easeml_db.decisions.procedures.portfolio import choose_portfolio
+from easeml_plpy.session import guarded
+return guarded(plpy, choose_portfolio, specifications, measured)
+$$;
+COMMENT ON FUNCTION easeml.choose_portfolio(jsonb, jsonb) IS
+    'Returns the configs that a race tries first, by architecture, as a json object: those that were best across the tenant''s datasets, then those shipped (internal).';
+
 CREATE FUNCTION easeml.check_schedule(data easeml.datasets, scheduler text, visit_order text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     wanted record;

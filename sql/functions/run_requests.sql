@@ -37,6 +37,7 @@ DECLARE
     chosen text[];
     options jsonb;
     specifications jsonb;
+    portfolio jsonb;
 BEGIN
     -- Those of the arguments that are columns of easeml.runs.
     run := jsonb_populate_record(NULL::easeml.runs, arguments - 'dataset');
@@ -56,14 +57,17 @@ BEGIN
     chosen := easeml.choose_architectures(data, run.architectures);
     options := easeml.complete_options(run.procedure, run.procedure_options);
     specifications := easeml.specifications(chosen);
-    begun := easeml.begin_search(specifications, run.search_space, run.procedure, run.n_configs, run.max_epochs, run.seed, options);
+    IF run.procedure = 'race' AND run.search_space IS NULL THEN
+        portfolio := easeml.choose_portfolio(specifications, easeml.measured_configs(asker, data.task));
+    END IF;
+    begun := easeml.begin_search(specifications, run.search_space, run.procedure, run.n_configs, run.max_epochs, run.seed, options, portfolio);
     PERFORM easeml.raise_failure(begun.failure);
     PERFORM easeml.raise_failure(m.failure) FROM easeml.check_memory(data.encoder,
         (SELECT coalesce(array_agg(p.n_train_rows ORDER BY p.partition_number), '{}') FROM easeml.partitions p WHERE p.dataset_id = data.dataset_id), begun.search -> 'trials') m;
     PERFORM easeml.check_run_limits(caller, asker);
     run := jsonb_populate_record(run, jsonb_build_object('tenant', asker, 'dataset_id', data.dataset_id, 'architectures', chosen, 'procedure_options', options,
         'metric', ranking.metric, 'is_higher_better', ranking.is_higher_better, 'n_configs', begun.search -> 'n_configs',
-        'search', CASE WHEN NOT (begun.search ->> 'is_one_shot')::boolean THEN jsonb_build_object('architectures', specifications, 'n_configs', run.n_configs) END));
+        'search', CASE WHEN NOT (begun.search ->> 'is_one_shot')::boolean THEN jsonb_build_object('architectures', specifications, 'n_configs', run.n_configs, 'portfolio', portfolio) END));
     run := jsonb_populate_record(run, jsonb_build_object('run_id', easeml.insert_run(run, begun.search)));
     PERFORM easeml.announce_run(run, begun.search, (arguments ->> 'n_configs')::integer);
     RETURN to_jsonb(run.run_id);

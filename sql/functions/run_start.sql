@@ -1,12 +1,12 @@
 -- Starting a run: arms and first trials are queued, and a coordinator trains them.
 
 CREATE FUNCTION easeml.begin_search(architectures jsonb, search_space jsonb, procedure text, n_configs integer, max_epochs integer, seed bigint, procedure_options jsonb,
-    OUT search jsonb, OUT failure jsonb) LANGUAGE plpython3u IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    portfolio jsonb, OUT search jsonb, OUT failure jsonb) LANGUAGE plpython3u IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_db.decisions.procedures.proposal import begin_search
 from easeml_plpy.session import answered_by
-return answered_by(plpy, begin_search, architectures, search_space, procedure, n_configs, max_epochs, seed, procedure_options)
+return answered_by(plpy, begin_search, architectures, search_space, procedure, n_configs, max_epochs, seed, procedure_options, portfolio)
 $$;
-COMMENT ON FUNCTION easeml.begin_search(jsonb, jsonb, text, integer, integer, bigint, jsonb) IS
+COMMENT ON FUNCTION easeml.begin_search(jsonb, jsonb, text, integer, integer, bigint, jsonb, jsonb) IS
     'Returns a run''s arms, its first trials and the largest number of trials as a json object, a pure function of its arguments, or an error (internal).';
 
 CREATE FUNCTION easeml.select_models(

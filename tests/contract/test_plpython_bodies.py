@@ -18,6 +18,7 @@ PURE_TARGETS = {
     "begin_search": ("easeml_db.decisions.procedures.proposal", "begin_search"),
     "plan_search": ("easeml_db.decisions.procedures.proposal", "preview"),
     "complete_budget": ("easeml_db.decisions.procedures.budget", "complete_budget"),
+    "choose_portfolio": ("easeml_db.decisions.procedures.portfolio", "choose_portfolio"),
     "list_procedures": ("easeml_db.decisions.procedures", "list_procedures"),
     "list_policies": ("easeml_db.decisions.tenancy.policies", "list_policies"),
     "list_priors": ("easeml_db.decisions.bandits.priors", "list_priors"),

@@ -14,6 +14,17 @@ CREATE TABLE points AS SELECT i AS id, i % 3 + sin(i) / 2 AS x, cos(i * i) AS no
 FROM generate_series(1, 240) i;
 SELECT easeml.create_dataset('points', 'points', '{x,noise}', 'y', n_partitions => 2);
 """
+# Small networks that have not seen enough err in different places: the mean of some is better than each of them.
+NOISY = """
+CREATE TABLE noisy AS SELECT i AS id, x, z, sin(4 * x) + cos(5 * z) + x * z AS y
+FROM generate_series(1, 600) i CROSS JOIN LATERAL (SELECT sin(i * i) * 3 AS x, cos(i * 7) * 3 AS z) p;
+SELECT easeml.create_dataset('noisy', 'noisy', '{x,z}', 'y', n_partitions => 2);
+"""
+ENSEMBLE = """
+SELECT easeml.select_models('noisy', '{mlp}', procedure => 'race', n_configs => 8, max_epochs => 6, search_space =>
+    '{"hidden_units": [[16], [32], [64], [32, 32]], "learning_rate": [0.01, 0.005], "batch_size": 32}')
+"""
+ANSWER = "SELECT * FROM easeml.predict_row('noisy', '{\"x\": 0.1, \"z\": 0.2}'::jsonb, %s)"
 OF_RUN = "SELECT procedure, max_epochs, max_seconds FROM easeml.runs WHERE run_id = %s"
 
 
@@ -63,3 +74,27 @@ def test_a_run_tells_at_its_end_what_it_tried_and_what_to_do_for_more(points: Se
     assert "improv" in summary[-1]
     (event,) = points.values("SELECT message FROM easeml.run_events WHERE run_id = %s AND kind = 'summary'", timed)
     assert event == " ".join(summary)
+
+
+def test_an_ensemble_is_served_deployed_tested_and_replayed_like_any_trial(points: Session) -> None:
+    points.execute(NOISY)
+    run_id = points.value(ENSEMBLE)
+    points.execute("CALL easeml.wait(%s, 120)", [run_id])
+    board = points.rows("SELECT * FROM easeml.leaderboard WHERE run_id = %s ORDER BY rank, trial_id", run_id)
+    best, *others = board
+    assert best["architecture"] == "ensemble"
+    assert best["validation_metric"] < others[0]["validation_metric"]
+    assert best["test_metric"] is not None
+    numbers = {row["trial_number"]: row for row in others}
+    members = best["config"]["members"]
+    assert len(members) > 1
+    assert {member["trial"] for member in members} <= set(numbers)
+    assert sum(member["weight"] for member in members) == pytest.approx(1.0)
+    (row,) = points.rows("CALL easeml.replay(%s)", best["trial_id"])
+    assert (row["result"]["n_units"], row["result"]["is_identical"]) == (2, True)
+    points.execute("SELECT easeml.deploy(%s)", [best["trial_id"]])
+    (answer,) = points.rows(ANSWER, None)
+    answers = {m["trial"]: points.rows(ANSWER, numbers[m["trial"]]["trial_id"])[0]["value"] for m in members}
+    assert answer["serving_trial_id"] == best["trial_id"]
+    assert answer["value"] == pytest.approx(sum(m["weight"] * answers[m["trial"]] for m in members), rel=1e-4)
+    points.execute("SELECT easeml.undeploy('noisy')")

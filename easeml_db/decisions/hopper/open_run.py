@@ -18,8 +18,10 @@ from easeml_db.decisions.hopper.run_work import RunWork
 from easeml_db.decisions.trial_groups.measuring import Sample
 from easeml_db.words.run import Run
 from easeml_db.words.training_unit import TrainingUnit, after, is_at_target
+from easeml_db.words.trial import Trial
 
-MOST_RESERVED = 0.1  # of a time limit, for the test of the best trial
+MOST_RESERVED = 0.1  # of a time limit, for the end of the run
+N_ANSWERS = 10  # rounds of answers: those of an ensemble's candidates, and tests
 
 
 class OpenRun:
@@ -123,18 +125,19 @@ class OpenRun:
         limit, started = self.run.max_seconds, self.run.started_seconds
         if self.is_over or limit is None or started is None or now_seconds < started + limit * (1 - MOST_RESERVED):
             return False
-        return now_seconds >= started + limit - min(self._test_seconds(), limit * MOST_RESERVED)
+        return now_seconds >= started + limit - min(self._ending_seconds(), limit * MOST_RESERVED)
 
-    def _test_seconds(self) -> float:
-        """Return what testing one of its trials is expected to take: the time that a limit leaves for the best one."""
-        known = [
-            (
-                trial.n_partitions,
-                self.work.seconds.known(trial.trial_id, self.work.architecture(trial.trial_id), "validate"),
-            )
-            for trial in self.work.trials.values()
-        ]
-        return max((n * seconds for n, seconds in known if seconds is not None), default=0.0)
+    def _ending_seconds(self) -> float:
+        """Return what the end of the run is expected to take: a test of one of its trials, and where a search may end
+        with an ensemble, the answers of all its candidates and the unit that was begun last."""
+        work, is_searched = self.work, self.run.search is not None
+
+        def known(trial: Trial, kind: str) -> float:
+            return work.seconds.known(trial.trial_id, work.architecture(trial.trial_id), kind) or 0.0
+
+        tests = max((trial.n_partitions * known(trial, "validate") for trial in work.trials.values()), default=0.0)
+        units = max((known(trial, "train") for trial in work.trials.values()), default=0.0)
+        return N_ANSWERS * tests + units if is_searched else tests
 
     def end_budget(self) -> None:
         """Start nothing any more; what is under way goes on to its end."""

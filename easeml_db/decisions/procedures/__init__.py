@@ -6,6 +6,7 @@ epoch, and start, continue and stop trials; each is a pure function of the histo
     contract.py   Procedure, its decisions and the history it sees       options.py   arguments, checked
     grid.py  random.py  successive_halving.py  hyperband.py  asha.py  pbt.py  tpe.py  bohb.py  sync_bohb.py
     race.py  lanes.py                        all architectures against the clock; what is known of each
+    portfolio.py  shipped_configs.py         configs that are tried first: learnt from history, or shipped
     budget.py                                what a run is bounded by where its user does not say
     rungs.py  promotion.py  brackets.py      whole-number rungs; who goes on; brackets one after the other
     drawing.py  tree_parzen.py  largest_budget.py  perturbation.py       where new configs come from

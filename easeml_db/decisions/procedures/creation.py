@@ -68,8 +68,8 @@ def _options(text: str | None) -> Mapping[str, object]:
 
 
 def _portfolio(text: str | None) -> Mapping[str, list[Config]]:
-    """Return the configs of a portfolio, an object name -> [config, ...], as procedures write configs."""
-    raw = cast("Mapping[str, list[Config]]", {} if text is None else read_document("portfolio", text))
+    """Return the configs of a portfolio, an object name -> [config, ...] or null, as procedures write configs."""
+    raw = cast("Mapping[str, list[Config]]", None if text is None else read_document("portfolio", text)) or {}
     return {name: [{RESERVED: name, **config} for config in configs] for name, configs in raw.items()}
 
 
