@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 from easeml_db.decisions.procedures.shipped_configs import SHIPPED
 from easeml_db.decisions.search_space.configs import config_of
@@ -47,9 +47,8 @@ def _configs_of(name: str, specs: object, rows: Sequence[Mapping[str, Any]]) -> 
 
 def _completed(name: str, specs: object, config: Config) -> Config | None:
     """Return a config with the defaults of what it does not name; None where it is not legal."""
-    defaults = {each["name"]: each["default"] for each in cast("list[dict[str, Any]]", specs)}
     try:
-        space = parse_search_space({name: specs}, {key: [value] for key, value in (defaults | config).items()})
+        space = parse_search_space({name: specs}, {name: {key: [value] for key, value in config.items()}})
     except InvalidArgument:
         return None
     (subspace,) = space.subspaces

@@ -1,0 +1,17 @@
+"""The shipped configs and the architectures are in different packages: every config is legal, and none is lost."""
+
+import json
+
+from easeml_db.decisions.procedures.portfolio import choose_portfolio
+from easeml_db.decisions.procedures.shipped_configs import SHIPPED
+from easeml_plpy.architectures import ARCHITECTURES, complete
+
+
+def test_shipped_configs_are_legal_and_differ():
+    specifications = [
+        {"architecture": name, "hyperparameters": [each.to_json() for each in ARCHITECTURES[name].hyperparameters]}
+        for name in SHIPPED
+    ]
+    chosen = json.loads(choose_portfolio(json.dumps(specifications), None))
+    for name, configs in SHIPPED.items():
+        assert [dict(complete(ARCHITECTURES[name], config)) for config in configs] == chosen[name]
