@@ -33,7 +33,10 @@ def test_the_error_of_an_rmse_is_that_of_its_square_by_the_delta_method() -> Non
     spread = float(np.std([score.value for score in scores]))
     assert np.mean([score.standard_error for score in scores]) == pytest.approx(spread, rel=0.1)
     accuracy = scoring.score_of("accuracy", np.array(["a", "b", "a", "a"]), np.array(["a", "b", "b", "a"]))
-    assert accuracy == Score(0.75, pytest.approx(np.sqrt(0.75 * 0.25 / 4)))
+    assert accuracy == Score(0.75, pytest.approx(np.sqrt(5 / 8 * 3 / 8 / 8)))
+    few = scoring.score_of("accuracy", np.array(["a"] * 27), np.array(["a"] * 27))
+    assert scoring.is_at_least_as_good(Score(26 / 27, 0.1), few, is_higher_better=True)
+    assert not scoring.is_at_least_as_good(Score(25 / 27, 0.1), few, is_higher_better=True)
 
 
 def test_as_good_means_within_the_others_standard_error() -> None:

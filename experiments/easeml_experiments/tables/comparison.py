@@ -80,7 +80,7 @@ def _target(name: str, rows: Mapping[str, Results]) -> Measure:
     if score is None:
         return Measure(f"{name}, {table.metric}", "failed", None, None, f"{TARGETS[name]:g}", holds=False)
     check = at_least if table.is_higher_better else at_most
-    setting = f"{len(rows[OURS])} seed(s), standard error {score.standard_error:.3g}"
+    setting = f"{score.value:.5g} with standard error {score.standard_error:.2g}, {len(rows[OURS])} seed(s)"
     return check(f"{name}, {table.metric}", setting, None, score.value, TARGETS[name])
 
 

@@ -23,12 +23,14 @@ class Score:
 def score_of(metric: str, truth: NDArray[Any], predicted: NDArray[Any]) -> Score:
     """Return accuracy or rmse of predictions for some rows, (n,) each.
 
-    The error of an rmse r follows from that of its square, the mean of squared errors: se(r) = se(r^2) / 2r.
+    The error of an rmse r follows from that of its square, the mean of squared errors: se(r) = se(r^2) / 2r. That of a
+    share adds two right and two wrong rows (Agresti and Coull): few rows, all of them right, do not prove a share of 1.
     """
     n_rows = len(truth)
     if metric == "accuracy":
-        share = float(np.mean(truth == predicted))
-        return Score(share, math.sqrt(share * (1 - share) / n_rows))
+        n_right = int(np.sum(truth == predicted))
+        likely = (n_right + 2) / (n_rows + 4)
+        return Score(n_right / n_rows, math.sqrt(likely * (1 - likely) / (n_rows + 4)))
     squared = (np.asarray(truth, float) - np.asarray(predicted, float)) ** 2
     value = math.sqrt(float(squared.mean()))
     error = float(squared.std()) / math.sqrt(n_rows)
