@@ -41,11 +41,11 @@ DECLARE
 BEGIN
     -- Those of the arguments that are columns of easeml.runs.
     run := jsonb_populate_record(NULL::easeml.runs, arguments - 'dataset');
-    run := jsonb_populate_record(run, easeml.complete_budget(run.procedure, run.n_configs, run.max_epochs, run.max_seconds));
     PERFORM easeml.check_search(run.max_epochs, (arguments ->> 'n_configs')::integer, run.seed, run.search_space, run.procedure_options);
     IF run.max_seconds IS NOT NULL AND NOT (run.max_seconds > 0 AND run.max_seconds < 'Infinity') THEN
         PERFORM easeml.fail('ML001', format('max_seconds: expected a positive number, got %s', run.max_seconds));
     END IF;
+    run := jsonb_populate_record(run, easeml.complete_budget(run.procedure, run.n_configs, run.max_epochs, run.max_seconds));
     PERFORM easeml.check_schedule(data, run.scheduler, run.visit_order);
     PERFORM easeml.check_allocation(run.allocation);
     SELECT m.metric, m.is_higher_better INTO ranking FROM easeml.list_metrics() m

@@ -37,7 +37,7 @@ WORST = {
         """ (SELECT jsonb_build_object('learning_rate', jsonb_agg(i / 1e5)) FROM generate_series(1, 9900) i))""",
     ),
     "begin_search": (
-        f"SELECT easeml.select_models('points', {ALL}, n_configs => 10000)",
+        f"SELECT easeml.select_models('points', {ALL}, procedure => 'random', n_configs => 10000)",
         "SELECT easeml.select_models('points', '{mlp}', procedure => 'bohb', n_configs => 10000, max_epochs => 19683,"
         f" procedure_options => '{{\"n_parallel\": 10000}}', search_space => {WIDE})",
         "SELECT easeml.select_models('points', '{mlp}', procedure => 'tpe', n_configs => 10000,"
@@ -47,7 +47,7 @@ WORST = {
         "SELECT easeml.create_dataset('many', 'many', '{x,words}', 'y', n_partitions => 1000, block_rows => 1000000)",
     ),
     "fitting_architectures": ("SELECT easeml.select_models('points', array_fill('x'::text, ARRAY[2000000]))",),
-    "check_memory": ("SELECT easeml.select_models('points', '{mlp}', n_configs => 9000)",),
+    "check_memory": ("SELECT easeml.select_models('points', '{mlp}', procedure => 'random', n_configs => 9000)",),
     "fitting_architectures with many sizes": (
         "SELECT easeml.create_dataset('sizes', 'images', '{x}', 'y', input_shape => array_fill(1, ARRAY[5000000]))",
     ),
