@@ -10,15 +10,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from psycopg import sql
 
 from easeml_db.errors import InvalidData
-from easeml_db.local.cluster import SUPERUSER
-from easeml_experiments.experiment_server import ExperimentServer, Session
+from easeml_experiments.experiment_server import Session
 from easeml_experiments.tables.loading import KEY
 from easeml_experiments.tables.table import Table
 
@@ -56,11 +54,9 @@ DROP TABLE public.kept_split
 """
 
 
-def split_of(
-    server: ExperimentServer, session: Session, table: Table, inputs: list[str], seed: int
-) -> NDArray[np.str_]:
+def split_of(superuser: Session, session: Session, table: Table, inputs: list[str], seed: int) -> NDArray[np.str_]:
     """Return the split of every row of a loaded table, by number of row. Raises InvalidData if a row has none."""
-    with server.session(SUPERUSER) as superuser, _keeping(superuser):
+    with _keeping(superuser):
         # A parallel or a synchronised scan would copy the rows in another order.
         session.execute("SET max_parallel_workers_per_gather = 0")
         session.execute("SET synchronize_seqscans = off")
@@ -108,7 +104,7 @@ def digest_of(splits: NDArray[np.str_]) -> str:
 
 
 @contextmanager
-def _keeping(superuser: Any) -> Iterator[None]:
+def _keeping(superuser: Session) -> Iterator[None]:
     superuser.execute(KEEPER)
     try:
         yield
