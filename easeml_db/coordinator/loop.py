@@ -214,6 +214,11 @@ class Coordinator:
         for slot_id in list(self._dispatcher.board.slots_of(run_id)):
             await self._executor.cancel(slot_id)
 
+    async def _cut_training(self, run_id: int) -> None:
+        """Cancel the training that is under way when the time of a run is up: it may take longer than the run did."""
+        for slot_id in self._dispatcher.board.training(run_id):
+            await self._executor.cancel(slot_id)
+
     async def _fail_runs(self) -> None:
         """End the runs that cannot be served; others go on."""
         for run_id, reason in (self._procedures.take_failed() | self._dispatcher.take_failed()).items():
@@ -224,6 +229,7 @@ class Coordinator:
         now = self._clock.now_seconds()
         for run_id in self._dispatcher.runs.spent(now):
             self._arms.end_budget(run_id)
+            await self._cut_training(run_id)
         await self._arms.end_overdue(now)
         for run_id in self._dispatcher.runs.done():
             await self._lease.confirm()

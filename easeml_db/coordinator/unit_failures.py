@@ -114,6 +114,8 @@ class UnitFailures:
         unit = order.unit
         if unit.run_id not in self._dispatcher.runs:
             return
+        if unit.kind == "train" and self._dispatcher.runs[unit.run_id].is_over:
+            return  # it was cut short at the end of the run's time
         await self._renew_run(unit.run_id)
         n_attempts = self._dispatcher.n_attempts(unit.run_id, unit.trial_id)
         if n_attempts == 0:

@@ -14,6 +14,8 @@ from .task import Task, TaskKind
 # Chosen where nothing is asked for, in the order in which a run without history opens them: trees are the fastest way
 # to a good model of a table, networks and a linear model see what trees do not, and images need convolutions.
 DEFAULTS_BY_RANK = {1: ("lightgbm", "mlp", "linear"), 2: ("mlp", "lenet"), 3: ("mlp", "lenet")}
+# Where there are free texts, a linear model of their words comes first: it is as good as any, and quick.
+DEFAULTS_OF_TEXTS = ("sgd", "mlp", "lightgbm")
 
 
 @tenant_entry_point
@@ -58,14 +60,15 @@ def list_metrics(session: Session) -> list[tuple[str, str, bool, bool, str]]:
 
 @tenant_entry_point
 def fitting_architectures(
-    session: Session, task: TaskKind, input_shape: Sequence[int], n_outputs: int
+    session: Session, task: TaskKind, input_shape: Sequence[int], n_outputs: int, has_texts: bool
 ) -> list[tuple[str, str | None, bool]]:
     """Return (name, reason why it does not fit or None, is a default) of every architecture, the defaults first."""
     wanted = Task(task, tuple(input_shape), n_outputs)
     reasons = {
         name: fits(architecture, wanted) for name, architecture in ARCHITECTURES.items() if not architecture.is_derived
     }
-    defaults = DEFAULTS_BY_RANK.get(len(wanted.input_shape), ("linear", "mlp"))
+    rank = len(wanted.input_shape)
+    defaults = DEFAULTS_OF_TEXTS if has_texts else DEFAULTS_BY_RANK.get(rank, ("linear", "mlp"))
     if sum(reasons[name] is None for name in defaults) < 2:
         defaults = ("linear", "mlp")
     names = dict.fromkeys((*defaults, *reasons))

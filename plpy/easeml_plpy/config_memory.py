@@ -19,7 +19,7 @@ from .views import task_in, view_of
 HINT = "Use narrower layers or smaller batches, or ask an administrator for slots with more memory."
 TELLING = (  # settings that make a config large
     *("hidden_units", "width", "n_members", "batch_size"),
-    *("num_leaves", "rounds_per_epoch"),
+    *("num_leaves", "trees_per_epoch"),
 )
 
 

@@ -63,7 +63,7 @@ DECLARE
 BEGIN
     IF architectures IS NULL THEN
         SELECT array_agg(f.architecture) INTO chosen
-        FROM easeml.fitting_architectures(data.task, data.input_shape, data.n_outputs) f WHERE f.misfit IS NULL AND f.is_default
+        FROM easeml.fitting_architectures(data.task, data.input_shape, data.n_outputs, data.encoder @> '{"inputs": [{"kind": "text"}]}') f WHERE f.misfit IS NULL AND f.is_default
             AND (is_together OR NOT easeml.does_whole_rounds(f.architecture));
     ELSE
         SELECT array_agg(DISTINCT a) INTO chosen FROM unnest(architectures) a;

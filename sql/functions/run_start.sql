@@ -39,7 +39,7 @@ random, the default with max_epochs, and grid train every trial to the end; the 
 easeml.preview_procedure shows what a run would train. procedure_options: a json object of options that easeml.procedures lists, for example {"eta": 3}; {"joint": true} searches all architectures at once.
 n_configs: number of trials; by default random tries 8, grid all, race as many as there is time for, and the others, in each arm, as many as max_epochs needs.
 max_epochs: passes of a trial over the training rows, at most; by default 100. With max_epochs and without max_seconds no clock decides, and the same seed gives the same bytes.
-metric: ranks the trials by their best epoch on the validation rows; by default accuracy for labels, rmse for numbers. max_seconds: no training unit starts after that time; what remains is to test the best trial.
+metric: ranks the trials by their best epoch on the validation rows; by default accuracy for labels, rmse for numbers. max_seconds: the time of the run; training that is under way at its end is cut short, and the best trial is tested.
 seed: the same data, arguments and seed give the same result, unless a time limit cuts it short; easeml.replay proves any trial.
 scheduler: chooses which trial runs next on which slot, one of easeml.schedulers; auto simulates longest_remaining and rotation before the run and takes the shorter.
 visit_order: cyclic (the order in which a trial visits the partitions is fixed beforehand, so that failures and timing change no byte of the result) or free (the scheduler chooses the partition, too; easeml.replay proves the result).

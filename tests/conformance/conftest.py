@@ -55,7 +55,7 @@ SELECT easeml.select_models('points', '{linear,mlp}', procedure => %s, max_epoch
 """
 ASK_FOR_TREES = """
 SELECT easeml.select_models('points', '{lightgbm}', procedure => 'grid', max_epochs => 2, search_space =>
-    '{"rounds_per_epoch": 2, "num_leaves": [3]}')
+    '{"trees_per_epoch": 2, "num_leaves": [3]}')
 """
 HOLD = """
 SELECT FROM easeml.runs WHERE run_id = %(run)s FOR UPDATE;

@@ -21,12 +21,12 @@ FROM generate_series(1, %s) i
 """
 RUN = """
 SELECT easeml.select_models('points', '{lightgbm}', procedure => 'grid', max_epochs => %s, seed => 5, allocation => %s,
-    search_space => '{"rounds_per_epoch": 10, "num_leaves": [7, 15], "bagging_fraction": 0.8}')
+    search_space => '{"trees_per_epoch": 10, "num_leaves": [7, 15], "bagging_fraction": 0.8}')
 """
 HALVING = """
 SELECT easeml.select_models('points', '{lightgbm}', procedure => 'successive_halving', max_epochs => %s, n_configs => 2,
     seed => 5, procedure_options => '{"min_epochs": 1, "eta": 2}',
-    search_space => '{"rounds_per_epoch": 10, "num_leaves": [7, 15], "bagging_fraction": 0.8}')
+    search_space => '{"trees_per_epoch": 10, "num_leaves": [7, 15], "bagging_fraction": 0.8}')
 """
 FORESTS = """
 SELECT easeml.select_models('points', '{extra_trees,random_forest}', procedure => 'grid', max_epochs => 2, seed => 5,
@@ -173,7 +173,7 @@ def test_a_unit_over_one_of_several_partitions_is_refused(database: Session) -> 
 
 def test_constraints_name_inputs_and_a_config_beyond_all_memory_is_refused(database: Session) -> None:
     ask = "SELECT easeml.select_models('points', '{lightgbm}', n_configs => 1, max_epochs => 1, search_space => %s)"
-    database.value(ask, Jsonb({"increasing": ["x"], "interactions": [["x", "colour"]], "rounds_per_epoch": 5}))
+    database.value(ask, Jsonb({"increasing": ["x"], "interactions": [["x", "colour"]], "trees_per_epoch": 5}))
     wait_for_end(database)
     kept = database.value("SELECT config FROM easeml.trials")
     assert (kept["increasing"], kept["interactions"]) == (["x"], [["x", "colour"]])
@@ -182,7 +182,7 @@ def test_constraints_name_inputs_and_a_config_beyond_all_memory_is_refused(datab
     with database.transaction(force_rollback=True):
         database.execute("UPDATE easeml.slots SET memory_limit_bytes = 1 << 30")
         with pytest.raises(psycopg.Error, match=r"lightgbm with num_leaves 4096.* takes at least"):
-            database.value(ask, Jsonb({"num_leaves": 4096, "rounds_per_epoch": 10_000}))
+            database.value(ask, Jsonb({"num_leaves": 4096, "trees_per_epoch": 10_000}))
 
 
 def test_partitions_on_different_segments_are_refused_when_the_run_is_asked_for(database: Session) -> None:

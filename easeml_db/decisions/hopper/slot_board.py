@@ -97,6 +97,10 @@ class SlotBoard:
         """Return a slot of each trial of a run that is under way, by trial."""
         return {self._busy[slot_id][0].trial_id: slot_id for slot_id in self.slots_of(run_id)}
 
+    def training(self, run_id: int) -> list[int]:
+        """Return the slots that train trials of a run at this moment, each gang by its first."""
+        return [slot_id for slot_id in self.slots_of(run_id) if self._busy[slot_id][0].kind == "train"]
+
     def cached(self, run_id: int) -> Mapping[int, Collection[int]]:
         """Return the partitions of a run that slots have cached, by slot, as it is at any time."""
         return _CachedPartitions(self._cached, run_id)

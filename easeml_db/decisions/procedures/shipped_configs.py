@@ -12,21 +12,22 @@ from typing import Any
 
 SHIPPED: Mapping[str, Sequence[Mapping[str, Any]]] = MappingProxyType(
     {
+        "sgd": ({"alpha": 1e-5, "schedule": "optimal"}, {}),
         "lightgbm": (
             {},
             {
                 "learning_rate": 0.03, "num_leaves": 15, "min_data_in_leaf": 10, "feature_fraction": 0.7,
-                "bagging_fraction": 0.8, "lambda_l2": 1.0, "rounds_per_epoch": 150,
+                "bagging_fraction": 0.8, "lambda_l2": 1.0, "trees_per_epoch": 150,
             },
             {
                 "learning_rate": 0.05, "num_leaves": 63, "min_data_in_leaf": 50, "feature_fraction": 0.5,
-                "bagging_fraction": 0.9, "lambda_l2": 10.0, "rounds_per_epoch": 100,
+                "bagging_fraction": 0.9, "lambda_l2": 10.0, "trees_per_epoch": 100,
             },
             {
                 "learning_rate": 0.03, "num_leaves": 31, "min_data_in_leaf": 3, "feature_fraction": 0.5,
-                "bagging_fraction": 0.6, "lambda_l2": 0.1, "cat_smooth": 50.0, "rounds_per_epoch": 150,
+                "bagging_fraction": 0.6, "lambda_l2": 0.1, "cat_smooth": 50.0, "trees_per_epoch": 150,
             },
-            {"learning_rate": 0.05, "num_leaves": 4, "min_data_in_leaf": 10, "rounds_per_epoch": 100},
+            {"learning_rate": 0.05, "num_leaves": 4, "min_data_in_leaf": 10, "trees_per_epoch": 100},
         ),
     }
 )  # fmt: skip

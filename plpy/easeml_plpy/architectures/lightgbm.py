@@ -30,7 +30,7 @@ def build_lightgbm(task: Task, config: Config) -> BoostingParameters:
             "bagging_freq": int(bagging < 1),
             "histogram_pool_size": HISTOGRAM_MEGABYTES,
         },
-        rounds_per_epoch=config.integer("rounds_per_epoch"),
+        rounds_per_epoch=rounds_per_epoch(task, config),
         n_margins=n_margins(task),
         is_balanced=config.text("class_weight") == "balanced",
     )
@@ -74,6 +74,11 @@ def n_margins(task: Task) -> int:
     return 1 if task.kind == "classification" and task.n_outputs == 2 else task.n_outputs
 
 
+def rounds_per_epoch(task: Task, config: Config) -> int:
+    """Return how many rounds make so many trees; with many classes a round has many."""
+    return max(1, config.integer("trees_per_epoch") // n_margins(task))
+
+
 def _objective(task: Task) -> dict[str, str | int]:
     if task.kind == "regression":
         return {"objective": "regression"}
@@ -84,7 +89,7 @@ def _objective(task: Task) -> dict[str, str | int]:
 
 def lightgbm_size(task: Task, config: Config) -> Size:
     """Return the leaves that an epoch adds at most, and the numbers of a row."""
-    n_leaves = config.integer("rounds_per_epoch") * n_margins(task) * config.integer("num_leaves")
+    n_leaves = rounds_per_epoch(task, config) * n_margins(task) * config.integer("num_leaves")
     return Size(n_leaves, task.n_features + n_margins(task))
 
 
@@ -94,7 +99,7 @@ LIGHTGBM = Architecture(
     summary="gradient boosted trees over all rows at once (LightGBM); an epoch adds rounds",
     hyperparameters=(
         magnitude(
-            "learning_rate", 0.1, "the share of each tree that is added", legal=(1e-4, 1.0), search=(0.02, 0.2)
+            "learning_rate", 0.1, "the share of each tree that is added", legal=(1e-4, 1.0), search=(0.04, 0.2)
         ),
         Hyperparameter(
             "num_leaves", "integer", 31, "the leaves of a tree at most", low=2, high=4096, log=True,
@@ -124,7 +129,8 @@ LIGHTGBM = Architecture(
         ),
         Hyperparameter("max_bin", "integer", 255, "the intervals of a number at most", low=3, high=65_535),
         Hyperparameter(
-            "rounds_per_epoch", "integer", 50, "the boosting rounds that an epoch adds", low=1, high=10_000, log=True
+            "trees_per_epoch", "integer", 50, "the trees that an epoch adds, a round of one for each class at least",
+            low=1, high=10_000, log=True,
         ),
         Hyperparameter(
             "class_weight", "categorical", "none", "whether rows of rare classes weigh more",

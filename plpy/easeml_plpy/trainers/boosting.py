@@ -133,7 +133,7 @@ class BoostingTrainer(Trainer[BoostingTrial]):
 
     def count_steps(self, config: Config, n_rows: Sequence[int], n_epochs: int) -> int:
         """See Trainer."""
-        return n_epochs * config.integer("rounds_per_epoch")
+        return n_epochs * config.integer("trees_per_epoch")
 
     def _begin(self, blueprint: Blueprint, *, n_steps_total: int, seed: int) -> BoostingTrial:
         """See Trainer. Trees are drawn in training: no total, seed or device."""

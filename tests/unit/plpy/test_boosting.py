@@ -24,7 +24,7 @@ N_ROWS, N_COLUMNS = 900, 4
 LAYOUT = (*(ViewColumn("number", f"c{k}") for k in range(3)), ViewColumn("category", "c3", cardinality=6))
 LIGHTGBM = architecture("lightgbm")
 TRAINER = trainer_for("boosting")
-FEW = {"rounds_per_epoch": 8, "num_leaves": 7, "bagging_fraction": 0.7, "feature_fraction": 0.8}
+FEW = {"trees_per_epoch": 8, "num_leaves": 7, "bagging_fraction": 0.7, "feature_fraction": 0.8}
 TASKS = [Task("regression", (4,), 1, "float64", LAYOUT)]
 TASKS += [Task("classification", (4,), k, "float64", LAYOUT) for k in (2, 3)]
 
@@ -199,7 +199,7 @@ def test_memory_is_reckoned_from_rows_columns_and_leaves() -> None:
     assert LIGHTGBM.rows_at_once((10, 20, 30)) == 60
     assert architecture("mlp").rows_at_once((10, 20, 30)) == 30
     assert needed(10**6) > 10**6 * 4 * 9
-    assert needed(1000, num_leaves=4096, rounds_per_epoch=10_000) > 4 * 10**9
+    assert needed(1000, num_leaves=4096, trees_per_epoch=10_000) > 4 * 10**9
 
 
 def test_the_answer_never_decreases_where_it_must_not_and_inputs_apart_never_act_together() -> None:
@@ -209,14 +209,14 @@ def test_the_answer_never_decreases_where_it_must_not_and_inputs_apart_never_act
     targets = torch.from_numpy((np.sin(4 * rows[:, 0]) + rows[:, 1] * rows[:, 2]).astype(np.float32))
     grid = np.tile([[0.0, 0.3, -0.4, 1.0]], (50, 1))
     grid[:, 0] = np.linspace(-1, 1, 50)
-    config = {"rounds_per_epoch": 30, "increasing": ["c0"], "interactions": [["c1", "c3"]]}
+    config = {"trees_per_epoch": 30, "increasing": ["c0"], "interactions": [["c1", "c3"]]}
     live = start(task, config)
     live.train(inputs, targets, seed=0, pause=no_pause)
     assert (np.diff(live.outputs(torch.from_numpy(grid))[:, 0]) >= 0).all()
     corners = np.array([[0.0, x, y, 1.0] for x in (-0.5, 0.5) for y in (-0.5, 0.5)])
     low, *mixed, high = live.outputs(torch.from_numpy(corners))[:, 0].tolist()
     assert low + high == pytest.approx(sum(mixed), abs=1e-5)  # c1 and c2 are only added up
-    free = start(task, {"rounds_per_epoch": 30})
+    free = start(task, {"trees_per_epoch": 30})
     free.train(inputs, targets, seed=0, pause=no_pause)
     assert (np.diff(free.outputs(torch.from_numpy(grid))[:, 0]) < 0).any()
 
