@@ -35,20 +35,20 @@ class PostgresRuns:
             raise InvalidData(f"run {run_id}: its search is longer than a million characters")
         n_partitions, holders, search = (rows[0].pop(name) for name in ("n_partitions", "holders", "search"))
         whole = frozenset(rows[0].pop("whole_architectures"))
-        is_ending = rows[0].pop("is_ending")  # then only a test is left: no arm, no procedure and no limit matters
+        is_ending = rows[0].pop("is_ending")
         trials = await self._session.rows("read_trials", run_id=run_id)
         architectures = {row["trial_id"]: row.pop("architecture") for row in trials}
-        arm_of = {row["trial_id"]: row.pop("arm_id") for row in trials}
-        arms = () if is_ending else tuple(Arm(**row) for row in await self._session.rows("read_arms", run_id=run_id))
-        return Run(
-            **(rows[0] | {"max_seconds": None} if is_ending else rows[0]), architectures=architectures,
-            arms=arms, arm_of={} if is_ending else arm_of,
+        run = Run(
+            **rows[0], architectures=architectures,
+            arms=tuple(Arm(**row) for row in await self._session.rows("read_arms", run_id=run_id)),
+            arm_of={row["trial_id"]: row.pop("arm_id") for row in trials},
             trials=tuple(_trial(run_id, n_partitions, row) for row in trials),
             holders=None if holders is None else tuple(frozenset(segments) for segments in holders),
-            search=None if search is None or is_ending else Search(**search),
+            search=None if search is None else Search(**search),
             joint_architectures=await self._read_joint() if uses_gangs(rows[0]["allocation"]) else frozenset(),
             whole_architectures=whole,
         )  # fmt: skip
+        return run.in_its_ending() if is_ending else run
 
     async def _read_joint(self) -> frozenset[str]:
         """Return the architectures that can train on several slots at once; asked once, in a session of its own."""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from easeml_db.words.trial import Trial
+
+UNPLANNED = "longest_remaining"
+"""The scheduler that serves any run at once: it needs to know no times."""
 
 
 @dataclass(frozen=True)
@@ -87,3 +90,8 @@ class Run:
     allocation: str = "hopping"
     joint_architectures: frozenset[str] = frozenset()
     whole_architectures: frozenset[str] = frozenset()
+
+    def in_its_ending(self) -> Run:
+        """Return the run once its search is over: what is left to do needs no arm, no procedure, no limit, and no plan,
+        hence no pilot."""
+        return replace(self, max_seconds=None, scheduler=UNPLANNED, search=None, arms=(), arm_of={})

@@ -78,6 +78,7 @@ def kill_coordinators(session: Session, coordinator: Coordinator, rng: random.Ra
             process.send_signal(signal.SIGKILL)
             process.wait()
     with coordinator(session), coordinator(session):
+        session.wait_until("SELECT count(*) = %s FROM easeml.coordinators", N_KILLS)
         wait_for_units(session, last)
         holder = "SELECT process_id FROM easeml.coordinators ORDER BY lease_number DESC LIMIT 1"
         os.kill(session.value(holder), signal.SIGKILL)

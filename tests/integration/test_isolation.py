@@ -38,8 +38,8 @@ ABOUT_NO_ROWS = {
     "find_source",
     "fitting_architectures", "has_live_coordinator", "is_bound_by_limits", "list_allocations",
     "list_architectures", "list_metrics", "list_policies", "list_priors", "list_procedures",
-    "list_schedulers", "preview_search", "qualified_name", "quality", "raise_failure", "refuse_open_transaction",
-    "version",
+    "list_schedulers", "metric_text", "preview_search", "qualified_name", "quality", "raise_failure",
+    "refuse_open_transaction", "version",
 }  # fmt: skip
 # These return an error of their own instead of raising it.
 RAISED = "SELECT easeml.raise_failure(failure) FROM"
@@ -91,6 +91,7 @@ REFUSED = {
     "replicate_dataset(text,integer)": "SELECT easeml.replicate_dataset('private', 1)",
     "resume(bigint)": "SELECT easeml.resume({cancelled_run_id})",
     "revoke_use(text,name)": "SELECT easeml.revoke_use('private', 'bert')",
+    "run_summary(bigint)": "SELECT * FROM easeml.run_summary({run_id})",
     "select_models(text,text[],jsonb,text,integer,integer,text,double precision,bigint,text,text,"
     "jsonb,text)":
         "SELECT easeml.select_models('private')",
@@ -101,7 +102,13 @@ REFUSED = {
         f"{RAISED} easeml.write_predictions('private', 'mine'::regclass, 'bert.stolen', {{trial_id}})",
 }  # fmt: skip
 # What is answered instead, since no row of another is seen behind it.
+A_RUN = "jsonb_populate_record(NULL::easeml.runs, '{{\"run_id\": {run_id}}}')"
 ANSWERED_EMPTILY = {
+    "advice_sentence(easeml.runs)": (f"SELECT easeml.advice_sentence({A_RUN})", None),
+    "best_sentences(easeml.runs)": (
+        f"SELECT string_agg(s, ' ') FROM easeml.best_sentences({A_RUN}) s", "No trial has been measured."
+    ),
+    "tried_sentence(easeml.runs)": (f"SELECT easeml.tried_sentence({A_RUN}) LIKE '%%trained 0 configs%%'", True),
     "is_being_packed(bigint)": ("SELECT easeml.is_being_packed({dataset_id})", False),
     "used_bytes(name)": ("SELECT easeml.used_bytes('alma')", None),
     "used_hours(name)": ("SELECT easeml.used_hours('alma')", 0.0),

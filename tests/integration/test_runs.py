@@ -232,7 +232,8 @@ def test_wait_returns_when_the_run_has_ended_and_tells_of_progress(shop: Session
     session.execute(f"CALL easeml.wait({run_id}, 300)")
     assert session.value("SELECT status FROM easeml.run_status WHERE run_id = %s", run_id) == "finished"
     assert notices[0] == f"run {run_id} trains 1 trial for 1 epoch"
-    assert notices[-1] == f"run {run_id}: finished, 9 of 9 units"
+    summary = notices[notices.index(f"run {run_id}: finished, 9 of 9 units") + 1 :]
+    assert summary[0].startswith(f"Run {run_id} is finished")
 
 
 def test_one_seed_gives_the_same_states_and_leaderboard(shop: Session, flowers: int) -> None:
@@ -480,7 +481,7 @@ def test_max_seconds_ends_a_run_with_what_it_has(shop: Session, flowers: int) ->
     assert (best["status"], best["test_metric"] is not None) == ("finished", True)
     assert best["n_epochs_done"] > 0
     assert shop.value("SELECT easeml.predict('flowers', ARRAY[1, 2], %s)", status["best_trial_id"]) is not None
-    (row,) = shop.rows("CALL easeml.replay(%s, until_epoch => 2)", best["trial_id"])
+    (row,) = shop.rows("CALL easeml.replay(%s, until_epoch => 2)", status["best_trial_id"])
     assert row["result"]["is_identical"]
 
 
@@ -527,7 +528,7 @@ def test_cancel_reaches_busy_units_and_resume_finishes(shop: Session) -> None:
     status = wait_for(shop, run_id)
     assert (status["status"], status["n_finished"]) == ("finished", 2)
     kinds = shop.values("SELECT kind FROM easeml.run_events WHERE run_id = %s ORDER BY event_id", run_id)
-    assert [kind for kind in kinds if kind != "scheduled"] == ["cancelled", "resumed"]
+    assert [kind for kind in kinds if kind != "scheduled"] == ["cancelled", "resumed", "summary"]
 
 
 # Damaged states

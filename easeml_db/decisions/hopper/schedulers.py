@@ -19,9 +19,10 @@ from easeml_db.decisions.hopper.rotation import machines, rotation
 from easeml_db.decisions.hopper.slot_orders import Entry, SlotOrderFollower, SlotOrders
 from easeml_db.decisions.hopper.vector_rearrangement import vector_rearrangement
 from easeml_db.errors import InvalidArgument
+from easeml_db.words.run import UNPLANNED
 
 DEFAULT = "auto"
-FALLBACK = "longest_remaining"
+FALLBACK = UNPLANNED
 MAX_SIMULATED_UNITS = 20_000
 ALWAYS_TRIED = ("longest_remaining", "rotation")
 NEAR_ENOUGH = 1.005  # times the bound: then nothing costlier is tried
