@@ -34,7 +34,10 @@ ANALYST = "analyst"
 Session = psycopg.Connection[dict[str, Any]]
 Tensors = tuple[torch.Tensor, torch.Tensor]
 # Fixed, so that both sides of a comparison train the same.
-PLAIN_CONFIG: Mapping[str, Any] = {"optimizer": "adam", "weight_decay": 0.0, "dropout": 0.0, "schedule": "constant"}
+PLAIN_CONFIG: Mapping[str, Any] = {
+    "optimizer": "adam", "weight_decay": 0.0, "dropout": 0.0, "schedule": "constant", "averaging": 0.0,
+    "hidden_units": [[128]],
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -138,13 +141,21 @@ def start_run(
     **fixed: Any,
 ) -> int:  # fmt: skip
     """Queue a run with a trial for each learning rate, else alike; return its number. fixed: more hyperparameters."""
-    space = {**PLAIN_CONFIG, "batch_size": batch_size, "learning_rate": rates, **fixed}
+    space = {**_plain_config(session, architecture), "batch_size": batch_size, "learning_rate": rates, **fixed}
     row = session.execute(
         "SELECT easeml.select_models(%s, architectures => %s, search_space => %s, procedure => 'grid',"
         " n_configs => %s, max_epochs => %s) AS run_id",
         [dataset, [architecture], json.dumps(space), len(rates), max_epochs],
     ).fetchall()[0]
     return int(row["run_id"])
+
+
+def _plain_config(session: Session, architecture: str) -> dict[str, Any]:
+    """Return of the plain config what the architecture has: an earlier version has less, lenet its own layers."""
+    sql = "SELECT h ->> 'name' AS name FROM easeml.architectures a, jsonb_array_elements(a.hyperparameters) h"
+    names = {row["name"] for row in session.execute(f"{sql} WHERE a.architecture = %s", [architecture]).fetchall()}
+    has_own = {"hidden_units"} if architecture == "lenet" else set()
+    return {name: value for name, value in PLAIN_CONFIG.items() if name in names - has_own}
 
 
 def run_seconds(session: Session, run_id: int) -> float:

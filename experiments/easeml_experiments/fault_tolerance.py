@@ -34,7 +34,8 @@ WHY = (
 )
 N_REPLICAS = 3
 TRAIN_SECONDS, VALIDATE_SECONDS, SPREAD = 1.0, 0.1, 0.05
-SPACE = {"hidden_units": [[256, 256]], "batch_size": 8, "learning_rate": [1e-3, 3e-3], "weight_decay": [1e-4, 1e-6]}
+SPACE = {"hidden_units": [[256, 256]], "batch_size": 8, "learning_rate": [1e-3, 3e-3], "weight_decay": [1e-4, 1e-6],
+         "optimizer": "adam", "averaging": 0.0}  # fmt: skip
 SPACE_QUICK = {**SPACE, "batch_size": 16}
 KILL = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = ANY (%s)

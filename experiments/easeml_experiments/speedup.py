@@ -33,7 +33,7 @@ WHY = (
     " missing there is the end of the run, when fewer trials are left than slots, and what the scheduler gives away."
 )
 SPACE = {"hidden_units": [[1000, 500]], "batch_size": 32, "learning_rate": [1e-4, 3e-4, 1e-3, 3e-3],
-         "weight_decay": [1e-4, 1e-6]}  # fmt: skip
+         "weight_decay": [1e-4, 1e-6], "optimizer": "adam", "averaging": 0.0}  # fmt: skip
 SPACE_QUICK = {**SPACE, "hidden_units": [[64]]}
 N_PARTITIONS, SPREAD = 4, 0.05
 SIMULATED_SLOTS = (1, 2, 4, 8, 16, 64, 250, 1000)

@@ -7,7 +7,6 @@ in the order of the partitions, so the order of visits changes no byte. Else it 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -22,7 +21,7 @@ from .outputs import all_outputs
 from .recording import EvaluationFacts, TrainingFacts, record_evaluation, record_training
 from .round_rows import round_rows
 from .session import Session, entry_point, pinned
-from .training import training_facts
+from .training import told, trained
 from .units import Unit, open_unit, trial_to_blame
 
 
@@ -40,19 +39,13 @@ def train_round(session: Session, unit: str, result: str | None) -> tuple[str]:
     live, read_bytes = live_trial(session, order, context, context.checkpoint_id, order.seed)
     session.commit()
 
-    started = time.perf_counter()
-    with trial_to_blame(session):
-        training = live.train(rows.inputs, rows.targets, seed=order.seed, pause=SessionPause(session))
-    facts = training_facts(training, time.perf_counter() - started, read_bytes)
-    state = live.dump()
-
+    facts, state = trained(session, live, rows, order.seed, read_bytes)
     parts = _parts_of(facts, [rows.n_rows[member.partition_number] for member in gang_of(order).members])
     order_text = _order_with(order, parts)
     recorded = record_training(session, order_text, context, {**parts[0], "read_bytes": read_bytes}, state)
     session.commit()
     keep_live(session, order, context, recorded["checkpoint_id"], live)
-    sizes = {key: recorded[key] for key in ("state_bytes", "pruned_bytes")}
-    return (json.dumps({key: facts[key] for key in ("n_rows", "loss", "training_seconds")} | sizes),)
+    return (told(facts, recorded),)
 
 
 @entry_point

@@ -16,12 +16,12 @@ import time
 
 from .architectures import architecture
 from .cancellation import SessionPause
-from .datasets import partition_rows
+from .datasets import PartitionRows, partition_rows
 from .errors import NotAllowed
 from .live_trials import keep_live, live_trial
-from .recording import TrainingFacts, record_training
+from .recording import RecordedTraining, TrainingFacts, record_training
 from .session import Session, entry_point, pinned
-from .trainers import Training
+from .trainers import LiveTrial, Training
 from .units import Unit, UnitContext, open_unit, trial_to_blame
 
 
@@ -42,17 +42,27 @@ def train_unit(session: Session, unit: str, result: str | None) -> tuple[str]:
     live, read_bytes = live_trial(session, order, context, context.checkpoint_id, order.seed)
     session.commit()
 
-    started = time.perf_counter()
-    with trial_to_blame(session):
-        training = live.train(rows.inputs, rows.targets, seed=order.seed, pause=SessionPause(session))
-    facts = training_facts(training, time.perf_counter() - started, read_bytes)
-    state = live.dump()
-
+    facts, state = trained(session, live, rows, order.seed, read_bytes)
     recorded = record_training(session, order.text, context, facts, state)
     session.commit()
     keep_live(session, order, context, recorded["checkpoint_id"], live)
+    return (told(facts, recorded),)
+
+
+def trained(
+    session: Session, live: LiveTrial, rows: PartitionRows, seed: int, read_bytes: int
+) -> tuple[TrainingFacts, bytes]:
+    """Train on rows; return what is to be recorded of it, and the new state. Raises TrialFailed."""
+    started = time.perf_counter()
+    with trial_to_blame(session):
+        training = live.train(rows.inputs, rows.targets, seed=seed, pause=SessionPause(session))
+    return training_facts(training, time.perf_counter() - started, read_bytes), live.dump()
+
+
+def told(facts: TrainingFacts, recorded: RecordedTraining) -> str:
+    """Return what the coordinator is told of a unit that has trained, as JSON."""
     sizes = {key: recorded[key] for key in ("state_bytes", "pruned_bytes")}
-    return (json.dumps({key: facts[key] for key in ("n_rows", "loss", "training_seconds")} | sizes),)
+    return json.dumps({key: facts[key] for key in ("n_rows", "loss", "training_seconds")} | sizes)
 
 
 def refuse_part(context: UnitContext) -> None:

@@ -24,7 +24,8 @@ from easeml_loaders import bundled_source
 
 N_DEVICES, N_SLOTS = 2, 2  # slots of each
 N_PARTITIONS, N_REPEATS = 4, 3
-SPACE = {"hidden_units": [[64], [256], [1024], [512, 512], [1024, 512]], "batch_size": 32, "learning_rate": 0.001}
+SPACE = {"hidden_units": [[64], [256], [1024], [512, 512], [1024, 512]], "batch_size": 32, "learning_rate": 0.001,
+         "optimizer": "adam", "weight_decay": 0.0, "averaging": 0.0}  # fmt: skip
 EPOCHS = 6
 FIGURES = ("alpha", "beta", "c", "d", "eps_seconds")
 SETTINGS = (

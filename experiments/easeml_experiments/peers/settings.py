@@ -13,7 +13,7 @@ from easeml_loaders import Source, bundled_source, fashion_mnist_source
 LEARNING_RATES = (1e-4, 3e-4, 1e-3, 3e-3)
 WEIGHT_DECAYS = (1e-4, 1e-6)  # Cerebro, table 5
 SMALL_BATCH, LARGE_BATCH = 32, 256
-PAPER_MLP = {"hidden_units": [1000, 500]}  # Cerebro's network for Criteo, table 5
+PAPER_MLP = {"hidden_units": [1000, 500], "averaging": 0.0}  # Cerebro's network for Criteo, table 5
 
 
 @dataclass(frozen=True)
@@ -80,11 +80,13 @@ QUICK = Setting(
     n_rows=1_797,
     dataset_options={"validation_fraction": 0.15, "test_fraction": 0.01},
     input_shape=(8, 8),
-    networks=(Network("mlp", {"hidden_units": [64]}),),
+    networks=(Network("mlp", {"hidden_units": [64], "averaging": 0.0}),),
     max_epochs=2,
     n_repeats=1,
     batch_sizes=(SMALL_BATCH,),
 )
 FEW_TRIALS: dict[str, Any] = {"learning_rates": (3e-4, 1e-3)}
 COMMUNICATION = replace(FULL, n_rows=12_000, networks=(Network("mlp", PAPER_MLP),), max_epochs=2, **FEW_TRIALS)
-COMMUNICATION_QUICK = replace(QUICK, networks=(Network("mlp", {"hidden_units": [256]}),), **FEW_TRIALS)
+COMMUNICATION_QUICK = replace(
+    QUICK, networks=(Network("mlp", {"hidden_units": [256], "averaging": 0.0}),), **FEW_TRIALS
+)
