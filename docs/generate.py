@@ -24,7 +24,15 @@ NOTE = "<!-- Written by docs/generate.py; change the sources and run: make docs 
 
 # What a user calls, by subject. A new function that is in no group shows under "For looking things up".
 GROUPS = {
-    "Datasets": ("create_dataset", "refresh_dataset", "drop_dataset", "replicate_dataset", "grant_use", "revoke_use"),
+    "Datasets": (
+        "create_dataset",
+        "refresh_dataset",
+        "drop_dataset",
+        "replicate_dataset",
+        "dataset_rows",
+        "grant_use",
+        "revoke_use",
+    ),
     "Runs": ("select_models", "wait", "run_summary", "cancel", "resume", "drop_run", "replay"),
     "Predictions": (
         "predict",

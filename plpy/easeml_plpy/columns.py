@@ -17,7 +17,7 @@ import numpy as np
 from .coded_fields import CategoricalField, TextField
 from .encoder import Field, NumericField, TensorField
 from .errors import InvalidArgument, InvalidData, ShapeMismatch
-from .session import Session, Statement
+from .session import Session, Statement, only_column
 from .tokens import MOST_CHARACTERS
 from .value_types import Array
 
@@ -79,6 +79,16 @@ WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
 """,
     ("oid",),
     Column,
+)
+
+PRIMARY_KEY: Statement[str] = Statement(
+    """
+SELECT a.attname AS column
+FROM pg_catalog.pg_index i JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)
+WHERE i.indrelid = $1 AND i.indisprimary ORDER BY array_position(i.indkey, a.attnum)
+""",
+    ("oid",),
+    only_column,
 )
 
 

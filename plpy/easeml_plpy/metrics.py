@@ -131,6 +131,14 @@ def values(task: Task, statistics: Statistics) -> dict[str, float]:
     return _regression_values(statistics)
 
 
+def classes_seen(statistics: Statistics) -> int | None:
+    """Return how many classes have rows in the statistics; None for numbers."""
+    if statistics["kind"] != "classification":
+        return None
+    by_class = zip(statistics["true_positives"], statistics["false_negatives"], strict=True)
+    return sum(found + missed > 0 for found, missed in by_class)
+
+
 # Classification
 
 

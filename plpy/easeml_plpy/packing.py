@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from . import columns as columns_of
-from . import source_documents, source_rows, source_texts, splitting
+from . import row_keys, source_documents, source_rows, source_texts, splitting
 from .block_decoding import BlockDecoder
 from .coded_fields import CategoricalField, TextField
 from .columns import Columns, Source
@@ -40,10 +40,11 @@ TARGET_BLOCK_BYTES = 2 << 20
 
 INSERT_BLOCK = Command(
     """
-INSERT INTO easeml.blocks (dataset_id, split, partition_number, block_number, n_rows, inputs, targets)
-VALUES ($1, $2, $3, $4, $5, $6, $7)
+INSERT INTO easeml.blocks (dataset_id, split, partition_number, block_number, n_rows, row_keys, row_hashes, inputs,
+    targets)
+VALUES ($1, $2, $3, $4, $5, $6::text[], $7::bigint[], $8, $9)
 """,
-    ("int8", "text", "int4", "int4", "int4", "bytea", "bytea"),
+    ("int8", "text", "int4", "int4", "int4", "text", "text", "bytea", "bytea"),
 )
 FINISH_DATASET = Command("SELECT easeml.request('finish_dataset', $1)", ("jsonb",))
 
@@ -58,8 +59,9 @@ def pack_begun_dataset(session: Session, dataset_id: int) -> int:
     # Each statement runs once: compiling it takes longer than it saves.
     session.execute("SELECT set_config('work_mem', '256MB', true), set_config('jit', 'off', true)")
     inputs: list[Field] = [columns_of.input_field(columns[name]) for name in wanted.inputs]
-    source_rows.copy_rows(session, wanted, columns, inputs)
+    row_key = source_rows.copy_rows(session, wanted, columns, inputs)
     n_skipped = source_rows.drop_rows_without_target(session, wanted)
+    row_keys.check_keys(session, wanted)
     target = source_rows.target_of(session, wanted, columns[wanted.target])
     inputs = source_rows.with_shapes(session, wanted, inputs)
     splitting.order_rows(session, wanted, target)
@@ -69,7 +71,7 @@ def pack_begun_dataset(session: Session, dataset_id: int) -> int:
     facts = source_texts.read_facts(session, sources)
     sources = source_texts.without_identifiers(session, sources, facts)
     sources = source_texts.with_dictionaries(session, sources, facts)
-    packing = _Packing(session, wanted, sources, target, n_skipped=n_skipped, facts=facts)
+    packing = _Packing(session, wanted, sources, target, n_skipped=n_skipped, row_key=row_key, facts=facts)
     statistics = packing.write_blocks(n_train_rows)
     packing.finish(statistics, started)
     for table in ("easeml_rows", "easeml_order"):
@@ -90,15 +92,22 @@ def _check_columns(wanted: PackRequest, columns: Columns) -> None:
     if wanted.target in wanted.inputs:
         raise InvalidArgument(f"target: column {wanted.target!r} is among the inputs, so there is nothing to learn")
     source_rows.task_of(wanted, columns[wanted.target])
+    if wanted.split_by is not None:
+        splitting.check_column(wanted, wanted.split_by, columns)
 
 
 class _Block(NamedTuple):
-    """A block as it comes from the source: its place, its rows as `record_send` wrote them, and its free texts."""
+    """A block as it comes from the source: its place, its rows as `record_send` wrote them, and its free texts.
+
+    `keys` or `hashes` name the rows: arrays as SQL writes them, which nobody here takes apart.
+    """
 
     split: str
     part: int
     block: int
     n: int
+    keys: str | None
+    hashes: str | None
     payload: bytes
     texts: str | None
 
@@ -114,11 +123,12 @@ class _Packing:
         target: Target,
         *,
         n_skipped: int,
+        row_key: str,
         facts: Mapping[str, TextFacts],
     ) -> None:
         self._session, self._sources, self._target = session, sources, target
         self._inputs = inputs = [source.field for source in sources]
-        self._facts = facts
+        self._facts, self._row_key = facts, row_key
         self._dataset_id, self._n_partitions, self._n_skipped = wanted.dataset_id, wanted.n_partitions, n_skipped
         self._block_rows = wanted.block_rows or int(np.clip(TARGET_BLOCK_BYTES // max(row_bytes(inputs), 1), 64, 8192))
 
@@ -134,7 +144,7 @@ class _Packing:
             if block.split == "train":
                 statistics.observe(fields, targets, folds_of(block.block * self._block_rows, block.n))
             packed = [fields_to_bytes(fields), targets.astype(stored).tobytes()]
-            place = (block.split, block.part, block.block, block.n)
+            place = (block.split, block.part, block.block, block.n, block.keys, block.hashes)
             self._session.run(INSERT_BLOCK, self._dataset_id, *place, *packed)
             statistics.count(block.split, block.part, block.n, packed)
         return statistics
@@ -151,6 +161,7 @@ class _Packing:
             "input_shape": list(shape),
             "block_rows": self._block_rows,
             "n_skipped_rows": self._n_skipped,
+            "row_key": self._row_key,
             "checksums": [statistics.checksums[part] for part in range(self._n_partitions)],
             "encoder": Encoder(tuple(fields), shape, target).to_json(),
             "explanations": explanations(fields, self._facts),
@@ -186,6 +197,8 @@ def _block_query(
     texts = [source for source in sources if isinstance(source.field, TextField)]
     sql = (
         f"SELECT o.split, o.part, o.position / {int(block_rows)} AS block, count(*) AS n, "
+        "CASE WHEN count(r.key) > 0 THEN array_agg(r.key ORDER BY o.position)::text END AS keys, "
+        "CASE WHEN count(r.key) = 0 THEN array_agg(r.h ORDER BY o.position)::text END AS hashes, "
         f"string_agg(record_send(ROW({', '.join(sent)})), ''::bytea ORDER BY o.position) AS payload, "
         f"{columns_of.texts_sql(texts, ' ORDER BY o.position')} AS texts "
         f"FROM pg_temp.easeml_order o JOIN pg_temp.easeml_rows r ON r.ctid = o.row {' '.join(joins)} "

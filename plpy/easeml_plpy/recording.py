@@ -9,7 +9,7 @@ from typing import NamedTuple, TypedDict
 
 from .checkpoint import digest
 from .datasets import dataset
-from .metrics import METRICS, Statistics, combine, is_better, values
+from .metrics import METRICS, Statistics, classes_seen, combine, is_better, values
 from .session import Session, Statement, only_column
 from .states import store_chunks
 from .units import UnitContext
@@ -134,7 +134,7 @@ def _record_metrics(
         measured.epoch,
         measured.split,
         total["n_rows"],
-        json.dumps(metrics),
+        json.dumps(metrics | {"n_classes": classes_seen(total)}),
         best_checkpoint_id,
     )
     return {"metrics": metrics, "pruned_bytes": pruned_bytes or 0}

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from . import columns as columns_of
+from . import row_keys
 from .columns import Column, Columns
 from .encoder import Field, LabelTarget, NumberTarget, Target, TensorField
 from .errors import InvalidArgument, InvalidData
@@ -23,19 +24,37 @@ C_ORDERED = {"text", "varchar", "bpchar"}
 NO_IMAGES = "Leave them out in a view: an image cannot be imputed."
 
 
-def copy_rows(session: Session, request: PackRequest, columns: Columns, inputs: Sequence[Field]) -> None:
-    """Fill temporary table easeml_rows (i0.., y, h): input values, target, hash."""
+def copy_rows(session: Session, request: PackRequest, columns: Columns, inputs: Sequence[Field]) -> str:
+    """Fill temporary table easeml_rows (i0.., y, h, s, key): input values, target, hash, what splits it, its key.
+
+    Return SQL of what names a row of the source: its key, or the hash.
+    """
     values = [f"{columns_of.value_sql(field, columns[field.column].quoted)} AS i{k}" for k, field in enumerate(inputs)]
     hashed = ", ".join([columns_of.hash_sql(field, f"i{k}") for k, field in enumerate(inputs)] + ["y"])
     target = columns[request.target].quoted
     if request.task == "classification" and columns[request.target].type == "numeric":
         target = f"trim_scale({target})"  # 1.0 and 1.00 are one label
+    names = row_keys.key_columns(session, request, columns)
+    key = row_keys.key_sql(columns, names)
     # y is copied under its own type: labels keep their order, numbers their precision.
     session.execute(
         "CREATE TEMPORARY TABLE easeml_rows ON COMMIT DROP AS "
-        f"SELECT *, hash_record_extended(ROW({hashed}), {int(request.seed)}) AS h "
-        f"FROM (SELECT {', '.join(values)}, {target} AS y FROM {request.source} OFFSET 0) AS source"
+        f"SELECT *, hash_record_extended(ROW({hashed}), {int(request.seed)}) AS h FROM (SELECT {', '.join(values)},"
+        f' {target} AS y, {_split_sql(request, columns)} AS s, {key} COLLATE "C" AS key'
+        f" FROM {request.source} OFFSET 0) AS source"
     )
+    return key if names else f"{row_keys.hash_sql(request, columns, inputs, target)}::text"
+
+
+def _split_sql(request: PackRequest, columns: Columns) -> str:
+    """Return SQL of what splits a row: its time as it is, its group as text, the word that says the split."""
+    if request.split_by is None:
+        return "NULL::int"
+    column = columns[request.split_by.column]
+    if request.split_by.argument == "time_column":
+        return column.quoted
+    text = f'({columns_of.text_sql(column.type, column.quoted)}) COLLATE "C"'
+    return f"lower(btrim({text}))" if request.split_by.argument == "split_column" else text
 
 
 def drop_rows_without_target(session: Session, request: PackRequest) -> int:

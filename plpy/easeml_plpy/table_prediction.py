@@ -67,15 +67,6 @@ SOURCE_NAME: Statement[str] = Statement(
 OUTPUT_NAME: Statement[str] = Statement(
     "SELECT string_agg(quote_ident(part), '.') AS name FROM unnest(parse_ident($1)) AS part", ("text",), only_column
 )
-PRIMARY_KEY: Statement[str] = Statement(
-    """
-SELECT a.attname AS column
-FROM pg_catalog.pg_index i JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)
-WHERE i.indrelid = $1 AND i.indisprimary ORDER BY array_position(i.indkey, a.attnum)
-""",
-    ("oid",),
-    only_column,
-)
 HAS_PAGES: Statement[bool] = Statement(
     "SELECT c.relkind IN ('r', 'm') AND NOT EXISTS (SELECT FROM pg_catalog.pg_inherits WHERE inhparent = c.oid)"
     " AS has_pages FROM pg_catalog.pg_class c WHERE c.oid = $1",
@@ -130,7 +121,7 @@ def _fill(session: Session, wanted: TableRequest, sql: str) -> int:
 
 def _key_columns(session: Session, relation: int, columns: Columns, inputs: Sequence[Field]) -> list[str]:
     """Return the primary key's columns, or every column that is no input and no array."""
-    keys = session.rows(PRIMARY_KEY, relation)
+    keys = session.rows(columns_of.PRIMARY_KEY, relation)
     used = {field.source for field in inputs}
     return keys or [name for name, column in columns.items() if name not in used and not column.is_array]
 

@@ -6,7 +6,8 @@ DECLARE
     wanted record;
 BEGIN
     SELECT w.* INTO wanted FROM jsonb_to_record(request) w(name text, inputs text[], target text, n_partitions integer, validation_fraction float8,
-        test_fraction float8, seed bigint, task text, input_shape integer[], block_rows integer, placement text);
+        test_fraction float8, seed bigint, task text, input_shape integer[], block_rows integer, placement text, split_column text, time_column text,
+        group_column text, key_columns text[]);
     IF wanted.name IS NULL OR btrim(wanted.name) = '' OR length(wanted.name) > 200 THEN
         PERFORM easeml.fail('ML001', format('name: expected 1 to 200 characters, got %s', quote_nullable(wanted.name)));
     END IF;
@@ -50,6 +51,13 @@ BEGIN
     IF wanted.target IS NULL THEN
         PERFORM easeml.fail('ML001', 'target: expected a column, got NULL');
     END IF;
+    IF num_nonnulls(wanted.split_column, wanted.time_column, wanted.group_column) > 1 THEN
+        PERFORM easeml.fail('ML001', 'split_column, time_column and group_column exclude each other', hint => 'Name the one that says which rows a model is to be tested on.');
+    END IF;
+    IF octet_length(concat(wanted.split_column, wanted.time_column, wanted.group_column)) > 63 OR array_ndims(wanted.key_columns) > 1 OR cardinality(wanted.key_columns) > 32
+        OR EXISTS (SELECT FROM unnest(wanted.key_columns) c WHERE c IS NULL OR octet_length(c) > 63) THEN
+        PERFORM easeml.fail('ML001', 'split_column, time_column, group_column, key_columns: expected names of columns, which have at most 63 bytes, and at most 32 keys');
+    END IF;
 END
 $$;
 COMMENT ON FUNCTION easeml.check_dataset(jsonb) IS 'Refuses arguments of easeml.create_dataset that no dataset can have (internal).';
@@ -85,10 +93,11 @@ CREATE FUNCTION easeml.begin_version(asker name, version integer, arguments json
     INSERT INTO easeml.datasets (tenant, dataset_name, version, source, input_columns, target_column, task, input_shape, n_outputs, n_partitions, placement,
         validation_fraction, test_fraction, seed, block_rows, options, encoder, packing_xid)
     SELECT begin_version.asker, w.name, begin_version.version, w.source, coalesce(w.inputs, '{}'), w.target, coalesce(w.task, 'classification'), '{1}', 1, w.n_partitions, w.placement,
-        w.validation_fraction, w.test_fraction, w.seed, coalesce(w.block_rows, 1), jsonb_build_object('task', w.task, 'input_shape', w.input_shape, 'block_rows', w.block_rows), '{}',
+        w.validation_fraction, w.test_fraction, w.seed, coalesce(w.block_rows, 1), jsonb_build_object('task', w.task, 'input_shape', w.input_shape, 'block_rows', w.block_rows)
+            || jsonb_strip_nulls(jsonb_build_object('split_column', w.split_column, 'time_column', w.time_column, 'group_column', w.group_column, 'key_columns', w.key_columns)), '{}',
         pg_current_xact_id()
     FROM jsonb_to_record(arguments) w(name text, source text, inputs text[], target text, n_partitions integer, validation_fraction float8, test_fraction float8, seed bigint,
-        task text, input_shape integer[], block_rows integer, placement text)
+        task text, input_shape integer[], block_rows integer, placement text, split_column text, time_column text, group_column text, key_columns text[])
     RETURNING dataset_id
 $$;
 COMMENT ON FUNCTION easeml.begin_version(name, integer, jsonb) IS 'Inserts a version of a dataset that this transaction packs; returns its id (internal).';
@@ -104,13 +113,16 @@ BEGIN
         PERFORM easeml.fail('ML003', format('dataset %s is not being packed by this transaction', arguments ->> 'dataset_id'));
     END IF;
     SELECT f.* INTO found FROM jsonb_to_record(arguments) f(task text, input_shape integer[], n_outputs integer, block_rows integer, n_skipped_rows bigint,
-        packing_seconds float8, encoder jsonb, explanations jsonb, checksums bigint[]);
+        packing_seconds float8, encoder jsonb, explanations jsonb, checksums bigint[], row_key text);
+    IF octet_length(found.row_key) > 1000000 THEN
+        PERFORM easeml.fail('ML004', 'row_key: expected at most 1000000 bytes');
+    END IF;
     PERFORM easeml.check_json('encoder', found.encoder, 33554432, 8);
     PERFORM easeml.check_json('explanations', found.explanations, 1000000, 2);
     PERFORM easeml.add_partitions(data, found.checksums);
     PERFORM easeml.check_shape(data, found.input_shape);
     UPDATE easeml.datasets d SET task = found.task, input_shape = found.input_shape, n_outputs = found.n_outputs, block_rows = found.block_rows,
-        n_skipped_rows = found.n_skipped_rows, packing_seconds = found.packing_seconds, encoder = found.encoder, packing_xid = NULL, explanations = coalesce(found.explanations, '{}'),
+        n_skipped_rows = found.n_skipped_rows, packing_seconds = found.packing_seconds, encoder = found.encoder, packing_xid = NULL, explanations = coalesce(found.explanations, '{}'), row_key = found.row_key,
         options = d.options || jsonb_build_object('block_rows', found.block_rows)
     WHERE d.dataset_id = data.dataset_id;
     -- The encoder counts, too; the partitions before it have this tenant's row locked.
@@ -139,7 +151,7 @@ BEGIN
     -- Counted here, not told by whoever packed: only the checksum is taken on trust, and it proves rows to their tenant alone.
     INSERT INTO easeml.partitions (dataset_id, tenant, partition_number, n_train_rows, n_validation_rows, n_test_rows, n_bytes, checksum)
     SELECT data.dataset_id, data.tenant, b.partition_number, coalesce(sum(b.n_rows) FILTER (WHERE b.split = 'train'), 0), coalesce(sum(b.n_rows) FILTER (WHERE b.split = 'validation'), 0),
-        coalesce(sum(b.n_rows) FILTER (WHERE b.split = 'test'), 0), sum(octet_length(b.inputs)::bigint + octet_length(b.targets)), checksums[b.partition_number + 1]
+        coalesce(sum(b.n_rows) FILTER (WHERE b.split = 'test'), 0), sum(octet_length(b.inputs)::bigint + octet_length(b.targets) + coalesce(pg_column_size(b.row_keys), pg_column_size(b.row_hashes), 0)), checksums[b.partition_number + 1]
     FROM easeml.blocks b WHERE b.dataset_id = data.dataset_id GROUP BY b.partition_number;
     IF (SELECT count(*) FILTER (WHERE p.n_train_rows > 0 AND p.partition_number < data.n_partitions) FROM easeml.partitions p WHERE p.dataset_id = data.dataset_id) <> data.n_partitions THEN
         PERFORM easeml.fail('ML004', format('dataset %s: expected %s partitions with rows to train on, numbered from 0', data.dataset_id, data.n_partitions));

@@ -52,7 +52,7 @@ CREATE POLICY own_rows ON easeml.tenant_roles FOR SELECT TO easeml_tenant USING 
 -- The door, and what tenants write themselves: packed rows, which only they can read from the source, for the one dataset that
 -- their transaction is packing. Privileges on columns leave no way to lock a table.
 GRANT INSERT (action, arguments) ON easeml.requests TO easeml_tenant;
-GRANT INSERT (dataset_id, split, partition_number, block_number, n_rows, inputs, targets) ON easeml.blocks TO easeml_tenant;
+GRANT INSERT (dataset_id, split, partition_number, block_number, n_rows, inputs, targets, row_keys, row_hashes) ON easeml.blocks TO easeml_tenant;
 ALTER TABLE easeml.blocks ALTER tenant SET DEFAULT easeml.current_tenant();
 CREATE POLICY packed_rows ON easeml.blocks FOR INSERT TO easeml_tenant WITH CHECK (tenant = (SELECT easeml.current_tenant())
     AND easeml.is_being_packed(dataset_id));
@@ -77,7 +77,7 @@ BEGIN
             ('PUBLIC', '{predict,predict_value,predict_row,predict_table}'::text[]),
             ('PUBLIC', '{predict_json,predict_numbers,predict_bytes,predict_packed,open_serving,write_predictions,
                 find_source,find_output,qualified_name,fail,raise_failure,array_bytes,version}'),
-            ('easeml_tenant', '{create_dataset,refresh_dataset,drop_dataset,replicate_dataset,grant_use,revoke_use,set_prediction_audit,
+            ('easeml_tenant', '{create_dataset,dataset_rows,refresh_dataset,drop_dataset,replicate_dataset,grant_use,revoke_use,set_prediction_audit,
                 select_models,preview_procedure,run_summary,wait,cancel,resume,drop_run,replay,deploy,undeploy}'),
             ('easeml_tenant', '{request,pack_version,pack_begun_dataset,is_being_packed,check_dataset,is_bound_by_limits,find_dataset,dataset_of,find_run,fail_run,
                 preview_search,fitting_architectures,check_replay_options,check_replay,replay_units,refuse_open_transaction,quality,tried_sentence,best_sentences,advice_sentence,metric_text}'),

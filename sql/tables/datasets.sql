@@ -24,6 +24,7 @@ CREATE TABLE easeml.datasets (
     packing_seconds double precision CHECK (packing_seconds >= 0 AND packing_seconds < 1e9),
     packing_xid xid8,
     explanations jsonb NOT NULL DEFAULT '{}',
+    row_key text,
     UNIQUE (tenant, dataset_name, version),
     UNIQUE (dataset_id, tenant)  -- children carry (id, tenant) so that no row can hang on another tenant's parent
 );
@@ -31,6 +32,7 @@ COMMENT ON TABLE easeml.datasets IS 'Registered datasets, one row for each versi
 COMMENT ON COLUMN easeml.datasets.encoder IS 'How columns become numbers, with statistics of the training rows; prediction applies the same encoding.';
 COMMENT ON COLUMN easeml.datasets.explanations IS 'By input column, what it became and why.';
 COMMENT ON COLUMN easeml.datasets.packing_xid IS 'The transaction that is packing it: its tenant may add blocks in that transaction only. Null once it is packed.';
+COMMENT ON COLUMN easeml.datasets.row_key IS 'SQL of what names a row of the source in easeml.dataset_rows.';
 COMMENT ON COLUMN easeml.datasets.options IS 'Further arguments of create_dataset, kept so that refresh_dataset can repeat them.';
 
 CREATE TABLE easeml.partitions (
@@ -69,6 +71,8 @@ CREATE TABLE easeml.blocks (
     n_rows integer NOT NULL CHECK (n_rows BETWEEN 1 AND 1000000),
     inputs bytea NOT NULL,
     targets bytea NOT NULL,
+    row_keys text[] CHECK (cardinality(row_keys) = n_rows),
+    row_hashes bigint[] CHECK (cardinality(row_hashes) = n_rows),
     PRIMARY KEY (dataset_id, split, partition_number, block_number),
     FOREIGN KEY (dataset_id, tenant) REFERENCES easeml.datasets (dataset_id, tenant) ON DELETE CASCADE
 );
@@ -77,6 +81,8 @@ ALTER TABLE easeml.blocks ALTER inputs SET STORAGE EXTERNAL, ALTER targets SET S
 COMMENT ON TABLE easeml.blocks IS 'Packed examples: a row holds some thousand of them as contiguous little-endian arrays.';
 COMMENT ON COLUMN easeml.blocks.inputs IS 'The input columns one after another, each as an array of n_rows entries of the type that the encoder names.';
 COMMENT ON COLUMN easeml.blocks.targets IS 'Labels as int32 codes, or numbers as float64.';
+COMMENT ON COLUMN easeml.blocks.row_keys IS 'The key of each row in the source, for easeml.dataset_rows; nothing else reads it.';
+COMMENT ON COLUMN easeml.blocks.row_hashes IS 'The hash of each row of a source without a key, for easeml.dataset_rows.';
 
 CREATE TABLE easeml.dataset_grants (
     tenant name NOT NULL,

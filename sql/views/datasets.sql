@@ -6,7 +6,7 @@ SELECT d.dataset_id, d.tenant::text AS tenant, d.dataset_name, d.version, d.sour
     d.version = max(d.version) OVER (PARTITION BY d.tenant, d.dataset_name) AS is_newest,
     (SELECT count(*) FROM easeml.runs r WHERE r.dataset_id = d.dataset_id) AS n_runs,
     d.placement, (SELECT min(c.n) FROM (SELECT count(*) AS n FROM easeml.replicas r WHERE r.dataset_id = d.dataset_id GROUP BY r.partition_number) c) AS replication_factor,
-    d.explanations
+    d.explanations, d.options - '{task,input_shape,block_rows}'::text[] AS split_options, d.row_key
 FROM easeml.datasets d
 LEFT JOIN (SELECT dataset_id, sum(n_train_rows)::bigint AS n_train_rows, sum(n_validation_rows)::bigint AS n_validation_rows,
                sum(n_test_rows)::bigint AS n_test_rows, sum(n_bytes)::bigint AS n_bytes
@@ -43,6 +43,8 @@ COMMENT ON COLUMN easeml.partition_status.n_bytes IS 'Packed size in bytes.';
 COMMENT ON COLUMN easeml.partition_status.holders IS 'Segments that hold it; null if every slot may run it.';
 
 COMMENT ON COLUMN easeml.dataset_info.explanations IS 'By input column, what it became (number, time, categories, words, pieces of characters, array, or left out) and why.';
+COMMENT ON COLUMN easeml.dataset_info.split_options IS 'The arguments of easeml.create_dataset that say how rows are split and named; empty: at random.';
+COMMENT ON COLUMN easeml.dataset_info.row_key IS 'SQL of what names a row of the source: JOIN easeml.dataset_rows(dataset) r ON r.row_key = this.';
 COMMENT ON COLUMN easeml.dataset_info.dataset_id IS 'Number of this version.';
 COMMENT ON COLUMN easeml.dataset_info.tenant IS 'Tenant that owns the dataset.';
 COMMENT ON COLUMN easeml.dataset_info.dataset_name IS 'Name, unique for its tenant.';

@@ -47,11 +47,13 @@ SELECT t.run_id, rank() OVER (PARTITION BY t.run_id ORDER BY CASE WHEN r.is_high
     coalesce(m.epoch, t.inherited_epochs) AS n_epochs_done, t.max_epochs,
     p.trial_id IS NOT NULL AS is_deployed,
     u.training_seconds, t.config, t.failure_reason, t.tenant::text AS tenant,
-    coalesce(t.target_epochs, t.max_epochs) AS target_epochs, t.parent_trial_id, t.bracket
+    coalesce(t.target_epochs, t.max_epochs) AS target_epochs, t.parent_trial_id, t.bracket,
+    b.n_classes AS n_validation_classes, e.n_classes AS n_test_classes
 FROM easeml.trials t
 JOIN easeml.runs r USING (run_id)
 JOIN easeml.datasets d USING (dataset_id)
 LEFT JOIN easeml.epoch_metrics e ON e.trial_id = t.trial_id AND e.epoch = t.best_epoch AND e.split = 'test'
+LEFT JOIN easeml.epoch_metrics b ON b.trial_id = t.trial_id AND b.epoch = t.best_epoch AND b.split = 'validation'
 LEFT JOIN LATERAL (SELECT max(epoch) AS epoch FROM easeml.epoch_metrics v WHERE v.trial_id = t.trial_id AND v.split = 'validation') m ON true
 LEFT JOIN LATERAL (SELECT sum(training_seconds) AS training_seconds FROM easeml.training_units s WHERE s.trial_id = t.trial_id) u ON true
 LEFT JOIN easeml.deployments p ON p.trial_id = t.trial_id;
@@ -60,7 +62,7 @@ COMMENT ON VIEW easeml.leaderboard IS 'Trials of each run, best first by the val
 CREATE VIEW easeml.learning_curves WITH (security_invoker) AS
 SELECT t.run_id, t.trial_id, t.trial_number, t.architecture, e.epoch, l.training_loss, r.metric, e.metric_value AS validation_metric,
     e.accuracy, e.balanced_accuracy, e.macro_f1, e.log_loss, e.rmse, e.mae, e.r2, e.measured_at,
-    extract(epoch FROM e.measured_at - r.started_at)::double precision AS elapsed_seconds, l.training_seconds, t.tenant::text AS tenant
+    extract(epoch FROM e.measured_at - r.started_at)::double precision AS elapsed_seconds, l.training_seconds, t.tenant::text AS tenant, e.n_classes
 FROM easeml.epoch_metrics e
 JOIN easeml.trials t USING (trial_id)
 JOIN easeml.runs r ON r.run_id = t.run_id
@@ -172,6 +174,10 @@ COMMENT ON COLUMN easeml.learning_curves.measured_at IS 'When the last partition
 COMMENT ON COLUMN easeml.learning_curves.elapsed_seconds IS 'Seconds from the start of the run to measured_at.';
 COMMENT ON COLUMN easeml.learning_curves.training_seconds IS 'Seconds of training steps in this epoch.';
 COMMENT ON COLUMN easeml.learning_curves.tenant IS 'Tenant that owns the run.';
+COMMENT ON COLUMN easeml.learning_curves.n_classes IS 'How many classes have validation rows: metrics know nothing of the others. Null for numbers.';
+
+COMMENT ON COLUMN easeml.leaderboard.n_validation_classes IS 'How many classes have validation rows: validation metrics know nothing of the others. Null for numbers.';
+COMMENT ON COLUMN easeml.leaderboard.n_test_classes IS 'How many classes have test rows: test metrics know nothing of the others. Null for numbers, and before the test.';
 
 COMMENT ON COLUMN easeml.training_timeline.run_id IS 'The run, see easeml.run_status.';
 COMMENT ON COLUMN easeml.training_timeline.trial_id IS 'The trial, see easeml.leaderboard.';

@@ -425,7 +425,12 @@ def test_every_row_is_in_exactly_one_block(scratch: Session) -> None:
         own = [block for block in blocks if block["partition_number"] == partition["partition_number"]]
         for split in SPLITS:
             assert partition[f"n_{split}_rows"] == sum(block["n_rows"] for block in own if block["split"] == split)
-        assert partition["n_bytes"] == sum(len(block["inputs"]) + len(block["targets"]) for block in own)
+        keys = scratch.value(
+            "SELECT sum(pg_column_size(row_hashes)) FROM easeml.blocks WHERE dataset_id = %s AND partition_number = %s",
+            dataset_id,
+            partition["partition_number"],
+        )
+        assert partition["n_bytes"] == keys + sum(len(block["inputs"]) + len(block["targets"]) for block in own)
 
 
 @pytest.mark.parametrize(

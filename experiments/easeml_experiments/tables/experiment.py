@@ -16,7 +16,6 @@ from pathlib import Path
 from psycopg import sql
 
 from easeml_db.errors import TrialFailed
-from easeml_db.local.cluster import SUPERUSER
 from easeml_experiments.contract import Options, Result
 from easeml_experiments.experiment_server import ExperimentServer, Session, private_server
 from easeml_experiments.tables import comparison, loading, ours, splitting
@@ -92,8 +91,7 @@ class Runner:
         with self.server().session() as session:
             loading.load(session, table, frame)
             try:
-                with self.server().session(SUPERUSER) as superuser:
-                    splits = splitting.split_of(superuser, session, table, table.inputs(frame), seed)
+                splits = splitting.split_of(session, table, table.inputs(frame), seed)
                 self.kept.keep_split(table.name, seed, splits)
                 yield Loaded(table, table.inputs(frame), seed, splits)
             finally:

@@ -1,13 +1,10 @@
 """Which row the product puts into which split.
 
-The split follows from the rows and the seed alone. Packing forgets it when it drops its temporary tables, so a first
-packing runs under an event trigger that writes it down before. What is measured packs again, without the trigger.
+The split follows from the rows and the seed alone, so what is measured packs again and has the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -32,46 +29,19 @@ class Loaded:
 
 
 SPLITS = ("train", "validation", "test")
-# Packing copies the rows in their order in the table, so places in its copy are places in the table. They need not be
-# in the order in which rows came: a short row may have found room in an earlier page.
-KEEPER = """
-CREATE TABLE public.kept_split (place bigint, split text);
-GRANT INSERT ON public.kept_split TO PUBLIC;
-CREATE FUNCTION public.keep_split() RETURNS event_trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    IF to_regclass('pg_temp.easeml_rows') IS NOT NULL AND to_regclass('pg_temp.easeml_order') IS NOT NULL THEN
-        INSERT INTO public.kept_split SELECT row_number() OVER (ORDER BY r.ctid) - 1, o.split
-        FROM pg_temp.easeml_rows r JOIN pg_temp.easeml_order o ON o.row = r.ctid;
-    END IF;
-END
-$$;
-CREATE EVENT TRIGGER keep_split ON ddl_command_start WHEN TAG IN ('DROP TABLE') EXECUTE FUNCTION public.keep_split()
-"""
-FORGETTING = """
-DROP EVENT TRIGGER keep_split;
-DROP FUNCTION public.keep_split;
-DROP TABLE public.kept_split
-"""
 
 
-def split_of(superuser: Session, session: Session, table: Table, inputs: list[str], seed: int) -> NDArray[np.str_]:
+def split_of(session: Session, table: Table, inputs: list[str], seed: int) -> NDArray[np.str_]:
     """Return the split of every row of a loaded table, by number of row. Raises InvalidData if a row has none."""
-    with _keeping(superuser):
-        # A parallel or a synchronised scan would copy the rows in another order.
-        session.execute("SET max_parallel_workers_per_gather = 0")
-        session.execute("SET synchronize_seqscans = off")
-        pack(session, table, inputs, seed)
-        session.execute("SELECT easeml.drop_dataset(%s)", [table.name])
-        session.execute("RESET max_parallel_workers_per_gather")
-        session.execute("RESET synchronize_seqscans")
-        kept = superuser.execute("SELECT place, split FROM public.kept_split ORDER BY place").fetchall()
-    keys = session.execute(
-        sql.SQL("SELECT {} AS key FROM {} ORDER BY ctid").format(sql.Identifier(KEY), sql.Identifier(table.name))
+    pack(session, table, inputs, seed)
+    found = session.execute(
+        "SELECT row_key::bigint AS row, split FROM easeml.dataset_rows(%s)", [table.name]
     ).fetchall()
-    if [row["place"] for row in kept] != list(range(len(keys))):
-        raise InvalidData(f"{table.name}: packing split {len(kept)} of {len(keys)} rows")
-    splits = np.empty(len(keys), dtype=f"U{max(map(len, SPLITS))}")
-    splits[[row["key"] for row in keys]] = [row["split"] for row in kept]
+    session.execute("SELECT easeml.drop_dataset(%s)", [table.name])
+    if sorted(row["row"] for row in found) != list(range(len(found))):
+        raise InvalidData(f"{table.name}: packing split other rows than those of the table")
+    splits = np.empty(len(found), dtype=f"U{max(map(len, SPLITS))}")
+    splits[[row["row"] for row in found]] = [row["split"] for row in found]
     return splits
 
 
@@ -101,12 +71,3 @@ def mark_test_rows(session: Session, table: Table, splits: NDArray[np.str_]) -> 
 def digest_of(splits: NDArray[np.str_]) -> str:
     """Return a short text that is the same for the same split."""
     return sha256("".join(split[1] for split in splits).encode()).hexdigest()[:16]
-
-
-@contextmanager
-def _keeping(superuser: Session) -> Iterator[None]:
-    superuser.execute(KEEPER)
-    try:
-        yield
-    finally:
-        superuser.execute(FORGETTING)

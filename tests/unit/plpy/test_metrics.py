@@ -11,7 +11,7 @@ import pytest
 from sklearn import metrics as reference
 
 from easeml_plpy.errors import InvalidArgument, InvalidData, NotFound, ShapeMismatch
-from easeml_plpy.metrics import DEFAULT_METRIC, METRICS, combine, is_better, measure, metric, values
+from easeml_plpy.metrics import DEFAULT_METRIC, METRICS, classes_seen, combine, is_better, measure, metric, values
 from easeml_plpy.task import Task
 
 CLASSES = Task("classification", (3,), 4)
@@ -190,3 +190,11 @@ def test_bad_arguments_are_refused() -> None:
         combine([some, {**some, "true_positives": [1]}])
     with pytest.raises(InvalidArgument):
         values(NUMBERS, some)
+
+
+def test_classes_without_rows_are_not_seen() -> None:
+    task = Task("classification", (1,), 4)
+    outputs = np.eye(4, dtype=np.float32)[[0, 3, 2, 2]]
+    assert classes_seen(measure(task, outputs, np.array([0, 0, 2, 2]))) == 2
+    assert classes_seen(measure(task, outputs[:0], np.array([], dtype=np.int64))) == 0
+    assert classes_seen(measure(Task("regression", (1,), 1), outputs[:, :1], np.array([0.0, 1, 2, 3]))) is None

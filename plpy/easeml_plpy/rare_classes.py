@@ -1,0 +1,85 @@
+"""Classes with few rows: each split gets a row of every class that has three, and a notice names the others.
+
+Rows at even distances miss a class that has fewer rows than the distance, and then metrics measure all classes but that
+one. Such a class gives its first row to training, the second to the test, the third to validation. In return the
+commonest classes of a split that became too large give as many rows back to training.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from .columns import text_sql
+from .dealing import SPLITS, Wanted
+from .encoder import LabelTarget
+from .session import Command, Session, Statement
+
+N_NAMED = 10
+ROWS_FOR_EACH_SPLIT = 3
+
+IN_SPLITS = ", ".join(f"count(*) FILTER (WHERE split = '{split}')" for split in SPLITS)
+REPAIR = Command(
+    f"""
+WITH lacking AS (
+    SELECT label FROM pg_temp.easeml_dealt GROUP BY label
+    HAVING count(*) >= {ROWS_FOR_EACH_SPLIT} AND least({IN_SPLITS}) = 0
+), firsts AS (
+    SELECT d.row, row_number() OVER (PARTITION BY d.label ORDER BY d.k) AS n
+    FROM pg_temp.easeml_dealt d JOIN lacking l ON l.label = d.label
+)
+UPDATE pg_temp.easeml_dealt d SET split = (ARRAY['train', 'test', 'validation'])[f.n]
+FROM firsts f WHERE f.row = d.row AND f.n <= {ROWS_FOR_EACH_SPLIT}
+""",
+    (),
+    is_kept=False,
+)
+# A class keeps its first row in the split, so those with the most rows there give first.
+GIVE_BACK = Command(
+    """
+WITH numbered AS (
+    SELECT row, k, row_number() OVER (PARTITION BY label ORDER BY k) AS n FROM pg_temp.easeml_dealt WHERE split = $1
+), given AS (
+    SELECT row FROM numbered WHERE n > 1 ORDER BY n DESC, k
+    LIMIT greatest((SELECT count(*) FROM numbered) - $2, 0)
+)
+UPDATE pg_temp.easeml_dealt d SET split = 'train' FROM given g WHERE g.row = d.row
+""",
+    ("text", "int8"),
+    is_kept=False,
+)
+
+
+class _Missing(NamedTuple):
+    """A class that some split has no row of: its rows, and those in training, validation and test."""
+
+    name: str
+    n_rows: int
+    in_splits: list[int]
+
+    def __str__(self) -> str:
+        places = ", ".join(split for split, n in zip(SPLITS, self.in_splits, strict=True) if not n)
+        return f"{self.name[:40]!r} ({self.n_rows} row{'s' * (self.n_rows > 1)}, none in {places})"
+
+
+def put_into_each_split(session: Session, wanted: Wanted) -> None:
+    """Give every split of easeml_dealt a row of each class that has three, and keep the sizes of the splits."""
+    if not session.run(REPAIR):
+        return
+    for split in ("validation", "test"):
+        session.run(GIVE_BACK, split, wanted.of(split))
+
+
+def tell_missing(session: Session, target: LabelTarget) -> None:
+    """Send a notice that names the classes that some split has no row of, those with the fewest rows first."""
+    sql = (
+        f"SELECT {text_sql(target.type, 'label')} AS name, count(*) AS n_rows, ARRAY[{IN_SPLITS}] AS in_splits"
+        f" FROM pg_temp.easeml_dealt GROUP BY label HAVING least({IN_SPLITS}) = 0 ORDER BY 2, 1"
+    )
+    missing = session.rows(Statement(sql, (), _Missing, is_kept=False))
+    if missing:
+        named = "; ".join(map(str, missing[:N_NAMED]))
+        more = f"; and {len(missing) - N_NAMED} more" if len(missing) > N_NAMED else ""
+        session.notice(
+            f"the metrics of a split know nothing of classes without rows there: {len(missing)} of the"
+            f" {len(target.labels)} classes of {target.column!r} have no row in some split: {named}{more}"
+        )
