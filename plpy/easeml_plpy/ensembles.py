@@ -7,7 +7,6 @@ long as their best states are kept.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -18,7 +17,7 @@ from .cancellation import SessionPause
 from .datasets import Dataset, dataset
 from .errors import NotReady
 from .greedy_ensemble import select
-from .metrics import METRICS, measure, values
+from .metrics import METRICS, Score, measure, score_of, values
 from .outputs import all_outputs
 from .round_rows import round_rows
 from .session import Command, Session, Statement
@@ -48,7 +47,7 @@ CANDIDATES = Statement(
     """
 SELECT c.trial_id, c.trial_number, c.architecture, c.config, c.best_checkpoint_id AS checkpoint_id, c.metric FROM (
     SELECT t.*, r.metric, row_number() OVER (PARTITION BY t.architecture ORDER BY CASE WHEN r.is_higher_better
-        THEN -t.best_metric_value ELSE t.best_metric_value END, t.trial_number) AS place
+        THEN -t.best_metric_value ELSE t.best_metric_value END, t.best_loss, t.trial_number) AS place
     FROM easeml.trials e JOIN easeml.trials t USING (run_id) JOIN easeml.runs r USING (run_id)
         JOIN easeml.checkpoints s ON s.checkpoint_id = t.best_checkpoint_id
     WHERE e.trial_id = $1 AND t.trial_id <> $1 AND t.best_metric_value IS NOT NULL AND s.n_bytes <= $2) c
@@ -104,12 +103,10 @@ def _chosen_weights(
         session.commit()
         outputs.append(all_outputs(live, rows.inputs, SessionPause(session)).astype(np.float64))
     metric, targets, pause = METRICS[candidates[0].metric], rows.raw_targets, SessionPause(session)
-    sign = 1.0 if metric.is_higher_better else -1.0
 
-    def score(mean: Array) -> float:
+    def score(mean: Array) -> Score:
         pause()
-        found = values(data.task(), measure(data.task(), data.raw(mean.astype(np.float32)), targets))[metric.name]
-        return sign * found if math.isfinite(found) else -math.inf
+        return score_of(metric, values(data.task(), measure(data.task(), data.raw(mean.astype(np.float32)), targets)))
 
     return {candidates[k].trial_number: weight for k, weight in select(outputs, score).items()}
 

@@ -7,13 +7,14 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from .metrics import WORST, Score
 from .value_types import Array
 
 N_ROUNDS = 20
 PATIENCE = 4  # rounds that bring nothing
 
 
-def select(outputs: Sequence[Array], score: Callable[[Array], float]) -> dict[int, float]:
+def select(outputs: Sequence[Array], score: Callable[[Array], Score]) -> dict[int, float]:
     """Return the weights of the members by position; `score` of mean outputs is higher where they are better.
 
     It begins with the best member and adds in each round the one that helps most, also again. The first of the best
@@ -21,10 +22,10 @@ def select(outputs: Sequence[Array], score: Callable[[Array], float]) -> dict[in
     """
     picked: list[int] = []
     total: Array = np.zeros_like(outputs[0], dtype=np.float64)
-    best_score, n_best = -np.inf, 0
+    best_score, n_best = WORST, 0
     for n_rounds in range(1, N_ROUNDS + 1):
         scores = [score((total + each) / n_rounds) for each in outputs]
-        chosen = int(np.argmax(scores))
+        chosen = max(range(len(scores)), key=scores.__getitem__)
         picked.append(chosen)
         total = total + outputs[chosen]
         if scores[chosen] > best_score:

@@ -12,7 +12,7 @@ With no rows every metric is NaN; r2 needs two.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, TypedDict
 
@@ -76,6 +76,7 @@ METRICS: dict[str, Metric] = {
 }
 
 DEFAULT_METRIC: dict[TaskKind, str] = {"classification": "accuracy", "regression": "rmse"}
+LOSS: dict[TaskKind, str] = {"classification": "log_loss", "regression": "rmse"}
 
 
 def metric(name: str) -> Metric:
@@ -85,13 +86,29 @@ def metric(name: str) -> Metric:
     return METRICS[name]
 
 
-def is_better(metric: Metric, new: float | None, old: float | None) -> bool:
-    """Say whether the new value beats the old one. NaN and None are worst; a tie keeps the old."""
-    if new is None or math.isnan(new):
-        return False
-    if old is None or math.isnan(old):
-        return True
-    return new > old if metric.is_higher_better else new < old
+Score: TypeAlias = tuple[float, float]
+"""The metric, then what breaks a tie: the loss. Higher is better in both; few rows make many equal accuracies."""
+WORST: Score = (-math.inf, -math.inf)
+
+
+def score_of(metric: Metric, measured: Mapping[str, float]) -> Score:
+    """Return how good metrics of a split are. What is missing or not finite is worst."""
+    loss = measured.get(LOSS[metric.task])
+    return _score(metric, measured.get(metric.name), loss)
+
+
+def is_better(metric: Metric, measured: Mapping[str, float], value: float | None, loss: float | None) -> bool:
+    """Say whether the metrics of an epoch beat the value and the loss of an earlier one. A tie keeps the old."""
+    return score_of(metric, measured) > _score(metric, value, loss)
+
+
+def _score(metric: Metric, value: float | None, loss: float | None) -> Score:
+    sign = 1.0 if metric.is_higher_better else -1.0
+    return _finite_or_worst(value, sign), _finite_or_worst(loss, -1.0)
+
+
+def _finite_or_worst(value: float | None, sign: float) -> float:
+    return -math.inf if value is None or not math.isfinite(value) else sign * value
 
 
 def measure(task: Task, outputs: Array, targets: Array) -> Statistics:

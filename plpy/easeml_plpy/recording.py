@@ -125,7 +125,7 @@ def _record_metrics(
     # No rows, no number: NaN would sort above every number in SQL.
     metrics = {name: value for name, value in values(task, total).items() if math.isfinite(value)}
     is_first = context.best_checkpoint_id is None
-    improves = is_better(METRICS[context.metric], metrics.get(context.metric), context.best_metric_value)
+    improves = is_better(METRICS[context.metric], metrics, context.best_metric_value, context.best_loss)
     is_best = measured.split == "validation" and (is_first or improves)
     best_checkpoint_id = measured.checkpoint_id if is_best else None
     pruned_bytes = session.row(

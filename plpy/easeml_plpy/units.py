@@ -100,6 +100,7 @@ class UnitContext(NamedTuple):
     best_checkpoint_id: int | None
     best_epoch: int | None
     best_metric_value: float | None
+    best_loss: float | None
     metric: str
     device: str
     started_at: Instant
@@ -115,6 +116,7 @@ class _OpenedUnit(NamedTuple):
     best_checkpoint_id: int | None
     best_epoch: int | None
     best_metric_value: float | None
+    best_loss: float | None
     metric: str
     dataset_id: int
     train_rows: list[int]
@@ -133,8 +135,8 @@ class _OpenedUnit(NamedTuple):
 
 
 OPEN_UNIT = Statement(
-    "SELECT architecture, config, max_epochs, checkpoint_id, best_checkpoint_id, best_epoch, best_metric_value, metric,"
-    " dataset_id, train_rows, device, n_threads, memory_limit_bytes, started_at,"
+    "SELECT architecture, config, max_epochs, checkpoint_id, best_checkpoint_id, best_epoch, best_metric_value,"
+    " best_loss, metric, dataset_id, train_rows, device, n_threads, memory_limit_bytes, started_at,"
     " (SELECT count(*) FROM easeml.slots) AS n_slots FROM easeml.open_unit($1)",
     ("jsonb",),
     _OpenedUnit,
@@ -152,6 +154,7 @@ def open_unit(session: Session, unit: Unit) -> UnitContext:
         best_checkpoint_id=found.best_checkpoint_id,
         best_epoch=found.best_epoch,
         best_metric_value=found.best_metric_value,
+        best_loss=found.best_loss,
         metric=found.metric,
         device=bind(found.device or "cpu", found.n_threads or 1, found.limit_bytes),
         started_at=found.started_at,

@@ -35,7 +35,7 @@ BEGIN
     END IF;
     SELECT d.n_partitions INTO n_partitions FROM easeml.datasets d WHERE d.dataset_id = run.dataset_id;
     SELECT t.* INTO best FROM easeml.trials t WHERE t.run_id = run.run_id AND t.best_metric_value IS NOT NULL
-    ORDER BY CASE WHEN run.is_higher_better THEN -t.best_metric_value ELSE t.best_metric_value END, t.trial_number LIMIT 1;
+    ORDER BY CASE WHEN run.is_higher_better THEN -t.best_metric_value ELSE t.best_metric_value END, t.best_loss, t.trial_number LIMIT 1;
     is_untested := FOUND AND best.status IN ('waiting', 'running', 'paused', 'stopped');
     IF NOT FOUND OR NOT (easeml.add_ensemble(run) OR is_untested) THEN
         RETURN false;
@@ -66,7 +66,8 @@ BEGIN
         AND EXISTS (SELECT FROM easeml.trials e WHERE e.arm_id = a.arm_id AND e.best_metric_value IS NOT NULL)
         AND NOT EXISTS (SELECT FROM easeml.trials e WHERE e.arm_id = a.arm_id AND NOT EXISTS (
             SELECT FROM easeml.trials t WHERE t.run_id = r.run_id AND t.trial_id <> e.trial_id
-                AND CASE WHEN r.is_higher_better THEN t.best_metric_value >= e.best_metric_value ELSE t.best_metric_value <= e.best_metric_value END));
+                AND CASE WHEN t.best_metric_value = e.best_metric_value THEN e.best_loss IS NULL OR t.best_loss <= e.best_loss
+                    ELSE r.is_higher_better = (t.best_metric_value > e.best_metric_value) END));
 END
 $$;
 COMMENT ON FUNCTION easeml.drop_vain_ensemble(bigint, bigint) IS 'Removes the ensemble of a run that ends if a single trial is as good on the validation rows (internal).';

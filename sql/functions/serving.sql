@@ -58,7 +58,7 @@ BEGIN
         WHERE d.tenant = answering_trial.tenant AND d.dataset_name = answering_trial.dataset_name AND t.best_checkpoint_id IS NOT NULL
             AND r.metric = (SELECT n.metric FROM easeml.runs n JOIN easeml.trials b USING (run_id)
                 WHERE n.dataset_id = d.dataset_id AND b.best_checkpoint_id IS NOT NULL ORDER BY n.run_id DESC LIMIT 1)
-        ORDER BY d.version DESC, CASE WHEN r.is_higher_better THEN -t.best_metric_value ELSE t.best_metric_value END NULLS LAST, t.trial_id LIMIT 1;
+        ORDER BY d.version DESC, CASE WHEN r.is_higher_better THEN -t.best_metric_value ELSE t.best_metric_value END NULLS LAST, t.best_loss, t.trial_id LIMIT 1;
     END IF;
 END
 $$;

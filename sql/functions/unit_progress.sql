@@ -2,7 +2,7 @@
 
 CREATE FUNCTION easeml.open_unit(unit jsonb,
     OUT architecture text, OUT config jsonb, OUT max_epochs integer, OUT checkpoint_id bigint,
-    OUT best_checkpoint_id bigint, OUT best_epoch integer, OUT best_metric_value double precision,
+    OUT best_checkpoint_id bigint, OUT best_epoch integer, OUT best_metric_value double precision, OUT best_loss double precision,
     OUT metric text, OUT dataset_id bigint, OUT n_partitions integer, OUT train_rows bigint[],
     OUT device text, OUT n_threads integer, OUT memory_limit_bytes bigint, OUT started_at timestamptz
 ) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -29,9 +29,9 @@ BEGIN
     started_at := clock_timestamp();
     -- Schedules span the epochs of the run, also where its end cut this trial short.
     SELECT trial.architecture, trial.config, r.max_epochs, trial.checkpoint_id, trial.best_checkpoint_id, trial.best_epoch,
-        trial.best_metric_value, r.metric, d.dataset_id, d.n_partitions,
+        trial.best_metric_value, trial.best_loss, r.metric, d.dataset_id, d.n_partitions,
         (SELECT array_agg(p.n_train_rows ORDER BY p.partition_number) FROM easeml.partitions p WHERE p.dataset_id = d.dataset_id)
-    INTO architecture, config, max_epochs, checkpoint_id, best_checkpoint_id, best_epoch, best_metric_value, metric, dataset_id, n_partitions, train_rows
+    INTO architecture, config, max_epochs, checkpoint_id, best_checkpoint_id, best_epoch, best_metric_value, best_loss, metric, dataset_id, n_partitions, train_rows
     FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id) WHERE r.run_id = trial.run_id;
     IF trial.status = 'waiting' AND rank = 0 THEN
         UPDATE easeml.trials t SET status = 'running', started_at = coalesce(t.started_at, open_unit.started_at)

@@ -113,7 +113,8 @@ BEGIN
     FROM jsonb_to_record(metrics) m(accuracy double precision, balanced_accuracy double precision, macro_f1 double precision, log_loss double precision,
         rmse double precision, mae double precision, r2 double precision, n_classes integer);
     IF new_best_checkpoint_id IS NOT NULL THEN
-        UPDATE easeml.trials t SET best_epoch = record_metrics.epoch, best_metric_value = metric_value, best_checkpoint_id = new_best_checkpoint_id
+        UPDATE easeml.trials t SET best_epoch = record_metrics.epoch, best_metric_value = metric_value, best_checkpoint_id = new_best_checkpoint_id,
+            best_loss = coalesce(metrics ->> 'log_loss', metrics ->> 'rmse')::double precision
         WHERE t.trial_id = trial.trial_id;
         DELETE FROM easeml.checkpoints c WHERE c.checkpoint_id = trial.best_checkpoint_id AND c.checkpoint_id <> new_best_checkpoint_id
         RETURNING c.n_bytes INTO pruned_bytes;

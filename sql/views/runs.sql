@@ -29,7 +29,7 @@ LEFT JOIN LATERAL (
 LEFT JOIN LATERAL (SELECT greatest(coalesce(q.n_planned, t.n_units_done), t.n_units_done) AS n_units) w ON true
 LEFT JOIN LATERAL (
     SELECT trial_id, best_metric_value FROM easeml.trials WHERE run_id = r.run_id AND best_metric_value IS NOT NULL
-    ORDER BY CASE WHEN r.is_higher_better THEN -best_metric_value ELSE best_metric_value END, trial_number LIMIT 1) b ON true;
+    ORDER BY CASE WHEN r.is_higher_better THEN -best_metric_value ELSE best_metric_value END, best_loss, trial_number LIMIT 1) b ON true;
 COMMENT ON VIEW easeml.run_status IS 'Runs with their progress. A run is interrupted if it is running and no coordinator is alive.';
 
 CREATE VIEW easeml.schedulers WITH (security_invoker) AS
@@ -41,7 +41,7 @@ SELECT p.procedure, p.is_one_shot, p.options, p.summary FROM easeml.list_procedu
 COMMENT ON VIEW easeml.procedures IS 'Procedures that easeml.select_models accepts, with their options; easeml.preview_procedure shows what one would train.';
 
 CREATE VIEW easeml.leaderboard WITH (security_invoker) AS
-SELECT t.run_id, rank() OVER (PARTITION BY t.run_id ORDER BY CASE WHEN r.is_higher_better THEN -t.best_metric_value ELSE t.best_metric_value END NULLS LAST) AS rank,
+SELECT t.run_id, rank() OVER (PARTITION BY t.run_id ORDER BY CASE WHEN r.is_higher_better THEN -t.best_metric_value ELSE t.best_metric_value END NULLS LAST, t.best_loss) AS rank,
     t.trial_id, t.trial_number, d.dataset_name, t.architecture, t.status,
     r.metric, t.best_metric_value AS validation_metric, e.metric_value AS test_metric, t.best_epoch,
     coalesce(m.epoch, t.inherited_epochs) AS n_epochs_done, t.max_epochs,
@@ -57,7 +57,7 @@ LEFT JOIN easeml.epoch_metrics b ON b.trial_id = t.trial_id AND b.epoch = t.best
 LEFT JOIN LATERAL (SELECT max(epoch) AS epoch FROM easeml.epoch_metrics v WHERE v.trial_id = t.trial_id AND v.split = 'validation') m ON true
 LEFT JOIN LATERAL (SELECT sum(training_seconds) AS training_seconds FROM easeml.training_units s WHERE s.trial_id = t.trial_id) u ON true
 LEFT JOIN easeml.deployments p ON p.trial_id = t.trial_id;
-COMMENT ON VIEW easeml.leaderboard IS 'Trials of each run, best first by the validation metric of their best epoch. test_metric measures the same epoch on rows that no choice has seen.';
+COMMENT ON VIEW easeml.leaderboard IS 'Trials of each run, best first by the validation metric of their best epoch, where it is equal by the loss. test_metric measures the same epoch on rows that no choice has seen.';
 
 CREATE VIEW easeml.learning_curves WITH (security_invoker) AS
 SELECT t.run_id, t.trial_id, t.trial_number, t.architecture, e.epoch, l.training_loss, r.metric, e.metric_value AS validation_metric,

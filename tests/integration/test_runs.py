@@ -162,7 +162,8 @@ def test_best_epoch_and_ranks_follow_the_learning_curves(shop: Session, flowers:
         )
         assert [point["epoch"] for point in curve] == [1, 2, 3]
         values = [point["validation_metric"] for point in curve]
-        assert row["best_epoch"] == 1 + int(np.argmax(values))  # of equals the first
+        of_equals = max(curve, key=lambda point: (point["validation_metric"], -point["log_loss"]))
+        assert row["best_epoch"] == of_equals["epoch"]
         assert row["validation_metric"] == max(values)
         assert row["n_epochs_done"] == 3
         for point in curve:

@@ -19,7 +19,7 @@ TARGETS = np.linspace(-1.0, 1.0, 40)[:, None]
 
 
 def error(outputs):
-    return -float(((outputs - TARGETS) ** 2).mean())
+    return -float(((outputs - TARGETS) ** 2).mean()), 0.0
 
 
 def noisy(seed, scale):
@@ -45,11 +45,18 @@ def test_the_mean_is_never_worse_than_the_best_member(makers):
     outputs = [noisy(seed, scale) for seed, scale in makers]
     weights = select(outputs, error)
     assert sum(weights.values()) == pytest.approx(1.0)
-    assert error(mean_of(outputs, weights)) >= max(map(error, outputs)) - 1e-12
+    assert error(mean_of(outputs, weights))[0] >= max(map(error, outputs))[0] - 1e-12
 
 
 def test_scores_that_are_no_number_choose_nothing_bad():
-    assert select([TARGETS, TARGETS + 1.0], lambda outputs: -np.inf) == {0: 1.0}
+    assert select([TARGETS, TARGETS + 1.0], lambda outputs: (-np.inf, -np.inf)) == {0: 1.0}
+
+
+def test_members_that_only_lower_the_loss_are_taken_too():
+    def share_right(outputs):
+        return float(((outputs > 0) == (TARGETS > 0)).mean()), error(outputs)[0]
+
+    assert select([TARGETS * 3.0, TARGETS * 0.1], share_right) != {0: 1.0}, "both are right everywhere"
 
 
 def member(name, task, weight, start, seed):

@@ -152,11 +152,21 @@ NAN = math.nan
         ("rmse", NAN, None, False),
         ("accuracy", None, 0.0, False),
         ("accuracy", 0.0, None, True),
-        ("rmse", math.inf, None, True),
+        ("rmse", math.inf, 0.9, False),
     ],
 )
 def test_the_better_value(name: str, new: float | None, old: float | None, expected: bool) -> None:
-    assert is_better(metric(name), new, old) is expected
+    assert is_better(metric(name), {} if new is None else {name: new}, old, old) is expected
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "loss", "expected"),
+    [(1.0, 0.1, True), (1.0, 0.2, False), (1.0, 0.3, False), (1.0, None, False), (1.0, NAN, False), (0.9, 0.1, False)],
+)
+def test_of_equal_accuracies_the_lower_loss_is_better(accuracy: float, loss: float | None, expected: bool) -> None:
+    measured = {"accuracy": accuracy} | ({} if loss is None else {"log_loss": loss})
+    assert is_better(metric("accuracy"), measured, 1.0, 0.2) is expected
+    assert is_better(metric("accuracy"), measured, 1.0, None) is (accuracy == 1.0 and loss in (0.1, 0.2, 0.3))
 
 
 def test_each_kind_of_task_has_a_default_metric_of_its_own() -> None:
