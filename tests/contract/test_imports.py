@@ -50,6 +50,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "decisions.procedures": ("easeml_db.decisions.search_space",),
     "decisions.tenancy": ("easeml_db.decisions.bandits",),
     "decisions.hopper": ("easeml_db.decisions.trial_groups",),
+    "decisions.planner": ("easeml_db.decisions.procedures", "easeml_db.decisions.search_space"),
     "decisions": (),
     "coordinator": ("easeml_db.decisions",),
     "postgres": PORTS,

@@ -1,0 +1,66 @@
+"""The stages of a procedure that declares them: its rungs, bracket after bracket, arm after arm.
+
+Most procedures say beforehand how many trials reach which epoch, and `preview` returns it. Those that start trials one
+by one (tpe, bohb) are planned as if all trials of a rung were there at once. Whose trials go on in a search over
+several architectures at once nobody knows: every turn of them is equally likely. asha and race declare nothing
+(`envelope`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from easeml_db.decisions.planner.job import Load, Stage
+from easeml_db.decisions.procedures import PROCEDURES, is_run_wide
+from easeml_db.decisions.procedures.contract import PlannedRung, StartTrial
+from easeml_db.decisions.procedures.creation import SEPARATOR, arm_names, create_procedure
+from easeml_db.decisions.search_space.specs import RESERVED
+from easeml_db.words.run import Search
+
+UNDECLARED = ("asha", "race")
+
+
+def declares_stages(procedure: str) -> bool:
+    """Say whether it is known beforehand how many trials train how long."""
+    return procedure not in UNDECLARED
+
+
+def declared_stages(search: Search) -> tuple[Stage, ...]:
+    """Return the stages of a run in their order. Raises InvalidArgument, as the run would."""
+    if search.procedure in PROCEDURES and PROCEDURES[search.procedure].description.is_one_shot:
+        return (_one_shot(search),)
+    arms = [None] if is_run_wide(search.procedure) else arm_names(search)
+    return tuple(stage for arm in arms for stage in _arm_stages(search, arm))
+
+
+def _one_shot(search: Search) -> Stage:
+    started = create_procedure(search).ask([])
+    counts = Counter(str(decision.config[RESERVED]) for decision in started if isinstance(decision, StartTrial))
+    loads = tuple(Load(name, n_trials, search.max_epochs) for name, n_trials in counts.items())
+    return Stage(loads, search.procedure)
+
+
+def _arm_stages(search: Search, arm: str | None) -> Iterator[Stage]:
+    rungs = create_procedure(search, arm=arm).preview()
+    architectures = (arm or SEPARATOR.join(arm_names(search))).split(SEPARATOR)
+    n_brackets = len({rung.bracket for rung in rungs})
+    for rung in rungs:
+        if rung.total_epochs:
+            alternatives = tuple(_turns(architectures, rung.n_trials, rung.total_epochs / rung.n_trials))
+            label = _label(arm, rung, n_brackets)
+            yield Stage(alternatives[0], label, rung.rung > 0, alternatives if len(alternatives) > 1 else ())
+
+
+def _label(arm: str | None, rung: PlannedRung, n_brackets: int) -> str:
+    bracket = f"bracket {rung.bracket}, " if n_brackets > 1 else ""
+    return f"{arm or 'all'}: {bracket}rung {rung.rung}, to epoch {rung.n_epochs}"
+
+
+def _turns(architectures: Sequence[str], n_trials: int, n_epochs: float) -> Iterator[tuple[Load, ...]]:
+    """Yield how the trials of a rung may fall to architectures: as evenly as can be, each of them first once."""
+    n = len(architectures)
+    for first in range(n if n_trials % n else 1):
+        names = [architectures[(first + k) % n] for k in range(min(n, n_trials))]
+        counts = [n_trials // n + (k < n_trials % n) for k in range(len(names))]
+        yield tuple(Load(name, count, n_epochs) for name, count in zip(names, counts, strict=True))

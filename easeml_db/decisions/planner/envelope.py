@@ -1,0 +1,121 @@
+"""One stage for a procedure that declares none: it is played several times on past learning curves.
+
+A trial gets a curve of its architecture, drawn at random; beyond the curve's end it stays as it was. Trials in training
+do an epoch each, then the procedure is asked, as on slots that are all alike. What trials trained in the end is one of
+the stage's alternatives, so times and costs get quantiles.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from easeml_db.decisions.planner.job import Load, Stage
+from easeml_db.decisions.procedures.contract import (
+    ContinueTrial,
+    Procedure,
+    StartTrial,
+    StopTrial,
+    TrialDecision,
+    TrialHistory,
+)
+from easeml_db.decisions.procedures.creation import arm_names, create_procedure
+from easeml_db.decisions.search_space.specs import RESERVED
+from easeml_db.errors import InvalidArgument, NotReady
+from easeml_db.words.run import Search
+
+N_PLAYS = 8
+MAX_PLAYED_EPOCHS = 20_000
+Curves = Mapping[str, Sequence[Sequence[float]]]  # scores after each epoch, higher is better, by architecture
+
+
+@dataclass(frozen=True)
+class Past:
+    """What is known of trials: learning curves and seconds of an epoch, by architecture."""
+
+    curves: Curves
+    epoch_seconds: Mapping[str, float]
+
+
+def envelope(search: Search, past: Past, *, seed: int = 0) -> tuple[Stage, ...]:
+    """Return a stage for each arm, or one for all where the procedure runs over all at once.
+
+    Raises NotReady where there are no curves, InvalidArgument where it trains too much to be played.
+    """
+    arms: list[str | None] = [None] if search.procedure == "race" else [*arm_names(search)]
+    return tuple(_stage(search, arm, past, seed) for arm in arms)
+
+
+def _stage(search: Search, arm: str | None, past: Past, seed: int) -> Stage:
+    procedure = create_procedure(search, arm=arm)
+    plays = [_Play(procedure, past, np.random.default_rng([seed % 2**63, k])).run() for k in range(N_PLAYS)]
+    return Stage(plays[0], f"{arm or 'all'}: {search.procedure}", False, tuple(plays))
+
+
+class _Play:
+    """One run of a procedure on curves of the past."""
+
+    def __init__(self, procedure: Procedure, past: Past, rng: np.random.Generator) -> None:
+        self._procedure, self._past, self._rng = procedure, past, rng
+        self._trials: list[TrialHistory] = []
+        self._curves: list[Sequence[float]] = []
+        self._now = 0.0
+
+    def run(self) -> tuple[Load, ...]:
+        """Return how many trials trained how many epochs."""
+        last = self._procedure.max_epochs
+        n_epochs = 0
+        while True:
+            for decision in self._procedure.ask(self._trials):
+                self._carry_out(decision)
+            training = [k for k, trial in enumerate(self._trials) if trial.is_training(last)]
+            if not training:
+                return self._loads()
+            n_epochs += len(training)
+            if n_epochs > MAX_PLAYED_EPOCHS:
+                raise InvalidArgument(
+                    f"a procedure without stages: expected at most {MAX_PLAYED_EPOCHS} epochs to plan, got more",
+                    hint="Lower n_configs or max_epochs, or take a procedure that declares its stages.",
+                )
+            for place in training:
+                self._train(place)
+
+    def _carry_out(self, decision: TrialDecision) -> None:
+        match decision:
+            case StartTrial(config, target):
+                self._trials.append(TrialHistory(len(self._trials) + 1, config, "running", target_epochs=target))
+                self._curves.append(self._curve(str(config[RESERVED])))
+            case ContinueTrial(number, target):
+                self._change(number - 1, status="running", target_epochs=target)
+            case StopTrial(number):
+                self._change(number - 1, status="stopped")
+
+    def _curve(self, architecture: str) -> Sequence[float]:
+        curves = self._past.curves.get(architecture) or [one for some in self._past.curves.values() for one in some]
+        if not curves:
+            raise NotReady(
+                "nobody knows what a procedure without stages would do: there are no learning curves to play it on",
+                hint="Train some trials on this dataset first, or take a procedure that declares its stages.",
+            )
+        return curves[int(self._rng.integers(len(curves)))]
+
+    def _train(self, place: int) -> None:
+        trial, curve = self._trials[place], self._curves[place]
+        scores = (*trial.scores, curve[min(len(trial.scores), len(curve) - 1)])
+        is_over = len(scores) >= self._procedure.max_epochs
+        seconds = self._past.epoch_seconds.get(str(trial.config[RESERVED]), 1.0)
+        self._now += seconds
+        self._change(
+            place, scores=scores, moments=(*trial.moments, self._now), seconds=trial.seconds + seconds,
+            status="finished" if is_over else "running",
+        )  # fmt: skip
+
+    def _change(self, place: int, **changes: object) -> None:
+        self._trials[place] = replace(self._trials[place], **changes)  # type: ignore[arg-type]
+
+    def _loads(self) -> tuple[Load, ...]:
+        trained = Counter((str(t.config[RESERVED]), len(t.scores)) for t in self._trials if t.scores)
+        return tuple(Load(name, count, epochs) for (name, epochs), count in sorted(trained.items()))

@@ -1,0 +1,208 @@
+"""What is to be trained: stages of trials, and how long an epoch takes by the number of slots that a trial has.
+
+Seconds of an epoch are measured at some widths and interpolated between them, straight in logarithms. Beyond the widest
+they stay the same, or go on as the last two say. A trial never loses by a further slot: it leaves it idle instead.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from easeml_db.errors import InvalidArgument
+
+Vector = npt.NDArray[np.float64]
+MAX_WIDTH = 1024
+MAX_TRIALS = 100_000  # of a stage
+MAX_STAGES = 200
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Seconds that something takes, lognormal with this mean and standard deviation. Raises InvalidArgument."""
+
+    mean_seconds: float = 0.0
+    sd_seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        for value in (self.mean_seconds, self.sd_seconds):
+            if not (math.isfinite(value) and value >= 0):
+                raise InvalidArgument(f"a latency: expected a number of seconds of at least 0, got {value}")
+
+    def at(self, normal: Vector) -> Vector:
+        """Return the seconds that standard normal numbers stand for."""
+        if not self.mean_seconds:
+            return np.zeros_like(normal)
+        return self.mean_seconds * noise(self.sd_seconds / self.mean_seconds, normal)
+
+
+def noise(spread: float | Vector, normal: Vector) -> Vector:
+    """Return lognormal factors of mean 1 and relative standard deviation `spread`."""
+    sigma = np.sqrt(np.log1p(np.square(spread)))
+    factors: Vector = np.exp(sigma * normal - sigma**2 / 2)
+    return factors
+
+
+@dataclass(frozen=True)
+class Load:
+    """So many trials of an architecture, each with so many epochs to train."""
+
+    architecture: str
+    n_trials: int
+    n_epochs: float
+
+    def __post_init__(self) -> None:
+        if self.n_trials < 1 or not (math.isfinite(self.n_epochs) and self.n_epochs > 0):
+            raise InvalidArgument(
+                f"a stage: expected at least 1 trial and more than 0 epochs, got {self.n_trials} and {self.n_epochs}"
+            )
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Trials that train at once, up to a barrier. `is_continued`: they go on from states of an earlier stage.
+
+    `alternatives` are loads that are equally likely, where nobody knows which trials it will be; `loads` is the first.
+    """
+
+    loads: tuple[Load, ...]
+    label: str = ""
+    is_continued: bool = False
+    alternatives: tuple[tuple[Load, ...], ...] = ()
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.n_trials <= MAX_TRIALS:
+            raise InvalidArgument(f"a stage: expected 1 to {MAX_TRIALS} trials, got {self.n_trials}")
+
+    @property
+    def n_trials(self) -> int:
+        """Trials; where nobody knows, as many as there may be."""
+        return max(sum(load.n_trials for load in loads) for loads in (self.loads, *self.alternatives))
+
+    @property
+    def n_epochs(self) -> float:
+        """Epochs of its longest trial."""
+        return max(load.n_epochs for load in self.loads)
+
+
+@dataclass(frozen=True)
+class TrialProfile:
+    """How long trials of an architecture take on a kind of device.
+
+    `epoch_seconds` by width, 1 among them. `spread` is the relative standard deviation of one epoch, `trial_spread`
+    that of the means of trials, `uncertainty` that of the mean over all of them. An epoch has `units_per_epoch` units,
+    between which a trial may hop. `session_seconds` to open the session of a new slot, `restore_seconds` to bring a
+    state there. `note` says what was not measured. Raises InvalidArgument.
+    """
+
+    epoch_seconds: Mapping[int, float]
+    spread: float = 0.0
+    trial_spread: float = 0.0
+    uncertainty: float = 0.0
+    units_per_epoch: int = 1
+    is_extrapolated: bool = False
+    session_seconds: float = 0.0
+    restore_seconds: float = 0.0
+    note: str | None = None
+
+    def __post_init__(self) -> None:
+        if 1 not in self.epoch_seconds or min(self.epoch_seconds) < 1 or max(self.epoch_seconds) > MAX_WIDTH:
+            raise InvalidArgument(f"epoch_seconds: expected widths 1 to {MAX_WIDTH}, 1 among them")
+        if not all(math.isfinite(seconds) and seconds > 0 for seconds in self.epoch_seconds.values()):
+            raise InvalidArgument("epoch_seconds: expected numbers above 0")
+        others = (self.spread, self.trial_spread, self.uncertainty, self.session_seconds, self.restore_seconds)
+        if not all(math.isfinite(value) and value >= 0 for value in others) or self.units_per_epoch < 1:
+            raise InvalidArgument("a profile: expected spreads and seconds of at least 0, and at least 1 unit an epoch")
+
+    @cached_property
+    def _best(self) -> tuple[Vector, npt.NDArray[np.int64]]:
+        """Seconds of an epoch with at most 1, 2, ... slots, and the width that gives them."""
+        widths = sorted(self.epoch_seconds)
+        last = MAX_WIDTH if self.is_extrapolated and len(widths) > 1 else widths[-1]
+        logs = np.log(np.arange(1, last + 1))
+        known, values = np.log(widths), np.log([self.epoch_seconds[width] for width in widths])
+        seconds = np.interp(logs, known, values)
+        if last > widths[-1]:
+            slope = (values[-1] - values[-2]) / (known[-1] - known[-2])
+            beyond = logs > known[-1]
+            seconds[beyond] = values[-1] + slope * (logs[beyond] - known[-1])
+        seconds = np.exp(seconds)
+        seconds[np.array(widths) - 1] = [self.epoch_seconds[width] for width in widths]  # exactly what was measured
+        best = np.minimum.accumulate(seconds)
+        used = np.maximum.accumulate(np.where(seconds <= best, np.arange(1, last + 1), 1))
+        return best, used
+
+    @property
+    def max_width(self) -> int:
+        """Slots beyond which a trial gets no faster."""
+        return int(self._best[1][-1])
+
+    def width(self, n_slots: int) -> int:
+        """Return how many of its slots a trial uses."""
+        used = self._best[1]
+        return int(used[min(n_slots, len(used)) - 1])
+
+    def seconds(self, n_slots: int) -> float:
+        """Return the mean seconds of an epoch of a trial that has so many slots."""
+        best = self._best[0]
+        return float(best[min(n_slots, len(best)) - 1])
+
+
+@dataclass(frozen=True)
+class Job:
+    """Stages in their order, profiles by architecture and kind of device, and the bytes that an instance brings in.
+
+    `is_hopping`: trials of a stage hop over its slots; else each keeps one, as in the paper. Raises InvalidArgument.
+    """
+
+    stages: tuple[Stage, ...]
+    profiles: Mapping[tuple[str, str], TrialProfile] = field(repr=False)
+    is_hopping: bool = True
+    data_gb: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.stages) <= MAX_STAGES:
+            raise InvalidArgument(f"a plan: expected 1 to {MAX_STAGES} stages, got {len(self.stages)}")
+        if not (math.isfinite(self.data_gb) and self.data_gb >= 0):
+            raise InvalidArgument(f"data_gb: expected a number of at least 0, got {self.data_gb}")
+
+    @property
+    def architectures(self) -> list[str]:
+        """Architectures of all stages, each once."""
+        loads = [load for stage in self.stages for some in (stage.loads, *stage.alternatives) for load in some]
+        return list(dict.fromkeys(load.architecture for load in loads))
+
+    def profile(self, architecture: str, device_kind: str) -> TrialProfile:
+        """Return what is known of an architecture on a kind of device. Raises InvalidArgument."""
+        try:
+            return self.profiles[architecture, device_kind]
+        except KeyError:
+            raise InvalidArgument(
+                f"nothing is known of how long {architecture} takes on {device_kind}",
+                hint="Train a trial of it there for an epoch first.",
+            ) from None
+
+    def fits(self, device_kind: str) -> bool:
+        """Say whether all of it can train on a kind of device, as far as is known."""
+        return all((architecture, device_kind) in self.profiles for architecture in self.architectures)
+
+
+def halving_job(
+    n_trials: Sequence[int],
+    n_epochs: Sequence[float],
+    profile: TrialProfile,
+    device_kind: str,
+    *,
+    is_hopping: bool = True,
+) -> Job:
+    """Return a job of one architecture: so many trials and so many further epochs each, stage by stage."""
+    stages = tuple(
+        Stage((Load("any", trials, epochs),), f"stage {k}", k > 0)
+        for k, (trials, epochs) in enumerate(zip(n_trials, n_epochs, strict=True))
+    )
+    return Job(stages, {("any", device_kind): profile}, is_hopping)

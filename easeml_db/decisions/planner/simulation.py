@@ -1,0 +1,178 @@
+"""Time and cost of a plan, by Monte Carlo (RubberBand, section 4.2).
+
+The paper's graph has a node for the provider's queue, one for each new instance, one for each trial and a barrier,
+stage after stage. Its longest path is the sum over stages of queue + slowest new instance + stage time, which is
+computed here for all samples at once (tests build the graph). Instances that a later stage does not need are released
+at the barrier, the oldest first: these have outlived a minimum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from easeml_db.decisions.planner.draws import DEFAULT_SAMPLES, Draws
+from easeml_db.decisions.planner.job import Job, Vector
+from easeml_db.decisions.planner.prices import InstanceType, PriceList
+from easeml_db.decisions.planner.stage_times import StageTimes
+from easeml_db.errors import InvalidArgument
+
+
+class Allocation(NamedTuple):
+    """What a stage gets: so many slots of the instance type at this place of the price list."""
+
+    type_number: int
+    n_slots: int
+
+
+Plan = tuple[Allocation, ...]
+NOTHING = Allocation(0, 0)
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a plan is expected to take: all arrays of shape (samples,), those of stages one for each stage."""
+
+    seconds: Vector
+    cost: Vector
+    stage_seconds: tuple[Vector, ...]
+    stage_cost: tuple[Vector, ...]
+
+    @property
+    def mean_seconds(self) -> float:
+        """Expected time."""
+        return float(self.seconds.mean())
+
+    @property
+    def mean_cost(self) -> float:
+        """Expected cost."""
+        return float(self.cost.mean())
+
+
+class _Group(NamedTuple):
+    """Instances that became ready at the same time."""
+
+    ready: Vector
+    n_instances: int
+
+
+class _State(NamedTuple):
+    """How things stand at a barrier: the time, the instances held, the oldest first, and what each stage took so far.
+
+    `costs` begin with what was held before the first stage."""
+
+    now: Vector
+    type_number: int
+    groups: tuple[_Group, ...]
+    seconds: tuple[Vector, ...]
+    costs: tuple[Vector, ...]
+
+
+class Simulator:
+    """Predicts plans for a job at a price list. Raises InvalidArgument where nothing is known of an architecture."""
+
+    def __init__(self, job: Job, prices: PriceList, *, n_samples: int = DEFAULT_SAMPLES, seed: int = 0) -> None:
+        self.job, self.prices = job, prices
+        self.types = tuple(k for k, each in enumerate(prices.types) if job.fits(each.device_kind))
+        if not self.types:
+            job.profile(_first_unknown(job, prices), prices.types[0].device_kind)
+        self.draws = Draws(job, n_samples, seed)
+        self.times = StageTimes(job, self.draws)
+        self._states: dict[tuple[Allocation, Plan], _State] = {}  # plans share their beginnings
+        self._predicted: dict[tuple[Plan, Allocation], Prediction] = {}
+        self._sessions = {k: self._session_seconds(prices.types[k]) for k in self.types}
+
+    @property
+    def n_stages(self) -> int:
+        """Stages of the job."""
+        return len(self.job.stages)
+
+    def predict(self, plan: Plan, held: Allocation = NOTHING) -> Prediction:
+        """Return time and cost of a plan, from where the slots `held` are there already and paid so far."""
+        if len(plan) != self.n_stages:
+            raise InvalidArgument(f"a plan: expected {self.n_stages} stages, got {len(plan)}")
+        key = plan, held
+        if key not in self._predicted:
+            end = self._after(plan, held)
+            end = self._released(end, _n_held(end))
+            # What was there before the first stage, and was released at once, counts to the first stage.
+            costs = (end.costs[0] + end.costs[1], *end.costs[2:])
+            self._predicted[key] = Prediction(end.now, np.sum(costs, axis=0), end.seconds, costs)
+        return self._predicted[key]
+
+    def start_seconds(self, stage: int, type_number: int, n_new: int) -> tuple[Vector, Vector]:
+        """Return seconds in the provider's queue, and until `n_new` instances are ready for trials after that."""
+        instance = self.prices.types[type_number]
+        queue = self.draws.queue_seconds(stage, instance.queue)
+        return queue, self.draws.slowest_start(stage, instance.initialisation, n_new) + self._sessions[type_number]
+
+    def _session_seconds(self, instance: InstanceType) -> float:
+        names = self.job.architectures
+        return max(self.job.profile(name, instance.device_kind).session_seconds for name in names)
+
+    def _after(self, plan: Plan, held: Allocation) -> _State:
+        """Return how things stand after the first stages."""
+        if not plan:
+            return self._begin(held)
+        key = held, plan
+        if key not in self._states:
+            self._states[key] = self._next(self._after(plan[:-1], held), len(plan) - 1, plan[-1])
+        return self._states[key]
+
+    def _begin(self, held: Allocation) -> _State:
+        zeros = np.zeros(self.draws.n_samples)
+        n_held = self.prices.types[held.type_number].n_instances(held.n_slots)
+        groups = (_Group(zeros, n_held),) if n_held else ()
+        return _State(zeros, held.type_number, groups, (), (zeros,))
+
+    def _next(self, before: _State, stage: int, allocation: Allocation) -> _State:
+        """Resize, then train a stage up to its barrier."""
+        type_number, n_slots = allocation
+        instance = self.prices.types[type_number]
+        is_other = type_number != before.type_number
+        n_wanted = 0 if is_other else instance.n_instances(n_slots)
+        before = self._released(before, _n_held(before) - n_wanted)
+        groups, now, cost = before.groups, before.now, np.zeros(self.draws.n_samples)
+        n_new = instance.n_instances(n_slots) - _n_held(before)
+        if n_new > 0:
+            queue, start = self.start_seconds(stage, type_number, n_new)
+            groups = (*groups, _Group(now + queue, n_new))
+            cost += n_new * instance.price_per_gb * self.job.data_gb
+            now = now + queue + start
+        time = self.times.of(stage, instance, n_slots)
+        now = now + time.seconds
+        if instance.is_per_function:
+            cost += time.busy_seconds * instance.price_per_slot_second
+        else:
+            for group in groups:
+                since = now - np.maximum(group.ready, before.now)
+                cost += group.n_instances * instance.price_per_second * since
+        return _State(now, type_number, groups, (*before.seconds, now - before.now), (*before.costs, cost))
+
+    def _released(self, state: _State, n_instances: int) -> _State:
+        """Release the oldest; what is billed beyond the time that they were there counts to the stage that ended."""
+        if n_instances <= 0:
+            return state
+        instance = self.prices.types[state.type_number]
+        groups, extra = list(state.groups), np.zeros(self.draws.n_samples)
+        while n_instances > 0:
+            ready, n_here = groups.pop(0)
+            n_gone = min(n_here, n_instances)
+            if n_gone < n_here:
+                groups.insert(0, _Group(ready, n_here - n_gone))
+            if not instance.is_per_function:
+                lifetime = state.now - ready
+                extra += n_gone * instance.price_per_second * (instance.billed(lifetime) - lifetime)
+            n_instances -= n_gone
+        return state._replace(groups=tuple(groups), costs=(*state.costs[:-1], state.costs[-1] + extra))
+
+
+def _n_held(state: _State) -> int:
+    return sum(group.n_instances for group in state.groups)
+
+
+def _first_unknown(job: Job, prices: PriceList) -> str:
+    kind = prices.types[0].device_kind
+    return next(name for name in job.architectures if (name, kind) not in job.profiles)

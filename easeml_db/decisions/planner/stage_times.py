@@ -1,0 +1,146 @@
+"""How long a stage takes on so many slots of a device, and for how many slot seconds something trains there.
+
+At least as many slots as trials: all train at once, the last one ends the stage. Fewer, hopping: the scheduler keeps
+all slots at work until the units run out, as long as no trial is left alone (tests compare with the real scheduler); so
+the stage takes its work over its slots, rounded up to whole units, or its longest trial if that is longer. Fewer, not
+hopping: trial j follows trial j - slots on the same slot.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from easeml_db.decisions.planner.draws import Draws
+from easeml_db.decisions.planner.job import Job, Load, TrialProfile, Vector, noise
+from easeml_db.decisions.planner.prices import InstanceType
+
+
+class StageTime(NamedTuple):
+    """Seconds until the last trial ends, and slot seconds of work, both of shape (samples,)."""
+
+    seconds: Vector
+    busy_seconds: Vector
+
+
+class _Trials(NamedTuple):
+    """Of each trial of a stage, in each of its alternatives: architecture (-1: no trial) and epochs."""
+
+    kinds: np.ndarray[tuple[int, int], np.dtype[np.int64]]
+    epochs: Vector
+
+
+class _TrialTimes(NamedTuple):
+    """Of trials that have so many slots each: seconds (samples, trials), and of all of them the longest, the slot
+    seconds of work and the mean of a unit, of shape (samples,)."""
+
+    seconds: Vector
+    longest: Vector
+    busy: Vector
+    unit: Vector
+
+
+class StageTimes:
+    """Stage times of one job, each found once."""
+
+    def __init__(self, job: Job, draws: Draws) -> None:
+        self._job, self._draws = job, draws
+        self._architectures = job.architectures
+        self._trials = [self._trials_of(number) for number in range(len(job.stages))]
+        self._found: dict[tuple[int, str, float, int], StageTime] = {}
+        self._by_width: dict[tuple[int, str, float, int], _TrialTimes] = {}
+        self._lucks: dict[tuple[int, str], Vector] = {}
+
+    def of(self, stage: int, instance: InstanceType, n_slots: int) -> StageTime:
+        """Return the times of a stage on so many slots."""
+        key = stage, instance.device_kind, instance.speed, n_slots
+        if key not in self._found:
+            self._found[key] = self._time(stage, instance, n_slots)
+        return self._found[key]
+
+    def max_width(self, stage: int, instance: InstanceType) -> int:
+        """Return the slots beyond which no trial of a stage gets faster."""
+        return max(profile.max_width for _, profile in self._profiles(stage, instance.device_kind))
+
+    def _trials_of(self, number: int) -> _Trials:
+        stage = self._job.stages[number]
+        listed = [self._listed(loads) for loads in stage.alternatives or (stage.loads,)]
+        shape = len(listed), stage.n_trials
+        kinds, epochs = np.full(shape, -1), np.zeros(shape)
+        for place, (some_kinds, some_epochs) in enumerate(listed):
+            kinds[place, : len(some_kinds)], epochs[place, : len(some_epochs)] = some_kinds, some_epochs
+        rows = np.arange(self._draws.n_samples) % len(listed) if len(listed) > 1 else np.zeros(1, int)
+        return _Trials(kinds[rows], epochs[rows])
+
+    def _listed(self, loads: tuple[Load, ...]) -> tuple[list[int], list[float]]:
+        """Return architecture and epochs of each trial; those of different loads alternate, as they are started."""
+        kinds, epochs, places = [], [], []
+        for load in loads:
+            kinds += [self._architectures.index(load.architecture)] * load.n_trials
+            epochs += [load.n_epochs] * load.n_trials
+            places += [(k + 0.5) / load.n_trials for k in range(load.n_trials)]
+        order = np.argsort(places, kind="stable")
+        return [kinds[k] for k in order], [epochs[k] for k in order]
+
+    def _time(self, stage: int, instance: InstanceType, n_slots: int) -> StageTime:
+        n_trials = self._job.stages[stage].n_trials
+        trials = self._at_width(stage, instance, max(1, n_slots // n_trials))
+        if n_slots >= n_trials:
+            return StageTime(trials.longest, trials.busy)
+        if not self._job.is_hopping:
+            return StageTime(_chained(trials.seconds, n_slots), trials.busy)
+        work = trials.busy / n_slots
+        n_units = work / trials.unit
+        return StageTime(
+            np.maximum(trials.longest, work + (np.ceil(n_units - 1e-9) - n_units) * trials.unit), trials.busy
+        )
+
+    def _at_width(self, stage: int, instance: InstanceType, n_slots: int) -> _TrialTimes:
+        key = stage, instance.device_kind, instance.speed, n_slots
+        if key not in self._by_width:
+            self._by_width[key] = self._trial_times(stage, instance, n_slots)
+        return self._by_width[key]
+
+    def _trial_times(self, stage: int, instance: InstanceType, n_slots: int) -> _TrialTimes:
+        kinds, epochs = self._trials[stage]
+        means, widths, restore = np.zeros(epochs.shape), np.zeros(epochs.shape), np.zeros(epochs.shape)
+        n_units = np.zeros(epochs.shape)
+        for kind, profile in self._profiles(stage, instance.device_kind):
+            mine = kinds == kind
+            means[mine] = profile.seconds(n_slots) / instance.speed
+            widths[mine] = profile.width(n_slots)
+            n_units[mine] = profile.units_per_epoch * epochs[mine]
+            restore[mine] = profile.restore_seconds if self._job.stages[stage].is_continued else 0.0
+        seconds = means * epochs * self._luck(stage, instance.device_kind)
+        unit = seconds.sum(axis=1) / np.maximum(n_units.sum(axis=1), 1e-12)
+        seconds = seconds + restore
+        return _TrialTimes(seconds, seconds.max(axis=1), (seconds * widths).sum(axis=1), unit)
+
+    def _luck(self, stage: int, device_kind: str) -> Vector:
+        """Return by which factor each trial's epochs differ from their mean, shape (samples, trials)."""
+        key = stage, device_kind
+        if key not in self._lucks:
+            kinds, epochs = self._trials[stage]
+            one, all_, common = np.zeros(epochs.shape), np.zeros(epochs.shape), np.zeros(epochs.shape)
+            for kind, profile in self._profiles(stage, device_kind):
+                mine = kinds == kind
+                one[mine], all_[mine], common[mine] = profile.spread, profile.trial_spread, profile.uncertainty
+            spread = np.sqrt(one**2 / np.maximum(epochs, 1.0) + all_**2)
+            own = noise(spread, self._draws.trials(stage))
+            self._lucks[key] = own * noise(common, self._draws.common[:, None])
+        return self._lucks[key]
+
+    def _profiles(self, stage: int, device_kind: str) -> list[tuple[int, TrialProfile]]:
+        kinds = np.unique(self._trials[stage].kinds)
+        return [(int(kind), self._job.profile(self._architectures[kind], device_kind)) for kind in kinds if kind >= 0]
+
+
+def _chained(seconds: Vector, n_slots: int) -> Vector:
+    """Return when the last of so many slots ends, each with every n_slots-th trial, shape (samples,)."""
+    n_samples, n_trials = seconds.shape
+    n_rounds = -(-n_trials // n_slots)
+    padded = np.zeros((n_samples, n_rounds * n_slots))
+    padded[:, :n_trials] = seconds
+    ends: Vector = padded.reshape(n_samples, n_rounds, n_slots).sum(axis=1).max(axis=1)
+    return ends

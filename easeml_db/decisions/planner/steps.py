@@ -1,0 +1,84 @@
+"""Which numbers of slots are worth a look for a stage.
+
+The paper steps only through divisors and multiples of the number of trials, so that shares are equal. Where trials hop
+over slots, and where instances are paid whole, others may be better: every small number counts here, and every whole
+number of instances. What costs no less and takes no shorter than another is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import ceil, isqrt
+
+import numpy as np
+
+from easeml_db.decisions.planner.prices import InstanceType
+from easeml_db.decisions.planner.simulation import Allocation, Simulator
+
+ALL_UP_TO = 32
+GROWTH = 1.2
+MAX_OPTIONS = 32  # of a stage and an instance type
+
+
+def next_smaller(n_slots: int, n_trials: int) -> int | None:
+    """Return the next smaller number of slots that is a divisor or a multiple of the number of trials."""
+    if n_slots > n_trials:
+        return (n_slots - 1) // n_trials * n_trials
+    return next((n for n in range(n_slots - 1, 0, -1) if n_trials % n == 0), None)
+
+
+def candidates(n_trials: int, instance: InstanceType, max_width: int) -> list[int]:
+    """Return numbers of slots to look at, growing."""
+    most = min(instance.most_slots, max(n_trials * max_width, 1))
+    found = set(range(1, min(ALL_UP_TO, most) + 1)) | {most}
+    found |= _thin(divisor for k in range(1, isqrt(n_trials) + 1) if not n_trials % k for divisor in (k, n_trials // k))
+    found |= _thin(n_trials * width for width in range(1, max_width + 1))
+    found |= _thin(instance.n_slots * n for n in range(1, instance.n_instances(most) + 1))
+    return sorted(n for n in found if n <= most)
+
+
+def _thin(numbers: Iterable[int]) -> set[int]:
+    """Return every small number, and of the larger ones some, each larger by a factor than the one before."""
+    kept: set[int] = set()
+    least = 0
+    for number in sorted(numbers):
+        if number >= least:
+            kept.add(number)
+            least = ceil(number * GROWTH) if number > ALL_UP_TO else number + 1
+    return kept
+
+
+def options(simulator: Simulator, stage: int, type_number: int) -> list[int]:
+    """Return numbers of slots of which none is worse in every respect than another: instances held, slot seconds paid,
+    time; growing."""
+    instance = simulator.prices.types[type_number]
+    n_trials = simulator.job.stages[stage].n_trials
+    kept: list[tuple[int, float, float, int]] = []  # instances, price of the work, seconds, slots
+    for n_slots in candidates(n_trials, instance, simulator.times.max_width(stage, instance)):
+        time = simulator.times.of(stage, instance, n_slots)
+        paid = float(time.busy_seconds.mean()) if instance.is_per_function else 0.0
+        found = instance.n_instances(n_slots), paid, float(time.seconds.mean()), n_slots
+        if not any(_is_no_worse(one, found) for one in kept):
+            kept = [one for one in kept if not _is_no_worse(found, one)] + [found]
+    return _spread(sorted(one[3] for one in kept))
+
+
+def _is_no_worse(one: tuple[int, float, float, int], other: tuple[int, float, float, int]) -> bool:
+    return one[0] <= other[0] and one[1] <= other[1] * (1 + 1e-9) and one[2] <= other[2] * (1 + 1e-9)
+
+
+def _spread(numbers: list[int]) -> list[int]:
+    """Return at most MAX_OPTIONS of them, the first and the last among them."""
+    if len(numbers) <= MAX_OPTIONS:
+        return numbers
+    # Evenly over the logarithm: the small ones are those that stages with few trials need.
+    wanted = np.geomspace(numbers[0], numbers[-1], MAX_OPTIONS)
+    return sorted({min(numbers, key=lambda number: abs(number - n)) for n in wanted})
+
+
+def all_options(simulator: Simulator) -> list[list[Allocation]]:
+    """Return what each stage may get, over all instance types."""
+    return [
+        [Allocation(k, n_slots) for k in simulator.types for n_slots in options(simulator, stage, k)]
+        for stage in range(simulator.n_stages)
+    ]

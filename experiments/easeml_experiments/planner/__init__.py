@@ -1,0 +1,1 @@
+"""RubberBand's tables and figures again, and the planner on random jobs."""

@@ -1,0 +1,106 @@
+"""The stages of procedures: declared ones, and what comes of playing the others on past learning curves."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from easeml_db.decisions.planner.declared import UNDECLARED, declared_stages, declares_stages
+from easeml_db.decisions.planner.envelope import MAX_PLAYED_EPOCHS, Past, envelope
+from easeml_db.decisions.procedures import PROCEDURES
+from easeml_db.decisions.procedures.proposal import preview
+from easeml_db.errors import InvalidArgument, NotReady
+from easeml_db.words.run import Search
+from tests.unit.procedures.conftest import RATE
+
+
+def search_of(
+    procedure: str, n_arms: int = 1, max_epochs: int = 9, n_configs: int | None = None, **options: Any
+) -> Search:
+    specs = [{"architecture": f"net{k}", "hyperparameters": [RATE]} for k in range(n_arms)]
+    return Search(json.dumps(specs), None, procedure, n_configs, max_epochs, 5, json.dumps(options))
+
+
+def rungs(search: Search) -> list[tuple[int, float]]:
+    return [(stage.n_trials, stage.n_epochs) for stage in declared_stages(search)]
+
+
+def test_the_papers_halving_has_four_stages() -> None:
+    search = search_of("successive_halving", max_epochs=50, n_configs=32, increments=True)
+    assert rungs(search) == [(32, 1), (10, 3), (3, 9), (1, 37)]
+    assert [stage.is_continued for stage in declared_stages(search)] == [False, True, True, True]
+
+
+def test_hyperband_is_its_brackets_one_after_the_other() -> None:
+    assert rungs(search_of("hyperband")) == [(9, 1), (3, 2), (1, 6), (5, 3), (1, 6), (3, 9)]
+    assert rungs(search_of("sync_bohb")) == rungs(search_of("hyperband"))
+
+
+@pytest.mark.parametrize("procedure", ["random", "grid"])
+def test_one_shot_procedures_are_one_stage_of_all_architectures(procedure: str) -> None:
+    space = json.dumps({"rate": [0.1, 0.2, 0.3]})
+    search = Search(search_of(procedure, n_arms=2).architectures_json, space, procedure, 6, 9)
+    (stage,) = declared_stages(search)
+    assert [(load.architecture, load.n_trials, load.n_epochs) for load in stage.loads] == [
+        ("net0", 3, 9),
+        ("net1", 3, 9),
+    ]
+
+
+def test_a_search_inside_every_arm_is_arm_after_arm() -> None:
+    search = search_of("successive_halving", n_arms=2, max_epochs=9, n_configs=9)
+    stages = declared_stages(search)
+    assert [stage.loads[0].architecture for stage in stages] == ["net0"] * 3 + ["net1"] * 3
+
+
+def test_in_a_joint_search_each_architecture_may_be_the_last() -> None:
+    search = search_of("successive_halving", n_arms=2, max_epochs=9, n_configs=9, joint=True)
+    first, _, last = declared_stages(search)
+    assert sorted(load.n_trials for load in first.loads) == [4, 5]
+    assert {loads[0].architecture for loads in last.alternatives} == {"net0", "net1"}
+
+
+@pytest.mark.parametrize("procedure", sorted(set(PROCEDURES) - set(UNDECLARED)))
+def test_declared_stages_hold_the_work_that_the_preview_shows(procedure: str) -> None:
+    options = {"n_parallel": 2} if "n_parallel" in PROCEDURES[procedure].description.options else {}
+    search = Search(
+        search_of(procedure).architectures_json, '{"rate": [0.1, 0.2, 0.3]}', procedure, None, 9, 5, json.dumps(options)
+    )
+    shown = json.loads(
+        preview(search.architectures_json, search.search_space_json, procedure, None, 9, 5, search.options_json)
+    )
+    work = sum(stage.n_trials * stage.n_epochs for stage in declared_stages(search))
+    assert declares_stages(procedure)
+    assert work == pytest.approx(sum(row["total_epochs"] for row in shown))
+
+
+RISING = Past({"net0": [[0.1 * k, 0.1 * k + 0.05, 0.1 * k + 0.09] for k in range(8)]}, {"net0": 2.0})
+
+
+@pytest.mark.parametrize("procedure", UNDECLARED)
+def test_other_procedures_are_played_on_past_curves(procedure: str) -> None:
+    (stage,) = envelope(search_of(procedure, max_epochs=9, n_configs=12, n_parallel=3), RISING)
+    assert len(stage.alternatives) > 1
+    for loads in stage.alternatives:
+        assert 1 <= sum(load.n_trials for load in loads) <= 12
+        assert all(1 <= load.n_epochs <= 9 for load in loads)
+    (again,) = envelope(search_of(procedure, max_epochs=9, n_configs=12, n_parallel=3), RISING)
+    assert again == stage
+
+
+def test_asha_trains_less_than_all_trials_to_the_end() -> None:
+    (stage,) = envelope(search_of("asha", max_epochs=9, n_configs=12, n_parallel=3), RISING)
+    work = [sum(load.n_trials * load.n_epochs for load in loads) for loads in stage.alternatives]
+    assert max(work) < 12 * 9
+
+
+def test_without_curves_nobody_knows_what_they_would_do() -> None:
+    with pytest.raises(NotReady, match="no learning curves"):
+        envelope(search_of("asha"), Past({}, {}))
+
+
+def test_what_would_take_too_long_to_play_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match=str(MAX_PLAYED_EPOCHS)):
+        envelope(search_of("asha", max_epochs=MAX_PLAYED_EPOCHS, n_configs=60, n_parallel=50, min_epochs=5000), RISING)
