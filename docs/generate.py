@@ -43,6 +43,15 @@ GROUPS = {
         "undeploy",
         "set_prediction_audit",
     ),
+    "Evaluation": (
+        "evaluate",
+        "confusion_matrix",
+        "class_metrics",
+        "roc_curve",
+        "calibration",
+        "residuals",
+        "held_out_answers",
+    ),
     "Slots and segments": (
         "set_slots",
         "add_slots",

@@ -72,6 +72,15 @@ LEFT JOIN LATERAL (
 WHERE e.split = 'validation';
 COMMENT ON VIEW easeml.learning_curves IS 'Training loss and validation metrics of each trial after each epoch.';
 
+CREATE VIEW easeml.trial_metrics WITH (security_invoker) AS
+SELECT t.run_id, t.trial_id, t.trial_number, d.dataset_name, t.architecture, e.split, e.epoch, e.n_rows, r.metric, e.metric_value,
+    e.accuracy, e.balanced_accuracy, e.macro_f1, e.log_loss, e.rmse, e.mae, e.r2, e.measured_at, t.tenant::text AS tenant
+FROM easeml.trials t
+JOIN easeml.runs r USING (run_id)
+JOIN easeml.datasets d USING (dataset_id)
+JOIN easeml.epoch_metrics e ON e.trial_id = t.trial_id AND e.epoch = t.best_epoch;
+COMMENT ON VIEW easeml.trial_metrics IS 'All metrics of the best epoch of each trial, as its units measured them: a row for validation, and one for test where it is measured. easeml.evaluate measures many more.';
+
 CREATE VIEW easeml.training_timeline WITH (security_invoker) AS
 SELECT u.run_id, u.trial_id, t.trial_number, t.architecture, 'train'::text AS kind, u.epoch, u.position, u.partition_number, u.slot_id, u.attempt,
     u.started_at, u.finished_at, extract(epoch FROM u.finished_at - u.started_at)::double precision AS seconds, u.training_seconds,
@@ -178,6 +187,26 @@ COMMENT ON COLUMN easeml.learning_curves.n_classes IS 'How many classes have val
 
 COMMENT ON COLUMN easeml.leaderboard.n_validation_classes IS 'How many classes have validation rows: validation metrics know nothing of the others. Null for numbers.';
 COMMENT ON COLUMN easeml.leaderboard.n_test_classes IS 'How many classes have test rows: test metrics know nothing of the others. Null for numbers, and before the test.';
+
+COMMENT ON COLUMN easeml.trial_metrics.run_id IS 'The run, see easeml.run_status.';
+COMMENT ON COLUMN easeml.trial_metrics.trial_id IS 'The trial, see easeml.leaderboard.';
+COMMENT ON COLUMN easeml.trial_metrics.trial_number IS 'Number of the trial within its run.';
+COMMENT ON COLUMN easeml.trial_metrics.dataset_name IS 'Dataset that the run searches on.';
+COMMENT ON COLUMN easeml.trial_metrics.architecture IS 'Architecture of the trial, see easeml.architectures.';
+COMMENT ON COLUMN easeml.trial_metrics.split IS 'validation or test.';
+COMMENT ON COLUMN easeml.trial_metrics.epoch IS 'The trial''s best epoch.';
+COMMENT ON COLUMN easeml.trial_metrics.n_rows IS 'Rows of the split.';
+COMMENT ON COLUMN easeml.trial_metrics.metric IS 'Metric that ranks the trials of the run.';
+COMMENT ON COLUMN easeml.trial_metrics.metric_value IS 'Value of that metric.';
+COMMENT ON COLUMN easeml.trial_metrics.accuracy IS 'Share of correct labels.';
+COMMENT ON COLUMN easeml.trial_metrics.balanced_accuracy IS 'Mean recall over classes.';
+COMMENT ON COLUMN easeml.trial_metrics.macro_f1 IS 'Mean F1 over classes.';
+COMMENT ON COLUMN easeml.trial_metrics.log_loss IS 'Mean negative log probability of the true label.';
+COMMENT ON COLUMN easeml.trial_metrics.rmse IS 'Root mean squared error.';
+COMMENT ON COLUMN easeml.trial_metrics.mae IS 'Mean absolute error.';
+COMMENT ON COLUMN easeml.trial_metrics.r2 IS 'Coefficient of determination.';
+COMMENT ON COLUMN easeml.trial_metrics.measured_at IS 'When the last partition was measured.';
+COMMENT ON COLUMN easeml.trial_metrics.tenant IS 'Tenant that owns the run.';
 
 COMMENT ON COLUMN easeml.training_timeline.run_id IS 'The run, see easeml.run_status.';
 COMMENT ON COLUMN easeml.training_timeline.trial_id IS 'The trial, see easeml.leaderboard.';

@@ -12,7 +12,7 @@ SQL = Path(__file__).resolve().parents[2] / "sql"
 TOKEN = re.compile(r"--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|\$(?P<tag>\w*)\$.*?\$(?P=tag)\$|.", re.DOTALL)
 ROUTINE = re.compile(r"CREATE (?:OR REPLACE )?(FUNCTION|PROCEDURE) easeml\.(\w+)\s*\(", re.IGNORECASE)
 BODY = re.compile(r"\$(?P<tag>\w*)\$(?P<body>.*)\$(?P=tag)\$", re.DOTALL)
-ARGUMENT = re.compile(r"(?:(IN|OUT|INOUT|VARIADIC)\s+)?(\w+)\s+(.+)", re.DOTALL)
+ARGUMENT = re.compile(r"(?:(IN|OUT|INOUT|VARIADIC)\s+)?(\w+|\"\w+\")\s+(.+)", re.DOTALL)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,162 @@
+"""The trial that is examined, and its answers for the rows of a split: computed once, kept by the session.
+
+Whoever calls sees these rows: `examined_trial` says so under row-level security, in each statement, before anything
+that the session keeps is looked at. Blocks come one by one, so memory holds one of them, and the answers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from easeml_plpy import datasets
+from easeml_plpy.architectures import architecture
+from easeml_plpy.cache import Bounded
+from easeml_plpy.devices import bind
+from easeml_plpy.encoder import LabelTarget
+from easeml_plpy.encoding import fields_from_bytes
+from easeml_plpy.errors import InvalidData, NotReady
+from easeml_plpy.live_trials import resumed_trial
+from easeml_plpy.prediction import ROWS_AT_ONCE, outputs_of
+from easeml_plpy.serving import MEMORY, Served, within_memory
+from easeml_plpy.session import Kept, Session, Statement
+from easeml_plpy.states import read_state
+from easeml_plpy.value_types import Array
+
+ANSWERS_BYTES = 256 << 20
+N_TRIALS = 2
+
+
+class Examined(NamedTuple):
+    """A trial by what the tables say of it; the caller may see the rows of its dataset."""
+
+    dataset_name: str
+    dataset_id: int
+    n_partitions: int
+    trial_id: int
+    checkpoint_id: int
+    architecture: str
+    config: str
+    metric: str
+
+
+class Block(NamedTuple):
+    """Rows of a block by field, with their targets, the partition, and how many rows of it came before."""
+
+    fields: list[Array]
+    targets: Array
+    partition_number: int
+    n_before: int
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What a trial answers for rows: `outputs` (n, n_outputs) in the target's units, `targets` (n,), and `places`
+    (n, 2): the partition of a row and its number there, from 0."""
+
+    outputs: Array
+    targets: Array
+    places: Array
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the arrays."""
+        return int(self.outputs.nbytes + self.targets.nbytes + self.places.nbytes)
+
+
+EXAMINED = Statement(
+    "SELECT dataset_name, dataset_id, n_partitions, examined_trial_id AS trial_id, checkpoint_id, architecture, config,"
+    " metric FROM easeml.examined_trial($1, $2)",
+    ("text", "int8"),
+    Examined,
+)
+TRIALS: Kept[Bounded[Served]] = Kept(lambda: Bounded(N_TRIALS))
+ANSWERS: Kept[Bounded[Answers]] = Kept(lambda: Bounded(ANSWERS_BYTES, lambda answers: answers.nbytes))
+
+
+def examined_trial(session: Session, dataset: str | None, trial_id: int | None) -> Examined:
+    """Return the trial of that number, else the one that answers. Raises what easeml.examined_trial refuses."""
+    return session.row(EXAMINED, dataset, trial_id)
+
+
+def restored(session: Session, examined: Examined) -> Served:
+    """Return the trial ready to answer, with the caller's rights."""
+    bind("cpu", 1, session.kept(MEMORY))
+    return session.kept(TRIALS).get(examined.checkpoint_id, lambda: _restored(session, examined))
+
+
+def _restored(session: Session, examined: Examined) -> Served:
+    data = datasets.dataset(session, examined.dataset_id)
+    view = architecture(examined.architecture).view
+    with within_memory():
+        state = read_state(session, examined.trial_id, examined.checkpoint_id)
+        live = resumed_trial(examined.architecture, json.loads(examined.config), data.task(view), state)
+    return Served(data, view, live, examined.trial_id, len(state))
+
+
+def answers_for(session: Session, examined: Examined, split: str) -> Answers:
+    """Return the answers for all rows of a split. Raises NotReady where it has none, InvalidData."""
+    key = (examined.checkpoint_id, split)
+    found = session.kept(ANSWERS).get(key, lambda: _answers(session, examined, split))
+    if not len(found.targets):
+        raise NotReady(
+            f"dataset {examined.dataset_name!r} has no {split} rows",
+            hint="SELECT * FROM easeml.partition_status shows how many rows each split has.",
+        )
+    return found
+
+
+def _answers(session: Session, examined: Examined, split: str) -> Answers:
+    served = restored(session, examined)
+    n_outputs = served.data.task(served.view).n_outputs
+    outputs, targets, places = [np.zeros((0, n_outputs))], [np.zeros(0, int)], [np.zeros((0, 2), int)]
+    for block in blocks_of(session, examined, split):
+        outputs.append(_paged_outputs(served, block.fields, len(block.targets)))
+        targets.append(block.targets)
+        numbers = np.arange(block.n_before, block.n_before + len(block.targets))
+        places.append(np.column_stack([np.full(len(numbers), block.partition_number), numbers]))
+    with within_memory():
+        found = Answers(*(np.concatenate(parts) for parts in (outputs, targets, places)))
+    n_wrong = int((~np.isfinite(found.outputs)).any(axis=1).sum())
+    if n_wrong:
+        raise InvalidData(
+            f"trial {examined.trial_id} answers {n_wrong} {split} rows with numbers that are not finite",
+            hint="It diverged in training: examine another trial of easeml.leaderboard.",
+        )
+    return found
+
+
+def _paged_outputs(served: Served, fields: list[Array], n_rows: int) -> Array:
+    pages = range(0, n_rows, ROWS_AT_ONCE)
+    return np.concatenate([outputs_of(served, [part[i : i + ROWS_AT_ONCE] for part in fields]) for i in pages])
+
+
+def blocks_of(session: Session, examined: Examined, split: str) -> Iterator[Block]:
+    """Yield the blocks of a split, partition by partition, with one in memory."""
+    data = datasets.dataset(session, examined.dataset_id)
+    target_type = "<i4" if isinstance(data.encoder.target, LabelTarget) else "<f8"
+    for partition_number in range(examined.n_partitions):
+        n_before = 0
+        for stored in session.each(datasets.BLOCKS, examined.dataset_id, split, partition_number):
+            fields = fields_from_bytes(data.encoder, stored.inputs, stored.n_rows)
+            yield Block(fields, np.frombuffer(stored.targets, target_type), partition_number, n_before)
+            n_before += stored.n_rows
+
+
+def sampled_rows(session: Session, examined: Examined, split: str, n_rows: int, seed: int) -> tuple[list[Array], Array]:
+    """Return the fields and targets of rows of a split: all of them, or so many that the seed draws."""
+    counts = [len(block.targets) for block in blocks_of(session, examined, split)]
+    total, rng = sum(counts), np.random.default_rng(seed)
+    drawn = np.arange(total) if total <= n_rows else np.sort(rng.choice(total, n_rows, replace=False))
+    starts = np.cumsum([0, *counts])
+    fields: list[list[Array]] = []
+    targets: list[Array] = []
+    for block, first, last in zip(blocks_of(session, examined, split), starts, starts[1:], strict=False):
+        own = drawn[(drawn >= first) & (drawn < last)] - first
+        fields.append([part[own] for part in block.fields])
+        targets.append(block.targets[own])
+    return [np.concatenate(parts) for parts in zip(*fields, strict=True)], np.concatenate(targets)

@@ -1,0 +1,108 @@
+"""A question about a trial on held-out rows: which trial, which rows, and the arguments, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from easeml_plpy import datasets
+from easeml_plpy.encoder import LabelTarget
+from easeml_plpy.errors import InvalidArgument, NotAllowed, NotFound, close_matches_hint
+from easeml_plpy.held_out.answers import Answers, Examined, answers_for
+from easeml_plpy.held_out.classification import ClassAnswers
+from easeml_plpy.held_out.regression import NumberAnswers
+from easeml_plpy.session import Session
+
+SPLITS = ("validation", "test")
+MOST_BINS = 1000
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked about which trial; `options` are the further arguments of the function, as JSON values."""
+
+    session: Session
+    examined: Examined
+    options: Mapping[str, Any]
+
+    @property
+    def labels(self) -> tuple[str, ...] | None:
+        """The labels of a classification, None for a regression."""
+        target = datasets.dataset(self.session, self.examined.dataset_id).encoder.target
+        return target.labels if isinstance(target, LabelTarget) else None
+
+    def of_classes(self, subject: str) -> tuple[str, ...]:
+        """Return the labels. Raises NotAllowed for a regression."""
+        if self.labels is None:
+            raise NotAllowed(
+                f"dataset {self.examined.dataset_name!r} is a regression, which has no {subject}",
+                hint="easeml.evaluate and easeml.residuals measure regressions.",
+            )
+        return self.labels
+
+    def number_answers(self, split: str) -> NumberAnswers:
+        """Return answers of a regression. Raises NotAllowed for a classification."""
+        if self.labels is not None:
+            raise NotAllowed(
+                f"dataset {self.examined.dataset_name!r} is a classification, which has no residuals",
+                hint="easeml.confusion_matrix and easeml.held_out_answers show what classes were answered.",
+            )
+        found = self.answers(split)
+        return NumberAnswers(found.targets.astype(np.float64), found.outputs[:, 0].astype(np.float64))
+
+    def split(self) -> str:
+        """Return the split that is asked about. Raises InvalidArgument."""
+        found = self.options["split"]
+        if found not in SPLITS:
+            raise InvalidArgument(f"split: expected validation or test, got {_quoted(found)}")
+        return str(found)
+
+    def answers(self, split: str) -> Answers:
+        """Return what the trial answers for the rows of a split. Raises NotReady."""
+        return answers_for(self.session, self.examined, split)
+
+    def class_answers(self, labels: tuple[str, ...], split: str) -> ClassAnswers:
+        """Return answers of a classification, judged as the options say. Raises InvalidArgument, NotFound."""
+        positive, threshold = self.positive(labels), self.threshold(labels)
+        found = self.answers(split)
+        return ClassAnswers(found.targets, found.outputs.astype(np.float64), positive, threshold)
+
+    def positive(self, labels: tuple[str, ...]) -> int | None:
+        """Return the class that counts as positive: the one named, else the second of two. Raises NotFound."""
+        named = self.options.get("positive")
+        if named is None:
+            return 1 if len(labels) == 2 else None
+        if named not in labels:
+            raise NotFound(
+                f"positive: dataset {self.examined.dataset_name!r} has no class {named!r}",
+                hint=close_matches_hint(str(named), labels),
+            )
+        return labels.index(named)
+
+    def threshold(self, labels: tuple[str, ...]) -> float | None:
+        """Return from which probability on a row counts as positive. Raises InvalidArgument."""
+        found = self.options.get("threshold")
+        if found is None:
+            return None
+        if not isinstance(found, int | float) or not 0 <= found <= 1:
+            raise InvalidArgument(f"threshold: expected a number from 0 to 1, got {found}")
+        if self.positive(labels) is None:
+            raise InvalidArgument(
+                f"threshold: dataset {self.examined.dataset_name!r} has {len(labels)} classes, and none is named",
+                hint="Say which class it is about: positive => 'label'.",
+            )
+        return float(found)
+
+    def n_bins(self) -> int:
+        """Return the number of intervals. Raises InvalidArgument."""
+        found = self.options["n_bins"]
+        if not isinstance(found, int) or not 1 <= found <= MOST_BINS:
+            raise InvalidArgument(f"n_bins: expected a number from 1 to {MOST_BINS}, got {_quoted(found)}")
+        return found
+
+
+def _quoted(value: object) -> str:
+    return "NULL" if value is None else repr(value)

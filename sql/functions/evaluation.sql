@@ -1,0 +1,144 @@
+-- How good a trial is on rows that it did not train on. All of these run with the caller's rights: row-level security shows a role the blocks and states
+-- of its own datasets only, and easeml.examined_trial refuses in words whoever may not see them. They are open to everybody for those words.
+
+CREATE FUNCTION easeml.examined_trial(dataset text, trial_id bigint, OUT dataset_name text, OUT dataset_id bigint, OUT n_partitions integer,
+    OUT examined_trial_id bigint, OUT checkpoint_id bigint, OUT architecture text, OUT config jsonb, OUT metric text)
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    owner name;
+    known text;
+    is_visible boolean := has_table_privilege('easeml.blocks', 'SELECT');
+BEGIN
+    IF is_visible THEN
+        -- One's own comes first; administrators name the datasets of others in full.
+        SELECT d.tenant, d.dataset_name INTO owner, dataset_name FROM easeml.datasets d
+        WHERE d.tenant = easeml.current_tenant() AND d.dataset_name = dataset OR d.tenant || '.' || d.dataset_name = dataset
+        ORDER BY d.tenant = easeml.current_tenant() AND d.dataset_name = dataset DESC NULLS LAST LIMIT 1;
+        -- Readers see that there is a dataset, and none of its rows.
+        is_visible := EXISTS (SELECT FROM easeml.blocks b JOIN easeml.datasets d USING (dataset_id) WHERE d.tenant = owner AND d.dataset_name = examined_trial.dataset_name);
+        SELECT string_agg(DISTINCT d.dataset_name, ', ') INTO known FROM easeml.datasets d WHERE d.tenant = easeml.current_tenant();
+    END IF;
+    IF NOT is_visible THEN
+        PERFORM easeml.fail('ML003', format('there is no dataset %s whose rows role %s may see', quote_nullable(dataset), quote_ident(current_user)),
+            hint => coalesce('You have: ' || known || '.', 'The tenant who made a dataset may see its rows. Whoever was given use of it may predict, and no more.'));
+    END IF;
+    IF trial_id IS NULL THEN
+        examined_trial_id := (easeml.answering_trial(owner, dataset_name)).trial_id;
+        IF examined_trial_id IS NULL THEN
+            PERFORM easeml.fail('ML010', format('dataset %s has no trained trial yet', quote_literal(dataset)),
+                hint => format('Start one with SELECT easeml.select_models(%s), or wait for the first epoch to be measured.', quote_literal(dataset)));
+        END IF;
+    END IF;
+    SELECT d.dataset_id, d.n_partitions, t.trial_id, t.best_checkpoint_id, t.architecture, t.config, r.metric
+    INTO dataset_id, n_partitions, examined_trial_id, checkpoint_id, architecture, config, metric
+    FROM easeml.trials t JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id)
+    WHERE t.trial_id = coalesce(examined_trial.trial_id, examined_trial.examined_trial_id) AND d.tenant = owner AND d.dataset_name = examined_trial.dataset_name;
+    IF dataset_id IS NULL THEN
+        PERFORM easeml.fail('ML003', format('dataset %s has no trial %s', quote_literal(dataset), trial_id), hint => 'SELECT trial_id FROM easeml.leaderboard lists them.');
+    ELSIF checkpoint_id IS NULL THEN
+        PERFORM easeml.fail('ML010', format('trial %s has no measured epoch yet', examined_trial_id));
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION easeml.examined_trial(text, bigint) IS
+    'Returns the trial of a dataset whose rows you may see: the one named, else the one that answers predictions. Refuses everybody else (internal).';
+
+CREATE FUNCTION easeml.examine_trial(subject text, dataset text, trial_id bigint, options jsonb, OUT rows json, OUT failure jsonb)
+LANGUAGE plpython3u STABLE SET search_path = pg_catalog, pg_temp AS $$
+from easeml_plpy.held_out.examine import examine_trial
+return examine_trial(plpy, GD, subject, dataset, trial_id, options)
+$$;
+COMMENT ON FUNCTION easeml.examine_trial(text, text, bigint, jsonb) IS
+    'Has a trial answer for held-out rows that the caller may see, and returns rows about that as a json array, or an error (internal: use easeml.evaluate and the functions beside it).';
+
+CREATE FUNCTION easeml.examination(subject text, dataset text, trial_id bigint, options jsonb) RETURNS json LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    answer record := easeml.examine_trial(subject, dataset, trial_id, options);
+BEGIN
+    PERFORM easeml.raise_failure(answer.failure);
+    RETURN answer.rows;
+END
+$$;
+COMMENT ON FUNCTION easeml.examination(text, text, bigint, jsonb) IS 'Returns what easeml.examine_trial returns, or raises its error (internal).';
+
+CREATE FUNCTION easeml.evaluate(
+    dataset text, trial_id bigint DEFAULT NULL, threshold double precision DEFAULT NULL, positive text DEFAULT NULL,
+    OUT metric text, OUT validation double precision, OUT test double precision, OUT is_higher_better boolean, OUT summary text, OUT evaluated_trial_id bigint
+) RETURNS SETOF record LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT e.* FROM json_to_recordset(easeml.examination('evaluate', dataset, trial_id, jsonb_build_object('threshold', threshold, 'positive', positive)))
+        e(metric text, validation double precision, test double precision, is_higher_better boolean, summary text, evaluated_trial_id bigint)
+$$;
+COMMENT ON FUNCTION easeml.evaluate(text, bigint, double precision, text) IS
+$$Measures a trial on the validation and the test rows: a row for each metric, NULL where it is not defined. Metrics are those of scikit-learn.
+dataset: your own. trial_id: by default the trial that answers predictions; its best epoch is measured.
+positive: the class that precision, recall, f1 and specificity are about; by default the second of two classes. roc_auc and average_precision of more than two classes are means over the classes, each against the rest.
+threshold: from this probability on (0 to 1) a row counts as positive; by default the most probable class counts.$$;
+
+CREATE FUNCTION easeml.confusion_matrix(
+    dataset text, trial_id bigint DEFAULT NULL, split text DEFAULT 'test', threshold double precision DEFAULT NULL, positive text DEFAULT NULL,
+    OUT actual text, OUT predicted text, OUT n_rows bigint, OUT share double precision
+) RETURNS SETOF record LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT e.* FROM json_to_recordset(easeml.examination('confusion_matrix', dataset, trial_id, jsonb_build_object('split', split, 'threshold', threshold, 'positive', positive)))
+        e(actual text, predicted text, n_rows bigint, share double precision)
+$$;
+COMMENT ON FUNCTION easeml.confusion_matrix(text, bigint, text, double precision, text) IS
+$$Counts the rows of each actual class by the class that a trial predicts: a row for each pair. share is that of the actual class's rows.
+split: test or validation. threshold, positive: as in easeml.evaluate, for two classes.$$;
+
+CREATE FUNCTION easeml.roc_curve(
+    dataset text, trial_id bigint DEFAULT NULL, split text DEFAULT 'test', positive text DEFAULT NULL,
+    OUT positive_class text, OUT threshold double precision, OUT false_positive_rate double precision, OUT true_positive_rate double precision, OUT "precision" double precision,
+    OUT true_positives bigint, OUT false_positives bigint, OUT true_negatives bigint, OUT false_negatives bigint
+) RETURNS SETOF record LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT e.* FROM json_to_recordset(easeml.examination('roc_curve', dataset, trial_id, jsonb_build_object('split', split, 'positive', positive)))
+        e(positive_class text, threshold double precision, false_positive_rate double precision, true_positive_rate double precision, "precision" double precision,
+            true_positives bigint, false_positives bigint, true_negatives bigint, false_negatives bigint)
+$$;
+COMMENT ON FUNCTION easeml.roc_curve(text, bigint, text, text) IS
+$$Returns the corners of the ROC curve, from the highest threshold down: what share of the rows a trial rightly, and what share it wrongly calls positive if it does so from that probability on.
+positive: one class against the rest; by default the second of two classes, or each of more. split: test or validation.$$;
+
+CREATE FUNCTION easeml.calibration(
+    dataset text, trial_id bigint DEFAULT NULL, split text DEFAULT 'test', n_bins integer DEFAULT 10, positive text DEFAULT NULL,
+    OUT positive_class text, OUT from_probability double precision, OUT to_probability double precision, OUT n_rows bigint, OUT mean_probability double precision, OUT positive_share double precision
+) RETURNS SETOF record LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT e.* FROM json_to_recordset(easeml.examination('calibration', dataset, trial_id, jsonb_build_object('split', split, 'n_bins', n_bins, 'positive', positive)))
+        e(positive_class text, from_probability double precision, to_probability double precision, n_rows bigint, mean_probability double precision, positive_share double precision)
+$$;
+COMMENT ON FUNCTION easeml.calibration(text, bigint, text, integer, text) IS
+$$Says whether probabilities mean what they say: for each interval of the probability of a class, the mean probability and the share of the rows that are of that class. Intervals without rows are left out.
+n_bins: the number of intervals between 0 and 1. positive, split: as in easeml.roc_curve.$$;
+
+CREATE FUNCTION easeml.class_metrics(
+    dataset text, trial_id bigint DEFAULT NULL, split text DEFAULT 'test', threshold double precision DEFAULT NULL, positive text DEFAULT NULL,
+    OUT label text, OUT n_rows bigint, OUT n_predicted bigint, OUT n_correct bigint, OUT "precision" double precision, OUT recall double precision, OUT f1 double precision,
+    OUT roc_auc double precision, OUT average_precision double precision
+) RETURNS SETOF record LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT e.* FROM json_to_recordset(easeml.examination('class_metrics', dataset, trial_id, jsonb_build_object('split', split, 'threshold', threshold, 'positive', positive)))
+        e(label text, n_rows bigint, n_predicted bigint, n_correct bigint, "precision" double precision, recall double precision, f1 double precision,
+            roc_auc double precision, average_precision double precision)
+$$;
+COMMENT ON FUNCTION easeml.class_metrics(text, bigint, text, double precision, text) IS
+$$Counts and measures each class: rows that are of it, rows predicted to be, and both; a class without rows is there, too. Arguments as in easeml.confusion_matrix.$$;
+
+CREATE FUNCTION easeml.residuals(
+    dataset text, trial_id bigint DEFAULT NULL, split text DEFAULT 'test',
+    OUT partition_number integer, OUT row_number bigint, OUT actual double precision, OUT predicted double precision, OUT residual double precision
+) RETURNS SETOF record LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT e.* FROM json_to_recordset(easeml.examination('residuals', dataset, trial_id, jsonb_build_object('split', split)))
+        e(partition_number integer, row_number bigint, actual double precision, predicted double precision, residual double precision)
+$$;
+COMMENT ON FUNCTION easeml.residuals(text, bigint, text) IS
+$$Returns target, answer and their difference (actual minus predicted) for each held-out row of a regression. row_number is the row's place within its partition and split, from 0.
+split: test or validation.$$;
+
+CREATE FUNCTION easeml.held_out_answers(
+    dataset text, trial_id bigint DEFAULT NULL, split text DEFAULT 'test', threshold double precision DEFAULT NULL, positive text DEFAULT NULL,
+    OUT partition_number integer, OUT row_number bigint, OUT actual text, OUT predicted text, OUT probability double precision, OUT probabilities jsonb
+) RETURNS SETOF record LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT e.* FROM json_to_recordset(easeml.examination('held_out_answers', dataset, trial_id, jsonb_build_object('split', split, 'threshold', threshold, 'positive', positive)))
+        e(partition_number integer, row_number bigint, actual text, predicted text, probability double precision, probabilities jsonb)
+$$;
+COMMENT ON FUNCTION easeml.held_out_answers(text, bigint, text, double precision, text) IS
+$$Returns the class of each held-out row, the predicted class, its probability, and the probabilities of all classes as json. row_number is the row's place within its partition and split, from 0.
+Arguments as in easeml.confusion_matrix. easeml.residuals is its sister for regressions.$$;
