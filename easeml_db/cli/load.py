@@ -98,7 +98,13 @@ def _if_exists(append: bool, replace: bool) -> IfExists:
 @click.argument("file", type=FILE)
 @click.option("--delimiter", default=",", show_default=True, help="One character, or 'tab'.")
 @click.option("--null", "nulls", multiple=True, help="A word that means NULL, as an empty field does; repeatable.")
-@click.option("--types", default="", help="Types where they should not be inferred: 'column=type,...'.")
+@click.option(
+    "--types",
+    default="",
+    help="Types where they should not be inferred: 'column=type,...'. Types: boolean, smallint, integer, bigint, real, "
+    "double precision, numeric, date, timestamp, timestamptz, text.",
+    metavar="COLUMN=TYPE,...",
+)
 @destination_options()
 def load_csv(file: Path, delimiter: str, nulls: Sequence[str], types: str, destination: Destination) -> None:
     """Load a CSV FILE with a header row (.gz too); types are inferred over the whole file."""
@@ -176,13 +182,10 @@ def write(destination: Destination, read: Callable[[source.Progress], Source]) -
     with one_line_errors():
         conninfo = destination.conninfo
         with progress_bar(destination.table) as progress:
-            loaded = load_table(
-                conninfo,
-                read(progress),
-                destination.table,
-                if_exists=destination.if_exists,
-                progress=progress,
-            )
+            rows = read(progress)
+            loaded = load_table(conninfo, rows, destination.table, if_exists=destination.if_exists, progress=progress)
+    for note in rows.notes:
+        say(f"notice: {note}", err=True)
     report(loaded, time.perf_counter() - started_seconds, destination.as_json)
 
 

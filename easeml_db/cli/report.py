@@ -14,7 +14,7 @@ from easeml_db.cli.arguments import run_argument
 from easeml_db.cli.connection import database, dsn_option
 from easeml_db.cli.output import json_option, print_json, say
 from easeml_db.cli.statements import Connection, run_or_newest
-from easeml_db.errors import EasemlError
+from easeml_db.errors import EasemlError, InvalidArgument
 from easeml_db.postgres.queries import queries
 from easeml_db.report.rows import RunRows
 
@@ -54,6 +54,7 @@ def report(run_id: int | None, out: Path, wanted: str | None, n_top: int, dsn: s
     Shows units by slot and by trial, learning curves, the leaderboard, utilisation, the makespan beside its lower
     bound, states hopped and stored, and what happened. A run that still goes on is shown as far as it is.
     """
+    check_place(out)
     with database(dsn) as connection:
         rows = read_rows(connection, run_or_newest(connection, run_id))
     paths = report_paths(out, rows.run["run_id"], wanted)
@@ -80,6 +81,15 @@ def read_rows(connection: Connection, run_id: int) -> RunRows:
         }
     (run,), (traffic,) = found.pop("run"), found.pop("run_traffic")
     return RunRows(run=run, traffic=traffic, **found)
+
+
+def check_place(out: Path) -> None:
+    """Refuse a file of another kind, which would otherwise become a folder of that name. Raises InvalidArgument."""
+    if out.suffix[1:].isalpha() and out.suffix not in (".html", ".png") and not out.is_dir():
+        raise InvalidArgument(
+            f"--out {out}: expected a folder, or a file that ends in .html or .png",
+            hint="For a PDF print the page from a browser; a folder with a dot in its name must be there already.",
+        )
 
 
 def report_paths(out: Path, run_id: int, wanted: str | None) -> dict[str, Path]:

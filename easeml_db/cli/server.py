@@ -1,4 +1,4 @@
-"""easeml up, down, status, psql, logs: the private server."""
+"""easeml up, down, destroy, status, psql, logs: the private server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from psycopg.conninfo import make_conninfo
 
 from easeml_db.cli.connection import data_option, embedded
 from easeml_db.cli.output import json_option, print_json, say
-from easeml_db.errors import EasemlError, NotFound
+from easeml_db.errors import EasemlError, NotAllowed, NotFound
 from easeml_db.local.server import Embedded
 from easeml_db.local.waiting import wait_for_coordinator
 from easeml_db.postgres.connection import connect_now
@@ -45,6 +45,21 @@ def down(folder: Path | None) -> None:
     server.facts  # noqa: B018 - says so when there is none
     server.stop()
     say(f"stopped; the data stays in {server.folder}")
+
+
+@click.command()
+@data_option
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def destroy(folder: Path | None, yes: bool) -> None:
+    """Remove the private server with all its data. It asks first."""
+    server = embedded(folder)
+    server.facts  # noqa: B018
+    if not yes:
+        click.confirm(f"Remove {server.folder} with all data in it?", abort=True)
+    server.remove()
+    if server.folder.exists():
+        raise NotAllowed(f"{server.folder} could not be removed whole", hint="See who owns what is left in it.")
+    say(f"removed {server.folder}")
 
 
 @click.command()
@@ -85,7 +100,7 @@ def logs(folder: Path | None, lines: int) -> None:
             say("\n".join(path.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:]))
 
 
-COMMANDS = (up, down, status, psql, logs)
+COMMANDS = (up, down, destroy, status, psql, logs)
 
 
 def _print_status(server: Embedded, as_json: bool) -> None:

@@ -7,10 +7,22 @@ from typing import Any, LiteralString
 
 import psycopg
 
-from easeml_db.errors import EasemlError, OutOfSpace, RowsHeld, ServerUnavailable, SlotLost, TrialFailed, from_sqlstate
+from easeml_db.errors import (
+    EasemlError,
+    InvalidArgument,
+    NotReady,
+    OutOfSpace,
+    RowsHeld,
+    ServerUnavailable,
+    SlotLost,
+    TrialFailed,
+    from_sqlstate,
+)
 
 SAFE_PATH: LiteralString = "pg_catalog, pg_temp"  # a tenant may make objects anywhere else, by names that are ours
 PREFIX = re.compile(r"^((plpy\.(SPI)?Error|spiexceptions\.\w+): )+")  # what PL/Python puts before a message
+MISSING = ("3F000", "42P01", "42883")  # a schema, a relation or a function that is not there
+MISSING_SCHEMA = re.compile(r"\beaseml\b")
 # A cancel, a shutdown, a crash of a neighbour, a lost connection, lack of memory or connections: the unit itself is
 # blameless and may run again.
 LOST = re.compile(r"^(57014|57P0[1-5]|08...|53...|25P03|58...)$")
@@ -44,7 +56,17 @@ def connect_now(
             connection.execute(f"SET search_path = {search_path}")
     except psycopg.OperationalError as error:
         raise unavailable(error) from error
+    except psycopg.ProgrammingError as error:
+        raise not_a_connection_string(error) from error
     return connection
+
+
+def not_a_connection_string(error: psycopg.Error) -> InvalidArgument:
+    """Say what a connection string looks like, and what the driver said of the one given."""
+    return InvalidArgument(
+        f"--dsn: expected a connection string: {' '.join(str(error).split())}",
+        hint="For example 'host=localhost dbname=shop user=anna', or postgresql://anna@localhost/shop.",
+    )
 
 
 def unavailable(error: psycopg.Error) -> ServerUnavailable:
@@ -73,6 +95,11 @@ def server_error(error: psycopg.Error) -> EasemlError:
     message = PREFIX.sub("", error.diag.message_primary or " ".join(str(error).split()))
     if error.sqlstate and error.sqlstate.startswith("ML"):
         return from_sqlstate(error.sqlstate, message, error.diag.message_detail, error.diag.message_hint)
+    if error.sqlstate in MISSING and MISSING_SCHEMA.search(message):
+        return NotReady(
+            f"this database has no extension easeml: {message}",
+            hint="Install it (easeml install --dsn ...), or name another database with --dsn or EASEML_DSN.",
+        )
     return EasemlError(message, detail=error.diag.message_detail, hint=error.diag.message_hint)
 
 

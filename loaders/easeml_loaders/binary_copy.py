@@ -9,7 +9,9 @@ with its own length. Layouts: PostgreSQL manual, COPY, "Binary Format"; `array_s
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -29,8 +31,12 @@ ELEMENTS: dict[str, tuple[str, int]] = {  # SQL type: layout of a value on the w
     "bigint": (">i8", 20),
     "real": (">f4", 700),
     "double precision": (">f8", 701),
+    "date": (">i4", 1082),
+    "timestamp without time zone": (">i8", 1114),
+    "timestamp with time zone": (">i8", 1184),
 }
-BYTE_STRINGS = ("text", "character varying", "bytea")
+TEXTS = ("text", "character varying")
+BYTE_STRINGS = (*TEXTS, "bytea", "numeric")
 SUPPORTED_TYPES = (*ELEMENTS, *BYTE_STRINGS)
 
 
@@ -150,7 +156,21 @@ def _fill_byte_strings(
         lengths = np.full(len(data), width, np.int32)
         if data.dtype.kind == "S":
             lengths = np.char.str_len(data).astype(np.int32)
-        has_zero = column.element != "bytea" and bool((target == 0).sum() != (width - lengths).sum())
-    if column.element != "bytea" and has_zero:
+        has_zero = column.element in TEXTS and bool((target == 0).sum() != (width - lengths).sum())
+    if column.element in TEXTS and has_zero:
         raise InvalidData(f"column {column.name!r} holds a zero byte, which PostgreSQL's text cannot")
     return lengths
+
+
+def numeric_bytes(number: Decimal) -> bytes:
+    """Return a finite numeric as the server takes it: counts, weight, sign, scale, then digits to the base 10,000."""
+    sign, digits, exponent = number.as_tuple()
+    scale = max(0, -int(exponent))
+    text = "".join(map(str, digits)) + "0" * max(0, int(exponent))
+    text = text.rjust(scale + 1, "0")
+    whole, fraction = text[: len(text) - scale], text[len(text) - scale :]
+    whole = whole.rjust(-(-len(whole) // 4) * 4, "0")
+    fraction = fraction.ljust(-(-len(fraction) // 4) * 4, "0")
+    groups = [int((whole + fraction)[i : i + 4]) for i in range(0, len(whole + fraction), 4)]
+    weight = len(whole) // 4 - 1
+    return struct.pack(f">hhHh{len(groups)}h", len(groups), weight, 0x4000 if sign else 0, scale, *groups)

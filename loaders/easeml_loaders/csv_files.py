@@ -1,104 +1,33 @@
 """CSV files: a first pass checks every row and infers the types, a second one streams the rows.
 
 So whatever is wrong with a file is said, with its line, before anything is written. Types, the first that
-holds for every value of a column: boolean (true, false, t, f), bigint, double precision, text. Whole numbers
-with a leading zero or plus, or with more digits than the type keeps, stay text: they are codes, and no digit
-is lost unasked. An empty field (quoted or not) is NULL; blank lines are skipped, as in most readers.
+holds for every value of a column: boolean (true, false, t, f), bigint, double precision, numeric (decimals of more
+than 17 digits), date, timestamp without and with time zone (ISO 8601), text. Whole numbers with a leading zero or
+plus, or with more digits than the type keeps, stay text: they are codes, and no digit is lost unasked. An empty field
+(quoted or not) is NULL, and so are `NA` and the like in columns whose other fields are no texts, of which a note
+tells; blank lines are skipped, as in most readers.
 """
 
 from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
-from numpy.typing import NDArray
 
+from easeml_loaders.csv_types import ALIASES, EPOCH, FIELD_TYPES, GUESSES, NULL_WORDS, FieldType
 from easeml_loaders.files import opened
 from easeml_loaders.source import CHUNK_BYTES, Chunk, Column, Progress, Source, Values, check_column_names
 from easeml_plpy.errors import InvalidArgument, InvalidData
 
 CHUNK_ROWS = 8192
 MAX_FIELD_CHARACTERS = 64 * 1024 * 1024  # a quote that is never closed should not swallow the whole file
-TRUE_WORDS = frozenset({"true", "t", "yes", "y", "on", "1"})
-
-
-def _parse_whole(low: int, high: int, fields: Sequence[str]) -> NDArray[Any]:
-    numbers = list(map(int, fields))
-    if numbers and (min(numbers) < low or max(numbers) > high):
-        raise ValueError("out of range")
-    return np.array(numbers, np.int64)
-
-
-def _parse_real(dtype: str, fields: Sequence[str]) -> NDArray[Any]:
-    with np.errstate(over="ignore"):
-        numbers = np.array(list(map(float, fields)), np.float64).astype(dtype)
-    is_infinite = np.isinf(numbers)
-    if is_infinite.any() and any("n" not in fields[i].lower() for i in np.flatnonzero(is_infinite).tolist()):
-        raise ValueError("out of range")
-    return numbers
-
-
-def _parse_boolean(fields: Sequence[str]) -> NDArray[Any]:
-    return np.fromiter((field.strip().lower() in TRUE_WORDS for field in fields), np.bool_, len(fields))
-
-
-def _parse_text(fields: Sequence[str]) -> list[bytes]:
-    return [field.encode() for field in fields]
-
-
-@dataclass(frozen=True)
-class FieldType:
-    """How fields of one type look and what they become; `parse` raises ValueError beyond the type's range."""
-
-    element: str
-    inferred: re.Pattern[str] | None  # what a field must look like for the type to be guessed; None: never guessed
-    declared: re.Pattern[str]  # what it may look like where the user names the type
-    parse: Callable[[Sequence[str]], NDArray[Any] | list[bytes]]
-    null_stand_in: str
-
-
-WHOLE = re.compile(r"\s*[+-]?[0-9]+\s*")
-REAL = re.compile(r"\s*[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|nan|inf|infinity)\s*", re.IGNORECASE)
-ANYTHING = re.compile(r".*", re.DOTALL)
-CAREFUL_WHOLE = re.compile(r"-?(?:0|[1-9][0-9]{0,18})")
-CAREFUL_REAL = re.compile(
-    r"-?(?!0[0-9]|[0-9]{17,}$)(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|nan|inf|infinity)",
-    re.IGNORECASE,
-)
-FIELD_TYPES = {
-    kind.element: kind
-    for kind in (  # in the order in which they are tried
-        FieldType(
-            "boolean",
-            re.compile(r"true|false|t|f", re.IGNORECASE),
-            re.compile(r"\s*(?:true|false|t|f|yes|no|y|n|on|off|1|0)\s*", re.IGNORECASE),
-            _parse_boolean,
-            "f",
-        ),
-        FieldType("bigint", CAREFUL_WHOLE, WHOLE, partial(_parse_whole, -(2**63), 2**63 - 1), "0"),
-        FieldType("integer", None, WHOLE, partial(_parse_whole, -(2**31), 2**31 - 1), "0"),
-        FieldType("smallint", None, WHOLE, partial(_parse_whole, -(2**15), 2**15 - 1), "0"),
-        FieldType("double precision", CAREFUL_REAL, REAL, partial(_parse_real, "f8"), "0"),
-        FieldType("real", None, REAL, partial(_parse_real, "f4"), "0"),
-        FieldType("text", ANYTHING, ANYTHING, _parse_text, ""),
-    )
-}
-GUESSES = tuple(kind.element for kind in FIELD_TYPES.values() if kind.inferred is not None)
-ALIASES = {"float": "double precision", "float8": "double precision", "float4": "real", "int": "integer"}
-ALIASES |= {
-    "int2": "smallint",
-    "int4": "integer",
-    "int8": "bigint",
-    "bool": "boolean",
-    "varchar": "text",
-    "character varying": "text",
-}
 
 
 @dataclass(frozen=True)
@@ -139,9 +68,10 @@ def csv_source(
     declared = _declared_types(header, types or {}, path)
     spelled = {name: ALIASES.get(kind, kind) for name, kind in (table_types or {}).items()}
     known = {name: kind for name, kind in spelled.items() if kind in FIELD_TYPES}
-    elements, n_rows = settled_types(file, header, known | declared, progress)
-    columns = tuple(Column(name, element) for name, element in zip(header, elements, strict=True))
-    return Source(columns, n_rows, partial(_chunks, file, columns), str(path))
+    settled, n_rows = settled_types(file, header, known | declared, progress)
+    columns = tuple(Column(each.name, each.element) for each in settled)
+    notes = tuple(note for each in settled if (note := each.note()))
+    return Source(columns, n_rows, partial(_chunks, file, settled), str(path), notes)
 
 
 def _declared_types(header: Sequence[str], types: Mapping[str, str], path: Path) -> dict[str, str]:
@@ -158,9 +88,21 @@ def read_header(file: CsvFile) -> list[str]:
     """Return the column names; refuse them where PostgreSQL could not keep them apart."""
     with opened(file.path) as stream:
         for line, row in _records(file, stream):
+            _check_delimiter(file, row)
             check_column_names(row, f"{file.path}, line {line}")
             return row
     raise InvalidData(f"{file.path}: empty, expected a header row")
+
+
+def _check_delimiter(file: CsvFile, header: Sequence[str]) -> None:
+    """Refuse a header that is one name with another common delimiter in it."""
+    seen = next((mark for mark in ";\t|" if mark in header[0]), None) if len(header) == 1 else None
+    if seen is not None:
+        shown = "tab" if seen == "\t" else f"'{seen}'"
+        raise InvalidData(
+            f"{file.path}: expected columns separated by {file.delimiter!r}, got one column {header[0][:60]!r}",
+            hint=f"Give --delimiter {shown}.",
+        )
 
 
 def _records(file: CsvFile, stream: IO[bytes]) -> Iterator[tuple[int, list[str]]]:
@@ -208,25 +150,64 @@ def _batches(file: CsvFile) -> Iterator[Rows]:
             yield batch
 
 
+class _Settling:
+    """A column during the first pass: the types that all its fields so far may have, and its words for NULL."""
+
+    def __init__(self, name: str, known: str | None) -> None:
+        self.name, self.known = name, known
+        self._guesses: tuple[str, ...] = GUESSES if known is None else (known,)
+        self._has_values = known is not None
+        self._words: Counter[str] = Counter()
+
+    def observe(self, file: CsvFile, batch: Rows, i: int, fields: Sequence[str]) -> None:
+        """Narrow the types down to those of a batch; check one that is known."""
+        self._words.update(field for field in fields if field in NULL_WORDS)
+        present = [field for field in fields if field not in file.nulls and field not in NULL_WORDS]
+        self._has_values = self._has_values or bool(present)
+        if self.known is not None:
+            _check_declared(file, batch, self.name, i, self.known)
+        elif self._guesses != ("text",):
+            self._guesses = tuple(kind for kind in self._guesses if _is_all(kind, present))
+
+    def settled(self, file: CsvFile) -> SettledColumn:
+        """Return what became of the column."""
+        element = self._guesses[0] if self._has_values else "text"
+        words = (
+            Counter() if element == "text" else Counter({w: n for w, n in self._words.items() if w not in file.nulls})
+        )
+        return SettledColumn(self.name, element, file.nulls | words.keys(), words)
+
+
+@dataclass(frozen=True)
+class SettledColumn:
+    """A column after the first pass: its type, the fields that are NULL, and which of them nobody named."""
+
+    name: str
+    element: str
+    nulls: frozenset[str]
+    words: Counter[str]
+
+    def note(self) -> str | None:
+        """Say which words were read as NULL unasked."""
+        if not self.words:
+            return None
+        found = ", ".join(f"{word!r} ({n})" for word, n in self.words.most_common())
+        return f"column {self.name!r} is {self.element}: {found} read as NULL; --types '{self.name}=text' keeps them"
+
+
 def settled_types(
     file: CsvFile, header: Sequence[str], known: Mapping[str, str], progress: Progress | None
-) -> tuple[list[str], int]:
-    """Return the type of each column over the whole file, and the number of rows; check the types that are known."""
-    guesses = [(known[name],) if name in known else GUESSES for name in header]
-    has_values = [name in known for name in header]
+) -> tuple[list[SettledColumn], int]:
+    """Return the columns over the whole file, and the number of rows; check the types that are known."""
+    columns = [_Settling(name, known.get(name)) for name in header]
     n_rows = 0
     for batch in _batches(file):
         for i, fields in enumerate(zip(*batch.rows, strict=True)):
-            present = [field for field in fields if field not in file.nulls]
-            has_values[i] = has_values[i] or bool(present)
-            if header[i] in known:
-                _check_declared(file, batch, header[i], i, known[header[i]])
-            elif guesses[i] != ("text",):
-                guesses[i] = tuple(kind for kind in guesses[i] if _is_all(kind, present))
+            columns[i].observe(file, batch, i, fields)
         n_rows += len(batch.rows)
         if progress is not None:
             progress(n_rows, None)
-    return [kinds[0] if filled else "text" for kinds, filled in zip(guesses, has_values, strict=True)], n_rows
+    return [column.settled(file) for column in columns], n_rows
 
 
 def _is_all(element: str, fields: Sequence[str]) -> bool:
@@ -250,24 +231,27 @@ def _holds(kind: FieldType, pattern: re.Pattern[str], fields: Sequence[str]) -> 
 def _check_declared(file: CsvFile, batch: Rows, name: str, i: int, element: str) -> None:
     """Refuse the first field that is not of the type the user (or the table) gave, with its line."""
     kind = FIELD_TYPES[element]
-    if _holds(kind, kind.declared, [row[i] for row in batch.rows if row[i] not in file.nulls]):
+    nulls = file.nulls if element == "text" else file.nulls | NULL_WORDS
+    if _holds(kind, kind.declared, [row[i] for row in batch.rows if row[i] not in nulls]):
         return
     for line, row in zip(batch.lines, batch.rows, strict=True):
-        if row[i] not in file.nulls and not _holds(kind, kind.declared, [row[i]]):
-            raise InvalidData(f"{file.path}, line {line}: column {name!r} is {element}, got {row[i][:60]!r}")
+        if row[i] not in nulls and not _holds(kind, kind.declared, [row[i]]):
+            hint = "Times are written as in 2030-12-31 23:59:59+01." if kind.null_stand_in == EPOCH else None
+            message = f"{file.path}, line {line}: column {name!r} is {element}, got {row[i][:60]!r}"
+            raise InvalidData(message, hint=hint)
 
 
-def _chunks(file: CsvFile, columns: Sequence[Column]) -> Iterator[Chunk]:
+def _chunks(file: CsvFile, columns: Sequence[SettledColumn]) -> Iterator[Chunk]:
     for batch in _batches(file):
         fields_by_column = zip(*batch.rows, strict=True)
         yield [_values(file, column, fields) for column, fields in zip(columns, fields_by_column, strict=True)]
 
 
-def _values(file: CsvFile, column: Column, fields: Sequence[str]) -> Values:
+def _values(file: CsvFile, column: SettledColumn, fields: Sequence[str]) -> Values:
     kind = FIELD_TYPES[column.element]
-    is_null = np.fromiter(map(file.nulls.__contains__, fields), np.bool_, len(fields))
+    is_null = np.fromiter(map(column.nulls.__contains__, fields), np.bool_, len(fields))
     if is_null.any():
-        fields = [kind.null_stand_in if field in file.nulls else field for field in fields]
+        fields = [kind.null_stand_in if field in column.nulls else field for field in fields]
     try:
         return Values(kind.parse(fields), is_null if is_null.any() else None)
     except ValueError as error:

@@ -37,6 +37,26 @@ ARRAYS = {
 SEND_CASTS = {"_numeric": "float8[]", "_int8": "float8[]", "_bool": "int4[]"}
 
 
+SHOWN_TYPES = {
+    "int2": "smallint",
+    "int4": "integer",
+    "int8": "bigint",
+    "float4": "real",
+    "float8": "double precision",
+    "bool": "boolean",
+    "bpchar": "char",
+    "timestamptz": "timestamp with time zone",
+}
+"""Types as users write them, by the server's own names where those differ."""
+
+
+def shown_type(sql_type: str) -> str:
+    """Return a type as users write it: real[] for _float4."""
+    is_array = sql_type.startswith("_")
+    element = sql_type.removeprefix("_") if is_array else sql_type
+    return SHOWN_TYPES.get(element, element) + ("[]" if is_array else "")
+
+
 class Column(NamedTuple):
     """A column of a relation: its type, below any domain, with its schema unless it is one of PostgreSQL's own; `kind`
     is pg_type's typtype; `quoted` is its name in SQL."""
@@ -106,11 +126,12 @@ def check_number(n_inputs: int) -> None:
         )
 
 
-def require(columns: Columns, names: Iterable[str], argument: str, source: str) -> None:
+def require(columns: Columns, names: Iterable[str | None], argument: str, source: str) -> None:
     """Refuse a column that the source does not have."""
     for name in names:
         if name not in columns:
-            raise InvalidArgument(f"{argument}: {source} has no column {name!r}", hint=f"It has: {', '.join(columns)}.")
+            shown = "NULL" if name is None else repr(name)
+            raise InvalidArgument(f"{argument}: {source} has no column {shown}", hint=f"It has: {', '.join(columns)}.")
 
 
 def input_field(column: Column) -> Field:
@@ -132,7 +153,7 @@ def input_field(column: Column) -> Field:
             hint="Leave it out. If its values do come again and again, cast it to text in a view.",
         )
     raise InvalidArgument(
-        f"inputs: column {name!r} has type {sql_type}, which cannot be an input",
+        f"inputs: column {name!r} has type {shown_type(sql_type)}, which cannot be an input",
         hint="Inputs are numbers, booleans, dates, text, enums, json, arrays of numbers and bytea; cast it in a view.",
     )
 

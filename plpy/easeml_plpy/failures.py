@@ -21,12 +21,18 @@ class Failure(dict[str, str]):
         return None
 
 
+PASSING = ("57", "XX")
+"""Classes of the server's errors that pass as they are: cancels and the ends of sessions; faults of the server."""
+HINTS = {"42501": "Its owner, or an administrator, can GRANT your role the right."}
+"""What to do about an error of the server that has no hint of its own, by SQLSTATE."""
+
 Answered: TypeAlias = tuple[object, ...] | Failure
 """A row for PL/Python, which converts each column by its SQL type."""
 
 
 def answered(function: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> Answered:
-    """Call `function` and return its column or columns with a NULL failure, or a Failure for an error of class ML."""
+    """Call `function` and return its column or columns with a NULL failure, or a Failure for an error that users cause:
+    one of class ML, or of the server's."""
     try:
         answer = function(*args, **kwargs)
     except Exception as error:
@@ -38,7 +44,7 @@ def answered(function: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -
 
 
 def told_by(error: Exception) -> dict[str, str | None] | None:
-    """Return SQLSTATE, message, detail and hint of an error of class ML, else None.
+    """Return SQLSTATE, message, detail and hint of an error that users cause, else None.
 
     The error is one of the project's own, told by its `sqlstate`, or comes from an SQL statement that Python executed.
     """
@@ -47,9 +53,11 @@ def told_by(error: Exception) -> dict[str, str | None] | None:
     if hasattr(error, "spidata"):
         packed, detail, hint = error.spidata[:3]
         sqlstate, message = unpacked(packed), str(error)
-    if not isinstance(sqlstate, str) or not sqlstate.startswith("ML"):
+        if sqlstate.startswith(PASSING):
+            return None
+    elif not isinstance(sqlstate, str) or not sqlstate.startswith("ML"):
         return None
-    return {"sqlstate": sqlstate, "message": message, "detail": detail, "hint": hint}
+    return {"sqlstate": sqlstate, "message": message, "detail": detail, "hint": hint or HINTS.get(sqlstate)}
 
 
 def unpacked(code: int) -> str:

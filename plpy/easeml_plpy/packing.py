@@ -88,9 +88,12 @@ def _check_columns(wanted: PackRequest, columns: Columns) -> None:
     columns_of.require(columns, wanted.inputs, "inputs", wanted.source)
     columns_of.require(columns, [wanted.target], "target", wanted.source)
     if len(set(wanted.inputs)) < len(wanted.inputs):
-        raise InvalidArgument("inputs: a column is named twice")
+        raise InvalidArgument("inputs: a column is named twice", hint="Name each column once.")
     if wanted.target in wanted.inputs:
-        raise InvalidArgument(f"target: column {wanted.target!r} is among the inputs, so there is nothing to learn")
+        raise InvalidArgument(
+            f"target: column {wanted.target!r} is among the inputs, so there is nothing to learn",
+            hint="Take it out of the inputs.",
+        )
     source_rows.task_of(wanted, columns[wanted.target])
     if wanted.split_by is not None:
         splitting.check_column(wanted, wanted.split_by, columns)

@@ -21,6 +21,8 @@ from .value_types import JSON, Array
 
 MAX_TEXT_BYTES = 32 << 20
 """Of a row as JSON: parsing it takes less than a second, and nothing can interrupt that."""
+KNOWN = "Give null for a value that is not known."
+_KINDS = {list: "an array", str: "a text", bool: "a boolean", int: "a number", float: "a number"}
 _ARRAY_HEAD = struct.Struct("=iiI")
 _GREATEST_REAL = float(np.finfo(np.float32).max)
 _TIME = re.compile(r"(?P<moment>[\d-]+(?:[T ][\d:.]+)?)(?:Z|(?P<sign>[+-])(?P<offset>[\d:]+))?")
@@ -41,7 +43,7 @@ def row_of_text(text: str | None) -> Mapping[str, JSON]:
         ) from error
     if not isinstance(row, Mapping):
         raise ShapeMismatch(
-            f"inputs: expected a json object of columns, got {'NULL' if row is None else type(row).__name__}",
+            f"inputs: expected a json object of columns, got {'NULL' if row is None else _KINDS[type(row)]}",
             hint="Give the whole row: easeml.predict(dataset, to_jsonb(t)).",
         )
     return row
@@ -79,6 +81,7 @@ def fields_from_values(encoder: Encoder, row: Mapping[str, JSON]) -> list[Array]
             raise ShapeMismatch(
                 f"the row lacks the input {field.source!r}",
                 detail=f"Inputs: {', '.join(dict.fromkeys(each.source for each in encoder.inputs))}.",
+                hint="Give each input a value, null where it is not known.",
             )
     return [_field_from_value(field, _value_of(field, row[field.source])) for field in encoder.inputs]
 
@@ -104,7 +107,10 @@ def fields_from_numbers(encoder: Encoder, numbers: Array) -> list[Array]:
         fields.append(field)
     sizes = [math.prod(field.shape) for field in fields]
     if numbers.size != sum(sizes):
-        raise ShapeMismatch(f"expected {sum(sizes)} numbers, got {numbers.size}")
+        raise ShapeMismatch(
+            f"expected {sum(sizes)} numbers, got {numbers.size}",
+            hint=f"Give them in the order of the inputs: {', '.join(field.column for field in fields)}.",
+        )
     parts = np.split(numbers.reshape(-1).astype(np.float64), np.cumsum(sizes)[:-1])
     return [_as_stored(field, part).reshape(1, *field.shape) for part, field in zip(parts, fields, strict=True)]
 
@@ -136,16 +142,19 @@ def coded(field: CategoricalField | TextField, values: Sequence[JSON]) -> Array:
 def _field_from_value(field: Field, value: JSON) -> Array:
     if isinstance(field, CategoricalField | TextField):
         if isinstance(value, list | dict):
-            raise ShapeMismatch(f"input {field.column!r}: expected a text, got {reprlib.repr(value)}")
+            raise ShapeMismatch(f"input {field.column!r}: expected a text, got {reprlib.repr(value)}", hint=KNOWN)
         return coded(field, [value])
     try:
         array = _numbers(field, value)
     except (OverflowError, TypeError, ValueError) as error:
-        raise ShapeMismatch(f"input {field.column!r}: expected a number, got {reprlib.repr(value)}") from error
+        raise ShapeMismatch(
+            f"input {field.column!r}: expected a number, got {reprlib.repr(value)}", hint=KNOWN
+        ) from error
     expected = math.prod(field.shape)
     if np.size(array) != expected:
         raise ShapeMismatch(
-            f"input {field.column!r}: expected {expected} number(s) of shape {list(field.shape)}, got {np.size(array)}"
+            f"input {field.column!r}: expected {expected} number(s) of shape {list(field.shape)}, got {np.size(array)}",
+            hint="easeml.dataset_info has the shape of each input.",
         )
     return np.asarray(array, np.float64 if field.missing else None).reshape(1, *field.shape)
 

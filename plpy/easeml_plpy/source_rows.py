@@ -61,9 +61,12 @@ def drop_rows_without_target(session: Session, request: PackRequest) -> int:
     """Return how many rows have no target; refuse an empty source and one without any target."""
     counts = session.execute("SELECT count(*) AS n, count(y) AS n_known FROM pg_temp.easeml_rows")[0]
     if counts["n"] == 0:
-        raise InvalidData(f"{request.source} has no rows")
+        raise InvalidData(f"{request.source} has no rows", hint="Load rows into it first.")
     if counts["n_known"] == 0:
-        raise InvalidData(f"the target {request.target!r} is NULL in all {counts['n']} rows")
+        raise InvalidData(
+            f"the target {request.target!r} is NULL in all {counts['n']} rows",
+            hint="Rows to train on have a target: fill it, or name another.",
+        )
     n_skipped = int(counts["n"] - counts["n_known"])
     if n_skipped:
         session.execute("DELETE FROM pg_temp.easeml_rows WHERE y IS NULL")
@@ -75,10 +78,15 @@ def task_of(request: PackRequest, column: Column) -> TaskKind:
     """Return the task: as asked for, else by the type of the target. Refused where the type does not allow it."""
     task = request.task or ("regression" if column.type in REALS else "classification")
     if task == "regression" and column.type not in columns_of.NUMBERS:
-        raise InvalidArgument(f"task: column {request.target!r} has type {column.type}, regression needs a number")
+        raise InvalidArgument(
+            f"task: column {request.target!r} has type {columns_of.shown_type(column.type)}, regression needs a number",
+            hint="Leave the task out, or cast the column to a number in a view.",
+        )
     if column.type not in columns_of.NUMBERS | {"bool"} and not column.is_text:
         raise InvalidArgument(
-            f"target: column {request.target!r} has type {column.type}, which is neither a label nor a number"
+            f"target: column {request.target!r} has type {columns_of.shown_type(column.type)},"
+            " which is neither a label nor a number",
+            hint="Targets are texts, booleans, enums and numbers; cast it in a view.",
         )
     return task
 
@@ -91,9 +99,13 @@ def target_of(session: Session, request: PackRequest, column: Column) -> Target:
         "SELECT count(*) AS n FROM pg_temp.easeml_rows WHERE y::float8 IN ('NaN', 'Infinity', '-Infinity')"
     )[0]["n"]
     if bad:
-        raise InvalidData(f"the target {request.target!r} is NaN or infinite in {bad} rows")
+        raise InvalidData(
+            f"the target {request.target!r} is NaN or infinite in {bad} rows", hint="Leave them out in a view."
+        )
     if session.execute("SELECT min(y) = max(y) AS is_constant FROM pg_temp.easeml_rows")[0]["is_constant"]:
-        raise InvalidData(f"the target {request.target!r} has the same value in every row")
+        raise InvalidData(
+            f"the target {request.target!r} has the same value in every row", hint="There is nothing to predict."
+        )
     return NumberTarget(request.target, column.type)
 
 
@@ -217,5 +229,6 @@ def _check_size(field: TensorField, shape: tuple[int, ...], size: int) -> None:
     wanted = math.prod(shape)
     if wanted != size:
         raise InvalidArgument(
-            f"input_shape: {list(shape)} makes {wanted} values, but column {field.column!r} holds {size}"
+            f"input_shape: {list(shape)} makes {wanted} values, but column {field.column!r} holds {size}",
+            hint=f"Give sizes whose product is {size}.",
         )

@@ -15,7 +15,7 @@ from . import columns as columns_of
 from .coded_fields import CategoricalField, TextField
 from .columns import Column, Columns
 from .encoder import Field, NumberTarget, NumericField, TensorField
-from .errors import NotFound, ShapeMismatch
+from .errors import InvalidArgument, NotFound, ShapeMismatch
 from .prediction import FILLING, ROWS_AT_ONCE
 from .serving import served
 from .session import Command, Session, Statement, answering, only_column
@@ -123,7 +123,13 @@ def _key_columns(session: Session, relation: int, columns: Columns, inputs: Sequ
     """Return the primary key's columns, or every column that is no input and no array."""
     keys = session.rows(columns_of.PRIMARY_KEY, relation)
     used = {field.source for field in inputs}
-    return keys or [name for name, column in columns.items() if name not in used and not column.is_array]
+    found = keys or [name for name, column in columns.items() if name not in used and not column.is_array]
+    if not found:
+        raise InvalidArgument(
+            "source: expected a primary key, or columns beside the inputs, that say which row a prediction is for",
+            hint="ALTER TABLE ... ADD PRIMARY KEY, or a view with such a column.",
+        )
+    return found
 
 
 def _create_output(session: Session, wanted: TableRequest, keys: Sequence[str], predicted: str) -> None:
@@ -157,8 +163,9 @@ def _check_types(wanted: TableRequest, columns: Columns, inputs: Sequence[Field]
             continue
         if (type(now), now.type == "bytea") != (kind, field.type == "bytea"):
             raise ShapeMismatch(
-                f"source: column {field.column!r} of {wanted.source} has type {column.type}",
-                detail=f"The dataset was made from {field.type}.",
+                f"source: column {field.column!r} of {wanted.source} has type {columns_of.shown_type(column.type)}",
+                detail=f"The dataset was made from {columns_of.shown_type(field.type)}.",
+                hint="Cast it in a view, and predict for that.",
             )
 
 

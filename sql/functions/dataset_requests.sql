@@ -9,22 +9,28 @@ BEGIN
         test_fraction float8, seed bigint, task text, input_shape integer[], block_rows integer, placement text, split_column text, time_column text,
         group_column text, key_columns text[]);
     IF wanted.name IS NULL OR btrim(wanted.name) = '' OR length(wanted.name) > 200 THEN
-        PERFORM easeml.fail('ML001', format('name: expected 1 to 200 characters, got %s', quote_nullable(wanted.name)));
+        PERFORM easeml.fail('ML001', format('name: expected 1 to 200 characters, got %s', quote_nullable(wanted.name)),
+            hint => 'Give the dataset a name: easeml.create_dataset(name, source, inputs, target).');
     END IF;
     IF wanted.n_partitions IS NULL OR wanted.n_partitions NOT BETWEEN 1 AND 10000 THEN
-        PERFORM easeml.fail('ML001', format('n_partitions: expected 1 to 10000, got %s', coalesce(wanted.n_partitions::text, 'NULL')));
+        PERFORM easeml.fail('ML001', format('n_partitions: expected 1 to 10000, got %s', coalesce(wanted.n_partitions::text, 'NULL')),
+            hint => 'Take at least as many as there are slots; 4 is the default.');
     END IF;
     IF wanted.validation_fraction IS NULL OR NOT (wanted.validation_fraction > 0 AND wanted.validation_fraction < 1) THEN
-        PERFORM easeml.fail('ML001', format('validation_fraction: expected a number between 0 and 1, got %s', coalesce(wanted.validation_fraction::text, 'NULL')));
+        PERFORM easeml.fail('ML001', format('validation_fraction: expected a number between 0 and 1, got %s', coalesce(wanted.validation_fraction::text, 'NULL')),
+            hint => 'It is a share of the rows: 0.15 means 15 %.');
     END IF;
     IF wanted.test_fraction IS NULL OR NOT (wanted.test_fraction > 0 AND wanted.test_fraction < 1) THEN
-        PERFORM easeml.fail('ML001', format('test_fraction: expected a number between 0 and 1, got %s', coalesce(wanted.test_fraction::text, 'NULL')));
+        PERFORM easeml.fail('ML001', format('test_fraction: expected a number between 0 and 1, got %s', coalesce(wanted.test_fraction::text, 'NULL')),
+            hint => 'It is a share of the rows: 0.15 means 15 %.');
     END IF;
     IF wanted.validation_fraction + wanted.test_fraction >= 1 THEN
-        PERFORM easeml.fail('ML001', format('validation_fraction and test_fraction leave nothing to train on: %s + %s >= 1', wanted.validation_fraction, wanted.test_fraction));
+        PERFORM easeml.fail('ML001', format('validation_fraction and test_fraction leave nothing to train on: %s + %s >= 1', wanted.validation_fraction, wanted.test_fraction),
+            hint => '0.15 and 0.15, the defaults, leave 70 % of the rows to train on.');
     END IF;
     IF wanted.task IS NOT NULL AND wanted.task NOT IN ('classification', 'regression') THEN
-        PERFORM easeml.fail('ML001', format('task: expected classification, regression or NULL (by the type of the target), got %s', quote_literal(wanted.task)));
+        PERFORM easeml.fail('ML001', format('task: expected classification, regression or NULL (by the type of the target), got %s', quote_literal(wanted.task)),
+            hint => 'Leave the task out, unless whole numbers are not what they look like.');
     END IF;
     IF wanted.block_rows IS NOT NULL AND wanted.block_rows NOT BETWEEN 1 AND 1000000 THEN
         PERFORM easeml.fail('ML001', format('block_rows: expected 1 to 1000000, got %s', wanted.block_rows));
@@ -49,7 +55,8 @@ BEGIN
         PERFORM easeml.fail('ML001', 'inputs: expected at most 1600 columns, whose names have at most 63 bytes');
     END IF;
     IF wanted.target IS NULL THEN
-        PERFORM easeml.fail('ML001', 'target: expected a column, got NULL');
+        PERFORM easeml.fail('ML001', 'target: expected a column, got NULL',
+            hint => 'Name the column to predict.');
     END IF;
     IF num_nonnulls(wanted.split_column, wanted.time_column, wanted.group_column) > 1 THEN
         PERFORM easeml.fail('ML001', 'split_column, time_column and group_column exclude each other', hint => 'Name the one that says which rows a model is to be tested on.');
@@ -226,7 +233,7 @@ DECLARE
     is_late boolean;
 BEGIN
     IF account IS NULL THEN
-        PERFORM easeml.fail('ML003', format('there is no role %s', quote_nullable(arguments ->> 'role')));
+        PERFORM easeml.fail('ML003', format('there is no role %s', quote_nullable(arguments ->> 'role')), hint => 'An administrator makes it: CREATE ROLE name LOGIN.');
     ELSIF arguments ->> 'serving_only' IS NULL THEN
         PERFORM easeml.fail('ML001', 'serving_only: expected true or false, got NULL');
     END IF;
@@ -249,7 +256,8 @@ BEGIN
     DELETE FROM easeml.dataset_grants g
     WHERE g.tenant = asker AND g.dataset_name = arguments ->> 'dataset' AND g.grantee = to_regrole(quote_ident(arguments ->> 'role'));
     IF NOT FOUND THEN
-        PERFORM easeml.fail('ML003', format('role %s has no use of a dataset %s of yours', quote_literal(arguments ->> 'role'), quote_literal(arguments ->> 'dataset')));
+        PERFORM easeml.fail('ML003', format('role %s has no use of a dataset %s of yours', quote_literal(arguments ->> 'role'), quote_literal(arguments ->> 'dataset')),
+            hint => 'Only what easeml.grant_use(dataset, role) has granted can be withdrawn.');
     END IF;
     RETURN NULL;
 END

@@ -89,7 +89,8 @@ DECLARE
     old easeml.datasets := easeml.find_dataset(dataset);
 BEGIN
     IF to_regclass(old.source) IS NULL THEN
-        PERFORM easeml.fail('ML003', format('the source %s of dataset %s is gone', old.source, quote_literal(dataset)));
+        PERFORM easeml.fail('ML003', format('the source %s of dataset %s is gone', old.source, quote_literal(dataset)),
+            hint => 'Make a table or view of that name again, or another dataset with easeml.create_dataset.');
     END IF;
     RETURN easeml.pack_version('begin_refresh', jsonb_build_object('dataset', dataset));
 END

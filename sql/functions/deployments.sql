@@ -37,7 +37,8 @@ CREATE FUNCTION easeml.perform_undeploy(caller name, asker name, arguments jsonb
 BEGIN
     DELETE FROM easeml.deployments p WHERE p.tenant = asker AND p.dataset_name = arguments ->> 'dataset';
     IF NOT FOUND THEN
-        PERFORM easeml.fail('ML003', format('no trial of dataset %s is deployed', quote_nullable(arguments ->> 'dataset')));
+        PERFORM easeml.fail('ML003', format('no trial of dataset %s is deployed', quote_nullable(arguments ->> 'dataset')),
+            hint => 'easeml.deploy(trial_id) chooses one; until then the best answers.');
     END IF;
     RETURN NULL;
 END

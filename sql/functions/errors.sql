@@ -1,11 +1,25 @@
 -- Errors carry an SQLSTATE of class ML, so that callers can tell them apart, and a hint that says what to do.
 -- PL/Python functions that users reach return such an error in a column `failure`, and their callers raise it with
 -- easeml.raise_failure. Raised in Python, it would show "plpy.Error:" before its message and a traceback below it;
--- catching it in PL/pgSQL would open a subtransaction at every call, for predictions at every row.
+-- catching it in PL/pgSQL would open a subtransaction at every call, for predictions at every row. Errors of the server within those
+-- functions (a right that is missing) go the same way. docs/design/errors.md says how an error comes without lines of CONTEXT.
+
+CREATE FUNCTION easeml.hide_context() RETURNS void LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
+from easeml_plpy.error_context import hide_context
+return hide_context(plpy, GD)
+$$;
+COMMENT ON FUNCTION easeml.hide_context() IS 'Lets the error that its caller raises next show no lines of CONTEXT (internal).';
 
 CREATE FUNCTION easeml.fail(sqlstate_code text, message text, detail text DEFAULT NULL, hint text DEFAULT NULL)
 RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    callers text;
 BEGIN
+    -- Somebody's own function that calls ours wants to see where.
+    GET DIAGNOSTICS callers = PG_CONTEXT;
+    IF callers !~ '(^|\n)[^"\n]*function (?!easeml\.)' THEN
+        PERFORM easeml.hide_context();
+    END IF;
     -- PL/Python puts the name of the exception's class before the message.
     message := regexp_replace(message, '^((plpy\.(SPI)?Error|spiexceptions\.\w+): )+', '');
     detail := nullif(detail, '');
@@ -23,8 +37,10 @@ END
 $$;
 COMMENT ON FUNCTION easeml.fail(text, text, text, text) IS 'Raises an error of class ML (internal).';
 
-CREATE FUNCTION easeml.raise_failure(failure jsonb) RETURNS void LANGUAGE sql STRICT SET search_path = pg_catalog, pg_temp AS $$
-    SELECT easeml.fail(failure ->> 'sqlstate', failure ->> 'message', failure ->> 'detail', failure ->> 'hint')
+CREATE FUNCTION easeml.raise_failure(failure jsonb) RETURNS void LANGUAGE plpgsql STRICT SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM easeml.fail(failure ->> 'sqlstate', failure ->> 'message', failure ->> 'detail', failure ->> 'hint');
+END
 $$;
 COMMENT ON FUNCTION easeml.raise_failure(jsonb) IS 'Raises the error that a PL/Python function returned; does nothing if it is NULL (internal).';
 

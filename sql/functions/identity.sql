@@ -8,17 +8,23 @@ END
 $$;
 COMMENT ON FUNCTION easeml.current_tenant() IS 'Returns the tenant that you are, the name in the column tenant of your rows; NULL before your first request.';
 
+CREATE FUNCTION easeml.near_names(given text, known text[]) RETURNS text LANGUAGE plpython3u IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+from easeml_plpy.near_names import near_names
+return near_names(plpy, GD, given, known)
+$$;
+COMMENT ON FUNCTION easeml.near_names(text, text[]) IS 'Returns a hint for a name that does not exist: the nearest of the known ones, then some of them; NULL if there are none (internal).';
+
 CREATE FUNCTION easeml.dataset_of(caller name, tenant name, dataset text) RETURNS easeml.datasets LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     found easeml.datasets;
-    known text;
+    known text[];
 BEGIN
     SELECT d.* INTO found FROM easeml.datasets d
     WHERE d.tenant = dataset_of.tenant AND d.dataset_name = dataset_of.dataset ORDER BY d.version DESC LIMIT 1;
     IF found.dataset_id IS NULL THEN
-        SELECT string_agg(DISTINCT d.dataset_name, ', ') INTO known FROM easeml.datasets d WHERE d.tenant = dataset_of.tenant;
+        SELECT array_agg(DISTINCT d.dataset_name) INTO known FROM easeml.datasets d WHERE d.tenant = dataset_of.tenant;
         PERFORM easeml.fail('ML003', format('there is no dataset %s of role %s', quote_nullable(dataset), quote_ident(caller)),
-            hint => coalesce('You have: ' || known || '.', 'Make one with easeml.create_dataset(name, source, inputs, target).'));
+            hint => coalesce(easeml.near_names(dataset, known), 'Make one with easeml.create_dataset(name, source, inputs, target).'));
     END IF;
     RETURN found;
 END
@@ -41,7 +47,10 @@ BEGIN
         relation := NULL;
     END;
     qualified_name := easeml.qualified_name(relation);
-    IF qualified_name IS NULL THEN
+    IF qualified_name IS NULL AND source OPERATOR(pg_catalog.~*) '^[\s(]*(select|with|values|table)\M' THEN
+        PERFORM easeml.fail('ML001', 'source: expected the name of a table or view, got a query',
+            hint => 'Make a view of it: CREATE VIEW my_rows AS SELECT ...; then name the view.');
+    ELSIF qualified_name IS NULL THEN
         PERFORM easeml.fail('ML003', pg_catalog.format('source: there is no table or view %s', pg_catalog.quote_nullable(source)),
             hint => 'Give schema and name as in SQL, with double quotes around names in mixed case: ''public."My Table"''.');
     END IF;

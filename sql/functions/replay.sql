@@ -8,7 +8,8 @@ BEGIN
         PERFORM easeml.fail('ML003', format('there is no trial %s that you can see', coalesce(trial_id::text, 'NULL')),
             hint => 'SELECT trial_id FROM easeml.leaderboard lists them.');
     ELSIF device IS NULL OR device !~ '^(cpu|cuda:[0-9]+)$' THEN
-        PERFORM easeml.fail('ML001', format('device: expected cpu or cuda:N, got %s', quote_nullable(device)));
+        PERFORM easeml.fail('ML001', format('device: expected cpu or cuda:N, got %s', quote_nullable(device)),
+            hint => 'cuda:0 is the first GPU of the server.');
     ELSIF n_threads IS NULL OR n_threads NOT BETWEEN 1 AND 1024 THEN
         PERFORM easeml.fail('ML001', format('n_threads: expected 1 to 1024, got %s', coalesce(n_threads::text, 'NULL')));
     ELSIF until_epoch < 1 THEN
@@ -40,11 +41,14 @@ COMMENT ON PROCEDURE easeml.replay_units(bigint, text, integer, integer, jsonb) 
 CREATE PROCEDURE easeml.replay(
     trial_id bigint, device text DEFAULT 'cpu', n_threads integer DEFAULT 1, until_epoch integer DEFAULT NULL, INOUT result jsonb DEFAULT NULL
 ) LANGUAGE plpgsql AS $$
+DECLARE
+    failure jsonb;
 BEGIN
     -- A procedure that commits can have no setting of its own.
     PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
     PERFORM easeml.check_replay_options(trial_id, device, n_threads, until_epoch);
-    PERFORM easeml.refuse_open_transaction('easeml.replay commits between units, so it cannot run inside an open transaction', 'CALL easeml.replay(trial_id)');
+    CALL easeml.commit_first('easeml.replay commits between units, so it cannot run inside an open transaction', 'CALL easeml.replay(trial_id)', failure);
+    PERFORM easeml.raise_failure(failure);
     PERFORM easeml.raise_failure(c.failure) FROM easeml.check_replay(trial_id, device, until_epoch) c;
     CALL easeml.replay_units(trial_id, device, n_threads, until_epoch, result);
 END

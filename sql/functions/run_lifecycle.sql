@@ -71,7 +71,8 @@ DECLARE
     run easeml.runs := easeml.run_of(caller, asker, (arguments ->> 'run_id')::bigint);
 BEGIN
     IF run.status NOT IN ('queued', 'running') THEN
-        PERFORM easeml.fail('ML004', format('run %s is %s: only a queued or running run can be cancelled', run.run_id, run.status));
+        PERFORM easeml.fail('ML004', format('run %s is %s: only a queued or running run can be cancelled', run.run_id, run.status),
+            hint => CASE run.status WHEN 'cancelled' THEN 'easeml.resume goes on with it, easeml.drop_run removes it.' ELSE 'There is nothing to stop; easeml.drop_run removes it.' END);
     END IF;
     UPDATE easeml.runs r SET status = 'cancelled', finished_at = clock_timestamp() WHERE r.run_id = run.run_id;
     UPDATE easeml.trials t SET status = 'cancelled' WHERE t.run_id = run.run_id AND t.status IN ('waiting', 'running', 'paused');
@@ -88,7 +89,8 @@ BEGIN
     IF run.status NOT IN ('cancelled', 'failed') THEN
         PERFORM easeml.fail('ML004', format('run %s is %s: only a cancelled or failed run can be resumed', run.run_id, run.status),
             hint => CASE WHEN run.status IN ('queued', 'running') AND NOT easeml.has_live_coordinator()
-                THEN 'It goes on by itself as soon as a coordinator runs: easeml up, or easeml coordinator --dsn ...' END);
+                THEN 'It goes on by itself as soon as a coordinator runs: easeml up, or easeml coordinator --dsn ...'
+                WHEN run.status = 'finished' THEN 'Start another with more time: easeml.select_models(dataset, max_seconds => 600).' ELSE 'It goes on by itself.' END);
     END IF;
     PERFORM easeml.check_run_limits(caller, run.tenant);
     UPDATE easeml.trials t SET status = CASE WHEN t.n_steps_done = 2 * t.target_epochs * d.n_partitions::bigint AND t.target_epochs < t.max_epochs THEN 'paused' ELSE 'waiting' END,

@@ -77,7 +77,8 @@ BEGIN
     FROM unnest(chosen) a LEFT JOIN easeml.fitting_architectures(data.task, data.input_shape, data.n_outputs) f ON f.architecture = a
     WHERE f.architecture IS NULL OR f.misfit IS NOT NULL LIMIT 1;
     IF FOUND AND unfit.misfit IS NOT NULL THEN
-        PERFORM easeml.fail('ML001', format('architectures: %s does not fit dataset %s: %s', unfit.architecture, quote_literal(data.dataset_name), unfit.misfit));
+        PERFORM easeml.fail('ML001', format('architectures: %s does not fit dataset %s: %s', unfit.architecture, quote_literal(data.dataset_name), unfit.misfit),
+            hint => 'SELECT * FROM easeml.architectures says what fits what; NULL lets easeml choose.');
     ELSIF FOUND THEN
         PERFORM easeml.fail('ML001', format('architectures: there is no architecture %s', quote_nullable(unfit.architecture)),
             hint => (SELECT 'Choose from: ' || string_agg(a.architecture, ', ') || '.' FROM easeml.list_architectures() a));

@@ -4,10 +4,12 @@ CREATE FUNCTION easeml.check_search(max_epochs integer, n_configs integer, seed 
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF max_epochs NOT BETWEEN 1 AND 1000000 THEN
-        PERFORM easeml.fail('ML001', format('max_epochs: expected 1 to 1000000, got %s', max_epochs));
+        PERFORM easeml.fail('ML001', format('max_epochs: expected 1 to 1000000, got %s', max_epochs),
+            hint => 'It is the number of epochs of a trial at most; leave it out to let easeml choose.');
     END IF;
     IF n_configs IS NOT NULL AND n_configs NOT BETWEEN 1 AND 10000 THEN
-        PERFORM easeml.fail('ML001', format('n_configs: expected 1 to 10000, got %s', n_configs));
+        PERFORM easeml.fail('ML001', format('n_configs: expected 1 to 10000, got %s', n_configs),
+            hint => 'It is the number of configs that are tried; leave it out to let easeml choose.');
     END IF;
     IF seed IS NULL THEN
         PERFORM easeml.fail('ML001', 'seed: expected a whole number, got NULL');
@@ -43,7 +45,8 @@ BEGIN
     run := jsonb_populate_record(NULL::easeml.runs, arguments - 'dataset');
     PERFORM easeml.check_search(run.max_epochs, (arguments ->> 'n_configs')::integer, run.seed, run.search_space, run.procedure_options);
     IF run.max_seconds IS NOT NULL AND NOT (run.max_seconds > 0 AND run.max_seconds < 'Infinity') THEN
-        PERFORM easeml.fail('ML001', format('max_seconds: expected a positive number, got %s', run.max_seconds));
+        PERFORM easeml.fail('ML001', format('max_seconds: expected a positive number, got %s', run.max_seconds),
+            hint => 'It is the time of the run in seconds; leave it out for two minutes.');
     END IF;
     run := jsonb_populate_record(run, easeml.complete_budget(run.procedure, run.n_configs, run.max_epochs, run.max_seconds));
     PERFORM easeml.check_schedule(data, run.scheduler, run.visit_order);

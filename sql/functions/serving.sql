@@ -10,6 +10,7 @@ DECLARE
     own name;
     is_own boolean;
     is_owned boolean;
+    known text[];
 BEGIN
     SELECT r.tenant, EXISTS (SELECT FROM easeml.datasets d WHERE d.tenant = r.tenant AND d.dataset_name = dataset) INTO own, is_own
     FROM easeml.tenant_roles r WHERE r.role = account;
@@ -37,8 +38,11 @@ BEGIN
         END IF;
     END IF;
     IF tenant IS NULL THEN
+        SELECT array_agg(DISTINCT u.name) INTO known FROM (
+            SELECT d.dataset_name AS name FROM easeml.datasets d WHERE d.tenant = own
+            UNION ALL SELECT g.tenant || '.' || g.dataset_name FROM easeml.dataset_grants g WHERE g.grantee = account) u;
         PERFORM easeml.fail('ML003', format('there is no dataset %s that role %s may use', quote_nullable(dataset), quote_ident(asker)),
-            hint => 'The tenant who made it can allow it: SELECT easeml.grant_use(dataset, role).');
+            hint => concat_ws(' ', easeml.near_names(dataset, known), 'The tenant of another one can allow it: SELECT easeml.grant_use(dataset, role).'));
     END IF;
 END
 $$;
@@ -89,7 +93,8 @@ BEGIN
         FROM easeml.trials t JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id)
         WHERE t.trial_id = serving_trial.trial_id AND d.tenant = serving_trial.tenant AND d.dataset_name = serving_trial.dataset_name;
         IF serving_trial_id IS NULL THEN
-            PERFORM easeml.fail('ML003', format('dataset %s has no trial %s', quote_literal(dataset), trial_id));
+            PERFORM easeml.fail('ML003', format('dataset %s has no trial %s', quote_literal(dataset), trial_id),
+            hint => 'SELECT trial_id FROM easeml.leaderboard lists them; without a trial the one that serves answers.');
         END IF;
     END IF;
     IF checkpoint_id IS NULL THEN

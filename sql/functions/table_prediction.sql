@@ -33,6 +33,9 @@ BEGIN
             hint => 'Write it as in SQL, with double quotes where it holds spaces or capitals: ''"My Table"''.');
     ELSIF taken IS NOT NULL THEN
         PERFORM easeml.fail('ML004', pg_catalog.format('output: %s exists already', output), hint => 'Drop it, or give another name.');
+    ELSIF pg_catalog.cardinality(parts) OPERATOR(pg_catalog.=) 2 AND pg_catalog.to_regnamespace(pg_catalog.quote_ident(parts[1])) IS NULL THEN
+        PERFORM easeml.fail('ML003', pg_catalog.format('output: there is no schema %s', pg_catalog.quote_ident(parts[1])),
+            hint => pg_catalog.format('Make it: CREATE SCHEMA %I. Or name another one.', parts[1]));
     ELSIF pg_catalog.cardinality(parts) OPERATOR(pg_catalog.=) 2 THEN
         RETURN pg_catalog.format('%I.%I', parts[1], parts[2]);
     ELSIF pg_catalog.current_schema() IS NULL THEN

@@ -3,10 +3,12 @@
 CREATE FUNCTION easeml.check_slot_options(n integer, n_threads integer, device text, memory_limit_bytes bigint) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF n IS NULL OR n NOT BETWEEN 1 AND 1000 THEN
-        PERFORM easeml.fail('ML001', format('n: expected 1 to 1000 slots, got %s', coalesce(n::text, 'NULL')));
+        PERFORM easeml.fail('ML001', format('n: expected 1 to 1000 slots, got %s', coalesce(n::text, 'NULL')),
+            hint => 'One slot for each core is a good number; easeml.drain_slot and easeml.remove_slot take some away.');
     END IF;
     IF device IS NULL OR device !~ '^(cpu(:[0-9]+)?|cuda:[0-9]+)$' THEN
-        PERFORM easeml.fail('ML001', format('device: expected cpu, cpu:N or cuda:N, got %s', quote_nullable(device)));
+        PERFORM easeml.fail('ML001', format('device: expected cpu, cpu:N or cuda:N, got %s', quote_nullable(device)),
+            hint => 'cuda:0 is the first GPU of the server, cpu:0 its first core.');
     END IF;
     IF n_threads IS NULL OR n_threads NOT BETWEEN 1 AND 1024 THEN
         PERFORM easeml.fail('ML001', format('n_threads: expected 1 to 1024, got %s', coalesce(n_threads::text, 'NULL')));

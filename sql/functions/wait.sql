@@ -1,14 +1,11 @@
 -- Waiting for the end of a run.
 
-CREATE FUNCTION easeml.refuse_open_transaction(message text, call text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    -- A driver that prepares the statement starts the transaction an instant before it.
-    IF statement_timestamp() - transaction_timestamp() > interval '10 milliseconds' THEN
-        PERFORM easeml.fail('ML004', message, hint => format('Commit first, then say %s as a statement of its own.', call));
-    END IF;
-END
+CREATE PROCEDURE easeml.commit_first(message text, call text, INOUT failure jsonb) LANGUAGE plpython3u AS $$
+from easeml_plpy.transactions import commit_first
+return commit_first(plpy, GD, message, call, failure)
 $$;
-COMMENT ON FUNCTION easeml.refuse_open_transaction(text, text) IS 'Refuses to go on inside a transaction that began with an earlier statement (internal).';
+COMMENT ON PROCEDURE easeml.commit_first(text, text, jsonb) IS
+    'Commits, or returns the error that a routine which commits was called inside a transaction (internal).';
 
 CREATE PROCEDURE easeml.wait(run_id bigint, timeout_seconds double precision DEFAULT NULL) LANGUAGE plpgsql AS $$
 DECLARE
@@ -18,14 +15,17 @@ DECLARE
     n_shown bigint := -1;
     sentence text;
     started timestamptz := pg_catalog.clock_timestamp();
+    failure jsonb;
 BEGIN
     -- A procedure that commits can have no setting of its own, and a commit ends this one.
     PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
     run := easeml.find_run(run_id);
     IF NOT (timeout_seconds > 0 AND timeout_seconds < 'Infinity') THEN
-        PERFORM easeml.fail('ML001', format('timeout_seconds: expected a positive number or NULL, got %s', timeout_seconds));
+        PERFORM easeml.fail('ML001', format('timeout_seconds: expected a positive number or NULL, got %s', timeout_seconds),
+            hint => 'NULL, the default, waits for as long as it takes.');
     END IF;
-    PERFORM easeml.refuse_open_transaction('easeml.wait can never see progress inside an open transaction', 'CALL easeml.wait(run_id)');
+    CALL easeml.commit_first('easeml.wait can never see progress inside an open transaction', 'CALL easeml.wait(run_id)', failure);
+    PERFORM easeml.raise_failure(failure);
     LOOP
         COMMIT;
         PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);

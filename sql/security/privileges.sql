@@ -76,14 +76,14 @@ BEGIN
             -- What the guide names, then what those functions call in the name of their caller: each one checks what it is given.
             ('PUBLIC', '{predict,predict_value,predict_row,predict_table}'::text[]),
             ('PUBLIC', '{predict_json,predict_numbers,predict_bytes,predict_packed,open_serving,write_predictions,
-                find_source,find_output,qualified_name,fail,raise_failure,array_bytes,version}'),
+                find_source,find_output,qualified_name,fail,hide_context,raise_failure,array_bytes,version}'),
             -- They read with the rights of their caller; examined_trial refuses in words whoever may not see the rows.
             ('PUBLIC', '{evaluate,confusion_matrix,roc_curve,calibration,class_metrics,residuals,held_out_answers,examined_trial,examine_trial,examination}'),
             ('easeml_tenant', '{answering_trial}'),
             ('easeml_tenant', '{create_dataset,dataset_rows,refresh_dataset,drop_dataset,replicate_dataset,grant_use,revoke_use,set_prediction_audit,
                 select_models,preview_procedure,run_summary,wait,cancel,resume,drop_run,replay,deploy,undeploy}'),
-            ('easeml_tenant', '{request,pack_version,pack_begun_dataset,is_being_packed,check_dataset,is_bound_by_limits,find_dataset,dataset_of,find_run,fail_run,
-                preview_search,fitting_architectures,check_replay_options,check_replay,replay_units,refuse_open_transaction,quality,tried_sentence,best_sentences,advice_sentence,metric_text}'),
+            ('easeml_tenant', '{request,pack_version,pack_begun_dataset,is_being_packed,check_dataset,is_bound_by_limits,find_dataset,dataset_of,find_run,fail_run,near_names,
+                preview_search,fitting_architectures,check_replay_options,check_replay,replay_units,commit_first,quality,tried_sentence,best_sentences,advice_sentence,metric_text}'),
             -- What the views call.
             ('easeml_tenant', '{has_live_coordinator,current_tenant,current_tenancy,list_architectures,list_metrics,list_schedulers,list_allocations,
                 list_procedures,list_policies,list_priors,used_bytes,used_hours}'),
@@ -93,7 +93,7 @@ BEGIN
                 open_unit,fence,leave_slot,advance,store_chunked,store_chunk,record_training,record_evaluation,record_metrics,record_pilot,
                 begin_ending,add_ensemble,drop_vain_ensemble,open_arm,close_arm,keep_beliefs,apply_decisions,copy_state,keep_allocations,charge,
                 has_live_coordinator,current_tenant,current_tenancy,list_architectures,list_metrics,list_schedulers,list_allocations,
-                list_procedures,list_policies,list_priors,used_bytes,used_hours,quality,find_run,fail_run,wait,run_summary,tried_sentence,best_sentences,advice_sentence,metric_text,refuse_open_transaction,python_facts}'),
+                list_procedures,list_policies,list_priors,used_bytes,used_hours,quality,find_run,fail_run,wait,run_summary,tried_sentence,best_sentences,advice_sentence,metric_text,commit_first,python_facts}'),
             ('easeml_admin', '{create_tenant,alter_tenant,drop_tenant,adopt_tenant,set_policy,set_slots,add_slots,drain_slot,resume_slot,remove_slot,
                 add_segment,drain_segment,resume_segment,remove_segment}'),
             ('easeml_admin', '{check_slot_options,find_segment,find_slot,check_leaving,lock_topology,check_tenant,find_tenant,tenant_named}')

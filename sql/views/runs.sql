@@ -41,7 +41,8 @@ SELECT p.procedure, p.is_one_shot, p.options, p.summary FROM easeml.list_procedu
 COMMENT ON VIEW easeml.procedures IS 'Procedures that easeml.select_models accepts, with their options; easeml.preview_procedure shows what one would train.';
 
 CREATE VIEW easeml.leaderboard WITH (security_invoker) AS
-SELECT t.run_id, rank() OVER (PARTITION BY t.run_id ORDER BY CASE WHEN r.is_higher_better THEN -t.best_metric_value ELSE t.best_metric_value END NULLS LAST, t.best_loss) AS rank,
+SELECT t.run_id, CASE WHEN t.best_metric_value IS NOT NULL THEN
+        rank() OVER (PARTITION BY t.run_id ORDER BY CASE WHEN r.is_higher_better THEN -t.best_metric_value ELSE t.best_metric_value END NULLS LAST, t.best_loss) END AS rank,
     t.trial_id, t.trial_number, d.dataset_name, t.architecture, t.status,
     r.metric, t.best_metric_value AS validation_metric, e.metric_value AS test_metric, t.best_epoch,
     coalesce(m.epoch, t.inherited_epochs) AS n_epochs_done, t.max_epochs,
@@ -143,7 +144,7 @@ COMMENT ON COLUMN easeml.schedulers.is_default IS 'Whether runs use it by defaul
 COMMENT ON COLUMN easeml.schedulers.summary IS 'What it does, in a sentence.';
 
 COMMENT ON COLUMN easeml.leaderboard.run_id IS 'The run, see easeml.run_status.';
-COMMENT ON COLUMN easeml.leaderboard.rank IS '1 is best; equal metrics share a rank.';
+COMMENT ON COLUMN easeml.leaderboard.rank IS '1 is best; equal metrics share a rank; NULL if the trial was not measured.';
 COMMENT ON COLUMN easeml.leaderboard.trial_id IS 'Number of the trial, for easeml.deploy, easeml.replay and easeml.predict.';
 COMMENT ON COLUMN easeml.leaderboard.trial_number IS 'Number of the trial within its run.';
 COMMENT ON COLUMN easeml.leaderboard.dataset_name IS 'Dataset that the run searches on.';

@@ -18,6 +18,7 @@ import pytest
 from click.testing import Result
 
 from easeml_db.cli.demo_subjects import SUBJECTS
+from easeml_db.errors import NotReady
 from easeml_db.local.server import Embedded
 from easeml_db.local.waiting import wait_for_coordinator
 from easeml_db.postgres.connection import connect_now
@@ -178,6 +179,22 @@ def test_errors_are_one_line_with_a_hint_and_no_traceback(server: Embedded, shel
     assert output == b""
     assert errors.decode().startswith("easeml: there is no dataset 'nothing'")
     assert "Traceback" not in errors.decode()
+
+
+def test_a_database_without_the_extension_says_so(shell: Any, server: Embedded) -> None:
+    result = shell("runs", "--dsn", server.dsn(database="postgres"))
+    assert isinstance(result.exception, NotReady)
+    assert "no extension easeml" in result.exception.message
+    assert "easeml install" in (result.exception.hint or "")
+
+
+def test_destroy_asks_and_removes_a_private_server(own_server: Embedded, run_easeml: Any) -> None:
+    assert run_easeml("destroy", "--data", own_server.folder).exit_code == 1
+    assert own_server.is_running()
+    done = run_easeml("destroy", "--yes", "--data", own_server.folder)
+    assert done.exit_code == 0, done.output
+    assert not own_server.folder.exists()
+    assert "no private server" in str(run_easeml("destroy", "--yes", "--data", own_server.folder).exception)
 
 
 @pytest.mark.usefixtures("interruptible")

@@ -334,7 +334,7 @@ def test_autovacuum_does_not_predict_for_an_index_expression(root: Session, ask:
         ("repeat(' ', 33554433)", "expected at most 33554432 characters of json"),
         ("'{1,2}'", "expected a json object of columns, got other text"),
         ("NULL", "expected a json object of columns, got NULL"),
-        ("'[1]'", "expected a json object of columns, got list"),
+        ("'[1]'", "expected a json object of columns, got an array"),
     ],
 )
 def test_json_that_is_huge_deep_or_no_row_is_refused_in_a_line(ask: Any, inputs: str, message: str) -> None:

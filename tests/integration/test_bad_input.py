@@ -87,8 +87,9 @@ BAD_DATASETS = {
     "'d', 'nowhere.t', '{x}', 'y'": ("ML003", "no table or view"),
     "'d', 'T', '{x}', 'y'": None,  # folded, as in SQL: fine
     "'d', '\"T\"', '{x}', 'y'": ("ML003", "no table or view"),
+    "'d', 'SELECT * FROM t', '{x}', 'y'": ("ML001", "expected the name of a table or view, got a query", "CREATE VIEW"),
     "'d', 't; DROP TABLE t', '{x}', 'y'": ("ML003", "no table or view"),
-    "'d', '(SELECT * FROM t)', '{x}', 'y'": ("ML003", "no table or view"),
+    "'d', '(SELECT * FROM t)', '{x}', 'y'": ("ML001", "expected the name of a table or view, got a query"),
     "'d', 'a.b.c', '{x}', 'y'": ("ML003", "no table or view"),
     "'d', 'a.b.c.d', '{x}', 'y'": ("ML003", "no table or view"),
     "'d', '', '{x}', 'y'": ("ML003", "no table or view"),
@@ -114,7 +115,7 @@ BAD_DATASETS = {
     "'d', 't', '{ctid}', 'y'": ("ML001", "no column 'ctid'"),
     "'d', 't', '{}', 'y'": ("ML001", "inputs: expected at least one column"),
     "'d', 't', NULL, 'y'": ("ML001", "inputs: expected at least one column"),
-    "'d', 't', '{NULL}', 'y'": ("ML001", "no column None|NULL"),
+    "'d', 't', '{NULL}', 'y'": ("ML001", "no column NULL"),
     "'d', 't', '{{x,z},{x,z}}', 'y'": ("ML001", "inputs: expected a list of columns"),
     "'d', 't', '{x,x}', 'y'": ("ML001", "named twice"),
     "'d', 't', '{\"x; DROP TABLE t\"}', 'y'": ("ML001", "no column 'x; DROP TABLE t'"),
@@ -134,7 +135,7 @@ BAD_DATASETS = {
     "'d', 't', '{x}', 'nothing'": ("ML002", "'nothing' is NULL in all 100 rows"),
     "'d', 't', '{x}', 'flat'": ("ML002", "'flat' has the same value in every row"),
     "'d', 't', '{x}', 'broken'": ("ML002", "'broken' is NaN or infinite in 1 rows?"),
-    "'d', 't', '{x}', 'pair'": ("ML001", "'pair' has type _float4"),
+    "'d', 't', '{x}', 'pair'": ("ML001", "'pair' has type real"),
     "'d', 't', '{x}', 'place'": ("ML001", "'place' has type point"),
     "'d', 't', '{x}', 'document'": ("ML001", "'document' has type jsonb"),
     "'d', 't', '{x}', 'y', task => 'regression'": ("ML001", "'y' has type text, regression needs a number"),
@@ -182,7 +183,9 @@ def test_create_dataset_accepts(unchanged: Session, arguments: str) -> None:
 
 def test_wrong_names_are_answered_with_those_there_are(unchanged: Session) -> None:
     refused(unchanged, "SELECT easeml.create_dataset('d', 'empty', '{wrong}', 'y')", "ML001", "wrong", "x, y")
-    refused(unchanged, "SELECT easeml.select_models('label')", "ML003", "'label'", "images, labels, numbers")
+    refused(
+        unchanged, "SELECT easeml.select_models('label')", "ML003", "'label'", "mean 'labels'.*images, labels, numbers"
+    )
     refused(unchanged, "SELECT easeml.select_models('labels', '{lineal}')", "ML001", "lineal", "linear")
     refused(unchanged, "SELECT easeml.select_models('labels', metric => 'acuracy')", "ML001", "acuracy", "accuracy")
 

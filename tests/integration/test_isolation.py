@@ -35,11 +35,11 @@ FROM easeml.trial_groups g JOIN easeml.trials t USING (run_id);
 # They take names, values or settings, and look at no row that has an tenant.
 ABOUT_NO_ROWS = {
     "array_bytes", "check_dataset", "current_tenancy", "current_tenant", "fail", "fail_run", "find_output",
-    "find_source",
+    "find_source", "hide_context", "commit_first",
     "fitting_architectures", "has_live_coordinator", "is_bound_by_limits", "list_allocations",
     "list_architectures", "list_metrics", "list_policies", "list_priors", "list_procedures",
-    "list_schedulers", "metric_text", "preview_search", "qualified_name", "quality", "raise_failure",
-    "refuse_open_transaction", "version",
+    "list_schedulers", "metric_text", "near_names", "preview_search", "qualified_name", "quality", "raise_failure",
+    "version",
 }  # fmt: skip
 # These return an error of their own instead of raising it.
 RAISED = "SELECT easeml.raise_failure(failure) FROM"

@@ -245,3 +245,22 @@ def test_progress_counts_to_the_total(dsn: str, tmp_path: Path) -> None:
     load_table(dsn, source, "t", progress=lambda done, total: seen.append((done, total)))
     assert (20_000, None) in seen
     assert seen[-1] == (20_000, 20_000)
+
+
+def test_dates_times_and_numerics_arrive_as_the_server_would_read_them(dsn: str, tmp_path: Path) -> None:
+    fields = ["1969-12-31,1969-12-31 23:59:58.5,2030-02-28T23:59+05:30,-1234567890.12345678901", "NA,NA,NA,NA"]
+    file = csv_at(tmp_path, "Date Egg,at,zoned,exact\n" + "\n".join(fields) + "\n")
+    done = command(dsn, "csv", str(file), "--table", "t", "--types", "Date Egg=date")
+    assert done.exit_code == 0, done.output
+    assert "notice: column 'exact' is numeric: 'NA' (1) read as NULL" in done.stderr
+    assert column_types(dsn, "t") == {
+        "id": "bigint", "Date Egg": "date", "at": "timestamp without time zone", "zoned": "timestamp with time zone",
+        "exact": "numeric",
+    }  # fmt: skip
+    same = (
+        "SELECT count(*) FILTER (WHERE (\"Date Egg\", at, zoned, exact) = ('1969-12-31', '1969-12-31 23:59:58.5',"
+        " '2030-02-28T23:59+05:30', -1234567890.12345678901)), count(exact) FROM t"
+    )
+    assert query(dsn, same) == [(1, 1)]
+    command(dsn, "csv", str(file), "--table", "t", "--append")
+    assert query(dsn, same) == [(2, 2)]

@@ -385,7 +385,7 @@ def test_the_named_trial_answers_before_the_deployed_before_the_best(shop: Sessi
         ("predict('flowers', '\\x0102'::bytea || '\\x03')", "expected 2 numbers, got 3"),
         ("predict('flowers', NULL::bytea)", "expected bytea, got NULL"),
         ("predict('flowers', NULL::jsonb)", "expected a json object of columns, got NULL"),
-        ("predict('flowers', '[1, 2]'::jsonb)", "expected a json object of columns, got list"),
+        ("predict('flowers', '[1, 2]'::jsonb)", "expected a json object of columns, got an array"),
         ("predict('flowers', '{\"petal\": 1}'::jsonb)", "lacks the input 'sepal'"),
         ('predict(\'flowers\', \'{"petal": 1, "sepal": "x"}\'::jsonb)', "'sepal': expected a number, got 'x'"),
         ("predict('flowers', '{\"petal\": 1, \"sepal\": [1, 2]}'::jsonb)", "'sepal': expected 1 number.*got 2"),

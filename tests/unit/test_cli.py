@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from easeml_db import __version__
-from easeml_db.cli import commands
+from easeml_db.cli import commands, main
 from easeml_db.cli.demo_subjects import STATEMENTS, SUBJECTS
 from easeml_db.cli.findings import (
     Environment,
@@ -29,9 +29,10 @@ from easeml_db.cli.listing import group_options, listing_group
 from easeml_db.cli.output import print_json
 from easeml_db.cli.run_snapshot import ProgressRate, RunSnapshot, SlotSmoothing, changes, duration, telling_configs
 from easeml_db.cli.screen import screen
+from easeml_db.errors import InvalidArgument
 
 NOWHERE = "host=/nonexistent dbname=x connect_timeout=2"
-WITHOUT_DATA = {"up", "down", "psql", "logs", "install", "coordinator", "demo", "load"}
+WITHOUT_DATA = {"up", "down", "destroy", "psql", "logs", "install", "coordinator", "demo", "load"}
 
 
 def invoke(*arguments: str) -> Any:
@@ -385,3 +386,22 @@ def test_a_server_that_debian_does_not_manage_gets_no_debian_path() -> None:
     (fault,) = module_findings(broken, HERE, {**SERVER, "config_file": "/srv/pg/postgresql.conf"}, is_private=False)
     assert "/etc/postgresql" not in fault.todo
     assert "PYTHONPATH = '/env'" in fault.todo
+
+
+# Slips
+
+
+def test_a_connection_string_that_is_none_is_told_in_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["leaderboard", "--dsn", "nonsense"])
+    assert ended.value.code == 1
+    told = capsys.readouterr().err
+    assert told.startswith("easeml: --dsn: expected a connection string: ")
+    assert "hint: For example 'host=localhost" in told
+
+
+def test_a_report_makes_no_folder_of_the_name_of_a_file(tmp_path: Path) -> None:
+    result = invoke("report", "--out", str(tmp_path / "x.pdf"), "--dsn", NOWHERE)
+    assert isinstance(result.exception, InvalidArgument)
+    assert "ends in .html or .png" in str(result.exception)
+    assert list(tmp_path.iterdir()) == []

@@ -117,6 +117,7 @@ def _common_dimension(architecture: str, spec: HyperparameterSpec, raw: object) 
         return Dimension(spec.name, parse_domain(spec, raw, path), path)
     except InvalidArgument as error:
         error.detail = f"as architecture {architecture} declares {spec.name}"
+        error.hint = error.hint or f"View easeml.architectures has the legal values of {spec.name}."
         raise
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import struct
+from decimal import Decimal
 
 import numpy as np
 import pytest
 
 from easeml_db.errors import InvalidData
 from easeml_loaders import binary_copy
+from easeml_loaders.binary_copy import numeric_bytes
 from easeml_loaders.source import Chunk, Column, Values
 
 
@@ -98,3 +100,22 @@ def test_numbers_beyond_the_type_are_refused() -> None:
 
 def test_no_rows_no_bytes() -> None:
     assert encoded([Column("a", "text")], [Values([])]) == []
+
+
+@pytest.mark.parametrize(
+    ("number", "groups", "weight", "negative", "scale"),
+    [
+        ("0", [0], 0, False, 0),
+        ("1", [1], 0, False, 0),
+        ("-12345.6789", [1, 2345, 6789], 1, True, 4),
+        ("0.00012", [0, 1, 2000], 0, False, 5),
+        ("1E+5", [10, 0], 1, False, 0),
+        ("100000000", [1, 0, 0], 2, False, 0),
+    ],
+)
+def test_a_numeric_is_counted_in_groups_of_four_digits(
+    number: str, groups: list[int], weight: int, negative: bool, scale: int
+) -> None:
+    head = struct.unpack_from(">hhHh", numeric_bytes(Decimal(number)))
+    assert head == (len(groups), weight, 0x4000 if negative else 0, scale)
+    assert list(struct.unpack_from(f">{len(groups)}h", numeric_bytes(Decimal(number)), 8)) == groups

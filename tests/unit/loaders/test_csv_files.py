@@ -40,6 +40,18 @@ def types_of(source: Source) -> list[str]:
         (["yes"], "text"),
         (["", ""], "text"),
         (["1", "x"], "text"),
+        (["1.5", "0.12345678901234568"], "double precision"),
+        (["1.5", "1.2345678901234567890"], "numeric"),
+        (["2030-02-28", "1969-12-31", ""], "date"),
+        (["2030-02-30"], "text"),
+        (["28.02.2030"], "text"),
+        (["2030-02-28", "2030-02-28 23:59", "2030-02-28T23:59:58.123456"], "timestamp without time zone"),
+        (["2030-02-28 25:00"], "text"),
+        (["2030-02-28 23:59:00+01", "2030-02-28T23:59Z", "2030-02-28 23:59-05:30"], "timestamp with time zone"),
+        (["1", "NA", "?", "3"], "bigint"),
+        (["NA", "2030-02-28"], "date"),
+        (["NA", "x"], "text"),
+        (["NA", "NA"], "text"),
     ],
 )
 def test_inferred_type(csv_file: Path, fields: list[str], expected: str) -> None:
@@ -137,3 +149,41 @@ def test_header_alone_is_an_empty_source(csv_file: Path) -> None:
 def test_delimiter_must_be_one_character(csv_file: Path) -> None:
     with pytest.raises(InvalidArgument, match="one character"):
         csv_source(csv_file, delimiter="||")
+
+
+def test_words_for_missing_values_are_null_beside_numbers_and_a_note_says_so(csv_file: Path) -> None:
+    csv_file.write_text("age,country\n1,NA\nNA,DE\nNA,NA\n-,FR\n")
+    source = csv_source(csv_file)
+    (chunk,) = source.chunks()
+    assert chunk[0].is_null is not None
+    assert chunk[0].is_null.tolist() == [False, True, True, True]
+    assert chunk[1] == ([b"NA", b"DE", b"NA", b"FR"], None)
+    (note,) = source.notes
+    assert "column 'age' is bigint: 'NA' (2), '-' (1) read as NULL" in note
+
+
+def test_a_word_for_null_that_the_user_named_needs_no_note(csv_file: Path) -> None:
+    csv_file.write_text("age\n1\nNA\n")
+    assert csv_source(csv_file, nulls=["NA"]).notes == ()
+
+
+def test_times_are_counted_from_2000_as_the_server_does(csv_file: Path) -> None:
+    csv_file.write_text("d,t,z\n1999-12-31,2000-01-01 00:00:01.5,2000-01-01 01:00+01:00\n")
+    (chunk,) = csv_source(csv_file).chunks()
+    assert [np.asarray(values.data).tolist() for values in chunk] == [[-1], [1_500_000], [0]]
+
+
+@pytest.mark.parametrize("mark", [";", "\t", "|"])
+def test_a_header_with_another_delimiter_is_refused_with_the_option(csv_file: Path, mark: str) -> None:
+    csv_file.write_text(f"a{mark}b\n1,5{mark}2\n")
+    with pytest.raises(InvalidData, match="expected columns separated by ','") as caught:
+        csv_source(csv_file)
+    assert (caught.value.hint or "").startswith("Give --delimiter ")
+    assert types_of(csv_source(csv_file, delimiter=mark, types={"a": "text"})) == ["text", "bigint"]
+
+
+def test_a_declared_date_that_is_none_says_how_to_write_it(csv_file: Path) -> None:
+    csv_file.write_text("Date Egg\n2030-12-31\n31.12.2030\n")
+    with pytest.raises(InvalidData, match=r"line 3: column 'Date Egg' is date, got '31\.12\.2030'") as caught:
+        csv_source(csv_file, types={"Date Egg": "date"})
+    assert "2030-12-31" in (caught.value.hint or "")

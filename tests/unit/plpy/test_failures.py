@@ -48,6 +48,13 @@ def test_an_error_of_class_ml_that_a_statement_raised_becomes_the_failure():
     }  # fmt: skip
 
 
+def test_an_error_of_the_server_becomes_the_failure_with_what_to_do_about_it():
+    row = answered(raising(SPIError("permission denied for table t", packed("42501"))))
+    told = json.loads(row["failure"])
+    assert (told["sqlstate"], told["message"]) == ("42501", "permission denied for table t")
+    assert "GRANT" in told["hint"]
+
+
 @pytest.mark.parametrize("error", [SPIError("cancelled", packed("57014")), KeyError("column"), ValueError("bad")])
 def test_any_other_error_passes(error):
     with pytest.raises(type(error)) as caught:

@@ -60,8 +60,8 @@ def test_a_row_is_an_object() -> None:
     ("text", "message"),
     [
         (None, "got NULL"),
-        ("[1]", "got list"),
-        ("3", "got int"),
+        ("[1]", "got an array"),
+        ("3", "got a number"),
         ("", "got other text"),
         ("{1,2}", "got other text"),
         ('{"x": Infinity}', "got other text"),

@@ -1,0 +1,27 @@
+"""Procedures that commit: they cannot run inside a transaction, and say so before they do anything."""
+
+from __future__ import annotations
+
+import json
+
+from .errors import NotAllowed
+from .failures import told_by
+from .session import Session, tenant_entry_point
+
+
+@tenant_entry_point
+def commit_first(session: Session, message: str, call: str, failure: str | None) -> tuple[str | None]:
+    """Commit; return the error with this message where the server refuses, as it does inside a transaction."""
+    try:
+        session.commit()
+    except session.SPIError:
+        return (json.dumps(told_by(_inside_transaction(message, call))),)
+    return (None,)
+
+
+def _inside_transaction(message: str, call: str) -> NotAllowed:
+    return NotAllowed(
+        message,
+        hint=f"Commit first, then say {call} as a statement of its own; drivers need autocommit for that:"
+        ' psycopg autocommit=True, SQLAlchemy isolation_level="AUTOCOMMIT".',
+    )
