@@ -97,7 +97,8 @@ SLIPS = [
     Slip(RUN.format("'{mlp}', search_space => '{\"learning_rate\": -1}'"), "got -1", "easeml.architectures"),
     Slip(
         RUN.format('\'{mlp}\', search_space => \'{"learning_rate": {"low": 1, "high": 0.1}}\''),
-        "low at most high", "Swap low and high",
+        "low at most high",
+        "Swap low and high",
     ),
     Slip(RUN.format("'{mlp}', search_space => '[1]'"), "search_space: expected an object", "."),
     Slip(RUN.format("procedure => 'hyperband', procedure_options => '{\"eat\": 3}'"), "eat", "eta"),
