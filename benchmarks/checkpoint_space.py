@@ -86,7 +86,7 @@ def _run(workload: Workload, dataset: str, width: list[int], settings: Settings)
             # Warm slots: sessions import torch, and decode the rows.
             run_id = start_run(session, dataset, "mlp", BATCH_SIZE, rates=RATES, max_epochs=1)
             run_seconds(session, run_id)
-            session.execute("SELECT easeml.drop_run(%s)", [run_id])
+            session.execute("SELECT easeml.drop_run(%s, force => true)", [run_id])
             owner.execute("VACUUM FULL easeml.checkpoints, easeml.checkpoint_chunks")
             owner.execute("CHECKPOINT")
             n_epochs = _n_epochs(workload)
@@ -98,7 +98,7 @@ def _run(workload: Workload, dataset: str, width: list[int], settings: Settings)
         sql = "SELECT largest_state_bytes AS n FROM easeml.run_traffic WHERE run_id = %s"
         state_bytes = session.execute(sql, [run_id]).fetchall()[0]["n"]
         last = owner.execute(SIZE).fetchall()[0]["size"]
-        session.execute("SELECT easeml.drop_run(run_id) FROM easeml.runs")
+        session.execute("SELECT easeml.drop_run(run_id, force => true) FROM easeml.runs")
     return seconds, max(samples) / state_bytes, last / state_bytes
 
 
@@ -160,7 +160,7 @@ def _large(workload: Workload, dataset: str, width: list[int]) -> Iterator[Row]:
                 loaded[form].append(load_seconds)
             writer.execute("VACUUM easeml.checkpoints, easeml.checkpoint_chunks")
             writer.execute("CHECKPOINT")
-        tenant.execute("SELECT easeml.drop_run(%s)", [run_id])
+        tenant.execute("SELECT easeml.drop_run(%s, force => true)", [run_id])
     for form in INLINE_BYTES:
         setting = f"{state_bytes / 1e6:.0f} MB in {form}, median of"
         yield Row("store a large state", f"{setting} {len(stored[form])}", median(stored[form]), "s")

@@ -98,7 +98,7 @@ def _finish(session: Session, run_id: int) -> list[Any]:
     while not (row := session.execute(IS_OVER, [run_id]).fetchall()[0])["is_over"]:
         time.sleep(0.02)
     outcome = [row["status"], *(tuple(unit.values()) for unit in session.execute(OUTCOME, [run_id]).fetchall())]
-    session.execute("SELECT easeml.drop_run(%s)", [run_id])
+    session.execute("SELECT easeml.drop_run(%s, force => true)", [run_id])
     return outcome
 
 

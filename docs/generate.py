@@ -41,6 +41,8 @@ GROUPS = {
         "predict_table",
         "deploy",
         "undeploy",
+        "rollback",
+        "set_serving_metric",
         "set_prediction_audit",
     ),
     "Evaluation": (

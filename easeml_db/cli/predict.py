@@ -1,4 +1,4 @@
-"""easeml predict, deploy and undeploy: answers from the best trial, or from one chosen by hand."""
+"""easeml predict, serving, deploy, undeploy and rollback: answers from the best trial, or from one chosen by hand."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from psycopg.types.json import Jsonb
 
 from easeml_db.cli.arguments import json_value
 from easeml_db.cli.connection import database, dsn_option
+from easeml_db.cli.listing import listing
 from easeml_db.cli.output import json_option, print_json, say, text_of
 from easeml_db.cli.statements import call
 
@@ -18,7 +19,7 @@ from easeml_db.cli.statements import call
 @click.option("--source", help="Table or view with the dataset's input columns.")
 @click.option("--output", help="New table for keys and predictions.")
 @click.option("--row", callback=json_value, help="One row as JSON (or @FILE): an object of columns, or its numbers.")
-@click.option("--trial", "trial_id", type=int, help="The trial that answers (default: the deployed, else the best).")
+@click.option("--trial", "trial_id", type=int, help="The trial that answers (default: what easeml serving shows).")
 @dsn_option
 @json_option
 def predict(
@@ -49,13 +50,34 @@ def deploy(trial_id: int, dsn: str | None, as_json: bool) -> None:
 @dsn_option
 @json_option
 def undeploy(dataset: str, dsn: str | None, as_json: bool) -> None:
-    """Take back what was deployed for DATASET: the best trial so far answers again."""
+    """Take back what was deployed for DATASET: the best trial by its metric answers again."""
     with database(dsn) as connection:
         call(connection, "undeploy", dataset)
     _say(as_json, f"the best trial of {dataset} answers from now on", dataset=dataset, is_deployed=False)
 
 
-COMMANDS = (predict, deploy, undeploy)
+@click.command()
+@click.argument("dataset")
+@dsn_option
+@json_option
+def rollback(dataset: str, dsn: str | None, as_json: bool) -> None:
+    """Let the trial answer for DATASET that answered before the present one; again: the one before that."""
+    with database(dsn) as connection:
+        trial_id = call(connection, "rollback", dataset)
+    _say(as_json, f"trial {trial_id} answers from now on", dataset=dataset, trial_id=trial_id)
+
+
+serving = listing(
+    "serving",
+    "Show which trial answers predictions for each dataset, and why.",
+    columns={
+        "dataset_name": "dataset", "trial_id": "trial", "architecture": "architecture", "metric": "metric",
+        "validation_metric": "on validation rows", "since": "since", "reason": "because",
+    },
+    empty="nothing answers yet; start a run: easeml select DATASET",
+)  # fmt: skip
+
+COMMANDS = (predict, serving, deploy, undeploy, rollback)
 
 
 def _predict_table(

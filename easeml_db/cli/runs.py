@@ -36,7 +36,9 @@ SCHEDULER_COLUMNS = {
 @click.option("--procedure-options", callback=json_value, help='JSON object, or @FILE: {"eta": 3}.')
 @click.option("--n-configs", type=int, help="How many trials (default: as there is time for; random 8, grid all).")
 @click.option("--max-epochs", type=int, help="Passes of a trial over the training rows, at most (default: 100).")
-@click.option("--metric", help="What ranks the trials (default: accuracy, or rmse for numbers).")
+@click.option(
+    "--metric", help="What ranks the trials (default: that of the first run, else accuracy, or rmse for numbers)."
+)
 @click.option(
     "--max-seconds", type=float, help="Train no longer than that (default: 120, without --max-epochs and --n-configs)."
 )
@@ -135,12 +137,13 @@ resume = _change_command("resume", "Let a cancelled or failed RUN go on from its
 
 @click.command()
 @click.argument("run_id", metavar="RUN", type=int)
+@click.option("--force", "is_forced", is_flag=True, help="Drop it though one of its trials answers predictions.")
 @dsn_option
 @json_option
-def drop(run_id: int, dsn: str | None, as_json: bool) -> None:
+def drop(run_id: int, is_forced: bool, dsn: str | None, as_json: bool) -> None:
     """Remove RUN with its trials, states and history; one under way is cancelled first."""
     with database(dsn) as connection:
-        call(connection, "drop_run", run_id)
+        call(connection, "drop_run", run_id, force=is_forced)
     if as_json:
         print_json({"dropped": run_id})
     else:

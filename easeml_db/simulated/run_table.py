@@ -101,24 +101,17 @@ class RunTable:
         """End the search of a run: stop all trials but the best, and of that leave only its test, unless it had one."""
         is_open = self._rows.may_write(run_id, lease_number) and self._rows.is_open(run_id)
         best = self._best(run_id) if is_open and run_id not in self._rows.ending else None
-        if best is None or not self._wants_test(best):
+        if best is None or best.status not in STOPPABLE_TRIAL | {"stopped"}:
             return False
         self._rows.ending.add(run_id)
         status = "running" if best.status == "running" else "waiting"
         n_epochs = _n_epochs(best)
-        cut = replace(best, status=status, max_epochs=n_epochs, target_epochs=None)
-        if n_epochs < best.max_epochs:  # else its test goes on where it was
-            cut = replace(cut, met=frozenset(), n_steps_done=2 * n_epochs * best.n_partitions)
-        self._rows.trials[best.trial_id] = cut
+        cut = replace(best, status=status, max_epochs=n_epochs, target_epochs=None, met=frozenset())
+        self._rows.trials[best.trial_id] = replace(cut, n_steps_done=2 * n_epochs * best.n_partitions)
         for trial in self._rows.run(run_id).trials:
             if trial.trial_id != best.trial_id and trial.status in STOPPABLE_TRIAL:
                 self._rows.move_trial(trial.trial_id, "stopped")
         return True
-
-    def _wants_test(self, best: Trial) -> bool:
-        """Say whether the best trial is not over, or failed after a good epoch while others did not fail."""
-        others = {trial.status for trial in self._rows.run(best.run_id).trials} - {"failed"}
-        return best.status in STOPPABLE_TRIAL | {"stopped"} or (best.status == "failed" and bool(others))
 
     def _best(self, run_id: int) -> Trial | None:
         """Return the trial with the best score after any epoch, the first of them; None where nothing was measured."""

@@ -31,7 +31,7 @@ TRIAL_TRANSITIONS: Transitions = MappingProxyType(
         # A procedure gave it up: final, unlike a person's cancel, unless it is the run's best at the end: it is tested.
         "stopped": frozenset({"waiting"}),
         "cancelled": frozenset({"waiting", "paused"}),  # resume
-        "failed": frozenset({"waiting", "paused"}),  # resume; the best at the end of its run is tested
+        "failed": frozenset({"waiting", "paused"}),  # resume
     }
 )
 

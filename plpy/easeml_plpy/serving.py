@@ -9,6 +9,7 @@ A name is resolved once a statement: all rows of a statement have answers of one
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ from . import datasets
 from .architectures import architecture
 from .cache import Bounded
 from .devices import bind
-from .errors import InvalidArgument, NotAllowed, QuotaExceeded, from_sqlstate
+from .errors import CorruptCheckpoint, InvalidArgument, NotAllowed, NotFound, QuotaExceeded, from_sqlstate
 from .live_trials import resumed_trial
 from .session import Command, Kept, Session, Statement, answering, only_column
 from .states import read_state
@@ -159,15 +160,27 @@ def open_serving(session: Session, dataset: str | None, trial_id: int | None) ->
     if asker is None:
         raise NotAllowed("easeml.open_serving cannot be called directly", hint="Call easeml.predict.")
     _check_client(session)
-    found = session.row(SERVING_TRIAL, asker, dataset, trial_id)
+    bind("cpu", 1, session.kept(MEMORY))  # one thread: many sessions predict at once
+    found, served = _found(session, asker, dataset, trial_id)
     if found.passed_over:
         _tell_choice(session, found)
     if found.is_audited:
         session.run(LOG, found.tenant, found.dataset_name, asker, found.serving_trial_id)
-    bind("cpu", 1, session.kept(MEMORY))  # one thread: many sessions predict at once
-    key = (found.dataset_id, found.checkpoint_id)
-    crossing.served = session.kept(RESTORED).get(key, lambda: _restored(session, found))
+    crossing.served = served
     return found.serving_trial_id
+
+
+def _found(session: Session, asker: str, dataset: str | None, trial_id: int | None) -> tuple[_Found, Served]:
+    """Find the trial that answers, and restore it; a state that is dropped or replaced meanwhile is looked up again."""
+    found = session.row(SERVING_TRIAL, asker, dataset, trial_id)
+    while True:
+        key = (found.dataset_id, found.checkpoint_id)
+        try:
+            return found, session.kept(RESTORED).get(key, functools.partial(_restored, session, found))
+        except (CorruptCheckpoint, NotFound):
+            before, found = found, session.row(SERVING_TRIAL, asker, dataset, trial_id)
+            if found == before:
+                raise
 
 
 def _check_client(session: Session) -> None:
@@ -191,7 +204,10 @@ def _tell_choice(session: Session, found: _Found) -> None:
 
 
 def _restored(session: Session, found: _Found) -> Served:
-    trial = session.row(TRIAL, found.serving_trial_id)
+    trials = session.rows(TRIAL, found.serving_trial_id)
+    if not trials:
+        raise NotFound(f"trial {found.serving_trial_id} is gone")
+    trial = trials[0]
     data = datasets.dataset(session, found.dataset_id)
     view = architecture(trial.architecture).view
     with within_memory():

@@ -203,6 +203,8 @@ BEGIN
         PERFORM easeml.fail('ML004', format('dataset %s has %s run(s), which would be lost with it', quote_literal(newest.dataset_name), cardinality(run_ids)),
             hint => format('To remove them all: SELECT easeml.drop_dataset(%s, cascade => true).', quote_literal(newest.dataset_name)));
     END IF;
+    DELETE FROM easeml.serving_metrics m WHERE m.tenant = newest.tenant AND m.dataset_name = newest.dataset_name;
+    DELETE FROM easeml.servings s WHERE s.tenant = newest.tenant AND s.dataset_name = newest.dataset_name;
     PERFORM easeml.perform_drop_run(caller, asker, jsonb_build_object('run_id', i)) FROM unnest(run_ids) i;
     DELETE FROM easeml.dataset_grants g WHERE g.tenant = newest.tenant AND g.dataset_name = newest.dataset_name;
     DELETE FROM easeml.prediction_audits a WHERE a.tenant = newest.tenant AND a.dataset_name = newest.dataset_name;

@@ -113,7 +113,7 @@ END
 $$;
 COMMENT ON FUNCTION easeml.grant_use(text, name, boolean) IS
 $$Lets another role predict with the trials of a dataset, as 'tenant.dataset'; the role needs no other right. It sees neither the data nor the runs.
-serving_only => true: it may ask only the trial that answers unless another is named (the deployed one, else the best). Grant again to change that.$$;
+serving_only => true: it may ask only the trial that answers unless another is named, the one that easeml.serving shows. Grant again to change that.$$;
 
 CREATE FUNCTION easeml.revoke_use(dataset text, role name) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

@@ -5,14 +5,14 @@ BEGIN
     PERFORM easeml.request('deploy', jsonb_build_object('trial_id', trial_id));
 END
 $$;
-COMMENT ON FUNCTION easeml.deploy(bigint) IS 'Makes this trial answer easeml.predict for its dataset, even if later trials are better. easeml.undeploy withdraws it.';
+COMMENT ON FUNCTION easeml.deploy(bigint) IS 'Makes this trial answer easeml.predict for its dataset, even if later trials are better. easeml.rollback goes back to what answered before, easeml.undeploy to the best trial.';
 
 CREATE FUNCTION easeml.undeploy(dataset text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM easeml.request('undeploy', jsonb_build_object('dataset', dataset));
 END
 $$;
-COMMENT ON FUNCTION easeml.undeploy(text) IS 'Withdraws the deployed trial of a dataset, so that the best trial answers easeml.predict again.';
+COMMENT ON FUNCTION easeml.undeploy(text) IS 'Withdraws the deployed trial of a dataset, so that the best trial by the dataset''s metric answers easeml.predict again.';
 
 CREATE FUNCTION easeml.perform_deploy(caller name, asker name, arguments jsonb) RETURNS jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -26,8 +26,10 @@ BEGIN
     ELSIF trial.best_checkpoint_id IS NULL THEN
         PERFORM easeml.fail('ML010', format('trial %s has no measured epoch yet', trial.trial_id));
     END IF;
+    PERFORM easeml.lock_serving(asker, trial.dataset_name);
     INSERT INTO easeml.deployments (tenant, dataset_name, trial_id) VALUES (asker, trial.dataset_name, trial.trial_id)
     ON CONFLICT ON CONSTRAINT deployments_pkey DO UPDATE SET trial_id = excluded.trial_id, deployed_at = now();
+    PERFORM easeml.note_serving(asker, trial.dataset_name, 'deployed');
     RETURN NULL;
 END
 $$;
@@ -35,11 +37,13 @@ COMMENT ON FUNCTION easeml.perform_deploy(name, name, jsonb) IS 'Deploys a trial
 
 CREATE FUNCTION easeml.perform_undeploy(caller name, asker name, arguments jsonb) RETURNS jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+    PERFORM easeml.lock_serving(asker, arguments ->> 'dataset');
     DELETE FROM easeml.deployments p WHERE p.tenant = asker AND p.dataset_name = arguments ->> 'dataset';
     IF NOT FOUND THEN
         PERFORM easeml.fail('ML003', format('no trial of dataset %s is deployed', quote_nullable(arguments ->> 'dataset')),
             hint => 'easeml.deploy(trial_id) chooses one; until then the best answers.');
     END IF;
+    PERFORM easeml.note_serving(asker, arguments ->> 'dataset', 'undeployed');
     RETURN NULL;
 END
 $$;

@@ -120,7 +120,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.predict(text, anyarray, bigint) IS
-    'Predicts the label (or the value, as text) of one row given as an array of numbers in the order of the dataset''s inputs. dataset: your own, or ''tenant.dataset'' of a tenant who lets you use it. trial_id: the trial to ask; by default the deployed one, else the best so far.';
+    'Predicts the label (or the value, as text) of one row given as an array of numbers in the order of the dataset''s inputs. dataset: your own, or ''tenant.dataset'' of a tenant who lets you use it. trial_id: the trial to ask; by default the one that easeml.serving shows.';
 CREATE FUNCTION easeml.predict(dataset text, inputs jsonb, trial_id bigint DEFAULT NULL) RETURNS text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

@@ -46,6 +46,8 @@ BEGIN
         WHEN 'drop_run' THEN easeml.perform_drop_run(NEW.caller, asker, NEW.arguments)
         WHEN 'deploy' THEN easeml.perform_deploy(NEW.caller, asker, NEW.arguments)
         WHEN 'undeploy' THEN easeml.perform_undeploy(NEW.caller, asker, NEW.arguments)
+        WHEN 'rollback' THEN easeml.perform_rollback(NEW.caller, asker, NEW.arguments)
+        WHEN 'set_serving_metric' THEN easeml.perform_set_serving_metric(NEW.caller, asker, NEW.arguments)
         WHEN 'set_prediction_audit' THEN easeml.perform_set_prediction_audit(NEW.caller, asker, NEW.arguments)
         ELSE easeml.refuse_action(NEW.action) END;
     RETURN NEW;

@@ -24,7 +24,6 @@ DECLARE
     run easeml.runs;
     best easeml.trials;
     n_partitions bigint;
-    n_epochs integer;
     is_untested boolean;
 BEGIN
     IF lease_number IS DISTINCT FROM (SELECT l.lease_number FROM easeml.coordinator_lease l) THEN
@@ -37,10 +36,8 @@ BEGIN
     SELECT d.n_partitions INTO n_partitions FROM easeml.datasets d WHERE d.dataset_id = run.dataset_id;
     SELECT t.* INTO best FROM easeml.trials t WHERE t.run_id = run.run_id AND t.best_metric_value IS NOT NULL
     ORDER BY CASE WHEN run.is_higher_better THEN -t.best_metric_value ELSE t.best_metric_value END, t.best_loss, t.trial_number LIMIT 1;
-    -- One that failed after a good epoch still answers; a run of which all trials failed has failed itself, and can be resumed.
-    is_untested := FOUND AND (best.status IN ('waiting', 'running', 'paused', 'stopped')
-        OR best.status = 'failed' AND EXISTS (SELECT FROM easeml.trials t WHERE t.run_id = run.run_id AND t.status <> 'failed'));
-    IF best.trial_id IS NULL OR NOT (easeml.add_ensemble(run) OR is_untested) THEN
+    is_untested := FOUND AND best.status IN ('waiting', 'running', 'paused', 'stopped');
+    IF NOT FOUND OR NOT (easeml.add_ensemble(run) OR is_untested) THEN
         RETURN false;
     END IF;
     UPDATE easeml.runs r SET is_ending = true WHERE r.run_id = run.run_id;
@@ -49,12 +46,9 @@ BEGIN
     IF NOT is_untested THEN
         RETURN true;
     END IF;
-    -- Its life ends after the epochs that it has; units of an epoch that is not complete stay in the log. The test takes the state of its best epoch,
-    -- and goes on where it was. A failure stays told.
-    n_epochs := least(best.n_steps_done / (2 * n_partitions), best.max_epochs);
-    UPDATE easeml.trials t SET status = CASE best.status WHEN 'running' THEN 'running' ELSE 'waiting' END, finished_at = NULL,
-        failure_reason = CASE best.status WHEN 'failed' THEN best.failure_reason END, target_epochs = NULL, checkpoint_id = best.best_checkpoint_id, max_epochs = n_epochs,
-        n_steps_done = CASE WHEN n_epochs < best.max_epochs THEN n_epochs * 2 * n_partitions ELSE best.n_steps_done END
+    -- Its life ends after the epochs that it has; units of an epoch that is not complete stay in the log. The test takes the state of its best epoch.
+    UPDATE easeml.trials t SET status = CASE best.status WHEN 'running' THEN 'running' ELSE 'waiting' END, finished_at = NULL, failure_reason = NULL, target_epochs = NULL, checkpoint_id = best.best_checkpoint_id,
+        max_epochs = best.n_steps_done / (2 * n_partitions), n_steps_done = best.n_steps_done / (2 * n_partitions) * 2 * n_partitions
     WHERE t.trial_id = best.trial_id;
     DELETE FROM easeml.checkpoints c WHERE c.checkpoint_id = best.checkpoint_id AND c.checkpoint_id <> best.best_checkpoint_id;
     RETURN true;
@@ -69,11 +63,12 @@ BEGIN
     WHERE r.run_id = drop_vain_ensemble.run_id AND a.run_id = r.run_id AND a.architecture = 'ensemble'
         AND drop_vain_ensemble.lease_number = (SELECT l.lease_number FROM easeml.coordinator_lease l)
         AND r.run_id = (SELECT w.run_id FROM easeml.runs w WHERE w.run_id = r.run_id AND w.status = 'running' FOR NO KEY UPDATE SKIP LOCKED)
-        AND EXISTS (SELECT FROM easeml.trials e WHERE e.arm_id = a.arm_id AND e.best_metric_value IS NOT NULL)
+        AND EXISTS (SELECT FROM easeml.trials e WHERE e.arm_id = a.arm_id AND e.best_metric_value IS NOT NULL
+            AND NOT EXISTS (SELECT FROM easeml.deployments p WHERE p.trial_id = e.trial_id) FOR UPDATE SKIP LOCKED)
         AND NOT EXISTS (SELECT FROM easeml.trials e WHERE e.arm_id = a.arm_id AND NOT EXISTS (
             SELECT FROM easeml.trials t WHERE t.run_id = r.run_id AND t.trial_id <> e.trial_id
                 AND CASE WHEN t.best_metric_value = e.best_metric_value THEN e.best_loss IS NULL OR t.best_loss <= e.best_loss
                     ELSE r.is_higher_better = (t.best_metric_value > e.best_metric_value) END));
 END
 $$;
-COMMENT ON FUNCTION easeml.drop_vain_ensemble(bigint, bigint) IS 'Removes the ensemble of a run that ends if a single trial is as good on the validation rows (internal).';
+COMMENT ON FUNCTION easeml.drop_vain_ensemble(bigint, bigint) IS 'Removes the ensemble of a run that ends if a single trial is as good on the validation rows, unless it is deployed, or being so (internal).';

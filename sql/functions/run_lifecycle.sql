@@ -35,12 +35,13 @@ END
 $$;
 COMMENT ON FUNCTION easeml.resume(bigint) IS 'Continues a cancelled or failed run from its last recorded units. It tries failed trials again and starts max_seconds anew.';
 
-CREATE FUNCTION easeml.drop_run(run_id bigint) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION easeml.drop_run(run_id bigint, force boolean DEFAULT false) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    PERFORM easeml.request('drop_run', jsonb_build_object('run_id', run_id));
+    PERFORM easeml.request('drop_run', jsonb_build_object('run_id', run_id, 'force', force));
 END
 $$;
-COMMENT ON FUNCTION easeml.drop_run(bigint) IS 'Removes a run with its trials, states and history. If the run is open, it cancels it first.';
+COMMENT ON FUNCTION easeml.drop_run(bigint, boolean) IS
+    'Removes a run with its trials, states and history. If the run is open, it cancels it first. Refuses if one of its trials answers for the dataset (easeml.serving), unless force => true; then the best of the others answers.';
 
 -- With the rights of easeml_owner, behind easeml.requests, for a proven caller.
 
@@ -106,11 +107,23 @@ COMMENT ON FUNCTION easeml.perform_resume(name, name, jsonb) IS 'Continues a run
 CREATE FUNCTION easeml.perform_drop_run(caller name, asker name, arguments jsonb) RETURNS jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     run easeml.runs := easeml.run_of(caller, asker, (arguments ->> 'run_id')::bigint);
+    name text := (SELECT d.dataset_name FROM easeml.datasets d WHERE d.dataset_id = run.dataset_id);
+    answering record;
 BEGIN
+    PERFORM easeml.lock_serving(run.tenant, name);
+    SELECT a.* INTO answering FROM easeml.answering a WHERE a.tenant = run.tenant AND a.dataset_name = name AND a.run_id = run.run_id;
+    IF FOUND AND (arguments ->> 'force')::boolean IS NOT TRUE THEN
+        PERFORM easeml.fail('ML004', format('run %s has trial %s, which answers for dataset %s', run.run_id, answering.trial_id, quote_literal(name)),
+            hint => format('Deploy a trial of another run first, or drop it all the same: SELECT easeml.drop_run(%s, force => true).', run.run_id));
+    END IF;
     IF run.status IN ('queued', 'running') THEN
         PERFORM easeml.perform_cancel(caller, asker, arguments);
     END IF;
     DELETE FROM easeml.runs r WHERE r.run_id = run.run_id;
+    PERFORM easeml.note_serving(run.tenant, name, 'dropped');
+    -- Without runs a dataset is as new: its next run says the metric, unless somebody has.
+    DELETE FROM easeml.serving_metrics m WHERE m.tenant = run.tenant AND m.dataset_name = name AND NOT m.is_chosen
+        AND NOT EXISTS (SELECT FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id) WHERE d.tenant = m.tenant AND d.dataset_name = m.dataset_name);
     RETURN NULL;
 END
 $$;

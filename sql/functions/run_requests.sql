@@ -30,6 +30,19 @@ END
 $$;
 COMMENT ON FUNCTION easeml.check_allocation(text) IS 'Refuses an allocation that does not exist (internal).';
 
+CREATE FUNCTION easeml.ranking_metric(data easeml.datasets, wanted text, OUT metric text, OUT is_higher_better boolean) LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    SELECT m.metric, m.is_higher_better INTO metric, is_higher_better
+    FROM easeml.list_metrics() m LEFT JOIN easeml.serving_metrics s ON s.tenant = data.tenant AND s.dataset_name = data.dataset_name AND s.metric = m.metric
+    WHERE m.task = data.task AND (m.metric = wanted OR wanted IS NULL AND (m.is_default OR s.metric IS NOT NULL)) ORDER BY s.metric IS NULL LIMIT 1;
+    IF NOT FOUND THEN
+        PERFORM easeml.fail('ML001', format('metric: there is no %s metric %s', data.task, quote_literal(wanted)),
+            hint => (SELECT 'Choose one of: ' || string_agg(m.metric, ', ') || '.' FROM easeml.list_metrics() m WHERE m.task = data.task));
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION easeml.ranking_metric(easeml.datasets, text) IS 'Returns the metric of that name; without a name, that of the dataset, else the default of its task (internal).';
+
 CREATE FUNCTION easeml.perform_select_models(caller name, asker name, arguments jsonb) RETURNS jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     data easeml.datasets := easeml.dataset_of(caller, asker, arguments ->> 'dataset');
@@ -51,12 +64,7 @@ BEGIN
     run := jsonb_populate_record(run, easeml.complete_budget(run.procedure, run.n_configs, run.max_epochs, run.max_seconds));
     PERFORM easeml.check_schedule(data, run.scheduler, run.visit_order);
     PERFORM easeml.check_allocation(run.allocation);
-    SELECT m.metric, m.is_higher_better INTO ranking FROM easeml.list_metrics() m
-    WHERE m.task = data.task AND (m.metric = arguments ->> 'metric' OR arguments ->> 'metric' IS NULL AND m.is_default);
-    IF NOT FOUND THEN
-        PERFORM easeml.fail('ML001', format('metric: there is no %s metric %s', data.task, quote_literal(arguments ->> 'metric')),
-            hint => (SELECT 'Choose one of: ' || string_agg(m.metric, ', ') || '.' FROM easeml.list_metrics() m WHERE m.task = data.task));
-    END IF;
+    ranking := easeml.ranking_metric(data, arguments ->> 'metric');
     chosen := easeml.choose_architectures(data, run.architectures);
     options := easeml.complete_options(run.procedure, run.procedure_options);
     specifications := easeml.specifications(chosen);
@@ -87,6 +95,8 @@ BEGIN
     VALUES (run.tenant, run.dataset_id, run.procedure, run.procedure_options, run.architectures, run.search_space, run.n_configs, run.max_epochs, run.metric, run.is_higher_better,
         run.max_seconds, run.seed, run.scheduler, run.visit_order, run.allocation, run.search)
     RETURNING run_id INTO new_run_id;
+    INSERT INTO easeml.serving_metrics (tenant, dataset_name, metric, is_higher_better)
+    SELECT run.tenant, d.dataset_name, run.metric, run.is_higher_better FROM easeml.datasets d WHERE d.dataset_id = run.dataset_id ON CONFLICT DO NOTHING;
     INSERT INTO easeml.arms (run_id, tenant, architecture, planned_epochs)
     SELECT new_run_id, run.tenant, a.architecture, a.planned_epochs
     FROM ROWS FROM (jsonb_to_recordset(search -> 'arms') AS (architecture text, planned_epochs bigint)) WITH ORDINALITY a
@@ -103,6 +113,7 @@ COMMENT ON FUNCTION easeml.insert_run(easeml.runs, jsonb) IS 'Inserts a run with
 CREATE FUNCTION easeml.announce_run(run easeml.runs, search jsonb, n_wanted integer) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     up_to text := CASE WHEN NOT (search ->> 'is_one_shot')::boolean THEN 'up to ' END;
+    serving record;
     watch text := format('Watch it: SELECT * FROM easeml.leaderboard WHERE run_id = %s; progress: easeml.run_status.', run.run_id);
 BEGIN
     IF run.procedure = 'race' AND run.max_seconds IS NOT NULL THEN
@@ -115,6 +126,12 @@ BEGIN
     IF run.procedure = 'random' AND run.n_configs < coalesce(n_wanted, 8) THEN
         RAISE NOTICE 'the search space holds only % different configs', run.n_configs
             USING hint = 'What search_space does not mention keeps its default; widen it, or leave it out to search the default ranges.';
+    END IF;
+    SELECT m.dataset_name, m.metric INTO serving FROM easeml.datasets d JOIN easeml.serving_metrics m ON m.tenant = d.tenant AND m.dataset_name = d.dataset_name
+    WHERE d.dataset_id = run.dataset_id AND m.metric <> run.metric;
+    IF FOUND THEN
+        RAISE NOTICE 'run % ranks by %, and what answers for dataset % is chosen by %: no trial of the run takes over by itself', run.run_id, run.metric, quote_literal(serving.dataset_name), serving.metric
+            USING hint = format('Let one answer with easeml.deploy(trial_id), or choose by this metric from now on: SELECT easeml.set_serving_metric(%L, %L).', serving.dataset_name, run.metric);
     END IF;
     IF NOT easeml.has_live_coordinator() THEN
         RAISE WARNING 'no coordinator is running, so run % waits in the queue', run.run_id

@@ -52,22 +52,28 @@ COMMENT ON FUNCTION easeml.usable_dataset(name, text, bigint) IS
 CREATE FUNCTION easeml.answering_trial(tenant name, dataset_name text, OUT trial_id bigint, OUT dataset_id bigint, OUT checkpoint_id bigint)
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    SELECT t.trial_id, r.dataset_id, t.best_checkpoint_id INTO trial_id, dataset_id, checkpoint_id
-    FROM easeml.deployments p JOIN easeml.trials t USING (trial_id) JOIN easeml.runs r USING (run_id)
-    WHERE p.tenant = answering_trial.tenant AND p.dataset_name = answering_trial.dataset_name;
-    IF trial_id IS NULL THEN
-        -- The best trial of the newest version that has one; if its runs differ in metric, that of the newest run counts.
-        SELECT t.trial_id, d.dataset_id, t.best_checkpoint_id INTO trial_id, dataset_id, checkpoint_id
-        FROM easeml.datasets d JOIN easeml.runs r USING (dataset_id) JOIN easeml.trials t USING (run_id)
-        WHERE d.tenant = answering_trial.tenant AND d.dataset_name = answering_trial.dataset_name AND t.best_checkpoint_id IS NOT NULL
-            AND r.metric = (SELECT n.metric FROM easeml.runs n JOIN easeml.trials b USING (run_id)
-                WHERE n.dataset_id = d.dataset_id AND b.best_checkpoint_id IS NOT NULL ORDER BY n.run_id DESC LIMIT 1)
-        ORDER BY d.version DESC, CASE WHEN r.is_higher_better THEN -t.best_metric_value ELSE t.best_metric_value END NULLS LAST, t.best_loss, t.trial_id LIMIT 1;
-    END IF;
+    SELECT a.trial_id, a.dataset_id, a.checkpoint_id INTO trial_id, dataset_id, checkpoint_id
+    FROM easeml.answering a WHERE a.tenant = answering_trial.tenant AND a.dataset_name = answering_trial.dataset_name;
 END
 $$;
 COMMENT ON FUNCTION easeml.answering_trial(name, text) IS
-    'Returns the trial that answers for a dataset unless another is named, with its version and its state: the deployed one, else the best so far by its best epoch (internal).';
+    'Returns the trial that answers for a dataset unless another is named, with its version and its state, by the rule of the view easeml.answering (internal).';
+
+CREATE FUNCTION easeml.fail_unanswered(tenant name, dataset_name text, asked text) RETURNS void LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    other_metric text := (SELECT a.metric FROM easeml.answering a WHERE a.tenant = fail_unanswered.tenant AND a.dataset_name = fail_unanswered.dataset_name AND EXISTS (
+        SELECT FROM easeml.datasets d JOIN easeml.runs r USING (dataset_id) JOIN easeml.trials t USING (run_id)
+        WHERE d.tenant = a.tenant AND d.dataset_name = a.dataset_name AND t.best_checkpoint_id IS NOT NULL));
+BEGIN
+    IF other_metric IS NULL THEN
+        PERFORM easeml.fail('ML010', format('dataset %s has no trained trial yet', quote_literal(asked)),
+            hint => format('Start one with SELECT easeml.select_models(%s), or wait for the first epoch to be measured.', quote_literal(asked)));
+    END IF;
+    PERFORM easeml.fail('ML010', format('dataset %s has no trained trial of a run that ranks by %s, its metric', quote_literal(asked), other_metric),
+        hint => format('Wait for such a run, let a trial of another answer with easeml.deploy(trial_id), or choose another metric: easeml.set_serving_metric(%s, metric).', quote_literal(asked)));
+END
+$$;
+COMMENT ON FUNCTION easeml.fail_unanswered(name, text, text) IS 'Says why no trial answers for a dataset (internal).';
 
 CREATE FUNCTION easeml.serving_trial(asker name, dataset text, trial_id bigint, OUT tenant name, OUT dataset_name text, OUT dataset_id bigint,
     OUT serving_trial_id bigint, OUT checkpoint_id bigint, OUT passed_over text[], OUT is_audited boolean)
@@ -98,14 +104,13 @@ BEGIN
         END IF;
     END IF;
     IF checkpoint_id IS NULL THEN
-        PERFORM easeml.fail('ML010', format('dataset %s has no trained trial yet', quote_literal(dataset)),
-            hint => format('Start one with SELECT easeml.select_models(%s), or wait for the first epoch to be measured.', quote_literal(dataset)));
+        PERFORM easeml.fail_unanswered(tenant, dataset_name, dataset);
     END IF;
     is_audited := EXISTS (SELECT FROM easeml.prediction_audits a WHERE a.tenant = serving_trial.tenant AND a.dataset_name = serving_trial.dataset_name);
 END
 $$;
 COMMENT ON FUNCTION easeml.serving_trial(name, text, bigint) IS
-    'Finds the trial that answers a role for a dataset: the one named, else the deployed one, else the best so far by its best epoch. Refuses roles to which the tenant has not granted use (internal).';
+    'Finds the trial that answers a role for a dataset: the one named, else the one that easeml.serving shows. Refuses roles to which the tenant has not granted use (internal).';
 
 -- The role waits for nobody: what another session of it holds locked is not counted. Nor does its time zone choose the day.
 CREATE FUNCTION easeml.log_prediction(tenant name, dataset_name text, asker name, trial_id bigint) RETURNS void

@@ -118,6 +118,7 @@ BEGIN
         WHERE t.trial_id = trial.trial_id;
         DELETE FROM easeml.checkpoints c WHERE c.checkpoint_id = trial.best_checkpoint_id AND c.checkpoint_id <> new_best_checkpoint_id
         RETURNING c.n_bytes INTO pruned_bytes;
+        PERFORM easeml.note_takeover(trial.trial_id);
     END IF;
     RETURN pruned_bytes;
 END

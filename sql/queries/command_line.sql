@@ -13,6 +13,10 @@ SELECT * FROM easeml.dataset_info WHERE dataset_id = %(dataset_id)s
 SELECT p.* FROM easeml.partition_status p JOIN easeml.dataset_info d USING (dataset_id)
 WHERE d.dataset_name = %(dataset)s AND d.tenant = easeml.current_tenant() AND d.is_newest ORDER BY p.partition_number
 
+-- name: serving
+-- What answers for each dataset.
+SELECT * FROM easeml.serving ORDER BY dataset_name, tenant
+
 -- name: slots
 -- Slots, and the unit that each runs.
 SELECT * FROM easeml.slot_status ORDER BY slot_id

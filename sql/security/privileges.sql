@@ -57,6 +57,9 @@ ALTER TABLE easeml.blocks ALTER tenant SET DEFAULT easeml.current_tenant();
 CREATE POLICY packed_rows ON easeml.blocks FOR INSERT TO easeml_tenant WITH CHECK (tenant = (SELECT easeml.current_tenant())
     AND easeml.is_being_packed(dataset_id));
 
+-- The rule of what answers, where predictions and requests are carried out.
+GRANT SELECT ON easeml.answering TO easeml_owner;
+
 -- Sizes for those who may not read what has them.
 ALTER VIEW easeml.kept_sizes OWNER TO easeml_owner;
 
@@ -81,7 +84,7 @@ BEGIN
             ('PUBLIC', '{evaluate,confusion_matrix,roc_curve,calibration,class_metrics,residuals,held_out_answers,examined_trial,examine_trial,examination}'),
             ('easeml_tenant', '{answering_trial}'),
             ('easeml_tenant', '{create_dataset,dataset_rows,refresh_dataset,drop_dataset,replicate_dataset,grant_use,revoke_use,set_prediction_audit,
-                select_models,preview_procedure,run_summary,wait,cancel,resume,drop_run,replay,deploy,undeploy}'),
+                select_models,preview_procedure,run_summary,wait,cancel,resume,drop_run,replay,deploy,undeploy,rollback,set_serving_metric}'),
             ('easeml_tenant', '{request,pack_version,pack_begun_dataset,is_being_packed,check_dataset,is_bound_by_limits,find_dataset,dataset_of,find_run,fail_run,near_names,
                 preview_search,fitting_architectures,check_replay_options,check_replay,replay_units,commit_first,quality,tried_sentence,best_sentences,advice_sentence,metric_text}'),
             -- What the views call.
@@ -90,7 +93,7 @@ BEGIN
             ('easeml_reader', '{has_live_coordinator,current_tenant,current_tenancy,list_architectures,list_metrics,list_schedulers,
                 list_procedures,list_policies,list_priors,used_bytes,used_hours}'),
             ('easeml_coordinator', '{warm_up,train_unit,evaluate_unit,train_round,evaluate_round,train_gang,evaluate_gang,pilot_unit,does_whole_rounds,share_of_time,
-                open_unit,fence,leave_slot,advance,store_chunked,store_chunk,record_training,record_evaluation,record_metrics,record_pilot,
+                open_unit,fence,leave_slot,advance,store_chunked,store_chunk,record_training,record_evaluation,record_metrics,note_takeover,note_serving,record_pilot,
                 begin_ending,add_ensemble,drop_vain_ensemble,open_arm,close_arm,keep_beliefs,apply_decisions,copy_state,keep_allocations,charge,
                 has_live_coordinator,current_tenant,current_tenancy,list_architectures,list_metrics,list_schedulers,list_allocations,
                 list_procedures,list_policies,list_priors,used_bytes,used_hours,quality,find_run,fail_run,wait,run_summary,tried_sentence,best_sentences,advice_sentence,metric_text,commit_first,python_facts}'),

@@ -106,13 +106,3 @@ COMMENT ON COLUMN easeml.trials.parent_trial_id IS 'The trial that it began as a
 COMMENT ON COLUMN easeml.trials.n_steps_done IS 'Recorded steps, including those of its parent. An epoch has one training and one validation step for each partition; the test steps come last.';
 COMMENT ON COLUMN easeml.trials.best_loss IS 'Log loss or RMSE on the validation rows after its best epoch. Of equal metric values the one with the lower loss is the better.';
 COMMENT ON COLUMN easeml.trials.checkpoint_id IS 'The newest state; the transaction that records a unit changes it.';
-
-CREATE TABLE easeml.deployments (
-    tenant name NOT NULL,
-    dataset_name text NOT NULL,
-    trial_id bigint NOT NULL,
-    deployed_at timestamptz NOT NULL DEFAULT now(),
-    PRIMARY KEY (tenant, dataset_name),
-    FOREIGN KEY (trial_id, tenant) REFERENCES easeml.trials (trial_id, tenant) ON DELETE CASCADE
-);
-COMMENT ON TABLE easeml.deployments IS 'Trials that their tenants chose to answer easeml.predict, at most one for each dataset.';

@@ -136,7 +136,7 @@ def test_a_transaction_that_stays_open_stops_no_other_tenant(
         n_units = served.value("SELECT sum(n_steps_done) FROM easeml.trials WHERE run_id = %s", run_id)
     served.wait_until("SELECT sum(n_steps_done) > %s FROM easeml.trials WHERE run_id = %s", n_units, run_id)
     assert served.value("SELECT max(attempt) FROM easeml.training_units WHERE run_id = %s", run_id) == 1
-    served.execute("SELECT easeml.drop_run(%s)", [run_id])
+    served.execute("SELECT easeml.drop_run(%s, force => true)", [run_id])
 
 
 # Arms without end
@@ -152,7 +152,7 @@ def test_arms_without_end_leave_others_their_turns(served: Session, vera: Sessio
     for _ in range(2):  # each goes on again and again, while the other wants all slots
         for each in (run_id, endless):
             served.wait_until(f"SELECT ({done}) > %s", each, served.value(done, each) + 50)
-    served.execute("SELECT easeml.drop_run(%s), easeml.drop_run(%s)", [run_id, endless])
+    served.execute("SELECT easeml.drop_run(%s, force => true), easeml.drop_run(%s, force => true)", [run_id, endless])
 
 
 # Rows that make no sense, as no function would write them

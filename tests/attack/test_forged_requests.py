@@ -62,6 +62,8 @@ ACTIONS: dict[str, dict[str, Any]] = {
     "drop_run": {"run_id": LAST},
     "deploy": {"trial_id": LAST},
     "undeploy": {"dataset": "work"},
+    "rollback": {"dataset": "work"},
+    "set_serving_metric": {"dataset": "work", "metric": "log_loss"},
     "set_prediction_audit": {"dataset": "work", "is_on": True},
 }
 # Python refuses to write such numbers, PostgreSQL reads them.

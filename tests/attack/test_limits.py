@@ -48,7 +48,7 @@ def test_open_transactions_side_by_side_start_no_more_runs_than_the_default_allo
     with pytest.raises(psycopg.Error, match="max_runs: mallory may have 2 open"):
         hurried.execute(SELECT)
     assert module_database.value(OPEN_RUNS) == 2
-    mallory.execute("SELECT easeml.drop_run(run_id) FROM easeml.runs")
+    mallory.execute("SELECT easeml.drop_run(run_id, force => true) FROM easeml.runs")
 
 
 def test_an_older_snapshot_packs_nothing_beyond_max_bytes(module_database: Session, mallory: Session) -> None:
@@ -87,7 +87,7 @@ def test_encoders_and_events_count_into_max_bytes(module_database: Session, mall
         mallory.execute("SELECT easeml.create_dataset('wide', 'wide', '{x}', 'y', n_partitions => 1)")
         packed = mallory.value("SELECT n_bytes FROM easeml.dataset_info WHERE dataset_name = 'wide'")
         assert packed < 9000  # it was the encoder that was too much
-    mallory.execute("SELECT easeml.drop_run(%s)", [run_id])
+    mallory.execute("SELECT easeml.drop_run(%s, force => true)", [run_id])
 
 
 BEGIN: dict[str, Any] = {

@@ -135,7 +135,7 @@ NUISANCES: dict[str, Act] = {
         )
     ),
     "uncommitted cancel": with_own_run(held(f"SELECT easeml.cancel({LAST_RUN})")),
-    "uncommitted drop of a run": with_own_run(held(f"SELECT easeml.drop_run({LAST_RUN})")),
+    "uncommitted drop of a run": with_own_run(held(f"SELECT easeml.drop_run({LAST_RUN}, force => true)")),
     "uncommitted drop of the dataset": with_own_run(held("SELECT easeml.drop_dataset('work', cascade => true)")),
     "uncommitted deletes": with_own_run(held("DELETE FROM easeml.runs", "DELETE FROM easeml.datasets")),
     "uncommitted updates": with_own_run(

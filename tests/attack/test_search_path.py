@@ -113,7 +113,7 @@ CALLS = [
     f"CALL easeml.train_unit('{UNIT}')",
     "SELECT easeml.predict('d', '{\"x\": 1}'::jsonb)",
     "SELECT easeml.predict_table('d', 'public.points', 'public.answers')",
-    "SELECT easeml.drop_run(run_id) FROM easeml.runs",
+    "SELECT easeml.drop_run(run_id, force => true) FROM easeml.runs",
     "SELECT easeml.drop_dataset('d')",
 ]
 

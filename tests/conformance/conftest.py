@@ -116,14 +116,6 @@ class World(ABC):
         """Put all trials where they stand at their end."""
 
     @abstractmethod
-    def begin_test(self, run_id: int) -> None:
-        """Put all trials where they stand when the first of two partitions is tested."""
-
-    @abstractmethod
-    def fail_best(self, run_id: int) -> None:
-        """Let the first trial fail after an epoch; it is the best so far, and the other has not begun."""
-
-    @abstractmethod
     def held(self, run_id: int) -> AbstractContextManager[None]:
         """Hold the rows of a run, as a user's transaction does."""
 
@@ -299,14 +291,6 @@ class InMemory(World):
     def end_trials(self, run_id: int) -> None:
         self._set_trials(run_id, status="finished", n_steps_done=(2 * MAX_EPOCHS + 1) * N_PARTITIONS)
 
-    def begin_test(self, run_id: int) -> None:
-        self._set_trials(run_id, status="running", n_steps_done=2 * MAX_EPOCHS * N_PARTITIONS + 1)
-
-    def fail_best(self, run_id: int) -> None:
-        first = self._tables.run(run_id).trials[0]
-        failed = replace(first, status="failed", n_steps_done=2 * N_PARTITIONS + 1)
-        self._tables.trials[first.trial_id] = failed
-
     def _set_trials(self, run_id: int, **values: Any) -> None:
         for trial in self._tables.run(run_id).trials:
             self._tables.trials[trial.trial_id] = replace(trial, **values)
@@ -382,31 +366,17 @@ class OnPostgres(World):
         self._database.execute("SELECT easeml.cancel(%s)", [run_id])
 
     def drop_run(self, run_id: int) -> None:
-        self._database.execute("SELECT easeml.drop_run(%s)", [run_id])
+        self._database.execute("SELECT easeml.drop_run(%s, force => true)", [run_id])
 
     def pause_trials(self, run_id: int) -> None:
-        self._measure(run_id)
-        self._database.execute("UPDATE easeml.trials SET target_epochs = 1 WHERE run_id = %s", [run_id])
+        self._database.execute(
+            "UPDATE easeml.trials SET target_epochs = 1, best_epoch = 1, best_metric_value = 0.5 WHERE run_id = %s",
+            [run_id],
+        )
         self._set_trials(run_id, "paused", 2 * N_PARTITIONS)
 
     def end_trials(self, run_id: int) -> None:
         self._set_trials(run_id, "finished", (2 * MAX_EPOCHS + 1) * N_PARTITIONS)
-
-    def begin_test(self, run_id: int) -> None:
-        self._measure(run_id)
-        self._set_trials(run_id, "running", 2 * MAX_EPOCHS * N_PARTITIONS + 1)
-
-    def fail_best(self, run_id: int) -> None:
-        self._measure(run_id)
-        for status, n_steps in (("running", 0), ("failed", 2 * N_PARTITIONS + 1)):
-            self._database.execute(
-                "UPDATE easeml.trials SET status = %s, n_steps_done = %s WHERE run_id = %s AND trial_number = 1",
-                [status, n_steps, run_id],
-            )
-
-    def _measure(self, run_id: int) -> None:
-        measured = "UPDATE easeml.trials SET best_epoch = 1, best_metric_value = 0.5 WHERE run_id = %s"
-        self._database.execute(measured, [run_id])
 
     def _set_trials(self, run_id: int, state: str, n_steps_done: int) -> None:
         for values in (("running", 0), (state, n_steps_done)):

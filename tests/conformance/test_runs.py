@@ -228,26 +228,3 @@ async def test_a_run_whose_best_trial_was_tested_needs_no_ending(world: World) -
     assert not await world.ports.runs.begin_ending(run_id)
     world.drop_run(gone)
     assert not await world.ports.runs.begin_ending(gone)
-
-
-@pytest.mark.covers("RunStore.begin_ending")
-async def test_a_test_that_was_under_way_at_the_end_goes_on_where_it_was(world: World) -> None:
-    await world.ports.lease.acquire()
-    run_id = world.ask_for_run()
-    world.begin_test(run_id)
-    assert await world.ports.runs.begin_ending(run_id)
-    best = (await world.run(run_id)).trials[0]
-    assert (best.status, best.max_epochs, best.n_steps_done) == ("running", 2, 9)
-
-
-@pytest.mark.covers("RunStore.begin_ending")
-async def test_the_best_trial_is_tested_though_it_failed_later(world: World) -> None:
-    await world.ports.lease.acquire()
-    run_id = world.ask_for_run()
-    world.fail_best(run_id)
-    assert await world.ports.runs.begin_ending(run_id)
-    best = (await world.run(run_id)).trials[0]
-    assert (best.status, best.max_epochs, best.n_steps_done) == ("waiting", 1, 4)
-    unit = next_unit(best)
-    assert unit is not None
-    assert (unit.kind, unit.epoch) == ("test", 1)

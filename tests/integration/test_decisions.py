@@ -154,7 +154,7 @@ def test_a_tenant_that_holds_the_rows_of_its_run_stops_nobody_else(served: Sessi
     held = quinn.value(SLOW, 400)
     served.wait_until("SELECT count(*) > 0 FROM easeml.arm_openings WHERE run_id = %s", held)
     with quinn.transaction():
-        quinn.execute("SELECT easeml.drop_run(%s)", [held])
+        quinn.execute("SELECT easeml.drop_run(%s, force => true)", [held])
         run_id = pete.value(SLOW, 2)
         started = time.monotonic()
         while time.monotonic() < started + 12:  # longer than a sign of life may be away

@@ -46,10 +46,10 @@ def timed(points: Session) -> int:
 def test_without_bounds_a_run_has_two_minutes_and_with_epochs_no_clock(points: Session) -> None:
     run_id = points.value("SELECT easeml.select_models('points')")
     assert points.rows(OF_RUN, run_id) == [{"procedure": "race", "max_epochs": 100, "max_seconds": 120}]
-    points.execute("SELECT easeml.drop_run(%s)", [run_id])
+    points.execute("SELECT easeml.drop_run(%s, force => true)", [run_id])
     run_id = points.value("SELECT easeml.select_models('points', max_epochs => 3)")
     assert points.rows(OF_RUN, run_id) == [{"procedure": "random", "max_epochs": 3, "max_seconds": None}]
-    points.execute("SELECT easeml.drop_run(%s)", [run_id])
+    points.execute("SELECT easeml.drop_run(%s, force => true)", [run_id])
 
 
 def test_every_architecture_has_its_turn_and_the_best_trial_is_tested(points: Session, timed: int) -> None:

@@ -62,7 +62,7 @@ def finished(module_coordinated: Session) -> tuple[Session, Session]:
     tenant.execute("SELECT easeml.deploy(max(trial_id)) FROM easeml.leaderboard")
     gone = tenant.value("SELECT easeml.select_models('colours', '{linear}', n_configs => 1, max_epochs => 1)")
     finish(root, gone)
-    tenant.execute("SELECT easeml.drop_run(%s)", [gone])
+    tenant.execute("SELECT easeml.drop_run(%s, force => true)", [gone])
     tenant.execute("SELECT easeml.grant_use('colours', 'easeml_reader')")
     return root, tenant
 

@@ -41,7 +41,7 @@ def digits(module_coordinated: Session) -> Session:
 def database(digits: Session) -> Iterator[Session]:
     """`digits`, with two slots and the only run that a test asks for."""
     yield digits
-    digits.execute("SELECT easeml.drop_run(run_id) FROM easeml.runs")
+    digits.execute("SELECT easeml.drop_run(run_id, force => true) FROM easeml.runs")
 
 
 def wait_for_end(database: Session) -> None:

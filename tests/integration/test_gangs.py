@@ -97,7 +97,7 @@ def new_gang(digits: Session, sessions: list[Session], run: str = RUN) -> Iterat
     gang = GangUnderTest(digits, sessions)
     yield gang
     gang.pool.shutdown()
-    digits.execute("SELECT easeml.drop_run(run_id) FROM easeml.runs")
+    digits.execute("SELECT easeml.drop_run(run_id, force => true) FROM easeml.runs")
 
 
 @pytest.fixture
@@ -149,7 +149,7 @@ def test_a_whole_life_in_gangs_learns_and_is_the_same_bytes_again(gang: GangUnde
     # Every rank still had the trial: no state was read to train on.
     assert gang.database.value("SELECT sum(read_bytes) FROM easeml.training_units") == 0
 
-    gang.database.execute("SELECT easeml.drop_run(%s)", [gang.trial.run_id])
+    gang.database.execute("SELECT easeml.drop_run(%s, force => true)", [gang.trial.run_id])
     with new_gang(gang.database, gang.sessions) as again:
         assert live(again) == states
 

@@ -65,7 +65,7 @@ REFUSED = {
         "SELECT easeml.create_dataset('stolen', 'alma.mine', '{{x}}', 'y')",
     "deploy(bigint)": "SELECT easeml.deploy({trial_id})",
     "drop_dataset(text,boolean)": "SELECT easeml.drop_dataset('private', true)",
-    "drop_run(bigint)": "SELECT easeml.drop_run({open_run_id})",
+    "drop_run(bigint,boolean)": "SELECT easeml.drop_run({open_run_id})",
     "find_dataset(text)": "SELECT easeml.find_dataset('private')",
     "find_run(bigint)": "SELECT easeml.find_run({run_id})",
     "grant_use(text,name,boolean)": "SELECT easeml.grant_use('private', 'bert')",
@@ -90,6 +90,8 @@ REFUSED = {
     "replay_units(bigint,text,integer,integer,jsonb)": "CALL easeml.replay_units({trial_id}, 'cpu', 1, NULL)",
     "replicate_dataset(text,integer)": "SELECT easeml.replicate_dataset('private', 1)",
     "resume(bigint)": "SELECT easeml.resume({cancelled_run_id})",
+    "rollback(text)": "SELECT easeml.rollback('private')",
+    "set_serving_metric(text,text)": "SELECT easeml.set_serving_metric('private', 'log_loss')",
     "revoke_use(text,name)": "SELECT easeml.revoke_use('private', 'bert')",
     "run_summary(bigint)": "SELECT * FROM easeml.run_summary({run_id})",
     "select_models(text,text[],jsonb,text,integer,integer,text,double precision,bigint,text,text,"
@@ -168,7 +170,7 @@ def scene(module_database: Session, coordinator: Callable[[Session], AbstractCon
             assert time.monotonic() < deadline, root.rows("SELECT * FROM easeml.run_status")
             time.sleep(0.05)
     # From here on nothing trains, so that whatever changes was changed by the caller.
-    alma.execute("SELECT easeml.drop_run(%s)", [numbers["gone_run_id"]])
+    alma.execute("SELECT easeml.drop_run(%s, force => true)", [numbers["gone_run_id"]])
     numbers["cancelled_run_id"] = alma.value(select, 1000)
     alma.execute("SELECT easeml.cancel(%s)", [numbers["cancelled_run_id"]])
     numbers["open_run_id"] = alma.value(select, 1000)
@@ -279,7 +281,9 @@ def test_a_routine_that_takes_anybody_s_numbers_tells_and_changes_nothing(scene:
     assert scene.state() == before
 
 
-@pytest.mark.parametrize("routine", ["cancel(bigint)", "find_run(bigint)", "resume(bigint)", "drop_run(bigint)"])
+@pytest.mark.parametrize(
+    "routine", ["cancel(bigint)", "find_run(bigint)", "resume(bigint)", "drop_run(bigint,boolean)"]
+)
 def test_the_owner_is_not_refused_the_same(scene: Scene, routine: str) -> None:
     with scene.alma.transaction(force_rollback=True):
         scene.alma.execute(REFUSED[routine].format(**scene.numbers))  # type: ignore[arg-type]

@@ -258,7 +258,7 @@ def test_more_units_than_32_bits_count_are_served_and_shown(points: Session) -> 
     for table in ("runs", "trials"):  # views subtract them
         with pytest.raises(psycopg.errors.CheckViolation):
             points.execute(f"UPDATE easeml.{table} SET started_at = 'infinity'")  # type: ignore[arg-type]
-    points.execute("SELECT easeml.drop_run(%s)", [run_id])
+    points.execute("SELECT easeml.drop_run(%s, force => true)", [run_id])
 
 
 # What the coordinator says in SQL

@@ -268,7 +268,7 @@ def test_a_trial_that_was_cancelled_and_resumed_elsewhere_replays(
         result = replay(erin, trial_id)
         assert result["is_identical"], result
     for each in (unseen, run_id):
-        erin.execute("SELECT easeml.drop_run(%s)", [each])
+        erin.execute("SELECT easeml.drop_run(%s, force => true)", [each])
 
 
 def test_a_free_visit_order_replays_as_it_was(database: Session) -> None:

@@ -367,12 +367,18 @@ def test_the_named_trial_answers_before_the_deployed_before_the_best(shop: Sessi
     later = run(
         shop, "SELECT easeml.select_models('huts', '{linear}', n_configs => 1, metric => 'mae', max_epochs => 1)"
     )
-    newest = shop.value("SELECT trial_id FROM easeml.leaderboard WHERE run_id = %s", later)
-    assert shop.value(row) == newest  # metrics cannot be compared: that of the newest run decides
+    assert shop.value(row) == best  # what answers is chosen by rmse, as in the first run
     shop.execute("SELECT easeml.refresh_dataset('huts')")
-    assert shop.value(row) == newest  # until the new version has a trial of its own
-    run_id = run(shop, "SELECT easeml.select_models('huts', '{linear}', n_configs => 1, max_epochs => 1)")
-    assert shop.value(row) == shop.value("SELECT trial_id FROM easeml.leaderboard WHERE run_id = %s", run_id)
+    weak = '{"learning_rate": 0.00001, "batch_size": 64}'
+    run(shop, f"SELECT easeml.select_models('huts', '{{linear}}', '{weak}', 'grid', max_epochs => 1)")
+    assert shop.value(row) == best  # a weak run on new rows takes nothing over
+    (serving,) = shop.rows("SELECT * FROM easeml.serving WHERE dataset_name = 'huts'")
+    expected = {"trial_id": best, "run_id": run_id, "dataset_version": 1, "metric": "rmse", "is_deployed": False}
+    assert serving | expected == serving
+    with pytest.raises(psycopg.Error, match=f"run {run_id} has trial {best}, which answers for dataset 'huts'"):
+        shop.execute("SELECT easeml.drop_run(%s)", [run_id])
+    shop.execute("SELECT easeml.drop_run(%s)", [later])
+    assert shop.value(row) == best
     assert shop.value("SELECT count(*) FROM easeml.deployments") == 0
 
 
@@ -577,6 +583,6 @@ def test_training_on_from_a_flipped_bit_fails_that_trial_alone(
     shop.execute("SELECT easeml.resume(%s)", [run_id])
     assert wait_for(shop, run_id)["status"] == "finished"
     rows = shop.rows("SELECT status, failure_reason FROM easeml.trials WHERE run_id = %s ORDER BY trial_number", run_id)
-    shop.execute("SELECT easeml.drop_run(%s)", [run_id])
+    shop.execute("SELECT easeml.drop_run(%s, force => true)", [run_id])
     assert [row["status"] for row in rows] == ["finished", "failed", "finished"]
     assert "does not match its digest" in rows[1]["failure_reason"]

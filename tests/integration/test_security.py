@@ -284,7 +284,7 @@ def test_administrators_do_everything_for_everybody(root: Session, roles: dict[s
         "SELECT easeml.select_models('colours', '{linear}', n_configs => 1, max_epochs => 100000)"
     )
     anna.execute("SELECT easeml.cancel(%s)", [run_id])
-    anna.execute("SELECT easeml.drop_run(%s)", [run_id])
+    anna.execute("SELECT easeml.drop_run(%s, force => true)", [run_id])
     assert root.value("SELECT count(*) FROM easeml.runs WHERE run_id = %s", run_id) == 0
 
 
@@ -433,7 +433,7 @@ def test_bob_cannot_have_a_trial_served_from_a_state_of_alice(root: Session, ali
     with pytest.raises(psycopg.Error) as refused:
         bob.execute("SELECT easeml.predict('own', '{1}'::int[], %s)", [trial_id])
     assert refused.value.sqlstate == "ML005"
-    bob.execute("SELECT easeml.drop_run(%s)", [run_id])
+    bob.execute("SELECT easeml.drop_run(%s, force => true)", [run_id])
     assert root.value("SELECT count(*) FROM easeml.checkpoints WHERE checkpoint_id = %s", stolen) == 1
 
 

@@ -158,5 +158,5 @@ def test_a_large_trial_goes_on_under_another_coordinator_and_its_states_go_with_
     states = "SELECT c.checkpoint_id FROM easeml.checkpoints c JOIN easeml.trials USING (trial_id) WHERE run_id = %s"
     chunked = f"SELECT count(DISTINCT checkpoint_id) FROM easeml.checkpoint_chunks WHERE checkpoint_id IN ({states})"
     assert digits.value(chunked, run_id) <= 2
-    digits.execute("SELECT easeml.drop_run(%s)", [run_id])
+    digits.execute("SELECT easeml.drop_run(%s, force => true)", [run_id])
     assert digits.value("SELECT count(*) FROM easeml.checkpoint_chunks") == n_chunks_before

@@ -409,7 +409,7 @@ def test_max_bytes_refuses_runs_once_it_is_reached(database: Session, tenant: Se
     said = refused(tenant, "ML015", SELECT)
     assert f"may keep {used + 1000} bytes of packed data and states, and keeps {used + 1000}" in said
     refused(tenant, "ML015", f"SELECT easeml.resume({run_id})")
-    tenant.execute("SELECT easeml.drop_run(%s)", [run_id])
+    tenant.execute("SELECT easeml.drop_run(%s, force => true)", [run_id])
     tenant.execute(SELECT)
 
 
@@ -427,7 +427,7 @@ def test_max_hours_refuses_new_and_resumed_runs_and_dropping_gives_nothing_back(
     assert "administrator" in said
     refused(tenant, "ML015", f"SELECT easeml.resume({run_id})")
     for dropped in (run_id, other_id):
-        tenant.execute("SELECT easeml.drop_run(%s)", [dropped])
+        tenant.execute("SELECT easeml.drop_run(%s, force => true)", [dropped])
         assert status(database.again(), "lena")["used_hours"] == pytest.approx(1.75)
     assert tenant.rows("SELECT * FROM easeml.tenant_usage") == [{"tenant": "lena", "dropped_seconds": 6300.0}]
     assert "max_hours" in refused(tenant, "ML015", SELECT)

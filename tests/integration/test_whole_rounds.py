@@ -49,7 +49,7 @@ def database(points: Session) -> Iterator[Session]:
     """`points`, with only the runs that a test asks for."""
     yield points
     points.execute("SELECT easeml.cancel(run_id) FROM easeml.run_status WHERE status IN ('queued', 'running')")
-    points.execute("SELECT easeml.drop_run(run_id) FROM easeml.runs")
+    points.execute("SELECT easeml.drop_run(run_id, force => true) FROM easeml.runs")
 
 
 def run(database: Session, allocation: str = "hopping", n_epochs: int = N_EPOCHS) -> int:
@@ -126,7 +126,7 @@ def test_paused_by_its_procedure_a_trial_goes_on_to_the_bytes_of_one_that_was_no
     run(database, n_epochs=4)
     wait_for_end(database)
     straight = states(database)
-    database.execute("SELECT easeml.drop_run(run_id) FROM easeml.runs")
+    database.execute("SELECT easeml.drop_run(run_id, force => true) FROM easeml.runs")
     database.execute(HALVING, [N_EPOCHS])
     wait_for_end(database)
     halved = states(database)
@@ -144,7 +144,7 @@ def test_killed_in_the_middle_a_trial_is_recorded_once_and_replays_to_the_same_b
     run(database)
     wait_for_end(database)
     undisturbed = states(database)
-    database.execute("SELECT easeml.drop_run(run_id) FROM easeml.runs")
+    database.execute("SELECT easeml.drop_run(run_id, force => true) FROM easeml.runs")
     run(database)
     database.wait_until("SELECT count(*) >= %s FROM easeml.training_units", N_PARTITIONS)
     database.execute(

@@ -1,0 +1,116 @@
+-- What changes the trial that answers, written down as it happens: easeml.rollback reads it.
+
+CREATE FUNCTION easeml.note_serving(tenant name, dataset_name text, reason text, restored_id bigint DEFAULT NULL) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    answering record;
+    last easeml.servings;
+    value double precision;
+BEGIN
+    SELECT a.* INTO answering FROM easeml.answering a WHERE a.tenant = note_serving.tenant AND a.dataset_name = note_serving.dataset_name;
+    SELECT s.* INTO last FROM easeml.servings s WHERE s.tenant = note_serving.tenant AND s.dataset_name = note_serving.dataset_name ORDER BY s.serving_id DESC LIMIT 1;
+    IF answering.metric IS NULL OR answering.trial_id IS NOT DISTINCT FROM last.trial_id AND answering.is_deployed = coalesce(last.is_deployed, false) THEN
+        RETURN;
+    END IF;
+    SELECT (to_jsonb(e) ->> answering.metric)::double precision INTO value
+    FROM easeml.trials t JOIN easeml.epoch_metrics e ON e.trial_id = t.trial_id AND e.epoch = t.best_epoch AND e.split = 'validation' WHERE t.trial_id = answering.trial_id;
+    INSERT INTO easeml.servings (tenant, dataset_name, trial_id, is_deployed, metric, metric_value, reason, restored_id)
+    VALUES (note_serving.tenant, note_serving.dataset_name, answering.trial_id, answering.is_deployed, answering.metric, value, note_serving.reason, note_serving.restored_id);
+    -- Deploying in turn must not fill the disk.
+    DELETE FROM easeml.servings s WHERE s.tenant = note_serving.tenant AND s.dataset_name = note_serving.dataset_name AND s.serving_id <= (
+        SELECT o.serving_id FROM easeml.servings o WHERE o.tenant = note_serving.tenant AND o.dataset_name = note_serving.dataset_name ORDER BY o.serving_id DESC OFFSET 200 LIMIT 1);
+    IF answering.trial_id IS NULL THEN
+        RAISE WARNING 'no trial answers for dataset % any more', quote_literal(note_serving.dataset_name)
+            USING hint = format('No trial of a run that ranks by %s is left. Start one, or choose a trial: SELECT easeml.deploy(trial_id).', answering.metric);
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION easeml.note_serving(name, text, text, bigint) IS 'Writes down what answers for a dataset now, if that has changed since it was last written down (internal).';
+
+CREATE FUNCTION easeml.lock_serving(tenant name, dataset_name text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM FROM easeml.serving_metrics m WHERE m.tenant = lock_serving.tenant AND m.dataset_name = lock_serving.dataset_name FOR NO KEY UPDATE;
+    -- A unit that found it locked has written nothing down.
+    PERFORM easeml.note_serving(tenant, dataset_name, 'better');
+END
+$$;
+COMMENT ON FUNCTION easeml.lock_serving(name, text) IS 'Makes changes by hand of what answers for a dataset wait for one another (internal).';
+
+CREATE FUNCTION easeml.note_takeover(trial_id bigint) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    serving record;
+BEGIN
+    -- A unit waits for nobody's transaction: what it cannot write down is written down with the next change.
+    SELECT m.tenant, m.dataset_name INTO serving
+    FROM easeml.trials t JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id) JOIN easeml.serving_metrics m ON m.tenant = d.tenant AND m.dataset_name = d.dataset_name
+    WHERE t.trial_id = note_takeover.trial_id AND m.metric = r.metric
+        AND NOT EXISTS (SELECT FROM easeml.deployments p WHERE p.tenant = m.tenant AND p.dataset_name = m.dataset_name)
+        AND NOT EXISTS (SELECT FROM easeml.trials l
+            WHERE l.trial_id = (SELECT s.trial_id FROM easeml.servings s WHERE s.tenant = m.tenant AND s.dataset_name = m.dataset_name ORDER BY s.serving_id DESC LIMIT 1)
+                AND (l.trial_id = t.trial_id OR CASE WHEN m.is_higher_better THEN l.best_metric_value > t.best_metric_value ELSE l.best_metric_value < t.best_metric_value END))
+    FOR NO KEY UPDATE OF m SKIP LOCKED;
+    IF FOUND THEN
+        PERFORM easeml.note_serving(serving.tenant, serving.dataset_name, 'better');
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION easeml.note_takeover(bigint) IS 'Writes down that a trial answers from now on, if its newly measured epoch makes it the best (internal).';
+
+CREATE FUNCTION easeml.rollback(dataset text) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN easeml.request('rollback', jsonb_build_object('dataset', dataset))::bigint;
+END
+$$;
+COMMENT ON FUNCTION easeml.rollback(text) IS
+$$Lets the trial answer that answered before the present one, and returns its number. It stays deployed, as by easeml.deploy; called again, it goes back one more.
+easeml.serving_history shows what answered when; trials that were dropped are passed over.$$;
+
+CREATE FUNCTION easeml.perform_rollback(caller name, asker name, arguments jsonb) RETURNS jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    name text := (easeml.dataset_of(caller, asker, arguments ->> 'dataset')).dataset_name;
+    present easeml.servings;
+    former easeml.servings;
+BEGIN
+    PERFORM easeml.lock_serving(asker, name);
+    SELECT s.* INTO present FROM easeml.servings s WHERE s.tenant = asker AND s.dataset_name = name ORDER BY s.serving_id DESC LIMIT 1;
+    former := present;
+    LOOP
+        -- What was gone back from is not gone back to.
+        SELECT s.* INTO former FROM easeml.servings s WHERE s.tenant = asker AND s.dataset_name = name AND s.serving_id < coalesce(former.restored_id, former.serving_id)
+        ORDER BY s.serving_id DESC LIMIT 1;
+        EXIT WHEN NOT FOUND OR former.trial_id IS DISTINCT FROM present.trial_id AND EXISTS (SELECT FROM easeml.trials t WHERE t.trial_id = former.trial_id);
+    END LOOP;
+    IF former.serving_id IS NULL THEN
+        PERFORM easeml.fail('ML004', format('dataset %s has nothing to go back to: %s', quote_literal(name),
+            coalesce(format('trial %s was the first to answer, of those that are left', present.trial_id), 'no trial has answered yet, of those that are left')),
+            hint => format('SELECT * FROM easeml.serving_history WHERE dataset_name = %L shows what answered. easeml.deploy(trial_id) lets any trial answer.', name));
+    END IF;
+    INSERT INTO easeml.deployments (tenant, dataset_name, trial_id) VALUES (asker, name, former.trial_id)
+    ON CONFLICT ON CONSTRAINT deployments_pkey DO UPDATE SET trial_id = excluded.trial_id, deployed_at = now();
+    PERFORM easeml.note_serving(asker, name, 'rolled back', coalesce(former.restored_id, former.serving_id));
+    RETURN to_jsonb(former.trial_id);
+END
+$$;
+COMMENT ON FUNCTION easeml.perform_rollback(name, name, jsonb) IS 'Goes back to the trial that answered before, for easeml.rollback (internal).';
+
+CREATE FUNCTION easeml.set_serving_metric(dataset text, metric text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM easeml.request('set_serving_metric', jsonb_build_object('dataset', dataset, 'metric', metric));
+END
+$$;
+COMMENT ON FUNCTION easeml.set_serving_metric(text, text) IS
+$$Chooses the metric by which the best trial of a dataset answers, in place of that of its first run. Only trials of runs that rank by it take part.
+Later runs rank by it, too, unless they name another. A deployed trial goes on answering.$$;
+
+CREATE FUNCTION easeml.perform_set_serving_metric(caller name, asker name, arguments jsonb) RETURNS jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    data easeml.datasets := easeml.dataset_of(caller, asker, arguments ->> 'dataset');
+    chosen record := easeml.ranking_metric(data, coalesce(arguments ->> 'metric', ''));
+BEGIN
+    PERFORM easeml.lock_serving(asker, data.dataset_name);
+    INSERT INTO easeml.serving_metrics (tenant, dataset_name, metric, is_higher_better, is_chosen) VALUES (asker, data.dataset_name, chosen.metric, chosen.is_higher_better, true)
+    ON CONFLICT ON CONSTRAINT serving_metrics_pkey DO UPDATE SET metric = excluded.metric, is_higher_better = excluded.is_higher_better, is_chosen = true, set_at = now();
+    PERFORM easeml.note_serving(asker, data.dataset_name, 'metric');
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION easeml.perform_set_serving_metric(name, name, jsonb) IS 'Chooses the metric of a dataset for easeml.set_serving_metric (internal).';
