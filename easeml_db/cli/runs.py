@@ -45,7 +45,10 @@ SCHEDULER_COLUMNS = {
 @click.option("--seed", type=int, help="Same data, arguments and seed, same result (default: 0).")
 @click.option("--scheduler", help="Which trial runs next where; easeml schedulers lists them (default: auto).")
 @click.option("--visit-order", help="cyclic, or free: the scheduler chooses the partitions too (default: cyclic).")
-@click.option("--allocation", help="hopping, data_parallel, water_filling or auto (default: hopping).")
+@click.option(
+    "--allocation",
+    help="hopping, batched, data_parallel, water_filling or auto (default: hopping, with a time limit batched).",
+)
 @click.option("--watch", "is_watched", is_flag=True, help="Show the run live until it ends.")
 @dsn_option
 @json_option

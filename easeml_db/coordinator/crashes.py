@@ -32,6 +32,7 @@ class Crashes:
     async def told(self) -> AsyncIterator[tuple[Order, int, EasemlError]]:
         """Tell the tables; yield each order with how often its unit has met a crash, and the error."""
         while self._crashed:
-            order, error = self._crashed[0].order, self._crashed[0].error
-            yield order, await self._runs.crashed(order.unit.run_id, order.unit.trial_id, str(error)), error
+            error = self._crashed[0].error
+            for order in self._crashed[0].order.by_trial():
+                yield order, await self._runs.crashed(order.unit.run_id, order.unit.trial_id, str(error)), error
             del self._crashed[0]

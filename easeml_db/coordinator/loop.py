@@ -167,9 +167,12 @@ class Coordinator:
 
     async def _handle(self, message: Message) -> None:
         match message:
-            case UnitRecorded(order, seconds, pruned_bytes):
-                self._dispatcher.recorded(order.slot_id, seconds)
-                self._procedures.recorded(order.alone()[-1].unit)
+            case UnitRecorded(order, seconds, pruned_bytes, failures):
+                self._dispatcher.recorded(order.slot_id, seconds, failures)
+                for one in order.by_trial():
+                    if one.unit.trial_id not in failures:
+                        self._procedures.recorded(one.alone()[-1].unit)
+                await self._failures.members_failed(message, self._clock.now_seconds())
                 self._pauses.recorded(order.unit.run_id)
                 self._disk_pause.recorded()
                 await self._reclaiming.add(pruned_bytes)

@@ -8,7 +8,7 @@ from easeml_db.words.training_unit import TrainingUnit, unit_seed
 
 
 def order_of(start: Start, run_seed: int, *, lease_number: int, attempt: int) -> Order:
-    """Return the first unit with its slot, and the others of a gang, or of a whole round, as its members."""
+    """Return the first unit with its slot, and the others of a gang, a whole round or a batch as its members."""
     unit, others = start.unit, zip(start.units[1:], start.slot_by_unit()[1:], strict=True)
     return Order(
         unit,

@@ -10,7 +10,7 @@ from easeml_db.coordinator.disk_pause import DiskPause
 from easeml_db.coordinator.failed_time import FailedTime
 from easeml_db.coordinator.lease import Lease
 from easeml_db.coordinator.pauses import Pauses
-from easeml_db.coordinator.ports.messages import Order, SlotStuck, UnitFailed
+from easeml_db.coordinator.ports.messages import Order, SlotStuck, UnitFailed, UnitRecorded
 from easeml_db.coordinator.ports.runs import RunStore
 from easeml_db.coordinator.ports.slots import SlotStore
 from easeml_db.coordinator.procedure_runner import ProcedureRunner
@@ -79,9 +79,34 @@ class UnitFailures:
             raise error  # every unit would fail alike, and no trial is to blame
         elif order.measured_seconds:  # beside others a trial may fail that would not fail alone
             self._dispatcher.refused(order.slot_id, is_counted=False)
+        elif order.is_batch:  # nobody knows whose fault it was: alone, whoever is to blame fails alone
+            self._dispatcher.refused(order.slot_id)
+            await self._try_again(order, error)
         else:
             self._dispatcher.failed(order.slot_id)
             if order.unit.run_id in self._dispatcher.runs:
+                await self._fail_trial(order, str(error))
+
+    async def members_failed(self, message: UnitRecorded, now_seconds: float) -> None:
+        """Do what the errors of members of a batch call for, whose others are recorded."""
+        for order in message.order.by_trial():
+            error = message.failures.get(order.unit.trial_id)
+            if error is not None:
+                await self._follow_member(order, error, now_seconds)
+
+    async def _follow_member(self, order: Order, error: EasemlError, now_seconds: float) -> None:
+        run_id, trial_id = order.unit.run_id, order.unit.trial_id
+        is_held = isinstance(error, RowsHeld)
+        if is_held or isinstance(error, StaleLease | NotFound):
+            self._dispatcher.member_refused(run_id, trial_id, order.slot_id, is_counted=not is_held)
+        if is_held:
+            self.pauses.put_aside(run_id, now_seconds)
+        elif isinstance(error, StaleLease | NotFound):
+            await self._lease.confirm()
+            await self._try_again(order, error)
+        else:
+            self._dispatcher.drop_trial(run_id, trial_id)
+            if run_id in self._dispatcher.runs:
                 await self._fail_trial(order, str(error))
 
     async def stuck(self, message: SlotStuck, now_seconds: float) -> None:
@@ -117,7 +142,12 @@ class UnitFailures:
         if unit.kind == "train" and self._dispatcher.runs[unit.run_id].is_over:
             return  # it was cut short at the end of the run's time
         await self._renew_run(unit.run_id)
-        n_attempts = self._dispatcher.n_attempts(unit.run_id, unit.trial_id)
+        for one in order.by_trial():
+            await self._count_attempt(one, error)
+
+    async def _count_attempt(self, order: Order, error: EasemlError) -> None:
+        """Fail the trial of a unit that failed too often."""
+        unit, n_attempts = order.unit, self._dispatcher.n_attempts(order.unit.run_id, order.unit.trial_id)
         if n_attempts == 0:
             return
         await self._runs.note(unit.run_id, unit.trial_id, "retry", f"attempt {n_attempts} failed: {error}")

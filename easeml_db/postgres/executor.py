@@ -20,7 +20,7 @@ from easeml_db.coordinator.ports.messages import (
     UnitRecorded,
 )
 from easeml_db.decisions.trial_groups.measuring import Sample
-from easeml_db.errors import EasemlError, SlotLost
+from easeml_db.errors import EasemlError, SlotLost, from_sqlstate
 from easeml_db.postgres.gang_call import GangCall, Outcome, Tokens
 from easeml_db.postgres.slot_session import Result, SlotSession, open_session
 from easeml_db.postgres.stuck_units import StuckUnits
@@ -215,4 +215,5 @@ def _answer_to(order: Order, seconds: float, result: Result) -> UnitRecorded | P
             None if measured is None else Sample(order.unit.trial_id, tuple(measured.pop("iteration_ends")), **measured)
         )
         return Piloted(order, result["train_seconds"], result["evaluate_seconds"], sample)
-    return UnitRecorded(order, seconds, int(result.get("pruned_bytes", 0)))
+    failures = {int(trial_id): from_sqlstate(**error) for trial_id, error in result.get("failures", {}).items()}
+    return UnitRecorded(order, seconds, int(result.get("pruned_bytes", 0)), failures)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -35,6 +35,11 @@ ROUND_CALLS = {
     "train": "CALL easeml.train_round(%s::jsonb, NULL)",
     "validate": "CALL easeml.evaluate_round(%s::jsonb, NULL)",
     "test": "CALL easeml.evaluate_round(%s::jsonb, NULL)",
+}
+BATCH_CALLS = {
+    "train": "CALL easeml.train_batch(%s::jsonb, NULL)",
+    "validate": "CALL easeml.evaluate_batch(%s::jsonb, NULL)",
+    "test": "CALL easeml.evaluate_batch(%s::jsonb, NULL)",
 }
 MAX_GROUPS = 64  # that a session keeps: a process cannot take them down safely
 
@@ -119,8 +124,7 @@ class GangCall:
         session = self._sessions[slot_id]
         if session is None:
             raise SlotLost(f"slot {slot_id} has no session")
-        calls = GANG_CALLS if self.order.is_gang else ROUND_CALLS if self.order.is_whole else CALLS
-        return await session.call(calls[self.order.unit.kind], text)
+        return await session.call(_calls_of(self.order)[self.order.unit.kind], text)
 
     async def _end(self, slot_id: int) -> None:
         task, given_up = self._tasks[slot_id], self._given_up[slot_id]
@@ -143,6 +147,13 @@ class GangCall:
         return Outcome(self._tasks[self.order.slot_id].result(), None, ())
 
 
+def _calls_of(order: Order) -> Mapping[str, str]:
+    """Return the statements that do an order, by kind."""
+    if order.is_batch:
+        return BATCH_CALLS
+    return GANG_CALLS if order.is_gang else ROUND_CALLS if order.is_whole else CALLS
+
+
 class _StuckRank(Exception):
     """A rank was given up."""
 
@@ -162,6 +173,8 @@ def _speaks_of_another(error: EasemlError) -> bool:
 def order_json(order: Order, rank: int = 0, token: str = "", timeout_seconds: float = 0.0) -> str:
     """A rank's part of an order as the unit procedures read it; token and timeout are a gang's."""
     parts = order.alone()
+    if order.is_batch:
+        return json.dumps({"batch": [_fields(part) for part in parts]})
     fields = _fields(parts[rank])
     if len(parts) > 1:
         keys = ("step", "position", "partition_number", "seed", "slot_id")

@@ -38,6 +38,7 @@ class PostgresRuns:
         is_ending = rows[0].pop("is_ending")
         trials = await self._session.rows("read_trials", run_id=run_id)
         architectures = {row["trial_id"]: row.pop("architecture") for row in trials}
+        batch_keys = {row["trial_id"]: row.pop("batch_key") for row in trials}
         run = Run(
             **rows[0], architectures=architectures,
             arms=tuple(Arm(**row) for row in await self._session.rows("read_arms", run_id=run_id)),
@@ -47,6 +48,7 @@ class PostgresRuns:
             search=None if search is None else Search(**search),
             joint_architectures=await self._read_joint() if uses_gangs(rows[0]["allocation"]) else frozenset(),
             whole_architectures=whole,
+            batch_keys={trial_id: key for trial_id, key in batch_keys.items() if key is not None},
         )  # fmt: skip
         return run.in_its_ending() if is_ending else run
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from easeml_db.coordinator.ports.messages import (
     Message,
@@ -38,6 +39,7 @@ class SimulatedExecutor:
         self._broken: set[int] = set()  # of these, sessions that broke while they were idle
         self._running: dict[int, Order] = {}
         self._trials: set[int] = set()  # in a unit
+        self._batch_failures: dict[int, dict[int, EasemlError]] = {}  # of members, by trial, by the slot of a batch
 
     async def open(self, slots: Sequence[Slot]) -> None:
         """Open sessions for these slots, and close those of all others."""
@@ -58,27 +60,28 @@ class SimulatedExecutor:
         self._life.call()
         self._check(order)
         self._running |= dict.fromkeys(order.slot_ids, order)
-        self._trials.add(order.unit.trial_id)
+        self._trials.update(_trials_of(order))
         started = self._world.now_seconds
         broken = [slot_id for slot_id in order.slot_ids if slot_id in self._broken]
         if broken:
             self._world.time.at(started, lambda: self.break_session(broken[0]))
             return
-        try:
-            self._tables.recorder.open_unit(order)
-        except EasemlError as error:
-            refusal = error
-            self._world.time.at(started, lambda: self._answer(order, UnitFailed(order, refusal)))
+        refused = _refused(order, self._tables.recorder.open_unit)
+        if order.is_batch:
+            self._batch_failures[order.slot_id] = refused
+        if refused and not order.is_batch:
+            self._world.time.at(started, lambda: self._answer(order, UnitFailed(order, *refused.values())))
         else:
             self._run(order, started)
 
     def _run(self, order: Order, started: float) -> None:
-        """Let a unit end after its time, a gang after the longest of its units, a whole round after all of them;
-        one that is stuck is given up after its lease, and ends much later."""
+        """Let a unit end after its time, a gang after the longest of its units, a whole round after all of them, a
+        batch sooner; one that is stuck is given up after its lease, and ends much later."""
         is_pilot = order.unit.kind == PILOT
         ranks = order.alone()
-        together = sum if order.is_whole else max
+        together = max if order.is_gang else sum
         seconds = PILOT_SECONDS if is_pilot else together(self._world.seconds_of(r.unit, r.slot_id) for r in ranks)
+        seconds *= self._world.batch_share if order.is_batch else 1.0
         if order.measured_seconds:
             seconds = order.measured_seconds
             self._world.pilots_begun[self._world.device_of(order.slot_id), started] += 1
@@ -135,8 +138,19 @@ class SimulatedExecutor:
                 raise BrokenRule(f"slot {slot_id} is not open")
             if slot_id in self._running:
                 raise BrokenRule(f"slot {slot_id} runs a unit already")
-        if order.unit.trial_id in self._trials:
-            raise BrokenRule(f"trial {order.unit.trial_id} is in a unit already")
+        trials = _trials_of(order)
+        if self._trials.intersection(trials):
+            raise BrokenRule(f"a trial of {trials} is in a unit already")
+        if order.is_batch:
+            self._check_batch(order, trials)
+
+    def _check_batch(self, order: Order, trials: Sequence[int]) -> None:
+        runs = {one.unit.run_id for one in order.by_trial()}
+        keys = [self._tables.run(run_id).batch_keys.get(trial) for run_id in runs for trial in trials]
+        if len(set(trials)) < len(trials) or len(runs) > 1 or len(set(keys)) > 1 or keys[0] is None:
+            raise BrokenRule(f"trials {trials} of runs {runs} are no batch: their keys are {keys}")
+        if len({one.unit.kind for one in order.by_trial()}) > 1:
+            raise BrokenRule(f"the units of the batch on slot {order.slot_id} are of several kinds")
 
     def _say_ready(self, slot_ids: Iterable[int]) -> None:
         """Say of slots whose unit failed that they can work again; a session that is broken shows later."""
@@ -167,12 +181,14 @@ class SimulatedExecutor:
         try:
             for one in order.alone():
                 error = self._world.faults.failure_of(one)
-                if error is not None:
+                if error is not None and order.is_batch and not isinstance(error, SlotLost | ServerCrashed):
+                    self._batch_failures[order.slot_id].setdefault(one.unit.trial_id, error)
+                elif error is not None:
                     raise error
             if order.unit.kind == PILOT:
                 self._end_pilot(order, started_seconds)
                 return
-            self._tables.recorder.record(order, started_seconds, self._world.now_seconds)
+            self._record(order, started_seconds)
         except SlotLost:
             self.break_session(order.slot_id)
         except ServerCrashed as crash:
@@ -184,6 +200,19 @@ class SimulatedExecutor:
             self._answer(order, UnitFailed(order, refusal))
         else:
             self._answer_recorded(order, self._world.now_seconds - started_seconds)
+
+    def _record(self, order: Order, started_seconds: float) -> None:
+        """Record a unit; the members of a batch that came to nothing meanwhile stay out."""
+        now = self._world.now_seconds
+        if not order.is_batch:
+            self._tables.recorder.record(order, started_seconds, now)
+            return
+        failures, share = self._batch_failures[order.slot_id], (now - started_seconds) / len(order.by_trial())
+        for place, one in enumerate(order.by_trial()):
+            if one.unit.trial_id not in failures:
+                first = started_seconds + place * share
+                record = partial(self._tables.recorder.record, started_seconds=first, finished_seconds=first + share)
+                failures |= _refused(one, record)
 
     def _end_pilot(self, order: Order, started_seconds: float) -> None:
         """A pilot tells the truth about a unit over its partition."""
@@ -208,16 +237,32 @@ class SimulatedExecutor:
         if lost:
             self.break_session(lost[0])
         else:
-            self._answer(order, UnitRecorded(order, seconds, self._world.pruned_bytes))
+            failures = self._batch_failures.pop(order.slot_id, {}) if order.is_batch else {}
+            self._answer(order, UnitRecorded(order, seconds, self._world.pruned_bytes, failures))
 
     def _answer(self, order: Order, message: Message) -> None:
         if self._running.get(order.slot_id) is order:
             for slot_id in order.slot_ids:
                 del self._running[slot_id]
-            self._trials.discard(order.unit.trial_id)
+            self._trials.difference_update(_trials_of(order))
             self._life.deliver(message)
 
     def _answer_lost(self, slot_id: int, reason: str) -> None:
         order = self._running.get(slot_id)
         if order is not None:
             self._answer(order, UnitFailed(order, SlotLost(reason)))
+
+
+def _trials_of(order: Order) -> list[int]:
+    return [one.unit.trial_id for one in order.by_trial()]
+
+
+def _refused(order: Order, write: Callable[[Order], object]) -> dict[int, EasemlError]:
+    """Write something about an order, about each member of a batch by itself; return the errors, by trial."""
+    found: dict[int, EasemlError] = {}
+    for one in order.by_trial():
+        try:
+            write(one)
+        except EasemlError as refusal:
+            found[one.unit.trial_id] = refusal
+    return found

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from easeml_db.words.run import Arm, Run
 from easeml_db.words.trial import Trial
+
+
+def _none(trial_number: int) -> str | None:
+    return None
 
 
 def new_run(
@@ -24,9 +28,10 @@ def new_run(
     allocation: str = "hopping",
     joint_architectures: Collection[str] = ("mlp", "linear"),
     whole_architectures: Collection[str] = ("trees",),
+    batch_key_of: Callable[[int], str | None] = _none,
 ) -> Run:
     """Return a queued run of fresh trials; architectures take turns and are the arms, trial ids are
-    100000 * run_id + number, arm ids 1000 * run_id + number."""
+    100000 * run_id + number, arm ids 1000 * run_id + number. Trial numbers with the same key may share a batch."""
     trials = tuple(
         Trial(100_000 * run_id + number, run_id, number, n_partitions, max_epochs, 0, "waiting", visit_order)
         for number in range(1, n_trials + 1)
@@ -53,4 +58,5 @@ def new_run(
         allocation=allocation,
         joint_architectures=frozenset(joint_architectures),
         whole_architectures=frozenset(whole_architectures),
+        batch_keys={trial.trial_id: key for trial in trials if (key := batch_key_of(trial.trial_number)) is not None},
     )

@@ -31,7 +31,7 @@ class UnitTable:
 
     def record(self, order: Order, started_seconds: float, finished_seconds: float) -> None:
         """Record a unit, or all units of a gang, and count the trial's steps; StaleLease when the lease is over, the
-        step is not due or a slot was given up."""
+        step is not due or a slot was given up. Of a batch, each member is recorded by itself."""
         self._check_fence(order)
         trial = self._due_trial(order, frozenset({"running"}))
         ranks = order.alone()

@@ -51,7 +51,8 @@ class Process(Holder, Protocol):
 class SimulatedWorld:
     """Tables, slots and time. `seconds_of(unit, slot_id)` is how long a unit takes; opening a session takes
     `warm_seconds`; `quality_of(run_id, arm_id)` is what an arm comes to, `score_of(trial_number, epoch)` what a
-    procedure sees of a trial, `slowdown_of(n)` how much slower each of n pilots on one device is. BrokenRule when the
+    procedure sees of a trial, `slowdown_of(n)` how much slower each of n pilots on one device is; a batch takes
+    `batch_share` of what its units take one after another. BrokenRule when the
     clock passes `horizon_seconds`: then somebody waits for ever."""
 
     def __init__(
@@ -67,12 +68,13 @@ class SimulatedWorld:
         quality_of: QualityOf = half,
         score_of: ScoreOf = same,
         slowdown_of: SlowdownOf = no_slowdown,
+        batch_share: float = 0.5,
         horizon_seconds: float = 20_000.0,
     ) -> None:
         self.tables = Tables(runs, quality_of=quality_of, score_of=score_of)
         self.slots = tuple(slots)
         self.seconds_of, self.faults = seconds_of, faults or Faults()
-        self.slowdown_of = slowdown_of
+        self.slowdown_of, self.batch_share = slowdown_of, batch_share
         self.pilots_begun: Counter[tuple[str, float]] = Counter()  # by device and time
         self.time = SimulatedTime(horizon_seconds)
         self.pruned_bytes, self.live_bytes, self.n_reclaims = pruned_bytes, live_bytes, 0
@@ -149,7 +151,8 @@ class SimulatedWorld:
         """A unit that was given up wakes and tries to be recorded; BrokenRule if it can."""
         if any(slot_id in self.tables.lost_slots for slot_id in order.slot_ids):
             with contextlib.suppress(EasemlError):
-                self.tables.recorder.record(order, started_seconds, self.now_seconds)
+                for one in order.by_trial():
+                    self.tables.recorder.record(one, started_seconds, self.now_seconds)
                 raise BrokenRule(f"a slot of {order.slot_ids} was given up, and its unit was recorded all the same")
 
     def lose_slot(self, slot_id: int, down_seconds: float = 0.0) -> None:

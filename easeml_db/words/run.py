@@ -69,7 +69,7 @@ class Run:
     use to other runs of the same `task`. `search` is there where its procedure decides on the way, once inside
     every arm; `allocation` says how slots are shared out among its trials. Trials of `joint_architectures` can train on
     several slots at once; those of `whole_architectures` do a whole round, over all partitions, in one unit on one
-    slot.
+    slot. Trials with the same of the `batch_keys` may share a batch.
     """
 
     run_id: int
@@ -90,6 +90,7 @@ class Run:
     allocation: str = "hopping"
     joint_architectures: frozenset[str] = frozenset()
     whole_architectures: frozenset[str] = frozenset()
+    batch_keys: Mapping[int, str] = field(default_factory=dict)
 
     def in_its_ending(self) -> Run:
         """Return the run once its search is over: what is left to do needs no arm, no procedure, no limit, and no plan,

@@ -9,17 +9,17 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-def _one(value: object) -> int:
+def _one(value: object) -> float:
     return 1
 
 
 class Bounded(Generic[T]):
     """A least-recently-used store that never holds more than `limit` units of weight (but always the newest)."""
 
-    def __init__(self, limit: int, weigh: Callable[[T], int] = _one) -> None:
+    def __init__(self, limit: int, weigh: Callable[[T], float] = _one) -> None:
         self.limit = limit
         self._weigh = weigh
-        self._items: OrderedDict[Hashable, tuple[int, T]] = OrderedDict()
+        self._items: OrderedDict[Hashable, tuple[float, T]] = OrderedDict()
 
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
         """Return what is kept under `key`, or make and keep it."""

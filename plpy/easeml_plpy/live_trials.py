@@ -16,10 +16,12 @@ from .session import Kept, Session
 from .states import read_state
 from .task import Task
 from .trainers import LiveTrial, trainer_for
+from .trainers.torch_trial import TorchTrial
 from .units import TrialSpec, Unit, UnitContext, trial_to_blame
 from .value_types import JSON
 
 N_LIVE_TRIALS = 4
+LARGE_BYTES, LEAST_WEIGHT = 4 << 20, 1 / 64  # of parameters
 
 
 class _KeptTrial(NamedTuple):
@@ -29,8 +31,15 @@ class _KeptTrial(NamedTuple):
     device: str
     live: LiveTrial
 
+    @property
+    def weight(self) -> float:
+        """What it counts for: a small network for less than one trial, since batches are of many."""
+        if not isinstance(self.live, TorchTrial):
+            return 1.0
+        return min(1.0, max(LEAST_WEIGHT, sum(each.nbytes for each in self.live.module.parameters()) / LARGE_BYTES))
 
-LIVE: Kept[Bounded[_KeptTrial]] = Kept(lambda: Bounded(N_LIVE_TRIALS))
+
+LIVE: Kept[Bounded[_KeptTrial]] = Kept(lambda: Bounded(N_LIVE_TRIALS, lambda kept: kept.weight))
 
 
 def live_trial(

@@ -6,6 +6,7 @@ The server hands `plpy` to each body; nothing imports it. A test may hand over a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, NewType, NoReturn, Protocol, TypeAlias
 
 SqlValue: TypeAlias = "bool | int | float | str | bytes | memoryview | Sequence[SqlValue] | None"
@@ -59,6 +60,9 @@ class PlPy(Protocol):
 
     def commit(self) -> None:
         """Commit; the next statement begins a transaction. Only in procedures."""
+
+    def subtransaction(self) -> AbstractContextManager[object]:
+        """Return a context whose statements are undone where it raises."""
 
     def notice(self, message: str, /) -> None:
         """Send a notice to the client."""

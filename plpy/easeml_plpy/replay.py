@@ -1,8 +1,9 @@
 """Replay: train a trial again along its stored visit order and compare the state after every unit.
 
 The log holds all that a state depends on: which partition at which position, and the unit's seed. So it does not
-matter who chose the order, nor on which slots, how often interrupted or hopped, the trial ran. Nothing is written, and
-nothing that the session kept from before is used.
+matter who chose the order, nor on which slots, how often interrupted or hopped, the trial ran. A unit that trained as
+one computation with others is repeated beside copies of itself: the others' numbers change none of its own. Nothing is
+written, and nothing that the session kept from before is used.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from .session import Command, Session, Statement, answering, only_column, pinned
 from .state_difference import differing_tensors
 from .states import read_state
 from .trainers import LiveTrial
+from .trainers.stack import Pass, repeat_stacked
+from .trainers.torch_trial import TorchTrial
 from .units import TrialSpec, trial_to_blame
 
 
@@ -41,6 +44,7 @@ class LoggedUnit(NamedTuple):
     seed: int
     checkpoint_id: int
     state_sha256: str
+    stack: Sequence[int] | None
 
 
 class Difference(TypedDict):
@@ -93,7 +97,8 @@ WITH RECURSIVE lineage(trial_id, until_epoch) AS (
 """
 UNITS = Statement(
     f"""{LINEAGE}
-SELECT trial_id, epoch, position, partition_number, seed, checkpoint_id, state_sha256 FROM log ORDER BY epoch, position
+SELECT trial_id, epoch, position, partition_number, seed, checkpoint_id, state_sha256, stack
+FROM log ORDER BY epoch, position
 """,
     ("int8", "int4"),
     LoggedUnit,
@@ -236,8 +241,12 @@ class _Replay:
                 self._session, spec.dataset_id, spec.training_split, unit.partition_number, spec.view
             )
         self._session.commit()
+        pause = SessionPause(self._session)
         with trial_to_blame(self._session):
-            live.train(rows.inputs, rows.targets, seed=unit.seed, pause=SessionPause(self._session))
+            if unit.stack is not None and isinstance(live, TorchTrial):
+                repeat_stacked(live, Pass(rows.inputs, rows.targets, unit.seed), unit.stack, pause)
+            else:
+                live.train(rows.inputs, rows.targets, seed=unit.seed, pause=pause)
         return live.dump()
 
     def _difference(self, unit: LoggedUnit, state: bytes) -> Difference:

@@ -8,6 +8,7 @@ may see before they look at what is kept.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import update_wrapper
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
@@ -120,6 +121,12 @@ class Session:
         """Commit, and pin the next transaction. Raises SPIError inside a function or an open transaction."""
         quietly(self._plpy.commit)
         self.pin()
+
+    @contextmanager
+    def subtransaction(self) -> Iterator[None]:
+        """Undo what is done in here, and nothing else, where it raises."""
+        with self._plpy.subtransaction():
+            yield
 
     def notice(self, message: str) -> None:
         """Send a notice to the client."""

@@ -14,6 +14,13 @@ CREATE FUNCTION easeml.does_whole_rounds(architecture text) RETURNS boolean LANG
 $$;
 COMMENT ON FUNCTION easeml.does_whole_rounds(text) IS 'Says whether trials of an architecture take all partitions at once: a round of theirs is one unit on one slot (internal).';
 
+CREATE FUNCTION easeml.batch_key(architecture text, config jsonb) RETURNS text LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT architecture || ' ' || md5((config - '{learning_rate,weight_decay,momentum,schedule,dropout,averaging}'::text[])::text)
+    WHERE architecture = ANY ('{linear,mlp,lenet,resnet,tabm}')
+$$;
+COMMENT ON FUNCTION easeml.batch_key(text, jsonb) IS
+    'Returns what two trials have in common that may train as one computation, a hash of all that shapes it; NULL for an architecture that never does (internal).';
+
 CREATE FUNCTION easeml.list_metrics(OUT metric text, OUT task text, OUT is_higher_better boolean, OUT is_default boolean, OUT summary text)
 RETURNS SETOF record LANGUAGE plpython3u STABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_plpy.catalog import list_metrics

@@ -22,7 +22,7 @@ COMMENT ON FUNCTION easeml.check_search(integer, integer, bigint, jsonb, jsonb) 
 
 CREATE FUNCTION easeml.check_allocation(allocation text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    IF allocation IS NULL OR allocation NOT IN (SELECT easeml.list_allocations()) THEN
+    IF allocation NOT IN (SELECT easeml.list_allocations()) THEN
         PERFORM easeml.fail('ML001', format('allocation: there is no allocation %s', quote_nullable(allocation)),
             hint => (SELECT 'Choose one of: ' || string_agg(a, ', ') || '.' FROM easeml.list_allocations() a));
     END IF;
@@ -62,6 +62,8 @@ BEGIN
             hint => 'It is the time of the run in seconds; leave it out for two minutes.');
     END IF;
     run := jsonb_populate_record(run, easeml.complete_budget(run.procedure, run.n_configs, run.max_epochs, run.max_seconds));
+    -- Where no clock decides, the same seed gives the same bytes: those of trials alone.
+    run.allocation := coalesce(run.allocation, CASE WHEN run.max_seconds IS NULL THEN 'hopping' ELSE 'batched' END);
     PERFORM easeml.check_schedule(data, run.scheduler, run.visit_order);
     PERFORM easeml.check_allocation(run.allocation);
     ranking := easeml.ranking_metric(data, arguments ->> 'metric');

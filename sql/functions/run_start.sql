@@ -22,7 +22,7 @@ CREATE FUNCTION easeml.select_models(
     scheduler text DEFAULT 'auto',
     visit_order text DEFAULT 'cyclic',
     procedure_options jsonb DEFAULT NULL,
-    allocation text DEFAULT 'hopping'
+    allocation text DEFAULT NULL
 ) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RETURN easeml.request('select_models', jsonb_build_object('dataset', dataset, 'architectures', architectures, 'search_space', search_space, 'procedure', procedure, 'n_configs', n_configs, 'max_epochs', max_epochs, 'metric', metric, 'max_seconds', max_seconds, 'seed', seed, 'scheduler', scheduler, 'visit_order', visit_order, 'procedure_options', procedure_options, 'allocation', allocation))::bigint;
@@ -43,5 +43,6 @@ metric: ranks the trials by their best epoch on the validation rows; by default 
 seed: the same data, arguments and seed give the same result, unless a time limit cuts it short; easeml.replay proves any trial.
 scheduler: chooses which trial runs next on which slot, one of easeml.schedulers; auto simulates longest_remaining and rotation before the run and takes the shorter.
 visit_order: cyclic (the order in which a trial visits the partitions is fixed beforehand, so that failures and timing change no byte of the result) or free (the scheduler chooses the partition, too; easeml.replay proves the result).
-allocation: hopping (each trial has one slot at a time), data_parallel (one trial after another uses all slots), water_filling (slots follow the work that each trial has left)
+allocation: hopping (each trial has one slot at a time; the default without max_seconds), batched (hopping, but trials that differ only in numbers such as the learning rate
+train on one slot as one computation where that is faster; the default with max_seconds), data_parallel (one trial after another uses all slots), water_filling (slots follow the work that each trial has left)
 or auto (data_parallel when few trials remain for many slots). Only hopping gives the same bytes whatever slots there are.$$;

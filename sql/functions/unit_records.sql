@@ -16,17 +16,19 @@ COMMENT ON FUNCTION easeml.store_chunk(bigint, integer, bytea) IS 'Adds a chunk 
 
 CREATE FUNCTION easeml.share_of_time(unit jsonb, rank integer, INOUT started_at timestamptz, INOUT finished_at timestamptz) LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    n_units integer := CASE WHEN (unit #>> '{gang,n_ranks}')::integer = 1 THEN 1 + jsonb_array_length(unit #> '{gang,others}') ELSE 1 END;
+    n_units integer := CASE WHEN (unit #>> '{gang,n_ranks}')::integer = 1 THEN 1 + jsonb_array_length(unit #> '{gang,others}')
+        ELSE coalesce((unit #>> '{batch,n_members}')::integer, 1) END;
+    place integer := coalesce((unit #>> '{batch,rank}')::integer, rank);
     seconds interval := (finished_at - started_at) / n_units;
 BEGIN
     IF n_units > 1 THEN
-        finished_at := CASE rank WHEN n_units - 1 THEN finished_at ELSE started_at + (rank + 1) * seconds END;
-        started_at := started_at + rank * seconds;
+        finished_at := CASE place WHEN n_units - 1 THEN finished_at ELSE started_at + (place + 1) * seconds END;
+        started_at := started_at + place * seconds;
     END IF;
 END
 $$;
 COMMENT ON FUNCTION easeml.share_of_time(jsonb, integer, timestamptz, timestamptz) IS
-    'Returns the times of a unit: of a whole round on one slot each unit has an equal share, one after the other, so that the time of a slot is counted once (internal).';
+    'Returns the times of a unit: of a whole round, or a batch, on one slot each unit has an equal share, one after the other, so that the time of a slot is counted once (internal).';
 
 CREATE FUNCTION easeml.record_training(
     unit jsonb, started_at timestamptz, training_seconds double precision, n_rows bigint, loss double precision, read_bytes bigint,
@@ -50,10 +52,11 @@ BEGIN
     finished := clock_timestamp();
     -- The unit of this rank, which alone counts the bytes of the state, then those of the other ranks of its gang.
     INSERT INTO easeml.training_units (trial_id, run_id, tenant, epoch, position, partition_number, slot_id, attempt, seed, lease_number,
-        started_at, finished_at, training_seconds, n_rows, loss, from_checkpoint_id, checkpoint_id, state_bytes, state_sha256, read_bytes, n_slots)
+        started_at, finished_at, training_seconds, n_rows, loss, from_checkpoint_id, checkpoint_id, state_bytes, state_sha256, read_bytes, n_slots, stack)
     SELECT trial.trial_id, trial.run_id, trial.tenant, g.epoch, u.position, u.partition_number, u.slot_id, g.attempt, u.seed, g.lease_number,
         (easeml.share_of_time(unit, u.rank, record_training.started_at, finished)).*, u.training_seconds, u.n_rows, u.loss, trial.checkpoint_id, new_checkpoint_id, u.state_bytes,
-        record_training.sha256, u.read_bytes, coalesce((unit #>> '{gang,n_ranks}')::integer, 1)
+        record_training.sha256, u.read_bytes, coalesce((unit #>> '{gang,n_ranks}')::integer, 1),
+        (SELECT array_agg(k.value::integer ORDER BY k.ordinality) FROM jsonb_array_elements_text(unit -> 'stack') WITH ORDINALITY k)
     FROM jsonb_to_record(unit) g(epoch integer, attempt integer, lease_number bigint) CROSS JOIN (
         SELECT 0 AS rank, f.position, f.partition_number, f.slot_id, f.seed, record_training.training_seconds, record_training.n_rows, record_training.loss,
             record_training.read_bytes, state_bytes

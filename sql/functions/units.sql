@@ -2,6 +2,8 @@
 -- A unit is {trial_id, step, kind, epoch, position, partition_number, seed, slot_id, lease_number, attempt}. One of a gang also has
 -- gang {token, rank, timeout_seconds, members}; the rank that records it has gang {n_ranks, others}: the other ranks and their results.
 -- A whole round is a gang with one rank: all members are on its slot, and what is recorded has n_ranks 1.
+-- A batch is {batch: [unit, ...]}, units of several trials on one slot. Each is recorded with batch {rank, n_members}, and with
+-- stack [width, place, steps] where it trained as one computation with others.
 
 CREATE FUNCTION easeml.warm_up() RETURNS void LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
 from easeml_plpy.warming import warm_up
@@ -40,6 +42,22 @@ return evaluate_round(plpy, GD, unit, result)
 $$;
 COMMENT ON PROCEDURE easeml.evaluate_round(jsonb, jsonb) IS
     'Measures a trial on the validation or test rows of all partitions at once, and records the sums of each and the metrics.';
+
+CREATE PROCEDURE easeml.train_batch(batch jsonb, INOUT result jsonb DEFAULT NULL)
+LANGUAGE plpython3u AS $$
+from easeml_plpy.batch import train_batch
+return train_batch(plpy, GD, batch, result)
+$$;
+COMMENT ON PROCEDURE easeml.train_batch(jsonb, jsonb) IS
+    'Trains several trials, each over one partition once, those of one shape as one computation where that is faster, and records all in one short transaction. Returns the errors of those that came to nothing.';
+
+CREATE PROCEDURE easeml.evaluate_batch(batch jsonb, INOUT result jsonb DEFAULT NULL)
+LANGUAGE plpython3u AS $$
+from easeml_plpy.batch import evaluate_batch
+return evaluate_batch(plpy, GD, batch, result)
+$$;
+COMMENT ON PROCEDURE easeml.evaluate_batch(jsonb, jsonb) IS
+    'Measures several trials, each on the validation or test rows of one partition, and records all in one short transaction. Returns the errors of those that came to nothing.';
 
 CREATE PROCEDURE easeml.train_gang(unit jsonb, INOUT result jsonb DEFAULT NULL)
 LANGUAGE plpython3u AS $$

@@ -56,6 +56,7 @@ CREATE TABLE easeml.training_units (
     state_sha256 text NOT NULL,
     read_bytes bigint NOT NULL DEFAULT 0,
     n_slots integer NOT NULL DEFAULT 1 CHECK (n_slots >= 1),
+    stack integer[] CHECK (cardinality(stack) = 3 AND array_position(stack, NULL) IS NULL),
     UNIQUE (trial_id, epoch, partition_number),
     FOREIGN KEY (trial_id, tenant) REFERENCES easeml.trials (trial_id, tenant) ON DELETE CASCADE
 );
@@ -86,6 +87,8 @@ CREATE TABLE easeml.evaluations (
     FOREIGN KEY (trial_id, tenant) REFERENCES easeml.trials (trial_id, tenant) ON DELETE CASCADE
 );
 CREATE INDEX evaluations_run ON easeml.evaluations (run_id);
+COMMENT ON COLUMN easeml.training_units.stack IS 'Of a unit that trained as one computation with those of other trials: how many there were, its place among them from 0, and the steps that they did together. Null if it trained alone.';
+
 COMMENT ON TABLE easeml.evaluations IS 'Every recorded evaluation unit, with the sums from which the metrics of the whole split are computed.';
 COMMENT ON COLUMN easeml.evaluations.statistics IS 'The sums. Of a few rows they are the targets themselves, so readers do not see them.';
 COMMENT ON COLUMN easeml.evaluations.n_rows IS 'Number of rows that were measured.';

@@ -36,7 +36,7 @@ CREATE INDEX runs_open ON easeml.runs (run_id) WHERE status IN ('queued', 'runni
 COMMENT ON TABLE easeml.runs IS 'One row for each call of easeml.select_models.';
 COMMENT ON COLUMN easeml.runs.n_configs IS 'Largest number of trials.';
 COMMENT ON COLUMN easeml.runs.search IS 'What a procedure that decides again and again started from, as JSON; null if all trials start at once.';
-COMMENT ON COLUMN easeml.runs.allocation IS 'How trials share the slots: hopping (each trial has one slot), data_parallel (one trial has all slots), water_filling, or auto.';
+COMMENT ON COLUMN easeml.runs.allocation IS 'How trials share the slots: hopping (each trial has one slot), batched (trials of one shape share a slot), data_parallel (one trial has all slots), water_filling, or auto.';
 COMMENT ON COLUMN easeml.runs.n_resumes IS 'How often it was resumed: a coordinator that finds it open tells from this whether it ended in between.';
 COMMENT ON COLUMN easeml.runs.is_ending IS 'Whether its search is over, and only its best trial is still to be tested.';
 COMMENT ON COLUMN easeml.runs.planned_scheduler IS 'The scheduler in use; simulated_seconds and bound_seconds are the forecast at the time it was chosen.';

@@ -85,12 +85,12 @@ COMMENT ON VIEW easeml.trial_metrics IS 'All metrics of the best epoch of each t
 CREATE VIEW easeml.training_timeline WITH (security_invoker) AS
 SELECT u.run_id, u.trial_id, t.trial_number, t.architecture, 'train'::text AS kind, u.epoch, u.position, u.partition_number, u.slot_id, u.attempt,
     u.started_at, u.finished_at, extract(epoch FROM u.finished_at - u.started_at)::double precision AS seconds, u.training_seconds,
-    u.n_rows, u.loss, u.state_bytes, u.state_sha256, u.tenant::text AS tenant, u.n_slots
+    u.n_rows, u.loss, u.state_bytes, u.state_sha256, u.tenant::text AS tenant, u.n_slots, coalesce(u.stack[1], 1) AS n_stacked
 FROM easeml.training_units u JOIN easeml.trials t USING (trial_id)
 UNION ALL
 SELECT v.run_id, v.trial_id, t.trial_number, t.architecture, CASE v.split WHEN 'validation' THEN 'validate' ELSE 'test' END, v.epoch, NULL, v.partition_number, v.slot_id, v.attempt,
     v.started_at, v.finished_at, extract(epoch FROM v.finished_at - v.started_at)::double precision, NULL,
-    v.n_rows, NULL, NULL, NULL, v.tenant::text, v.n_slots
+    v.n_rows, NULL, NULL, NULL, v.tenant::text, v.n_slots, 1
 FROM easeml.evaluations v JOIN easeml.trials t USING (trial_id);
 COMMENT ON VIEW easeml.training_timeline IS 'Every recorded unit with its slot and times: the Gantt chart of a run.';
 
@@ -228,6 +228,7 @@ COMMENT ON COLUMN easeml.training_timeline.loss IS 'Mean training loss.';
 COMMENT ON COLUMN easeml.training_timeline.state_bytes IS 'Size of the recorded state; in a gang only the first unit has it.';
 COMMENT ON COLUMN easeml.training_timeline.state_sha256 IS 'Hash of the recorded state.';
 COMMENT ON COLUMN easeml.training_timeline.tenant IS 'Tenant that owns the run.';
+COMMENT ON COLUMN easeml.training_timeline.n_stacked IS 'Number of trials that trained as one computation with it: 1, or more in a batch.';
 COMMENT ON COLUMN easeml.training_timeline.n_slots IS 'Number of slots that worked on it together: 1, or the width of its gang.';
 
 COMMENT ON COLUMN easeml.run_events.event_id IS 'Number of the event; later events have larger numbers.';

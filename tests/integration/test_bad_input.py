@@ -226,7 +226,6 @@ BAD_RUNS = {
     "'labels', scheduler => NULL": ("ML001", "scheduler: there is no scheduler NULL"),
     "'labels', scheduler => 'milp'": ("ML001", "milp chooses the partitions, so it needs the visit order free"),
     "'labels', allocation => 'sideways'": ("ML001", "allocation: there is no allocation 'sideways'", "data_parallel"),
-    "'labels', allocation => NULL": ("ML001", "allocation: there is no allocation NULL"),
     "'labels', visit_order => 'zigzag'": ("ML001", "visit_order: expected cyclic or free, got 'zigzag'"),
     "'labels', visit_order => NULL": ("ML001", "visit_order: expected cyclic or free, got NULL"),
     "'labels', max_seconds => 0": ("ML001", "max_seconds: expected a positive number, got 0"),

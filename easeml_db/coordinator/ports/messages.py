@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from easeml_db.decisions.trial_groups.measuring import Sample
@@ -12,7 +13,8 @@ from easeml_db.words.training_unit import TrainingUnit
 
 @dataclass(frozen=True)
 class Member:
-    """A further rank of a gang: a unit of the same trial and round, on a slot of its own, or all on one slot."""
+    """A further rank of a gang: a unit of the same trial and round, on a slot of its own, or all on one slot. Of a
+    batch it is a unit of another trial, on the same slot."""
 
     unit: TrainingUnit
     seed: int
@@ -25,7 +27,8 @@ class Order:
 
     With `members` it is a gang: its own unit and slot are rank 0, members are the others, and their steps follow one
     another. All are recorded at once or none, and the order is answered once. Where all members are on its own slot,
-    the order is whole: one session works once over all their partitions.
+    the order is whole: one session works once over all their partitions. Where each member is of another trial, it is a
+    batch: one session does all of them, and each is recorded or comes to nothing by itself.
 
     A pilot with `measured_seconds` repeats iterations for so long and says when each ended.
     """
@@ -51,7 +54,16 @@ class Order:
     @property
     def is_whole(self) -> bool:
         """Say whether one slot works once over several partitions."""
-        return bool(self.members) and not self.is_gang
+        return bool(self.members) and not self.is_gang and not self.is_batch
+
+    @property
+    def is_batch(self) -> bool:
+        """Say whether one slot does units of several trials."""
+        return bool(self.members) and self.members[0].unit.trial_id != self.unit.trial_id
+
+    def by_trial(self) -> tuple[Order, ...]:
+        """Return an order for each trial of a batch; any other order is of one trial."""
+        return self.alone() if self.is_batch else (self,)
 
     def alone(self) -> tuple[Order, ...]:
         """What each rank does, as an order of its own."""
@@ -63,11 +75,13 @@ class Order:
 
 @dataclass(frozen=True)
 class UnitRecorded:
-    """The unit is in the tables; `seconds` is its time from order to answer, `pruned_bytes` what it freed."""
+    """The unit is in the tables; `seconds` is its time from order to answer, `pruned_bytes` what it freed. Of a batch,
+    the trials with an entry in `failures` are not in the tables."""
 
     order: Order
     seconds: float
     pruned_bytes: int = 0
+    failures: Mapping[int, EasemlError] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

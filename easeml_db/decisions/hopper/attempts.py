@@ -15,6 +15,9 @@ class Attempts:
     def __iter__(self) -> Iterator[int]:
         return iter(tuple(self._counts))
 
+    def __contains__(self, trial_id: object) -> bool:
+        return trial_id in self._counts
+
     def __bool__(self) -> bool:
         return bool(self._counts)
 

@@ -14,9 +14,10 @@ when fewer trials are open than slots are in service.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from easeml_db.decisions.hopper.allocation.contract import DeviceRecords, Start
+from easeml_db.decisions.hopper.batches import by_trial
 from easeml_db.decisions.hopper.claims import Claims
 from easeml_db.decisions.hopper.open_run import OpenRun
 from easeml_db.decisions.hopper.open_runs import OpenRuns
@@ -97,11 +98,11 @@ class Dispatcher:
         found, self._failed = self._failed, {}
         return found
 
-    def recorded(self, slot_id: int, seconds: float) -> None:
-        """Record that the slot's unit is in the tables, and all its gang."""
+    def recorded(self, slot_id: int, seconds: float, failed: Collection[int] = ()) -> None:
+        """Record that the slot's unit is in the tables, and all its gang or batch, but for those of `failed` trials."""
         units, open_run = self._answered(slot_id)
         if open_run is not None:
-            open_run.recorded(units, seconds)
+            open_run.recorded(units, seconds, failed)
             self.runs.touch(open_run.run_id)
 
     def piloted(
@@ -124,10 +125,16 @@ class Dispatcher:
 
     def refused(self, slot_id: int, *, is_counted: bool = True) -> None:
         """Offer the trial of the slot's unit again: the unit failed."""
-        units, open_run = self._answered(slot_id)
+        units, _ = self._answered(slot_id)
+        for trial_id, (unit, *_) in by_trial(units):
+            self.member_refused(unit.run_id, trial_id, slot_id, is_counted=is_counted)
+
+    def member_refused(self, run_id: int, trial_id: int, slot_id: int, *, is_counted: bool = True) -> None:
+        """Offer a trial again whose unit on this slot failed, after its slot has been answered."""
+        open_run = self.runs.get(run_id)
         if open_run is not None:
-            open_run.came_to_nothing(units[0].trial_id, slot_id, is_counted=is_counted)
-            self.runs.touch(open_run.run_id)
+            open_run.came_to_nothing(trial_id, slot_id, is_counted=is_counted)
+            self.runs.touch(run_id)
 
     def failed(self, slot_id: int) -> None:
         """Start nothing more of the trial of the slot's unit, which has ended it."""
@@ -149,5 +156,6 @@ class Dispatcher:
         units = self.board.answered(slot_id)
         open_run = self.runs.get(units[0].run_id)
         if open_run is not None:
-            open_run.answered(units[0].trial_id)
+            for trial_id, _ in by_trial(units):
+                open_run.answered(trial_id)
         return units, open_run

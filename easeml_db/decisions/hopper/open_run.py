@@ -11,6 +11,7 @@ from dataclasses import replace
 from easeml_db.decisions.hopper.allocation.contract import Choice, SlotOffer
 from easeml_db.decisions.hopper.allocation.registry import create_allocation
 from easeml_db.decisions.hopper.arm_times import ArmTimes
+from easeml_db.decisions.hopper.batches import by_trial
 from easeml_db.decisions.hopper.contract import Placement
 from easeml_db.decisions.hopper.estimates import ObservedUnit, UnitSeconds
 from easeml_db.decisions.hopper.open_arms import OpenArms
@@ -153,8 +154,9 @@ class OpenRun:
             return Choice((), self.allocation.held_slots())
         choice = self.allocation.choose(offer)
         for start in choice.starts:
-            self.work.busy[start.unit.trial_id] = start.slots[0]
-            self.arms.unit_begun(start.unit.trial_id)
+            for trial_id in dict.fromkeys([unit.trial_id for unit in start.units]):
+                self.work.busy[trial_id] = start.slots[0]
+                self.arms.unit_begun(trial_id)
         return choice
 
     def answered(self, trial_id: int) -> None:
@@ -162,11 +164,17 @@ class OpenRun:
         if self.work.busy.pop(trial_id, None) is not None:
             self.arms.unit_over(trial_id)
 
-    def recorded(self, units: Sequence[TrainingUnit], seconds: float) -> None:
-        """Record that units of a trial are in the tables, those of a gang together."""
-        work, trial_id, kind = self.work, units[0].trial_id, units[0].kind
-        work.attempts.forget(trial_id)
+    def recorded(self, units: Sequence[TrainingUnit], seconds: float, failed: Collection[int] = ()) -> None:
+        """Record that units are in the tables, those of a gang or batch together, but for those of `failed` trials."""
         alone_seconds = self.allocation.recorded(units, seconds)
+        for trial_id, own in by_trial(units):
+            if trial_id not in failed:
+                self._advance(trial_id, own, alone_seconds)
+
+    def _advance(self, trial_id: int, units: Sequence[TrainingUnit], alone_seconds: float | None) -> None:
+        """Count the units of a trial as done; `alone_seconds`: how long one of them took, where that is known."""
+        work, kind = self.work, units[0].kind
+        work.attempts.forget(trial_id)
         if alone_seconds is not None:
             work.seconds.observe(ObservedUnit(trial_id, work.architecture(trial_id), kind, alone_seconds))
             if kind == "train":

@@ -10,7 +10,7 @@ from easeml_db.words.training_unit import TrainingUnit
 
 
 class SlotBoard:
-    """Slots by number. A slot runs at most one unit, or a whole round of units at once; a gang keeps all its slots busy
+    """Slots by number. A slot runs at most one unit, or a whole round or batch at once; a gang keeps all its slots busy
     until it is answered, and is known by its first slot."""
 
     def __init__(self) -> None:
@@ -20,7 +20,7 @@ class SlotBoard:
         self._cached: dict[int, dict[int, set[int]]] = {}  # partitions by run, by slot with a session
         self._absent: set[int] = set()  # slots whose session cannot be opened: nobody waits for them
         self._idle: list[int] = []  # slots with a session and without a unit that may get one, in order
-        self._busy: dict[int, tuple[TrainingUnit, ...]] = {}  # several: those of a whole round
+        self._busy: dict[int, tuple[TrainingUnit, ...]] = {}  # several: those of a whole round or a batch
         self._gangs: dict[int, Sequence[int]] = {}  # slots of gangs, by their first
         self._slots_of: dict[int, dict[int, None]] = {}  # busy slots, by run
 
@@ -95,7 +95,7 @@ class SlotBoard:
 
     def units_of(self, run_id: int) -> dict[int, int]:
         """Return a slot of each trial of a run that is under way, by trial."""
-        return {self._busy[slot_id][0].trial_id: slot_id for slot_id in self.slots_of(run_id)}
+        return {unit.trial_id: slot_id for slot_id in self.slots_of(run_id) for unit in self._busy[slot_id]}
 
     def training(self, run_id: int) -> list[int]:
         """Return the slots that train trials of a run at this moment, each gang by its first."""
@@ -112,7 +112,7 @@ class SlotBoard:
     # Units
 
     def begin(self, units: Sequence[TrainingUnit], slots: Sequence[int]) -> None:
-        """Mark slots as busy with units, each with its own, or one with all."""
+        """Mark slots as busy with units, each with its own, or one with all of them."""
         parts = [tuple(units)] if len(slots) == 1 else [(unit,) for unit in units]
         for part, slot_id in zip(parts, slots, strict=True):
             run_id = part[0].run_id

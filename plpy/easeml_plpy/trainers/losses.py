@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch.nn import functional
 
@@ -32,3 +34,24 @@ class Loss:
         if self._task.kind == "regression":
             return functional.mse_loss(outputs.squeeze(1), targets)
         return functional.cross_entropy(outputs, targets, self._weights, label_smoothing=self._smoothing)
+
+    @property
+    def is_weighted(self) -> bool:
+        """Whether rows count by their class."""
+        return self._weights is not None
+
+    def of_each_row(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """Return the loss (n,) of outputs (n, n_outputs), where rows count alike."""
+        if self._task.kind == "regression":
+            return functional.mse_loss(outputs.squeeze(1), targets, reduction="none")
+        return functional.cross_entropy(outputs, targets, reduction="none", label_smoothing=self._smoothing)
+
+
+def stacked_losses(losses: Sequence[Loss], outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Return the loss (k,) of each of k networks: outputs (k, n, [members,] n_outputs) against targets (k, n)."""
+    if any(loss.is_weighted for loss in losses):
+        return torch.stack([loss(*own) for loss, *own in zip(losses, outputs, targets, strict=True)])
+    if outputs.dim() == 4:
+        targets = targets.unsqueeze(2).expand(outputs.shape[:3])
+    of_rows = losses[0].of_each_row(outputs.flatten(0, -2), targets.flatten())
+    return of_rows.view(len(losses), -1).mean(dim=1)

@@ -38,15 +38,15 @@ class TorchTrial:
     """One network with its optimiser, on one device."""
 
     def __init__(self, blueprint: Blueprint, module: nn.Module, *, n_steps_total: int) -> None:
-        self._blueprint = blueprint
+        self.blueprint = blueprint
         self._task = blueprint.task
-        self._descent = Descent.of(blueprint.config)
+        self.descent = Descent.of(blueprint.config)
         self._device = _device(blueprint.device)
         self._module = module.to(self._device)
-        self._optimizer = build_optimizer(self._descent, self._module, self._device)
-        self._loss = Loss(self._task, blueprint.config)
-        self._averaged = AveragedWeights(self._module, self._descent.averaging) if self._descent.averaging else None
-        self._n_steps = 0
+        self._optimizer = build_optimizer(self.descent, self._module, self._device)
+        self.loss = Loss(self._task, blueprint.config)
+        self._averaged = AveragedWeights(self._module, self.descent.averaging) if self.descent.averaging else None
+        self.n_steps = 0
         self._n_steps_total = n_steps_total
 
     def train(self, inputs: torch.Tensor, targets: torch.Tensor, *, seed: int, pause: Pause) -> Training:
@@ -57,11 +57,10 @@ class TorchTrial:
         inputs, targets = inputs.to(self._device), targets.to(self._device)
         order = visit_order(len(inputs), seed).to(self._device)
         self.begin_pass(targets, seed)
-        first_step, loss_sum = self._n_steps, 0.0
-        for rows in torch.split(order, self._chunk_rows(inputs)):
-            loss_sum += self._train_chunk(inputs[rows], targets[rows], pause)
+        first_step = self.n_steps
+        loss_sum = self.train_rows(inputs, targets, order, pause)
         self.check_parameters()
-        return Training(loss_sum / len(inputs), len(inputs), self._n_steps - first_step)
+        return Training(loss_sum / len(inputs), len(inputs), self.n_steps - first_step)
 
     def outputs(self, inputs: torch.Tensor) -> Array:
         """See LiveTrial."""
@@ -77,9 +76,9 @@ class TorchTrial:
     def dump(self) -> bytes:
         """See LiveTrial."""
         attributes = {
-            **state_header(self._blueprint.architecture, self._task),
-            "optimizer": self._descent.optimizer,
-            "n_steps": self._n_steps,
+            **state_header(self.blueprint.architecture, self._task),
+            "optimizer": self.descent.optimizer,
+            "n_steps": self.n_steps,
             "n_steps_total": self._n_steps_total,
         }
         return checkpoint.dump(dict(self._tensors()), attributes)
@@ -88,7 +87,7 @@ class TorchTrial:
         """Restore the optimiser and counter of a state whose module is already in place."""
         names = [name for name, _ in self._module.named_parameters()]
         slots: dict[int, dict[str, torch.Tensor]] = {}
-        if state.attributes["optimizer"] == self._descent.optimizer:
+        if state.attributes["optimizer"] == self.descent.optimizer:
             for key, tensor in with_prefix(state.tensors, OPTIMIZER).items():
                 slot, _, name = key.partition("/")
                 slots.setdefault(names.index(name), {})[slot] = tensor
@@ -96,7 +95,7 @@ class TorchTrial:
         self._optimizer.load_state_dict({"state": slots, "param_groups": groups})
         if self._averaged is not None:
             self._averaged.restore(with_prefix(state.tensors, AVERAGE))
-        self._n_steps = state.read("n_steps", int)
+        self.n_steps = state.read("n_steps", int)
 
     def _train_chunk(self, inputs: torch.Tensor, targets: torch.Tensor, pause: Pause) -> float:
         """Train on rows that already lie in the order of visit; return the sum of their losses.
@@ -113,13 +112,51 @@ class TorchTrial:
         n_last = len(inputs) - batch_size * (len(values) - 1)
         return math.fsum(values[:-1]) * batch_size + values[-1] * n_last
 
-    # For training on several slots at once (joint_training.py)
+    # For training beside others: on several slots at once (joint_training.py), and of many trials at once (stack.py)
+
+    def train_rows(self, inputs: torch.Tensor, targets: torch.Tensor, order: torch.Tensor, pause: Pause) -> float:
+        """Train on these rows in this order; return the sum of their losses."""
+        loss_sum = 0.0
+        for rows in torch.split(order, self._chunk_rows(inputs)) if len(order) else ():
+            loss_sum += self._train_chunk(inputs[rows], targets[rows], pause)
+        return loss_sum
 
     def begin_pass(self, targets: torch.Tensor, seed: int) -> None:
         """Get ready to train on rows with these targets."""
         torch.manual_seed(seed)
-        self._loss.see(targets)
+        self.loss.see(targets)
         self._module.train()
+
+    def learning_rates(self, n_steps: int) -> list[float]:
+        """Return the learning rates of the next steps."""
+        return [self._learning_rate(self.n_steps + step) for step in range(n_steps)]
+
+    def optimizer_slots(self) -> list[dict[str, torch.Tensor]]:
+        """Return what the optimiser keeps of each parameter; nothing before the first step."""
+        kept = [self._optimizer.state.get(parameter, {}) for parameter in self._module.parameters()]
+        return [{slot: tensor for slot, tensor in each.items() if tensor is not None} for each in kept]
+
+    def averages(self) -> Mapping[str, torch.Tensor]:
+        """Return the averaged weights by the names of the parameters; none where nothing is averaged."""
+        return {} if self._averaged is None else self._averaged.tensors()
+
+    def take_over(
+        self,
+        weights: Sequence[torch.Tensor],
+        slots: Sequence[Mapping[str, torch.Tensor]],
+        averages: Sequence[torch.Tensor] | None,
+        *,
+        n_steps: int,
+    ) -> None:
+        """Go on from the numbers that steps elsewhere have come to, in the order of the parameters."""
+        parameters = list(self._module.parameters())
+        for parameter, new in zip(parameters, weights, strict=True):
+            parameter.data.copy_(new)
+        for parameter, own in zip(parameters, slots, strict=False):
+            self._optimizer.state[parameter] = {slot: tensor.clone() for slot, tensor in own.items()}
+        for average, new in zip(self.averages().values(), averages or (), strict=False):
+            average.copy_(new)
+        self.n_steps += n_steps
 
     @property
     def module(self) -> nn.Module:
@@ -139,7 +176,7 @@ class TorchTrial:
     @property
     def batch_size(self) -> int:
         """Rows of a step."""
-        return self._descent.batch_size
+        return self.descent.batch_size
 
     def step(
         self, network: nn.Module, batch: torch.Tensor, wanted: torch.Tensor, *, weight: float = 1.0
@@ -148,21 +185,21 @@ class TorchTrial:
 
         `network` is the module or what wraps it; the loss is multiplied by `weight` before its gradient is taken.
         """
-        rate = self._learning_rate(self._n_steps)
+        rate = self._learning_rate(self.n_steps)
         for group in self._optimizer.param_groups:
             group["lr"] = rate
         try:
             self._optimizer.zero_grad(set_to_none=True)
-            loss = self._loss(network(batch), wanted)
+            loss = self.loss(network(batch), wanted)
             (loss if weight == 1.0 else loss * weight).backward()  # type: ignore[no-untyped-call]
             self._optimizer.step()
         except (MemoryError, RuntimeError) as error:
             if not _is_out_of_memory(error):
                 raise
             raise self._out_of_memory(error) from error
-        self._n_steps += 1
+        self.n_steps += 1
         if self._averaged is not None:
-            self._averaged.add(self._n_steps)
+            self._averaged.add(self.n_steps)
         return loss.detach()
 
     def _answer(self, batch: torch.Tensor) -> torch.Tensor:
@@ -171,7 +208,7 @@ class TorchTrial:
         return answers.mean(dim=1) if answers.dim() == 3 else answers
 
     def _learning_rate(self, step: int) -> float:
-        return self._descent.rate_at(step, self._n_steps_total)
+        return self.descent.rate_at(step, self._n_steps_total)
 
     def _chunk_rows(self, inputs: torch.Tensor) -> int:
         """Return how many rows to gather at once: a whole number of batches, within 4 MB unless one batch is larger."""
@@ -194,7 +231,7 @@ class TorchTrial:
     def checked(self, losses: Sequence[torch.Tensor]) -> list[float]:
         """Return the losses of the last steps as numbers. Raises TrialFailed at the first that is not finite."""
         values: list[float] = torch.stack(list(losses)).tolist()
-        for step, value in enumerate(values, start=self._n_steps - len(values)):
+        for step, value in enumerate(values, start=self.n_steps - len(values)):
             if not math.isfinite(value):
                 raise self._diverged(f"loss is {value} at step {step}", step)
         return values
@@ -203,7 +240,7 @@ class TorchTrial:
         """Raise TrialFailed when the last step broke a parameter, which no loss has shown yet."""
         is_finite = [torch.isfinite(parameter).all() for parameter in self._module.parameters()]
         if not bool(torch.stack(is_finite).all()):
-            step = self._n_steps - 1
+            step = self.n_steps - 1
             raise self._diverged(f"parameters are not finite after step {step}", step)
 
     def _diverged(self, what: str, step: int) -> TrialFailed:
@@ -214,7 +251,7 @@ class TorchTrial:
 
     def _out_of_memory(self, error: Exception) -> TrialFailed:
         return TrialFailed(
-            f"trial ran out of memory at step {self._n_steps} with batch_size {self.batch_size}",
+            f"trial ran out of memory at step {self.n_steps} with batch_size {self.batch_size}",
             detail=str(error).partition("\n")[0],
             hint="Search smaller batch sizes or narrower networks.",
         )

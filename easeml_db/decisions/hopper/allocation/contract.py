@@ -26,7 +26,8 @@ Profiles = Mapping[tuple[str, str], MeasuredProfile]  # by architecture and kind
 
 class Start(NamedTuple):
     """Units to start now, each on its slot, by rank: a gang, or a gang of one. Several units on one slot are a whole
-    round. With `measured_seconds` they are pilots that repeat iterations for so long."""
+    round, or a batch where each is of another trial. With `measured_seconds` they are pilots that repeat iterations for
+    so long."""
 
     units: tuple[TrainingUnit, ...]
     slots: tuple[int, ...]

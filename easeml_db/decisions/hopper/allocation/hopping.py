@@ -19,6 +19,7 @@ from easeml_db.decisions.hopper.pilots import PilotQueue
 from easeml_db.decisions.hopper.planning import PILOTED, Planning, SchedulerChoice, asked_scheduler
 from easeml_db.decisions.hopper.run_work import RunWork
 from easeml_db.errors import InvalidArgument
+from easeml_db.words.run import Run
 from easeml_db.words.training_unit import next_unit, open_partitions, round_number
 from easeml_db.words.trial import Trial
 
@@ -56,6 +57,10 @@ class Hopping(Allocation):
         """Make the scheduler again, of the kind that was chosen: other trials are to be served."""
         self._scheduler = None
 
+    def planned_run(self) -> Run:
+        """Return the run with the scheduler that it is to be served by."""
+        return self.work.run
+
     # What happens to the run
 
     def renewed(self) -> None:
@@ -88,11 +93,11 @@ class Hopping(Allocation):
         """Serve other slots, with the scheduler at hand where it can and was asked for."""
         self._placement = placement
         scheduler = self._scheduler
-        if scheduler is None or not self._planning.is_as_asked(self.work.run) or not scheduler.serve(placement):
+        if scheduler is None or not self._planning.is_as_asked(self.planned_run()) or not scheduler.serve(placement):
             self._forget_choice()
 
     def _restart_pilots(self) -> None:
-        self.pilots.restart(is_needed=asked_scheduler(self.work.run) in PILOTED)
+        self.pilots.restart(is_needed=asked_scheduler(self.planned_run()) in PILOTED)
 
     def _forget_choice(self) -> None:
         self._scheduler = None
@@ -104,7 +109,7 @@ class Hopping(Allocation):
         if self._placement is None:
             raise InvalidArgument("a run is planned for slots in service")
         work = self.work
-        self._scheduler = self._planning.scheduler(work.run, work.trials, work.seconds, self._placement)
+        self._scheduler = self._planning.scheduler(self.planned_run(), work.trials, work.seconds, self._placement)
         for trial in work.trials.values():
             self.trial_idle(trial)
         return self._scheduler

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from easeml_db.decisions.hopper.allocation.auto import Auto
+from easeml_db.decisions.hopper.allocation.batched import Batched
 from easeml_db.decisions.hopper.allocation.contract import Allocation
 from easeml_db.decisions.hopper.allocation.data_parallel import DataParallel
 from easeml_db.decisions.hopper.allocation.hopping import Hopping
@@ -17,6 +18,7 @@ ALLOCATIONS: dict[str, Callable[[RunWork], Allocation]] = {
     "data_parallel": DataParallel,
     "water_filling": water_filling,
     "auto": Auto,
+    "batched": Batched,
 }
 
 

@@ -1,0 +1,52 @@
+"""Batches: units of several trials of one shape that one slot does together, and what they are known to gain.
+
+Trials share a batch where their configs have the same key: all that shapes the computation is equal. How many there are
+follows the slots, so that none is idle for it, and the time that their units take: others wait for the slot as long.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from easeml_db.words.training_unit import TrainingUnit
+
+LONGEST_UNIT_SECONDS = 0.5  # of units that are worth a batch: a longer one spends its time on numbers
+LONGEST_BATCH_SECONDS = 3.0  # as its units would take one after another
+MOST_MEMBERS = 64
+ENOUGH_BATCHES = 3  # the first of a session decodes rows and measures
+
+
+def batch_width(n_trials: int, n_slots: int, unit_seconds: float | None) -> int:
+    """Return of how many trials the next batch is at most; 1 where nothing has shown how long a unit takes."""
+    if unit_seconds is None or unit_seconds > LONGEST_UNIT_SECONDS:
+        return 1
+    n_in_time = int(LONGEST_BATCH_SECONDS / unit_seconds) if unit_seconds > 0 else MOST_MEMBERS
+    return max(1, min(math.ceil(n_trials / max(1, n_slots)), n_in_time, MOST_MEMBERS))
+
+
+def by_trial(units: Sequence[TrainingUnit]) -> Iterator[tuple[int, list[TrainingUnit]]]:
+    """Yield (trial, its units), in the order in which they were given out together."""
+    for trial_id, own in groupby(units, lambda unit: unit.trial_id):
+        yield trial_id, list(own)
+
+
+class BatchGains:
+    """The least seconds of a training unit alone, and of one in a batch, by key."""
+
+    def __init__(self) -> None:
+        self._alone: dict[str, float] = {}
+        self._together: dict[str, list[float]] = {}
+
+    def observe(self, key: str, n_members: int, seconds: float) -> None:
+        """Record how long so many units took together."""
+        if n_members == 1:
+            self._alone[key] = min(seconds, self._alone.get(key, math.inf))
+        else:
+            self._together.setdefault(key, []).append(seconds / n_members)
+
+    def pays(self, key: str) -> bool:
+        """Say whether a unit takes less time in a batch, as far as is known."""
+        together = self._together.get(key, [])
+        return len(together) < ENOUGH_BATCHES or min(together) < self._alone.get(key, math.inf)

@@ -1,0 +1,57 @@
+"""Whether trials are faster as one computation than one after another: a few steps of both, timed and thrown away."""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+from collections.abc import Callable, Hashable, Sequence
+
+from easeml_plpy.trainers.contract import visit_order
+from easeml_plpy.trainers.stack import Pass, Stack, n_common_steps, stack_key
+from easeml_plpy.trainers.torch_trial import TorchTrial
+
+PROBE_STEPS, N_PROBES = 6, 3
+LEAST_STEPS = 8  # a pass of fewer is over before it is measured
+LEAST_GAIN = 1.1
+
+
+class StackGains:
+    """What was measured, by the trials' common key and their number, a power of two apart."""
+
+    def __init__(self) -> None:
+        self._gains: dict[tuple[Hashable, int], float] = {}
+
+    def pays(self, trials: Sequence[TorchTrial], passes: Sequence[Pass]) -> bool:
+        """Say whether these trials take less time together. Raises NotStackable."""
+        if n_common_steps(trials, passes) < LEAST_STEPS:
+            return False
+        key = stack_key(trials[0]), len(trials).bit_length()
+        if key not in self._gains:
+            self._gains[key] = measured_gain(trials, passes)
+        return self._gains[key] >= LEAST_GAIN
+
+
+def measured_gain(trials: Sequence[TorchTrial], passes: Sequence[Pass]) -> float:
+    """Return how many times faster a step of all trials is together; the trials stay as they are."""
+    stack, own = Stack(trials, passes), passes[0]
+    alone, n_rows = copy.deepcopy(trials[0]), PROBE_STEPS * trials[0].batch_size
+    device, order = alone.device, visit_order(n_rows, own.seed)
+    inputs, targets, order = (each[:n_rows].to(device) for each in (own.inputs, own.targets, order))
+    together = _quickest(lambda: stack.train(PROBE_STEPS, _no_pause).tolist())
+    in_turn = _quickest(lambda: alone.train_rows(inputs, targets, order, _no_pause))
+    return len(trials) * in_turn / together
+
+
+def _quickest(work: Callable[[], object]) -> float:
+    """Return the seconds that work takes at least."""
+    seconds = math.inf
+    for _ in range(N_PROBES):
+        started = time.perf_counter()
+        work()
+        seconds = min(seconds, time.perf_counter() - started)
+    return seconds
+
+
+def _no_pause() -> None:
+    """Let nothing through: a probe takes milliseconds."""

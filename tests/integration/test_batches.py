@@ -1,0 +1,81 @@
+"""Batches: trials of one shape on one slot, trained as one computation, recorded together, replayed one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.conftest import Session
+
+N_PARTITIONS, N_EPOCHS, N_ROWS, N_TRIALS = 2, 2, 900, 8
+POINTS = """
+CREATE TABLE points AS SELECT sin(i) AS a, cos(i * 7.0) AS b, (array['red', 'green', 'blue'])[1 + i %% 3] AS colour,
+    sin(i) > 0.3 AS y FROM generate_series(1, %s) i
+"""
+RUN = """
+SELECT easeml.select_models('points', '{mlp}', procedure => 'grid', max_epochs => %s, seed => 5, allocation => %s,
+    search_space => '{"hidden_units": [[8]], "batch_size": 16, "dropout": [0.0, 0.2],
+        "learning_rate": [0.0005, 0.001, 0.005, 0.01]}')
+"""
+
+
+@pytest.fixture(scope="module")
+def points(module_coordinated: Session) -> Session:
+    """A database with a small dataset, and a coordinator."""
+    module_coordinated.execute(POINTS, [N_ROWS])
+    module_coordinated.execute(
+        "SELECT easeml.create_dataset('points', 'points', '{a,b,colour}', 'y', n_partitions => %s)", [N_PARTITIONS]
+    )
+    return module_coordinated
+
+
+@pytest.fixture
+def database(points: Session) -> Iterator[Session]:
+    """`points`, with only the runs that a test asks for."""
+    yield points
+    points.execute("SELECT easeml.cancel(run_id) FROM easeml.run_status WHERE status IN ('queued', 'running')")
+    points.execute("SELECT easeml.drop_run(run_id) FROM easeml.runs")
+
+
+def run(database: Session, allocation: str | None, n_epochs: int = N_EPOCHS) -> int:
+    run_id: int = database.value(RUN, n_epochs, allocation)
+    database.wait_until("SELECT status NOT IN ('queued', 'running') FROM easeml.runs WHERE run_id = %s", run_id)
+    status = database.value("SELECT status FROM easeml.runs WHERE run_id = %s", run_id)
+    assert status == "finished", database.rows("TABLE easeml.events")
+    return run_id
+
+
+def metrics(database: Session, run_id: int) -> list[Any]:
+    return database.rows(
+        "SELECT t.trial_number, e.epoch, e.split, e.n_rows, e.log_loss FROM easeml.epoch_metrics e"
+        " JOIN easeml.trials t USING (trial_id) WHERE e.run_id = %s AND split = 'validation' ORDER BY 1, 2, 3",
+        run_id,
+    )
+
+
+def test_a_batched_run_comes_to_what_hopping_comes_to_and_every_trial_is_replayed(database: Session) -> None:
+    batched, alone = run(database, "batched"), run(database, None)
+    found = database.rows(
+        "SELECT run_id, count(*) AS n, count(DISTINCT trial_id) AS n_trials, max(n_stacked) AS widest"
+        " FROM easeml.training_timeline WHERE kind = 'train' GROUP BY run_id ORDER BY run_id"
+    )
+    n_units = N_TRIALS * N_PARTITIONS * N_EPOCHS
+    assert [(row["n"], row["n_trials"]) for row in found] == [(n_units, N_TRIALS)] * 2
+    assert found[0]["widest"] > 1
+    assert found[1]["widest"] == 1
+    for one, other in zip(metrics(database, batched), metrics(database, alone), strict=True):
+        assert one["log_loss"] == pytest.approx(other["log_loss"], abs=1e-3)
+        assert one | {"log_loss": 0} == other | {"log_loss": 0}
+    stacked = "SELECT trial_id FROM easeml.training_timeline WHERE run_id = %s AND n_stacked > 1 GROUP BY 1 ORDER BY 1"
+    for trial_id in database.values(stacked, batched)[:2]:
+        (row,) = database.rows("CALL easeml.replay(%s)", trial_id)
+        assert row["result"]["is_identical"], row["result"]
+    overlaps = """
+    SELECT count(*) FROM easeml.training_timeline a JOIN easeml.training_timeline b USING (slot_id, run_id)
+    WHERE (a.trial_id, a.kind, a.epoch, a.partition_number) <> (b.trial_id, b.kind, b.epoch, b.partition_number)
+        AND a.started_at < b.finished_at - interval '10 us' AND b.started_at < a.finished_at - interval '10 us'
+    """
+    assert database.value(overlaps) == 0  # the time of a slot is counted once
