@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from easeml_db.decisions.hopper.allocation.registry import uses_gangs
+from easeml_db.decisions.hopper.allocation.registry import uses_batches, uses_gangs
 from easeml_db.errors import InvalidData
 from easeml_db.postgres.connection import connect
 from easeml_db.postgres.queries import queries
@@ -36,7 +36,8 @@ class PostgresRuns:
         n_partitions, holders, search = (rows[0].pop(name) for name in ("n_partitions", "holders", "search"))
         whole = frozenset(rows[0].pop("whole_architectures"))
         is_ending = rows[0].pop("is_ending")
-        trials = await self._session.rows("read_trials", run_id=run_id)
+        has_keys = uses_batches(rows[0]["allocation"])
+        trials = await self._session.rows("read_trials", run_id=run_id, has_keys=has_keys)
         architectures = {row["trial_id"]: row.pop("architecture") for row in trials}
         batch_keys = {row["trial_id"]: row.pop("batch_key") for row in trials}
         run = Run(

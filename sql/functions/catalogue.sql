@@ -52,6 +52,13 @@ return guarded(plpy, list_schedulers)
 $$;
 COMMENT ON FUNCTION easeml.list_schedulers() IS 'Lists the schedulers that a run can use (internal: read easeml.schedulers).';
 
+CREATE FUNCTION easeml.complete_allocation(allocation text, has_time_limit boolean) RETURNS text LANGUAGE plpython3u IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+from easeml_db.decisions.hopper.allocation.registry import complete_allocation
+from easeml_plpy.session import guarded
+return guarded(plpy, complete_allocation, allocation, has_time_limit)
+$$;
+COMMENT ON FUNCTION easeml.complete_allocation(text, boolean) IS 'Returns the allocation of a run: the one that it asks for, or the default (internal).';
+
 CREATE FUNCTION easeml.list_allocations() RETURNS SETOF text LANGUAGE plpython3u STABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_db.decisions.hopper.allocation.registry import list_allocations
 from easeml_plpy.session import guarded

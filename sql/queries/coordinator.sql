@@ -84,7 +84,7 @@ WHERE r.run_id = %(run_id)s AND r.status IN ('queued', 'running')
 -- name: read_trials
 -- The trials of a run with their progress; met lists the partitions met in the present round, where the order is free.
 SELECT t.trial_id, t.arm_id, t.trial_number, t.architecture, t.max_epochs, t.n_steps_done, t.status, r.visit_order, t.pilot_train_seconds, t.pilot_evaluate_seconds, t.target_epochs, t.bracket,
-    CASE WHEN r.allocation = 'batched' THEN easeml.batch_key(t.architecture, t.config) END AS batch_key,
+    CASE WHEN %(has_keys)s THEN easeml.batch_key(t.architecture, t.config) END AS batch_key,
     CASE WHEN r.visit_order = 'free' THEN ARRAY(
         SELECT u.partition_number FROM easeml.training_units u WHERE u.trial_id = t.trial_id AND n.round %% 2 = 0 AND u.epoch = n.round / 2 + 1
         UNION ALL

@@ -57,6 +57,10 @@ ASK_FOR_TREES = """
 SELECT easeml.select_models('points', '{lightgbm}', procedure => 'grid', max_epochs => 2, search_space =>
     '{"trees_per_epoch": 2, "num_leaves": [3]}')
 """
+ASK_FOR_ALIKE = """
+SELECT easeml.select_models('points', '{mlp}', procedure => 'grid', max_epochs => 2, allocation => 'batched',
+    search_space => '{"learning_rate": [0.01, 0.02, 0.03], "hidden_units": [[8]], "batch_size": 2}')
+"""
 HOLD = """
 SELECT FROM easeml.runs WHERE run_id = %(run)s FOR UPDATE;
 SELECT FROM easeml.trials WHERE run_id = %(run)s FOR UPDATE;
@@ -98,6 +102,10 @@ class World(ABC):
     @abstractmethod
     def ask_for_trees(self) -> int:
         """Ask for a run of one trial that takes both partitions at once; return its number."""
+
+    @abstractmethod
+    def ask_for_alike(self) -> int:
+        """Ask for a run of three trials that may share a batch; return its number."""
 
     @abstractmethod
     def cancel_run(self, run_id: int) -> None:
@@ -245,6 +253,11 @@ class World(ABC):
         first, second = [await self.order(run_id, slot_id, step=step + k) for k in range(N_PARTITIONS)]
         return replace(first, members=(Member(second.unit, 8, slot_id),))
 
+    async def batch(self, run_id: int, slot_id: int, *, step: int = 0) -> Order:
+        """Return an order of the same step of all trials on one slot."""
+        first, *others = [await self.order(run_id, slot_id, step=step, trial=trial) for trial in range(3)]
+        return replace(first, members=tuple(Member(each.unit, 8 + k, slot_id) for k, each in enumerate(others)))
+
 
 class InMemory(World):
     """The simulated world."""
@@ -277,6 +290,12 @@ class InMemory(World):
         self._n_runs += 1
         options = {"n_trials": 1, "n_partitions": N_PARTITIONS, "max_epochs": MAX_EPOCHS}
         self._world.add_run(new_run(self._n_runs, **options, architectures=("trees",)))
+        return self._n_runs
+
+    def ask_for_alike(self) -> int:
+        self._n_runs += 1
+        options = {"n_trials": 3, "n_partitions": N_PARTITIONS, "max_epochs": MAX_EPOCHS, "allocation": "batched"}
+        self._world.add_run(new_run(self._n_runs, **options, batch_key_of=lambda number: "alike"))
         return self._n_runs
 
     def cancel_run(self, run_id: int) -> None:
@@ -361,6 +380,9 @@ class OnPostgres(World):
 
     def ask_for_trees(self) -> int:
         return int(self._database.value(ASK_FOR_TREES))
+
+    def ask_for_alike(self) -> int:
+        return int(self._database.value(ASK_FOR_ALIKE))
 
     def cancel_run(self, run_id: int) -> None:
         self._database.execute("SELECT easeml.cancel(%s)", [run_id])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from easeml_db.coordinator.ports.messages import Piloted, SlotReady, UnitFailed, UnitRecorded
+from easeml_db.coordinator.ports.messages import Member, Piloted, SlotReady, UnitFailed, UnitRecorded
 from easeml_db.errors import NotFound, RowsHeld, SlotLost, StaleLease
 from tests.conformance.conftest import N_PARTITIONS
 
@@ -163,6 +163,53 @@ async def test_a_whole_round_is_one_order_on_one_slot_recorded_all_at_once_or_no
     world.take_over()
     assert isinstance(await failure(world, last), StaleLease)
     assert len(world.units(run_id)) == 2 * N_PARTITIONS
+
+
+@pytest.mark.covers("Executor.start", "RunStore.read", stale="Executor.start")
+async def test_a_batch_is_answered_once_and_each_member_is_recorded_or_comes_to_nothing_by_itself(world: World) -> None:
+    await world.begin()
+    run_id = await world.opened_run(world.ask_for_alike())
+    run = await world.run(run_id)
+    assert set(run.batch_keys) == {trial.trial_id for trial in run.trials}
+    assert len(set(run.batch_keys.values())) == 1
+    first, second, third = (trial.trial_id for trial in run.trials)
+    batch = await world.batch(run_id, 1)
+    world.break_session(1)
+    assert isinstance(await failure(world, batch), SlotLost)
+    assert world.units(run_id) == []
+    assert await world.message() == SlotReady(1)
+    ahead = await world.order(run_id, 1, step=1, trial=1)
+    mixed = replace(batch, members=(Member(ahead.unit, 8, 1), batch.members[1]))
+    message = await world.answer(mixed)
+    assert isinstance(message, UnitRecorded)
+    assert {trial: type(error) for trial, error in message.failures.items()} == {second: StaleLease}
+    assert [unit[0] for unit in world.units(run_id)] == [first, third]
+    assert world.trials(run_id) == [("running", 1), ("waiting", 0), ("running", 1)]
+    with world.held(run_id):
+        held = await world.answer(await world.batch(run_id, 1, step=1))
+    assert isinstance(held, UnitRecorded)
+    assert {type(error) for error in held.failures.values()} == {RowsHeld}
+    last = await world.batch(run_id, 1, step=1)
+    world.take_over()
+    stale = await world.answer(last)
+    assert isinstance(stale, UnitRecorded)
+    assert {type(error) for error in stale.failures.values()} == {StaleLease}
+    assert len(stale.failures) == 3
+    assert len(world.units(run_id)) == 2
+    await world.silence()
+
+
+@pytest.mark.covers("Executor.start")
+async def test_batches_measure_what_they_have_trained(world: World) -> None:
+    await world.begin()
+    run_id = await world.opened_run(world.ask_for_alike())
+    for step in range(2 * N_PARTITIONS):
+        message = await world.answer(await world.batch(run_id, 1, step=step))
+        assert isinstance(message, UnitRecorded)
+        assert message.failures == {}
+    assert world.trials(run_id) == [("running", 2 * N_PARTITIONS)] * 3
+    kinds = sorted(kind for _, kind, _, _ in world.units(run_id))
+    assert kinds == ["train"] * 3 * N_PARTITIONS + ["validate"] * 3 * N_PARTITIONS
 
 
 @pytest.mark.covers("Executor.start")

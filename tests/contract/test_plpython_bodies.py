@@ -17,6 +17,7 @@ FREE_BODIES = {"python_facts"}
 PURE_TARGETS = {
     "begin_search": ("easeml_db.decisions.procedures.proposal", "begin_search"),
     "plan_search": ("easeml_db.decisions.procedures.proposal", "preview"),
+    "complete_allocation": ("easeml_db.decisions.hopper.allocation.registry", "complete_allocation"),
     "complete_budget": ("easeml_db.decisions.procedures.budget", "complete_budget"),
     "choose_portfolio": ("easeml_db.decisions.procedures.portfolio", "choose_portfolio"),
     "list_procedures": ("easeml_db.decisions.procedures", "list_procedures"),

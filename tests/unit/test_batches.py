@@ -91,7 +91,9 @@ def first_starts(n_slots, run, unit_seconds=0.1, limit=None):
     return dispatcher, dispatcher.next_starts()
 
 
-@pytest.mark.parametrize(("n_trials", "n_slots", "wanted"), [(6, 1, [6]), (6, 2, [3, 3]), (7, 2, [4, 3]), (2, 2, [1, 1])])
+@pytest.mark.parametrize(
+    ("n_trials", "n_slots", "wanted"), [(6, 1, [6]), (6, 2, [3, 3]), (7, 2, [4, 3]), (2, 2, [1, 1])]
+)
 def test_idle_trials_are_shared_out_among_the_slots(n_trials, n_slots, wanted):
     _, starts = first_starts(n_slots, batched_run(n_trials=n_trials))
     assert [len(start.units) for start in starts] == wanted
@@ -219,7 +221,9 @@ def test_killed_and_with_lost_sessions_nothing_is_lost_or_doubled(n_slots, p, di
     serve(world, dies_at_call=dies_at_call)
     serve(world)
     assert states(world) == ("finished", ["finished"] * 6)
-    assert len(visits(world)) == len(world.units) == sum(n_steps_total(t.n_partitions, t.max_epochs) for t in run.trials)
+    assert (
+        len(visits(world)) == len(world.units) == sum(n_steps_total(t.n_partitions, t.max_epochs) for t in run.trials)
+    )
 
 
 def test_cancelled_and_resumed_it_comes_to_its_end():

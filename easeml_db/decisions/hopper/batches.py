@@ -22,8 +22,8 @@ def batch_width(n_trials: int, n_slots: int, unit_seconds: float | None) -> int:
     """Return of how many trials the next batch is at most; 1 where nothing has shown how long a unit takes."""
     if unit_seconds is None or unit_seconds > LONGEST_UNIT_SECONDS:
         return 1
-    n_in_time = int(LONGEST_BATCH_SECONDS / unit_seconds) if unit_seconds > 0 else MOST_MEMBERS
-    return max(1, min(math.ceil(n_trials / max(1, n_slots)), n_in_time, MOST_MEMBERS))
+    n_in_time = int(LONGEST_BATCH_SECONDS / max(unit_seconds, LONGEST_BATCH_SECONDS / MOST_MEMBERS))
+    return max(1, min(math.ceil(n_trials / max(1, n_slots)), n_in_time))
 
 
 def by_trial(units: Sequence[TrainingUnit]) -> Iterator[tuple[int, list[TrainingUnit]]]:

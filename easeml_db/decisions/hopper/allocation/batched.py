@@ -22,6 +22,8 @@ from easeml_db.words.trial import Trial
 class Batched(Hopping):
     """Hopping in batches."""
 
+    uses_batches = True
+
     def __init__(self, work: RunWork) -> None:
         self._idle: dict[str, dict[int, None]] = {}  # trials by key, in the order in which they became idle
         self._n_open: dict[str, int] = {}  # idle or under way, by key, as of the last choice

@@ -147,6 +147,7 @@ class Allocation(RunHooks, ABC):
     """The allocation of one run."""
 
     uses_gangs = True
+    uses_batches = False
     records: DeviceRecords | None = None
 
     def __init__(self, work: RunWork) -> None:

@@ -22,6 +22,15 @@ ALLOCATIONS: dict[str, Callable[[RunWork], Allocation]] = {
 }
 
 
+DEFAULT, TIMED = "hopping", "batched"
+"""The allocation of a run that asks for none: without a time limit the same bytes result, with one the quicker counts."""
+
+
+def complete_allocation(allocation: str | None, has_time_limit: bool) -> str:
+    """Return the allocation of a run, for SQL."""
+    return allocation if allocation is not None else TIMED if has_time_limit else DEFAULT
+
+
 def list_allocations() -> list[str]:
     """Return the names, for SQL."""
     return list(ALLOCATIONS)
@@ -31,6 +40,11 @@ def uses_gangs(name: str) -> bool:
     """Say whether an allocation wants to know which architectures can train on several slots at once; asking loads the
     library that trains, which runs that only hop need not wait for."""
     return bool(getattr(ALLOCATIONS.get(name), "uses_gangs", True))
+
+
+def uses_batches(name: str) -> bool:
+    """Say whether an allocation wants to know which trials are of one shape."""
+    return bool(getattr(ALLOCATIONS.get(name), "uses_batches", False))
 
 
 def create_allocation(work: RunWork) -> Allocation:
