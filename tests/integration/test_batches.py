@@ -37,7 +37,7 @@ def database(points: Session) -> Iterator[Session]:
     """`points`, with only the runs that a test asks for."""
     yield points
     points.execute("SELECT easeml.cancel(run_id) FROM easeml.run_status WHERE status IN ('queued', 'running')")
-    points.execute("SELECT easeml.drop_run(run_id) FROM easeml.runs")
+    points.execute("SELECT easeml.drop_run(run_id, force => true) FROM easeml.runs")
 
 
 def run(database: Session, allocation: str | None, n_epochs: int = N_EPOCHS) -> int:

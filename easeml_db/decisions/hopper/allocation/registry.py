@@ -23,7 +23,7 @@ ALLOCATIONS: dict[str, Callable[[RunWork], Allocation]] = {
 
 
 DEFAULT, TIMED = "hopping", "batched"
-"""The allocation of a run that asks for none: without a time limit the same bytes result, with one the quicker counts."""
+"""The allocation of a run that asks for none: with a time limit the quicker one, else the one whose bytes are fixed."""
 
 
 def complete_allocation(allocation: str | None, has_time_limit: bool) -> str:
