@@ -38,6 +38,7 @@ GROUPS = {
         "predict",
         "predict_value",
         "predict_row",
+        "predict_probabilities",
         "predict_table",
         "deploy",
         "undeploy",
@@ -53,6 +54,9 @@ GROUPS = {
         "calibration",
         "residuals",
         "held_out_answers",
+        "explain",
+        "explain_row",
+        "hyperparameter_importance",
     ),
     "Slots and segments": (
         "set_slots",

@@ -6,7 +6,7 @@ CREATE FUNCTION easeml.examined_trial(dataset text, trial_id bigint, OUT dataset
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     owner name;
-    known text;
+    hint text;
     is_visible boolean := has_table_privilege('easeml.blocks', 'SELECT');
 BEGIN
     IF is_visible THEN
@@ -16,17 +16,18 @@ BEGIN
         ORDER BY d.tenant = easeml.current_tenant() AND d.dataset_name = dataset DESC NULLS LAST LIMIT 1;
         -- Readers see that there is a dataset, and none of its rows.
         is_visible := EXISTS (SELECT FROM easeml.blocks b JOIN easeml.datasets d USING (dataset_id) WHERE d.tenant = owner AND d.dataset_name = examined_trial.dataset_name);
-        SELECT string_agg(DISTINCT d.dataset_name, ', ') INTO known FROM easeml.datasets d WHERE d.tenant = easeml.current_tenant();
+        IF NOT is_visible THEN
+            hint := easeml.near_names(dataset, (SELECT array_agg(DISTINCT d.dataset_name) FROM easeml.datasets d WHERE d.tenant = easeml.current_tenant()));
+        END IF;
     END IF;
     IF NOT is_visible THEN
         PERFORM easeml.fail('ML003', format('there is no dataset %s whose rows role %s may see', quote_nullable(dataset), quote_ident(current_user)),
-            hint => coalesce('You have: ' || known || '.', 'The tenant who made a dataset may see its rows. Whoever was given use of it may predict, and no more.'));
+            hint => coalesce(hint, 'The tenant who made a dataset may see its rows. Whoever was given use of it may predict, and no more.'));
     END IF;
     IF trial_id IS NULL THEN
         examined_trial_id := (easeml.answering_trial(owner, dataset_name)).trial_id;
         IF examined_trial_id IS NULL THEN
-            PERFORM easeml.fail('ML010', format('dataset %s has no trained trial yet', quote_literal(dataset)),
-                hint => format('Start one with SELECT easeml.select_models(%s), or wait for the first epoch to be measured.', quote_literal(dataset)));
+            PERFORM easeml.fail_unanswered(owner, dataset_name, dataset);
         END IF;
     END IF;
     SELECT d.dataset_id, d.n_partitions, t.trial_id, t.best_checkpoint_id, t.architecture, t.config, r.metric
@@ -123,22 +124,84 @@ $$Counts and measures each class: rows that are of it, rows predicted to be, and
 
 CREATE FUNCTION easeml.residuals(
     dataset text, trial_id bigint DEFAULT NULL, split text DEFAULT 'test',
-    OUT partition_number integer, OUT row_number bigint, OUT actual double precision, OUT predicted double precision, OUT residual double precision
+    OUT row_key text, OUT actual double precision, OUT predicted double precision, OUT residual double precision
 ) RETURNS SETOF record LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT e.* FROM json_to_recordset(easeml.examination('residuals', dataset, trial_id, jsonb_build_object('split', split)))
-        e(partition_number integer, row_number bigint, actual double precision, predicted double precision, residual double precision)
+        e(row_key text, actual double precision, predicted double precision, residual double precision)
 $$;
 COMMENT ON FUNCTION easeml.residuals(text, bigint, text) IS
-$$Returns target, answer and their difference (actual minus predicted) for each held-out row of a regression. row_number is the row's place within its partition and split, from 0.
+$$Returns target, answer and their difference (actual minus predicted) for each held-out row of a regression. row_key is that of easeml.dataset_rows.
 split: test or validation.$$;
 
 CREATE FUNCTION easeml.held_out_answers(
     dataset text, trial_id bigint DEFAULT NULL, split text DEFAULT 'test', threshold double precision DEFAULT NULL, positive text DEFAULT NULL,
-    OUT partition_number integer, OUT row_number bigint, OUT actual text, OUT predicted text, OUT probability double precision, OUT probabilities jsonb
+    OUT row_key text, OUT actual text, OUT predicted text, OUT probability double precision, OUT probabilities jsonb
 ) RETURNS SETOF record LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT e.* FROM json_to_recordset(easeml.examination('held_out_answers', dataset, trial_id, jsonb_build_object('split', split, 'threshold', threshold, 'positive', positive)))
-        e(partition_number integer, row_number bigint, actual text, predicted text, probability double precision, probabilities jsonb)
+        e(row_key text, actual text, predicted text, probability double precision, probabilities jsonb)
 $$;
 COMMENT ON FUNCTION easeml.held_out_answers(text, bigint, text, double precision, text) IS
-$$Returns the class of each held-out row, the predicted class, its probability, and the probabilities of all classes as json. row_number is the row's place within its partition and split, from 0.
+$$Returns the class of each held-out row, the predicted class, its probability, and the probabilities of all classes as json. row_key is that of easeml.dataset_rows.
 Arguments as in easeml.confusion_matrix. easeml.residuals is its sister for regressions.$$;
+
+CREATE FUNCTION easeml.explain(
+    dataset text, trial_id bigint DEFAULT NULL, split text DEFAULT 'test', metric text DEFAULT NULL, n_rows integer DEFAULT 2000, n_repeats integer DEFAULT 5,
+    seed bigint DEFAULT 0, OUT input text, OUT importance double precision, OUT standard_deviation double precision
+) RETURNS SETOF record LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT e.* FROM json_to_recordset(easeml.examination('explain', dataset, trial_id,
+        jsonb_build_object('split', split, 'metric', metric, 'n_rows', n_rows, 'n_repeats', n_repeats, 'seed', seed)))
+        e(input text, importance double precision, standard_deviation double precision)
+$$;
+COMMENT ON FUNCTION easeml.explain(text, bigint, text, text, integer, integer, bigint) IS
+$$Says which inputs a trial needs: how much worse its metric gets when the values of one input are permuted among held-out rows (permutation importance), the most important first.
+An element of a short array is an input of its own. Inputs that tell the same may each look unimportant.
+metric: one of easeml.evaluate; by default that of the trial's run. n_rows: how many rows are drawn at most. n_repeats: permutations of each input, of which mean and standard deviation are shown.
+split: test or validation. seed: the same seed gives the same numbers.$$;
+
+CREATE FUNCTION easeml.explain_row(
+    dataset text, inputs jsonb, trial_id bigint DEFAULT NULL, label text DEFAULT NULL, n_orders integer DEFAULT 100, seed bigint DEFAULT 0,
+    OUT input text, OUT value text, OUT contribution double precision, OUT standard_error double precision, OUT explained_label text, OUT unit text
+) RETURNS SETOF record LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT e.* FROM json_to_recordset(easeml.examination('explain_row', dataset, trial_id,
+        jsonb_build_object('inputs', inputs::text, 'label', label, 'n_orders', n_orders, 'seed', seed)))
+        e(input text, value text, contribution double precision, standard_error double precision, explained_label text, unit text)
+$$;
+COMMENT ON FUNCTION easeml.explain_row(text, jsonb, bigint, text, integer, bigint) IS
+$$Says what each input of one row adds to the answer (Shapley values), the largest part first. The row without an input is the base, what is answered without knowing the row; base and contributions add up to the answer.
+inputs: a json object of the columns, for example to_jsonb(t). label: the class whose answer is explained; by default the predicted one.
+Boosted trees have exact values from LightGBM, in log odds (or units of the target). Other trials are asked for rows mixed of this one and validation rows, along n_orders random orders of the inputs; contributions are estimates in probability (or units of the target), with their standard errors.$$;
+
+CREATE FUNCTION easeml.hyperparameter_importances(trials jsonb, specifications jsonb, OUT importances json, OUT failure jsonb)
+LANGUAGE plpython3u IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+from easeml_db.decisions.procedures.hyperparameter_importance import hyperparameter_importances
+from easeml_plpy.session import answered_by
+return answered_by(plpy, hyperparameter_importances, trials, specifications)
+$$;
+COMMENT ON FUNCTION easeml.hyperparameter_importances(jsonb, jsonb) IS
+    'Returns the importance of each hyperparameter that trials varied as a json array, a pure function of its arguments, or an error (internal: use easeml.hyperparameter_importance).';
+
+CREATE FUNCTION easeml.hyperparameter_importance(run_id bigint, OUT architecture text, OUT hyperparameter text, OUT importance double precision, OUT n_values integer, OUT n_trials integer)
+RETURNS SETOF record LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    trials jsonb;
+    declared jsonb;
+    answer record;
+BEGIN
+    IF NOT EXISTS (SELECT FROM easeml.run_status r WHERE r.run_id = hyperparameter_importance.run_id) THEN
+        PERFORM easeml.fail('ML003', format('there is no run %s that you can see', coalesce(run_id::text, 'NULL')), hint => 'SELECT run_id FROM easeml.run_status lists them.');
+    END IF;
+    SELECT jsonb_agg(jsonb_build_object('architecture', l.architecture, 'config', l.config, 'value', l.validation_metric) ORDER BY l.trial_number)
+    INTO trials FROM easeml.leaderboard l WHERE l.run_id = hyperparameter_importance.run_id AND l.validation_metric IS NOT NULL;
+    SELECT jsonb_object_agg(a.architecture, a.hyperparameters) INTO declared FROM easeml.architectures a
+    WHERE a.architecture IN (SELECT t ->> 'architecture' FROM jsonb_array_elements(trials) t);
+    answer := easeml.hyperparameter_importances(coalesce(trials, '[]'), coalesce(declared, '{}'));
+    PERFORM easeml.raise_failure(answer.failure);
+    RETURN QUERY SELECT i.* FROM json_to_recordset(answer.importances) i(architecture text, hyperparameter text, importance double precision, n_values integer, n_trials integer);
+    IF NOT FOUND THEN
+        PERFORM easeml.fail('ML010', format('run %s has no architecture with 4 measured trials that differ', run_id), hint => 'Ask again when more trials are measured, or search over more hyperparameters.');
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION easeml.hyperparameter_importance(bigint) IS
+$$Says which hyperparameters mattered in a run: for each architecture with at least four measured trials, the share of the variance of the validation metric that a hyperparameter explains by itself (functional ANOVA).
+Where all trials do equally well nothing is left to explain; few trials give rough numbers. n_values: how many different values were tried.$$;

@@ -213,3 +213,60 @@ END
 $$;
 COMMENT ON FUNCTION easeml.predict_value(text, bytea, bigint) IS
     'Predicts the value of one image of a regression dataset, given as bytea of 8-bit values; NULL for classification.';
+
+CREATE FUNCTION easeml.class_probabilities(dataset text, given text, inputs bytea, trial_id bigint, OUT probabilities jsonb, OUT failure jsonb)
+LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
+from easeml_plpy.probabilities import class_probabilities
+return class_probabilities(plpy, GD, dataset, given, inputs, trial_id)
+$$;
+COMMENT ON FUNCTION easeml.class_probabilities(text, text, bytea, bigint) IS
+    'Returns the probabilities of all classes for one row, given as json in UTF8, as numbers by easeml.array_bytes, or as bytes of an image, or an error (internal).';
+
+CREATE FUNCTION easeml.predict_probabilities(dataset text, inputs jsonb, trial_id bigint DEFAULT NULL) RETURNS jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    answer record := easeml.class_probabilities(dataset, 'json', convert_to(inputs::text, 'UTF8'), trial_id);
+BEGIN
+    IF answer.failure IS NOT NULL THEN
+        PERFORM easeml.raise_failure(answer.failure);
+    END IF;
+    RETURN answer.probabilities;
+END
+$$;
+COMMENT ON FUNCTION easeml.predict_probabilities(text, jsonb, bigint) IS
+    'Predicts the probability of every class for one row given as a json object, for example to_jsonb(t): a json object of labels and probabilities.';
+CREATE FUNCTION easeml.predict_probabilities(dataset text, inputs text, trial_id bigint DEFAULT NULL) RETURNS jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    answer record := easeml.class_probabilities(dataset, 'json', convert_to(inputs, 'UTF8'), trial_id);
+BEGIN
+    IF answer.failure IS NOT NULL THEN
+        PERFORM easeml.raise_failure(answer.failure);
+    END IF;
+    RETURN answer.probabilities;
+END
+$$;
+COMMENT ON FUNCTION easeml.predict_probabilities(text, text, bigint) IS
+    'Predicts the probability of every class for one row given as the text of a json object.';
+CREATE FUNCTION easeml.predict_probabilities(dataset text, inputs anyarray, trial_id bigint DEFAULT NULL) RETURNS jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    answer record := easeml.class_probabilities(dataset, 'numbers', easeml.array_bytes(inputs::double precision[]), trial_id);
+BEGIN
+    IF answer.failure IS NOT NULL THEN
+        PERFORM easeml.raise_failure(answer.failure);
+    END IF;
+    RETURN answer.probabilities;
+END
+$$;
+COMMENT ON FUNCTION easeml.predict_probabilities(text, anyarray, bigint) IS
+    'Predicts the probability of every class for one row given as an array of numbers in the order of the dataset''s inputs.';
+CREATE FUNCTION easeml.predict_probabilities(dataset text, inputs bytea, trial_id bigint DEFAULT NULL) RETURNS jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    answer record := easeml.class_probabilities(dataset, 'bytes', inputs, trial_id);
+BEGIN
+    IF answer.failure IS NOT NULL THEN
+        PERFORM easeml.raise_failure(answer.failure);
+    END IF;
+    RETURN answer.probabilities;
+END
+$$;
+COMMENT ON FUNCTION easeml.predict_probabilities(text, bytea, bigint) IS
+    'Predicts the probability of every class for one image given as bytea of 8-bit values.';

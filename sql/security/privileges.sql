@@ -77,12 +77,13 @@ BEGIN
     FOR granted IN
         SELECT s.role, unnest(s.names) AS name FROM (VALUES
             -- What the guide names, then what those functions call in the name of their caller: each one checks what it is given.
-            ('PUBLIC', '{predict,predict_value,predict_row,predict_table}'::text[]),
-            ('PUBLIC', '{predict_json,predict_numbers,predict_bytes,predict_packed,open_serving,write_predictions,
+            ('PUBLIC', '{predict,predict_value,predict_row,predict_probabilities,predict_table}'::text[]),
+            ('PUBLIC', '{class_probabilities,predict_json,predict_numbers,predict_bytes,predict_packed,open_serving,write_predictions,
                 find_source,find_output,qualified_name,fail,hide_context,raise_failure,array_bytes,version}'),
             -- They read with the rights of their caller; examined_trial refuses in words whoever may not see the rows.
-            ('PUBLIC', '{evaluate,confusion_matrix,roc_curve,calibration,class_metrics,residuals,held_out_answers,examined_trial,examine_trial,examination}'),
-            ('easeml_tenant', '{answering_trial}'),
+            ('PUBLIC', '{evaluate,confusion_matrix,roc_curve,calibration,class_metrics,residuals,held_out_answers,explain,explain_row,examined_trial,examine_trial,examination}'),
+            ('easeml_tenant', '{answering_trial,fail_unanswered,hyperparameter_importance,hyperparameter_importances}'),
+            ('easeml_reader', '{hyperparameter_importance,hyperparameter_importances}'),
             ('easeml_tenant', '{create_dataset,dataset_rows,refresh_dataset,drop_dataset,replicate_dataset,grant_use,revoke_use,set_prediction_audit,
                 select_models,preview_procedure,run_summary,wait,cancel,resume,drop_run,replay,deploy,undeploy,rollback,set_serving_metric}'),
             ('easeml_tenant', '{request,pack_version,pack_begun_dataset,is_being_packed,check_dataset,is_bound_by_limits,find_dataset,dataset_of,find_run,fail_run,near_names,

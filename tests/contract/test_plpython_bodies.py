@@ -20,6 +20,10 @@ PURE_TARGETS = {
     "complete_allocation": ("easeml_db.decisions.hopper.allocation.registry", "complete_allocation"),
     "complete_budget": ("easeml_db.decisions.procedures.budget", "complete_budget"),
     "choose_portfolio": ("easeml_db.decisions.procedures.portfolio", "choose_portfolio"),
+    "hyperparameter_importances": (
+        "easeml_db.decisions.procedures.hyperparameter_importance",
+        "hyperparameter_importances",
+    ),
     "list_procedures": ("easeml_db.decisions.procedures", "list_procedures"),
     "list_policies": ("easeml_db.decisions.tenancy.policies", "list_policies"),
     "list_priors": ("easeml_db.decisions.bandits.priors", "list_priors"),

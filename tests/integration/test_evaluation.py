@@ -20,6 +20,7 @@ CREATE TABLE rowsx AS SELECT i AS id, sin(i)::float8 AS a, CASE WHEN i % 13 > 0 
     'k' || (1 + floor(2 * (sin(i) + 1) + (i % 3) * 0.5))::int AS kind,
     10 + 3 * sin(i) + cos(i * 1.7) * 2 + (i % 3) + sin(i * i) AS price FROM generate_series(1, 800) i
 """
+ROW = '{"a": 0.5, "b": null, "c": "red"}'
 RUNS = {
     "kept": ("is_kept", ["lightgbm", "mlp"]),
     "kinds": ("kind", ["random_forest", "tabm", "gaussian_nb"]),
@@ -104,9 +105,10 @@ def test_metrics_of_classes_are_those_of_scikit_learn_on_the_same_rows(
 def test_metrics_of_numbers_are_those_of_scikit_learn_on_the_same_rows(ada: Session, evaluated: Any) -> None:
     for trial_id in trials_of(ada, "prices"):
         rows = ada.rows("SELECT * FROM easeml.residuals('prices', %s)", trial_id)
+        told = "SELECT row_key FROM easeml.dataset_rows('prices') WHERE split = 'test'"
+        assert sorted(row["row_key"] for row in rows) == sorted(ada.values(told))
         y, p = (np.array([row[name] for row in rows]) for name in ("actual", "predicted"))
         assert [row["residual"] for row in rows] == (y - p).tolist()
-        assert len({(row["partition_number"], row["row_number"]) for row in rows}) == len(rows)
         expected = {
             "n_rows": len(y),
             "rmse": metrics.root_mean_squared_error(y, p),
@@ -174,6 +176,66 @@ def test_curves_are_those_of_scikit_learn(ada: Session) -> None:
     assert math.isclose(sum(row["n_rows"] for row in shown), len(y))
 
 
+def test_importance_finds_the_inputs_that_decide(ada: Session) -> None:
+    for dataset in ("kept", "prices"):
+        for trial_id in trials_of(ada, dataset):
+            rows = ada.rows("SELECT * FROM easeml.explain(%s, %s, n_repeats => 2)", dataset, trial_id)
+            assert {row["input"] for row in rows} == {"a", "b", "c"}
+            if dataset == "kept" and rows[0]["importance"] > 0.1:
+                assert rows[-1]["input"] == "c", "it tells nothing of this target"
+    asked = "SELECT * FROM easeml.explain('kept', metric => 'roc_auc', split => 'validation', seed => 3, n_rows => 50)"
+    assert ada.rows(asked) == ada.rows(asked)
+
+
+@pytest.mark.parametrize("dataset", RUNS)
+def test_parts_of_an_answer_add_up_to_it(ada: Session, dataset: str) -> None:
+    for trial_id in trials_of(ada, dataset):
+        rows = ada.rows("SELECT * FROM easeml.explain_row(%s, %s, %s, n_orders => 20)", dataset, ROW, trial_id)
+        assert [row["input"] for row in rows if row["input"] is None] == [rows[0]["input"]]
+        values = {row["input"]: row["value"] for row in rows[1:]}
+        assert values == {"a": "0.5", "b": None, "c": "red"}
+        total = sum(row["contribution"] for row in rows)
+        answer = ada.rows("SELECT * FROM easeml.predict_row(%s, %s::jsonb, %s)", dataset, ROW, trial_id)[0]
+        (unit,), (label,) = ({row[name] for row in rows} for name in ("unit", "explained_label"))
+        if dataset == "prices":
+            assert (unit, label) == ("value", None)
+            assert total == pytest.approx(answer["value"], rel=1e-5)
+        else:
+            assert label == answer["label"]
+            said = 1 / (1 + math.exp(-total)) if unit == "log odds" and dataset == "kept" else total
+            assert said == pytest.approx(answer["probability"], abs=1e-5)
+        architecture = ada.value("SELECT architecture FROM easeml.leaderboard WHERE trial_id = %s", trial_id)
+        assert {row["standard_error"] is None for row in rows[1:]} == {architecture == "lightgbm"}
+
+
+def test_probabilities_of_all_classes_are_those_of_the_answer(ada: Session) -> None:
+    for trial_id in trials_of(ada, "kinds"):
+        answer = ada.rows("SELECT * FROM easeml.predict_row('kinds', %s::jsonb, %s)", ROW, trial_id)[0]
+        found = ada.value("SELECT easeml.predict_probabilities('kinds', %s::jsonb, %s)", ROW, trial_id)
+        assert max(found, key=found.__getitem__) == answer["label"]
+        assert found[answer["label"]] == answer["probability"]
+        assert sum(found.values()) == pytest.approx(1, abs=1e-5)
+        assert found == ada.value("SELECT easeml.predict_probabilities('kinds', %s::text, %s)", ROW, trial_id)
+    with pytest.raises(psycopg.Error, match="is a regression, which has no probabilities"):
+        ada.execute("SELECT easeml.predict_probabilities('prices', %s::jsonb)", [ROW])
+    with pytest.raises(psycopg.Error, match="'c' is a text and cannot be given as a number"):
+        ada.execute("SELECT easeml.predict_probabilities('kinds', ARRAY[1.0, 2.0, 3.0])")
+
+
+def test_hyperparameters_are_weighed_where_trials_vary(ada: Session, module_database: Session) -> None:
+    with pytest.raises(psycopg.Error, match="has no architecture with 4 measured trials that differ"):
+        ada.execute("SELECT easeml.hyperparameter_importance(min(run_id)) FROM easeml.run_status")
+    run_id = ada.value("SELECT easeml.select_models('prices', '{sgd}', n_configs => 6, max_epochs => 1)")
+    module_database.wait_until("SELECT status = 'finished' FROM easeml.runs WHERE run_id = %s", run_id)
+    rows = ada.rows("SELECT * FROM easeml.hyperparameter_importance(%s)", run_id)
+    assert {(row["architecture"], row["n_trials"]) for row in rows} == {("sgd", 6)}
+    assert "alpha" in {row["hyperparameter"] for row in rows}
+    module_database.execute("CREATE ROLE stranger LOGIN IN ROLE easeml_tenant")
+    with pytest.raises(psycopg.Error, match=f"there is no run {run_id} that you can see"):
+        module_database.as_role("stranger").execute("SELECT easeml.hyperparameter_importance(%s)", [run_id])
+    ada.execute("SELECT easeml.drop_run(%s)", [run_id])
+
+
 REFUSED = {
     "easeml.confusion_matrix('prices')": ("ML004", "dataset 'prices' is a regression, which has no confusion matrix"),
     "easeml.roc_curve('prices')": ("ML004", "dataset 'prices' is a regression, which has no ROC curve"),
@@ -186,6 +248,13 @@ REFUSED = {
     "easeml.roc_curve('kept', split => 'train')": ("ML001", "split: expected validation or test, got 'train'"),
     "easeml.residuals('prices', split => NULL)": ("ML001", "split: expected validation or test, got NULL"),
     "easeml.calibration('kept', n_bins => 0)": ("ML001", "n_bins: expected a number from 1 to 1000, got 0"),
+    "easeml.explain('kept', n_repeats => 0)": ("ML001", "n_repeats: expected a number from 1 to 1000, got 0"),
+    "easeml.explain('kept', metric => 'rmse')": (
+        "ML001", "metric: expected one that ranks, of easeml.evaluate, got 'rmse'"),
+    "easeml.explain_row('kept', '{\"a\": 1}')": ("ML009", "the row lacks the input 'b'"),
+    "easeml.explain_row('kept', NULL)": ("ML009", "inputs: expected a json object of columns, got NULL"),
+    "easeml.explain_row('kept', '{\"a\": 1, \"b\": 1, \"c\": 1}', label => 'ja')": (
+        "ML003", "label: dataset 'kept' has no class 'ja'"),
     "easeml.evaluate('nowhere')": ("ML003", "there is no dataset 'nowhere' whose rows role ada may see"),
     "easeml.evaluate(NULL)": ("ML003", "there is no dataset NULL whose rows role ada may see"),
     "easeml.evaluate('idle')": ("ML010", "dataset 'idle' has no trained trial yet"),
@@ -231,7 +300,7 @@ def test_only_who_may_see_the_rows_gets_them(ada: Session, module_database: Sess
     for role in ("predictor", "mallory"):
         ada.execute("SELECT easeml.grant_use('kept', %s)", [role])
     shared.execute("RESET ROLE")
-    calls = ("evaluate", "confusion_matrix", "class_metrics", "roc_curve", "calibration", "held_out_answers")
+    calls = ("evaluate", "confusion_matrix", "class_metrics", "roc_curve", "calibration", "held_out_answers", "explain")
     for call in calls:
         shared.execute("SET ROLE ada")
         expected = shared.rows(f"SELECT * FROM easeml.{call}('kept')")
@@ -245,4 +314,7 @@ def test_only_who_may_see_the_rows_gets_them(ada: Session, module_database: Sess
                 message = f"there is no dataset '{name}' whose rows role {role} may see"
                 assert refused.value.diag.message_primary == message
     shared.execute("SET ROLE predictor")
+    with pytest.raises(psycopg.Error, match="whose rows role predictor may see"):
+        shared.execute("SELECT * FROM easeml.explain_row('ada.kept', %s)", [ROW])
+    assert set(shared.value("SELECT easeml.predict_probabilities('ada.kept', %s::jsonb)", ROW)) == {"yes", "no"}
     assert shared.value('SELECT easeml.predict(\'ada.kept\', \'{"a": 1, "b": 2, "c": "red"}\')') in ("yes", "no")

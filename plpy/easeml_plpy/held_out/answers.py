@@ -7,7 +7,7 @@ that the session keeps is looked at. Blocks come one by one, so memory holds one
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -45,27 +45,28 @@ class Examined(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Rows of a block by field, with their targets, the partition, and how many rows of it came before."""
+    """Rows of a block by field, with their targets."""
 
     fields: list[Array]
     targets: Array
-    partition_number: int
-    n_before: int
+
+
+class _Keys(NamedTuple):
+    n_rows: int
+    keys: list[str] | None
 
 
 @dataclass(frozen=True)
 class Answers:
-    """What a trial answers for rows: `outputs` (n, n_outputs) in the target's units, `targets` (n,), and `places`
-    (n, 2): the partition of a row and its number there, from 0."""
+    """What a trial answers for rows: `outputs` (n, n_outputs) in the target's units, and the `targets` (n,)."""
 
     outputs: Array
     targets: Array
-    places: Array
 
     @property
     def nbytes(self) -> int:
         """Memory of the arrays."""
-        return int(self.outputs.nbytes + self.targets.nbytes + self.places.nbytes)
+        return int(self.outputs.nbytes + self.targets.nbytes)
 
 
 EXAMINED = Statement(
@@ -73,6 +74,12 @@ EXAMINED = Statement(
     " metric FROM easeml.examined_trial($1, $2)",
     ("text", "int8"),
     Examined,
+)
+KEYS = Statement(
+    "SELECT n_rows, coalesce(row_keys, row_hashes::text[]) AS keys FROM easeml.blocks"
+    " WHERE dataset_id = $1 AND split = $2 AND partition_number = $3 ORDER BY block_number",
+    ("int8", "text", "int4"),
+    _Keys,
 )
 TRIALS: Kept[Bounded[Served]] = Kept(lambda: Bounded(N_TRIALS))
 ANSWERS: Kept[Bounded[Answers]] = Kept(lambda: Bounded(ANSWERS_BYTES, lambda answers: answers.nbytes))
@@ -113,14 +120,12 @@ def answers_for(session: Session, examined: Examined, split: str) -> Answers:
 def _answers(session: Session, examined: Examined, split: str) -> Answers:
     served = restored(session, examined)
     n_outputs = served.data.task(served.view).n_outputs
-    outputs, targets, places = [np.zeros((0, n_outputs))], [np.zeros(0, int)], [np.zeros((0, 2), int)]
+    outputs, targets = [np.zeros((0, n_outputs), np.float32)], [np.zeros(0, np.int32)]
     for block in blocks_of(session, examined, split):
-        outputs.append(_paged_outputs(served, block.fields, len(block.targets)))
+        outputs.append(paged_outputs(served, block.fields))
         targets.append(block.targets)
-        numbers = np.arange(block.n_before, block.n_before + len(block.targets))
-        places.append(np.column_stack([np.full(len(numbers), block.partition_number), numbers]))
     with within_memory():
-        found = Answers(*(np.concatenate(parts) for parts in (outputs, targets, places)))
+        found = Answers(np.concatenate(outputs), np.concatenate(targets))
     n_wrong = int((~np.isfinite(found.outputs)).any(axis=1).sum())
     if n_wrong:
         raise InvalidData(
@@ -130,8 +135,9 @@ def _answers(session: Session, examined: Examined, split: str) -> Answers:
     return found
 
 
-def _paged_outputs(served: Served, fields: list[Array], n_rows: int) -> Array:
-    pages = range(0, n_rows, ROWS_AT_ONCE)
+def paged_outputs(served: Served, fields: Sequence[Array]) -> Array:
+    """Return the outputs of rows given by field, some thousand at a time."""
+    pages = range(0, len(fields[0]), ROWS_AT_ONCE)
     return np.concatenate([outputs_of(served, [part[i : i + ROWS_AT_ONCE] for part in fields]) for i in pages])
 
 
@@ -140,11 +146,18 @@ def blocks_of(session: Session, examined: Examined, split: str) -> Iterator[Bloc
     data = datasets.dataset(session, examined.dataset_id)
     target_type = "<i4" if isinstance(data.encoder.target, LabelTarget) else "<f8"
     for partition_number in range(examined.n_partitions):
-        n_before = 0
         for stored in session.each(datasets.BLOCKS, examined.dataset_id, split, partition_number):
             fields = fields_from_bytes(data.encoder, stored.inputs, stored.n_rows)
-            yield Block(fields, np.frombuffer(stored.targets, target_type), partition_number, n_before)
-            n_before += stored.n_rows
+            yield Block(fields, np.frombuffer(stored.targets, target_type))
+
+
+def row_keys(session: Session, examined: Examined, split: str) -> list[str | None]:
+    """Return the keys of the rows of a split, as easeml.dataset_rows has them, in the order of their answers."""
+    found: list[str | None] = []
+    for partition_number in range(examined.n_partitions):
+        for n_rows, keys in session.rows(KEYS, examined.dataset_id, split, partition_number):
+            found += keys or [None] * n_rows
+    return found
 
 
 def sampled_rows(session: Session, examined: Examined, split: str, n_rows: int, seed: int) -> tuple[list[Array], Array]:

@@ -10,6 +10,7 @@ from typing import TypeVar
 from easeml_plpy.errors import NotReady
 from easeml_plpy.held_out import classification, regression, tables
 from easeml_plpy.held_out.answers import examined_trial
+from easeml_plpy.held_out.explain import explain, explain_row
 from easeml_plpy.held_out.question import SPLITS, Question
 from easeml_plpy.held_out.scores import Score, or_null, score_values
 from easeml_plpy.held_out.tables import Row
@@ -67,7 +68,7 @@ def _roc_curve(question: Question) -> Iterable[Row]:
 
 
 def _calibration(question: Question) -> Iterable[Row]:
-    labels, split, n_bins = question.of_classes("calibration"), question.split(), question.n_bins()
+    labels, split, n_bins = question.of_classes("calibration"), question.split(), question.count("n_bins", 1, 1000)
     return tables.calibration_rows(question.class_answers(labels, split), labels, n_bins)
 
 
@@ -78,12 +79,12 @@ def _class_metrics(question: Question) -> Iterable[Row]:
 
 def _residuals(question: Question) -> Iterable[Row]:
     split = question.split()
-    return tables.residual_rows(question.number_answers(split), question.answers(split).places)
+    return tables.residual_rows(question.number_answers(split), question.row_keys(split))
 
 
 def _held_out_answers(question: Question) -> Iterable[Row]:
     labels, split = question.of_classes("classes"), question.split()
-    return tables.answer_rows(question.class_answers(labels, split), question.answers(split).places, labels)
+    return tables.answer_rows(question.class_answers(labels, split), question.row_keys(split), labels)
 
 
 SUBJECTS: Mapping[str, Callable[[Question], Iterable[Row]]] = {
@@ -94,4 +95,6 @@ SUBJECTS: Mapping[str, Callable[[Question], Iterable[Row]]] = {
     "class_metrics": _class_metrics,
     "residuals": _residuals,
     "held_out_answers": _held_out_answers,
+    "explain": explain,
+    "explain_row": explain_row,
 }

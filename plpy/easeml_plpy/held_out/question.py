@@ -11,13 +11,12 @@ import numpy as np
 from easeml_plpy import datasets
 from easeml_plpy.encoder import LabelTarget
 from easeml_plpy.errors import InvalidArgument, NotAllowed, NotFound, close_matches_hint
-from easeml_plpy.held_out.answers import Answers, Examined, answers_for
+from easeml_plpy.held_out.answers import Answers, Examined, answers_for, row_keys
 from easeml_plpy.held_out.classification import ClassAnswers
 from easeml_plpy.held_out.regression import NumberAnswers
 from easeml_plpy.session import Session
 
 SPLITS = ("validation", "test")
-MOST_BINS = 1000
 
 
 @dataclass(frozen=True)
@@ -64,6 +63,10 @@ class Question:
         """Return what the trial answers for the rows of a split. Raises NotReady."""
         return answers_for(self.session, self.examined, split)
 
+    def row_keys(self, split: str) -> list[str | None]:
+        """Return the keys of the rows of a split."""
+        return row_keys(self.session, self.examined, split)
+
     def class_answers(self, labels: tuple[str, ...], split: str) -> ClassAnswers:
         """Return answers of a classification, judged as the options say. Raises InvalidArgument, NotFound."""
         positive, threshold = self.positive(labels), self.threshold(labels)
@@ -96,11 +99,11 @@ class Question:
             )
         return float(found)
 
-    def n_bins(self) -> int:
-        """Return the number of intervals. Raises InvalidArgument."""
-        found = self.options["n_bins"]
-        if not isinstance(found, int) or not 1 <= found <= MOST_BINS:
-            raise InvalidArgument(f"n_bins: expected a number from 1 to {MOST_BINS}, got {_quoted(found)}")
+    def count(self, name: str, low: int, high: int) -> int:
+        """Return a whole number between these bounds. Raises InvalidArgument."""
+        found = self.options[name]
+        if not isinstance(found, int) or not low <= found <= high:
+            raise InvalidArgument(f"{name}: expected a number from {low} to {high}, got {_quoted(found)}")
         return found
 
 

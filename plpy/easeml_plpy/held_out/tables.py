@@ -10,7 +10,6 @@ import numpy as np
 from easeml_plpy.held_out.classification import ClassAnswers
 from easeml_plpy.held_out.regression import NumberAnswers
 from easeml_plpy.held_out.scores import or_null
-from easeml_plpy.value_types import Array
 
 Row: TypeAlias = dict[str, Any]
 """A row by column, of values that JSON holds."""
@@ -103,29 +102,21 @@ def class_rows(answers: ClassAnswers, labels: Sequence[str]) -> Iterator[Row]:
         }
 
 
-def residual_rows(answers: NumberAnswers, places: Array) -> Iterator[Row]:
-    """Yield what each row is and what was answered; `places` (n, 2): partition, and number in it from 0."""
-    columns = (places.tolist(), answers.actual.tolist(), answers.predicted.tolist())
-    for (partition, number), actual, predicted in zip(*columns, strict=True):
-        yield {
-            "partition_number": partition,
-            "row_number": number,
-            "actual": actual,
-            "predicted": predicted,
-            "residual": actual - predicted,
-        }
+def residual_rows(answers: NumberAnswers, keys: Sequence[str | None]) -> Iterator[Row]:
+    """Yield what each row is and what was answered."""
+    rows = zip(keys, answers.actual.tolist(), answers.predicted.tolist(), strict=True)
+    for key, actual, predicted in rows:
+        yield {"row_key": key, "actual": actual, "predicted": predicted, "residual": actual - predicted}
 
 
-def answer_rows(answers: ClassAnswers, places: Array, labels: Sequence[str]) -> Iterator[Row]:
+def answer_rows(answers: ClassAnswers, keys: Sequence[str | None], labels: Sequence[str]) -> Iterator[Row]:
     """Yield the class of each row, and what was answered."""
     codes = zip(answers.classes.tolist(), answers.predicted.tolist(), strict=True)
-    rows = zip(places.tolist(), codes, answers.probabilities.tolist(), strict=True)
-    for (partition, number), (actual, predicted), probabilities in rows:
+    for key, (actual, predicted), said in zip(keys, codes, answers.probabilities.tolist(), strict=True):
         yield {
-            "partition_number": partition,
-            "row_number": number,
+            "row_key": key,
             "actual": labels[actual],
             "predicted": labels[predicted],
-            "probability": probabilities[predicted],
-            "probabilities": dict(zip(labels, probabilities, strict=True)),
+            "probability": said[predicted],
+            "probabilities": dict(zip(labels, said, strict=True)),
         }

@@ -105,6 +105,13 @@ def add_sums(booster: lightgbm.Booster, inputs: torch.Tensor, margins: Array, pa
         pause()
 
 
+def contributions(booster: lightgbm.Booster, inputs: torch.Tensor, n_margins: int) -> Array:
+    """Return what each column adds to the margins of each row, float64 (n, n_margins, n_columns + 1); the last is what
+    the trees say of a row of which nothing is known. They are the Shapley values that LightGBM computes."""
+    found = booster.predict(_matrix(inputs), pred_contrib=True, num_threads=n_threads())
+    return np.asarray(found).reshape(len(inputs), n_margins, -1)
+
+
 def add_trees(booster: lightgbm.Booster, inputs: torch.Tensor, margins: Array, pause: Pause) -> None:
     """Add what the trees say of each row, one tree after the other."""
     n_margins = margins.shape[1]

@@ -81,6 +81,20 @@ class BoostingTrial:
         keep_margins(self._token, Margins(inputs, len(self._texts), margins))
         return outputs_of(self._task, margins)
 
+    def contributions(self, inputs: torch.Tensor) -> Array:
+        """Return what each column adds to the margins of rows, and in the last one what all rows begin with.
+
+        float64 (n, n_margins, n_columns + 1). Raises NotReady.
+        """
+        check_inputs(self._task, inputs)
+        if not self._base:
+            raise NotReady("this trial has not been trained yet")
+        found = np.zeros((len(inputs), self._parameters.n_margins, self._task.n_features + 1))
+        found[:, :, -1] = self._base
+        for epoch in range(len(self._texts)):
+            found += boosters.contributions(self._booster(epoch), inputs, self._parameters.n_margins)
+        return found
+
     def dump(self) -> bytes:
         """See LiveTrial."""
         texts = {f"{_EPOCH}{k:06}": np.frombuffer(text.encode(), np.uint8) for k, text in enumerate(self._texts)}

@@ -1,0 +1,160 @@
+"""The answers to easeml.explain and easeml.explain_row: what a trial's answers depend on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from easeml_plpy.encoder import Encoder, NumberTarget
+from easeml_plpy.errors import InvalidArgument, NotFound, close_matches_hint
+from easeml_plpy.held_out import classification, regression
+from easeml_plpy.held_out.answers import paged_outputs, restored, sampled_rows
+from easeml_plpy.held_out.attribution import Attribution, sampled_attribution
+from easeml_plpy.held_out.classification import ClassAnswers
+from easeml_plpy.held_out.features import Feature, feature_places, features_of
+from easeml_plpy.held_out.importance import importance_rows
+from easeml_plpy.held_out.question import Question
+from easeml_plpy.held_out.regression import NumberAnswers
+from easeml_plpy.held_out.scores import score_values
+from easeml_plpy.held_out.tables import Row
+from easeml_plpy.prediction import check_finite
+from easeml_plpy.row_values import fields_from_values, row_of_text
+from easeml_plpy.serving import Served
+from easeml_plpy.trainers.boosting import BoostingTrial
+from easeml_plpy.value_types import JSON, Array
+
+N_BACKGROUND_ROWS = 100
+
+
+def explain(question: Question) -> Iterable[Row]:
+    """Yield the inputs with what they are worth for a metric on held-out rows."""
+    score, sign = _score(question)
+    split, n_rows = question.split(), question.count("n_rows", 2, 1_000_000)
+    n_repeats, seed = question.count("n_repeats", 1, 1000), question.count("seed", 0, 2**32 - 1)
+    question.answers(split)  # refuses a split without rows, and a trial whose answers are not finite
+    served = restored(question.session, question.examined)
+    fields, targets = sampled_rows(question.session, question.examined, split, n_rows, seed)
+    positive = None if question.labels is None else question.positive(question.labels)
+
+    def measured(outputs: Array, truth: Array) -> float:
+        if question.labels is None:
+            return sign * score_values([score], NumberAnswers(truth, outputs[:, 0]))[score.name]
+        return sign * score_values([score], ClassAnswers(truth, outputs.astype(np.float64), positive))[score.name]
+
+    features = features_of(served.data.encoder)
+    return importance_rows(
+        lambda mixed: paged_outputs(served, mixed),
+        (fields, targets),
+        features,
+        measured,
+        n_repeats=n_repeats,
+        seed=seed,
+    )
+
+
+def _score(question: Question) -> tuple[Any, float]:
+    """Return the score that is asked for, else the metric of the trial's run, and 1 or -1 for lower is better."""
+    known = {score.name: score for score in (regression if question.labels is None else classification).SCORES}
+    name = question.options.get("metric") or question.examined.metric
+    score = known.get(name)
+    if score is None or score.is_higher_better is None:
+        legal = [each.name for each in known.values() if each.is_higher_better is not None]
+        raise InvalidArgument(
+            f"metric: expected one that ranks, of easeml.evaluate, got {name!r}", hint=close_matches_hint(name, legal)
+        )
+    return score, 1.0 if score.is_higher_better else -1.0
+
+
+class _Explained(NamedTuple):
+    """Which answer is explained: its place among the outputs, what it is called, and its unit."""
+
+    output: int
+    label: str | None
+    unit: str
+
+
+def explain_row(question: Question) -> Iterator[Row]:
+    """Yield the base without an input, then what each input of one row adds to the answer, the largest part first."""
+    n_orders, seed = question.count("n_orders", 2, 100_000), question.count("seed", 0, 2**32 - 1)
+    served = restored(question.session, question.examined)
+    encoder = served.data.encoder
+    values = row_of_text(question.options["inputs"])
+    row = fields_from_values(encoder, values)
+    check_finite(encoder.inputs, row)
+    features = features_of(encoder)
+    explained = _explained(question, served, row)
+    if isinstance(served.live, BoostingTrial):
+        found = _of_trees(served, served.live, row, features, explained)
+    else:
+        background, _ = sampled_rows(question.session, question.examined, "validation", N_BACKGROUND_ROWS, seed)
+
+        def answer(fields: Sequence[Array]) -> Array:
+            return paged_outputs(served, fields)[:, explained.output].astype(np.float64)
+
+        found = sampled_attribution(answer, (row, background), features, n_orders=n_orders, seed=seed)
+    yield from _rows(found, features, explained, _shown(encoder, features, values))
+
+
+def _explained(question: Question, served: Served, row: Sequence[Array]) -> _Explained:
+    if question.labels is None:
+        return _Explained(0, None, "value")
+    label = question.options.get("label")
+    if label is not None and label not in question.labels:
+        raise NotFound(
+            f"label: dataset {question.examined.dataset_name!r} has no class {label!r}",
+            hint=close_matches_hint(str(label), question.labels),
+        )
+    output = int(paged_outputs(served, row)[0].argmax()) if label is None else question.labels.index(label)
+    unit = "log odds" if isinstance(served.live, BoostingTrial) else "probability"
+    return _Explained(output, question.labels[output], unit)
+
+
+def _of_trees(
+    served: Served, live: BoostingTrial, row: Sequence[Array], features: Sequence[Feature], explained: _Explained
+) -> Attribution:
+    """Return the exact values that LightGBM computes of columns, added up by feature."""
+    task, target = served.data.task(served.view), served.data.encoder.target
+    inputs = torch.from_numpy(served.data.encode(served.view, row))
+    margins = live.contributions(inputs)[0]
+    n_margins = len(margins)
+    own = margins[explained.output if n_margins > 1 else 0]
+    if n_margins == 1 and task.n_outputs == 2 and explained.output == 0:
+        own = -own
+    parts: Array = np.bincount(feature_places(features, task.layout), weights=own[:-1], minlength=len(features))
+    base = float(own[-1])
+    if isinstance(target, NumberTarget):
+        parts, base = parts * target.scale, base * target.scale + target.mean
+    return Attribution(base, parts, None)
+
+
+def _rows(
+    found: Attribution, features: Sequence[Feature], explained: _Explained, values: Mapping[str, str | None]
+) -> Iterator[Row]:
+    told = {"explained_label": explained.label, "unit": explained.unit}
+    yield {"input": None, "value": None, "contribution": found.base, "standard_error": None, **told}
+    for k in np.argsort(-np.abs(found.parts), kind="stable").tolist():
+        yield {
+            "input": features[k].name,
+            "value": values[features[k].name],
+            "contribution": float(found.parts[k]),
+            "standard_error": None if found.errors is None else float(found.errors[k]),
+            **told,
+        }
+
+
+def _shown(encoder: Encoder, features: Sequence[Feature], row: Mapping[str, JSON]) -> dict[str, str | None]:
+    """Return what the row says of each feature, as text."""
+    found: dict[str, str | None] = {}
+    for feature in features:
+        field = encoder.inputs[feature.field]
+        value: Any = row[field.source]
+        if field.key is not None:
+            value = value.get(field.key) if isinstance(value, Mapping) else None
+        if feature.element is not None and isinstance(value, list):
+            value = value[feature.element]
+        found[feature.name] = value if isinstance(value, str | None) else json.dumps(value)
+    return found

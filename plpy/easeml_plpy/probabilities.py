@@ -1,0 +1,38 @@
+"""The probabilities of all classes for one row, from the trial that answers predictions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from .encoder import Encoder, LabelTarget
+from .errors import NotAllowed, ShapeMismatch
+from .prediction import outputs_of
+from .row_values import fields_from_numbers, fields_from_values, numbers_of_array, row_of_text
+from .serving import served
+from .session import Session, answering
+from .value_types import Array
+
+FIELDS: Mapping[str, Callable[[Encoder, bytes], list[Array]]] = {
+    "json": lambda encoder, inputs: fields_from_values(encoder, row_of_text(inputs.decode())),
+    "numbers": lambda encoder, inputs: fields_from_numbers(encoder, numbers_of_array(inputs)),
+    "bytes": lambda encoder, inputs: fields_from_numbers(encoder, np.frombuffer(inputs, np.uint8)),
+}
+"""How a row is given: the text of a JSON object, an array of double precision as the server stores it, an image."""
+
+
+@answering
+def class_probabilities(session: Session, dataset: str, given: str, inputs: bytes | None, trial_id: int | None) -> str:
+    """Return a JSON object of labels and their probabilities."""
+    chosen = served(session, dataset, trial_id)
+    target = chosen.data.encoder.target
+    if not isinstance(target, LabelTarget):
+        raise NotAllowed(
+            f"dataset {dataset!r} is a regression, which has no probabilities", hint="Call easeml.predict_value."
+        )
+    if inputs is None:
+        raise ShapeMismatch("inputs: expected a row, got NULL")
+    outputs = outputs_of(chosen, FIELDS[given](chosen.data.encoder, inputs))[0]
+    return json.dumps(dict(zip(target.labels, outputs.tolist(), strict=True)))
