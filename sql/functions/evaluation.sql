@@ -65,9 +65,11 @@ COMMENT ON FUNCTION easeml.examination(text, text, bigint, jsonb) IS 'Returns wh
 CREATE FUNCTION easeml.evaluate(
     dataset text, trial_id bigint DEFAULT NULL, threshold double precision DEFAULT NULL, positive text DEFAULT NULL,
     OUT metric text, OUT validation double precision, OUT test double precision, OUT is_higher_better boolean, OUT summary text, OUT evaluated_trial_id bigint
-) RETURNS SETOF record LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT e.* FROM json_to_recordset(easeml.examination('evaluate', dataset, trial_id, jsonb_build_object('threshold', threshold, 'positive', positive)))
-        e(metric text, validation double precision, test double precision, is_higher_better boolean, summary text, evaluated_trial_id bigint)
+) RETURNS SETOF record LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN QUERY SELECT e.* FROM json_to_recordset(easeml.examination('evaluate', dataset, trial_id, jsonb_build_object('threshold', threshold, 'positive', positive)))
+        e(metric text, validation double precision, test double precision, is_higher_better boolean, summary text, evaluated_trial_id bigint);
+END
 $$;
 COMMENT ON FUNCTION easeml.evaluate(text, bigint, double precision, text) IS
 $$Measures a trial on the validation and the test rows: a row for each metric, NULL where it is not defined. Metrics are those of scikit-learn.
@@ -78,9 +80,11 @@ threshold: from this probability on (0 to 1) a row counts as positive; by defaul
 CREATE FUNCTION easeml.confusion_matrix(
     dataset text, trial_id bigint DEFAULT NULL, split text DEFAULT 'test', threshold double precision DEFAULT NULL, positive text DEFAULT NULL,
     OUT actual text, OUT predicted text, OUT n_rows bigint, OUT share double precision
-) RETURNS SETOF record LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT e.* FROM json_to_recordset(easeml.examination('confusion_matrix', dataset, trial_id, jsonb_build_object('split', split, 'threshold', threshold, 'positive', positive)))
-        e(actual text, predicted text, n_rows bigint, share double precision)
+) RETURNS SETOF record LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN QUERY SELECT e.* FROM json_to_recordset(easeml.examination('confusion_matrix', dataset, trial_id, jsonb_build_object('split', split, 'threshold', threshold, 'positive', positive)))
+        e(actual text, predicted text, n_rows bigint, share double precision);
+END
 $$;
 COMMENT ON FUNCTION easeml.confusion_matrix(text, bigint, text, double precision, text) IS
 $$Counts the rows of each actual class by the class that a trial predicts: a row for each pair. share is that of the actual class's rows.
@@ -90,10 +94,12 @@ CREATE FUNCTION easeml.roc_curve(
     dataset text, trial_id bigint DEFAULT NULL, split text DEFAULT 'test', positive text DEFAULT NULL,
     OUT positive_class text, OUT threshold double precision, OUT false_positive_rate double precision, OUT true_positive_rate double precision, OUT "precision" double precision,
     OUT true_positives bigint, OUT false_positives bigint, OUT true_negatives bigint, OUT false_negatives bigint
-) RETURNS SETOF record LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT e.* FROM json_to_recordset(easeml.examination('roc_curve', dataset, trial_id, jsonb_build_object('split', split, 'positive', positive)))
+) RETURNS SETOF record LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN QUERY SELECT e.* FROM json_to_recordset(easeml.examination('roc_curve', dataset, trial_id, jsonb_build_object('split', split, 'positive', positive)))
         e(positive_class text, threshold double precision, false_positive_rate double precision, true_positive_rate double precision, "precision" double precision,
-            true_positives bigint, false_positives bigint, true_negatives bigint, false_negatives bigint)
+            true_positives bigint, false_positives bigint, true_negatives bigint, false_negatives bigint);
+END
 $$;
 COMMENT ON FUNCTION easeml.roc_curve(text, bigint, text, text) IS
 $$Returns the corners of the ROC curve, from the highest threshold down: what share of the rows a trial rightly, and what share it wrongly calls positive if it does so from that probability on.
@@ -102,9 +108,11 @@ positive: one class against the rest; by default the second of two classes, or e
 CREATE FUNCTION easeml.calibration(
     dataset text, trial_id bigint DEFAULT NULL, split text DEFAULT 'test', n_bins integer DEFAULT 10, positive text DEFAULT NULL,
     OUT positive_class text, OUT from_probability double precision, OUT to_probability double precision, OUT n_rows bigint, OUT mean_probability double precision, OUT positive_share double precision
-) RETURNS SETOF record LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT e.* FROM json_to_recordset(easeml.examination('calibration', dataset, trial_id, jsonb_build_object('split', split, 'n_bins', n_bins, 'positive', positive)))
-        e(positive_class text, from_probability double precision, to_probability double precision, n_rows bigint, mean_probability double precision, positive_share double precision)
+) RETURNS SETOF record LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN QUERY SELECT e.* FROM json_to_recordset(easeml.examination('calibration', dataset, trial_id, jsonb_build_object('split', split, 'n_bins', n_bins, 'positive', positive)))
+        e(positive_class text, from_probability double precision, to_probability double precision, n_rows bigint, mean_probability double precision, positive_share double precision);
+END
 $$;
 COMMENT ON FUNCTION easeml.calibration(text, bigint, text, integer, text) IS
 $$Says whether probabilities mean what they say: for each interval of the probability of a class, the mean probability and the share of the rows that are of that class. Intervals without rows are left out.
@@ -114,10 +122,12 @@ CREATE FUNCTION easeml.class_metrics(
     dataset text, trial_id bigint DEFAULT NULL, split text DEFAULT 'test', threshold double precision DEFAULT NULL, positive text DEFAULT NULL,
     OUT label text, OUT n_rows bigint, OUT n_predicted bigint, OUT n_correct bigint, OUT "precision" double precision, OUT recall double precision, OUT f1 double precision,
     OUT roc_auc double precision, OUT average_precision double precision
-) RETURNS SETOF record LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT e.* FROM json_to_recordset(easeml.examination('class_metrics', dataset, trial_id, jsonb_build_object('split', split, 'threshold', threshold, 'positive', positive)))
+) RETURNS SETOF record LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN QUERY SELECT e.* FROM json_to_recordset(easeml.examination('class_metrics', dataset, trial_id, jsonb_build_object('split', split, 'threshold', threshold, 'positive', positive)))
         e(label text, n_rows bigint, n_predicted bigint, n_correct bigint, "precision" double precision, recall double precision, f1 double precision,
-            roc_auc double precision, average_precision double precision)
+            roc_auc double precision, average_precision double precision);
+END
 $$;
 COMMENT ON FUNCTION easeml.class_metrics(text, bigint, text, double precision, text) IS
 $$Counts and measures each class: rows that are of it, rows predicted to be, and both; a class without rows is there, too. Arguments as in easeml.confusion_matrix.$$;
@@ -125,9 +135,11 @@ $$Counts and measures each class: rows that are of it, rows predicted to be, and
 CREATE FUNCTION easeml.residuals(
     dataset text, trial_id bigint DEFAULT NULL, split text DEFAULT 'test',
     OUT row_key text, OUT actual double precision, OUT predicted double precision, OUT residual double precision
-) RETURNS SETOF record LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT e.* FROM json_to_recordset(easeml.examination('residuals', dataset, trial_id, jsonb_build_object('split', split)))
-        e(row_key text, actual double precision, predicted double precision, residual double precision)
+) RETURNS SETOF record LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN QUERY SELECT e.* FROM json_to_recordset(easeml.examination('residuals', dataset, trial_id, jsonb_build_object('split', split)))
+        e(row_key text, actual double precision, predicted double precision, residual double precision);
+END
 $$;
 COMMENT ON FUNCTION easeml.residuals(text, bigint, text) IS
 $$Returns target, answer and their difference (actual minus predicted) for each held-out row of a regression. row_key is that of easeml.dataset_rows.
@@ -136,9 +148,11 @@ split: test or validation.$$;
 CREATE FUNCTION easeml.held_out_answers(
     dataset text, trial_id bigint DEFAULT NULL, split text DEFAULT 'test', threshold double precision DEFAULT NULL, positive text DEFAULT NULL,
     OUT row_key text, OUT actual text, OUT predicted text, OUT probability double precision, OUT probabilities jsonb
-) RETURNS SETOF record LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT e.* FROM json_to_recordset(easeml.examination('held_out_answers', dataset, trial_id, jsonb_build_object('split', split, 'threshold', threshold, 'positive', positive)))
-        e(row_key text, actual text, predicted text, probability double precision, probabilities jsonb)
+) RETURNS SETOF record LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN QUERY SELECT e.* FROM json_to_recordset(easeml.examination('held_out_answers', dataset, trial_id, jsonb_build_object('split', split, 'threshold', threshold, 'positive', positive)))
+        e(row_key text, actual text, predicted text, probability double precision, probabilities jsonb);
+END
 $$;
 COMMENT ON FUNCTION easeml.held_out_answers(text, bigint, text, double precision, text) IS
 $$Returns the class of each held-out row, the predicted class, its probability, and the probabilities of all classes as json. row_key is that of easeml.dataset_rows.
@@ -147,10 +161,12 @@ Arguments as in easeml.confusion_matrix. easeml.residuals is its sister for regr
 CREATE FUNCTION easeml.explain(
     dataset text, trial_id bigint DEFAULT NULL, split text DEFAULT 'test', metric text DEFAULT NULL, n_rows integer DEFAULT 2000, n_repeats integer DEFAULT 5,
     seed bigint DEFAULT 0, OUT input text, OUT importance double precision, OUT standard_deviation double precision
-) RETURNS SETOF record LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT e.* FROM json_to_recordset(easeml.examination('explain', dataset, trial_id,
+) RETURNS SETOF record LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN QUERY SELECT e.* FROM json_to_recordset(easeml.examination('explain', dataset, trial_id,
         jsonb_build_object('split', split, 'metric', metric, 'n_rows', n_rows, 'n_repeats', n_repeats, 'seed', seed)))
-        e(input text, importance double precision, standard_deviation double precision)
+        e(input text, importance double precision, standard_deviation double precision);
+END
 $$;
 COMMENT ON FUNCTION easeml.explain(text, bigint, text, text, integer, integer, bigint) IS
 $$Says which inputs a trial needs: how much worse its metric gets when the values of one input are permuted among held-out rows (permutation importance), the most important first.
@@ -161,10 +177,12 @@ split: test or validation. seed: the same seed gives the same numbers.$$;
 CREATE FUNCTION easeml.explain_row(
     dataset text, inputs jsonb, trial_id bigint DEFAULT NULL, label text DEFAULT NULL, n_orders integer DEFAULT 100, seed bigint DEFAULT 0,
     OUT input text, OUT value text, OUT contribution double precision, OUT standard_error double precision, OUT explained_label text, OUT unit text
-) RETURNS SETOF record LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT e.* FROM json_to_recordset(easeml.examination('explain_row', dataset, trial_id,
+) RETURNS SETOF record LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN QUERY SELECT e.* FROM json_to_recordset(easeml.examination('explain_row', dataset, trial_id,
         jsonb_build_object('inputs', inputs::text, 'label', label, 'n_orders', n_orders, 'seed', seed)))
-        e(input text, value text, contribution double precision, standard_error double precision, explained_label text, unit text)
+        e(input text, value text, contribution double precision, standard_error double precision, explained_label text, unit text);
+END
 $$;
 COMMENT ON FUNCTION easeml.explain_row(text, jsonb, bigint, text, integer, bigint) IS
 $$Says what each input of one row adds to the answer (Shapley values), the largest part first. The row without an input is the base, what is answered without knowing the row; base and contributions add up to the answer.

@@ -233,7 +233,7 @@ def test_hyperparameters_are_weighed_where_trials_vary(ada: Session, module_data
     module_database.execute("CREATE ROLE stranger LOGIN IN ROLE easeml_tenant")
     with pytest.raises(psycopg.Error, match=f"there is no run {run_id} that you can see"):
         module_database.as_role("stranger").execute("SELECT easeml.hyperparameter_importance(%s)", [run_id])
-    ada.execute("SELECT easeml.drop_run(%s)", [run_id])
+    ada.execute("SELECT easeml.drop_run(%s, force => true)", [run_id])
 
 
 REFUSED = {
@@ -267,6 +267,7 @@ def test_bad_input_is_refused_in_one_line(ada: Session, call: str) -> None:
     with pytest.raises(psycopg.Error) as refused:
         ada.execute(f"SELECT * FROM {call}")  # type: ignore[arg-type]
     assert (refused.value.sqlstate, refused.value.diag.message_primary) == REFUSED[call]
+    assert refused.value.diag.context is None
 
 
 def test_a_trial_of_another_dataset_is_refused(ada: Session) -> None:
