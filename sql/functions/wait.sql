@@ -12,7 +12,8 @@ DECLARE
     run easeml.runs;
     n_total bigint;
     n_done bigint;
-    n_shown bigint := -1;
+    shown text;
+    seen text;
     sentence text;
     started timestamptz := pg_catalog.clock_timestamp();
     failure jsonb;
@@ -34,9 +35,10 @@ BEGIN
             PERFORM easeml.fail('ML003', format('run %s was dropped meanwhile', run_id));
         END IF;
         SELECT s.n_units_done, s.n_units INTO n_done, n_total FROM easeml.run_status s WHERE s.run_id = run.run_id;
-        IF n_done <> n_shown THEN
-            RAISE NOTICE 'run %: %, % of % units', run.run_id, run.status, n_done, n_total;
-            n_shown := n_done;
+        seen := format('run %s: %s, %s of %s units', run.run_id, run.status, n_done, n_total);
+        IF seen <> shown OR shown IS NULL THEN
+            RAISE NOTICE '%', seen;
+            shown := seen;
         END IF;
         IF run.status = 'finished' THEN
             FOR sentence IN SELECT s FROM easeml.run_summary(run.run_id) s LOOP
