@@ -22,6 +22,10 @@ HYPERPARAMETERS = (
         "feature_fraction", "float", 0.7, "the share of the columns that a split chooses from", low=0.01, high=1.0,
         search={"type": "float", "low": 0.2, "high": 1.0},
     ),
+    Hyperparameter(
+        "max_samples", "integer", 50_000, "the rows that a tree is grown from at most, drawn for each tree",
+        low=10, high=1_000_000_000, log=True,
+    ),
     Hyperparameter("max_depth", "integer", 64, "the depth of a tree at most", low=1, high=64),
     Hyperparameter(
         "class_weight", "categorical", "none", "whether rows of rare classes weigh more", choices=("none", "balanced")
@@ -31,13 +35,14 @@ HYPERPARAMETERS = (
 
 @dataclass(frozen=True)
 class ForestParameters:
-    """How a forest is grown; `is_random`: thresholds are drawn, and each tree sees all rows, instead of the best
-    threshold on rows drawn with replacement."""
+    """How a forest is grown; `is_random`: thresholds are drawn and rows without replacement, all of them if they are
+    few enough, instead of the best threshold on rows drawn with replacement."""
 
     is_random: bool
     trees_per_epoch: int
     min_samples_leaf: int
     feature_fraction: float
+    max_samples: int
     max_depth: int
     is_balanced: bool
 
@@ -48,6 +53,7 @@ def _parameters(config: Config, *, is_random: bool) -> ForestParameters:
         trees_per_epoch=config.integer("trees_per_epoch"),
         min_samples_leaf=config.integer("min_samples_leaf"),
         feature_fraction=config.number("feature_fraction"),
+        max_samples=config.integer("max_samples"),
         max_depth=config.integer("max_depth"),
         is_balanced=config.text("class_weight") == "balanced",
     )

@@ -104,7 +104,8 @@ class ForestTrial:
             (True, True): tree.ExtraTreeClassifier, (True, False): tree.ExtraTreeRegressor,
             (False, True): tree.DecisionTreeClassifier, (False, False): tree.DecisionTreeRegressor,
         }  # fmt: skip
-        of_leaf = max(parameters.min_samples_leaf, -(-len(rows) * self._task.n_outputs // LEAF_NUMBERS))
+        n_drawn = min(len(rows), parameters.max_samples)
+        of_leaf = max(parameters.min_samples_leaf, -(-n_drawn * self._task.n_outputs // LEAF_NUMBERS))
         one = kinds[parameters.is_random, is_classifier](
             max_depth=parameters.max_depth,
             min_samples_leaf=of_leaf if is_classifier else parameters.min_samples_leaf,
@@ -112,8 +113,11 @@ class ForestTrial:
             random_state=int(rng.integers(2**31)),
         )
         if not parameters.is_random:
-            drawn = np.bincount(rng.integers(len(rows), size=len(rows)), minlength=len(rows)).astype(np.float64)
+            drawn = np.bincount(rng.integers(len(rows), size=n_drawn), minlength=len(rows)).astype(np.float64)
             weights = drawn if weights is None else drawn * weights
+        elif n_drawn < len(rows):
+            some = np.sort(rng.choice(len(rows), n_drawn, replace=False))
+            rows, targets, weights = rows[some], targets[some], None if weights is None else weights[some]
         return one.fit(rows, targets, sample_weight=weights, check_input=False)
 
     def _spread(self, tree: Any, answers: Array) -> Array:

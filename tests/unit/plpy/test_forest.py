@@ -75,6 +75,17 @@ def test_rows_walk_through_the_arrays_as_through_the_trees_of_scikit_learn(name:
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_a_tree_is_grown_from_so_many_rows_at_most(name: str) -> None:
+    task = Task("regression", (1,), 1, "float64")
+    inputs = torch.arange(400, dtype=torch.float64)[:, None]
+    live = start(task, name, max_samples=30, min_samples_leaf=1)
+    live.train(inputs, inputs[:, 0].float(), seed=1, pause=no_pause)
+    n_leaves = len(checkpoint.load(live.dump()).tensors["000000/values"])
+    assert 4 * 15 <= n_leaves <= 4 * 30
+    assert score(task, live.outputs(inputs), inputs[:, 0]) > 0.9, "the rows are drawn from all of them"
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_what_training_never_saw_and_missing_numbers_have_finite_answers(name: str) -> None:
     task = TASKS[0]
     inputs = inputs_of()
