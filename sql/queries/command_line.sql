@@ -80,6 +80,10 @@ SELECT * FROM easeml.trial_allocations WHERE run_id = %(run_id)s ORDER BY decide
 -- Measurements of devices.
 SELECT d.dataset_name, p.* FROM easeml.device_profiles p JOIN easeml.datasets d USING (dataset_id) ORDER BY d.dataset_name, p.architecture, p.device_kind
 
+-- name: prices
+-- Instance types of all price lists, or of one.
+SELECT * FROM easeml.prices WHERE price_list = coalesce(%(price_list)s, price_list) ORDER BY price_list, price_per_hour, instance_type
+
 -- name: schedulers
 -- Schedulers that a run can use, the default first.
 SELECT scheduler, is_default, needs_free_order, needs_single_holders, summary FROM easeml.schedulers ORDER BY is_default DESC, scheduler

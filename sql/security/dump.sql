@@ -9,6 +9,8 @@ BEGIN
     LOOP
         PERFORM pg_catalog.pg_extension_config_dump(item.relation, CASE item.relation_name
             WHEN 'segments' THEN 'WHERE segment_id <> 1'  -- made by CREATE EXTENSION itself
+            WHEN 'price_lists' THEN 'WHERE NOT is_shipped'  -- CREATE EXTENSION makes the others
+            WHEN 'instance_types' THEN 'WHERE price_list NOT IN (SELECT price_list FROM easeml.price_lists WHERE is_shipped)'
             WHEN 'coordinator_lease' THEN 'WHERE false'
             WHEN 'coordinators' THEN 'WHERE false'
             -- pg_dump puts this behind SELECT columns FROM table. A role goes into the dump as a name that nothing checks, since one row with

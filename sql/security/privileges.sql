@@ -60,6 +60,9 @@ CREATE POLICY packed_rows ON easeml.blocks FOR INSERT TO easeml_tenant WITH CHEC
 -- The rule of what answers, where predictions and requests are carried out.
 GRANT SELECT ON easeml.answering TO easeml_owner;
 
+-- Plans are made behind the door, too.
+GRANT SELECT ON easeml.prices TO easeml_owner;
+
 -- Sizes for those who may not read what has them.
 ALTER VIEW easeml.kept_sizes OWNER TO easeml_owner;
 
@@ -85,9 +88,9 @@ BEGIN
             ('easeml_tenant', '{answering_trial,fail_unanswered,hyperparameter_importance,hyperparameter_importances}'),
             ('easeml_reader', '{hyperparameter_importance,hyperparameter_importances}'),
             ('easeml_tenant', '{create_dataset,dataset_rows,refresh_dataset,drop_dataset,replicate_dataset,grant_use,revoke_use,set_prediction_audit,
-                select_models,preview_procedure,run_summary,wait,cancel,resume,drop_run,replay,deploy,undeploy,rollback,set_serving_metric}'),
+                select_models,preview_procedure,plan,plan_frontier,run_summary,wait,cancel,resume,drop_run,replay,deploy,undeploy,rollback,set_serving_metric}'),
             ('easeml_tenant', '{request,pack_version,pack_begun_dataset,is_being_packed,check_dataset,is_bound_by_limits,find_dataset,dataset_of,find_run,fail_run,near_names,
-                preview_search,fitting_architectures,check_replay_options,check_replay,replay_units,commit_first,quality,tried_sentence,best_sentences,advice_sentence,metric_text}'),
+                preview_search,plan_search_on,known_times,timed_trials,plan_goal,fitting_architectures,check_replay_options,check_replay,replay_units,commit_first,quality,tried_sentence,best_sentences,advice_sentence,metric_text}'),
             -- What the views call.
             ('easeml_tenant', '{has_live_coordinator,current_tenant,current_tenancy,list_architectures,list_metrics,list_schedulers,list_allocations,
                 list_procedures,list_policies,list_priors,used_bytes,used_hours}'),
@@ -99,8 +102,8 @@ BEGIN
                 has_live_coordinator,current_tenant,current_tenancy,list_architectures,list_metrics,list_schedulers,list_allocations,
                 list_procedures,list_policies,list_priors,used_bytes,used_hours,quality,find_run,fail_run,wait,run_summary,tried_sentence,best_sentences,advice_sentence,metric_text,commit_first,python_facts}'),
             ('easeml_admin', '{create_tenant,alter_tenant,drop_tenant,adopt_tenant,set_policy,set_slots,add_slots,drain_slot,resume_slot,remove_slot,
-                add_segment,drain_segment,resume_segment,remove_segment}'),
-            ('easeml_admin', '{check_slot_options,find_segment,find_slot,check_leaving,lock_topology,check_tenant,find_tenant,tenant_named}')
+                add_segment,drain_segment,resume_segment,remove_segment,create_price_list,drop_price_list}'),
+            ('easeml_admin', '{check_slot_options,find_segment,find_slot,check_leaving,lock_topology,read_price_list,check_json,check_tenant,find_tenant,tenant_named}')
         ) s(role, names)
     LOOP
         FOR routine IN SELECT p.oid FROM pg_proc p WHERE p.pronamespace = 'easeml'::regnamespace AND p.proname = granted.name LOOP
@@ -115,6 +118,8 @@ $routines$;
 
 -- Administrators say what tenants may have and who they are, not the service that trains.
 REVOKE INSERT, UPDATE, DELETE ON easeml.tenants, easeml.tenant_usage, easeml.tenant_roles, easeml.tenancy FROM easeml_coordinator;
+
+REVOKE INSERT, UPDATE, DELETE ON easeml.price_lists, easeml.instance_types FROM easeml_coordinator;
 
 -- It holds numbers of all tenants.
 REVOKE SELECT ON easeml.policy_memory FROM easeml_tenant, easeml_reader;

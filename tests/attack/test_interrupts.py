@@ -7,6 +7,7 @@ interrupted, since one that is half done could not be repeated.
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 import time
@@ -25,6 +26,17 @@ CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 WIDE = """'{"learning_rate": {"low": 1e-6, "high": 1.0}}'"""
 ALL = "'{linear,mlp,sgd,perceptron,passive_aggressive}'"
 
+KNOWN = json.dumps(
+    {
+        "trials": [
+            {"architecture": name, "device_kind": "cpu", "n_slots": width, "is_same": True, "scale": 1,
+             "epoch_seconds": 9.0 / width, "sd_seconds": 1.0, "n_epochs": 2}
+            for name in ("mlp", "linear") for width in (1, 2, 512, 1024)
+        ],
+        "speedups": None, "curves": {"mlp": [[0.1, 0.2], [0.3, 0.4]]}, "n_partitions": 4, "max_slots": None,
+        "data_gb": 1,
+    }
+)  # fmt: skip
 # By PL/Python function: statements that reach it with much to do.
 WORST = {
     "plan_search": (
@@ -35,6 +47,16 @@ WORST = {
         f"SELECT count(*) FROM easeml.preview_procedure('pbt', 10000, architectures => {ALL})",
         "SELECT count(*) FROM easeml.preview_procedure('grid', architectures => '{mlp}', search_space =>"
         """ (SELECT jsonb_build_object('learning_rate', jsonb_agg(i / 1e5)) FROM generate_series(1, 9900) i))""",
+    ),
+    "make_plan": tuple(
+        f"SELECT easeml.plan_search_on(easeml.find_dataset('points'), '{search}', 'aws-p3', '{{\"n_points\": 100}}', "
+        f"'{KNOWN}')"
+        for search in (
+            '{"procedure": "hyperband", "max_epochs": 6561, "seed": 0, "architectures": ["mlp", "linear"]}',
+            '{"procedure": "random", "n_configs": 10000, "seed": 0, "architectures": ["mlp", "linear"]}',
+            '{"procedure": "pbt", "max_epochs": 100, "seed": 0, "architectures": ["mlp", "linear"]}',
+            '{"procedure": "asha", "n_configs": 10000, "seed": 0, "architectures": ["mlp"]}',
+        )
     ),
     "begin_search": (
         f"SELECT easeml.select_models('points', {ALL}, procedure => 'random', n_configs => 10000)",

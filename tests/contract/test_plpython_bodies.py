@@ -18,6 +18,8 @@ PURE_TARGETS = {
     "begin_search": ("easeml_db.decisions.procedures.proposal", "begin_search"),
     "plan_search": ("easeml_db.decisions.procedures.proposal", "preview"),
     "complete_allocation": ("easeml_db.decisions.hopper.allocation.registry", "complete_allocation"),
+    "make_plan": ("easeml_db.decisions.planner.documents", "make_plan"),
+    "read_price_list": ("easeml_db.decisions.planner.documents", "read_price_list"),
     "complete_budget": ("easeml_db.decisions.procedures.budget", "complete_budget"),
     "choose_portfolio": ("easeml_db.decisions.procedures.portfolio", "choose_portfolio"),
     "hyperparameter_importances": (

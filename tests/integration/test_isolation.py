@@ -38,8 +38,8 @@ ABOUT_NO_ROWS = {
     "find_source", "hide_context", "commit_first",
     "fitting_architectures", "has_live_coordinator", "is_bound_by_limits", "list_allocations",
     "list_architectures", "list_metrics", "list_policies", "list_priors", "list_procedures",
-    "list_schedulers", "metric_text", "near_names", "preview_search", "qualified_name", "quality", "raise_failure",
-    "version",
+    "list_schedulers", "metric_text", "near_names", "plan_goal", "plan_search_on", "preview_search", "qualified_name",
+    "quality", "raise_failure", "version",
 }  # fmt: skip
 # These return an error of their own instead of raising it.
 RAISED = "SELECT easeml.raise_failure(failure) FROM"
@@ -83,6 +83,10 @@ REFUSED = {
     "predict_packed(text,bigint,integer,bytea,text)":
         r"SELECT easeml.predict_packed('private', {trial_id}, 1, '\x0000000000000000', '{{}}')",
     "predict_table(text,text,text,bigint)": "SELECT easeml.predict_table('private', 'mine', 'stolen', {trial_id})",
+    "plan(text,text[],jsonb,text,integer,integer,bigint,jsonb,interval,double precision,text,double precision)":
+        "SELECT * FROM easeml.plan('private')",
+    "plan_frontier(text,text[],jsonb,text,integer,integer,bigint,jsonb,text,integer)":
+        "SELECT * FROM easeml.plan_frontier('private')",
     "preview_procedure(text,integer,integer,jsonb,text,text[],jsonb,bigint)":
         "SELECT * FROM easeml.preview_procedure('random', dataset => 'private')",
     "refresh_dataset(text)": "SELECT easeml.refresh_dataset('private')",
@@ -105,7 +109,13 @@ REFUSED = {
 }  # fmt: skip
 # What is answered instead, since no row of another is seen behind it.
 A_RUN = "jsonb_populate_record(NULL::easeml.runs, '{{\"run_id\": {run_id}}}')"
+A_DATASET = (
+    'jsonb_populate_record(NULL::easeml.datasets, \'{{"dataset_id": {dataset_id}, "tenant": "alma",'
+    ' "task": "classification", "n_partitions": 1}}\')'
+)
 ANSWERED_EMPTILY = {
+    "known_times(easeml.datasets,text)": (f"SELECT easeml.known_times({A_DATASET}, 'asha') ->> 'trials'", "[]"),
+    "timed_trials(easeml.datasets)": (f"SELECT easeml.timed_trials({A_DATASET})", []),
     "advice_sentence(easeml.runs)": (f"SELECT easeml.advice_sentence({A_RUN})", None),
     "best_sentences(easeml.runs)": (
         f"SELECT string_agg(s, ' ') FROM easeml.best_sentences({A_RUN}) s", "No trial has been measured."

@@ -133,7 +133,9 @@ def test_tables_without_an_owner_hold_nothing_of_tenants(root: Session) -> None:
     assert sorted(set(relations(root, "r")) - set(owned(root))) == [
         "coordinator_lease",
         "coordinators",
+        "instance_types",
         "policy_memory",
+        "price_lists",
         "segments",
         "slots",
         "tenancy",
@@ -149,7 +151,7 @@ def test_security_definer_functions_have_a_fixed_search_path(root: Session) -> N
     # Each one is a decision: it takes values only, and never looks at a tenant's relation or expression.
     assert {row["name"] for row in definers} == {
         "charge", "open_serving", "check_byte_limit", "create_tenant", "drop_tenant", "keep_hours", "perform_request",
-        "preview_search", "refuse_unpacked",
+        "plan_search_on", "preview_search", "refuse_unpacked",
     }  # fmt: skip
     for row in definers:
         assert row["proconfig"] == ["search_path=pg_catalog, pg_temp"], row["name"]

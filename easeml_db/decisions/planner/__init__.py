@@ -2,7 +2,6 @@
 
     job.py           stages of trials, seconds of an epoch by width: what is to be trained
     prices.py        instance types, what they cost, how long they take to start
-    shipped_prices.py  the price lists that come with easeml
     declared.py      the stages of a procedure that declares them
     envelope.py      one stage for any other procedure, by playing it on past learning curves
     draws.py         random numbers that all candidates share

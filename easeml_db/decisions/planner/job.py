@@ -174,8 +174,7 @@ class Job:
     @property
     def architectures(self) -> list[str]:
         """Architectures of all stages, each once."""
-        loads = [load for stage in self.stages for some in (stage.loads, *stage.alternatives) for load in some]
-        return list(dict.fromkeys(load.architecture for load in loads))
+        return architectures_of(self.stages)
 
     def profile(self, architecture: str, device_kind: str) -> TrialProfile:
         """Return what is known of an architecture on a kind of device. Raises InvalidArgument."""
@@ -190,6 +189,12 @@ class Job:
     def fits(self, device_kind: str) -> bool:
         """Say whether all of it can train on a kind of device, as far as is known."""
         return all((architecture, device_kind) in self.profiles for architecture in self.architectures)
+
+
+def architectures_of(stages: Sequence[Stage]) -> list[str]:
+    """Return the architectures of all stages, each once."""
+    loads = [load for stage in stages for some in (stage.loads, *stage.alternatives) for load in some]
+    return list(dict.fromkeys(load.architecture for load in loads))
 
 
 def halving_job(

@@ -18,6 +18,7 @@ from easeml_db.errors import InvalidArgument
 
 SECONDS_PER_HOUR = 3600.0
 QUANTA: Mapping[str, float] = {"second": 0.0, "minute": 60.0}
+DEVICE_KINDS = ("cpu", "cuda")
 SCOPES = ("instance", "function")
 MAX_SLOTS = 4096  # of a stage
 MAX_PRICE = 1e9
@@ -47,6 +48,7 @@ class InstanceType:
     speed: float = 1.0
 
     def __post_init__(self) -> None:
+        self._check_choice("device_kind", self.device_kind, DEVICE_KINDS)
         self._check_choice("billed_by", self.billed_by, tuple(QUANTA))
         self._check_choice("billed_per", self.billed_per, SCOPES)
         self._check("n_slots", self.n_slots, 1, MAX_SLOTS)

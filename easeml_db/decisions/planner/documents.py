@@ -1,0 +1,192 @@
+"""JSON in, JSON out: what SQL calls. A tenant may have written any of it, so all of it is checked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from easeml_db.decisions.planner.declared import declared_stages, declares_stages
+from easeml_db.decisions.planner.envelope import Past, envelope
+from easeml_db.decisions.planner.job import Job, Latency, architectures_of
+from easeml_db.decisions.planner.knowledge import Knowledge
+from easeml_db.decisions.planner.planning import Alternative, Goal, make_plans, plan_frontier
+from easeml_db.decisions.planner.prices import MAX_TYPES, InstanceType, PriceList
+from easeml_db.decisions.planner.simulation import Simulator
+from easeml_db.decisions.search_space.refusal import refusal, shown, unknown_name
+from easeml_db.errors import InvalidArgument
+from easeml_db.words.run import Search
+
+Row = dict[str, Any]
+NUMBERS: Mapping[str, float | None] = {
+    "n_slots": 1, "price_per_hour": None, "minimum_seconds": 0.0, "price_per_gb": 0.0, "queue_seconds": 0.0,
+    "queue_sd_seconds": 0.0, "start_seconds": 0.0, "start_sd_seconds": 0.0, "speed": 1.0,
+}  # fmt: skip
+TEXTS: Mapping[str, str | None] = {
+    "instance_type": None, "device_kind": "cuda", "billed_by": "second", "billed_per": "instance",
+}  # fmt: skip
+WHOLE = ("n_slots", "max_instances")
+MAX_NAME = 200
+MAX_POINTS = 100
+MOST_SAMPLES, FEWEST_SAMPLES, MAX_SAMPLED_TRIALS = 100, 20, 200_000
+
+
+def read_price_list(price_list: str, types_json: str | None) -> str:
+    """Return the instance types of a price list, completed, as a JSON array of rows of easeml.instance_types.
+
+    Raises InvalidArgument with the path at which something is wrong.
+    """
+    if not price_list or len(price_list) > MAX_NAME or not price_list.isprintable():
+        expected = f"a name of 1 to {MAX_NAME} printable characters"
+        raise refusal("price_list", expected=expected, got=shown(price_list))
+    raw = None if types_json is None else json.loads(types_json)
+    if not isinstance(raw, list) or not 1 <= len(raw) <= MAX_TYPES:
+        raise refusal("types", expected=f"an array of 1 to {MAX_TYPES} instance types", got=shown(raw))
+    rows = [_type_row(item, f"types[{place}]") for place, item in enumerate(raw)]
+    PriceList(price_list, tuple(map(instance_type, rows)))
+    return json.dumps(rows)
+
+
+def instance_type(row: Mapping[str, Any]) -> InstanceType:
+    """Return an instance type from a row of easeml.instance_types. Raises InvalidArgument."""
+    return InstanceType(
+        row["instance_type"], row["device_kind"], row["n_slots"], row["price_per_hour"], row["billed_by"],
+        row["billed_per"], row["minimum_seconds"], row["price_per_gb"],
+        Latency(row["queue_seconds"], row["queue_sd_seconds"]),
+        Latency(row["start_seconds"], row["start_sd_seconds"]), row["max_instances"], row["speed"],
+    )  # fmt: skip
+
+
+def _type_row(raw: object, path: str) -> Row:
+    if not isinstance(raw, dict):
+        raise refusal(path, expected="an object", got=shown(raw))
+    known = (*TEXTS, *NUMBERS, "max_instances")
+    for name in raw:
+        if name not in known:
+            raise unknown_name(f"{path}.{name}", name, known, expected=f"one of {', '.join(known)}")
+    row: Row = {name: _text(raw.get(name), default, f"{path}.{name}") for name, default in TEXTS.items()}
+    row |= {name: _number(raw.get(name), default, f"{path}.{name}") for name, default in NUMBERS.items()}
+    row["max_instances"] = None
+    if raw.get("max_instances") is not None:
+        row["max_instances"] = _number(raw["max_instances"], None, f"{path}.max_instances")
+    return row
+
+
+def _text(value: object, default: str | None, path: str) -> str:
+    value = default if value is None else value
+    if not isinstance(value, str) or not value or len(value) > MAX_NAME or not value.isprintable():
+        raise refusal(path, expected=f"a text of 1 to {MAX_NAME} printable characters", got=shown(value))
+    return value
+
+
+def _number(value: object, default: float | None, path: str) -> float:
+    value = default if value is None else value
+    is_whole = path.endswith(WHOLE)
+    if isinstance(value, bool) or not isinstance(value, int | float) or (is_whole and value != int(value)):
+        raise refusal(path, expected="a whole number" if is_whole else "a number", got=shown(value))
+    if not 0 <= value < 1e300:
+        raise refusal(path, expected="a number of at least 0", got=shown(value))
+    return int(value) if is_whole else float(value)
+
+
+def make_plan(
+    architectures_json: str,
+    search_space_json: str | None,
+    procedure: str,
+    n_configs: int | None,
+    max_epochs: int,
+    seed: int,
+    options_json: str | None,
+    request_json: str,
+) -> str:
+    """Return the stages of the plan and of its alternatives, or the points of the frontier, as a JSON array of rows.
+
+    The request is an object: `types`, rows of easeml.instance_types; `knowledge`, see `knowledge.py`; `goal`, an object
+    {"deadline_seconds", "max_cost", "confidence"} or {"n_points"}; names of price list and dataset. Raises
+    InvalidArgument, NotReady.
+    """
+    request = json.loads(request_json)
+    search = Search(architectures_json, search_space_json, procedure, n_configs, max_epochs, seed, options_json)
+    prices = _prices(request)
+    knowledge = Knowledge(request["knowledge"], request["dataset"])
+    if declares_stages(procedure):
+        stages = declared_stages(search)
+    else:
+        stages = envelope(search, Past(knowledge.curves, knowledge.epoch_seconds), seed=seed)
+    kinds = [each.device_kind for each in prices.types]
+    profiles = knowledge.profiles(architectures_of(stages), kinds, is_local=request["is_local"])
+    job = Job(stages, profiles, data_gb=request["knowledge"]["data_gb"])
+    simulator = Simulator(job, prices, n_samples=_n_samples(job), seed=seed)
+    goal = request["goal"]
+    if goal.get("n_points") is not None:
+        return json.dumps([_point(simulator, each) for each in plan_frontier(simulator, _n_points(goal["n_points"]))])
+    limits = Goal(goal["deadline_seconds"], goal["max_cost"], goal["confidence"])
+    notes = "; ".join(knowledge.notes)
+    return json.dumps([row for each in make_plans(simulator, limits) for row in _rows(simulator, each, notes)])
+
+
+def _prices(request: Mapping[str, Any]) -> PriceList:
+    types = [instance_type(row) for row in request["types"]]
+    most = request["knowledge"]["max_slots"]
+    if most is not None:
+        types = [_limited(each, most) for each in types if each.n_slots <= most]
+        if not types:
+            raise InvalidArgument(
+                f"price_list: expected instances of at most {most} slots, your limit, got larger ones",
+                hint="Choose another price list, or ask an administrator for more slots.",
+            )
+    return PriceList(request["price_list"], tuple(types))
+
+
+def _limited(instance: InstanceType, most_slots: int) -> InstanceType:
+    most = most_slots // instance.n_slots
+    return replace(instance, max_instances=min(most, instance.max_instances or most))
+
+
+def _n_samples(job: Job) -> int:
+    n_trials = sum(stage.n_trials for stage in job.stages)
+    return max(FEWEST_SAMPLES, min(MOST_SAMPLES, MAX_SAMPLED_TRIALS // n_trials))
+
+
+def _n_points(value: object) -> int:
+    if not isinstance(value, int) or not 1 <= value <= MAX_POINTS:
+        raise refusal("n_points", expected=f"a whole number from 1 to {MAX_POINTS}", got=shown(value))
+    return value
+
+
+def _rows(simulator: Simulator, alternative: Alternative, notes: str) -> list[Row]:
+    """Return a row for each stage, then one for all, whose stage is null."""
+    found, start = alternative.prediction, 0.0
+    rows = []
+    for number, (type_number, n_slots) in enumerate(alternative.plan):
+        stage, instance = simulator.job.stages[number], simulator.prices.types[type_number]
+        rows.append(
+            {
+                "plan": alternative.name, "stage": number, "label": stage.label, "n_trials": stage.n_trials,
+                "n_epochs": round(stage.n_epochs, 3), "instance_type": instance.name, "n_slots": n_slots,
+                "n_instances": instance.n_instances(n_slots), "start_seconds": start,
+                **_statistics(found.stage_seconds[number], found.stage_cost[number]), "note": None,
+            }
+        )  # fmt: skip
+        start += float(found.stage_seconds[number].mean())
+    total = dict.fromkeys(rows[0]) | {"plan": alternative.name, "start_seconds": 0.0, "note": notes or None}
+    total["n_slots"] = max(n_slots for _, n_slots in alternative.plan)
+    return [*rows, total | _statistics(found.seconds, found.cost)]
+
+
+def _point(simulator: Simulator, alternative: Alternative) -> Row:
+    types = [simulator.prices.types[type_number].name for type_number, _ in alternative.plan]
+    statistics = _statistics(alternative.prediction.seconds, alternative.prediction.cost)
+    n_slots = [n_slots for _, n_slots in alternative.plan]
+    return {"point": int(alternative.name), **statistics, "n_slots": n_slots, "instance_types": types}
+
+
+def _statistics(seconds: Any, cost: Any) -> Row:
+    p50, p95 = np.quantile(seconds, [0.5, 0.95])
+    return {
+        "seconds_mean": float(seconds.mean()), "seconds_p50": float(p50), "seconds_p95": float(p95),
+        "cost_mean": float(cost.mean()), "cost_p95": float(np.quantile(cost, 0.95)),
+    }  # fmt: skip

@@ -1,0 +1,125 @@
+"""What is known of how long trials take: from units that were recorded, and from measurements of devices.
+
+The nearest knowledge counts: trials of the architecture on this dataset, else those on the tenant's other datasets, by
+the number of rows. A width beyond 1 counts where gangs trained that wide, else by the speed-ups measured when a run
+shared devices out: of the architecture, else of another one on the same kind of device. What was not measured is noted.
+
+    trials     for each trial and width {"architecture", "device_kind", "n_slots", "is_same", "scale", "epoch_seconds",
+               "sd_seconds", "n_epochs"}; `scale`: rows of this dataset by rows of the trial's; `is_same`: on this one
+    speedups   [{"architecture", "device_kind", "is_same", "speedups", "restore_seconds"}]
+    whole      architectures whose trials take all partitions in one unit
+    joint      architectures that can train on several slots at once
+    n_partitions   units of an epoch
+    max_slots, data_gb   slots that the tenant may have (null: any number), and what an instance brings in
+    curves     {architecture: [[score after epoch 1, ...], ...]}, higher is better
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean, pstdev
+from typing import Any
+
+from easeml_db.decisions.planner.job import MAX_WIDTH, TrialProfile
+from easeml_db.errors import NotReady
+
+UNKNOWN_SPREAD = 0.2  # between trials, where fewer than three were measured
+LEAST_UNCERTAINTY = 0.03
+ELSEWHERE = 0.3  # further uncertainty of what was measured on another dataset
+Row = Mapping[str, Any]
+
+
+class Knowledge:
+    """Profiles by architecture and kind of device; `notes` say what had to be assumed."""
+
+    def __init__(self, known: Row, dataset: str) -> None:
+        self._trials: Sequence[Row] = known["trials"] or ()
+        self._speedups: Sequence[Row] = known["speedups"] or ()
+        self._whole, self._joint = set(known["whole"]), set(known["joint"])
+        self._n_partitions = known["n_partitions"]
+        self._dataset = dataset
+        self.curves: Mapping[str, Sequence[Sequence[float]]] = known["curves"] or {}
+        self._notes: dict[str, None] = {}
+
+    @property
+    def notes(self) -> list[str]:
+        """What had to be assumed, each once."""
+        return list(self._notes)
+
+    @property
+    def epoch_seconds(self) -> dict[str, float]:
+        """Mean seconds of an epoch on one slot, by architecture, wherever it was measured."""
+        seconds: dict[str, list[float]] = {}
+        for row in self._trials:
+            if row["n_slots"] == 1:
+                seconds.setdefault(row["architecture"], []).append(row["epoch_seconds"] * row["scale"])
+        return {name: fmean(some) for name, some in seconds.items()}
+
+    def profiles(
+        self, architectures: Sequence[str], device_kinds: Iterable[str], *, is_local: bool
+    ) -> dict[tuple[str, str], TrialProfile]:
+        """Return a profile for each architecture on each kind of device. Where nothing was measured on a kind, it is
+        taken from another one, but not on this server's own slots (`is_local`). Raises NotReady."""
+        found: dict[tuple[str, str], TrialProfile] = {}
+        kinds = list(dict.fromkeys(device_kinds))
+        for name in architectures:
+            measured = dict.fromkeys(row["device_kind"] for row in self._trials if row["architecture"] == name)
+            usable = [kind for kind in kinds if kind in measured] if is_local else list(measured)
+            if not usable:
+                raise NotReady(
+                    f"nothing is known of how long {name} takes on dataset {self._dataset!r}",
+                    hint=f"Train it for an epoch first: SELECT easeml.select_models('{self._dataset}', '{{{name}}}',"
+                    " n_configs => 1, max_epochs => 1).",
+                )
+            for kind in kinds:
+                if kind in measured or not is_local:
+                    source = kind if kind in measured else usable[0]
+                    found[name, kind] = self._profile(name, source)
+                    if source != kind:
+                        self._note(f"nothing was measured on {kind}: a slot is taken to be as fast as one of {source}")
+        return found
+
+    def _profile(self, name: str, kind: str) -> TrialProfile:
+        rows = [row for row in self._trials if (row["architecture"], row["device_kind"]) == (name, kind)]
+        alone = [row for row in rows if row["n_slots"] == 1] or rows
+        nearest = [row for row in alone if row["is_same"]] or alone
+        means = [row["epoch_seconds"] * row["scale"] * row["n_slots"] for row in nearest]
+        mean = max(fmean(means), 1e-6)
+        if not nearest[0]["is_same"]:
+            self._note(f"{name} was never timed on this dataset: reckoned from the rows of others")
+        if nearest[0]["n_slots"] > 1:
+            self._note(f"{name} was only timed on several slots at once: reckoned as if it scaled perfectly")
+        trial_spread = pstdev(means) / mean if len(means) > 2 else UNKNOWN_SPREAD
+        spread = fmean([row["sd_seconds"] / max(row["epoch_seconds"], 1e-9) for row in nearest])
+        uncertainty = LEAST_UNCERTAINTY + trial_spread / len(means) ** 0.5 + ELSEWHERE * (not nearest[0]["is_same"])
+        seconds, restore = self._by_width(name, kind, mean, rows)
+        return TrialProfile(
+            seconds, min(spread, 2.0), min(trial_spread, 2.0), min(uncertainty, 2.0),
+            1 if name in self._whole else self._n_partitions, restore_seconds=restore,
+        )  # fmt: skip
+
+    def _by_width(self, name: str, kind: str, mean: float, rows: Sequence[Row]) -> tuple[dict[int, float], float]:
+        """Return seconds of an epoch by width, and those to bring a state onto a slot."""
+        seconds = {1: mean}
+        measured = [row for row in self._speedups if row["device_kind"] == kind]
+        own = [row for row in measured if row["architecture"] == name]
+        restore = own[0]["restore_seconds"] if own else measured[0]["restore_seconds"] if measured else 0.0
+        if name not in self._joint:
+            return seconds, restore
+        wide: dict[int, list[float]] = {}
+        for row in rows:
+            if 1 < row["n_slots"] <= MAX_WIDTH and row["is_same"]:
+                wide.setdefault(row["n_slots"], []).append(row["epoch_seconds"])
+        if wide:
+            return seconds | {width: fmean(some) for width, some in sorted(wide.items())}, restore
+        source = own or [row for row in measured if row["architecture"] in self._joint]
+        if not source:
+            self._note(f"{name} was never trained on several slots of {kind} at once: each trial has one")
+            return seconds, restore
+        if not own:
+            self._note(f"{name} is taken to scale over {kind} as {source[0]['architecture']} does")
+        speedups = source[0]["speedups"][:MAX_WIDTH]
+        return seconds | {w: mean / max(speedup, 1e-6) for w, speedup in enumerate(speedups, 1) if w > 1}, restore
+
+    def _note(self, note: str) -> None:
+        self._notes[note] = None

@@ -1,0 +1,159 @@
+-- What a run would cost, and when it would be done, before anything runs.
+
+CREATE FUNCTION easeml.make_plan(architectures jsonb, search_space jsonb, procedure text, n_configs integer, max_epochs integer, seed bigint, procedure_options jsonb, request jsonb,
+    OUT plans jsonb, OUT failure jsonb) LANGUAGE plpython3u IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+from easeml_db.decisions.planner.documents import make_plan
+from easeml_plpy.session import answered_by
+return answered_by(plpy, make_plan, architectures, search_space, procedure, n_configs, max_epochs, seed, procedure_options, request)
+$$;
+COMMENT ON FUNCTION easeml.make_plan(jsonb, jsonb, text, integer, integer, bigint, jsonb, jsonb) IS
+    'Returns a plan and its alternatives as a json array of stages, a pure function of its arguments, or an error (internal: use easeml.plan).';
+
+-- With the rights of its caller: nobody learns how long other tenants' trials take.
+CREATE FUNCTION easeml.timed_trials(data easeml.datasets) RETURNS jsonb LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    n_rows bigint := (SELECT greatest(sum(p.n_train_rows), 1) FROM easeml.partitions p WHERE p.dataset_id = data.dataset_id);
+BEGIN
+    RETURN (
+        WITH trials AS (
+            SELECT t.trial_id, t.architecture, d.dataset_id = data.dataset_id AS is_same, d.n_partitions,
+                n_rows / (SELECT greatest(sum(p.n_train_rows), 1) FROM easeml.partitions p WHERE p.dataset_id = d.dataset_id)::float8 AS scale
+            FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id) JOIN easeml.trials t ON t.run_id = r.run_id
+            WHERE r.tenant = data.tenant AND d.task = data.task AND t.status <> 'waiting' AND t.n_steps_done > 0
+            ORDER BY d.dataset_id = data.dataset_id DESC, t.trial_id DESC LIMIT 400
+        ), epochs AS (
+            -- Of an epoch that was cut short, the units that there are stand for all.
+            SELECT t.trial_id, u.epoch, u.n_slots, split_part(coalesce(min(s.device), 'cpu'), ':', 1) AS device_kind,
+                ceil(t.n_partitions::float8 / u.n_slots) * (avg(extract(epoch FROM u.finished_at - u.started_at))::float8 + coalesce((
+                    SELECT avg(extract(epoch FROM e.finished_at - e.started_at))::float8 FROM easeml.evaluations e
+                    WHERE e.trial_id = t.trial_id AND e.epoch = u.epoch AND e.split = 'validation'), 0)) AS seconds
+            FROM trials t CROSS JOIN LATERAL (SELECT v.* FROM easeml.training_units v WHERE v.trial_id = t.trial_id AND v.epoch <= 100) u
+            LEFT JOIN easeml.slots s ON s.slot_id = u.slot_id
+            GROUP BY t.trial_id, t.n_partitions, u.epoch, u.n_slots
+        )
+        SELECT coalesce(jsonb_agg(jsonb_build_object('architecture', t.architecture, 'device_kind', e.device_kind, 'n_slots', e.n_slots, 'is_same', t.is_same, 'scale', t.scale,
+            'epoch_seconds', e.mean, 'sd_seconds', e.sd, 'n_epochs', e.n) ORDER BY t.trial_id), '[]')
+        FROM trials t JOIN (
+            SELECT p.trial_id, p.n_slots, p.device_kind, avg(p.seconds) AS mean, coalesce(stddev_samp(p.seconds), 0) AS sd, count(*) AS n
+            FROM epochs p GROUP BY p.trial_id, p.n_slots, p.device_kind) e USING (trial_id)
+        WHERE e.mean > 0);
+END
+$$;
+COMMENT ON FUNCTION easeml.timed_trials(easeml.datasets) IS 'Returns how long the epochs of your trials took on a dataset, and on others of its task, as a json array (internal: use easeml.plan).';
+
+CREATE FUNCTION easeml.known_times(data easeml.datasets, procedure text) RETURNS jsonb LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN jsonb_build_object('trials', easeml.timed_trials(data), 'n_partitions', data.n_partitions,
+        'max_slots', (SELECT t.max_slots FROM easeml.tenants t WHERE t.tenant = data.tenant),
+        'data_gb', coalesce((SELECT sum(p.n_bytes) FROM easeml.partitions p WHERE p.dataset_id = data.dataset_id), 0) / 1e9,
+        'speedups', (SELECT jsonb_agg(jsonb_build_object('architecture', p.architecture, 'device_kind', p.device_kind, 'is_same', p.dataset_id = data.dataset_id,
+                'speedups', p.measurements -> 'speedups', 'restore_seconds', p.eps_seconds) ORDER BY p.dataset_id = data.dataset_id DESC, p.measured_at DESC)
+            FROM easeml.device_profiles p WHERE p.tenant = data.tenant AND jsonb_typeof(p.measurements -> 'speedups') = 'array'),
+        -- Only these procedures are played on curves of the past.
+        'curves', CASE WHEN procedure IN ('asha', 'race') THEN (
+            SELECT jsonb_object_agg(c.architecture, c.curves) FROM (
+                SELECT t.architecture, jsonb_agg(t.scores) AS curves FROM (
+                    SELECT t.architecture, (SELECT jsonb_agg(CASE WHEN r.is_higher_better THEN 1 ELSE -1 END * coalesce(e.metric_value, 0) ORDER BY e.epoch)
+                        FROM easeml.epoch_metrics e WHERE e.trial_id = t.trial_id AND e.split = 'validation' AND e.epoch <= 200) AS scores
+                    FROM easeml.trials t JOIN easeml.runs r USING (run_id)
+                    WHERE r.tenant = data.tenant AND r.dataset_id = data.dataset_id ORDER BY t.trial_id DESC LIMIT 200) t
+                WHERE t.scores IS NOT NULL GROUP BY t.architecture) c) END);
+END
+$$;
+COMMENT ON FUNCTION easeml.known_times(easeml.datasets, text) IS 'Returns what is known of how long your trials take on a dataset, as a json object (internal: use easeml.plan).';
+
+CREATE FUNCTION easeml.plan_goal(deadline interval, max_cost double precision, confidence double precision) RETURNS jsonb LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF NOT extract(epoch FROM deadline) BETWEEN 0.001 AND 1e9 THEN
+        PERFORM easeml.fail('ML001', format('deadline: expected an interval above 0 and below 30 years, got %s', deadline),
+            hint => 'It counts from the start of the run: deadline => interval ''20 minutes''.');
+    ELSIF NOT (max_cost > 0 AND max_cost < 'Infinity') THEN
+        PERFORM easeml.fail('ML001', format('max_cost: expected a number above 0, got %s', max_cost));
+    ELSIF confidence IS NOT NULL AND NOT (confidence >= 0.5 AND confidence < 1) THEN
+        PERFORM easeml.fail('ML001', format('confidence: expected at least 0.5 and less than 1, got %s', confidence), hint => 'NULL: the limits hold in the mean.');
+    END IF;
+    RETURN jsonb_build_object('deadline_seconds', extract(epoch FROM deadline), 'max_cost', max_cost, 'confidence', confidence);
+END
+$$;
+COMMENT ON FUNCTION easeml.plan_goal(interval, double precision, double precision) IS 'Checks the limits of a plan and returns them as a json object (internal: use easeml.plan).';
+
+-- SECURITY DEFINER, because only easeml.make_plan plans, and it takes whatever it is given. It reads no row of a tenant: these come as values, and are checked first.
+CREATE FUNCTION easeml.plan_search_on(data easeml.datasets, search jsonb, price_list text, goal jsonb, known jsonb) RETURNS jsonb LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    run easeml.runs := jsonb_populate_record(NULL::easeml.runs, search);
+    chosen text[];
+    list easeml.price_lists;
+    types jsonb;
+    plan record;
+BEGIN
+    PERFORM easeml.check_search(run.max_epochs, run.n_configs, run.seed, run.search_space, run.procedure_options);
+    PERFORM easeml.check_json('known times', known, 4000000, 8);
+    PERFORM easeml.check_json('goal', goal, 1000, 2);
+    run := jsonb_populate_record(run, easeml.complete_budget(run.procedure, run.n_configs, run.max_epochs, NULL));
+    SELECT l.* INTO list FROM easeml.price_lists l WHERE l.price_list = plan_search_on.price_list;
+    IF list.price_list IS NULL THEN
+        PERFORM easeml.fail('ML003', format('there is no price list %s', quote_nullable(price_list)),
+            hint => (SELECT 'There are: ' || string_agg(l.price_list, ', ' ORDER BY l.price_list) || '.' FROM easeml.price_lists l));
+    END IF;
+    SELECT jsonb_agg(to_jsonb(p) ORDER BY p.price_per_hour, p.instance_type) INTO types FROM easeml.prices p WHERE p.price_list = list.price_list AND coalesce(p.max_instances, 1) > 0;
+    IF types IS NULL THEN
+        PERFORM easeml.fail('ML010', format('no slot of this server is in service for price list %s', list.price_list), hint => 'Add some: SELECT easeml.add_slots(2).');
+    END IF;
+    chosen := easeml.choose_architectures(data, run.architectures);
+    plan := easeml.make_plan(easeml.specifications(chosen), run.search_space, run.procedure, run.n_configs, run.max_epochs, run.seed, easeml.complete_options(run.procedure, run.procedure_options),
+        jsonb_build_object('types', types, 'price_list', list.price_list, 'is_local', list.is_local, 'dataset', data.dataset_name, 'goal', goal,
+            'knowledge', known || jsonb_build_object(
+                'whole', (SELECT coalesce(jsonb_agg(a), '[]') FROM unnest(chosen) a WHERE easeml.does_whole_rounds(a)),
+                'joint', (SELECT coalesce(jsonb_agg(a.architecture), '[]') FROM easeml.list_architectures() a WHERE a.trainer = 'torch'))));
+    PERFORM easeml.raise_failure(plan.failure);
+    RETURN plan.plans;
+END
+$$;
+COMMENT ON FUNCTION easeml.plan_search_on(easeml.datasets, jsonb, text, jsonb, jsonb) IS 'Checks the arguments of a search, and returns its plan as json (internal: use easeml.plan).';
+
+CREATE FUNCTION easeml.plan(
+    dataset text, architectures text[] DEFAULT NULL, search_space jsonb DEFAULT NULL, procedure text DEFAULT NULL, n_configs integer DEFAULT NULL, max_epochs integer DEFAULT NULL,
+    seed bigint DEFAULT 0, procedure_options jsonb DEFAULT NULL, deadline interval DEFAULT NULL, max_cost double precision DEFAULT NULL, price_list text DEFAULT 'local',
+    confidence double precision DEFAULT 0.95,
+    OUT plan text, OUT stage integer, OUT label text, OUT n_trials integer, OUT n_epochs double precision, OUT instance_type text, OUT n_slots integer, OUT n_instances integer,
+    OUT start_seconds double precision, OUT seconds_mean double precision, OUT seconds_p50 double precision, OUT seconds_p95 double precision,
+    OUT cost_mean double precision, OUT cost_p95 double precision, OUT note text
+) RETURNS SETOF record LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    goal jsonb := easeml.plan_goal(deadline, max_cost, confidence);
+    data easeml.datasets := easeml.find_dataset(dataset);
+    search jsonb := jsonb_build_object('architectures', architectures, 'search_space', search_space, 'procedure', procedure, 'n_configs', n_configs, 'max_epochs', max_epochs, 'seed', seed,
+        'procedure_options', procedure_options);
+BEGIN
+    RETURN QUERY SELECT p.* FROM jsonb_to_recordset(easeml.plan_search_on(data, search, price_list, goal, easeml.known_times(data, coalesce(procedure, 'race')))) p(
+        plan text, stage integer, label text, n_trials integer, n_epochs double precision, instance_type text, n_slots integer, n_instances integer,
+        start_seconds double precision, seconds_mean double precision, seconds_p50 double precision, seconds_p95 double precision,
+        cost_mean double precision, cost_p95 double precision, note text);
+END
+$$;
+COMMENT ON FUNCTION easeml.plan(text, text[], jsonb, text, integer, integer, bigint, jsonb, interval, double precision, text, double precision) IS
+$$Says what a search would cost and when it would be done, with the arguments of easeml.select_models; nothing is started. A row is a stage of a plan: so many trials train so many epochs on so many slots.
+The row without a stage is the whole plan, and notes what had to be assumed. plan: planned (the cheapest plan that keeps the deadline; with max_cost alone the fastest that costs no more),
+static (the best cluster that stays the same), naive_elastic (the best number of slots for each trial). deadline: counts from the start. price_list: one of easeml.prices; local is this server's slots.
+confidence: with which probability the limits are kept; NULL: in the mean. Times come from trials that were trained before. asha and race, which have no stages, are played on past learning curves.
+A search over several architectures is planned one architecture after the other, Hyperband one bracket after the other.$$;
+
+CREATE FUNCTION easeml.plan_frontier(
+    dataset text, architectures text[] DEFAULT NULL, search_space jsonb DEFAULT NULL, procedure text DEFAULT NULL, n_configs integer DEFAULT NULL, max_epochs integer DEFAULT NULL,
+    seed bigint DEFAULT 0, procedure_options jsonb DEFAULT NULL, price_list text DEFAULT 'local', n_points integer DEFAULT 20,
+    OUT point integer, OUT seconds_mean double precision, OUT seconds_p50 double precision, OUT seconds_p95 double precision, OUT cost_mean double precision, OUT cost_p95 double precision,
+    OUT n_slots integer[], OUT instance_types text[]
+) RETURNS SETOF record LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    data easeml.datasets := easeml.find_dataset(dataset);
+    search jsonb := jsonb_build_object('architectures', architectures, 'search_space', search_space, 'procedure', procedure, 'n_configs', n_configs, 'max_epochs', max_epochs, 'seed', seed,
+        'procedure_options', procedure_options);
+BEGIN
+    RETURN QUERY SELECT p.* FROM jsonb_to_recordset(easeml.plan_search_on(data, search, price_list, jsonb_build_object('n_points', coalesce(n_points, 0)),
+            easeml.known_times(data, coalesce(procedure, 'race')))) p(
+        point integer, seconds_mean double precision, seconds_p50 double precision, seconds_p95 double precision, cost_mean double precision, cost_p95 double precision,
+        n_slots integer[], instance_types text[]);
+END
+$$;
+COMMENT ON FUNCTION easeml.plan_frontier(text, text[], jsonb, text, integer, integer, bigint, jsonb, text, integer) IS
+$$Returns plans from the fastest to the cheapest, with the arguments of easeml.plan: of no two is one both faster and cheaper. n_slots and instance_types: what each stage gets.$$;
