@@ -7,7 +7,7 @@ DATASET ?= digits
 SECONDS_EACH ?= 60
 # Tests wait for servers more than they compute: two workers a core, each with a server of its own.
 WORKERS ?= $(shell echo $$((2 * $$(nproc))))
-SOURCES := $(shell find '$(CLONE)/easeml_db' '$(CLONE)/plpy' '$(CLONE)/loaders' '$(CLONE)/experiments' '$(CLONE)/sql' -type f -not -name '*.pyc' -not -name 'easeml--*.sql' 2>/dev/null | sed 's/ /\\ /g')
+SOURCES := $(shell find '$(CLONE)/easeml_db' '$(CLONE)/plpy' '$(CLONE)/loaders' '$(CLONE)/reader' '$(CLONE)/experiments' '$(CLONE)/sql' -type f -not -name '*.pyc' -not -name 'easeml--*.sql' 2>/dev/null | sed 's/ /\\ /g')
 INSTALLED := $(VENV)/easeml-installed
 
 .PHONY: help setup demo test suite unit lint docs benchmarks clean

@@ -18,7 +18,13 @@ from typing import Any
 
 CLONE = Path(__file__).resolve().parent.parent
 REFERENCE = CLONE / "docs" / "reference"
-sys.path[:0] = [str(CLONE), str(CLONE / "plpy"), str(CLONE / "loaders"), str(CLONE / "experiments")]
+sys.path[:0] = [
+    str(CLONE),
+    str(CLONE / "plpy"),
+    str(CLONE / "loaders"),
+    str(CLONE / "reader"),
+    str(CLONE / "experiments"),
+]
 
 NOTE = "<!-- Written by docs/generate.py; change the sources and run: make docs -->"
 
@@ -59,6 +65,7 @@ GROUPS = {
         "explain_row",
         "hyperparameter_importance",
     ),
+    "Files": ("export_trial", "import_trial"),
     "Slots and segments": (
         "set_slots",
         "add_slots",

@@ -76,6 +76,11 @@ def numbers_of_array(stored: bytes) -> npt.NDArray[np.float64]:
 
 def fields_from_values(encoder: Encoder, row: Mapping[str, JSON]) -> list[Array]:
     """Make fields of one row given as a mapping from column to value (None: missing), as in to_jsonb(row)."""
+    _check_inputs(encoder, row)
+    return [_field_from_value(field, _value_of(field, row[field.source])) for field in encoder.inputs]
+
+
+def _check_inputs(encoder: Encoder, row: Mapping[str, JSON]) -> None:
     for field in encoder.inputs:
         if field.source not in row:
             raise ShapeMismatch(
@@ -83,7 +88,23 @@ def fields_from_values(encoder: Encoder, row: Mapping[str, JSON]) -> list[Array]
                 detail=f"Inputs: {', '.join(dict.fromkeys(each.source for each in encoder.inputs))}.",
                 hint="Give each input a value, null where it is not known.",
             )
-    return [_field_from_value(field, _value_of(field, row[field.source])) for field in encoder.inputs]
+
+
+def fields_from_rows(encoder: Encoder, rows: Sequence[Mapping[str, JSON]]) -> list[Array]:
+    """Make fields of many rows given as mappings. Raises ShapeMismatch."""
+    for row in rows:
+        _check_inputs(encoder, row)
+    return [
+        _column_from_values(field, [_value_of(field, row[field.source]) for row in rows]) for field in encoder.inputs
+    ]
+
+
+def _column_from_values(field: Field, values: Sequence[JSON]) -> Array:
+    if isinstance(field, CategoricalField | TextField):
+        for value in values:
+            _check_text(field, value)
+        return coded(field, values)
+    return np.concatenate([_field_from_value(field, value) for value in values])
 
 
 def _value_of(field: Field, value: JSON) -> JSON:
@@ -139,10 +160,14 @@ def coded(field: CategoricalField | TextField, values: Sequence[JSON]) -> Array:
     return np.array([codes[value] for value in values], field.stored_type)
 
 
+def _check_text(field: CategoricalField | TextField, value: JSON) -> None:
+    if isinstance(value, list | dict):
+        raise ShapeMismatch(f"input {field.column!r}: expected a text, got {reprlib.repr(value)}", hint=KNOWN)
+
+
 def _field_from_value(field: Field, value: JSON) -> Array:
     if isinstance(field, CategoricalField | TextField):
-        if isinstance(value, list | dict):
-            raise ShapeMismatch(f"input {field.column!r}: expected a text, got {reprlib.repr(value)}", hint=KNOWN)
+        _check_text(field, value)
         return coded(field, [value])
     try:
         array = _numbers(field, value)

@@ -66,6 +66,10 @@ BEGIN
     PERFORM easeml.check_schedule(data, run.scheduler, run.visit_order);
     PERFORM easeml.check_allocation(run.allocation);
     ranking := easeml.ranking_metric(data, arguments ->> 'metric');
+    IF NOT EXISTS (SELECT FROM easeml.partitions p WHERE p.dataset_id = data.dataset_id) THEN
+        PERFORM easeml.fail('ML004', format('dataset %s was imported: it has no rows to train on', quote_literal(data.dataset_name)),
+            hint => 'Make a dataset of a table: easeml.create_dataset(name, source, inputs, target).');
+    END IF;
     chosen := easeml.choose_architectures(data, run.architectures);
     options := easeml.complete_options(run.procedure, run.procedure_options);
     specifications := easeml.specifications(chosen);

@@ -123,7 +123,7 @@ def test_the_changelog_has_the_version_of_the_package() -> None:
     assert f"## {__version__}" in (CLONE / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
-FOLDERS = "easeml_db|plpy|loaders|experiments|sql|tests|benchmarks|docs|docker"
+FOLDERS = "easeml_db|plpy|loaders|reader|experiments|sql|tests|benchmarks|docs|docker"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(CLONE)))

@@ -18,10 +18,11 @@ PACKAGES = {
     "easeml_db": ROOT / "easeml_db",
     "easeml_plpy": ROOT / "plpy" / "easeml_plpy",
     "easeml_loaders": ROOT / "loaders" / "easeml_loaders",
+    "easeml_model": ROOT / "reader" / "easeml_model",
     "easeml_experiments": ROOT / "experiments" / "easeml_experiments",
 }
 OURS = frozenset(PACKAGES)
-PRODUCT = ("easeml_db", "easeml_plpy", "easeml_loaders")
+PRODUCT = ("easeml_db", "easeml_plpy", "easeml_loaders", "easeml_model")
 
 WORDS = ("errors", "words")
 CORES = tuple(
@@ -200,6 +201,18 @@ def test_loaders_know_errors_and_no_other_room(name, path):
             assert is_within(imported, ("easeml_loaders", "easeml_plpy.errors")), f"{name} imports {imported}"
     allowed = OURS | {"numpy", "psycopg", "sklearn"}
     assert {top_of(imported) for imported in imports(name, path)} <= allowed | sys.stdlib_module_names
+
+
+@pytest.mark.parametrize(("name", "path"), modules("easeml_model"), ids=[name for name, _ in modules("easeml_model")])
+def test_what_reads_exported_trials_knows_no_database(name, path):
+    found = {top_of(imported) for imported in imports(name, path)}
+    assert found <= {"easeml_model", "easeml_plpy", "numpy"} | sys.stdlib_module_names
+
+
+def test_reading_an_exported_trial_imports_no_driver():
+    script = "import sys, easeml_model; print(*sorted({'psycopg', 'easeml_db', 'plpy'} & set(sys.modules)))"
+    found = subprocess.run([sys.executable, "-c", script], cwd="/", check=True, capture_output=True, text=True)
+    assert found.stdout.split() == []
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ FROM easeml.trial_groups g JOIN easeml.trials t USING (run_id);
 # They take names, values or settings, and look at no row that has an tenant.
 ABOUT_NO_ROWS = {
     "array_bytes", "check_dataset", "current_tenancy", "current_tenant", "fail", "fail_run", "find_output",
-    "find_source", "hide_context", "commit_first",
+    "find_source", "hide_context", "commit_first", "import_model", "import_trial", "store_import",
     "fitting_architectures", "has_live_coordinator", "is_bound_by_limits", "list_allocations",
     "list_architectures", "list_metrics", "list_policies", "list_priors", "list_procedures",
     "list_schedulers", "metric_text", "near_names", "plan_goal", "plan_search_on", "preview_search", "qualified_name",
@@ -66,6 +66,8 @@ REFUSED = {
     "deploy(bigint)": "SELECT easeml.deploy({trial_id})",
     "drop_dataset(text,boolean)": "SELECT easeml.drop_dataset('private', true)",
     "drop_run(bigint,boolean)": "SELECT easeml.drop_run({open_run_id})",
+    "export_file(text,bigint)": f"{RAISED} easeml.export_file('private', {{trial_id}})",
+    "export_trial(text,bigint)": "SELECT easeml.export_trial('private', {trial_id})",
     "find_dataset(text)": "SELECT easeml.find_dataset('private')",
     "find_run(bigint)": "SELECT easeml.find_run({run_id})",
     "grant_use(text,name,boolean)": "SELECT easeml.grant_use('private', 'bert')",

@@ -22,7 +22,7 @@ import torch
 from easeml_plpy import checkpoint, metrics
 from easeml_plpy.architectures import Architecture, Config, IncrementalEstimator
 from easeml_plpy.architectures.incremental import BATCH_ROWS
-from easeml_plpy.errors import InvalidData, NotReady, TrialFailed
+from easeml_plpy.errors import CorruptCheckpoint, InvalidData, NotReady, TrialFailed
 from easeml_plpy.task import Task
 from easeml_plpy.trainers.contract import (
     Blueprint,
@@ -108,11 +108,17 @@ class PartialFitTrial:
 
     def restore(self, state: checkpoint.Checkpoint) -> None:
         """Restore a state."""
-        for name, number in state.read("estimator", dict).items():
+        numbers, arrays = (
+            state.read("estimator", dict),
+            {k.removeprefix(_ESTIMATOR): v for k, v in state.tensors.items()},
+        )
+        if not {*numbers, *arrays} <= set(FITTED_ATTRIBUTES):
+            raise CorruptCheckpoint("state has attributes that no estimator is fitted with")
+        for name, number in numbers.items():
             setattr(self._estimator, name, number)
         scalars = state.read("scalars", list)
-        for key, tensor in state.tensors.items():
-            name, array = key.removeprefix(_ESTIMATOR), tensor.numpy()
+        for name, tensor in arrays.items():
+            array = tensor.numpy()
             setattr(self._estimator, name, array[()] if name in scalars else array)
         self._n_steps = state.read("n_steps", int)
 

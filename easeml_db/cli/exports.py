@@ -1,0 +1,64 @@
+"""easeml export and easeml import: a trial as a file, and back on another server."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+
+from easeml_db.cli.connection import database, dsn_option
+from easeml_db.cli.output import json_option, print_json, say
+from easeml_db.cli.statements import call
+from easeml_db.errors import EasemlError, NotAllowed
+
+SUFFIX = ".safetensors"
+
+
+@click.command("export")
+@click.argument("dataset")
+@click.option("--trial", "trial_id", type=int, help="The trial to export (default: the one that answers).")
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="File (default: DATASET.safetensors).")
+@click.option("--force", is_flag=True, help="Write over a file that is there.")
+@dsn_option
+@json_option
+def export_command(
+    dataset: str, trial_id: int | None, out: Path | None, force: bool, dsn: str | None, as_json: bool
+) -> None:
+    """Write a trial of DATASET with its encoder into one file, for easeml import or the Python package easeml_model."""
+    path = out or Path(re.sub(r"[^\w.-]+", "-", dataset) + SUFFIX)
+    if path.exists() and not force:
+        raise NotAllowed(f"{path} exists already", hint="Give another name with --out, or --force.")
+    with database(dsn) as connection:
+        contents = bytes(call(connection, "export_trial", dataset, trial_id=trial_id))
+    try:
+        path.write_bytes(contents)
+    except OSError as error:
+        raise EasemlError(f"cannot write {path}: {error.strerror}", hint="Choose another place with --out.") from error
+    if as_json:
+        print_json({"file": str(path), "n_bytes": len(contents)})
+    else:
+        say(f"{path}: {len(contents)} bytes")
+
+
+@click.command("import")
+@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.option("--name", help="Name of the dataset that predicts (default: that of the file).")
+@dsn_option
+@json_option
+def import_command(file: Path, name: str | None, dsn: str | None, as_json: bool) -> None:
+    """Store FILE, which easeml export has written, as a dataset that predicts."""
+    contents = file.read_bytes()
+    with database(dsn) as connection:
+        trial_id = call(connection, "import_trial", contents, name=name)
+        row = connection.execute(
+            "SELECT dataset_name, architecture FROM easeml.leaderboard WHERE trial_id = %s", [trial_id]
+        ).fetchone()
+    facts = {"trial_id": trial_id, **(row or {})}
+    if as_json:
+        print_json(facts)
+    else:
+        say(f"trial {trial_id} ({facts['architecture']}) answers for dataset {facts['dataset_name']}")
+
+
+COMMANDS = (export_command, import_command)

@@ -1,0 +1,63 @@
+"""A trial in memory: the encoder and the network, trees or estimator that the server has, asked from Python."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from easeml_plpy.encoder import LabelTarget
+from easeml_plpy.model_checks import restored
+from easeml_plpy.model_file import ModelDocument, ModelFile
+from easeml_plpy.prediction import ROWS_AT_ONCE, outputs_of
+from easeml_plpy.row_values import fields_from_rows
+
+Row: TypeAlias = Mapping[str, Any]
+"""Values by column as JSON has them: texts, numbers, booleans, lists, None; times as text in ISO 8601."""
+
+
+class Model:
+    """A trial that was exported."""
+
+    def __init__(self, file: ModelFile) -> None:
+        self._served = restored(file)
+        self.document: ModelDocument = file.document
+
+    @property
+    def inputs(self) -> list[str]:
+        """The columns that a row must have."""
+        return list(dict.fromkeys(field.source for field in self._served.data.encoder.inputs))
+
+    @property
+    def labels(self) -> list[str] | None:
+        """The classes, in the order of the probabilities; None for numbers."""
+        target = self._served.data.encoder.target
+        return list(target.labels) if isinstance(target, LabelTarget) else None
+
+    def outputs(self, rows: Sequence[Row]) -> npt.NDArray[np.floating[Any]]:
+        """Return what the trial says of rows: probabilities (n, classes), or values (n, 1). Raises ShapeMismatch."""
+        pages = [rows[start : start + ROWS_AT_ONCE] for start in range(0, len(rows), ROWS_AT_ONCE)]
+        encoder = self._served.data.encoder
+        parts = [outputs_of(self._served, fields_from_rows(encoder, page)) for page in pages]
+        return np.concatenate(parts) if parts else np.empty((0, len(self.labels or [0])))
+
+    def predict(self, rows: Sequence[Row]) -> list[str] | list[float]:
+        """Return the label of each row, or its value."""
+        outputs = self.outputs(rows)
+        if self.labels is None:
+            return [float(value) for value in outputs[:, 0]]
+        return [self.labels[code] for code in outputs.argmax(axis=1).tolist()]
+
+    def predict_probabilities(self, rows: Sequence[Row]) -> list[dict[str, float]]:
+        """Return the probability of each class for each row; no class, no entry."""
+        names = self.labels or []
+        return [dict(zip(names, map(float, row), strict=False)) for row in self.outputs(rows)]
+
+
+def load(path: str | PathLike[str]) -> Model:
+    """Read a file that `easeml export` has written. Raises InvalidData, VersionMismatch, CorruptCheckpoint."""
+    return Model(ModelFile.from_bytes(Path(path).read_bytes()))
