@@ -13,8 +13,7 @@ DECLARE
     answer record;
 BEGIN
     IF chosen IS NULL THEN
-        PERFORM easeml.fail('ML010', format('dataset %s has no trial that answers yet', quote_literal(dataset)),
-            hint => format('Start one with SELECT easeml.select_models(%s), or wait for the first epoch to be measured.', quote_literal(dataset)));
+        PERFORM easeml.fail_unanswered(data.tenant, data.dataset_name, dataset);
     END IF;
     answer := easeml.export_file(data.dataset_name, chosen);
     PERFORM easeml.raise_failure(answer.failure);
@@ -98,9 +97,14 @@ COMMENT ON FUNCTION easeml.begin_import(name, text, jsonb, bigint, text, bytea) 
 CREATE FUNCTION easeml.finish_import(caller name, trial_id bigint) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     asker name;
+    name text;
 BEGIN
     UPDATE easeml.trials t SET checkpoint_id = c.checkpoint_id, best_checkpoint_id = c.checkpoint_id
-    FROM easeml.checkpoints c WHERE t.trial_id = finish_import.trial_id AND c.trial_id = t.trial_id RETURNING t.tenant INTO asker;
+    FROM easeml.checkpoints c WHERE t.trial_id = finish_import.trial_id AND c.trial_id = t.trial_id;
+    INSERT INTO easeml.serving_metrics (tenant, dataset_name, metric, is_higher_better)
+    SELECT d.tenant, d.dataset_name, r.metric, r.is_higher_better FROM easeml.trials t JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id)
+    WHERE t.trial_id = finish_import.trial_id RETURNING tenant, dataset_name INTO asker, name;
+    PERFORM easeml.note_serving(asker, name, 'better');
     IF easeml.is_bound_by_limits(caller) THEN
         -- Transactions that add to what a tenant keeps queue up here.
         UPDATE easeml.tenants t SET weight = t.weight WHERE t.tenant = asker;
