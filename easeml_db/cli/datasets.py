@@ -41,6 +41,7 @@ datasets = listing_group(
 @click.option("--time-column", help="Column of times: the newest rows test, the oldest train.")
 @click.option("--group-column", help="Column of groups, of which none is in two splits.")
 @click.option("--key-columns", callback=name_list, help="Columns that name rows: a,b,... (default: the primary key).")
+@click.option("--n-folds", type=int, help="Folds of cross-validation, for small tables.")
 @click.option("--seed", type=int, help="Same rows and seed, same split (default: 0).")
 @click.option("--task", help="classification or regression (default: by the target's type).")
 @click.option("--input-shape", callback=integer_list, help="Shape of bytea and flat arrays: 28,28")
@@ -99,10 +100,12 @@ def _print_dataset(connection: Connection, dataset_id: int, as_json: bool) -> No
     if as_json:
         print_json(made)
         return
+    # Without validation rows of their own, training rows validate in turn: the partitions are folds.
+    validates = f", {made['n_validation_rows']} to validate" if made["n_validation_rows"] else ""
     say(
         f"dataset {made['dataset_name']}, version {made['version']}: {made['task']},"
-        f" {made['n_train_rows']} rows to train on, {made['n_validation_rows']} to validate,"
-        f" {made['n_test_rows']} to test, in {made['n_partitions']} partitions"
+        f" {made['n_train_rows']} rows to train on{validates}, {made['n_test_rows']} to test,"
+        f" in {made['n_partitions']} {'partitions' if validates else 'folds'}"
     )
     if made["n_skipped_rows"]:
         say(f"{made['n_skipped_rows']} rows without a target were left out")

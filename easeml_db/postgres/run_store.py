@@ -36,6 +36,9 @@ class PostgresRuns:
         n_partitions, holders, search = (rows[0].pop(name) for name in ("n_partitions", "holders", "search"))
         whole = frozenset(rows[0].pop("whole_architectures"))
         is_ending = rows[0].pop("is_ending")
+        # A trial on a dataset with folds is a committee, which has no gradients to average.
+        has_folds = rows[0].pop("has_folds")
+        has_gangs = uses_gangs(rows[0]["allocation"]) and not has_folds
         has_keys = uses_batches(rows[0]["allocation"])
         trials = await self._session.rows("read_trials", run_id=run_id, has_keys=has_keys)
         architectures = {row["trial_id"]: row.pop("architecture") for row in trials}
@@ -47,7 +50,7 @@ class PostgresRuns:
             trials=tuple(_trial(run_id, n_partitions, row) for row in trials),
             holders=None if holders is None else tuple(frozenset(segments) for segments in holders),
             search=None if search is None else Search(**search),
-            joint_architectures=await self._read_joint() if uses_gangs(rows[0]["allocation"]) else frozenset(),
+            joint_architectures=await self._read_joint() if has_gangs else frozenset(),
             whole_architectures=whole,
             batch_keys={trial_id: key for trial_id, key in batch_keys.items() if key is not None},
         )  # fmt: skip

@@ -19,9 +19,9 @@ from .cancellation import SessionPause
 from .errors import RowsHeld
 from .evaluation import evaluated_state
 from .failures import told_by, unpacked
+from .folds import answers_for
 from .live_trials import keep_live, live_trial
 from .metrics import measure
-from .outputs import outputs_of
 from .recording import EvaluationFacts, record_evaluation, record_training
 from .session import Session, entry_point, pinned
 from .trainers import LiveTrial
@@ -143,7 +143,7 @@ class _Batch:
             )
             session.commit()
             with trial_to_blame(session):
-                outputs = outputs_of(member.live, rows.inputs, self._pause)
+                outputs = answers_for(member.live, rows, self._pause)
             statistics = measure(data.task(), data.raw(outputs), rows.raw_targets)
             return {"statistics": statistics, "read_bytes": member.read_bytes}
         return None

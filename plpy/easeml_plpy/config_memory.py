@@ -42,7 +42,7 @@ SLOTS = Statement(
 
 def shortage(chosen: Architecture, task: Task, config: Config, n_rows: int, limit_bytes: int) -> str | None:
     """Say in words by how much a config exceeds a limit; None where it does not for certain."""
-    needed = chosen.needed_bytes(task, config, n_rows)
+    needed = chosen.needed_bytes(task, config, n_rows) * max(task.n_folds, 1)
     if needed <= limit_bytes:
         return None
     shown = ", ".join(f"{name} {json.dumps(config[name])}" for name in TELLING if name in config)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -44,6 +44,10 @@ class Dataset:
         """Return the inputs of rows in that view; `folds` are those of training rows."""
         return self.view(view).encode(self.encoder, fields, folds)
 
+    def stored_split(self, split: str) -> str:
+        """Return the split of the blocks that hold a split: with folds, training rows validate, each in its turn."""
+        return "train" if split == "validation" and self.encoder.n_folds else split
+
     def raw(self, outputs: Array) -> Array:
         """Return outputs in the target's own units: predicted values back from the standard scale."""
         target = self.encoder.target
@@ -56,11 +60,12 @@ class Dataset:
 @dataclass(frozen=True)
 class PartitionRows:
     """Rows of one partition in a view: inputs (n, *input_shape) of the task's type; targets int64 or float32 (n,); raw
-    float64 targets."""
+    float64 targets. `folds` (n,): who must not learn from a row, but answers for it; None where others validate."""
 
     inputs: torch.Tensor
     targets: torch.Tensor
     raw_targets: Array
+    folds: Array | None = field(default=None, kw_only=True)
 
     @property
     def nbytes(self) -> int:
@@ -116,8 +121,13 @@ def partition_rows(
 
 def read_rows(session: Session, dataset_id: int, split: str, partition_number: int, view: str) -> PartitionRows:
     """Return a partition's rows in a view as tensors, and keep nothing."""
-    blocks = session.rows(BLOCKS, dataset_id, split, partition_number)
-    return _decoded(dataset(session, dataset_id), view, blocks, is_training=split == "train")
+    data = dataset(session, dataset_id)
+    stored = data.stored_split(split)
+    blocks = session.rows(BLOCKS, dataset_id, stored, partition_number)
+    rows = _decoded(data, view, blocks, is_training=stored == "train")
+    if data.encoder.n_folds and stored == "train":
+        return replace(rows, folds=np.full(len(rows.targets), partition_number))
+    return rows
 
 
 def _decoded(data: Dataset, view: str, blocks: Sequence[_Block], *, is_training: bool) -> PartitionRows:

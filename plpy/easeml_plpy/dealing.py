@@ -1,7 +1,8 @@
 """Which rows go to which split: at random, by time, by a column that says it, or by groups. Narrow columns only.
 
-Each way fills the temporary table easeml_dealt (row, label, k, split) from easeml_rows; `k` is a row's place in the
-shuffle, a hash under the seed. So the same rows, arguments and seed give the same splits.
+Each way fills the temporary table easeml_dealt (row, label, k, split, fold) from easeml_rows; `k` is a row's place in
+the shuffle, a hash under the seed, and only groups have their fold already. So the same rows, arguments and seed give
+the same splits.
 """
 
 from __future__ import annotations
@@ -24,6 +25,19 @@ class Wanted(NamedTuple):
     n_validation: int
     n_test: int
     has_labels: bool
+    n_folds: int = 0
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """Return the splits that get rows: with folds none validates alone."""
+        return tuple(split for split in SPLITS if split != "validation" or not self.n_folds)
+
+    def bins(self) -> list[Bin]:
+        """Return where groups go: the splits, or the folds and the test rows."""
+        if not self.n_folds:
+            return [Bin(split, self.of(split)) for split in SPLITS]
+        folds = [Bin("train", self.n_train // self.n_folds, fold) for fold in range(self.n_folds)]
+        return [*folds, Bin("test", self.n_test)]
 
     def of(self, split: str) -> int:
         """Return the number of rows that a split is to have."""
@@ -61,7 +75,7 @@ AT_RANDOM = """, marked AS (
 SELECT row, label, k, CASE
     WHEN is_test THEN 'test'
     WHEN NOT is_settled AND n * {n_validation} / n_all > (n - 1) * {n_validation} / n_all THEN 'validation'
-    ELSE 'train' END AS split
+    ELSE 'train' END AS split, NULL::int AS fold
 FROM rest
 """
 
@@ -70,12 +84,12 @@ BY_TIME = """, ranked AS (
     SELECT row, label, k, row_number() OVER (ORDER BY s DESC, k) AS n FROM keyed
 )
 SELECT row, label, k, CASE WHEN n <= {n_test} THEN 'test' WHEN n <= {n_test} + {n_validation} THEN 'validation'
-    ELSE 'train' END AS split
+    ELSE 'train' END AS split, NULL::int AS fold
 FROM ranked
 """
 
-BY_WORD = " SELECT row, label, k, s AS split FROM keyed"
-BY_GROUP = " SELECT row, label, k, g.split FROM keyed JOIN pg_temp.easeml_groups g ON g.value = keyed.s"
+BY_WORD = " SELECT row, label, k, s AS split, NULL::int AS fold FROM keyed"
+BY_GROUP = " SELECT row, label, k, g.split, g.fold FROM keyed JOIN pg_temp.easeml_groups g ON g.value = keyed.s"
 WAYS = {"time_column": BY_TIME, "split_column": BY_WORD, "group_column": BY_GROUP}
 
 
@@ -83,10 +97,9 @@ def deal(session: Session, request: PackRequest, wanted: Wanted) -> None:
     """Give each row its split. Raises InvalidArgument, InvalidData."""
     by = request.split_by
     if by is not None:
-        _check_values(session, by)
+        _check_values(session, by, wanted.splits)
     if by is not None and by.argument == "group_column":
-        bins = [Bin(split, wanted.of(split)) for split in SPLITS]
-        deal_groups(session, by.column, request.seed, bins, has_labels=wanted.has_labels)
+        deal_groups(session, by.column, request.seed, wanted.bins(), has_labels=wanted.has_labels)
     session.execute(
         (KEYED + (AT_RANDOM if by is None else WAYS[by.argument])).format(
             label="y" if wanted.has_labels else "true",
@@ -100,7 +113,7 @@ def deal(session: Session, request: PackRequest, wanted: Wanted) -> None:
         session.execute("DROP TABLE pg_temp.easeml_groups")
 
 
-def _check_values(session: Session, by: SplitBy) -> None:
+def _check_values(session: Session, by: SplitBy, splits: Sequence[str]) -> None:
     n = session.execute("SELECT count(*) AS n FROM pg_temp.easeml_rows WHERE s IS NULL")[0]["n"]
     if n:
         raise InvalidData(
@@ -108,16 +121,16 @@ def _check_values(session: Session, by: SplitBy) -> None:
             hint="Fill it in, or leave these rows out: the source may be a view of the others.",
         )
     if by.argument == "split_column":
-        _check_words(session, by.column)
+        _check_words(session, by.column, splits)
 
 
-def _check_words(session: Session, column: str) -> None:
+def _check_words(session: Session, column: str, splits: Sequence[str]) -> None:
     found = session.execute("SELECT s, count(*) AS n FROM pg_temp.easeml_rows GROUP BY s ORDER BY n DESC, s LIMIT 20")
     words = [str(row["s"]) for row in found]
-    unknown = [word for word in words if word not in SPLITS]
+    unknown = [word for word in words if word not in splits]
     if unknown:
         raise InvalidData(
-            f"split_column: column {column!r} says {_listed(unknown)}: expected {', '.join(SPLITS)}",
+            f"split_column: column {column!r} says {_listed(unknown)}: expected {', '.join(splits)}",
             hint="Let a view say it in these words, or name a group_column or a time_column if it is one of those.",
         )
 

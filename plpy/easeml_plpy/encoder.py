@@ -171,17 +171,20 @@ Target: TypeAlias = LabelTarget | NumberTarget
 
 @dataclass(frozen=True)
 class Encoder:
-    """How columns become numbers: the inputs in their order, the shape of a row that a trial sees, the target."""
+    """How columns become numbers: the inputs in their order, the shape of a row that a trial sees, the target; and into
+    how many folds its training rows are divided, 0 where other rows validate."""
 
     inputs: tuple[Field, ...]
     input_shape: tuple[int, ...]
     target: Target
+    n_folds: int = 0
 
     @classmethod
     def from_json(cls, value: Entry) -> Encoder:
         """Parse what is stored. Raises InvalidData."""
         fields = tuple(field_from_json(entry) for entry in value["inputs"])
-        return cls(fields, tuple(value["input_shape"]), _target_from_json(value["target"]))
+        target = _target_from_json(value["target"])
+        return cls(fields, tuple(value["input_shape"]), target, value.get("n_folds", 0))
 
     @classmethod
     def from_text(cls, text: str) -> Encoder:
@@ -191,7 +194,8 @@ class Encoder:
     def to_json(self) -> dict[str, JSON]:
         """Return what is stored."""
         fields: list[JSON] = [each.to_json() for each in self.inputs]
-        return {"inputs": fields, "input_shape": list(self.input_shape), "target": self.target.to_json()}
+        folds: dict[str, JSON] = {"n_folds": self.n_folds} if self.n_folds else {}
+        return {"inputs": fields, "input_shape": list(self.input_shape), "target": self.target.to_json(), **folds}
 
 
 def field_from_json(entry: Entry) -> Field:

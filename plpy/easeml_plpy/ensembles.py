@@ -16,13 +16,13 @@ from .architectures import architecture, complete
 from .cancellation import SessionPause
 from .datasets import Dataset, dataset
 from .errors import NotReady
+from .folds import answers_for
 from .greedy_ensemble import select
 from .metrics import METRICS, Score, measure, score_of, values
-from .outputs import all_outputs
 from .round_rows import round_rows
 from .session import Command, Session, Statement
 from .states import read_state
-from .trainers import LiveTrial, trainer_for
+from .trainers import LiveTrial, resume_trial
 from .trainers.contract import Blueprint
 from .trainers.ensemble import EnsembleTrial, Member
 from .units import TrialSpec
@@ -101,7 +101,7 @@ def _chosen_weights(
         rows = round_rows(session, own, "validation")
         live = _restored(session, data, candidate, device)
         session.commit()
-        outputs.append(all_outputs(live, rows.inputs, SessionPause(session)).astype(np.float64))
+        outputs.append(answers_for(live, rows, SessionPause(session)).astype(np.float64))
     metric, targets, pause = METRICS[candidates[0].metric], rows.raw_targets, SessionPause(session)
 
     def score(mean: Array) -> Score:
@@ -115,7 +115,7 @@ def _restored(session: Session, data: Dataset, candidate: _Candidate, device: st
     chosen = architecture(candidate.architecture)
     state = read_state(session, candidate.trial_id, candidate.checkpoint_id)
     config = json.loads(candidate.config)
-    return trainer_for(chosen.trainer).resume(chosen, config, data.task(chosen.view), state, device=device)
+    return resume_trial(chosen, config, data.task(chosen.view), state, device=device)
 
 
 def _member(session: Session, data: Dataset, starts: Mapping[str, int], candidate: _Candidate, weight: float) -> Member:

@@ -7,9 +7,9 @@ import json
 from . import datasets
 from .cancellation import SessionPause
 from .errors import NotReady
+from .folds import answers_for
 from .live_trials import keep_live, live_trial
 from .metrics import measure
-from .outputs import outputs_of
 from .recording import EvaluatedState, EvaluationFacts, record_evaluation
 from .session import Session, entry_point, pinned
 from .units import Unit, UnitContext, open_unit, trial_to_blame
@@ -33,7 +33,7 @@ def evaluate_unit(session: Session, unit: str, result: str | None) -> tuple[str]
     session.commit()
 
     with trial_to_blame(session):
-        outputs = outputs_of(live, rows.inputs, SessionPause(session))
+        outputs = answers_for(live, rows, SessionPause(session))
     statistics = measure(data.task(), data.raw(outputs), rows.raw_targets)
 
     facts: EvaluationFacts = {"statistics": statistics, "read_bytes": read_bytes}

@@ -20,10 +20,11 @@ WRITTEN_AT_ONCE = 10_000
 
 
 class Bin(NamedTuple):
-    """Where groups go: a split, and how many rows it is to have."""
+    """Where groups go: a split, or a fold of it, and how many rows it is to have."""
 
     split: str
     n_rows: int
+    fold: int | None = None
 
 
 class Group(NamedTuple):
@@ -72,16 +73,19 @@ SELECT r.s AS value, count(*) AS n_rows, 1 AS rarity FROM pg_temp.easeml_rows r
 GROUP BY r.s ORDER BY hash_record_extended(ROW(r.s), {seed}), r.s
 """
 WRITE_GROUPS = Command(
-    "INSERT INTO pg_temp.easeml_groups SELECT * FROM unnest($1, $2, $3)", ("text[]", "int8[]", "text[]"), is_kept=False
+    "INSERT INTO pg_temp.easeml_groups SELECT * FROM unnest($1, $2, $3, $4)",
+    ("text[]", "int8[]", "text[]", "int4[]"),
+    is_kept=False,
 )
-# An empty split takes the smallest group of the split that has the most.
+# An empty bin takes the smallest group of the bin that has the most.
 MOVE_GROUP = Command(
     """
-UPDATE pg_temp.easeml_groups SET split = $1 WHERE value = (SELECT value FROM pg_temp.easeml_groups WHERE split = (
-    SELECT split FROM pg_temp.easeml_groups GROUP BY split ORDER BY count(*) DESC, split LIMIT 1)
-    ORDER BY n_rows, value LIMIT 1)
+UPDATE pg_temp.easeml_groups SET split = $1, fold = $2 WHERE value = (
+    SELECT g.value FROM pg_temp.easeml_groups g JOIN (SELECT split, fold FROM pg_temp.easeml_groups
+        GROUP BY split, fold ORDER BY count(*) DESC, split, fold LIMIT 1) most
+    ON g.split = most.split AND g.fold IS NOT DISTINCT FROM most.fold ORDER BY g.n_rows, g.value LIMIT 1)
 """,
-    ("text",),
+    ("text", "int4"),
     is_kept=False,
 )
 
@@ -105,24 +109,36 @@ LARGE_GROUPS = Statement(
 
 
 def deal_groups(session: Session, column: str, seed: int, bins: Sequence[Bin], *, has_labels: bool) -> None:
-    """Fill temporary table easeml_groups (value, n_rows, split) from column s of easeml_rows. Raises InvalidData."""
-    session.execute("CREATE TEMPORARY TABLE easeml_groups (value text, n_rows bigint, split text) ON COMMIT DROP")
+    """Fill temporary table easeml_groups (value, n_rows, split, fold) from easeml_rows. Raises InvalidData."""
+    session.execute(
+        "CREATE TEMPORARY TABLE easeml_groups (value text, n_rows bigint, split text, fold integer) ON COMMIT DROP"
+    )
     statement = Statement((GROUPS if has_labels else KINDLESS_GROUPS).format(seed=int(seed)), (), Group, is_kept=False)
     dealer, n_groups, used = GroupDealer([each.n_rows for each in bins]), 0, set[int]()
     for groups in _batches(session.each(statement, at_once=1000)):
         chosen = [dealer.deal(group) for group in groups]
         n_groups += len(groups)
         used.update(chosen)
-        splits = [bins[number].split for number in chosen]
-        session.run(WRITE_GROUPS, [group.value for group in groups], [group.n_rows for group in groups], splits)
+        places = [bins[number] for number in chosen]
+        session.run(
+            WRITE_GROUPS,
+            [group.value for group in groups],
+            [group.n_rows for group in groups],
+            [place.split for place in places],
+            [place.fold for place in places],
+        )
     if n_groups < len(bins):
         raise InvalidData(
-            f"group_column: column {column!r} makes {n_groups} groups, and {len(bins)} splits need one each",
+            f"group_column: column {column!r} makes {n_groups} groups, and {len(bins)} {_kind(bins)} need one each",
             hint="Leave group_column out, or name a column with more values.",
         )
     for number in sorted(set(range(len(bins))) - used):
-        session.run(MOVE_GROUP, bins[number].split)
+        session.run(MOVE_GROUP, bins[number].split, bins[number].fold)
     _tell_large(session, column, bins)
+
+
+def _kind(bins: Sequence[Bin]) -> str:
+    return "splits" if all(each.fold is None for each in bins) else "folds and test rows"
 
 
 def _batches(groups: Iterator[Group]) -> Iterator[list[Group]]:
@@ -139,5 +155,6 @@ def _tell_large(session: Session, column: str, bins: Sequence[Bin]) -> None:
         more = f" and {large[0].n_groups - N_NAMED} more" if large[0].n_groups > N_NAMED else ""
         session.notice(
             f"group_column: some groups of {column!r} are larger than the {smallest.n_rows} rows of the"
-            f" {smallest.split} split, so shares differ from those asked for: {named}{more}"
+            f" {smallest.split} {'split' if smallest.fold is None else 'fold'}, so shares differ from those asked for:"
+            f" {named}{more}"
         )

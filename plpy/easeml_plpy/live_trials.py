@@ -15,7 +15,8 @@ from .errors import TrialFailed
 from .session import Kept, Session
 from .states import read_state
 from .task import Task
-from .trainers import LiveTrial, trainer_for
+from .trainers import LiveTrial, resume_trial, trainer_for
+from .trainers.committee import begin_committee
 from .trainers.torch_trial import TorchTrial
 from .units import TrialSpec, Unit, UnitContext, trial_to_blame
 from .value_types import JSON
@@ -90,6 +91,17 @@ def fresh_trial(trial: TrialSpec, task: Task, seed: int, device: str) -> LiveTri
     chosen = architecture(trial.architecture)
     config = complete(chosen, trial.config)
     trainer = trainer_for(chosen.trainer)
+    if task.n_folds:
+        return begin_committee(
+            trainer,
+            chosen,
+            config,
+            task,
+            train_rows=trial.train_rows,
+            n_epochs=trial.max_epochs,
+            seed=seed,
+            device=device,
+        )
     n_steps_total = trainer.count_steps(config, trial.train_rows, trial.max_epochs)
     return trainer.start(chosen, config, task, n_steps_total=n_steps_total, seed=seed, device=device)
 
@@ -99,4 +111,4 @@ def resumed_trial(
 ) -> LiveTrial:
     """Return a trial with a stored state; the optimiser's settings are those of the config."""
     chosen = architecture(architecture_name)
-    return trainer_for(chosen.trainer).resume(chosen, complete(chosen, config), task, state, device=device)
+    return resume_trial(chosen, complete(chosen, config), task, state, device=device)

@@ -148,6 +148,16 @@ def values(task: Task, statistics: Statistics) -> dict[str, float]:
     return _regression_values(statistics)
 
 
+def mean_over_folds(task: Task, folds: Sequence[Statistics]) -> dict[str, tuple[float, float]]:
+    """Return of every metric of the task its mean over folds, and the standard error of that mean."""
+    by_fold = [values(task, statistics) for statistics in folds]
+    found = {}
+    for name in by_fold[0]:
+        column = np.array([each[name] for each in by_fold])
+        found[name] = float(column.mean()), float(column.std(ddof=1)) / math.sqrt(len(column))
+    return found
+
+
 def classes_seen(statistics: Statistics) -> int | None:
     """Return how many classes have rows in the statistics; None for numbers."""
     if statistics["kind"] != "classification":

@@ -25,8 +25,9 @@ SPLIT_ARGUMENTS = ("split_column", "time_column", "group_column")
 class PackRequest:
     """The arguments of easeml.create_dataset, with the source as an oid and as a name quoted for SQL.
 
-    `key_columns` name the rows; if there are none, the primary key does. None: rows are split at random, `task` follows
-    from the target's type, `input_shape` from the arrays, `block_rows` from the size of a row.
+    `key_columns` name the rows; if there are none, the primary key does. With `n_folds` training rows also validate,
+    and each fold is a partition. None: rows are split at random, `task` follows from the target's type, `input_shape`
+    from the arrays, `block_rows` from the size of a row.
     """
 
     dataset_id: int
@@ -43,6 +44,7 @@ class PackRequest:
     block_rows: int | None
     split_by: SplitBy | None
     key_columns: tuple[str, ...]
+    n_folds: int | None
 
 
 def _request(
@@ -72,10 +74,12 @@ BEGUN = Statement(
     """
 SELECT d.dataset_id, s.relation::oid::bigint AS relation, easeml.qualified_name(s.relation) AS source,
     d.input_columns AS inputs, d.target_column AS target, d.n_partitions, d.validation_fraction, d.test_fraction,
-    d.seed, o.task, o.input_shape, o.block_rows, o.split_column, o.time_column, o.group_column, o.key_columns
+    d.seed, o.task, o.input_shape, o.block_rows, o.split_column, o.time_column, o.group_column, o.key_columns,
+    o.n_folds
 FROM easeml.datasets d CROSS JOIN LATERAL (SELECT to_regclass(d.source) AS relation) s
 CROSS JOIN LATERAL jsonb_to_record(d.options) o(task text, input_shape integer[], block_rows integer,
-    split_column text, time_column text, group_column text, key_columns text[])
+    split_column text, time_column text, group_column text, key_columns text[],
+    n_folds integer)
 WHERE d.dataset_id = $1 AND d.packing_xid = pg_current_xact_id()
     AND d.tenant = easeml.current_tenant() AND easeml.qualified_name(s.relation) IS NOT NULL
 """,

@@ -132,6 +132,7 @@ class _Packing:
         self._session, self._sources, self._target = session, sources, target
         self._inputs = inputs = [source.field for source in sources]
         self._facts, self._row_key = facts, row_key
+        self._n_folds = wanted.n_folds or 0
         self._dataset_id, self._n_partitions, self._n_skipped = wanted.dataset_id, wanted.n_partitions, n_skipped
         self._block_rows = wanted.block_rows or int(np.clip(TARGET_BLOCK_BYTES // max(row_bytes(inputs), 1), 64, 8192))
 
@@ -166,7 +167,7 @@ class _Packing:
             "n_skipped_rows": self._n_skipped,
             "row_key": self._row_key,
             "checksums": [statistics.checksums[part] for part in range(self._n_partitions)],
-            "encoder": Encoder(tuple(fields), shape, target).to_json(),
+            "encoder": Encoder(tuple(fields), shape, target, self._n_folds).to_json(),
             "explanations": explanations(fields, self._facts),
             "packing_seconds": time.monotonic() - started,
         }

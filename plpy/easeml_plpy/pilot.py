@@ -46,7 +46,8 @@ class PilotTimes:
 
 
 MEAN_ROWS = Statement(
-    "SELECT avg(n_train_rows)::float8 AS train, avg(n_validation_rows)::float8 AS evaluate"
+    "SELECT avg(n_train_rows)::float8 AS train,"
+    " avg(CASE n_validation_rows WHEN 0 THEN n_train_rows ELSE n_validation_rows END)::float8 AS evaluate"
     " FROM easeml.partitions WHERE dataset_id = $1",
     ("int8",),
     MeanRows,

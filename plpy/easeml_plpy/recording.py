@@ -9,7 +9,7 @@ from typing import NamedTuple, TypedDict
 
 from .checkpoint import digest
 from .datasets import dataset
-from .metrics import METRICS, Statistics, classes_seen, combine, is_better, values
+from .metrics import METRICS, Statistics, classes_seen, combine, is_better, mean_over_folds, values
 from .session import Session, Statement, only_column
 from .states import store_chunks
 from .units import UnitContext
@@ -120,10 +120,13 @@ def _record_metrics(
     session: Session, order: str, context: UnitContext, measured: EvaluatedState, parts: Sequence[Statistics]
 ) -> RecordedEvaluation:
     """Make the metrics of a whole split; after a validation this state may become the trial's best."""
-    task = dataset(session, context.trial.dataset_id).task()
-    total = combine(parts)
+    data, total, errors = dataset(session, context.trial.dataset_id), combine(parts), {}
+    found = values(data.task(), total)
+    if data.encoder.n_folds and measured.split == "validation":
+        of_folds = mean_over_folds(data.task(), parts)
+        found, errors = ({name: both[k] for name, both in of_folds.items()} for k in (0, 1))
     # No rows, no number: NaN would sort above every number in SQL.
-    metrics = {name: value for name, value in values(task, total).items() if math.isfinite(value)}
+    metrics = {name: value for name, value in found.items() if math.isfinite(value)}
     is_first = context.best_checkpoint_id is None
     improves = is_better(METRICS[context.metric], metrics, context.best_metric_value, context.best_loss)
     is_best = measured.split == "validation" and (is_first or improves)
@@ -134,7 +137,11 @@ def _record_metrics(
         measured.epoch,
         measured.split,
         total["n_rows"],
-        json.dumps(metrics | {"n_classes": classes_seen(total)}),
+        json.dumps(metrics | {"n_classes": classes_seen(total), "metric_error": _finite(errors.get(context.metric))}),
         best_checkpoint_id,
     )
     return {"metrics": metrics, "pruned_bytes": pruned_bytes or 0}
+
+
+def _finite(number: float | None) -> float | None:
+    return number if number is not None and math.isfinite(number) else None

@@ -22,6 +22,7 @@ from .checkpoint import digest
 from .datasets import PartitionRows
 from .devices import bind
 from .errors import CorruptCheckpoint, InvalidArgument, NotAllowed, NotFound
+from .folds import train_on
 from .live_trials import begun_trial, check_fits, resumed_trial
 from .packing_statistics import checksum
 from .round_rows import round_rows
@@ -246,7 +247,7 @@ class _Replay:
             if unit.stack is not None and isinstance(live, TorchTrial):
                 repeat_stacked(live, Pass(rows.inputs, rows.targets, unit.seed), unit.stack, pause)
             else:
-                live.train(rows.inputs, rows.targets, seed=unit.seed, pause=pause)
+                train_on(live, rows, unit.seed, pause)
         return live.dump()
 
     def _difference(self, unit: LoggedUnit, state: bytes) -> Difference:

@@ -39,4 +39,7 @@ def _joined(parts: list[PartitionRows]) -> RoundRows:
         targets=torch.cat([part.targets for part in parts]),
         raw_targets=np.concatenate([part.raw_targets for part in parts]),
         n_rows=tuple(len(part.targets) for part in parts),
+        folds=None
+        if parts[0].folds is None
+        else np.concatenate([part.folds for part in parts if part.folds is not None]),
     )

@@ -14,10 +14,10 @@ import numpy as np
 from . import datasets
 from .cancellation import SessionPause
 from .evaluation import evaluated_state
+from .folds import answers_for
 from .gang_rank import gang_of
 from .live_trials import keep_live, live_trial
 from .metrics import measure
-from .outputs import all_outputs
 from .recording import EvaluationFacts, TrainingFacts, record_evaluation, record_training
 from .round_rows import round_rows
 from .session import Session, entry_point, pinned
@@ -64,7 +64,7 @@ def evaluate_round(session: Session, unit: str, result: str | None) -> tuple[str
     session.commit()
 
     with trial_to_blame(session):
-        outputs = data.raw(all_outputs(live, rows.inputs, SessionPause(session)))
+        outputs = data.raw(answers_for(live, rows, SessionPause(session)))
     starts = np.cumsum([0, *rows.n_rows])
     parts: list[EvaluationFacts] = []
     for member in gang_of(order).members:

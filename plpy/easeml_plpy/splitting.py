@@ -22,6 +22,18 @@ SELECT row, split, (place % {n_partitions})::int AS part, (place / {n_partitions
 """
 
 
+# Folds in turn in the order of (label, hash), so that each has its share of each label; groups have theirs already.
+FOLDED = """
+CREATE TEMPORARY TABLE easeml_order ON COMMIT DROP AS
+WITH folded AS (
+    SELECT row, split, k,
+        coalesce(fold, (row_number() OVER (PARTITION BY split ORDER BY label, k) - 1) % {n_folds}) AS part
+    FROM pg_temp.easeml_dealt
+)
+SELECT row, split, part::int, (row_number() OVER (PARTITION BY split, part ORDER BY k) - 1)::int AS position FROM folded
+"""
+
+
 def check_column(request: PackRequest, by: SplitBy, columns: Columns) -> None:
     """Refuse a column that cannot say how rows are split. Raises InvalidArgument."""
     columns_of.require(columns, [by.column], by.argument, request.source)
@@ -47,8 +59,11 @@ def order_rows(session: Session, request: PackRequest, target: Target) -> None:
     if isinstance(target, LabelTarget):
         if request.split_by is None:
             put_into_each_split(session, wanted)
-        tell_missing(session, target)
-    session.execute(ORDER.format(n_partitions=int(request.n_partitions)))
+        tell_missing(session, target, wanted)
+    if request.n_folds:
+        session.execute(FOLDED.format(n_folds=int(request.n_folds)))
+    else:
+        session.execute(ORDER.format(n_partitions=int(request.n_partitions)))
     session.execute("DROP TABLE pg_temp.easeml_dealt")
 
 
@@ -57,21 +72,26 @@ def _wanted(session: Session, request: PackRequest, target: Target) -> Wanted:
     n_validation, n_test = (
         int(n_rows * fraction + 0.5) for fraction in (request.validation_fraction, request.test_fraction)
     )
-    return Wanted(n_rows - n_validation - n_test, n_validation, n_test, isinstance(target, LabelTarget))
+    if request.n_folds:
+        n_validation = 0
+    n_train = n_rows - n_validation - n_test
+    return Wanted(n_train, n_validation, n_test, isinstance(target, LabelTarget), request.n_folds or 0)
 
 
 def check_splits(session: Session, request: PackRequest) -> int:
     """Return the number of training rows; refuse a source with too few rows for its partitions and splits."""
+    splits = ("train", "test") if request.n_folds else SPLITS
     rows = session.execute("SELECT split, count(*) AS n FROM pg_temp.easeml_order GROUP BY split")
-    counts: dict[str, int] = dict.fromkeys(SPLITS, 0) | {row["split"]: int(row["n"]) for row in rows}
+    counts: dict[str, int] = dict.fromkeys(splits, 0) | {row["split"]: int(row["n"]) for row in rows}
     for split, n in counts.items():
         if not n:
             _refuse_empty(request, split, sum(counts.values()))
     if min(counts.values()) < request.n_partitions:
+        kind = "folds" if request.n_folds else "partitions"
         raise InvalidData(
-            f"{sum(counts.values())} rows are too few for {request.n_partitions} partitions",
-            detail="; ".join(f"{counts[split]} {split} rows" for split in SPLITS),
-            hint=f"Each partition needs a row of each: ask for at most {min(counts.values())} partitions, or for other"
+            f"{sum(counts.values())} rows are too few for {request.n_partitions} {kind}",
+            detail="; ".join(f"{n} {split} rows" for split, n in counts.items()),
+            hint=f"Each {kind[:-1]} needs a row of each: ask for at most {min(counts.values())} {kind}, or for other"
             " fractions.",
         )
     return counts["train"]

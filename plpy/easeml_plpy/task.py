@@ -21,7 +21,7 @@ class Task:
     """`input_shape` is without the batch, `n_outputs` the number of classes, or 1 for regression.
 
     A single number as input has the shape (1,). `layout` says of each column what it is, where the view of the data has
-    columns of several kinds. Raises InvalidArgument.
+    columns of several kinds. With `n_folds` a trial is a committee of so many models. Raises InvalidArgument.
     """
 
     kind: TaskKind
@@ -29,6 +29,7 @@ class Task:
     n_outputs: int
     input_type: InputType = "float32"
     layout: Layout = ()
+    n_folds: int = 0
 
     def __post_init__(self) -> None:
         if self.kind not in TASK_KINDS:

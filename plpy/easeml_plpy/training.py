@@ -18,6 +18,7 @@ from .architectures import architecture
 from .cancellation import SessionPause
 from .datasets import PartitionRows, partition_rows
 from .errors import NotAllowed
+from .folds import train_on
 from .live_trials import keep_live, live_trial
 from .recording import RecordedTraining, TrainingFacts, record_training
 from .session import Session, entry_point, pinned
@@ -55,7 +56,7 @@ def trained(
     """Train on rows; return what is to be recorded of it, and the new state. Raises TrialFailed."""
     started = time.perf_counter()
     with trial_to_blame(session):
-        training = live.train(rows.inputs, rows.targets, seed=seed, pause=SessionPause(session))
+        training = train_on(live, rows, seed, SessionPause(session))
     return training_facts(training, time.perf_counter() - started, read_bytes), live.dump()
 
 

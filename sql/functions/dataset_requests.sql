@@ -7,7 +7,7 @@ DECLARE
 BEGIN
     SELECT w.* INTO wanted FROM jsonb_to_record(request) w(name text, inputs text[], target text, n_partitions integer, validation_fraction float8,
         test_fraction float8, seed bigint, task text, input_shape integer[], block_rows integer, placement text, split_column text, time_column text,
-        group_column text, key_columns text[]);
+        group_column text, key_columns text[], n_folds integer);
     IF wanted.name IS NULL OR btrim(wanted.name) = '' OR length(wanted.name) > 200 THEN
         PERFORM easeml.fail('ML001', format('name: expected 1 to 200 characters, got %s', quote_nullable(wanted.name)),
             hint => 'Give the dataset a name: easeml.create_dataset(name, source, inputs, target).');
@@ -61,6 +61,15 @@ BEGIN
     IF num_nonnulls(wanted.split_column, wanted.time_column, wanted.group_column) > 1 THEN
         PERFORM easeml.fail('ML001', 'split_column, time_column and group_column exclude each other', hint => 'Name the one that says which rows a model is to be tested on.');
     END IF;
+    IF wanted.n_folds NOT BETWEEN 2 AND 20 THEN
+        PERFORM easeml.fail('ML001', format('n_folds: expected 2 to 20 or NULL (rows of their own validate), got %s', wanted.n_folds), hint => '5 and 10 are usual.');
+    END IF;
+    IF wanted.n_folds IS NOT NULL AND wanted.time_column IS NOT NULL THEN
+        PERFORM easeml.fail('ML001', 'n_folds and time_column exclude each other: older rows would be predicted from newer ones');
+    END IF;
+    IF wanted.n_folds IS NOT NULL AND wanted.placement = 'bound' THEN
+        PERFORM easeml.fail('ML001', 'n_folds and placement bound exclude each other', hint => 'Folds are for small tables: leave placement out.');
+    END IF;
     IF octet_length(concat(wanted.split_column, wanted.time_column, wanted.group_column)) > 63 OR array_ndims(wanted.key_columns) > 1 OR cardinality(wanted.key_columns) > 32
         OR EXISTS (SELECT FROM unnest(wanted.key_columns) c WHERE c IS NULL OR octet_length(c) > 63) THEN
         PERFORM easeml.fail('ML001', 'split_column, time_column, group_column, key_columns: expected names of columns, which have at most 63 bytes, and at most 32 keys');
@@ -99,12 +108,12 @@ CREATE FUNCTION easeml.begin_version(asker name, version integer, arguments json
     -- What packing finds out is filled in by easeml.finish_dataset.
     INSERT INTO easeml.datasets (tenant, dataset_name, version, source, input_columns, target_column, task, input_shape, n_outputs, n_partitions, placement,
         validation_fraction, test_fraction, seed, block_rows, options, encoder, packing_xid)
-    SELECT begin_version.asker, w.name, begin_version.version, w.source, coalesce(w.inputs, '{}'), w.target, coalesce(w.task, 'classification'), '{1}', 1, w.n_partitions, w.placement,
+    SELECT begin_version.asker, w.name, begin_version.version, w.source, coalesce(w.inputs, '{}'), w.target, coalesce(w.task, 'classification'), '{1}', 1, coalesce(w.n_folds, w.n_partitions), w.placement,
         w.validation_fraction, w.test_fraction, w.seed, coalesce(w.block_rows, 1), jsonb_build_object('task', w.task, 'input_shape', w.input_shape, 'block_rows', w.block_rows)
-            || jsonb_strip_nulls(jsonb_build_object('split_column', w.split_column, 'time_column', w.time_column, 'group_column', w.group_column, 'key_columns', w.key_columns)), '{}',
+            || jsonb_strip_nulls(jsonb_build_object('split_column', w.split_column, 'time_column', w.time_column, 'group_column', w.group_column, 'key_columns', w.key_columns, 'n_folds', w.n_folds)), '{}',
         pg_current_xact_id()
     FROM jsonb_to_record(arguments) w(name text, source text, inputs text[], target text, n_partitions integer, validation_fraction float8, test_fraction float8, seed bigint,
-        task text, input_shape integer[], block_rows integer, placement text, split_column text, time_column text, group_column text, key_columns text[])
+        task text, input_shape integer[], block_rows integer, placement text, split_column text, time_column text, group_column text, key_columns text[], n_folds integer)
     RETURNING dataset_id
 $$;
 COMMENT ON FUNCTION easeml.begin_version(name, integer, jsonb) IS 'Inserts a version of a dataset that this transaction packs; returns its id (internal).';

@@ -39,20 +39,21 @@ CREATE FUNCTION easeml.create_dataset(
     split_column text DEFAULT NULL,
     time_column text DEFAULT NULL,
     group_column text DEFAULT NULL,
-    key_columns text[] DEFAULT NULL
+    key_columns text[] DEFAULT NULL,
+    n_folds integer DEFAULT NULL
 ) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     request jsonb := pg_catalog.jsonb_build_object('name', name, 'inputs', inputs, 'target', target, 'n_partitions', n_partitions,
         'validation_fraction', validation_fraction, 'test_fraction', test_fraction, 'seed', seed, 'task', task, 'input_shape', input_shape,
         'block_rows', block_rows, 'placement', placement, 'split_column', split_column, 'time_column', time_column, 'group_column', group_column,
-        'key_columns', key_columns);
+        'key_columns', key_columns, 'n_folds', n_folds);
 BEGIN
     -- One refusal at a time: what is wrong with the arguments comes before a source that does not exist.
     PERFORM easeml.check_dataset(request);
     RETURN easeml.pack_version('begin_dataset', pg_catalog.jsonb_insert(request, '{source}', pg_catalog.to_jsonb((easeml.find_source(source)).qualified_name)));
 END
 $$;
-COMMENT ON FUNCTION easeml.create_dataset(text, text, text[], text, integer, double precision, double precision, bigint, text, integer[], integer, text, text, text, text, text[]) IS
+COMMENT ON FUNCTION easeml.create_dataset(text, text, text[], text, integer, double precision, double precision, bigint, text, integer[], integer, text, text, text, text, text[], integer) IS
 $$Registers a table or view as a dataset and returns the dataset's id. It shuffles the rows once, splits them into training, validation and test rows
 (stratified for labels, with a row of each class that has three in each split), and packs them into partitions. No row leaves the database.
 name: any text; only your own datasets must differ from it. source: a table or view that you may read, written as in SQL.
@@ -64,23 +65,25 @@ block_rows: rows of a packed block; by default a block holds about 2 MB.
 placement: shared (every slot may run every partition) or bound (a partition runs only on slots of its segments, see easeml.replicate_dataset).
 split_column: says of each row which split it is in, in the words train, validation and test; the fractions count for nothing then.
 time_column: the newest rows test, those before them validate, the oldest train. group_column: rows of one group are never in two splits.
-key_columns: name the rows in easeml.dataset_rows; by default the primary key, or without one a hash of inputs and target.$$;
+key_columns: name the rows in easeml.dataset_rows; by default the primary key, or without one a hash of inputs and target.
+n_folds: for small tables, cross-validation with so many folds: all rows but the test rows train, and validate in turn. There are as many partitions, whatever n_partitions says.$$;
 
-CREATE FUNCTION easeml.dataset_rows(dataset text, version integer DEFAULT NULL) RETURNS TABLE (row_key text, split text, partition_number integer)
+CREATE FUNCTION easeml.dataset_rows(dataset text, version integer DEFAULT NULL) RETURNS TABLE (row_key text, split text, partition_number integer, fold integer)
 LANGUAGE plpgsql STABLE ROWS 10000 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     newest easeml.datasets := easeml.find_dataset(dataset);
-    wanted bigint := (SELECT d.dataset_id FROM easeml.datasets d
-        WHERE d.tenant = newest.tenant AND d.dataset_name = newest.dataset_name AND d.version = coalesce(dataset_rows.version, newest.version));
+    wanted easeml.datasets;
 BEGIN
-    IF wanted IS NULL THEN
+    SELECT d.* INTO wanted FROM easeml.datasets d
+    WHERE d.tenant = newest.tenant AND d.dataset_name = newest.dataset_name AND d.version = coalesce(dataset_rows.version, newest.version);
+    IF wanted.dataset_id IS NULL THEN
         PERFORM easeml.fail('ML003', format('dataset %s has no version %s', quote_literal(dataset), version), hint => format('It has versions up to %s.', newest.version));
     END IF;
-    RETURN QUERY SELECT k.row_key, b.split, b.partition_number FROM easeml.blocks b, unnest(coalesce(b.row_keys, b.row_hashes::text[])) k(row_key) WHERE b.dataset_id = wanted;
+    RETURN QUERY SELECT k.row_key, b.split, b.partition_number, CASE WHEN wanted.options ? 'n_folds' AND b.split = 'train' THEN b.partition_number END FROM easeml.blocks b, unnest(coalesce(b.row_keys, b.row_hashes::text[])) k(row_key) WHERE b.dataset_id = wanted.dataset_id;
 END
 $$;
 COMMENT ON FUNCTION easeml.dataset_rows(text, integer) IS
-$$Says of each row of your dataset in which split it is: train, validation or test. version: by default the newest.
+$$Says of each row of your dataset in which split it is: train, validation or test, and with n_folds in which fold. version: by default the newest.
 row_key is the row's primary key as text (several columns as ROW(a, b)::text), or what key_columns of easeml.create_dataset named; without either it is a hash of inputs and target.
 easeml.dataset_info.row_key is the expression that makes it of a row of the source: SELECT s.*, r.split FROM sales s JOIN easeml.dataset_rows('sales') r ON r.row_key = s.id::text.$$;
 

@@ -110,11 +110,11 @@ DECLARE
 BEGIN
     SELECT t.* INTO trial FROM easeml.trials t WHERE t.trial_id = (unit ->> 'trial_id')::bigint;
     SELECT (metrics ->> r.metric)::double precision INTO metric_value FROM easeml.runs r WHERE r.run_id = trial.run_id;
-    INSERT INTO easeml.epoch_metrics (trial_id, run_id, tenant, epoch, split, n_rows, metric_value, accuracy, balanced_accuracy, macro_f1, log_loss, rmse, mae, r2, n_classes)
+    INSERT INTO easeml.epoch_metrics (trial_id, run_id, tenant, epoch, split, n_rows, metric_value, accuracy, balanced_accuracy, macro_f1, log_loss, rmse, mae, r2, n_classes, metric_error)
     SELECT trial.trial_id, trial.run_id, trial.tenant, record_metrics.epoch, record_metrics.split, record_metrics.n_rows, metric_value,
-        m.accuracy, m.balanced_accuracy, m.macro_f1, m.log_loss, m.rmse, m.mae, m.r2, m.n_classes
+        m.accuracy, m.balanced_accuracy, m.macro_f1, m.log_loss, m.rmse, m.mae, m.r2, m.n_classes, m.metric_error
     FROM jsonb_to_record(metrics) m(accuracy double precision, balanced_accuracy double precision, macro_f1 double precision, log_loss double precision,
-        rmse double precision, mae double precision, r2 double precision, n_classes integer);
+        rmse double precision, mae double precision, r2 double precision, n_classes integer, metric_error double precision);
     IF new_best_checkpoint_id IS NOT NULL THEN
         UPDATE easeml.trials t SET best_epoch = record_metrics.epoch, best_metric_value = metric_value, best_checkpoint_id = new_best_checkpoint_id,
             best_loss = coalesce(metrics ->> 'log_loss', metrics ->> 'rmse')::double precision

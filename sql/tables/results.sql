@@ -111,12 +111,14 @@ CREATE TABLE easeml.epoch_metrics (
     mae double precision,
     r2 double precision,
     n_classes integer,
+    metric_error double precision,
     measured_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (trial_id, epoch, split),
     FOREIGN KEY (trial_id, tenant) REFERENCES easeml.trials (trial_id, tenant) ON DELETE CASCADE
 );
 COMMENT ON TABLE easeml.epoch_metrics IS 'Metrics of a trial after an epoch over a whole split; metric_value is the metric of the run.';
 COMMENT ON COLUMN easeml.epoch_metrics.n_classes IS 'How many classes had rows in the split: metrics know nothing of the others. Null for numbers.';
+COMMENT ON COLUMN easeml.epoch_metrics.metric_error IS 'Standard error of metric_value as the mean over folds; null without folds.';
 
 CREATE TABLE easeml.events (
     event_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

@@ -49,7 +49,7 @@ SELECT t.run_id, CASE WHEN t.best_metric_value IS NOT NULL THEN
     p.trial_id IS NOT NULL AS is_deployed,
     u.training_seconds, t.config, t.failure_reason, t.tenant::text AS tenant,
     coalesce(t.target_epochs, t.max_epochs) AS target_epochs, t.parent_trial_id, t.bracket,
-    b.n_classes AS n_validation_classes, e.n_classes AS n_test_classes
+    b.n_classes AS n_validation_classes, e.n_classes AS n_test_classes, b.metric_error AS validation_error
 FROM easeml.trials t
 JOIN easeml.runs r USING (run_id)
 JOIN easeml.datasets d USING (dataset_id)
@@ -63,7 +63,7 @@ COMMENT ON VIEW easeml.leaderboard IS 'Trials of each run, best first by the val
 CREATE VIEW easeml.learning_curves WITH (security_invoker) AS
 SELECT t.run_id, t.trial_id, t.trial_number, t.architecture, e.epoch, l.training_loss, r.metric, e.metric_value AS validation_metric,
     e.accuracy, e.balanced_accuracy, e.macro_f1, e.log_loss, e.rmse, e.mae, e.r2, e.measured_at,
-    extract(epoch FROM e.measured_at - r.started_at)::double precision AS elapsed_seconds, l.training_seconds, t.tenant::text AS tenant, e.n_classes
+    extract(epoch FROM e.measured_at - r.started_at)::double precision AS elapsed_seconds, l.training_seconds, t.tenant::text AS tenant, e.n_classes, e.metric_error AS validation_error
 FROM easeml.epoch_metrics e
 JOIN easeml.trials t USING (trial_id)
 JOIN easeml.runs r ON r.run_id = t.run_id
@@ -187,6 +187,8 @@ COMMENT ON COLUMN easeml.learning_curves.tenant IS 'Tenant that owns the run.';
 COMMENT ON COLUMN easeml.learning_curves.n_classes IS 'How many classes have validation rows: metrics know nothing of the others. Null for numbers.';
 
 COMMENT ON COLUMN easeml.leaderboard.n_validation_classes IS 'How many classes have validation rows: validation metrics know nothing of the others. Null for numbers.';
+COMMENT ON COLUMN easeml.leaderboard.validation_error IS 'Standard error of validation_metric as the mean over folds; null without folds.';
+COMMENT ON COLUMN easeml.learning_curves.validation_error IS 'Standard error of validation_metric as the mean over folds; null without folds.';
 COMMENT ON COLUMN easeml.leaderboard.n_test_classes IS 'How many classes have test rows: test metrics know nothing of the others. Null for numbers, and before the test.';
 
 COMMENT ON COLUMN easeml.trial_metrics.run_id IS 'The run, see easeml.run_status.';

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import torch
 
 from easeml_plpy import datasets
 from easeml_plpy.architectures import architecture
@@ -20,11 +21,13 @@ from easeml_plpy.devices import bind
 from easeml_plpy.encoder import LabelTarget
 from easeml_plpy.encoding import fields_from_bytes
 from easeml_plpy.errors import InvalidData, NotReady
+from easeml_plpy.folds import held_out_outputs
 from easeml_plpy.live_trials import resumed_trial
 from easeml_plpy.prediction import ROWS_AT_ONCE, outputs_of
 from easeml_plpy.serving import MEMORY, Served, within_memory
 from easeml_plpy.session import Kept, Session, Statement
 from easeml_plpy.states import read_state
+from easeml_plpy.target_statistics import folds_of
 from easeml_plpy.value_types import Array
 
 ANSWERS_BYTES = 256 << 20
@@ -45,10 +48,12 @@ class Examined(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Rows of a block by field, with their targets."""
+    """Rows of a block by field, with their targets, the partition, and how many rows of it came before."""
 
     fields: list[Array]
     targets: Array
+    partition_number: int
+    n_before: int
 
 
 class _Keys(NamedTuple):
@@ -122,7 +127,10 @@ def _answers(session: Session, examined: Examined, split: str) -> Answers:
     n_outputs = served.data.task(served.view).n_outputs
     outputs, targets = [np.zeros((0, n_outputs), np.float32)], [np.zeros(0, np.int32)]
     for block in blocks_of(session, examined, split):
-        outputs.append(paged_outputs(served, block.fields))
+        if served.data.encoder.n_folds and split == "validation":
+            outputs.append(_held_out_outputs(served, block))
+        else:
+            outputs.append(paged_outputs(served, block.fields))
         targets.append(block.targets)
     with within_memory():
         found = Answers(np.concatenate(outputs), np.concatenate(targets))
@@ -141,19 +149,30 @@ def paged_outputs(served: Served, fields: Sequence[Array]) -> Array:
     return np.concatenate([outputs_of(served, [part[i : i + ROWS_AT_ONCE] for part in fields]) for i in pages])
 
 
+def _held_out_outputs(served: Served, block: Block) -> Array:
+    """Return the outputs for a block of training rows, of the model that has not seen their fold."""
+    n_rows = len(block.targets)
+    inputs = torch.from_numpy(served.data.encode(served.view, block.fields, folds_of(block.n_before, n_rows)))
+    with within_memory():
+        return served.data.raw(held_out_outputs(served.live, inputs, np.full(n_rows, block.partition_number)))
+
+
 def blocks_of(session: Session, examined: Examined, split: str) -> Iterator[Block]:
     """Yield the blocks of a split, partition by partition, with one in memory."""
     data = datasets.dataset(session, examined.dataset_id)
     target_type = "<i4" if isinstance(data.encoder.target, LabelTarget) else "<f8"
     for partition_number in range(examined.n_partitions):
-        for stored in session.each(datasets.BLOCKS, examined.dataset_id, split, partition_number):
+        n_before = 0
+        for stored in session.each(datasets.BLOCKS, examined.dataset_id, data.stored_split(split), partition_number):
             fields = fields_from_bytes(data.encoder, stored.inputs, stored.n_rows)
-            yield Block(fields, np.frombuffer(stored.targets, target_type))
+            yield Block(fields, np.frombuffer(stored.targets, target_type), partition_number, n_before)
+            n_before += stored.n_rows
 
 
 def row_keys(session: Session, examined: Examined, split: str) -> list[str | None]:
     """Return the keys of the rows of a split, as easeml.dataset_rows has them, in the order of their answers."""
     found: list[str | None] = []
+    split = datasets.dataset(session, examined.dataset_id).stored_split(split)
     for partition_number in range(examined.n_partitions):
         for n_rows, keys in session.rows(KEYS, examined.dataset_id, split, partition_number):
             found += keys or [None] * n_rows

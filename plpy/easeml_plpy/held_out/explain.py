@@ -37,6 +37,11 @@ def explain(question: Question) -> Iterable[Row]:
     n_repeats, seed = question.count("n_repeats", 1, 1000), question.count("seed", 0, 2**32 - 1)
     question.answers(split)  # refuses a split without rows, and a trial whose answers are not finite
     served = restored(question.session, question.examined)
+    if served.data.stored_split(split) != split:
+        raise InvalidArgument(
+            f"split: {split} rows of a dataset with folds have trained most models of the committee",
+            hint="Ask for split => 'test'.",
+        )
     fields, targets = sampled_rows(question.session, question.examined, split, n_rows, seed)
     positive = None if question.labels is None else question.positive(question.labels)
 

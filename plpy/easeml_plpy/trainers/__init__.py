@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from easeml_plpy.architectures import Architecture
+from easeml_plpy.checkpoint import Payload
 from easeml_plpy.errors import NotFound, close_matches_hint
 from easeml_plpy.task import Task
 from easeml_plpy.trainers.boosting import BoostingTrainer
+from easeml_plpy.trainers.committee import FoldedTrial, resume_committee
 from easeml_plpy.trainers.contract import Blueprint, LiveTrial, Trainer, Training, WholeTrial
 from easeml_plpy.trainers.ensemble import EnsembleTrainer
 from easeml_plpy.trainers.forest import ForestTrainer
 from easeml_plpy.trainers.partial_fit import PartialFitTrainer
 from easeml_plpy.trainers.torch_trainer import TorchTrainer
 
-__all__ = ["TRAINERS", "Blueprint", "LiveTrial", "Task", "Trainer", "Training", "WholeTrial", "trainer_for"]
+__all__ = [
+    "TRAINERS",
+    "Blueprint",
+    "FoldedTrial",
+    "LiveTrial",
+    "Task",
+    "Trainer",
+    "Training",
+    "WholeTrial",
+    "resume_trial",
+    "trainer_for",
+]
 
 TRAINERS: dict[str, Trainer[LiveTrial]] = {
     "torch": TorchTrainer(),
@@ -27,3 +43,13 @@ def trainer_for(name: str) -> Trainer[LiveTrial]:
     if name not in TRAINERS:
         raise NotFound(f"there is no trainer {name!r}", hint=close_matches_hint(name, TRAINERS))
     return TRAINERS[name]
+
+
+def resume_trial(
+    architecture: Architecture, config: Mapping[str, object], task: Task, state: Payload, *, device: str = "cpu"
+) -> LiveTrial:
+    """Return the trial that was dumped, with folds a committee. Raises CorruptCheckpoint, ShapeMismatch and others."""
+    trainer = trainer_for(architecture.trainer)
+    if task.n_folds and not architecture.is_derived:
+        return resume_committee(trainer, architecture, config, task, state, device=device)
+    return trainer.resume(architecture, config, task, state, device=device)

@@ -7,7 +7,7 @@ like any trial. Its training is the choice of its members (ensembles.py); afterw
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from easeml_plpy.architectures import Config, architecture
 from easeml_plpy.errors import CorruptCheckpoint, NotAllowed
 from easeml_plpy.layout import ViewColumn
 from easeml_plpy.task import Task
+from easeml_plpy.trainers.committee import FoldedTrial
 from easeml_plpy.trainers.contract import (
     Blueprint,
     LiveTrial,
@@ -72,13 +73,33 @@ class EnsembleTrial:
         """See LiveTrial. The members have been trained."""
         return Training(math.nan, 0, 0)
 
+    def train_in_folds(
+        self, inputs: torch.Tensor, targets: torch.Tensor, folds: Array, *, seed: int, pause: Pause
+    ) -> Training:
+        """See FoldedTrial."""
+        return self.train(inputs, targets, seed=seed, pause=pause)
+
     def outputs(self, inputs: torch.Tensor) -> Array:
         """See LiveTrial."""
+        return self._mean(inputs, lambda live, own: live.outputs(own))
+
+    def held_out_outputs(self, inputs: torch.Tensor, folds: Array) -> Array:
+        """See FoldedTrial: the members of an ensemble on rows with folds are committees."""
+
+        def answer(live: LiveTrial, own: torch.Tensor) -> Array:
+            if not isinstance(live, FoldedTrial):
+                raise NotAllowed("rows have folds, and a member of the ensemble has one model for all of them")
+            return live.held_out_outputs(own, folds)
+
+        return self._mean(inputs, answer)
+
+    def _mean(self, inputs: torch.Tensor, answer: Callable[[LiveTrial, torch.Tensor], Array]) -> Array:
+        """Return the weighted mean of what members answer, each for its part of the rows."""
         check_inputs(self._blueprint.task, inputs)
         total = np.zeros((len(inputs), self._blueprint.task.n_outputs))
         for member, live in zip(self._members, self._live, strict=True):
             own = inputs[:, member.start : member.stop].to(getattr(torch, member.task.input_type))
-            total += member.weight * live.outputs(own.reshape(len(inputs), *member.task.input_shape).contiguous())
+            total += member.weight * answer(live, own.reshape(len(inputs), *member.task.input_shape).contiguous())
         return total.astype(np.float32)
 
     def dump(self) -> bytes:
@@ -115,7 +136,7 @@ def _member(told: Mapping[str, Any], state: bytes) -> Member:
 
 
 def _restored(member: Member, device: str) -> LiveTrial:
-    from easeml_plpy.trainers import trainer_for  # members are of all trainers
+    from easeml_plpy.trainers import resume_trial  # members are of all trainers
 
     chosen = architecture(member.architecture)
-    return trainer_for(chosen.trainer).resume(chosen, member.config, member.task, member.state, device=device)
+    return resume_trial(chosen, member.config, member.task, member.state, device=device)

@@ -1,0 +1,42 @@
+"""Trials on rows that may have folds: who learns from which row, and who answers for it."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from .datasets import PartitionRows
+from .errors import NotAllowed
+from .outputs import ROWS_AT_ONCE, all_outputs
+from .trainers import FoldedTrial, LiveTrial, Training
+from .value_types import Array, Pause
+
+
+def train_on(live: LiveTrial, rows: PartitionRows, seed: int, pause: Pause) -> Training:
+    """Train on rows; where they have folds, none is seen by the model that is to answer for it."""
+    if rows.folds is None:
+        return live.train(rows.inputs, rows.targets, seed=seed, pause=pause)
+    return _folded(live).train_in_folds(rows.inputs, rows.targets, rows.folds, seed=seed, pause=pause)
+
+
+def answers_for(live: LiveTrial, rows: PartitionRows, pause: Pause) -> Array:
+    """Return the outputs of rows, float32 (n, n_outputs), of models that have not learned from them."""
+    if rows.folds is None:
+        return all_outputs(live, rows.inputs, pause)
+    parts = []
+    for start in range(0, len(rows.inputs), ROWS_AT_ONCE):
+        page = slice(start, start + ROWS_AT_ONCE)
+        parts.append(held_out_outputs(live, rows.inputs[page], rows.folds[page]))
+        pause()
+    return np.concatenate(parts)
+
+
+def held_out_outputs(live: LiveTrial, inputs: torch.Tensor, folds: Array) -> Array:
+    """Return the outputs of rows of these folds, of models that have not learned from them."""
+    return _folded(live).held_out_outputs(inputs, folds)
+
+
+def _folded(live: LiveTrial) -> FoldedTrial:
+    if not isinstance(live, FoldedTrial):
+        raise NotAllowed("rows have folds, and the trial has one model for all of them")
+    return live

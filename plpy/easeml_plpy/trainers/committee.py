@@ -1,0 +1,141 @@
+"""A cross-validation committee: a trial of a dataset with folds, as so many members, each blind to one fold.
+
+Member f trains on all rows but those of fold f and alone answers for those, so every row that trains some members also
+validates the trial, and no member has seen the rows that it is measured on (Krogh and Vedelsby 1995). For other rows
+the committee answers with the mean of its members. It is one trial with one state, so it is trained, hops, is replayed
+and serves like any other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+import torch
+
+from easeml_plpy import checkpoint
+from easeml_plpy.architectures import Architecture, complete
+from easeml_plpy.errors import CorruptCheckpoint
+from easeml_plpy.task import Task
+from easeml_plpy.trainers.contract import LiveTrial, Trainer, Training, check_state_header, state_header
+from easeml_plpy.value_types import Array, Pause
+
+_MEMBER = "member/"
+_SEED_STEP = 1_000_003
+_MOST = 2**63 - 1
+
+
+@runtime_checkable
+class FoldedTrial(LiveTrial, Protocol):
+    """A live trial that knows which rows it may learn from, and which of its models have not seen a row."""
+
+    def train_in_folds(
+        self, inputs: torch.Tensor, targets: torch.Tensor, folds: Array, *, seed: int, pause: Pause
+    ) -> Training:
+        """Train as `train` does, where `folds` (n,) says of each row who must not see it."""
+
+    def held_out_outputs(self, inputs: torch.Tensor, folds: Array) -> Array:
+        """Return what `outputs` returns, of models that have not seen the rows of these folds (n,)."""
+
+
+class Committee:
+    """The members, by the fold that each has not seen."""
+
+    def __init__(self, architecture: Architecture, task: Task, members: Sequence[LiveTrial]) -> None:
+        self._architecture, self._task, self._members = architecture, task, members
+
+    def train(self, inputs: torch.Tensor, targets: torch.Tensor, *, seed: int, pause: Pause) -> Training:
+        """See LiveTrial: rows that come without folds, to be timed, are dealt to them in turn."""
+        folds = np.arange(len(inputs)) % len(self._members)
+        return self.train_in_folds(inputs, targets, folds, seed=seed, pause=pause)
+
+    def train_in_folds(
+        self, inputs: torch.Tensor, targets: torch.Tensor, folds: Array, *, seed: int, pause: Pause
+    ) -> Training:
+        """See FoldedTrial. A row counts once, though several members train on it."""
+        done = []
+        for fold, member in enumerate(self._members):
+            own = torch.from_numpy(folds != fold)
+            if own.any():
+                done.append(member.train(inputs[own], targets[own], seed=member_seed(seed, fold), pause=pause))
+        n_visits = sum(each.n_rows for each in done)
+        loss = math.fsum(each.loss_mean * each.n_rows for each in done if each.n_rows) / max(n_visits, 1)
+        n_steps = sum(each.n_steps for each in done)
+        return Training(loss if n_visits else math.nan, len(inputs) if n_visits else 0, n_steps)
+
+    def outputs(self, inputs: torch.Tensor) -> Array:
+        """See LiveTrial: the mean of all members."""
+        total = np.sum([member.outputs(inputs).astype(np.float64) for member in self._members], axis=0)
+        answers: Array = (total / len(self._members)).astype(np.float32)
+        return answers
+
+    def held_out_outputs(self, inputs: torch.Tensor, folds: Array) -> Array:
+        """See FoldedTrial."""
+        answers = np.zeros((len(inputs), self._task.n_outputs), np.float32)
+        for fold in np.unique(folds):
+            own = folds == fold
+            answers[own] = self._members[fold].outputs(inputs[torch.from_numpy(own)])
+        return answers
+
+    def dump(self) -> bytes:
+        """See LiveTrial."""
+        states = {
+            f"{_MEMBER}{fold:03}": np.frombuffer(member.dump(), np.uint8) for fold, member in enumerate(self._members)
+        }
+        header = state_header(self._architecture, self._task)
+        return checkpoint.dump(states, {**header, "n_folds": len(self._members)})
+
+
+def member_seed(seed: int, fold: int) -> int:
+    """Return the seed of a member's unit."""
+    return (seed + fold * _SEED_STEP) & _MOST
+
+
+def begin_committee(
+    trainer: Trainer[LiveTrial],
+    architecture: Architecture,
+    config: Mapping[str, object],
+    task: Task,
+    *,
+    train_rows: Sequence[int],
+    n_epochs: int,
+    seed: int,
+    device: str,
+) -> Committee:
+    """Return a committee before its first unit; `train_rows` are those of each partition, which is a fold."""
+    members, full = [], complete(architecture, config)
+    for fold in range(task.n_folds):
+        seen = [n for partition, n in enumerate(train_rows) if partition != fold]
+        n_steps_total = trainer.count_steps(full, seen, n_epochs)
+        own_seed = member_seed(seed, fold)
+        members.append(
+            trainer.start(architecture, full, single(task), n_steps_total=n_steps_total, seed=own_seed, device=device)
+        )
+    return Committee(architecture, task, members)
+
+
+def resume_committee(
+    trainer: Trainer[LiveTrial],
+    architecture: Architecture,
+    config: Mapping[str, object],
+    task: Task,
+    payload: checkpoint.Payload,
+    *,
+    device: str,
+) -> Committee:
+    """Return the committee that was dumped. Raises CorruptCheckpoint, ShapeMismatch, VersionMismatch."""
+    state = checkpoint.load(payload)
+    check_state_header(architecture, task, state)
+    payloads = [state.tensors[name].numpy().tobytes() for name in sorted(state.tensors)]
+    if not len(payloads) == task.n_folds == state.attributes.get("n_folds"):
+        raise CorruptCheckpoint(f"state has {len(payloads)} members, expected {task.n_folds}, one for each fold")
+    members = [trainer.resume(architecture, config, single(task), each, device=device) for each in payloads]
+    return Committee(architecture, task, members)
+
+
+def single(task: Task) -> Task:
+    """Return the task of a member."""
+    return replace(task, n_folds=0)
