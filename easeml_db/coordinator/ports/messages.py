@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 from easeml_db.decisions.trial_groups.measuring import Sample
 from easeml_db.errors import EasemlError
@@ -41,9 +40,11 @@ class Order:
     members: tuple[Member, ...] = ()
     measured_seconds: float = 0.0
 
-    @cached_property
+    @property
     def slot_ids(self) -> tuple[int, ...]:
         """The slots that it keeps busy, by rank."""
+        if not self.members:
+            return (self.slot_id,)
         return tuple(dict.fromkeys((self.slot_id, *[member.slot_id for member in self.members])))
 
     @property
