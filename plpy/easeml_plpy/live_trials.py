@@ -82,7 +82,7 @@ def check_fits(trial: TrialSpec, task: Task, device: str) -> None:
 def begun_trial(session: Session, trial_id: int, trial: TrialSpec, seed: int, device: str) -> LiveTrial:
     """Return a trial before its first unit: one that its seed draws, or one made of other trials of its run."""
     if architecture(trial.architecture).is_derived:
-        return composed_trial(session, trial_id, trial, device)
+        return composed_trial(session, trial_id, trial, seed, device)
     return fresh_trial(trial, datasets.dataset(session, trial.dataset_id).task(trial.view), seed, device)
 
 

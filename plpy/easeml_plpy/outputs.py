@@ -5,10 +5,15 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from .trainers import LiveTrial, WholeTrial
+from .trainers import LiveTrial, RefitTrial, WholeTrial
 from .value_types import Array, Pause
 
 ROWS_AT_ONCE = 4096
+
+
+def measurable_on(split: str, live: LiveTrial) -> LiveTrial:
+    """Return the trial as rows of that split can measure it: as it was before it was trained on them."""
+    return live.held_out() if split == "validation" and isinstance(live, RefitTrial) else live
 
 
 def all_outputs(live: LiveTrial, inputs: torch.Tensor, pause: Pause) -> Array:

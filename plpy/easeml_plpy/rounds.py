@@ -18,6 +18,7 @@ from .folds import answers_for
 from .gang_rank import gang_of
 from .live_trials import keep_live, live_trial
 from .metrics import measure
+from .outputs import measurable_on
 from .recording import EvaluationFacts, TrainingFacts, record_evaluation, record_training
 from .round_rows import round_rows
 from .session import Session, entry_point, pinned
@@ -64,7 +65,8 @@ def evaluate_round(session: Session, unit: str, result: str | None) -> tuple[str
     session.commit()
 
     with trial_to_blame(session):
-        outputs = data.raw(answers_for(live, rows, SessionPause(session)))
+        measurable = measurable_on(measured.split, live)
+        outputs = data.raw(answers_for(measurable, rows, SessionPause(session)))
     starts = np.cumsum([0, *rows.n_rows])
     parts: list[EvaluationFacts] = []
     for member in gang_of(order).members:

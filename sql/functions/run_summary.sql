@@ -16,12 +16,19 @@ CREATE FUNCTION easeml.tried_sentence(run easeml.runs) RETURNS text LANGUAGE sql
 $$;
 COMMENT ON FUNCTION easeml.tried_sentence(easeml.runs) IS 'Says what a run has tried (internal).';
 
+CREATE FUNCTION easeml.members_text(config jsonb) RETURNS text LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT CASE WHEN count(*) = 1 THEN '1 trial' ELSE format('%s trials', count(*)) END
+        || CASE count(m -> 'refit_epochs') WHEN 0 THEN '' WHEN count(*) THEN ', trained again on validation rows too' ELSE format(', %s trained again on validation rows too', count(m -> 'refit_epochs')) END
+    FROM jsonb_array_elements(config -> 'members') m
+$$;
+COMMENT ON FUNCTION easeml.members_text(jsonb) IS 'Says how many members an ensemble has (internal).';
+
 CREATE FUNCTION easeml.best_sentences(run easeml.runs) RETURNS SETOF text LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     best record;
     others text;
 BEGIN
-    SELECT l.trial_id, l.architecture, l.validation_metric, l.test_metric, CASE WHEN l.architecture = 'ensemble' THEN format(' of %s trials', jsonb_array_length(l.config -> 'members')) END AS members
+    SELECT l.trial_id, l.architecture, l.validation_metric, l.test_metric, CASE WHEN l.architecture = 'ensemble' THEN format(' of %s', easeml.members_text(l.config)) END AS members
     INTO best FROM easeml.leaderboard l WHERE l.run_id = run.run_id AND l.validation_metric IS NOT NULL ORDER BY l.rank, l.trial_number LIMIT 1;
     IF NOT FOUND THEN
         RETURN NEXT 'No trial has been measured.';

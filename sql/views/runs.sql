@@ -29,7 +29,7 @@ LEFT JOIN LATERAL (
 LEFT JOIN LATERAL (SELECT greatest(coalesce(q.n_planned, t.n_units_done), t.n_units_done) AS n_units) w ON true
 LEFT JOIN LATERAL (
     SELECT trial_id, best_metric_value FROM easeml.trials WHERE run_id = r.run_id AND best_metric_value IS NOT NULL
-    ORDER BY CASE WHEN r.is_higher_better THEN -best_metric_value ELSE best_metric_value END, best_loss, trial_number LIMIT 1) b ON true;
+    ORDER BY CASE WHEN r.is_higher_better THEN -best_metric_value ELSE best_metric_value END, best_loss, architecture <> 'ensemble', trial_number LIMIT 1) b ON true;
 COMMENT ON VIEW easeml.run_status IS 'Runs with their progress. A run is interrupted if it is running and no coordinator is alive.';
 
 CREATE VIEW easeml.schedulers WITH (security_invoker) AS
@@ -42,7 +42,7 @@ COMMENT ON VIEW easeml.procedures IS 'Procedures that easeml.select_models accep
 
 CREATE VIEW easeml.leaderboard WITH (security_invoker) AS
 SELECT t.run_id, CASE WHEN t.best_metric_value IS NOT NULL THEN
-        rank() OVER (PARTITION BY t.run_id ORDER BY CASE WHEN r.is_higher_better THEN -t.best_metric_value ELSE t.best_metric_value END NULLS LAST, t.best_loss) END AS rank,
+        rank() OVER (PARTITION BY t.run_id ORDER BY CASE WHEN r.is_higher_better THEN -t.best_metric_value ELSE t.best_metric_value END NULLS LAST, t.best_loss, t.architecture <> 'ensemble') END AS rank,
     t.trial_id, t.trial_number, d.dataset_name, t.architecture, t.status,
     r.metric, t.best_metric_value AS validation_metric, e.metric_value AS test_metric, t.best_epoch,
     coalesce(m.epoch, t.inherited_epochs) AS n_epochs_done, t.max_epochs,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -18,11 +18,13 @@ SELECT easeml.create_dataset('points', 'points', '{x,noise}', 'y', n_partitions 
 NOISY = """
 CREATE TABLE noisy AS SELECT i AS id, x, z, sin(4 * x) + cos(5 * z) + x * z AS y
 FROM generate_series(1, 600) i CROSS JOIN LATERAL (SELECT sin(i * i) * 3 AS x, cos(i * 7) * 3 AS z) p;
+ALTER TABLE noisy ADD PRIMARY KEY (id);
 SELECT easeml.create_dataset('noisy', 'noisy', '{x,z}', 'y', n_partitions => 2);
 """
 ENSEMBLE = """
 SELECT easeml.select_models('noisy', '{mlp}', procedure => 'race', n_configs => 8, max_epochs => 6, search_space =>
-    '{"hidden_units": [[16], [32], [64], [32, 32]], "learning_rate": [0.01, 0.005], "batch_size": 32}')
+    '{"hidden_units": [[16], [32], [64], [32, 32]], "learning_rate": [0.01, 0.005], "batch_size": 32}',
+    procedure_options => %s)
 """
 ANSWER = "SELECT * FROM easeml.predict_row('noisy', '{\"x\": 0.1, \"z\": 0.2}'::jsonb, %s)"
 OF_RUN = "SELECT procedure, max_epochs, max_seconds FROM easeml.runs WHERE run_id = %s"
@@ -76,13 +78,18 @@ def test_a_run_tells_at_its_end_what_it_tried_and_what_to_do_for_more(points: Se
     assert event == " ".join(summary)
 
 
-def test_an_ensemble_is_served_deployed_tested_and_replayed_like_any_trial(points: Session) -> None:
-    points.execute(NOISY)
-    run_id = points.value(ENSEMBLE)
+def ensemble_run(points: Session, options: str) -> list[dict[str, Any]]:
+    """The leaderboard of a race whose best trial is an ensemble."""
+    run_id = points.value(ENSEMBLE, options)
     points.execute("CALL easeml.wait(%s, 120)", [run_id])
     board = points.rows("SELECT * FROM easeml.leaderboard WHERE run_id = %s ORDER BY rank, trial_id", run_id)
-    best, *others = board
-    assert best["architecture"] == "ensemble"
+    assert board[0]["architecture"] == "ensemble"
+    return board
+
+
+def test_an_ensemble_is_served_deployed_tested_and_replayed_like_any_trial(points: Session) -> None:
+    points.execute(NOISY)
+    best, *others = ensemble_run(points, '{"refit": false}')
     assert best["validation_metric"] < others[0]["validation_metric"]
     assert best["test_metric"] is not None
     numbers = {row["trial_number"]: row for row in others}
@@ -98,3 +105,20 @@ def test_an_ensemble_is_served_deployed_tested_and_replayed_like_any_trial(point
     assert answer["serving_trial_id"] == best["trial_id"]
     assert answer["value"] == pytest.approx(sum(m["weight"] * answers[m["trial"]] for m in members), rel=1e-4)
     points.execute("SELECT easeml.undeploy('noisy')")
+
+    again, *_ = ensemble_run(points, "{}")
+    assert all(member["refit_epochs"] > 0 for member in again["config"]["members"]), "there was no time limit"
+    (row,) = points.rows("CALL easeml.replay(%s)", again["trial_id"])
+    assert row["result"]["is_identical"]
+    by_hand = "SELECT sqrt(avg((predicted_value - n.y) ^ 2)) FROM easeml.dataset_rows('noisy') r JOIN noisy n ON"
+    for split, metric in (("test", "test_metric"), ("validation", "validation_metric")):
+        with points.transaction(force_rollback=True):
+            points.execute("SELECT easeml.predict_table('noisy', 'noisy', 'answers', %s)", [again["trial_id"]])
+            rmse = points.value(f"{by_hand} id::text = r.row_key JOIN answers USING (id) WHERE split = %s", split)
+        told = again[metric]
+        if split == "test":
+            assert rmse == pytest.approx(told, rel=1e-5)
+        else:
+            assert rmse < told, "who answers has been trained on these rows"
+    measured = "SELECT validation FROM easeml.evaluate('noisy', %s) WHERE metric = 'rmse'"
+    assert points.value(measured, again["trial_id"]) == pytest.approx(again["validation_metric"], rel=1e-5)

@@ -130,7 +130,7 @@ class OpenRun:
 
     def _ending_seconds(self) -> float:
         """Return what the end of the run is expected to take: a test of one of its trials, and where a search may end
-        with an ensemble, the answers of all its candidates and the unit that was begun last."""
+        with an ensemble, the answers of all its candidates, the unit that was begun last, and a trial trained again."""
         work, is_searched = self.work, self.run.search is not None
 
         def known(trial: Trial, kind: str) -> float:
@@ -138,7 +138,8 @@ class OpenRun:
 
         tests = max((trial.n_partitions * known(trial, "validate") for trial in work.trials.values()), default=0.0)
         units = max((known(trial, "train") for trial in work.trials.values()), default=0.0)
-        return N_ANSWERS * tests + units if is_searched else tests
+        again = max((trial.n_steps_done * known(trial, "train") for trial in work.trials.values()), default=0.0)
+        return N_ANSWERS * tests + units + again if is_searched else tests
 
     def end_budget(self) -> None:
         """Start nothing any more; what is under way goes on to its end."""

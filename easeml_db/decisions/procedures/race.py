@@ -42,7 +42,7 @@ class RaceProcedure(Procedure):
 
     description: ClassVar[Description] = Description(
         "all architectures against the clock: slots go where the metric improves fastest, until nothing improves",
-        options=("eta", "n_parallel", "ensemble"),
+        options=("eta", "n_parallel", "ensemble", "refit"),
         is_run_wide=True,
     )
 
@@ -50,6 +50,7 @@ class RaceProcedure(Procedure):
         super().__init__(arguments)
         self._eta, self._n_parallel = self._options.eta(), self._options.n_parallel()
         self._options.flag("ensemble")  # false: the end of the run makes none (sql/functions/run_ending.sql)
+        self._options.flag("refit")  # false: it trains no member again on validation rows (easeml_plpy/refitting.py)
         n_of_lane = min(DEFAULT_N_CONFIGS, self._n_wanted or DEFAULT_N_CONFIGS)
         self._configs = {
             subspace.architecture: _LaneConfigs(

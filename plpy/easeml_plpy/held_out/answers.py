@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +23,7 @@ from easeml_plpy.encoding import fields_from_bytes
 from easeml_plpy.errors import InvalidData, NotReady
 from easeml_plpy.folds import held_out_outputs
 from easeml_plpy.live_trials import resumed_trial
+from easeml_plpy.outputs import measurable_on
 from easeml_plpy.prediction import ROWS_AT_ONCE, outputs_of
 from easeml_plpy.serving import MEMORY, Served, within_memory
 from easeml_plpy.session import Kept, Session, Statement
@@ -124,6 +125,7 @@ def answers_for(session: Session, examined: Examined, split: str) -> Answers:
 
 def _answers(session: Session, examined: Examined, split: str) -> Answers:
     served = restored(session, examined)
+    served = replace(served, live=measurable_on(split, served.live))
     n_outputs = served.data.task(served.view).n_outputs
     outputs, targets = [np.zeros((0, n_outputs), np.float32)], [np.zeros(0, np.int32)]
     for block in blocks_of(session, examined, split):

@@ -10,7 +10,7 @@ from easeml_plpy.errors import NotFound, close_matches_hint
 from easeml_plpy.task import Task
 from easeml_plpy.trainers.boosting import BoostingTrainer
 from easeml_plpy.trainers.committee import FoldedTrial, resume_committee
-from easeml_plpy.trainers.contract import Blueprint, LiveTrial, Trainer, Training, WholeTrial
+from easeml_plpy.trainers.contract import Blueprint, LiveTrial, RefitTrial, Trainer, Training, WholeTrial
 from easeml_plpy.trainers.ensemble import EnsembleTrainer
 from easeml_plpy.trainers.forest import ForestTrainer
 from easeml_plpy.trainers.partial_fit import PartialFitTrainer
@@ -21,6 +21,7 @@ __all__ = [
     "Blueprint",
     "FoldedTrial",
     "LiveTrial",
+    "RefitTrial",
     "Task",
     "Trainer",
     "Training",

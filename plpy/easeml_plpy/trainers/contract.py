@@ -64,6 +64,14 @@ class WholeTrial(LiveTrial, Protocol):
         """Return what `outputs` returns, and keep what the next call for these rows can go on from."""
 
 
+@runtime_checkable
+class RefitTrial(LiveTrial, Protocol):
+    """A live trial that may have been trained on validation rows too, once they had chosen it."""
+
+    def held_out(self) -> LiveTrial:
+        """Return what it was before: the trial that validation rows can measure."""
+
+
 @dataclass(frozen=True)
 class Blueprint:
     """What a trial is before it has a state; `config` is complete."""

@@ -1,14 +1,15 @@
 """An ensemble in memory: live trials of other trainers, each with its weight and its part of a combined row.
 
 The state holds the states of the members as they are, so an ensemble outlives them, and is served, tested and moved
-like any trial. Its training is the choice of its members (ensembles.py); afterwards there is nothing to train.
+like any trial. Its training is the choice of its members (ensembles.py); afterwards there is nothing to train. A member
+may have a second state, trained on validation rows too (refitting.py): that one answers, except on validation rows.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -30,12 +31,15 @@ from easeml_plpy.trainers.contract import (
 )
 from easeml_plpy.value_types import JSON, Array, Pause
 
-_MEMBER = "member/"
+_MEMBER, _REFIT = "member/", "refit/"
 
 
 @dataclass(frozen=True)
 class Member:
-    """A trial in an ensemble: what it is, its state, its weight, and where its view begins in a combined row."""
+    """A trial in an ensemble: what it is, its state, its weight, and where its view begins in a combined row.
+
+    `refit` is its state after it was trained again on validation rows too, where it was.
+    """
 
     architecture: str
     config: Mapping[str, JSON]
@@ -43,6 +47,7 @@ class Member:
     weight: float
     start: int
     state: bytes
+    refit: bytes | None = None
 
     @property
     def stop(self) -> int:
@@ -59,6 +64,7 @@ class Member:
             "task": task,
             "weight": self.weight,
             "start": self.start,
+            "is_refit": self.refit is not None,
         }
 
 
@@ -67,7 +73,7 @@ class EnsembleTrial:
 
     def __init__(self, blueprint: Blueprint, members: Sequence[Member]) -> None:
         self._blueprint, self._members = blueprint, members
-        self._live = [_restored(member, blueprint.device) for member in members]
+        self._live: Sequence[LiveTrial] | None = None
 
     def train(self, inputs: torch.Tensor, targets: torch.Tensor, *, seed: int, pause: Pause) -> Training:
         """See LiveTrial. The members have been trained."""
@@ -78,6 +84,12 @@ class EnsembleTrial:
     ) -> Training:
         """See FoldedTrial."""
         return self.train(inputs, targets, seed=seed, pause=pause)
+
+    def held_out(self) -> EnsembleTrial:
+        """See RefitTrial."""
+        if not any(member.refit for member in self._members):
+            return self
+        return EnsembleTrial(self._blueprint, [replace(member, refit=None) for member in self._members])
 
     def outputs(self, inputs: torch.Tensor) -> Array:
         """See LiveTrial."""
@@ -96,6 +108,8 @@ class EnsembleTrial:
     def _mean(self, inputs: torch.Tensor, answer: Callable[[LiveTrial, torch.Tensor], Array]) -> Array:
         """Return the weighted mean of what members answer, each for its part of the rows."""
         check_inputs(self._blueprint.task, inputs)
+        if self._live is None:
+            self._live = [_restored(member, self._blueprint.device) for member in self._members]
         total = np.zeros((len(inputs), self._blueprint.task.n_outputs))
         for member, live in zip(self._members, self._live, strict=True):
             own = inputs[:, member.start : member.stop].to(getattr(torch, member.task.input_type))
@@ -105,6 +119,11 @@ class EnsembleTrial:
     def dump(self) -> bytes:
         """See LiveTrial."""
         states = {f"{_MEMBER}{k:03}": np.frombuffer(each.state, np.uint8) for k, each in enumerate(self._members)}
+        states |= {
+            f"{_REFIT}{k:03}": np.frombuffer(each.refit, np.uint8)
+            for k, each in enumerate(self._members)
+            if each.refit is not None
+        }
         header = state_header(self._blueprint.architecture, self._blueprint.task)
         return checkpoint.dump(states, {**header, "members": [member.attributes() for member in self._members]})
 
@@ -122,21 +141,28 @@ class EnsembleTrainer(Trainer[EnsembleTrial]):
     def _restore(self, blueprint: Blueprint, state: checkpoint.Checkpoint) -> EnsembleTrial:
         """See Trainer."""
         told = state.read("members", list)
-        payloads = [state.tensors[name].numpy().tobytes() for name in sorted(state.tensors)]
-        if len(told) != len(payloads):
-            raise CorruptCheckpoint(f"state has {len(told)} members and {len(payloads)} states of them")
-        return EnsembleTrial(blueprint, [_member(each, payload) for each, payload in zip(told, payloads, strict=True)])
+        names = {f"{_MEMBER}{k:03}" for k in range(len(told))}
+        names |= {f"{_REFIT}{k:03}" for k, each in enumerate(told) if each["is_refit"]}
+        if names != set(state.tensors):
+            raise CorruptCheckpoint(f"state has {len(told)} members and states {', '.join(sorted(state.tensors))}")
+        payloads = {name: tensor.numpy().tobytes() for name, tensor in state.tensors.items()}
+        members = [
+            _member(each, payloads[f"{_MEMBER}{k:03}"], payloads.get(f"{_REFIT}{k:03}")) for k, each in enumerate(told)
+        ]
+        return EnsembleTrial(blueprint, members)
 
 
-def _member(told: Mapping[str, Any], state: bytes) -> Member:
+def _member(told: Mapping[str, Any], state: bytes, refit: bytes | None) -> Member:
     task = dict(told["task"])
     layout = tuple(ViewColumn(**column) for column in task.pop("layout"))
     whole = Task(**{**task, "input_shape": tuple(task["input_shape"]), "layout": layout})
-    return Member(told["architecture"], told["config"], whole, float(told["weight"]), int(told["start"]), state)
+    weight, start = float(told["weight"]), int(told["start"])
+    return Member(told["architecture"], told["config"], whole, weight, start, state, refit)
 
 
 def _restored(member: Member, device: str) -> LiveTrial:
     from easeml_plpy.trainers import resume_trial  # members are of all trainers
 
     chosen = architecture(member.architecture)
-    return resume_trial(chosen, member.config, member.task, member.state, device=device)
+    state = member.state if member.refit is None else member.refit
+    return resume_trial(chosen, member.config, member.task, state, device=device)

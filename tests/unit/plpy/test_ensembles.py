@@ -1,5 +1,7 @@
 """Which members an ensemble has, and that it answers as they do together."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -10,6 +12,7 @@ from easeml_plpy.architectures import architecture, complete, fits
 from easeml_plpy.catalog import ARCHITECTURES
 from easeml_plpy.errors import NotAllowed
 from easeml_plpy.greedy_ensemble import select
+from easeml_plpy.outputs import measurable_on
 from easeml_plpy.task import Task
 from easeml_plpy.trainers import trainer_for
 from easeml_plpy.trainers.contract import Blueprint
@@ -87,3 +90,17 @@ def test_nobody_asks_for_an_ensemble_and_none_is_drawn():
     assert fits(chosen, task) is None
     with pytest.raises(NotAllowed, match="made of the trials of a run"):
         trainer_for("ensemble").start(chosen, {}, task, n_steps_total=1, seed=0)
+
+
+def test_a_member_that_was_trained_again_answers_except_for_validation_rows():
+    task, both = Task("classification", (2,), 2), Task("classification", (2,), 2, "float64")
+    (first, one), (second, other) = member("linear", task, 1.0, 0, 1), member("linear", task, 1.0, 0, 2)
+    chosen = architecture("ensemble")
+    refit = replace(one, refit=other.state)
+    ensemble = EnsembleTrial(Blueprint(chosen, complete(chosen, {}), both), [refit])
+    again = trainer_for("ensemble").resume(chosen, {}, both, ensemble.dump())
+    rows = torch.rand(7, 2, generator=torch.Generator().manual_seed(0)).double()
+    for live in (ensemble, again):
+        assert np.array_equal(live.outputs(rows), second.outputs(rows.float()))
+        assert np.array_equal(measurable_on("test", live).outputs(rows), second.outputs(rows.float()))
+        assert np.array_equal(measurable_on("validation", live).outputs(rows), first.outputs(rows.float()))

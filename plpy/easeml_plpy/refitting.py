@@ -1,0 +1,92 @@
+"""Members of an ensemble trained again, on training and validation rows.
+
+When members and weights are chosen, the validation rows have done their work. So each member is trained once more on
+all rows but those of the test, for as many epochs as its best state had: most of all small tables gain from it. The
+former states are kept, because they alone can be measured on validation rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from .architectures import architecture, complete
+from .cancellation import SessionPause
+from .datasets import PartitionRows, dataset
+from .round_rows import round_rows
+from .session import Session, Statement
+from .trainers import trainer_for
+from .units import TrialSpec
+
+SPLITS = ("train", "validation")
+MOST_BYTES = 256 << 20  # of the rows, which are there twice
+SLOWER = 2.5  # than when it was measured, at most: there are more rows, and it may have been trained in a batch
+
+
+class _Limits(NamedTuple):
+    is_wanted: bool
+    seconds_left: float | None
+
+
+class Learner(NamedTuple):
+    """A member before it is trained again: what it trains, its weight, and its seconds of training so far."""
+
+    spec: TrialSpec
+    weight: float
+    seconds: float
+
+
+LIMITS = Statement(
+    "SELECT coalesce(r.procedure_options ->> 'refit', 'true') = 'true' AS is_wanted,"
+    " r.max_seconds - extract(epoch FROM clock_timestamp() - r.started_at)::float8 AS seconds_left"
+    " FROM easeml.trials t JOIN easeml.runs r USING (run_id) WHERE t.trial_id = $1",
+    ("int8",),
+    _Limits,
+)
+
+
+def with_time_for(session: Session, trial_id: int, learners: Mapping[int, Learner]) -> frozenset[int]:
+    """Return the keys of those for whose training the run has time left, the one of the greatest weight first."""
+    limits = session.row(LIMITS, trial_id)
+    if not limits.is_wanted:
+        return frozenset()
+    left = math.inf if limits.seconds_left is None else limits.seconds_left
+    chosen = set()
+    for key, learner in sorted(learners.items(), key=lambda item: (-item[1].weight, item[0])):
+        if _are_too_many(session, learner.spec):
+            continue
+        seconds = learner.seconds * SLOWER
+        if seconds <= left:
+            chosen.add(key)
+            left -= seconds
+    return frozenset(chosen)
+
+
+def _are_too_many(session: Session, spec: TrialSpec) -> bool:
+    return sum(round_rows(session, spec, split).nbytes for split in SPLITS) > MOST_BYTES
+
+
+def refitted(session: Session, spec: TrialSpec, n_epochs: int, seed: int, device: str) -> bytes:
+    """Return the state of a trial after so many epochs over training and validation rows. Raises TrialFailed."""
+    rows = _all_rows(session, spec)
+    chosen = architecture(spec.architecture)
+    trainer, config = trainer_for(chosen.trainer), complete(chosen, spec.config)
+    n_steps_total = trainer.count_steps(config, [len(rows.targets)], spec.max_epochs)
+    task = dataset(session, spec.dataset_id).task(spec.view)
+    live = trainer.start(chosen, config, task, n_steps_total=n_steps_total, seed=seed, device=device)
+    for epoch in range(n_epochs):
+        live.train(rows.inputs, rows.targets, seed=(seed + epoch) % 2**63, pause=SessionPause(session))
+    return live.dump()
+
+
+def _all_rows(session: Session, spec: TrialSpec) -> PartitionRows:
+    parts = [round_rows(session, spec, split) for split in SPLITS]
+    return PartitionRows(
+        torch.cat([part.inputs for part in parts]),
+        torch.cat([part.targets for part in parts]),
+        np.concatenate([part.raw_targets for part in parts]),
+    )
