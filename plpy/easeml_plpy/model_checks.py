@@ -40,7 +40,8 @@ from .value_types import Array
 MOST_NUMBERS = 1 << 22
 """Of an encoded row."""
 MOST_EPOCHS = 1_000_000
-MEASURED = frozenset({*METRICS, "n_rows", "metric_value", "n_classes"})
+MOST_FOLDS = 20
+MEASURED = frozenset({*METRICS, "n_rows", "metric_value", "n_classes", "metric_error"})
 BROKEN = (AttributeError, IndexError, KeyError, OverflowError, RuntimeError, TypeError, ValueError)
 """What reading something else than what was expected ends in."""
 HINT = "Export the trial again where it was trained."
@@ -111,6 +112,7 @@ def _check_encoder(encoder: Encoder) -> None:
         _check_field(field)
     _demand(sum(map(encoded_width, fields)) <= MOST_NUMBERS, "rows are too long")
     _demand(encoded_shape(fields) == encoder.input_shape, "input_shape is another one")
+    _demand(type(encoder.n_folds) is int and 0 <= encoder.n_folds <= MOST_FOLDS, "folds are not a number of some")
     _demand(isinstance(target.column, str) and isinstance(target.type, str), "the target has no name")
     if isinstance(target, LabelTarget):
         _demand(2 <= len(target.labels) <= MAX_LABELS and _are_texts(target.labels), "labels are no texts")
@@ -169,14 +171,16 @@ def _check_state(chosen: Architecture, config: Mapping[str, Any], data: Dataset,
     task = data.task(chosen.view)
     reason = fits(chosen, task)
     _demand(reason is None, f"its architecture does not fit its encoder: {reason}")
-    if chosen.trainer == "boosting":
-        _check_boosters(chosen, config, task, state)
-    elif chosen.is_derived:
+    if chosen.is_derived:
         for member, payload in _members(state):
             own = architecture(member["architecture"])
             _demand(not own.is_derived, "an ensemble has an ensemble as a member")
             _demand(_is_number(member["weight"]) and _is_count(member["start"]), "a member has no weight")
+            _demand(member["task"].get("n_folds", 0) == task.n_folds, "a member has other folds than its rows")
             _check_state(own, member["config"], data, payload)
+    elif chosen.trainer == "boosting":
+        for payload in _payloads(state) if task.n_folds else [state]:
+            _check_boosters(chosen, config, task, payload)
 
 
 def _check_boosters(chosen: Architecture, config: Mapping[str, Any], task: Task, state: bytes) -> None:
@@ -187,9 +191,13 @@ def _check_boosters(chosen: Architecture, config: Mapping[str, Any], task: Task,
 
 
 def _members(state: bytes) -> Iterator[tuple[Mapping[str, Any], bytes]]:
+    yield from zip(checkpoint.load(state).read("members", list), _payloads(state), strict=True)
+
+
+def _payloads(state: bytes) -> list[bytes]:
+    """Return the states of the members of an ensemble or a committee."""
     loaded = checkpoint.load(state)
-    states = [loaded.tensors[name].numpy().tobytes() for name in sorted(loaded.tensors)]
-    yield from zip(loaded.read("members", list), states, strict=True)
+    return [loaded.tensors[name].numpy().tobytes() for name in sorted(loaded.tensors)]
 
 
 def _demand(is_so: bool, otherwise: str) -> None:

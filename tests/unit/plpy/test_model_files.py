@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
@@ -30,7 +31,7 @@ from easeml_plpy.prediction import outputs_of
 from easeml_plpy.row_values import fields_from_rows
 from easeml_plpy.trainers import trainer_for
 from easeml_plpy.trainers.boosters import END_OF_TREES
-from easeml_plpy.trainers.contract import Blueprint
+from easeml_plpy.trainers.contract import Blueprint, state_header
 from easeml_plpy.trainers.ensemble import EnsembleTrial, Member
 from easeml_plpy.trainers.tree_texts import check_trees
 from easeml_plpy.value_types import Array
@@ -152,6 +153,40 @@ def test_an_ensemble_answers_from_a_file_and_has_no_ensemble_in_it() -> None:
     assert model.outputs(rows_of()).tobytes() == expected.tobytes()
     with pytest.raises(InvalidData, match="has an ensemble as a member"):
         restored(ensemble_file(nested=True))
+
+
+def committee_file(name: str, n_folds: int = 2, states: Sequence[bytes] = ()) -> ModelFile:
+    """A file of a trial on a dataset with folds: a state for each."""
+    data, chosen = Dataset(replace(encoder_of(LABELS), n_folds=n_folds)), architecture(name)
+    own = [trained(name, LABELS), *(states or [trained(name, LABELS)])]
+    payloads = {f"member/{fold:03}": np.frombuffer(state, np.uint8) for fold, state in enumerate(own)}
+    header = state_header(chosen, data.task(chosen.view))
+    file = file_of(name, LABELS, checkpoint.dump(payloads, {**header, "n_folds": len(own)}))
+    return replace(file, document=replace(file.document, encoder=data.encoder.to_json()))
+
+
+@pytest.mark.parametrize("name", ["linear", "lightgbm"])
+def test_a_committee_answers_from_a_file(name: str) -> None:
+    model = easeml_model.Model(ModelFile.from_bytes(committee_file(name).to_bytes()))
+    single = easeml_model.Model(file_of(name, LABELS, trained(name, LABELS)))
+    assert np.allclose(model.outputs(rows_of()), single.outputs(rows_of()), atol=1e-6), "its members are alike"
+
+
+def test_a_committee_of_other_trees_or_folds_is_refused() -> None:
+    (tensor,) = checkpoint.load(trained("lightgbm", LABELS)).tensors.items()
+    text = re.sub(rb"num_leaves=\d+", b"num_leaves=1000000000", tensor[1].numpy().tobytes())
+    attributes = checkpoint.load(trained("lightgbm", LABELS)).attributes
+    broken = checkpoint.dump({tensor[0]: np.frombuffer(text, np.uint8)}, attributes)
+    with pytest.raises(CorruptCheckpoint):
+        restored(committee_file("lightgbm", states=[broken]))
+    with pytest.raises(CorruptCheckpoint, match="2 members, expected 3"):
+        restored(committee_file("linear", n_folds=3))
+    with pytest.raises(InvalidData, match="folds are not a number"):
+        restored(committee_file("linear", n_folds=10**6))
+    file = ensemble_file()
+    encoder = replace(encoder_of(LABELS), n_folds=2).to_json()
+    with pytest.raises(InvalidData, match="other folds than its rows"):
+        restored(replace(file, document=replace(file.document, encoder=encoder)))
 
 
 def test_images_answer_from_a_file() -> None:
