@@ -91,6 +91,16 @@ EXPERIMENTS: dict[str, Experiment] = {
             later("fluid.experiment"),
         ),
         Experiment(
+            "planner",
+            "Plans that meet a deadline at least cost: the paper's tables and figures in simulation, and random jobs",
+            "RubberBand, tables 1 to 4 and figures 9 to 12",
+            later("planner.experiment"),
+            parameters=(
+                Parameter("cases", "Random jobs to compare with the best static plan.", int, 300),
+                Parameter("small-cases", "Small random jobs to compare with all plans there are.", int, 60),
+            ),
+        ),
+        Experiment(
             "tables",
             "Real tables: what select_models finds by itself against boosting, forests and FLAML outside",
             "no paper: our own targets",

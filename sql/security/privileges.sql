@@ -92,6 +92,7 @@ BEGIN
             ('easeml_tenant', '{request,pack_version,pack_begun_dataset,is_being_packed,check_dataset,is_bound_by_limits,find_dataset,dataset_of,find_run,fail_run,near_names,
                 export_file,import_model,store_import,
                 preview_search,plan_search_on,known_times,timed_trials,plan_goal,fitting_architectures,check_replay_options,check_replay,replay_units,commit_first,quality,tried_sentence,best_sentences,advice_sentence,metric_text,members_text}'),
+            ('easeml_tenant', '{forecast,run_standing,make_forecast,does_whole_rounds}'),
             -- What the views call.
             ('easeml_tenant', '{has_live_coordinator,current_tenant,current_tenancy,list_architectures,list_metrics,list_schedulers,list_allocations,
                 list_procedures,list_policies,list_priors,used_bytes,used_hours}'),

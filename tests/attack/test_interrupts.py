@@ -37,6 +37,11 @@ KNOWN = json.dumps(
         "data_gb": 1,
     }
 )  # fmt: skip
+SEARCH = {"architectures_json": '{"mlp": []}', "search_space_json": None}
+STANDING = {
+    "dataset": "points", "seed": 0, "device_kind": "cpu", "n_slots": 4, "price_per_hour": 1, "seconds_to_limit": None,
+    "arms": [{"name": "mlp", "trials": []}], "knowledge": json.loads(KNOWN) | {"whole": [], "joint": []},
+}  # fmt: skip
 # By PL/Python function: statements that reach it with much to do.
 WORST = {
     "plan_search": (
@@ -56,6 +61,13 @@ WORST = {
             '{"procedure": "random", "n_configs": 10000, "seed": 0, "architectures": ["mlp", "linear"]}',
             '{"procedure": "pbt", "max_epochs": 100, "seed": 0, "architectures": ["mlp", "linear"]}',
             '{"procedure": "asha", "n_configs": 10000, "seed": 0, "architectures": ["mlp"]}',
+        )
+    ),
+    "make_forecast": tuple(
+        f"""SELECT easeml.make_forecast('{json.dumps(STANDING | {"search": search})}')"""
+        for search in (
+            SEARCH | {"procedure": "asha", "n_configs": 10000, "max_epochs": 81},
+            SEARCH | {"procedure": "hyperband", "max_epochs": 6561},
         )
     ),
     "begin_search": (

@@ -19,6 +19,7 @@ PURE_TARGETS = {
     "plan_search": ("easeml_db.decisions.procedures.proposal", "preview"),
     "complete_allocation": ("easeml_db.decisions.hopper.allocation.registry", "complete_allocation"),
     "make_plan": ("easeml_db.decisions.planner.documents", "make_plan"),
+    "make_forecast": ("easeml_db.decisions.planner.forecast_documents", "make_forecast"),
     "read_price_list": ("easeml_db.decisions.planner.documents", "read_price_list"),
     "complete_budget": ("easeml_db.decisions.procedures.budget", "complete_budget"),
     "choose_portfolio": ("easeml_db.decisions.procedures.portfolio", "choose_portfolio"),

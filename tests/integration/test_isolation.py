@@ -38,7 +38,8 @@ ABOUT_NO_ROWS = {
     "find_source", "hide_context", "commit_first", "import_model", "import_trial", "store_import",
     "fitting_architectures", "has_live_coordinator", "is_bound_by_limits", "list_allocations",
     "list_architectures", "list_metrics", "list_policies", "list_priors", "list_procedures",
-    "list_schedulers", "metric_text", "near_names", "plan_goal", "plan_search_on", "preview_search", "qualified_name",
+    "list_schedulers", "make_forecast", "does_whole_rounds", "metric_text",
+    "near_names", "plan_goal", "plan_search_on", "preview_search", "qualified_name",
     "quality", "raise_failure", "version",
 }  # fmt: skip
 # These return an error of their own instead of raising it.
@@ -69,6 +70,7 @@ REFUSED = {
     "export_file(text,bigint)": f"{RAISED} easeml.export_file('private', {{trial_id}})",
     "export_trial(text,bigint)": "SELECT easeml.export_trial('private', {trial_id})",
     "find_dataset(text)": "SELECT easeml.find_dataset('private')",
+    "forecast(bigint)": "SELECT * FROM easeml.forecast({run_id})",
     "find_run(bigint)": "SELECT easeml.find_run({run_id})",
     "grant_use(text,name,boolean)": "SELECT easeml.grant_use('private', 'bert')",
     "open_serving(text,bigint)": f"{RAISED} easeml.open_serving('private', {{trial_id}})",
@@ -117,6 +119,7 @@ A_DATASET = (
 )
 ANSWERED_EMPTILY = {
     "known_times(easeml.datasets,text)": (f"SELECT easeml.known_times({A_DATASET}, 'asha') ->> 'trials'", "[]"),
+    "run_standing(easeml.runs)": (f"SELECT jsonb_array_length(easeml.run_standing({A_RUN}) -> 'arms')", 0),
     "timed_trials(easeml.datasets)": (f"SELECT easeml.timed_trials({A_DATASET})", []),
     "advice_sentence(easeml.runs)": (f"SELECT easeml.advice_sentence({A_RUN})", None),
     "best_sentences(easeml.runs)": (

@@ -242,7 +242,9 @@ def test_a_price_list_in_use_is_not_dropped_and_no_name_is_used_twice(anna: Sess
 
 
 def shell(session: Session, *arguments: str) -> Any:
-    return CliRunner().invoke(commands, [*arguments, "--dsn", session.dsn])
+    """Run a command as the role of a session."""
+    dsn = psycopg.conninfo.make_conninfo(session.dsn, user=session.info.user)
+    return CliRunner().invoke(commands, [*arguments, "--dsn", dsn])
 
 
 SHELL_PLAN = (
@@ -251,27 +253,21 @@ SHELL_PLAN = (
 )  # fmt: skip
 
 
-@pytest.fixture
-def as_lena(lena: Session) -> Session:
-    lena.dsn = f"{lena.dsn}" if "user=lena" in lena.dsn else psycopg.conninfo.make_conninfo(lena.dsn, user="lena")
-    return lena
-
-
-def test_the_shell_draws_slots_over_time_for_each_alternative(as_lena: Session) -> None:
-    result = shell(as_lena, *SHELL_PLAN, "--deadline", "400 seconds")
+def test_the_shell_draws_slots_over_time_for_each_alternative(lena: Session) -> None:
+    result = shell(lena, *SHELL_PLAN, "--deadline", "400 seconds")
     assert result.exit_code == 0, result.output
     assert "planned: 5 min" in result.output
     assert "static: " in result.output
     assert "     2 |####" in result.output
-    rows = json.loads(shell(as_lena, *SHELL_PLAN, "--json").output)
+    rows = json.loads(shell(lena, *SHELL_PLAN, "--json").output)
     assert total(rows)["seconds_mean"] > 0
 
 
-def test_the_shell_draws_the_frontier(as_lena: Session) -> None:
-    result = shell(as_lena, *SHELL_PLAN, "--frontier")
+def test_the_shell_draws_the_frontier(lena: Session) -> None:
+    result = shell(lena, *SHELL_PLAN, "--frontier")
     assert result.exit_code == 0, result.output
     assert "*" in result.output
-    assert shell(as_lena, *SHELL_PLAN, "--frontier", "--max-cost", "3").exit_code == 2
+    assert shell(lena, *SHELL_PLAN, "--frontier", "--max-cost", "3").exit_code == 2
 
 
 def test_price_lists_travel_as_csv(anna: Session, tmp_path: Path, module_database: Session) -> None:
@@ -285,3 +281,43 @@ def test_price_lists_travel_as_csv(anna: Session, tmp_path: Path, module_databas
     path.write_text("instance_type,n_slots,price_per_hour\ng5,four,1\n", encoding="utf-8")
     refused = shell(module_database, "prices", "import", "copy", str(path))
     assert "line 2: n_slots: expected a number, got 'four'" in str(refused.exception)
+
+
+# Runs under way
+
+
+def test_a_run_under_way_says_when_it_is_done_and_what_it_costs(lena: Session) -> None:
+    """Three trials of two epochs have no epoch left; a fourth run of three trials has six epochs of 24 s on two
+    slots."""
+    run = lena.value("SELECT easeml.select_models('flowers', '{mlp}', n_configs => 3, max_epochs => 2)")
+    (row,) = lena.rows("SELECT *, extract(epoch FROM eta_at - now()) AS seconds FROM easeml.forecast(%s)", run)
+    assert row["seconds_left"] == pytest.approx(72, rel=0.15)
+    assert row["eta_earliest_at"] < row["eta_at"] < row["eta_p95_at"]
+    assert row["cost_so_far"] == 0
+    assert row["cost_expected"] == pytest.approx(6 * 24 / 3600, rel=0.15)
+    assert row["is_at_risk"] is None
+    (shown,) = json.loads(shell(lena, "forecast", str(run), "--json").output)
+    assert shown["eta_at"]
+    lena.execute("SELECT easeml.cancel(%s)", [run])
+    assert lena.rows("SELECT * FROM easeml.forecast(%s)", run) == []
+
+
+def test_a_staged_run_has_its_rungs_left_and_a_limit_ends_it(lena: Session, module_database: Session) -> None:
+    select = f"SELECT easeml.select_models('flowers', {HALVING}{{}})"
+    free, limited = (lena.value(select.format(more)) for more in ("", ", max_seconds => 60"))
+    found = {row["run"]: row for row in lena.rows("SELECT * FROM easeml.forecast()")}
+    # As the plan says: 108 + 72 + 144 seconds.
+    assert found[free]["seconds_left"] == pytest.approx(324, rel=0.15)
+    assert found[limited]["seconds_left"] == pytest.approx(60, rel=0.05)
+    lena.execute("SELECT easeml.cancel(run_id) FROM easeml.runs WHERE status = 'queued'")
+
+
+def test_runs_that_are_played_on_and_runs_of_which_nothing_is_known_have_a_forecast_or_a_reason(lena: Session) -> None:
+    for procedure in UNDECLARED:
+        lena.value("SELECT easeml.select_models('flowers', '{mlp}', procedure => %s, n_configs => 6)", procedure)
+    unknown = lena.value("SELECT easeml.select_models('flowers', '{linear}', max_epochs => 2)")
+    found = {row["run"]: row for row in lena.rows("SELECT * FROM easeml.forecast()")}
+    assert "nothing is known of how long linear takes" in found.pop(unknown)["note"]
+    assert len(found) >= len(UNDECLARED)
+    assert all(row["seconds_left"] > 0 for row in found.values() if row["status"] == "queued")
+    lena.execute("SELECT easeml.cancel(run_id) FROM easeml.runs WHERE status = 'queued'")

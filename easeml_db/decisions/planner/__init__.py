@@ -12,6 +12,10 @@
     greedy.py        algorithm 2 of the paper
     trade_offs.py    all worthwhile plans between the fastest and the cheapest
     planning.py      the plan for a goal, the frontier
+    knowledge.py     profiles from what was measured
+    documents.py     JSON in, JSON out: what SQL calls
+    remaining.py     the stages that a run under way has left
+    forecast.py      when it will be done, and what it will have cost
     placement.py     algorithm 3: trials onto instances
 
 Words: a stage is a set of trials that train at once up to a barrier; its allocation is a number of slots of one

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from easeml_db.decisions.planner.declared import declared_stages, declares_stages
-from easeml_db.decisions.planner.envelope import Past, envelope
+from easeml_db.decisions.planner.envelope import Past, envelopes
 from easeml_db.decisions.planner.job import Job, Latency, architectures_of
 from easeml_db.decisions.planner.knowledge import Knowledge
 from easeml_db.decisions.planner.planning import Alternative, Goal, make_plans, plan_frontier
@@ -115,7 +115,7 @@ def make_plan(
     if declares_stages(procedure):
         stages = declared_stages(search)
     else:
-        stages = envelope(search, Past(knowledge.curves, knowledge.epoch_seconds), seed=seed)
+        stages = envelopes(search, Past(knowledge.curves, knowledge.epoch_seconds), seed=seed)
     kinds = [each.device_kind for each in prices.types]
     profiles = knowledge.profiles(architectures_of(stages), kinds, is_local=request["is_local"])
     job = Job(stages, profiles, data_gb=request["knowledge"]["data_gb"])

@@ -40,29 +40,38 @@ class Past:
     epoch_seconds: Mapping[str, float]
 
 
-def envelope(search: Search, past: Past, *, seed: int = 0) -> tuple[Stage, ...]:
+def envelopes(search: Search, past: Past, *, seed: int = 0) -> tuple[Stage, ...]:
     """Return a stage for each arm, or one for all where the procedure runs over all at once.
 
     Raises NotReady where there are no curves, InvalidArgument where it trains too much to be played.
     """
     arms: list[str | None] = [None] if search.procedure == "race" else [*arm_names(search)]
-    return tuple(_stage(search, arm, past, seed) for arm in arms)
+    return tuple(stage for arm in arms for stage in envelope(search, past, arm, seed=seed))
 
 
-def _stage(search: Search, arm: str | None, past: Past, seed: int) -> Stage:
+def envelope(
+    search: Search, past: Past, arm: str | None, history: Sequence[TrialHistory] = (), *, seed: int = 0
+) -> tuple[Stage, ...]:
+    """Return the stage of an arm (None: of all) that has come as far as its history, nothing where none of it is left.
+
+    Raises NotReady, InvalidArgument."""
     procedure = create_procedure(search, arm=arm)
-    plays = [_Play(procedure, past, np.random.default_rng([seed % 2**63, k])).run() for k in range(N_PLAYS)]
-    return Stage(plays[0], f"{arm or 'all'}: {search.procedure}", False, tuple(plays))
+    plays = [_Play(procedure, past, history, np.random.default_rng([seed % 2**63, k])).run() for k in range(N_PLAYS)]
+    left = tuple(play for play in plays if play)
+    return (Stage(left[0], f"{arm or 'all'}: {search.procedure}", False, left),) if left else ()
 
 
 class _Play:
     """One run of a procedure on curves of the past."""
 
-    def __init__(self, procedure: Procedure, past: Past, rng: np.random.Generator) -> None:
+    def __init__(
+        self, procedure: Procedure, past: Past, history: Sequence[TrialHistory], rng: np.random.Generator
+    ) -> None:
         self._procedure, self._past, self._rng = procedure, past, rng
-        self._trials: list[TrialHistory] = []
-        self._curves: list[Sequence[float]] = []
-        self._now = 0.0
+        self._trials = list(history)
+        self._n_done = [len(trial.scores) for trial in history]
+        self._curves = [self._curve(str(trial.config[RESERVED])) for trial in history]
+        self._now = max((moment for trial in history for moment in trial.moments), default=0.0)
 
     def run(self) -> tuple[Load, ...]:
         """Return how many trials trained how many epochs."""
@@ -88,6 +97,7 @@ class _Play:
             case StartTrial(config, target):
                 self._trials.append(TrialHistory(len(self._trials) + 1, config, "running", target_epochs=target))
                 self._curves.append(self._curve(str(config[RESERVED])))
+                self._n_done.append(0)
             case ContinueTrial(number, target):
                 self._change(number - 1, status="running", target_epochs=target)
             case StopTrial(number):
@@ -117,5 +127,8 @@ class _Play:
         self._trials[place] = replace(self._trials[place], **changes)  # type: ignore[arg-type]
 
     def _loads(self) -> tuple[Load, ...]:
-        trained = Counter((str(t.config[RESERVED]), len(t.scores)) for t in self._trials if t.scores)
-        return tuple(Load(name, count, epochs) for (name, epochs), count in sorted(trained.items()))
+        more = Counter(
+            (str(trial.config[RESERVED]), len(trial.scores) - n_done)
+            for trial, n_done in zip(self._trials, self._n_done, strict=True)
+        )
+        return tuple(Load(name, count, epochs) for (name, epochs), count in sorted(more.items()) if epochs)

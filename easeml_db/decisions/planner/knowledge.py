@@ -17,14 +17,15 @@ shared devices out: of the architecture, else of another one on the same kind of
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import fmean, pstdev
+from math import hypot
+from statistics import fmean, stdev
 from typing import Any
 
 from easeml_db.decisions.planner.job import MAX_WIDTH, TrialProfile
 from easeml_db.errors import NotReady
 
 UNKNOWN_SPREAD = 0.2  # between trials, where fewer than three were measured
-LEAST_UNCERTAINTY = 0.03
+MODEL_ERROR = 0.025  # of the simulator itself, beside the real scheduler
 ELSEWHERE = 0.3  # further uncertainty of what was measured on another dataset
 Row = Mapping[str, Any]
 
@@ -89,9 +90,10 @@ class Knowledge:
             self._note(f"{name} was never timed on this dataset: reckoned from the rows of others")
         if nearest[0]["n_slots"] > 1:
             self._note(f"{name} was only timed on several slots at once: reckoned as if it scaled perfectly")
-        trial_spread = pstdev(means) / mean if len(means) > 2 else UNKNOWN_SPREAD
         spread = fmean([row["sd_seconds"] / max(row["epoch_seconds"], 1e-9) for row in nearest])
-        uncertainty = LEAST_UNCERTAINTY + trial_spread / len(means) ** 0.5 + ELSEWHERE * (not nearest[0]["is_same"])
+        trial_spread, error = _spread_of(means, spread, [max(row["n_epochs"], 1) for row in nearest])
+        elsewhere = 0.0 if nearest[0]["is_same"] else ELSEWHERE
+        uncertainty = hypot(MODEL_ERROR, error, elsewhere)
         seconds, restore = self._by_width(name, kind, mean, rows)
         return TrialProfile(
             seconds, min(spread, 2.0), min(trial_spread, 2.0), min(uncertainty, 2.0),
@@ -123,3 +125,12 @@ class Knowledge:
 
     def _note(self, note: str) -> None:
         self._notes[note] = None
+
+
+def _spread_of(means: Sequence[float], spread: float, n_epochs: Sequence[float]) -> tuple[float, float]:
+    """Return the relative deviation between trials, beyond what single epochs explain, and the error of their mean."""
+    if len(means) < 3:
+        return UNKNOWN_SPREAD, hypot(UNKNOWN_SPREAD / len(means) ** 0.5, spread / sum(n_epochs) ** 0.5)
+    seen = stdev(means) / fmean(means)
+    explained = fmean([spread**2 / n for n in n_epochs])
+    return max(0.0, seen**2 - explained) ** 0.5, seen / len(means) ** 0.5

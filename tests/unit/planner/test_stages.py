@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from easeml_db.decisions.planner.declared import UNDECLARED, declared_stages, declares_stages
-from easeml_db.decisions.planner.envelope import MAX_PLAYED_EPOCHS, Past, envelope
+from easeml_db.decisions.planner.envelope import MAX_PLAYED_EPOCHS, Past, envelopes
 from easeml_db.decisions.procedures import PROCEDURES
 from easeml_db.decisions.procedures.proposal import preview
 from easeml_db.errors import InvalidArgument, NotReady
@@ -81,26 +81,26 @@ RISING = Past({"net0": [[0.1 * k, 0.1 * k + 0.05, 0.1 * k + 0.09] for k in range
 
 @pytest.mark.parametrize("procedure", UNDECLARED)
 def test_other_procedures_are_played_on_past_curves(procedure: str) -> None:
-    (stage,) = envelope(search_of(procedure, max_epochs=9, n_configs=12, n_parallel=3), RISING)
+    (stage,) = envelopes(search_of(procedure, max_epochs=9, n_configs=12, n_parallel=3), RISING)
     assert len(stage.alternatives) > 1
     for loads in stage.alternatives:
         assert 1 <= sum(load.n_trials for load in loads) <= 12
         assert all(1 <= load.n_epochs <= 9 for load in loads)
-    (again,) = envelope(search_of(procedure, max_epochs=9, n_configs=12, n_parallel=3), RISING)
+    (again,) = envelopes(search_of(procedure, max_epochs=9, n_configs=12, n_parallel=3), RISING)
     assert again == stage
 
 
 def test_asha_trains_less_than_all_trials_to_the_end() -> None:
-    (stage,) = envelope(search_of("asha", max_epochs=9, n_configs=12, n_parallel=3), RISING)
+    (stage,) = envelopes(search_of("asha", max_epochs=9, n_configs=12, n_parallel=3), RISING)
     work = [sum(load.n_trials * load.n_epochs for load in loads) for loads in stage.alternatives]
     assert max(work) < 12 * 9
 
 
 def test_without_curves_nobody_knows_what_they_would_do() -> None:
     with pytest.raises(NotReady, match="no learning curves"):
-        envelope(search_of("asha"), Past({}, {}))
+        envelopes(search_of("asha"), Past({}, {}))
 
 
 def test_what_would_take_too_long_to_play_is_refused() -> None:
     with pytest.raises(InvalidArgument, match=str(MAX_PLAYED_EPOCHS)):
-        envelope(search_of("asha", max_epochs=MAX_PLAYED_EPOCHS, n_configs=60, n_parallel=50, min_epochs=5000), RISING)
+        envelopes(search_of("asha", max_epochs=MAX_PLAYED_EPOCHS, n_configs=60, n_parallel=50, min_epochs=5000), RISING)

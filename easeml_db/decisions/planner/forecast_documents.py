@@ -1,0 +1,63 @@
+"""JSON in, JSON out: the forecast of a run under way. What SQL hands over it has read with the rights of whoever
+asks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from easeml_db.decisions.planner.envelope import Past
+from easeml_db.decisions.planner.forecast import SlotsHeld, forecast
+from easeml_db.decisions.planner.job import architectures_of
+from easeml_db.decisions.planner.knowledge import Knowledge
+from easeml_db.decisions.planner.remaining import ArmState, TrialState, remaining_stages
+from easeml_db.decisions.procedures.contract import TrialHistory
+from easeml_db.decisions.search_space.specs import RESERVED
+from easeml_db.words.run import Search
+
+Row = Mapping[str, Any]
+
+
+def make_forecast(state_json: str) -> str:
+    """Return a JSON object {"seconds", "seconds_least", "seconds_most", "cost", "cost_most", "note"}: seconds from now
+    and further cost until a run is done.
+
+    The state is an object: `search` of a run whose procedure decides on the way (null: all trials are there),
+    `arms` [{"name", "trials": [...]}], `knowledge` (see knowledge.py), `dataset`, `seed`, `device_kind`, `n_slots`,
+    `price_per_hour` of one, `seconds_to_limit`. Raises NotReady, InvalidArgument.
+    """
+    state = json.loads(state_json)
+    knowledge = Knowledge(state["knowledge"], state["dataset"])
+    past = Past(knowledge.curves, knowledge.epoch_seconds)
+    search = None if state["search"] is None else Search(**state["search"])
+    stages = remaining_stages(search, [_arm(arm, past) for arm in state["arms"]], past, seed=state["seed"])
+    kind = state["device_kind"]
+    held = SlotsHeld(kind, state["n_slots"], state["price_per_hour"])
+    profiles = knowledge.profiles(architectures_of(stages), [kind], is_local=False)
+    found = forecast(stages, profiles, held, seconds_to_limit=state["seconds_to_limit"], seed=state["seed"])
+    return json.dumps({**vars(found), "note": "; ".join(knowledge.notes) or None})
+
+
+def _arm(arm: Row, past: Past) -> ArmState:
+    return ArmState(
+        arm["name"],
+        [_trial(arm["name"], row) for row in arm["trials"]],
+        [_history(row, past) for row in arm["trials"] if row["scores"] is not None or row["is_open"]],
+    )
+
+
+def _trial(arm: str, row: Row) -> TrialState:
+    return TrialState(row["architecture"], arm, row["bracket"], row["n_epochs"], row["target_epochs"], row["is_open"])
+
+
+def _history(row: Row, past: Past) -> TrialHistory:
+    scores: Sequence[float] = row["scores"] or ()
+    epoch = past.epoch_seconds.get(row["architecture"], 1.0)
+    moments = tuple(epoch * (k + 1) for k in range(len(scores)))
+    config = {RESERVED: row["architecture"], **(row["config"] or {})}
+    status = "running" if row["is_open"] else "stopped"
+    return TrialHistory(
+        row["trial_number"], config, status, tuple(scores), row["target_epochs"], moments=moments,
+        seconds=epoch * len(scores),
+    )  # fmt: skip

@@ -1,0 +1,98 @@
+-- When runs under way will be done, and what they will have cost. All is read with the rights of whoever asks.
+
+CREATE FUNCTION easeml.make_forecast(state jsonb, OUT forecast jsonb, OUT failure jsonb) LANGUAGE plpython3u IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+from easeml_db.decisions.planner.forecast_documents import make_forecast
+from easeml_plpy.session import answered_by
+return answered_by(plpy, make_forecast, state)
+$$;
+COMMENT ON FUNCTION easeml.make_forecast(jsonb) IS 'Returns when a run is done, a pure function of how it stands, or an error (internal: use easeml.forecast).';
+
+CREATE FUNCTION easeml.run_standing(run easeml.runs) RETURNS jsonb LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    data easeml.datasets := (SELECT d FROM easeml.datasets d WHERE d.dataset_id = run.dataset_id);
+    is_played boolean := run.procedure IN ('asha', 'race');
+BEGIN
+    RETURN (
+        -- The slots that the run has, and those that nobody else has now.
+        WITH slots AS (
+            SELECT split_part(s.device, ':', 1) AS device_kind, count(*) AS n FROM easeml.slots s
+            WHERE s.status = 'active' AND (s.trial_id IS NULL OR s.trial_id IN (SELECT t.trial_id FROM easeml.trials t WHERE t.run_id = run.run_id))
+            GROUP BY 1 ORDER BY 2 DESC LIMIT 1
+        )
+        SELECT jsonb_build_object('dataset', data.dataset_name, 'seed', run.seed, 'device_kind', coalesce((SELECT device_kind FROM slots), 'cpu'),
+            'n_slots', least(coalesce((SELECT n FROM slots), 1), (SELECT t.max_slots FROM easeml.tenants t WHERE t.tenant = run.tenant)),
+            'price_per_hour', coalesce((SELECT p.price_per_hour / p.n_slots FROM easeml.prices p
+                WHERE p.price_list = 'local' AND p.device_kind = coalesce((SELECT device_kind FROM slots), 'cpu')), 1),
+            'seconds_to_limit', run.max_seconds - coalesce(extract(epoch FROM clock_timestamp() - run.started_at), 0),
+            'search', CASE WHEN run.search IS NOT NULL AND NOT run.is_ending THEN jsonb_build_object('architectures_json', (run.search -> 'architectures')::text,
+                'search_space_json', run.search_space::text, 'procedure', run.procedure, 'n_configs', run.search -> 'n_configs', 'max_epochs', run.max_epochs, 'seed', run.seed,
+                'options_json', run.procedure_options::text, 'portfolio_json', (run.search -> 'portfolio')::text) END,
+            'arms', (SELECT coalesce(jsonb_agg(jsonb_build_object('name', a.architecture, 'trials', (
+                    SELECT coalesce(jsonb_agg(jsonb_build_object('architecture', t.architecture, 'trial_number', t.trial_number, 'bracket', t.bracket,
+                        'n_epochs', least(t.n_steps_done / (2.0 * data.n_partitions), t.max_epochs), 'target_epochs', coalesce(t.target_epochs, t.max_epochs),
+                        'is_open', t.status IN ('waiting', 'running', 'paused'), 'config', CASE WHEN is_played THEN t.config END,
+                        'scores', CASE WHEN is_played THEN (SELECT jsonb_agg(CASE WHEN run.is_higher_better THEN 1 ELSE -1 END * coalesce(e.metric_value, 0) ORDER BY e.epoch)
+                            FROM easeml.epoch_metrics e WHERE e.trial_id = t.trial_id AND e.split = 'validation') END) ORDER BY t.trial_number), '[]')
+                    FROM easeml.trials t WHERE t.arm_id = a.arm_id AND t.architecture <> 'ensemble')) ORDER BY a.arm_id), '[]')
+                FROM easeml.arms a WHERE a.run_id = run.run_id AND (a.closed_at IS NULL OR run.search IS NULL OR is_played)),
+            'knowledge', easeml.known_times(data, run.procedure) || jsonb_build_object('joint', '[]'::jsonb,
+                'whole', (SELECT coalesce(jsonb_agg(n), '[]') FROM unnest(run.architectures) n WHERE easeml.does_whole_rounds(n)))));
+END
+$$;
+COMMENT ON FUNCTION easeml.run_standing(easeml.runs) IS 'Returns how a run stands, and what is known of how long its trials take, as a json object (internal: use easeml.forecast).';
+
+CREATE FUNCTION easeml.forecast(run_id bigint DEFAULT NULL, OUT run bigint, OUT dataset_name text, OUT status text, OUT eta_at timestamptz, OUT eta_earliest_at timestamptz, OUT eta_p95_at timestamptz,
+    OUT seconds_left double precision, OUT cost_so_far double precision, OUT cost_expected double precision, OUT cost_p95 double precision,
+    OUT deadline timestamptz, OUT is_at_risk boolean, OUT note text
+) RETURNS SETOF record LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    found record;
+    made record;
+    standing jsonb;
+    seconds jsonb;
+BEGIN
+    IF run_id IS NOT NULL THEN
+        PERFORM easeml.find_run(run_id);
+    END IF;
+    FOR found IN
+        SELECT r AS row, s.status, s.dataset_name, (SELECT count(*) FROM easeml.trials t WHERE t.run_id = r.run_id) AS n_trials,
+            (SELECT t.deadline FROM easeml.tenants t WHERE t.tenant = r.tenant) AS deadline,
+            coalesce((SELECT sum(extract(epoch FROM u.finished_at - u.started_at)) FROM easeml.training_units u WHERE u.run_id = r.run_id), 0)
+                + coalesce((SELECT sum(extract(epoch FROM e.finished_at - e.started_at)) FROM easeml.trials t JOIN easeml.evaluations e USING (trial_id) WHERE t.run_id = r.run_id), 0) AS slot_seconds
+        FROM easeml.runs r JOIN easeml.run_status s USING (run_id)
+        WHERE r.status IN ('queued', 'running') AND (forecast.run_id IS NULL OR r.run_id = forecast.run_id) ORDER BY r.run_id LIMIT 100
+    LOOP
+        run := (found.row).run_id;
+        dataset_name := found.dataset_name;
+        status := found.status;
+        deadline := found.deadline;
+        eta_at := NULL; eta_earliest_at := NULL; eta_p95_at := NULL; seconds_left := NULL; cost_expected := NULL; cost_p95 := NULL; is_at_risk := NULL; note := NULL;
+        IF found.n_trials > 20000 THEN
+            note := 'too many trials to forecast';
+            RETURN NEXT;
+            CONTINUE;
+        END IF;
+        standing := easeml.run_standing(found.row);
+        cost_so_far := found.slot_seconds / 3600 * (standing ->> 'price_per_hour')::double precision;
+        made := easeml.make_forecast(standing);
+        IF made.failure IS NOT NULL THEN
+            note := made.failure ->> 'message';
+        ELSE
+            seconds := made.forecast;
+            seconds_left := (seconds ->> 'seconds')::double precision;
+            eta_at := clock_timestamp() + make_interval(secs => seconds_left);
+            eta_earliest_at := clock_timestamp() + make_interval(secs => (seconds ->> 'seconds_least')::double precision);
+            eta_p95_at := clock_timestamp() + make_interval(secs => (seconds ->> 'seconds_most')::double precision);
+            cost_expected := cost_so_far + (seconds ->> 'cost')::double precision;
+            cost_p95 := cost_so_far + (seconds ->> 'cost_most')::double precision;
+            is_at_risk := eta_p95_at > deadline;
+            note := seconds ->> 'note';
+        END IF;
+        RETURN NEXT;
+    END LOOP;
+END
+$$;
+COMMENT ON FUNCTION easeml.forecast(bigint) IS
+$$Says when your runs under way will be done, and what they will have cost, from where they stand: all of them, or one. In 90 of 100 cases a run ends between eta_earliest_at and eta_p95_at.
+Costs are slot time at the prices of price list local. is_at_risk: whether eta_p95_at is after the tenant's deadline. The slots are those that the run has now, and those that are idle.
+Where nothing is known yet of how long its trials take, the times are null and note says so.$$;

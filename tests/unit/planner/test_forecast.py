@@ -1,0 +1,140 @@
+"""What a run under way has left, and when it will be done."""
+
+from __future__ import annotations
+
+import heapq
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from easeml_db.decisions.planner.envelope import Past
+from easeml_db.decisions.planner.forecast import SlotsHeld, forecast
+from easeml_db.decisions.planner.job import Load, Stage, TrialProfile
+from easeml_db.decisions.planner.knowledge import Knowledge
+from easeml_db.decisions.planner.remaining import ArmState, TrialState, remaining_stages
+from easeml_db.decisions.procedures.contract import TrialHistory
+from easeml_db.words.run import Search
+from tests.unit.procedures.conftest import RATE
+
+NOBODY = Past({}, {})
+P = 2
+
+
+def search_of(procedure: str, max_epochs: int, n_configs: int, **options: Any) -> Search:
+    specs = [{"architecture": "net", "hyperparameters": [RATE]}]
+    return Search(json.dumps(specs), None, procedure, n_configs, max_epochs, 5, json.dumps(options))
+
+
+def trial(n_epochs: float, target: float, *, is_open: bool = True) -> TrialState:
+    return TrialState("net", "net", 0, n_epochs, target, is_open)
+
+
+def left(search: Search | None, trials: list[TrialState]) -> list[list[tuple[int, float]]]:
+    stages = remaining_stages(search, [ArmState("net", trials)], NOBODY)
+    return [sorted((load.n_trials, load.n_epochs) for load in stage.loads) for stage in stages]
+
+
+HALVING = search_of("successive_halving", 9, 9)
+
+
+def test_before_it_begins_all_rungs_are_left() -> None:
+    assert left(HALVING, []) == [[(9, 1)], [(3, 2)], [(1, 6)]]
+
+
+def test_in_the_first_rung_its_trials_have_what_they_lack() -> None:
+    trials = [trial(1, 1)] * 3 + [trial(0.5, 1)] * 2 + [trial(0, 1)] * 4
+    assert left(HALVING, trials) == [[(2, 0.5), (4, 1)], [(3, 2)], [(1, 6)]]
+
+
+def test_in_a_later_rung_those_who_dropped_out_have_nothing_left() -> None:
+    trials = [trial(1, 1, is_open=False)] * 6 + [trial(3, 3), trial(2, 3), trial(1, 3)]
+    assert left(HALVING, trials) == [[(1, 1), (1, 2)], [(1, 6)]]
+
+
+def test_in_the_last_rung_one_trial_is_left_and_then_nothing() -> None:
+    others = [trial(1, 1, is_open=False)] * 6 + [trial(3, 3, is_open=False)] * 2
+    assert left(HALVING, [*others, trial(5, 9)]) == [[(1, 4)]]
+    assert left(HALVING, [*others, trial(9, 9, is_open=False)]) == []
+
+
+def test_of_a_one_shot_run_open_trials_have_their_epochs_left() -> None:
+    assert left(None, [trial(5, 5, is_open=False), trial(2, 5), trial(0, 5), trial(0, 5)]) == [[(1, 3), (2, 5)]]
+    assert left(None, []) == []
+
+
+def test_asha_is_played_on_from_where_it_stands() -> None:
+    search = search_of("asha", 9, 6, n_parallel=2)
+    past = Past({"net": [[0.1 * k, 0.2 * k] for k in range(5)]}, {"net": 1.0})
+    history = [TrialHistory(k + 1, {"architecture": "net", "rate": 0.1}, "running", (0.5,), 1) for k in range(3)]
+    (fresh,), (later,) = (remaining_stages(search, [ArmState("net", (), some)], past) for some in ((), tuple(history)))
+
+    def work(stage: Stage) -> float:
+        return sum(load.n_trials * load.n_epochs for loads in stage.alternatives for load in loads)
+
+    assert 0 < work(later) < work(fresh)
+
+
+def test_a_time_limit_ends_the_run() -> None:
+    stages, profiles = (Stage((Load("net", 4, 10),)),), {("net", "cpu"): TrialProfile({1: 3.0})}
+    held = SlotsHeld("cpu", 2, 3600.0)
+    free, limited, over = (forecast(stages, profiles, held, seconds_to_limit=limit) for limit in (None, 30.0, -1.0))
+    assert (free.seconds, free.cost) == (pytest.approx(60), pytest.approx(120))
+    assert (limited.seconds, limited.cost) == (pytest.approx(30), pytest.approx(60))
+    assert over.seconds == over.cost == 0
+    assert forecast((), profiles, held).seconds == 0
+
+
+# Coverage: 200 runs with lognormal unit times, forecast after a tenth of their units.
+
+
+class Life:
+    """Trials of some epochs on slots, longest remaining first, with unit times that are drawn as they come."""
+
+    def __init__(self, rng: np.random.Generator, n_trials: int, n_epochs: int, n_slots: int) -> None:
+        self._rng, self._n_slots = rng, n_slots
+        self.left = dict.fromkeys(range(n_trials), n_epochs * P)
+        self.seconds: dict[int, list[float]] = {k: [] for k in range(n_trials)}
+        self.now = 0.0
+        self._running: list[tuple[float, int, float]] = []
+        self._n_units = n_trials * n_epochs * P
+
+    def play(self, share: float) -> None:
+        """Go on until so much of all units is done."""
+        while sum(self.left.values()) > (1 - share) * self._n_units:
+            busy = {k for _, k, _ in self._running}
+            idle = sorted((k for k, n in self.left.items() if n and k not in busy), key=lambda k: -self.left[k])
+            for k in idle[: self._n_slots - len(self._running)]:
+                unit = float(5 * self._rng.lognormal(0, 0.3))
+                heapq.heappush(self._running, (self.now + unit, k, unit))
+            self.now, k, unit = heapq.heappop(self._running)
+            self.left[k] -= 1
+            self.seconds[k].append(unit)
+
+
+def known(life: Life) -> Knowledge:
+    rows = [
+        {"architecture": "net", "device_kind": "cpu", "n_slots": 1, "is_same": True, "scale": 1, "n_epochs": len(s) / P,
+         "epoch_seconds": P * float(np.mean(s)), "sd_seconds": 5 * 0.3 * P**0.5}
+        for s in life.seconds.values() if s
+    ]  # fmt: skip
+    names = {"trials": rows, "speedups": None, "whole": [], "joint": [], "n_partitions": P, "curves": None}
+    return Knowledge(names, "flowers")
+
+
+def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
+    covered, n_runs = 0, 200
+    for number in range(n_runs):
+        rng = np.random.default_rng(number)
+        n_slots = int(rng.integers(2, 6))
+        life = Life(rng, int(rng.integers(8, 24)), int(rng.integers(4, 12)), n_slots)
+        life.play(0.1)
+        began = life.now
+        profiles = known(life).profiles(["net"], ["cpu"], is_local=True)
+        trials = [TrialState("net", "net", 0, 0.0, n / P, True) for n in life.left.values()]
+        stages = remaining_stages(None, [ArmState("net", trials)], NOBODY)
+        found = forecast(stages, profiles, SlotsHeld("cpu", n_slots), seed=number)
+        life.play(1.0)
+        covered += found.seconds_least <= life.now - began <= found.seconds_most
+    assert 0.85 <= covered / n_runs <= 0.95, covered / n_runs
