@@ -13,6 +13,7 @@ from easeml_db import __version__
 from easeml_db.cli.arguments import run_argument
 from easeml_db.cli.connection import database, dsn_option
 from easeml_db.cli.output import json_option, print_json, say
+from easeml_db.cli.report_evaluation import read_held_out
 from easeml_db.cli.statements import Connection, run_or_newest
 from easeml_db.errors import EasemlError, InvalidArgument
 from easeml_db.postgres.queries import queries
@@ -46,17 +47,32 @@ FORMATS = ("html", "png")
     show_default=True,
     help="How many trials the leaderboard lists.",
 )
+@click.option(
+    "--evaluate/--no-evaluate",
+    "is_evaluated",
+    default=True,
+    help="Whether the best trial answers for held-out rows, for the section on evaluation (default: it does).",
+)
 @dsn_option
 @json_option
-def report(run_id: int | None, out: Path, wanted: str | None, n_top: int, dsn: str | None, as_json: bool) -> None:
+def report(
+    run_id: int | None,
+    out: Path,
+    wanted: str | None,
+    n_top: int,
+    is_evaluated: bool,
+    dsn: str | None,
+    as_json: bool,
+) -> None:
     """Write RUN (default: the newest) as one HTML page that needs no network, and as a PNG.
 
-    Shows units by slot and by trial, learning curves, the leaderboard, utilisation, the makespan beside its lower
-    bound, states hopped and stored, and what happened. A run that still goes on is shown as far as it is.
+    Shows units by slot and by trial, learning curves, the leaderboard, how good the best trial is on held-out rows and
+    what its answers depend on, utilisation, the makespan beside its lower bound, states hopped and stored, and what
+    happened. A run that still goes on is shown as far as it is.
     """
     check_place(out)
     with database(dsn) as connection:
-        rows = read_rows(connection, run_or_newest(connection, run_id))
+        rows = read_rows(connection, run_or_newest(connection, run_id), is_evaluated=is_evaluated)
     paths = report_paths(out, rows.run["run_id"], wanted)
     data = write_report(rows, paths, n_top)
     if as_json:
@@ -71,16 +87,17 @@ def report(run_id: int | None, out: Path, wanted: str | None, n_top: int, dsn: s
 COMMANDS = (report,)
 
 
-def read_rows(connection: Connection, run_id: int) -> RunRows:
-    """Return all that a report is made from, as it is at one instant."""
+def read_rows(connection: Connection, run_id: int, *, is_evaluated: bool) -> RunRows:
+    """Return all that a report is made from, as it is at one instant; evaluated: with answers for held-out rows."""
     connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
     with connection.transaction():
         found = {
             name: connection.execute(statement.encode(), {"run_id": run_id}).fetchall()
             for name, statement in queries("report").items()
         }
-    (run,), (traffic,) = found.pop("run"), found.pop("run_traffic")
-    return RunRows(run=run, traffic=traffic, **found)
+        (run,), (traffic,) = found.pop("run"), found.pop("run_traffic")
+        held_out, unmeasured = read_held_out(connection, run) if is_evaluated else ({}, None)
+    return RunRows(run=run, traffic=traffic, held_out=held_out, unmeasured=unmeasured, **found)
 
 
 def check_place(out: Path) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from easeml_db.report.figures import KINDS, Figures, busy_over_time, figures
+from easeml_db.report.held_out import held_out_columns
 from easeml_db.report.rows import Row, RunRows
 from easeml_db.report.timeline import Timeline, timeline
 from easeml_db.report.wording import duration_text, metric_text, percent_text
@@ -69,6 +70,7 @@ def chart_data(rows: RunRows, *, n_top: int) -> ChartData:
         "uses": _uses(found, slots),
         "use_labels": _use_labels(found, slots),
         "best": _best(rows.trials[: len(HUES)], hues),
+        **held_out_columns(rows),
     }
     by_number = sorted(rows.trials, key=lambda trial: int(trial["trial_number"]))
     lanes = [trials[trial["trial_id"]] for trial in by_number]

@@ -29,8 +29,9 @@ from easeml_db.report.charts import (
 )
 from easeml_db.report.datasets import ChartData
 from easeml_db.report.headline import headline
+from easeml_db.report.held_out_charts import held_out_charts
 from easeml_db.report.sections import section_curves, section_head, section_slots, section_units
-from easeml_db.report.tables import section_facts, section_leaderboard
+from easeml_db.report.tables import section_facts, section_held_out, section_leaderboard
 from easeml_db.report.versions import vega_lite_version
 
 FOLDER = Path(__file__).parent
@@ -54,6 +55,7 @@ def page(data: ChartData, *, made_by: str) -> str:
         *section_units(data),
         *section_curves(data),
         *section_leaderboard(data),
+        *section_held_out(data),
         *section_slots(data),
         *section_facts(data),
         f"<footer>{escape(made_by)}</footer></main>",
@@ -100,6 +102,7 @@ def _charts(data: ChartData) -> dict[str, Any]:
     if data.datasets["curves"]["epoch"]:
         drawn["metric"] = (curve(data, "metric", curve_title(data.rows.run["metric"]), frame), "curves trials")
         drawn["loss"] = (curve(data, "loss", LOSS_TITLE, frame), "curves trials")
+    drawn |= held_out_charts(data, frame)
     specs = {name: _spec(chart, data_names) for name, (chart, data_names) in drawn.items()}
     return {"charts": specs, "datasets": data.datasets}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from easeml_db.words.visible_text import visible_value
@@ -15,7 +15,9 @@ Row = Mapping[str, Any]
 class RunRows:
     """A run as read at one instant; each field holds the rows of the query of that name.
 
-    trials: best first. units: in the order of their starts. traffic: the only row of `run_traffic`.
+    trials: best first. units: in the order of their starts. traffic: the only row of `run_traffic`. held_out: rows of
+    functions about the best trial on held-out rows, by subject (cli/report_evaluation.py); empty where nobody asked
+    them, or `unmeasured` says why they have nothing to say.
     """
 
     run: Row
@@ -25,6 +27,8 @@ class RunRows:
     slots: Sequence[Row]
     events: Sequence[Row]
     traffic: Row
+    held_out: Mapping[str, Sequence[Row]] = field(default_factory=dict)
+    unmeasured: str | None = None
 
     def __post_init__(self) -> None:
         """Make all texts visible: nothing that others have named reorders or hides a line of the report."""

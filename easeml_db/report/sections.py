@@ -33,7 +33,8 @@ def note(sentence: str) -> str:
     return f'<p class="note">{text(sentence)}</p>'
 
 
-def _chart(name: str, *, is_hidden: bool = False) -> str:
+def chart(name: str, *, is_hidden: bool = False) -> str:
+    """Return the place of a chart."""
     return f'<div class="chart" data-chart="{name}"{" hidden" if is_hidden else ""}></div>'
 
 
@@ -74,7 +75,7 @@ def section_units(data: ChartData) -> Lines:
     """Return the Gantt charts with their switch."""
     if not data.figures.n_units:
         return ["<section><h2>Units</h2>", note(NOTHING), "</section>"]
-    charts = [_chart("units_by_slot"), _chart("units_by_trial", is_hidden=True)]
+    charts = [chart("units_by_slot"), chart("units_by_trial", is_hidden=True)]
     return ["<section><h2>Units</h2>", note(f"{gantt_note(data)} {HOW_TO_POINT}"), SWITCH, *charts, "</section>"]
 
 
@@ -86,7 +87,7 @@ def section_curves(data: ChartData) -> Lines:
     colours = "Colours as in the leaderboard."
     if not data.has_only_top:
         colours += f" The {data.n_in_colour} best trials have theirs, the others are grey."
-    return [head, note(colours), '<div class="pair">', _chart("metric"), _chart("loss"), "</div></section>"]
+    return [head, note(colours), '<div class="pair">', chart("metric"), chart("loss"), "</div></section>"]
 
 
 def section_slots(data: ChartData) -> Lines:
@@ -94,7 +95,7 @@ def section_slots(data: ChartData) -> Lines:
     if not data.figures.n_units:
         return []
     notes = [note(f"{_busy(data.figures)} {_bound(data.figures)}"), note(_traffic(data.rows.traffic))]
-    charts = ['<div class="pair">', _chart("busy_slots"), _chart("slot_utilisation"), "</div></section>"]
+    charts = ['<div class="pair">', chart("busy_slots"), chart("slot_utilisation"), "</div></section>"]
     return ["<section><h2>Slots</h2>", *notes, *charts]
 
 

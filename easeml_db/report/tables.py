@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from easeml_db.report.datasets import HUES, ChartData
+from easeml_db.report.held_out import CHART_ORDER, score_lines
 from easeml_db.report.rows import Row
-from easeml_db.report.sections import Lines, note, text
+from easeml_db.report.sections import Lines, chart, note, text
 from easeml_db.report.wording import bytes_text, duration_text, metric_text, split_configs, time_text
 
 MAX_EVENTS = 500
@@ -64,6 +65,32 @@ def _settings(settings: Mapping[str, str]) -> str:
     return " ".join(
         f'<span class="setting"><i>{text(name)}</i> {text(value)}</span>' for name, value in settings.items()
     )
+
+
+def section_held_out(data: ChartData) -> Lines:
+    """Return the metrics and charts of the best trial on held-out rows."""
+    rows, head = data.rows, "<section><h2>Evaluation</h2>"
+    if rows.unmeasured is not None:
+        return [head, note(f"Held-out rows are not evaluated here: {rows.unmeasured}."), "</section>"]
+    scores = score_lines(rows)
+    charts = [chart(name) for name in CHART_ORDER if name in data.datasets]
+    if not scores and not charts:
+        return []
+    told = note(f"The best trial, {rows.run['best_trial_id']}, in the state of its best epoch. Charts show test rows.")
+    return [head, told, *_scores_table(scores), '<div class="pair">', *charts, "</div></section>"]
+
+
+def _scores_table(scores: Sequence[tuple[str, str, str, str]]) -> Lines:
+    if not scores:
+        return []
+    return [
+        '<div class="scroll"><table><thead><tr><th>metric</th><th class="number">validation</th>'
+        '<th class="number">test</th><th>what it is</th></tr></thead><tbody>',
+        *(f'<tr><td class="name">{text(name)}</td><td class="number">{text(validation)}</td>'
+          f'<td class="number">{text(test)}</td><td>{text(summary)}</td></tr>'
+          for name, validation, test, summary in scores),
+        TABLE_END,
+    ]  # fmt: skip
 
 
 def section_facts(data: ChartData) -> Lines:

@@ -65,6 +65,16 @@ def test_a_finished_run_becomes_a_page_and_a_picture(reader: Any, finished: dict
     assert f"<title>Run {run_id} on report_ada: finished</title>" in text
     assert not re.search(r"<(?:script|link)[^>]+(?:src|href)", text)
     assert len(re.findall(r"<tr data-trial=", text)) == 3
+    assert "<h2>Evaluation</h2>" in text
+    charts = re.findall(r'data-chart="(\w+)"', text)
+    assert {"confusion", "roc", "calibration", "inputs"} <= set(charts)
+    scores = dict(
+        re.findall(r'<tr><td class="name">(\w+)</td><td class="number">[^<]*</td><td class="number">([^<]+)', text)
+    )
+    told = reader("report_ada", "evaluate", "report_ada", "--json")
+    assert scores["macro_f1"] == next(
+        f"{row['test']:.4f}" for row in json.loads(told.stdout) if row["metric"] == "macro_f1"
+    )
     content = png.read_bytes()
     assert content.startswith(b"\x89PNG\r\n\x1a\n")
     assert min(struct.unpack(">II", content[16:24])) > 1000
@@ -72,11 +82,11 @@ def test_a_finished_run_becomes_a_page_and_a_picture(reader: Any, finished: dict
 
 def test_figures_are_what_sql_says(reader: Any, finished: dict[str, int], server: Embedded, tmp_path: Path) -> None:
     run_id = finished["report_ada"]
-    result = reader("report_ada", "report", run_id, "--json", "--format", "html", "--out", tmp_path)
+    result = reader("report_ada", "report", run_id, "--json", "--format", "html", "--out", tmp_path, "--no-evaluate")
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
     assert (found["run_id"], found["status"], found["png"]) == (run_id, "finished", None)
-    assert Path(found["html"]).exists()
+    assert "<h2>Evaluation</h2>" not in Path(found["html"]).read_text(encoding="utf-8")
     with connect_now(server.dsn()) as connection:
         said = connection.execute(
             "SELECT count(*) AS n_units, count(DISTINCT slot_id) AS n_slots, sum(seconds) AS busy_seconds,"
@@ -98,8 +108,38 @@ def test_a_tenant_reports_own_runs_only(reader: Any, finished: dict[str, int], t
     refused = reader("report_bob", "report", finished["report_ada"], "--out", tmp_path)
     assert refused.exit_code == 1
     assert f"there is no run {finished['report_ada']} that you can see" in str(refused.exception)
-    newest = reader("report_ada", "report", "--out", tmp_path, "--format", "png", "--json")
+    newest = reader("report_ada", "report", "--out", tmp_path, "--format", "png", "--json", "--no-evaluate")
     assert json.loads(newest.stdout)["run_id"] == finished["report_ada"] < finished["report_bob"]
+
+
+def test_who_may_not_see_the_rows_gets_a_report_without_evaluation(
+    reader: Any, finished: dict[str, int], server: Embedded, tmp_path: Path
+) -> None:
+    with connect_now(server.dsn()) as connection:
+        connection.execute("CREATE ROLE report_reader LOGIN IN ROLE easeml_reader")
+    result = reader("report_reader", "report", finished["report_ada"], "--out", tmp_path, "--format", "html")
+    assert result.exit_code == 0, result.output
+    (page,) = tmp_path.iterdir()
+    text = page.read_text(encoding="utf-8")
+    assert (
+        "Held-out rows are not evaluated here: there is no dataset &#x27;report_ada.report_ada&#x27; whose rows" in text
+    )
+
+
+def test_commands_of_evaluation_show_what_the_functions_say(reader: Any, finished: dict[str, int]) -> None:
+    for command in ("confusion-matrix", "class-metrics", "roc-curve", "calibration"):
+        result = reader("report_ada", command, "report_ada", "--split", "validation", "--json")
+        assert result.exit_code == 0, result.output
+        assert len(json.loads(result.stdout)) >= 10
+    shown = reader("report_ada", "explain", "report_ada", "--metric", "log_loss")
+    assert shown.exit_code == 0, shown.output
+    assert "pixels[1]" in shown.output
+    refused = reader("report_ada", "residuals", "report_ada")
+    assert (refused.exit_code, str(refused.exception)) == (
+        1, "dataset 'report_ada' is a classification, which has no residuals")  # fmt: skip
+    few = reader("report_ada", "hyperparameter-importance", finished["report_ada"])
+    assert "has no architecture with 4 measured trials that differ" in str(few.exception)
+    assert reader("report_ada", "explain", "report_ada", "--label", "1").exit_code == 2
 
 
 def test_an_unknown_run_is_one_line_and_writes_nothing(reader: Any, finished: dict[str, int], tmp_path: Path) -> None:
@@ -111,7 +151,7 @@ def test_an_unknown_run_is_one_line_and_writes_nothing(reader: Any, finished: di
 
 def test_a_place_that_cannot_be_written_is_said(reader: Any, finished: dict[str, int], tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    refused = reader("report_ada", "report", "--out", tmp_path / "file" / "below")
+    refused = reader("report_ada", "report", "--out", tmp_path / "file" / "below", "--no-evaluate")
     assert refused.exit_code == 1
     assert "cannot write" in str(refused.exception)
 
@@ -120,7 +160,7 @@ def test_a_run_that_goes_on_is_reported_as_far_as_it_is(reader: Any, tmp_path: P
     started = reader("report_ada", "select", "report_ada", "--architectures", "mlp", "--max-epochs", 5000, "--json")
     run_id = json.loads(started.stdout)["run_id"]
     try:
-        result = reader("report_ada", "report", run_id, "--out", tmp_path / "now.html", "--json")
+        result = reader("report_ada", "report", run_id, "--out", tmp_path / "now.html", "--json", "--no-evaluate")
         assert result.exit_code == 0, result.output
         state = json.loads(result.stdout)["status"]
         assert state in ("queued", "running")
