@@ -7,7 +7,7 @@ from typing import Any
 import click
 from psycopg.types.json import Jsonb
 
-from easeml_db.cli.arguments import json_value
+from easeml_db.cli.arguments import json_value, name_list
 from easeml_db.cli.connection import database, dsn_option
 from easeml_db.cli.listing import listing
 from easeml_db.cli.output import json_option, print_json, say, text_of
@@ -17,19 +17,28 @@ from easeml_db.cli.statements import call
 @click.command()
 @click.argument("dataset")
 @click.option("--source", help="Table or view with the dataset's input columns.")
-@click.option("--output", help="New table for keys and predictions.")
+@click.option("--output", help="Table for keys and predictions.")
+@click.option("--if-exists", help="Of the output: refuse, append (rows with new keys) or update (default: refuse).")
+@click.option("--key", callback=name_list, help="Columns that tell rows apart: a,b (default: the primary key).")
 @click.option("--row", callback=json_value, help="One row as JSON (or @FILE): an object of columns, or its numbers.")
 @click.option("--trial", "trial_id", type=int, help="The trial that answers (default: what easeml serving shows).")
 @dsn_option
 @json_option
 def predict(
-    dataset: str, source: str | None, output: str | None, row: Any, trial_id: int | None, dsn: str | None, as_json: bool
+    dataset: str,
+    source: str | None,
+    output: str | None,
+    row: Any,
+    trial_id: int | None,
+    dsn: str | None,
+    as_json: bool,
+    **added: object,
 ) -> None:
     """Predict for a table (--source, --output) or for one row (--row), inside the database."""
     if (row is None) == (source is None) or (source is None) != (output is None):
         raise click.UsageError("give either --row, or --source and --output")
     if row is None:
-        _predict_table(dataset, source, output, trial_id, dsn, as_json)
+        _predict_table(dataset, source, output, dsn, as_json, trial_id=trial_id, **added)
     else:
         _predict_row(dataset, row, trial_id, dsn, as_json)
 
@@ -81,10 +90,10 @@ COMMANDS = (predict, serving, deploy, undeploy, rollback)
 
 
 def _predict_table(
-    dataset: str, source: str | None, output: str | None, trial_id: int | None, dsn: str | None, as_json: bool
+    dataset: str, source: str | None, output: str | None, dsn: str | None, as_json: bool, **named: object
 ) -> None:
     with database(dsn, has_own_names=True) as connection:
-        n_rows = call(connection, "predict_table", dataset, source, output, trial_id=trial_id)
+        n_rows = call(connection, "predict_table", dataset, source, output, **named)
     _say(as_json, f"{output}: {n_rows} predictions", output=output, n_rows=n_rows)
 
 

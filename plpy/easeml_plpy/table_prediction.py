@@ -14,9 +14,10 @@ from typing import NamedTuple
 from . import columns as columns_of
 from .coded_fields import CategoricalField, TextField
 from .columns import Column, Columns
-from .encoder import Field, NumberTarget, NumericField, TensorField
+from .encoder import Encoder, Field, NumberTarget, NumericField, TensorField
 from .errors import InvalidArgument, NotFound, ShapeMismatch
 from .prediction import FILLING, ROWS_AT_ONCE
+from .prediction_outputs import Addition, is_there, key_columns
 from .serving import served
 from .session import Command, Session, Statement, answering, only_column
 
@@ -76,8 +77,17 @@ HAS_PAGES: Statement[bool] = Statement(
 
 
 @answering
-def write_predictions(session: Session, dataset: str | None, relation: int, output: str, trial_id: int | None) -> int:
-    """Create the output table and fill it in one statement; return the number of rows."""
+def write_predictions(
+    session: Session,
+    dataset: str | None,
+    relation: int,
+    output: str,
+    trial_id: int | None,
+    if_exists: str | None,
+    key: Sequence[str] | None,
+) -> int:
+    """Create the output table and fill it in one statement, or add to the one that is there; return how many rows were
+    written."""
     source = session.rows(SOURCE_NAME, relation)
     if not source:
         raise NotFound(
@@ -88,25 +98,59 @@ def write_predictions(session: Session, dataset: str | None, relation: int, outp
     columns = columns_of.read_columns(session, relation)
     columns_of.require(columns, [field.source for field in encoder.inputs], "source", wanted.source)
     _check_types(wanted, columns, encoder.inputs)
-    keys = [columns[key].quoted for key in _key_columns(session, relation, columns, encoder.inputs)]
-    is_number = isinstance(encoder.target, NumberTarget)
-    _create_output(session, wanted, keys, VALUE_COLUMN if is_number else LABEL_COLUMNS)
-    scanned = _scannable(session, wanted)
-    size = _size(session, scanned)
-    sql = FILL.format(
-        output=wanted.output,
-        relation=scanned,
-        columns=", ".join([*(f"chunk.k{i}" for i in range(len(keys))), *(VALUES if is_number else LABELS)]),
-        key_arrays="".join(f", array_agg({key}) AS k{i}" for i, key in enumerate(keys)),
-        numbers=_numbers_sql(columns, encoder.inputs),
-        texts=_texts_sql(columns, encoder.inputs),
-        n_pages=size.n_pages,
-        step=max(1, size.n_pages * ROWS_AT_ONCE // max(size.n_rows, 1)),
-    )
-    n_rows = _fill(session, wanted, sql)
-    if scanned != wanted.source:
-        session.execute(f"DROP TABLE {scanned}")
-    return n_rows
+    names, is_key = key_columns(session, relation, columns, encoder.inputs, key)
+    filling = _Filling(wanted, columns, encoder, [columns[name].quoted for name in names])
+    if if_exists not in ("append", "update") or not is_there(session, wanted.output):
+        return filling.fill(session, wanted.source, wanted.output)
+    if not is_key:
+        raise InvalidArgument(
+            f"key: expected columns that tell rows apart, and {wanted.source} has no primary key",
+            hint="Name them: key => '{id}'.",
+        )
+    addition = Addition(wanted.source, wanted.output, filling.keys, filling.predicted, if_exists)
+    return addition.add(session, lambda rows, table: filling.fill(session, rows, table))
+
+
+@dataclass(frozen=True)
+class _Filling:
+    """Predictions on their way into a new table; `keys` are quoted for SQL."""
+
+    wanted: TableRequest
+    columns: Columns
+    encoder: Encoder
+    keys: Sequence[str]
+
+    @property
+    def is_number(self) -> bool:
+        """Whether values are predicted, no labels."""
+        return isinstance(self.encoder.target, NumberTarget)
+
+    @property
+    def predicted(self) -> list[str]:
+        """The columns of the predictions."""
+        return ["predicted_value"] if self.is_number else ["predicted_label", "probability"]
+
+    def fill(self, session: Session, source: str, output: str) -> int:
+        """Create the output with a row for each row of the source, which has its columns; return the number of rows."""
+        selected = ", ".join([*self.keys, VALUE_COLUMN if self.is_number else LABEL_COLUMNS])
+        session.execute(f"CREATE TABLE {output} AS SELECT {selected} FROM {source} LIMIT 0")
+        scanned = _scannable(session, self.wanted) if source == self.wanted.source else source
+        size = _size(session, scanned)
+        inputs, kept = self.encoder.inputs, (f"chunk.k{i}" for i in range(len(self.keys)))
+        sql = FILL.format(
+            output=output,
+            relation=scanned,
+            columns=", ".join([*kept, *(VALUES if self.is_number else LABELS)]),
+            key_arrays="".join(f", array_agg({key}) AS k{i}" for i, key in enumerate(self.keys)),
+            numbers=_numbers_sql(self.columns, inputs),
+            texts=_texts_sql(self.columns, inputs),
+            n_pages=size.n_pages,
+            step=max(1, size.n_pages * ROWS_AT_ONCE // max(size.n_rows, 1)),
+        )
+        n_rows = _fill(session, self.wanted, sql)
+        if scanned not in (source, self.wanted.source):
+            session.execute(f"DROP TABLE {scanned}")
+        return n_rows
 
 
 def _fill(session: Session, wanted: TableRequest, sql: str) -> int:
@@ -117,25 +161,6 @@ def _fill(session: Session, wanted: TableRequest, sql: str) -> int:
         return session.run(Command(sql, ("text", "int8"), is_kept=False), wanted.dataset, wanted.trial_id)
     finally:
         filling.is_on = False
-
-
-def _key_columns(session: Session, relation: int, columns: Columns, inputs: Sequence[Field]) -> list[str]:
-    """Return the primary key's columns, or every column that is no input and no array."""
-    keys = session.rows(columns_of.PRIMARY_KEY, relation)
-    used = {field.source for field in inputs}
-    found = keys or [name for name, column in columns.items() if name not in used and not column.is_array]
-    if not found:
-        raise InvalidArgument(
-            "source: expected a primary key, or columns beside the inputs, that say which row a prediction is for",
-            hint="ALTER TABLE ... ADD PRIMARY KEY, or a view with such a column.",
-        )
-    return found
-
-
-def _create_output(session: Session, wanted: TableRequest, keys: Sequence[str], predicted: str) -> None:
-    """Create the empty output table."""
-    selected = ", ".join([*keys, predicted])
-    session.execute(f"CREATE TABLE {wanted.output} AS SELECT {selected} FROM {wanted.source} LIMIT 0")
 
 
 def _scannable(session: Session, wanted: TableRequest) -> str:

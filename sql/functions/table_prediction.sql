@@ -8,16 +8,16 @@ $$;
 COMMENT ON FUNCTION easeml.predict_packed(text, bigint, integer, bytea, text) IS
     'Predicts for rows that the binary send functions packed, within easeml.predict_table (internal: refuses direct calls).';
 
-CREATE FUNCTION easeml.write_predictions(dataset text, relation oid, output text, trial_id bigint, OUT n_rows bigint, OUT failure jsonb)
+CREATE FUNCTION easeml.write_predictions(dataset text, relation oid, output text, trial_id bigint, if_exists text, key text[], OUT n_rows bigint, OUT failure jsonb)
 LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
 from easeml_plpy.table_prediction import write_predictions
-return write_predictions(plpy, GD, dataset, relation, output, trial_id)
+return write_predictions(plpy, GD, dataset, relation, output, trial_id, if_exists, key)
 $$;
-COMMENT ON FUNCTION easeml.write_predictions(text, oid, text, bigint) IS
-    'Reads a relation with the rights of the caller, predicts in batches and fills a new table; returns the number of rows or an error (internal: use easeml.predict_table).';
+COMMENT ON FUNCTION easeml.write_predictions(text, oid, text, bigint, text, text[]) IS
+    'Reads a relation with the rights of the caller, predicts in batches, and fills a new table or adds to one that is there; returns the number of rows or an error (internal: use easeml.predict_table).';
 
 -- The two functions below mean names as the caller's search_path says, so they do not set one: each name and operator in them is qualified.
-CREATE FUNCTION easeml.find_output(output text) RETURNS text LANGUAGE plpgsql STABLE AS $$
+CREATE FUNCTION easeml.find_output(output text, if_exists text) RETURNS text LANGUAGE plpgsql STABLE AS $$
 DECLARE
     parts text[];
     taken regclass;
@@ -28,11 +28,19 @@ BEGIN
     EXCEPTION WHEN invalid_parameter_value OR invalid_name OR syntax_error OR feature_not_supported THEN
         parts := NULL;
     END;
-    IF parts IS NULL OR pg_catalog.cardinality(parts) OPERATOR(pg_catalog.>) 2 THEN
+    IF if_exists IS NULL OR if_exists OPERATOR(pg_catalog.<>) ALL ('{refuse,append,update}') THEN
+        PERFORM easeml.fail('ML001', pg_catalog.format('if_exists: expected refuse, append or update, got %s', pg_catalog.quote_nullable(if_exists)),
+            hint => 'append predicts for rows whose key the table does not have, update for all rows.');
+    ELSIF parts IS NULL OR pg_catalog.cardinality(parts) OPERATOR(pg_catalog.>) 2 THEN
         PERFORM easeml.fail('ML001', pg_catalog.format('output: expected the name of a new table, got %s', pg_catalog.quote_nullable(output)),
             hint => 'Write it as in SQL, with double quotes where it holds spaces or capitals: ''"My Table"''.');
+    ELSIF taken IS NOT NULL AND if_exists OPERATOR(pg_catalog.=) ANY ('{append,update}') THEN
+        IF NOT EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.oid OPERATOR(pg_catalog.=) taken AND c.relkind OPERATOR(pg_catalog.=) ANY ('{r,p}')) THEN
+            PERFORM easeml.fail('ML004', pg_catalog.format('output: %s is no table', output), hint => 'Give the name of a table.');
+        END IF;
+        RETURN easeml.qualified_name(taken);
     ELSIF taken IS NOT NULL THEN
-        PERFORM easeml.fail('ML004', pg_catalog.format('output: %s exists already', output), hint => 'Drop it, or give another name.');
+        PERFORM easeml.fail('ML004', pg_catalog.format('output: %s exists already', output), hint => 'Drop it, give another name, or add to it: if_exists => ''append'' or ''update''.');
     ELSIF pg_catalog.cardinality(parts) OPERATOR(pg_catalog.=) 2 AND pg_catalog.to_regnamespace(pg_catalog.quote_ident(parts[1])) IS NULL THEN
         PERFORM easeml.fail('ML003', pg_catalog.format('output: there is no schema %s', pg_catalog.quote_ident(parts[1])),
             hint => pg_catalog.format('Make it: CREATE SCHEMA %I. Or name another one.', parts[1]));
@@ -44,20 +52,23 @@ BEGIN
     RETURN pg_catalog.format('%I.%I', pg_catalog.current_schema(), parts[1]);
 END
 $$;
-COMMENT ON FUNCTION easeml.find_output(text) IS 'Returns the full name, quoted for SQL, of a table that is to be made, or raises an error (internal).';
+COMMENT ON FUNCTION easeml.find_output(text, text) IS 'Returns the full name, quoted for SQL, of a table that is to be made or added to, or raises an error (internal).';
 
-CREATE FUNCTION easeml.predict_table(dataset text, source text, output text, trial_id bigint DEFAULT NULL) RETURNS bigint LANGUAGE plpgsql AS $$
+CREATE FUNCTION easeml.predict_table(dataset text, source text, output text, trial_id bigint DEFAULT NULL, if_exists text DEFAULT 'refuse', key text[] DEFAULT NULL)
+RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     found record;
     written record;
 BEGIN
     found := easeml.find_source(source);
-    written := easeml.write_predictions(dataset, found.relation::pg_catalog.oid, easeml.find_output(output), trial_id);
+    written := easeml.write_predictions(dataset, found.relation::pg_catalog.oid, easeml.find_output(output, if_exists), trial_id, if_exists, key);
     PERFORM easeml.raise_failure(written.failure);
     RETURN written.n_rows;
 END
 $$;
-COMMENT ON FUNCTION easeml.predict_table(text, text, text, bigint) IS
-$$Predicts for every row of a table or view, writes the predictions to a new table and returns the number of rows.
-The output has the source's primary key, or without one all columns that are not inputs, then predicted_label and probability, or predicted_value.
-It reads the source with your rights and refuses to overwrite a table.$$;
+COMMENT ON FUNCTION easeml.predict_table(text, text, text, bigint, text, text[]) IS
+$$Predicts for every row of a table or view, writes the predictions to a table and returns how many rows it wrote.
+The output has the columns of the key, then predicted_label and probability, or predicted_value. key: columns of the source that tell its rows apart; by default its primary key,
+or without one, in a new table, all columns that are neither inputs nor arrays.
+if_exists: refuse (the output must not be there yet), append (predicts for the rows whose key it does not have) or update (predicts for all rows: new values for keys that it has, new
+rows for others). It reads and writes with your rights.$$;

@@ -142,7 +142,7 @@ SLIPS = [
     Slip("SELECT easeml.predict_table('flowers', 'SELECT * FROM flowers', 'o')", "got a query", "CREATE VIEW"),
     Slip("SELECT easeml.predict_table('flowers', 'flower', 'o')", "no table or view 'flower'", "schema and name"),
     Slip("SELECT easeml.predict_table('flower', 'flowers', 'o')", "no dataset 'flower'", "Did you mean 'flowers'"),
-    Slip("SELECT easeml.predict_table('flowers', 'flowers', 'taken')", "taken exists already", "another name"),
+    Slip("SELECT easeml.predict_table('flowers', 'flowers', 'taken')", "taken exists already", "if_exists =>"),
     Slip("SELECT easeml.predict_table('flowers', 'flowers', 'analytics.o')", "no schema analytics", "CREATE SCHEMA"),
     Slip("SELECT easeml.predict_table('flowers', 'flowers', 'my table')", "output: expected the name", "double quotes"),
     Slip("SELECT easeml.predict_table('flowers', 'odd', 'o')", "source: public.odd has no column 'width'", "It has: x"),
@@ -151,6 +151,15 @@ SLIPS = [
     ),
     Slip("SELECT easeml.predict_table('flowers', 'parts', 'o')", r"'width' of public.parts has type real\[\]", "view"),
     Slip("SELECT easeml.predict_table('flowers', 'bare', 'o')", "expected a primary key", "ADD PRIMARY KEY"),
+    Slip(
+        "SELECT easeml.predict_table('flowers', 'flowers', 'taken', if_exists => 'replace')",
+        "refuse, append or",
+        "append",
+    ),
+    Slip(
+        "SELECT easeml.predict_table('flowers', 'flowers', 'taken', if_exists => 'append')", "has no column id", "needs"
+    ),
+    Slip("SELECT easeml.predict_table('flowers', 'flowers', 'o', key => '{kid}')", "no column 'kid'", "It has: id"),
     Slip("SELECT easeml.deploy(999)", "no trial 999 of yours", "easeml.leaderboard"),
     Slip("SELECT easeml.undeploy('widths')", "no trial of dataset 'widths' is deployed", "deploy"),
     # administration

@@ -1,0 +1,130 @@
+"""Predictions that are added to a table by key: new rows, new values, and what is refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.conftest import Session
+
+SETUP = """
+CREATE TABLE houses AS SELECT i AS id, i * 1.5 AS area, i * 3.0 + 1 AS price FROM generate_series(1, 60) i;
+ALTER TABLE houses ADD PRIMARY KEY (id);
+CREATE VIEW seen AS SELECT * FROM houses WHERE id <= 40;
+CREATE VIEW bare AS SELECT area FROM houses;
+SELECT easeml.create_dataset('houses', 'houses', '{area}', 'price', n_partitions => 1, task => 'regression');
+SELECT easeml.select_models('houses', '{sgd}', n_configs => 2, max_epochs => 1);
+"""
+
+
+@pytest.fixture(scope="module")
+def prepared(module_coordinated: Session) -> Session:
+    """A database with two trained trials."""
+    for statement in SETUP.strip().split(";\n"):
+        module_coordinated.execute(statement)
+    module_coordinated.wait_until("SELECT status = 'finished' FROM easeml.runs")
+    return module_coordinated
+
+
+@pytest.fixture
+def session(prepared: Session) -> Iterator[Session]:
+    with prepared.transaction(force_rollback=True):
+        yield prepared
+
+
+def predict(session: Session, source: str, further: str = "") -> int:
+    return int(session.value(f"SELECT easeml.predict_table('houses', '{source}', 'public.answers'{further})"))
+
+
+def trials(session: Session) -> list[int]:
+    return session.values("SELECT trial_id FROM easeml.trials ORDER BY 1")
+
+
+def test_append_predicts_only_for_keys_that_are_not_there(session: Session) -> None:
+    first, second = trials(session)
+    assert predict(session, "seen", f", {first}, key => '{{id}}'") == 40
+    assert predict(session, "houses", f", {second}, 'append'") == 20
+    assert predict(session, "houses", f", {second}, 'append'") == 0
+    rows = session.rows(
+        "SELECT a.predicted_value, easeml.predict_value('houses', to_jsonb(h), CASE WHEN id <= 40 THEN %(first)s"
+        " ELSE %(second)s END::bigint) AS value FROM answers a JOIN houses h USING (id)",
+        first=first,
+        second=second,
+    )
+    assert len(rows) == 60
+    assert all(row["predicted_value"] == pytest.approx(row["value"]) for row in rows)
+
+
+def test_update_writes_new_values_and_new_rows_and_leaves_other_columns(session: Session) -> None:
+    first, second = trials(session)
+    predict(session, "seen", f", {first}, key => '{{id}}'")
+    session.execute(
+        "ALTER TABLE answers ADD note text; UPDATE answers SET note = 'read'; INSERT INTO answers VALUES (99, 7)"
+    )
+    assert predict(session, "houses", f", {second}, 'update'") == 60
+    assert session.value("SELECT count(*) FROM answers WHERE note = 'read'") == 40
+    assert session.value("SELECT predicted_value FROM answers WHERE id = 99") == 7
+    predict_all = f"SELECT easeml.predict_table('houses', 'houses', 'public.fresh', {second})"
+    session.execute(predict_all)
+    assert session.value("SELECT count(*) FROM answers JOIN fresh USING (id, predicted_value)") == 60
+
+
+def test_a_table_that_is_not_there_is_made(session: Session) -> None:
+    assert predict(session, "houses", ", if_exists => 'append'") == 60
+    assert session.value("SELECT count(DISTINCT id) FROM answers") == 60
+
+
+def test_a_source_without_a_primary_key_is_asked_for_one(session: Session) -> None:
+    notices: list[str] = []
+    session.add_notice_handler(lambda notice: notices.append(notice.message_primary or ""))
+    predict(session, "seen")
+    assert any("no primary key" in notice and "key =>" in notice for notice in notices)
+    assert session.values("SELECT attname FROM pg_attribute WHERE attrelid = 'answers'::regclass AND attnum > 0") == [
+        "id", "price", "predicted_value",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("source", "further", "message"),
+    [
+        ("seen", ", if_exists => 'append'", "key: expected columns that tell rows apart"),
+        ("(SELECT 1)", ", if_exists => 'append'", "source: expected the name of a table or view"),
+        ("houses", ", if_exists => NULL", "if_exists: expected refuse, append or update, got NULL"),
+        ("houses", ", if_exists => 'update', key => '{}'", "key: expected columns of the source"),
+        ("twice", ", if_exists => 'update', key => '{id}'", "1 rows with NULL and 2 that repeat one"),
+    ],
+)
+def test_rows_that_cannot_be_told_apart_are_refused(session: Session, source: str, further: str, message: str) -> None:
+    predict(session, "seen", ", key => '{id}'")
+    session.execute("CREATE TABLE twice AS SELECT nullif(least(id, 58), 1) AS id, area FROM houses")
+    before = session.values("SELECT a::text FROM answers a ORDER BY 1")
+    with pytest.raises(psycopg.Error, match=message.replace("(", "[(]")) as caught, session.transaction():
+        predict(session, source, further)
+    assert caught.value.diag.context is None
+    assert session.values("SELECT a::text FROM answers a ORDER BY 1") == before
+
+
+def test_a_role_that_may_not_write_the_table_is_refused(session: Session) -> None:
+    predict(session, "houses")
+    session.execute(
+        "CREATE ROLE visitor; SELECT easeml.grant_use('houses', 'visitor'); GRANT SELECT ON houses TO visitor"
+    )
+    session.execute("SET LOCAL ROLE visitor")
+    with pytest.raises(psycopg.errors.InsufficientPrivilege, match="answers"), session.transaction():
+        session.execute("SELECT easeml.predict_table('postgres.houses', 'houses', 'answers', if_exists => 'update')")
+
+
+def test_triggers_of_the_table_run_when_nothing_is_predicted_any_more(session: Session) -> None:
+    predict(session, "seen", ", key => '{id}'")
+    session.execute(
+        "CREATE FUNCTION peek() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+        " PERFORM easeml.predict_packed('houses', NULL, 1, '', NULL); RETURN NEW; END $$;"
+        " CREATE TRIGGER peek BEFORE INSERT ON answers FOR EACH ROW EXECUTE FUNCTION peek()"
+    )
+    with pytest.raises(psycopg.Error, match="cannot be called directly"), session.transaction():
+        predict(session, "houses", ", if_exists => 'append'")
