@@ -22,6 +22,11 @@ def mlp() -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 10))
 
 
+def small() -> nn.Module:
+    """66 - 64 - 10."""
+    return nn.Sequential(nn.Flatten(), nn.Linear(66, 64), nn.ReLU(), nn.Linear(64, 10))
+
+
 class LeNet(nn.Module):
     """LeNet-5 with ReLU and max pooling, for (n, 28, 28)."""
 
@@ -41,6 +46,7 @@ class LeNet(nn.Module):
 
 
 NETWORKS = {"mlp": mlp, "lenet": LeNet}
+ALL_NETWORKS = {**NETWORKS, "small": small}
 
 
 def optimizer(network: nn.Module, learning_rate: float) -> torch.optim.Optimizer:
@@ -104,13 +110,13 @@ class PlainTrial:
 _data: dict[str, Any] = {}
 
 
-def load(path: str) -> None:
-    """Start of a process: one thread, all data in memory, PyTorch warm."""
+def load(path: str, networks: list[str]) -> None:
+    """Start of a process: one thread, all data in memory, PyTorch warm with these networks."""
     torch.set_num_threads(1)
     _data.update(torch.load(path))
     inputs, targets = _data["train"]
-    for make in NETWORKS.values():
-        network = make()
+    for name in networks:
+        network = ALL_NETWORKS[name]()
         train(network, optimizer(network, 1e-3), inputs[:512], targets[:512], 64, 0)
 
 
@@ -123,7 +129,7 @@ def is_ready(_: int) -> bool:
 def run_trial(trial: PlainTrial) -> float:
     """Train, validate after each epoch, test the state of the best epoch; return its accuracy."""
     torch.manual_seed(0)
-    network = NETWORKS[trial.architecture]()
+    network = ALL_NETWORKS[trial.architecture]()
     adam = optimizer(network, trial.learning_rate)
     best, best_accuracy = None, -1.0
     for epoch in range(trial.max_epochs):

@@ -27,6 +27,7 @@ from paired import Tree, compare, tree_at
 NAMES = (
     "training_speed",
     "whole_run",
+    "batched_trials",
     "unit_overhead",
     "checkpoint_space",
     "packing_speed",

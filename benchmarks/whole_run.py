@@ -33,7 +33,9 @@ def measure(workload: Workload) -> Iterator[Row]:
         workload.session() as session,
         tempfile.TemporaryDirectory() as folder,
         workload.coordinator(),
-        get_context("spawn").Pool(N_SLOTS, plain_torch.load, (_saved(session, dataset, Path(folder)),)) as pool,
+        get_context("spawn").Pool(
+            N_SLOTS, plain_torch.load, (saved(session, dataset, Path(folder)), list(plain_torch.NETWORKS))
+        ) as pool,
     ):
         pool.map(plain_torch.is_ready, range(N_SLOTS), chunksize=1)
         for architecture in plain_torch.NETWORKS:  # warm: every slot has met every partition and the network
@@ -42,7 +44,7 @@ def measure(workload: Workload) -> Iterator[Row]:
             yield from _measure(session, pool, dataset, architecture, batch_size, workload.repeats(n_pairs))
 
 
-def _saved(session: Session, dataset: str, folder: Path) -> str:
+def saved(session: Session, dataset: str, folder: Path) -> str:
     """Path of a file with all rows by split."""
     data = {}
     for split in ("train", "validation", "test"):

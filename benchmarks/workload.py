@@ -138,14 +138,14 @@ def opened(*, is_quick: bool) -> Iterator[Workload]:
 
 def start_run(
     session: Session, dataset: str, architecture: str, batch_size: int, *, rates: list[float], max_epochs: int,
-    **fixed: Any,
+    allocation: str = "hopping", **fixed: Any,
 ) -> int:  # fmt: skip
     """Queue a run with a trial for each learning rate, else alike; return its number. fixed: more hyperparameters."""
     space = {**_plain_config(session, architecture), "batch_size": batch_size, "learning_rate": rates, **fixed}
     row = session.execute(
         "SELECT easeml.select_models(%s, architectures => %s, search_space => %s, procedure => 'grid',"
-        " n_configs => %s, max_epochs => %s) AS run_id",
-        [dataset, [architecture], json.dumps(space), len(rates), max_epochs],
+        " n_configs => %s, max_epochs => %s, allocation => %s) AS run_id",
+        [dataset, [architecture], json.dumps(space), len(rates), max_epochs, allocation],
     ).fetchall()[0]
     return int(row["run_id"])
 

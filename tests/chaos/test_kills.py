@@ -30,6 +30,11 @@ FREE_RUN = """
 SELECT easeml.select_models('digits', '{mlp,gaussian_nb}', procedure => 'grid', max_epochs => 3, seed => 5,
     visit_order => 'free', search_space => '{"mlp": {"hidden_units": [[64], [32]], "dropout": 0.2}}')
 """
+BATCHED_RUN = """
+SELECT easeml.select_models('digits', '{mlp}', procedure => 'grid', max_epochs => 3, seed => 5, allocation => 'batched',
+    search_space => '{"hidden_units": [[16]], "batch_size": 16,
+        "learning_rate": [0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03]}')
+"""
 STATES = """
 SELECT trial_number, epoch, position, partition_number, seed, n_rows, loss, state_sha256
 FROM easeml.training_units JOIN easeml.trials USING (trial_id) ORDER BY trial_number, epoch, position
@@ -120,6 +125,30 @@ def test_a_killed_run_in_free_order_is_proved_by_replay(database: Session, coord
         wait_for_units(database, 10**6)
     outcome(database)
     for trial_id in database.values("SELECT trial_id FROM easeml.trials"):
+        (replayed,) = database.rows("CALL easeml.replay(%s)", trial_id)
+        assert replayed["result"]["is_identical"], replayed
+
+
+def test_killed_and_terminated_in_batches_nothing_is_lost_or_doubled(
+    database: Session, coordinator: Coordinator
+) -> None:
+    start_run(database, BATCHED_RUN)
+    with coordinator(database) as process:
+        wait_for_units(database, 30)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    with coordinator(database):
+        wait_for_units(database, 60)
+        database.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE application_name LIKE 'easeml slot%%' AND state = 'active' LIMIT 1"
+        )
+        wait_for_units(database, 10**6)
+    states, _ = outcome(database)
+    assert len(states) == 6 * 3 * 4
+    assert database.value("SELECT max(n_stacked) FROM easeml.training_timeline") > 1
+    assert database.value("SELECT bool_and(n_steps_done = 4 * (2 * 3 + 1)) FROM easeml.trials")
+    for trial_id in database.values("SELECT trial_id FROM easeml.trials WHERE trial_number IN (1, 6)"):
         (replayed,) = database.rows("CALL easeml.replay(%s)", trial_id)
         assert replayed["result"]["is_identical"], replayed
 

@@ -20,6 +20,17 @@ SELECT easeml.select_models('points', '{mlp}', procedure => 'grid', max_epochs =
     search_space => '{"hidden_units": [[8]], "batch_size": 16, "dropout": [0.0, 0.2],
         "learning_rate": [0.0005, 0.001, 0.005, 0.01]}')
 """
+# Decay at a rate of 1000 multiplies weights by 499 at each step.
+WILD = """
+SELECT easeml.select_models('points', '{mlp}', procedure => 'grid', max_epochs => 1, max_seconds => 120, search_space =>
+    '{"hidden_units": [[8]], "batch_size": 16, "optimizer": "sgd", "averaging": 0.0, "weight_decay": 0.5,
+        "learning_rate": [0.001, 0.005, 0.01, 1000.0]}')
+"""
+HALVING = """
+SELECT easeml.select_models('points', '{mlp}', procedure => 'successive_halving', n_configs => 6, max_epochs => 4,
+    seed => 5, allocation => 'batched', procedure_options => '{"min_epochs": 1, "eta": 2}', search_space =>
+    '{"hidden_units": [[8]], "batch_size": 16, "learning_rate": {"type": "float", "low": 1e-3, "high": 1e-1}}')
+"""
 
 
 @pytest.fixture(scope="module")
@@ -79,3 +90,33 @@ def test_a_batched_run_comes_to_what_hopping_comes_to_and_every_trial_is_replaye
         AND a.started_at < b.finished_at - interval '10 us' AND b.started_at < a.finished_at - interval '10 us'
     """
     assert database.value(overlaps) == 0  # the time of a slot is counted once
+
+
+def test_one_that_diverges_fails_alone_in_a_run_with_a_time_limit_which_is_batched_unasked(database: Session) -> None:
+    run_id = database.value(WILD)
+    database.wait_until("SELECT status NOT IN ('queued', 'running') FROM easeml.runs WHERE run_id = %s", run_id)
+    assert database.value("SELECT allocation FROM easeml.run_status WHERE run_id = %s", run_id) == "batched"
+    trials = database.rows(
+        "SELECT status, failure_reason, config -> 'learning_rate' AS rate FROM easeml.trials WHERE run_id = %s", run_id
+    )
+    assert [row["status"] for row in trials if row["rate"] < 1] == ["finished"] * 3
+    (wild,) = [row for row in trials if row["rate"] > 1]
+    assert wild["status"] == "failed"
+    assert wild["failure_reason"].startswith("trial diverged")
+
+
+def test_a_search_stops_pauses_and_goes_on_with_its_trials_in_batches(database: Session) -> None:
+    database.execute(HALVING)
+    database.wait_until("SELECT n_units_done > 20 FROM easeml.run_status")
+    run_id = database.value("SELECT run_id FROM easeml.runs")
+    database.execute("SELECT easeml.cancel(%s)", [run_id])
+    database.execute("SELECT easeml.resume(%s)", [run_id])
+    database.wait_until("SELECT status NOT IN ('queued', 'running') FROM easeml.runs")
+    assert database.value("SELECT status FROM easeml.runs") == "finished"
+    counts = database.rows("SELECT status, count(*) AS n FROM easeml.trials GROUP BY 1 ORDER BY 1")
+    assert {row["status"] for row in counts} == {"finished", "stopped"}
+    assert sum(row["n"] for row in counts) == 6
+    doubled = (
+        "SELECT count(*) - count(DISTINCT (trial_id, kind, epoch, partition_number)) FROM easeml.training_timeline"
+    )
+    assert database.value(doubled) == 0

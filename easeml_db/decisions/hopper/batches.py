@@ -12,8 +12,8 @@ from itertools import groupby
 
 from easeml_db.words.training_unit import TrainingUnit
 
-LONGEST_UNIT_SECONDS = 0.5  # of units that are worth a batch: a longer one spends its time on numbers
-LONGEST_BATCH_SECONDS = 3.0  # as its units would take one after another
+LONGEST_UNIT_SECONDS = 1.0  # of units that are worth a batch: a longer one spends its time on numbers
+LONGEST_BATCH_SECONDS = 4.0  # as its units would take one after another
 MOST_MEMBERS = 64
 ENOUGH_BATCHES = 3  # the first of a session decodes rows and measures
 
@@ -45,6 +45,10 @@ class BatchGains:
             self._alone[key] = min(seconds, self._alone.get(key, math.inf))
         else:
             self._together.setdefault(key, []).append(seconds / n_members)
+
+    def alone_seconds(self, key: str) -> float:
+        """Return the least that a unit took alone; infinity where none has run."""
+        return self._alone.get(key, math.inf)
 
     def pays(self, key: str) -> bool:
         """Say whether a unit takes less time in a batch, as far as is known."""

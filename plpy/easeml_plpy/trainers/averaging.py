@@ -13,6 +13,11 @@ import torch
 from torch import nn
 
 
+def share_at(keep: float, n_steps: int) -> float:
+    """Return how far the average goes towards the weights after that many steps; all the way without averaging."""
+    return 1.0 - min(keep, n_steps / (n_steps + 9))
+
+
 class AveragedWeights:
     """The average of a module's parameters, with a window that grows to 1 / (1 - `keep`) steps."""
 
@@ -24,7 +29,7 @@ class AveragedWeights:
     @torch.no_grad()
     def add(self, n_steps: int) -> None:
         """Add the weights after that many steps."""
-        share = 1.0 - min(self._keep, n_steps / (n_steps + 9))
+        share = share_at(self._keep, n_steps)
         torch._foreach_lerp_(list(self._averages.values()), list(self._parameters.values()), share)
 
     @contextmanager

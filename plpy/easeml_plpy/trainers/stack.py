@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import torch
 
 from easeml_plpy.errors import TrialFailed
+from easeml_plpy.trainers.averaging import share_at
 from easeml_plpy.trainers.contract import Training, check_rows, visit_order
 from easeml_plpy.trainers.losses import stacked_losses
 from easeml_plpy.trainers.rows_of_numbers import RowsOfNumbers
@@ -29,7 +30,6 @@ from easeml_plpy.value_types import Pause
 VARYING = ("learning_rate", "weight_decay", "momentum", "schedule", "dropout", "averaging")
 """Hyperparameters in which trials of one stack may differ."""
 CHUNK_STEPS, CHUNK_BYTES = 64, 4 << 20
-GROWTH = 9  # of the window over which weights are averaged, as AveragedWeights has it
 
 
 @dataclass(frozen=True)
@@ -104,15 +104,16 @@ class Stack:
         """Do so many steps of every trial; return the losses, (n_steps, trials)."""
         for trial, own in zip(self._trials, self._passes, strict=True):
             trial.begin_pass(own.targets.to(trial.device), own.seed)
-        rates, shares = self._rates(n_steps), self._shares(n_steps)
+        self._optimizer.begin(self._rates(n_steps))
+        shares = self._shares(n_steps) if self._averages is not None else None
         losses = []
         for first in range(0, n_steps, self._chunk_steps()):
             last = min(first + self._chunk_steps(), n_steps)
             inputs, targets = self._rows(first, last)
             for step in range(first, last):
                 batch = slice((step - first) * self._batch_size, (step - first + 1) * self._batch_size)
-                losses.append(self._step(inputs[:, batch], targets[:, batch], rates[step]))
-                if self._averages is not None:
+                losses.append(self._step(step, inputs[:, batch], targets[:, batch]))
+                if self._averages is not None and shares is not None:
                     self._averages.lerp_(self._weights, shares[step])
                 pause()
         self._n_steps += n_steps
@@ -145,11 +146,11 @@ class Stack:
     def _batch_size(self) -> int:
         return self._trials[0].batch_size
 
-    def _step(self, inputs: torch.Tensor, targets: torch.Tensor, rates: torch.Tensor) -> torch.Tensor:
+    def _step(self, number: int, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """Do one step of every trial; return their losses, (trials,)."""
         losses = stacked_losses([trial.loss for trial in self._trials], self._network(inputs), targets)
         found = torch.autograd.grad(losses.sum(), list(self._leaves.values()))
-        self._optimizer.step(self._weights, self._layout.joined(found, self._gradients), rates)
+        self._optimizer.step(number, self._weights, self._layout.joined(found, self._gradients))
         return losses.detach()
 
     def _rows(self, first: int, last: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -171,9 +172,8 @@ class Stack:
         return torch.tensor(rates, device=self._layout.device).mT.unsqueeze(2).contiguous()
 
     def _shares(self, n_steps: int) -> torch.Tensor:
-        """Return how far averages go towards the weights after each step, (n_steps, trials, 1); all the way without."""
-        before = torch.tensor([trial.n_steps for trial in self._trials], dtype=torch.float64)
-        keep = torch.tensor([trial.descent.averaging for trial in self._trials], dtype=torch.float64)
-        n_done = torch.arange(1, n_steps + 1, dtype=torch.float64).unsqueeze(1) + before
-        kept = torch.where(keep > 0, torch.minimum(keep, n_done / (n_done + GROWTH)), 0.0)
-        return (1 - kept).to(self._layout.device, self._layout.dtype).unsqueeze(2)
+        """Return how far averages go towards the weights after each step, (n_steps, trials, 1)."""
+        pairs = [(trial.descent.averaging, trial.n_steps) for trial in self._trials]
+        shares = [[share_at(keep, before + step) for keep, before in pairs] for step in range(1, n_steps + 1)]
+        found = torch.tensor(shares, device=self._layout.device, dtype=self._layout.dtype)
+        return found.view(n_steps, len(pairs), 1)

@@ -72,17 +72,20 @@ class StackedNetwork:
         return module if isinstance(module, ELEMENTWISE) else self._any(module, name)
 
     def _linear(self, name: str) -> Layer:
-        weight, bias = self._parameters[f"{name}weight"].mT, self._parameters.get(f"{name}bias")
+        # Views are taken anew at each step: one that is older than the last change of its numbers has a slow gradient.
+        weight, bias = self._parameters[f"{name}weight"], self._parameters.get(f"{name}bias")
         if bias is None:
-            return lambda rows: torch.bmm(rows, weight)
-        shift = bias.unsqueeze(1)
-        return lambda rows: torch.baddbmm(shift, rows, weight)
+            return lambda rows: torch.bmm(rows, weight.mT)
+        return lambda rows: torch.baddbmm(bias.unsqueeze(1), rows, weight.mT)
 
     def _layer_norm(self, module: nn.LayerNorm, name: str) -> Layer:
-        scale, shift = (self._parameters[f"{name}{part}"].unsqueeze(1) for part in ("weight", "bias"))
-        return lambda rows: torch.addcmul(
-            shift, functional.layer_norm(rows, module.normalized_shape, eps=module.eps), scale
-        )
+        scale, shift = self._parameters[f"{name}weight"], self._parameters[f"{name}bias"]
+
+        def call(rows: torch.Tensor) -> torch.Tensor:
+            normal = functional.layer_norm(rows, module.normalized_shape, eps=module.eps)
+            return torch.addcmul(shift.unsqueeze(1), normal, scale.unsqueeze(1))
+
+        return call
 
     def _wide_and_deep(self, module: WideAndDeep, name: str) -> Layer:
         first, deep, wide = (self._layer(getattr(module, part), f"{name}{part}.") for part in ("first", "deep", "wide"))
@@ -97,7 +100,7 @@ class StackedNetwork:
         shares = [_dropped_share(module, name.removesuffix(".")) for module in self._modules]
         if not any(shares):
             return nn.Identity()
-        if self._generators[0].device.type != "cpu" or any(w.device.type != "cpu" for w in self._parameters.values()):
+        if any(weights.device.type != "cpu" for weights in self._parameters.values()):
             raise NotStackable("on a GPU dropout draws from a stream of numbers that cannot be taken apart")
 
         def call(rows: torch.Tensor) -> torch.Tensor:

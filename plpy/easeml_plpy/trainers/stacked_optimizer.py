@@ -1,7 +1,12 @@
-"""One step of the optimisers of many networks: what torch's own do, with a rate and a decay for each network.
+"""Steps of the optimisers of many networks: what torch's own do, with a rate and a decay for each network.
 
-Numbers of all parameters of a network lie in one row, (k, parameters). Torch's optimiser has one learning rate for all
-that it is given, so it computes the step of rate 1 from zero, and each row then takes its own rate times that.
+Numbers of all parameters of a network lie in one row, (k, parameters). Torch's optimisers take one learning rate and
+one count of steps for all that they are given; asked row by row, they take a quarter of the whole step for it.
+
+symbol        shape              meaning
+rates         (n_steps, k, 1)    learning rate of each step
+means         (k, parameters)    adam: running mean of gradients
+squares       (k, parameters)    adam: running mean of their squares
 """
 
 from __future__ import annotations
@@ -9,13 +14,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch.optim.adam import adam
 
-from easeml_plpy.trainers.optimizers import Descent, has_fused_optimizer
+from easeml_plpy.trainers.optimizers import Descent
 from easeml_plpy.trainers.rows_of_numbers import RowsOfNumbers
 
-BETAS, EPSILON = (0.9, 0.999), 1e-8
-"""The settings that torch's optimisers have by default."""
+BETA, BETA_OF_SQUARES, EPSILON = 0.9, 0.999, 1e-8
+"""The settings that torch's Adam has by default (Kingma and Ba, 2015, algorithm 1)."""
 Slots = dict[str, torch.Tensor]
 """What a torch optimiser keeps of a parameter, by name; `step` counts."""
 
@@ -26,25 +30,43 @@ class StackedOptimizer:
 
     def __init__(self, descents: Sequence[Descent], layout: RowsOfNumbers, slots: Sequence[Sequence[Slots]]) -> None:
         self._kind, self._layout = descents[0].optimizer, layout
-        device = layout.device
-        self._decay = torch.tensor([[each.weight_decay] for each in descents], device=device)
-        self._momentum = torch.tensor([[each.momentum] for each in descents], device=device)
+        self._decay = torch.tensor([[each.weight_decay] for each in descents], device=layout.device)
+        self._momentum = torch.tensor([[each.momentum] for each in descents], device=layout.device)
         self._has_decay, self._has_momentum = bool(self._decay.any()), bool(self._momentum.any())
         self._names = ("momentum_buffer",) if self._kind == "sgd" else ("exp_avg", "exp_avg_sq")
         self._kept = [layout.filled([[each.get(name) for each in row] for row in slots]) for name in self._names]
-        self._steps = [_n_steps(row).to(device) for row in slots]
-        self._moved = layout.zeros()
-        self._is_fused = has_fused_optimizer(self._kind, device.type, torch.__version__)
+        self._n_done = torch.tensor([_n_steps(row) for row in slots], dtype=torch.float64)
+        self._spare = layout.zeros()
+        self._rates = self._shrinks = self._step_sizes = self._roots = torch.zeros(0)
+
+    def begin(self, rates: torch.Tensor) -> None:
+        """Get ready for as many steps as there are rates."""
+        steps = self._n_done + torch.arange(1, len(rates) + 1, dtype=torch.float64).unsqueeze(1)
+        first, second = (1 - beta ** steps.unsqueeze(2) for beta in (BETA, BETA_OF_SQUARES))
+        self._rates, self._shrinks = rates, 1 - rates * self._decay
+        self._step_sizes, self._roots = -rates / first.to(rates), second.sqrt().to(rates)
+        self._n_done = self._n_done + len(rates)
 
     @torch.no_grad()
-    def step(self, weights: torch.Tensor, gradients: torch.Tensor, rates: torch.Tensor) -> None:
-        """Change weights by gradients, both (k, parameters), at rates (k, 1); gradients are of no use afterwards."""
-        if self._has_decay:
-            if self._kind == "adamw":
-                weights.mul_(1 - rates * self._decay)
-            else:
-                gradients.addcmul_(weights, self._decay)
-        weights.addcmul_(self._direction(gradients), rates)
+    def step(self, number: int, weights: torch.Tensor, gradients: torch.Tensor) -> None:
+        """Do one of these steps: change weights by gradients, which are of no use afterwards."""
+        if self._has_decay and self._kind == "adamw":
+            weights.mul_(self._shrinks[number])
+        elif self._has_decay:
+            gradients.addcmul_(weights, self._decay)
+        if self._kind != "sgd":
+            self._adam(number, weights, gradients)
+        elif self._has_momentum:
+            weights.addcmul_(self._kept[0].mul_(self._momentum).add_(gradients), self._rates[number], value=-1)
+        else:
+            weights.addcmul_(gradients, self._rates[number], value=-1)
+
+    def _adam(self, number: int, weights: torch.Tensor, gradients: torch.Tensor) -> None:
+        means, squares = self._kept
+        means.lerp_(gradients, 1 - BETA)
+        squares.mul_(BETA_OF_SQUARES).addcmul_(gradients, gradients, value=1 - BETA_OF_SQUARES)
+        torch.sqrt(squares, out=self._spare).div_(self._roots[number]).add_(EPSILON)
+        weights.addcmul_(torch.div(means, self._spare, out=self._spare), self._step_sizes[number])
 
     def slots(self, place: int) -> list[Slots]:
         """Return what the optimiser of the network in that place keeps now, for each parameter."""
@@ -52,30 +74,13 @@ class StackedOptimizer:
             if not self._momentum[place]:
                 return []
             return [{self._names[0]: part} for part in self._layout.parts(self._kept[0], place)]
-        first, second = (self._layout.parts(kept, place) for kept in self._kept)
-        step = self._steps[place]
+        means, squares = (self._layout.parts(kept, place) for kept in self._kept)
+        step = self._n_done[place].to(self._layout.device, torch.float32)
         return [
-            {"step": step.clone(), "exp_avg": mean, "exp_avg_sq": square}
-            for mean, square in zip(first, second, strict=True)
+            {"step": step, "exp_avg": mean, "exp_avg_sq": square} for mean, square in zip(means, squares, strict=True)
         ]
 
-    def _direction(self, gradients: torch.Tensor) -> torch.Tensor:
-        """Return the step of rate 1."""
-        if self._kind == "sgd":
-            if not self._has_momentum:
-                return gradients.neg_()
-            return torch.neg(self._kept[0].mul_(self._momentum).add_(gradients))
-        self._moved.zero_()
-        moved, wanted = list(self._moved), list(gradients)
-        means, squares = map(list, self._kept)
-        adam(
-            moved, wanted, means, squares, [], self._steps, foreach=False, fused=self._is_fused, amsgrad=False,
-            maximize=False, beta1=BETAS[0], beta2=BETAS[1], lr=1.0, weight_decay=0.0, eps=EPSILON,
-        )  # fmt: skip
-        return self._moved
 
-
-def _n_steps(slots: Sequence[Slots]) -> torch.Tensor:
-    """Return a copy of the count of steps, the same for all parameters of a network."""
-    known = [each["step"] for each in slots if "step" in each]
-    return known[0].detach().clone() if known else torch.zeros(())
+def _n_steps(slots: Sequence[Slots]) -> float:
+    """Return the count of steps, the same for all parameters of a network."""
+    return next((float(each["step"]) for each in slots if "step" in each), 0.0)

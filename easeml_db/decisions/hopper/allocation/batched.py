@@ -72,6 +72,8 @@ class Batched(Hopping):
         if offer.n_allowed is not None:
             n_slots = min(n_slots, offer.n_allowed + len(set(work.busy.values())))
         seconds = work.seconds.known(unit.trial_id, work.architecture(unit.trial_id), unit.kind)
+        if seconds is not None and unit.kind == "train":  # the first of a session decodes rows, too
+            seconds = min(seconds, self._gains.alone_seconds(key))
         return batch_width(self._n_open[key], n_slots, seconds)
 
     def _count_open(self, key: str) -> int:
