@@ -28,11 +28,22 @@ class RunSnapshot:
     slots: Sequence[Row]
     events: Sequence[Row]
     seconds_left: float | None = None
+    forecast: Row | None = None
 
     @property
     def has_ended(self) -> bool:
         """Whether nothing more will happen to the run by itself."""
         return self.run["status"] in ENDED
+
+    @property
+    def left(self) -> str | None:
+        """How long it still takes, in words, and what it costs where that is forecast; None while nobody knows."""
+        row = self.forecast
+        if row is not None and row["seconds_left"] is not None:
+            most = row["seconds_left"] + (row["eta_p95_at"] - row["eta_at"]).total_seconds()
+            cost = f"cost {row['cost_so_far']:.2f} of about {row['cost_expected']:.2f}"
+            return f"about {duration(row['seconds_left'])} left, 95 % within {duration(most)}, {cost}"
+        return None if self.seconds_left is None else f"about {duration(self.seconds_left)} left"
 
     @property
     def share_done(self) -> float:
@@ -116,8 +127,8 @@ def progress_line(snapshot: RunSnapshot) -> str:
     """Return the whole run in one line."""
     run = snapshot.run
     parts = [f"run {run['run_id']} {run['status']}: {run['n_units_done']} of {run['n_units']} units"]
-    if snapshot.seconds_left is not None and not snapshot.has_ended:
-        parts.append(f"about {duration(snapshot.seconds_left)} left")
+    if snapshot.left is not None and not snapshot.has_ended:
+        parts.append(snapshot.left)
     if run["best_metric_value"] is not None:
         best = text_of(run["best_metric_value"])
         parts.append(f"best {run['metric']} {best} by trial {run['best_trial_id']}")

@@ -71,9 +71,7 @@ def _times(snapshot: RunSnapshot) -> str:
         return "not started"
     if snapshot.has_ended:
         return f"took {duration(elapsed)}"
-    if snapshot.seconds_left is None:
-        return duration(elapsed)
-    return f"{duration(elapsed)}, about {duration(snapshot.seconds_left)} left"
+    return duration(elapsed) if snapshot.left is None else f"{duration(elapsed)}, {snapshot.left}"
 
 
 def _slots(snapshot: RunSnapshot, n_shown: int) -> RenderableType:

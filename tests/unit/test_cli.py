@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 from io import StringIO
 from pathlib import Path
@@ -213,6 +214,19 @@ def test_time_left_follows_the_pace_and_the_limit() -> None:
     limited = run_row(n_units_done=28, n_units_left=28, seconds_to_limit=3.0)
     assert pace.seconds_left(limited, 110.0) == 3.0
     assert pace.seconds_left(run_row(status="queued"), 111.0) is None
+
+
+def test_a_forecast_says_when_the_run_is_done_and_what_it_costs() -> None:
+    now = datetime.datetime(2026, 1, 1, tzinfo=datetime.timezone.utc)
+    forecast = {
+        "seconds_left": 90.0, "eta_at": now, "eta_p95_at": now + datetime.timedelta(seconds=35), "cost_so_far": 0.5,
+        "cost_expected": 1.25,
+    }  # fmt: skip
+    text = "about 1 min 30 s left, 95 % within 2 min 05 s, cost 0.50 of about 1.25"
+    assert snapshot(seconds_left=50.0, forecast=forecast).left == text
+    assert text in changes(None, snapshot(forecast=forecast))[-1]
+    assert snapshot(seconds_left=50.0, forecast=forecast | {"seconds_left": None}).left == "about 50 s left"
+    assert snapshot().left is None
 
 
 @pytest.mark.parametrize(
