@@ -12,15 +12,18 @@ import json
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import numpy as np
 import safetensors
-import safetensors.torch
-import torch
+import safetensors.numpy
 
 from easeml_plpy.errors import CorruptCheckpoint, InvalidArgument
 from easeml_plpy.value_types import JSON, Array
+
+if TYPE_CHECKING:
+    import torch
 
 T = TypeVar("T")
 Payload: TypeAlias = bytes | bytearray | memoryview
@@ -31,10 +34,26 @@ _LENGTH = struct.Struct("<Q")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A loaded state: tensors on the CPU, each writable and in memory of its own, and JSON attributes."""
+    """A loaded state: tensors on the CPU, each writable and in memory of its own, and JSON attributes.
 
-    tensors: dict[str, torch.Tensor]
+    Who asks for `arrays` gets the same numbers without importing torch.
+    """
+
+    payload: bytes
     attributes: dict[str, JSON]
+
+    @cached_property
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """The tensors by name."""
+        import safetensors.torch
+
+        # A copy of each: torch aligns its own memory, and kernels may round differently on other alignments.
+        return {name: tensor.clone() for name, tensor in safetensors.torch.load(self.payload).items()}
+
+    @cached_property
+    def arrays(self) -> dict[str, Array]:
+        """The tensors as arrays of numpy."""
+        return {name: array.copy() for name, array in safetensors.numpy.load(self.payload).items()}
 
     def read(self, name: str, kind: type[T]) -> T:
         """Return an attribute of that type. Raises CorruptCheckpoint."""
@@ -46,6 +65,8 @@ class Checkpoint:
 
 def dump(tensors: Mapping[str, torch.Tensor | Array], attributes: Mapping[str, JSON]) -> bytes:
     """Return the payload of a state, the same bytes for the same state. Raises InvalidArgument."""
+    import safetensors.torch
+
     on_cpu = {name: _on_cpu(name, value) for name, value in tensors.items()}
     return safetensors.torch.save(on_cpu, metadata={_ATTRIBUTES: _attributes_text(attributes)})
 
@@ -54,14 +75,14 @@ def load(payload: Payload) -> Checkpoint:
     """Return the state in a payload. Raises CorruptCheckpoint."""
     data = bytes(payload)
     try:
-        # A copy of each: torch aligns its own memory, and kernels may round differently on other alignments.
-        tensors = {name: tensor.clone() for name, tensor in safetensors.torch.load(data).items()}
+        # It refuses what is no such file, or is longer or shorter than it says.
+        safetensors.deserialize(data)  # type: ignore[no-untyped-call]
         (header_bytes,) = _LENGTH.unpack_from(data)
         header = json.loads(data[_LENGTH.size : _LENGTH.size + header_bytes])
         attributes = json.loads(header["__metadata__"][_ATTRIBUTES])
     except (safetensors.SafetensorError, KeyError, ValueError, TypeError, struct.error) as error:
         raise CorruptCheckpoint(f"checkpoint cannot be read: {error}") from error
-    return Checkpoint(tensors, attributes)
+    return Checkpoint(data, attributes)
 
 
 def digest(payload: Payload) -> str:
@@ -82,6 +103,8 @@ def verify(payload: Payload, expected_hex: str) -> None:
 
 def _on_cpu(name: str, value: torch.Tensor | Array) -> torch.Tensor:
     """Return a contiguous CPU tensor of the value in memory of its own."""
+    import torch
+
     if name == "__metadata__":
         raise InvalidArgument(f"a tensor cannot be named {name!r}")
     if isinstance(value, torch.Tensor):

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import torch
 
 from .cache import Bounded
 from .encoder import Encoder, LabelTarget
@@ -18,6 +17,9 @@ from .target_statistics import folds_of
 from .task import Task
 from .value_types import Array
 from .views import View, task_in, view_of
+
+if TYPE_CHECKING:
+    import torch
 
 TENSOR_BYTES = 1 << 30
 N_DATASETS = 64
@@ -131,6 +133,8 @@ def read_rows(session: Session, dataset_id: int, split: str, partition_number: i
 
 
 def _decoded(data: Dataset, view: str, blocks: Sequence[_Block], *, is_training: bool) -> PartitionRows:
+    import torch
+
     task = data.task(view)
     target = data.encoder.target
     is_label = isinstance(target, LabelTarget)

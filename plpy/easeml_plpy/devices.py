@@ -1,15 +1,41 @@
-"""Binding a session to its slot: threads, memory limit and device."""
+"""Binding a session to its slot: threads, memory limit and device.
+
+A session that predicts may never need torch, so it is bound without importing it.
+"""
 
 from __future__ import annotations
 
 import os
-
-import torch
+import sys
+from typing import Any
 
 from .errors import InvalidArgument
 from .memory import limit_to, session_bytes, unlimited
 
 CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []  # before any binding
+
+
+class _Threads:
+    """How many threads this process was given; None before the first binding."""
+
+    given: int | None = None
+
+
+def n_threads() -> int:
+    """Return how many threads libraries may use here."""
+    torch = _loaded_torch()
+    return int(torch.get_num_threads()) if torch is not None else _Threads.given or len(CORES) or 1
+
+
+def share_threads() -> None:
+    """Give torch, if it is loaded by now, the threads that this process was given."""
+    torch = _loaded_torch()
+    if torch is not None and _Threads.given not in (None, torch.get_num_threads()):
+        torch.set_num_threads(_Threads.given)
+
+
+def _loaded_torch() -> Any:
+    return sys.modules.get("torch")
 
 
 def bind(device: str, n_threads: int, memory_limit_bytes: int | None) -> str:
@@ -18,25 +44,35 @@ def bind(device: str, n_threads: int, memory_limit_bytes: int | None) -> str:
     The limit makes an allocation beyond it fail inside the unit. Without a new one the session keeps its own, on a GPU
     it has none. Returns the device as torch names it: 'cpu' for each share of the CPU.
     """
-    if torch.get_num_threads() != n_threads:
-        torch.set_num_threads(n_threads)
+    _Threads.given = n_threads
+    share_threads()
     if memory_limit_bytes is not None:
         limit_to(memory_limit_bytes)
     elif device.startswith("cuda:"):
         unlimited()
     if CORES:
         _pin(cores_of(device, n_threads, CORES))
-    if device.startswith("cuda:") and int(device[5:]) >= torch.cuda.device_count():
+    if device.startswith("cuda:"):
+        _check_gpu(device)
+    return "cpu" if device.startswith("cpu:") else device
+
+
+def _check_gpu(device: str) -> None:
+    """Raise InvalidArgument for a GPU that is not there."""
+    import torch
+
+    if int(device[5:]) >= torch.cuda.device_count():
         raise InvalidArgument(
             f"slot device {device}: this server sees {torch.cuda.device_count()} CUDA device(s)",
             hint="easeml doctor lists the devices; change the slot with easeml.set_slots.",
         )
-    return "cpu" if device.startswith("cpu:") else device
 
 
 def device_bytes(device: str) -> int:
     """Return the memory that a trial on this device, as torch names it, may take."""
     if device.startswith("cuda"):
+        import torch
+
         return int(torch.cuda.get_device_properties(device).total_memory)
     return session_bytes()
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import torch
 
 from .datasets import PartitionRows
 from .errors import NotAllowed
 from .outputs import ROWS_AT_ONCE, all_outputs
-from .trainers import FoldedTrial, LiveTrial, Training
+from .trainers import AnsweringTrial, FoldedTrial, LiveTrial, Training
+from .trainers.contract import Rows
 from .value_types import Array, Pause
 
 
@@ -31,12 +31,12 @@ def answers_for(live: LiveTrial, rows: PartitionRows, pause: Pause) -> Array:
     return np.concatenate(parts)
 
 
-def held_out_outputs(live: LiveTrial, inputs: torch.Tensor, folds: Array) -> Array:
+def held_out_outputs(live: AnsweringTrial, inputs: Rows, folds: Array) -> Array:
     """Return the outputs of rows of these folds, of models that have not learned from them."""
     return _folded(live).held_out_outputs(inputs, folds)
 
 
-def _folded(live: LiveTrial) -> FoldedTrial:
+def _folded(live: AnsweringTrial) -> FoldedTrial:
     if not isinstance(live, FoldedTrial):
         raise NotAllowed("rows have folds, and the trial has one model for all of them")
     return live

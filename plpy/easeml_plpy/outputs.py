@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
 import torch
 
-from .trainers import LiveTrial, RefitTrial, WholeTrial
+from .trainers import AnsweringTrial, LiveTrial, RefitTrial, WholeTrial
 from .value_types import Array, Pause
 
 ROWS_AT_ONCE = 4096
+A = TypeVar("A", bound=AnsweringTrial)
 
 
-def measurable_on(split: str, live: LiveTrial) -> LiveTrial:
+def measurable_on(split: str, live: A) -> A | LiveTrial:
     """Return the trial as rows of that split can measure it: as it was before it was trained on them."""
     return live.held_out() if split == "validation" and isinstance(live, RefitTrial) else live
 

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 import numpy as np
-import torch
 
 from . import columns as columns_of
 from .coded_fields import CategoricalField, TextField
@@ -41,7 +40,7 @@ def outputs_of(served: Served, fields: Sequence[Array]) -> Array:
     """Return probabilities (n, classes) or values in the target's units (n, 1). Raises ShapeMismatch."""
     check_finite(served.data.encoder.inputs, fields)
     with within_memory():
-        inputs = torch.from_numpy(served.data.encode(served.view, fields))
+        inputs = served.data.encode(served.view, fields)
         return served.data.raw(served.live.outputs(inputs))
 
 

@@ -22,10 +22,9 @@ from .architectures import architecture
 from .cache import Bounded
 from .devices import bind
 from .errors import CorruptCheckpoint, InvalidArgument, NotAllowed, NotFound, QuotaExceeded, from_sqlstate
-from .live_trials import resumed_trial
 from .session import Command, Kept, Session, Statement, answering, only_column
 from .states import read_state
-from .trainers import LiveTrial
+from .trainers import AnsweringTrial, answering_trial
 
 N_SERVED = 8
 SERVED_BYTES = 1 << 30
@@ -39,7 +38,7 @@ class Served:
 
     data: datasets.Dataset
     view: str
-    live: LiveTrial
+    live: AnsweringTrial
     trial_id: int
     n_bytes: int
 
@@ -209,10 +208,11 @@ def _restored(session: Session, found: _Found) -> Served:
         raise NotFound(f"trial {found.serving_trial_id} is gone")
     trial = trials[0]
     data = datasets.dataset(session, found.dataset_id)
-    view = architecture(trial.architecture).view
+    chosen = architecture(trial.architecture)
+    view = chosen.view
     with within_memory():
         state = read_state(session, found.serving_trial_id, found.checkpoint_id)
-        live = resumed_trial(trial.architecture, json.loads(trial.config), data.task(view), state)
+        live = answering_trial(chosen, json.loads(trial.config), data.task(view), state)
     return Served(data, view, live, found.serving_trial_id, len(state))
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from easeml_plpy.architectures.config import Config
 from easeml_plpy.architectures.hyperparameter import Hyperparameter
+from easeml_plpy.architectures.numpy_layers import Layer, Weights
 from easeml_plpy.architectures.size import Size, boosting_bytes, estimator_bytes, forest_bytes, linear_size, torch_bytes
 from easeml_plpy.errors import InvalidArgument, close_matches_hint
 from easeml_plpy.task import Task
@@ -45,6 +46,8 @@ class Architecture:
     view, and again of its own when it trains. One that `takes_all_partitions` trains on all rows at once: a unit of it
     is a whole round (rounds.py). One that `is_derived` is made of other trials of a run: no user asks for it, and its
     config says of what. `config_objection(task, config)` says why a config does not fit a task of its view.
+    `forward(task, config, weights)` is what `build` gives as a function of numpy over the weights of a state, for
+    sessions that predict without torch; without it they import torch.
     """
 
     name: str
@@ -60,6 +63,7 @@ class Architecture:
     takes_all_partitions: bool = False
     is_derived: bool = False
     config_objection: Callable[[Task, Config], str | None] = _no_config_objection
+    forward: Callable[[Task, Config, Weights], Layer] | None = None
 
     def rows_at_once(self, partition_rows: Sequence[int]) -> int:
         """Return the training rows of a unit at most, from those of each partition."""

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
+from easeml_plpy.architectures import numpy_layers
 from easeml_plpy.architectures.config import Config
 from easeml_plpy.architectures.contract import Architecture
 from easeml_plpy.architectures.hyperparameter import Hyperparameter
+from easeml_plpy.architectures.numpy_layers import Layer, Weights
 from easeml_plpy.architectures.size import Size, dense_size
 from easeml_plpy.architectures.table_size import embedded_width, first_layer_size, text_columns
 from easeml_plpy.architectures.torch_hyperparameters import ACTIVATION, TABLE_HYPERPARAMETERS
 from easeml_plpy.task import Task
+from easeml_plpy.value_types import Floats
 
 if TYPE_CHECKING:
     from torch import nn
@@ -63,6 +66,31 @@ def build_mlp(task: Task, config: Config) -> nn.Module:
     return WideAndDeep(first, add_hidden_layers(OrderedDict(), n_features, task, config), n_features, task.n_outputs)
 
 
+def forward_hidden_layers(config: Config, weights: Weights, prefix: str) -> Layer:
+    """Return hidden layers and the output as a function of numpy."""
+    layers: list[Layer] = []
+    for index in range(len(config.integers("hidden_units"))):
+        layers += [numpy_layers.linear(weights, f"{prefix}hidden_{index}")]
+        layers += [numpy_layers.ACTIVATIONS[config.text("activation")]]
+    return numpy_layers.sequence([*layers, numpy_layers.linear(weights, f"{prefix}output")])
+
+
+def forward_mlp(task: Task, config: Config, weights: Weights) -> Layer:
+    """Return the network as a function of numpy."""
+    if not text_columns(task.layout):
+        first = numpy_layers.first_layer(task.layout, weights, "flatten")
+        return numpy_layers.sequence([first, forward_hidden_layers(config, weights, "")])
+    first = numpy_layers.first_layer(task.layout, weights, "first")
+    deep, wide = forward_hidden_layers(config, weights, "deep."), numpy_layers.linear(weights, "wide")
+
+    def forward(rows: Floats) -> Floats:
+        embedded = first(rows)
+        beside = wide(embedded)
+        return deep(embedded) + beside
+
+    return forward
+
+
 def mlp_size(task: Task, config: Config) -> Size:
     """Return the size of the network that the config asks for."""
     first, n_features = first_layer_size(task, config.integer("embedding_size"))
@@ -89,6 +117,7 @@ MLP = Architecture(
         *TABLE_HYPERPARAMETERS,
     ),
     build=build_mlp,
+    forward=forward_mlp,
     size=mlp_size,
     view="table",
 )

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
+from easeml_plpy.architectures import numpy_layers
 from easeml_plpy.architectures.config import Config
 from easeml_plpy.architectures.contract import Architecture
 from easeml_plpy.architectures.hyperparameter import Hyperparameter
 from easeml_plpy.architectures.mlp import first_layer
+from easeml_plpy.architectures.numpy_layers import Layer, Weights
 from easeml_plpy.architectures.size import Size, dense_size
 from easeml_plpy.architectures.table_size import first_layer_size
 from easeml_plpy.architectures.torch_hyperparameters import TABLE_HYPERPARAMETERS
@@ -37,6 +39,23 @@ def build_resnet(task: Task, config: Config) -> nn.Module:
     return nn.Sequential(layers)
 
 
+def forward_resnet(task: Task, config: Config, weights: Weights) -> Layer:
+    """Return the network as a function of numpy."""
+    layers = [numpy_layers.first_layer(task.layout, weights, "flatten"), numpy_layers.linear(weights, "widen")]
+    layers += [_forward_block(weights, f"block_{index}.inner") for index in range(config.integer("n_blocks"))]
+    norm = numpy_layers.layer_norm(weights, "norm")
+    return numpy_layers.sequence([*layers, norm, numpy_layers.relu, numpy_layers.linear(weights, "output")])
+
+
+def _forward_block(weights: Weights, name: str) -> Layer:
+    """Return a ResidualBlock."""
+    inner = numpy_layers.sequence([
+        numpy_layers.layer_norm(weights, f"{name}.0"), numpy_layers.linear(weights, f"{name}.1"),
+        numpy_layers.relu, numpy_layers.linear(weights, f"{name}.4"),
+    ])  # fmt: skip
+    return lambda rows: rows + inner(rows)
+
+
 def resnet_size(task: Task, config: Config) -> Size:
     """Return the size of the network that the config asks for."""
     first, n_features = first_layer_size(task, config.integer("embedding_size"))
@@ -58,6 +77,7 @@ RESNET = Architecture(
         *TABLE_HYPERPARAMETERS,
     ),
     build=build_resnet,
+    forward=forward_resnet,
     size=resnet_size,
     view="table",
 )

@@ -13,11 +13,16 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
-from easeml_plpy.architectures.table_size import TOKEN_SIZE, is_placed, is_plain, n_known_tokens, text_columns
+from easeml_plpy.architectures.table_size import (
+    TOKEN_SIZE,
+    UNIT_SPREAD,
+    is_placed,
+    is_plain,
+    n_known_tokens,
+    text_columns,
+)
 from easeml_plpy.layout import Layout, ViewColumn
 
-UNIT_SPREAD = math.sqrt(12.0)
-"""Scales a number spread evenly over an interval of length 1 to unit variance."""
 TOKEN_SPREAD = 0.05
 """Standard deviation of the vectors of tokens at first: a text sums many."""
 

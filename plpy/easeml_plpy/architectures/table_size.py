@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from easeml_plpy.architectures.size import Size
 from easeml_plpy.layout import Layout, ViewColumn
 from easeml_plpy.task import Task
@@ -9,6 +11,8 @@ from easeml_plpy.task import Task
 TOKEN_SIZE, MOST_TOKENS = 32, 8192
 """Length of the vector of a text, the sum over its tokens; and how many tokens have one, the commonest of each text:
 every step goes through all of them."""
+UNIT_SPREAD = math.sqrt(12.0)
+"""Scales a number spread evenly over an interval of length 1 to unit variance."""
 
 
 def is_placed(column: ViewColumn) -> bool:

@@ -6,10 +6,14 @@ from collections import OrderedDict
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from easeml_plpy.architectures import numpy_layers
 from easeml_plpy.architectures.config import Config
 from easeml_plpy.architectures.contract import Architecture
 from easeml_plpy.architectures.hyperparameter import Hyperparameter
 from easeml_plpy.architectures.mlp import first_layer
+from easeml_plpy.architectures.numpy_layers import Layer, Weights
 from easeml_plpy.architectures.size import Size
 from easeml_plpy.architectures.table_size import first_layer_size
 from easeml_plpy.architectures.torch_hyperparameters import TABLE_HYPERPARAMETERS
@@ -33,6 +37,22 @@ def build_tabm(task: Task, config: Config) -> nn.Module:
     layers: OrderedDict[str, nn.Module] = OrderedDict(flatten=first, members=EnsembleView(k=k), backbone=backbone)
     layers["output"] = LinearEnsemble(width, task.n_outputs, k=k)
     return nn.Sequential(layers)
+
+
+def forward_tabm(task: Task, config: Config, weights: Weights) -> Layer:
+    """Return the network as a function of numpy, to (n, members, n_outputs)."""
+    layers = [numpy_layers.first_layer(task.layout, weights, "flatten"), lambda rows: rows[:, None, :]]
+    for index in range(config.integer("n_blocks")):
+        layers += [_forward_members(weights, f"backbone.blocks.{index}.0"), numpy_layers.relu]
+    weight, bias = weights["output.weight"], weights["output.bias"]
+    return numpy_layers.sequence([*layers, lambda rows: (rows.swapaxes(0, 1) @ weight).swapaxes(0, 1) + bias])
+
+
+def _forward_members(weights: Weights, name: str) -> Layer:
+    """Return a LinearBatchEnsemble: members share the weight, and scale what goes in and out."""
+    weight, r, s, bias = (weights[f"{name}.{each}"] for each in ("weight", "r", "s", "bias"))
+    shared = np.ascontiguousarray(weight.T)
+    return lambda rows: (rows * r) @ shared * s + bias
 
 
 def tabm_size(task: Task, config: Config) -> Size:
@@ -66,6 +86,7 @@ TABM = Architecture(
         *TABLE_HYPERPARAMETERS,
     ),
     build=build_tabm,
+    forward=forward_tabm,
     size=tabm_size,
     view="table",
 )

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 
 from easeml_plpy.encoder import Encoder, NumberTarget
 from easeml_plpy.errors import InvalidArgument, NotFound, close_matches_hint
@@ -123,7 +122,7 @@ def _of_trees(
 ) -> Attribution:
     """Return the exact values that LightGBM computes of columns, added up by feature."""
     task, target = served.data.task(served.view), served.data.encoder.target
-    inputs = torch.from_numpy(served.data.encode(served.view, row))
+    inputs = served.data.encode(served.view, row)
     margins = live.contributions(inputs)[0]
     n_margins = len(margins)
     own = margins[explained.output if n_margins > 1 else 0]

@@ -6,11 +6,20 @@ from collections.abc import Mapping
 
 from easeml_plpy.architectures import Architecture
 from easeml_plpy.checkpoint import Payload
+from easeml_plpy.devices import share_threads
 from easeml_plpy.errors import NotFound, close_matches_hint
 from easeml_plpy.task import Task
 from easeml_plpy.trainers.boosting import BoostingTrainer
-from easeml_plpy.trainers.committee import FoldedTrial, resume_committee
-from easeml_plpy.trainers.contract import Blueprint, LiveTrial, RefitTrial, Trainer, Training, WholeTrial
+from easeml_plpy.trainers.committee import FoldedTrial, answering_committee, resume_committee
+from easeml_plpy.trainers.contract import (
+    AnsweringTrial,
+    Blueprint,
+    LiveTrial,
+    RefitTrial,
+    Trainer,
+    Training,
+    WholeTrial,
+)
 from easeml_plpy.trainers.ensemble import EnsembleTrainer
 from easeml_plpy.trainers.forest import ForestTrainer
 from easeml_plpy.trainers.partial_fit import PartialFitTrainer
@@ -18,6 +27,7 @@ from easeml_plpy.trainers.torch_trainer import TorchTrainer
 
 __all__ = [
     "TRAINERS",
+    "AnsweringTrial",
     "Blueprint",
     "FoldedTrial",
     "LiveTrial",
@@ -26,6 +36,7 @@ __all__ = [
     "Trainer",
     "Training",
     "WholeTrial",
+    "answering_trial",
     "resume_trial",
     "trainer_for",
 ]
@@ -54,3 +65,16 @@ def resume_trial(
     if task.n_folds and not architecture.is_derived:
         return resume_committee(trainer, architecture, config, task, state, device=device)
     return trainer.resume(architecture, config, task, state, device=device)
+
+
+def answering_trial(
+    architecture: Architecture, config: Mapping[str, object], task: Task, state: Payload
+) -> AnsweringTrial:
+    """Return the trial that was dumped, to answer on the CPU and no more. Raises what `resume_trial` does."""
+    trainer = trainer_for(architecture.trainer)
+    if task.n_folds and not architecture.is_derived:
+        trial: AnsweringTrial = answering_committee(trainer, architecture, config, task, state)
+    else:
+        trial = trainer.answering(architecture, config, task, state)
+    share_threads()
+    return trial

@@ -10,9 +10,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
+from easeml_plpy import devices
 from easeml_plpy.errors import CorruptCheckpoint, TrialFailed
+from easeml_plpy.trainers.contract import Rows
+from easeml_plpy.trainers.lightgbm_library import GrownTrees, LightGBMFailure
 from easeml_plpy.value_types import JSON, Array, Pause
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ SEEDS = ("bagging_seed", "feature_fraction_seed", "extra_seed", "objective_seed"
 
 def n_threads() -> int:
     """Return the threads of the slot, as the session is bound to it."""
-    return torch.get_num_threads()
+    return devices.n_threads()
 
 
 def grown(data: lightgbm.Dataset, parameters: Mapping[str, JSON], n_rounds: int, seed: int, pause: Pause) -> Any:
@@ -77,14 +79,12 @@ def text_of(booster: lightgbm.Booster) -> str:
     return trees + end
 
 
-def booster_of(text: str) -> lightgbm.Booster:
-    """Return the booster of a text. Raises CorruptCheckpoint."""
-    import lightgbm
-
+def trees_of(text: str) -> GrownTrees:
+    """Return the trees of a text. Raises CorruptCheckpoint."""
     check_text(text)
     try:
-        return lightgbm.Booster(model_str=text)
-    except lightgbm.basic.LightGBMError as error:
+        return GrownTrees(text)
+    except LightGBMFailure as error:
         raise CorruptCheckpoint(f"trees cannot be read: {error}") from error
 
 
@@ -97,36 +97,33 @@ def check_text(text: str) -> None:
         raise CorruptCheckpoint("trees cannot be read: their text is cut or changed")
 
 
-def add_sums(booster: lightgbm.Booster, inputs: torch.Tensor, margins: Array, pause: Pause) -> None:
+def add_sums(trees: GrownTrees, inputs: Rows, margins: Array, pause: Pause) -> None:
     """Add what all trees together say of each row."""
     for rows in _chunks(len(inputs)):
-        answer = booster.predict(_matrix(inputs[rows]), raw_score=True, num_threads=n_threads())
-        margins[rows] += np.asarray(answer).reshape(-1, margins.shape[1])
+        margins[rows] += trees.sums(_matrix(inputs[rows]), n_threads())
         pause()
 
 
-def contributions(booster: lightgbm.Booster, inputs: torch.Tensor, n_margins: int) -> Array:
+def contributions(trees: GrownTrees, inputs: Rows) -> Array:
     """Return what each column adds to the margins of each row, float64 (n, n_margins, n_columns + 1); the last is what
     the trees say of a row of which nothing is known. They are the Shapley values that LightGBM computes."""
-    found = booster.predict(_matrix(inputs), pred_contrib=True, num_threads=n_threads())
-    return np.asarray(found).reshape(len(inputs), n_margins, -1)
+    return trees.contributions(_matrix(inputs), n_threads())
 
 
-def add_trees(booster: lightgbm.Booster, inputs: torch.Tensor, margins: Array, pause: Pause) -> None:
+def add_trees(trees: GrownTrees, inputs: Rows, margins: Array, pause: Pause) -> None:
     """Add what the trees say of each row, one tree after the other."""
     n_margins = margins.shape[1]
-    values = _leaf_values(booster)
+    values = _leaf_values(trees.text)
     for rows in _chunks(len(inputs)):
-        leaves = booster.predict(_matrix(inputs[rows]), pred_leaf=True, num_threads=n_threads())
-        leaves = np.asarray(leaves).reshape(-1, len(values)).astype(np.intp)
+        leaves = trees.leaves(_matrix(inputs[rows]), n_threads())
         for tree, of_leaf in enumerate(values):
             margins[rows, tree % n_margins] += of_leaf[leaves[:, tree]]
         pause()
 
 
-def _leaf_values(booster: lightgbm.Booster) -> list[Array]:
+def _leaf_values(text: str) -> list[Array]:
     """Return the values of the leaves of each tree, as its text says them."""
-    lines = booster.model_to_string().partition(END_OF_TREES)[0].splitlines()
+    lines = text.splitlines()
     name = "leaf_value="
     return [np.array(line.removeprefix(name).split(), np.float64) for line in lines if line.startswith(name)]
 
@@ -135,6 +132,5 @@ def _chunks(n_rows: int) -> list[slice]:
     return [slice(start, start + ROWS_AT_ONCE) for start in range(0, n_rows, ROWS_AT_ONCE)]
 
 
-def _matrix(inputs: torch.Tensor) -> Array:
-    rows: Array = inputs.reshape(len(inputs), -1).numpy()
-    return rows
+def _matrix(inputs: Rows) -> Array:
+    return np.asarray(inputs).reshape(len(inputs), -1)

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
 from easeml_plpy import checkpoint
 from easeml_plpy.architectures import Config
@@ -19,13 +18,14 @@ from easeml_plpy.architectures.boosting import BoostingParameters
 from easeml_plpy.errors import CorruptCheckpoint, NotReady, TrialFailed
 from easeml_plpy.task import Task
 from easeml_plpy.trainers import boosters
-from easeml_plpy.trainers.contract import Blueprint, Trainer, Training, check_inputs, check_rows, state_header
+from easeml_plpy.trainers.contract import Blueprint, Rows, Trainer, Training, check_inputs, check_rows, state_header
 from easeml_plpy.trainers.kept_rows import Margins, binned, keep_margins, kept_margins
+from easeml_plpy.trainers.lightgbm_library import GrownTrees
 from easeml_plpy.trainers.margins import base_margins, loss_mean, outputs_of, row_weights
 from easeml_plpy.value_types import Array, Pause
 
 if TYPE_CHECKING:
-    import lightgbm
+    import torch
 
 _EPOCH = "epoch/"
 
@@ -41,7 +41,7 @@ class BoostingTrial:
         self._blueprint, self._parameters = blueprint, parameters
         self._base: list[float] = []  # margins of any row before the first tree; empty before the first epoch
         self._texts: list[str] = []
-        self._boosters: dict[int, lightgbm.Booster] = {}  # by epoch, from 0
+        self._boosters: dict[int, GrownTrees] = {}  # by epoch, from 0
         self._token = object()  # whose margins are kept
 
     @property
@@ -70,7 +70,7 @@ class BoostingTrial:
         keep_margins((self._token, "train"), Margins(inputs, len(self._texts), margins))
         return Training(loss_mean(self._task, margins, wanted), len(inputs), booster.current_iteration())
 
-    def outputs(self, inputs: torch.Tensor) -> Array:
+    def outputs(self, inputs: Rows) -> Array:
         """See LiveTrial."""
         return outputs_of(self._task, self._added_up(inputs, None, _no_pause))
 
@@ -81,7 +81,7 @@ class BoostingTrial:
         keep_margins(self._token, Margins(inputs, len(self._texts), margins))
         return outputs_of(self._task, margins)
 
-    def contributions(self, inputs: torch.Tensor) -> Array:
+    def contributions(self, inputs: Rows) -> Array:
         """Return what each column adds to the margins of rows, and in the last one what all rows begin with.
 
         float64 (n, n_margins, n_columns + 1). Raises NotReady.
@@ -92,7 +92,7 @@ class BoostingTrial:
         found = np.zeros((len(inputs), self._parameters.n_margins, self._task.n_features + 1))
         found[:, :, -1] = self._base
         for epoch in range(len(self._texts)):
-            found += boosters.contributions(self._booster(epoch), inputs, self._parameters.n_margins)
+            found += boosters.contributions(self._booster(epoch), inputs)
         return found
 
     def dump(self) -> bytes:
@@ -104,7 +104,7 @@ class BoostingTrial:
     def restore(self, state: checkpoint.Checkpoint) -> None:
         """Restore a state. Raises CorruptCheckpoint."""
         self._base = [float(value) for value in state.read("base", list)]
-        self._texts = [state.tensors[name].numpy().tobytes().decode() for name in sorted(state.tensors)]
+        self._texts = [state.arrays[name].tobytes().decode() for name in sorted(state.arrays)]
         if self._texts and len(self._base) != self._parameters.n_margins:
             raise CorruptCheckpoint(f"state has {len(self._base)} margins, expected {self._parameters.n_margins}")
 
@@ -118,7 +118,7 @@ class BoostingTrial:
             boosters.add_trees(self._booster(epoch), inputs, margins, pause)
         return margins
 
-    def _added_up(self, inputs: torch.Tensor, kept: Margins | None, pause: Pause) -> Array:
+    def _added_up(self, inputs: Rows, kept: Margins | None, pause: Pause) -> Array:
         """Return the margins of rows, going on from what was kept of earlier epochs."""
         check_inputs(self._task, inputs)
         if not self._base:
@@ -132,9 +132,9 @@ class BoostingTrial:
     def _first_margins(self, n_rows: int) -> Array:
         return np.tile(np.array(self._base, np.float64), (n_rows, 1))
 
-    def _booster(self, epoch: int) -> lightgbm.Booster:
+    def _booster(self, epoch: int) -> GrownTrees:
         if epoch not in self._boosters:
-            self._boosters[epoch] = boosters.booster_of(self._texts[epoch])
+            self._boosters[epoch] = boosters.trees_of(self._texts[epoch])
         return self._boosters[epoch]
 
 

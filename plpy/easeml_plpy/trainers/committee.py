@@ -11,17 +11,27 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
-import torch
 
 from easeml_plpy import checkpoint
 from easeml_plpy.architectures import Architecture, complete
 from easeml_plpy.errors import CorruptCheckpoint
 from easeml_plpy.task import Task
-from easeml_plpy.trainers.contract import LiveTrial, Trainer, Training, check_state_header, state_header
+from easeml_plpy.trainers.contract import (
+    AnsweringTrial,
+    LiveTrial,
+    Rows,
+    Trainer,
+    Training,
+    check_state_header,
+    state_header,
+)
 from easeml_plpy.value_types import Array, Pause
+
+if TYPE_CHECKING:
+    import torch
 
 _MEMBER = "member/"
 _SEED_STEP = 1_000_003
@@ -37,7 +47,7 @@ class FoldedTrial(LiveTrial, Protocol):
     ) -> Training:
         """Train as `train` does, where `folds` (n,) says of each row who must not see it."""
 
-    def held_out_outputs(self, inputs: torch.Tensor, folds: Array) -> Array:
+    def held_out_outputs(self, inputs: Rows, folds: Array) -> Array:
         """Return what `outputs` returns, of models that have not seen the rows of these folds (n,)."""
 
 
@@ -56,6 +66,8 @@ class Committee:
         self, inputs: torch.Tensor, targets: torch.Tensor, folds: Array, *, seed: int, pause: Pause
     ) -> Training:
         """See FoldedTrial. A row counts once, though several members train on it."""
+        import torch
+
         done = []
         for fold, member in enumerate(self._members):
             own = torch.from_numpy(folds != fold)
@@ -66,18 +78,17 @@ class Committee:
         n_steps = sum(each.n_steps for each in done)
         return Training(loss if n_visits else math.nan, len(inputs) if n_visits else 0, n_steps)
 
-    def outputs(self, inputs: torch.Tensor) -> Array:
+    def outputs(self, inputs: Rows) -> Array:
         """See LiveTrial: the mean of all members."""
-        total = np.sum([member.outputs(inputs).astype(np.float64) for member in self._members], axis=0)
-        answers: Array = (total / len(self._members)).astype(np.float32)
-        return answers
+        return AnsweringCommittee(self._members).outputs(inputs)
 
-    def held_out_outputs(self, inputs: torch.Tensor, folds: Array) -> Array:
+    def held_out_outputs(self, inputs: Rows, folds: Array) -> Array:
         """See FoldedTrial."""
+        rows = np.asarray(inputs)
         answers = np.zeros((len(inputs), self._task.n_outputs), np.float32)
         for fold in np.unique(folds):
             own = folds == fold
-            answers[own] = self._members[fold].outputs(inputs[torch.from_numpy(own)])
+            answers[own] = self._members[fold].outputs(rows[own])
         return answers
 
     def dump(self) -> bytes:
@@ -87,6 +98,19 @@ class Committee:
         }
         header = state_header(self._architecture, self._task)
         return checkpoint.dump(states, {**header, "n_folds": len(self._members)})
+
+
+class AnsweringCommittee:
+    """Members that answer together."""
+
+    def __init__(self, members: Sequence[AnsweringTrial]) -> None:
+        self._members = members
+
+    def outputs(self, inputs: Rows) -> Array:
+        """See AnsweringTrial: the mean of all members."""
+        total = np.sum([member.outputs(inputs).astype(np.float64) for member in self._members], axis=0)
+        answers: Array = (total / len(self._members)).astype(np.float32)
+        return answers
 
 
 def member_seed(seed: int, fold: int) -> int:
@@ -127,13 +151,31 @@ def resume_committee(
     device: str,
 ) -> Committee:
     """Return the committee that was dumped. Raises CorruptCheckpoint, ShapeMismatch, VersionMismatch."""
+    states = _member_states(architecture, task, payload)
+    members = [trainer.resume(architecture, config, single(task), each, device=device) for each in states]
+    return Committee(architecture, task, members)
+
+
+def answering_committee(
+    trainer: Trainer[LiveTrial],
+    architecture: Architecture,
+    config: Mapping[str, object],
+    task: Task,
+    payload: checkpoint.Payload,
+) -> AnsweringCommittee:
+    """Return the committee that was dumped, to answer and no more. Raises what `resume_committee` does."""
+    states = _member_states(architecture, task, payload)
+    return AnsweringCommittee([trainer.answering(architecture, config, single(task), each) for each in states])
+
+
+def _member_states(architecture: Architecture, task: Task, payload: checkpoint.Payload) -> list[bytes]:
+    """Return the states of the members of a committee's. Raises CorruptCheckpoint, ShapeMismatch, VersionMismatch."""
     state = checkpoint.load(payload)
     check_state_header(architecture, task, state)
-    payloads = [state.tensors[name].numpy().tobytes() for name in sorted(state.tensors)]
+    payloads = [state.arrays[name].tobytes() for name in sorted(state.arrays)]
     if not len(payloads) == task.n_folds == state.attributes.get("n_folds"):
         raise CorruptCheckpoint(f"state has {len(payloads)} members, expected {task.n_folds}, one for each fold")
-    members = [trainer.resume(architecture, config, single(task), each, device=device) for each in payloads]
-    return Committee(architecture, task, members)
+    return payloads
 
 
 def single(task: Task) -> Task:

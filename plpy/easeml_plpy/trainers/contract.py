@@ -10,9 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Generic, Protocol, TypeVar, runtime_checkable
-
-import torch
+from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from easeml_plpy.architectures import Architecture, Config, complete, fits
 from easeml_plpy.checkpoint import Checkpoint, Payload, load
@@ -26,8 +24,14 @@ from easeml_plpy.errors import (
 from easeml_plpy.task import Task
 from easeml_plpy.value_types import JSON, Array, Pause
 
+if TYPE_CHECKING:
+    import torch
+
 STATE_VERSION = 1
 """Version of the layout of a state; raised when an older package could misread it."""
+
+Rows: TypeAlias = "torch.Tensor | Array"
+"""Inputs (n, *input_shape) of a task's type, on the CPU."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,14 @@ class Training:
     n_steps: int
 
 
-class LiveTrial(Protocol):
+class AnsweringTrial(Protocol):
+    """A trial that only answers."""
+
+    def outputs(self, inputs: Rows) -> Array:
+        """Return float32 (n, n_outputs): probabilities of the classes, or predicted values. Raises NotReady."""
+
+
+class LiveTrial(AnsweringTrial, Protocol):
     """One trial in memory."""
 
     def train(self, inputs: torch.Tensor, targets: torch.Tensor, *, seed: int, pause: Pause) -> Training:
@@ -48,9 +59,6 @@ class LiveTrial(Protocol):
         inputs: (n, *input_shape) of the task's type; targets: int64 (n,) classes or float32 (n,).
         What `pause` raises passes through. Raises TrialFailed, ShapeMismatch, InvalidData.
         """
-
-    def outputs(self, inputs: torch.Tensor) -> Array:
-        """Return float32 (n, n_outputs): probabilities of the classes, or predicted values. Raises NotReady."""
 
     def dump(self) -> bytes:
         """Return the whole state."""
@@ -118,11 +126,13 @@ class Trainer(ABC, Generic[L_co]):
         device: str = "cpu",
     ) -> L_co:
         """Return the trial that was dumped. Raises CorruptCheckpoint, ShapeMismatch, VersionMismatch."""
-        check_fit(architecture, task)
-        blueprint = Blueprint(architecture, complete(architecture, config), task, device)
-        state = load(payload)
-        check_state_header(architecture, task, state)
-        return self._restore(blueprint, state)
+        return self._restore(*read_trial(architecture, config, task, payload, device))
+
+    def answering(
+        self, architecture: Architecture, config: Mapping[str, object], task: Task, payload: Payload
+    ) -> AnsweringTrial:
+        """Return the trial that was dumped, to answer on the CPU and no more. Raises what `resume` does."""
+        return self.resume(architecture, config, task, payload)
 
     def prepare(self) -> None:
         """Import what trials need, so that the first one's times do not hold it."""
@@ -140,6 +150,16 @@ class Trainer(ABC, Generic[L_co]):
         """Return the trial with this state, which is one of its architecture and task."""
 
 
+def read_trial(
+    architecture: Architecture, config: Mapping[str, object], task: Task, payload: Payload, device: str = "cpu"
+) -> tuple[Blueprint, Checkpoint]:
+    """Return what a stored trial is, and its state. Raises CorruptCheckpoint, ShapeMismatch, VersionMismatch."""
+    check_fit(architecture, task)
+    state = load(payload)
+    check_state_header(architecture, task, state)
+    return Blueprint(architecture, complete(architecture, config), task, device), state
+
+
 def check_fit(architecture: Architecture, task: Task) -> None:
     """Raise InvalidArgument when the architecture cannot learn the task."""
     reason = fits(architecture, task)
@@ -147,16 +167,19 @@ def check_fit(architecture: Architecture, task: Task) -> None:
         raise InvalidArgument(f"architecture does not fit: {reason}")
 
 
-def check_inputs(task: Task, inputs: torch.Tensor) -> None:
+def check_inputs(task: Task, inputs: Rows) -> None:
     """Raise ShapeMismatch unless inputs are of the task's type, (n, *input_shape)."""
-    if tuple(inputs.shape[1:]) != task.input_shape or inputs.dtype != getattr(torch, task.input_type):
+    found = str(inputs.dtype).removeprefix("torch.")
+    if tuple(inputs.shape[1:]) != task.input_shape or found != task.input_type:
         shape = ", ".join(["n", *(str(size) for size in task.input_shape)])
-        expected = f"torch.{task.input_type} of shape ({shape})"
-        raise ShapeMismatch(f"inputs: expected {expected}, got {inputs.dtype} of shape {tuple(inputs.shape)}")
+        expected = f"{task.input_type} of shape ({shape})"
+        raise ShapeMismatch(f"inputs: expected {expected}, got {found} of shape {tuple(inputs.shape)}")
 
 
 def check_rows(task: Task, inputs: torch.Tensor, targets: torch.Tensor) -> None:
     """Raise ShapeMismatch or InvalidData unless the rows can be trained on."""
+    import torch
+
     check_inputs(task, inputs)
     dtype = torch.int64 if task.kind == "classification" else torch.float32
     if tuple(targets.shape) != (len(inputs),) or targets.dtype != dtype:
@@ -171,6 +194,8 @@ def check_rows(task: Task, inputs: torch.Tensor, targets: torch.Tensor) -> None:
 
 def visit_order(n_rows: int, seed: int) -> torch.Tensor:
     """Return a permutation of the rows, int64 (n_rows,), drawn on the CPU so that devices agree."""
+    import torch
+
     return torch.randperm(n_rows, generator=torch.Generator().manual_seed(seed))
 
 

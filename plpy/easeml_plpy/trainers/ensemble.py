@@ -10,26 +10,30 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-import torch
 
 from easeml_plpy import checkpoint
-from easeml_plpy.architectures import Config, architecture
+from easeml_plpy.architectures import Architecture, Config, architecture
 from easeml_plpy.errors import CorruptCheckpoint, NotAllowed
 from easeml_plpy.layout import ViewColumn
 from easeml_plpy.task import Task
 from easeml_plpy.trainers.committee import FoldedTrial
 from easeml_plpy.trainers.contract import (
+    AnsweringTrial,
     Blueprint,
-    LiveTrial,
+    Rows,
     Trainer,
     Training,
     check_inputs,
+    read_trial,
     state_header,
 )
 from easeml_plpy.value_types import JSON, Array, Pause
+
+if TYPE_CHECKING:
+    import torch
 
 _MEMBER, _REFIT = "member/", "refit/"
 
@@ -50,6 +54,11 @@ class Member:
     refit: bytes | None = None
 
     @property
+    def answering_state(self) -> bytes:
+        """The state that answers."""
+        return self.state if self.refit is None else self.refit
+
+    @property
     def stop(self) -> int:
         """Where its view ends."""
         return self.start + self.task.n_features
@@ -68,12 +77,16 @@ class Member:
         }
 
 
+Restore: TypeAlias = Callable[[Member], AnsweringTrial]
+
+
 class EnsembleTrial:
     """The members, restored."""
 
-    def __init__(self, blueprint: Blueprint, members: Sequence[Member]) -> None:
+    def __init__(self, blueprint: Blueprint, members: Sequence[Member], restore: Restore | None = None) -> None:
         self._blueprint, self._members = blueprint, members
-        self._live: Sequence[LiveTrial] | None = None
+        self._restore = restore or _resumed(blueprint.device)
+        self._live: Sequence[AnsweringTrial] | None = None
 
     def train(self, inputs: torch.Tensor, targets: torch.Tensor, *, seed: int, pause: Pause) -> Training:
         """See LiveTrial. The members have been trained."""
@@ -91,29 +104,30 @@ class EnsembleTrial:
             return self
         return EnsembleTrial(self._blueprint, [replace(member, refit=None) for member in self._members])
 
-    def outputs(self, inputs: torch.Tensor) -> Array:
+    def outputs(self, inputs: Rows) -> Array:
         """See LiveTrial."""
         return self._mean(inputs, lambda live, own: live.outputs(own))
 
-    def held_out_outputs(self, inputs: torch.Tensor, folds: Array) -> Array:
+    def held_out_outputs(self, inputs: Rows, folds: Array) -> Array:
         """See FoldedTrial: the members of an ensemble on rows with folds are committees."""
 
-        def answer(live: LiveTrial, own: torch.Tensor) -> Array:
+        def answer(live: AnsweringTrial, own: Array) -> Array:
             if not isinstance(live, FoldedTrial):
                 raise NotAllowed("rows have folds, and a member of the ensemble has one model for all of them")
             return live.held_out_outputs(own, folds)
 
         return self._mean(inputs, answer)
 
-    def _mean(self, inputs: torch.Tensor, answer: Callable[[LiveTrial, torch.Tensor], Array]) -> Array:
+    def _mean(self, inputs: Rows, answer: Callable[[AnsweringTrial, Array], Array]) -> Array:
         """Return the weighted mean of what members answer, each for its part of the rows."""
         check_inputs(self._blueprint.task, inputs)
         if self._live is None:
-            self._live = [_restored(member, self._blueprint.device) for member in self._members]
-        total = np.zeros((len(inputs), self._blueprint.task.n_outputs))
+            self._live = [self._restore(member) for member in self._members]
+        rows = np.asarray(inputs)
+        total = np.zeros((len(rows), self._blueprint.task.n_outputs))
         for member, live in zip(self._members, self._live, strict=True):
-            own = inputs[:, member.start : member.stop].to(getattr(torch, member.task.input_type))
-            total += member.weight * answer(live, own.reshape(len(inputs), *member.task.input_shape).contiguous())
+            own = np.ascontiguousarray(rows[:, member.start : member.stop], member.task.input_type)
+            total += member.weight * answer(live, own.reshape(len(rows), *member.task.input_shape))
         return total.astype(np.float32)
 
     def dump(self) -> bytes:
@@ -138,18 +152,29 @@ class EnsembleTrainer(Trainer[EnsembleTrial]):
     def _begin(self, blueprint: Blueprint, *, n_steps_total: int, seed: int) -> EnsembleTrial:
         raise NotAllowed("an ensemble is made of the trials of a run, when it ends")
 
+    def answering(
+        self, architecture: Architecture, config: Mapping[str, object], task: Task, payload: checkpoint.Payload
+    ) -> AnsweringTrial:
+        """See Trainer. Members only answer, too."""
+        blueprint, state = read_trial(architecture, config, task, payload)
+        return EnsembleTrial(blueprint, self._members(state), _answering)
+
     def _restore(self, blueprint: Blueprint, state: checkpoint.Checkpoint) -> EnsembleTrial:
         """See Trainer."""
+        return EnsembleTrial(blueprint, self._members(state))
+
+    def _members(self, state: checkpoint.Checkpoint) -> list[Member]:
+        """Return the members of a state. Raises CorruptCheckpoint."""
         told = state.read("members", list)
         names = {f"{_MEMBER}{k:03}" for k in range(len(told))}
         names |= {f"{_REFIT}{k:03}" for k, each in enumerate(told) if each["is_refit"]}
-        if names != set(state.tensors):
-            raise CorruptCheckpoint(f"state has {len(told)} members and states {', '.join(sorted(state.tensors))}")
-        payloads = {name: tensor.numpy().tobytes() for name, tensor in state.tensors.items()}
+        if names != set(state.arrays):
+            raise CorruptCheckpoint(f"state has {len(told)} members and states {', '.join(sorted(state.arrays))}")
+        payloads = {name: array.tobytes() for name, array in state.arrays.items()}
         members = [
             _member(each, payloads[f"{_MEMBER}{k:03}"], payloads.get(f"{_REFIT}{k:03}")) for k, each in enumerate(told)
         ]
-        return EnsembleTrial(blueprint, members)
+        return members
 
 
 def _member(told: Mapping[str, Any], state: bytes, refit: bytes | None) -> Member:
@@ -160,9 +185,16 @@ def _member(told: Mapping[str, Any], state: bytes, refit: bytes | None) -> Membe
     return Member(told["architecture"], told["config"], whole, weight, start, state, refit)
 
 
-def _restored(member: Member, device: str) -> LiveTrial:
+def _resumed(device: str) -> Restore:
+    """Return what makes a live trial of a member."""
     from easeml_plpy.trainers import resume_trial  # members are of all trainers
 
-    chosen = architecture(member.architecture)
-    state = member.state if member.refit is None else member.refit
-    return resume_trial(chosen, member.config, member.task, state, device=device)
+    return lambda member: resume_trial(
+        architecture(member.architecture), member.config, member.task, member.answering_state, device=device
+    )
+
+
+def _answering(member: Member) -> AnsweringTrial:
+    from easeml_plpy.trainers import answering_trial
+
+    return answering_trial(architecture(member.architecture), member.config, member.task, member.answering_state)

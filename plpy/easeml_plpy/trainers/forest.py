@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from easeml_plpy import checkpoint
 from easeml_plpy.architectures import Config
@@ -18,12 +17,15 @@ from easeml_plpy.architectures.forests import ForestParameters
 from easeml_plpy.errors import NotReady
 from easeml_plpy.metrics import measure, values
 from easeml_plpy.task import Task
-from easeml_plpy.trainers.contract import Blueprint, Trainer, Training, check_inputs, check_rows, state_header
+from easeml_plpy.trainers.contract import Blueprint, Rows, Trainer, Training, check_inputs, check_rows, state_header
 from easeml_plpy.trainers.forest_rows import RowConstants, constants_from, constants_of
 from easeml_plpy.trainers.forest_trees import Trees, checked_trees, trees_of
 from easeml_plpy.trainers.kept_rows import Margins, keep_margins, kept_margins
 from easeml_plpy.trainers.margins import row_weights
 from easeml_plpy.value_types import Array, Pause
+
+if TYPE_CHECKING:
+    import torch
 
 LOSS_ROWS = 10_000  # the training loss is of so many rows at most, and of the trees of the epoch
 LEAF_NUMBERS = 1_000_000  # of a tree at most: with many classes leaves hold more rows
@@ -66,7 +68,7 @@ class ForestTrial:
         self._epochs.append(self._with_all_classes(trees_of(grown), grown[0]))
         return Training(self._loss(sums / len(grown), wanted[: len(sums)]), len(rows), len(grown))
 
-    def outputs(self, inputs: torch.Tensor) -> Array:
+    def outputs(self, inputs: Rows) -> Array:
         """See LiveTrial."""
         return self._averaged(self._summed(inputs, None, _no_pause))
 
@@ -87,9 +89,9 @@ class ForestTrial:
     def restore(self, state: checkpoint.Checkpoint) -> None:
         """Restore a state. Raises CorruptCheckpoint."""
         found: dict[str, dict[str, Array]] = {}
-        for key, tensor in state.tensors.items():
+        for key, array in state.arrays.items():
             epoch, _, name = key.partition("/")
-            found.setdefault(epoch, {})[name] = tensor.numpy()
+            found.setdefault(epoch, {})[name] = array
         if found:
             self._constants = constants_from(found.pop(_COLUMNS, {}), self._task)
         shape = self._task.n_features, self._task.n_outputs
@@ -136,7 +138,7 @@ class ForestTrial:
         measured = values(self._task, measure(self._task, outputs, targets))
         return measured["log_loss"] if self._task.kind == "classification" else measured["rmse"] ** 2
 
-    def _summed(self, inputs: torch.Tensor, kept: Margins | None, pause: Pause) -> Array:
+    def _summed(self, inputs: Rows, kept: Margins | None, pause: Pause) -> Array:
         """Return the sums over all trees, going on from what was kept of earlier epochs."""
         check_inputs(self._task, inputs)
         if not self._epochs or self._constants is None:

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from easeml_plpy.errors import CorruptCheckpoint
 from easeml_plpy.task import Task
+from easeml_plpy.trainers.contract import Rows
 from easeml_plpy.value_types import Array
 
 LARGEST = float(np.finfo(np.float32).max)
@@ -30,7 +30,7 @@ class RowConstants:
     fill: npt.NDArray[np.float32]
     of_codes: Mapping[int, npt.NDArray[np.float32]]
 
-    def rows(self, inputs: torch.Tensor) -> npt.NDArray[np.float32]:
+    def rows(self, inputs: Rows) -> npt.NDArray[np.float32]:
         """Return rows as trees compare them."""
         rows = _placed(numbers(inputs), self.of_codes)
         return np.where(np.isnan(rows), self.fill, rows)
@@ -40,7 +40,7 @@ class RowConstants:
         return {_FILL: self.fill, **{str(column): of_code for column, of_code in self.of_codes.items()}}
 
 
-def constants_of(task: Task, inputs: torch.Tensor, targets: Array) -> RowConstants:
+def constants_of(task: Task, inputs: Rows, targets: Array) -> RowConstants:
     """Measure the constants on training rows."""
     rows = numbers(inputs)
     wanted = targets.astype(np.float64)
@@ -58,9 +58,9 @@ def constants_from(arrays: Mapping[str, Array], task: Task) -> RowConstants:
     return RowConstants(arrays[_FILL], {int(name): array for name, array in arrays.items() if name != _FILL})
 
 
-def numbers(inputs: torch.Tensor) -> npt.NDArray[np.float32]:
+def numbers(inputs: Rows) -> npt.NDArray[np.float32]:
     """Return rows in float32, numbers beyond its range as its largest."""
-    return inputs.reshape(len(inputs), -1).numpy().clip(-LARGEST, LARGEST).astype(np.float32)
+    return np.asarray(inputs).reshape(len(inputs), -1).clip(-LARGEST, LARGEST).astype(np.float32)
 
 
 def fill_of(rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:

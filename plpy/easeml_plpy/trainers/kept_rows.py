@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import torch
-
 from easeml_plpy.architectures.boosting import BoostingParameters
 from easeml_plpy.cache import Bounded
 from easeml_plpy.task import Task
@@ -18,6 +16,7 @@ from easeml_plpy.value_types import Array
 
 if TYPE_CHECKING:
     import lightgbm
+    import torch
 
 KEPT_BYTES = 1 << 29
 QUIET = {"verbosity": -1}

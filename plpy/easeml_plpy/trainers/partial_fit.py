@@ -14,10 +14,9 @@ import math
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from easeml_plpy import checkpoint, metrics
 from easeml_plpy.architectures import Architecture, Config, IncrementalEstimator
@@ -26,6 +25,7 @@ from easeml_plpy.errors import CorruptCheckpoint, InvalidData, NotReady, TrialFa
 from easeml_plpy.task import Task
 from easeml_plpy.trainers.contract import (
     Blueprint,
+    Rows,
     Trainer,
     Training,
     check_inputs,
@@ -34,6 +34,9 @@ from easeml_plpy.trainers.contract import (
     visit_order,
 )
 from easeml_plpy.value_types import Array, Pause
+
+if TYPE_CHECKING:
+    import torch
 
 FITTED_ATTRIBUTES = (
     "n_features_in_",
@@ -68,8 +71,10 @@ class PartialFitTrial:
 
     def train(self, inputs: torch.Tensor, targets: torch.Tensor, *, seed: int, pause: Pause) -> Training:
         """See LiveTrial."""
+        import torch
+
         check_rows(self._task, inputs, targets)
-        if not bool(torch.isfinite(inputs).all()):
+        if not np.isfinite(inputs.numpy()).all():
             raise InvalidData("inputs: a number is not finite")
         if hasattr(self._estimator, "random_state"):
             self._estimator.random_state = seed % 2**32
@@ -81,12 +86,13 @@ class PartialFitTrial:
             pause()
         return Training(self._loss_mean(inputs, targets, pause), len(inputs), self._n_steps - first_step)
 
-    def outputs(self, inputs: torch.Tensor) -> Array:
+    def outputs(self, inputs: Rows) -> Array:
         """See LiveTrial."""
         check_inputs(self._task, inputs)
         if self._n_steps == 0:
             raise NotReady("this trial has not been trained yet")
-        batches = [self._answer(batch) for batch in torch.split(inputs, self._batch_rows) if len(batch)]
+        starts = range(0, len(inputs), self._batch_rows)
+        batches = [self._answer(inputs[start : start + self._batch_rows]) for start in starts]
         empty = np.empty((0, self._task.n_outputs), dtype=np.float32)
         return np.concatenate([empty, *batches])
 
@@ -110,15 +116,14 @@ class PartialFitTrial:
         """Restore a state."""
         numbers, arrays = (
             state.read("estimator", dict),
-            {k.removeprefix(_ESTIMATOR): v for k, v in state.tensors.items()},
+            {k.removeprefix(_ESTIMATOR): v for k, v in state.arrays.items()},
         )
         if not {*numbers, *arrays} <= set(FITTED_ATTRIBUTES):
             raise CorruptCheckpoint("state has attributes that no estimator is fitted with")
         for name, number in numbers.items():
             setattr(self._estimator, name, number)
         scalars = state.read("scalars", list)
-        for name, tensor in arrays.items():
-            array = tensor.numpy()
+        for name, array in arrays.items():
             setattr(self._estimator, name, array[()] if name in scalars else array)
         self._n_steps = state.read("n_steps", int)
 
@@ -136,7 +141,7 @@ class PartialFitTrial:
             raise TrialFailed(f"trial ran out of memory at step {self._n_steps}") from error
         self._n_steps += 1
 
-    def _answer(self, batch: torch.Tensor) -> Array:
+    def _answer(self, batch: Rows) -> Array:
         """Return the outputs of one batch, float32 (n, n_outputs)."""
         features = self._features(batch)
         with _quiet_scikit_learn():
@@ -150,11 +155,13 @@ class PartialFitTrial:
                 raise TypeError(f"{self._architecture.name} builds a classifier without probabilities and scores")
         return np.asarray(outputs, dtype=np.float32)
 
-    def _features(self, batch: torch.Tensor) -> Any:
-        return self._transform(batch.reshape(len(batch), -1).cpu().numpy())
+    def _features(self, batch: Rows) -> Any:
+        return self._transform(np.asarray(batch).reshape(len(batch), -1))
 
     def _loss_mean(self, inputs: torch.Tensor, targets: torch.Tensor, pause: Pause) -> float:
         """Return the loss per row after the pass. Raises TrialFailed when it is not finite."""
+        import torch
+
         parts = []
         batches = zip(torch.split(inputs, self._batch_rows), torch.split(targets, self._batch_rows), strict=True)
         for batch, wanted in batches:

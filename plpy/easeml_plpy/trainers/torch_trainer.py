@@ -1,24 +1,37 @@
-"""Trains nn.Modules with gradient descent: starts and resumes TorchTrials."""
+"""Trains nn.Modules with gradient descent: starts and resumes TorchTrials.
+
+torch is imported where a trial needs it: a session that predicts lists trainers, too, and may need none of it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar
-
-import torch
-from torch import nn
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar
 
 from easeml_plpy import checkpoint
-from easeml_plpy.architectures import Config
+from easeml_plpy.architectures import Architecture, Config
 from easeml_plpy.errors import ShapeMismatch
-from easeml_plpy.trainers.contract import Blueprint, Trainer
-from easeml_plpy.trainers.torch_trial import MODULE, TorchTrial, with_prefix
+from easeml_plpy.task import Task
+from easeml_plpy.trainers.contract import AnsweringTrial, Blueprint, Trainer, read_trial
+from easeml_plpy.trainers.numpy_network import MODULE, restored_network
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from easeml_plpy.trainers.torch_trial import TorchTrial
 
 
-class TorchTrainer(Trainer[TorchTrial]):
+class TorchTrainer(Trainer["TorchTrial"]):
     """Starts and resumes TorchTrials."""
 
     is_joint: ClassVar[bool] = True
+
+    def answering(
+        self, architecture: Architecture, config: Mapping[str, object], task: Task, payload: checkpoint.Payload
+    ) -> AnsweringTrial:
+        """See Trainer. Most architectures answer without torch."""
+        blueprint, state = read_trial(architecture, config, task, payload)
+        return restored_network(blueprint, state) or self._restore(blueprint, state)
 
     def count_steps(self, config: Config, n_rows: Sequence[int], n_epochs: int) -> int:
         """See Trainer. Each partition ends with a short batch of its own."""
@@ -27,11 +40,17 @@ class TorchTrainer(Trainer[TorchTrial]):
 
     def _begin(self, blueprint: Blueprint, *, n_steps_total: int, seed: int) -> TorchTrial:
         """See Trainer. Parameters are drawn on the CPU, so devices start alike."""
+        import torch
+
+        from easeml_plpy.trainers.torch_trial import TorchTrial
+
         torch.manual_seed(seed)
         return TorchTrial(blueprint, build_module(blueprint), n_steps_total=n_steps_total)
 
     def _restore(self, blueprint: Blueprint, state: checkpoint.Checkpoint) -> TorchTrial:
         """See Trainer."""
+        from easeml_plpy.trainers.torch_trial import TorchTrial
+
         module = _filled_module(blueprint, state)
         trial = TorchTrial(blueprint, module, n_steps_total=state.read("n_steps_total", int))
         trial.restore(state)
@@ -40,6 +59,8 @@ class TorchTrainer(Trainer[TorchTrial]):
 
 def build_module(blueprint: Blueprint) -> nn.Module:
     """Return the network of a config, its parameters drawn from torch's global generator."""
+    from torch import nn
+
     module = blueprint.architecture.build(blueprint.task, blueprint.config)
     if not isinstance(module, nn.Module):
         raise TypeError(f"{blueprint.architecture.name} builds {type(module).__name__}, not an nn.Module")
@@ -48,6 +69,10 @@ def build_module(blueprint: Blueprint) -> nn.Module:
 
 def _filled_module(blueprint: Blueprint, state: checkpoint.Checkpoint) -> nn.Module:
     """Return the network with the state's own tensors as parameters: nothing is drawn only to be overwritten."""
+    import torch
+
+    from easeml_plpy.trainers.torch_trial import with_prefix
+
     with torch.device("meta"):
         module = build_module(blueprint)
     stored = with_prefix(state.tensors, MODULE)

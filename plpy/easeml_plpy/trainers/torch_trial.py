@@ -20,14 +20,13 @@ from easeml_plpy import checkpoint
 from easeml_plpy.errors import InvalidArgument, NotAllowed, TrialFailed
 from easeml_plpy.task import Task
 from easeml_plpy.trainers.averaging import AveragedWeights
-from easeml_plpy.trainers.contract import Blueprint, Training, check_inputs, check_rows, state_header, visit_order
+from easeml_plpy.trainers.contract import Blueprint, Rows, Training, check_inputs, check_rows, state_header, visit_order
 from easeml_plpy.trainers.losses import Loss
+from easeml_plpy.trainers.numpy_network import AVERAGE, MODULE
 from easeml_plpy.trainers.optimizers import Descent, build_optimizer
 from easeml_plpy.value_types import Array, Pause
 
-MODULE = "module/"
 OPTIMIZER = "optimizer/"
-AVERAGE = "average/"
 _CHUNK_STEPS = 64
 _CHUNK_BYTES = 4 * 2**20  # measured: a chunk that stays in the cache beats a larger one by up to a tenth
 _OUTPUT_ROWS = 1024
@@ -62,14 +61,15 @@ class TorchTrial:
         self.check_parameters()
         return Training(loss_sum / len(inputs), len(inputs), self.n_steps - first_step)
 
-    def outputs(self, inputs: torch.Tensor) -> Array:
-        """See LiveTrial."""
+    def outputs(self, inputs: Rows) -> Array:
+        """See AnsweringTrial."""
         check_inputs(self._task, inputs)
+        rows = torch.as_tensor(inputs)
         self._module.eval()
-        n_rows = max(1, min(_OUTPUT_ROWS, _OUTPUT_BYTES // _row_bytes(inputs)))
+        n_rows = max(1, min(_OUTPUT_ROWS, _OUTPUT_BYTES // _row_bytes(rows)))
         averages = contextlib.nullcontext() if self._averaged is None else self._averaged.in_place()
         with torch.inference_mode(), averages:
-            batches = [self._answer(batch.to(self._device)).cpu() for batch in torch.split(inputs, n_rows)]
+            batches = [self._answer(batch.to(self._device)).cpu() for batch in torch.split(rows, n_rows)]
         outputs: Array = torch.cat(batches).numpy().astype(np.float32, copy=False)
         return outputs
 

@@ -1,0 +1,160 @@
+"""Layers of networks that answer without torch: functions of numpy over the weights of a state.
+
+Importing torch takes a second and a half of computing, more than a session that asks for a few rows computes in all.
+Names are those that the modules of torch give their weights. Answers equal theirs up to rounding in 32 bits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from easeml_plpy.architectures.table_size import (
+    UNIT_SPREAD,
+    is_placed,
+    is_plain,
+    n_known_tokens,
+    text_columns,
+)
+from easeml_plpy.layout import Layout
+from easeml_plpy.value_types import Array, Floats
+
+Weights: TypeAlias = Mapping[str, Array]
+Layer: TypeAlias = Callable[[Floats], Floats]
+"""From float32 (n, ...) to float32 (n, ...)."""
+
+LAYER_NORM_EPSILON = 1e-5
+FEW_NUMBERS = 4096
+
+
+def sequence(layers: Sequence[Layer]) -> Layer:
+    """Return the layers one after another."""
+
+    def forward(rows: Floats) -> Floats:
+        for layer in layers:
+            rows = layer(rows)
+        return rows
+
+    return forward
+
+
+def flat(rows: Floats) -> Floats:
+    """Return rows as (n, features)."""
+    return rows.reshape(len(rows), -1)
+
+
+def linear(weights: Weights, name: str) -> Layer:
+    """Return an nn.Linear."""
+    weight, bias = np.ascontiguousarray(weights[f"{name}.weight"].T), weights[f"{name}.bias"]
+
+    def forward(rows: Floats) -> Floats:
+        outputs: Floats = rows @ weight
+        outputs += bias
+        return outputs
+
+    return forward
+
+
+def relu(rows: Floats) -> Floats:
+    """Return an nn.ReLU's outputs, written over its inputs."""
+    return np.maximum(rows, 0, out=rows)
+
+
+def gelu(rows: Floats) -> Floats:
+    """Return an nn.GELU's outputs."""
+    if rows.size <= FEW_NUMBERS:
+        errors = np.array([math.erf(number) for number in (rows.ravel() / math.sqrt(2.0)).tolist()], np.float32)
+        return np.asarray(rows * (errors.reshape(rows.shape) + 1) / 2, np.float32)
+    from scipy.special import erf
+
+    return np.asarray(rows * (erf(rows / np.float32(math.sqrt(2.0))) + 1) / 2, np.float32)
+
+
+ACTIVATIONS: dict[str, Layer] = {"relu": relu, "tanh": np.tanh, "gelu": gelu}
+
+
+def layer_norm(weights: Weights, name: str) -> Layer:
+    """Return an nn.LayerNorm over the last dimension."""
+    weight, bias = weights[f"{name}.weight"], weights[f"{name}.bias"]
+
+    def forward(rows: Floats) -> Floats:
+        centred = rows - rows.mean(axis=1, keepdims=True)
+        variance = np.square(centred).mean(axis=1, keepdims=True)
+        outputs: Floats = centred / np.sqrt(variance + np.float32(LAYER_NORM_EPSILON)) * weight + bias
+        return outputs
+
+    return forward
+
+
+def first_layer(layout: Layout, weights: Weights, name: str) -> Layer:
+    """Return what makes one row of numbers of the input: embedded columns, or the flattened array."""
+    return table_embedding(layout, weights, f"{name}.parts") if layout else flat
+
+
+def table_embedding(layout: Layout, weights: Weights, name: str) -> Layer:
+    """Return a TableEmbedding (table_embedding.py)."""
+    plain = [k for k, column in enumerate(layout) if is_plain(column)]
+    numbers = [k for k, column in enumerate(layout) if is_placed(column)]
+    categories = [k for k, column in enumerate(layout) if column.kind == "category"]
+    made: list[tuple[list[int], Layer]] = [(plain, flat)] if plain else []
+    makers: list[tuple[list[int], Callable[[Weights, str], Layer]]] = []
+    makers += [(numbers, _placed_numbers)] if numbers else []
+    makers += [(categories, _categories)] if categories else []
+    makers += [(columns, _tokens(n_known_tokens(layout[columns[0]]))) for columns in text_columns(layout)]
+    made += [(columns, make(weights, f"{name}.{k}")) for k, (columns, make) in enumerate(makers)]
+
+    def forward(rows: Floats) -> Floats:
+        return np.concatenate([layer(rows[:, columns]) for columns, layer in made], axis=1)
+
+    return forward
+
+
+def _placed_numbers(weights: Weights, name: str) -> Layer:
+    """Return a _PlacedNumbers. Of the bins below a position all are full but the last, so their sums are looked up."""
+    bins, slope, bias = (weights[f"{name}.{each}"] for each in ("bins", "slope", "bias"))
+    n_bins = weights[f"{name}.n_bins"]
+    below = np.concatenate([np.zeros_like(bins[:, :1]), np.cumsum(bins, axis=1)[:, :-1]], axis=1)
+    numbers = np.arange(len(bins))
+
+    def forward(positions: Floats) -> Floats:
+        places = positions * n_bins
+        last = np.minimum(places, n_bins - 1).astype(np.intp)
+        vectors = bins[numbers, last]
+        vectors *= (places - last).astype(np.float32)[:, :, None]
+        vectors += below[numbers, last]
+        vectors += ((positions - np.float32(0.5)) * np.float32(UNIT_SPREAD))[:, :, None] * slope
+        vectors += bias
+        return flat(relu(vectors))
+
+    return forward
+
+
+def _categories(weights: Weights, name: str) -> Layer:
+    """Return a _Categories."""
+    table, first = weights[f"{name}.table.weight"], weights[f"{name}.first"]
+
+    def forward(codes: Floats) -> Floats:
+        return flat(table[codes.astype(np.int64) + first])
+
+    return forward
+
+
+def _tokens(n_tokens: int) -> Callable[[Weights, str], Layer]:
+    """Return what makes a _Tokens."""
+
+    def make(weights: Weights, name: str) -> Layer:
+        table = weights[f"{name}.bag.weight"].copy()
+        table[n_tokens] = 0  # of no token, and of rare ones
+
+        def forward(ids: Floats) -> Floats:
+            whole = ids.astype(np.int64)
+            is_known = (whole >= 0) & (whole < n_tokens)
+            sums: Floats = table[np.where(is_known, whole, n_tokens)].sum(axis=1)
+            return sums
+
+        return forward
+
+    return make

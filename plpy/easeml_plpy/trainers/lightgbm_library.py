@@ -1,0 +1,116 @@
+"""Trees that LightGBM has grown, read and asked through the C interface of its library.
+
+LightGBM's Python package imports scikit-learn, SciPy and pandas: nearly two seconds of computing before a session
+could answer its first row. The library alone loads in milliseconds, and answers one row in microseconds.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+from ctypes import POINTER, byref, c_char_p, c_double, c_int, c_int32, c_int64, c_void_p
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from easeml_plpy.value_types import Array
+
+RAW, LEAF, CONTRIBUTIONS = 1, 2, 3
+FLOAT64 = 1
+_HANDLES = POINTER(c_void_p)
+_DOUBLES = POINTER(c_double)
+_SIGNATURES = {
+    "LGBM_BoosterLoadModelFromString": (c_char_p, POINTER(c_int), _HANDLES),
+    "LGBM_BoosterNumModelPerIteration": (c_void_p, POINTER(c_int)),
+    "LGBM_BoosterNumberOfTotalModel": (c_void_p, POINTER(c_int)),
+    "LGBM_BoosterPredictForMat": (
+        *(c_void_p, c_void_p, c_int, c_int32, c_int32, c_int, c_int, c_int, c_int, c_char_p, POINTER(c_int64)),
+        _DOUBLES,
+    ),
+    "LGBM_BoosterPredictForMatSingleRowFastInit": (
+        *(c_void_p, c_int, c_int, c_int, c_int, c_int32, c_char_p, _HANDLES),
+    ),
+    "LGBM_BoosterPredictForMatSingleRowFast": (c_void_p, c_void_p, POINTER(c_int64), _DOUBLES),
+    "LGBM_FastConfigFree": (c_void_p,),
+    "LGBM_BoosterFree": (c_void_p,),
+}
+
+
+class LightGBMFailure(Exception):
+    """What the library says went wrong."""
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    """Return the library of the installed package. Raises ModuleNotFoundError."""
+    package = importlib.util.find_spec("lightgbm")
+    if package is None or package.origin is None:
+        raise ModuleNotFoundError("No module named 'lightgbm'", name="lightgbm")
+    (path,) = (Path(package.origin).parent / "lib").glob("lib_lightgbm.*")
+    library = ctypes.CDLL(str(path))
+    library.LGBM_GetLastError.restype = c_char_p
+    for name, types in _SIGNATURES.items():
+        getattr(library, name).argtypes = types
+    return library
+
+
+def _call(name: str, *arguments: object) -> None:
+    """Call a function of the library. Raises LightGBMFailure, MemoryError."""
+    library = _library()
+    if getattr(library, name)(*arguments):
+        said = library.LGBM_GetLastError().decode(errors="replace")
+        if "bad_alloc" in said or "bad allocation" in said:
+            raise MemoryError
+        raise LightGBMFailure(said)
+
+
+class GrownTrees:
+    """The trees of a booster's text, which has been checked (boosters.check_text). Raises LightGBMFailure."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._handle, self._row_handle = c_void_p(), c_void_p()
+        n_trees, n_margins = c_int(), c_int()
+        _call("LGBM_BoosterLoadModelFromString", text.encode(), byref(n_trees), byref(self._handle))
+        _call("LGBM_BoosterNumberOfTotalModel", self._handle, byref(n_trees))
+        _call("LGBM_BoosterNumModelPerIteration", self._handle, byref(n_margins))
+        self._n_trees, self._n_margins = n_trees.value, n_margins.value
+        self._written, self._answer = c_int64(), np.empty(n_margins.value)
+
+    def __del__(self) -> None:
+        for name, handle in (("LGBM_FastConfigFree", self._row_handle), ("LGBM_BoosterFree", self._handle)):
+            if handle:
+                getattr(_library(), name)(handle)
+
+    def sums(self, rows: Array, n_threads: int) -> Array:
+        """Return what all trees together say of rows, float64 (n, n_margins)."""
+        return self._sums_of_row(rows) if len(rows) == 1 else self._predicted(rows, RAW, n_threads, self._n_margins)
+
+    def leaves(self, rows: Array, n_threads: int) -> Array:
+        """Return the leaf of each row in each tree, (n, n_trees)."""
+        return self._predicted(rows, LEAF, n_threads, self._n_trees).astype(np.intp)
+
+    def contributions(self, rows: Array, n_threads: int) -> Array:
+        """Return the Shapley values of rows, (n, n_margins, n_columns + 1)."""
+        width = rows.shape[1] + 1
+        found = self._predicted(rows, CONTRIBUTIONS, n_threads, self._n_margins * width)
+        return found.reshape(len(rows), self._n_margins, width)
+
+    def _predicted(self, rows: Array, kind: int, n_threads: int, width: int) -> Array:
+        data = np.ascontiguousarray(rows, np.float64)
+        found = np.empty((len(data), width))
+        how = (1, kind, 0, -1, f"num_threads={n_threads} verbosity=-1".encode())  # row by row, all trees
+        into = byref(self._written), found.ctypes.data_as(_DOUBLES)
+        _call("LGBM_BoosterPredictForMat", self._handle, data.ctypes.data, FLOAT64, *data.shape, *how, *into)
+        return found
+
+    def _sums_of_row(self, rows: Array) -> Array:
+        data = np.ascontiguousarray(rows, np.float64)
+        if not self._row_handle:
+            made = (FLOAT64, data.shape[1], b"num_threads=1 verbosity=-1", byref(self._row_handle))
+            _call("LGBM_BoosterPredictForMatSingleRowFastInit", self._handle, RAW, 0, -1, *made)
+            self._into = self._answer.ctypes.data_as(_DOUBLES)
+        written = byref(self._written)
+        _call("LGBM_BoosterPredictForMatSingleRowFast", self._row_handle, data.ctypes.data, written, self._into)
+        return self._answer[None].copy()

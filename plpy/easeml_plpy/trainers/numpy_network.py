@@ -1,0 +1,68 @@
+"""A network that only answers, by functions of numpy over the weights of a torch trial's state."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from easeml_plpy import checkpoint
+from easeml_plpy.architectures.numpy_layers import Layer, Weights
+from easeml_plpy.errors import ShapeMismatch
+from easeml_plpy.task import Task
+from easeml_plpy.trainers.contract import Blueprint, Rows, check_inputs
+from easeml_plpy.value_types import Array, Floats
+
+MODULE = "module/"
+AVERAGE = "average/"
+ROWS_AT_ONCE = 1024
+
+
+class NumpyNetwork:
+    """A network and the task that it answers."""
+
+    def __init__(self, task: Task, forward: Layer) -> None:
+        self._task, self._forward = task, forward
+
+    def outputs(self, inputs: Rows) -> Array:
+        """See AnsweringTrial."""
+        check_inputs(self._task, inputs)
+        rows = np.asarray(inputs)
+        starts = range(0, max(len(rows), 1), ROWS_AT_ONCE)
+        return np.concatenate([self._answer(rows[start : start + ROWS_AT_ONCE]) for start in starts])
+
+    def _answer(self, rows: Floats) -> Floats:
+        outputs = self._forward(rows)
+        if self._task.kind == "classification":
+            outputs = np.exp(outputs - outputs.max(axis=-1, keepdims=True))
+            outputs /= outputs.sum(axis=-1, keepdims=True)
+        return outputs.mean(axis=1) if outputs.ndim == 3 else outputs
+
+
+def restored_network(blueprint: Blueprint, state: checkpoint.Checkpoint) -> NumpyNetwork | None:
+    """Return the network of a state; None for an architecture that only torch computes. Raises ShapeMismatch."""
+    make = blueprint.architecture.forward
+    if make is None:
+        return None
+    task = blueprint.task
+    try:
+        network = NumpyNetwork(task, make(task, blueprint.config, _weights(blueprint, state)))
+        fits = network.outputs(np.zeros((1, *task.input_shape), np.float32)).shape == (1, task.n_outputs)
+    except (KeyError, ValueError, IndexError):
+        fits = False
+    if not fits:
+        raise ShapeMismatch(
+            "state does not have the shapes that the config asks for",
+            hint="A trial's architecture cannot change once it has started.",
+        )
+    return network
+
+
+def _weights(blueprint: Blueprint, state: checkpoint.Checkpoint) -> Weights:
+    """Return the weights that answer: where there are averages, those."""
+    is_averaged = "averaging" in blueprint.config and blueprint.config.number("averaging") > 0
+    wanted = (MODULE, AVERAGE) if is_averaged else (MODULE,)
+    return {
+        name.removeprefix(prefix): array
+        for prefix in wanted
+        for name, array in state.arrays.items()
+        if name.startswith(prefix)
+    }
