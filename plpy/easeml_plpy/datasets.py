@@ -30,11 +30,14 @@ class Dataset:
     """What training needs to know of a dataset."""
 
     encoder: Encoder
+    _views: dict[str, View] = field(default_factory=dict, init=False, repr=False, compare=False)
     _tasks: dict[str, Task] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def view(self, name: str) -> View:
         """Return the view of that name, or `standard` where this dataset has none of its own."""
-        return view_of(name, self.encoder)
+        if name not in self._views:
+            self._views[name] = view_of(name, self.encoder)
+        return self._views[name]
 
     def task(self, view: str = "standard") -> Task:
         """Return what a trial learns whose architecture takes that view."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import cache
 from typing import Any
 
 from .errors import InvalidArgument
@@ -32,6 +33,14 @@ def share_threads() -> None:
     torch = _loaded_torch()
     if torch is not None and _Threads.given not in (None, torch.get_num_threads()):
         torch.set_num_threads(_Threads.given)
+
+
+@cache
+def share_blas_threads() -> None:
+    """Give numpy's BLAS the threads of this process: it would take all cores, and spin while it waits for them."""
+    from threadpoolctl import threadpool_limits
+
+    threadpool_limits(n_threads(), user_api="blas")
 
 
 def _loaded_torch() -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import re
@@ -132,7 +133,8 @@ def fields_from_numbers(encoder: Encoder, numbers: Array) -> list[Array]:
             f"expected {sum(sizes)} numbers, got {numbers.size}",
             hint=f"Give them in the order of the inputs: {', '.join(field.column for field in fields)}.",
         )
-    parts = np.split(numbers.reshape(-1).astype(np.float64), np.cumsum(sizes)[:-1])
+    flat, stops = numbers.reshape(-1).astype(np.float64), itertools.accumulate(sizes)
+    parts = (flat[stop - size : stop] for size, stop in zip(sizes, stops, strict=True))
     return [_as_stored(field, part).reshape(1, *field.shape) for part, field in zip(parts, fields, strict=True)]
 
 

@@ -285,7 +285,7 @@ def test_internal_functions_refuse_direct_calls(root: Session, ask: Any) -> None
         packed = r"SELECT easeml.predict_packed('cls', NULL, 1, '\x00', NULL)"
         assert "cannot be called directly" in refused(ann, "ML004", packed)
         for call in ("serving_trial('ann', 'cls', NULL)", "usable_dataset('ann', 'cls', NULL)",
-                     "answering_trial('ann', 'cls')", "log_prediction('ann', 'cls', 'ben', 1)"):  # fmt: skip
+                     "log_prediction('ann', 'cls', 'ben', 1)"):  # fmt: skip
             refused(ann, "42501", f"SELECT easeml.{call}")
 
 

@@ -172,6 +172,7 @@ FIRST_CALLS = {
         " easeml_db.decisions.hopper.allocation.registry, easeml_plpy.catalog",
         {"scipy", "torch", "optuna"},
     ),
+    "prediction": ("easeml_plpy.prediction", {"scipy", "sklearn", "torch", "lightgbm", "pandas"}),
     "coordinator": ("easeml_db.local.service", {"scipy.optimize", "scipy.stats", "torch", "optuna"}),
 }
 
@@ -187,7 +188,7 @@ def test_what_a_tenant_waits_for_imports_nothing_that_takes_long(first_call):
 @pytest.mark.parametrize(("name", "path"), modules("easeml_plpy"), ids=[name for name, _ in modules("easeml_plpy")])
 def test_what_runs_inside_a_segment_knows_no_coordinator_and_no_driver(name, path):
     found = {top_of(imported) for imported in imports(name, path)}
-    allowed = {"easeml_plpy", "numpy", "torch", "sklearn", "scipy", "lightgbm", "tabm", "safetensors"}
+    allowed = {"easeml_plpy", "numpy", "torch", "sklearn", "scipy", "lightgbm", "tabm", "safetensors", "threadpoolctl"}
     assert found <= allowed | sys.stdlib_module_names
     assert not {top_of(imported) for imported in imports(name, path, top_level_only=True)} & LAZY_IN_PLPY
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from easeml_plpy import checkpoint
 from easeml_plpy.architectures.numpy_layers import Layer, Weights
+from easeml_plpy.devices import share_blas_threads
 from easeml_plpy.errors import ShapeMismatch
 from easeml_plpy.task import Task
 from easeml_plpy.trainers.contract import Blueprint, Rows, check_inputs
@@ -42,6 +43,7 @@ def restored_network(blueprint: Blueprint, state: checkpoint.Checkpoint) -> Nump
     make = blueprint.architecture.forward
     if make is None:
         return None
+    share_blas_threads()
     task = blueprint.task
     try:
         network = NumpyNetwork(task, make(task, blueprint.config, _weights(blueprint, state)))

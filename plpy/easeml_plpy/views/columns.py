@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -29,8 +30,12 @@ class FieldColumns:
 def column_view(name: str, summary: str, input_type: InputType, made: FieldColumns) -> View:
     """Return a view of fields side by side."""
 
+    @lru_cache(64)
+    def widths(inputs: tuple[Field, ...]) -> tuple[int, ...]:
+        return tuple(map(made.width, inputs))
+
     def shape(encoder: Encoder) -> tuple[int, ...]:
-        return (sum(map(made.width, encoder.inputs)),)
+        return (sum(widths(encoder.inputs)),)
 
     def layout(encoder: Encoder) -> Layout:
         return tuple(column for field in encoder.inputs for column in made.columns(field))
@@ -38,8 +43,8 @@ def column_view(name: str, summary: str, input_type: InputType, made: FieldColum
     def encode(encoder: Encoder, fields: Sequence[Array], folds: Array | None) -> Array:
         rows = np.empty((len(fields[0]), *shape(encoder)), input_type)
         start = 0
-        for field, values in zip(encoder.inputs, fields, strict=True):
-            stop = start + made.width(field)
+        for field, values, width in zip(encoder.inputs, fields, widths(encoder.inputs), strict=True):
+            stop = start + width
             made.write(field, values, folds, rows[:, start:stop])
             start = stop
         return rows
