@@ -414,7 +414,9 @@ def test_shapes_that_do_not_match_are_refused(
             " AS features FROM generate_series(1, 9) i"
         )
         shop.execute("CREATE TABLE wordy AS SELECT 'x'::text AS features")
-        shop.execute("CREATE TABLE endless AS SELECT 1 AS sepal, float8 'inf' AS petal FROM generate_series(1, 2)")
+        shop.execute(
+            "CREATE TABLE endless AS SELECT id, 1 AS sepal, float8 'inf' AS petal FROM generate_series(1, 2) id"
+        )
         with pytest.raises(psycopg.Error, match=message) as refused, shop.transaction():
             shop.execute(f"SELECT easeml.{call}")  # type: ignore[arg-type]
         assert refused.value.sqlstate == ("ML001" if "no column" in message else "ML009")
