@@ -8,6 +8,11 @@ END
 $$;
 COMMENT ON FUNCTION easeml.current_tenant() IS 'Returns the tenant that you are, the name in the column tenant of your rows; NULL before your first request.';
 
+CREATE FUNCTION easeml.reads_for_all() RETURNS boolean LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT pg_has_role(current_user, 'easeml_admin', 'USAGE') OR NOT pg_has_role(current_user, 'easeml_tenant', 'USAGE')
+$$;
+COMMENT ON FUNCTION easeml.reads_for_all() IS 'Says whether a reader reads what belongs to others: not if it is a tenant too, which may read encoders and statistics (internal).';
+
 CREATE FUNCTION easeml.near_names(given text, known text[]) RETURNS text LANGUAGE plpython3u IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_plpy.near_names import near_names
 return near_names(plpy, GD, given, known)

@@ -21,7 +21,9 @@ BEGIN
                 EXECUTE format('CREATE POLICY own_rows ON %s FOR SELECT TO easeml_tenant USING (tenant = (SELECT easeml.current_tenant()))', item.relation);
             END IF;
             IF item.relation_name NOT IN ('blocks', 'checkpoints', 'checkpoint_chunks', 'prediction_audits', 'prediction_log') THEN
-                EXECUTE format('CREATE POLICY read_rows ON %s FOR SELECT TO easeml_reader USING (true)', item.relation);
+                -- Whoever is a tenant, too, may read all columns of the rows that a policy shows, so of these tables only its own are shown.
+                EXECUTE format('CREATE POLICY read_rows ON %s FOR SELECT TO easeml_reader USING (%s)', item.relation,
+                    CASE WHEN item.relation_name IN ('datasets', 'partitions', 'evaluations') THEN '(SELECT easeml.reads_for_all())' ELSE 'true' END);
                 -- These tell values of rows: the encoder holds categories, labels and means; statistics of a few rows are their targets;
                 -- a checksum of a few rows tells which of the possible targets is theirs.
                 EXECUTE (SELECT format('GRANT SELECT (%s) ON %s TO easeml_reader', string_agg(quote_ident(attname), ', '), item.relation)
@@ -96,7 +98,7 @@ BEGIN
             -- What the views call.
             ('easeml_tenant', '{has_live_coordinator,current_tenant,current_tenancy,list_architectures,list_metrics,list_schedulers,list_allocations,
                 list_procedures,list_policies,list_priors,used_bytes,used_hours}'),
-            ('easeml_reader', '{has_live_coordinator,current_tenant,current_tenancy,list_architectures,list_metrics,list_schedulers,
+            ('easeml_reader', '{reads_for_all,has_live_coordinator,current_tenant,current_tenancy,list_architectures,list_metrics,list_schedulers,
                 list_procedures,list_policies,list_priors,used_bytes,used_hours}'),
             ('easeml_coordinator', '{warm_up,train_unit,evaluate_unit,train_round,evaluate_round,train_batch,evaluate_batch,batch_key,train_gang,evaluate_gang,pilot_unit,does_whole_rounds,share_of_time,
                 open_unit,fence,leave_slot,advance,store_chunked,store_chunk,record_training,record_evaluation,record_metrics,note_takeover,note_serving,record_pilot,

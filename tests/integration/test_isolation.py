@@ -38,7 +38,8 @@ ABOUT_NO_ROWS = {
     "find_source", "hide_context", "commit_first", "import_model", "import_trial", "store_import",
     "fitting_architectures", "has_live_coordinator", "is_bound_by_limits", "list_allocations",
     "list_architectures", "list_metrics", "list_policies", "list_priors", "list_procedures",
-    "list_schedulers", "make_forecast", "does_whole_rounds", "metric_text",
+    "list_schedulers", "make_forecast", "does_whole_rounds", "hyperparameter_importances", "members_text",
+    "metric_text",
     "near_names", "plan_goal", "plan_search_on", "preview_search", "qualified_name",
     "quality", "raise_failure", "version",
 }  # fmt: skip
@@ -47,7 +48,7 @@ RAISED = "SELECT easeml.raise_failure(failure) FROM"
 # What the other tenant says, with the tenant's numbers, by routine as regprocedure writes it.
 PREDICTIONS = {
     f"{name}(text,{kind},bigint)": f"SELECT easeml.{name}('private', {value}, {{trial_id}})"
-    for name in ("predict", "predict_value", "predict_row")
+    for name in ("predict", "predict_value", "predict_row", "predict_probabilities")
     for kind, value in (
         ("bytea", r"'\x01'::bytea"),
         ("anyarray", "'{{1}}'::float8[]"),
@@ -55,14 +56,35 @@ PREDICTIONS = {
         ("text", "'{{\"x\": 1}}'"),
     )
 }
+QUESTIONS = {
+    "calibration(text,bigint,text,integer,text)": "calibration('private', {trial_id})",
+    "class_metrics(text,bigint,text,double precision,text)": "class_metrics('private', {trial_id})",
+    "confusion_matrix(text,bigint,text,double precision,text)": "confusion_matrix('private', {trial_id})",
+    "dataset_rows(text,integer)": "dataset_rows('private')",
+    "evaluate(text,bigint,double precision,text)": "evaluate('private', {trial_id})",
+    "examination(text,text,bigint,jsonb)": "examination('evaluate', 'private', {trial_id}, '{{}}')",
+    "examined_trial(text,bigint)": "examined_trial('private', {trial_id})",
+    "explain(text,bigint,text,text,integer,integer,bigint)": "explain('private', {trial_id})",
+    "explain_row(text,jsonb,bigint,text,integer,bigint)": "explain_row('private', '{{\"x\": 1}}', {trial_id})",
+    "fail_unanswered(name,text,text)": "fail_unanswered('alma', 'private', 'private')",
+    "held_out_answers(text,bigint,text,double precision,text)": "held_out_answers('private', {trial_id})",
+    "hyperparameter_importance(bigint)": "hyperparameter_importance({run_id})",
+    "residuals(text,bigint,text)": "residuals('private', {trial_id})",
+    "roc_curve(text,bigint,text,text)": "roc_curve('private', {trial_id})",
+}
 REFUSED = {
     **PREDICTIONS,
+    **{name: f"SELECT * FROM easeml.{call}" for name, call in QUESTIONS.items()},
+    "class_probabilities(text,text,bytea,bigint)":
+        f"{RAISED} easeml.class_probabilities('private', 'json', '{{{{\"x\": 1}}}}', {{trial_id}})",
+    "examine_trial(text,text,bigint,jsonb)":
+        f"{RAISED} easeml.examine_trial('evaluate', 'private', {{trial_id}}, '{{{{}}}}')",
     "cancel(bigint)": "SELECT easeml.cancel({open_run_id})",
     "check_replay(bigint,text,integer)": f"{RAISED} easeml.check_replay({{trial_id}}, 'cpu', NULL)",
     "check_replay_options(bigint,text,integer,integer)":
         "SELECT easeml.check_replay_options({trial_id}, 'cpu', 1, NULL)",
     "create_dataset(text,text,text[],text,integer,double precision,double precision,"
-    "bigint,text,integer[],integer,text)":
+    "bigint,text,integer[],integer,text,text,text,text,text[],integer)":
         "SELECT easeml.create_dataset('stolen', 'alma.mine', '{{x}}', 'y')",
     "deploy(bigint)": "SELECT easeml.deploy({trial_id})",
     "drop_dataset(text,boolean)": "SELECT easeml.drop_dataset('private', true)",
@@ -128,6 +150,7 @@ ANSWERED_EMPTILY = {
     ),
     "tried_sentence(easeml.runs)": (f"SELECT easeml.tried_sentence({A_RUN}) LIKE '%%trained 0 configs%%'", True),
     "is_being_packed(bigint)": ("SELECT easeml.is_being_packed({dataset_id})", False),
+    "answering_trial(name,text)": ("SELECT trial_id FROM easeml.answering_trial('alma', 'private')", None),
     "used_bytes(name)": ("SELECT easeml.used_bytes('alma')", None),
     "used_hours(name)": ("SELECT easeml.used_hours('alma')", 0.0),
 }  # fmt: skip
@@ -283,7 +306,7 @@ def test_a_routine_refuses_what_belongs_to_another_and_changes_nothing(scene: Sc
     before = scene.state()
     with pytest.raises(psycopg.Error) as caught:
         scene.bert.execute(REFUSED[routine].format(**scene.numbers))  # type: ignore[arg-type]
-    assert caught.value.sqlstate in ("ML003", "ML004", "42501"), caught.value
+    assert caught.value.sqlstate in ("ML003", "ML004", "ML010", "42501"), caught.value
     assert caught.value.sqlstate == "42501" or "alma" not in str(caught.value)
     assert scene.state() == before
     assert scene.bert.value("SELECT to_regclass('stolen')") is None
@@ -303,3 +326,16 @@ def test_a_routine_that_takes_anybody_s_numbers_tells_and_changes_nothing(scene:
 def test_the_owner_is_not_refused_the_same(scene: Scene, routine: str) -> None:
     with scene.alma.transaction(force_rollback=True):
         scene.alma.execute(REFUSED[routine].format(**scene.numbers))  # type: ignore[arg-type]
+
+
+def test_a_reader_who_is_a_tenant_too_sees_nothing_that_tells_values_of_others(scene: Scene) -> None:
+    both, reader = (
+        scene.root.as_role("both", "easeml_reader", "easeml_tenant"),
+        scene.root.as_role("sam", "easeml_reader"),
+    )
+    for table, hidden in (("datasets", "encoder"), ("evaluations", "statistics"), ("partitions", "checksum")):
+        assert both.value(f"SELECT count(*) FROM (SELECT {hidden} FROM easeml.{table}) hidden") == 0, table
+        assert reader.value(f"SELECT count(*) FROM easeml.{table}") > 0
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            reader.execute(f"SELECT {hidden} FROM easeml.{table}")  # type: ignore[arg-type]
+    assert both.value("SELECT count(*) FROM easeml.runs") > 0, "results are read as any reader reads them"
