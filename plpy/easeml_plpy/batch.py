@@ -18,7 +18,7 @@ from .batch_training import Learner, Learnt, train_members
 from .cancellation import SessionPause
 from .errors import RowsHeld
 from .evaluation import evaluated_state
-from .failures import told_by, unpacked
+from .failures import told_by
 from .folds import answers_for
 from .live_trials import keep_live, live_trial
 from .metrics import measure
@@ -100,7 +100,7 @@ class _Batch:
         try:
             yield
         except Exception as error:
-            told = told_by(error) or _held(error)
+            told = _told_of_member(error)
             if told is None:
                 raise
             self._failures[trial_id] = told
@@ -187,8 +187,9 @@ def _with_stack(text: str, stack: Sequence[int] | None) -> str:
     return text if stack is None else json.dumps(json.loads(text) | {"stack": list(stack)})
 
 
-def _held(error: Exception) -> Told | None:
-    """Return what is told of rows that somebody holds; None for any other error."""
-    if not hasattr(error, "spidata") or unpacked(error.spidata[0]) != HELD:
-        return None
-    return {"sqlstate": RowsHeld.sqlstate, "message": str(error), "detail": None, "hint": None}
+def _told_of_member(error: Exception) -> Told | None:
+    """Return what is told of an error of class ML, or of rows that somebody holds; None for any other: it is of all."""
+    told = told_by(error)
+    if told is None or told["sqlstate"] == HELD:
+        return told and {**told, "sqlstate": RowsHeld.sqlstate}
+    return told if str(told["sqlstate"]).startswith("ML") else None

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from easeml_plpy import batch_training
-from easeml_plpy.batch import orders_of
+from easeml_plpy.batch import _told_of_member, orders_of
 from easeml_plpy.batch_training import Learner, train_members
 from easeml_plpy.datasets import PartitionRows
 from easeml_plpy.errors import EasemlError
@@ -166,3 +166,16 @@ def test_small_networks_weigh_less_than_a_trial_among_those_that_a_session_keeps
         kept.put(trial_id, small)
     assert all(kept.pop(trial_id) is not None for trial_id in range(64))
     assert LIVE.make().limit == N_LIVE_TRIALS
+
+
+@pytest.mark.parametrize(
+    ("sqlstate", "wanted"),
+    [("ML006", "ML006"), ("55P03", "ML016"), ("57014", None), ("53100", None), ("40001", None), ("XX000", None)],
+)
+def test_only_errors_of_a_trial_are_blamed_on_it(sqlstate: str, wanted: str | None) -> None:
+    class SPIError(Exception):
+        spidata = (sum((ord(c) - ord("0") & 0x3F) << 6 * k for k, c in enumerate(sqlstate)), None, None)
+
+    told = _told_of_member(SPIError("no"))
+    assert (told and told["sqlstate"]) == wanted
+    assert _told_of_member(ValueError("no")) is None
