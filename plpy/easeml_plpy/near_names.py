@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from difflib import get_close_matches
 
-from .session import Session, entry_point
+from .session import Session, tenant_entry_point
 
 MOST_NAMES = 20
 
 
-@entry_point
+@tenant_entry_point
 def near_names(session: Session, given: str | None, known: Sequence[str] | None) -> str | None:
     """Return a hint with the nearest names, then some of all; None where there are none."""
     return names_hint(given, known or ())

@@ -85,16 +85,35 @@ WORST = {
     "fitting_architectures with many sizes": (
         "SELECT easeml.create_dataset('sizes', 'images', '{x}', 'y', input_shape => array_fill(1, ARRAY[5000000]))",
     ),
+    "near_names": (
+        "SELECT easeml.near_names(repeat('ab', 500), array_agg(repeat('a', 500) || i))"
+        " FROM generate_series(1, 20000) i",
+    ),
+    "hyperparameter_importances": (
+        "SELECT easeml.hyperparameter_importances((SELECT jsonb_agg(jsonb_build_object('architecture', 'mlp',"
+        " 'value', i, 'config', jsonb_build_object('learning_rate', 1 / i::float8))) FROM generate_series(1, 30000) i),"
+        " (SELECT jsonb_object_agg(a.architecture, a.hyperparameters) FROM easeml.architectures a"
+        " WHERE a.architecture = 'mlp'))",
+    ),
     "list_architectures": ("SELECT count(*) FROM easeml.architectures a, generate_series(1, 100000)",),
     "list_metrics": ("SELECT count(*) FROM generate_series(1, 100000), LATERAL (SELECT * FROM easeml.metrics) m",),
 }
 # They take no argument, or only names: a call is over at once.
-SHORT = {"list_procedures", "list_schedulers", "list_allocations", "list_policies", "list_priors"}
+SHORT = {
+    "list_procedures",
+    "list_schedulers",
+    "list_allocations",
+    "list_policies",
+    "list_priors",
+    "hide_context",
+    "commit_first",
+}
 # Sessions that predict and replay import torch; what a tenant can make long there is measured where torch is at hand:
 # the interrupts of every entry point are one mechanism (tests/unit/plpy/test_interrupts.py).
 SAME_MECHANISM = {
     "predict_json", "predict_numbers", "predict_bytes", "predict_packed", "write_predictions", "open_serving",
-    "check_replay", "replay_units",
+    "check_replay", "replay_units", "class_probabilities", "examine_trial",
+    "import_model", "export_file", "store_import",
 }  # fmt: skip
 REACHABLE = """
 SELECT p.proname::text FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang
