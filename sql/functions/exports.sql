@@ -57,6 +57,11 @@ DECLARE
     data easeml.datasets;
     run easeml.runs;
     trial easeml.trials;
+    new_dataset_id bigint;
+    new_run_id bigint;
+    new_arm_id bigint;
+    new_trial_id bigint;
+    new_checkpoint_id bigint;
 BEGIN
     IF NOT pg_has_role(caller, 'easeml_tenant', 'USAGE') THEN
         PERFORM easeml.fail('ML004', format('role %s is no tenant', quote_ident(caller)), hint => 'An administrator makes it one: SELECT easeml.create_tenant(role).');
@@ -74,21 +79,23 @@ BEGIN
     INSERT INTO easeml.datasets (tenant, dataset_name, version, source, input_columns, target_column, task, input_shape, n_outputs, n_partitions, validation_fraction, test_fraction,
         seed, block_rows, encoder, explanations, packing_seconds)
     VALUES (asker, name, 1, 'imported', data.input_columns, data.target_column, data.task, data.input_shape, data.n_outputs, 1, 0.15, 0.15, 0, 1, data.encoder, data.explanations, 0)
-    RETURNING dataset_id INTO data.dataset_id;
+    RETURNING dataset_id INTO new_dataset_id;
     INSERT INTO easeml.runs (tenant, dataset_id, procedure, architectures, n_configs, max_epochs, metric, is_higher_better, seed, status, started_at, finished_at)
-    VALUES (asker, data.dataset_id, 'import', ARRAY[trial.architecture], 1, trial.best_epoch, run.metric, run.is_higher_better, 0, 'finished', now(), now())
-    RETURNING run_id INTO run.run_id;
-    INSERT INTO easeml.arms (run_id, tenant, architecture, planned_epochs) VALUES (run.run_id, asker, trial.architecture, trial.best_epoch) RETURNING arm_id INTO trial.arm_id;
+    VALUES (asker, new_dataset_id, 'import', ARRAY[trial.architecture], 1, trial.best_epoch, run.metric, run.is_higher_better, 0, 'finished', now(), now())
+    RETURNING run_id INTO new_run_id;
+    INSERT INTO easeml.arms (run_id, tenant, architecture, planned_epochs) VALUES (new_run_id, asker, trial.architecture, trial.best_epoch) RETURNING arm_id INTO new_arm_id;
     INSERT INTO easeml.trials (run_id, arm_id, tenant, trial_number, architecture, config, max_epochs, status, best_epoch, best_metric_value, best_loss, started_at, finished_at)
-    SELECT run.run_id, trial.arm_id, asker, 1, trial.architecture, trial.config, trial.best_epoch, 'finished', trial.best_epoch, (v ->> 'metric_value')::double precision,
+    SELECT new_run_id, new_arm_id, asker, 1, trial.architecture, trial.config, trial.best_epoch, 'finished', trial.best_epoch, (v ->> 'metric_value')::double precision,
         coalesce(v ->> 'log_loss', v ->> 'rmse')::double precision, now(), now() FROM (SELECT facts #> '{metrics,validation}' AS v) m
-    RETURNING trials.trial_id INTO begin_import.trial_id;
+    RETURNING trials.trial_id INTO new_trial_id;
     INSERT INTO easeml.epoch_metrics
-    SELECT (jsonb_populate_record(NULL::easeml.epoch_metrics, m.value || jsonb_build_object('trial_id', begin_import.trial_id, 'run_id', run.run_id, 'tenant', asker,
+    SELECT (jsonb_populate_record(NULL::easeml.epoch_metrics, m.value || jsonb_build_object('trial_id', new_trial_id, 'run_id', new_run_id, 'tenant', asker,
         'epoch', trial.best_epoch, 'split', m.key, 'measured_at', now()))).* FROM jsonb_each(facts -> 'metrics') m;
     INSERT INTO easeml.checkpoints (trial_id, tenant, epoch, n_bytes, sha256, state)
-    VALUES (begin_import.trial_id, asker, trial.best_epoch, begin_import.n_bytes, begin_import.sha256, begin_import.state) RETURNING checkpoints.checkpoint_id INTO begin_import.checkpoint_id;
-    INSERT INTO easeml.events (tenant, run_id, trial_id, kind, message) VALUES (asker, run.run_id, begin_import.trial_id, 'imported', format('imported by %s: %s', caller, facts ->> 'origin'));
+    VALUES (new_trial_id, asker, trial.best_epoch, begin_import.n_bytes, begin_import.sha256, begin_import.state) RETURNING checkpoints.checkpoint_id INTO new_checkpoint_id;
+    INSERT INTO easeml.events (tenant, run_id, trial_id, kind, message) VALUES (asker, new_run_id, new_trial_id, 'imported', format('imported by %s: %s', caller, facts ->> 'origin'));
+    trial_id := new_trial_id;
+    checkpoint_id := new_checkpoint_id;
 END
 $$;
 COMMENT ON FUNCTION easeml.begin_import(name, text, jsonb, bigint, text, bytea) IS

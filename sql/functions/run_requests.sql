@@ -62,7 +62,7 @@ BEGIN
             hint => 'It is the time of the run in seconds; leave it out for two minutes.');
     END IF;
     run := jsonb_populate_record(run, easeml.complete_budget(run.procedure, run.n_configs, run.max_epochs, run.max_seconds));
-    run.allocation := easeml.complete_allocation(run.allocation, run.max_seconds IS NOT NULL);
+    run := jsonb_populate_record(run, jsonb_build_object('allocation', easeml.complete_allocation(run.allocation, run.max_seconds IS NOT NULL)));
     PERFORM easeml.check_schedule(data, run.scheduler, run.visit_order);
     PERFORM easeml.check_allocation(run.allocation);
     ranking := easeml.ranking_metric(data, arguments ->> 'metric');

@@ -31,16 +31,16 @@ BEGIN
     SELECT l.trial_id, l.architecture, l.validation_metric, l.test_metric, CASE WHEN l.architecture = 'ensemble' THEN format(' of %s', easeml.members_text(l.config)) END AS members
     INTO best FROM easeml.leaderboard l WHERE l.run_id = run.run_id AND l.validation_metric IS NOT NULL ORDER BY l.rank, l.trial_number LIMIT 1;
     IF NOT FOUND THEN
-        RETURN NEXT 'No trial has been measured.';
+        RETURN QUERY SELECT 'No trial has been measured.';
         RETURN;
     END IF;
-    RETURN NEXT format('The best is trial %s (%s%s): %s %s on the validation rows%s.', best.trial_id, best.architecture, best.members, run.metric, easeml.metric_text(best.validation_metric),
+    RETURN QUERY SELECT format('The best is trial %s (%s%s): %s %s on the validation rows%s.', best.trial_id, best.architecture, best.members, run.metric, easeml.metric_text(best.validation_metric),
         CASE WHEN best.test_metric IS NOT NULL THEN format(', and %s on the test rows, which no choice has seen', easeml.metric_text(best.test_metric)) END);
     SELECT string_agg(format('%s %s (trial %s)', o.architecture, easeml.metric_text(o.validation_metric), o.trial_id), ', ' ORDER BY o.rank) INTO others
     FROM (SELECT DISTINCT ON (l.architecture) l.* FROM easeml.leaderboard l
         WHERE l.run_id = run.run_id AND l.validation_metric IS NOT NULL AND l.architecture <> best.architecture ORDER BY l.architecture, l.rank, l.trial_number) o;
     IF others IS NOT NULL THEN
-        RETURN NEXT format('The best of each other architecture, on the validation rows: %s.', others);
+        RETURN QUERY SELECT format('The best of each other architecture, on the validation rows: %s.', others);
     END IF;
 END
 $$;
@@ -72,7 +72,7 @@ CREATE FUNCTION easeml.run_summary(run_id bigint) RETURNS SETOF text LANGUAGE pl
 DECLARE
     run easeml.runs := easeml.find_run(run_id);
 BEGIN
-    RETURN NEXT easeml.tried_sentence(run);
+    RETURN QUERY SELECT easeml.tried_sentence(run);
     RETURN QUERY SELECT s FROM easeml.best_sentences(run) s;
     RETURN QUERY SELECT a FROM easeml.advice_sentence(run) a WHERE a IS NOT NULL AND run.status = 'finished';
 END

@@ -116,7 +116,7 @@ def test_advisory_locks_keep_no_coordinator_out(database: Session, coordinator: 
 
 HELD = [
     "SELECT easeml.cancel(%(run)s)",
-    "SELECT easeml.drop_run(%(run)s)",
+    "SELECT easeml.drop_run(%(run)s, force => true)",
     "SELECT FROM easeml.trials WHERE run_id = %(run)s FOR UPDATE",
 ]
 

@@ -23,8 +23,8 @@ SQL = Path(__file__).resolve().parents[2] / "sql"
 UNPINNED = {"array_bytes", "create_dataset", "find_output", "find_source", "predict_table"}
 # Procedures that commit cannot have a setting: their bodies set it first, and after each commit.
 COMMITTING = {
-    "evaluate_gang", "evaluate_round", "evaluate_unit", "pilot_unit", "replay", "replay_units", "train_gang",
-    "train_round", "train_unit", "wait",
+    "commit_first", "evaluate_batch", "evaluate_gang", "evaluate_round", "evaluate_unit", "pilot_unit", "replay",
+    "replay_units", "train_batch", "train_gang", "train_round", "train_unit", "wait",
 }  # fmt: skip
 # What pgspot warns of: the functions above that it can read. Of each it is shown below that no trap catches it.
 WARNINGS = {
@@ -189,13 +189,15 @@ def test_a_schema_that_somebody_else_made_or_filled_is_not_taken(dsn: str, modul
 def test_pgspot_finds_no_error_and_only_the_warnings_that_are_explained(tmp_path: Path) -> None:
     built = tmp_path / "easeml.sql"
     sources = (SQL / "sources.txt").read_text(encoding="utf-8").split()
-    built.write_text("\n".join((SQL / name).read_text(encoding="utf-8") for name in sources), encoding="utf-8")
+    text = "\n".join((SQL / name).read_text(encoding="utf-8") for name in sources)
+    # pgspot forgets the quotes of a parameter's name, and stops there.
+    built.write_text(text.replace('OUT "precision"', "OUT precise"), encoding="utf-8")
     program = Path(sys.executable).with_name("pgspot")
     command = [program, "--ignore-lang", "plpython3u", built]
     told = subprocess.run(command, capture_output=True, text=True, check=False).stdout.splitlines()
     assert "Errors: 0" in told[-2] + told[-1]
     assert {line.partition("(")[0] for line in told if line.startswith("PS")} == WARNINGS
-    assert not [line for line in told if "is not a known variable" in line], "it stopped before the end"
+    assert not [line for line in told if "is not a known variable" in line or "syntax error" in line], "it stopped"
 
 
 def test_a_load_means_no_function_of_a_schema_in_the_session_s_path(database: Session) -> None:

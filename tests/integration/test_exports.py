@@ -102,7 +102,8 @@ def test_every_trial_answers_the_same_bytes_on_another_server_and_in_python(
         told = model.predict(trained.values(ROWS))
         column = "predicted_value" if dataset == "prices" else "predicted_label"
         in_sql = trained.values(f"SELECT {column} FROM o ORDER BY id LIMIT 500")
-        assert told == (pytest.approx(in_sql, rel=1e-5) if dataset == "prices" else in_sql), row["architecture"]
+        wanted = pytest.approx(in_sql, rel=1e-4, abs=1e-4) if dataset == "prices" else in_sql
+        assert told == wanted, row["architecture"]
         for session in (trained, elsewhere):
             session.execute("DROP TABLE o")
         elsewhere.execute("SELECT easeml.drop_dataset(%s, cascade => true)", [name])
