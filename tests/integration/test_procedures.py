@@ -150,7 +150,7 @@ def test_a_preview_shows_brackets_before_anything_runs(points: Session) -> None:
     ]  # fmt: skip
     assert {row["arm"] for row in rows} == {None}
     arms = points.values("SELECT DISTINCT arm FROM easeml.preview_procedure('asha', dataset => 'points') ORDER BY 1")
-    assert arms == ["lightgbm", "linear", "mlp"]
+    assert arms == ["extra_trees", "lightgbm", "linear", "mlp"]
     with pytest.raises(psycopg.Error, match="there is no architecture 'mpl'"):
         points.rows("SELECT * FROM easeml.preview_procedure('asha', architectures => '{mpl}')")
 

@@ -180,4 +180,4 @@ def test_values_of_trees_are_those_of_lightgbm_and_add_up_to_the_margins(task: T
         margins += own.predict(inputs[:20].numpy(), raw_score=True).reshape(margins.shape)
     assert found.tolist() == expected.tolist()
     assert found.sum(axis=2) == pytest.approx(margins)
-    assert boosters.contributions(live._booster(0), inputs[:1], found.shape[1]).shape == (1, *found.shape[1:])
+    assert boosters.contributions(live._booster(0), inputs[:1]).shape == (1, *found.shape[1:])
