@@ -30,6 +30,7 @@ SLOWER = 2.5  # than when it was measured, at most: there are more rows, and it 
 class _Limits(NamedTuple):
     is_wanted: bool
     seconds_left: float | None
+    reading_seconds: float  # as long as packing took: all rows are decoded once more
 
 
 class Learner(NamedTuple):
@@ -42,8 +43,9 @@ class Learner(NamedTuple):
 
 LIMITS = Statement(
     "SELECT coalesce(r.procedure_options ->> 'refit', 'true') = 'true' AS is_wanted,"
-    " r.max_seconds - extract(epoch FROM clock_timestamp() - r.started_at)::float8 AS seconds_left"
-    " FROM easeml.trials t JOIN easeml.runs r USING (run_id) WHERE t.trial_id = $1",
+    " r.max_seconds - extract(epoch FROM clock_timestamp() - r.started_at)::float8 AS seconds_left,"
+    " coalesce(d.packing_seconds, 0) AS reading_seconds FROM easeml.trials t JOIN easeml.runs r USING (run_id)"
+    " JOIN easeml.datasets d USING (dataset_id) WHERE t.trial_id = $1",
     ("int8",),
     _Limits,
 )
@@ -57,10 +59,8 @@ def with_time_for(session: Session, trial_id: int, learners: Mapping[int, Learne
     left = math.inf if limits.seconds_left is None else limits.seconds_left
     chosen = set()
     for key, learner in sorted(learners.items(), key=lambda item: (-item[1].weight, item[0])):
-        if _are_too_many(session, learner.spec):
-            continue
-        seconds = learner.seconds * SLOWER
-        if seconds <= left:
+        seconds = limits.reading_seconds + learner.seconds * SLOWER
+        if seconds <= left and not _are_too_many(session, learner.spec):
             chosen.add(key)
             left -= seconds
     return frozenset(chosen)
