@@ -71,7 +71,9 @@ def test_a_finished_run_becomes_a_page_and_a_picture(reader: Any, finished: dict
     scores = dict(
         re.findall(r'<tr><td class="name">(\w+)</td><td class="number">[^<]*</td><td class="number">([^<]+)', text)
     )
-    told = reader("report_ada", "evaluate", "report_ada", "--json")
+    best = reader("report_ada", "leaderboard", run_id, "--json")
+    trial_id = next(row["trial_id"] for row in json.loads(best.stdout) if row["rank"] == 1)
+    told = reader("report_ada", "evaluate", "report_ada", "--trial", trial_id, "--json")
     assert scores["macro_f1"] == next(
         f"{row['test']:.4f}" for row in json.loads(told.stdout) if row["metric"] == "macro_f1"
     )
@@ -168,7 +170,8 @@ def test_a_run_that_goes_on_is_reported_as_far_as_it_is(reader: Any, tmp_path: P
         assert f": {state}</title>" in text
         assert "The run has not ended." in text
     finally:
-        reader("report_ada", "drop", run_id)
+        dropped = reader("report_ada", "drop", run_id, "--force")
+        assert dropped.exit_code == 0, dropped.output
 
 
 def test_every_query_of_the_report_reads_views_only(server: Embedded) -> None:

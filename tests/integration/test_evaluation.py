@@ -230,9 +230,9 @@ def test_hyperparameters_are_weighed_where_trials_vary(ada: Session, module_data
     rows = ada.rows("SELECT * FROM easeml.hyperparameter_importance(%s)", run_id)
     assert {(row["architecture"], row["n_trials"]) for row in rows} == {("sgd", 6)}
     assert "alpha" in {row["hyperparameter"] for row in rows}
-    module_database.execute("CREATE ROLE stranger LOGIN IN ROLE easeml_tenant")
+    stranger = module_database.as_role("stranger", "easeml_tenant")
     with pytest.raises(psycopg.Error, match=f"there is no run {run_id} that you can see"):
-        module_database.as_role("stranger").execute("SELECT easeml.hyperparameter_importance(%s)", [run_id])
+        stranger.execute("SELECT easeml.hyperparameter_importance(%s)", [run_id])
     ada.execute("SELECT easeml.drop_run(%s, force => true)", [run_id])
 
 
