@@ -230,7 +230,7 @@ def test_hyperparameters_are_weighed_where_trials_vary(ada: Session, module_data
     rows = ada.rows("SELECT * FROM easeml.hyperparameter_importance(%s)", run_id)
     assert {(row["architecture"], row["n_trials"]) for row in rows} == {("sgd", 6)}
     assert "alpha" in {row["hyperparameter"] for row in rows}
-    stranger = module_database.as_role("stranger", "easeml_tenant")
+    stranger = module_database.as_role("held_stranger", "easeml_tenant")
     with pytest.raises(psycopg.Error, match=f"there is no run {run_id} that you can see"):
         stranger.execute("SELECT easeml.hyperparameter_importance(%s)", [run_id])
     ada.execute("SELECT easeml.drop_run(%s, force => true)", [run_id])
@@ -293,29 +293,29 @@ def test_a_split_without_rows_is_said_and_the_other_is_measured(shared: Session)
 
 def test_only_who_may_see_the_rows_gets_them(ada: Session, module_database: Session, shared: Session) -> None:
     """A connection keeps answers for all of its roles, so each is asked after the owner, in the same one."""
-    for role in ("predictor", "mallory", "onlooker", "chief", "twofold"):
-        module_database.execute(f"CREATE ROLE {role} LOGIN")  # type: ignore[arg-type]
-    module_database.execute("GRANT easeml_tenant TO mallory, twofold")
-    module_database.execute("GRANT easeml_reader TO onlooker, twofold")
-    module_database.execute("GRANT easeml_admin TO chief")
-    for role in ("predictor", "mallory"):
+    for role in ("held_predictor", "held_mallory", "held_onlooker", "held_chief", "held_twofold"):
+        module_database.as_role(role)
+    module_database.execute("GRANT easeml_tenant TO held_mallory, held_twofold")
+    module_database.execute("GRANT easeml_reader TO held_onlooker, held_twofold")
+    module_database.execute("GRANT easeml_admin TO held_chief")
+    for role in ("held_predictor", "held_mallory"):
         ada.execute("SELECT easeml.grant_use('kept', %s)", [role])
     shared.execute("RESET ROLE")
     calls = ("evaluate", "confusion_matrix", "class_metrics", "roc_curve", "calibration", "held_out_answers", "explain")
     for call in calls:
         shared.execute("SET ROLE ada")
         expected = shared.rows(f"SELECT * FROM easeml.{call}('kept')")
-        shared.execute("SET ROLE chief")
+        shared.execute("SET ROLE held_chief")
         assert shared.rows(f"SELECT * FROM easeml.{call}('ada.kept')") == expected
-        for role in ("predictor", "mallory", "onlooker", "twofold"):
+        for role in ("held_predictor", "held_mallory", "held_onlooker", "held_twofold"):
             shared.execute(f"SET ROLE {role}")  # type: ignore[arg-type]
             for name in ("kept", "ada.kept"):
                 with pytest.raises(psycopg.Error) as refused:
                     shared.execute(f"SELECT * FROM easeml.{call}(%s)", [name])  # type: ignore[arg-type]
                 message = f"there is no dataset '{name}' whose rows role {role} may see"
                 assert refused.value.diag.message_primary == message
-    shared.execute("SET ROLE predictor")
-    with pytest.raises(psycopg.Error, match="whose rows role predictor may see"):
+    shared.execute("SET ROLE held_predictor")
+    with pytest.raises(psycopg.Error, match="whose rows role held_predictor may see"):
         shared.execute("SELECT * FROM easeml.explain_row('ada.kept', %s)", [ROW])
     assert set(shared.value("SELECT easeml.predict_probabilities('ada.kept', %s::jsonb)", ROW)) == {"yes", "no"}
     assert shared.value('SELECT easeml.predict(\'ada.kept\', \'{"a": 1, "b": 2, "c": "red"}\')') in ("yes", "no")
