@@ -47,8 +47,13 @@ SCHEDULER_COLUMNS = {
 @click.option("--visit-order", help="cyclic, or free: the scheduler chooses the partitions too (default: cyclic).")
 @click.option(
     "--allocation",
-    help="hopping, batched, data_parallel, water_filling or auto (default: hopping, with a time limit batched).",
+    help="hopping, batched, data_parallel, water_filling, auto or planned (default: hopping; timed: batched).",
 )
+@click.option(
+    "--deadline", help="When it should have ended, from now, as SQL writes it: '20 minutes'. It is planned then."
+)
+@click.option("--max-cost", type=float, help="What it may cost; then it ends with what it has. It is planned then.")
+@click.option("--price-list", help="What the slots of a planned run cost; easeml prices lists them (default: local).")
 @click.option("--watch", "is_watched", is_flag=True, help="Show the run live until it ends.")
 @dsn_option
 @json_option

@@ -31,17 +31,25 @@ billed_by ("second"; "minute": each started minute), billed_per ("instance"; "fu
 queue_seconds and queue_sd_seconds (0), start_seconds and start_sd_seconds (0), max_instances (null: as many as one wants), speed (1: a slot is as fast as those measured).
 is_local: its slots are those of this server, no more than there are.$$;
 
-CREATE FUNCTION easeml.drop_price_list(price_list text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION easeml.drop_price_list(price_list text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '1s' AS $$
 DECLARE
     found easeml.price_lists;
+    users text;
 BEGIN
-    SELECT l.* INTO found FROM easeml.price_lists l WHERE l.price_list = drop_price_list.price_list;
+    -- A transaction that starts a run with it holds the row: it is waited for, and then its run is found.
+    SELECT l.* INTO found FROM easeml.price_lists l WHERE l.price_list = drop_price_list.price_list FOR UPDATE;
     IF found.price_list IS NULL THEN
         PERFORM easeml.fail('ML003', format('there is no price list %s', quote_nullable(price_list)), hint => 'SELECT * FROM easeml.prices lists them.');
     ELSIF found.is_shipped THEN
         PERFORM easeml.fail('ML004', format('price list %s comes with easeml and is in use', price_list), hint => 'Make one of your own with easeml.create_price_list, and name it where you plan.');
     END IF;
+    SELECT string_agg(r.run_id::text, ', ' ORDER BY r.run_id) INTO users FROM easeml.runs r WHERE r.price_list = found.price_list AND r.status IN ('queued', 'running');
+    IF users IS NOT NULL THEN
+        PERFORM easeml.fail('ML004', format('price list %s is in use by run(s) %s', price_list, users), hint => 'Wait for them, or cancel them: SELECT easeml.cancel(run_id).');
+    END IF;
     DELETE FROM easeml.price_lists l WHERE l.price_list = found.price_list;
+EXCEPTION WHEN lock_not_available THEN
+    PERFORM easeml.fail('ML016', format('price list %s is used by a transaction that is still open', price_list), hint => 'Try again, or end that session: pg_stat_activity shows it, pg_terminate_backend(pid) ends it.');
 END
 $$;
-COMMENT ON FUNCTION easeml.drop_price_list(text) IS 'Drops a price list. Refuses for one that comes with easeml.';
+COMMENT ON FUNCTION easeml.drop_price_list(text) IS 'Drops a price list. Refuses for one that comes with easeml, and while a run is planned with it.';

@@ -33,7 +33,7 @@ BEGIN
     PERFORM easeml.request('resume', jsonb_build_object('run_id', run_id));
 END
 $$;
-COMMENT ON FUNCTION easeml.resume(bigint) IS 'Continues a cancelled or failed run from its last recorded units. It tries failed trials again and starts max_seconds anew.';
+COMMENT ON FUNCTION easeml.resume(bigint) IS 'Continues a cancelled or failed run from its last recorded units. It tries failed trials again and starts max_seconds and its deadline anew.';
 
 CREATE FUNCTION easeml.drop_run(run_id bigint, force boolean DEFAULT false) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -97,7 +97,8 @@ BEGIN
     UPDATE easeml.trials t SET status = CASE WHEN t.n_steps_done = 2 * t.target_epochs * d.n_partitions::bigint AND t.target_epochs < t.max_epochs THEN 'paused' ELSE 'waiting' END,
         failure_reason = NULL, finished_at = NULL
     FROM easeml.datasets d WHERE t.run_id = run.run_id AND t.status IN ('cancelled', 'failed') AND d.dataset_id = run.dataset_id;
-    UPDATE easeml.runs r SET status = 'queued', n_resumes = r.n_resumes + 1, started_at = NULL, finished_at = NULL, failure_reason = NULL WHERE r.run_id = run.run_id;
+    UPDATE easeml.runs r SET status = 'queued', n_resumes = r.n_resumes + 1, started_at = NULL, finished_at = NULL, failure_reason = NULL,
+        deadline = clock_timestamp() + make_interval(secs => r.deadline_seconds) WHERE r.run_id = run.run_id;
     PERFORM easeml.note_run(run, 'resumed', caller);
     RETURN NULL;
 END

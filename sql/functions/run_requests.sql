@@ -53,15 +53,19 @@ DECLARE
     options jsonb;
     specifications jsonb;
     portfolio jsonb;
+    plan jsonb;
 BEGIN
     -- Those of the arguments that are columns of easeml.runs.
-    run := jsonb_populate_record(NULL::easeml.runs, arguments - 'dataset');
+    run := jsonb_populate_record(NULL::easeml.runs, arguments - 'dataset' - 'deadline');
+    run := jsonb_populate_record(run, easeml.complete_plan(arguments));
     PERFORM easeml.check_search(run.max_epochs, (arguments ->> 'n_configs')::integer, run.seed, run.search_space, run.procedure_options);
     IF run.max_seconds IS NOT NULL AND NOT (run.max_seconds > 0 AND run.max_seconds < 'Infinity') THEN
         PERFORM easeml.fail('ML001', format('max_seconds: expected a positive number, got %s', run.max_seconds),
             hint => 'It is the time of the run in seconds; leave it out for two minutes.');
     END IF;
-    run := jsonb_populate_record(run, easeml.complete_budget(run.procedure, run.n_configs, run.max_epochs, run.max_seconds));
+    -- A plan bounds the run by itself.
+    run := jsonb_populate_record(run, easeml.complete_budget(run.procedure, run.n_configs, run.max_epochs, run.max_seconds)
+        || CASE WHEN run.price_list IS NOT NULL THEN jsonb_build_object('max_seconds', run.max_seconds) ELSE '{}' END);
     run := jsonb_populate_record(run, jsonb_build_object('allocation', easeml.complete_allocation(run.allocation, run.max_seconds IS NOT NULL)));
     PERFORM easeml.check_schedule(data, run.scheduler, run.visit_order);
     PERFORM easeml.check_allocation(run.allocation);
@@ -80,11 +84,14 @@ BEGIN
     PERFORM easeml.raise_failure(begun.failure);
     PERFORM easeml.raise_failure(m.failure) FROM easeml.check_memory(data.encoder,
         (SELECT coalesce(array_agg(p.n_train_rows ORDER BY p.partition_number), '{}') FROM easeml.partitions p WHERE p.dataset_id = data.dataset_id), begun.search -> 'trials') m;
+    plan := easeml.plan_for_run(data, run, (arguments ->> 'n_configs')::integer);
     PERFORM easeml.check_run_limits(caller, asker);
+    PERFORM easeml.check_planned_use(caller, asker, plan);
     run := jsonb_populate_record(run, jsonb_build_object('tenant', asker, 'dataset_id', data.dataset_id, 'architectures', chosen, 'procedure_options', options,
         'metric', ranking.metric, 'is_higher_better', ranking.is_higher_better, 'n_configs', begun.search -> 'n_configs',
         'search', CASE WHEN NOT (begun.search ->> 'is_one_shot')::boolean THEN jsonb_build_object('architectures', specifications, 'n_configs', run.n_configs, 'portfolio', portfolio) END));
     run := jsonb_populate_record(run, jsonb_build_object('run_id', easeml.insert_run(run, begun.search)));
+    PERFORM easeml.keep_first_plan(run, plan);
     PERFORM easeml.announce_run(run, begun.search, (arguments ->> 'n_configs')::integer);
     RETURN to_jsonb(run.run_id);
 END
@@ -96,9 +103,10 @@ DECLARE
     new_run_id bigint;
 BEGIN
     INSERT INTO easeml.runs (tenant, dataset_id, procedure, procedure_options, architectures, search_space, n_configs, max_epochs, metric, is_higher_better, max_seconds, seed,
-        scheduler, visit_order, allocation, search)
+        scheduler, visit_order, allocation, search, deadline_seconds, deadline, max_cost, price_list)
     VALUES (run.tenant, run.dataset_id, run.procedure, run.procedure_options, run.architectures, run.search_space, run.n_configs, run.max_epochs, run.metric, run.is_higher_better,
-        run.max_seconds, run.seed, run.scheduler, run.visit_order, run.allocation, run.search)
+        run.max_seconds, run.seed, run.scheduler, run.visit_order, run.allocation, run.search, run.deadline_seconds,
+        clock_timestamp() + make_interval(secs => run.deadline_seconds), run.max_cost, run.price_list)
     RETURNING run_id INTO new_run_id;
     INSERT INTO easeml.serving_metrics (tenant, dataset_name, metric, is_higher_better)
     SELECT run.tenant, d.dataset_name, run.metric, run.is_higher_better FROM easeml.datasets d WHERE d.dataset_id = run.dataset_id ON CONFLICT DO NOTHING;

@@ -22,13 +22,16 @@ CREATE FUNCTION easeml.select_models(
     scheduler text DEFAULT 'auto',
     visit_order text DEFAULT 'cyclic',
     procedure_options jsonb DEFAULT NULL,
-    allocation text DEFAULT NULL
+    allocation text DEFAULT NULL,
+    deadline interval DEFAULT NULL,
+    max_cost double precision DEFAULT NULL,
+    price_list text DEFAULT NULL
 ) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    RETURN easeml.request('select_models', jsonb_build_object('dataset', dataset, 'architectures', architectures, 'search_space', search_space, 'procedure', procedure, 'n_configs', n_configs, 'max_epochs', max_epochs, 'metric', metric, 'max_seconds', max_seconds, 'seed', seed, 'scheduler', scheduler, 'visit_order', visit_order, 'procedure_options', procedure_options, 'allocation', allocation))::bigint;
+    RETURN easeml.request('select_models', jsonb_build_object('dataset', dataset, 'architectures', architectures, 'search_space', search_space, 'procedure', procedure, 'n_configs', n_configs, 'max_epochs', max_epochs, 'metric', metric, 'max_seconds', max_seconds, 'seed', seed, 'scheduler', scheduler, 'visit_order', visit_order, 'procedure_options', procedure_options, 'allocation', allocation, 'deadline', deadline, 'max_cost', max_cost, 'price_list', price_list))::bigint;
 END
 $$;
-COMMENT ON FUNCTION easeml.select_models(text, text[], jsonb, text, integer, integer, text, double precision, bigint, text, text, jsonb, text) IS
+COMMENT ON FUNCTION easeml.select_models(text, text[], jsonb, text, integer, integer, text, double precision, bigint, text, text, jsonb, text, interval, double precision, text) IS
 $$Starts a search for a good model on a dataset and returns the run's id at once. A coordinator trains in the background once this transaction has committed.
 architectures: names from easeml.architectures; by default those that suit the data.
 search_space: a json object, for example {"learning_rate": {"type": "float", "low": 1e-4, "high": 1e-1, "log": true}, "batch_size": [32, 256], "mlp": {"hidden_units": [[128], [256, 128]]}}.
@@ -45,4 +48,7 @@ scheduler: chooses which trial runs next on which slot, one of easeml.schedulers
 visit_order: cyclic (the order in which a trial visits the partitions is fixed beforehand, so that failures and timing change no byte of the result) or free (the scheduler chooses the partition, too; easeml.replay proves the result).
 allocation: hopping (each trial has one slot at a time; the default without max_seconds), batched (hopping, but trials that differ only in numbers such as the learning rate
 train on one slot as one computation where that is faster; the default with max_seconds), data_parallel (one trial after another uses all slots), water_filling (slots follow the work that each trial has left)
-or auto (data_parallel when few trials remain for many slots). Only hopping gives the same bytes whatever slots there are.$$;
+auto (data_parallel when few trials remain for many slots) or planned (slots come and go stage by stage, as easeml.plan says). Only hopping gives the same bytes whatever slots there are.
+deadline, max_cost, price_list: limits of a planned run, which is the allocation then. deadline counts from now: in 95 of 100 cases the run ends before, at least cost; what cannot be kept is refused.
+max_cost: what it may cost at the prices of price_list, one of easeml.prices (by default local); a run that would cost more ends with what it has.
+easeml.plan shows the plan beforehand, easeml.plan_revisions how it changed, easeml.plan_accuracy what came of it.$$;

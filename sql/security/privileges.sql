@@ -125,6 +125,9 @@ REVOKE INSERT, UPDATE, DELETE ON easeml.tenants, easeml.tenant_usage, easeml.ten
 
 REVOKE INSERT, UPDATE, DELETE ON easeml.price_lists, easeml.instance_types FROM easeml_coordinator;
 
+-- What a plan was when it was made stays.
+REVOKE UPDATE, DELETE ON easeml.plans, easeml.planned_stages FROM easeml_coordinator;
+
 -- It holds numbers of all tenants.
 REVOKE SELECT ON easeml.policy_memory FROM easeml_tenant, easeml_reader;
 

@@ -18,6 +18,10 @@ CREATE TABLE easeml.runs (
     scheduler text NOT NULL DEFAULT 'auto',
     visit_order text NOT NULL DEFAULT 'cyclic' CHECK (visit_order IN ('cyclic', 'free')),
     allocation text NOT NULL DEFAULT 'hopping',
+    deadline_seconds double precision CHECK (deadline_seconds > 0 AND deadline_seconds <= 1e9),
+    deadline timestamptz CHECK (isfinite(deadline)),
+    max_cost double precision CHECK (max_cost > 0 AND max_cost < 'Infinity'),
+    price_list text,  -- no foreign key: a list is kept as long as an open run needs it
     planned_scheduler text,
     simulated_seconds double precision,
     bound_seconds double precision,
@@ -36,7 +40,10 @@ CREATE INDEX runs_open ON easeml.runs (run_id) WHERE status IN ('queued', 'runni
 COMMENT ON TABLE easeml.runs IS 'One row for each call of easeml.select_models.';
 COMMENT ON COLUMN easeml.runs.n_configs IS 'Largest number of trials.';
 COMMENT ON COLUMN easeml.runs.search IS 'What a procedure that decides again and again started from, as JSON; null if all trials start at once.';
-COMMENT ON COLUMN easeml.runs.allocation IS 'How trials share the slots: hopping (each trial has one slot), batched (trials of one shape share a slot), data_parallel (one trial has all slots), water_filling, or auto.';
+COMMENT ON COLUMN easeml.runs.allocation IS 'How trials share the slots: hopping (each trial has one slot), batched (trials of one shape share a slot), data_parallel (one trial has all slots), water_filling, auto, or planned.';
+COMMENT ON COLUMN easeml.runs.deadline_seconds IS 'How long after it was asked for, or resumed, it should have ended; deadline is that moment.';
+COMMENT ON COLUMN easeml.runs.max_cost IS 'What it may cost at the prices of its price list; then it ends with what it has.';
+COMMENT ON COLUMN easeml.runs.price_list IS 'What its slots cost; null unless its allocation is planned.';
 COMMENT ON COLUMN easeml.runs.n_resumes IS 'How often it was resumed: a coordinator that finds it open tells from this whether it ended in between.';
 COMMENT ON COLUMN easeml.runs.is_ending IS 'Whether its search is over, and only its best trial is still to be tested.';
 COMMENT ON COLUMN easeml.runs.planned_scheduler IS 'The scheduler in use; simulated_seconds and bound_seconds are the forecast at the time it was chosen.';

@@ -18,6 +18,7 @@ PURE_TARGETS = {
     "begin_search": ("easeml_db.decisions.procedures.proposal", "begin_search"),
     "plan_search": ("easeml_db.decisions.procedures.proposal", "preview"),
     "complete_allocation": ("easeml_db.decisions.hopper.allocation.registry", "complete_allocation"),
+    "planned_allocation": ("easeml_db.decisions.hopper.allocation.registry", "planned_allocation"),
     "make_plan": ("easeml_db.decisions.planner.documents", "make_plan"),
     "make_forecast": ("easeml_db.decisions.planner.forecast_documents", "make_forecast"),
     "read_price_list": ("easeml_db.decisions.planner.documents", "read_price_list"),

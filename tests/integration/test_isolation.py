@@ -32,6 +32,15 @@ INSERT INTO easeml.allocations (group_id, trial_id, run_id, tenant, width, devic
 SELECT g.group_id, t.trial_id, t.run_id, t.tenant, 1, '{1/cpu:1}', '{1}', 'static'
 FROM easeml.trial_groups g JOIN easeml.trials t USING (run_id);
 """
+PLANS = """
+INSERT INTO easeml.plans (run_id, tenant, revision, reason, is_within_limits, seconds_mean, seconds_p95, cost_mean,
+    cost_p95)
+SELECT run_id, tenant, 1, 'start', true, 1, 1, 1, 1 FROM easeml.runs;
+INSERT INTO easeml.planned_stages (run_id, tenant, revision, stage, label, arm, bracket, target_epochs, n_trials,
+    n_epochs, instance_type, n_slots, n_instances, width, start_seconds, seconds_mean, seconds_p50, seconds_p95,
+    cost_mean, cost_p95)
+SELECT run_id, tenant, 1, 0, 'linear', 'linear', 0, 1, 1, 1, 'cpu slot', 1, 1, 1, 0, 1, 1, 1, 1, 1 FROM easeml.runs;
+"""
 # They take names, values or settings, and look at no row that has an tenant.
 ABOUT_NO_ROWS = {
     "array_bytes", "check_dataset", "current_tenancy", "current_tenant", "fail", "fail_run", "find_output",
@@ -126,7 +135,7 @@ REFUSED = {
     "revoke_use(text,name)": "SELECT easeml.revoke_use('private', 'bert')",
     "run_summary(bigint)": "SELECT * FROM easeml.run_summary({run_id})",
     "select_models(text,text[],jsonb,text,integer,integer,text,double precision,bigint,text,text,"
-    "jsonb,text)":
+    "jsonb,text,interval,double precision,text)":
         "SELECT easeml.select_models('private')",
     "set_prediction_audit(text,boolean)": "SELECT easeml.set_prediction_audit('private', false)",
     "undeploy(text)": "SELECT easeml.undeploy('private')",
@@ -221,6 +230,7 @@ def scene(module_database: Session, coordinator: Callable[[Session], AbstractCon
     alma.execute("SELECT easeml.predict('private', '{1}'::float8[])")
     root.execute("INSERT INTO easeml.checkpoint_chunks SELECT checkpoint_id, tenant, 0, 'x' FROM easeml.checkpoints")
     root.execute(WATER_FILLING)  # runs on bound datasets have none
+    root.execute(PLANS)
     numbers["pack_request"] = json.dumps({
         "name": "stolen", "source": "alma.mine", "placement": "shared",
         "inputs": ["x"], "target": "y", "n_partitions": 2, "validation_fraction": 0.2, "test_fraction": 0.2, "seed": 0,

@@ -54,14 +54,15 @@ class Scaling:
         return widest * unit_seconds / known[widest] if known[widest] > 0 else math.inf
 
 
-def gang_slots(trials: Iterable[Trial], slots: Sequence[int]) -> dict[int, tuple[int, ...]]:
-    """Give the slots to the trials with the lowest numbers, to each as many as it has partitions."""
+def gang_slots(trials: Iterable[Trial], slots: Sequence[int], most: int | None = None) -> dict[int, tuple[int, ...]]:
+    """Give the slots to the trials with the lowest numbers, to each as many as it has partitions, or `most`."""
     shared: dict[int, tuple[int, ...]] = {}
     left = list(slots)
     for trial in heapq.nsmallest(len(left), trials, key=lambda trial: trial.trial_number):
         if not left:
             break
-        shared[trial.trial_id], left = tuple(left[: trial.n_partitions]), left[trial.n_partitions :]
+        n = trial.n_partitions if most is None else min(most, trial.n_partitions)
+        shared[trial.trial_id], left = tuple(left[:n]), left[n:]
     return shared
 
 

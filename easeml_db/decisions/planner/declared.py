@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from easeml_db.decisions.planner.job import Load, Stage
+from easeml_db.decisions.planner.job import Load, Stage, StageKey
 from easeml_db.decisions.procedures import PROCEDURES, is_run_wide
 from easeml_db.decisions.procedures.contract import PlannedRung, StartTrial
 from easeml_db.decisions.procedures.creation import SEPARATOR, arm_names, create_procedure
@@ -49,7 +49,8 @@ def _arm_stages(search: Search, arm: str | None) -> Iterator[Stage]:
         if rung.total_epochs:
             alternatives = tuple(_turns(architectures, rung.n_trials, rung.total_epochs / rung.n_trials))
             label = _label(arm, rung, n_brackets)
-            yield Stage(alternatives[0], label, rung.rung > 0, alternatives if len(alternatives) > 1 else ())
+            key = StageKey(arm or "", rung.bracket, rung.n_epochs)
+            yield Stage(alternatives[0], label, rung.rung > 0, alternatives if len(alternatives) > 1 else (), key)
 
 
 def _label(arm: str | None, rung: PlannedRung, n_brackets: int) -> str:

@@ -167,7 +167,8 @@ def _rows(simulator: Simulator, alternative: Alternative, notes: str) -> list[Ro
             {
                 "plan": alternative.name, "stage": number, "label": stage.label, "n_trials": stage.n_trials,
                 "n_epochs": round(stage.n_epochs, 3), "instance_type": instance.name, "n_slots": n_slots,
-                "n_instances": instance.n_instances(n_slots), "start_seconds": start,
+                "n_instances": instance.n_instances(n_slots), "start_seconds": start, **stage.key._asdict(),
+                "width": min(max(1, n_slots // stage.n_trials), simulator.times.max_width(number, instance)),
                 **_statistics(found.stage_seconds[number], found.stage_cost[number]), "note": None,
             }
         )  # fmt: skip

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from easeml_db.decisions.planner.job import Load, Stage
+from easeml_db.decisions.planner.job import Load, Stage, StageKey
 from easeml_db.decisions.procedures.contract import (
     ContinueTrial,
     Procedure,
@@ -58,7 +58,8 @@ def envelope(
     procedure = create_procedure(search, arm=arm)
     plays = [_Play(procedure, past, history, np.random.default_rng([seed % 2**63, k])).run() for k in range(N_PLAYS)]
     left = tuple(play for play in plays if play)
-    return (Stage(left[0], f"{arm or 'all'}: {search.procedure}", False, left),) if left else ()
+    label = f"{arm or 'all'}: {search.procedure}"
+    return (Stage(left[0], label, False, left, StageKey(arm or "")),) if left else ()
 
 
 class _Play:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -63,17 +64,27 @@ class Load:
             )
 
 
+class StageKey(NamedTuple):
+    """The trials of a stage: their arm (empty: any), their bracket, and the epoch up to which they train (0: any)."""
+
+    arm: str = ""
+    bracket: int = 0
+    target_epochs: int = 0
+
+
 @dataclass(frozen=True)
 class Stage:
     """Trials that train at once, up to a barrier. `is_continued`: they go on from states of an earlier stage.
 
     `alternatives` are loads that are equally likely, where nobody knows which trials it will be; `loads` is the first.
+    `key` says which trials of a run these are.
     """
 
     loads: tuple[Load, ...]
     label: str = ""
     is_continued: bool = False
     alternatives: tuple[tuple[Load, ...], ...] = ()
+    key: StageKey = field(default_factory=StageKey)
 
     def __post_init__(self) -> None:
         if not 1 <= self.n_trials <= MAX_TRIALS:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from easeml_db.decisions.planner.declared import declares_stages
 from easeml_db.decisions.planner.envelope import Past, envelope
-from easeml_db.decisions.planner.job import Load, Stage
+from easeml_db.decisions.planner.job import Load, Stage, StageKey
 from easeml_db.decisions.procedures.contract import PlannedRung, TrialHistory
 from easeml_db.decisions.procedures.creation import SEPARATOR, create_procedure
 from easeml_db.words.run import Search
@@ -76,7 +76,8 @@ def _rungs_left(search: Search, arm: ArmState) -> Iterator[Stage]:
         before = 0 if rung.rung == 0 else before
         loads = _left_of(rung, before, arm)
         if loads:
-            yield Stage(loads, f"{arm.name}: bracket {rung.bracket}, rung {rung.rung}", rung.rung > 0)
+            label = f"{arm.name}: bracket {rung.bracket}, rung {rung.rung}"
+            yield Stage(loads, label, rung.rung > 0, key=StageKey(arm.name, rung.bracket, rung.n_epochs))
         before = rung.n_epochs
 
 

@@ -46,6 +46,10 @@ class DataParallel(Allocation):
         """Say whether so many trials that are left are to train one after another, each on all slots."""
         return True
 
+    def most_slots(self) -> int | None:
+        """Return how many slots a trial gets at most; None: as many as it has partitions."""
+        return None
+
     def is_undecided(self) -> bool:
         """Say whether pilots come first."""
         return bool(self.work.timing)
@@ -83,7 +87,7 @@ class DataParallel(Allocation):
         """Share slots out; a trial whose gangs failed too often goes on with one of them."""
         work = self.work
         joint = (trial for trial in work.trials.values() if self._is_in_gangs(trial.trial_id))
-        shared = gang_slots(joint, slots)
+        shared = gang_slots(joint, slots, self.most_slots())
         return {trial_id: able_slots(trial_id, mine, work.attempts) for trial_id, mine in shared.items()}
 
     # What happens to the run

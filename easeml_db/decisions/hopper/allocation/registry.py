@@ -9,16 +9,19 @@ from easeml_db.decisions.hopper.allocation.batched import Batched
 from easeml_db.decisions.hopper.allocation.contract import Allocation
 from easeml_db.decisions.hopper.allocation.data_parallel import DataParallel
 from easeml_db.decisions.hopper.allocation.hopping import Hopping
+from easeml_db.decisions.hopper.allocation.planned import Planned
 from easeml_db.decisions.hopper.allocation.water_filling import water_filling
 from easeml_db.decisions.hopper.run_work import RunWork
 from easeml_db.errors import InvalidArgument
 
+PLANNED = "planned"
 ALLOCATIONS: dict[str, Callable[[RunWork], Allocation]] = {
     "hopping": Hopping,
     "data_parallel": DataParallel,
     "water_filling": water_filling,
     "auto": Auto,
     "batched": Batched,
+    PLANNED: Planned,
 }
 
 
@@ -29,6 +32,11 @@ DEFAULT, TIMED = "hopping", "batched"
 def complete_allocation(allocation: str | None, has_time_limit: bool) -> str:
     """Return the allocation of a run, for SQL."""
     return allocation if allocation is not None else TIMED if has_time_limit else DEFAULT
+
+
+def planned_allocation() -> str:
+    """Return the allocation that follows a plan, for SQL."""
+    return PLANNED
 
 
 def list_allocations() -> list[str]:

@@ -1,0 +1,26 @@
+"""Planned: the run trains on the slots that its plan holds for it, each trial of a stage on as many as the plan says.
+
+Slots come and go between stages; the coordinator sees to that. With one slot for each trial, trials hop over all slots
+of the run, and keep them at work; with more, each trains as a gang.
+"""
+
+from __future__ import annotations
+
+from easeml_db.decisions.hopper.allocation.data_parallel import DataParallel
+from easeml_db.decisions.hopper.run_work import RunWork
+
+
+class Planned(DataParallel):
+    """Hopping or gangs, as wide as the plan says."""
+
+    def __init__(self, work: RunWork) -> None:
+        super().__init__(work)
+        self.width = 1
+
+    def pays(self, n_trials: int, n_slots: int) -> bool:
+        """Say whether the plan gives a trial several slots."""
+        return self.width > 1
+
+    def most_slots(self) -> int:
+        """Return how many slots a trial gets at most."""
+        return self.width

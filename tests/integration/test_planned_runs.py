@@ -1,0 +1,154 @@
+"""Runs that are planned: what cannot be kept is refused before anything is written, and the plan is kept with the run.
+
+As in test_plans.py, units are written by hand: an epoch of `mlp` takes 24 seconds on a slot, and nothing trains.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+
+from tests.integration.test_plans import HALVING, SHELL_PLAN, anna, lena, shell
+
+if TYPE_CHECKING:
+    from tests.conftest import Session
+
+__all__ = ["anna", "lena"]
+SELECT = f"SELECT easeml.select_models('flowers', {HALVING}{{}})"
+PLANNED = ", allocation => 'planned'"
+COUNTS = " UNION ALL ".join(
+    f"SELECT count(*) FROM easeml.{table}" for table in ("runs", "arms", "trials", "plans", "planned_stages")
+)
+
+
+@pytest.fixture
+def planned(lena: Session) -> Iterator[Any]:
+    """Start planned runs that are dropped afterwards."""
+    before = set(lena.values("SELECT run_id FROM easeml.runs"))
+    yield lambda more: lena.value(SELECT.format(more))
+    for run_id in set(lena.values("SELECT run_id FROM easeml.runs")) - before:
+        lena.execute("SELECT easeml.drop_run(%s, force => true)", [run_id])
+
+
+def test_the_plan_is_kept_with_the_run_as_it_was_shown(lena: Session, planned: Any) -> None:
+    limits = ", deadline => interval '400 seconds', max_cost => 0.5"
+    shown = [
+        row for row in lena.rows(f"SELECT * FROM easeml.plan('flowers', {HALVING}{limits})") if row["plan"] == "planned"
+    ]
+    run_id = planned(limits)
+    (run,) = lena.rows("SELECT * FROM easeml.runs WHERE run_id = %s", run_id)
+    assert (run["allocation"], run["price_list"], run["max_cost"]) == ("planned", "local", 0.5)
+    assert (run["deadline"] - run["created_at"]).total_seconds() == pytest.approx(400, abs=5)
+    kept = lena.rows("SELECT * FROM easeml.planned_stages WHERE run_id = %s ORDER BY stage", run_id)
+    names = ("label", "n_trials", "n_slots", "instance_type", "seconds_mean", "seconds_p95", "cost_mean", "cost_p95")
+    assert [[row[name] for name in names] for row in kept] == [
+        [row[name] for name in names] for row in shown if row["stage"] is not None
+    ]
+    assert [(row["arm"], row["bracket"], row["target_epochs"]) for row in kept] == [("mlp", 0, n) for n in (1, 3, 9)]
+    (revision,) = lena.rows("SELECT * FROM easeml.plan_revisions WHERE run_id = %s", run_id)
+    assert (revision["reason"], revision["n_slots"], revision["is_within_limits"]) == ("start", [2, 2, 1], True)
+    assert revision["end_p95_at"] <= revision["deadline"]
+
+
+def test_a_limit_alone_makes_a_run_planned_and_others_stay_as_they_are(lena: Session, planned: Any) -> None:
+    def told(more: str) -> tuple[Any, ...]:
+        statement = "SELECT allocation, price_list, max_seconds, deadline FROM easeml.runs WHERE run_id = %s"
+        return tuple(lena.rows(statement, planned(more))[0].values())
+
+    assert told(", price_list => 'local'") == ("planned", "local", None, None)
+    assert told(", allocation => 'planned'") == ("planned", "local", None, None)
+    assert told(", max_cost => 9")[:2] == ("planned", "local")
+    assert told("") == ("hopping", None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sqlstate", "said"),
+    [
+        (", deadline => interval '1 second'", "ML001", "deadline: expected at least .* s, the fastest plan, got 1 s"),
+        (", deadline => interval '-5 minutes'", "ML001", "deadline: expected an interval above 0"),
+        (", max_cost => 0.0001", "ML001", "max_cost: expected at least 0.1"),
+        (", max_cost => 'NaN'", "ML001", "max_cost: expected a number above 0"),
+        (", deadline => interval '400 s', max_cost => 0.1", "ML001", "max_cost: .*, the cheapest plan within 400 s"),
+        (", price_list => 'gold'", "ML003", "there is no price list 'gold'"),
+        (", deadline => interval '1 h', allocation => 'hopping'", "ML001", "deadline: only allocation planned keeps"),
+    ],
+)
+def test_what_cannot_be_kept_is_refused_and_nothing_is_written(
+    lena: Session, planned: Any, arguments: str, sqlstate: str, said: str
+) -> None:
+    before = lena.values(COUNTS)
+    with pytest.raises(psycopg.Error, match=said) as refused:
+        planned(arguments)
+    assert refused.value.sqlstate == sqlstate
+    assert lena.values(COUNTS) == before
+    if "fastest" in said:
+        assert "The fastest plan costs" in str(refused.value.diag.message_hint)
+
+
+def test_a_procedure_without_stages_is_planned_from_history_and_refused_without(
+    lena: Session, planned: Any, module_database: Session
+) -> None:
+    race = "SELECT easeml.select_models('flowers', '{mlp}', procedure => 'asha', n_configs => 6, max_epochs => 4,"
+    run_id = lena.value(race + " allocation => 'planned')")
+    assert lena.value("SELECT count(*) FROM easeml.planned_stages WHERE run_id = %s", run_id) == 1
+    with module_database.transaction(force_rollback=True):
+        module_database.execute("DELETE FROM easeml.epoch_metrics")
+        module_database.execute("SET LOCAL ROLE lena")
+        with pytest.raises(psycopg.Error, match="there are no learning curves to play it on") as refused:
+            module_database.execute(race + " allocation => 'planned')")
+        assert refused.value.sqlstate == "ML010"
+
+
+def test_all_planned_runs_of_a_tenant_share_its_slots_and_hours(
+    lena: Session, planned: Any, module_database: Session
+) -> None:
+    module_database.execute("SELECT easeml.create_tenant('lena', max_slots => 2)")
+    try:
+        planned(", deadline => interval '400 seconds'")
+        with pytest.raises(
+            psycopg.Error, match=r"max_slots: lena may have 2 slot\(s\) at a time, and its planned runs"
+        ):
+            planned(PLANNED)
+        for run_id in lena.values("SELECT run_id FROM easeml.runs WHERE allocation = 'planned' AND status = 'queued'"):
+            lena.execute("SELECT easeml.cancel(%s)", [run_id])
+        planned(PLANNED)
+        module_database.execute("SELECT easeml.alter_tenant('lena', max_hours => 0.06, clear => '{max_slots}')")
+        with pytest.raises(
+            psycopg.Error, match=r"max_hours: lena may use 0.06 slot hour\(s\), has used .*, and the plan takes 0.1"
+        ) as refused:
+            planned(PLANNED)
+        assert refused.value.sqlstate == "ML015"
+    finally:
+        module_database.execute("SELECT easeml.alter_tenant('lena', clear => '{max_slots,max_hours}')")
+
+
+def test_a_price_list_in_use_by_a_run_is_not_dropped(lena: Session, anna: Session, planned: Any) -> None:
+    types = [{"instance_type": "slot", "device_kind": "cpu", "n_slots": 1, "price_per_hour": 2}]
+    anna.execute("SELECT easeml.create_price_list('dear', %s::jsonb, is_local => true)", [json.dumps(types)])
+    run_id = planned(", price_list => 'dear'")
+    with pytest.raises(psycopg.Error, match=rf"price list dear is in use by run\(s\) {run_id}"):
+        anna.execute("SELECT easeml.drop_price_list('dear')")
+    lena.execute("SELECT easeml.cancel(%s)", [run_id])
+    anna.execute("SELECT easeml.drop_price_list('dear')")
+
+
+def test_a_resumed_run_has_its_deadline_anew(lena: Session, planned: Any) -> None:
+    run_id = planned(", deadline => interval '400 seconds'")
+    first = lena.value("SELECT deadline FROM easeml.runs WHERE run_id = %s", run_id)
+    lena.execute("SELECT easeml.cancel(%s)", [run_id])
+    lena.execute("SELECT easeml.resume(%s)", [run_id])
+    assert lena.value("SELECT deadline FROM easeml.runs WHERE run_id = %s", run_id) > first
+
+
+def test_the_shell_asks_for_a_planned_run(lena: Session, planned: Any) -> None:
+    result = shell(
+        lena, "select", *SHELL_PLAN[1:], "--deadline", "400 seconds", "--max-cost", "2", "--price-list", "local"
+    )
+    assert result.exit_code == 0, result.output
+    run_id = int(result.output.split()[-1])
+    assert lena.value("SELECT allocation FROM easeml.runs WHERE run_id = %s", run_id) == "planned"
+    assert shell(lena, "select", *SHELL_PLAN[1:], "--deadline", "1 second").exception is not None
