@@ -78,7 +78,7 @@ GROUPS = {
         "remove_segment",
     ),
     "Tenants": ("create_tenant", "alter_tenant", "drop_tenant", "adopt_tenant", "set_policy", "quality"),
-    "Operations": ("version", "has_live_coordinator", "python_facts"),
+    "Operations": ("version", "has_live_coordinator", "python_facts", "finish_restore"),
 }
 UNITS = ("train_unit", "evaluate_unit", "train_round", "evaluate_round", "train_gang", "evaluate_gang", "pilot_unit")
 

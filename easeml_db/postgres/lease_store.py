@@ -44,7 +44,11 @@ class PostgresLease:
         await self._own.close()
 
     async def acquire(self) -> int:
-        """Wait until nobody holds the lease, then draw a new number; report once that another coordinator has it."""
+        """Wait until nobody holds the lease, then draw a new number; report once that another coordinator has it.
+
+        Raises NotAllowed in a database that was restored in part only: units would go on from what is lost.
+        """
+        await self._own.row("finish_restore")
         is_told = False
         while (number := await self._draw()) is None:
             if not is_told:

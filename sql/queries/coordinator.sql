@@ -6,6 +6,10 @@ SELECT l.lease_number, c.stopped_at IS NULL AND c.heartbeat_at > clock_timestamp
     AND EXISTS (SELECT FROM pg_stat_activity a WHERE a.pid = l.holder_pid AND coalesce(a.backend_start = l.holder_started, true)) AS is_held
 FROM easeml.coordinator_lease l LEFT JOIN easeml.coordinators c USING (lease_number)
 
+-- name: finish_restore
+-- Raises an error where a dump was restored in part only.
+SELECT easeml.finish_restore()
+
 -- name: draw_lease
 -- Draws the next lease number for this session, unless another was faster, and puts the coordinator on record; a unit being recorded holds the row until it has committed.
 WITH drawn AS (

@@ -100,7 +100,7 @@ BEGIN
                 list_procedures,list_policies,list_priors,used_bytes,used_hours}'),
             ('easeml_reader', '{reads_for_all,has_live_coordinator,current_tenant,current_tenancy,list_architectures,list_metrics,list_schedulers,
                 list_procedures,list_policies,list_priors,used_bytes,used_hours}'),
-            ('easeml_coordinator', '{warm_up,train_unit,evaluate_unit,train_round,evaluate_round,train_batch,evaluate_batch,batch_key,train_gang,evaluate_gang,pilot_unit,does_whole_rounds,share_of_time,
+            ('easeml_coordinator', '{finish_restore,missing_rows,broken_references,warm_up,train_unit,evaluate_unit,train_round,evaluate_round,train_batch,evaluate_batch,batch_key,train_gang,evaluate_gang,pilot_unit,does_whole_rounds,share_of_time,
                 open_unit,fence,leave_slot,advance,store_chunked,store_chunk,record_training,record_evaluation,record_metrics,note_takeover,note_serving,record_pilot,
                 begin_ending,add_ensemble,drop_vain_ensemble,open_arm,close_arm,keep_beliefs,apply_decisions,copy_state,keep_allocations,charge,
                 has_live_coordinator,current_tenant,current_tenancy,list_architectures,list_metrics,list_schedulers,list_allocations,
@@ -129,7 +129,7 @@ REVOKE INSERT, UPDATE, DELETE ON easeml.price_lists, easeml.instance_types FROM 
 REVOKE UPDATE, DELETE ON easeml.plans, easeml.planned_stages FROM easeml_coordinator;
 
 -- It holds numbers of all tenants.
-REVOKE SELECT ON easeml.policy_memory FROM easeml_tenant, easeml_reader;
+REVOKE SELECT ON easeml.policy_memory, easeml.dumps, easeml.restored_tables FROM easeml_tenant, easeml_reader;
 
 -- The coordinator vacuums pruned states, which only an owner may do.
 ALTER TABLE easeml.checkpoints OWNER TO easeml_coordinator;

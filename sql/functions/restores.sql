@@ -1,0 +1,109 @@
+-- Restoring a dump. CREATE EXTENSION makes the foreign keys, so they are there before the rows, and a parallel pg_restore loads the tables of
+-- an extension in any order. So the triggers of security/dump.sql switch foreign keys off while a table is loaded, and easeml.finish_restore,
+-- which a coordinator calls before it takes over, looks at them all.
+
+CREATE FUNCTION easeml.begin_restoring() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    pid integer := pg_backend_pid();
+    started timestamptz := (SELECT a.backend_start FROM pg_stat_get_activity(pid) a);
+    has_rows boolean;
+BEGIN
+    IF NOT EXISTS (SELECT FROM easeml.restored_tables r WHERE r.table_name = TG_TABLE_NAME AND r.backend_pid = pid AND r.backend_started = started) THEN
+        -- Of three tables CREATE EXTENSION has made rows; the dump has none of these.
+        EXECUTE format('SELECT EXISTS (SELECT FROM easeml.%I)', TG_TABLE_NAME) INTO has_rows;
+        IF has_rows AND TG_TABLE_NAME NOT IN ('segments', 'price_lists', 'instance_types') THEN
+            PERFORM easeml.fail('ML004', format('easeml.%s has rows already: a dump is restored into a database without any', TG_TABLE_NAME),
+                hint => 'Restore into a new database. After an interrupted restore: drop that database and create it again, or add --clean --if-exists to pg_restore.');
+        END IF;
+        INSERT INTO easeml.restored_tables (table_name, backend_pid, backend_started) VALUES (TG_TABLE_NAME, pid, started);
+    END IF;
+    PERFORM set_config('session_replication_role', 'replica', true);
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION easeml.begin_restoring() IS 'Switches foreign keys off for the rows that a dump brings, and notes the table for easeml.finish_restore (trigger).';
+
+CREATE FUNCTION easeml.end_restoring() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM set_config('session_replication_role', 'origin', true);
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION easeml.end_restoring() IS 'Switches foreign keys on again (trigger).';
+
+CREATE FUNCTION easeml.check_dump() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF string_to_array(NEW.version, '.')::integer[] > string_to_array(easeml.version(), '.')::integer[] THEN
+        PERFORM easeml.fail('ML008', format('the dump was made with easeml %s, and this server has %s, which is older', NEW.version, easeml.version()),
+            hint => format('Install easeml-db %s or newer here (easeml install --files-only), and restore into a new database.', NEW.version));
+    END IF;
+    RETURN NEW;
+END
+$$;
+COMMENT ON FUNCTION easeml.check_dump() IS 'Refuses the dump of a newer version (trigger).';
+CREATE TRIGGER dump_version BEFORE INSERT ON easeml.dumps FOR EACH ROW EXECUTE FUNCTION easeml.check_dump();
+
+CREATE FUNCTION easeml.missing_rows() RETURNS text LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    expected record;
+    n bigint;
+    missing text[] := '{}';
+BEGIN
+    FOR expected IN SELECT k.key AS table_name, k.value::bigint AS n_rows FROM easeml.dumps d, jsonb_each_text(d.n_rows) k ORDER BY 1 LOOP
+        EXECUTE format('SELECT count(*) FROM easeml.%I', expected.table_name) INTO n;
+        IF n < expected.n_rows THEN
+            missing := missing || format('easeml.%s has %s of %s row(s)', expected.table_name, n, expected.n_rows);
+        END IF;
+    END LOOP;
+    RETURN coalesce(nullif(array_to_string(missing, ', '), ''), (SELECT 'nothing says how many rows it had' WHERE NOT EXISTS (SELECT FROM easeml.dumps)));
+END
+$$;
+COMMENT ON FUNCTION easeml.missing_rows() IS 'Says which tables have fewer rows than the dump that this database was restored from; NULL if none has (internal).';
+
+CREATE FUNCTION easeml.broken_references() RETURNS text LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    reference record;
+    n bigint;
+    broken text[] := '{}';
+BEGIN
+    FOR reference IN
+        SELECT c.conrelid::regclass AS child, c.confrelid::regclass AS parent, string_agg(format('p.%I = c.%I', b.attname, a.attname), ' AND ') AS matches,
+            string_agg(format('c.%I IS NOT NULL', a.attname), ' AND ') AS is_given
+        FROM pg_constraint c CROSS JOIN LATERAL unnest(c.conkey, c.confkey) k(child, parent)
+        JOIN pg_attribute a ON a.attrelid = c.conrelid AND a.attnum = k.child JOIN pg_attribute b ON b.attrelid = c.confrelid AND b.attnum = k.parent
+        WHERE c.contype = 'f' AND c.connamespace = 'easeml'::regnamespace GROUP BY c.oid, c.conname ORDER BY c.conrelid::regclass::text, c.conname
+    LOOP
+        EXECUTE format('SELECT count(*) FROM %s c WHERE %s AND NOT EXISTS (SELECT FROM %s p WHERE %s)', reference.child, reference.is_given, reference.parent, reference.matches) INTO n;
+        IF n > 0 THEN
+            broken := broken || format('%s row(s) of %s name rows of %s that are not there', n, reference.child, reference.parent);
+        END IF;
+    END LOOP;
+    RETURN nullif(array_to_string(broken, ', '), '');
+END
+$$;
+COMMENT ON FUNCTION easeml.broken_references() IS 'Says which rows name others that are not there, by all foreign keys; NULL if none does (internal).';
+
+CREATE FUNCTION easeml.finish_restore(allow_missing boolean DEFAULT false) RETURNS text LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    broken text;
+    missing text;
+    n_rows bigint;
+BEGIN
+    IF NOT EXISTS (SELECT FROM easeml.restored_tables) THEN
+        RETURN 'nothing was restored since the last check';
+    END IF;
+    broken := easeml.broken_references();
+    missing := CASE WHEN broken IS NULL AND allow_missing IS NOT TRUE THEN easeml.missing_rows() END;
+    IF broken IS NOT NULL OR missing IS NOT NULL THEN
+        PERFORM easeml.fail('ML004', 'this database was restored in part only: ' || coalesce(broken, missing),
+            hint => CASE WHEN broken IS NULL THEN 'Restore again into a new database, and look at what pg_restore says. If rows were dropped or left out on purpose: SELECT easeml.finish_restore(allow_missing => true).'
+                ELSE 'Restore again into a new database, and look at what pg_restore says.' END);
+    END IF;
+    DELETE FROM easeml.restored_tables;
+    SELECT sum(k.value::bigint) INTO n_rows FROM easeml.dumps d, jsonb_each_text(d.n_rows) k;
+    RETURN CASE WHEN missing IS NULL AND n_rows IS NOT NULL AND allow_missing IS NOT TRUE THEN format('all %s row(s) of the dump are there, and all foreign keys hold', n_rows) ELSE 'all foreign keys hold' END;
+END
+$$;
+COMMENT ON FUNCTION easeml.finish_restore(boolean) IS
+'Checks a database that was restored from a dump: that all foreign keys hold, and that each table has as many rows as the dump had. A coordinator calls it before it takes over, and does not begin while this fails.
+allow_missing: accept tables with fewer rows, for example because some were left out of the dump.';

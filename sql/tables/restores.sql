@@ -1,0 +1,19 @@
+-- What a restored dump says of itself, and which tables wait to be checked.
+
+CREATE TABLE easeml.dumps (
+    version text NOT NULL,
+    n_rows jsonb NOT NULL,
+    restored_at timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+COMMENT ON TABLE easeml.dumps IS 'The dump that this database was restored from: a row that pg_dump writes into each dump, see security/dump.sql.';
+COMMENT ON COLUMN easeml.dumps.version IS 'Version of the extension that the dump was made with.';
+COMMENT ON COLUMN easeml.dumps.n_rows IS 'How many rows the dump holds, by table.';
+
+CREATE TABLE easeml.restored_tables (
+    table_name name NOT NULL,
+    backend_pid integer NOT NULL,
+    backend_started timestamptz NOT NULL,
+    PRIMARY KEY (table_name, backend_pid, backend_started)
+);
+COMMENT ON TABLE easeml.restored_tables IS 'Tables that a restore has filled without looking at foreign keys, until easeml.finish_restore has looked at them.';
+COMMENT ON COLUMN easeml.restored_tables.backend_pid IS 'The session that fills the table; another one finds rows there and is refused.';
