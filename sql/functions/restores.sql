@@ -17,7 +17,7 @@ BEGIN
         END IF;
         INSERT INTO easeml.restored_tables (table_name, backend_pid, backend_started) VALUES (TG_TABLE_NAME, pid, started);
     END IF;
-    PERFORM set_config('session_replication_role', 'replica', true);
+    PERFORM set_config('session_replication_role', 'replica', true), set_config('easeml.rows_before', pg_stat_get_xact_tuples_inserted(TG_RELID)::text, true);
     RETURN NULL;
 END
 $$;
@@ -25,11 +25,15 @@ COMMENT ON FUNCTION easeml.begin_restoring() IS 'Switches foreign keys off for t
 
 CREATE FUNCTION easeml.end_restoring() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+    -- Counted here and not later: until somebody asks, slots may be removed and runs dropped.
+    UPDATE easeml.restored_tables r SET n_rows = CASE WHEN current_setting('track_counts')::boolean
+        THEN r.n_rows + pg_stat_get_xact_tuples_inserted(TG_RELID) - current_setting('easeml.rows_before')::bigint END
+    FROM pg_stat_get_activity(pg_backend_pid()) a WHERE r.table_name = TG_TABLE_NAME AND r.backend_pid = a.pid AND r.backend_started = a.backend_start;
     PERFORM set_config('session_replication_role', 'origin', true);
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION easeml.end_restoring() IS 'Switches foreign keys on again (trigger).';
+COMMENT ON FUNCTION easeml.end_restoring() IS 'Counts the rows that a dump brought, and switches foreign keys on again (trigger).';
 
 CREATE FUNCTION easeml.check_dump() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -43,22 +47,15 @@ $$;
 COMMENT ON FUNCTION easeml.check_dump() IS 'Refuses the dump of a newer version (trigger).';
 CREATE TRIGGER dump_version BEFORE INSERT ON easeml.dumps FOR EACH ROW EXECUTE FUNCTION easeml.check_dump();
 
-CREATE FUNCTION easeml.missing_rows() RETURNS text LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    expected record;
-    n bigint;
-    missing text[] := '{}';
-BEGIN
-    FOR expected IN SELECT k.key AS table_name, k.value::bigint AS n_rows FROM easeml.dumps d, jsonb_each_text(d.n_rows) k ORDER BY 1 LOOP
-        EXECUTE format('SELECT count(*) FROM easeml.%I', expected.table_name) INTO n;
-        IF n < expected.n_rows THEN
-            missing := missing || format('easeml.%s has %s of %s row(s)', expected.table_name, n, expected.n_rows);
-        END IF;
-    END LOOP;
-    RETURN coalesce(nullif(array_to_string(missing, ', '), ''), (SELECT 'nothing says how many rows it had' WHERE NOT EXISTS (SELECT FROM easeml.dumps)));
-END
+CREATE FUNCTION easeml.missing_rows() RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT CASE WHEN NOT EXISTS (SELECT FROM easeml.dumps) THEN 'nothing says how many rows it had' ELSE (
+        SELECT string_agg(format('easeml.%s got %s of %s row(s)', k.key, coalesce(r.n_rows, 0), k.value), ', ' ORDER BY k.key)
+        FROM easeml.dumps d CROSS JOIN LATERAL jsonb_each_text(d.n_rows) k
+        LEFT JOIN (SELECT t.table_name::text AS table_name, sum(t.n_rows) AS n_rows, bool_and(t.n_rows IS NOT NULL) AS is_counted FROM easeml.restored_tables t GROUP BY 1) r
+            ON r.table_name = k.key
+        WHERE coalesce(r.n_rows, 0) < k.value::bigint AND coalesce(r.is_counted, true)) END
 $$;
-COMMENT ON FUNCTION easeml.missing_rows() IS 'Says which tables have fewer rows than the dump that this database was restored from; NULL if none has (internal).';
+COMMENT ON FUNCTION easeml.missing_rows() IS 'Says which tables got fewer rows than the dump has; NULL if none did (internal).';
 
 CREATE FUNCTION easeml.broken_references() RETURNS text LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
