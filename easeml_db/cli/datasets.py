@@ -20,7 +20,7 @@ COLUMNS = {
 
 
 def _print_datasets(dsn: str | None, as_json: bool) -> None:
-    empty = "no datasets yet; make one: easeml datasets create NAME --source TABLE --inputs a,b --target c"
+    empty = "no datasets yet; make one: easeml datasets create NAME --source TABLE --target column"
     print_rows(read_rows(dsn, "datasets"), as_json=as_json, empty=empty, columns=COLUMNS)
 
 
@@ -32,7 +32,9 @@ datasets = listing_group(
 @datasets.command()
 @click.argument("name")
 @click.option("--source", required=True, help="Table or view, as in SQL: [schema.]name.")
-@click.option("--inputs", required=True, callback=name_list, help="Columns to predict from: a,b,...")
+@click.option(
+    "--inputs", callback=name_list, help="Columns to predict from: a,b,... (default: all but those that name rows)."
+)
 @click.option("--target", required=True, help="Column to predict.")
 @click.option("--n-partitions", type=int, help="Parts that train side by side (default: 4).")
 @click.option("--validation-fraction", type=float, help="Share of the rows that rank trials (default: 0.15).")
@@ -48,7 +50,7 @@ datasets = listing_group(
 @click.option("--block-rows", type=int, help="Rows of a packed block (default: about 2 MB).")
 @click.option("--placement", help="shared, or bound: each partition belongs to one segment's slots (default: shared).")
 @group_options
-def create(name: str, dsn: str | None, as_json: bool, inputs: list[str], **named: object) -> None:
+def create(name: str, dsn: str | None, as_json: bool, inputs: list[str] | None, **named: object) -> None:
     """Register a table or view as dataset NAME: shuffled, split and packed inside the database."""
     with database(dsn, has_own_names=True) as connection:
         dataset_id = call(connection, "create_dataset", name, inputs=inputs, **named)

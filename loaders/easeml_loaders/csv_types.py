@@ -52,7 +52,7 @@ def _parse_times(dtype: str, microseconds: int, fields: Sequence[str]) -> NDArra
 
 def _split_offset(field: str) -> tuple[str, int]:
     """Return a moment without its offset, and the offset in seconds."""
-    parts = OFFSET.fullmatch(field.strip())
+    parts = OFFSET.fullmatch(field.strip().replace("/", "-"))
     if parts is None:
         raise ValueError("not a moment")
     if not parts["sign"]:
@@ -80,7 +80,7 @@ class FieldType:
     null_stand_in: str
 
 
-DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
+DATE = r"[0-9]{4}(?:-[0-9]{2}-|/[0-9]{2}/)[0-9]{2}"  # the year first: other orders can be taken for one another
 TIME = r"[0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6})?)?"
 ZONE = r"(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?)"
 OFFSET = re.compile(r"(?P<moment>.{10}[^Z+-]*)(?:Z|(?P<sign>[+-])(?P<hours>[0-9]{2}):?(?P<minutes>[0-9]{2})?)?")

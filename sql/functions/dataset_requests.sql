@@ -56,7 +56,7 @@ BEGIN
     END IF;
     IF wanted.target IS NULL THEN
         PERFORM easeml.fail('ML001', 'target: expected a column, got NULL',
-            hint => 'Name the column to predict.');
+            hint => 'Name the column to predict: easeml.create_dataset(name, source, target => ''column'').');
     END IF;
     IF num_nonnulls(wanted.split_column, wanted.time_column, wanted.group_column) > 1 THEN
         PERFORM easeml.fail('ML001', 'split_column, time_column and group_column exclude each other', hint => 'Name the one that says which rows a model is to be tested on.');

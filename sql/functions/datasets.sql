@@ -22,12 +22,21 @@ END
 $$;
 COMMENT ON FUNCTION easeml.pack_version(text, jsonb) IS 'Begins a version of a dataset, and packs it; returns its id (internal).';
 
+CREATE FUNCTION easeml.default_inputs(source regclass, others text[]) RETURNS text[] LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT coalesce(array_agg(a.attname::text ORDER BY a.attnum), '{}') FROM pg_attribute a
+    WHERE a.attrelid = source AND a.attnum > 0 AND NOT a.attisdropped AND a.attidentity = '' AND a.atttypid <> 'uuid'::regtype
+        AND a.attname NOT IN (SELECT o FROM unnest(others) o WHERE o IS NOT NULL)
+        AND (a.atttypid IN ('date'::regtype, 'timestamp'::regtype, 'timestamptz'::regtype)
+            OR NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = source AND i.indisprimary AND i.indnkeyatts = 1 AND i.indkey[0] = a.attnum))
+$$;
+COMMENT ON FUNCTION easeml.default_inputs(regclass, text[]) IS 'Returns the columns of a source that may tell something about its target: all but the others, and those that only name rows (internal).';
+
 -- Not pinned to a search_path: easeml.find_source needs the caller's. All else is named with its schema.
 CREATE FUNCTION easeml.create_dataset(
     name text,
     source text,
-    inputs text[],
-    target text,
+    inputs text[] DEFAULT NULL,
+    target text DEFAULT NULL,
     n_partitions integer DEFAULT 4,
     validation_fraction double precision DEFAULT 0.15,
     test_fraction double precision DEFAULT 0.15,
@@ -47,10 +56,16 @@ DECLARE
         'validation_fraction', validation_fraction, 'test_fraction', test_fraction, 'seed', seed, 'task', task, 'input_shape', input_shape,
         'block_rows', block_rows, 'placement', placement, 'split_column', split_column, 'time_column', time_column, 'group_column', group_column,
         'key_columns', key_columns, 'n_folds', n_folds);
+    found record;
 BEGIN
     -- One refusal at a time: what is wrong with the arguments comes before a source that does not exist.
     PERFORM easeml.check_dataset(request);
-    RETURN easeml.pack_version('begin_dataset', pg_catalog.jsonb_insert(request, '{source}', pg_catalog.to_jsonb((easeml.find_source(source)).qualified_name)));
+    found := easeml.find_source(source);
+    IF inputs IS NULL THEN
+        inputs := easeml.default_inputs(found.relation, pg_catalog.array_cat(array[target, split_column, group_column], key_columns));
+        RAISE NOTICE 'inputs: %', pg_catalog.array_to_string(inputs, ', ') USING HINT = 'Name columns in inputs to take others.';
+    END IF;
+    RETURN easeml.pack_version('begin_dataset', pg_catalog.jsonb_set(pg_catalog.jsonb_insert(request, '{source}', pg_catalog.to_jsonb(found.qualified_name)), '{inputs}', pg_catalog.to_jsonb(inputs)));
 END
 $$;
 COMMENT ON FUNCTION easeml.create_dataset(text, text, text[], text, integer, double precision, double precision, bigint, text, integer[], integer, text, text, text, text, text[], integer) IS
@@ -58,6 +73,7 @@ $$Registers a table or view as a dataset and returns the dataset's id. It shuffl
 (stratified for labels, with a row of each class that has three in each split), and packs them into partitions. No row leaves the database.
 name: any text; only your own datasets must differ from it. source: a table or view that you may read, written as in SQL.
 inputs: columns of numbers, booleans, dates, text and other categories, arrays of numbers of one shape, or one bytea of 8-bit values with input_shape. A NULL input is imputed and flagged.
+Without inputs all columns are taken but those with another part here, and those that only name rows: uuid, identity columns, a primary key of one column that is no date.
 target: text, integer or boolean (labels), or a real number (regression). Rows with a NULL target are left out.
 n_partitions: parts that train side by side. validation_fraction, test_fraction: between 0 and 1. seed: the same rows and seed give the same split.
 task: classification or regression; by default the target's type decides. input_shape: for bytea and one-dimensional arrays, e.g. {28,28}.

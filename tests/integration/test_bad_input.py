@@ -114,7 +114,6 @@ BAD_DATASETS = {
     "'d', 't', '{x,X}', 'y'": ("ML001", "no column 'X'"),
     "'d', 't', '{ctid}', 'y'": ("ML001", "no column 'ctid'"),
     "'d', 't', '{}', 'y'": ("ML001", "inputs: expected at least one column"),
-    "'d', 't', NULL, 'y'": ("ML001", "inputs: expected at least one column"),
     "'d', 't', '{NULL}', 'y'": ("ML001", "no column NULL"),
     "'d', 't', '{{x,z},{x,z}}', 'y'": ("ML001", "inputs: expected a list of columns"),
     "'d', 't', '{x,x}', 'y'": ("ML001", "named twice"),

@@ -43,8 +43,8 @@ SELECT run_id, tenant, 1, 0, 'linear', 'linear', 0, 1, 1, 1, 'cpu slot', 1, 1, 1
 """
 # They take names, values or settings, and look at no row that has an tenant.
 ABOUT_NO_ROWS = {
-    "array_bytes", "check_dataset", "current_tenancy", "current_tenant", "fail", "fail_run", "find_output",
-    "find_source", "hide_context", "commit_first", "import_model", "import_trial", "store_import",
+    "array_bytes", "check_dataset", "current_tenancy", "current_tenant", "default_inputs", "fail", "fail_run",
+    "find_output", "find_source", "hide_context", "commit_first", "import_model", "import_trial", "store_import",
     "fitting_architectures", "has_live_coordinator", "is_bound_by_limits", "list_allocations",
     "list_architectures", "list_metrics", "list_policies", "list_priors", "list_procedures",
     "list_schedulers", "make_forecast", "does_whole_rounds", "hyperparameter_importances", "members_text",

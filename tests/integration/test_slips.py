@@ -51,7 +51,6 @@ SLIPS = [
     Slip(SOURCE.format("'flowers', '{width}', 'spezies'"), "target: .*no column 'spezies'", "It has: id"),
     Slip(SOURCE.format("'flowers', '{width,species}', 'species'"), "'species' is among the inputs", "inputs"),
     Slip(SOURCE.format("'flowers', '{}', 'species'"), "inputs: expected at least one column", "has: id"),
-    Slip(SOURCE.format("'flowers', NULL, 'species'"), "inputs: expected at least one column", "has: id"),
     Slip(SOURCE.format("'flowers', '{width}', NULL"), "target: expected a column, got NULL", "column to predict"),
     Slip(SOURCE.format("'odd', '{code}', 'label'"), "'code' is a uuid", "Leave it out"),
     Slip(SOURCE.format("'odd', '{span}', 'label'"), "'span' has type interval", "cast it in a view"),
