@@ -65,3 +65,11 @@ from easeml_plpy.session import guarded
 return guarded(plpy, list_allocations)
 $$;
 COMMENT ON FUNCTION easeml.list_allocations() IS 'Lists the allocations that a run can use: how its trials share the slots (internal).';
+
+CREATE FUNCTION easeml.list_templates(OUT place integer, OUT template text, OUT workload text, OUT input text, OUT output text, OUT candidates text[], OUT architectures text[])
+RETURNS SETOF record LANGUAGE plpython3u STABLE SET search_path = pg_catalog, pg_temp AS $$
+from easeml_db.decisions.templates.catalogue import list_templates
+from easeml_plpy.session import guarded
+return guarded(plpy, list_templates)
+$$;
+COMMENT ON FUNCTION easeml.list_templates() IS 'Lists the templates that say what may learn a program (internal: read easeml.templates).';

@@ -28,6 +28,17 @@ CREATE VIEW easeml.metrics WITH (security_invoker) AS
 SELECT m.metric, m.task, m.is_higher_better, m.is_default, m.summary FROM easeml.list_metrics() m;
 COMMENT ON VIEW easeml.metrics IS 'Metrics by which a run can rank its trials.';
 
+CREATE VIEW easeml.templates WITH (security_invoker) AS
+SELECT t.place, t.template, t.workload, t.input, t.output, t.candidates, t.architectures FROM easeml.list_templates() t;
+COMMENT ON VIEW easeml.templates IS 'Kinds of tasks by the shapes of what goes in and comes out: the first template that matches a program decides which architectures may learn it.';
+COMMENT ON COLUMN easeml.templates.place IS 'The order in which they are tried.';
+COMMENT ON COLUMN easeml.templates.template IS 'Name of the template.';
+COMMENT ON COLUMN easeml.templates.workload IS 'What such a task is called.';
+COMMENT ON COLUMN easeml.templates.input IS 'What goes in: capitals are sizes, small letters names of fields that lead to a further object, * is any more.';
+COMMENT ON COLUMN easeml.templates.output IS 'What comes out, written in the same way.';
+COMMENT ON COLUMN easeml.templates.candidates IS 'What the ease.ml paper lists for it.';
+COMMENT ON COLUMN easeml.templates.architectures IS 'Architectures of easeml that may learn it, as far as they fit the sizes.';
+
 COMMENT ON COLUMN easeml.dataset_info.placement IS 'shared (every slot may run every partition) or bound (only slots of its segments run a partition).';
 COMMENT ON COLUMN easeml.dataset_info.replication_factor IS 'Least number of segments that hold a partition; null if the dataset is shared.';
 

@@ -105,6 +105,7 @@ SHORT = {
     "list_allocations",
     "list_policies",
     "list_priors",
+    "list_templates",
     "hide_context",
     "commit_first",
 }

@@ -47,8 +47,8 @@ ABOUT_NO_ROWS = {
     "find_output", "find_source", "hide_context", "commit_first", "import_model", "import_trial", "store_import",
     "fitting_architectures", "has_live_coordinator", "is_bound_by_limits", "list_allocations",
     "list_architectures", "list_metrics", "list_policies", "list_priors", "list_procedures",
-    "list_schedulers", "make_forecast", "does_whole_rounds", "hyperparameter_importances", "members_text",
-    "metric_text",
+    "list_schedulers", "list_templates", "make_forecast", "does_whole_rounds", "hyperparameter_importances",
+    "members_text", "metric_text",
     "near_names", "plan_goal", "plan_search_on", "preview_search", "qualified_name",
     "quality", "raise_failure", "version",
 }  # fmt: skip

@@ -1,0 +1,141 @@
+"""The templates: which kind of task a program is, and what may learn it. The first that matches counts.
+
+Those of ease.ml (Li et al., VLDB 2018, figure 4) in their order, and before the sixth one of ours, for vectors and
+tables, which the paper leaves to its network over bits. Counts of tensors, their ranks and counts of recursive fields
+decide; names and sizes do not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from easeml_db.decisions.templates.program import ObjectType, Program
+from easeml_db.errors import InvalidArgument
+
+LETTERS = "ABCDEFGH"
+ANY_RANK = 0
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """What an object may consist of: the ranks of its tensors, and how many recursive fields; a tail takes any more."""
+
+    ranks: tuple[int, ...] = ()
+    n_recursive: int = 0
+    has_more_tensors: bool = False
+    has_more_recursive: bool = False
+
+    def matches(self, kind: ObjectType) -> bool:
+        """Say whether an object is of this pattern."""
+        found = [tensor.rank for tensor in kind.tensors]
+        return (
+            _fits(len(found), len(self.ranks), has_more=self.has_more_tensors)
+            and all(wanted in (ANY_RANK, rank) for wanted, rank in zip(self.ranks, found, strict=False))
+            and _fits(len(kind.recursive), self.n_recursive, has_more=self.has_more_recursive)
+        )
+
+    def text(self, first_letter: int = 0) -> str:
+        """Return the pattern as the paper writes it, with letters for sizes from that one on."""
+        tensors, place = [], first_letter
+        for rank in self.ranks:
+            tensors.append(f"Tensor[{','.join(LETTERS[place : place + rank]) or '*'}]")
+            place += rank
+        names = list("abc"[: self.n_recursive])
+        tensors += ["*"] * self.has_more_tensors
+        names += ["*"] * self.has_more_recursive
+        return f"{{[{', '.join(tensors)}],[{', '.join(names)}]}}"
+
+
+@dataclass(frozen=True)
+class Template:
+    """A kind of task. `architectures` are those of ours that may learn it, in the order in which arms are opened.
+
+    `candidates` are those of the paper.
+    """
+
+    name: str
+    workload: str
+    input: Pattern
+    output: Pattern
+    candidates: tuple[str, ...] = ()
+    architectures: tuple[str, ...] = ()
+
+    def matches(self, program: Program) -> bool:
+        """Say whether a program is of this kind."""
+        return self.input.matches(program.input) and self.output.matches(program.output)
+
+
+ANYTHING = Pattern(has_more_tensors=True, has_more_recursive=True)
+VECTOR = Pattern((1,))
+CHAIN = Pattern((1,), 1, has_more_tensors=True)
+
+TEMPLATES = (
+    Template(
+        "image_classification",
+        "image classification",
+        Pattern((3,)),
+        VECTOR,
+        ("AlexNet", "ResNet", "GoogLeNet", "SqueezeNet", "VGG", "NIN", "BN-AlexNet"),
+        ("lenet", "mlp"),
+    ),
+    Template(
+        "image_recovery",
+        "image recovery",
+        Pattern((3,)),
+        Pattern((3,)),
+        ("Auto-encoder", "GAN", "pix2pix"),
+    ),
+    Template("series_classification", "time series classification", CHAIN, VECTOR, ("RNN", "LSTM", "bi-LSTM", "GRU")),
+    Template("series_translation", "time series translation", CHAIN, CHAIN, ("seq2seq",)),
+    Template(
+        "tree_classification",
+        "tree classification",
+        Pattern((1,), 2, has_more_tensors=True),
+        VECTOR,
+        ("Tree-RNN", "Tree kernel SVM"),
+    ),
+    Template(
+        "tabular",
+        "vectors and tables",
+        Pattern((ANY_RANK,), has_more_tensors=True),
+        VECTOR,
+        (),
+        ("lenet", "lightgbm", "mlp", "extra_trees", "linear"),
+    ),
+    Template("general_classification", "general classification", ANYTHING, VECTOR, ("bit-level RNN",)),
+    Template("general_auto_encoder", "general auto-encoder", ANYTHING, ANYTHING, ("bit-level auto-encoder",)),
+)
+
+
+def match(program: Program) -> Template:
+    """Return the first template that a program is of: the last takes any."""
+    return next(template for template in TEMPLATES if template.matches(program))
+
+
+def template(name: str) -> Template:
+    """Return the template of that name. Raises InvalidArgument."""
+    found = next((each for each in TEMPLATES if each.name == name), None)
+    if found is None:
+        names = ", ".join(each.name for each in TEMPLATES)
+        raise InvalidArgument(f"template: there is no template {name!r}", hint=f"Choose one of: {names}.")
+    return found
+
+
+def list_templates() -> list[tuple[int, str, str, str, str, list[str], list[str]]]:
+    """Return (place, name, workload, input, output, candidates of the paper, architectures of ours) of every one."""
+    return [
+        (
+            place,
+            each.name,
+            each.workload,
+            each.input.text(),
+            each.output.text(sum(each.input.ranks)),
+            list(each.candidates),
+            list(each.architectures),
+        )
+        for place, each in enumerate(TEMPLATES, 1)
+    ]
+
+
+def _fits(count: int, least: int, *, has_more: bool) -> bool:
+    return count >= least if has_more else count == least

@@ -1,0 +1,18 @@
+"""Templates name architectures that exist, and those can learn what the template takes."""
+
+import pytest
+
+from easeml_db.decisions.templates.catalogue import TEMPLATES
+from easeml_plpy.architectures import ARCHITECTURES, fits
+from easeml_plpy.task import Task
+
+EXAMPLES = {
+    "image_classification": [Task("classification", (3, 32, 32), 10)],
+    "tabular": [Task("classification", (8,), 3), Task("classification", (28, 28), 3)],
+}
+NAMED = [(template, name) for template in TEMPLATES for name in template.architectures]
+
+
+@pytest.mark.parametrize(("template", "name"), NAMED, ids=[f"{each.name}-{name}" for each, name in NAMED])
+def test_each_architecture_of_a_template_exists_and_learns_such_a_task(template, name):
+    assert None in [fits(ARCHITECTURES[name], task) for task in EXAMPLES[template.name]]
