@@ -28,7 +28,6 @@ class RunSnapshot:
     slots: Sequence[Row]
     events: Sequence[Row]
     seconds_left: float | None = None
-    forecast: Row | None = None
 
     @property
     def has_ended(self) -> bool:
@@ -38,12 +37,13 @@ class RunSnapshot:
     @property
     def left(self) -> str | None:
         """How long it still takes, in words, and what it costs where that is forecast; None while nobody knows."""
-        row = self.forecast
-        if row is not None and row["seconds_left"] is not None:
-            most = row["seconds_left"] + (row["eta_p95_at"] - row["eta_at"]).total_seconds()
-            cost = f"cost {row['cost_so_far']:.2f} of about {row['cost_expected']:.2f}"
-            return f"about {duration(row['seconds_left'])} left, 95 % within {duration(most)}, {cost}"
-        return None if self.seconds_left is None else f"about {duration(self.seconds_left)} left"
+        run = self.run
+        if run["eta_seconds"] is None:
+            return None if self.seconds_left is None else f"about {duration(self.seconds_left)} left"
+        cost = f"cost {amount(run['cost_so_far'])} of about {amount(run['cost_expected'])}"
+        risk = ", deadline at risk" if run["is_at_risk"] else ""
+        most = duration(run["eta_p95_seconds"])
+        return f"about {duration(run['eta_seconds'])} left, 95 % within {most}, {cost}{risk}"
 
     @property
     def share_done(self) -> float:
@@ -145,6 +145,11 @@ def duration(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60:02d} s"
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def amount(cost: float) -> str:
+    """Return a cost with two decimals, a small one with two digits."""
+    return f"{cost:.2f}" if cost >= 0.1 or not cost else f"{cost:.2g}"
 
 
 def telling_configs(trials: Sequence[Row]) -> list[Row]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 import time
 from collections.abc import Callable
@@ -18,11 +17,10 @@ from easeml_db.cli.connection import database, dsn_option, dsn_or_embedded, open
 from easeml_db.cli.output import json_option, print_json, say
 from easeml_db.cli.run_snapshot import ProgressRate, RunSnapshot, SlotSmoothing, changes
 from easeml_db.cli.screen import screen
-from easeml_db.cli.statements import Connection, Row, call_rows, read_run, rows, run_or_newest
+from easeml_db.cli.statements import Connection, read_run, rows, run_or_newest
 from easeml_db.errors import ServerUnavailable
 
 POLL_SECONDS = 0.2
-FORECAST_SECONDS = 5.0  # between two forecasts; a run that is over before needs none
 AWAY_SECONDS = 60.0
 INTERRUPTED = 130  # as shells say of what Ctrl-C ended
 
@@ -77,8 +75,6 @@ class RunReader:
         self._connection: Connection | None = None
         self._rate, self._smoothing = ProgressRate(), SlotSmoothing()
         self._last_seconds = time.monotonic()
-        self._forecast: Row | None = None
-        self._forecast_seconds = self._last_seconds
 
     def close(self) -> None:
         """Close the connection."""
@@ -112,23 +108,7 @@ class RunReader:
             slots=self._smoothing.steady(rows(self._connection, "slots"), now_seconds),
             events=rows(self._connection, "events", run_id=self._run_id, limit=100),
             seconds_left=self._rate.seconds_left(run, now_seconds),
-            forecast=self._read_forecast(self._connection, run, now_seconds),
         )
-
-    def _read_forecast(self, connection: Connection, run: Row, now_seconds: float) -> Row | None:
-        """When the run will be done, asked anew from time to time; nothing for those who may not ask."""
-        age_seconds = now_seconds - self._forecast_seconds
-        if run["status"] != "running":
-            self._forecast = None
-        elif age_seconds >= FORECAST_SECONDS:
-            self._forecast_seconds, age_seconds = now_seconds, 0.0
-            try:
-                self._forecast = next(iter(call_rows(connection, "forecast", self._run_id)), None)
-            except psycopg.errors.InsufficientPrivilege:
-                self._forecast, self._forecast_seconds = None, math.inf
-        if self._forecast is None or self._forecast["seconds_left"] is None:
-            return None
-        return self._forecast | {"seconds_left": max(0.0, self._forecast["seconds_left"] - age_seconds)}
 
 
 def _show(reader: RunReader, is_transient: bool) -> RunSnapshot:

@@ -13,6 +13,7 @@ from easeml_db.coordinator.ports.messages import Message
 from easeml_db.postgres.allocation_store import PostgresAllocations
 from easeml_db.postgres.changes import Changes
 from easeml_db.postgres.executor import UNIT_LEASE_SECONDS, PostgresExecutor
+from easeml_db.postgres.forecasts import Forecasts
 from easeml_db.postgres.lease_store import PostgresLease
 from easeml_db.postgres.run_store import PostgresRuns
 from easeml_db.postgres.search_store import PostgresSearches
@@ -41,11 +42,14 @@ async def postgres_ports(
     """Open the ports of one coordinator, and close them at the end, which gives the lease away."""
     session, changes = StoreSession(dsn), Changes(dsn, inbox.put)
     lease, space = PostgresLease(session, changes, on_standby), PostgresStateSpace(session)
+    forecasts = Forecasts(session)
     async with AsyncExitStack() as stack:
         for each in (session, changes, lease):
             await each.open()
             stack.push_async_callback(each.close)
         stack.push_async_callback(space.close)
+        stack.push_async_callback(forecasts.close)
+        forecasts.begin()
         yield Ports(
             lease=lease,
             slots=PostgresSlots(session),

@@ -20,13 +20,14 @@ EXTENSION = "SELECT extversion FROM pg_extension WHERE extname = 'easeml'"
 class StoreSession:
     """Runs the named queries of the coordinator, a transaction each, and raises the project's own errors."""
 
-    def __init__(self, dsn: str, application_name: str = "easeml coordinator") -> None:
+    def __init__(self, dsn: str, application_name: str = "easeml coordinator", **settings: str) -> None:
         self.dsn, self._application_name = dsn, application_name
+        self._settings = SETTINGS | settings
         self.lease_number = 0  # until the lease is acquired
 
     async def open(self) -> None:
         """Connect. Raises VersionMismatch where the extension is missing or of another version."""
-        self._connection = await connect(self.dsn, self._application_name, **SETTINGS)
+        self._connection = await connect(self.dsn, self._application_name, **self._settings)
         row = await (await self._connection.execute(EXTENSION)).fetchone()
         if row is None or row["extversion"] != __version__:
             found = "no extension easeml" if row is None else f"extension easeml {row['extversion']}"

@@ -56,9 +56,8 @@ BEGIN
     END IF;
     FOR found IN
         SELECT r AS row, s.status, s.dataset_name, (SELECT count(*) FROM easeml.trials t WHERE t.run_id = r.run_id) AS n_trials,
-            (SELECT t.deadline FROM easeml.tenants t WHERE t.tenant = r.tenant) AS deadline,
-            coalesce((SELECT sum(extract(epoch FROM u.finished_at - u.started_at)) FROM easeml.training_units u WHERE u.run_id = r.run_id), 0)
-                + coalesce((SELECT sum(extract(epoch FROM e.finished_at - e.started_at)) FROM easeml.trials t JOIN easeml.evaluations e USING (trial_id) WHERE t.run_id = r.run_id), 0) AS slot_seconds
+            least(r.deadline, (SELECT t.deadline FROM easeml.tenants t WHERE t.tenant = r.tenant)) AS deadline, r.max_cost,
+            coalesce((SELECT sum(t.slot_seconds) FROM easeml.trials t WHERE t.run_id = r.run_id), 0) AS slot_seconds
         FROM easeml.runs r JOIN easeml.run_status s USING (run_id)
         WHERE r.status IN ('queued', 'running') AND (forecast.run_id IS NULL OR r.run_id = forecast.run_id) ORDER BY r.run_id LIMIT 100
     LOOP
@@ -85,7 +84,7 @@ BEGIN
             eta_p95_at := clock_timestamp() + make_interval(secs => (seconds ->> 'seconds_most')::double precision);
             cost_expected := cost_so_far + (seconds ->> 'cost')::double precision;
             cost_p95 := cost_so_far + (seconds ->> 'cost_most')::double precision;
-            is_at_risk := eta_p95_at > deadline;
+            is_at_risk := coalesce(eta_p95_at > deadline, false) OR coalesce(cost_p95 > found.max_cost, false);
             note := seconds ->> 'note';
         END IF;
         RETURN NEXT;
@@ -94,5 +93,21 @@ END
 $$;
 COMMENT ON FUNCTION easeml.forecast(bigint) IS
 $$Says when your runs under way will be done, and what they will have cost, from where they stand: all of them, or one. In 90 of 100 cases a run ends between eta_earliest_at and eta_p95_at.
-Costs are slot time at the prices of price list local. is_at_risk: whether eta_p95_at is after the tenant's deadline. The slots are those that the run has now, and those that are idle.
+Costs are slot time at the prices of price list local. is_at_risk: whether eta_p95_at is after the deadline of the run or its tenant, or cost_p95 above its max_cost. The slots are those that the run has now, and those that are idle.
 Where nothing is known yet of how long its trials take, the times are null and note says so.$$;
+
+-- One call is one transaction of the coordinator's own session for this: it takes no lock but that of the foreign key, at its end.
+CREATE FUNCTION easeml.record_forecast(run_id bigint) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    -- The newest goes if it lies close to the one before it, by the age of the run: a run of ten days keeps some 250.
+    DELETE FROM easeml.forecasts f USING (
+        SELECT n.made_at, lead(n.made_at) OVER (ORDER BY n.made_at DESC) AS before_at
+        FROM (SELECT k.made_at FROM easeml.forecasts k WHERE k.run_id = record_forecast.run_id ORDER BY k.made_at DESC LIMIT 2) n) last
+    WHERE f.run_id = record_forecast.run_id AND f.made_at = last.made_at
+        AND last.made_at - last.before_at < 0.05 * (last.made_at - (SELECT r.created_at FROM easeml.runs r WHERE r.run_id = record_forecast.run_id));
+    INSERT INTO easeml.forecasts (run_id, tenant, eta_at, eta_earliest_at, eta_p95_at, cost_so_far, cost_expected, cost_p95, note)
+    SELECT r.run_id, r.tenant, f.eta_at, f.eta_earliest_at, f.eta_p95_at, coalesce(f.cost_so_far, 0), f.cost_expected, f.cost_p95, left(f.note, 1000)
+    FROM easeml.forecast(record_forecast.run_id) f JOIN easeml.runs r ON r.run_id = f.run;
+END
+$$;
+COMMENT ON FUNCTION easeml.record_forecast(bigint) IS 'Forecasts a run and keeps the forecast for easeml.run_status; thins out the older ones (internal).';

@@ -56,7 +56,7 @@ BEGIN
                     SELECT t.architecture, (SELECT jsonb_agg(CASE WHEN r.is_higher_better THEN 1 ELSE -1 END * coalesce(e.metric_value, 0) ORDER BY e.epoch)
                         FROM easeml.epoch_metrics e WHERE e.trial_id = t.trial_id AND e.split = 'validation' AND e.epoch <= 200) AS scores
                     FROM easeml.trials t JOIN easeml.runs r USING (run_id)
-                    WHERE r.tenant = data.tenant AND r.dataset_id = data.dataset_id ORDER BY t.trial_id DESC LIMIT 200) t
+                    WHERE r.tenant = data.tenant AND r.dataset_id = data.dataset_id AND t.n_steps_done > 0 ORDER BY t.trial_id DESC LIMIT 200) t
                 WHERE t.scores IS NOT NULL GROUP BY t.architecture) c) END);
 END
 $$;

@@ -40,7 +40,7 @@ DECLARE
     finished timestamptz;
 BEGIN
     PERFORM easeml.fence(unit);
-    trial := easeml.advance(unit);
+    trial := easeml.advance(unit, started_at);
     IF chunked_checkpoint_id IS NULL THEN
         INSERT INTO easeml.checkpoints (trial_id, tenant, epoch, n_bytes, sha256, state)
         VALUES (trial.trial_id, trial.tenant, (unit ->> 'epoch')::integer, length(state), sha256, state)
@@ -82,7 +82,7 @@ DECLARE
     finished timestamptz;
 BEGIN
     PERFORM easeml.fence(unit);
-    trial := easeml.advance(unit);
+    trial := easeml.advance(unit, started_at);
     finished := clock_timestamp();
     INSERT INTO easeml.evaluations (trial_id, run_id, tenant, epoch, split, partition_number, slot_id, attempt, lease_number, started_at, finished_at, statistics, read_bytes, n_slots)
     SELECT trial.trial_id, trial.run_id, trial.tenant, record_evaluation.epoch, record_evaluation.split, u.partition_number, u.slot_id, g.attempt, g.lease_number,

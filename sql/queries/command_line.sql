@@ -93,8 +93,9 @@ SELECT scheduler, is_default, needs_free_order, needs_single_holders, summary FR
 SELECT * FROM easeml.run_status ORDER BY run_id DESC LIMIT %(limit)s
 
 -- name: run
--- A run, with the number of units left and the seconds left of its limit.
-SELECT s.*, l.n_units_left,
+-- A run, with the number of units left, the seconds left as forecast, and those of its limit.
+SELECT s.*, l.n_units_left, extract(epoch FROM s.eta_at - clock_timestamp())::double precision AS eta_seconds,
+    extract(epoch FROM s.eta_p95_at - clock_timestamp())::double precision AS eta_p95_seconds,
     r.max_seconds - CASE WHEN s.started_at IS NULL THEN 0 ELSE s.elapsed_seconds END AS seconds_to_limit
 FROM easeml.run_status s
 JOIN easeml.runs r USING (run_id)

@@ -291,3 +291,17 @@ SELECT tenant, run_id, %(trial_id)s, %(kind)s, %(message)s FROM easeml.runs WHER
 -- name: live_bytes
 -- Bytes of the states that are kept.
 SELECT least(coalesce(sum(n_bytes), 0), 9223372036854775807)::bigint AS n_bytes FROM easeml.checkpoints
+
+-- name: due_forecast
+-- A run whose last forecast is old for its age, of another tenant than the last one if there is any; none unless the lease is ours.
+SELECT r.run_id, r.tenant::text AS tenant FROM easeml.runs r
+LEFT JOIN LATERAL (SELECT max(f.made_at) AS made_at FROM easeml.forecasts f WHERE f.run_id = r.run_id) f ON true
+CROSS JOIN LATERAL (SELECT greatest(f.made_at, r.started_at) + make_interval(secs => least(greatest(0.05 * extract(epoch FROM clock_timestamp() - r.started_at),
+    %(least_seconds)s), %(most_seconds)s)) AS due_at) d
+WHERE r.status = 'running' AND r.run_id <> ALL (%(resting)s::bigint[]) AND d.due_at <= clock_timestamp()
+    AND %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease)
+ORDER BY r.tenant = %(last_tenant)s, d.due_at LIMIT 1
+
+-- name: record_forecast
+-- What is expected of a run now.
+SELECT easeml.record_forecast(%(run_id)s)

@@ -89,6 +89,7 @@ CREATE TABLE easeml.trials (
     status text NOT NULL DEFAULT 'waiting'
         CHECK (status IN ('waiting', 'running', 'paused', 'finished', 'failed', 'cancelled', 'stopped')),
     n_steps_done integer NOT NULL DEFAULT 0,
+    slot_seconds double precision NOT NULL DEFAULT 0,
     checkpoint_id bigint,  -- no foreign key: a cycle with checkpoints would lose every row at a plain restore
     best_epoch integer,
     best_metric_value double precision,
@@ -111,5 +112,6 @@ COMMENT ON COLUMN easeml.trials.target_epochs IS 'Epoch after which it pauses un
 COMMENT ON COLUMN easeml.trials.bracket IS 'Bracket of its procedure, from 0; trials of earlier brackets run first.';
 COMMENT ON COLUMN easeml.trials.parent_trial_id IS 'The trial that it began as a copy of, with that trial''s state after inherited_epochs.';
 COMMENT ON COLUMN easeml.trials.n_steps_done IS 'Recorded steps, including those of its parent. An epoch has one training and one validation step for each partition; the test steps come last.';
+COMMENT ON COLUMN easeml.trials.slot_seconds IS 'Slot time of its recorded units, counted as they are recorded: nobody has to add up units to know what a run costs.';
 COMMENT ON COLUMN easeml.trials.best_loss IS 'Log loss or RMSE on the validation rows after its best epoch. Of equal metric values the one with the lower loss is the better.';
 COMMENT ON COLUMN easeml.trials.checkpoint_id IS 'The newest state; the transaction that records a unit changes it.';

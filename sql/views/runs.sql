@@ -8,13 +8,16 @@ SELECT r.run_id, r.tenant::text AS tenant, d.dataset_name, d.version AS dataset_
     r.created_at, r.started_at, r.finished_at,
     extract(epoch FROM coalesce(r.finished_at, clock_timestamp()) - r.started_at)::double precision AS elapsed_seconds,
     r.failure_reason, r.scheduler, r.visit_order, r.planned_scheduler, r.simulated_seconds, r.bound_seconds,
-    t.n_paused, t.n_stopped, r.procedure_options, r.allocation
+    t.n_paused, t.n_stopped, r.procedure_options, r.allocation,
+    f.eta_at, f.eta_p95_at, c.cost_so_far, f.cost_expected, x.deadline,
+    CASE WHEN f.eta_at IS NOT NULL THEN coalesce(f.eta_p95_at > x.deadline, false) OR coalesce(f.cost_p95 > r.max_cost, false) END AS is_at_risk
 FROM easeml.runs r
 JOIN easeml.datasets d USING (dataset_id)
 LEFT JOIN LATERAL (
     SELECT count(*) AS n_trials, count(*) FILTER (WHERE status = 'finished') AS n_finished, count(*) FILTER (WHERE status = 'failed') AS n_failed,
         count(*) FILTER (WHERE status = 'paused') AS n_paused, count(*) FILTER (WHERE status = 'stopped') AS n_stopped,
         least(coalesce(sum(n_steps_done - 2 * inherited_epochs * d.n_partitions::bigint), 0), 9223372036854775807)::bigint AS n_units_done,
+        coalesce(sum(slot_seconds), 0) AS slot_seconds,
         -- Only a trial that trains to its end is tested.
         count(*) FILTER (WHERE n_steps_done > 2 * max_epochs * d.n_partitions::bigint OR target_epochs = max_epochs AND status IN ('waiting', 'running')) AS n_tests
     FROM easeml.trials WHERE run_id = r.run_id) t ON true
@@ -29,7 +32,14 @@ LEFT JOIN LATERAL (
 LEFT JOIN LATERAL (SELECT greatest(coalesce(q.n_planned, t.n_units_done), t.n_units_done) AS n_units) w ON true
 LEFT JOIN LATERAL (
     SELECT trial_id, best_metric_value FROM easeml.trials WHERE run_id = r.run_id AND best_metric_value IS NOT NULL
-    ORDER BY CASE WHEN r.is_higher_better THEN -best_metric_value ELSE best_metric_value END, best_loss, architecture <> 'ensemble', trial_number LIMIT 1) b ON true;
+    ORDER BY CASE WHEN r.is_higher_better THEN -best_metric_value ELSE best_metric_value END, best_loss, architecture <> 'ensemble', trial_number LIMIT 1) b ON true
+CROSS JOIN LATERAL (SELECT t.slot_seconds / 3600 * min(i.price_per_hour / i.n_slots) AS cost_so_far FROM easeml.instance_types i WHERE i.price_list = 'local') c
+LEFT JOIN LATERAL (
+    -- A run that takes longer, or costs more, than was forecast is due now.
+    SELECT greatest(k.eta_at, clock_timestamp()) AS eta_at, greatest(k.eta_p95_at, clock_timestamp()) AS eta_p95_at, greatest(k.cost_expected, c.cost_so_far) AS cost_expected, k.cost_p95
+    FROM (SELECT * FROM easeml.forecasts l WHERE l.run_id = r.run_id AND l.made_at >= r.started_at ORDER BY l.made_at DESC LIMIT 1) k
+    WHERE r.status = 'running' AND k.eta_at IS NOT NULL AND easeml.has_live_coordinator()) f ON true
+CROSS JOIN LATERAL (SELECT CASE WHEN r.status IN ('queued', 'running') THEN least(r.deadline, (SELECT n.deadline FROM easeml.tenants n WHERE n.tenant = r.tenant)) END AS deadline) x;
 COMMENT ON VIEW easeml.run_status IS 'Runs with their progress. A run is interrupted if it is running and no coordinator is alive.';
 
 CREATE VIEW easeml.schedulers WITH (security_invoker) AS
@@ -131,6 +141,12 @@ COMMENT ON COLUMN easeml.run_status.n_paused IS 'Number of trials that wait for 
 COMMENT ON COLUMN easeml.run_status.n_stopped IS 'Number of trials that their procedure, or the end of the run, stopped.';
 COMMENT ON COLUMN easeml.run_status.procedure_options IS 'Options of the procedure.';
 COMMENT ON COLUMN easeml.run_status.allocation IS 'How trials share the slots, see easeml.select_models.';
+COMMENT ON COLUMN easeml.run_status.eta_at IS 'When the run is expected to be done, as of the newest forecast (easeml.run_forecasts); null while nobody knows, and once it has ended.';
+COMMENT ON COLUMN easeml.run_status.eta_p95_at IS 'When it is done in 95 of 100 cases.';
+COMMENT ON COLUMN easeml.run_status.cost_so_far IS 'Slot time of its recorded units at the prices of price list local.';
+COMMENT ON COLUMN easeml.run_status.cost_expected IS 'What it is expected to have cost in the end.';
+COMMENT ON COLUMN easeml.run_status.deadline IS 'When it should have ended: its own deadline or that of its tenant, whichever is earlier; null once it has ended.';
+COMMENT ON COLUMN easeml.run_status.is_at_risk IS 'Whether it may end after its deadline, or cost more than its max_cost, in more than 5 of 100 cases; null while nobody knows.';
 
 COMMENT ON COLUMN easeml.procedures.procedure IS 'What easeml.select_models takes.';
 COMMENT ON COLUMN easeml.procedures.is_one_shot IS 'Whether all trials start at once and train to the end; the other procedures decide again after every epoch.';

@@ -40,6 +40,7 @@ INSERT INTO easeml.planned_stages (run_id, tenant, revision, stage, label, arm, 
     n_epochs, instance_type, n_slots, n_instances, width, start_seconds, seconds_mean, seconds_p50, seconds_p95,
     cost_mean, cost_p95)
 SELECT run_id, tenant, 1, 0, 'linear', 'linear', 0, 1, 1, 1, 'cpu slot', 1, 1, 1, 0, 1, 1, 1, 1, 1 FROM easeml.runs;
+INSERT INTO easeml.forecasts (run_id, tenant, cost_so_far) SELECT run_id, tenant, 1 FROM easeml.runs;
 """
 # They take names, values or settings, and look at no row that has an tenant.
 ABOUT_NO_ROWS = {

@@ -295,7 +295,7 @@ def test_a_run_under_way_says_when_it_is_done_and_what_it_costs(lena: Session) -
     assert row["eta_earliest_at"] < row["eta_at"] < row["eta_p95_at"]
     assert row["cost_so_far"] == 0
     assert row["cost_expected"] == pytest.approx(6 * 24 / 3600, rel=0.15)
-    assert row["is_at_risk"] is None
+    assert row["is_at_risk"] is False
     (shown,) = json.loads(shell(lena, "forecast", str(run), "--json").output)
     assert shown["eta_at"]
     lena.execute("SELECT easeml.cancel(%s)", [run])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 from io import StringIO
 from pathlib import Path
@@ -28,7 +27,15 @@ from easeml_db.cli.findings import (
 )
 from easeml_db.cli.listing import group_options, listing_group
 from easeml_db.cli.output import print_json
-from easeml_db.cli.run_snapshot import ProgressRate, RunSnapshot, SlotSmoothing, changes, duration, telling_configs
+from easeml_db.cli.run_snapshot import (
+    ProgressRate,
+    RunSnapshot,
+    SlotSmoothing,
+    amount,
+    changes,
+    duration,
+    telling_configs,
+)
 from easeml_db.cli.screen import screen
 from easeml_db.errors import InvalidArgument
 
@@ -144,7 +151,8 @@ def run_row(**facts: Any) -> dict[str, Any]:
         "run_id": 1, "dataset_name": "digits", "status": "running", "procedure": "random", "metric": "accuracy",
         "n_trials": 2, "max_epochs": 3, "n_failed": 0, "n_units": 56, "n_units_done": 14, "n_units_left": 42,
         "seconds_to_limit": None, "elapsed_seconds": 7.0, "best_metric_value": None, "best_trial_id": None,
-        "failure_reason": None, **facts,
+        "failure_reason": None, "eta_seconds": None, "eta_p95_seconds": None, "cost_so_far": 0.0,
+        "cost_expected": None, "is_at_risk": None, **facts,
     }  # fmt: skip
 
 
@@ -217,16 +225,18 @@ def test_time_left_follows_the_pace_and_the_limit() -> None:
 
 
 def test_a_forecast_says_when_the_run_is_done_and_what_it_costs() -> None:
-    now = datetime.datetime(2026, 1, 1, tzinfo=datetime.timezone.utc)
-    forecast = {
-        "seconds_left": 90.0, "eta_at": now, "eta_p95_at": now + datetime.timedelta(seconds=35), "cost_so_far": 0.5,
-        "cost_expected": 1.25,
-    }  # fmt: skip
+    run = run_row(eta_seconds=90.0, eta_p95_seconds=125.0, cost_so_far=0.5, cost_expected=1.25)
     text = "about 1 min 30 s left, 95 % within 2 min 05 s, cost 0.50 of about 1.25"
-    assert snapshot(seconds_left=50.0, forecast=forecast).left == text
-    assert text in changes(None, snapshot(forecast=forecast))[-1]
-    assert snapshot(seconds_left=50.0, forecast=forecast | {"seconds_left": None}).left == "about 50 s left"
+    assert snapshot(seconds_left=50.0, run=run).left == text
+    assert text in changes(None, snapshot(run=run))[-1]
+    assert snapshot(run={**run, "is_at_risk": True}).left == f"{text}, deadline at risk"
+    assert snapshot(seconds_left=50.0, run=run_row()).left == "about 50 s left"
     assert snapshot().left is None
+
+
+@pytest.mark.parametrize(("cost", "text"), [(0.0, "0.00"), (0.0123, "0.012"), (0.1, "0.10"), (12.345, "12.35")])
+def test_small_costs_keep_two_digits(cost: float, text: str) -> None:
+    assert amount(cost) == text
 
 
 @pytest.mark.parametrize(

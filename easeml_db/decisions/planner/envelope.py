@@ -29,6 +29,7 @@ from easeml_db.words.run import Search
 
 N_PLAYS = 8
 MAX_PLAYED_EPOCHS = 20_000
+MAX_PLAYED_TRIALS = 200
 Curves = Mapping[str, Sequence[Sequence[float]]]  # scores after each epoch, higher is better, by architecture
 
 
@@ -55,11 +56,26 @@ def envelope(
     """Return the stage of an arm (None: of all) that has come as far as its history, nothing where none of it is left.
 
     Raises NotReady, InvalidArgument."""
+    search, history, every = _sampled(search, arm, history)
     procedure = create_procedure(search, arm=arm)
     plays = [_Play(procedure, past, history, np.random.default_rng([seed % 2**63, k])).run() for k in range(N_PLAYS)]
-    left = tuple(play for play in plays if play)
+    left = tuple(tuple(replace(load, n_trials=load.n_trials * every) for load in play) for play in plays if play)
     label = f"{arm or 'all'}: {search.procedure}"
     return (Stage(left[0], label, False, left, StageKey(arm or "")),) if left else ()
+
+
+def _sampled(
+    search: Search, arm: str | None, history: Sequence[TrialHistory]
+) -> tuple[Search, Sequence[TrialHistory], int]:
+    """Return a search over every k-th trial where there are many, and k: a trial that is played stands for so many.
+
+    Only for ASHA, which looks at all trials at every turn, and whose decisions go by shares of a rung."""
+    if search.procedure != "asha":
+        return search, history, 1
+    n_trials = create_procedure(search, arm=arm).preview()[0].n_trials
+    every = -(-n_trials // MAX_PLAYED_TRIALS)
+    some = [replace(trial, trial_number=number) for number, trial in enumerate(history[::every], 1)]
+    return replace(search, n_configs=-(-n_trials // every)), some, every
 
 
 class _Play:

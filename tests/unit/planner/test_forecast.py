@@ -76,6 +76,20 @@ def test_asha_is_played_on_from_where_it_stands() -> None:
     assert 0 < work(later) < work(fresh)
 
 
+def test_asha_with_many_trials_goes_on_from_a_sample_of_them() -> None:
+    past = Past({"net": [[0.1 * k, 0.2 * k] for k in range(5)]}, {"net": 1.0})
+    scores = [0.1 * (k // 20 % 5) for k in range(3000)]
+
+    def work_left(n_configs: int, done: list[float]) -> int:
+        config = {"architecture": "net", "rate": 0.1}
+        history = [TrialHistory(k, config, "running", (score,), 1) for k, score in enumerate(done, 1)]
+        search = search_of("asha", 9, n_configs, n_parallel=40)
+        (stage,) = remaining_stages(search, [ArmState("net", (), history)], past)
+        return round(sum(load.n_trials * load.n_epochs for loads in stage.alternatives for load in loads))
+
+    assert work_left(4000, scores) == 20 * work_left(200, scores[::20])
+
+
 def test_a_time_limit_ends_the_run() -> None:
     stages, profiles = (Stage((Load("net", 4, 10),)),), {("net", "cpu"): TrialProfile({1: 3.0})}
     held = SlotsHeld("cpu", 2, 3600.0)

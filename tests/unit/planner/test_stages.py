@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from easeml_db.decisions.planner.declared import UNDECLARED, declared_stages, declares_stages
-from easeml_db.decisions.planner.envelope import MAX_PLAYED_EPOCHS, Past, envelopes
+from easeml_db.decisions.planner.envelope import MAX_PLAYED_EPOCHS, MAX_PLAYED_TRIALS, Past, envelopes
 from easeml_db.decisions.procedures import PROCEDURES
 from easeml_db.decisions.procedures.proposal import preview
 from easeml_db.errors import InvalidArgument, NotReady
@@ -94,6 +94,18 @@ def test_asha_trains_less_than_all_trials_to_the_end() -> None:
     (stage,) = envelopes(search_of("asha", max_epochs=9, n_configs=12, n_parallel=3), RISING)
     work = [sum(load.n_trials * load.n_epochs for load in loads) for loads in stage.alternatives]
     assert max(work) < 12 * 9
+
+
+def test_of_many_trials_a_sample_is_played_and_stands_for_all() -> None:
+    few, many = (
+        [
+            sum(load.n_trials * load.n_epochs for load in loads)
+            for stage in envelopes(search_of("asha", max_epochs=9, n_configs=n, n_parallel=40), RISING)
+            for loads in stage.alternatives
+        ]
+        for n in (MAX_PLAYED_TRIALS, 50 * MAX_PLAYED_TRIALS)
+    )
+    assert sum(many) == pytest.approx(50 * sum(few), rel=0.02)
 
 
 def test_without_curves_nobody_knows_what_they_would_do() -> None:

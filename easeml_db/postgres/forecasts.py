@@ -1,0 +1,97 @@
+"""Keeps forecasts of the runs under way, so that nobody who looks at a run has to make one.
+
+They are made beside the loop: in the background, by a session of its own, one run at a time, tenants in turn. What a
+forecast costs is bounded three times: by a timeout, by a rest of ten times as long after each, and by a rest of the
+run itself. So forecasts take no more than a tenth of a core, however many runs there are and however large.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+
+from easeml_db.errors import EasemlError
+from easeml_db.postgres import background
+from easeml_db.postgres.store_session import StoreSession
+
+LOOK_SECONDS = 2.0
+RESTS = 10  # times as long as the forecast took
+
+
+@dataclass(frozen=True)
+class Cadence:
+    """How often a run is forecast: first after `least_seconds`, then after each twentieth of its age, at most every
+    `least_seconds` and at least every `most_seconds`; no longer than `timeout_seconds` each, and after one that failed
+    not for `failed_seconds`."""
+
+    least_seconds: float = 5.0
+    most_seconds: float = 60.0
+    timeout_seconds: float = 30.0
+    failed_seconds: float = 300.0
+
+
+class Forecasts:
+    """Forecasts runs for as long as this process holds the lease, which the leading session knows."""
+
+    def __init__(self, leading: StoreSession, cadence: Cadence | None = None) -> None:
+        self._leading, self._cadence = leading, cadence or Cadence()
+        self._own: StoreSession | None = None  # opened when the lease is ours
+        self._keeping: asyncio.Task[None] | None = None
+        self._last_tenant = ""
+        self._resting: dict[int, float] = {}  # runs that are not to be forecast before a time of the monotonic clock
+
+    def begin(self) -> None:
+        """Start looking for runs."""
+        self._keeping = background.begin(self._keep())
+
+    async def close(self) -> None:
+        """Forecast no more."""
+        if self._keeping is not None:
+            self._keeping.cancel()
+        await self._leave()
+
+    async def take_turn(self) -> float:
+        """Forecast the run that has waited longest, if one is due; return for how many seconds to rest."""
+        began = time.monotonic()
+        run_id: int | None = None
+        try:
+            session = await self._session()
+            run_id = await self._due(session, began)
+            if run_id is not None:
+                await session.row("record_forecast", run_id=run_id)
+        except EasemlError:  # a timeout, rows that somebody holds, no server: the next turn begins anew
+            await self._leave()
+            if run_id is not None:
+                self._resting[run_id] = began + self._cadence.failed_seconds
+        return max(LOOK_SECONDS, RESTS * (time.monotonic() - began))
+
+    async def _keep(self) -> None:
+        rest_seconds = LOOK_SECONDS
+        while True:
+            await asyncio.sleep(rest_seconds)
+            if self._leading.lease_number:
+                rest_seconds = await self.take_turn()
+
+    async def _due(self, session: StoreSession, now: float) -> int | None:
+        self._resting = {run_id: until for run_id, until in self._resting.items() if until > now}
+        found = await session.row(
+            "due_forecast", resting=list(self._resting), last_tenant=self._last_tenant,
+            least_seconds=self._cadence.least_seconds, most_seconds=self._cadence.most_seconds,
+        )  # fmt: skip
+        self._last_tenant = found.get("tenant", "")
+        return found.get("run_id")
+
+    async def _session(self) -> StoreSession:
+        if self._own is None:
+            timeout = f"{self._cadence.timeout_seconds:g}s"
+            own = StoreSession(self._leading.dsn, "easeml coordinator (forecasts)", statement_timeout=timeout)
+            await own.open()
+            self._own = own
+        self._own.lease_number = self._leading.lease_number
+        return self._own
+
+    async def _leave(self) -> None:
+        if self._own is not None:
+            await self._own.close()
+            self._own = None
