@@ -16,7 +16,7 @@ import psycopg
 class Size:
     """How much there is. Each trial has `n_epochs` training units and as many evaluations, and one test.
 
-    The newest finished run is `largest_run` trials large; one run in `open_every` is still open.
+    Run n_runs / 2 - 1 has `largest_run` trials; one run in `open_every` is still open.
     """
 
     n_tenants: int = 200

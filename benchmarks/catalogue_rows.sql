@@ -50,7 +50,7 @@ SELECT r.run_id, 3 * r.run_id - 2 + n %% 3, r.tenant, n, (r.architectures)[1 + n
     CASE WHEN r.status = 'finished' THEN 1 + n %% r.max_epochs END,
     CASE WHEN r.status = 'finished' THEN 0.5 + 0.4 * ((r.run_id * 31 + n * 17) %% 101) / 101.0 END,
     CASE WHEN r.status = 'finished' THEN 0.3 END, r.started_at, r.finished_at
-FROM easeml.runs r, LATERAL generate_series(1, CASE WHEN r.run_id = %(n_runs)s - 1 THEN %(largest_run)s ELSE %(n_trials_each)s END) n
+FROM easeml.runs r, LATERAL generate_series(1, CASE WHEN r.run_id = %(n_runs)s / 2 - 1 THEN %(largest_run)s ELSE %(n_trials_each)s END) n
 ORDER BY r.run_id, n;
 
 INSERT INTO easeml.checkpoints (checkpoint_id, trial_id, tenant, epoch, n_bytes, sha256, state)

@@ -34,6 +34,7 @@ NAMES = (
     "prediction_speed",
     "coordinator_overhead",
     "kills",
+    "catalogue",
 )
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 

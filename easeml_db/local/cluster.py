@@ -17,6 +17,7 @@ SETTINGS = {
     "max_wal_size": "'4GB'",
     "max_connections": "200",
     "client_connection_check_interval": "'1s'",
+    "jit": "off",  # what it compiles takes longer than the queries of the views
     # Others may reach this server by TCP: who comes and goes is known, and nobody holds locks or fills the disk.
     "password_encryption": "'scram-sha-256'",
     "authentication_timeout": "'20s'",

@@ -104,17 +104,39 @@ END
 $$;
 COMMENT ON FUNCTION easeml.check_kept_bytes(name) IS 'Refuses what a tenant keeps beyond its limit (internal).';
 
+CREATE FUNCTION easeml.add_bytes(tenant name, transaction text, n_bytes bigint) RETURNS bigint LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
+from easeml_plpy.kept_bytes import add_bytes
+return add_bytes(plpy, GD, tenant, transaction, n_bytes)
+$$;
+COMMENT ON FUNCTION easeml.add_bytes(name, text, bigint) IS 'Adds to what a tenant keeps, and returns it; NULL where this transaction has not counted yet (internal).';
+
+CREATE FUNCTION easeml.begin_count(tenant name, transaction text, n_bytes bigint) RETURNS bigint LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
+from easeml_plpy.kept_bytes import begin_count
+return begin_count(plpy, GD, tenant, transaction, n_bytes)
+$$;
+COMMENT ON FUNCTION easeml.begin_count(name, text, bigint) IS 'Takes down what a tenant keeps, for easeml.add_bytes (internal).';
+
 CREATE FUNCTION easeml.check_byte_limit() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    added_tenant name;
+    limited record;
+    this_transaction text := pg_current_xact_id()::text;
+    n_bytes bigint;
 BEGIN
-    FOR added_tenant IN SELECT t.tenant FROM easeml.tenants t WHERE t.max_bytes IS NOT NULL AND t.tenant IN (SELECT a.tenant FROM added a) LOOP
-        -- Partitions come last: a transaction that packs at the same time waits here, and then counts this dataset, too. The row is
-        -- written, so that one with an older snapshot, which cannot count it, fails.
+    FOR limited IN SELECT t.tenant, t.max_bytes FROM easeml.tenants t WHERE t.max_bytes IS NOT NULL AND t.tenant IN (SELECT a.tenant FROM added a) LOOP
         IF TG_TABLE_NAME = 'partitions' THEN
-            UPDATE easeml.tenants t SET weight = t.weight WHERE t.tenant = added_tenant;
+            -- Partitions come last: a transaction that packs at the same time waits here, and then counts this dataset, too. The row is
+            -- written, so that one with an older snapshot, which cannot count it, fails.
+            UPDATE easeml.tenants t SET weight = t.weight WHERE t.tenant = limited.tenant;
+            PERFORM easeml.check_kept_bytes(limited.tenant);
+            CONTINUE;
         END IF;
-        PERFORM easeml.check_kept_bytes(added_tenant);
+        -- Only the first block, and one that may be beyond the limit, is worth a sum over all.
+        SELECT sum(octet_length(a.inputs)::bigint + octet_length(a.targets) + coalesce(pg_column_size(a.row_keys), pg_column_size(a.row_hashes), 0))
+        INTO n_bytes FROM added a WHERE a.tenant = limited.tenant;
+        IF coalesce(easeml.add_bytes(limited.tenant, this_transaction, n_bytes) > limited.max_bytes, true)
+            AND easeml.begin_count(limited.tenant, this_transaction, easeml.kept_bytes(limited.tenant)) > limited.max_bytes THEN
+            PERFORM easeml.check_kept_bytes(limited.tenant);
+        END IF;
     END LOOP;
     RETURN NULL;
 END

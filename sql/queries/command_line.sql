@@ -108,7 +108,7 @@ WHERE s.run_id = %(run_id)s
 
 -- name: newest_run
 -- The run that a command means when it names none.
-SELECT max(run_id) AS run_id FROM easeml.run_status
+SELECT (SELECT run_id FROM easeml.run_status ORDER BY run_id DESC LIMIT 1) AS run_id
 
 -- name: leaderboard
 -- Trials of a run, best first.

@@ -20,6 +20,7 @@ CREATE TABLE easeml.device_profiles (
     FOREIGN KEY (dataset_id, tenant) REFERENCES easeml.datasets (dataset_id, tenant) ON DELETE CASCADE,
     FOREIGN KEY (run_id, tenant) REFERENCES easeml.runs (run_id, tenant) ON DELETE SET NULL (run_id)
 );
+CREATE INDEX device_profiles_run ON easeml.device_profiles (run_id);
 COMMENT ON TABLE easeml.device_profiles IS 'What the trials of an architecture lose when they share a device or spread over several. The coordinator measures it when a run with water-filling first needs it.';
 COMMENT ON COLUMN easeml.device_profiles.alpha IS 'Each further trial on a device slows the others by this factor.';
 COMMENT ON COLUMN easeml.device_profiles.beta IS 'Each further device of a trial costs this factor of the ideal speed.';
@@ -68,6 +69,7 @@ CREATE TABLE easeml.allocations (
 );
 CREATE INDEX allocations_run ON easeml.allocations (run_id);
 CREATE INDEX allocations_group ON easeml.allocations (group_id);
+CREATE INDEX allocations_trial ON easeml.allocations (trial_id);
 COMMENT ON TABLE easeml.allocations IS 'Which devices a trial has from its next unit on: one row for each decision.';
 COMMENT ON COLUMN easeml.allocations.width IS 'Number of devices of its own; below 1, its share of one device.';
 COMMENT ON COLUMN easeml.allocations.slot_ids IS 'Slots of these devices; a unit runs on one slot of each.';

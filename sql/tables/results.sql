@@ -61,6 +61,7 @@ CREATE TABLE easeml.training_units (
     FOREIGN KEY (trial_id, tenant) REFERENCES easeml.trials (trial_id, tenant) ON DELETE CASCADE
 );
 CREATE INDEX training_units_run ON easeml.training_units (run_id);
+CREATE INDEX training_units_started ON easeml.training_units (started_at);
 COMMENT ON TABLE easeml.training_units IS 'Every recorded training unit: the coordinator''s memory, the visit log that replay needs, and the Gantt chart.';
 COMMENT ON COLUMN easeml.training_units.from_checkpoint_id IS 'The state it started from; null for a fresh one. It may have been pruned since.';
 COMMENT ON COLUMN easeml.training_units.read_bytes IS 'Bytes of the state that it read from the tables; 0 if its session still held the trial.';
@@ -87,6 +88,7 @@ CREATE TABLE easeml.evaluations (
     FOREIGN KEY (trial_id, tenant) REFERENCES easeml.trials (trial_id, tenant) ON DELETE CASCADE
 );
 CREATE INDEX evaluations_run ON easeml.evaluations (run_id);
+CREATE INDEX evaluations_started ON easeml.evaluations (started_at);
 COMMENT ON COLUMN easeml.training_units.stack IS 'Of a unit that trained as one computation with those of other trials: how many there were, its place among them from 0, and the steps that they did together. Null if it trained alone.';
 
 COMMENT ON TABLE easeml.evaluations IS 'Every recorded evaluation unit, with the sums from which the metrics of the whole split are computed.';

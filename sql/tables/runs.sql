@@ -36,6 +36,7 @@ CREATE TABLE easeml.runs (
     FOREIGN KEY (dataset_id, tenant) REFERENCES easeml.datasets (dataset_id, tenant)
 );
 CREATE INDEX runs_dataset ON easeml.runs (dataset_id);
+CREATE INDEX runs_tenant ON easeml.runs (tenant, run_id);
 CREATE INDEX runs_open ON easeml.runs (run_id) WHERE status IN ('queued', 'running');
 COMMENT ON TABLE easeml.runs IS 'One row for each call of easeml.select_models.';
 COMMENT ON COLUMN easeml.runs.n_configs IS 'Largest number of trials.';

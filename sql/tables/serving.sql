@@ -20,6 +20,7 @@ CREATE TABLE easeml.deployments (
     PRIMARY KEY (tenant, dataset_name),
     FOREIGN KEY (trial_id, tenant) REFERENCES easeml.trials (trial_id, tenant) ON DELETE CASCADE
 );
+CREATE INDEX deployments_trial ON easeml.deployments (trial_id);
 COMMENT ON TABLE easeml.deployments IS 'Trials that their tenants chose to answer easeml.predict, at most one for each dataset.';
 
 CREATE TABLE easeml.servings (

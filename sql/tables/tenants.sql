@@ -40,7 +40,7 @@ CREATE TABLE easeml.tenant_usage (
 COMMENT ON TABLE easeml.tenant_usage IS 'Slot seconds of dropped runs, which give no hours back, and of units that failed or were cancelled.';
 
 -- Sums over one tenant read only these indexes; row-level security, which compares the tenant, uses them, too.
-CREATE INDEX training_units_tenant ON easeml.training_units (tenant) INCLUDE (started_at, finished_at);
-CREATE INDEX evaluations_tenant ON easeml.evaluations (tenant) INCLUDE (started_at, finished_at);
+CREATE INDEX training_units_tenant ON easeml.training_units (tenant, started_at) INCLUDE (finished_at);
+CREATE INDEX evaluations_tenant ON easeml.evaluations (tenant, started_at) INCLUDE (finished_at);
 CREATE INDEX checkpoints_tenant ON easeml.checkpoints (tenant) INCLUDE (n_bytes);
 CREATE INDEX events_tenant ON easeml.events (tenant);

@@ -27,6 +27,7 @@ CREATE TABLE easeml.slots (
     unit_started_at timestamptz,
     n_units_done bigint NOT NULL DEFAULT 0
 );
+CREATE INDEX slots_segment ON easeml.slots (segment_id);
 COMMENT ON TABLE easeml.slots IS 'Sessions that run one unit at a time, each bound to one device; easeml.set_slots and the units themselves write them.';
 COMMENT ON COLUMN easeml.slots.device IS 'cuda:N: a GPU; cpu: cores of its own; cpu:N: the N-th n_threads cores. Slots of a segment with the same cuda:N or cpu:N share it.';
 COMMENT ON COLUMN easeml.slots.memory_limit_bytes IS 'RLIMIT_DATA of the session: a unit beyond it fails with out of memory and does not take the server down. NULL: its share of the machine''s memory; on a GPU no limit.';

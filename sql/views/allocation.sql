@@ -7,7 +7,7 @@ COMMENT ON VIEW easeml.trial_group_status IS 'Trial groups of runs with water-fi
 
 CREATE VIEW easeml.trial_allocations WITH (security_invoker) AS
 SELECT a.run_id, a.group_id, a.trial_id, t.trial_number, t.architecture, a.width, cardinality(a.devices) AS n_devices, a.devices, a.slot_ids, a.reason, a.decided_at,
-    coalesce(lead(a.decided_at) OVER (PARTITION BY a.trial_id ORDER BY a.allocation_id), t.finished_at, g.ended_at) AS until,
+    coalesce(lead(a.decided_at) OVER (PARTITION BY a.run_id, a.trial_id ORDER BY a.allocation_id), t.finished_at, g.ended_at) AS until,
     -- The coordinator's clock says when it decided, the server's when the run began.
     greatest(extract(epoch FROM a.decided_at - r.started_at)::double precision, 0) AS elapsed_seconds, a.tenant::text AS tenant
 FROM easeml.allocations a JOIN easeml.trials t USING (trial_id) JOIN easeml.trial_groups g USING (group_id) JOIN easeml.runs r ON r.run_id = a.run_id;

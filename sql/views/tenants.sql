@@ -1,8 +1,8 @@
 CREATE VIEW easeml.tenant_status WITH (security_invoker) AS
-SELECT o.tenant::text AS tenant, coalesce(t.weight, 1) AS weight, t.deadline, extract(epoch FROM t.deadline - clock_timestamp())::double precision AS seconds_to_deadline,
+SELECT o.tenant::text AS tenant, coalesce(t.weight, 1) AS weight, t.deadline, extract(epoch FROM t.deadline - greatest(now(), statement_timestamp()))::double precision AS seconds_to_deadline,
     t.max_runs, t.max_slots, t.max_bytes, t.max_hours, r.n_open_runs, r.n_queued_runs, s.n_busy_slots,
     easeml.used_bytes(o.tenant) AS used_bytes, easeml.used_hours(o.tenant) AS used_hours, t.created_at,
-    w.n_waiting_arms, w.n_open_arms, l.served_at AS last_served_at, l.reason AS last_decision
+    w.n_waiting_arms, w.n_open_arms, l.served_at AS last_served_at, m.reason AS last_decision
 FROM (SELECT tenant FROM easeml.tenants UNION SELECT tenant FROM easeml.runs) o
 LEFT JOIN easeml.tenants t USING (tenant)
 CROSS JOIN LATERAL (
@@ -15,8 +15,13 @@ CROSS JOIN LATERAL (
     SELECT count(*) FILTER (WHERE b.status = 'waiting') AS n_waiting_arms, count(*) FILTER (WHERE b.status = 'open') AS n_open_arms
     FROM easeml.arm_beliefs b JOIN easeml.runs q USING (run_id) WHERE q.tenant = o.tenant AND q.status IN ('queued', 'running')) w
 CROSS JOIN LATERAL (
-    SELECT max(c.decided_at) FILTER (WHERE c.is_chosen) AS served_at, (array_agg(c.reason ORDER BY c.decision_id DESC, c.is_chosen DESC))[1] AS reason
-    FROM easeml.policy_decisions c JOIN easeml.runs q USING (run_id) WHERE q.tenant = o.tenant AND q.status IN ('queued', 'running')) l;
+    SELECT max(x.decided_at) AS served_at FROM easeml.arm_openings x JOIN easeml.runs q USING (run_id)
+    WHERE q.tenant = o.tenant AND q.status IN ('queued', 'running')) l
+LEFT JOIN LATERAL (
+    -- Of each open run only the newest decision is looked up.
+    SELECT c.reason FROM easeml.runs q CROSS JOIN LATERAL (
+        SELECT k.decision_id, k.is_chosen, k.reason FROM easeml.policy_decisions k WHERE k.run_id = q.run_id ORDER BY k.decision_id DESC LIMIT 1) c
+    WHERE q.tenant = o.tenant AND q.status IN ('queued', 'running') ORDER BY c.decision_id DESC, c.is_chosen DESC LIMIT 1) m ON true;
 COMMENT ON VIEW easeml.tenant_status IS 'Tenants with their settings and what they use, including roles that have runs and no settings of their own.';
 
 COMMENT ON COLUMN easeml.tenant_status.tenant IS 'Role.';

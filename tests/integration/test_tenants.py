@@ -387,6 +387,28 @@ def test_max_bytes_refuses_data_before_anything_stays(database: Session, tenant:
     tenant.execute("SELECT easeml.create_dataset('second', 'mine', '{x}', 'y', n_partitions => 2)")
 
 
+def test_a_limit_counts_all_blocks_once_and_not_for_each_new_one(database: Session, tenant: Session) -> None:
+    database.execute("SELECT easeml.alter_tenant('lena', max_bytes => 1000000)")
+    begin = "SELECT easeml.request('begin_dataset', %s::jsonb)::bigint"
+    block = "INSERT INTO easeml.blocks (dataset_id, split, partition_number, block_number, n_rows, inputs, targets)"
+    calls = "SELECT calls FROM pg_stat_xact_user_functions WHERE schemaname = 'easeml' AND funcname = 'kept_bytes'"
+    database.execute(f'GRANT SET ON PARAMETER track_functions TO "{tenant.info.user}"')
+    try:
+        with tenant.transaction(force_rollback=True):
+            tenant.execute("SET LOCAL track_functions = 'all'")
+            begun = tenant.value(begin, BY_HAND)
+            for i in range(50):
+                tenant.execute(f"{block} VALUES ({begun}, 'train', 0, {i}, 1, %s, '')", [b"x" * 9])
+            assert tenant.value(calls) == 1
+            # What a savepoint takes back does not count.
+            for i in range(3):
+                with tenant.transaction(force_rollback=True):
+                    tenant.execute(f"{block} VALUES ({begun}, 'train', 0, 99, 1, %s, '')", [b"x" * 900_000])
+            refused(tenant, "ML015", f"{block} VALUES ({begun}, 'train', 0, 99, 1, %s, '')", b"x" * 999_999)
+    finally:
+        database.execute(f'REVOKE SET ON PARAMETER track_functions FROM "{tenant.info.user}"')
+
+
 def test_two_sessions_that_pack_at_the_same_time_share_one_limit(database: Session, tenant: Session) -> None:
     used = status(tenant)["used_bytes"]
     database.execute("SELECT easeml.alter_tenant('lena', max_bytes => %s)", [2 * used])

@@ -1,0 +1,89 @@
+"""Queries stay fast on a large catalogue: foreign keys have indexes, and views read only the rows that are asked for."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
+
+from catalogue_rows import QUICK, fill
+
+if TYPE_CHECKING:
+    from tests.conftest import Session
+
+# Rows that a plan may read where a person asks for a run or a page: of the tables that grow, all have thousands.
+FEW = 1000
+# An index serves a foreign key when its first columns are columns of the key; that of the tenant alone finds too many.
+UNINDEXED = """
+SELECT c.conrelid::regclass::text || ': ' || pg_get_constraintdef(c.oid) FROM pg_constraint c
+WHERE c.contype = 'f' AND c.connamespace = 'easeml'::regnamespace AND NOT EXISTS (
+    SELECT FROM pg_index i CROSS JOIN LATERAL generate_series(1, i.indnkeyatts) n
+    WHERE i.indrelid = c.conrelid AND i.indpred IS NULL
+        AND (string_to_array(i.indkey::text, ' ')::smallint[])[1:n] <@ c.conkey
+        AND EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.conrelid AND a.attname <> 'tenant'
+            AND a.attnum = ANY ((string_to_array(i.indkey::text, ' ')::smallint[])[1:n])))
+"""
+RUN = QUICK.n_runs - 3
+PAGES = {
+    "a page of runs": "SELECT * FROM easeml.run_status ORDER BY run_id DESC LIMIT 20",
+    "a run": f"SELECT * FROM easeml.run_status WHERE run_id = {RUN}",
+    "the newest run": "SELECT (SELECT run_id FROM easeml.run_status ORDER BY run_id DESC LIMIT 1) AS run_id",
+    "allocations of a run": f"SELECT * FROM easeml.trial_allocations WHERE run_id = {RUN // 3 * 3}",
+    "the last units": "SELECT * FROM easeml.training_timeline ORDER BY started_at DESC LIMIT 20",
+    "what a run may gain": f"SELECT * FROM easeml.run_regret WHERE run_id = {RUN}",
+}
+
+
+@pytest.fixture(scope="module")
+def filled(module_database: Session) -> Session:
+    fill(module_database, QUICK)
+    return module_database
+
+
+def rows_read(plan: dict[str, Any]) -> float:
+    """How many rows the nodes of a plan that read tables have looked at, in all their loops."""
+    removed = sum(plan.get(f"Rows Removed by {why}", 0) for why in ("Filter", "Join Filter", "Index Recheck"))
+    own = (plan["Actual Rows"] + removed) * plan["Actual Loops"] if "Relation Name" in plan else 0
+    return own + sum(rows_read(part) for part in plan.get("Plans", ()))
+
+
+def test_every_foreign_key_has_an_index(module_database: Session) -> None:
+    assert module_database.values(UNINDEXED) == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_reads_few_rows_of_a_large_catalogue(page: str, filled: Session) -> None:
+    assert filled.value("SELECT count(*) FROM easeml.training_units") > 10 * FEW
+    for role in ("postgres", "easeml_reader"):
+        with filled.transaction(force_rollback=True):
+            filled.execute(f"SET LOCAL ROLE {role}")
+            (plan,) = filled.value(f"EXPLAIN (ANALYZE, FORMAT JSON) {PAGES[page]}")
+            assert rows_read(plan["Plan"]) < FEW, json.dumps(plan, indent=1)
+
+
+def test_the_status_of_tenants_looks_up_one_decision_of_each_open_run(filled: Session) -> None:
+    (plan,) = filled.value("EXPLAIN (ANALYZE, FORMAT JSON) SELECT tenant, last_decision FROM easeml.tenant_status")
+    assert filled.value("SELECT count(*) FROM easeml.arm_opening_candidates") > 10 * FEW
+    assert rows_read(plan["Plan"]) < 2 * FEW, json.dumps(plan, indent=1)
+
+
+def test_the_last_decision_is_that_of_the_newest_decision_number(filled: Session) -> None:
+    told = """SELECT tenant, last_served_at, last_decision FROM easeml.tenant_status ORDER BY tenant"""
+    plainly = """SELECT o.tenant::text AS tenant, max(c.decided_at) FILTER (WHERE c.is_chosen) AS last_served_at,
+            (array_agg(c.reason ORDER BY c.decision_id DESC, c.is_chosen DESC))[1] AS last_decision
+        FROM easeml.tenants o LEFT JOIN (easeml.policy_decisions c JOIN easeml.runs q USING (run_id))
+            ON q.tenant = o.tenant AND q.status IN ('queued', 'running') GROUP BY 1 ORDER BY 1"""
+    assert filled.rows(told) == filled.rows(plainly)
+
+
+def test_the_time_of_a_run_goes_on_within_a_transaction(filled: Session) -> None:
+    elapsed = "SELECT elapsed_seconds FROM easeml.run_status WHERE status <> 'queued' AND finished_at IS NULL LIMIT 1"
+    with filled.transaction():
+        first = filled.value(elapsed)
+        filled.execute("SELECT pg_sleep(0.01)")
+        assert filled.value(elapsed) > first
