@@ -1,4 +1,4 @@
-"""Queries stay fast on a large catalogue: foreign keys have indexes, and views read only the rows that are asked for."""
+"""Queries stay fast on a large catalogue: foreign keys have indexes, and views read only rows that are asked for."""
 
 from __future__ import annotations
 

@@ -401,7 +401,7 @@ def test_a_limit_counts_all_blocks_once_and_not_for_each_new_one(database: Sessi
                 tenant.execute(f"{block} VALUES ({begun}, 'train', 0, {i}, 1, %s, '')", [b"x" * 9])
             assert tenant.value(calls) == 1
             # What a savepoint takes back does not count.
-            for i in range(3):
+            for _ in range(3):
                 with tenant.transaction(force_rollback=True):
                     tenant.execute(f"{block} VALUES ({begun}, 'train', 0, 99, 1, %s, '')", [b"x" * 900_000])
             refused(tenant, "ML015", f"{block} VALUES ({begun}, 'train', 0, 99, 1, %s, '')", b"x" * 999_999)
