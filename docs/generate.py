@@ -340,7 +340,8 @@ def architectures_page() -> str:
     for one in ARCHITECTURES.values():
         ranks = ", ".join(map(str, one.input_ranks))
         lines += [f"### {one.name}", "", f"{one.summary[0].upper()}{one.summary[1:]}.", ""]
-        lines += [f"Trainer: {one.trainer}. Tasks: {', '.join(one.tasks)}. Ranks of input shapes: {ranks}.", ""]
+        kinds = f"Tasks: {', '.join(one.tasks)}. Ranks of input shapes: {ranks}. Made for: {', '.join(one.made_for)}."
+        lines += [f"Trainer: {one.trainer}. {kinds}", ""]
         rows = [
             (f"`{h.name}`", h.summary, h.expected(), f"`{json.dumps(h.default)}`", search_text(h.search))
             for h in one.hyperparameters

@@ -20,8 +20,8 @@ DEFAULTS_OF_TEXTS = ("sgd", "mlp", "lightgbm", "extra_trees")
 
 
 @tenant_entry_point
-def list_architectures(session: Session) -> list[tuple[str, str, list[str], list[int], str, str]]:
-    """Return (name, trainer, tasks, input ranks, summary, hyperparameters as JSON) of every architecture."""
+def list_architectures(session: Session) -> list[tuple[str, str, list[str], list[int], str, str, list[str]]]:
+    """Return (name, trainer, tasks, input ranks, summary, hyperparameters as JSON, made for) of every architecture."""
     return [
         (
             a.name,
@@ -30,6 +30,7 @@ def list_architectures(session: Session) -> list[tuple[str, str, list[str], list
             list(a.input_ranks),
             a.summary,
             _hyperparameters(a.name),
+            list(a.made_for),
         )
         for a in ARCHITECTURES.values()
         if not a.is_derived

@@ -179,6 +179,15 @@ class Encoder:
     target: Target
     n_folds: int = 0
 
+    @property
+    def array_range(self) -> tuple[float, float] | None:
+        """The least and the greatest number of the training rows, standardised, where one array is the only input."""
+        only = self.inputs[0]
+        if len(self.inputs) > 1 or not isinstance(only, TensorField) or not only.knots:
+            return None
+        mean, scale = float(only.mean[0]), float(only.scale[0])
+        return (float(only.knots[0][0]) - mean) / scale, (float(only.knots[0][-1]) - mean) / scale
+
     @classmethod
     def from_json(cls, value: Entry) -> Encoder:
         """Parse what is stored. Raises InvalidData."""

@@ -21,7 +21,8 @@ class Task:
     """`input_shape` is without the batch, `n_outputs` the number of classes, or 1 for regression.
 
     A single number as input has the shape (1,). `layout` says of each column what it is, where the view of the data has
-    columns of several kinds. With `n_folds` a trial is a committee of so many models. Raises InvalidArgument.
+    columns of several kinds. `input_range` has the least and the greatest number of the training rows, where the input
+    is one array of several dimensions. With `n_folds` a trial is a committee of so many models. Raises InvalidArgument.
     """
 
     kind: TaskKind
@@ -30,6 +31,7 @@ class Task:
     input_type: InputType = "float32"
     layout: Layout = ()
     n_folds: int = 0
+    input_range: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in TASK_KINDS:

@@ -1,7 +1,7 @@
 -- What a run can ask for: architectures, metrics, procedures, schedulers and allocations, as the installed Python packages list them.
 
 CREATE FUNCTION easeml.list_architectures(
-    OUT architecture text, OUT trainer text, OUT tasks text[], OUT input_ranks integer[], OUT summary text, OUT hyperparameters jsonb
+    OUT architecture text, OUT trainer text, OUT tasks text[], OUT input_ranks integer[], OUT summary text, OUT hyperparameters jsonb, OUT made_for text[]
 ) RETURNS SETOF record LANGUAGE plpython3u STABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_plpy.catalog import list_architectures
 return list_architectures(plpy, GD)

@@ -21,7 +21,7 @@ FROM easeml.partitions p JOIN easeml.datasets d USING (dataset_id);
 COMMENT ON VIEW easeml.partition_status IS 'Partitions of datasets, with their sizes and the segments that hold them.';
 
 CREATE VIEW easeml.architectures WITH (security_invoker) AS
-SELECT a.architecture, a.trainer, a.tasks, a.input_ranks, a.summary, a.hyperparameters FROM easeml.list_architectures() a;
+SELECT a.architecture, a.trainer, a.tasks, a.input_ranks, a.summary, a.hyperparameters, a.made_for FROM easeml.list_architectures() a;
 COMMENT ON VIEW easeml.architectures IS 'Architectures that easeml.select_models can train, with their hyperparameters.';
 
 CREATE VIEW easeml.metrics WITH (security_invoker) AS
@@ -84,6 +84,7 @@ COMMENT ON COLUMN easeml.architectures.tasks IS 'Tasks that it can learn.';
 COMMENT ON COLUMN easeml.architectures.input_ranks IS 'Ranks of the input shapes that it accepts; empty: any.';
 COMMENT ON COLUMN easeml.architectures.summary IS 'What it is, in a sentence.';
 COMMENT ON COLUMN easeml.architectures.hyperparameters IS 'Hyperparameters with legal values, defaults and default search ranges.';
+COMMENT ON COLUMN easeml.architectures.made_for IS 'Kinds of input that it is made for: table, image, series. Others of a legal rank it takes as if they were.';
 
 COMMENT ON COLUMN easeml.metrics.metric IS 'What easeml.select_models takes.';
 COMMENT ON COLUMN easeml.metrics.task IS 'Task that it measures.';

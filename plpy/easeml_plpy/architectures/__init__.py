@@ -11,6 +11,14 @@ from easeml_plpy.architectures.contract import Architecture, complete, fits
 from easeml_plpy.architectures.ensemble import ENSEMBLE
 from easeml_plpy.architectures.forests import EXTRA_TREES, RANDOM_FOREST
 from easeml_plpy.architectures.hyperparameter import Hyperparameter
+from easeml_plpy.architectures.images.alexnet import ALEXNET
+from easeml_plpy.architectures.images.bn_alexnet import BN_ALEXNET
+from easeml_plpy.architectures.images.googlenet import GOOGLENET
+from easeml_plpy.architectures.images.nin import NIN
+from easeml_plpy.architectures.images.resnet18 import RESNET18
+from easeml_plpy.architectures.images.resnet50 import RESNET50
+from easeml_plpy.architectures.images.squeezenet import SQUEEZENET
+from easeml_plpy.architectures.images.vgg import VGG
 from easeml_plpy.architectures.incremental import IncrementalEstimator
 from easeml_plpy.architectures.lenet import LENET
 from easeml_plpy.architectures.lightgbm import LIGHTGBM
@@ -37,6 +45,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     each.name: each
     for each in (
         *(LINEAR, MLP, RESNET, TABM, LENET),
+        *(ALEXNET, BN_ALEXNET, NIN, VGG, GOOGLENET, SQUEEZENET, RESNET18, RESNET50),
         *(SGD, PERCEPTRON, PASSIVE_AGGRESSIVE, GAUSSIAN_NB, MULTINOMIAL_NB, LIGHTGBM, EXTRA_TREES, RANDOM_FOREST),
         ENSEMBLE,
     )

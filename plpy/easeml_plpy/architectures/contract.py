@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from easeml_plpy.architectures.config import Config
 from easeml_plpy.architectures.hyperparameter import Hyperparameter
@@ -15,6 +16,7 @@ from easeml_plpy.task import Task
 ANY_TASK = ("classification", "regression")
 ANY_RANK = (1, 2, 3, 4)
 """Input ranks of architectures that flatten their input."""
+InputKind = Literal["table", "image", "series"]
 
 NEEDED_BYTES = {
     "torch": torch_bytes,
@@ -41,13 +43,15 @@ class Architecture:
     `build(task, config)` gives what the trainer of that name trains, and which only that trainer looks into: an
     nn.Module for 'torch', an IncrementalEstimator for 'partial_fit', BoostingParameters for 'boosting',
     ForestParameters for 'forest'. Without `tasks` or `input_ranks` any will do; `objection(task)` says why a task of a
-    legal kind and rank still does not fit; `size(task, config)` is at least that of a linear predictor. `view` names
-    how it takes rows (views/): before a run `tasks`, `input_ranks` and `objection` are asked of the dataset's standard
-    view, and again of its own when it trains. One that `takes_all_partitions` trains on all rows at once: a unit of it
-    is a whole round (rounds.py). One that `is_derived` is made of other trials of a run: no user asks for it, and its
-    config says of what. `config_objection(task, config)` says why a config does not fit a task of its view.
-    `forward(task, config, weights)` is what `build` gives as a function of numpy over the weights of a state, for
-    sessions that predict without torch; without it they import torch.
+    legal kind and rank still does not fit; `size(task, config)` is at least that of a linear predictor. `made_for` says
+    for what kinds of input it is made; others of a legal rank it takes as if they were. `view` names how it takes rows
+    (views/): before a run `tasks`, `input_ranks` and `objection` are asked of the dataset's standard view, and again of
+    its own when it trains. One that `takes_all_partitions` trains on all rows at once: a unit of it is a whole round
+    (rounds.py). One that `is_derived` is made of other trials of a run: no user asks for it, and its config says of
+    what. A torch architecture that is not `is_stackable` never trains several trials as one computation
+    (trainers/stack.py): its layers keep numbers of their batches. `config_objection(task, config)` says why a config
+    does not fit a task of its view. `forward(task, config, weights)` is what `build` gives as a function of numpy over
+    the weights of a state, for sessions that predict without torch; without it they import torch.
     """
 
     name: str
@@ -57,11 +61,13 @@ class Architecture:
     build: Callable[[Task, Config], object]
     tasks: tuple[str, ...] = ANY_TASK
     input_ranks: tuple[int, ...] = ANY_RANK
+    made_for: tuple[InputKind, ...] = ("table",)
     objection: Callable[[Task], str | None] = _no_objection
     size: Callable[[Task, Config], Size] = linear_size
     view: str = "standard"
     takes_all_partitions: bool = False
     is_derived: bool = False
+    is_stackable: bool = True
     config_objection: Callable[[Task, Config], str | None] = _no_config_objection
     forward: Callable[[Task, Config, Weights], Layer] | None = None
 

@@ -13,6 +13,7 @@ from easeml_plpy.architectures.config import Config
 from easeml_plpy.architectures.contract import Architecture
 from easeml_plpy.architectures.hyperparameter import Hyperparameter
 from easeml_plpy.architectures.mlp import activation, add_hidden_layers
+from easeml_plpy.architectures.pictures import IMAGE_RANKS, object_to_small_images, picture_of
 from easeml_plpy.architectures.size import Size, dense_size
 from easeml_plpy.architectures.torch_hyperparameters import ACTIVATION, DROPOUT, TORCH_HYPERPARAMETERS
 from easeml_plpy.task import Task
@@ -20,19 +21,22 @@ from easeml_plpy.task import Task
 if TYPE_CHECKING:
     from torch import nn
 
-SMALLEST_SIDE = 6
 _SIDE_FOR_WIDE_KERNELS = 16
 
 
 def build_lenet(task: Task, config: Config) -> nn.Module:
-    """Build a network from (n, H, W) or (n, C, H, W) to (n, n_outputs)."""
+    """Build a network from (n, H, W), (n, C, H, W) or (n, H, W, C) to (n, n_outputs)."""
     from torch import nn
 
-    n_channels, height, width = _image_shape(task)
-    kernel = _kernel(task)
+    picture, kernel = picture_of(task), _kernel(task)
+    n_channels, height, width = picture.n_channels, picture.height, picture.width
     layers: OrderedDict[str, nn.Module] = OrderedDict()
-    if len(task.input_shape) == 2:
+    if picture.is_flat:
         layers["add_channel"] = nn.Unflatten(1, (1, height))
+    elif picture.has_channels_last:
+        from easeml_plpy.architectures.images.modules import ToPicture
+
+        layers["channels_first"] = ToPicture(picture)
     for index, n_maps in enumerate(_maps(config)):
         layers[f"convolution_{index}"] = nn.Conv2d(n_channels, n_maps, kernel, padding=kernel // 2)
         layers[f"convolution_activation_{index}"] = activation(config)
@@ -44,7 +48,8 @@ def build_lenet(task: Task, config: Config) -> nn.Module:
 
 def lenet_size(task: Task, config: Config) -> Size:
     """Return the size of the network that the config asks for."""
-    n_channels, height, width = _image_shape(task)
+    picture = picture_of(task)
+    n_channels, height, width = picture.n_channels, picture.height, picture.width
     n_parameters = n_outputs = 0
     for n_maps in _maps(config):
         n_parameters += (n_channels * _kernel(task) ** 2 + 1) * n_maps
@@ -54,33 +59,20 @@ def lenet_size(task: Task, config: Config) -> Size:
     return Size(n_parameters + dense.n_parameters, n_outputs + dense.n_outputs_a_row)
 
 
-def object_to_small_images(task: Task) -> str | None:
-    """Return why the image is too small, or None."""
-    _, height, width = _image_shape(task)
-    if min(height, width) >= SMALLEST_SIDE:
-        return None
-    return f"lenet needs images of at least {SMALLEST_SIDE} by {SMALLEST_SIDE}, got {height} by {width}"
-
-
 def _maps(config: Config) -> tuple[int, int]:
     return 6 * config.integer("width"), 16 * config.integer("width")
 
 
 def _kernel(task: Task) -> int:
-    return 5 if min(_image_shape(task)[1:]) >= _SIDE_FOR_WIDE_KERNELS else 3
-
-
-def _image_shape(task: Task) -> tuple[int, int, int]:
-    """Return (channels, height, width); an image without channels has one."""
-    n_channels, height, width = task.input_shape if len(task.input_shape) == 3 else (1, *task.input_shape)
-    return n_channels, height, width
+    return 5 if picture_of(task).side >= _SIDE_FOR_WIDE_KERNELS else 3
 
 
 LENET = Architecture(
     name="lenet",
     trainer="torch",
-    input_ranks=(2, 3),
-    summary="small convolutional network for images (H, W) or (C, H, W) of at least 6 by 6",
+    input_ranks=IMAGE_RANKS,
+    made_for=("image",),
+    summary="small convolutional network for images (H, W), (C, H, W) or (H, W, C) of at least 6 by 6",
     hyperparameters=(
         Hyperparameter(
             "width",
@@ -106,6 +98,6 @@ LENET = Architecture(
         *TORCH_HYPERPARAMETERS,
     ),
     build=build_lenet,
-    objection=object_to_small_images,
+    objection=object_to_small_images("lenet"),
     size=lenet_size,
 )

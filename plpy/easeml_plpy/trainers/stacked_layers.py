@@ -20,6 +20,7 @@ from torch import nn
 from torch.func import functional_call, vmap
 from torch.nn import functional
 
+from easeml_plpy.architectures.images.augmentation import Crop, Flip
 from easeml_plpy.architectures.residual_block import ResidualBlock
 from easeml_plpy.architectures.table_embedding import WideAndDeep
 
@@ -27,6 +28,7 @@ Layer: TypeAlias = Callable[[torch.Tensor], torch.Tensor]
 Parameters: TypeAlias = Mapping[str, torch.Tensor]
 """By the name in the network, each of shape (k, *shape)."""
 
+OF_ITS_BATCH = (nn.BatchNorm2d, Flip, Crop)
 ELEMENTWISE = (nn.ReLU, nn.Tanh, nn.GELU, nn.Identity)
 
 
@@ -116,6 +118,8 @@ class StackedNetwork:
         """Return a layer that is computed network by network inside one operation."""
         if any(_dropped_share(each, f"{name}{inner}") for each in self._modules for inner in _dropouts(module)):
             raise NotStackable(f"{type(module).__name__} draws numbers inside")
+        if any(isinstance(each, OF_ITS_BATCH) for each in module.modules()):
+            raise NotStackable(f"{type(module).__name__} keeps or draws numbers of each batch")
         if any(isinstance(each, nn.EmbeddingBag) for each in module.modules()):
             raise NotStackable("torch sums vectors of tokens for one network at a time")
 

@@ -35,4 +35,6 @@ def task_in(view: View, encoder: Encoder) -> Task:
     """Return what a trial learns that takes the dataset in this view."""
     target = encoder.target
     n_outputs = len(target.labels) if isinstance(target, LabelTarget) else 1
-    return Task(target.task, view.shape(encoder), n_outputs, view.input_type, view.layout(encoder), encoder.n_folds)
+    shape, layout = view.shape(encoder), view.layout(encoder)
+    input_range = encoder.array_range if len(shape) > 1 else None
+    return Task(target.task, shape, n_outputs, view.input_type, layout, encoder.n_folds, input_range)

@@ -2,7 +2,11 @@
 
 import torch
 
+from easeml_plpy.architectures import ARCHITECTURES
 from easeml_plpy.task import Task
+
+IMAGE_NETWORKS = [name for name, each in ARCHITECTURES.items() if each.made_for == ("image",)]
+"""Architectures that take nothing but images."""
 
 
 def no_pause() -> None:

@@ -1,0 +1,1 @@
+"""Convolutional networks for images, one file each, and what they share."""

@@ -1,0 +1,59 @@
+"""How an array is read as a picture: which of its sizes are sides, and which counts channels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from easeml_plpy.task import Task
+
+SMALLEST_SIDE = 6
+IMAGE_RANKS = (2, 3)
+
+
+@dataclass(frozen=True)
+class Picture:
+    """The sizes of an image; `has_channels_last` for (H, W, C), `is_flat` for (H, W)."""
+
+    n_channels: int
+    height: int
+    width: int
+    has_channels_last: bool = False
+    is_flat: bool = False
+
+    @property
+    def side(self) -> int:
+        """The shorter side."""
+        return min(self.height, self.width)
+
+    def n_halvings(self, most: int) -> int:
+        """Return how often the sides can be halved until the shorter one is 2, and `most` times at most."""
+        return min(most, int(math.log2(self.side / 1.5)))
+
+
+def picture_of(task: Task) -> Picture:
+    """Return how an input of rank 2 or 3 is read.
+
+    Channels come last where the last size is too small for a side and smaller than the first; else they come first.
+    """
+    if len(task.input_shape) == 2:
+        height, width = task.input_shape
+        return Picture(1, height, width, is_flat=True)
+    first, middle, last = task.input_shape
+    if last < SMALLEST_SIDE and last < first:
+        return Picture(last, first, middle, has_channels_last=True)
+    return Picture(first, middle, last)
+
+
+def object_to_small_images(name: str) -> Callable[[Task], str | None]:
+    """Return what says why an image is too small for the architecture of that name."""
+
+    def objection(task: Task) -> str | None:
+        picture = picture_of(task)
+        if picture.side >= SMALLEST_SIDE:
+            return None
+        sizes = f"{picture.height} by {picture.width}"
+        return f"{name} needs images of at least {SMALLEST_SIDE} by {SMALLEST_SIDE}, got {sizes}"
+
+    return objection
