@@ -8,6 +8,8 @@ numpy and scipy. Only `cli` wires everything. The papers' experiments import the
 import ast
 import subprocess
 import sys
+from collections.abc import Callable, Iterable
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -89,9 +91,15 @@ def modules(package: str) -> list[tuple[str, Path]]:
     return found
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
 def imports(name: str, path: Path, *, top_level_only: bool = False) -> set[str]:
     """Return the dotted names that a module imports; `from a import b` counts as a.b, relative ones are resolved."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = parsed(path)
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     nodes = tree.body if top_level_only else list(ast.walk(tree))
     found: set[str] = set()
@@ -122,6 +130,16 @@ def top_of(name: str) -> str:
     return name.split(".")[0]
 
 
+def tops(names: Iterable[str]) -> set[str]:
+    return {top_of(name) for name in names}
+
+
+def offences(modules: list[tuple[str, Path]], found_in: Callable[[str, Path], set[str]]) -> dict[str, set[str]]:
+    """Return, of the modules that break a rule, what each of them imports against it."""
+    assert modules
+    return {name: found for name, path in modules if (found := found_in(name, path))}
+
+
 ALL_MODULES = [module for package in PACKAGES for module in modules(package)]
 DB_MODULES = modules("easeml_db")
 
@@ -132,37 +150,38 @@ def test_every_room_is_in_the_table():
     assert rooms <= set(FOREIGN)
 
 
-@pytest.mark.parametrize(("name", "path"), DB_MODULES, ids=[name for name, _ in DB_MODULES])
-def test_a_room_imports_only_itself_the_words_and_what_the_table_grants(name, path):
-    room = room_of(name)
+def test_a_room_imports_only_itself_the_words_and_what_the_table_grants():
+    def beyond(name, path):
+        granted = granted_to(room_of(name))
+        return {each for each in imports(name, path) if top_of(each) in OURS and not is_within(each, granted)}
+
+    assert offences(DB_MODULES, beyond) == {}
+
+
+def granted_to(room: str) -> tuple[str, ...]:
+    """Return what of ours a room may import."""
     words = WORDS[: WORDS.index(room)] if room in WORDS else WORDS
-    granted = (
-        f"easeml_db.{room}",
-        "easeml_db.__version__",
-        *(f"easeml_db.{word}" for word in words),
-        *ROOMS.get(room, ()),
-    )
-    for imported in imports(name, path):
-        if top_of(imported) in OURS:
-            assert is_within(imported, granted), f"{name} imports {imported}"
+    own = (f"easeml_db.{room}", "easeml_db.__version__")
+    return (*own, *(f"easeml_db.{word}" for word in words), *ROOMS.get(room, ()))
 
 
-@pytest.mark.parametrize(("name", "path"), DB_MODULES, ids=[name for name, _ in DB_MODULES])
-def test_a_room_imports_from_outside_only_what_the_table_grants(name, path):
-    allowed = FOREIGN[room_of(name)] | OURS | sys.stdlib_module_names
-    assert {top_of(imported) for imported in imports(name, path)} <= allowed
+def test_a_room_imports_from_outside_only_what_the_table_grants():
+    def beyond(name, path):
+        return tops(imports(name, path)) - FOREIGN[room_of(name)] - OURS - sys.stdlib_module_names
+
+    assert offences(DB_MODULES, beyond) == {}
 
 
-@pytest.mark.parametrize(("name", "path"), DB_MODULES, ids=[name for name, _ in DB_MODULES])
-def test_words_cores_ports_and_the_loop_have_no_clock_no_global_chance_and_no_world(name, path):
-    if room_of(name) in PURE:
-        assert not {top_of(imported) for imported in imports(name, path)} & IMPURE
-        assert not any(imported.startswith("numpy.random.") for imported in imports(name, path))
+def test_words_cores_ports_and_the_loop_have_no_clock_no_global_chance_and_no_world():
+    def impure(name, path):
+        found = imports(name, path)
+        return tops(found) & IMPURE | {each for each in found if each.startswith("numpy.random.")}
+
+    assert offences([module for module in DB_MODULES if room_of(module[0]) in PURE], impure) == {}
 
 
-@pytest.mark.parametrize(("name", "path"), DB_MODULES, ids=[name for name, _ in DB_MODULES])
-def test_what_takes_long_to_import_is_imported_where_it_is_used(name, path):
-    assert not {top_of(imported) for imported in imports(name, path, top_level_only=True)} & LAZY
+def test_what_takes_long_to_import_is_imported_where_it_is_used():
+    assert offences(DB_MODULES, lambda name, path: tops(imports(name, path, top_level_only=True)) & LAZY) == {}
 
 
 # What a tenant's session imports for its first select_models, and what a coordinator does: a tenant waits for both.
@@ -185,29 +204,30 @@ def test_what_a_tenant_waits_for_imports_nothing_that_takes_long(first_call):
     assert found.stdout.split() == []
 
 
-@pytest.mark.parametrize(("name", "path"), modules("easeml_plpy"), ids=[name for name, _ in modules("easeml_plpy")])
-def test_what_runs_inside_a_segment_knows_no_coordinator_and_no_driver(name, path):
-    found = {top_of(imported) for imported in imports(name, path)}
+def test_what_runs_inside_a_segment_knows_no_coordinator_and_no_driver():
     allowed = {"easeml_plpy", "numpy", "torch", "sklearn", "scipy", "lightgbm", "tabm", "safetensors", "threadpoolctl"}
-    assert found <= allowed | sys.stdlib_module_names
-    assert not {top_of(imported) for imported in imports(name, path, top_level_only=True)} & LAZY_IN_PLPY
+
+    def beyond(name, path):
+        at_once = tops(imports(name, path, top_level_only=True))
+        return tops(imports(name, path)) - allowed - sys.stdlib_module_names | at_once & LAZY_IN_PLPY
+
+    assert offences(modules("easeml_plpy"), beyond) == {}
 
 
-@pytest.mark.parametrize(
-    ("name", "path"), modules("easeml_loaders"), ids=[name for name, _ in modules("easeml_loaders")]
-)
-def test_loaders_know_errors_and_no_other_room(name, path):
-    for imported in imports(name, path):
-        if top_of(imported) in OURS:
-            assert is_within(imported, ("easeml_loaders", "easeml_plpy.errors")), f"{name} imports {imported}"
-    allowed = OURS | {"numpy", "psycopg", "sklearn"}
-    assert {top_of(imported) for imported in imports(name, path)} <= allowed | sys.stdlib_module_names
+def test_loaders_know_errors_and_no_other_room():
+    granted, allowed = ("easeml_loaders", "easeml_plpy.errors"), OURS | {"numpy", "psycopg", "sklearn"}
+
+    def beyond(name, path):
+        found = imports(name, path)
+        ours = {each for each in found if top_of(each) in OURS and not is_within(each, granted)}
+        return ours | tops(found) - allowed - sys.stdlib_module_names
+
+    assert offences(modules("easeml_loaders"), beyond) == {}
 
 
-@pytest.mark.parametrize(("name", "path"), modules("easeml_model"), ids=[name for name, _ in modules("easeml_model")])
-def test_what_reads_exported_trials_knows_no_database(name, path):
-    found = {top_of(imported) for imported in imports(name, path)}
-    assert found <= {"easeml_model", "easeml_plpy", "numpy"} | sys.stdlib_module_names
+def test_what_reads_exported_trials_knows_no_database():
+    allowed = {"easeml_model", "easeml_plpy", "numpy"} | sys.stdlib_module_names
+    assert offences(modules("easeml_model"), lambda name, path: tops(imports(name, path)) - allowed) == {}
 
 
 def test_reading_an_exported_trial_imports_no_driver():
@@ -216,20 +236,20 @@ def test_reading_an_exported_trial_imports_no_driver():
     assert found.stdout.split() == []
 
 
-@pytest.mark.parametrize(
-    ("name", "path"), modules("easeml_experiments"), ids=[name for name, _ in modules("easeml_experiments")]
-)
-def test_experiments_know_the_command_line_only_in_their_command(name, path):
+def test_experiments_know_the_command_line_only_in_their_command():
     """An experiment runs without a terminal: only its command prints."""
-    found = {imported for imported in imports(name, path) if is_within(imported, ("easeml_db.cli",))}
-    granted = ("easeml_db.cli.output",) if name == "easeml_experiments.command" else ()
-    assert all(is_within(imported, granted) for imported in found), f"{name} imports {found}"
+
+    def beyond(name, path):
+        granted = ("easeml_db.cli.output",) if name == "easeml_experiments.command" else ()
+        found = {each for each in imports(name, path) if is_within(each, ("easeml_db.cli",))}
+        return {each for each in found if not is_within(each, granted)}
+
+    assert offences(modules("easeml_experiments"), beyond) == {}
 
 
-@pytest.mark.parametrize(("name", "path"), ALL_MODULES, ids=[name for name, _ in ALL_MODULES])
-def test_nobody_imports_plpy(name, path):
+def test_nobody_imports_plpy():
     """The server hands `plpy` over as an argument; outside, a folder of that name would be found instead."""
-    assert not {imported for imported in imports(name, path) if top_of(imported) == "plpy"}
+    assert offences(ALL_MODULES, lambda name, path: tops(imports(name, path)) & {"plpy"}) == {}
 
 
 def test_modules_import_one_another_without_cycles():
