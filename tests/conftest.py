@@ -7,6 +7,7 @@ PostgreSQL or PL/Python fails loudly, and never skips.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -49,6 +50,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the folders that take longest first; within a folder the order stays random."""
     order = {name: place for place, name in enumerate(FOLDERS)}
     items.sort(key=lambda item: order.get(item.path.relative_to(Path(__file__).parent).parts[0], len(order)))
+    gc.freeze()  # a million objects that live as long as the tests: nobody needs to look for garbage among them
 
 
 class Session(psycopg.Connection[dict[str, Any]]):
@@ -283,6 +285,16 @@ def module_coordinated(module_database: Session, another_coordinator: Callable[[
     """`module_database` with a running coordinator."""
     another_coordinator()
     return module_database
+
+
+@pytest.fixture
+def swept(module_coordinated: Session) -> Iterator[Session]:
+    """`module_coordinated`, with only the runs that a test asks for."""
+    yield module_coordinated
+    module_coordinated.execute(
+        "SELECT easeml.cancel(run_id) FROM easeml.run_status WHERE status IN ('queued', 'running')"
+    )
+    module_coordinated.execute("SELECT easeml.drop_run(run_id, force => true) FROM easeml.runs")
 
 
 @pytest.fixture(scope="session")

@@ -107,7 +107,7 @@ def _simulated_measures(rows: Sequence[Row]) -> Iterator[Measure]:
 
 def _real(options: Options) -> tuple[list[Row], Row]:
     """A run on four segments of one slot each; from a quarter to half of its units two slots are killed at once."""
-    n_epochs, space = (6, SPACE_QUICK) if options.is_quick else (30, SPACE)
+    n_epochs, space = (4, SPACE_QUICK) if options.is_quick else (30, SPACE)
     with private_server(1) as server:
         _add_segments(server)
         options_of_data = {"n_partitions": N_SLOTS, "validation_fraction": 0.15, "test_fraction": 0.05}

@@ -87,7 +87,7 @@ def _timed_run(server: Any, n_slots: int, options: Options) -> Row:
     with server.session() as session, server.coordinator():
         warm = start_run(session, dataset, "mlp", {**space, "learning_rate": 1e-3}, max_epochs=1, seed=1)
         wait_for_run(session, warm)
-        epochs = 2
+        epochs = 1 if options.is_quick else 2
         run_id = start_run(session, dataset, "mlp", space, max_epochs=epochs, seed=options.seed)
         ended = wait_for_run(session, run_id)
         units = training_units(session, run_id)

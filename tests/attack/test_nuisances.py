@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.conftest import PATIENCE_SECONDS
+
 if TYPE_CHECKING:
     from tests.attack.conftest import Attack, Scene, Watch
 
@@ -53,7 +55,7 @@ def with_own_run(nuisance: Act) -> Act:
     def act(attack: Attack) -> None:
         session = attack.session("mallory")
         session.execute(ENDLESS_RUN)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while not session.execute(f"SELECT sum(n_steps_done) > 2 FROM easeml.trials WHERE {OWN}").fetchone()[0]:  # type: ignore[index]
             assert time.monotonic() < deadline, "the attacker's own run never begins"
             time.sleep(0.02)
@@ -188,7 +190,7 @@ def leadership(scene: Scene) -> int:
 
 def wait_for_progress(scene: Scene, watch: Watch, n: int) -> None:
     """Wait until the victim has got on with everything, so many times."""
-    before, deadline = watch.now(), time.monotonic() + 120
+    before, deadline = watch.now(), time.monotonic() + PATIENCE_SECONDS
     while any(count < before[name] + n for name, count in watch.now().items()):
         if time.monotonic() > deadline:
             events = scene.root.rows("SELECT kind, message FROM easeml.events ORDER BY event_id DESC LIMIT 10")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -44,11 +43,9 @@ def points(module_coordinated: Session) -> Session:
 
 
 @pytest.fixture
-def database(points: Session) -> Iterator[Session]:
+def database(points: Session, swept: Session) -> Session:
     """`points`, with only the runs that a test asks for."""
-    yield points
-    points.execute("SELECT easeml.cancel(run_id) FROM easeml.run_status WHERE status IN ('queued', 'running')")
-    points.execute("SELECT easeml.drop_run(run_id, force => true) FROM easeml.runs")
+    return swept
 
 
 def run(database: Session, allocation: str | None, n_epochs: int = N_EPOCHS) -> int:

@@ -41,7 +41,7 @@ def points(module_coordinated: Session) -> Session:
 def timed(points: Session) -> int:
     """A race of few trials, which has ended: no clock decides when."""
     run_id = int(points.value("SELECT easeml.select_models('points', '{linear,mlp}', n_configs => 6)"))
-    points.execute("CALL easeml.wait(%s, 120)", [run_id])
+    points.execute("CALL easeml.wait(%s, 300)", [run_id])
     return run_id
 
 
@@ -81,7 +81,7 @@ def test_a_run_tells_at_its_end_what_it_tried_and_what_to_do_for_more(points: Se
 def ensemble_run(points: Session, options: str) -> list[dict[str, Any]]:
     """The leaderboard of a race whose best trial is an ensemble."""
     run_id = points.value(ENSEMBLE, options)
-    points.execute("CALL easeml.wait(%s, 120)", [run_id])
+    points.execute("CALL easeml.wait(%s, 300)", [run_id])
     board = points.rows("SELECT * FROM easeml.leaderboard WHERE run_id = %s ORDER BY rank, trial_id", run_id)
     assert board[0]["architecture"] == "ensemble"
     return board

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -26,10 +25,7 @@ PREDICT = "SELECT id, easeml.predict('colours', ARRAY[x]) AS label FROM public.m
 
 
 def finish(database: Session, run_id: int) -> None:
-    deadline = time.monotonic() + 60
-    while database.value("SELECT status FROM easeml.runs WHERE run_id = %s", run_id) != "finished":
-        assert time.monotonic() < deadline, database.rows("SELECT * FROM easeml.run_events")
-        time.sleep(0.05)
+    database.wait_until("SELECT status = 'finished' FROM easeml.runs WHERE run_id = %s", run_id)
 
 
 @pytest.fixture(scope="module")

@@ -111,7 +111,7 @@ def test_what_inputs_are_worth_is_measured_on_test_rows_alone(coins: Session) ->
 
 def test_a_race_over_folds_ends_with_a_winner_that_is_tested(coins: Session) -> None:
     run_id = coins.value(RACE)
-    coins.execute("CALL easeml.wait(%s, 120)", [run_id])
+    coins.execute("CALL easeml.wait(%s, 300)", [run_id])
     best = coins.rows("SELECT * FROM easeml.leaderboard WHERE run_id = %s ORDER BY rank LIMIT 1", run_id)[0]
     assert coins.value("SELECT failure_reason FROM easeml.runs WHERE run_id = %s", run_id) is None
     assert abs(best["validation_metric"] - 0.5) < 0.15
@@ -169,6 +169,6 @@ def test_no_gang_trains_a_committee(coins: Session) -> None:
         "SELECT easeml.select_models('coins', '{linear}', procedure => 'grid', max_epochs => 1,"
         " search_space => '{\"batch_size\": 32}', allocation => 'data_parallel')"
     )
-    coins.execute("CALL easeml.wait(%s, 120)", [run_id])
+    coins.execute("CALL easeml.wait(%s, 300)", [run_id])
     assert coins.value("SELECT status FROM easeml.runs WHERE run_id = %s", run_id) == "finished"
     assert coins.values("SELECT DISTINCT n_slots FROM easeml.training_timeline WHERE run_id = %s", run_id) == [1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
@@ -38,10 +38,9 @@ def digits(module_coordinated: Session) -> Session:
 
 
 @pytest.fixture
-def database(digits: Session) -> Iterator[Session]:
+def database(digits: Session, swept: Session) -> Session:
     """`digits`, with two slots and the only run that a test asks for."""
-    yield digits
-    digits.execute("SELECT easeml.drop_run(run_id, force => true) FROM easeml.runs")
+    return swept
 
 
 def wait_for_end(database: Session) -> None:

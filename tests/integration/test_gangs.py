@@ -229,7 +229,7 @@ def test_a_gang_of_an_old_lease_or_of_a_step_that_is_not_due_is_refused(gang: Ga
 def test_a_gang_is_refused_where_one_of_its_slots_was_given_up_meanwhile(
     digits: Session, warm_sessions: list[Session]
 ) -> None:
-    slow = RUN.replace("[[32]]", "[[512, 512]]").replace('"batch_size": [16]', '"batch_size": [1]')
+    slow = RUN.replace("[[32]]", "[[256, 256]]").replace('"batch_size": [16]', '"batch_size": [1]')
     with new_gang(digits, warm_sessions, slow) as gang:  # of seconds: it is to end
         answers = gang.start(gang.order(0))
         busy_pid(gang, 2)

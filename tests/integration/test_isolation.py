@@ -6,7 +6,6 @@ Tables, views and routines come from the catalogue: a new routine without a case
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -214,10 +213,7 @@ def scene(module_database: Session, coordinator: Callable[[Session], AbstractCon
     select = "SELECT easeml.select_models('private', '{linear}', n_configs => 1, max_epochs => %s)"
     numbers = {name: alma.value(select, 1) for name in ("run_id", "gone_run_id")}
     with coordinator(root):
-        deadline = time.monotonic() + 60
-        while set(root.values("SELECT status FROM easeml.runs")) != {"finished"}:
-            assert time.monotonic() < deadline, root.rows("SELECT * FROM easeml.run_status")
-            time.sleep(0.05)
+        root.wait_until("SELECT bool_and(status = 'finished') FROM easeml.runs")
     # From here on nothing trains, so that whatever changes was changed by the caller.
     alma.execute("SELECT easeml.drop_run(%s, force => true)", [numbers["gone_run_id"]])
     numbers["cancelled_run_id"] = alma.value(select, 1000)

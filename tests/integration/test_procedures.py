@@ -37,7 +37,7 @@ def start(session: Session, procedure: str, *, max_epochs: int = 4, **named: Any
 
 
 def finish(session: Session, run_id: int) -> dict[str, Any]:
-    session.execute("CALL easeml.wait(%s, 120)", [run_id])
+    session.execute("CALL easeml.wait(%s, 300)", [run_id])
     return session.rows("SELECT * FROM easeml.run_status WHERE run_id = %(run_id)s", run_id=run_id)[0]
 
 
@@ -177,12 +177,12 @@ def test_the_shell_lists_previews_and_starts(points: Session) -> None:
 def test_a_killed_coordinator_and_a_cancel_change_no_byte(
     points: Session, another_coordinator: Callable[[], None]
 ) -> None:
-    arguments = {"architectures": ["linear", "mlp"], "max_epochs": 4, "procedure_options": {"eta": 2}}
+    arguments = {"architectures": ["linear", "mlp"], "max_epochs": 2, "procedure_options": {"eta": 2}}
     n_units = "SELECT count(*) >= %s FROM easeml.training_units WHERE run_id = %s"
     runs = [start(points, "hyperband", **arguments)]
     finish(points, runs[0])
     runs.append(start(points, "hyperband", **arguments))
-    for n_before in (9, 40):
+    for n_before in (5, 14):
         points.wait_until(n_units, n_before, runs[1])
         another_coordinator()
     finish(points, runs[1])
@@ -192,7 +192,7 @@ def test_a_killed_coordinator_and_a_cancel_change_no_byte(
     points.execute("SELECT easeml.resume(%s)", [runs[2]])
     finish(points, runs[2])
     undisturbed = points.rows(STATES, r=runs[0])
-    assert len(undisturbed) > 10
+    assert len(undisturbed) == 8
     assert points.rows(STATES, r=runs[1]) == undisturbed
     assert points.rows(STATES, r=runs[2]) == undisturbed
 

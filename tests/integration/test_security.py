@@ -5,7 +5,6 @@ Objects are read from the catalogue, so that new ones are covered (or fail here 
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -51,10 +50,7 @@ def roles(module_coordinated: Session) -> dict[str, Session]:
             f"SELECT easeml.select_models('{dataset}', '{{linear}}', n_configs => 2, max_epochs => 1,"
             f" allocation => '{allocation}')"
         )
-    deadline = time.monotonic() + 60
-    while set(root.values("SELECT status FROM easeml.runs")) != {"finished"}:
-        assert time.monotonic() < deadline, root.rows("SELECT * FROM easeml.run_status")
-        time.sleep(0.05)
+    root.wait_until("SELECT bool_and(status = 'finished') FROM easeml.runs")
     alice.execute("SELECT easeml.drop_run(max(run_id)) FROM easeml.runs")
     alice.execute("SELECT easeml.grant_use('colours', 'bob')")
     alice.execute("SELECT easeml.grant_use('numbers', 'bob')")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -45,11 +45,9 @@ def points(module_coordinated: Session) -> Session:
 
 
 @pytest.fixture
-def database(points: Session) -> Iterator[Session]:
+def database(points: Session, swept: Session) -> Session:
     """`points`, with only the runs that a test asks for."""
-    yield points
-    points.execute("SELECT easeml.cancel(run_id) FROM easeml.run_status WHERE status IN ('queued', 'running')")
-    points.execute("SELECT easeml.drop_run(run_id, force => true) FROM easeml.runs")
+    return swept
 
 
 def run(database: Session, allocation: str = "hopping", n_epochs: int = N_EPOCHS) -> int:

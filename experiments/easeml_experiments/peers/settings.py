@@ -83,6 +83,7 @@ QUICK = Setting(
     networks=(Network("mlp", {"hidden_units": [64], "averaging": 0.0}),),
     max_epochs=2,
     n_repeats=1,
+    learning_rates=LEARNING_RATES[2:],
     batch_sizes=(SMALL_BATCH,),
 )
 FEW_TRIALS: dict[str, Any] = {"learning_rates": (3e-4, 1e-3)}

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
@@ -25,6 +26,8 @@ from easeml_plpy.trainers import TRAINERS, joint_training
 from easeml_plpy.trainers.joint_training import JointSteps
 from easeml_plpy.trainers.torch_trial import TorchTrial
 
+# How long a rank may take on a busy machine. The library waits for a silent peer for longer, so that it ends no test.
+PATIENCE_SECONDS = 300.0
 TASK = Task("classification", (4,), 3)
 CONFIG = {"learning_rate": 0.1, "hidden_units": [8], "dropout": 0.0, "schedule": "constant"}
 
@@ -84,16 +87,15 @@ def train(group: gang_group.Group, n_rows: list[int], config: dict[str, Any]) ->
 
 
 def is_left(group: gang_group.Group) -> dict[str, Any]:
-    """The second of two ranks breaks off and lives on, as a session does; the first tells what it sees, and when."""
+    """The second of two ranks breaks off and lives on, as a session does, until the first has told what it sees."""
     if group.rank == 1:
         time.sleep(0.5)
         group.break_off()
-        time.sleep(3.0)
+        sys.stdin.read()
         return {}
-    started = time.monotonic()
     with pytest.raises(SlotLost) as lost, gang_group.peers_lost():
         group.process_group.allreduce([torch.ones(3)]).wait()
-    return {"message": lost.value.message, "seconds": time.monotonic() - started}
+    return {"message": lost.value.message}
 
 
 def run_ranks(n_ranks: int, what: str, *arguments: Any) -> list[Any]:
@@ -104,9 +106,9 @@ def run_ranks(n_ranks: int, what: str, *arguments: Any) -> list[Any]:
             [sys.executable, __file__, folder, token, str(rank), str(n_ranks), what, json.dumps(arguments)]
             for rank in range(n_ranks)
         ]
-        ranks = [subprocess.Popen(command, stdout=subprocess.PIPE, cwd=folder) for command in commands]
+        ranks = [subprocess.Popen(command, stdin=PIPE, stdout=PIPE, cwd=folder) for command in commands]
         try:
-            told = [json.loads(rank.communicate(timeout=60)[0]) for rank in ranks]
+            told = [json.loads(rank.communicate(timeout=PATIENCE_SECONDS)[0]) for rank in ranks]
         finally:
             for rank in ranks:
                 rank.kill()
@@ -118,7 +120,7 @@ def be_a_rank(folder: str, token: str, rank: int, n_ranks: int, what: str, argum
     """Join the group, do what is wanted and print it. As in a session, nothing is taken down at the end."""
     torch.set_num_threads(1)
     gang_group.TEMPORARY_FILES = Path(folder)
-    group = gang_group.join(token, rank, n_ranks, "cpu", 60.0, no_pause)
+    group = gang_group.join(token, rank, n_ranks, "cpu", 10 * PATIENCE_SECONDS, no_pause)
     told = {"trains": trains, "is_left": is_left}[what](group, *arguments)  # type: ignore[operator]
     print(json.dumps(told), flush=True)
     os._exit(0)
@@ -153,7 +155,6 @@ def check_like_one_process(n_rows: list[int], config: dict[str, Any], state: byt
 def test_a_rank_that_breaks_off_ends_the_wait_of_the_others_at_once() -> None:
     seen, _ = run_ranks(2, "is_left")
     assert seen["message"] == "another slot of the gang was lost"
-    assert seen["seconds"] < 6.0  # an order of magnitude below the library's timeout
 
 
 # Where they meet
