@@ -61,13 +61,13 @@ BEGIN
     IF num_nonnulls(wanted.split_column, wanted.time_column, wanted.group_column) > 1 THEN
         PERFORM easeml.fail('ML001', 'split_column, time_column and group_column exclude each other', hint => 'Name the one that says which rows a model is to be tested on.');
     END IF;
-    IF wanted.n_folds NOT BETWEEN 2 AND 20 THEN
-        PERFORM easeml.fail('ML001', format('n_folds: expected 2 to 20 or NULL (rows of their own validate), got %s', wanted.n_folds), hint => '5 and 10 are usual.');
+    IF wanted.n_folds <> 0 AND wanted.n_folds NOT BETWEEN 2 AND 20 THEN
+        PERFORM easeml.fail('ML001', format('n_folds: expected 2 to 20, or 0 (rows of their own validate), got %s', wanted.n_folds), hint => '5 and 10 are usual.');
     END IF;
-    IF wanted.n_folds IS NOT NULL AND wanted.time_column IS NOT NULL THEN
+    IF wanted.n_folds > 0 AND wanted.time_column IS NOT NULL THEN
         PERFORM easeml.fail('ML001', 'n_folds and time_column exclude each other: older rows would be predicted from newer ones');
     END IF;
-    IF wanted.n_folds IS NOT NULL AND wanted.placement = 'bound' THEN
+    IF wanted.n_folds > 0 AND wanted.placement = 'bound' THEN
         PERFORM easeml.fail('ML001', 'n_folds and placement bound exclude each other', hint => 'Folds are for small tables: leave placement out.');
     END IF;
     IF octet_length(concat(wanted.split_column, wanted.time_column, wanted.group_column)) > 63 OR array_ndims(wanted.key_columns) > 1 OR cardinality(wanted.key_columns) > 32
@@ -99,7 +99,7 @@ DECLARE
 BEGIN
     RETURN to_jsonb(easeml.begin_version(asker, old.version + 1, jsonb_build_object('name', old.dataset_name, 'source', old.source, 'inputs', old.input_columns,
         'target', old.target_column, 'n_partitions', old.n_partitions, 'validation_fraction', old.validation_fraction, 'test_fraction', old.test_fraction,
-        'seed', old.seed, 'placement', old.placement) || old.options));
+        'seed', old.seed, 'placement', old.placement) || old.options || CASE WHEN old.options ? 'is_small' AND NOT (arguments ->> 'is_small')::boolean THEN '{"n_folds": null, "is_small": null}' ELSE '{}' END::jsonb));
 END
 $$;
 COMMENT ON FUNCTION easeml.begin_refresh(name, name, jsonb) IS 'Begins a further version of a dataset, for this transaction to pack; returns its id (internal).';
@@ -108,12 +108,13 @@ CREATE FUNCTION easeml.begin_version(asker name, version integer, arguments json
     -- What packing finds out is filled in by easeml.finish_dataset.
     INSERT INTO easeml.datasets (tenant, dataset_name, version, source, input_columns, target_column, task, input_shape, n_outputs, n_partitions, placement,
         validation_fraction, test_fraction, seed, block_rows, options, encoder, packing_xid)
-    SELECT begin_version.asker, w.name, begin_version.version, w.source, coalesce(w.inputs, '{}'), w.target, coalesce(w.task, 'classification'), '{1}', 1, coalesce(w.n_folds, w.n_partitions), w.placement,
+    SELECT begin_version.asker, w.name, begin_version.version, w.source, coalesce(w.inputs, '{}'), w.target, coalesce(w.task, 'classification'), '{1}', 1, coalesce(nullif(w.n_folds, 0), w.n_partitions), w.placement,
         w.validation_fraction, w.test_fraction, w.seed, coalesce(w.block_rows, 1), jsonb_build_object('task', w.task, 'input_shape', w.input_shape, 'block_rows', w.block_rows)
-            || jsonb_strip_nulls(jsonb_build_object('split_column', w.split_column, 'time_column', w.time_column, 'group_column', w.group_column, 'key_columns', w.key_columns, 'n_folds', w.n_folds)), '{}',
+            || jsonb_strip_nulls(jsonb_build_object('split_column', w.split_column, 'time_column', w.time_column, 'group_column', w.group_column, 'key_columns', w.key_columns, 'n_folds', nullif(w.n_folds, 0),
+                'is_small', w.is_small)), '{}',
         pg_current_xact_id()
     FROM jsonb_to_record(arguments) w(name text, source text, inputs text[], target text, n_partitions integer, validation_fraction float8, test_fraction float8, seed bigint,
-        task text, input_shape integer[], block_rows integer, placement text, split_column text, time_column text, group_column text, key_columns text[], n_folds integer)
+        task text, input_shape integer[], block_rows integer, placement text, split_column text, time_column text, group_column text, key_columns text[], n_folds integer, is_small boolean)
     RETURNING dataset_id
 $$;
 COMMENT ON FUNCTION easeml.begin_version(name, integer, jsonb) IS 'Inserts a version of a dataset that this transaction packs; returns its id (internal).';

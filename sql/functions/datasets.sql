@@ -31,14 +31,29 @@ CREATE FUNCTION easeml.default_inputs(source regclass, others text[]) RETURNS te
 $$;
 COMMENT ON FUNCTION easeml.default_inputs(regclass, text[]) IS 'Returns the columns of a source that may tell something about its target: all but the others, and those that only name rows (internal).';
 
+CREATE FUNCTION easeml.is_small_table(source regclass, inputs text[]) RETURNS boolean LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    n_rows bigint;
+BEGIN
+    IF EXISTS (SELECT FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+               WHERE a.attrelid = source AND a.attname = ANY (inputs) AND (t.typcategory = 'A' OR t.oid = 'bytea'::regtype)) THEN
+        RETURN false;
+    END IF;
+    EXECUTE format('SELECT count(*) FROM (SELECT FROM %s LIMIT 2001) r', easeml.qualified_name(source)) INTO n_rows;
+    RETURN n_rows BETWEEN 100 AND 2000;
+END
+$$;
+COMMENT ON FUNCTION easeml.is_small_table(regclass, text[]) IS
+    'Says whether a source has so few rows (100 to 2,000) that all of them should train and validate; with the rights of the caller (internal).';
+
 -- Not pinned to a search_path: easeml.find_source needs the caller's. All else is named with its schema.
 CREATE FUNCTION easeml.create_dataset(
     name text,
     source text,
     inputs text[] DEFAULT NULL,
     target text DEFAULT NULL,
-    n_partitions integer DEFAULT 4,
-    validation_fraction double precision DEFAULT 0.15,
+    n_partitions integer DEFAULT NULL,
+    validation_fraction double precision DEFAULT NULL,
     test_fraction double precision DEFAULT 0.15,
     seed bigint DEFAULT 0,
     task text DEFAULT NULL,
@@ -52,10 +67,11 @@ CREATE FUNCTION easeml.create_dataset(
     n_folds integer DEFAULT NULL
 ) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
-    request jsonb := pg_catalog.jsonb_build_object('name', name, 'inputs', inputs, 'target', target, 'n_partitions', n_partitions,
-        'validation_fraction', validation_fraction, 'test_fraction', test_fraction, 'seed', seed, 'task', task, 'input_shape', input_shape,
+    request jsonb := pg_catalog.jsonb_build_object('name', name, 'inputs', inputs, 'target', target, 'n_partitions', coalesce(n_partitions, 4),
+        'validation_fraction', coalesce(validation_fraction, 0.15), 'test_fraction', test_fraction, 'seed', seed, 'task', task, 'input_shape', input_shape,
         'block_rows', block_rows, 'placement', placement, 'split_column', split_column, 'time_column', time_column, 'group_column', group_column,
         'key_columns', key_columns, 'n_folds', n_folds);
+    leaves_open boolean := pg_catalog.num_nonnulls(n_folds, n_partitions, validation_fraction, split_column, time_column) OPERATOR(pg_catalog.=) 0 AND placement OPERATOR(pg_catalog.=) 'shared';
     found record;
 BEGIN
     -- One refusal at a time: what is wrong with the arguments comes before a source that does not exist.
@@ -65,7 +81,12 @@ BEGIN
         inputs := easeml.default_inputs(found.relation, pg_catalog.array_cat(array[target, split_column, group_column], key_columns));
         RAISE NOTICE 'inputs: %', pg_catalog.array_to_string(inputs, ', ') USING HINT = 'Name columns in inputs to take others.';
     END IF;
-    RETURN easeml.pack_version('begin_dataset', pg_catalog.jsonb_set(pg_catalog.jsonb_insert(request, '{source}', pg_catalog.to_jsonb(found.qualified_name)), '{inputs}', pg_catalog.to_jsonb(inputs)));
+    request := request OPERATOR(pg_catalog.||) pg_catalog.jsonb_build_object('source', found.qualified_name, 'inputs', inputs);
+    IF leaves_open AND easeml.is_small_table(found.relation, inputs) THEN
+        RAISE NOTICE 'the table is small: 5 folds of its rows take turns to validate' USING HINT = 'n_folds => 0 has rows of their own validate.';
+        request := request OPERATOR(pg_catalog.||) '{"n_folds": 5, "is_small": true}';
+    END IF;
+    RETURN easeml.pack_version('begin_dataset', request);
 END
 $$;
 COMMENT ON FUNCTION easeml.create_dataset(text, text, text[], text, integer, double precision, double precision, bigint, text, integer[], integer, text, text, text, text, text[], integer) IS
@@ -75,14 +96,15 @@ name: any text; only your own datasets must differ from it. source: a table or v
 inputs: columns of numbers, booleans, dates, text and other categories, arrays of numbers of one shape, or one bytea of 8-bit values with input_shape. A NULL input is imputed and flagged.
 Without inputs all columns are taken but those with another part here, and those that only name rows: uuid, identity columns, a primary key of one column that is no date.
 target: text, integer or boolean (labels), or a real number (regression). Rows with a NULL target are left out.
-n_partitions: parts that train side by side. validation_fraction, test_fraction: between 0 and 1. seed: the same rows and seed give the same split.
+n_partitions: parts that train side by side (4). validation_fraction (0.15), test_fraction: between 0 and 1. seed: the same rows and seed give the same split.
 task: classification or regression; by default the target's type decides. input_shape: for bytea and one-dimensional arrays, e.g. {28,28}.
 block_rows: rows of a packed block; by default a block holds about 2 MB.
 placement: shared (every slot may run every partition) or bound (a partition runs only on slots of its segments, see easeml.replicate_dataset).
 split_column: says of each row which split it is in, in the words train, validation and test; the fractions count for nothing then.
 time_column: the newest rows test, those before them validate, the oldest train. group_column: rows of one group are never in two splits.
 key_columns: name the rows in easeml.dataset_rows; by default the primary key, or without one a hash of inputs and target.
-n_folds: for small tables, cross-validation with so many folds: all rows but the test rows train, and validate in turn. There are as many partitions, whatever n_partitions says.$$;
+n_folds: cross-validation with so many folds: all rows but the test rows train, and validate in turn. There are as many partitions, whatever n_partitions says.
+A table of 100 to 2,000 rows without arrays and images gets 5, unless n_partitions, validation_fraction, split_column, time_column or placement say otherwise; 0: none.$$;
 
 CREATE FUNCTION easeml.dataset_rows(dataset text, version integer DEFAULT NULL) RETURNS TABLE (row_key text, split text, partition_number integer, fold integer)
 LANGUAGE plpgsql STABLE ROWS 10000 SET search_path = pg_catalog, pg_temp AS $$
@@ -111,7 +133,7 @@ BEGIN
         PERFORM easeml.fail('ML003', format('the source %s of dataset %s is gone', old.source, quote_literal(dataset)),
             hint => 'Make a table or view of that name again, or another dataset with easeml.create_dataset.');
     END IF;
-    RETURN easeml.pack_version('begin_refresh', jsonb_build_object('dataset', dataset));
+    RETURN easeml.pack_version('begin_refresh', jsonb_build_object('dataset', dataset, 'is_small', easeml.is_small_table(to_regclass(old.source), old.input_columns)));
 END
 $$;
 COMMENT ON FUNCTION easeml.refresh_dataset(text) IS

@@ -6,7 +6,7 @@ SELECT d.dataset_id, d.tenant::text AS tenant, d.dataset_name, d.version, d.sour
     d.version = max(d.version) OVER (PARTITION BY d.tenant, d.dataset_name) AS is_newest,
     (SELECT count(*) FROM easeml.runs r WHERE r.dataset_id = d.dataset_id) AS n_runs,
     d.placement, (SELECT min(c.n) FROM (SELECT count(*) AS n FROM easeml.replicas r WHERE r.dataset_id = d.dataset_id GROUP BY r.partition_number) c) AS replication_factor,
-    d.explanations, d.options - '{task,input_shape,block_rows}'::text[] AS split_options, d.row_key
+    d.explanations, d.options - '{task,input_shape,block_rows,is_small}'::text[] AS split_options, d.row_key
 FROM easeml.datasets d
 LEFT JOIN (SELECT dataset_id, sum(n_train_rows)::bigint AS n_train_rows, sum(n_validation_rows)::bigint AS n_validation_rows,
                sum(n_test_rows)::bigint AS n_test_rows, sum(n_bytes)::bigint AS n_bytes

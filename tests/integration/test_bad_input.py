@@ -144,7 +144,6 @@ BAD_DATASETS = {
     "'d', 'crowd', '{x}', 'y'": ("ML002", "more than 10000 classes"),
     # options
     "'d', 't', '{x}', 'y', n_partitions => 0": ("ML001", "n_partitions: expected 1 to 10000, got 0"),
-    "'d', 't', '{x}', 'y', n_partitions => NULL": ("ML001", "n_partitions: expected 1 to 10000, got NULL"),
     "'d', 't', '{x}', 'y', n_partitions => 10001": ("ML001", "n_partitions: expected 1 to 10000, got 10001"),
     **{
         f"'d', 't', '{{x}}', 'y', {option} => {value}": ("ML001", f"{option}: expected a number between 0 and 1")

@@ -172,3 +172,44 @@ def test_no_gang_trains_a_committee(coins: Session) -> None:
     coins.execute("CALL easeml.wait(%s, 300)", [run_id])
     assert coins.value("SELECT status FROM easeml.runs WHERE run_id = %s", run_id) == "finished"
     assert coins.values("SELECT DISTINCT n_slots FROM easeml.training_timeline WHERE run_id = %s", run_id) == [1]
+
+
+def test_a_small_table_gets_folds_unless_the_caller_says_otherwise(database: Session) -> None:
+    database.execute("CREATE TABLE few AS SELECT i AS id, i % 7 AS x, ARRAY[i, i] AS xs, i / 9.0 AS y"
+                     " FROM generate_series(1, 100) i")  # fmt: skip
+    notices: list[str] = []
+    database.add_notice_handler(lambda notice: notices.append(notice.message_primary or ""))
+
+    def n_folds(inputs: str = "{x}", **how: object) -> int | None:
+        """Return the folds of a dataset that is made so, and drop it."""
+        named = "".join(f", {name} => %({name})s" for name in how)
+        database.execute(f"SELECT easeml.create_dataset('few', 'few', '{inputs}', 'y'{named})", how)  # type: ignore[arg-type]
+        return folds_of_newest()
+
+    def folds_of_newest(drop: bool = True) -> int | None:
+        (row,) = database.rows("SELECT * FROM easeml.dataset_info WHERE is_newest")
+        if drop:
+            database.execute("SELECT easeml.drop_dataset('few')")
+        told = row["split_options"].get("n_folds")
+        assert (row["n_validation_rows"] == 0) == (told is not None)
+        assert told is None or told == row["n_partitions"]
+        return int(told) if told else None
+
+    assert n_folds() == 5
+    assert "the table is small: 5 folds of its rows take turns to validate" in notices
+    ways: list[dict[str, object]] = [{"n_folds": 0}, {"n_partitions": 2}, {"validation_fraction": 0.2}]
+    ways += [{"time_column": "id"}, {"n_folds": 0, "time_column": "id"}]
+    assert [n_folds(**way) for way in ways] == [None] * 5
+    assert n_folds(n_folds=3) == 3
+    assert n_folds("{xs}") is None
+    database.execute("SELECT easeml.create_dataset('few', 'few', '{x}', 'y')")
+    database.execute("SELECT easeml.refresh_dataset('few')")
+    assert folds_of_newest(drop=False) == 5
+    database.execute("INSERT INTO few SELECT i, i % 7, ARRAY[i, i], i FROM generate_series(101, 2001) i")
+    for _ in range(2):
+        database.execute("SELECT easeml.refresh_dataset('few')")
+        assert folds_of_newest(drop=False) is None
+    database.execute("SELECT easeml.drop_dataset('few')")
+    assert n_folds() is None
+    database.execute("DELETE FROM few WHERE id > 99")
+    assert n_folds() is None
