@@ -33,10 +33,11 @@ from easeml_db.cli import (
 from easeml_db.cli.installed_commands import further_commands
 from easeml_db.cli.load import load
 from easeml_db.cli.output import print_error
+from easeml_db.cli.subjects import Subjects
 from easeml_db.errors import EasemlError
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(cls=Subjects, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, prog_name="easeml")
 @click.option("--debug", is_flag=True, help="Show a traceback instead of a one-line error.")
 @click.pass_context
@@ -45,33 +46,18 @@ def commands(context: click.Context, debug: bool) -> None:
     context.obj = {"debug": debug}
 
 
-for module in (
-    server,
-    coordinator,
-    datasets,
-    runs,
-    allocations,
-    slots,
-    tenants,
-    policy,
-    watch,
-    report,
-    replay,
-    predict,
-    evaluation,
-    exports,
-    procedures,
-    plan,
-    forecast,
-    prices,
-    doctor,
-    demo,
-):
-    for command in module.COMMANDS:
-        commands.add_command(command)
-commands.add_command(load)
-for command in further_commands():
-    commands.add_command(command)
+SUBJECTS = {
+    "Server": (*server.COMMANDS, *coordinator.COMMANDS, *doctor.COMMANDS, *slots.COMMANDS),
+    "Data": (load, *datasets.COMMANDS),
+    "Search": (*runs.COMMANDS, *watch.COMMANDS, *report.COMMANDS, *procedures.COMMANDS, *allocations.COMMANDS,
+               *replay.COMMANDS),
+    "Cost and time": (*plan.COMMANDS, *forecast.COMMANDS, *prices.COMMANDS),
+    "Answers": (*predict.COMMANDS, *evaluation.COMMANDS, *exports.COMMANDS),
+    "Tenants": (*tenants.COMMANDS, *policy.COMMANDS),
+    "Trying it": (*demo.COMMANDS, *further_commands()),
+}  # fmt: skip
+for title, subject in SUBJECTS.items():
+    commands.add_subject(title, subject)
 
 
 def main(arguments: list[str] | None = None) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -429,3 +430,10 @@ def test_a_report_makes_no_folder_of_the_name_of_a_file(tmp_path: Path) -> None:
     assert isinstance(result.exception, InvalidArgument)
     assert "ends in .html or .png" in str(result.exception)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_help_lists_every_command_once_under_a_heading() -> None:
+    shown = CliRunner().invoke(commands, ["--help"]).output
+    listed = re.findall(r"^  ([a-z][a-z-]+)  ", shown, re.MULTILINE)
+    assert sorted(listed) == sorted(commands.commands)
+    assert re.search(r"^Data:\n  load  ", shown, re.MULTILINE)
