@@ -35,8 +35,10 @@ CREATE FUNCTION easeml.is_small_table(source regclass, inputs text[]) RETURNS bo
 DECLARE
     n_rows bigint;
 BEGIN
-    IF EXISTS (SELECT FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
-               WHERE a.attrelid = source AND a.attname = ANY (inputs) AND (t.typcategory = 'A' OR t.oid = 'bytea'::regtype)) THEN
+    -- Packing refuses sources that the caller may not read, in better words.
+    IF NOT has_any_column_privilege(source, 'SELECT') OR EXISTS (
+            SELECT FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+            WHERE a.attrelid = source AND a.attname = ANY (inputs) AND (t.typcategory = 'A' OR t.oid = 'bytea'::regtype)) THEN
         RETURN false;
     END IF;
     EXECUTE format('SELECT count(*) FROM (SELECT FROM %s LIMIT 2001) r', easeml.qualified_name(source)) INTO n_rows;
@@ -71,7 +73,7 @@ DECLARE
         'validation_fraction', coalesce(validation_fraction, 0.15), 'test_fraction', test_fraction, 'seed', seed, 'task', task, 'input_shape', input_shape,
         'block_rows', block_rows, 'placement', placement, 'split_column', split_column, 'time_column', time_column, 'group_column', group_column,
         'key_columns', key_columns, 'n_folds', n_folds);
-    leaves_open boolean := pg_catalog.num_nonnulls(n_folds, n_partitions, validation_fraction, split_column, time_column) OPERATOR(pg_catalog.=) 0 AND placement OPERATOR(pg_catalog.=) 'shared';
+    leaves_open boolean := pg_catalog.num_nonnulls(n_folds, n_partitions, validation_fraction, split_column, time_column, group_column) OPERATOR(pg_catalog.=) 0 AND placement OPERATOR(pg_catalog.=) 'shared';
     found record;
 BEGIN
     -- One refusal at a time: what is wrong with the arguments comes before a source that does not exist.
@@ -104,7 +106,7 @@ split_column: says of each row which split it is in, in the words train, validat
 time_column: the newest rows test, those before them validate, the oldest train. group_column: rows of one group are never in two splits.
 key_columns: name the rows in easeml.dataset_rows; by default the primary key, or without one a hash of inputs and target.
 n_folds: cross-validation with so many folds: all rows but the test rows train, and validate in turn. There are as many partitions, whatever n_partitions says.
-A table of 100 to 2,000 rows without arrays and images gets 5, unless n_partitions, validation_fraction, split_column, time_column or placement say otherwise; 0: none.$$;
+A table of 100 to 2,000 rows without arrays and images gets 5, unless n_partitions, validation_fraction, placement or a column of splits, times or groups says otherwise; 0: none.$$;
 
 CREATE FUNCTION easeml.dataset_rows(dataset text, version integer DEFAULT NULL) RETURNS TABLE (row_key text, split text, partition_number integer, fold integer)
 LANGUAGE plpgsql STABLE ROWS 10000 SET search_path = pg_catalog, pg_temp AS $$

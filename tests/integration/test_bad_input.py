@@ -148,8 +148,9 @@ BAD_DATASETS = {
     **{
         f"'d', 't', '{{x}}', 'y', {option} => {value}": ("ML001", f"{option}: expected a number between 0 and 1")
         for option in ("validation_fraction", "test_fraction")
-        for value in ("0", "1", "-0.1", "1.5", "'NaN'", "'Infinity'", "NULL")
+        for value in ("0", "1", "-0.1", "1.5", "'NaN'", "'Infinity'")
     },
+    "'d', 't', '{x}', 'y', test_fraction => NULL": ("ML001", "test_fraction: expected a number between 0 and 1"),
     "'d', 't', '{x}', 'y', validation_fraction => 0.5, test_fraction => 0.5": ("ML001", "leave nothing to train on"),
     "'d', 't', '{x}', 'y', block_rows => 0": ("ML001", "block_rows: expected 1 to 1000000, got 0"),
     "'d', 't', '{x}', 'y', seed => NULL": ("ML001", "seed: expected a whole number, got NULL"),

@@ -17,6 +17,7 @@ SPLITS = ("train", "validation", "test")
 
 
 def create(database: Session, target: str = "y", name: str = "data", source: str = "t", **options: Any) -> int:
+    options.setdefault("n_folds", 0)  # small tables have no validation rows of their own otherwise
     named = "".join(f", {key} => %({key})s" for key in options)
     statement = f"SELECT easeml.create_dataset(%(name)s, %(source)s, '{{x}}', %(target)s{named}) AS id"
     return int(database.rows(statement, name=name, source=source, target=target, **options)[0]["id"])

@@ -82,7 +82,7 @@ def test_drain_resume_and_remove(database: Session) -> None:
 
 def test_the_last_slot_of_a_shared_data_set_does_not_leave_by_mistake(database: Session) -> None:
     database.execute(FLOWERS)
-    database.execute("SELECT easeml.create_dataset('flowers', 'flowers', '{petal}', 'kind')")
+    database.execute("SELECT easeml.create_dataset('flowers', 'flowers', '{petal}', 'kind', n_partitions => 4)")
     database.execute("SELECT easeml.drain_slot(1)")
     said = refused(database, "ML004", "SELECT easeml.drain_slot(2)")
     assert "slot 2 on segment local is the last" in said
@@ -105,7 +105,7 @@ def test_the_last_holder_of_a_partition_does_not_leave_by_mistake(database: Sess
 
 def test_two_who_leave_at_once_do_not_count_on_each_other(database: Session) -> None:
     database.execute(FLOWERS)
-    database.execute("SELECT easeml.create_dataset('flowers', 'flowers', '{petal}', 'kind')")
+    database.execute("SELECT easeml.create_dataset('flowers', 'flowers', '{petal}', 'kind', n_partitions => 4)")
     first, second = database.again(), database.again()
     first.execute("BEGIN")
     first.execute("SELECT easeml.drain_slot(1)")
@@ -167,7 +167,7 @@ def test_replicas_are_refused_where_they_make_no_sense(database: Session) -> Non
     assert "expected 1 to 1" in said
     assert "got 2" in said
     refused(database, "ML001", "SELECT easeml.replicate_dataset('flowers', NULL)")
-    database.execute("SELECT easeml.create_dataset('open', 'flowers', '{petal}', 'kind')")
+    database.execute("SELECT easeml.create_dataset('open', 'flowers', '{petal}', 'kind', n_partitions => 4)")
     assert "shared" in refused(database, "ML004", "SELECT easeml.replicate_dataset('open', 1)")
     with pytest.raises(psycopg.Error, match="expected shared or bound"):
         database.execute("SELECT easeml.create_dataset('x', 'flowers', '{petal}', 'kind', placement => 'far')")
@@ -253,7 +253,7 @@ def test_units_run_where_their_partition_is_held(database: Session, coordinator:
 
 def test_slots_come_and_go_while_a_run_goes_on(database: Session, coordinator: Coordinator) -> None:
     database.execute(FLOWERS)
-    database.execute("SELECT easeml.create_dataset('flowers', 'flowers', '{petal}', 'kind')")
+    database.execute("SELECT easeml.create_dataset('flowers', 'flowers', '{petal}', 'kind', n_partitions => 4)")
     with coordinator(database):
         run_id = start(database, 100_000, "cyclic")  # it does not end before it is cut short
         done = "SELECT sum(n_steps_done) >= %s FROM easeml.trials"
