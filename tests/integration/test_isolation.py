@@ -15,6 +15,8 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from tests.stored_plans import PLANNED
+
 if TYPE_CHECKING:
     from tests.conftest import Session
 
@@ -30,16 +32,6 @@ SELECT run_id, tenant, 1, 1, 'linear', 1 FROM easeml.runs WHERE status = 'finish
 INSERT INTO easeml.allocations (group_id, trial_id, run_id, tenant, width, devices, slot_ids, reason)
 SELECT g.group_id, t.trial_id, t.run_id, t.tenant, 1, '{1/cpu:1}', '{1}', 'static'
 FROM easeml.trial_groups g JOIN easeml.trials t USING (run_id);
-"""
-PLANS = """
-INSERT INTO easeml.plans (run_id, tenant, revision, reason, is_within_limits, seconds_mean, seconds_p95, cost_mean,
-    cost_p95)
-SELECT run_id, tenant, 1, 'start', true, 1, 1, 1, 1 FROM easeml.runs;
-INSERT INTO easeml.planned_stages (run_id, tenant, revision, stage, label, arm, bracket, target_epochs, n_trials,
-    n_epochs, instance_type, n_slots, n_instances, width, start_seconds, seconds_mean, seconds_p50, seconds_p95,
-    cost_mean, cost_p95)
-SELECT run_id, tenant, 1, 0, 'linear', 'linear', 0, 1, 1, 1, 'cpu slot', 1, 1, 1, 0, 1, 1, 1, 1, 1 FROM easeml.runs;
-INSERT INTO easeml.forecasts (run_id, tenant, cost_so_far) SELECT run_id, tenant, 1 FROM easeml.runs;
 """
 # They take names, values or settings, and look at no row that has an tenant.
 ABOUT_NO_ROWS = {
@@ -227,7 +219,7 @@ def scene(module_database: Session, coordinator: Callable[[Session], AbstractCon
     alma.execute("SELECT easeml.predict('private', '{1}'::float8[])")
     root.execute("INSERT INTO easeml.checkpoint_chunks SELECT checkpoint_id, tenant, 0, 'x' FROM easeml.checkpoints")
     root.execute(WATER_FILLING)  # runs on bound datasets have none
-    root.execute(PLANS)
+    root.execute(PLANNED)
     numbers["pack_request"] = json.dumps({
         "name": "stolen", "source": "alma.mine", "placement": "shared",
         "inputs": ["x"], "target": "y", "n_partitions": 2, "validation_fraction": 0.2, "test_fraction": 0.2, "seed": 0,

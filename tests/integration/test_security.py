@@ -11,6 +11,8 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from tests.stored_plans import PLANNED
+
 if TYPE_CHECKING:
     from tests.conftest import Session
 
@@ -64,6 +66,7 @@ def roles(module_coordinated: Session) -> dict[str, Session]:
         " eps_seconds, n_packed, n_devices, is_bounded, measurements)"
         " SELECT tenant, dataset_id, 'mlp', 'cuda', 1, 1, 1, 1, 0, 1, 1, true, '{}' FROM easeml.datasets"
     )
+    root.execute(PLANNED)
     return {**sessions, "root": root}
 
 
@@ -129,9 +132,11 @@ def test_tables_without_an_owner_hold_nothing_of_tenants(root: Session) -> None:
     assert sorted(set(relations(root, "r")) - set(owned(root))) == [
         "coordinator_lease",
         "coordinators",
+        "dumps",
         "instance_types",
         "policy_memory",
         "price_lists",
+        "restored_tables",
         "segments",
         "slots",
         "tenancy",
