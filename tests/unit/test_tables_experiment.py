@@ -149,6 +149,14 @@ def test_rivals_take_categories_times_texts_and_what_is_missing() -> None:
     assert "time_hour" in encoding.plain(table, frame).columns
 
 
+def test_where_ours_has_folds_boosting_is_validated_in_folds_too() -> None:
+    table, frame = some_table()
+    splits = np.array(["train", "train", "train", "train", "test"] * 60)
+    found = measure(RIVALS["hgb"], table, frame, splits, seed=0, n_threads=1, seconds=1.0)
+    assert (found["n_rows"], found["n_scored_rows"]) == (240, 60)
+    assert 0.9 < found["validation_score"] < 1.0
+
+
 def test_a_category_that_only_the_test_rows_have_is_a_category_of_its_own() -> None:
     table, frame = some_table()
     inputs = encoding.plain(table, frame)

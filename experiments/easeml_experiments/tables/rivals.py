@@ -7,7 +7,7 @@ product has slots.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -21,6 +21,8 @@ from easeml_experiments.tables.sources import version_of
 from easeml_experiments.tables.table import Frame, Table
 
 Fit = Callable[["Work"], Any]
+Mask = NDArray[np.bool_]
+N_FOLDS = 5
 
 
 @dataclass(frozen=True)
@@ -108,20 +110,35 @@ def measure(
     """Fit a rival to training and validation rows, and score it on the test rows.
 
     HistGradientBoosting is also fitted to the training rows alone: its score on the validation rows says when the
-    product, which validates there, is as good.
+    product, which validates there, is as good. Where the product has folds, it is fitted and scored in folds, too.
     """
+
+    def fitted(fit: Mask, scored: Mask) -> dict[str, Any]:
+        return _fitted(rival, table, frame, (fit, scored), seed=seed, n_threads=n_threads, seconds=seconds)
+
     is_test = splits == "test"
-    scored = _fitted(rival, table, frame, (~is_test, is_test), seed=seed, n_threads=n_threads, seconds=seconds)
-    result = {"rival": rival.name, "version": version_of(rival.package), **scored}
+    result = {"rival": rival.name, "version": version_of(rival.package), **fitted(~is_test, is_test)}
     if rival.name == "hgb":
-        masks = splits == "train", splits == "validation"
-        alone = _fitted(rival, table, frame, masks, seed=seed, n_threads=n_threads, seconds=seconds)
-        result |= {"validation_score": alone["score"], "validation_fit_seconds": alone["fit_seconds"]}
+        alone = [fitted(*masks) for masks in _validations(splits, seed)]
+        result |= {
+            "validation_score": float(np.mean([each["score"] for each in alone])),
+            "validation_fit_seconds": float(np.mean([each["fit_seconds"] for each in alone])),
+        }
     return result
 
 
+def _validations(splits: NDArray[np.str_], seed: int) -> Iterator[tuple[Mask, Mask]]:
+    """Yield the rows to fit and to score, once, or once for each fold where no rows validate only."""
+    if (splits == "validation").any():
+        yield splits == "train", splits == "validation"
+        return
+    folds = np.random.default_rng(seed).permutation(len(splits)) % N_FOLDS
+    for fold in range(N_FOLDS):
+        yield (splits == "train") & (folds != fold), (splits == "train") & (folds == fold)
+
+
 def _fitted(
-    rival: Rival, table: Table, frame: Frame, masks: tuple[NDArray[np.bool_], NDArray[np.bool_]], *, seed: int,
+    rival: Rival, table: Table, frame: Frame, masks: tuple[Mask, Mask], *, seed: int,
     n_threads: int, seconds: float,
 ) -> dict[str, Any]:  # fmt: skip
     inputs, truth = encoding.plain(table, frame), frame[table.target].to_numpy()
