@@ -33,7 +33,8 @@ from easeml_db.local.server import Embedded, prepare_database
 # Threads of several workers that spin for one another's cores take many times as long as one thread each.
 os.environ.update(OMP_NUM_THREADS="1", OMP_WAIT_POLICY="passive", GOMP_SPINCOUNT="0")
 # No test depends on how fast it is: Hypothesis would fail an example that takes 0.2 s beside other load.
-settings.register_profile("untimed", deadline=None)
+# Half of its usual number of examples: every run of the suite draws others.
+settings.register_profile("untimed", deadline=None, max_examples=50)
 settings.load_profile("untimed")
 TEMPLATE = "easeml_template"
 N_SLOTS = 2
@@ -96,7 +97,7 @@ class Session(psycopg.Connection[dict[str, Any]]):
                 events = self.rows("SELECT kind, message FROM easeml.events ORDER BY event_id DESC LIMIT 20")
                 pytest.fail(f"not within {PATIENCE_SECONDS} seconds: {statement} {values}; last events: {events}")
             # Asking again and again must not take the processor from what it waits for.
-            time.sleep(max(0.05, 4 * (time.monotonic() - asked)))
+            time.sleep(max(0.05, 9 * (time.monotonic() - asked)))
 
     def again(self) -> Session:
         """A further session of the same role: a fresh server process."""
@@ -262,9 +263,14 @@ def coordinated(database: Session) -> Iterator[Session]:
 
 
 @pytest.fixture(scope="module")
-def module_database(private_server: Embedded) -> Iterator[Session]:
-    """Like `database`, one for all tests of a module."""
+def module_database(request: pytest.FixtureRequest, private_server: Embedded) -> Iterator[Session]:
+    """Like `database`, one for all tests of a module, with N_SLOTS slots where the module says so.
+
+    Where nothing is about several slots, one is enough: a second one would import all libraries, too.
+    """
     with temporary_session(private_server) as session:
+        if (n_slots := getattr(request.module, "N_SLOTS", N_SLOTS)) != N_SLOTS:
+            session.execute("SELECT easeml.set_slots(%s)", [n_slots])
         yield session
 
 

@@ -59,7 +59,7 @@ def check_replays(database: Session) -> None:
 def test_a_slot_that_cannot_be_cancelled_is_given_up_and_comes_back(
     database: Session, coordinator: Coordinator, stopped: Callable[[Session, int], AbstractContextManager[None]]
 ) -> None:
-    start_run(database, max_epochs=4)
+    start_run(database, max_epochs=3)
     with coordinator(database, "--unit-lease-seconds", "8"):
         database.wait_until("SELECT count(*) = 2 FROM easeml.slots WHERE n_units_done > 2")
         with stopped(database, 1):
@@ -137,7 +137,7 @@ def fill(folder: Path) -> Path:
 
 
 def test_a_full_disk_is_waited_out(database: Session, coordinator: Coordinator, small_disk: Path) -> None:
-    start_run(database, max_epochs=4)
+    start_run(database, max_epochs=3)
     with coordinator(database):
         database.wait_until("SELECT sum(n_steps_done) >= 8 FROM easeml.trials")
         filler = fill(small_disk)

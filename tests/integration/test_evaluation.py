@@ -13,6 +13,7 @@ from sklearn import metrics
 
 from tests.conftest import Session
 
+N_SLOTS = 1
 ROWS = """
 CREATE TABLE rowsx AS SELECT i AS id, sin(i)::float8 AS a, CASE WHEN i % 13 > 0 THEN cos(i * 1.7)::float8 END AS b,
     (ARRAY['red', 'green', 'blue'])[1 + i % 3] AS c,

@@ -16,6 +16,7 @@ from easeml_plpy.task import Task
 if TYPE_CHECKING:
     from tests.conftest import Session
 
+N_SLOTS = 1
 N_FOLDS = 3
 TASK = Task("classification", (2,), 2)
 # Labels that nothing tells, and categories that come a few times each: whoever has seen a row knows its label.

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from tests.conftest import Session
 
+N_SLOTS = 1
 SETUP = """
 CREATE TABLE houses AS SELECT i AS id, i * 1.5 AS area, i * 3.0 + 1 AS price FROM generate_series(1, 60) i;
 ALTER TABLE houses ADD PRIMARY KEY (id);

@@ -12,6 +12,7 @@ import pytest
 if TYPE_CHECKING:
     from tests.conftest import Session
 
+N_SLOTS = 1
 SETUP = """
 CREATE TABLE flowers AS SELECT i AS id, i * 0.5 AS width, CASE WHEN i % 2 = 0 THEN 'oak' ELSE 'elm' END AS kind,
     CASE WHEN i % 3 = 0 THEN 'a' ELSE 'b' END AS species, i * 1.5 AS price FROM generate_series(1, 90) i;

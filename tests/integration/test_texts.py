@@ -9,6 +9,7 @@ import pytest
 
 from tests.conftest import Session
 
+N_SLOTS = 1
 NOTES = """
 CREATE TABLE notes AS
 SELECT i AS id, i % 3 > 0 AS is_kept,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +65,30 @@ def test_processor_time_of_what_has_ended_still_counts() -> None:
     assert seen.peak_memory_bytes > 2**20
 
 
+class Pauses(list[float]):
+    """How long a watch would wait each time, until it has done so three times."""
+
+    def wait(self, seconds: float) -> bool:
+        self.append(seconds)
+        return len(self) == 3
+
+
+def test_watching_leaves_the_processor_to_what_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    def read_slowly(_: object) -> int:
+        end = time.thread_time() + 0.1
+        while time.thread_time() < end:
+            pass
+        return 1
+
+    monkeypatch.setattr(usage, "memory_bytes", read_slowly)
+    seen = usage.Usage(lambda: [os.getpid()])
+    pauses = Pauses()
+    monkeypatch.setattr(seen, "_ended", pauses)
+    seen._watch()
+    assert pauses[0] == usage.SAMPLE_SECONDS
+    assert min(pauses[1:]) >= 0.1 / usage.MOST_OF_A_PROCESSOR
+
+
 def test_a_worker_becomes_a_session_of_its_own_even_where_it_leads_a_group() -> None:
     code = (
         "import os; from easeml_experiments.peers.launch import in_own_session\n"
@@ -107,10 +133,10 @@ def test_workloads_and_records_survive_their_files(tmp_path: Path) -> None:
     assert record.load(tmp_path / "record.json") == kept
 
 
-@pytest.mark.parametrize("setting", [FULL, QUICK])
-def test_the_paper_has_eight_trials(setting: Any) -> None:
+@pytest.mark.parametrize(("setting", "n_trials"), [(FULL, 8), (QUICK, 4)])
+def test_the_paper_has_eight_trials_and_the_quick_form_half(setting: Any, n_trials: int) -> None:
     work = setting.workload(setting.networks[0], 32, seed=0, n_workers=2)
-    assert len(work.configs) == 8
+    assert len(work.configs) == n_trials
     assert [work.config(number)["weight_decay"] for number in (1, 2, 3)] == [1e-4, 1e-6, 1e-4]
 
 

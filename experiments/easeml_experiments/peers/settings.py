@@ -89,5 +89,8 @@ QUICK = Setting(
 FEW_TRIALS: dict[str, Any] = {"learning_rates": (3e-4, 1e-3)}
 COMMUNICATION = replace(FULL, n_rows=12_000, networks=(Network("mlp", PAPER_MLP),), max_epochs=2, **FEW_TRIALS)
 COMMUNICATION_QUICK = replace(
-    QUICK, networks=(Network("mlp", {"hidden_units": [256], "averaging": 0.0}),), **FEW_TRIALS
+    QUICK,
+    networks=(Network("mlp", {"hidden_units": [256], "averaging": 0.0}),),
+    weight_decays=WEIGHT_DECAYS[:1],
+    **FEW_TRIALS,
 )
