@@ -26,6 +26,12 @@ from easeml_plpy.architectures.linear import LINEAR
 from easeml_plpy.architectures.mlp import MLP
 from easeml_plpy.architectures.naive_bayes import GAUSSIAN_NB, MULTINOMIAL_NB
 from easeml_plpy.architectures.resnet import RESNET
+from easeml_plpy.architectures.series.bilstm import BILSTM
+from easeml_plpy.architectures.series.gru import GRU
+from easeml_plpy.architectures.series.lstm import LSTM
+from easeml_plpy.architectures.series.rnn import RNN
+from easeml_plpy.architectures.series.temporal_cnn import TEMPORAL_CNN
+from easeml_plpy.architectures.series.transformer import TRANSFORMER
 from easeml_plpy.architectures.stochastic_gradient import PASSIVE_AGGRESSIVE, PERCEPTRON, SGD
 from easeml_plpy.architectures.tabm import TABM
 from easeml_plpy.errors import NotFound, close_matches_hint
@@ -46,6 +52,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     for each in (
         *(LINEAR, MLP, RESNET, TABM, LENET),
         *(ALEXNET, BN_ALEXNET, NIN, VGG, GOOGLENET, SQUEEZENET, RESNET18, RESNET50),
+        *(RNN, LSTM, BILSTM, GRU, TRANSFORMER, TEMPORAL_CNN),
         *(SGD, PERCEPTRON, PASSIVE_AGGRESSIVE, GAUSSIAN_NB, MULTINOMIAL_NB, LIGHTGBM, EXTRA_TREES, RANDOM_FOREST),
         ENSEMBLE,
     )

@@ -28,7 +28,7 @@ Layer: TypeAlias = Callable[[torch.Tensor], torch.Tensor]
 Parameters: TypeAlias = Mapping[str, torch.Tensor]
 """By the name in the network, each of shape (k, *shape)."""
 
-OF_ITS_BATCH = (nn.BatchNorm2d, Flip, Crop)
+OF_ITS_BATCH = (nn.BatchNorm2d, Flip, Crop, nn.RNNBase, nn.MultiheadAttention)
 ELEMENTWISE = (nn.ReLU, nn.Tanh, nn.GELU, nn.Identity)
 
 
@@ -119,7 +119,7 @@ class StackedNetwork:
         if any(_dropped_share(each, f"{name}{inner}") for each in self._modules for inner in _dropouts(module)):
             raise NotStackable(f"{type(module).__name__} draws numbers inside")
         if any(isinstance(each, OF_ITS_BATCH) for each in module.modules()):
-            raise NotStackable(f"{type(module).__name__} keeps or draws numbers of each batch")
+            raise NotStackable(f"{type(module).__name__} computes a batch of one network only")
         if any(isinstance(each, nn.EmbeddingBag) for each in module.modules()):
             raise NotStackable("torch sums vectors of tokens for one network at a time")
 

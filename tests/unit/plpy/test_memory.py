@@ -19,7 +19,7 @@ from easeml_plpy.live_trials import check_fits
 from easeml_plpy.memory import LEAST_BYTES, limit_to, machine_bytes, session_bytes, slot_share
 from easeml_plpy.task import Task
 from easeml_plpy.units import TrialSpec
-from tests.unit.plpy.training_rows import IMAGE_NETWORKS
+from tests.unit.plpy.training_rows import IMAGE_NETWORKS, SERIES_NETWORKS
 
 IMAGES = Task("classification", (3, 20, 17), 5)
 ROWS = Task("regression", (7,), 1)
@@ -66,7 +66,9 @@ def test_parameters_are_counted_as_torch_counts_them(name: str, task: Task, conf
 def test_every_architecture_says_what_it_takes_and_defaults_take_little(name: str) -> None:
     chosen = ARCHITECTURES[name]
     task = Task(
-        chosen.tasks[0], (28, 28) if name in IMAGE_NETWORKS else (784,), 10 if "classification" in chosen.tasks else 1
+        chosen.tasks[0],
+        (28, 28) if name in (*IMAGE_NETWORKS, *SERIES_NETWORKS) else (784,),
+        10 if "classification" in chosen.tasks else 1,
     )
     assert 0 < chosen.needed_bytes(task, complete(chosen, {}), 10_000) < 200_000_000
 

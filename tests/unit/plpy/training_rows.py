@@ -7,6 +7,7 @@ from easeml_plpy.task import Task
 
 IMAGE_NETWORKS = [name for name, each in ARCHITECTURES.items() if each.made_for == ("image",)]
 """Architectures that take nothing but images."""
+SERIES_NETWORKS = [name for name, each in ARCHITECTURES.items() if each.made_for == ("series",)]
 
 
 def no_pause() -> None:

@@ -1,0 +1,1 @@
+"""Networks for series, one file each, and what they share."""
