@@ -184,7 +184,7 @@ def test_what_takes_long_to_import_is_imported_where_it_is_used():
     assert offences(DB_MODULES, lambda name, path: tops(imports(name, path, top_level_only=True)) & LAZY) == {}
 
 
-# What a tenant's session imports for its first select_models, and what a coordinator does: a tenant waits for both.
+# What a tenant's session imports for its first select_models, and what coordinators and commands do: somebody waits.
 FIRST_CALLS = {
     "select_models": (
         "easeml_db.decisions.procedures.proposal, easeml_db.decisions.hopper.schedulers,"
@@ -192,7 +192,8 @@ FIRST_CALLS = {
         {"scipy", "torch", "optuna"},
     ),
     "prediction": ("easeml_plpy.prediction", {"scipy", "sklearn", "torch", "lightgbm", "pandas"}),
-    "coordinator": ("easeml_db.local.service", {"scipy.optimize", "scipy.stats", "torch", "optuna"}),
+    "coordinator": ("easeml_db.local.service", {"scipy", "torch", "optuna"}),
+    "command": ("easeml_db.cli", {"scipy", "sklearn", "torch", "optuna", "altair"}),
 }
 
 
