@@ -21,7 +21,7 @@ class BlockDecoder:
 
     def decode(self, payload: bytes, texts: str | None, n_rows: int) -> tuple[list[Array], Array]:
         """Return the fields and the targets of a block. Raises InvalidData."""
-        numbers, targets = columns_of.decode_labelled_rows(self._sent, self._target, payload, n_rows)
+        numbers, targets = columns_of.decode_rows(self._sent, self._target, payload, n_rows)
         columns = columns_of.text_columns(texts, len(self._tokenizers), n_rows)
         tokens = [
             tokenizer.rows(column, field.width)

@@ -1,6 +1,6 @@
 """Columns of a relation: which field each becomes, and the SQL that brings it over in binary.
 
-Rows travel as `record_send(ROW(...))`, one aggregate a block: every row of a field takes the same number of bytes,
+Rows are packed as `record_send(ROW(...))`, one aggregate a block: every row of a field takes the same number of bytes,
 so a whole block is decoded as one structured numpy array instead of value by value. Arrays travel as the server
 keeps them (easeml.array_bytes): `array_send` calls a function for each element, which costs 30 times as much.
 """
@@ -217,10 +217,15 @@ def wire_type(field: Field) -> np.dtype[np.void]:
     head = [("oid", ">u4"), ("length", ">i4")]
     if not (isinstance(field, TensorField) and field.is_array):
         return np.dtype([*head, ("value", field.stored_type.newbyteorder(">"), field.shape)])
-    # ArrayType of PostgreSQL's array.h without its length word, in the byte order of the machine.
-    array_head = [("n_dimensions", "=i4"), ("nulls_offset", "=i4"), ("element", "=u4")]
-    bounds = [("sizes", "=i4", (field.wire_rank,)), ("lower_bounds", "=i4", (field.wire_rank,))]
-    return np.dtype([*head, *array_head, *bounds, ("elements", np.dtype(field.wire), (math.prod(field.shape),))])
+    return np.dtype([*head, *array_layout(field.wire, field.wire_rank, math.prod(field.shape))])
+
+
+def array_layout(element: str, rank: int, n_elements: int) -> list[Any]:
+    """Return the parts of an array as easeml.array_bytes returns it: ArrayType of PostgreSQL's array.h without its
+    length word, in the byte order of the machine."""
+    head = [("n_dimensions", "=i4"), ("nulls_offset", "=i4"), ("element", "=u4")]
+    bounds = [("sizes", "=i4", (rank,)), ("lower_bounds", "=i4", (rank,))]
+    return [*head, *bounds, ("elements", np.dtype(element), (n_elements,))]
 
 
 def texts_sql(texts: Sequence[tuple[Field, str]], order: str) -> str:
@@ -241,54 +246,42 @@ def text_columns(texts: str | None, n_columns: int, n_rows: int) -> list[list[st
     return [values[start : start + n_rows] for start in range(0, len(values), max(n_rows, 1))]
 
 
-def row_type(fields: Sequence[Field], target: str | None) -> np.dtype[np.void]:
-    """Return the structured type of a sent row: column count, inputs, and the target (a numpy type) if there is one."""
+def row_type(fields: Sequence[Field], target: str) -> np.dtype[np.void]:
+    """Return the structured type of a sent row: column count, inputs, and the target, a numpy type."""
     parts: list[Any] = [("n_columns", ">i4")]
     parts += [(f"input_{i}", wire_type(field)) for i, field in enumerate(fields)]
-    if target is not None:
-        parts.append(("target", [("oid", ">u4"), ("length", ">i4"), ("value", target)]))
-    return np.dtype(parts)
+    return np.dtype([*parts, ("target", [("oid", ">u4"), ("length", ">i4"), ("value", target)])])
 
 
-def decode_rows(fields: Sequence[Field], payload: bytes, n_rows: int) -> list[Array]:
-    """Decode n_rows sent rows without a target into fields. Raises InvalidData."""
-    return _fields_of(fields, _sent_rows(row_type(fields, None), payload, n_rows))
-
-
-def decode_labelled_rows(
-    fields: Sequence[Field], target: str, payload: bytes, n_rows: int
-) -> tuple[list[Array], Array]:
+def decode_rows(fields: Sequence[Field], target: str, payload: bytes, n_rows: int) -> tuple[list[Array], Array]:
     """Decode n_rows sent rows into fields and targets of that numpy type. Raises InvalidData."""
-    rows = _sent_rows(row_type(fields, target), payload, n_rows)
-    return _fields_of(fields, rows), rows["target"]["value"]
+    rows = structured(row_type(fields, target), payload, n_rows)
+    return [_field_of(field, rows[f"input_{i}"]) for i, field in enumerate(fields)], rows["target"]["value"]
 
 
-def _sent_rows(dtype: np.dtype[np.void], payload: bytes, n_rows: int) -> Array:
+def structured(dtype: np.dtype[np.void], payload: bytes, n_rows: int) -> Array:
+    """Return bytes as n_rows of a structured type. Raises InvalidData."""
     if len(payload) != n_rows * dtype.itemsize:
-        raise _misshapen(f"{n_rows} rows take {len(payload)} bytes, expected {dtype.itemsize} each.")
+        raise misshapen(f"{n_rows} rows take {len(payload)} bytes, expected {dtype.itemsize} each.")
     return np.frombuffer(payload, dtype, n_rows)
 
 
-def _fields_of(fields: Sequence[Field], rows: Array) -> list[Array]:
-    """Cut the rows into one contiguous array a field; no loop over rows."""
-    decoded: list[Array] = []
-    for i, field in enumerate(fields):
-        part = rows[f"input_{i}"]
-        if isinstance(field, TensorField) and field.is_array:
-            _check_arrays(field, part)
-            values = part["elements"]
-        else:
-            values = part["value"]
-        decoded.append(np.ascontiguousarray(values.reshape(len(rows), *field.shape), field.stored_type))
-    return decoded
+def _field_of(field: Field, part: Array) -> Array:
+    """Return one contiguous array of a field; no loop over rows."""
+    if isinstance(field, TensorField) and field.is_array:
+        return elements_of(field, part)
+    return np.ascontiguousarray(part["value"].reshape(len(part), *field.shape), field.stored_type)
 
 
-def _check_arrays(field: TensorField, arrays: Array) -> None:
-    """Refuse arrays of another rank or with NULL elements that happen to take the same number of bytes."""
+def elements_of(field: TensorField, arrays: Array) -> Array:
+    """Return the elements of arrays (`array_layout`). Refuse arrays of another rank or with NULL elements that happen
+    to take the same number of bytes. Raises InvalidData."""
     if (arrays["n_dimensions"] != field.wire_rank).any() or arrays["nulls_offset"].any():
-        raise _misshapen(f"Column {field.column!r} has arrays of another rank, or with NULL elements.")
+        raise misshapen(f"Column {field.column!r} has arrays of another rank, or with NULL elements.")
+    return np.ascontiguousarray(arrays["elements"].reshape(len(arrays), *field.shape), field.stored_type)
 
 
-def _misshapen(detail: str) -> InvalidData:
+def misshapen(detail: str) -> InvalidData:
+    """Return what is said of rows that are not all of one shape."""
     hint = "Every array of a column must have one shape and no NULL elements."
     return InvalidData("the rows do not all have the declared shape", detail=detail, hint=hint)

@@ -6,6 +6,7 @@ only. Until they are known, while a dataset is being packed, a field has mean 0 
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -142,6 +143,12 @@ class LabelTarget:
     labels: tuple[str, ...]
 
     task: ClassVar[TaskKind] = "classification"
+
+    @cached_property
+    def separator(self) -> str:
+        """A text to put between labels: it is in none of them, nor made by the end of one and its own beginning."""
+        whole = "".join(self.labels)
+        return next(mark for mark in map("\x01{}\x02".format, itertools.count()) if mark not in whole)
 
     def to_json(self) -> dict[str, JSON]:
         """Return the target as it is stored."""

@@ -23,6 +23,7 @@ from .errors import InvalidData
 from .target_statistics import MANY
 from .value_types import Array, Floats
 
+CACHED_NUMBERS = 1 << 17
 N_FOLDED = 64
 """Columns of a free text in the standard view, where tokens share them."""
 
@@ -141,16 +142,23 @@ def encode_field(field: Field, values: Array) -> Floats:
 
 
 def _standardise_whole(field: TensorField, values: Array) -> Floats:
-    """Standardise an array in which training had no missing element; one that is missing here counts as the mean."""
+    """Standardise an array in which training had no missing element; one that is missing here counts as the mean.
+
+    A few rows at a time, whose numbers stay in the processor's cache from one operation to the next.
+    """
     # What float32 cannot hold is centred first; the field decides, since prediction brings float64 for all.
     work = np.float64 if field.dtype in ("f8", "i4") else np.float32
-    centred: Array = values.astype(work)
-    if field.range is not None:
-        np.clip(centred, *(bound.astype(work) for bound in field.range), out=centred)
-    centred -= field.mean.astype(work)
-    centred /= field.scale.astype(work)
-    scaled: Floats = centred.astype(np.float32, copy=False)
-    return np.nan_to_num(scaled, copy=False, nan=0.0) if values.dtype.kind == "f" else scaled
+    bounds = [bound.astype(work) for bound in field.range or ()]
+    mean, scale = field.mean.astype(work), field.scale.astype(work)
+    whole = np.empty(values.shape, np.float32)
+    n_rows = max(1, CACHED_NUMBERS // math.prod(field.shape))
+    for start in range(0, len(values), n_rows):
+        centred: Array = values[start : start + n_rows].astype(work)
+        if bounds:
+            np.clip(centred, *bounds, out=centred)
+        centred -= mean
+        np.divide(centred, scale, out=whole[start : start + n_rows], casting="same_kind")
+    return np.nan_to_num(whole, copy=False, nan=0.0) if values.dtype.kind == "f" else whole
 
 
 def _standardise_with_flags(field: NumericField | TensorField, values: Array) -> Floats:

@@ -15,16 +15,18 @@ from .coded_fields import CategoricalField, TextField
 from .encoder import Field, LabelTarget
 from .errors import InvalidData, NotAllowed, ShapeMismatch
 from .row_values import coded, fields_from_numbers, fields_from_values, numbers_of_array, row_of_text
+from .sent_columns import decode_payload
 from .serving import Served, served, within_memory
 from .session import Kept, Session, answering, tenant_entry_point
 from .value_types import Array
 
 Answer: TypeAlias = tuple[str | None, float | None, float | None, int]
 """(label, probability, value, trial) of one row; the label of a regression is its value as text."""
-Answers: TypeAlias = tuple[list[str] | None, list[float], int]
-"""(labels, probabilities or values, trial) of many rows; a regression has no labels."""
+Answers: TypeAlias = tuple[str | None, str | None, bytes, int]
+"""(labels, what stands between them, probabilities or values as float64, trial) of many rows; a regression has no
+labels. PL/Python would turn each element of a list into text, for the server to read."""
 
-ROWS_AT_ONCE = 4096
+ROWS_AT_ONCE = 1024
 
 
 class Filling:
@@ -75,10 +77,14 @@ def answers(served: Served, fields: Sequence[Array], n_rows: int) -> Answers:
     outputs = np.concatenate([outputs_of(served, page) for page in pages])
     target = served.data.encoder.target
     if not isinstance(target, LabelTarget):
-        return None, outputs[:, 0].tolist(), served.trial_id
+        return None, None, _bytes_of(outputs[:, 0]), served.trial_id
     best = outputs.argmax(axis=1)
-    labels = [target.labels[code] for code in best.tolist()]
-    return labels, outputs[np.arange(n_rows), best].tolist(), served.trial_id
+    labels = target.separator.join(map(target.labels.__getitem__, best.tolist()))
+    return labels, target.separator, _bytes_of(outputs[np.arange(n_rows), best]), served.trial_id
+
+
+def _bytes_of(numbers: Array) -> bytes:
+    return numbers.astype(np.float64).tobytes()
 
 
 @answering
@@ -114,33 +120,33 @@ def predict_packed(
     dataset: str,
     trial_id: int | None,
     n_rows: int,
-    payload: bytes,
+    payload: bytes | None,
     texts: str | None,
 ) -> Answers:
-    """Predict for many rows: return (labels, probabilities or values, trial).
+    """Predict for many rows.
 
-    payload: the numbers and arrays of each row as `record_send` writes them; texts: the inputs that are texts as a JSON
-    array, one column after another (so that the caller need not know the owner's categories).
+    payload: the numbers and arrays as sent_columns.py has them sent; texts: the inputs that are texts as a JSON array,
+    one column after another (so that the caller need not know the owner's categories).
     """
     if not session.kept(FILLING).is_on:
         raise NotAllowed("easeml.predict_packed cannot be called directly", hint="Call easeml.predict_table.")
     chosen = served(session, dataset, trial_id)
     inputs = chosen.data.encoder.inputs
-    numbers = iter(_numbers(inputs, payload, n_rows))
+    sent = iter(_numbers(inputs, payload, n_rows))
     n_texts = sum(isinstance(field, CategoricalField | TextField) for field in inputs)
     columns = iter(columns_of.text_columns(texts, n_texts, n_rows))
     fields = [
-        coded(field, next(columns)) if isinstance(field, CategoricalField | TextField) else next(numbers)
+        coded(field, next(columns)) if isinstance(field, CategoricalField | TextField) else next(sent)
         for field in inputs
     ]
     return answers(chosen, fields, n_rows)
 
 
-def _numbers(inputs: Sequence[Field], payload: bytes, n_rows: int) -> list[Array]:
+def _numbers(inputs: Sequence[Field], payload: bytes | None, n_rows: int) -> list[Array]:
     """Return the fields of the columns that are no texts. Raises ShapeMismatch."""
     sent = [field for field in inputs if not isinstance(field, CategoricalField | TextField)]
     try:
-        return columns_of.decode_rows(sent, payload, n_rows)
+        return decode_payload(sent, payload, n_rows)
     except InvalidData as error:
         raise ShapeMismatch(
             str(error.message),

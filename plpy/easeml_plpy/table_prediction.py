@@ -14,31 +14,33 @@ from typing import NamedTuple
 from . import columns as columns_of
 from .coded_fields import CategoricalField, TextField
 from .columns import Column, Columns
-from .encoder import Encoder, Field, NumberTarget, NumericField, TensorField
+from .encoder import Encoder, Field, NumberField, NumberTarget, NumericField, TensorField
 from .errors import InvalidArgument, NotFound, ShapeMismatch
-from .prediction import FILLING, ROWS_AT_ONCE
+from .prediction import FILLING
 from .prediction_outputs import Addition, is_there, key_columns
+from .sent_columns import payload_sql
 from .serving import served
 from .session import Command, Session, Statement, answering, only_column
 
-LABELS = ["packed.labels", "packed.predicted_values"]
+# A single label that is empty makes an empty text, which string_to_array would take for no label.
+LABELS = "CASE packed.labels WHEN '' THEN ARRAY[''] ELSE string_to_array(packed.labels, packed.separator) END"
 LABEL_COLUMNS = "NULL::text AS predicted_label, NULL::double precision AS probability"
-VALUES = ["packed.predicted_values"]
+VALUES = "easeml.numbers_of(packed.predicted_values)"
 VALUE_COLUMN = "NULL::double precision AS predicted_value"
 ELEMENTS = {"i2": "int2", "i4": "int4", "f4": "float4", "f8": "float8"}
+
+CHUNK_ROWS = 4096
 
 # One statement over the whole source: some thousand rows at a time are packed, predicted and written with their keys.
 FILL = """
 INSERT INTO {output}
-SELECT u.*
+SELECT {columns}
 FROM generate_series(0, {n_pages}, {step}) AS page
 CROSS JOIN LATERAL (
-    SELECT count(*)::int AS n, string_agg(record_send(ROW({numbers})), ''::bytea) AS payload,
-        {texts} AS texts{key_arrays}
+    SELECT count(*)::int AS n, {payload} AS payload, {texts} AS texts{key_arrays}
     FROM {relation} WHERE ctid >= format('(%s,0)', page)::tid AND ctid < format('(%s,0)', page + {step})::tid
 ) AS chunk
 CROSS JOIN LATERAL easeml.predict_packed($1, $2, chunk.n, chunk.payload, chunk.texts) AS packed
-CROSS JOIN LATERAL unnest({columns}) AS u
 WHERE chunk.n > 0
 """
 
@@ -140,12 +142,12 @@ class _Filling:
         sql = FILL.format(
             output=output,
             relation=scanned,
-            columns=", ".join([*kept, *(VALUES if self.is_number else LABELS)]),
+            columns=", ".join(f"unnest({array})" for array in (*kept, *(() if self.is_number else (LABELS,)), VALUES)),
             key_arrays="".join(f", array_agg({key}) AS k{i}" for i, key in enumerate(self.keys)),
-            numbers=_numbers_sql(self.columns, inputs),
+            payload=_payload_sql(self.columns, inputs),
             texts=_texts_sql(self.columns, inputs),
             n_pages=size.n_pages,
-            step=max(1, size.n_pages * ROWS_AT_ONCE // max(size.n_rows, 1)),
+            step=max(1, size.n_pages * CHUNK_ROWS // max(size.n_rows, 1)),
         )
         n_rows = _fill(session, self.wanted, sql)
         if scanned not in (source, self.wanted.source):
@@ -194,10 +196,10 @@ def _check_types(wanted: TableRequest, columns: Columns, inputs: Sequence[Field]
             )
 
 
-def _numbers_sql(columns: Columns, inputs: Sequence[Field]) -> str:
-    """Return SQL of what goes into the packed rows."""
+def _payload_sql(columns: Columns, inputs: Sequence[Field]) -> str:
+    """Return SQL of the numbers, images and arrays."""
     numbers = (field for field in inputs if isinstance(field, NumericField | TensorField))
-    return ", ".join(_number_sql(columns[field.source], field) for field in numbers)
+    return payload_sql([(field, _number_sql(columns[field.source], field)) for field in numbers])
 
 
 def _texts_sql(columns: Columns, inputs: Sequence[Field]) -> str:
@@ -212,15 +214,13 @@ def _value_sql(column: Column, field: Field) -> str:
     return columns_of.member_sql(field, value) if field.within else value
 
 
-def _number_sql(column: Column, field: NumericField | TensorField) -> str:
+def _number_sql(column: Column, field: NumberField) -> str:
     """Return SQL of a number or array in the very type that the dataset's rows were sent in."""
     value = _value_sql(column, field)
-    if isinstance(field, NumericField):
-        return columns_of.send_sql(field, value, "")
-    if not field.is_array:
-        return column.quoted
+    if isinstance(field, NumericField) or not field.is_array:
+        return value
     array = f"({value})::{ELEMENTS[field.wire]}[]"
     if field.missing:
         size = math.prod(field.shape)
         array = f"coalesce(array_replace({array}, NULL, 'NaN'), array_fill('NaN'::float8, ARRAY[{size}]))"
-    return columns_of.send_sql(field, array, "")
+    return array

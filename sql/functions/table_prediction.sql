@@ -1,12 +1,32 @@
 -- Predicting for a whole table: reads the caller's relation with the caller's rights, packs it, and passes packed bytes.
 
-CREATE FUNCTION easeml.predict_packed(dataset text, trial_id bigint, n_rows integer, payload bytea, texts text, OUT labels text[], OUT predicted_values double precision[], OUT serving_trial_id bigint)
+-- PL/Python reads a number that it returns from a text. Whole columns come back as bytes instead, which only need a look at their length:
+-- what stands before the numbers is the server's own, so that any bytes make a legal array.
+CREATE FUNCTION easeml.bytes_as_numbers(stored bytea) RETURNS double precision[] LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE AS $$byteasend$$;
+COMMENT ON FUNCTION easeml.bytes_as_numbers(bytea) IS 'Returns bytes as the array that they are in the server, unchecked (internal: for easeml.numbers_of alone).';
+
+CREATE FUNCTION easeml.numbers_of(numbers bytea) RETURNS double precision[]
+LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    n_numbers integer := octet_length(numbers) / 8;
+BEGIN
+    IF n_numbers * 8 <> octet_length(numbers) THEN
+        PERFORM easeml.fail('ML001', format('numbers: expected 8 bytes for each, got %s bytes', octet_length(numbers)));
+    ELSIF n_numbers = 0 THEN
+        RETURN '{}';
+    END IF;
+    RETURN easeml.bytes_as_numbers(substr(easeml.array_bytes(array_fill(0::double precision, ARRAY[n_numbers])), 1, 20) || numbers);
+END
+$$;
+COMMENT ON FUNCTION easeml.numbers_of(bytea) IS 'Returns numbers given as bytes, 8 for each as the server stores a double precision (internal).';
+
+CREATE FUNCTION easeml.predict_packed(dataset text, trial_id bigint, n_rows integer, payload bytea, texts text, OUT labels text, OUT separator text, OUT predicted_values bytea, OUT serving_trial_id bigint)
 LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
 from easeml_plpy.prediction import predict_packed
 return predict_packed(plpy, GD, dataset, trial_id, n_rows, payload, texts)
 $$;
 COMMENT ON FUNCTION easeml.predict_packed(text, bigint, integer, bytea, text) IS
-    'Predicts for rows that the binary send functions packed, within easeml.predict_table (internal: refuses direct calls).';
+    'Predicts for rows whose columns come as bytes, within easeml.predict_table (internal: refuses direct calls).';
 
 CREATE FUNCTION easeml.write_predictions(dataset text, relation oid, output text, trial_id bigint, if_exists text, key text[], OUT n_rows bigint, OUT failure jsonb)
 LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$

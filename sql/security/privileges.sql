@@ -83,7 +83,7 @@ BEGIN
         SELECT s.role, unnest(s.names) AS name FROM (VALUES
             -- What the guide names, then what those functions call in the name of their caller: each one checks what it is given.
             ('PUBLIC', '{predict,predict_value,predict_row,predict_probabilities,predict_table}'::text[]),
-            ('PUBLIC', '{class_probabilities,predict_json,predict_numbers,predict_bytes,predict_packed,open_serving,write_predictions,
+            ('PUBLIC', '{class_probabilities,predict_json,predict_numbers,predict_bytes,predict_packed,numbers_of,open_serving,write_predictions,
                 find_source,find_output,qualified_name,fail,hide_context,raise_failure,array_bytes,version}'),
             -- They read with the rights of their caller; examined_trial refuses in words whoever may not see the rows.
             ('PUBLIC', '{evaluate,confusion_matrix,roc_curve,calibration,class_metrics,residuals,held_out_answers,explain,explain_row,examined_trial,examine_trial,examination}'),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 SQL = Path(__file__).resolve().parents[2] / "sql"
 # They mean the caller's own names, and qualify everything else; byteasend calls nothing.
-UNPINNED = {"array_bytes", "create_dataset", "find_output", "find_source", "predict_table"}
+UNPINNED = {"array_bytes", "bytes_as_numbers", "create_dataset", "find_output", "find_source", "predict_table"}
 # Procedures that commit cannot have a setting: their bodies set it first, and after each commit.
 COMMITTING = {
     "commit_first", "evaluate_batch", "evaluate_gang", "evaluate_round", "evaluate_unit", "pilot_unit", "replay",

@@ -41,7 +41,7 @@ ABOUT_NO_ROWS = {
     "list_architectures", "list_metrics", "list_policies", "list_priors", "list_procedures",
     "list_schedulers", "list_templates", "make_forecast", "does_whole_rounds", "hyperparameter_importances",
     "members_text", "metric_text",
-    "near_names", "plan_goal", "plan_search_on", "preview_search", "qualified_name",
+    "near_names", "numbers_of", "plan_goal", "plan_search_on", "preview_search", "qualified_name",
     "quality", "raise_failure", "version",
 }  # fmt: skip
 # These return an error of their own instead of raising it.

@@ -20,6 +20,15 @@ CREATE VIEW seen AS SELECT * FROM houses WHERE id <= 40;
 CREATE VIEW bare AS SELECT area FROM houses;
 SELECT easeml.create_dataset('houses', 'houses', '{area}', 'price', n_partitions => 1, task => 'regression');
 SELECT easeml.select_models('houses', '{sgd}', n_configs => 2, max_epochs => 1);
+CREATE TABLE marks AS SELECT i AS id, nullif(i, 7) * 1.0 AS x, i % 5 AS few, md5((i % 9)::text) AS words,
+    decode(lpad(to_hex(i), 4, '0'), 'hex') AS pair, ARRAY[i, nullif(i % 3, 0)]::real[] AS two,
+    (ARRAY['', E'\\x01\\x030\\x02', E'a\\x010\\x02b', 'ä "x", \\n', 'NULL'])[i % 5 + 1] AS mark
+FROM generate_series(1, 200) i;
+ALTER TABLE marks ADD PRIMARY KEY (id);
+SELECT easeml.create_dataset('marks', 'marks', '{x,few,two,words}', 'mark', n_partitions => 1);
+SELECT easeml.create_dataset('pairs', 'marks', '{x,pair}', 'mark', n_partitions => 1, input_shape => '{2}');
+SELECT easeml.select_models('marks', '{sgd}', n_configs => 1, max_epochs => 2);
+SELECT easeml.select_models('pairs', '{sgd}', n_configs => 1, max_epochs => 2);
 """
 
 
@@ -28,7 +37,7 @@ def prepared(module_coordinated: Session) -> Session:
     """A database with two trained trials."""
     for statement in SETUP.strip().split(";\n"):
         module_coordinated.execute(statement)
-    module_coordinated.wait_until("SELECT status = 'finished' FROM easeml.runs")
+    module_coordinated.wait_until("SELECT bool_and(status = 'finished') FROM easeml.runs")
     return module_coordinated
 
 
@@ -43,7 +52,7 @@ def predict(session: Session, source: str, further: str = "") -> int:
 
 
 def trials(session: Session) -> list[int]:
-    return session.values("SELECT trial_id FROM easeml.trials ORDER BY 1")
+    return session.values("SELECT trial_id FROM easeml.trials WHERE run_id = (SELECT min(run_id) FROM easeml.runs)")
 
 
 def test_append_predicts_only_for_keys_that_are_not_there(session: Session) -> None:
@@ -129,3 +138,64 @@ def test_triggers_of_the_table_run_when_nothing_is_predicted_any_more(session: S
     )
     with pytest.raises(psycopg.Error, match="cannot be called directly"), session.transaction():
         predict(session, "houses", ", if_exists => 'append'")
+
+
+@pytest.mark.parametrize("dataset", ["marks", "pairs"])
+def test_a_row_of_a_table_is_answered_like_a_row_alone(session: Session, dataset: str) -> None:
+    assert session.value("SELECT easeml.predict_table(%s, 'marks', 'public.answers')", dataset) == 200
+    rows = session.rows(
+        "SELECT a.predicted_label, a.probability, p.label, p.probability AS alone"
+        " FROM answers a JOIN marks m USING (id), LATERAL easeml.predict_row(%(dataset)s, to_jsonb(m)) p",
+        dataset=dataset,
+    )
+    assert len(rows) == 200
+    assert all(row["predicted_label"] == row["label"] for row in rows)
+    assert all(row["probability"] == pytest.approx(row["alone"], rel=1e-5) for row in rows)
+    assert len({row["label"] for row in rows}) > 1
+
+
+def test_a_table_of_one_row_whose_label_is_empty_gets_it(session: Session) -> None:
+    session.execute("SELECT easeml.predict_table('marks', 'marks', 'public.answers')")
+    session.execute(
+        "CREATE VIEW one AS SELECT m.* FROM marks m JOIN answers USING (id) WHERE predicted_label = '' LIMIT 1"
+    )
+    assert session.value("SELECT easeml.predict_table('marks', 'one', 'public.single', key => '{id}')") == 1
+    assert session.values("SELECT predicted_label FROM single") == [""]
+
+
+@pytest.mark.parametrize(
+    ("dataset", "change"),
+    [
+        (
+            "pairs",
+            "UPDATE marks SET pair = CASE id WHEN 1 THEN '\\x00'::bytea WHEN 2 THEN '\\x000102'::bytea ELSE pair END",
+        ),
+        ("pairs", "UPDATE marks SET pair = NULL WHERE id = 3"),
+        ("marks", "UPDATE marks SET two = '{1}' WHERE id = 3"),
+        ("marks", "UPDATE marks SET two = '{{1,2}}' WHERE id = 3"),
+    ],
+)
+def test_rows_of_another_shape_are_refused_also_where_their_lengths_add_up(
+    session: Session, dataset: str, change: str
+) -> None:
+    session.execute(change)
+    with pytest.raises(psycopg.Error, match="do not all have the declared shape"), session.transaction():
+        session.execute("SELECT easeml.predict_table(%s, 'marks', 'public.answers')", [dataset])
+
+
+@pytest.mark.parametrize("numbers", ["{}", "{1.5}", "{NaN,-Infinity,0.1,-0}"])
+def test_bytes_of_numbers_become_these_numbers(prepared: Session, numbers: str) -> None:
+    there_and_back = "SELECT easeml.numbers_of(substr(easeml.array_bytes(%s::float8[]), 21))::text"
+    assert prepared.value(there_and_back, numbers) == numbers
+
+
+@pytest.mark.parametrize("n_bytes", [1, 7, 9, 4095])
+def test_bytes_that_are_no_numbers_are_refused(prepared: Session, n_bytes: int) -> None:
+    with pytest.raises(psycopg.Error, match=f"numbers: expected 8 bytes for each, got {n_bytes} bytes"):
+        prepared.execute("SELECT easeml.numbers_of(decode(repeat('ff', %s), 'hex'))", [n_bytes])
+
+
+def test_any_bytes_make_a_legal_array(prepared: Session) -> None:
+    numbers = "easeml.numbers_of(decode(repeat('ff00017f', 2000), 'hex'))"
+    assert prepared.value(f"SELECT array_ndims({numbers}) = 1 AND cardinality({numbers}) = 1000") is True
+    assert prepared.value("SELECT proacl::text FROM pg_proc WHERE proname = 'bytes_as_numbers'").count("=X/") == 2

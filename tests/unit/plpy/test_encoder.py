@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
 import numpy as np
 import pytest
 
-from easeml_plpy.encoder import CategoricalField, Encoder, NumericField, TensorField, field_from_json
+from easeml_plpy.encoder import CategoricalField, Encoder, LabelTarget, NumericField, TensorField, field_from_json
 from easeml_plpy.encoding import encode, encoded_shape, fields_from_bytes, fields_to_bytes, row_bytes
 from easeml_plpy.errors import InvalidData, ShapeMismatch
 from easeml_plpy.moments import Moments
@@ -114,3 +115,19 @@ def test_moments_of_parts_are_those_of_the_whole(is_elementwise: bool) -> None:
     if is_elementwise:
         np.testing.assert_allclose(found.mean, np.nanmean(values, axis=0))
         assert found.scale[1] == 1.0
+
+
+@pytest.mark.parametrize("image", [IMAGE, {**IMAGE, "type": "_float8", "dtype": "f8", "wire": "f8", "wire_rank": 2}])
+def test_many_images_are_encoded_as_each_alone(image: dict[str, Any]) -> None:
+    encoder = Encoder.from_json(stored([{**image, "shape": [300, 100]}]))
+    rows = np.random.default_rng(1).integers(0, 256, (11, 300, 100)).astype(encoder.inputs[0].stored_type)
+    alone = np.concatenate([encode(encoder, [row[None]]) for row in rows])
+    assert encode(encoder, [rows]).tobytes() == alone.tobytes()
+    assert alone.tobytes() == ((rows.astype(np.float64) - 3.0) / 2.0).astype(np.float32).tobytes()
+
+
+@pytest.mark.parametrize("labels", [("a", "b"), ("\x010\x02", ""), ("\x01", "0\x02\x011\x02"), ("\x01" * 3, "\x02")])
+def test_labels_can_be_told_apart_when_they_stand_in_one_text(labels: tuple[str, ...]) -> None:
+    target = LabelTarget("y", "text", labels)
+    for row in itertools.product(labels, repeat=4):
+        assert tuple(target.separator.join(row).split(target.separator)) == row

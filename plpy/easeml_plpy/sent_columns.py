@@ -1,0 +1,71 @@
+"""Columns of some thousand rows, on their way to Python as one value of bytea.
+
+All numbers of the rows come first, as one array of the server; then the bytes of each image, and each array as the
+server keeps it, one row after another. Rows that are sent one by one (columns.py) cost a function call for each value,
+and have to be taken apart again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from . import columns as columns_of
+from .encoder import NumberField, NumericField, TensorField
+from .value_types import Array
+
+NUMBERS = "numbers"
+Parts = Sequence[tuple[NumberField, str]]
+
+
+def payload_sql(values: Parts) -> str:
+    """Return SQL of the bytes of these columns, aggregates of their values. An image of another size is left out, so
+    that the length tells."""
+    numbers = [columns_of.send_sql(field, value, "") for field, value in values if isinstance(field, NumericField)]
+    parts = [f"easeml.array_bytes(array_agg(ARRAY[{', '.join(numbers)}]))"] if numbers else []
+    parts += [_tensors_sql(field, value) for field, value in values if isinstance(field, TensorField)]
+    return " || ".join(parts) or "NULL::bytea"
+
+
+def decode_payload(fields: Sequence[NumberField], payload: bytes | None, n_rows: int) -> list[Array]:
+    """Return the fields of so many rows. Raises InvalidData."""
+    layout = np.dtype(list(_layout(fields, n_rows)))
+    n_bytes = len(payload or b"")
+    if n_bytes != layout.itemsize:
+        raise columns_of.misshapen(f"{n_rows} rows take {n_bytes} bytes, expected {layout.itemsize}.")
+    if payload is None:
+        return []
+    whole = np.frombuffer(payload, layout, 1)
+    numbers = iter(_columns(whole[NUMBERS]["elements"], n_rows) if NUMBERS in (layout.names or ()) else ())
+    return [
+        next(numbers) if isinstance(field, NumericField) else _tensors(field, whole[f"tensor_{k}"][0])
+        for k, field in enumerate(fields)
+    ]
+
+
+def _tensors_sql(field: TensorField, value: str) -> str:
+    if field.is_array:
+        return f"string_agg({columns_of.send_sql(field, value, '')}, ''::bytea)"
+    return f"string_agg(CASE WHEN octet_length({value}) = {math.prod(field.shape)} THEN {value} END, ''::bytea)"
+
+
+def _layout(fields: Sequence[NumberField], n_rows: int) -> Iterator[tuple[Any, ...]]:
+    n_numbers = n_rows * sum(isinstance(field, NumericField) for field in fields)
+    if n_numbers:
+        yield NUMBERS, columns_of.array_layout("<f8", 2, n_numbers)
+    for k, field in enumerate(fields):
+        if isinstance(field, TensorField):
+            size = math.prod(field.shape)
+            array = columns_of.array_layout(field.wire, field.wire_rank, size) if field.is_array else None
+            yield f"tensor_{k}", array or (field.stored_type, field.shape), (n_rows,)
+
+
+def _columns(numbers: Array, n_rows: int) -> Array:
+    return np.array(numbers.reshape(n_rows, -1).T, np.float64, order="C")
+
+
+def _tensors(field: TensorField, sent: Array) -> Array:
+    return columns_of.elements_of(field, sent) if field.is_array else sent
