@@ -37,6 +37,7 @@ from easeml_db.local.processes import (
 )
 from easeml_db.postgres import extension_files
 from easeml_db.postgres.connection import connect_now
+from easeml_db.postgres.versions import update_extension
 
 MAX_SOCKET_PATH = 107
 DATABASE = "easeml"
@@ -203,7 +204,7 @@ class Embedded:
 def prepare_database(connection: psycopg.Connection[Any], *, n_slots: int | None = None) -> None:
     """Create the extension, the coordinator's login role and the slots, where they are missing."""
     connection.execute("CREATE EXTENSION IF NOT EXISTS easeml CASCADE")
-    connection.execute("ALTER EXTENSION easeml UPDATE")
+    update_extension(connection)
     if not connection.execute("SELECT FROM pg_roles WHERE rolname = %s", [SERVICE_ROLE]).fetchall():
         connection.execute(f"CREATE ROLE {SERVICE_ROLE} LOGIN IN ROLE easeml_coordinator")
     for name, value in SERVICE_SETTINGS.items():

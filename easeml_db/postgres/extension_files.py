@@ -8,6 +8,7 @@ from pathlib import Path
 
 from easeml_db import __version__
 from easeml_db.errors import NotAllowed, NotFound
+from easeml_db.postgres.upgrade_script import upgrade_script, upgrades
 
 
 def sql_folder() -> Path:
@@ -27,6 +28,17 @@ def build() -> str:
     return "\n".join(['\\echo Use "CREATE EXTENSION easeml CASCADE" to load this file. \\quit', *parts])
 
 
+def texts() -> dict[str, str]:
+    """Return what the server needs by file name: this version, the released ones, and the way from each to this one."""
+    folder = sql_folder()
+    released = [folder / "easeml.control", *sorted((folder / "upgrades").glob("easeml--*.sql"))]
+    return {
+        **{path.name: path.read_text(encoding="utf-8") for path in released},
+        f"easeml--{__version__}.sql": build(),
+        **{f"easeml--{name}.sql": upgrade_script(folder, name) for name in upgrades(folder)},
+    }
+
+
 def fingerprint() -> str:
     """A hash of the built extension, to tell builds of one version apart."""
     return sha256(build().encode()).hexdigest()
@@ -38,10 +50,7 @@ def install(binaries: Path) -> list[Path]:
     binaries: the folder of the server's pg_config or postgres. Raises NotAllowed without the right to write there.
     """
     target = share_folder(binaries) / "extension"
-    files = {
-        target / "easeml.control": (sql_folder() / "easeml.control").read_text(encoding="utf-8"),
-        target / f"easeml--{__version__}.sql": build(),
-    }
+    files = {target / name: text for name, text in texts().items()}
     changed = [path for path, text in files.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
     for path in changed:
         try:

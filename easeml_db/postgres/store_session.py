@@ -7,14 +7,13 @@ from typing import Any
 
 import psycopg
 
-from easeml_db import __version__
-from easeml_db.errors import InvalidData, NotFound, RowsHeld, VersionMismatch
+from easeml_db.errors import InvalidData, NotFound, RowsHeld
 from easeml_db.postgres.connection import connect, out_of_space, rows_held, server_error, unavailable
 from easeml_db.postgres.queries import queries
+from easeml_db.postgres.versions import EXTENSION, check_version
 
 LOCK_TIMEOUT = "250ms"  # nobody's open transaction keeps a session of the service waiting longer
 SETTINGS = {"lock_timeout": LOCK_TIMEOUT, "idle_session_timeout": "0"}
-EXTENSION = "SELECT extversion FROM pg_extension WHERE extname = 'easeml'"
 
 
 class StoreSession:
@@ -29,12 +28,7 @@ class StoreSession:
         """Connect. Raises VersionMismatch where the extension is missing or of another version."""
         self._connection = await connect(self.dsn, self._application_name, **self._settings)
         row = await (await self._connection.execute(EXTENSION)).fetchone()
-        if row is None or row["extversion"] != __version__:
-            found = "no extension easeml" if row is None else f"extension easeml {row['extversion']}"
-            raise VersionMismatch(
-                f"the database has {found}, this coordinator is {__version__}",
-                hint="Run: easeml install --dsn ...",
-            )
+        check_version(None if row is None else row["extversion"])
 
     async def close(self) -> None:
         """Close the connection."""

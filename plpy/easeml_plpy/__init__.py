@@ -3,4 +3,4 @@
 `plpy` and `GD` arrive as arguments; nothing here imports `plpy`, `psycopg` or the coordinator's package.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

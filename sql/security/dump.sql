@@ -16,8 +16,8 @@ BEGIN
         WHERE c.relnamespace = 'easeml'::regnamespace AND c.relkind IN ('r', 'S')
     LOOP
         IF item.relkind = 'r' AND item.relation_name NOT IN ('coordinator_lease', 'coordinators', 'restored_tables') THEN
-            EXECUTE format('CREATE TRIGGER restore_1_begins BEFORE INSERT ON %s FOR EACH STATEMENT WHEN (%s) EXECUTE FUNCTION easeml.begin_restoring()', item.relation, is_restore);
-            EXECUTE format('CREATE TRIGGER restore_2_ends AFTER INSERT ON %s FOR EACH STATEMENT WHEN (%s) EXECUTE FUNCTION easeml.end_restoring()', item.relation, is_restore);
+            EXECUTE format('CREATE OR REPLACE TRIGGER restore_1_begins BEFORE INSERT ON %s FOR EACH STATEMENT WHEN (%s) EXECUTE FUNCTION easeml.begin_restoring()', item.relation, is_restore);
+            EXECUTE format('CREATE OR REPLACE TRIGGER restore_2_ends AFTER INSERT ON %s FOR EACH STATEMENT WHEN (%s) EXECUTE FUNCTION easeml.end_restoring()', item.relation, is_restore);
             EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER restore_1_begins, ENABLE ALWAYS TRIGGER restore_2_ends', item.relation);
         END IF;
         PERFORM pg_catalog.pg_extension_config_dump(item.relation, CASE item.relation_name

@@ -5,6 +5,11 @@ GRANT easeml_tenant, easeml_reader, easeml_coordinator TO easeml_admin;
 -- Whoever was given use of a dataset predicts, tenant or not.
 GRANT USAGE ON SCHEMA easeml TO PUBLIC;
 
+-- An update finds owners that this script has chosen; rights are given anew while the installer owns everything.
+ALTER TABLE easeml.checkpoints OWNER TO CURRENT_USER;
+ALTER TABLE easeml.checkpoint_chunks OWNER TO CURRENT_USER;
+ALTER VIEW easeml.kept_sizes OWNER TO CURRENT_USER;
+
 DO $security$
 DECLARE
     item record;
@@ -13,15 +18,20 @@ BEGIN
         SELECT c.oid::regclass AS relation, c.relname AS relation_name FROM pg_class c
         WHERE c.relnamespace = 'easeml'::regnamespace AND c.relkind = 'r'
     LOOP
+        -- An update grants again what this version grants, and nothing of what a former one did.
+        EXECUTE format('REVOKE ALL ON %s FROM easeml_admin, easeml_coordinator, easeml_tenant, easeml_reader', item.relation);
         EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON %s TO easeml_owner, easeml_admin, easeml_coordinator', item.relation);
         IF EXISTS (SELECT FROM pg_attribute WHERE attrelid = item.relation AND attname = 'tenant') THEN
             EXECUTE format('ALTER TABLE %s ENABLE ROW LEVEL SECURITY', item.relation);
+            EXECUTE format('DROP POLICY IF EXISTS all_rows ON %s', item.relation);
             EXECUTE format('CREATE POLICY all_rows ON %s TO easeml_owner, easeml_admin, easeml_coordinator USING (true) WITH CHECK (true)', item.relation);
             IF item.relation_name <> 'tenant_roles' THEN
+                EXECUTE format('DROP POLICY IF EXISTS own_rows ON %s', item.relation);
                 EXECUTE format('CREATE POLICY own_rows ON %s FOR SELECT TO easeml_tenant USING (tenant = (SELECT easeml.current_tenant()))', item.relation);
             END IF;
             IF item.relation_name NOT IN ('blocks', 'checkpoints', 'checkpoint_chunks', 'prediction_audits', 'prediction_log') THEN
                 -- Whoever is a tenant, too, may read all columns of the rows that a policy shows, so of these tables only its own are shown.
+                EXECUTE format('DROP POLICY IF EXISTS read_rows ON %s', item.relation);
                 EXECUTE format('CREATE POLICY read_rows ON %s FOR SELECT TO easeml_reader USING (%s)', item.relation,
                     CASE WHEN item.relation_name IN ('datasets', 'partitions', 'evaluations') THEN '(SELECT easeml.reads_for_all())' ELSE 'true' END);
                 -- These tell values of rows: the encoder holds categories, labels and means; statistics of a few rows are their targets;
@@ -38,7 +48,7 @@ BEGIN
         EXECUTE format('GRANT SELECT ON %s TO easeml_admin, easeml_coordinator, easeml_tenant, easeml_reader', item.relation);
     END LOOP;
     FOR item IN SELECT p.oid::regprocedure AS routine, p.prosecdef, p.proname FROM pg_proc p WHERE p.pronamespace = 'easeml'::regnamespace LOOP
-        EXECUTE format('REVOKE ALL ON ROUTINE %s FROM PUBLIC', item.routine);
+        EXECUTE format('REVOKE ALL ON ROUTINE %s FROM PUBLIC, easeml_admin, easeml_coordinator, easeml_tenant, easeml_reader', item.routine);
         EXECUTE format('GRANT EXECUTE ON ROUTINE %s TO easeml_owner', item.routine);
         -- Granting and revoking easeml_tenant takes a superuser.
         IF item.prosecdef AND item.proname NOT IN ('create_tenant', 'drop_tenant') THEN

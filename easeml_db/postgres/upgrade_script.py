@@ -1,0 +1,67 @@
+"""The script that updates the extension from an earlier version, made of the same sources as a fresh installation.
+
+First comes what only a person can say: sql/upgrades/OLD--NEW.sql changes the tables that are there. New tables and
+indexes, all functions, views, triggers, comments and privileges follow from the sources, as statements that replace
+what is there. It needs no package: `python3 -m easeml_db.postgres.upgrade_script FOLDER NAME` is for sql/Makefile.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+HEAD = r'\echo Use "ALTER EXTENSION easeml UPDATE" to load this file. \quit'
+PIN = "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);"
+# It checks that the schema is empty, which holds only for a fresh installation.
+ONLY_FRESH = "security/install.sql"
+# Of a table's source: rows are inserted when the table is made, and not again.
+REPEATABLE = re.compile(r"CREATE (TABLE|INDEX|UNIQUE INDEX)|COMMENT ON|ALTER TABLE")
+STATEMENT_END = re.compile(r";[ \t]*(?:--[^\n]*)?$", re.MULTILINE)
+LEADING_COMMENTS = re.compile(r"(?:\s*--[^\n]*\n)*\s*")
+REPLACING = (
+    (re.compile(r"^CREATE (TABLE|INDEX|UNIQUE INDEX) ", re.MULTILINE), r"CREATE \1 IF NOT EXISTS "),
+    (re.compile(r"^CREATE (FUNCTION|PROCEDURE|VIEW) ", re.MULTILINE), r"CREATE OR REPLACE \1 "),
+    (
+        re.compile(r"^(CREATE (?:CONSTRAINT )?TRIGGER (\w+)\s[^;]*?\sON (easeml\.\w+))", re.MULTILINE),
+        r"DROP TRIGGER IF EXISTS \2 ON \3;" + "\n" + r"\1",
+    ),
+    (
+        re.compile(r"^(CREATE POLICY (\w+) ON (easeml\.\w+))", re.MULTILINE),
+        r"DROP POLICY IF EXISTS \2 ON \3;" + "\n" + r"\1",
+    ),
+)
+
+
+def upgrades(folder: Path) -> list[str]:
+    """Return the names OLD--NEW of the upgrades there are."""
+    return sorted(path.stem for path in (folder / "upgrades").glob("[0-9]*--*.sql"))
+
+
+def upgrade_script(folder: Path, name: str) -> str:
+    """Return the text of easeml--OLD--NEW.sql. folder: that of the SQL sources."""
+    by_hand = (folder / "upgrades" / f"{name}.sql").read_text(encoding="utf-8")
+    sources = [each for each in (folder / "sources.txt").read_text(encoding="utf-8").split() if each != ONLY_FRESH]
+    parts = [f"-- {each}\n{_again(each, (folder / each).read_text(encoding='utf-8'))}" for each in sources]
+    return "\n".join([HEAD, PIN, by_hand, *parts])
+
+
+def _again(source: str, text: str) -> str:
+    """Return the statements of a source that may be executed where all or part of what they make is there."""
+    if source.startswith("tables/"):
+        text = "".join(each for each in _statements(text) if REPEATABLE.match(each))
+    for pattern, replacement in REPLACING:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+def _statements(text: str) -> list[str]:
+    """Cut the source of tables into statements, without the comments before them."""
+    ends = [0, *(match.end() for match in STATEMENT_END.finditer(text))]
+    parts = [text[first:last] for first, last in pairwise(ends)]
+    return [part[LEADING_COMMENTS.match(part).end() :] + "\n" for part in parts]  # type: ignore[union-attr]
+
+
+if __name__ == "__main__":
+    print(upgrade_script(Path(sys.argv[1]), sys.argv[2]))

@@ -1,0 +1,48 @@
+"""Whether the package and the extension of a database go together, and the way out where they do not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+
+from easeml_db import __version__
+from easeml_db.errors import VersionMismatch
+
+EXTENSION = "SELECT extversion FROM pg_catalog.pg_extension WHERE extname = 'easeml'"
+
+
+def check_version(installed: str | None) -> None:
+    """Refuse to work with a database whose extension is missing or of another version. Raises VersionMismatch."""
+    if installed == __version__:
+        return
+    found = "no extension easeml" if installed is None else f"extension easeml {installed}"
+    is_newer = installed is not None and _numbers(installed) > _numbers(__version__)
+    raise VersionMismatch(
+        f"the database has {found}, this package is {__version__}",
+        hint=_newer_package(installed) if is_newer else "Run: easeml install --dsn ..., which updates the extension.",
+    )
+
+
+def update_extension(connection: psycopg.Connection[Any]) -> None:
+    """Bring the extension of a database to this version. Raises VersionMismatch where no way leads there."""
+    (row,) = connection.execute(EXTENSION).fetchall()
+    installed = row["extversion"]
+    if _numbers(installed) > _numbers(__version__):
+        check_version(installed)
+    try:
+        connection.execute("ALTER EXTENSION easeml UPDATE")
+    except psycopg.errors.InvalidParameterValue as error:
+        raise VersionMismatch(
+            f"the database has extension easeml {installed}, from which no way leads to {__version__}",
+            detail=str(error).strip(),
+            hint="Update to a version between the two first, or dump the database and restore it into a new one.",
+        ) from error
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
+
+
+def _newer_package(installed: str | None) -> str:
+    return f"The database was updated by a newer package: install that one (pip install easeml-db=={installed})."

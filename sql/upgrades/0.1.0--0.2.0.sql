@@ -1,0 +1,26 @@
+-- From 0.1.0 to 0.2.0: what the sources of tables cannot say of tables that are there. Each statement may find its work done.
+
+-- A coordinator of the former version loses its lease, and ends: its units can no longer be recorded. The row is the first to be locked, since
+-- whoever records a unit holds it, too.
+UPDATE easeml.coordinator_lease SET lease_number = lease_number + 1, holder_pid = NULL, holder_started = NULL;
+
+ALTER TABLE easeml.runs ADD COLUMN IF NOT EXISTS deadline_seconds double precision CHECK (deadline_seconds > 0 AND deadline_seconds <= 1e9),
+    ADD COLUMN IF NOT EXISTS deadline timestamptz CHECK (isfinite(deadline)),
+    ADD COLUMN IF NOT EXISTS max_cost double precision CHECK (max_cost > 0 AND max_cost < 'Infinity'),
+    ADD COLUMN IF NOT EXISTS price_list text;
+ALTER TABLE easeml.trials ADD COLUMN IF NOT EXISTS slot_seconds double precision NOT NULL DEFAULT 0;
+
+-- They are made again with other columns.
+DROP INDEX IF EXISTS easeml.arm_opening_candidates_run, easeml.training_units_tenant, easeml.evaluations_tenant;
+
+-- They return further columns, or have further arguments now.
+DROP VIEW IF EXISTS easeml.architectures;
+DROP FUNCTION IF EXISTS easeml.list_architectures(), easeml.predict_packed(text, bigint, integer, bytea, text);
+DROP FUNCTION IF EXISTS easeml.advance(jsonb),
+    easeml.select_models(text, text[], jsonb, text, integer, integer, text, double precision, bigint, text, text, jsonb, text);
+
+UPDATE easeml.trials t SET slot_seconds = w.seconds FROM (
+    SELECT k.trial_id, extract(epoch FROM sum(k.finished_at - k.started_at)) AS seconds FROM (
+        SELECT u.trial_id, u.started_at, u.finished_at FROM easeml.training_units u
+        UNION ALL SELECT e.trial_id, e.started_at, e.finished_at FROM easeml.evaluations e) k GROUP BY k.trial_id) w
+WHERE w.trial_id = t.trial_id AND t.slot_seconds = 0;
