@@ -28,7 +28,7 @@ SELECT easeml.create_dataset('pictures', 'pictures', '{image}', 'label', 2, inpu
 SELECT easeml.create_dataset('curves', 'curves', '{steps}', 'label', 2)
 """
 DRAWN = {"flip": ["horizontal"], "crop": [1], "normalization": ["0.6"]}
-NARROW = {name: {"width": [0.1]} | DRAWN for name in IMAGES if name != "lenet"} | {
+NARROW = {name: {"width": [1 if name == "lenet" else 0.1]} | DRAWN for name in IMAGES} | {
     name: {"width": [8]} for name in SERIES if name != "transformer"
 }
 RUN = "SELECT easeml.select_models(%s, %s, procedure => 'grid', max_epochs => 1, search_space => %s)"

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from easeml_plpy.architectures.config import Config
 from easeml_plpy.architectures.contract import Architecture
 from easeml_plpy.architectures.hyperparameter import Hyperparameter
+from easeml_plpy.architectures.images.design import augmenting_layers, object_to_unknown_range
+from easeml_plpy.architectures.images.hyperparameters import AUGMENTATION
 from easeml_plpy.architectures.mlp import activation, add_hidden_layers
 from easeml_plpy.architectures.pictures import IMAGE_RANKS, object_to_small_images, picture_of
 from easeml_plpy.architectures.size import Size, dense_size
@@ -37,6 +39,7 @@ def build_lenet(task: Task, config: Config) -> nn.Module:
         from easeml_plpy.architectures.images.modules import ToPicture
 
         layers["channels_first"] = ToPicture(picture)
+    layers |= augmenting_layers(task, config)
     for index, n_maps in enumerate(_maps(config)):
         layers[f"convolution_{index}"] = nn.Conv2d(n_channels, n_maps, kernel, padding=kernel // 2)
         layers[f"convolution_activation_{index}"] = activation(config)
@@ -95,9 +98,11 @@ LENET = Architecture(
         ),
         ACTIVATION,
         DROPOUT,
+        *AUGMENTATION,
         *TORCH_HYPERPARAMETERS,
     ),
     build=build_lenet,
     objection=object_to_small_images("lenet"),
+    config_objection=object_to_unknown_range,
     size=lenet_size,
 )

@@ -97,11 +97,11 @@ def test_small_images_are_refused_and_so_is_what_no_memory_holds() -> None:
 # What training does
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", IMAGE_NETWORKS)
 @pytest.mark.parametrize("kind", ["classification", "regression"])
 def test_a_resumed_trial_draws_and_learns_what_the_whole_one_does(name: str, kind: Any) -> None:
     task = Task(kind, (6, 7), 3 if kind == "classification" else 1, input_range=(-4.0, 4.0))
-    config = {"width": 0.1, "batch_size": 4} | DRAWN
+    config: dict[str, Any] = {"width": 1 if name == "lenet" else 0.1, "batch_size": 4} | DRAWN
     first, second = rows(task, 9), rows(task, 8, seed=1)  # the last batch of the first is a single row
     whole = start(name, task, **config)
     whole.train(*first, seed=5, pause=no_pause)
@@ -127,9 +127,10 @@ def test_real_digits_are_told_apart(name: str) -> None:
     assert right.mean() > majority + 0.3
 
 
-def test_normalised_batches_are_not_stacked() -> None:
+@pytest.mark.parametrize(("name", "config"), [("resnet18", {"width": 0.1}), ("lenet", {"flip": "both"})])
+def test_what_is_of_one_batch_is_not_stacked(name: str, config: dict[str, Any]) -> None:
     task = Task("classification", (6, 6), 3)
-    trials = [start("resnet18", task, seed, width=0.1, batch_size=4) for seed in range(2)]
+    trials = [start(name, task, seed, batch_size=4, **config) for seed in range(2)]
     own = [Pass(*rows(task, 8, seed), seed) for seed in range(2)]
     with pytest.raises(NotStackable):
         train_stacked(trials, own, 2, no_pause)

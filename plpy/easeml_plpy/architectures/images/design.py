@@ -96,10 +96,16 @@ def image_architecture(
 
 def first_layers(task: Task, config: Config) -> dict[str, nn.Module]:
     """Return what is done to rows before the network proper, by name."""
-    from easeml_plpy.architectures.images.augmentation import Crop, Flip, Normalise
     from easeml_plpy.architectures.images.modules import ToPicture
 
-    layers: dict[str, nn.Module] = {"picture": ToPicture(picture_of(task))}
+    return {"picture": ToPicture(picture_of(task)), **augmenting_layers(task, config)}
+
+
+def augmenting_layers(task: Task, config: Config) -> dict[str, nn.Module]:
+    """Return what changes images as the config asks, by name; nothing by default."""
+    from easeml_plpy.architectures.images.augmentation import Crop, Flip, Normalise
+
+    layers: dict[str, nn.Module] = {}
     if config.text("normalization") != "none" and task.input_range is not None:
         layers["normalise"] = Normalise(float(config.text("normalization")), *task.input_range)
     if FLIPPED[config.text("flip")]:
