@@ -40,7 +40,16 @@ GROUPS = {
         "revoke_use",
     ),
     "Runs": ("select_models", "wait", "run_summary", "cancel", "resume", "drop_run", "replay"),
-    "Plans and prices": ("plan", "plan_frontier", "forecast", "create_price_list", "drop_price_list"),
+    "Plans and prices": (
+        "plan",
+        "plan_frontier",
+        "forecast",
+        "create_price_list",
+        "drop_price_list",
+        "create_provisioner",
+        "limit_provisioner",
+        "drop_provisioner",
+    ),
     "Predictions": (
         "predict",
         "predict_value",

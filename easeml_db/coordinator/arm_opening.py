@@ -5,7 +5,7 @@ A decision counts once the tables have it; then the pool and the dispatcher are 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from easeml_db.coordinator.faults import NOT_THE_RUNS_FAULT, faults_of
 from easeml_db.coordinator.lease import Lease
@@ -38,6 +38,7 @@ class ArmOpening:
         self._turns_taken = -TURN_LOOK_SECONDS
         self._held_since: float | None = None
         self._refused: dict[int, float] = {}  # until when a run is passed over
+        self._planned_seconds: dict[int, dict[int, float]] = {}  # by arm, by run
         self._to_fail: dict[int, str] = {}  # runs that cannot be served and whose rows somebody held, with the reason
 
     async def take_up(self) -> None:
@@ -61,6 +62,10 @@ class ArmOpening:
         self._weights = {one.name: one.weight for one in tenancy.tenants.values()}
         tenants = tenancy.tenants.values()
         self._dispatcher.limits.set_limits({one.name: one.max_slots for one in tenants if one.max_slots is not None})
+
+    def weight(self, tenant: str) -> float:
+        """Return the weight of a tenant."""
+        return self._weights.get(tenant, 1.0)
 
     async def _past_arms(self) -> Sequence[PastArm]:
         """Return the arms that runs have closed; none where a row of theirs makes no sense: nobody needs them."""
@@ -112,13 +117,16 @@ class ArmOpening:
             prior = self._pool.prior_of(run)
             await self._tenancy.keep_prior(run.run_id, prior, [arm.arm_id for arm in run.arms])
         self._pool.put_run(run, prior)
-        if run.search is None or not is_run_wide(run.search.procedure):  # a race opens all arms at once anyway
+        # A race opens all arms at once anyway, and a plan says what arms cost.
+        is_planned = self._dispatcher.runs[run.run_id].allocation.follows_plan
+        if not is_planned and (run.search is None or not is_run_wide(run.search.procedure)):
             self._dispatcher.runs.time_arms(run.run_id, self._pool.untimed_arms(run.run_id))
         self.timed(run.run_id)
         await self._keep_beliefs(run.run_id)
 
     def drop_run(self, run_id: int) -> None:
         """Forget a run."""
+        self._planned_seconds.pop(run_id, None)
         self._procedures.drop_run(run_id)
         self._dispatcher.drop_run(run_id)
         self._pool.drop_run(run_id)
@@ -137,7 +145,13 @@ class ArmOpening:
     def timed(self, run_id: int) -> None:
         """Hand the costs that pilots have shown to the pool."""
         open_run = self._dispatcher.runs.get(run_id)
-        self._pool.set_seconds(run_id, open_run.arm_seconds() if open_run is not None else {})
+        seconds = open_run.arm_seconds() if open_run is not None else {}
+        self._pool.set_seconds(run_id, {**self._planned_seconds.get(run_id, {}), **seconds})
+
+    def planned(self, run_id: int, seconds: Mapping[int, float]) -> None:
+        """Hand what a plan expects of a run's arms, in slot seconds, to the pool; what was timed since counts more."""
+        self._planned_seconds[run_id] = dict(seconds)
+        self.timed(run_id)
 
     async def take_turns(self, now_seconds: float) -> None:
         """Settle which tenant is served first from now on, where several have open runs, and open an arm for it."""
@@ -147,7 +161,7 @@ class ArmOpening:
         elif not self._turns_taken <= now_seconds < self._turns_taken + TURN_LOOK_SECONDS:
             self._turns_taken = now_seconds
             wanting = runs.tenants_that_want_slots()
-            runs.serve_first(self._turns.choose(now_seconds, wanting, lambda name: self._weights.get(name, 1.0)))
+            runs.serve_first(self._turns.choose(now_seconds, wanting, self.weight))
             if self._passed_over():
                 await self.open_next(now_seconds)
 
@@ -172,16 +186,21 @@ class ArmOpening:
 
     async def open_next(self, now_seconds: float) -> bool:
         """Open the arm that the policy chooses, if slots would have nothing to do; say whether something changed."""
-        passed_over = self._passed_over()
-        if passed_over is None:
-            return False
         self._refused = {run_id: until for run_id, until in self._refused.items() if until > now_seconds}
-        blocked = {
-            *self._dispatcher.claims.runs_without_claim(),
-            *self._kept_waiting(now_seconds),
-            *self._refused,
-            *passed_over,
-        }
+        owners, passed_over = self._dispatcher.claims.owners(), self._passed_over()
+        waiting = {*self._dispatcher.claims.runs_without_claim(), *self._refused}
+        if passed_over is not None:
+            blocked = {*waiting, *self._kept_waiting(now_seconds), *passed_over, *owners}
+            if await self._open(now_seconds, blocked):
+                return True
+        with_room = self._dispatcher.claims.owners_with_room() if owners else []
+        if not with_room:
+            return False
+        others = {each.run_id for each in self._dispatcher.runs}.difference(with_room)
+        return await self._open(now_seconds, waiting | others)
+
+    async def _open(self, now_seconds: float, blocked: Collection[int]) -> bool:
+        """Open the arm that the policy chooses among the runs that are not blocked."""
         opening = self._pool.choose(now_seconds, n_slots=self._dispatcher.board.n_active(), blocked=blocked)
         if opening is None:
             return False

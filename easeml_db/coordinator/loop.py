@@ -12,13 +12,20 @@ from easeml_db.coordinator.allocation_records import AllocationRecords
 from easeml_db.coordinator.arm_opening import ArmOpening
 from easeml_db.coordinator.crashes import Crashes
 from easeml_db.coordinator.failed_time import FailedTime
+from easeml_db.coordinator.instances import Instances
 from easeml_db.coordinator.lease import Lease
 from easeml_db.coordinator.orders import order_of
+from easeml_db.coordinator.planned_runs import PlannedRuns
 from easeml_db.coordinator.ports import Ports
 from easeml_db.coordinator.ports.messages import (
+    InstanceBilled,
+    InstanceDown,
+    InstanceFailed,
+    InstanceUp,
     Message,
     Order,
     Piloted,
+    ProgramSaid,
     RunChanged,
     SlotReady,
     SlotsChanged,
@@ -60,6 +67,13 @@ class Coordinator:
         self._dispatcher = Dispatcher()
         self._procedures = ProcedureRunner(ports.searches, ports.runs, self._lease, self._dispatcher)
         self._arms = ArmOpening(ports.tenancy, ports.runs, self._lease, self._dispatcher, self._procedures)
+        self._provisioner = ports.provisioner
+        self._instances = Instances(
+            ports.instances, ports.provisioner, self._lease, self._dispatcher.board, ports.clock, self._open_slots
+        )
+        self._planned = PlannedRuns(
+            ports.plans, ports.runs, self._lease, self._dispatcher, self._arms, self._instances, self._end_training
+        )
         self._allocations = AllocationRecords(ports.allocations, self._lease, self._dispatcher)
         self._failed_time = FailedTime(ports.tenancy, untold.slot_seconds)
         self._failures = UnitFailures(
@@ -78,6 +92,7 @@ class Coordinator:
         try:
             await self._open_slots()
             await self._arms.take_up()
+            await self._instances.take_up()
             await self._failures.count_crashes()
             while not self._is_stopping:
                 await self._reclaiming.add(await self._procedures.decide(self._clock.now_seconds()))
@@ -86,7 +101,7 @@ class Coordinator:
                 await self._let_units_go_on()
                 await self._allocations.keep()
                 await self._end_runs()
-                if until_idle and not self._dispatcher.runs and not self._changed_runs:
+                if until_idle and not (self._dispatcher.runs or self._changed_runs or self._instances):
                     break
                 await self._start_units()
                 await self._handle_messages(self._until_next())
@@ -98,6 +113,7 @@ class Coordinator:
                 self._failed_time.failed(message.order, self._clock.now_seconds())
             raise
         finally:
+            await self._provisioner.close()
             await self._executor.close()
         await self._failed_time.charge()
         await self._lease.release()
@@ -108,6 +124,7 @@ class Coordinator:
             return
         await self._allocations.look_up()
         now = self._clock.now_seconds()
+        await self._planned.look(now)
         await self._arms.take_turns(now)
         await self._begin(self._next_starts())
         while await self._arms.open_next(now):
@@ -197,6 +214,9 @@ class Coordinator:
                 self._changed_runs[run_id] = None
             case SlotsChanged():
                 await self._open_slots()
+                await self._instances.count_local()
+            case InstanceBilled() | InstanceUp() | InstanceDown() | InstanceFailed() | ProgramSaid():
+                await self._instances.heard(message)
             case TenantsChanged():
                 await self._arms.renew_tenancy()
             case StopRequested():
@@ -217,6 +237,11 @@ class Coordinator:
         for slot_id in list(self._dispatcher.board.slots_of(run_id)):
             await self._executor.cancel(slot_id)
 
+    async def _end_training(self, run_id: int) -> None:
+        """Start nothing of a run any more, and cut short what trains."""
+        self._arms.end_budget(run_id)
+        await self._cut_training(run_id)
+
     async def _cut_training(self, run_id: int) -> None:
         """Cancel the training that is under way when the time of a run is up: it may take longer than the run did."""
         for slot_id in self._dispatcher.board.training(run_id):
@@ -231,8 +256,7 @@ class Coordinator:
     async def _end_runs(self) -> None:
         now = self._clock.now_seconds()
         for run_id in self._dispatcher.runs.spent(now):
-            self._arms.end_budget(run_id)
-            await self._cut_training(run_id)
+            await self._end_training(run_id)
         await self._arms.end_overdue(now)
         for run_id in self._dispatcher.runs.done():
             await self._lease.confirm()
@@ -253,6 +277,7 @@ class Coordinator:
             self._next_heartbeat - now,
             self._procedures.held_until() - now,
             self._pauses.until() - now,
+            self._planned.next_seconds(now) - now,
             self._settings.heartbeat_seconds,
         ]
         if self._disk_pause.until_seconds > now:

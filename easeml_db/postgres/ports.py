@@ -14,7 +14,10 @@ from easeml_db.postgres.allocation_store import PostgresAllocations
 from easeml_db.postgres.changes import Changes
 from easeml_db.postgres.executor import UNIT_LEASE_SECONDS, PostgresExecutor
 from easeml_db.postgres.forecasts import Forecasts
+from easeml_db.postgres.instance_store import PostgresInstances
 from easeml_db.postgres.lease_store import PostgresLease
+from easeml_db.postgres.plan_store import PostgresPlans
+from easeml_db.postgres.provisioner import Provisioners
 from easeml_db.postgres.run_store import PostgresRuns
 from easeml_db.postgres.search_store import PostgresSearches
 from easeml_db.postgres.slot_store import PostgresSlots
@@ -57,6 +60,9 @@ async def postgres_ports(
             tenancy=PostgresTenancy(session),
             searches=PostgresSearches(session),
             allocations=PostgresAllocations(session),
+            plans=PostgresPlans(session),
+            instances=PostgresInstances(session),
+            provisioner=Provisioners(inbox.put),
             space=space,
             executor=PostgresExecutor(dsn, inbox.put, unit_lease_seconds=unit_lease_seconds),
             inbox=inbox,

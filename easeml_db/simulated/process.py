@@ -6,6 +6,7 @@ from easeml_db.coordinator.ports import Ports
 from easeml_db.coordinator.ports.messages import Message
 from easeml_db.simulated.executor import SimulatedExecutor
 from easeml_db.simulated.life import Life
+from easeml_db.simulated.plan_stores import SimulatedInstances, SimulatedPlans, SimulatedProvisioner
 from easeml_db.simulated.stores import (
     SimulatedAllocations,
     SimulatedLease,
@@ -51,6 +52,9 @@ class SimulatedProcess(Life):
             tenancy=SimulatedTenancy(self),
             searches=SimulatedSearches(self),
             allocations=SimulatedAllocations(self),
+            plans=SimulatedPlans(self),
+            instances=SimulatedInstances(self),
+            provisioner=SimulatedProvisioner(self),
             space=SimulatedStateSpace(self),
             executor=self.executor,
             inbox=SimulatedInbox(self),

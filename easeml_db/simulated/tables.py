@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from easeml_db.simulated.arm_table import ArmTable
+from easeml_db.simulated.plan_table import PlanTable
 from easeml_db.simulated.rows import Rows, ScoreOf
 from easeml_db.simulated.run_table import RunTable
 from easeml_db.simulated.search_table import SearchTable
@@ -21,5 +22,6 @@ class Tables(Rows):
         self.runs = RunTable(self, self.arms, score_of)
         self.searches = SearchTable(self, score_of)
         self.recorder = UnitTable(self)
+        self.plans_table = PlanTable(self)
         for run in runs:
             self.runs.add_run(run)

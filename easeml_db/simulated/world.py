@@ -25,6 +25,7 @@ from easeml_db.coordinator.ports.messages import (
     TenantsChanged,
 )
 from easeml_db.errors import EasemlError
+from easeml_db.simulated.cloud import Cloud, CloudFaults
 from easeml_db.simulated.faults import Faults, QualityOf, SecondsOf, SlowdownOf, half, no_slowdown, same
 from easeml_db.simulated.rows import BrokenRule, RecordedUnit, ScoreOf
 from easeml_db.simulated.tables import Tables
@@ -52,7 +53,8 @@ class SimulatedWorld:
     """Tables, slots and time. `seconds_of(unit, slot_id)` is how long a unit takes; opening a session takes
     `warm_seconds`; `quality_of(run_id, arm_id)` is what an arm comes to, `score_of(trial_number, epoch)` what a
     procedure sees of a trial, `slowdown_of(n)` how much slower each of n pilots on one device is; a batch takes
-    `batch_share` of what its units take one after another. BrokenRule when the
+    `batch_share` of what its units take one after another. `cloud_faults` says what happens to instances,
+    `max_local_slots` how many slots planned runs may make of those there are. BrokenRule when the
     clock passes `horizon_seconds`: then somebody waits for ever."""
 
     def __init__(
@@ -70,6 +72,8 @@ class SimulatedWorld:
         slowdown_of: SlowdownOf = no_slowdown,
         batch_share: float = 0.5,
         horizon_seconds: float = 20_000.0,
+        cloud_faults: CloudFaults | None = None,
+        max_local_slots: int = 0,
     ) -> None:
         self.tables = Tables(runs, quality_of=quality_of, score_of=score_of)
         self.slots = tuple(slots)
@@ -77,6 +81,8 @@ class SimulatedWorld:
         self.slowdown_of, self.batch_share = slowdown_of, batch_share
         self.pilots_begun: Counter[tuple[str, float]] = Counter()  # by device and time
         self.time = SimulatedTime(horizon_seconds)
+        self.cloud = Cloud(self.time, cloud_faults)
+        self.n_base_slots, self.max_local_slots = max((slot.slot_id for slot in slots), default=0), max_local_slots
         self.pruned_bytes, self.live_bytes, self.n_reclaims = pruned_bytes, live_bytes, 0
         self.stuck: dict[int, float] = {}  # until when, by slot
         self._warm_seconds = warm_seconds

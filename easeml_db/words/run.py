@@ -11,6 +11,10 @@ UNPLANNED = "longest_remaining"
 """The scheduler that serves any run at once: it needs to know no times."""
 
 
+HOPPING, PLANNED = "hopping", "planned"
+"""Two allocations: every trial has one slot at a time; slots come and go as a plan says."""
+
+
 @dataclass(frozen=True)
 class Arm:
     """A candidate of a run: an architecture with its augmentation, and the trials of its hyperparameter search.
@@ -92,7 +96,15 @@ class Run:
     whole_architectures: frozenset[str] = frozenset()
     batch_keys: Mapping[int, str] = field(default_factory=dict)
 
+    @property
+    def is_planned(self) -> bool:
+        """Say whether slots come and go for it as a plan says."""
+        return self.allocation == PLANNED
+
     def in_its_ending(self) -> Run:
         """Return the run once its search is over: what is left to do needs no arm, no procedure, no limit, and no plan,
         hence no pilot."""
-        return replace(self, max_seconds=None, scheduler=UNPLANNED, search=None, arms=(), arm_of={})
+        allocation = HOPPING if self.is_planned else self.allocation
+        return replace(
+            self, max_seconds=None, scheduler=UNPLANNED, search=None, arms=(), arm_of={}, allocation=allocation
+        )

@@ -22,7 +22,7 @@ class Slot:
     """One session on a segment, bound to one device ('cpu', 'cpu:0', 'cuda:0'); no `memory_limit_bytes`: no limit.
 
     An `active` slot gets units; a `draining` one ends its unit and gets no more; a `lost` one was given up, because
-    its unit could be neither cancelled nor terminated.
+    its unit could be neither cancelled nor terminated. With a `run_id` it is held for that run alone.
     """
 
     slot_id: int
@@ -32,6 +32,8 @@ class Slot:
     n_threads: int = 1
     memory_limit_bytes: int | None = None
     status: str = "active"
+    run_id: int | None = None
+    instance_id: int | None = None
 
     @property
     def device_name(self) -> str:

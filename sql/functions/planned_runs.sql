@@ -47,6 +47,11 @@ BEGIN
         PERFORM easeml.fail('ML001', format('allocation: planned needs a dataset whose partitions any slot may visit, and %s is bound to segments', quote_literal(data.dataset_name)),
             hint => 'Leave allocation, deadline, max_cost and price_list out, or make the dataset with placement => ''shared''.');
     END IF;
+    IF EXISTS (SELECT FROM easeml.price_lists l WHERE l.price_list = run.price_list AND NOT l.is_local)
+        AND NOT EXISTS (SELECT FROM easeml.provisioners p WHERE p.price_list = run.price_list) THEN
+        PERFORM easeml.fail('ML004', format('price list %s is there to plan with: nothing starts its instances', run.price_list),
+            hint => 'easeml.plan shows what it would cost. An administrator can register programs that start them: easeml.create_provisioner.');
+    END IF;
     known := easeml.known_times(data, run.procedure);
     IF most_slots IS NOT NULL THEN
         planned := easeml.slots_planned(data.tenant);

@@ -93,7 +93,7 @@ DECLARE
 BEGIN
     PERFORM easeml.check_slot_options(n, n_threads, device, memory_limit_bytes);
     SELECT array_agg(s.slot_id ORDER BY s.slot_id) FILTER (WHERE s.place <= n), array_agg(s.slot_id) FILTER (WHERE s.place > n) INTO kept, leaving
-    FROM (SELECT s.slot_id, row_number() OVER (ORDER BY s.slot_id) AS place FROM easeml.slots s WHERE s.segment_id = 1) s;
+    FROM (SELECT s.slot_id, row_number() OVER (ORDER BY s.slot_id) AS place FROM easeml.slots s WHERE s.segment_id = 1 AND NOT s.is_added) s;
     DELETE FROM easeml.slots s WHERE s.slot_id = ANY (leaving);
     UPDATE easeml.slots s SET device = set_slots.device, n_threads = set_slots.n_threads, memory_limit_bytes = set_slots.memory_limit_bytes WHERE s.slot_id = ANY (kept);
     IF n > coalesce(cardinality(kept), 0) THEN

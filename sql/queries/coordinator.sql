@@ -39,7 +39,8 @@ UPDATE easeml.coordinators SET stopped_at = clock_timestamp() WHERE lease_number
 
 -- name: look
 -- What others may change, as values to compare: open runs, oldest first, slots, and how tenants are served.
-SELECT o.*, (SELECT hashtextextended(coalesce(string_agg(ROW (s.slot_id, s.slot_name, s.segment_id, s.device, s.n_threads, s.memory_limit_bytes, s.status)::text, ',' ORDER BY s.slot_id), ''), 0) FROM easeml.slots s) AS slots,
+SELECT o.*, (SELECT hashtextextended(coalesce(string_agg(ROW (s.slot_id, s.slot_name, s.segment_id, s.device, s.n_threads, s.memory_limit_bytes, s.status, s.instance_id)::text, ',' ORDER BY s.slot_id), ''), 0) FROM easeml.slots s)
+        # (SELECT hashtextextended(coalesce(max(v.max_slots), 0)::text, 0) FROM easeml.provisioners v WHERE v.provisioner = 'local') AS slots,
     (SELECT hashtextextended(coalesce(string_agg(t::text, ',' ORDER BY t.tenant), ''), 0) FROM easeml.tenants t)
         # (SELECT hashtextextended(coalesce(max(y::text), ''), 0) FROM easeml.tenancy y) AS terms
 FROM (SELECT array_agg(r.run_id ORDER BY r.run_id) AS run_ids, array_agg(r.tenant::text ORDER BY r.run_id) AS tenants,
@@ -50,7 +51,8 @@ FROM (SELECT array_agg(r.run_id ORDER BY r.run_id) AS run_ids, array_agg(r.tenan
 
 -- name: slots
 -- The slots to run units on.
-SELECT slot_id, slot_name, segment_id, device, n_threads, memory_limit_bytes, status FROM easeml.slots ORDER BY slot_id
+SELECT s.slot_id, s.slot_name, s.segment_id, s.device, s.n_threads, s.memory_limit_bytes, s.status, i.run_id, i.instance_id
+FROM easeml.slots s LEFT JOIN easeml.instances i USING (instance_id) ORDER BY s.slot_id
 
 -- name: lose_slot
 -- A unit is stuck: whatever its process still does, it does not record.
@@ -305,3 +307,80 @@ ORDER BY r.tenant = %(last_tenant)s, d.due_at LIMIT 1
 -- name: record_forecast
 -- What is expected of a run now.
 SELECT easeml.record_forecast(%(run_id)s)
+
+-- name: read_plan
+-- The plan that holds for a run, its limits and its prices. The server's clock made the times; the coordinator's reads them.
+SELECT p.revision, extract(epoch FROM p.made_at)::double precision AS made_seconds, p.seconds_mean, p.seconds_p95, p.cost_before, p.cost_mean, p.cost_p95,
+    extract(epoch FROM r.deadline)::double precision AS deadline_seconds, r.max_cost, r.price_list, l.is_local,
+    CASE WHEN l.is_local THEN 'local' ELSE (SELECT v.provisioner FROM easeml.provisioners v WHERE v.price_list = r.price_list) END AS provisioner,
+    (SELECT v.max_slots FROM easeml.provisioners v WHERE v.price_list = r.price_list) AS max_slots,
+    (SELECT coalesce(max(e.place), 0) FROM easeml.executed_stages e WHERE e.run_id = r.run_id) AS n_stages,
+    (SELECT coalesce(sum(i.cost), 0) FROM easeml.instances i WHERE i.run_id = r.run_id AND i.ended_at IS NOT NULL) AS ended_cost,
+    (SELECT jsonb_agg(to_jsonb(t) ORDER BY t.price_per_hour, t.instance_type) FROM easeml.instance_types t WHERE t.price_list = r.price_list) AS types
+FROM easeml.runs r JOIN easeml.price_lists l USING (price_list) JOIN easeml.plans p USING (run_id)
+WHERE r.run_id = %(run_id)s AND p.revision = (SELECT max(n.revision) FROM easeml.plans n WHERE n.run_id = r.run_id)
+
+-- name: read_planned_stages
+-- The stages of a plan.
+SELECT label, arm, bracket, target_epochs, n_trials, instance_type, n_slots, n_instances, width, seconds_mean, seconds_p95
+FROM easeml.planned_stages WHERE run_id = %(run_id)s AND revision = %(revision)s ORDER BY stage
+
+-- name: read_stage
+-- The stage that a run was in when an earlier coordinator left it.
+SELECT place, revision, label, arm, bracket, target_epochs, extract(epoch FROM began_at)::double precision AS began_seconds, n_trials, n_slots, cost_before, n_failures
+FROM easeml.executed_stages WHERE run_id = %(run_id)s AND ended_at IS NULL ORDER BY place DESC LIMIT 1
+
+-- name: read_standing
+-- How a run stands, and what is known of how long its trials take.
+SELECT easeml.run_standing(r) AS standing FROM easeml.runs r WHERE r.run_id = %(run_id)s AND r.status IN ('queued', 'running')
+    AND (SELECT count(*) <= 20000 FROM easeml.trials t WHERE t.run_id = r.run_id)
+
+-- name: slot_seconds
+-- What the recorded units of a run took.
+SELECT coalesce((SELECT sum(extract(epoch FROM u.finished_at - u.started_at)) FROM easeml.training_units u WHERE u.run_id = %(run_id)s), 0)::double precision
+    + coalesce((SELECT sum(extract(epoch FROM e.finished_at - e.started_at)) FROM easeml.evaluations e WHERE e.run_id = %(run_id)s), 0)::double precision AS seconds
+
+-- name: keep_revision
+-- The rest of a run was planned again.
+SELECT easeml.keep_revision(%(journal)s::jsonb)
+
+-- name: keep_stage
+-- A stage of a run began, or ended.
+SELECT easeml.keep_stage(%(journal)s::jsonb)
+
+-- name: local_slots
+-- How many slots this server may have, those added for planned runs among them.
+SELECT easeml.local_slots() AS n
+
+-- name: live_instances
+-- Instances that are wanted, there, or on their way out.
+SELECT i.instance_id, i.run_id, i.provisioner, i.instance_type, i.n_slots, i.status, i.request_id, extract(epoch FROM i.billed_from)::double precision AS billed_seconds,
+    i.price_per_hour, i.billed_by, i.billed_per, i.minimum_seconds, i.data_price, i.device_kind,
+    ARRAY(SELECT s.slot_id FROM easeml.slots s WHERE s.instance_id = i.instance_id ORDER BY s.slot_id) AS slot_ids,
+    v.start_program, v.probe_program, v.stop_program, v.timeout_seconds, v.ready_seconds
+FROM easeml.instances i LEFT JOIN easeml.provisioners v USING (provisioner) WHERE i.status IN ('requested', 'ready', 'releasing') ORDER BY i.instance_id
+
+-- name: request_instances
+-- Instances are wanted.
+SELECT easeml.request_instances(%(journal)s::jsonb) AS instance_id
+
+-- name: bill_instance
+-- The wait in the provider's queue is over.
+UPDATE easeml.instances SET billed_from = coalesce(billed_from, clock_timestamp()) WHERE instance_id = %(instance_id)s AND status IN ('requested', 'releasing')
+    AND %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease)
+
+-- name: attach_slots
+-- An instance is ready.
+SELECT easeml.attach_slots(%(journal)s::jsonb) AS has_slots
+
+-- name: release_instance
+-- An instance is needed no more.
+SELECT easeml.release_instance(%(journal)s::jsonb)
+
+-- name: end_instance
+-- An instance is gone.
+SELECT easeml.end_instance(%(journal)s::jsonb)
+
+-- name: keep_call
+-- What a program said.
+SELECT easeml.keep_call(%(journal)s::jsonb)

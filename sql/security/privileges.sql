@@ -79,7 +79,7 @@ GRANT SELECT ON easeml.prices TO easeml_owner;
 ALTER VIEW easeml.kept_sizes OWNER TO easeml_owner;
 
 -- Identity columns need no right on their sequence; these two are drawn from by name.
-GRANT USAGE ON SEQUENCE easeml.slots_slot_id_seq TO easeml_admin;
+GRANT USAGE ON SEQUENCE easeml.slots_slot_id_seq TO easeml_admin, easeml_coordinator;
 GRANT USAGE ON SEQUENCE easeml.arm_openings_decision_id_seq TO easeml_coordinator;
 
 -- Who may call what: a routine without a line is easeml_owner's alone. Trigger functions never get one: whoever may execute
@@ -106,9 +106,9 @@ BEGIN
                 preview_search,plan_search_on,known_times,timed_trials,plan_goal,fitting_architectures,check_replay_options,check_replay,replay_units,commit_first,quality,tried_sentence,best_sentences,advice_sentence,metric_text,members_text}'),
             ('easeml_tenant', '{forecast,run_standing,make_forecast,does_whole_rounds}'),
             -- What the views call.
-            ('easeml_tenant', '{has_live_coordinator,current_tenant,current_tenancy,list_architectures,list_templates,list_metrics,list_schedulers,list_allocations,
+            ('easeml_tenant', '{instance_cost,has_live_coordinator,current_tenant,current_tenancy,list_architectures,list_templates,list_metrics,list_schedulers,list_allocations,
                 list_procedures,list_policies,list_priors,used_bytes,used_hours}'),
-            ('easeml_reader', '{reads_for_all,has_live_coordinator,current_tenant,current_tenancy,list_architectures,list_templates,list_metrics,list_schedulers,
+            ('easeml_reader', '{instance_cost,reads_for_all,has_live_coordinator,current_tenant,current_tenancy,list_architectures,list_templates,list_metrics,list_schedulers,
                 list_procedures,list_policies,list_priors,used_bytes,used_hours}'),
             ('easeml_coordinator', '{finish_restore,missing_rows,broken_references,warm_up,train_unit,evaluate_unit,train_round,evaluate_round,train_batch,evaluate_batch,batch_key,train_gang,evaluate_gang,pilot_unit,does_whole_rounds,share_of_time,
                 open_unit,fence,leave_slot,advance,store_chunked,store_chunk,record_training,record_evaluation,record_metrics,note_takeover,note_serving,record_pilot,
@@ -116,9 +116,10 @@ BEGIN
                 has_live_coordinator,current_tenant,current_tenancy,list_architectures,list_templates,list_metrics,list_schedulers,list_allocations,
                 list_procedures,list_policies,list_priors,used_bytes,used_hours,quality,find_run,fail_run,wait,run_summary,tried_sentence,best_sentences,advice_sentence,metric_text,members_text,commit_first,python_facts}'),
             ('easeml_coordinator', '{record_forecast,forecast,run_standing,make_forecast,known_times,timed_trials}'),
+            ('easeml_coordinator', '{local_slots,request_instances,attach_slots,release_instance,end_instance,keep_revision,keep_plan,keep_stage,keep_call,lock_topology}'),
             ('easeml_admin', '{create_tenant,alter_tenant,drop_tenant,adopt_tenant,set_policy,set_slots,add_slots,drain_slot,resume_slot,remove_slot,
-                add_segment,drain_segment,resume_segment,remove_segment,create_price_list,drop_price_list}'),
-            ('easeml_admin', '{check_slot_options,find_segment,find_slot,check_leaving,lock_topology,read_price_list,check_json,check_tenant,find_tenant,tenant_named}')
+                add_segment,drain_segment,resume_segment,remove_segment,create_price_list,drop_price_list,create_provisioner,limit_provisioner,drop_provisioner}'),
+            ('easeml_admin', '{check_slot_options,find_segment,find_slot,check_leaving,lock_topology,read_price_list,check_program,check_json,check_tenant,find_tenant,tenant_named}')
         ) s(role, names)
     LOOP
         FOR routine IN SELECT p.oid FROM pg_proc p WHERE p.pronamespace = 'easeml'::regnamespace AND p.proname = granted.name LOOP
@@ -136,8 +137,15 @@ REVOKE INSERT, UPDATE, DELETE ON easeml.tenants, easeml.tenant_usage, easeml.ten
 
 REVOKE INSERT, UPDATE, DELETE ON easeml.price_lists, easeml.instance_types FROM easeml_coordinator;
 
--- What a plan was when it was made stays.
-REVOKE UPDATE, DELETE ON easeml.plans, easeml.planned_stages FROM easeml_coordinator;
+-- Whoever registers a program lets it run as the coordinator, which is more than an administrator may: PostgreSQL has a role for that.
+REVOKE INSERT, UPDATE, DELETE ON easeml.provisioners FROM easeml_admin, easeml_coordinator, easeml_owner;
+REVOKE SELECT ON easeml.provisioners FROM easeml_tenant, easeml_reader;
+GRANT SELECT (provisioner, price_list, max_slots) ON easeml.provisioners TO easeml_tenant, easeml_reader;
+GRANT INSERT (provisioner, max_slots), UPDATE (max_slots) ON easeml.provisioners TO easeml_admin;
+GRANT INSERT, DELETE ON easeml.provisioners TO pg_execute_server_program;
+
+-- What programs print may hold secrets.
+REVOKE SELECT ON easeml.provisioner_calls FROM easeml_tenant, easeml_reader;
 
 -- It holds numbers of all tenants.
 REVOKE SELECT ON easeml.policy_memory, easeml.dumps, easeml.restored_tables FROM easeml_tenant, easeml_reader;

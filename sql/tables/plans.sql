@@ -53,3 +53,89 @@ COMMENT ON COLUMN easeml.planned_stages.arm IS 'The arm whose trials train; empt
 COMMENT ON COLUMN easeml.planned_stages.target_epochs IS 'The epoch up to which they train; 0: to the end, or as the procedure says on the way.';
 COMMENT ON COLUMN easeml.planned_stages.width IS 'Slots that a trial trains on at once.';
 COMMENT ON COLUMN easeml.planned_stages.start_seconds IS 'Expected seconds from the plan to the beginning of the stage.';
+
+CREATE TABLE easeml.executed_stages (
+    run_id bigint NOT NULL,
+    tenant name NOT NULL,
+    place integer NOT NULL CHECK (place >= 1),
+    revision integer NOT NULL,
+    label text NOT NULL,
+    arm text NOT NULL,
+    bracket integer NOT NULL,
+    target_epochs integer NOT NULL,
+    began_at timestamptz NOT NULL,
+    ended_at timestamptz,
+    n_trials integer NOT NULL,
+    n_slots integer NOT NULL,
+    cost_before double precision NOT NULL,
+    cost double precision,
+    n_failures integer NOT NULL DEFAULT 0,
+    PRIMARY KEY (run_id, place),
+    FOREIGN KEY (run_id, tenant) REFERENCES easeml.runs (run_id, tenant) ON DELETE CASCADE
+);
+COMMENT ON TABLE easeml.executed_stages IS 'The stages that planned runs have been through, in their order.';
+COMMENT ON COLUMN easeml.executed_stages.revision IS 'The plan that held when it began.';
+COMMENT ON COLUMN easeml.executed_stages.n_slots IS 'Most slots that it had at once.';
+COMMENT ON COLUMN easeml.executed_stages.cost_before IS 'What the run had cost when it began.';
+COMMENT ON COLUMN easeml.executed_stages.cost IS 'What the run cost while it lasted.';
+COMMENT ON COLUMN easeml.executed_stages.n_failures IS 'Instances that did not come up, or died, while it lasted.';
+
+CREATE TABLE easeml.provisioners (
+    provisioner text PRIMARY KEY CHECK (length(provisioner) BETWEEN 1 AND 200),
+    price_list text UNIQUE,
+    start_program text[],
+    probe_program text[],
+    stop_program text[],
+    timeout_seconds double precision NOT NULL DEFAULT 60 CHECK (timeout_seconds > 0 AND timeout_seconds <= 86400),
+    ready_seconds double precision NOT NULL DEFAULT 900 CHECK (ready_seconds > 0 AND ready_seconds <= 86400),
+    max_slots integer CHECK (max_slots >= 1)
+);
+COMMENT ON TABLE easeml.provisioners IS 'What starts and stops instances for planned runs: programs, which run as the coordinator. local needs none: it adds slots to this server.';
+COMMENT ON COLUMN easeml.provisioners.price_list IS 'The price list whose instances it starts.';
+COMMENT ON COLUMN easeml.provisioners.start_program IS 'Program and arguments; called without a shell.';
+COMMENT ON COLUMN easeml.provisioners.timeout_seconds IS 'How long a call may take.';
+COMMENT ON COLUMN easeml.provisioners.ready_seconds IS 'How long an instance may take until it is ready.';
+COMMENT ON COLUMN easeml.provisioners.max_slots IS 'Slots of all its instances at most; of local: of all slots of this server. Null: of local as many as there are without any instance, else any number.';
+
+CREATE TABLE easeml.instances (
+    instance_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    run_id bigint NOT NULL,  -- no foreign key: an instance outlives a run that is dropped until it is stopped
+    tenant name NOT NULL,
+    provisioner text NOT NULL,
+    price_list text NOT NULL,
+    instance_type text NOT NULL,
+    device_kind text NOT NULL,
+    n_slots integer NOT NULL CHECK (n_slots >= 1),
+    request_id text NOT NULL UNIQUE DEFAULT gen_random_uuid()::text,
+    status text NOT NULL DEFAULT 'requested' CHECK (status IN ('requested', 'ready', 'releasing', 'released', 'failed')),
+    requested_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    billed_from timestamptz,
+    ready_at timestamptz,
+    ended_at timestamptz,
+    failure_reason text,
+    price_per_hour double precision NOT NULL,
+    billed_by text NOT NULL,
+    billed_per text NOT NULL,
+    minimum_seconds double precision NOT NULL,
+    data_price double precision NOT NULL,
+    cost double precision
+);
+CREATE INDEX instances_run ON easeml.instances (run_id);
+CREATE INDEX instances_alive ON easeml.instances (instance_id) WHERE status IN ('requested', 'ready', 'releasing');
+COMMENT ON TABLE easeml.instances IS 'Instances of planned runs. A row is written before its program is called, so that none is started twice, and none forgotten.';
+COMMENT ON COLUMN easeml.instances.request_id IS 'What programs are given: the same for all calls about an instance, and no other has it.';
+COMMENT ON COLUMN easeml.instances.billed_from IS 'When the wait in the provider''s queue was over.';
+COMMENT ON COLUMN easeml.instances.price_per_hour IS 'Price when it was requested, with how it is billed.';
+COMMENT ON COLUMN easeml.instances.data_price IS 'Price of the data that it brings in.';
+COMMENT ON COLUMN easeml.instances.cost IS 'What it cost in the end.';
+
+CREATE TABLE easeml.provisioner_calls (
+    call_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    instance_id bigint NOT NULL,
+    called_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    program text NOT NULL CHECK (program IN ('start', 'probe', 'stop')),
+    outcome text NOT NULL,
+    output text NOT NULL CHECK (length(output) <= 4000)
+);
+CREATE INDEX provisioner_calls_instance ON easeml.provisioner_calls (instance_id);
+COMMENT ON TABLE easeml.provisioner_calls IS 'What programs of provisioners said, the last thousand calls. Only administrators read it: it may hold secrets.';

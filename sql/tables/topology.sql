@@ -25,11 +25,16 @@ CREATE TABLE easeml.slots (
     epoch integer,
     partition_number integer,
     unit_started_at timestamptz,
-    n_units_done bigint NOT NULL DEFAULT 0
+    n_units_done bigint NOT NULL DEFAULT 0,
+    instance_id bigint,  -- no foreign key: instances outlive runs, and slots outlive instances
+    is_added boolean NOT NULL DEFAULT false
 );
 CREATE INDEX slots_segment ON easeml.slots (segment_id);
+CREATE INDEX slots_instance ON easeml.slots (instance_id) WHERE instance_id IS NOT NULL;
 COMMENT ON TABLE easeml.slots IS 'Sessions that run one unit at a time, each bound to one device; easeml.set_slots and the units themselves write them.';
 COMMENT ON COLUMN easeml.slots.device IS 'cuda:N: a GPU; cpu: cores of its own; cpu:N: the N-th n_threads cores. Slots of a segment with the same cuda:N or cpu:N share it.';
+COMMENT ON COLUMN easeml.slots.instance_id IS 'The instance that it belongs to, or was taken for: it is held for the run of that instance.';
+COMMENT ON COLUMN easeml.slots.is_added IS 'Whether it was added for its instance, and goes with it.';
 COMMENT ON COLUMN easeml.slots.memory_limit_bytes IS 'RLIMIT_DATA of the session: a unit beyond it fails with out of memory and does not take the server down. NULL: its share of the machine''s memory; on a GPU no limit.';
 
 CREATE TABLE easeml.coordinator_lease (

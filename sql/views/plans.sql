@@ -22,3 +22,59 @@ COMMENT ON COLUMN easeml.plan_revisions.cost_p95 IS 'In 95 of 100 cases it costs
 COMMENT ON COLUMN easeml.plan_revisions.n_slots IS 'Slots of each stage that was left.';
 COMMENT ON COLUMN easeml.plan_revisions.note IS 'What had to be assumed.';
 COMMENT ON COLUMN easeml.plan_revisions.tenant IS 'Tenant that owns the run.';
+
+CREATE VIEW easeml.instance_status WITH (security_invoker) AS
+SELECT i.run_id, i.instance_id, i.provisioner, i.instance_type, i.n_slots, i.status, i.requested_at, i.billed_from, i.ready_at, i.ended_at,
+    coalesce(i.cost, easeml.instance_cost(i)) AS cost, i.failure_reason, ARRAY(SELECT s.slot_id FROM easeml.slots s WHERE s.instance_id = i.instance_id ORDER BY s.slot_id) AS slot_ids, i.tenant::text AS tenant
+FROM easeml.instances i;
+COMMENT ON VIEW easeml.instance_status IS 'Instances that planned runs had, and have, with what they cost so far.';
+
+CREATE VIEW easeml.plan_accuracy WITH (security_invoker) AS
+SELECT e.run_id, e.place AS stage, e.label, e.revision, p.seconds_mean AS seconds_planned, p.seconds_p95 AS seconds_p95_planned,
+    extract(epoch FROM coalesce(e.ended_at, clock_timestamp()) - e.began_at)::double precision AS seconds, p.cost_mean AS cost_planned, p.cost_p95 AS cost_p95_planned, e.cost,
+    p.n_slots AS n_slots_planned, e.n_slots, p.n_trials AS n_trials_planned,
+    CASE WHEN e.ended_at IS NULL THEN 'under way' WHEN p.run_id IS NULL THEN 'it was not planned' ELSE coalesce(nullif(concat_ws('; ',
+        CASE WHEN e.n_slots <> p.n_slots THEN format('%s slots instead of %s', e.n_slots, p.n_slots) END,
+        CASE WHEN e.n_failures > 0 THEN format('%s instances failed', e.n_failures) END,
+        CASE WHEN n.n > 0 THEN format('planned again %s times on the way', n.n) END,
+        CASE WHEN extract(epoch FROM e.ended_at - e.began_at) > p.seconds_p95 THEN 'trials took longer than in 95 of 100 cases'
+            WHEN extract(epoch FROM e.ended_at - e.began_at) < 0.8 * p.seconds_mean THEN 'trials took less than was known of them' END), ''), 'as planned') END AS reason,
+    e.began_at, e.ended_at, e.tenant::text AS tenant
+FROM easeml.executed_stages e
+LEFT JOIN easeml.planned_stages p ON p.run_id = e.run_id AND p.revision = e.revision AND (p.arm, p.bracket, p.target_epochs) = (e.arm, e.bracket, e.target_epochs)
+LEFT JOIN LATERAL (SELECT count(*) AS n FROM easeml.plans q WHERE q.run_id = e.run_id AND q.revision > e.revision AND q.made_at < coalesce(e.ended_at, clock_timestamp()) - interval '1 millisecond'
+    AND q.made_at > e.began_at) n ON true;
+COMMENT ON VIEW easeml.plan_accuracy IS 'What was planned for each stage of a run when it began, beside what came of it, and why the two differ.';
+
+COMMENT ON COLUMN easeml.instance_status.run_id IS 'The run that it is for.';
+COMMENT ON COLUMN easeml.instance_status.instance_id IS 'Number of the instance.';
+COMMENT ON COLUMN easeml.instance_status.provisioner IS 'What starts and stops it; local: slots of this server.';
+COMMENT ON COLUMN easeml.instance_status.instance_type IS 'Instance type of the run''s price list.';
+COMMENT ON COLUMN easeml.instance_status.n_slots IS 'Number of its slots.';
+COMMENT ON COLUMN easeml.instance_status.status IS 'requested, ready, releasing (its last units end, then it is stopped), released or failed.';
+COMMENT ON COLUMN easeml.instance_status.requested_at IS 'When it was asked for.';
+COMMENT ON COLUMN easeml.instance_status.billed_from IS 'Since when it is paid.';
+COMMENT ON COLUMN easeml.instance_status.ready_at IS 'When it could train.';
+COMMENT ON COLUMN easeml.instance_status.ended_at IS 'When it was gone.';
+COMMENT ON COLUMN easeml.instance_status.cost IS 'What it cost; of one that is there, if it were gone now.';
+COMMENT ON COLUMN easeml.instance_status.failure_reason IS 'Why it failed.';
+COMMENT ON COLUMN easeml.instance_status.slot_ids IS 'Its slots.';
+COMMENT ON COLUMN easeml.instance_status.tenant IS 'Tenant that owns the run.';
+
+COMMENT ON COLUMN easeml.plan_accuracy.run_id IS 'The run, see easeml.run_status.';
+COMMENT ON COLUMN easeml.plan_accuracy.stage IS 'Place of the stage among those that the run has been through, from 1.';
+COMMENT ON COLUMN easeml.plan_accuracy.label IS 'What trained.';
+COMMENT ON COLUMN easeml.plan_accuracy.revision IS 'The plan that held when it began, see easeml.plan_revisions.';
+COMMENT ON COLUMN easeml.plan_accuracy.seconds_planned IS 'Seconds that were expected.';
+COMMENT ON COLUMN easeml.plan_accuracy.seconds_p95_planned IS 'In 95 of 100 cases it was to take less.';
+COMMENT ON COLUMN easeml.plan_accuracy.seconds IS 'Seconds that it took, or takes so far.';
+COMMENT ON COLUMN easeml.plan_accuracy.cost_planned IS 'Cost that was expected.';
+COMMENT ON COLUMN easeml.plan_accuracy.cost_p95_planned IS 'In 95 of 100 cases it was to cost less.';
+COMMENT ON COLUMN easeml.plan_accuracy.cost IS 'What the run cost while it lasted; null while it lasts.';
+COMMENT ON COLUMN easeml.plan_accuracy.n_slots_planned IS 'Slots that were planned.';
+COMMENT ON COLUMN easeml.plan_accuracy.n_slots IS 'Most slots that it had at once.';
+COMMENT ON COLUMN easeml.plan_accuracy.n_trials_planned IS 'Trials that were planned.';
+COMMENT ON COLUMN easeml.plan_accuracy.reason IS 'Why plan and execution differ; as planned: they do not.';
+COMMENT ON COLUMN easeml.plan_accuracy.began_at IS 'When it began; the first stage begins when its slots are asked for.';
+COMMENT ON COLUMN easeml.plan_accuracy.ended_at IS 'When it ended.';
+COMMENT ON COLUMN easeml.plan_accuracy.tenant IS 'Tenant that owns the run.';

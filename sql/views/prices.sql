@@ -1,7 +1,10 @@
 CREATE VIEW easeml.prices WITH (security_invoker) AS
 SELECT l.price_list, t.instance_type, t.device_kind, t.n_slots, t.price_per_hour, t.billed_by, t.billed_per, t.minimum_seconds, t.price_per_gb,
     t.queue_seconds, t.queue_sd_seconds, t.start_seconds, t.start_sd_seconds,
-    CASE WHEN l.is_local THEN (SELECT count(*)::integer FROM easeml.slots s WHERE s.status = 'active' AND split_part(s.device, ':', 1) = t.device_kind) / t.n_slots
+    CASE WHEN l.is_local THEN (SELECT CASE WHEN count(*) FILTER (WHERE split_part(s.device, ':', 1) = t.device_kind) = 0 THEN 0
+            -- Slots that planned runs may add are of the kind that they need.
+            ELSE count(*) FILTER (WHERE split_part(s.device, ':', 1) = t.device_kind) + greatest((SELECT p.max_slots FROM easeml.provisioners p WHERE p.provisioner = 'local') - count(*), 0) END::integer
+            FROM easeml.slots s WHERE s.status = 'active' AND NOT s.is_added) / t.n_slots
         ELSE t.max_instances END AS max_instances,
     t.speed, l.caveat, l.is_local, l.is_shipped
 FROM easeml.price_lists l JOIN easeml.instance_types t USING (price_list);
@@ -20,7 +23,7 @@ COMMENT ON COLUMN easeml.prices.queue_seconds IS 'Mean wait in the provider''s q
 COMMENT ON COLUMN easeml.prices.queue_sd_seconds IS 'Standard deviation of that wait.';
 COMMENT ON COLUMN easeml.prices.start_seconds IS 'Mean time until an instance can train, which is billed.';
 COMMENT ON COLUMN easeml.prices.start_sd_seconds IS 'Standard deviation of that time.';
-COMMENT ON COLUMN easeml.prices.max_instances IS 'How many there are at most; null: as many as one wants. Of this server''s slots: those in service.';
+COMMENT ON COLUMN easeml.prices.max_instances IS 'How many there are at most; null: as many as one wants. Of this server''s slots: those in service, and those that planned runs may add.';
 COMMENT ON COLUMN easeml.prices.speed IS 'How much faster one of its slots is than what was measured on its kind of device.';
 COMMENT ON COLUMN easeml.prices.caveat IS 'What to know before one trusts the figures.';
 COMMENT ON COLUMN easeml.prices.is_local IS 'Whether its slots are those of this server.';

@@ -86,6 +86,9 @@ CALLS = [
     "SELECT easeml.preview_procedure('asha', dataset => 'd')",
     "SELECT easeml.plan_goal(interval '1 hour', 1, 0.9), easeml.known_times(easeml.find_dataset('d'), 'asha')",
     """SELECT easeml.create_price_list('p', '[{"instance_type": "i", "n_slots": 1, "price_per_hour": 1}]')""",
+    "SELECT easeml.create_provisioner('m', 'p', '{/a}', '{/a}', '{/a}')",
+    "SELECT easeml.limit_provisioner('m', 3)",
+    "SELECT easeml.drop_provisioner('m')",
     "SELECT easeml.drop_price_list('p')",
     "SELECT * FROM easeml.prices",
     "SELECT easeml.select_models('d', '{linear}', n_configs => 1)",
@@ -110,7 +113,17 @@ CALLS = [
     "SELECT easeml.python_facts()",
     *(
         f"SELECT * FROM easeml.{view}"
-        for view in ("tenant_status", "run_status", "leaderboard", "slot_status", "run_regret", "dataset_info")
+        for view in (
+            "tenant_status",
+            "instance_status",
+            "plan_accuracy",
+            "plan_revisions",
+            "run_status",
+            "leaderboard",
+            "slot_status",
+            "run_regret",
+            "dataset_info",
+        )
     ),
     "CALL easeml.wait(1, 0.1)",
     "CALL easeml.replay(1)",

@@ -30,6 +30,9 @@ from easeml_db.coordinator.ports.messages import (
     UnitFailed,
     UnitRecorded,
 )
+from easeml_db.decisions.planner.job import StageKey
+from easeml_db.decisions.planner.prices import InstanceType, PriceList
+from easeml_db.decisions.planner.run_plan import PlannedStage, RunPlan
 from easeml_db.decisions.tenancy.opening import Opening, Standing
 from easeml_db.decisions.tenancy.selector import PolicyDecision
 from easeml_db.local.service import QueueInbox, WallClock
@@ -60,6 +63,17 @@ SELECT easeml.select_models('points', '{lightgbm}', procedure => 'grid', max_epo
 ASK_FOR_ALIKE = """
 SELECT easeml.select_models('points', '{mlp}', procedure => 'grid', max_epochs => 2, allocation => 'batched',
     search_space => '{"learning_rate": [0.01, 0.02, 0.03], "hidden_units": [[8]], "batch_size": 2}')
+"""
+PLAN = """
+UPDATE easeml.runs SET price_list = 'local' WHERE run_id = %(run)s;
+INSERT INTO easeml.plans (run_id, tenant, revision, reason, is_within_limits, seconds_mean, seconds_p95, cost_mean,
+    cost_p95)
+SELECT run_id, tenant, 1, 'start', true, 10, 12, 0, 0 FROM easeml.runs WHERE run_id = %(run)s;
+INSERT INTO easeml.planned_stages (run_id, tenant, revision, stage, label, arm, bracket, target_epochs, n_trials,
+    n_epochs, instance_type, n_slots, n_instances, width, start_seconds, seconds_mean, seconds_p50, seconds_p95,
+    cost_mean, cost_p95)
+SELECT run_id, tenant, 1, 0, 'all', '', 0, 0, 2, 2, 'cpu slot', 2, 2, 1, 0, 10, 10, 12, 0, 0 FROM easeml.runs
+WHERE run_id = %(run)s
 """
 HOLD = """
 SELECT FROM easeml.runs WHERE run_id = %(run)s FOR UPDATE;
@@ -106,6 +120,10 @@ class World(ABC):
     @abstractmethod
     def ask_for_alike(self) -> int:
         """Ask for a run of three trials that may share a batch; return its number."""
+
+    @abstractmethod
+    def ask_for_plan(self) -> int:
+        """Ask for a run that follows a plan of one stage on two slots of this server; return its number."""
 
     @abstractmethod
     def cancel_run(self, run_id: int) -> None:
@@ -298,6 +316,13 @@ class InMemory(World):
         self._world.add_run(new_run(self._n_runs, **options, batch_key_of=lambda number: "alike"))
         return self._n_runs
 
+    def ask_for_plan(self) -> int:
+        run_id = self.ask_for_run()
+        stage = PlannedStage(StageKey(), "all", 2, "cpu slot", 2, 2, 1, 10.0, 12.0)
+        prices = PriceList("local", (InstanceType("cpu slot", "cpu", 1, 1.0),))
+        self._tables.plans_table.plans[run_id] = RunPlan(run_id, 1, (stage,), prices, "local", 0.0, 10.0, 12.0)
+        return run_id
+
     def cancel_run(self, run_id: int) -> None:
         self._world.cancel_run(run_id)
 
@@ -383,6 +408,12 @@ class OnPostgres(World):
 
     def ask_for_alike(self) -> int:
         return int(self._database.value(ASK_FOR_ALIKE))
+
+    def ask_for_plan(self) -> int:
+        run_id = self.ask_for_run()
+        for statement in PLAN.split(";"):
+            self._database.execute(statement, {"run": run_id})  # type: ignore[call-overload]
+        return run_id
 
     def cancel_run(self, run_id: int) -> None:
         self._database.execute("SELECT easeml.cancel(%s)", [run_id])

@@ -24,11 +24,16 @@ UNFENCED = {
     "Executor.close": "sessions are its own",
     "Inbox.next": "messages are its own",
     "Clock.now_seconds": "reads",
+    "InstanceStore.keep_call": "history: what a program said it said",
+    "Provisioner.start": "an instance that is there is found, and not started again",
+    "Provisioner.stop": "its row says that it is to be stopped, and one that is gone is no error",
+    "Provisioner.close": "instances stay as they are",
 }
 READS = {
     "LeaseStore.is_held", "SlotStore.all_slots", "RunStore.open_runs", "RunStore.read", "TenancyStore.tenancy",
     "TenancyStore.past_arms", "TenancyStore.policy_memory", "TenancyStore.prior", "SearchStore.trial_history",
-    "AllocationStore.profiles",
+    "AllocationStore.profiles", "PlanStore.read", "PlanStore.standing", "PlanStore.slot_seconds",
+    "InstanceStore.alive", "InstanceStore.local_slots",
 }  # fmt: skip
 
 

@@ -39,6 +39,7 @@ PASSING = tuple(
         "bandits.prior",
         "tenancy.opening",
         "procedures.contract",
+        *(f"planner.{name}" for name in ("run_plan", "prices", "job")),
         *(f"trial_groups.{name}" for name in ("allocation", "measuring", "profile")),
         "hopper.allocation.registry",  # whether an allocation needs what is slow to read
     )

@@ -37,7 +37,8 @@ FROM easeml.trial_groups g JOIN easeml.trials t USING (run_id);
 ABOUT_NO_ROWS = {
     "array_bytes", "check_dataset", "current_tenancy", "current_tenant", "default_inputs", "fail", "fail_run",
     "find_output", "find_source", "hide_context", "commit_first", "import_model", "import_trial", "store_import",
-    "fitting_architectures", "has_live_coordinator", "is_bound_by_limits", "is_small_table", "list_allocations",
+    "fitting_architectures", "has_live_coordinator", "instance_cost", "is_bound_by_limits", "is_small_table",
+    "list_allocations",
     "list_architectures", "list_metrics", "list_policies", "list_priors", "list_procedures",
     "list_schedulers", "list_templates", "make_forecast", "does_whole_rounds", "hyperparameter_importances",
     "members_text", "metric_text",

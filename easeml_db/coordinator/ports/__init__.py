@@ -7,6 +7,8 @@
     tenancy.py       arms, priors, beliefs, and the policy's memory
     searches.py      what procedures see and decide
     allocations.py   profiles of devices, and who got which of them
+    plans.py         what is planned for runs
+    instances.py     instances that bring slots, and what starts them
     space.py         the space of pruned states
     executor.py      what runs units
     inbox.py clock.py
@@ -23,7 +25,9 @@ from easeml_db.coordinator.ports.allocations import AllocationStore
 from easeml_db.coordinator.ports.clock import Clock
 from easeml_db.coordinator.ports.executor import Executor
 from easeml_db.coordinator.ports.inbox import Inbox
+from easeml_db.coordinator.ports.instances import InstanceStore, Provisioner
 from easeml_db.coordinator.ports.lease import LeaseStore
+from easeml_db.coordinator.ports.plans import PlanStore
 from easeml_db.coordinator.ports.runs import RunStore
 from easeml_db.coordinator.ports.searches import SearchStore
 from easeml_db.coordinator.ports.slots import SlotStore
@@ -41,6 +45,9 @@ class Ports:
     tenancy: TenancyStore
     searches: SearchStore
     allocations: AllocationStore
+    plans: PlanStore
+    instances: InstanceStore
+    provisioner: Provisioner
     space: StateSpace
     executor: Executor
     inbox: Inbox

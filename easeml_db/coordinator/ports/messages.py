@@ -130,6 +130,47 @@ class SlotReady:
 
 
 @dataclass(frozen=True)
+class InstanceBilled:
+    """The wait in the provider's queue is over: from now on the instance is paid."""
+
+    instance_id: int
+
+
+@dataclass(frozen=True)
+class InstanceUp:
+    """The instance is there with all its slots. `device`: of each slot, as programs say it (None: as others here)."""
+
+    instance_id: int
+    device: str | None = None
+
+
+@dataclass(frozen=True)
+class InstanceDown:
+    """The instance is stopped."""
+
+    instance_id: int
+
+
+@dataclass(frozen=True)
+class InstanceFailed:
+    """The instance did not come up, or died, and is not paid any more; or it could not be stopped (`is_stopping`)."""
+
+    instance_id: int
+    reason: str
+    is_stopping: bool = False
+
+
+@dataclass(frozen=True)
+class ProgramSaid:
+    """A program of a provisioner has been called."""
+
+    instance_id: int
+    program: str
+    outcome: str
+    output: str
+
+
+@dataclass(frozen=True)
 class RunChanged:
     """Somebody asked for, cancelled, resumed or dropped a run."""
 
@@ -158,6 +199,11 @@ Message = (
     | SlotStuck
     | SlotReady
     | SlotWaiting
+    | InstanceBilled
+    | InstanceUp
+    | InstanceDown
+    | InstanceFailed
+    | ProgramSaid
     | RunChanged
     | SlotsChanged
     | TenantsChanged

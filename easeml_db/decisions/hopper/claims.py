@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 
 from easeml_db.decisions.hopper.open_run import OpenRun
 from easeml_db.decisions.hopper.open_runs import OpenRuns
+from easeml_db.decisions.hopper.own_slots import OwnSlots
 from easeml_db.decisions.hopper.placements import Placements
 from easeml_db.decisions.hopper.slot_board import SlotBoard
 from easeml_db.decisions.hopper.tenant_limits import TenantLimits
@@ -14,18 +16,32 @@ from easeml_db.decisions.hopper.tenant_limits import TenantLimits
 class Claims:
     """Claims by run and by tenant, counted anew where something has changed."""
 
-    def __init__(self, board: SlotBoard, runs: OpenRuns, limits: TenantLimits, placements: Placements) -> None:
-        self._board, self._runs, self._limits, self._placements = board, runs, limits, placements
+    def __init__(
+        self, board: SlotBoard, runs: OpenRuns, own: OwnSlots, limits: TenantLimits, placements: Placements
+    ) -> None:
+        self._board, self._runs, self._own = board, runs, own
+        self._limits, self._placements = limits, placements
+        self._of_owner: dict[int, int] = {}  # claims of runs that have slots of their own, to these
         self._of_run: dict[int, tuple[str, int]] = {}  # tenant and claims
         self._of_tenant: Counter[str] = Counter()
         self._n_in_service = 0
         self._counted_for = (-1, -1, -1)  # versions of slots and limits, slots at work
 
     def n_unclaimed(self) -> int:
-        """Count the slots in service for which no open trial is left: with one, an arm is worth opening."""
+        """Count the shared slots in service for which no open trial is left: with one, an arm is worth opening."""
         self._count()
         claims = self._of_tenant.items()
         return self._n_in_service - sum(min(n, self._limits.of(tenant, default=n)) for tenant, n in claims)
+
+    def owners_with_room(self) -> list[int]:
+        """Return the runs with slots of their own for which they have no open trial left."""
+        self._count()
+        return [run_id for run_id, n in self._of_owner.items() if len(self._own.in_service(run_id)) > n]
+
+    def owners(self) -> Collection[int]:
+        """Return the runs with slots of their own, or that wait for some: they get no others."""
+        self._count()
+        return self._of_owner.keys()
 
     def has_claims(self, tenant: str) -> bool:
         """Say whether open trials of a tenant could have a slot."""
@@ -54,8 +70,8 @@ class Claims:
         changed = self._runs.take_to_count()
         if counted_for != self._counted_for:
             self._counted_for = counted_for
-            self._n_in_service = len(self._board.in_service())
-            changed = {*self._of_run, *(open_run.run_id for open_run in self._runs)}
+            self._n_in_service = self._own.n_shared()
+            changed = {*self._of_run, *self._of_owner, *(open_run.run_id for open_run in self._runs)}
         for run_id in changed:
             self._count_run(run_id)
 
@@ -63,9 +79,16 @@ class Claims:
         tenant, before = self._of_run.pop(run_id, ("", 0))
         if before:
             self._of_tenant[tenant] -= before
+        self._of_owner.pop(run_id, None)
         open_run = self._runs.get(run_id)
-        if open_run is None or not open_run.has_work():
+        if open_run is None:
             return
-        n_claims = open_run.n_claims(self._placements.of(open_run.run), self._board.n_working())
+        is_owner = self._own.has_own(run_id)
+        if not is_owner and not open_run.has_work():
+            return
+        n_claims = open_run.n_claims(self._placements.of(open_run.run), self._own.n_working(run_id))
+        if is_owner:
+            self._of_owner[run_id] = n_claims
+            return
         self._of_run[run_id] = open_run.run.tenant, n_claims
         self._of_tenant[open_run.run.tenant] += n_claims

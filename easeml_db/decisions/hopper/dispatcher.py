@@ -7,6 +7,7 @@ when fewer trials are open than slots are in service.
     slot_board.py      slots: idle, busy, gone, what they have cached
     tenant_limits.py   how many slots may work for a tenant
     open_runs.py       runs: what each has to do, and which have changed
+    own_slots.py       which slots are held for a run
     placements.py      where the partitions of a run may be visited, and which devices it may have
     serving.py         one pass over the runs, each offered what older ones have left
     claims.py          whether another arm would find a slot
@@ -14,13 +15,14 @@ when fewer trials are open than slots are in service.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 
 from easeml_db.decisions.hopper.allocation.contract import DeviceRecords, Start
 from easeml_db.decisions.hopper.batches import by_trial
 from easeml_db.decisions.hopper.claims import Claims
 from easeml_db.decisions.hopper.open_run import OpenRun
 from easeml_db.decisions.hopper.open_runs import OpenRuns
+from easeml_db.decisions.hopper.own_slots import OwnSlots
 from easeml_db.decisions.hopper.placements import Placements
 from easeml_db.decisions.hopper.planning import SchedulerChoice
 from easeml_db.decisions.hopper.serving import Serving
@@ -41,9 +43,11 @@ class Dispatcher:
         self.board = SlotBoard()
         self.runs = OpenRuns()
         self.limits = TenantLimits(self.board, self.runs)
-        self._placements = Placements(self.board, self.limits)
-        self.claims = Claims(self.board, self.runs, self.limits, self._placements)
+        self._own = OwnSlots(self.board, self.runs)
+        self._placements = Placements(self.board, self._own, self.limits)
+        self.claims = Claims(self.board, self.runs, self._own, self.limits, self._placements)
         self._records: dict[int, DeviceRecords] = {}  # of the runs that have any
+        self._planned: dict[int, None] = {}  # open runs that follow a plan
         self._new_choices: list[SchedulerChoice] = []
         self._failed: dict[int, str] = {}
 
@@ -52,19 +56,33 @@ class Dispatcher:
     def put_run(self, run: Run) -> None:
         """Add a run, or renew what is known of it."""
         self._placements.forget(run.run_id)
-        records = self.runs.put(run, self.board.units_of(run.run_id)).allocation.records
-        if records is not None:
-            self._records[run.run_id] = records
+        allocation = self.runs.put(run, self.board.units_of(run.run_id)).allocation
+        if allocation.records is not None:
+            self._records[run.run_id] = allocation.records
+        if allocation.follows_plan:
+            self._planned[run.run_id] = None
 
     def drop_run(self, run_id: int) -> None:
         """Forget a run: nothing of it starts any more."""
         self.runs.drop(run_id)
         self._placements.forget(run_id)
         self._records.pop(run_id, None)
+        self._planned.pop(run_id, None)
 
     def records(self) -> Mapping[int, DeviceRecords]:
         """Return, by run, what allocations read from the tables and have written there."""
         return dict(self._records) if self._records else self._records
+
+    def planned_runs(self) -> Set[int]:
+        """Return the open runs that follow a plan, the oldest first."""
+        return self._planned.keys()
+
+    def follow_plan(self, run_id: int, width: int, *, has_own_slots: bool) -> None:
+        """Give each trial of a planned run so many slots, of those that are held for the run or of the shared ones."""
+        open_run = self.runs.get(run_id)
+        if open_run is not None and open_run.allocation.follow(width, has_own_slots=has_own_slots):
+            self.board.version += 1
+            self.runs.touch(run_id)
 
     def take_scheduler_choices(self) -> list[SchedulerChoice]:
         """Return the choices of schedulers made since the last call."""
@@ -76,7 +94,7 @@ class Dispatcher:
     def next_starts(self) -> list[Start]:
         """Fill the idle slots, oldest arm first. Slots that an allocation holds back stay idle."""
         starts: list[Start] = []
-        serving = Serving(self.board, self.limits, self._placements)
+        serving = Serving(self.board, self._own, self.limits, self._placements)
         for open_run in self.runs.active():
             if not serving.has_idle_slots():
                 break

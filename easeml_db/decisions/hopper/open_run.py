@@ -62,8 +62,8 @@ class OpenRun:
         return bool(self.work.trials or self.work.timing or self.work.busy)
 
     def wants_slots(self) -> bool:
-        """Say whether something could start if there were a slot: a trial, a pilot, or an arm."""
-        if self.is_over or self.is_aside:
+        """Say whether something could start if there were a shared slot: a trial, a pilot, or an arm."""
+        if self.is_over or self.is_aside or self.allocation.has_own_slots:
             return False
         work = self.work
         return self.arms.has_unopened() or any(each not in work.busy for each in (*work.trials, *work.timing))

@@ -108,6 +108,10 @@ class OpenRuns:
             self._by_age = sorted(by_age, key=lambda each: each.run.tenant != self._first) if self._first else by_age
         return self._by_age
 
+    def tenants(self) -> Collection[str]:
+        """Return the tenants with open runs."""
+        return self._n_of_tenant.keys()
+
     def is_shared(self) -> bool:
         """Say whether runs of several tenants are open."""
         return len(self._n_of_tenant) > 1

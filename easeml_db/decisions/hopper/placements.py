@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from easeml_db.decisions.hopper.contract import Placement
+from easeml_db.decisions.hopper.own_slots import OwnSlots
 from easeml_db.decisions.hopper.slot_board import SlotBoard
 from easeml_db.decisions.hopper.tenant_limits import TenantLimits
 from easeml_db.words.run import Run
@@ -17,8 +18,8 @@ from easeml_db.words.topology import Device, devices_of
 class Placements:
     """Placements and devices by run."""
 
-    def __init__(self, board: SlotBoard, limits: TenantLimits) -> None:
-        self._board, self._limits = board, limits
+    def __init__(self, board: SlotBoard, own: OwnSlots, limits: TenantLimits) -> None:
+        self._board, self._own, self._limits = board, own, limits
         self._placements: dict[int, Placement] = {}
         self._devices: dict[int, tuple[Device, ...]] = {}
         self._versions = (0, 0)  # of slots and limits
@@ -27,7 +28,7 @@ class Placements:
         """Return where a run's partitions may be visited."""
         self._forget_outdated()
         if run.run_id not in self._placements:
-            in_service = {slot.slot_id: slot.segment_id for slot in self._board.in_service()}
+            in_service = {slot.slot_id: slot.segment_id for slot in self._own.in_service(run.run_id)}
             self._placements[run.run_id] = Placement(run.trials[0].n_partitions, in_service, run.holders)
         return self._placements[run.run_id]
 
@@ -49,7 +50,7 @@ class Placements:
     def _devices_for(self, run: Run, taken: Collection[int]) -> tuple[Device, ...]:
         """Return the devices of the slots in service; of a tenant with a limit, those of as many slots as it may have:
         where it works already, then what is idle."""
-        slots = sorted(self._board.in_service(), key=lambda slot: slot.slot_id)
+        slots = sorted(self._own.in_service(run.run_id), key=lambda slot: slot.slot_id)
         if run.tenant in self._limits:
             working, idle = self._limits.working_for(run.tenant), set(self._board.idle(taken))
             slots.sort(key=lambda slot: (slot.slot_id not in working, slot.slot_id not in idle, slot.slot_id))

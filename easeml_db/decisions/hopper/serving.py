@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from easeml_db.decisions.hopper.allocation.contract import SlotOffer, Start
 from easeml_db.decisions.hopper.open_run import OpenRun
+from easeml_db.decisions.hopper.own_slots import OwnSlots
 from easeml_db.decisions.hopper.placements import Placements
 from easeml_db.decisions.hopper.slot_board import SlotBoard
 from easeml_db.decisions.hopper.tenant_limits import TenantLimits
@@ -20,8 +21,8 @@ from easeml_db.words.topology import Device
 class Serving:
     """What is held back, and by which runs, in the course of one pass."""
 
-    def __init__(self, board: SlotBoard, limits: TenantLimits, placements: Placements) -> None:
-        self._board, self._limits, self._placements = board, limits, placements
+    def __init__(self, board: SlotBoard, own: OwnSlots, limits: TenantLimits, placements: Placements) -> None:
+        self._board, self._own, self._limits, self._placements = board, own, limits, placements
         self._held: set[int] = set()
         self._n_held: defaultdict[str, int] = defaultdict(int)  # idle slots held back, by tenant
         self._older: list[int] = []  # runs
@@ -44,10 +45,10 @@ class Serving:
 
     def _offer(self, run: Run) -> SlotOffer:
         return SlotOffer(
-            idle=self._board.idle(self._held),
+            idle=self._board.idle(self._held.union(self._own.closed_to(run.run_id))),
             placement=self._placements.of(run),
             cached=self._board.cached(run.run_id),
-            n_working=self._board.n_working(),
+            n_working=self._own.n_working(run.run_id),
             find_slots=lambda: self._slots_for(run),
             find_devices=lambda: self._devices_for(run),
             n_allowed=self._limits.n_allowed(run.tenant),
@@ -62,7 +63,7 @@ class Serving:
         """Return the slots that a run may have, idle or not, as many as its tenant may have. They are first those that
         work for the tenant, on younger runs perhaps: then they are waited for."""
         taken = self._taken()
-        free = self._board.working() - taken
+        free = self._board.working() - taken - self._own.closed_to(run.run_id)
         if run.tenant not in self._limits:
             return sorted(free)
         busy = self._limits.working_for(run.tenant)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 
 from easeml_db.words.topology import Slot
 from easeml_db.words.training_unit import TrainingUnit
@@ -17,6 +17,7 @@ class SlotBoard:
         self.version = 0  # grows with every change of the slots in service
         self._kept: frozenset[int] = frozenset()  # slots that are to have a session
         self._active: dict[int, Slot] = {}  # slots that may get units
+        self._held: frozenset[int] = frozenset()  # of these, those held for some run
         self._cached: dict[int, dict[int, set[int]]] = {}  # partitions by run, by slot with a session
         self._absent: set[int] = set()  # slots whose session cannot be opened: nobody waits for them
         self._idle: list[int] = []  # slots with a session and without a unit that may get one, in order
@@ -31,6 +32,7 @@ class SlotBoard:
         active ones get units, once their session is ready."""
         kept = [s for s in slots if s.status == "active" or (s.status == "draining" and s.slot_id in self._busy)]
         self._active = {slot.slot_id: slot for slot in kept if slot.status == "active"}
+        self._held = frozenset(slot.slot_id for slot in self._active.values() if slot.run_id is not None)
         self._kept = frozenset(slot.slot_id for slot in kept)
         for slot_id in self._cached.keys() - self._kept:
             self.gone(slot_id)
@@ -63,6 +65,24 @@ class SlotBoard:
     def are_active(self, slot_ids: Iterable[int]) -> bool:
         """Say whether all these slots may get units."""
         return all(map(self._active.__contains__, slot_ids))
+
+    def active(self) -> Set[int]:
+        """Return the slots that may get units."""
+        return self._active.keys()
+
+    def held(self) -> frozenset[int]:
+        """Return the slots that are held for some run."""
+        return self._held
+
+    def held_for(self, run_id: int) -> frozenset[int]:
+        """Return the slots that are held for a run."""
+        if not self._held:
+            return self._held
+        return frozenset(slot_id for slot_id in self._held if self._active[slot_id].run_id == run_id)
+
+    def n_busy(self, slot_ids: Iterable[int]) -> int:
+        """Count those of some slots that work."""
+        return sum(slot_id in self._busy for slot_id in slot_ids)
 
     def n_active(self) -> int:
         """Count the slots that may get units, those among them that have no session at this moment."""

@@ -11,10 +11,10 @@ import numpy as np
 
 from easeml_db.decisions.planner.declared import declared_stages, declares_stages
 from easeml_db.decisions.planner.envelope import Past, envelopes
-from easeml_db.decisions.planner.job import Job, Latency, architectures_of
+from easeml_db.decisions.planner.job import Job, architectures_of
 from easeml_db.decisions.planner.knowledge import Knowledge
 from easeml_db.decisions.planner.planning import Alternative, Goal, make_plans, plan_frontier
-from easeml_db.decisions.planner.prices import MAX_TYPES, InstanceType, PriceList
+from easeml_db.decisions.planner.prices import MAX_TYPES, InstanceType, PriceList, instance_type
 from easeml_db.decisions.planner.simulation import Simulator
 from easeml_db.decisions.search_space.refusal import refusal, shown, unknown_name
 from easeml_db.errors import InvalidArgument
@@ -48,16 +48,6 @@ def read_price_list(price_list: str, types_json: str | None) -> str:
     rows = [_type_row(item, f"types[{place}]") for place, item in enumerate(raw)]
     PriceList(price_list, tuple(map(instance_type, rows)))
     return json.dumps(rows)
-
-
-def instance_type(row: Mapping[str, Any]) -> InstanceType:
-    """Return an instance type from a row of easeml.instance_types. Raises InvalidArgument."""
-    return InstanceType(
-        row["instance_type"], row["device_kind"], row["n_slots"], row["price_per_hour"], row["billed_by"],
-        row["billed_per"], row["minimum_seconds"], row["price_per_gb"],
-        Latency(row["queue_seconds"], row["queue_sd_seconds"]),
-        Latency(row["start_seconds"], row["start_sd_seconds"]), row["max_instances"], row["speed"],
-    )  # fmt: skip
 
 
 def _type_row(raw: object, path: str) -> Row:
@@ -125,7 +115,7 @@ def make_plan(
         return json.dumps([_point(simulator, each) for each in plan_frontier(simulator, _n_points(goal["n_points"]))])
     limits = Goal(goal["deadline_seconds"], goal["max_cost"], goal["confidence"])
     notes = "; ".join(knowledge.notes)
-    return json.dumps([row for each in make_plans(simulator, limits) for row in _rows(simulator, each, notes)])
+    return json.dumps([row for each in make_plans(simulator, limits) for row in plan_rows(simulator, each, notes)])
 
 
 def _prices(request: Mapping[str, Any]) -> PriceList:
@@ -157,7 +147,7 @@ def _n_points(value: object) -> int:
     return value
 
 
-def _rows(simulator: Simulator, alternative: Alternative, notes: str) -> list[Row]:
+def plan_rows(simulator: Simulator, alternative: Alternative, notes: str) -> list[Row]:
     """Return a row for each stage, then one for all, whose stage is null."""
     found, start = alternative.prediction, 0.0
     rows = []

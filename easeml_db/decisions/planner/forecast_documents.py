@@ -9,7 +9,7 @@ from typing import Any
 
 from easeml_db.decisions.planner.envelope import Past
 from easeml_db.decisions.planner.forecast import SlotsHeld, forecast
-from easeml_db.decisions.planner.job import architectures_of
+from easeml_db.decisions.planner.job import Stage, architectures_of
 from easeml_db.decisions.planner.knowledge import Knowledge
 from easeml_db.decisions.planner.remaining import ArmState, TrialState, remaining_stages
 from easeml_db.decisions.procedures.contract import TrialHistory
@@ -28,15 +28,20 @@ def make_forecast(state_json: str) -> str:
     `price_per_hour` of one, `seconds_to_limit`. Raises NotReady, InvalidArgument.
     """
     state = json.loads(state_json)
-    knowledge = Knowledge(state["knowledge"], state["dataset"])
-    past = Past(knowledge.curves, knowledge.epoch_seconds)
-    search = None if state["search"] is None else Search(**state["search"])
-    stages = remaining_stages(search, [_arm(arm, past) for arm in state["arms"]], past, seed=state["seed"])
+    stages, knowledge = rest_of(state)
     kind = state["device_kind"]
     held = SlotsHeld(kind, state["n_slots"], state["price_per_hour"])
     profiles = knowledge.profiles(architectures_of(stages), [kind], is_local=False)
     found = forecast(stages, profiles, held, seconds_to_limit=state["seconds_to_limit"], seed=state["seed"])
     return json.dumps({**vars(found), "note": "; ".join(knowledge.notes) or None})
+
+
+def rest_of(state: Row) -> tuple[tuple[Stage, ...], Knowledge]:
+    """Return the stages that a run has left, and what is known of its times. Raises NotReady, InvalidArgument."""
+    knowledge = Knowledge(state["knowledge"], state["dataset"])
+    past = Past(knowledge.curves, knowledge.epoch_seconds)
+    search = None if state["search"] is None else Search(**state["search"])
+    return remaining_stages(search, [_arm(arm, past) for arm in state["arms"]], past, seed=state["seed"]), knowledge
 
 
 def _arm(arm: Row, past: Past) -> ArmState:

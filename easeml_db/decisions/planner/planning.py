@@ -95,6 +95,19 @@ def make_plans(simulator: Simulator, goal: Goal, held: Allocation = NOTHING) -> 
     return [Alternative(name, each, search.predict(each)) for name, each in found if each is not None]
 
 
+def best_plan(simulator: Simulator, goal: Goal, held: Allocation = NOTHING) -> Alternative | None:
+    """Return the plan alone, None where no plan keeps the limits."""
+    search = _Search(simulator, goal, held)
+    static = search.best(static_plans(simulator))
+    plan = search.best(
+        [*search.improved_starts(static), *_thinned(trade_offs(simulator, held)), *filter(None, [static])]
+    )
+    if plan is None:
+        return None
+    improved = search.improved(plan)
+    return Alternative(PLANNED, improved, search.predict(improved))
+
+
 def plan_frontier(simulator: Simulator, n_points: int, held: Allocation = NOTHING) -> list[Alternative]:
     """Return up to `n_points` plans from the fastest to the cheapest, none both slower and dearer than another."""
     search = _Search(simulator, Goal(), held)

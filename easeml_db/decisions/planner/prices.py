@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -123,3 +124,13 @@ class PriceList:
             )
         if len({each.name for each in self.types}) < len(self.types):
             raise InvalidArgument(f"price list {self.name}: expected each instance type once")
+
+
+def instance_type(row: Mapping[str, Any]) -> InstanceType:
+    """Return an instance type from a row of easeml.instance_types. Raises InvalidArgument."""
+    return InstanceType(
+        row["instance_type"], row["device_kind"], row["n_slots"], row["price_per_hour"], row["billed_by"],
+        row["billed_per"], row["minimum_seconds"], row["price_per_gb"],
+        Latency(row["queue_seconds"], row["queue_sd_seconds"]),
+        Latency(row["start_seconds"], row["start_sd_seconds"]), row["max_instances"], row["speed"],
+    )  # fmt: skip

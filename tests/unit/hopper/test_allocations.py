@@ -11,6 +11,7 @@ from easeml_db.errors import InvalidArgument
 from easeml_db.simulated import SimulatedWorld, new_run
 from easeml_db.words.training_unit import n_steps_total
 from tests.toy_allocation import NAME, OneAfterAnother
+from tests.unit.planned_worlds import one_stage
 from tests.unit.test_coordinator import check_complete, one_second, serve, slots
 
 
@@ -60,6 +61,7 @@ def test_what_was_held_back_of_an_offer_counts_for_the_limit():
 def test_every_allocation_serves_a_run_and_starts_nothing_when_nothing_is_idle(name):
     run = new_run(1, n_trials=3, n_partitions=2, max_epochs=1, allocation=name)
     world = SimulatedWorld(slots(2), [run], seconds_of=one_second)
+    world.tables.plans_table.plans[1] = one_stage(1, 2)
     serve(world)
     check_complete(world, [run])
     allocation = create_allocation(RunWork(run, UnitSeconds()))

@@ -2,6 +2,7 @@
 
 from easeml_db.decisions.hopper.dispatcher import Dispatcher
 from easeml_db.decisions.hopper.open_runs import OpenRuns
+from easeml_db.decisions.hopper.own_slots import OwnSlots
 from easeml_db.decisions.hopper.placements import Placements
 from easeml_db.decisions.hopper.slot_board import SlotBoard
 from easeml_db.decisions.hopper.tenant_limits import TenantLimits
@@ -25,7 +26,7 @@ class Parts:
         for run in (RUN, OTHER, THIRD):
             self.runs.put(run, {})
         self.limits = TenantLimits(self.board, self.runs)
-        self.placements = Placements(self.board, self.limits)
+        self.placements = Placements(self.board, OwnSlots(self.board, self.runs), self.limits)
 
     def begin(self, run, slot_id):
         self.board.begin([TrainingUnit(run.run_id, 100 * slot_id, 1, 0, "train", 1, 0, 0)], [slot_id])

@@ -149,6 +149,8 @@ class Allocation(RunHooks, ABC):
     uses_gangs = True
     uses_batches = False
     records: DeviceRecords | None = None
+    follows_plan = False
+    has_own_slots = False  # it trains on slots that are held for its run, and on no others
 
     def __init__(self, work: RunWork) -> None:
         self.work = work
@@ -166,6 +168,10 @@ class Allocation(RunHooks, ABC):
     def held_slots(self) -> frozenset[int]:
         """Return the slots to hold back while nothing more is started, but units are under way."""
         return frozenset()
+
+    def follow(self, width: int, *, has_own_slots: bool) -> bool:
+        """Give each trial as many slots as the plan says, the run's own or shared ones; return whether that is new."""
+        return False
 
     def n_claims(self, placement: Placement, n_working: int) -> int:
         """Count the slots in service that the open trials could have at once: by default one for each trial."""

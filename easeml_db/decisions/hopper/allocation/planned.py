@@ -13,14 +13,23 @@ from easeml_db.decisions.hopper.run_work import RunWork
 class Planned(DataParallel):
     """Hopping or gangs, as wide as the plan says."""
 
+    follows_plan = True
+
     def __init__(self, work: RunWork) -> None:
         super().__init__(work)
-        self.width = 1
+        self._width = 1
+        self.has_own_slots = True
+
+    def follow(self, width: int, *, has_own_slots: bool) -> bool:
+        """Give each trial as many slots as the plan says, the run's own or shared ones; return whether that is new."""
+        is_new = (width, has_own_slots) != (self._width, self.has_own_slots)
+        self._width, self.has_own_slots = width, has_own_slots
+        return is_new
 
     def pays(self, n_trials: int, n_slots: int) -> bool:
         """Say whether the plan gives a trial several slots."""
-        return self.width > 1
+        return self._width > 1
 
     def most_slots(self) -> int:
         """Return how many slots a trial gets at most."""
-        return self.width
+        return self._width

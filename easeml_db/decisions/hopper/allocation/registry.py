@@ -13,8 +13,8 @@ from easeml_db.decisions.hopper.allocation.planned import Planned
 from easeml_db.decisions.hopper.allocation.water_filling import water_filling
 from easeml_db.decisions.hopper.run_work import RunWork
 from easeml_db.errors import InvalidArgument
+from easeml_db.words.run import PLANNED
 
-PLANNED = "planned"
 ALLOCATIONS: dict[str, Callable[[RunWork], Allocation]] = {
     "hopping": Hopping,
     "data_parallel": DataParallel,

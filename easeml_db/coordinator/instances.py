@@ -1,0 +1,204 @@
+"""The life of instances: wanted, started, given slots, released, stopped.
+
+An instance is in the tables before its program is called, and stays there until it is known to be gone. So whoever
+takes over finds all of them, starts none twice and forgets none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import replace
+
+from easeml_db.coordinator.lease import Lease
+from easeml_db.coordinator.ports.clock import Clock
+from easeml_db.coordinator.ports.instances import InstanceStore, Provisioner
+from easeml_db.coordinator.ports.messages import (
+    InstanceBilled,
+    InstanceDown,
+    InstanceFailed,
+    InstanceUp,
+    ProgramSaid,
+)
+from easeml_db.decisions.hopper.slot_board import SlotBoard
+from easeml_db.errors import NotFound
+from easeml_db.words.instance import Instance
+
+InstanceMessage = InstanceBilled | InstanceUp | InstanceDown | InstanceFailed | ProgramSaid
+RECORD_AGAIN_SECONDS = 0.5
+STOP_AGAIN_SECONDS = 10.0  # an instance that cannot be stopped is paid: it is tried for ever
+
+
+class Instances:
+    """What the coordinator knows of instances; `failures` are told to whoever planned with them."""
+
+    def __init__(
+        self,
+        store: InstanceStore,
+        provisioner: Provisioner,
+        lease: Lease,
+        board: SlotBoard,
+        clock: Clock,
+        open_slots: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._store, self._provisioner, self._lease = store, provisioner, lease
+        self._board, self._clock, self._open_slots = board, clock, open_slots
+        self._known: dict[int, Instance] = {}
+        self._stopping: dict[int, float] = {}  # told to stop; until when nothing more is done about it
+        self._failures: dict[int, list[str]] = {}  # by run
+        self._n_in_a_row: dict[int, int] = {}  # failures since an instance came up, by run
+        self._unrecorded: list[InstanceMessage] = []  # what an open transaction keeps from being recorded
+        self._unrecorded_until = 0.0
+        self.n_local = 0  # slots that this server may have, those added for planned runs among them
+        self._ended_cost: dict[int, float] = {}  # by run, of those that ended since we took over
+
+    async def take_up(self) -> None:
+        """Find the instances of an earlier coordinator, and go on with each where it stands."""
+        await self.count_local()
+        for instance in await self._store.alive():
+            self._known[instance.instance_id] = instance
+            if instance.status != "releasing":
+                await self._provisioner.start(instance)
+
+    # What is known of them
+
+    def __bool__(self) -> bool:
+        return bool(self._known)
+
+    def runs(self) -> set[int]:
+        """Return the runs that have any."""
+        return {instance.run_id for instance in self._known.values()}
+
+    def of(self, run_id: int) -> list[Instance]:
+        """Return those of a run that are wanted or there, the oldest first."""
+        return [each for each in self._known.values() if each.run_id == run_id and each.status != "releasing"]
+
+    def n_slots(self, provisioner: str, *, without: int) -> dict[int, int]:
+        """Return how many slots the instances of a provisioner have, by run, but for one run."""
+        found: dict[int, int] = {}
+        for each in self._known.values():
+            if each.provisioner == provisioner and each.run_id != without:
+                found[each.run_id] = found.get(each.run_id, 0) + each.n_slots
+        return found
+
+    def cost(self, run_id: int, now_seconds: float) -> float:
+        """Return what those of a run have cost since we took over, if all were gone now."""
+        alive = [each.cost_at(now_seconds) for each in self._known.values() if each.run_id == run_id]
+        return self._ended_cost.get(run_id, 0.0) + sum(alive)
+
+    def forget_cost(self, run_id: int) -> None:
+        """Count what instances of a run cost from now on: what was before has been read."""
+        self._ended_cost.pop(run_id, None)
+
+    def n_busy(self, instance: Instance) -> int:
+        """Count the slots of an instance that work."""
+        return self._board.n_busy(instance.slot_ids)
+
+    def take_failures(self, run_id: int) -> list[str]:
+        """Return why instances of a run failed since the last call."""
+        return self._failures.pop(run_id, [])
+
+    def n_failures(self, run_id: int) -> int:
+        """Count the failures of a run's instances since one came up."""
+        return self._n_in_a_row.get(run_id, 0)
+
+    async def count_local(self) -> None:
+        """Read how many slots this server may have."""
+        self.n_local = await self._store.local_slots()
+
+    # What is done with them
+
+    async def request(self, run_id: int, provisioner: str, instance_type: str, n: int) -> None:
+        """Have instances started for a run."""
+        numbers: Collection[int] = ()
+        with contextlib.suppress(NotFound):  # rows are held: the next look asks again
+            numbers = await self._lease.write(self._store.request(run_id, provisioner, instance_type, n))
+        await self._read(numbers)
+        for number in numbers:
+            await self._provisioner.start(self._known[number])
+
+    async def release(self, instance_ids: Collection[int]) -> None:
+        """Give instances no more units, and stop each once it is idle."""
+        for instance_id in instance_ids:
+            with contextlib.suppress(NotFound):
+                await self._lease.write(self._store.release(instance_id))
+        if instance_ids:
+            await self._read(instance_ids)
+            await self._open_slots()
+
+    async def settle(self, now_seconds: float) -> None:
+        """Stop the released instances whose units have ended, and record what somebody's open transaction kept out."""
+        if self._unrecorded_until <= now_seconds:
+            unrecorded, self._unrecorded = self._unrecorded, []
+            for message in unrecorded:
+                await self.heard(message)
+        for instance in list(self._known.values()):
+            is_due = instance.status == "releasing" and self._stopping.get(instance.instance_id, 0.0) <= now_seconds
+            if is_due and not self.n_busy(instance):
+                self._stopping[instance.instance_id] = float("inf")
+                await self._provisioner.stop(instance)
+
+    def moments(self) -> list[float]:
+        """Return when an instance is to be stopped again, or something to be recorded that could not be."""
+        return [*self._stopping.values(), *([self._unrecorded_until] if self._unrecorded else [])]
+
+    # What is heard of them
+
+    async def heard(self, message: InstanceMessage) -> None:
+        """Record what became of an instance, later where somebody holds its rows."""
+        try:
+            await self._heard(message)
+        except NotFound:
+            self._unrecorded.append(message)
+            self._unrecorded_until = self._clock.now_seconds() + RECORD_AGAIN_SECONDS
+
+    async def _heard(self, message: InstanceMessage) -> None:
+        """Record what became of an instance. Word of one that is gone comes too late."""
+        instance = self._known.get(message.instance_id)
+        if isinstance(message, ProgramSaid):
+            await self._store.keep_call(message.instance_id, message.program, message.outcome, message.output)
+        elif instance is None:
+            return
+        elif isinstance(message, InstanceBilled):
+            await self._store.billed(instance.instance_id)
+            if instance.billed_seconds is None:
+                self._known[instance.instance_id] = replace(instance, billed_seconds=self._clock.now_seconds())
+        elif isinstance(message, InstanceUp):
+            await self._is_up(instance, message.device)
+        elif isinstance(message, InstanceDown):
+            await self._end(instance, "released")
+        elif message.is_stopping:
+            await self.release([instance.instance_id] if instance.status != "releasing" else [])
+            self._stopping[instance.instance_id] = self._clock.now_seconds() + STOP_AGAIN_SECONDS
+        else:
+            self._failed(instance, message.reason)
+            await self._end(instance, "failed", message.reason)
+
+    def _failed(self, instance: Instance, reason: str) -> None:
+        self._failures.setdefault(instance.run_id, []).append(reason)
+        self._n_in_a_row[instance.run_id] = self.n_failures(instance.run_id) + 1
+
+    async def _is_up(self, instance: Instance, device: str | None) -> None:
+        if instance.status != "requested":
+            return
+        if not await self._lease.write(self._store.attach(instance.instance_id, device)):
+            self._failed(instance, "no slot of this server is to be had")
+            await self.release([instance.instance_id])
+            return
+        self._n_in_a_row.pop(instance.run_id, None)
+        await self._read([instance.instance_id])
+        await self._open_slots()
+
+    async def _read(self, instance_ids: Collection[int]) -> None:
+        """Read what the tables say of instances now: those that were taken from the shared slots leave them again."""
+        self._known.update(
+            {each.instance_id: each for each in await self._store.alive() if each.instance_id in instance_ids}
+        )
+
+    async def _end(self, instance: Instance, status: str, reason: str | None = None) -> None:
+        cost = instance.cost_at(self._clock.now_seconds())
+        await self._lease.write(self._store.end(instance.instance_id, status, cost, reason))
+        self._known.pop(instance.instance_id, None)
+        self._stopping.pop(instance.instance_id, None)
+        self._ended_cost[instance.run_id] = self._ended_cost.get(instance.run_id, 0.0) + cost
+        await self._open_slots()

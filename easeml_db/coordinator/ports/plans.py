@@ -1,0 +1,27 @@
+"""Plans of runs: what was planned, how a run stands, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from easeml_db.decisions.planner.run_plan import RunPlan, StageRecord
+
+
+class PlanStore(Protocol):
+    """Reads plans, and records new ones and stages. A write about a run that somebody holds changes nothing."""
+
+    async def read(self, run_id: int) -> RunPlan | None:
+        """Return the plan that holds for a run; None where there is none."""
+
+    async def standing(self, run_id: int) -> Mapping[str, Any] | None:
+        """Return how a run stands and what is known of its times, as `make_forecast` takes it; None: it is over."""
+
+    async def slot_seconds(self, run_id: int) -> float:
+        """Return the slot time of a run's recorded units."""
+
+    async def keep(self, run_id: int, plan: Mapping[str, Any]) -> None:
+        """Record a new plan, a row of easeml.plans with its `stages`. Raises StaleLease."""
+
+    async def keep_stage(self, run_id: int, stage: StageRecord) -> None:
+        """Record a stage as it begins, and again as it ends. Raises StaleLease."""

@@ -1,0 +1,147 @@
+"""Plans the rest of a run again, from where it stands: the slots that it holds, the time and the money that are left.
+
+What cannot be kept any more is kept as well as can be: a deadline that is lost gets the fastest plan for the money,
+money that does not reach gets the cheapest plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from easeml_db.decisions.planner.documents import plan_rows
+from easeml_db.decisions.planner.forecast_documents import rest_of
+from easeml_db.decisions.planner.job import Job, architectures_of
+from easeml_db.decisions.planner.planning import PLANNED, Alternative, Goal, best_plan
+from easeml_db.decisions.planner.prices import InstanceType, PriceList
+from easeml_db.decisions.planner.run_plan import RunPlan, planned_stages
+from easeml_db.decisions.planner.simulation import NOTHING, Allocation, Prediction, Simulator
+from easeml_db.errors import EasemlError
+
+SAMPLES = 40
+CONFIDENCE = 0.95
+LEAST_SECONDS, LEAST_COST = 1e-3, 1e-9
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    """What a run has, and may have: instances held of one type, what it has cost, and by type how many instances it may
+    have at most (absent: as many as the price list says)."""
+
+    now_seconds: float
+    cost: float
+    held_type: str = ""
+    n_held: int = 0
+    most: Mapping[str, int] | None = None
+
+
+class Rest:
+    """What a run has left, ready to be predicted. Raises NotReady, InvalidArgument where nothing is known of it."""
+
+    def __init__(self, plan: RunPlan, standing: Mapping[str, Any], circumstances: Circumstances) -> None:
+        self._plan, self._now = plan, circumstances
+        self._stages, knowledge = rest_of(standing)
+        self._types = _to_be_had(plan.prices, circumstances)
+        self._simulator: Simulator | None = None
+        if self._stages and self._types:
+            kinds = [each.device_kind for each in self._types]
+            profiles = knowledge.profiles(architectures_of(self._stages), kinds, is_local=False)
+            job = Job(self._stages, profiles, data_gb=standing["knowledge"]["data_gb"])
+            prices = PriceList(plan.prices.name, self._types)
+            self._simulator = Simulator(job, prices, n_samples=SAMPLES, seed=standing["seed"])
+        self.notes = "; ".join(knowledge.notes)
+
+    @property
+    def simulator(self) -> Simulator | None:
+        """The simulator of what is left; None where nothing is left, or no instance is to be had."""
+        return self._simulator
+
+    @property
+    def held(self) -> Allocation:
+        """What the run holds, as the simulator takes it."""
+        number = self._number(self._now.held_type)
+        if number is None or not self._now.n_held:
+            return NOTHING
+        return Allocation(number, self._now.n_held * self._types[number].n_slots)
+
+    def as_planned(self) -> Prediction | None:
+        """Predict the rest with the slots that the plan gives its stages; None where that cannot be."""
+        if self._simulator is None:
+            return None
+        sizes = []
+        for stage in self._stages:
+            planned = self._plan.stage_of([stage.key])
+            number = None if planned is None else self._number(planned.instance_type)
+            if planned is None or number is None or planned.n_slots > self._types[number].most_slots:
+                return None
+            sizes.append(Allocation(number, planned.n_slots))
+        return self._simulator.predict(tuple(sizes), self.held)
+
+    def _number(self, instance_type: str) -> int | None:
+        return next((k for k, each in enumerate(self._types) if each.name == instance_type), None)
+
+
+def leaves_plan(plan: RunPlan, prediction: Prediction, now_seconds: float) -> str | None:
+    """Return why a run is not where its plan expects it, None where it is: its expected end lies after the time within
+    which the plan ends in 95 of 100 cases, or that time of its own before the plan's expected end."""
+    ends = now_seconds + prediction.seconds - plan.made_seconds
+    if float(ends.mean()) > plan.seconds_p95:
+        return f"behind: {ends.mean():.0f} s are expected in all, planned were {plan.seconds_p95:.0f} s at most"
+    if float(np.quantile(ends, CONFIDENCE)) < plan.seconds_mean:
+        return f"ahead: {ends.mean():.0f} s are expected in all, planned were {plan.seconds_mean:.0f} s"
+    return None
+
+
+def replan(plan: RunPlan, rest: Rest, circumstances: Circumstances, reason: str) -> tuple[RunPlan, dict[str, Any]]:
+    """Return the plan for the rest, and the row of it with its stages. Raises EasemlError where nothing is left, or no
+    instance is to be had."""
+    simulator = rest.simulator
+    if simulator is None:
+        raise EasemlError("nothing can be planned: no instance is to be had")
+    goal = _goal(plan, circumstances)
+    found = None if goal is None else best_plan(simulator, goal, rest.held)
+    alternative = found or _as_good_as_can_be(simulator, goal, rest.held)
+    rows = plan_rows(simulator, alternative, rest.notes)
+    row = rows[-1] | {
+        "revision": plan.revision + 1, "reason": reason, "is_within_limits": found is not None,
+        "cost_before": circumstances.cost, "stages": rows[:-1],
+    }  # fmt: skip
+    renewed = replace(
+        plan, revision=row["revision"], stages=planned_stages(rows[:-1]), made_seconds=circumstances.now_seconds,
+        seconds_mean=row["seconds_mean"], seconds_p95=row["seconds_p95"], cost_before=circumstances.cost,
+    )  # fmt: skip
+    return renewed, row
+
+
+def _goal(plan: RunPlan, now: Circumstances) -> Goal | None:
+    """Return what is left of the limits; None where one of them is lost already."""
+    seconds = None if plan.deadline_seconds is None else plan.deadline_seconds - now.now_seconds
+    cost = None if plan.max_cost is None else plan.max_cost - now.cost
+    if (seconds is not None and seconds < LEAST_SECONDS) or (cost is not None and cost < LEAST_COST):
+        return None
+    return Goal(seconds, cost, CONFIDENCE)
+
+
+def _as_good_as_can_be(simulator: Simulator, goal: Goal | None, held: Allocation) -> Alternative:
+    """Return the fastest plan for the money, else the cheapest."""
+    most = 1e12 if goal is None or goal.max_cost is None else goal.max_cost
+    for looser in (Goal(None, most, CONFIDENCE), Goal(None, most), Goal()):
+        found = best_plan(simulator, looser, held)
+        if found is not None:
+            return found
+    raise EasemlError(f"{PLANNED}: there is no plan at all")
+
+
+def _to_be_had(prices: PriceList, now: Circumstances) -> tuple[InstanceType, ...]:
+    """Return the instance types of which the run may have any, with how many."""
+    found = []
+    for each in prices.types:
+        most = (now.most or {}).get(each.name)
+        if most is None:
+            found.append(each)
+        elif most > 0:
+            found.append(replace(each, max_instances=min(most, each.max_instances or most)))
+    return tuple(found)

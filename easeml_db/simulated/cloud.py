@@ -1,0 +1,77 @@
+"""A provider of instances in memory: they wait in a queue, start, fail to, die, and are counted.
+
+It outlives every coordinator. An instance is known by its request: who asks twice gets the same one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from easeml_db.simulated.time import SimulatedTime
+
+
+@dataclass
+class CloudInstance:
+    """An instance as the provider sees it; `ends_seconds` None: it is there."""
+
+    request_id: str
+    billed_seconds: float
+    ready_seconds: float
+    is_failing: bool
+    dies_seconds: float | None
+    ends_seconds: float | None = None
+
+
+def _never(number: int) -> bool:
+    return False
+
+
+def _nothing(number: int) -> float:
+    return 0.0
+
+
+def _no_death(number: int) -> float | None:
+    return None
+
+
+@dataclass(frozen=True)
+class CloudFaults:
+    """What happens to the k-th instance (from 1): seconds in the queue and to start, whether it fails instead of being
+    ready, and how long after that it dies (None: it lives)."""
+
+    queue_seconds: Callable[[int], float] = _nothing
+    start_seconds: Callable[[int], float] = _nothing
+    is_failing: Callable[[int], bool] = _never
+    dies_after: Callable[[int], float | None] = _no_death
+
+
+class Cloud:
+    """All instances that were ever started."""
+
+    def __init__(self, time: SimulatedTime, faults: CloudFaults | None = None) -> None:
+        self._time, self.faults = time, faults or CloudFaults()
+        self.instances: dict[str, CloudInstance] = {}
+        self.n_stops = 0
+
+    def start(self, request_id: str) -> CloudInstance:
+        """Return the instance of a request, started if it is new. One that has ended is not started again."""
+        if request_id not in self.instances:
+            number, now = len(self.instances) + 1, self._time.now_seconds
+            billed = now + self.faults.queue_seconds(number)
+            ready, dies = billed + self.faults.start_seconds(number), self.faults.dies_after(number)
+            self.instances[request_id] = CloudInstance(
+                request_id, billed, ready, self.faults.is_failing(number), None if dies is None else ready + dies
+            )
+        return self.instances[request_id]
+
+    def stop(self, request_id: str) -> None:
+        """End an instance, once; one that nobody ever asked for is gone already."""
+        self.n_stops += 1
+        found = self.instances.get(request_id)
+        if found is not None and found.ends_seconds is None:
+            found.ends_seconds = self._time.now_seconds
+
+    def alive(self) -> list[str]:
+        """Return the requests whose instances are there, or starting: these are paid."""
+        return [each.request_id for each in self.instances.values() if each.ends_seconds is None]

@@ -1,0 +1,178 @@
+"""Planned runs in the coordinator's loop on a simulated clock: slots come and go stage by stage."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from easeml_db.decisions.planner.job import Latency
+from easeml_db.decisions.planner.planning import Goal
+from easeml_db.decisions.planner.prices import InstanceType, PriceList
+from easeml_db.simulated import CloudFaults, SimulatedWorld, new_run
+from easeml_db.words.tenant import Tenancy, Tenant
+from tests.unit.planned_worlds import LOCAL_SLOT, finished_seconds, first_plan, planned_run, serve, world_with
+from tests.unit.test_searches import P
+
+PRICES = PriceList("local", (LOCAL_SLOT,))
+
+
+def test_a_run_has_the_slots_of_its_plan_and_gives_them_back():
+    run = planned_run()
+    plan = first_plan(run, PRICES, Goal(30.0 * P), spread=0.0)
+    world = world_with([run], [plan], n_slots=2, max_local_slots=8, spread=0.0)
+    serve(world)
+    assert world.tables.runs_by_id[1].status == "finished"
+    assert [slot.slot_id for slot in world.slots] == [1, 2]
+    assert all(slot.instance_id is None for slot in world.slots)
+    stages = [world.tables.plans_table.stages[1, place] for place in range(1, len(plan.stages) + 1)]
+    assert [stage.n_slots for stage in stages] == [stage.n_slots for stage in plan.stages]
+
+
+SMALL = InstanceType(
+    "small", "cpu", 1, 3600.0, minimum_seconds=1.0, queue=Latency(2.0), initialisation=Latency(3.0), max_instances=4
+)
+MACHINE = InstanceType(
+    "machine", "cpu", 2, 3600.0, minimum_seconds=10.0, queue=Latency(2.0), initialisation=Latency(3.0), max_instances=6
+)
+CLOUD = PriceList("cloud", (MACHINE,))
+
+
+def cloud_world(faults: CloudFaults | None = None, **options) -> SimulatedWorld:
+    """A search of eight trials on machines of two slots, with a deadline that takes several of them at first."""
+    run = planned_run()
+    plan = first_plan(run, CLOUD, Goal(56.0), provisioner="cloud")
+    faults = faults or CloudFaults(queue_seconds=lambda k: 2.0, start_seconds=lambda k: 3.0)
+    return world_with([run], [plan], n_slots=1, cloud_faults=faults, **options)
+
+
+def check_nothing_leaked(world: SimulatedWorld) -> None:
+    """Every instance was started once for its request, and none is left: neither there nor in the tables."""
+    assert world.cloud.alive() == []
+    assert world.tables.plans_table.instances == {}
+    requested = {instance.request_id for instance, _, _ in world.tables.plans_table.ended.values()}
+    assert set(world.cloud.instances) <= requested
+    assert [slot.slot_id for slot in world.slots] == [1]
+
+
+def test_machines_of_a_provider_are_started_for_a_stage_and_stopped_after_it():
+    world = cloud_world()
+    serve(world)
+    assert world.tables.runs_by_id[1].status == "finished"
+    check_nothing_leaked(world)
+    plan = world.tables.plans_table
+    billed = sum(each.ends_seconds - each.billed_seconds for each in world.cloud.instances.values())
+    assert len(world.cloud.instances) >= 2
+    assert sum(cost for _, _, cost in plan.ended.values()) == pytest.approx(billed, rel=0.3)
+
+
+def small_world(*, is_local: bool) -> SimulatedWorld:
+    """Two trials, one of which goes on: two stages, with fewer slots in the second."""
+    run = planned_run(n_configs=2, max_epochs=2)
+    if is_local:
+        plan = first_plan(run, PRICES, Goal(10.0), spread=0.1)
+        return world_with([run], [plan], n_slots=1, max_local_slots=6, spread=0.1)
+    plan = first_plan(run, PriceList("cloud", (SMALL,)), Goal(16.0), provisioner="cloud", spread=0.1)
+    faults = CloudFaults(queue_seconds=lambda k: 2.0, start_seconds=lambda k: 3.0)
+    return world_with([run], [plan], n_slots=1, cloud_faults=faults, spread=0.1)
+
+
+@pytest.mark.parametrize("is_local", [True, False])
+def test_a_killed_coordinator_leaves_no_instance_and_starts_none_twice(is_local):
+    """Killed at every call of a port, from the first to the last, a successor goes on where it stood."""
+    whole = small_world(is_local=is_local)
+    n_calls = serve(whole).n_calls
+    assert len({stage.n_slots for stage in whole.tables.plans_table.stages.values()}) > 1
+    for k in range(1, n_calls, 5 if is_local else 2):
+        world = small_world(is_local=is_local)
+        serve(world, dies_at_call=k)
+        serve(world)
+        assert world.tables.runs_by_id[1].status == "finished", k
+        check_nothing_leaked(world)
+        # The successor goes on with the instances that are there: it needs none more.
+        assert len(world.cloud.instances) <= len(whole.cloud.instances), k
+
+
+def tenant_runs(n_slots: int, weights: dict[str, float], **options) -> SimulatedWorld:
+    """A planned run of one tenant, and a run of another that hops and wants all slots."""
+    planned = planned_run(n_configs=8, max_epochs=4, tenant="one")
+    other = new_run(2, n_trials=8, n_partitions=P, max_epochs=8, tenant="two")
+    world = world_with([planned], [first_plan(planned, PRICES, Goal(25.0))], n_slots=n_slots, **options)
+    world.tables.runs.add_run(other)
+    terms = {name: Tenant(name, weight=weight) for name, weight in weights.items()}
+    world.tables.tenancy = Tenancy(tenants=terms)
+    return world
+
+
+@pytest.mark.parametrize(("weight", "most"), [(1.0, 2), (3.0, 3), (100.0, 3)])
+def test_a_planned_run_holds_no_more_than_its_tenants_share_and_leaves_a_slot_to_others(weight, most):
+    world = tenant_runs(4, {"one": weight, "two": 1.0})
+    serve(world)
+    assert {run.status for run in world.tables.runs_by_id.values()} == {"finished"}
+    last = max(unit.finished_seconds for unit in world.units if unit.order.unit.run_id == 2)
+    stages = [s for s in world.tables.plans_table.stages.values() if s.ended_seconds and s.ended_seconds < last]
+    assert stages
+    assert max(stage.n_slots for stage in stages) == most
+
+
+def test_the_last_slot_is_shared_and_the_plan_waits_for_its_turn():
+    world = tenant_runs(1, {"one": 1.0, "two": 1.0})
+    serve(world)
+    assert {run.status for run in world.tables.runs_by_id.values()} == {"finished"}
+    assert world.tables.plans_table.instances == {}
+
+
+def test_nobody_else_trains_on_the_slots_of_a_planned_run():
+    world = tenant_runs(2, {"one": 1.0, "two": 1.0}, max_local_slots=6)
+    serve(world)
+    added = {unit.order.slot_id for unit in world.units if unit.order.slot_id > 2}
+    assert added
+    assert {unit.order.unit.run_id for unit in world.units if unit.order.slot_id in added} == {1}
+
+
+def test_a_run_that_reaches_max_cost_ends_with_what_it_has():
+    run = planned_run()
+    plan = replace(first_plan(run, CLOUD, provisioner="cloud"), max_cost=40.0)
+    faults = CloudFaults(queue_seconds=lambda k: 2.0, start_seconds=lambda k: 3.0)
+    world = world_with([run], [plan], n_slots=1, cloud_faults=faults)
+    serve(world)
+    assert world.tables.runs_by_id[1].status == "finished"
+    assert ("max_cost", "max_cost is reached: it ends with what it has") in world.tables.notes
+    costs = [cost for _, _, cost in world.tables.plans_table.ended.values()]
+    assert 30.0 < sum(costs) <= 41.0
+    check_nothing_leaked(world)
+
+
+def test_instances_that_fail_or_die_are_replaced_and_cost_only_while_they_are_there():
+    faults = CloudFaults(
+        queue_seconds=lambda k: 2.0,
+        start_seconds=lambda k: 3.0,
+        is_failing=lambda k: k == 1,
+        dies_after=lambda k: 4.0 if k == 2 else None,
+    )
+    world = cloud_world(faults)
+    serve(world)
+    assert world.tables.runs_by_id[1].status == "finished"
+    check_nothing_leaked(world)
+    ended = world.tables.plans_table.ended.values()
+    assert sorted(status for _, status, _ in ended).count("failed") == 2
+    assert sum(stage.n_failures for stage in world.tables.plans_table.stages.values()) == 2
+
+
+def test_a_run_for_which_no_instance_ever_comes_up_fails_with_the_reason():
+    world = cloud_world(CloudFaults(is_failing=lambda k: True))
+    serve(world)
+    assert world.tables.runs_by_id[1].status == "failed"
+    assert any("no instance comes up: it did not come up" in text for _, text in world.tables.notes)
+    check_nothing_leaked(world)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_deadlines_are_kept_though_trials_differ_and_instances_fail(seed):
+    """Units spread by 0.3, 2 % of instances fail; easeml experiments planner has two hundred such runs."""
+    run = planned_run(n_configs=16)
+    plan = first_plan(run, CLOUD, Goal(80.0, confidence=0.95), provisioner="cloud")
+    faults = CloudFaults(lambda k: 2.0, lambda k: 3.0, lambda k: (k * 7 + seed) % 50 == 0)
+    world = world_with([run], [plan], n_slots=1, cloud_faults=faults, seed=seed)
+    serve(world)
+    assert finished_seconds(world) <= 80.0
