@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     Coordinator = Callable[[Session], AbstractContextManager[Any]]
 
+N_SLOTS = 1
 # What belongs to a server's life, not to its data.
 NOT_DUMPED = {"coordinators", "coordinator_lease", "dumps", "restored_tables"}
 PREDICT = "SELECT id, easeml.predict('colours', ARRAY[x]) AS label FROM public.mine ORDER BY id"

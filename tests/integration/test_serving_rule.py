@@ -20,6 +20,7 @@ import pytest
 if TYPE_CHECKING:
     from tests.conftest import Session
 
+N_SLOTS = 1
 N_ORDERS = 1000
 N_STEPS = 14
 METRICS = {"accuracy": 1, "log_loss": -1, "macro_f1": 1}
