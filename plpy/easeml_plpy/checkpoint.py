@@ -10,14 +10,13 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 import safetensors
-import safetensors.numpy
 
 from easeml_plpy.errors import CorruptCheckpoint, InvalidArgument
 from easeml_plpy.value_types import JSON, Array
@@ -29,6 +28,11 @@ T = TypeVar("T")
 Payload: TypeAlias = bytes | bytearray | memoryview
 
 _ATTRIBUTES = "attributes"
+_SIZES = {"F": (16, 32, 64), "I": (8, 16, 32, 64), "U": (8, 16, 32, 64)}
+_KINDS = {"F": "float", "I": "int", "U": "uint"}
+ARRAY_TYPES = {"BOOL": "bool"} | {f"{kind}{n}": f"{_KINDS[kind]}{n}" for kind, sizes in _SIZES.items() for n in sizes}
+TENSOR_TYPES = {**ARRAY_TYPES, "BF16": "bfloat16"}
+"""What safetensors calls the types of numbers, and what numpy and torch call them."""
 _LENGTH = struct.Struct("<Q")
 
 
@@ -36,24 +40,24 @@ _LENGTH = struct.Struct("<Q")
 class Checkpoint:
     """A loaded state: tensors on the CPU, each writable and in memory of its own, and JSON attributes.
 
-    Who asks for `arrays` gets the same numbers without importing torch.
+    Who asks for `arrays` gets the same numbers without importing torch. `entries`: as safetensors has read them.
     """
 
-    payload: bytes
+    entries: Sequence[tuple[str, Mapping[str, Any]]]
     attributes: dict[str, JSON]
 
     @cached_property
     def tensors(self) -> dict[str, torch.Tensor]:
         """The tensors by name."""
-        import safetensors.torch
-
-        # A copy of each: torch aligns its own memory, and kernels may round differently on other alignments.
-        return {name: tensor.clone() for name, tensor in safetensors.torch.load(self.payload).items()}
+        return {name: _tensor(entry) for name, entry in self.entries}
 
     @cached_property
     def arrays(self) -> dict[str, Array]:
         """The tensors as arrays of numpy."""
-        return {name: array.copy() for name, array in safetensors.numpy.load(self.payload).items()}
+        return {
+            name: np.frombuffer(entry["data"], ARRAY_TYPES[entry["dtype"]]).reshape(entry["shape"]).copy()
+            for name, entry in self.entries
+        }
 
     def read(self, name: str, kind: type[T]) -> T:
         """Return an attribute of that type. Raises CorruptCheckpoint."""
@@ -76,13 +80,13 @@ def load(payload: Payload) -> Checkpoint:
     data = bytes(payload)
     try:
         # It refuses what is no such file, or is longer or shorter than it says.
-        safetensors.deserialize(data)  # type: ignore[no-untyped-call]
+        entries = safetensors.deserialize(data)  # type: ignore[no-untyped-call]
         (header_bytes,) = _LENGTH.unpack_from(data)
         header = json.loads(data[_LENGTH.size : _LENGTH.size + header_bytes])
         attributes = json.loads(header["__metadata__"][_ATTRIBUTES])
     except (safetensors.SafetensorError, KeyError, ValueError, TypeError, struct.error) as error:
         raise CorruptCheckpoint(f"checkpoint cannot be read: {error}") from error
-    return Checkpoint(data, attributes)
+    return Checkpoint(entries, attributes)
 
 
 def digest(payload: Payload) -> str:
@@ -99,6 +103,16 @@ def verify(payload: Payload, expected_hex: str) -> None:
             detail=f"expected sha256 {expected_hex}, got {actual_hex} over {len(payload)} bytes",
             hint="The stored bytes were changed; resume the trial from an earlier checkpoint.",
         )
+
+
+def _tensor(entry: Mapping[str, Any]) -> torch.Tensor:
+    import torch
+
+    dtype = getattr(torch, TENSOR_TYPES[entry["dtype"]])
+    if not entry["data"]:
+        return torch.empty(entry["shape"], dtype=dtype)
+    # A copy: torch aligns its own memory, and kernels may round differently on other alignments.
+    return torch.frombuffer(entry["data"], dtype=dtype).reshape(entry["shape"]).clone()
 
 
 def _on_cpu(name: str, value: torch.Tensor | Array) -> torch.Tensor:

@@ -9,7 +9,7 @@ import re
 import reprlib
 import struct
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -172,6 +172,8 @@ def _field_from_value(field: Field, value: JSON) -> Array:
         _check_text(field, value)
         return coded(field, [value])
     try:
+        if isinstance(field, NumericField) and (value is None or (_is_number(value) and field.type != "float4")):
+            return np.array([math.nan if value is None else float(value)])
         array = _numbers(field, value)
     except (OverflowError, TypeError, ValueError) as error:
         raise ShapeMismatch(
@@ -184,6 +186,10 @@ def _field_from_value(field: Field, value: JSON) -> Array:
             hint="easeml.dataset_info has the shape of each input.",
         )
     return np.asarray(array, np.float64 if field.missing else None).reshape(1, *field.shape)
+
+
+def _is_number(value: JSON) -> TypeGuard[float]:
+    return type(value) in (int, float)  # true and false are integers to Python
 
 
 def _numbers(field: NumericField | TensorField, value: Any) -> Array:

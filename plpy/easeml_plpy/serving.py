@@ -23,6 +23,7 @@ from .cache import Bounded
 from .devices import bind
 from .errors import CorruptCheckpoint, InvalidArgument, NotAllowed, NotFound, QuotaExceeded, from_sqlstate
 from .session import Command, Kept, Session, Statement, answering, only_column
+from .statement_moment import Moment, moment
 from .states import read_state
 from .trainers import AnsweringTrial, answering_trial
 
@@ -48,19 +49,12 @@ def _store() -> Bounded[Served]:
     return Bounded(SERVED_BYTES, lambda served: max(served.n_bytes, SERVED_BYTES // N_SERVED))
 
 
-class _Moment(NamedTuple):
-    """Who asks, in which statement; a procedure that commits has several transactions in one."""
-
-    asker: str
-    statement: bytes
-    transaction: bytes
-
-
 @dataclass
 class _Resolved:
     """What names mean in the statement under way."""
 
-    moment: _Moment | None = None
+    moment: Moment | None = None
+    asker: str = ""
     served: Bounded[Served] = field(default_factory=_store)
 
 
@@ -99,13 +93,7 @@ class _Trial(NamedTuple):
     config: str
 
 
-MOMENT = Statement(
-    # Bytes, since only their equality counts: a time as text takes longer than all else here.
-    "SELECT current_user AS asker, timestamptz_send(statement_timestamp()) AS statement,"
-    " timestamptz_send(transaction_timestamp()) AS transaction",
-    (),
-    _Moment,
-)
+ASKER: Statement[str] = Statement("SELECT current_user AS asker", (), only_column)
 OPEN = Statement("SELECT serving_trial_id, failure FROM easeml.open_serving($1, $2)", ("text", "int8"), _Opened)
 BACKEND_TYPE: Statement[str | None] = Statement(
     "SELECT backend_type FROM pg_stat_get_activity(pg_backend_pid())", (), only_column
@@ -127,11 +115,10 @@ RESTORED: Kept[Bounded[Served]] = Kept(_store)
 
 def served(session: Session, dataset: str | None, trial_id: int | None) -> Served:
     """Return the trial that answers for the current user. Raises what serving_trial refuses."""
-    moment = session.row(MOMENT)
-    resolved = session.kept(RESOLVED)
-    if resolved.moment != moment:
-        resolved.moment, resolved.served = moment, _store()
-    return resolved.served.get((dataset, trial_id), lambda: _opened(session, moment.asker, dataset, trial_id))
+    resolved, now = session.kept(RESOLVED), moment()
+    if resolved.moment != now:
+        resolved.moment, resolved.asker, resolved.served = now, session.row(ASKER), _store()
+    return resolved.served.get((dataset, trial_id), lambda: _opened(session, resolved.asker, dataset, trial_id))
 
 
 def _opened(session: Session, asker: str, dataset: str | None, trial_id: int | None) -> Served:

@@ -10,8 +10,9 @@ of its tokens that views know, the commonest token being 0, and -1 for none.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 
@@ -79,8 +80,12 @@ def _write(field: Field, values: Array, folds: Array | None, into: Array) -> Non
 
 def _write_numbers(field: NumberField, values: Array, into: Array) -> None:
     n_elements = values.shape[1]
-    for k, knots in enumerate(_knots(field)):
-        into[:, k] = positions(knots, values[:, k])
+    if len(values) == 1:
+        places = [_position(knots, value) for knots, value in zip(_listed(field), values[0].tolist(), strict=True)]
+        into[0, :n_elements] = places
+    else:
+        for k, knots in enumerate(_knots(field)):
+            into[:, k] = positions(knots, values[:, k])
     if field.missing:
         flags = slice(n_elements, n_elements + len(field.missing))
         into[:, flags] = np.isnan(values[:, list(field.missing)])
@@ -98,10 +103,32 @@ def positions(knots: Moment, values: Array) -> Array:
     return np.where(np.isnan(values), MIDDLE, found)
 
 
+def _position(knots: Sequence[float], value: float) -> float:
+    """Return what `positions` does for one number: for one row numpy takes longer to call than to compute."""
+    if len(knots) < 2 or math.isnan(value):
+        return MIDDLE
+    even, k = _even_numbers(len(knots)), bisect_right(knots, value) - 1
+    if not 0 <= k < len(knots) - 1 or knots[k] == value:
+        return even[max(k, 0)]
+    slope = (even[k + 1] - even[k]) / (knots[k + 1] - knots[k])
+    return slope * (value - knots[k]) + even[k]
+
+
+@lru_cache(4096)
+def _listed(field: NumberField) -> list[list[float]]:
+    return [knots.tolist() for knots in _knots(field)]
+
+
 @cache
 def _even(n: int) -> Array:
     """Return n numbers from 0 to 1, evenly spread; making them takes longer than to place one row among them."""
     return np.linspace(0.0, 1.0, n)
+
+
+@cache
+def _even_numbers(n: int) -> list[float]:
+    numbers: list[float] = _even(n).tolist()
+    return numbers
 
 
 TABLE = column_view(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 import numpy as np
 import pytest
 
+from easeml_plpy.encoder import Encoder, LabelTarget, NumericField
 from easeml_plpy.errors import ShapeMismatch
-from easeml_plpy.row_values import MAX_TEXT_BYTES, numbers_of_array, row_of_text
+from easeml_plpy.row_values import MAX_TEXT_BYTES, fields_from_values, numbers_of_array, row_of_text
 
 
 def stored(values: list[float | None], sizes: tuple[int, ...]) -> bytes:
@@ -75,3 +77,22 @@ def test_what_is_no_row_is_refused_in_a_line(text: str | None, message: str) -> 
     with pytest.raises(ShapeMismatch, match=message) as caught:
         row_of_text(text)
     assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize("sql_type", ["int4", "float8", "numeric", "float4", "bool"])
+@pytest.mark.parametrize(
+    ("value", "number"), [(None, np.nan), (3, 3.0), (-0.1, -0.1), (True, 1.0), (2**70, 2.0**70), ("7", 7.0)]
+)
+def test_a_number_is_the_one_that_the_server_would_send(sql_type: str, value: Any, number: float) -> None:
+    field = NumericField(column="x", type=sql_type, missing=(0,))
+    (found,) = fields_from_values(Encoder((field,), (2,), LabelTarget("y", "text", ("a", "b"))), {"x": value})
+    expected = np.float64(np.float32(number)) if sql_type == "float4" else number
+    assert (found.dtype, found.shape) == (np.float64, (1,))
+    np.testing.assert_array_equal(found, [expected])
+
+
+@pytest.mark.parametrize("value", [10**400, "x", [1.0, 2.0], [], {}])
+def test_what_is_no_number_is_refused(value: Any) -> None:
+    encoder = Encoder((NumericField(column="x", type="float8"),), (1,), LabelTarget("y", "text", ("a", "b")))
+    with pytest.raises(ShapeMismatch, match="input 'x': expected"):
+        fields_from_values(encoder, {"x": value})

@@ -17,7 +17,7 @@ from easeml_plpy.layout import ViewColumn
 from easeml_plpy.target_statistics import MANY, TargetStatistics
 from easeml_plpy.tokens import Tokenizer
 from easeml_plpy.views import VIEWS, task_in, view_of
-from easeml_plpy.views.table import positions
+from easeml_plpy.views.table import TABLE, positions
 
 TARGET = LabelTarget("y", "text", ("no", "yes"))
 NUMBER = NumericField(
@@ -117,6 +117,19 @@ def test_a_position_is_linear_between_knots_and_clipped_to_what_training_saw() -
     np.testing.assert_allclose(found, [1 / 6, 0.5, 0, 1, 0.5])
     assert positions(np.array([7.0]), np.array([7.0, np.nan, 8.0])).tolist() == [0.5] * 3
     assert positions(np.array([]), np.array([7.0, np.nan])).tolist() == [0.5] * 2
+
+
+@pytest.mark.parametrize(
+    "knots", [[], [7.0], [0.0, 1.0, 5.0, 9.0], [-1e300, -2.5, 0.1, 0.2, 1e300], [1, 1 + 2**-52, 2.0]]
+)
+def test_a_number_alone_has_the_place_that_it_has_among_others(knots: list[float]) -> None:
+    rng = np.random.default_rng(0)
+    values = np.concatenate([knots, rng.normal(size=200), rng.normal(size=50) * 1e300, [np.nan, 0.15, 1.0, 8.999]])
+    field = NumericField(column="x", type="float8", knots=(np.array(knots, np.float64),))
+    encoder = Encoder((field,), (1,), LabelTarget("y", "text", ("a", "b")))
+    together = TABLE.encode(encoder, [values], None)
+    alone = np.concatenate([TABLE.encode(encoder, [values[k : k + 1]], None) for k in range(len(values))])
+    assert alone.tobytes() == together.tobytes()
 
 
 def test_every_category_of_the_table_view_is_below_its_cardinality() -> None:
