@@ -39,6 +39,18 @@ GROUPS = {
         "grant_use",
         "revoke_use",
     ),
+    "Tasks": (
+        "create_task",
+        "feed",
+        "infer",
+        "add_labelling_function",
+        "remove_labelling_function",
+        "label_examples",
+        "run_task",
+        "alter_task",
+        "task_report",
+        "drop_task",
+    ),
     "Runs": ("select_models", "wait", "run_summary", "cancel", "resume", "drop_run", "replay"),
     "Plans and prices": (
         "plan",

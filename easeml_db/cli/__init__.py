@@ -27,6 +27,7 @@ from easeml_db.cli import (
     runs,
     server,
     slots,
+    tasks,
     tenants,
     watch,
 )
@@ -48,7 +49,7 @@ def commands(context: click.Context, debug: bool) -> None:
 
 SUBJECTS = {
     "Server": (*server.COMMANDS, *coordinator.COMMANDS, *doctor.COMMANDS, *slots.COMMANDS),
-    "Data": (load, *datasets.COMMANDS),
+    "Data": (load, *datasets.COMMANDS, *tasks.COMMANDS),
     "Search": (*runs.COMMANDS, *watch.COMMANDS, *report.COMMANDS, *procedures.COMMANDS, *allocations.COMMANDS,
                *replay.COMMANDS),
     "Cost and time": (*plan.COMMANDS, *forecast.COMMANDS, *prices.COMMANDS),

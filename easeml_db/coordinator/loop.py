@@ -82,6 +82,7 @@ class Coordinator:
         )  # fmt: skip
         self._pauses, self._disk_pause = self._failures.pauses, self._failures.disk_pause
         self._reclaiming = Reclaiming(ports.space, self._settings.reclaim_bytes, self._settings.reclaim_fraction)
+        self._tasks = ports.tasks
         self._next_heartbeat = 0.0
         self._is_stopping = False
         self._changed_runs: dict[int, None] = {}  # to be read again, in the order in which that was told
@@ -290,6 +291,7 @@ class Coordinator:
                 await self._lease.heartbeat()
                 await self._arms.fail_later()
                 await self._failed_time.charge()  # what somebody's transaction held
+            await self._tasks.advance()
             if await self._slots.recover():
                 await self._open_slots()
             self._next_heartbeat = self._clock.now_seconds() + self._settings.heartbeat_seconds

@@ -22,6 +22,7 @@ from easeml_db.postgres.run_store import PostgresRuns
 from easeml_db.postgres.search_store import PostgresSearches
 from easeml_db.postgres.slot_store import PostgresSlots
 from easeml_db.postgres.store_session import StoreSession
+from easeml_db.postgres.task_store import PostgresTasks
 from easeml_db.postgres.tenancy_store import PostgresTenancy
 from easeml_db.postgres.vacuum import PostgresStateSpace
 
@@ -46,11 +47,13 @@ async def postgres_ports(
     session, changes = StoreSession(dsn), Changes(dsn, inbox.put)
     lease, space = PostgresLease(session, changes, on_standby), PostgresStateSpace(session)
     forecasts = Forecasts(session)
+    tasks = PostgresTasks(session)
     async with AsyncExitStack() as stack:
         for each in (session, changes, lease):
             await each.open()
             stack.push_async_callback(each.close)
         stack.push_async_callback(space.close)
+        stack.push_async_callback(tasks.close)
         stack.push_async_callback(forecasts.close)
         forecasts.begin()
         yield Ports(
@@ -64,6 +67,7 @@ async def postgres_ports(
             instances=PostgresInstances(session),
             provisioner=Provisioners(inbox.put),
             space=space,
+            tasks=tasks,
             executor=PostgresExecutor(dsn, inbox.put, unit_lease_seconds=unit_lease_seconds),
             inbox=inbox,
             clock=clock,

@@ -15,6 +15,7 @@ from easeml_db.simulated.stores import (
     SimulatedSearches,
     SimulatedSlots,
     SimulatedStateSpace,
+    SimulatedTasks,
     SimulatedTenancy,
 )
 from easeml_db.simulated.world import SimulatedWorld
@@ -56,6 +57,7 @@ class SimulatedProcess(Life):
             instances=SimulatedInstances(self),
             provisioner=SimulatedProvisioner(self),
             space=SimulatedStateSpace(self),
+            tasks=SimulatedTasks(self),
             executor=self.executor,
             inbox=SimulatedInbox(self),
             clock=SimulatedClock(self),

@@ -226,3 +226,12 @@ class SimulatedStateSpace(SimulatedPort):
         self._life.call()
         self._world.n_reclaims += 1
         return self._world.live_bytes
+
+
+class SimulatedTasks(SimulatedPort):
+    """TaskStore in memory: nobody feeds anything here."""
+
+    async def advance(self) -> None:
+        """Count as done."""
+        self._life.call()
+        self._world.n_task_looks += 1

@@ -84,6 +84,7 @@ class SimulatedWorld:
         self.cloud = Cloud(self.time, cloud_faults)
         self.n_base_slots, self.max_local_slots = max((slot.slot_id for slot in slots), default=0), max_local_slots
         self.pruned_bytes, self.live_bytes, self.n_reclaims = pruned_bytes, live_bytes, 0
+        self.n_task_looks = 0
         self.stuck: dict[int, float] = {}  # until when, by slot
         self._warm_seconds = warm_seconds
         self._down_until: dict[int, float] = {}

@@ -90,7 +90,7 @@ def _dataset(encoder: str) -> Dataset:
 
 DATASET = Statement("SELECT encoder FROM easeml.datasets WHERE dataset_id = $1", ("int8",), _dataset)
 BLOCKS = Statement(
-    "SELECT n_rows, inputs, targets FROM easeml.blocks"
+    "SELECT n_rows, inputs, targets FROM easeml.version_blocks"
     " WHERE dataset_id = $1 AND split = $2 AND partition_number = $3 ORDER BY block_number",
     ("int8", "text", "int4"),
     _Block,

@@ -118,7 +118,7 @@ WIDTH: Statement[int | None] = Statement(
 )
 OPTIONS = Command("SELECT easeml.check_replay_options($1, $2, $3, $4)", ("int8", "text", "int4", "int4"))
 BLOCKS = Statement(
-    "SELECT inputs, targets FROM easeml.blocks"
+    "SELECT inputs, targets FROM easeml.version_blocks"
     " WHERE dataset_id = $1 AND split = 'train' AND partition_number = $2 ORDER BY block_number",
     ("int8", "int4"),
     _Block,

@@ -84,6 +84,7 @@ BEGIN
     IF coalesce(octet_length(arguments ->> 'source'), 0) NOT BETWEEN 1 AND 300 THEN
         PERFORM easeml.fail('ML003', 'source: expected schema and name of a table or view');
     END IF;
+    PERFORM easeml.refuse_task(asker, arguments ->> 'name', 'easeml.feed');
     IF EXISTS (SELECT FROM easeml.datasets d WHERE d.tenant = asker AND d.dataset_name = arguments ->> 'name') THEN
         PERFORM easeml.fail('ML001', format('you have a dataset %s already', quote_literal(arguments ->> 'name')),
             hint => format('Pack its source again with easeml.refresh_dataset(%s), or remove it with easeml.drop_dataset(%1$s).', quote_literal(arguments ->> 'name')));
@@ -93,10 +94,20 @@ END
 $$;
 COMMENT ON FUNCTION easeml.begin_dataset(name, name, jsonb) IS 'Begins the first version of a dataset, for this transaction to pack; returns its id (internal).';
 
+CREATE FUNCTION easeml.refuse_task(asker name, dataset text, instead text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF EXISTS (SELECT FROM easeml.tasks t WHERE t.tenant = asker AND t.task_name = dataset) THEN
+        PERFORM easeml.fail('ML004', format('%s is a task: the service packs its versions', quote_literal(dataset)), hint => format('Call %s instead.', instead));
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION easeml.refuse_task(name, text, text) IS 'Refuses to do with the dataset of a task what the service does itself (internal).';
+
 CREATE FUNCTION easeml.begin_refresh(caller name, asker name, arguments jsonb) RETURNS jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     old easeml.datasets := easeml.dataset_of(caller, asker, arguments ->> 'dataset');
 BEGIN
+    PERFORM easeml.refuse_task(asker, old.dataset_name, 'easeml.run_task');
     RETURN to_jsonb(easeml.begin_version(asker, old.version + 1, jsonb_build_object('name', old.dataset_name, 'source', old.source, 'inputs', old.input_columns,
         'target', old.target_column, 'n_partitions', old.n_partitions, 'validation_fraction', old.validation_fraction, 'test_fraction', old.test_fraction,
         'seed', old.seed, 'placement', old.placement) || old.options || CASE WHEN old.options ? 'is_small' AND NOT (arguments ->> 'is_small')::boolean THEN '{"n_folds": null, "is_small": null}' ELSE '{}' END::jsonb));
@@ -209,6 +220,7 @@ DECLARE
     run_ids bigint[] := (SELECT array_agg(r.run_id) FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id)
         WHERE d.tenant = newest.tenant AND d.dataset_name = newest.dataset_name);
 BEGIN
+    PERFORM easeml.refuse_task(newest.tenant, newest.dataset_name, 'easeml.drop_task');
     IF run_ids IS NOT NULL AND NOT (arguments ->> 'cascade')::boolean THEN
         PERFORM easeml.fail('ML004', format('dataset %s has %s run(s), which would be lost with it', quote_literal(newest.dataset_name), cardinality(run_ids)),
             hint => format('To remove them all: SELECT easeml.drop_dataset(%s, cascade => true).', quote_literal(newest.dataset_name)));

@@ -119,7 +119,7 @@ BEGIN
     IF wanted.dataset_id IS NULL THEN
         PERFORM easeml.fail('ML003', format('dataset %s has no version %s', quote_literal(dataset), version), hint => format('It has versions up to %s.', newest.version));
     END IF;
-    RETURN QUERY SELECT k.row_key, b.split, b.partition_number, CASE WHEN wanted.options ? 'n_folds' AND b.split = 'train' THEN b.partition_number END FROM easeml.blocks b, unnest(coalesce(b.row_keys, b.row_hashes::text[])) k(row_key) WHERE b.dataset_id = wanted.dataset_id;
+    RETURN QUERY SELECT k.row_key, b.split, b.partition_number, CASE WHEN wanted.options ? 'n_folds' AND b.split = 'train' THEN b.partition_number END FROM easeml.version_blocks b, unnest(coalesce(b.row_keys, b.row_hashes::text[])) k(row_key) WHERE b.dataset_id = wanted.dataset_id;
 END
 $$;
 COMMENT ON FUNCTION easeml.dataset_rows(text, integer) IS

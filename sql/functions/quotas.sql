@@ -35,7 +35,7 @@ BEGIN
     IF tenant IS DISTINCT FROM easeml.current_tenant() AND NOT pg_has_role('easeml_reader', 'USAGE') AND NOT pg_has_role('easeml_coordinator', 'USAGE') THEN
         RETURN NULL;
     END IF;
-    RETURN least((SELECT coalesce(sum(p.n_bytes), 0) FROM easeml.partitions p WHERE p.tenant = used_bytes.tenant)
+    RETURN least((SELECT coalesce(sum(p.n_bytes - p.n_kept_bytes), 0) FROM easeml.partitions p WHERE p.tenant = used_bytes.tenant)
         + (SELECT coalesce(sum(s.n_bytes), 0) FROM easeml.kept_sizes s WHERE s.tenant = used_bytes.tenant), 9223372036854775807);
 END
 $$;

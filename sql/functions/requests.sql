@@ -49,6 +49,12 @@ BEGIN
         WHEN 'rollback' THEN easeml.perform_rollback(NEW.caller, asker, NEW.arguments)
         WHEN 'set_serving_metric' THEN easeml.perform_set_serving_metric(NEW.caller, asker, NEW.arguments)
         WHEN 'set_prediction_audit' THEN easeml.perform_set_prediction_audit(NEW.caller, asker, NEW.arguments)
+        WHEN 'create_task' THEN easeml.perform_create_task(NEW.caller, asker, NEW.arguments)
+        WHEN 'alter_task' THEN easeml.perform_alter_task(NEW.caller, asker, NEW.arguments)
+        WHEN 'run_task' THEN easeml.perform_run_task(NEW.caller, asker, NEW.arguments)
+        WHEN 'drop_task' THEN easeml.perform_drop_task(NEW.caller, asker, NEW.arguments)
+        WHEN 'set_labelling_function' THEN easeml.perform_set_labelling_function(NEW.caller, asker, NEW.arguments)
+        WHEN 'label_examples' THEN easeml.perform_label_examples(NEW.caller, asker, NEW.arguments)
         ELSE easeml.refuse_action(NEW.action) END;
     RETURN NEW;
 END

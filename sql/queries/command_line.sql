@@ -141,3 +141,11 @@ SELECT current_setting('server_version') AS version, current_setting('server_ver
 -- name: python_facts
 -- What the server's Python can import.
 SELECT easeml.python_facts() AS facts
+
+-- name: tasks
+-- Tasks, with what is not packed yet.
+SELECT * FROM easeml.task_status ORDER BY task_name
+
+-- name: task
+-- A task of the caller's, as it is stored.
+SELECT t.* FROM easeml.tasks t WHERE t.task_name = %(task)s AND t.tenant = easeml.current_tenant()

@@ -37,7 +37,7 @@ BEGIN
                 -- These tell values of rows: the encoder holds categories, labels and means; statistics of a few rows are their targets;
                 -- a checksum of a few rows tells which of the possible targets is theirs.
                 EXECUTE (SELECT format('GRANT SELECT (%s) ON %s TO easeml_reader', string_agg(quote_ident(attname), ', '), item.relation)
-                    FROM pg_attribute WHERE attrelid = item.relation AND attnum > 0 AND NOT attisdropped AND attname NOT IN ('encoder', 'statistics', 'checksum'));
+                    FROM pg_attribute WHERE attrelid = item.relation AND attnum > 0 AND NOT attisdropped AND attname NOT IN ('encoder', 'statistics', 'checksum', 'classes'));
             END IF;
         ELSE
             EXECUTE format('GRANT SELECT ON %s TO easeml_reader', item.relation);
@@ -72,14 +72,20 @@ CREATE POLICY packed_rows ON easeml.blocks FOR INSERT TO easeml_tenant WITH CHEC
 -- The rule of what answers, where predictions and requests are carried out.
 GRANT SELECT ON easeml.answering TO easeml_owner;
 
+-- Packing reads the blocks of the version before; whoever has a task sees its examples.
+GRANT SELECT ON easeml.version_blocks TO easeml_owner;
+REVOKE SELECT ON easeml.version_blocks FROM easeml_reader;
+GRANT USAGE ON SCHEMA easeml_tasks TO easeml_tenant, easeml_admin;
+
 -- Plans are made behind the door, too.
 GRANT SELECT ON easeml.prices TO easeml_owner;
 
 -- Sizes for those who may not read what has them.
 ALTER VIEW easeml.kept_sizes OWNER TO easeml_owner;
 
--- Identity columns need no right on their sequence; these two are drawn from by name.
+-- Identity columns need no right on their sequence; these are drawn from by name.
 GRANT USAGE ON SEQUENCE easeml.slots_slot_id_seq TO easeml_admin, easeml_coordinator;
+GRANT USAGE ON SEQUENCE easeml.tasks_task_id_seq TO easeml_owner;
 GRANT USAGE ON SEQUENCE easeml.arm_openings_decision_id_seq TO easeml_coordinator;
 
 -- Who may call what: a routine without a line is easeml_owner's alone. Trigger functions never get one: whoever may execute
@@ -92,7 +98,7 @@ BEGIN
     FOR granted IN
         SELECT s.role, unnest(s.names) AS name FROM (VALUES
             -- What the guide names, then what those functions call in the name of their caller: each one checks what it is given.
-            ('PUBLIC', '{predict,predict_value,predict_row,predict_probabilities,predict_table}'::text[]),
+            ('PUBLIC', '{infer,infer_output,predict,predict_value,predict_row,predict_probabilities,predict_table}'::text[]),
             ('PUBLIC', '{class_probabilities,predict_json,predict_numbers,predict_bytes,predict_packed,numbers_of,open_serving,write_predictions,
                 find_source,find_output,qualified_name,fail,hide_context,raise_failure,array_bytes,version}'),
             -- They read with the rights of their caller; examined_trial refuses in words whoever may not see the rows.
@@ -101,6 +107,8 @@ BEGIN
             ('easeml_reader', '{hyperparameter_importance,hyperparameter_importances}'),
             ('easeml_tenant', '{create_dataset,dataset_rows,refresh_dataset,drop_dataset,replicate_dataset,grant_use,revoke_use,set_prediction_audit,
                 select_models,preview_procedure,plan,plan_frontier,run_summary,wait,cancel,resume,drop_run,replay,deploy,undeploy,export_trial,import_trial,rollback,set_serving_metric}'),
+            ('easeml_tenant', '{create_task,alter_task,run_task,drop_task,feed,add_labelling_function,remove_labelling_function,label_examples,task_report}'),
+            ('easeml_tenant', '{find_task,task_of,check_place,make_task_views,read_examples,labelling_function}'),
             ('easeml_tenant', '{request,pack_version,pack_begun_dataset,is_being_packed,check_dataset,default_inputs,is_small_table,is_bound_by_limits,find_dataset,dataset_of,find_run,fail_run,near_names,
                 export_file,import_model,store_import,
                 preview_search,plan_search_on,known_times,timed_trials,plan_goal,fitting_architectures,check_replay_options,check_replay,replay_units,commit_first,quality,tried_sentence,best_sentences,advice_sentence,metric_text,members_text}'),
@@ -110,6 +118,7 @@ BEGIN
                 list_procedures,list_policies,list_priors,used_bytes,used_hours}'),
             ('easeml_reader', '{instance_cost,reads_for_all,has_live_coordinator,current_tenant,current_tenancy,list_architectures,list_templates,list_metrics,list_schedulers,
                 list_procedures,list_policies,list_priors,used_bytes,used_hours}'),
+            ('easeml_coordinator', '{due_tasks,advance_task}'),
             ('easeml_coordinator', '{finish_restore,missing_rows,broken_references,warm_up,train_unit,evaluate_unit,train_round,evaluate_round,train_batch,evaluate_batch,batch_key,train_gang,evaluate_gang,pilot_unit,does_whole_rounds,share_of_time,
                 open_unit,fence,leave_slot,advance,store_chunked,store_chunk,record_training,record_evaluation,record_metrics,note_takeover,note_serving,record_pilot,
                 begin_ending,add_ensemble,drop_vain_ensemble,open_arm,close_arm,keep_beliefs,apply_decisions,copy_state,keep_allocations,charge,

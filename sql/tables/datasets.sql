@@ -44,10 +44,12 @@ CREATE TABLE easeml.partitions (
     n_test_rows bigint NOT NULL CHECK (n_test_rows BETWEEN 0 AND 1000000000000),
     n_bytes bigint NOT NULL CHECK (n_bytes BETWEEN 0 AND 100000000000000),
     checksum bigint NOT NULL,
+    n_kept_bytes bigint NOT NULL DEFAULT 0 CHECK (n_kept_bytes >= 0),
     PRIMARY KEY (dataset_id, partition_number),
     FOREIGN KEY (dataset_id, tenant) REFERENCES easeml.datasets (dataset_id, tenant) ON DELETE CASCADE
 );
 COMMENT ON TABLE easeml.partitions IS 'The partitions of each dataset; a training unit reads one of them.';
+COMMENT ON COLUMN easeml.partitions.n_kept_bytes IS 'Of n_bytes, those in blocks that an earlier version holds.';
 COMMENT ON COLUMN easeml.partitions.checksum IS 'CRC-32 over inputs and targets of its training blocks, block after block; easeml.replay refuses other rows.';
 
 CREATE TABLE easeml.replicas (
@@ -83,6 +85,21 @@ COMMENT ON COLUMN easeml.blocks.inputs IS 'The input columns one after another, 
 COMMENT ON COLUMN easeml.blocks.targets IS 'Labels as int32 codes, or numbers as float64.';
 COMMENT ON COLUMN easeml.blocks.row_keys IS 'The key of each row in the source, for easeml.dataset_rows; nothing else reads it.';
 COMMENT ON COLUMN easeml.blocks.row_hashes IS 'The hash of each row of a source without a key, for easeml.dataset_rows.';
+
+CREATE TABLE easeml.kept_blocks (
+    dataset_id bigint NOT NULL,
+    tenant name NOT NULL,
+    split text NOT NULL,
+    partition_number integer NOT NULL,
+    block_number integer NOT NULL,
+    holder_id bigint NOT NULL,
+    PRIMARY KEY (dataset_id, split, partition_number, block_number),
+    FOREIGN KEY (dataset_id, tenant) REFERENCES easeml.datasets (dataset_id, tenant) ON DELETE CASCADE,
+    FOREIGN KEY (holder_id, split, partition_number, block_number) REFERENCES easeml.blocks (dataset_id, split, partition_number, block_number)
+);
+CREATE INDEX kept_blocks_holder ON easeml.kept_blocks (holder_id, split, partition_number, block_number);
+COMMENT ON TABLE easeml.kept_blocks IS 'Blocks that a version of a task shares with an earlier one, under the same split, partition and number.';
+COMMENT ON COLUMN easeml.kept_blocks.holder_id IS 'The version that has the block in easeml.blocks.';
 
 CREATE TABLE easeml.dataset_grants (
     tenant name NOT NULL,

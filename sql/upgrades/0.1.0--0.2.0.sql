@@ -9,6 +9,18 @@ ALTER TABLE easeml.runs ADD COLUMN IF NOT EXISTS deadline_seconds double precisi
     ADD COLUMN IF NOT EXISTS max_cost double precision CHECK (max_cost > 0 AND max_cost < 'Infinity'),
     ADD COLUMN IF NOT EXISTS price_list text;
 ALTER TABLE easeml.trials ADD COLUMN IF NOT EXISTS slot_seconds double precision NOT NULL DEFAULT 0;
+ALTER TABLE easeml.partitions ADD COLUMN IF NOT EXISTS n_kept_bytes bigint NOT NULL DEFAULT 0 CHECK (n_kept_bytes >= 0);
+
+-- The examples of tasks; whoever had a schema of that name could have objects in it.
+DO $tasks$
+BEGIN
+    IF EXISTS (SELECT FROM pg_namespace n WHERE n.nspname = 'easeml_tasks' AND n.nspowner <> 'easeml_owner'::regrole) THEN
+        RAISE EXCEPTION USING errcode = 'ML004', message = 'schema easeml_tasks is there already', hint = 'Rename or drop it, and update the extension again.';
+    END IF;
+END
+$tasks$;
+CREATE SCHEMA IF NOT EXISTS easeml_tasks AUTHORIZATION easeml_owner;
+COMMENT ON SCHEMA easeml_tasks IS 'Examples of the tasks of easeml; tenants see theirs through the views that easeml.create_task makes.';
 
 -- They are made again with other columns.
 DROP INDEX IF EXISTS easeml.arm_opening_candidates_run, easeml.training_units_tenant, easeml.evaluations_tenant;

@@ -13,6 +13,25 @@ LEFT JOIN (SELECT dataset_id, sum(n_train_rows)::bigint AS n_train_rows, sum(n_v
            FROM easeml.partitions GROUP BY dataset_id) p USING (dataset_id);
 COMMENT ON VIEW easeml.dataset_info IS 'Your datasets with their sizes, one row for each version.';
 
+CREATE VIEW easeml.version_blocks WITH (security_invoker) AS
+SELECT b.dataset_id, b.tenant, b.split, b.partition_number, b.block_number, b.n_rows, b.inputs, b.targets, b.row_keys, b.row_hashes, b.dataset_id AS holder_id
+FROM easeml.blocks b
+UNION ALL
+SELECT k.dataset_id, k.tenant, k.split, k.partition_number, k.block_number, b.n_rows, b.inputs, b.targets, b.row_keys, b.row_hashes, k.holder_id
+FROM easeml.kept_blocks k JOIN easeml.blocks b ON b.dataset_id = k.holder_id AND b.split = k.split AND b.partition_number = k.partition_number AND b.block_number = k.block_number;
+COMMENT ON VIEW easeml.version_blocks IS 'The blocks of each version of a dataset: its own, and those that it shares with an earlier version (internal).';
+COMMENT ON COLUMN easeml.version_blocks.dataset_id IS 'Version of the dataset.';
+COMMENT ON COLUMN easeml.version_blocks.tenant IS 'Tenant that owns it.';
+COMMENT ON COLUMN easeml.version_blocks.split IS 'train, validation or test.';
+COMMENT ON COLUMN easeml.version_blocks.partition_number IS 'Number of the partition, from 0.';
+COMMENT ON COLUMN easeml.version_blocks.block_number IS 'Place of the block in it.';
+COMMENT ON COLUMN easeml.version_blocks.n_rows IS 'Rows in the block.';
+COMMENT ON COLUMN easeml.version_blocks.inputs IS 'As in easeml.blocks.';
+COMMENT ON COLUMN easeml.version_blocks.targets IS 'As in easeml.blocks.';
+COMMENT ON COLUMN easeml.version_blocks.row_keys IS 'As in easeml.blocks.';
+COMMENT ON COLUMN easeml.version_blocks.row_hashes IS 'As in easeml.blocks.';
+COMMENT ON COLUMN easeml.version_blocks.holder_id IS 'The version that holds it.';
+
 CREATE VIEW easeml.partition_status WITH (security_invoker) AS
 SELECT p.dataset_id, d.tenant::text AS tenant, d.dataset_name, d.version, p.partition_number, p.n_train_rows, p.n_validation_rows, p.n_test_rows, p.n_bytes,
     CASE d.placement WHEN 'bound' THEN ARRAY(SELECT g.segment_name FROM easeml.replicas c JOIN easeml.segments g USING (segment_id)
@@ -38,6 +57,34 @@ COMMENT ON COLUMN easeml.templates.input IS 'What goes in: capitals are sizes, s
 COMMENT ON COLUMN easeml.templates.output IS 'What comes out, written in the same way.';
 COMMENT ON COLUMN easeml.templates.candidates IS 'What the ease.ml paper lists for it.';
 COMMENT ON COLUMN easeml.templates.architectures IS 'Architectures of easeml that may learn it, as far as they fit the sizes.';
+
+CREATE VIEW easeml.task_status WITH (security_invoker) AS
+SELECT t.task_id, t.tenant::text AS tenant, t.task_name, t.program, t.template, t.place, t.examples, d.version AS newest_version, v.n_examples, v.n_off,
+    v.n_packed_bytes, v.n_kept_bytes, t.n_pending, t.pending_since, t.wanted_at, t.problem, t.run_after_examples, t.run_after_minutes, t.run_options, t.created_at
+FROM easeml.tasks t
+LEFT JOIN LATERAL (SELECT d.dataset_id, d.version FROM easeml.datasets d WHERE d.tenant = t.tenant AND d.dataset_name = t.task_name ORDER BY d.version DESC LIMIT 1) d ON true
+LEFT JOIN easeml.task_versions v USING (dataset_id);
+COMMENT ON VIEW easeml.task_status IS 'Your tasks, with their newest version and what is not in it yet.';
+COMMENT ON COLUMN easeml.task_status.task_id IS 'Number of the task.';
+COMMENT ON COLUMN easeml.task_status.tenant IS 'Tenant that owns it.';
+COMMENT ON COLUMN easeml.task_status.task_name IS 'Name, unique for its tenant; also that of its dataset.';
+COMMENT ON COLUMN easeml.task_status.program IS 'What goes in and what comes out.';
+COMMENT ON COLUMN easeml.task_status.template IS 'The template that it matches, see easeml.templates.';
+COMMENT ON COLUMN easeml.task_status.place IS 'The view to feed into; with _refine behind its name, every example that was ever fed.';
+COMMENT ON COLUMN easeml.task_status.examples IS 'The table behind the views: COPY into it is faster.';
+COMMENT ON COLUMN easeml.task_status.newest_version IS 'The newest version that was packed.';
+COMMENT ON COLUMN easeml.task_status.n_examples IS 'Examples in it.';
+COMMENT ON COLUMN easeml.task_status.n_off IS 'Examples that were switched off when it was packed.';
+COMMENT ON COLUMN easeml.task_status.n_packed_bytes IS 'Bytes that were packed for it.';
+COMMENT ON COLUMN easeml.task_status.n_kept_bytes IS 'Bytes that it shares with versions before.';
+COMMENT ON COLUMN easeml.task_status.n_pending IS 'Examples that were fed or switched since, as the service last counted them.';
+COMMENT ON COLUMN easeml.task_status.pending_since IS 'When the service first saw one of them.';
+COMMENT ON COLUMN easeml.task_status.wanted_at IS 'When easeml.run_task asked for a run that has not begun yet.';
+COMMENT ON COLUMN easeml.task_status.problem IS 'Why no run begins, such as too few examples.';
+COMMENT ON COLUMN easeml.task_status.run_after_examples IS 'A run begins once so many examples are pending.';
+COMMENT ON COLUMN easeml.task_status.run_after_minutes IS 'Or so many minutes after the first of them.';
+COMMENT ON COLUMN easeml.task_status.run_options IS 'Arguments of easeml.select_models for its runs.';
+COMMENT ON COLUMN easeml.task_status.created_at IS 'When it was made.';
 
 COMMENT ON COLUMN easeml.dataset_info.placement IS 'shared (every slot may run every partition) or bound (only slots of its segments run a partition).';
 COMMENT ON COLUMN easeml.dataset_info.replication_factor IS 'Least number of segments that hold a partition; null if the dataset is shared.';

@@ -95,6 +95,11 @@ WORST = {
         " (SELECT jsonb_object_agg(a.architecture, a.hyperparameters) FROM easeml.architectures a"
         " WHERE a.architecture = 'mlp'))",
     ),
+    "read_examples": (
+        """SELECT easeml.read_examples('{"inputs": [{"column": "input", "type": "real[]", "shape": [2], "text": "",'
+        ' "n_values": 2}]}', NULL, (SELECT jsonb_agg('{"input": [1, 2], "output": 1}'::jsonb)::text"""
+        " FROM generate_series(1, 400000)))",
+    ),
     "list_architectures": ("SELECT count(*) FROM easeml.architectures a, generate_series(1, 100000)",),
     "list_metrics": ("SELECT count(*) FROM generate_series(1, 100000), LATERAL (SELECT * FROM easeml.metrics) m",),
 }
@@ -113,7 +118,7 @@ SHORT = {
 # the interrupts of every entry point are one mechanism (tests/unit/plpy/test_interrupts.py).
 SAME_MECHANISM = {
     "predict_json", "predict_numbers", "predict_bytes", "predict_packed", "write_predictions", "open_serving",
-    "check_replay", "replay_units", "class_probabilities", "examine_trial",
+    "check_replay", "replay_units", "class_probabilities", "infer_output", "examine_trial",
     "import_model", "export_file", "store_import",
 }  # fmt: skip
 REACHABLE = """

@@ -65,6 +65,13 @@ async def test_space_is_reclaimed_and_what_is_kept_is_counted(world: World) -> N
     assert await world.ports.space.reclaim() == 0
 
 
+@pytest.mark.covers("TaskStore.advance")
+async def test_tasks_are_looked_at_in_the_background(world: World) -> None:
+    await world.ports.lease.acquire()
+    await world.ports.tasks.advance()
+    await world.ports.tasks.advance()
+
+
 @pytest.mark.covers("Inbox.next", "Clock.now_seconds")
 async def test_an_empty_inbox_answers_after_the_timeout_and_time_goes_on(world: World) -> None:
     before = world.ports.clock.now_seconds()

@@ -217,7 +217,7 @@ def test_what_runs_inside_a_segment_knows_no_coordinator_and_no_driver():
 
 
 def test_loaders_know_errors_and_no_other_room():
-    granted, allowed = ("easeml_loaders", "easeml_plpy.errors"), OURS | {"numpy", "psycopg", "sklearn"}
+    granted, allowed = ("easeml_loaders", "easeml_plpy.errors"), OURS | {"numpy", "psycopg", "sklearn", "PIL"}
 
     def beyond(name, path):
         found = imports(name, path)

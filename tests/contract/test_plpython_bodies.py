@@ -32,6 +32,8 @@ PURE_TARGETS = {
     "list_policies": ("easeml_db.decisions.tenancy.policies", "list_policies"),
     "list_priors": ("easeml_db.decisions.bandits.priors", "list_priors"),
     "list_allocations": ("easeml_db.decisions.hopper.allocation.registry", "list_allocations"),
+    "describe_program": ("easeml_db.decisions.templates.storage", "describe_program"),
+    "run_reason": ("easeml_db.decisions.templates.starting", "run_reason"),
     "list_templates": ("easeml_db.decisions.templates.catalogue", "list_templates"),
     "list_schedulers": ("easeml_db.decisions.hopper.schedulers", "list_schedulers"),
 }

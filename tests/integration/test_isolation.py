@@ -16,6 +16,7 @@ import pytest
 from psycopg import sql
 
 from tests.stored_plans import PLANNED
+from tests.stored_tasks import TASKS
 
 if TYPE_CHECKING:
     from tests.conftest import Session
@@ -35,6 +36,7 @@ FROM easeml.trial_groups g JOIN easeml.trials t USING (run_id);
 """
 # They take names, values or settings, and look at no row that has an tenant.
 ABOUT_NO_ROWS = {
+    "check_place", "labelling_function", "read_examples",
     "array_bytes", "check_dataset", "current_tenancy", "current_tenant", "default_inputs", "fail", "fail_run",
     "find_output", "find_source", "hide_context", "commit_first", "import_model", "import_trial", "store_import",
     "fitting_architectures", "has_live_coordinator", "instance_cost", "is_bound_by_limits", "is_small_table",
@@ -74,8 +76,33 @@ QUESTIONS = {
     "residuals(text,bigint,text)": "residuals('private', {trial_id})",
     "roc_curve(text,bigint,text,text)": "roc_curve('private', {trial_id})",
 }
+TASK_CALLS = {
+    "add_labelling_function(text,text)": "add_labelling_function('private', 'alma.label')",
+    "alter_task(text,integer,double precision,jsonb)": "alter_task('private', 1, 1)",
+    "create_task(text,text,text,text[],text,integer,double precision,jsonb,double precision,double precision,bigint,"
+    "integer)": "create_task('stolen', 'Input = [2] Output = [2]', 'alma')",
+    "drop_task(text,boolean)": "drop_task('private', true)",
+    "feed(text,anyarray,double precision)": "feed('private', '{{1}}'::real[], 1.5::double precision)",
+    "feed(text,anyarray,text)": "feed('private', '{{1}}'::real[], 'a'::text)",
+    "feed(text,bytea,text)": r"feed('private', '\x01'::bytea, 'a')",
+    "feed(text,jsonb,text)": "feed('private', '[]'::jsonb)",
+    "feed(text,text,text)": "feed('private', '[]')",
+    "find_task(text)": "find_task('private')",
+    "label_examples(text,integer)": "label_examples('private')",
+    "make_task_views(text,text,text,text[])": "make_task_views('alma', 'stolen', 'alma.mine', '{{x}}')",
+    "remove_labelling_function(text,text)": "remove_labelling_function('private', 'alma.label')",
+    "run_task(text)": "run_task('private')",
+    "task_of(name,name,text)": "task_of('bert', 'alma', 'private')",
+    "task_report(text)": "task_report('private')",
+    "infer(text,anyarray,bigint)": "infer('private', '{{1}}'::float8[], {trial_id})",
+    "infer(text,bytea,bigint)": r"infer('private', '\x01'::bytea, {trial_id})",
+    "infer(text,jsonb,bigint)": "infer('private', '{{\"x\": 1}}'::jsonb, {trial_id})",
+}
 REFUSED = {
     **PREDICTIONS,
+    **{name: f"SELECT * FROM easeml.{call}" for name, call in TASK_CALLS.items()},
+    "infer_output(text,text,bytea,bigint)":
+        f"{RAISED} easeml.infer_output('private', 'json', '{{{{\"x\": 1}}}}', {{trial_id}})",
     **{name: f"SELECT * FROM easeml.{call}" for name, call in QUESTIONS.items()},
     "class_probabilities(text,text,bytea,bigint)":
         f"{RAISED} easeml.class_probabilities('private', 'json', '{{{{\"x\": 1}}}}', {{trial_id}})",
@@ -221,6 +248,7 @@ def scene(module_database: Session, coordinator: Callable[[Session], AbstractCon
     root.execute("INSERT INTO easeml.checkpoint_chunks SELECT checkpoint_id, tenant, 0, 'x' FROM easeml.checkpoints")
     root.execute(WATER_FILLING)  # runs on bound datasets have none
     root.execute(PLANNED)
+    root.execute(TASKS)
     numbers["pack_request"] = json.dumps({
         "name": "stolen", "source": "alma.mine", "placement": "shared",
         "inputs": ["x"], "target": "y", "n_partitions": 2, "validation_fraction": 0.2, "test_fraction": 0.2, "seed": 0,

@@ -10,6 +10,7 @@
     plans.py         what is planned for runs
     instances.py     instances that bring slots, and what starts them
     space.py         the space of pruned states
+    tasks.py         tasks whose examples change
     executor.py      what runs units
     inbox.py clock.py
 
@@ -32,6 +33,7 @@ from easeml_db.coordinator.ports.runs import RunStore
 from easeml_db.coordinator.ports.searches import SearchStore
 from easeml_db.coordinator.ports.slots import SlotStore
 from easeml_db.coordinator.ports.space import StateSpace
+from easeml_db.coordinator.ports.tasks import TaskStore
 from easeml_db.coordinator.ports.tenancy import TenancyStore
 
 
@@ -49,6 +51,7 @@ class Ports:
     instances: InstanceStore
     provisioner: Provisioner
     space: StateSpace
+    tasks: TaskStore
     executor: Executor
     inbox: Inbox
     clock: Clock

@@ -76,7 +76,10 @@ TEMPLATES = (
         Pattern((3,)),
         VECTOR,
         ("AlexNet", "ResNet", "GoogLeNet", "SqueezeNet", "VGG", "NIN", "BN-AlexNet"),
-        ("lenet", "mlp"),
+        (
+            *("lenet", "mlp", "resnet18", "vgg", "nin", "alexnet", "bn_alexnet", "googlenet", "squeezenet"),
+            "resnet50",
+        ),
     ),
     Template(
         "image_recovery",

@@ -82,7 +82,7 @@ EXAMINED = Statement(
     Examined,
 )
 KEYS = Statement(
-    "SELECT n_rows, coalesce(row_keys, row_hashes::text[]) AS keys FROM easeml.blocks"
+    "SELECT n_rows, coalesce(row_keys, row_hashes::text[]) AS keys FROM easeml.version_blocks"
     " WHERE dataset_id = $1 AND split = $2 AND partition_number = $3 ORDER BY block_number",
     ("int8", "text", "int4"),
     _Keys,

@@ -1,0 +1,263 @@
+"""easeml task: say what goes in and what comes out, feed examples, look at them, ask the best model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from psycopg import sql
+from psycopg.types.json import Jsonb
+
+from easeml_db.cli.arguments import integer_list, json_value, name_list
+from easeml_db.cli.connection import database, dsn_option
+from easeml_db.cli.listing import listing_group, read_rows
+from easeml_db.cli.output import json_option, print_json, print_rows, say
+from easeml_db.cli.statements import Connection, Row, call, call_rows, rows
+from easeml_db.cli.task_client import write_client
+from easeml_db.errors import InvalidArgument, NotAllowed, NotFound
+from easeml_loaders.binary_copy import FILE_HEADER, FILE_TRAILER, encode_rows
+from easeml_loaders.pictures import (
+    Skipped,
+    Wanted,
+    array_source,
+    classes_of,
+    picture_size,
+    picture_source,
+    read_labels,
+    read_picture,
+)
+from easeml_loaders.source import Source
+
+FOLDER = click.Path(exists=True, path_type=Path)
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+SHOWN = {
+    "task_name": "task", "template": "template", "n_examples": "examples", "n_off": "off", "n_pending": "pending",
+    "newest_version": "version", "problem": "problem",
+}  # fmt: skip
+
+
+def _show_tasks(dsn: str | None, as_json: bool) -> None:
+    print_rows(
+        read_rows(dsn, "tasks"), as_json=as_json, columns=SHOWN, empty="no task yet; make one: easeml task create"
+    )
+
+
+task = listing_group("task", "Tasks: what goes in and what comes out; without a command, list them.", _show_tasks)
+
+
+@task.command()
+@click.argument("name")
+@click.argument("program", required=False)
+@click.option("--pictures", type=FOLDER, help="Folder whose first picture says what goes in, instead of PROGRAM.")
+@click.option("--labels", type=FILE, help="CSV with the columns file and label, whose labels are the classes.")
+@click.option("--schema", default="public", show_default=True, help="Where the views of the task are made.")
+@click.option("--classes", callback=name_list, help="Names of the classes: a,b,c (default: 0, 1, 2 and so on).")
+@click.option("--storage", type=click.Choice(["bytes", "numbers"]), help="How tensors are kept (default: by shape).")
+@click.option("--run-after-examples", type=int, help="Start a run after so many examples (default: 100).")
+@click.option("--run-after-minutes", type=float, help="Or so many minutes after the first of them (default: 5).")
+@click.option("--run-options", callback=json_value, help="Arguments of easeml.select_models as JSON (or @FILE).")
+@dsn_option
+@json_option
+def create(
+    name: str, program: str | None, pictures: Path | None, labels: Path | None, dsn: str | None, as_json: bool,
+    **options: Any,
+) -> None:  # fmt: skip
+    """Make task NAME of PROGRAM, such as 'Input = [64,64,3] Output = [3]', or of a folder of pictures."""
+    if (program is None) == (pictures is None) or (pictures is None) != (labels is None):
+        raise click.UsageError("give either PROGRAM, or --pictures and --labels")
+    if pictures is not None and labels is not None:
+        rows_of_labels = read_labels(labels)
+        options["classes"] = options["classes"] or classes_of(rows_of_labels)
+        shape = ",".join(map(str, picture_size(pictures, rows_of_labels)))
+        program = f"Input = [{shape}]  Output = [{len(options['classes'])}]"
+    options["run_options"] = None if options["run_options"] is None else Jsonb(options["run_options"])
+    with database(dsn) as connection:
+        task_id = call(connection, "create_task", name, program, **options)
+    _say(as_json, f"task {name}: {program}", task=name, task_id=task_id, program=program)
+
+
+@task.command()
+@click.argument("name")
+@click.argument("pictures", type=FOLDER)
+@click.option("--labels", type=FILE, required=True, help="CSV with the columns file and label; beside .npy also .npy.")
+@click.option("--resize", is_flag=True, help="Resize pictures of another size instead of refusing them.")
+@click.option(
+    "--on-error",
+    type=click.Choice(["refuse", "skip"]),
+    default="refuse",
+    show_default=True,
+    help="What to do with a picture that is broken, or of another size: feed nothing, or leave it out.",
+)
+@dsn_option
+@json_option
+def feed(name: str, pictures: Path, labels: Path, resize: bool, on_error: str, dsn: str | None, as_json: bool) -> None:
+    """Feed task NAME a folder of PICTURES, or a .npy file of them, with their labels; all or none, in one COPY."""
+    skipped = Skipped(refuses=on_error == "refuse")
+    with database(dsn) as connection:
+        found = _task(connection, name)
+        wanted = _pictures_of(found, resize)
+        source = (
+            _array(pictures, labels, wanted, skipped)
+            if pictures.is_file()
+            else picture_source(pictures, read_labels(labels), wanted, skipped)
+        )
+        n_fed = _copy(connection, str(found["examples"]), source)
+    facts = {"task": name, "n_fed": n_fed, "n_skipped": skipped.n_examples, "problems": skipped.problems}
+    _say(as_json, "\n".join([f"fed {n_fed} examples, skipped {skipped.n_examples}", *skipped.problems]), **facts)
+
+
+@task.command()
+@click.argument("name")
+@click.option("--off", callback=integer_list, help="Numbers of examples to switch off: 17,18.")
+@click.option("--on", callback=integer_list, help="Numbers of examples to switch on again.")
+@click.option("--limit", default=20, show_default=True, type=click.IntRange(1), help="How many examples to list.")
+@dsn_option
+@json_option
+def refine(name: str, off: list[int] | None, on: list[int] | None, limit: int, dsn: str | None, as_json: bool) -> None:
+    """List the examples of task NAME, newest first, or switch some of them off and on."""
+    with database(dsn) as connection:
+        found = _task(connection, name)
+        table = _table(found)
+        for numbers, is_on in ((off, False), (on, True)):
+            if numbers:
+                _switch(connection, table, numbers, is_on=is_on)
+        listed = connection.execute(
+            sql.SQL("SELECT example_id, output, is_on, fed_at FROM {} ORDER BY example_id DESC LIMIT %s").format(table),
+            [limit],
+        ).fetchall()
+    print_rows(listed, as_json=as_json, empty=f"nothing was fed to {name} yet")
+
+
+@task.command()
+@click.argument("name")
+@click.argument("pictures", type=FILE, nargs=-1)
+@click.option("--input", "given", callback=json_value, help="The input as JSON (or @FILE), instead of pictures.")
+@click.option("--trial", "trial_id", type=int, help="The trial that answers (default: the best so far).")
+@dsn_option
+@json_option
+def infer(
+    name: str, pictures: tuple[Path, ...], given: Any, trial_id: int | None, dsn: str | None, as_json: bool
+) -> None:
+    """Ask the best model of task NAME what comes out, for PICTURES or for --input."""
+    if (given is None) == (not pictures):
+        raise click.UsageError("give either PICTURES, or --input")
+    with database(dsn) as connection:
+        if given is not None:
+            inputs: list[tuple[str, Any]] = [("input", Jsonb(given))]
+        else:
+            wanted = _pictures_of(_task(connection, name), resize=True)
+            inputs = [(path.name, read_picture(path, wanted)) for path in pictures]
+        answers = [{"input": what, **call(connection, "infer", name, value, trial_id)} for what, value in inputs]
+    if as_json:
+        print_json(answers)
+        return
+    for answer in answers:
+        said = f"{answer['label']}  ({answer['probability']:.3f})" if "label" in answer else answer["output"][0]
+        say(f"{answer['input']}: {said}")
+
+
+@task.command()
+@click.argument("name")
+@dsn_option
+@json_option
+def report(name: str, dsn: str | None, as_json: bool) -> None:
+    """Tell the story of task NAME by date: versions, runs, arms, and what each came to."""
+    with database(dsn) as connection:
+        found = call_rows(connection, "task_report", name)
+    columns = {"at": "at", "architecture": "architecture", "metric": "metric", "value": "value", "event": "event"}
+    print_rows(found, as_json=as_json, columns=columns, empty="nothing yet")
+
+
+@task.command("run")
+@click.argument("name")
+@dsn_option
+@json_option
+def run_now(name: str, dsn: str | None, as_json: bool) -> None:
+    """Have a run of task NAME begin now, whatever its rule says."""
+    with database(dsn) as connection:
+        call(connection, "run_task", name)
+    _say(as_json, f"a run of {name} begins in the background; watch it: easeml task report {name}", task=name)
+
+
+@task.command()
+@click.argument("name")
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder to write; must not be there.")
+@dsn_option
+@json_option
+def client(name: str, out: Path, dsn: str | None, as_json: bool) -> None:
+    """Write a small installable Python client of task NAME: feed, infer, refine, and a command of its own."""
+    with database(dsn) as connection:
+        found = _task(connection, name)
+    package = write_client(out, name, found)
+    _say(as_json, f"{out}: install it with pip install {out}, then: {package} --help", out=str(out), package=package)
+
+
+COMMANDS = (task,)
+
+
+def _task(connection: Connection, name: str) -> Row:
+    found = rows(connection, "task", task=name)
+    if not found:
+        raise NotFound(f"there is no task {name!r}", hint="easeml task lists them.")
+    return found[0]
+
+
+def _table(found: Row) -> sql.Identifier:
+    return sql.Identifier(*str(found["examples"]).split("."))
+
+
+def _pictures_of(found: Row, resize: bool) -> Wanted:
+    """Return what pictures of a task have to become. Raises NotAllowed where it takes none."""
+    (first, *others) = found["specification"]["inputs"]
+    if others or first["type"] != "bytea" or len(first["shape"]) not in (2, 3):
+        raise NotAllowed(
+            f"task {found['task_name']!r} takes no pictures: {found['program']}", hint="Use SQL: easeml.feed or INSERT."
+        )
+    height, width, channels = [*first["shape"], 1][:3]
+    classes = None if found["classes"] is None else frozenset(found["classes"])
+    return Wanted((height, width, channels), classes, is_resized=resize)
+
+
+def _array(images: Path, labels: Path, wanted: Wanted, skipped: Skipped) -> Source:
+    try:
+        array = np.load(images, mmap_mode="r", allow_pickle=False)
+        given = np.load(labels, allow_pickle=False).tolist() if labels.suffix == ".npy" else None
+    except (OSError, ValueError, EOFError) as error:
+        raise InvalidArgument(f"cannot read {images} and {labels} as .npy: {error}") from error
+    texts: Sequence[str] = [label for _, label in read_labels(labels)] if given is None else list(map(str, given))
+    return array_source(array, texts, wanted, skipped)
+
+
+def _copy(connection: Connection, examples: str, source: Source) -> int:
+    names = sql.SQL(", ").join(sql.Identifier(column.name) for column in source.columns)
+    statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT BINARY)").format(sql.Identifier(*examples.split(".")), names)
+    n_rows = 0
+    with connection.transaction(), connection.cursor() as cursor, cursor.copy(statement) as copy:
+        copy.write(FILE_HEADER)
+        for chunk in source.chunks():
+            for tuples in encode_rows(source.columns, chunk):
+                copy.write(tuples)
+            n_rows += len(chunk[0].data)
+        copy.write(FILE_TRAILER)
+    return n_rows
+
+
+def _switch(connection: Connection, table: sql.Identifier, numbers: list[int], *, is_on: bool) -> None:
+    found = connection.execute(
+        sql.SQL("UPDATE {} SET is_on = %s WHERE example_id = ANY (%s) RETURNING example_id").format(table),
+        [is_on, numbers],
+    ).fetchall()
+    missing = set(numbers) - {row["example_id"] for row in found}
+    if missing:
+        raise NotFound(f"there is no example {min(missing)}", hint="easeml task refine NAME lists them.")
+
+
+def _say(as_json: bool, text: str, **facts: object) -> None:
+    if as_json:
+        print_json(json.loads(json.dumps(facts)))
+    else:
+        say(text)

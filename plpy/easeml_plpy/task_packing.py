@@ -1,0 +1,268 @@
+"""Packing a version of a task from its table of examples: what did not change since the version before is kept.
+
+The table is the service's own, with columns of PostgreSQL's types: reading it runs nothing that a tenant wrote. The
+number of an example is its key, which blocks hold; so what changed is a comparison of two sets of numbers.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from . import columns as columns_of
+from .block_decoding import BlockDecoder
+from .dealing import SPLITS
+from .encoder import Encoder, Field, LabelTarget, NumberTarget, Target, TensorField
+from .encoding import encoded_shape, fields_from_bytes, fields_to_bytes, row_bytes
+from .errors import InvalidData
+from .explanations import explanations
+from .packing import TARGET_BLOCK_BYTES
+from .packing_statistics import PackingStatistics, checksum
+from .session import Command, Session, Statement, answering, only_column
+from .target_statistics import folds_of
+from .task_blocks import Integers, TaskBlock, plan_blocks
+from .task_places import check_places, partitions_of, places_of
+
+
+class _Task(NamedTuple):
+    """A task as its row says it, and its newest version, if there is one."""
+
+    examples: str
+    specification: str
+    classes: Sequence[str] | None
+    newest_id: int | None
+    newest_partitions: int | None
+
+
+class _Examples(NamedTuple):
+    """All labelled examples, in the order of their numbers: numbers, class codes and switches, side by side."""
+
+    numbers: bytes | None
+    codes: bytes | None
+    switches: bytes | None
+
+
+class _Stored(NamedTuple):
+    split: str
+    part: int
+    number: int
+    keys: bytes
+    holder_id: int
+
+
+class _Rows(NamedTuple):
+    part: int
+    number: int
+    n_rows: int
+    inputs: bytes
+    targets: bytes
+
+
+TASK = Statement(
+    """
+SELECT t.examples, t.specification, t.classes, d.dataset_id AS newest_id, d.n_partitions AS newest_partitions
+FROM easeml.tasks t LEFT JOIN LATERAL (SELECT d.dataset_id, d.n_partitions FROM easeml.datasets d
+    WHERE d.tenant = t.tenant AND d.dataset_name = t.task_name ORDER BY d.version DESC LIMIT 1) d ON true
+WHERE t.task_id = $1
+""",
+    ("int8",),
+    _Task,
+)
+BLOCKS = Statement(
+    "SELECT split, partition_number AS part, block_number AS number, easeml.array_bytes(row_hashes) AS keys, holder_id"
+    " FROM easeml.version_blocks WHERE dataset_id = $1 ORDER BY split, partition_number, block_number",
+    ("int8",),
+    _Stored,
+)
+TRAINING_ROWS = Statement(
+    "SELECT partition_number AS part, block_number AS number, n_rows, inputs, targets FROM easeml.version_blocks"
+    " WHERE dataset_id = $1 AND split = 'train' ORDER BY partition_number, block_number",
+    ("int8",),
+    _Rows,
+)
+BEGIN: Statement[int] = Statement(
+    "SELECT easeml.begin_task_version($1, $2, $3, $4) AS dataset_id", ("int8", "int4", "int4", "jsonb"), only_column
+)
+INSERT_BLOCK = Command(
+    "INSERT INTO easeml.blocks (dataset_id, tenant, split, partition_number, block_number, n_rows, row_hashes, inputs,"
+    " targets) SELECT $1, t.tenant, $3, $4, $5, $6, $7::bigint[], $8, $9 FROM easeml.tasks t WHERE t.task_id = $2",
+    ("int8", "int8", "text", "int4", "int4", "int4", "int8[]", "bytea", "bytea"),
+)
+KEEP_BLOCK = Command(
+    "INSERT INTO easeml.kept_blocks (dataset_id, tenant, split, partition_number, block_number, holder_id)"
+    " SELECT $1, t.tenant, $3, $4, $5, $6 FROM easeml.tasks t WHERE t.task_id = $2",
+    ("int8", "int8", "text", "int4", "int4", "int8"),
+)
+FINISH = Command("SELECT easeml.finish_task_version($1, $2, $3)", ("int8", "int8", "jsonb"))
+
+
+@answering
+def pack_task(session: Session, task_id: int) -> int:
+    """Pack the examples that are on as a further version of a task; return its dataset id. Raises InvalidData."""
+    return _Packing(session, task_id).pack()
+
+
+def fields_of(specification: dict[str, Any]) -> list[Field]:
+    """Return the inputs of a task before their values have been seen."""
+    return [_field(entry) for entry in specification["inputs"]]
+
+
+def _field(entry: dict[str, Any]) -> TensorField:
+    shape = tuple(entry["shape"])
+    if entry["type"] == "bytea":
+        return TensorField(column=entry["column"], type="bytea", dtype="u1", shape=shape)
+    return TensorField(column=entry["column"], type="_float4", dtype="f4", shape=shape, wire="f4", wire_rank=len(shape))
+
+
+class _Packing:
+    """One version of a task on its way."""
+
+    def __init__(self, session: Session, task_id: int) -> None:
+        self._session, self._task_id = session, task_id
+        self._started = time.monotonic()  # a duration for the record, no decision hangs on it
+        self._task = session.row(TASK, task_id)
+        self._specification: dict[str, Any] = json.loads(self._task.specification)
+        self._inputs = fields_of(self._specification)
+        self._target: Target = (
+            NumberTarget("output", "float8")
+            if self._task.classes is None
+            else LabelTarget("output", "text", tuple(self._task.classes))
+        )
+        self._block_rows = int(np.clip(TARGET_BLOCK_BYTES // max(row_bytes(self._inputs), 1), 64, 8192))
+
+    def pack(self) -> int:
+        """Write what changed, point to what did not, and record the version."""
+        examples, codes, is_on = self._examples()
+        before = self._blocks_before()
+        n_partitions, wanted = self._placed(examples, codes, is_on)
+        blocks = plan_blocks(before, wanted, self._block_rows)
+        settings = {key: self._specification[key] for key in ("validation_fraction", "test_fraction", "seed")}
+        dataset_id = self._session.row(BEGIN, self._task_id, n_partitions, self._block_rows, json.dumps(settings))
+        for block in blocks:
+            self._store(dataset_id, block)
+        on = examples[is_on]
+        previous = np.concatenate([block.examples for block in before]) if before else np.zeros(0, np.int64)
+        n_off = len(examples) - len(on)
+        self._finish(dataset_id, n_off=n_off, n_changed=len(np.setxor1d(previous, on)))
+        return dataset_id
+
+    def _examples(self) -> tuple[Integers, Integers, Any]:
+        """Return the numbers of all labelled examples, their class codes, and whether they are on."""
+        found = self._session.row(
+            Statement(
+                "SELECT string_agg(int8send(e.example_id), ''::bytea ORDER BY e.example_id) AS numbers,"
+                " string_agg(int4send((coalesce(c.code, 1) - 1)::int), ''::bytea ORDER BY e.example_id) AS codes,"
+                " string_agg(boolsend(e.is_on), ''::bytea ORDER BY e.example_id) AS switches"
+                f" FROM {self._task.examples} e LEFT JOIN unnest($1) WITH ORDINALITY c(class, code)"
+                " ON c.class = e.output::text WHERE e.output IS NOT NULL",
+                ("text[]",),
+                _Examples,
+                is_kept=False,
+            ),
+            list(self._task.classes or ()),
+        )
+        numbers, codes = np.frombuffer(found.numbers or b"", ">i8"), np.frombuffer(found.codes or b"", ">i4")
+        is_on = np.frombuffer(found.switches or b"", np.uint8).astype(bool)
+        return numbers.astype(np.int64), codes.astype(np.int64), is_on
+
+    def _blocks_before(self) -> list[TaskBlock]:
+        if self._task.newest_id is None:
+            return []
+        rows = self._session.rows(BLOCKS, self._task.newest_id)
+        return [TaskBlock(row.split, row.part, row.number, _keys(row.keys), row.holder_id) for row in rows]
+
+    def _placed(self, examples: Integers, codes: Integers, is_on: Any) -> tuple[int, dict[tuple[str, int], Integers]]:
+        """Return the number of partitions, and the examples of each split and partition. Raises InvalidData."""
+        if isinstance(self._target, LabelTarget) and len(np.unique(codes[is_on])) < 2:
+            raise InvalidData(
+                "the examples that are on are of fewer than two classes",
+                hint="Feed examples of another class, or switch some on.",
+            )
+        given = self._specification
+        fractions = given["validation_fraction"], given["test_fraction"]
+        n_partitions = partitions_of(int(is_on.sum()), given["n_partitions"], self._task.newest_partitions)
+        places = places_of(codes, n_partitions, *fractions)
+        if not check_places(places, is_on, n_partitions):
+            n_partitions, places = 1, places_of(codes, 1, *fractions)
+        wanted = {
+            (split, part): examples[is_on & (places.splits == k) & (places.parts == part)]
+            for k, split in enumerate(SPLITS)
+            for part in range(n_partitions)
+        }
+        return n_partitions, wanted
+
+    def _store(self, dataset_id: int, block: TaskBlock) -> None:
+        place = (block.split, block.part, block.number)
+        if block.holder_id is not None:
+            self._session.run(KEEP_BLOCK, dataset_id, self._task_id, *place, block.holder_id)
+            return
+        inputs, targets = self._read(block.examples)
+        rows = (len(block.examples), block.examples.tolist())
+        self._session.run(INSERT_BLOCK, dataset_id, self._task_id, *place, *rows, inputs, targets)
+
+    def _read(self, examples: Integers) -> tuple[bytes, bytes]:
+        """Return the inputs and the targets of examples as a block stores them."""
+        is_label = isinstance(self._target, LabelTarget)
+        sent = [columns_of.send_sql(field, f"e.{field.column}", "") for field in self._inputs]
+        sent.append("(array_position($2, e.output) - 1)::int4" if is_label else "e.output")
+        statement: Statement[bytes] = Statement(
+            f"SELECT string_agg(record_send(ROW({', '.join(sent)})), ''::bytea ORDER BY k.place) AS payload"
+            " FROM unnest($1) WITH ORDINALITY k(example_id, place)"
+            f" JOIN {self._task.examples} e USING (example_id) WHERE $2 IS NOT NULL",
+            ("int8[]", "text[]"),
+            only_column,
+            is_kept=False,
+        )
+        payload = self._session.row(statement, examples.tolist(), list(self._task.classes or ()))
+        decoder = BlockDecoder(self._inputs, ">i4" if is_label else ">f8")
+        fields, targets = decoder.decode(payload, None, len(examples))
+        return fields_to_bytes(fields), targets.astype("<i4" if is_label else "<f8").tobytes()
+
+    def _finish(self, dataset_id: int, *, n_off: int, n_changed: int) -> None:
+        """Measure the training rows of kept and new blocks alike, and hand over what was found."""
+        fields, target, checksums = self._measured(dataset_id)
+        shape = encoded_shape(fields)
+        found = {
+            "task": target.task,
+            "n_outputs": len(target.labels) if isinstance(target, LabelTarget) else 1,
+            "input_shape": list(shape),
+            "encoder": Encoder(tuple(fields), shape, target).to_json(),
+            "explanations": explanations(fields, {}),
+            "checksums": [checksums[part] for part in range(max(checksums) + 1)],
+            "n_off": n_off,
+            "n_changed": n_changed,
+            "packing_seconds": time.monotonic() - self._started,
+        }
+        self._session.run(FINISH, dataset_id, self._task_id, json.dumps(found))
+
+    def _measured(self, dataset_id: int) -> tuple[list[Field], Target, Counter[int]]:
+        is_label = isinstance(self._target, LabelTarget)
+        n_rows = self._session.row(N_TRAINING_ROWS, dataset_id)
+        statistics = PackingStatistics(self._inputs, self._target, n_rows)
+        plain = Encoder(tuple(self._inputs), encoded_shape(self._inputs), self._target)
+        checksums: Counter[int] = Counter()
+        for rows in self._session.each(TRAINING_ROWS, dataset_id):
+            targets = np.frombuffer(rows.targets, "<i4" if is_label else "<f8")
+            fields = fields_from_bytes(plain, rows.inputs, rows.n_rows)
+            statistics.observe(fields, targets, folds_of(0, rows.n_rows))
+            checksums[rows.part] = checksum([rows.inputs, rows.targets], checksums[rows.part])
+        target = self._target if isinstance(self._target, LabelTarget) else statistics.number_target(self._target)
+        return statistics.fields(self._inputs), target, checksums
+
+
+N_TRAINING_ROWS: Statement[int] = Statement(
+    "SELECT sum(n_rows)::int8 AS n FROM easeml.version_blocks WHERE dataset_id = $1 AND split = 'train'",
+    ("int8",),
+    only_column,
+)
+HEAD_BYTES = 20
+"""Of a one-dimensional array as the server stores it, without its length word (array.h)."""
+
+
+def _keys(stored: bytes) -> Integers:
+    return np.frombuffer(stored, np.int64, offset=HEAD_BYTES)

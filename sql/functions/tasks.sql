@@ -1,0 +1,152 @@
+-- What users do with tasks. Views and trigger functions are made in the schema of the caller, with the rights of the caller.
+
+CREATE FUNCTION easeml.find_task(task text) RETURNS easeml.tasks LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN easeml.task_of(current_user, easeml.current_tenant(), task);
+END
+$$;
+COMMENT ON FUNCTION easeml.find_task(text) IS 'Returns your task of that name, or raises an error that lists your tasks (internal).';
+
+CREATE FUNCTION easeml.create_task(
+    name text,
+    program text,
+    schema text,
+    classes text[] DEFAULT NULL,
+    storage text DEFAULT NULL,
+    run_after_examples integer DEFAULT 100,
+    run_after_minutes double precision DEFAULT 5,
+    run_options jsonb DEFAULT '{}',
+    validation_fraction double precision DEFAULT 0.15,
+    test_fraction double precision DEFAULT 0.15,
+    seed bigint DEFAULT 0,
+    n_partitions integer DEFAULT NULL
+) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    made jsonb;
+BEGIN
+    PERFORM easeml.check_place(schema, name);
+    made := easeml.request('create_task', jsonb_build_object('name', name, 'program', program, 'schema', schema, 'classes', classes, 'storage', storage, 'run_after_examples', run_after_examples,
+        'run_after_minutes', run_after_minutes, 'run_options', run_options, 'validation_fraction', validation_fraction, 'test_fraction', test_fraction, 'seed', seed, 'n_partitions', n_partitions));
+    PERFORM easeml.make_task_views(schema, name, made ->> 'examples', ARRAY(SELECT i ->> 'column' FROM jsonb_array_elements(made #> '{specification,inputs}') i));
+    RAISE NOTICE '%', format('%s; %s architecture%s: %s; tables %s and %s', made ->> 'workload', jsonb_array_length(made -> 'arms'), CASE WHEN jsonb_array_length(made -> 'arms') > 1 THEN 's' END,
+            (SELECT string_agg(a, ', ') FROM jsonb_array_elements_text(made -> 'arms') a), made ->> 'place', format('%I.%I', schema, name || '_refine'))
+        USING hint = format('Feed it: INSERT INTO %s, or easeml.feed(%L, input => ..., output => ...).', made ->> 'place', name);
+    RETURN (made ->> 'task_id')::bigint;
+END
+$$;
+COMMENT ON FUNCTION easeml.create_task(text, text, text, text[], text, integer, double precision, jsonb, double precision, double precision, bigint, integer) IS
+$$Makes a task of what goes in and what comes out, and returns its id. Feed examples, and the service packs them, trains and keeps the best model, which easeml.infer asks.
+name: yours alone, at most 50 bytes; also that of the view of its examples in your schema, where name_refine shows every example that was ever fed.
+program: {input: {[Tensor[64,64,3]],[]}, output: {[Tensor[3]],[]}}, or for short Input = [64,64,3] Output = [3]. An output Tensor[1] is a number, one of several numbers are classes.
+schema: where you may create tables. classes: names of the classes in the order of the output tensor; by default 0, 1, 2 and so on.
+storage: bytes (tensors of 8-bit values, kept as bytea) or numbers (arrays of real); by default bytes for pictures: three sizes of which the last is 1, 3 or 4.
+run_after_examples: a run starts by itself once so many examples were fed or switched. run_after_minutes: or so many minutes after the first of them. NULL: never; both NULL: by hand, easeml.run_task.
+run_options: arguments of easeml.select_models for its runs, for example {"max_seconds": 600}. validation_fraction, test_fraction, seed: as in easeml.create_dataset.
+n_partitions: parts that train side by side; by default 1, and 4 from 2,000 examples on.$$;
+
+CREATE FUNCTION easeml.check_place(schema text, name text) RETURNS void LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    taken text;
+BEGIN
+    IF to_regnamespace(quote_ident(schema)) IS NULL THEN
+        PERFORM easeml.fail('ML003', format('schema: there is no schema %s', quote_nullable(schema)), hint => 'Make one: CREATE SCHEMA lab;');
+    ELSIF NOT has_schema_privilege(schema, 'CREATE') THEN
+        PERFORM easeml.fail('ML004', format('schema: role %s may not create tables in it', quote_ident(current_user)), hint => 'Name a schema of your own.');
+    END IF;
+    SELECT c.relname INTO taken FROM pg_class c WHERE c.relnamespace = to_regnamespace(quote_ident(schema)) AND c.relname IN (name, name || '_refine') LIMIT 1;
+    IF FOUND THEN
+        PERFORM easeml.fail('ML001', format('name: there is a table or view %I.%I already', schema, taken), hint => 'Choose another name, or another schema.');
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION easeml.check_place(text, text) IS 'Refuses a schema in which the views of a task cannot be made (internal).';
+
+CREATE FUNCTION easeml.make_task_views(schema text, name text, examples text, inputs text[]) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    columns text := (SELECT string_agg(quote_ident(i), ', ') FROM unnest(inputs) i) || ', output';
+    place text := format('%I.%I', schema, name);
+    feeder text := format('%I.%I', schema, name || '_feed');
+BEGIN
+    EXECUTE format('CREATE VIEW %s AS SELECT example_id, %s FROM %s', place, columns, examples);
+    EXECUTE format('CREATE VIEW %I.%I AS SELECT example_id, fed_at, is_on, %s FROM %s', schema, name || '_refine', columns, examples);
+    -- With a trigger, COPY takes the view for a table; in the schema of the caller it has a plan of its own, which one for all tasks could not keep.
+    EXECUTE format('CREATE FUNCTION %s() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS %L', feeder,
+        format('BEGIN INSERT INTO %s (%s) VALUES (%s) RETURNING example_id INTO NEW.example_id; RETURN NEW; END', examples, columns, 'NEW.' || replace(columns, ', ', ', NEW.')));
+    EXECUTE format('CREATE TRIGGER feed INSTEAD OF INSERT ON %s FOR EACH ROW EXECUTE FUNCTION %s()', place, feeder);
+END
+$$;
+COMMENT ON FUNCTION easeml.make_task_views(text, text, text, text[]) IS 'Makes the views of a task with the rights of the caller (internal).';
+
+CREATE FUNCTION easeml.alter_task(task text, run_after_examples integer, run_after_minutes double precision, run_options jsonb DEFAULT '{}') RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM easeml.request('alter_task', jsonb_build_object('task', task, 'run_after_examples', run_after_examples, 'run_after_minutes', run_after_minutes, 'run_options', run_options));
+END
+$$;
+COMMENT ON FUNCTION easeml.alter_task(text, integer, double precision, jsonb) IS 'Changes when runs of a task begin by themselves, and with which arguments; see easeml.create_task. NULL for both: only by hand.';
+
+CREATE FUNCTION easeml.run_task(task text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM easeml.request('run_task', jsonb_build_object('task', task));
+END
+$$;
+COMMENT ON FUNCTION easeml.run_task(text) IS 'Has a run of a task begin, in the background: the service packs what changed, and trains. If a run of it is open, the next begins after it.';
+
+CREATE FUNCTION easeml.drop_task(task text, cascade boolean DEFAULT false) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    found easeml.tasks := easeml.find_task(task);
+    names text[] := parse_ident(found.place);
+BEGIN
+    IF NOT cascade AND EXISTS (SELECT FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id) WHERE d.tenant = found.tenant AND d.dataset_name = found.task_name) THEN
+        PERFORM easeml.fail('ML004', format('task %s has runs, which would be lost with it', quote_literal(task)), hint => format('To remove them all: SELECT easeml.drop_task(%L, cascade => true).', task));
+    END IF;
+    EXECUTE format('DROP VIEW IF EXISTS %s, %I.%I', found.place, names[1], names[2] || '_refine');
+    EXECUTE format('DROP FUNCTION IF EXISTS %I.%I()', names[1], names[2] || '_feed');
+    PERFORM easeml.request('drop_task', jsonb_build_object('task', task, 'cascade', cascade));
+END
+$$;
+COMMENT ON FUNCTION easeml.drop_task(text, boolean) IS 'Removes a task with its examples, its views and its versions. Refuses if it has runs, unless cascade => true, which removes them, too.';
+
+CREATE FUNCTION easeml.infer_output(dataset text, given text, inputs bytea, trial_id bigint, OUT answer jsonb, OUT failure jsonb) LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
+from easeml_plpy.task_answers import infer_output
+return infer_output(plpy, GD, dataset, given, inputs, trial_id)
+$$;
+COMMENT ON FUNCTION easeml.infer_output(text, text, bytea, bigint) IS 'Answers for one input of a task, or an error (internal).';
+
+CREATE FUNCTION easeml.infer(task text, input anyarray, trial_id bigint DEFAULT NULL) RETURNS jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    found record := easeml.infer_output(task, 'numbers', easeml.array_bytes(input::double precision[]), trial_id);
+BEGIN
+    IF found.failure IS NOT NULL THEN
+        PERFORM easeml.raise_failure(found.failure);
+    END IF;
+    RETURN found.answer;
+END
+$$;
+COMMENT ON FUNCTION easeml.infer(text, anyarray, bigint) IS
+$$Answers for an input given as an array of numbers, with the best model so far: {"output": [...], "trial_id": ...}, where classes come out also their best as label, with its probability.
+task: your own, or 'tenant.task' of a tenant who lets you use it (easeml.grant_use). trial_id: the trial to ask; by default the one that easeml.serving shows.$$;
+
+CREATE FUNCTION easeml.infer(task text, input bytea, trial_id bigint DEFAULT NULL) RETURNS jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    found record := easeml.infer_output(task, 'bytes', input, trial_id);
+BEGIN
+    IF found.failure IS NOT NULL THEN
+        PERFORM easeml.raise_failure(found.failure);
+    END IF;
+    RETURN found.answer;
+END
+$$;
+COMMENT ON FUNCTION easeml.infer(text, bytea, bigint) IS 'Answers for an input given as bytea of 8-bit values, such as a picture; see the form for arrays.';
+
+CREATE FUNCTION easeml.infer(task text, input jsonb, trial_id bigint DEFAULT NULL) RETURNS jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    found record := easeml.infer_output(task, 'json', convert_to((CASE jsonb_typeof(input) WHEN 'array' THEN jsonb_build_object('input', input) ELSE
+        (SELECT jsonb_object_agg(CASE WHEN k = 'input' THEN k ELSE 'input_' || k END, v) FROM jsonb_each(input) e(k, v)) END)::text, 'UTF8'), trial_id);
+BEGIN
+    IF found.failure IS NOT NULL THEN
+        PERFORM easeml.raise_failure(found.failure);
+    END IF;
+    RETURN found.answer;
+END
+$$;
+COMMENT ON FUNCTION easeml.infer(text, jsonb, bigint) IS 'Answers for an input given as json: nested arrays of numbers, or an object of them by the names of the tensors; see the form for arrays.';

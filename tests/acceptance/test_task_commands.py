@@ -1,0 +1,116 @@
+"""A user at the shell makes a task of a folder of pictures, gets an answer, and installs a client for it."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from easeml_db.local.server import Embedded
+from easeml_db.local.waiting import wait_for_coordinator
+from tests.conftest import PATIENCE_SECONDS
+
+N_PICTURES = 120
+QUICK = json.dumps({"architectures": ["mlp"], "max_epochs": 2, "n_configs": 1})
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of dark and bright pictures of 8 by 8 pixels, with their labels."""
+    folder = tmp_path_factory.mktemp("pictures")
+    lines = ["file,label"]
+    for k in range(N_PICTURES):
+        Image.new("L", (8, 8), 20 + k % 40 + 150 * (k % 2)).save(folder / f"{k}.png")
+        lines.append(f"{k}.png,{'dark' if k % 2 == 0 else 'bright'}")
+    (folder / "labels.csv").write_text("\n".join(lines))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def skies(server: Embedded, run_easeml: Any, pictures: Path) -> Any:
+    """`skies("infer", ...)` runs a command of `easeml task` on the task 'night skies', which has a model."""
+    wait_for_coordinator(server)
+
+    def run(command: str, *arguments: str) -> Any:
+        done = run_easeml("task", command, "night skies", *arguments, "--json")
+        assert done.exit_code == 0, done.output
+        return json.loads(done.stdout)
+
+    labels = ("--labels", str(pictures / "labels.csv"))
+    run("create", "--pictures", str(pictures), *labels, "--run-options", QUICK)
+    assert run("feed", str(pictures), *labels)["n_fed"] == N_PICTURES
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not [row for row in run("report") if row["event"].startswith("first model")]:
+        assert time.monotonic() < deadline, run("report")
+        time.sleep(0.2)
+    return run
+
+
+def test_a_folder_of_pictures_becomes_an_answer(skies: Any, pictures: Path) -> None:
+    answers = skies("infer", str(pictures / "0.png"), str(pictures / "1.png"))
+    assert [answer["input"] for answer in answers] == ["0.png", "1.png"]
+    assert all(answer["label"] in ("bright", "dark") for answer in answers)
+    assert [len(answer["output"]) for answer in answers] == [2, 2]
+
+
+def test_examples_are_listed_and_switched(skies: Any) -> None:
+    assert skies("refine", "--off", "17,18", "--limit", "1")[0]["example_id"] == N_PICTURES
+    off = {row["example_id"] for row in skies("refine", "--limit", "200") if not row["is_on"]}
+    assert off == {17, 18}
+    assert all(row["is_on"] for row in skies("refine", "--on", "17,18", "--limit", "200"))
+
+
+def test_a_broken_picture_is_named_and_nothing_is_fed(skies: Any, run_easeml: Any, pictures: Path) -> None:
+    (pictures / "broken.png").write_bytes(b"not a picture")
+    labels = pictures / "two.csv"
+    labels.write_text("file,label\n0.png,dark\nbroken.png,dark\n")
+    refused = run_easeml("task", "feed", "night skies", str(pictures), "--labels", str(labels))
+    assert refused.exit_code == 1
+    assert "broken.png: cannot be read as a picture" in refused.output
+    assert len(skies("refine", "--limit", "1000")) == N_PICTURES
+    fed = skies("feed", str(pictures), "--labels", str(labels), "--on-error", "skip")
+    assert (fed["n_fed"], fed["n_skipped"]) == (1, 1)
+
+
+@pytest.fixture
+def client(skies: Any, tmp_path: Path) -> ModuleType:
+    """The module of a generated client."""
+    package = skies("client", "--out", str(tmp_path / "client"))["package"]
+    path = tmp_path / "client" / package / "__init__.py"
+    spec = importlib.util.spec_from_file_location(package, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[package] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_generated_client_feeds_asks_and_refines(
+    client: ModuleType, server: Embedded, skies: Any, tmp_path: Path
+) -> None:
+    picture = np.full((8, 8, 1), 200, np.uint8)
+    with client.Client(server.dsn()) as task:
+        answer = task.infer(picture)
+        assert answer.label in client.CLASSES
+        task.feed(picture, "bright")
+        newest = skies("refine", "--limit", "1")[0]["example_id"]
+        task.refine(newest, is_on=False)
+        assert not skies("refine", "--limit", "1")[0]["is_on"]
+        with pytest.raises(LookupError):
+            task.refine(10_000_000, is_on=False)
+        with pytest.raises(ValueError, match="expected shape"):
+            task.infer(picture[0])
+    np.save(tmp_path / "one.npy", picture)
+    command = [sys.executable, client.__file__, "--dsn", server.dsn(), "infer", str(tmp_path / "one.npy")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["label"] == answer.label

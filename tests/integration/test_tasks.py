@@ -1,0 +1,82 @@
+"""Tasks on a server: what is fed is packed, trained on and asked; what does not fit is named."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.conftest import Session
+
+IMAGES = "{input: {[Tensor[8,8,1]],[]}, output: {[Tensor[3]],[]}}"
+
+
+@pytest.fixture(scope="module")
+def ada(module_database: Session) -> Session:
+    """A tenant with a schema of her own."""
+    module_database.execute("CREATE SCHEMA lab")
+    session = module_database.as_role("ada", "easeml_tenant")
+    module_database.execute("GRANT ALL ON SCHEMA lab TO ada")
+    return session
+
+
+def feed_pictures(session: Session, place: str, n: int, first: int = 0) -> None:
+    """Feed pictures of 64 bytes whose brightness tells the class a, b or c."""
+    session.execute(
+        f"INSERT INTO {place} (input, output)"
+        " SELECT decode(repeat(lpad(to_hex(i %% 3 * 80 + i %% 40), 2, '0'), 64), 'hex'), chr(97 + i %% 3)"
+        f" FROM generate_series(%s::int, %s::int) i",
+        [first, first + n - 1],
+    )
+
+
+def advance(root: Session, name: str) -> Any:
+    """Have the service look at a task, as a coordinator does; return the run that it begins, or None."""
+    task_id = root.value("SELECT task_id FROM easeml.tasks WHERE task_name = %s", name)
+    lease = root.value("SELECT lease_number FROM easeml.coordinator_lease")
+    return root.value("SELECT easeml.advance_task(%s, %s)", task_id, lease)
+
+
+def create(session: Session, name: str, program: str = IMAGES, **arguments: Any) -> None:
+    named = {"schema": "lab", **arguments}
+    session.execute(
+        f"SELECT easeml.create_task(%(name)s, %(program)s, {', '.join(f'{key} => %({key})s' for key in named)})",
+        {"name": name, "program": program, **named},
+    )
+
+
+def test_a_task_says_what_it_is_and_which_architectures_may_learn_it(ada: Session) -> None:
+    notices: list[str] = []
+    ada.add_notice_handler(lambda notice: notices.append(str(notice.message_primary)))
+    create(ada, "galaxies", classes=["a", "b", "c"])
+    assert notices == [
+        "image classification; 10 architectures: lenet, mlp, resnet18, vgg, nin, alexnet, bn_alexnet, googlenet,"
+        " squeezenet, resnet50; tables lab.galaxies and lab.galaxies_refine"
+    ]
+    assert ada.values("SELECT template FROM easeml.task_status WHERE task_name = 'galaxies'") == [
+        "image_classification"
+    ]
+
+
+def test_only_what_changed_is_packed_anew(module_database: Session, ada: Session) -> None:
+    create(ada, "changing", classes=["a", "b", "c"], n_partitions=2, run_after_examples=1)
+    feed_pictures(ada, "lab.changing", 600)
+    run = advance(module_database, "changing")
+    assert run is not None
+    first = ada.rows("SELECT * FROM easeml.task_status WHERE task_name = 'changing'")[0]
+    assert (first["newest_version"], first["n_examples"], first["n_pending"]) == (1, 600, 0)
+    assert first["n_kept_bytes"] == 0
+    assert first["n_packed_bytes"] > 600 * 65
+    rows = "SELECT row_key, split, partition_number FROM easeml.dataset_rows('changing')"
+    before = {tuple(row.values()) for row in ada.rows(rows)}
+    off = ada.values("UPDATE lab.changing_refine SET is_on = false WHERE example_id = 17 RETURNING example_id")
+    module_database.execute("SELECT easeml.cancel(%s)", [run])
+    advance(module_database, "changing")
+    second = ada.rows("SELECT * FROM easeml.task_status WHERE task_name = 'changing'")[0]
+    assert off == [17]
+    assert (second["newest_version"], second["n_examples"], second["n_off"]) == (2, 599, 1)
+    assert second["n_kept_bytes"] > 4 * second["n_packed_bytes"] / 5
+    after = {tuple(row.values()) for row in ada.rows(rows)}
+    assert before - after == {row for row in before if row[0] == "17"}
+    assert after < before

@@ -1,0 +1,14 @@
+"""Rows of a task for every tenant with a dataset: tests of who sees and writes them need no examples."""
+
+TASKS = """
+INSERT INTO easeml.tasks (tenant, task_name, program, template, examples, place, specification)
+SELECT DISTINCT tenant, 'a task', '', '', '', '', '{}'::jsonb FROM easeml.datasets;
+INSERT INTO easeml.task_versions (dataset_id, tenant, task_id, n_examples, n_off, n_changed, n_packed_bytes,
+    n_kept_bytes)
+SELECT d.dataset_id, tenant, t.task_id, 1, 0, 1, 1, 0 FROM easeml.datasets d JOIN easeml.tasks t USING (tenant);
+INSERT INTO easeml.task_runs (run_id, tenant, task_id, reason)
+SELECT r.run_id, tenant, t.task_id, 'by hand' FROM easeml.runs r JOIN easeml.tasks t USING (tenant);
+INSERT INTO easeml.labelling_functions (task_id, tenant, function) SELECT task_id, tenant, 'f.f' FROM easeml.tasks;
+INSERT INTO easeml.kept_blocks (dataset_id, tenant, split, partition_number, block_number, holder_id)
+SELECT dataset_id, tenant, split, partition_number, block_number, dataset_id FROM easeml.blocks;
+"""

@@ -1,0 +1,52 @@
+"""The columns of a program: bytes for pictures, arrays for the rest, and what cannot be stored is refused."""
+
+import json
+
+import pytest
+
+from easeml_db.decisions.templates.storage import describe_program
+from easeml_db.errors import InvalidArgument, NotAllowed
+
+
+def described(program, storage=None):
+    return json.loads(describe_program(program, storage))
+
+
+def test_pictures_are_bytes_and_other_tensors_numbers():
+    assert [entry["type"] for entry in described("Input = [64,64,3] Output = [3]")["inputs"]] == ["bytea"]
+    assert [entry["type"] for entry in described("Input = [64,64,7] Output = [3]")["inputs"]] == ["real[]"]
+    assert [entry["type"] for entry in described("Input = [64,64,3] Output = [3]", "numbers")["inputs"]] == ["real[]"]
+
+
+def test_one_output_is_a_number_and_several_are_classes():
+    assert described("Input = [4] Output = [1]")["task"] == "regression"
+    assert (described("Input = [4] Output = [3]")["task"], described("Input = [4] Output = [3]")["n_outputs"]) == (
+        "classification",
+        3,
+    )
+
+
+def test_columns_have_a_prefix_so_that_no_name_means_another_column():
+    found = described("{input: {[is_on :: Tensor[3], Tensor[2,2]],[]}, output: {[Tensor[2]],[]}}")
+    assert [entry["column"] for entry in found["inputs"]] == ["input_is_on", "input_field2"]
+    assert found["input_shape"] == [7]
+
+
+@pytest.mark.parametrize(
+    ("program", "message"),
+    [
+        ("{input: {[Tensor[3]],[next]}, output: {[Tensor[3]],[]}}", "time series classification needs objects with"),
+        ("Input = [8,8,3] Output = [8,8,3]", "nothing here learns image recovery of this shape"),
+        ("{input: {[],[]}, output: {[Tensor[3]],[]}}", "nothing here learns general classification of this shape"),
+    ],
+)
+def test_what_cannot_be_stored_is_refused(program, message):
+    with pytest.raises(NotAllowed, match=message):
+        describe_program(program, None)
+
+
+def test_too_many_classes_and_another_storage_are_refused():
+    with pytest.raises(InvalidArgument, match="at most 10000 classes, got 10001"):
+        describe_program("Input = [3] Output = [10001]", None)
+    with pytest.raises(InvalidArgument, match="storage: expected bytes or numbers, got 'disk'"):
+        describe_program("Input = [3] Output = [2]", "disk")
