@@ -72,8 +72,9 @@ class Coordinator:
             ports.instances, ports.provisioner, self._lease, self._dispatcher.board, ports.clock, self._open_slots
         )
         self._planned = PlannedRuns(
-            ports.plans, ports.runs, self._lease, self._dispatcher, self._arms, self._instances, self._end_training
-        )
+            ports.plans, ports.runs, self._lease, self._dispatcher, self._arms, self._instances, self._end_training,
+            is_replanning=self._settings.is_replanning,
+        )  # fmt: skip
         self._allocations = AllocationRecords(ports.allocations, self._lease, self._dispatcher)
         self._failed_time = FailedTime(ports.tenancy, untold.slot_seconds)
         self._failures = UnitFailures(

@@ -57,7 +57,10 @@ class PlannedRuns:
         arms: ArmOpening,
         instances: Instances,
         end_run: Callable[[int], Awaitable[None]],
+        *,
+        is_replanning: bool = True,
     ) -> None:
+        self._is_replanning = is_replanning
         self._plans, self._run_store, self._lease = plans, runs, lease
         self._dispatcher, self._arms, self._instances, self._end_run = dispatcher, arms, instances, end_run
         self._sizing = Sizing(dispatcher, arms, instances)
@@ -208,7 +211,8 @@ class PlannedRuns:
             prediction = None if rest is None else rest.as_planned()
         except EasemlError:
             return
-        why = None if prediction is None else leaves_plan(followed.plan, prediction, now)
+        ending = 0.0 if rest is None else rest.ending_seconds
+        why = None if prediction is None else leaves_plan(followed.plan, prediction, now, ending)
         if why is not None:
             await self._replan(followed, now, why)
 
@@ -218,6 +222,8 @@ class PlannedRuns:
 
     async def _replan(self, followed: Followed, now: float, reason: str) -> None:
         """Plan the rest again, and record it; where that cannot be, the plan stays as it is."""
+        if not self._is_replanning:
+            return
         circumstances = self._sizing.circumstances(
             followed.plan, followed.planned, self._cost(followed, now), now, followed.cap
         )
@@ -252,6 +258,7 @@ class PlannedRuns:
         n_failures = self._instances.n_failures(run_id)
         if followed.record is not None:
             followed.record = replace(followed.record, n_failures=followed.record.n_failures + len(failures))
+        followed.next_check = now  # what it means for the deadline is to be found out
         followed.retry_at = now + min(FIRST_RETRY_SECONDS * 2 ** max(0, n_failures - 1), LAST_RETRY_SECONDS)
         await self._run_store.note(run_id, None, "instance", f"an instance failed: {failures[-1]}")
         if n_failures >= MOST_FAILURES and not n_up:

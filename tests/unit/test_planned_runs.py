@@ -12,14 +12,13 @@ from easeml_db.decisions.planner.prices import InstanceType, PriceList
 from easeml_db.simulated import CloudFaults, SimulatedWorld, new_run
 from easeml_db.words.tenant import Tenancy, Tenant
 from tests.unit.planned_worlds import LOCAL_SLOT, finished_seconds, first_plan, planned_run, serve, world_with
-from tests.unit.test_searches import P
 
 PRICES = PriceList("local", (LOCAL_SLOT,))
 
 
 def test_a_run_has_the_slots_of_its_plan_and_gives_them_back():
     run = planned_run()
-    plan = first_plan(run, PRICES, Goal(30.0 * P), spread=0.0)
+    plan = first_plan(run, PRICES, Goal(60.0), spread=0.0)
     world = world_with([run], [plan], n_slots=2, max_local_slots=8, spread=0.0)
     serve(world)
     assert world.tables.runs_by_id[1].status == "finished"
@@ -96,7 +95,7 @@ def test_a_killed_coordinator_leaves_no_instance_and_starts_none_twice(is_local)
 def tenant_runs(n_slots: int, weights: dict[str, float], **options) -> SimulatedWorld:
     """A planned run of one tenant, and a run of another that hops and wants all slots."""
     planned = planned_run(n_configs=8, max_epochs=4, tenant="one")
-    other = new_run(2, n_trials=8, n_partitions=P, max_epochs=8, tenant="two")
+    other = new_run(2, n_trials=8, n_partitions=2, max_epochs=8, tenant="two")
     world = world_with([planned], [first_plan(planned, PRICES, Goal(25.0))], n_slots=n_slots, **options)
     world.tables.runs.add_run(other)
     terms = {name: Tenant(name, weight=weight) for name, weight in weights.items()}

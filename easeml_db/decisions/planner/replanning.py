@@ -6,6 +6,7 @@ money that does not reach gets the cheapest plan.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,6 +24,7 @@ from easeml_db.errors import EasemlError
 
 SAMPLES = 40
 CONFIDENCE = 0.95
+ENDING_EPOCHS = 0.5  # a test takes no longer than the validation of an epoch, which is about half of it at most
 LEAST_SECONDS, LEAST_COST = 1e-3, 1e-9
 
 
@@ -46,9 +48,11 @@ class Rest:
         self._stages, knowledge = rest_of(standing)
         self._types = _to_be_had(plan.prices, circumstances)
         self._simulator: Simulator | None = None
+        self.ending_seconds = 0.0  # of the test of the best trial, which no stage has
         if self._stages and self._types:
             kinds = [each.device_kind for each in self._types]
             profiles = knowledge.profiles(architectures_of(self._stages), kinds, is_local=False)
+            self.ending_seconds = ENDING_EPOCHS * max(profile.seconds(1) for profile in profiles.values())
             job = Job(self._stages, profiles, data_gb=standing["knowledge"]["data_gb"])
             prices = PriceList(plan.prices.name, self._types)
             self._simulator = Simulator(job, prices, n_samples=SAMPLES, seed=standing["seed"])
@@ -84,10 +88,14 @@ class Rest:
         return next((k for k, each in enumerate(self._types) if each.name == instance_type), None)
 
 
-def leaves_plan(plan: RunPlan, prediction: Prediction, now_seconds: float) -> str | None:
+def leaves_plan(plan: RunPlan, prediction: Prediction, now_seconds: float, ending_seconds: float = 0.0) -> str | None:
     """Return why a run is not where its plan expects it, None where it is: its expected end lies after the time within
-    which the plan ends in 95 of 100 cases, or that time of its own before the plan's expected end."""
+    which the plan ends in 95 of 100 cases, or that time of its own before the plan's expected end; or its deadline is
+    at risk, which it was not when it was planned."""
     ends = now_seconds + prediction.seconds - plan.made_seconds
+    most = math.inf if plan.deadline_seconds is None else plan.deadline_seconds - plan.made_seconds - ending_seconds
+    if plan.seconds_p95 <= most < float(np.quantile(ends, CONFIDENCE)):
+        return f"the deadline is at risk: {np.quantile(ends, CONFIDENCE):.0f} s may be needed, {most:.0f} s there are"
     if float(ends.mean()) > plan.seconds_p95:
         return f"behind: {ends.mean():.0f} s are expected in all, planned were {plan.seconds_p95:.0f} s at most"
     if float(np.quantile(ends, CONFIDENCE)) < plan.seconds_mean:
@@ -101,7 +109,7 @@ def replan(plan: RunPlan, rest: Rest, circumstances: Circumstances, reason: str)
     simulator = rest.simulator
     if simulator is None:
         raise EasemlError("nothing can be planned: no instance is to be had")
-    goal = _goal(plan, circumstances)
+    goal = _goal(plan, circumstances, rest.ending_seconds)
     found = None if goal is None else best_plan(simulator, goal, rest.held)
     alternative = found or _as_good_as_can_be(simulator, goal, rest.held)
     rows = plan_rows(simulator, alternative, rest.notes)
@@ -116,9 +124,10 @@ def replan(plan: RunPlan, rest: Rest, circumstances: Circumstances, reason: str)
     return renewed, row
 
 
-def _goal(plan: RunPlan, now: Circumstances) -> Goal | None:
+def _goal(plan: RunPlan, now: Circumstances, ending_seconds: float) -> Goal | None:
     """Return what is left of the limits; None where one of them is lost already."""
-    seconds = None if plan.deadline_seconds is None else plan.deadline_seconds - now.now_seconds
+    deadline = plan.deadline_seconds
+    seconds = None if deadline is None else deadline - now.now_seconds - ending_seconds
     cost = None if plan.max_cost is None else plan.max_cost - now.cost
     if (seconds is not None and seconds < LEAST_SECONDS) or (cost is not None and cost < LEAST_COST):
         return None

@@ -10,7 +10,7 @@ from typing import Any
 from easeml_db.decisions.planner.planning import Goal, make_plans, plan_frontier
 from easeml_db.decisions.planner.simulation import Simulator
 from easeml_experiments.contract import Measure, Options, Result, at_most
-from easeml_experiments.planner import figures, plots, tables
+from easeml_experiments.planner import executions, figures, plots, tables
 from easeml_experiments.planner.random_cases import against_all, against_static, cases
 from easeml_experiments.planner.workloads import LOG_LOG, halving, prices, profile
 
@@ -90,6 +90,7 @@ MAKERS: Mapping[str, Callable[[Options], list[Row]]] = MappingProxyType(
         "random": _random,
         "all plans": _small,
         "times": lambda options: _times(options.seed),
+        "executions": lambda options: executions.executions(options.seed, 2 if options.is_quick else 200),
     }
 )
 
@@ -106,6 +107,7 @@ def _measures(found: dict[str, Sequence[Row]]) -> Iterator[Measure]:
     where = f"{len(ratios)} random jobs of at most 4 stages and 16 slots"
     yield at_most("cost, planned / best of all plans, mean", where, None, sum(ratios) / len(ratios), 1.02)
     yield at_most("cost, planned / best of all plans, worst", where, None, max(ratios), 1.15)
+    yield from executions.measures(found["executions"])
     limits = {"plan": 1.0, "frontier": 10.0}
     for row in found["times"]:
         name = f"seconds of processor time, {row['what']}"
