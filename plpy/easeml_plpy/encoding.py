@@ -158,7 +158,9 @@ def _standardise_whole(field: TensorField, values: Array) -> Floats:
             np.clip(centred, *bounds, out=centred)
         centred -= mean
         np.divide(centred, scale, out=whole[start : start + n_rows], casting="same_kind")
-    return np.nan_to_num(whole, copy=False, nan=0.0) if values.dtype.kind == "f" else whole
+    if values.dtype.kind == "f" and not np.isfinite(whole).all():
+        np.nan_to_num(whole, copy=False, nan=0.0)
+    return whole
 
 
 def _standardise_with_flags(field: NumericField | TensorField, values: Array) -> Floats:

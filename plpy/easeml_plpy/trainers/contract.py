@@ -10,7 +10,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeAlias, TypeVar, runtime_checkable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from easeml_plpy.architectures import Architecture, Config, complete, fits
 from easeml_plpy.checkpoint import Checkpoint, Payload, load
@@ -25,6 +26,7 @@ from easeml_plpy.task import Task
 from easeml_plpy.value_types import JSON, Array, Pause
 
 if TYPE_CHECKING:
+    import numpy as np
     import torch
 
 STATE_VERSION = 1
@@ -169,11 +171,17 @@ def check_fit(architecture: Architecture, task: Task) -> None:
 
 def check_inputs(task: Task, inputs: Rows) -> None:
     """Raise ShapeMismatch unless inputs are of the task's type, (n, *input_shape)."""
-    found = str(inputs.dtype).removeprefix("torch.")
+    found = _type_name(inputs.dtype)
     if tuple(inputs.shape[1:]) != task.input_shape or found != task.input_type:
         shape = ", ".join(["n", *(str(size) for size in task.input_shape)])
         expected = f"{task.input_type} of shape ({shape})"
         raise ShapeMismatch(f"inputs: expected {expected}, got {found} of shape {tuple(inputs.shape)}")
+
+
+@lru_cache(32)
+def _type_name(dtype: torch.dtype | np.dtype[Any]) -> str:
+    """Return what torch and numpy both call a type; asking costs a row more than its arithmetic."""
+    return str(dtype).removeprefix("torch.")
 
 
 def check_rows(task: Task, inputs: torch.Tensor, targets: torch.Tensor) -> None:
