@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -91,6 +92,12 @@ def sql_statements():
     files = [path for path in sorted(SQL.glob("*/*.sql")) if path.parent.name not in ("queries", "upgrades")]
     assert files
     return [statement for path in files for statement in split(path.read_text(encoding="utf-8"), ";")]
+
+
+@pytest.fixture(scope="session")
+def sql_parser():
+    """What reads SQL here, for tests that read other sources."""
+    return SimpleNamespace(split=split, bracketed=bracketed, routine=routine, is_routine=ROUTINE.match)
 
 
 @pytest.fixture(scope="session")
