@@ -115,4 +115,4 @@ CREATE TABLE easeml.arm_opening_candidates (
 CREATE INDEX arm_opening_candidates_run ON easeml.arm_opening_candidates (run_id, decision_id);
 COMMENT ON TABLE easeml.arm_opening_candidates IS 'How each run stood at each decision, so that its tenant sees why it waited. The row shows the numbers of the chosen run but not whose it was.';
 COMMENT ON COLUMN easeml.arm_opening_candidates.is_candidate IS 'Whether the rule considered the run.';
-COMMENT ON COLUMN easeml.arm_opening_candidates.n_runs IS 'Number of runs with a waiting arm; if there are more than 200, only those with the largest gaps have rows here.';
+COMMENT ON COLUMN easeml.arm_opening_candidates.n_runs IS 'Number of runs with a waiting arm; if there are more than 20, the chosen one, those with the largest gaps and some others by turns have rows here.';

@@ -23,10 +23,9 @@ from easeml_db.decisions.tenancy.opening import Belief, Opening, Standing, finit
 from easeml_db.decisions.tenancy.policies import description, make_policy
 from easeml_db.decisions.tenancy.run_bandit import RunBandit
 from easeml_db.decisions.tenancy.selector import PolicyDecision, Selector
+from easeml_db.decisions.tenancy.told_runs import ToldRuns
 from easeml_db.words.run import Arm, Run
 from easeml_db.words.tenant import PastArm, Tenancy
-
-MAX_STANDINGS = 200  # of a decision are kept
 
 
 class Pool:
@@ -38,6 +37,7 @@ class Pool:
         self._runs_of: dict[str, set[int]] = {}  # by tenant
         self._costs = ArmCosts(self.history)
         self._tenancy = tenancy or Tenancy()
+        self._told = ToldRuns()
         self._selector = self._new_selector()
 
     # What governs it
@@ -104,6 +104,7 @@ class Pool:
     def drop_run(self, run_id: int) -> None:
         """Serve a run no more."""
         self._costs.drop(run_id)
+        self._told.drop(run_id)
         if self._arms.pop(run_id, None) is not None:
             self._selector.leave(run_id)
             tenant = next(role for role, run_ids in self._runs_of.items() if run_id in run_ids)
@@ -135,7 +136,7 @@ class Pool:
         """Return the arm to open now, or None. Blocked runs are passed over: their tenant has all slots that it may
         have, or their arms are not timed yet. Expected seconds, for deadlines, are those of an arm on all slots."""
         selector = self._selector
-        before, n_runs = self._standings(), int(selector.standings.can_open.sum())
+        n_runs = int(selector.standings.can_open.sum())
         seconds_per_cost = self._costs.unit_seconds / max(n_slots, 1)
         decision = selector.choose(now_seconds, blocked=blocked, seconds_per_cost=seconds_per_cost)
         if decision is None:
@@ -146,12 +147,13 @@ class Pool:
             decision.run, arms[decision.arm].arm_id, self._tenancy.policy, decision,
             decision.cost * self._costs.unit_seconds, bandit.t,
             tuple(arms[arm].arm_id for arm in decision.pending), n_runs,
-            tuple(_with(standing, decision) for standing in before), memory,
+            tuple(_with(standing, decision) for standing in self._standings(decision.run)), memory,
         )  # fmt: skip
 
     def opened(self, opening: Opening, number: int) -> None:
         """Carry out a decision that is recorded under this number."""
         self._selector.begin(opening.decision)
+        self._told.told(standing.run_id for standing in opening.standings)
         arm = self._arms[opening.run_id][opening.decision.arm]
         self._put_arm(opening.run_id, replace(arm, opening=number, bound=opening.decision.bound))
 
@@ -193,13 +195,12 @@ class Pool:
             for k, arm in enumerate(self._arms[run_id])
         ]  # fmt: skip
 
-    def _standings(self) -> list[Standing]:
-        """Return the standings of all that have an arm left; of very many, those with the largest gaps."""
+    def _standings(self, chosen: int) -> list[Standing]:
+        """Return the standings of runs with an arm left, which a choice has not changed; of very many, of some."""
         columns = self._selector.standings
-        places = np.flatnonzero(columns.can_open)
-        if len(places) > MAX_STANDINGS:
-            places = places[np.argpartition(-columns.gap[places], MAX_STANDINGS)[:MAX_STANDINGS]]
-        return [_standing(self._selector.key(place), columns, place) for place in places.tolist()]
+        places = {self._selector.key(place): place for place in np.flatnonzero(columns.can_open).tolist()}
+        told = self._told.choose({run_id: float(columns.gap[place]) for run_id, place in places.items()}, chosen)
+        return [_standing(run_id, columns, place) for run_id, place in places.items() if run_id in told]
 
     # Costs
 
