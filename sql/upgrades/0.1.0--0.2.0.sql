@@ -10,6 +10,7 @@ ALTER TABLE easeml.runs ADD COLUMN IF NOT EXISTS deadline_seconds double precisi
     ADD COLUMN IF NOT EXISTS price_list text;
 ALTER TABLE easeml.trials ADD COLUMN IF NOT EXISTS slot_seconds double precision NOT NULL DEFAULT 0;
 ALTER TABLE easeml.partitions ADD COLUMN IF NOT EXISTS n_kept_bytes bigint NOT NULL DEFAULT 0 CHECK (n_kept_bytes >= 0);
+ALTER TABLE easeml.slots ADD COLUMN IF NOT EXISTS instance_id bigint, ADD COLUMN IF NOT EXISTS is_added boolean NOT NULL DEFAULT false;
 
 -- The examples of tasks; whoever had a schema of that name could have objects in it.
 DO $tasks$
