@@ -19,12 +19,12 @@ import torch
 import torch.distributed
 from torch import nn
 from torch.multiprocessing.spawn import start_processes
-from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from easeml_experiments.peers import record, training, workload
 from easeml_experiments.peers.record import Record
 from easeml_experiments.peers.wire import sent_bytes
+from easeml_plpy.trainers.joint_training import averaging_gradients
 from easeml_plpy.trainers.torch_trial import TorchTrial
 
 
@@ -131,6 +131,5 @@ class Worker:
 @contextmanager
 def _averaging_gradients(module: nn.Module) -> Iterator[nn.Module]:
     """The network in a wrapper whose backward pass averages the gradients of all workers."""
-    wrapped = DistributedDataParallel(module)
-    yield wrapped
+    yield averaging_gradients(module)
     torch.distributed.barrier()  # nobody leaves while others still talk

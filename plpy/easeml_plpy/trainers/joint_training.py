@@ -9,8 +9,11 @@ gradient of the mean loss over all rows of the joint batch. A rank without rows 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -90,7 +93,37 @@ def train_jointly(
 def averaging(live: TorchTrial, process_group: distributed.ProcessGroup) -> nn.Module:
     """Wrap the live trial's network so that its backward pass averages gradients over the ranks of the group."""
     devices = [live.device] if live.device.type == "cuda" else None
-    return DistributedDataParallel(live.module, device_ids=devices, process_group=process_group)
+    return averaging_gradients(live.module, devices, process_group)
+
+
+def averaging_gradients(
+    module: nn.Module,
+    devices: Sequence[torch.device] | None = None,
+    process_group: distributed.ProcessGroup | None = None,
+) -> nn.Module:
+    """Wrap a network so that its backward pass averages gradients over the ranks of a group (None: of all)."""
+    with _compiler_left_out():
+        return _Averaging(module, device_ids=devices, process_group=process_group)
+
+
+class _Averaging(DistributedDataParallel):
+    """Torch's wrapper without what it tells the compiler at each step, which would import it."""
+
+    def _inside_ddp_forward(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+@contextmanager
+def _compiler_left_out() -> Iterator[None]:
+    """Answer in the compiler's place, which torch's wrapper asks for its mode: importing it takes two seconds."""
+    if "torch._dynamo" in sys.modules:
+        yield
+        return
+    vars(torch)["_dynamo"] = SimpleNamespace(utils=SimpleNamespace(get_optimize_ddp_mode=lambda: "no_optimization"))
+    try:
+        yield
+    finally:
+        del vars(torch)["_dynamo"]
 
 
 def _batch(inputs: torch.Tensor, targets: torch.Tensor, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -83,7 +83,8 @@ def train(group: gang_group.Group, n_rows: list[int], config: dict[str, Any]) ->
     training = joint_training.train_jointly(
         live, inputs, targets, rank=group.rank, n_rows=n_rows, network=network, seed=group.rank, pause=no_pause
     )
-    return {"state": live.dump().hex(), "n_rows": training.n_rows, "n_steps": training.n_steps}
+    told = {"state": live.dump().hex(), "n_rows": training.n_rows, "n_steps": training.n_steps}
+    return {**told, "has_compiler": "torch._dynamo" in sys.modules}
 
 
 def is_left(group: gang_group.Group) -> dict[str, Any]:
@@ -137,6 +138,7 @@ def test_one_step_of_a_gang_is_one_step_on_all_rows_and_ranks_stay_alike_over_ma
     first, second = run_ranks(2, "trains", [*one_step, many_steps])
     assert [told["state"] for told in first] == [told["state"] for told in second]  # the same bytes
     assert [told["n_steps"] for told in first] == [told["n_steps"] for told in second] == [1, 1, 1, 13]
+    assert not any(told["has_compiler"] for told in first + second), "importing it takes each rank two seconds"
     for (n_rows, config), told in zip(one_step, first[:3], strict=True):
         check_like_one_process(n_rows, config, bytes.fromhex(told["state"]))
 
