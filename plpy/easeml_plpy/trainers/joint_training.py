@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -109,8 +109,9 @@ def averaging_gradients(
 class _Averaging(DistributedDataParallel):
     """Torch's wrapper without what it tells the compiler at each step, which would import it."""
 
-    def _inside_ddp_forward(self) -> AbstractContextManager[None]:
-        return nullcontext()
+    @contextmanager
+    def _inside_ddp_forward(self) -> Iterator[None]:
+        yield
 
 
 @contextmanager
