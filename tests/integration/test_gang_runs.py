@@ -20,6 +20,11 @@ SELECT easeml.select_models('digits', '{mlp}', procedure => 'grid', max_epochs =
     allocation => 'data_parallel',
     search_space => '{"hidden_units": [[256, 256]], "learning_rate": [0.01, 0.003], "batch_size": [32]}')
 """
+NORMALISED = """
+SELECT easeml.select_models('digits', '{resnet18}', procedure => 'grid', max_epochs => 1, seed => 5,
+    allocation => 'data_parallel',
+    search_space => '{"width": [0.1], "learning_rate": [0.01, 0.003], "batch_size": [64]}')
+"""
 GANGS = """
 SELECT trial_id, epoch, started_at, array_agg(slot_id ORDER BY slot_id) AS slots,
     array_agg(position ORDER BY position) AS positions
@@ -75,6 +80,13 @@ def test_a_data_parallel_run_trains_one_trial_after_another_on_all_slots(databas
     )
     assert first["stop"] <= second["start"]
     assert min(database.values("SELECT test_metric FROM easeml.leaderboard")) > 0.8
+
+
+def test_ranks_train_a_network_that_normalises_batches(database: Session) -> None:
+    database.execute(NORMALISED)
+    wait_for_end(database)
+    check_recorded_once(database, 1)
+    assert database.rows(GANGS)
 
 
 LONG_UNITS = PARALLEL.replace("max_epochs => 3", "max_epochs => 1").replace("[32]", "[2]")
