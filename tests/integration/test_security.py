@@ -138,6 +138,8 @@ def test_tables_without_an_owner_hold_nothing_of_tenants(root: Session) -> None:
         "instance_types",
         "policy_memory",
         "price_lists",
+        "provisioner_calls",
+        "provisioners",
         "restored_tables",
         "segments",
         "slots",
