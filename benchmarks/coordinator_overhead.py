@@ -28,7 +28,7 @@ CREATE OR REPLACE PROCEDURE easeml.{name}(unit jsonb, INOUT result jsonb DEFAULT
 BEGIN
     UPDATE easeml.trials SET status = 'running' WHERE trial_id = (unit ->> 'trial_id')::bigint AND status = 'waiting';
     PERFORM easeml.fence(unit);
-    PERFORM easeml.advance(unit, clock_timestamp());
+    PERFORM easeml.advance(unit);
 END
 $$
 """

@@ -108,6 +108,14 @@ class Session(psycopg.Connection[dict[str, Any]]):
         self.children.callback(session.close)
         return session
 
+    def assert_slot_time_is_counted(self, run_id: int) -> None:
+        """The slot time that trials count as they go is that of their recorded units."""
+        counted = self.value("SELECT sum(slot_seconds) FROM easeml.trials WHERE run_id = %s", run_id)
+        recorded = self.value("SELECT sum(seconds) FROM easeml.training_timeline WHERE run_id = %s", run_id)
+        assert counted == pytest.approx(recorded, rel=1e-3)
+        cost = self.value("SELECT cost_so_far FROM easeml.run_status WHERE run_id = %s", run_id)
+        assert cost == pytest.approx(counted / 3600)
+
     def as_role(self, role: str, *groups: str) -> Session:
         """A session of another login role, made a member of these groups; it is created where it is missing."""
         if not self.rows("SELECT FROM pg_roles WHERE rolname = %s", role):

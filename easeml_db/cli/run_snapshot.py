@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from easeml_db.cli.output import text_of
+from easeml_db.report.wording import cost_text
 
 Row = dict[str, Any]
 ENDED = ("finished", "failed", "cancelled")
@@ -40,7 +41,7 @@ class RunSnapshot:
         run = self.run
         if run["eta_seconds"] is None:
             return None if self.seconds_left is None else f"about {duration(self.seconds_left)} left"
-        cost = f"cost {amount(run['cost_so_far'])} of about {amount(run['cost_expected'])}"
+        cost = f"cost {cost_text(run['cost_so_far'])} of about {cost_text(run['cost_expected'])}"
         risk = ", deadline at risk" if run["is_at_risk"] else ""
         most = duration(run["eta_p95_seconds"])
         return f"about {duration(run['eta_seconds'])} left, 95 % within {most}, {cost}{risk}"
@@ -145,11 +146,6 @@ def duration(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60:02d} s"
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
-
-
-def amount(cost: float) -> str:
-    """Return a cost with two decimals, a small one with two digits."""
-    return f"{cost:.2f}" if cost >= 0.1 or not cost else f"{cost:.2g}"
 
 
 def telling_configs(trials: Sequence[Row]) -> list[Row]:

@@ -1,8 +1,8 @@
 """Keeps forecasts of the runs under way, so that nobody who looks at a run has to make one.
 
 They are made beside the loop: in the background, by a session of its own, one run at a time, tenants in turn. What a
-forecast costs is bounded three times: by a timeout, by a rest of ten times as long after each, and by a rest of the
-run itself. So forecasts take no more than a tenth of a core, however many runs there are and however large.
+forecast costs is bounded three times: by a timeout, by a rest of four times as long after each, and by a rest of the
+run itself. So forecasts take no more than a fifth of a core, however many runs there are and however large.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from easeml_db.postgres import background
 from easeml_db.postgres.store_session import StoreSession
 
 LOOK_SECONDS = 2.0
-RESTS = 10  # times as long as the forecast took
+RESTS = 4  # times as long as the forecast took
 
 
 @dataclass(frozen=True)

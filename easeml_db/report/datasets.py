@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from easeml_db.report.figures import KINDS, Figures, busy_over_time, figures
+from easeml_db.report.forecasts import forecast_columns
 from easeml_db.report.held_out import held_out_columns
 from easeml_db.report.rows import Row, RunRows
 from easeml_db.report.timeline import Timeline, timeline
@@ -70,6 +71,7 @@ def chart_data(rows: RunRows, *, n_top: int) -> ChartData:
         "uses": _uses(found, slots),
         "use_labels": _use_labels(found, slots),
         "best": _best(rows.trials[: len(HUES)], hues),
+        **forecast_columns(rows),
         **held_out_columns(rows),
     }
     by_number = sorted(rows.trials, key=lambda trial: int(trial["trial_number"]))

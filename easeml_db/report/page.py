@@ -28,6 +28,7 @@ from easeml_db.report.charts import (
     slot_utilisation,
 )
 from easeml_db.report.datasets import ChartData
+from easeml_db.report.forecast_section import forecast_chart, section_forecasts
 from easeml_db.report.headline import headline
 from easeml_db.report.held_out_charts import held_out_charts
 from easeml_db.report.sections import section_curves, section_head, section_slots, section_units
@@ -56,6 +57,7 @@ def page(data: ChartData, *, made_by: str) -> str:
         *section_curves(data),
         *section_leaderboard(data),
         *section_held_out(data),
+        *section_forecasts(data.rows),
         *section_slots(data),
         *section_facts(data),
         f"<footer>{escape(made_by)}</footer></main>",
@@ -102,6 +104,8 @@ def _charts(data: ChartData) -> dict[str, Any]:
     if data.datasets["curves"]["epoch"]:
         drawn["metric"] = (curve(data, "metric", curve_title(data.rows.run["metric"]), frame), "curves trials")
         drawn["loss"] = (curve(data, "loss", LOSS_TITLE, frame), "curves trials")
+    if "forecasts" in data.datasets:
+        drawn["forecasts"] = (forecast_chart(frame), "forecasts forecast_end")
     drawn |= held_out_charts(data, frame)
     specs = {name: _spec(chart, data_names) for name, (chart, data_names) in drawn.items()}
     return {"charts": specs, "datasets": data.datasets}

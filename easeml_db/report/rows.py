@@ -17,7 +17,7 @@ class RunRows:
 
     trials: best first. units: in the order of their starts. traffic: the only row of `run_traffic`. held_out: rows of
     functions about the best trial on held-out rows, by subject (cli/report_evaluation.py); empty where nobody asked
-    them, or `unmeasured` says why they have nothing to say.
+    them, or `unmeasured` says why they have nothing to say. forecasts, plans: in the order in which they were made.
     """
 
     run: Row
@@ -29,6 +29,8 @@ class RunRows:
     traffic: Row
     held_out: Mapping[str, Sequence[Row]] = field(default_factory=dict)
     unmeasured: str | None = None
+    forecasts: Sequence[Row] = ()
+    plans: Sequence[Row] = ()
 
     def __post_init__(self) -> None:
         """Make all texts visible: nothing that others have named reorders or hides a line of the report."""

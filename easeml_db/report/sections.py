@@ -60,7 +60,11 @@ def section_head(data: ChartData) -> Lines:
 def _so_far(run: Row) -> str:
     share = "" if run["percent_done"] is None else f" ({run['percent_done']:.0f} %)"
     units = f"{run['n_units_done']:,} of {run['n_units']:,} units{share}"
-    return f"The run has not ended. This is what was recorded until {time_text(run['read_at'])}: {units}."
+    words = f"The run has not ended. This is what was recorded until {time_text(run['read_at'])}: {units}."
+    if run["eta_at"] is None:
+        return words
+    risk = "; it may miss its deadline or its limit of cost" if run["is_at_risk"] else ""
+    return f"{words} It should end at {time_text(run['eta_at'])}, in 95 % by {time_text(run['eta_p95_at'])}{risk}."
 
 
 def _cards(data: ChartData) -> Lines:

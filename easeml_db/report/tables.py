@@ -8,7 +8,7 @@ from easeml_db.report.datasets import HUES, ChartData
 from easeml_db.report.held_out import CHART_ORDER, score_lines
 from easeml_db.report.rows import Row
 from easeml_db.report.sections import Lines, chart, note, text
-from easeml_db.report.wording import bytes_text, duration_text, metric_text, split_configs, time_text
+from easeml_db.report.wording import bytes_text, cost_text, duration_text, metric_text, split_configs, time_text
 
 MAX_EVENTS = 500
 TIMES = "\N{MULTIPLICATION SIGN}"
@@ -43,7 +43,7 @@ def _trial_row(data: ChartData, trial: Row, config: Mapping[str, str]) -> str:
     best = ' class="best"' if is_ranked and trial["rank"] == 1 else ""
     hue = f'<span class="hue" style="background:{HUES[data.hues[trial["trial_id"]]]}"></span>'
     tags = "".join(f'<span class="tag">{text(tag)}</span>' for tag in _tags(trial))
-    reason = f'<div class="reason">{text(trial["failure_reason"])}</div>' if trial["failure_reason"] else ""
+    reason = f'<div class="reason">{text(trial["failure_reason"])}</div>' if _has_failed(trial) else ""
     epochs = f"{trial['n_epochs_done']}/{trial['max_epochs']}"
     metrics = metric_text(trial["validation_metric"]), metric_text(trial["test_metric"])
     numbers = (*metrics, trial["best_epoch"], epochs, duration_text(trial["training_seconds"]))
@@ -54,6 +54,11 @@ def _trial_row(data: ChartData, trial: Row, config: Mapping[str, str]) -> str:
         f'<td class="config">{_settings(config)}{reason}</td>',
     ]
     return f'<tr data-trial="{text(trial["trial_id"])}"{best}>{"".join(cells)}</tr>'
+
+
+def _has_failed(trial: Row) -> bool:
+    """Say whether a trial failed; one that was stopped, because the run ended before it, has a reason, too."""
+    return bool(trial["failure_reason"]) and trial["status"] != "stopped"
 
 
 def _tags(trial: Row) -> list[str]:
@@ -100,7 +105,7 @@ def section_facts(data: ChartData) -> Lines:
     lines = ["<section><h2>Facts</h2>", '<dl class="facts">']
     lines += [f"<div><dt>{text(name)}</dt><dd>{text(value)}</dd></div>" for name, value in facts]
     lines.append("</dl>")
-    lines += _table("Failed trials", [_failed_row(trial) for trial in data.rows.trials if trial["failure_reason"]])
+    lines += _table("Failed trials", [_failed_row(trial) for trial in data.rows.trials if _has_failed(trial)])
     events = data.rows.events[-MAX_EVENTS:]
     title = "Events" if len(events) == len(data.rows.events) else f"The last {MAX_EVENTS} events"
     return [*lines, *_table(title, [_event_row(event) for event in events]), "</section>"]
@@ -114,7 +119,6 @@ def _data_facts(run: Row) -> list[tuple[str, str]]:
     name = ("dataset", f"{run['dataset_name']}, version {run['dataset_version']}")
     if run["task"] is None:  # the dataset is not the reader's to see
         return [name]
-    rows = f"{run['n_train_rows']:,} to train, {run['n_validation_rows']:,} to validate, {run['n_test_rows']:,} to test"
     shape = TIMES.join(map(str, run["input_shape"]))
     outputs = f", {run['n_outputs']:,} classes" if run["task"] == "classification" else ""
     return [
@@ -122,9 +126,16 @@ def _data_facts(run: Row) -> list[tuple[str, str]]:
         ("source", run["source"]),
         ("inputs", f"{', '.join(run['input_columns'])} (shape {shape})"),
         ("target", f"{run['target_column']}: {run['task']}{outputs}"),
-        ("rows", rows),
+        ("rows", _split(run)),
         ("partitions", f"{run['n_partitions']:,}, {bytes_text(run['n_bytes'])} packed"),
     ]
+
+
+def _split(run: Row) -> str:
+    if run["n_folds"]:
+        folds = f"{run['n_train_rows']:,} to train and validate in {run['n_folds']} folds"
+        return f"{folds}, {run['n_test_rows']:,} to test"
+    return f"{run['n_train_rows']:,} to train, {run['n_validation_rows']:,} to validate, {run['n_test_rows']:,} to test"
 
 
 def _run_facts(run: Row) -> list[tuple[str, str]]:
@@ -137,6 +148,7 @@ def _run_facts(run: Row) -> list[tuple[str, str]]:
         ("trials", f"{run['n_trials']:,} ({run['n_finished']:,} finished, {run['n_failed']:,} failed)"),
         *((label, str(run[column])) for label, column in names.items()),
         *((label, time_text(run[column])) for label, column in times.items()),
+        ("cost", f"{cost_text(run['cost_so_far'])}, slot time at the prices of this server"),
     ]
 
 

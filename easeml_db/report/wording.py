@@ -15,6 +15,8 @@ def duration_text(seconds: float | None) -> str:
     """0.35 s, 7.2 s, 42 s, 3 min 4 s, 2 h 10 min, 3 d 4 h."""
     if seconds is None:
         return UNKNOWN
+    if 0 < seconds < 0.0005:
+        return "< 1 ms"
     if seconds < 59.5:
         return f"{seconds:.0f} s" if seconds >= 9.95 else f"{seconds:.1f} s" if seconds >= 0.995 else f"{seconds:.2g} s"
     whole = round(seconds)
@@ -50,6 +52,13 @@ def metric_text(value: float | None) -> str:
     return "" if value is None else f"{value:.4f}" if abs(value) < 1000 else f"{value:,.1f}"
 
 
+def cost_text(cost: float | None) -> str:
+    """Return a cost with two decimals, a small one with two digits."""
+    if cost is None:
+        return UNKNOWN
+    return f"{cost:,.2f}" if cost >= 0.1 or not cost else f"{cost:.2g}"
+
+
 def time_text(instant: datetime.datetime | None) -> str:
     """Return an instant with its time zone, in that of this machine."""
     return UNKNOWN if instant is None else instant.astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
@@ -72,11 +81,11 @@ Settings = dict[str, str]
 
 
 def split_configs(configs: Sequence[Mapping[str, Any]]) -> tuple[list[Settings], Settings]:
-    """Return settings in which configs differ, one dict for each config, and those that all that have them share."""
+    """Return what is each config's own, and what is the same in all configs that have it, where several do."""
     texts = [{name: value_text(value) for name, value in config.items()} for config in configs]
-    seen: dict[str, set[str]] = {}
+    seen: dict[str, list[str]] = {}
     for text in texts:
         for name, value in text.items():
-            seen.setdefault(name, set()).add(value)
-    shared = {name: min(values) for name, values in seen.items() if len(values) == 1 and len(configs) > 1}
+            seen.setdefault(name, []).append(value)
+    shared = {name: values[0] for name, values in seen.items() if len(values) > 1 and len(set(values)) == 1}
     return [{name: value for name, value in text.items() if name not in shared} for text in texts], shared

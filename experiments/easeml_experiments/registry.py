@@ -98,6 +98,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             parameters=(
                 Parameter("cases", "Random jobs to compare with the best static plan.", int, 300),
                 Parameter("small-cases", "Small random jobs to compare with all plans there are.", int, 60),
+                Parameter("real", "Also train eight jobs on two slots of this machine (minutes).", bool, False),
             ),
         ),
         Experiment(

@@ -71,19 +71,16 @@ $$;
 COMMENT ON FUNCTION easeml.leave_slot(jsonb) IS
     'Clears the unit from the row of its slot. Refuses if the slot was given up, so that a stuck unit that wakes up records nothing (internal).';
 
-CREATE FUNCTION easeml.advance(unit jsonb, started_at timestamptz) RETURNS easeml.trials LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION easeml.advance(unit jsonb) RETURNS easeml.trials LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     trial easeml.trials;
     n_partitions bigint;
     others jsonb := coalesce(unit #> '{gang,others}', '[]');
     n_steps integer := 1 + jsonb_array_length(others);
-    -- The ranks of a gang each took a slot all the time; a whole round took one, and so did the members of a batch together.
-    n_slots double precision := CASE (unit #>> '{gang,n_ranks}')::integer WHEN 1 THEN 1 ELSE n_steps END / coalesce((unit #>> '{batch,n_members}')::double precision, 1);
 BEGIN
     SELECT d.n_partitions INTO n_partitions
     FROM easeml.trials t JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id) WHERE t.trial_id = (unit ->> 'trial_id')::bigint;
     UPDATE easeml.trials t SET n_steps_done = t.n_steps_done + n_steps,
-        slot_seconds = t.slot_seconds + n_slots * extract(epoch FROM clock_timestamp() - advance.started_at),
         status = CASE WHEN t.n_steps_done + n_steps = (2 * t.max_epochs + 1) * n_partitions THEN 'finished'
             WHEN t.n_steps_done + n_steps = 2 * t.target_epochs * n_partitions AND t.target_epochs < t.max_epochs THEN 'paused' ELSE t.status END,
         finished_at = CASE WHEN t.n_steps_done + n_steps = (2 * t.max_epochs + 1) * n_partitions THEN clock_timestamp() END
@@ -97,5 +94,5 @@ BEGIN
     RETURN trial;
 END
 $$;
-COMMENT ON FUNCTION easeml.advance(jsonb, timestamptz) IS
-    'Counts the step of a trial, or the steps of a gang, with the slot time that they took, and clears the rows of their slots; pauses a trial that reached its target. Refuses if the trial has moved on (internal).';
+COMMENT ON FUNCTION easeml.advance(jsonb) IS
+    'Counts the step of a trial, or the steps of a gang, and clears the rows of their slots; pauses a trial that reached its target. Refuses if the trial has moved on (internal).';

@@ -30,6 +30,13 @@ $$;
 COMMENT ON FUNCTION easeml.share_of_time(jsonb, integer, timestamptz, timestamptz) IS
     'Returns the times of a unit: of a whole round, or a batch, on one slot each unit has an equal share, one after the other, so that the time of a slot is counted once (internal).';
 
+CREATE FUNCTION easeml.slot_seconds(unit jsonb, taken interval) RETURNS double precision LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    -- The ranks of a gang each took a slot all the time; a whole round took one, and so did the members of a batch together.
+    SELECT extract(epoch FROM taken)::double precision * CASE (unit #>> '{gang,n_ranks}')::integer WHEN 1 THEN 1 ELSE 1 + coalesce(jsonb_array_length(unit #> '{gang,others}'), 0) END
+        / coalesce((unit #>> '{batch,n_members}')::double precision, 1)
+$$;
+COMMENT ON FUNCTION easeml.slot_seconds(jsonb, interval) IS 'Returns the slot time of a unit, or of all units of its gang, that took so long (internal).';
+
 CREATE FUNCTION easeml.record_training(
     unit jsonb, started_at timestamptz, training_seconds double precision, n_rows bigint, loss double precision, read_bytes bigint,
     sha256 text, state bytea, chunked_checkpoint_id bigint DEFAULT NULL, OUT new_checkpoint_id bigint, OUT pruned_bytes bigint
@@ -40,7 +47,7 @@ DECLARE
     finished timestamptz;
 BEGIN
     PERFORM easeml.fence(unit);
-    trial := easeml.advance(unit, started_at);
+    trial := easeml.advance(unit);
     IF chunked_checkpoint_id IS NULL THEN
         INSERT INTO easeml.checkpoints (trial_id, tenant, epoch, n_bytes, sha256, state)
         VALUES (trial.trial_id, trial.tenant, (unit ->> 'epoch')::integer, length(state), sha256, state)
@@ -65,7 +72,8 @@ BEGIN
         SELECT o.position - (unit ->> 'position')::integer, o.position, o.partition_number, o.slot_id, o.seed, o.training_seconds, o.n_rows, o.loss, o.read_bytes, 0
         FROM jsonb_to_recordset(unit #> '{gang,others}') o(position integer, partition_number integer, slot_id integer, seed bigint,
             training_seconds double precision, n_rows bigint, loss double precision, read_bytes bigint)) u;
-    UPDATE easeml.trials t SET checkpoint_id = new_checkpoint_id WHERE t.trial_id = trial.trial_id;
+    UPDATE easeml.trials t SET checkpoint_id = new_checkpoint_id, slot_seconds = t.slot_seconds + easeml.slot_seconds(unit, finished - record_training.started_at)
+    WHERE t.trial_id = trial.trial_id;
     -- Keep, of each trial, the newest state and that of its best epoch.
     DELETE FROM easeml.checkpoints c WHERE c.checkpoint_id = trial.checkpoint_id AND c.checkpoint_id IS DISTINCT FROM trial.best_checkpoint_id
     RETURNING c.n_bytes INTO pruned_bytes;
@@ -82,8 +90,9 @@ DECLARE
     finished timestamptz;
 BEGIN
     PERFORM easeml.fence(unit);
-    trial := easeml.advance(unit, started_at);
+    trial := easeml.advance(unit);
     finished := clock_timestamp();
+    UPDATE easeml.trials t SET slot_seconds = t.slot_seconds + easeml.slot_seconds(unit, finished - record_evaluation.started_at) WHERE t.trial_id = trial.trial_id;
     INSERT INTO easeml.evaluations (trial_id, run_id, tenant, epoch, split, partition_number, slot_id, attempt, lease_number, started_at, finished_at, statistics, read_bytes, n_slots)
     SELECT trial.trial_id, trial.run_id, trial.tenant, record_evaluation.epoch, record_evaluation.split, u.partition_number, u.slot_id, g.attempt, g.lease_number,
         (easeml.share_of_time(unit, u.rank, record_evaluation.started_at, finished)).*, u.statistics, u.read_bytes, coalesce((unit #>> '{gang,n_ranks}')::integer, 1)

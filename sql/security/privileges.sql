@@ -124,7 +124,7 @@ BEGIN
                 begin_ending,add_ensemble,drop_vain_ensemble,open_arm,close_arm,keep_beliefs,apply_decisions,copy_state,keep_allocations,charge,
                 has_live_coordinator,current_tenant,current_tenancy,list_architectures,list_templates,list_metrics,list_schedulers,list_allocations,
                 list_procedures,list_policies,list_priors,used_bytes,used_hours,quality,find_run,fail_run,wait,run_summary,tried_sentence,best_sentences,advice_sentence,metric_text,members_text,commit_first,python_facts}'),
-            ('easeml_coordinator', '{record_forecast,forecast,run_standing,make_forecast,known_times,timed_trials}'),
+            ('easeml_coordinator', '{slot_seconds,record_forecast,forecast,run_standing,make_forecast,known_times,timed_trials}'),
             ('easeml_coordinator', '{local_slots,request_instances,attach_slots,release_instance,end_instance,keep_revision,keep_plan,keep_stage,keep_call,lock_topology}'),
             ('easeml_admin', '{create_tenant,alter_tenant,drop_tenant,adopt_tenant,set_policy,set_slots,add_slots,drain_slot,resume_slot,remove_slot,
                 add_segment,drain_segment,resume_segment,remove_segment,create_price_list,drop_price_list,create_provisioner,limit_provisioner,drop_provisioner}'),

@@ -74,6 +74,7 @@ def test_a_batched_run_comes_to_what_hopping_comes_to_and_every_trial_is_replaye
     assert [(row["n"], row["n_trials"]) for row in found] == [(n_units, N_TRIALS)] * 2
     assert found[0]["widest"] > 1
     assert found[1]["widest"] == 1
+    database.assert_slot_time_is_counted(batched)
     for one, other in zip(metrics(database, batched), metrics(database, alone), strict=True):
         assert one["log_loss"] == pytest.approx(other["log_loss"], abs=1e-3)
         assert one | {"log_loss": 0} == other | {"log_loss": 0}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from easeml_db.postgres.forecasts import Cadence, Forecasts
+from easeml_db.postgres.forecasts import LOOK_SECONDS, Cadence, Forecasts
 from easeml_db.postgres.store_session import StoreSession
 from tests.integration.test_plans import EVALUATIONS, METRICS, TABLE, UNITS
 
@@ -184,12 +184,12 @@ def test_a_forecast_that_takes_too_long_is_given_up_and_others_go_on(
     kept = admin.value("SELECT pg_get_functiondef('easeml.record_forecast'::regproc)")
     admin.execute(hang.format(slow))
     try:
-        rests = take_turns(admin.dsn, 3, Cadence(least_seconds=0.0, most_seconds=0.0, timeout_seconds=0.3))
+        rests = take_turns(admin.dsn, 3, Cadence(least_seconds=0.0, most_seconds=0.0, timeout_seconds=0.6))
     finally:
         admin.execute(kept)
     assert n_forecasts(lena, slow) == 0
     assert n_forecasts(mia, other) == 2
-    assert rests[0] >= 3.0  # ten times as long as it took
+    assert max(rests) > LOOK_SECONDS  # rests follow from how long it took
 
 
 def test_a_long_run_keeps_few_forecasts(lena: Session, admin: Session) -> None:

@@ -80,6 +80,7 @@ def test_a_data_parallel_run_trains_one_trial_after_another_on_all_slots(databas
     )
     assert first["stop"] <= second["start"]
     assert min(database.values("SELECT test_metric FROM easeml.leaderboard")) > 0.8
+    database.assert_slot_time_is_counted(database.value("SELECT run_id FROM easeml.runs"))
 
 
 def test_ranks_train_a_network_that_normalises_batches(database: Session) -> None:

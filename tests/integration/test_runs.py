@@ -115,6 +115,7 @@ def test_status_counts_to_the_end(shop: Session, flowers: int) -> None:
         "SELECT * FROM easeml.leaderboard WHERE run_id = %s ORDER BY rank, trial_number LIMIT 1", flowers
     )
     assert (status["best_trial_id"], status["best_metric_value"]) == (best["trial_id"], best["validation_metric"])
+    shop.assert_slot_time_is_counted(flowers)
 
 
 def test_each_trial_meets_each_partition_once_an_epoch_in_cyclic_order(shop: Session, flowers: int) -> None:

@@ -92,6 +92,7 @@ def test_a_round_is_one_unit_on_one_slot_under_every_allocation(database: Sessio
     assert database.value("SELECT sum(n_rows) FROM easeml.training_units WHERE epoch = 1") == 2 * database.value(
         "SELECT n_train_rows FROM easeml.dataset_info"
     )
+    database.assert_slot_time_is_counted(database.value("SELECT run_id FROM easeml.runs"))
 
 
 def test_trees_learn_what_they_are_shown_and_answer_for_rows_with_holes(database: Session) -> None:

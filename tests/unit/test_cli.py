@@ -32,13 +32,13 @@ from easeml_db.cli.run_snapshot import (
     ProgressRate,
     RunSnapshot,
     SlotSmoothing,
-    amount,
     changes,
     duration,
     telling_configs,
 )
 from easeml_db.cli.screen import screen
 from easeml_db.errors import InvalidArgument
+from easeml_db.report.wording import cost_text
 
 NOWHERE = "host=/nonexistent dbname=x connect_timeout=2"
 WITHOUT_DATA = {"up", "down", "destroy", "psql", "logs", "install", "coordinator", "demo", "load"}
@@ -237,7 +237,7 @@ def test_a_forecast_says_when_the_run_is_done_and_what_it_costs() -> None:
 
 @pytest.mark.parametrize(("cost", "text"), [(0.0, "0.00"), (0.0123, "0.012"), (0.1, "0.10"), (12.345, "12.35")])
 def test_small_costs_keep_two_digits(cost: float, text: str) -> None:
-    assert amount(cost) == text
+    assert cost_text(cost) == text
 
 
 @pytest.mark.parametrize(

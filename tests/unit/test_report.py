@@ -57,6 +57,7 @@ def run(**other: Any) -> dict[str, Any]:
         "failure_reason": None, "task": "classification", "source": "public.digits", "input_columns": ["pixels"],
         "target_column": "label", "input_shape": [8, 8], "n_outputs": 10, "n_partitions": 4, "n_train_rows": 1000,
         "n_validation_rows": 100, "n_test_rows": 100, "n_bytes": 1_234_567,
+        "n_folds": None, "cost_so_far": 0.0123, "eta_at": None, "eta_p95_at": None, "is_at_risk": None,
     }  # fmt: skip
     return {**row, **other}
 
@@ -183,7 +184,7 @@ def test_bytes_are_compact(n_bytes: int, text: str) -> None:
 
 def test_configs_are_split_into_what_differs_and_what_does_not() -> None:
     configs = [{"a": 1, "b": [64, 32], "only": True}, {"a": 2, "b": [64, 32]}]
-    assert split_configs(configs) == ([{"a": "1"}, {"a": "2"}], {"b": "[64, 32]", "only": "yes"})
+    assert split_configs(configs) == ([{"a": "1", "only": "yes"}, {"a": "2"}], {"b": "[64, 32]"})
     assert split_configs(configs[:1]) == ([{"a": "1", "b": "[64, 32]", "only": "yes"}], {})
     assert value_text({"rate": 0.123456}) == "{rate: 0.1235}"
 

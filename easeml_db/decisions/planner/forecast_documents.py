@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from easeml_db.decisions.planner.envelope import Past
-from easeml_db.decisions.planner.forecast import SlotsHeld, forecast
+from easeml_db.decisions.planner.forecast import Forecast, SlotsHeld, forecast, until_limit
 from easeml_db.decisions.planner.job import Stage, architectures_of
 from easeml_db.decisions.planner.knowledge import Knowledge
 from easeml_db.decisions.planner.remaining import ArmState, TrialState, remaining_stages
 from easeml_db.decisions.procedures.contract import TrialHistory
 from easeml_db.decisions.search_space.specs import RESERVED
+from easeml_db.errors import NotReady
 from easeml_db.words.run import Search
 
 Row = Mapping[str, Any]
@@ -28,12 +29,25 @@ def make_forecast(state_json: str) -> str:
     `price_per_hour` of one, `seconds_to_limit`. Raises NotReady, InvalidArgument.
     """
     state = json.loads(state_json)
+    try:
+        found, notes = _forecast(state)
+    except NotReady as error:
+        if state["seconds_to_limit"] is None:
+            raise
+        found, notes = until_limit(_held(state), state["seconds_to_limit"]), [f"{error.message}: it has its time limit"]
+    return json.dumps({**vars(found), "note": "; ".join(notes) or None})
+
+
+def _forecast(state: Row) -> tuple[Forecast, list[str]]:
     stages, knowledge = rest_of(state)
-    kind = state["device_kind"]
-    held = SlotsHeld(kind, state["n_slots"], state["price_per_hour"])
-    profiles = knowledge.profiles(architectures_of(stages), [kind], is_local=False)
+    held = _held(state)
+    profiles = knowledge.profiles(architectures_of(stages), [held.device_kind], is_local=False, has_guesses=True)
     found = forecast(stages, profiles, held, seconds_to_limit=state["seconds_to_limit"], seed=state["seed"])
-    return json.dumps({**vars(found), "note": "; ".join(knowledge.notes) or None})
+    return found, knowledge.notes
+
+
+def _held(state: Row) -> SlotsHeld:
+    return SlotsHeld(state["device_kind"], state["n_slots"], state["price_per_hour"])
 
 
 def rest_of(state: Row) -> tuple[tuple[Stage, ...], Knowledge]:

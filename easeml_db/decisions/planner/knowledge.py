@@ -26,6 +26,7 @@ from easeml_db.errors import NotReady
 
 UNKNOWN_SPREAD = 0.2  # between trials, where fewer than three were measured
 MODEL_ERROR = 0.025  # of the simulator itself, beside the real scheduler
+UNTIMED = 1.0  # uncertainty of an architecture that was never timed, beside those that were
 ELSEWHERE = 0.3  # further uncertainty of what was measured on another dataset
 Row = Mapping[str, Any]
 
@@ -57,13 +58,16 @@ class Knowledge:
         return {name: fmean(some) for name, some in seconds.items()}
 
     def profiles(
-        self, architectures: Sequence[str], device_kinds: Iterable[str], *, is_local: bool
+        self, architectures: Sequence[str], device_kinds: Iterable[str], *, is_local: bool, has_guesses: bool = False
     ) -> dict[tuple[str, str], TrialProfile]:
         """Return a profile for each architecture on each kind of device. Where nothing was measured on a kind, it is
-        taken from another one, but not on this server's own slots (`is_local`). Raises NotReady."""
+        taken from another one, but not on this server's own slots (`is_local`). With `has_guesses` an architecture that
+        was never timed is taken to be like the others, if any was. Raises NotReady."""
         found: dict[tuple[str, str], TrialProfile] = {}
         kinds = list(dict.fromkeys(device_kinds))
-        for name in architectures:
+        rows = {row["architecture"] for row in self._trials}
+        timed = [name for name in architectures if name in rows] if has_guesses else []
+        for name in timed or architectures:
             measured = dict.fromkeys(row["device_kind"] for row in self._trials if row["architecture"] == name)
             usable = [kind for kind in kinds if kind in measured] if is_local else list(measured)
             if not usable:
@@ -78,6 +82,19 @@ class Knowledge:
                     found[name, kind] = self._profile(name, source)
                     if source != kind:
                         self._note(f"nothing was measured on {kind}: a slot is taken to be as fast as one of {source}")
+        return found | self._guesses([name for name in architectures if timed and name not in timed], found)
+
+    def _guesses(
+        self, names: Sequence[str], timed: Mapping[tuple[str, str], TrialProfile]
+    ) -> dict[tuple[str, str], TrialProfile]:
+        """Return profiles of architectures that were never timed: as long as the mean of the others, and uncertain."""
+        found = {}
+        for name in names:
+            self._note(f"{name} was never timed: it is taken to be like the other architectures")
+            for kind in {kind for _, kind in timed}:
+                seconds = fmean([each.seconds(1) for (_, of), each in timed.items() if of == kind])
+                units = 1 if name in self._whole else self._n_partitions
+                found[name, kind] = TrialProfile({1: seconds}, UNKNOWN_SPREAD, UNKNOWN_SPREAD, UNTIMED, units)
         return found
 
     def _profile(self, name: str, kind: str) -> TrialProfile:

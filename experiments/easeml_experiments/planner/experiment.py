@@ -10,7 +10,7 @@ from typing import Any
 from easeml_db.decisions.planner.planning import Goal, make_plans, plan_frontier
 from easeml_db.decisions.planner.simulation import Simulator
 from easeml_experiments.contract import Measure, Options, Result, at_most
-from easeml_experiments.planner import executions, figures, plots, tables
+from easeml_experiments.planner import executions, figures, plots, real, tables
 from easeml_experiments.planner.random_cases import against_all, against_static, cases
 from easeml_experiments.planner.workloads import LOG_LOG, halving, prices, profile
 
@@ -39,6 +39,8 @@ def run(options: Options) -> Result:
     for name, make in MAKERS.items():
         options.say(name)
         found[name] = make(options)
+    if options.values.get("real"):
+        found["real"] = real.train(options)
     return Result(tuple(_measures(found)), WHY, found, plots.charts(found))
 
 
@@ -112,3 +114,4 @@ def _measures(found: dict[str, Sequence[Row]]) -> Iterator[Measure]:
     for row in found["times"]:
         name = f"seconds of processor time, {row['what']}"
         yield at_most(name, "10 stages, 512 trials, 20 samples", None, row["seconds"], limits[row["what"]])
+    yield from real.measures(found.get("real", ()))

@@ -11,10 +11,12 @@ import pytest
 
 from easeml_db.decisions.planner.envelope import Past
 from easeml_db.decisions.planner.forecast import SlotsHeld, forecast
+from easeml_db.decisions.planner.forecast_documents import make_forecast
 from easeml_db.decisions.planner.job import Load, Stage, TrialProfile
 from easeml_db.decisions.planner.knowledge import Knowledge
 from easeml_db.decisions.planner.remaining import ArmState, TrialState, remaining_stages
 from easeml_db.decisions.procedures.contract import TrialHistory
+from easeml_db.errors import NotReady
 from easeml_db.words.run import Search
 from tests.unit.procedures.conftest import RATE
 
@@ -98,6 +100,41 @@ def test_a_time_limit_ends_the_run() -> None:
     assert (limited.seconds, limited.cost) == (pytest.approx(30), pytest.approx(60))
     assert over.seconds == over.cost == 0
     assert forecast((), profiles, held).seconds == 0
+
+
+def standing(**other: Any) -> str:
+    """How a run over two architectures stands, of which only one was ever timed."""
+    row = {"architecture": "net", "device_kind": "cpu", "n_slots": 1, "is_same": True, "scale": 1, "n_epochs": 2,
+           "epoch_seconds": 10.0, "sd_seconds": 1.0}  # fmt: skip
+    trials = [
+        {"architecture": name, "trial_number": k, "bracket": 0, "n_epochs": 0.0, "target_epochs": 3, "is_open": True,
+         "config": None, "scores": None}
+        for k, name in enumerate(("net", "tree"), 1)
+    ]  # fmt: skip
+    state = {
+        "dataset": "flowers", "seed": 0, "device_kind": "cpu", "n_slots": 1, "price_per_hour": 1.0, "search": None,
+        "seconds_to_limit": None, "arms": [{"name": "net|tree", "trials": trials}],
+        "knowledge": {"trials": [row], "speedups": None, "whole": ["tree"], "joint": [], "n_partitions": P,
+                      "curves": None},
+    }  # fmt: skip
+    return json.dumps({**state, **other})
+
+
+def test_an_architecture_that_was_never_timed_is_taken_to_be_like_the_others_and_uncertain() -> None:
+    found = json.loads(make_forecast(standing()))
+    assert found["seconds"] == pytest.approx(60, rel=0.2)
+    assert found["seconds_most"] > 80
+    assert found["note"] == "tree was never timed: it is taken to be like the other architectures"
+
+
+def test_where_nothing_is_known_the_time_limit_is_all_there_is_to_say() -> None:
+    nothing = json.loads(standing())["knowledge"] | {"trials": []}
+    with pytest.raises(NotReady, match="nothing is known of how long net takes"):
+        make_forecast(standing(knowledge=nothing))
+    found = json.loads(make_forecast(standing(knowledge=nothing, seconds_to_limit=90.0, n_slots=2)))
+    assert (found["seconds"], found["seconds_least"], found["seconds_most"]) == (90, 0, 90)
+    assert found["cost"] == pytest.approx(180 / 3600)
+    assert "nothing is known of how long net takes" in found["note"]
 
 
 # Coverage: 200 runs with lognormal unit times, forecast after a tenth of their units.

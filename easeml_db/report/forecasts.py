@@ -1,0 +1,47 @@
+"""What was forecast of a run, beside what happened: data of a chart, and a sentence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from easeml_db.report.rows import Row, RunRows
+from easeml_db.report.wording import cost_text, duration_text
+
+TENTH = 0.1
+
+
+def forecast_columns(rows: RunRows) -> dict[str, dict[str, list[Any]]]:
+    """Return what the chart of forecasts draws; nothing where there are less than two."""
+    if len(rows.forecasts) < 2:
+        return {}
+    names = {"made": "made_seconds", "expected": "eta_seconds", "least": "earliest_seconds", "most": "latest_seconds"}
+    lines = {name: [round(row[column], 2) for row in rows.forecasts] for name, column in names.items()}
+    end = seconds_in_all(rows.run)
+    ends = {"end": [] if end is None else [round(end, 2)]}
+    return {"forecasts": lines, "forecast_end": ends}
+
+
+def seconds_in_all(run: Row) -> float | None:
+    """Return how long a run took since its last start; None while it has not ended."""
+    if run["finished_at"] is None or run["started_at"] is None:
+        return None
+    return float((run["finished_at"] - run["started_at"]).total_seconds())
+
+
+def forecast_sentences(rows: RunRows) -> list[str]:
+    """Say what was forecast after a tenth of the time, and what the run came to; while it runs the newest forecast."""
+    run, end = rows.run, seconds_in_all(rows.run)
+    cost = f"cost {cost_text(run['cost_so_far'])}, its slot time at the prices of this server"
+    outcome = f"It took {duration_text(end)} and {cost}." if end is not None else f"So far it {cost}."
+    if not rows.forecasts:
+        return [outcome]
+    told = rows.forecasts[-1]
+    if end is not None:
+        told = next((row for row in rows.forecasts if row["made_seconds"] >= TENTH * end), told)
+    interval = (
+        f"in 90 of 100 cases {duration_text(told['earliest_seconds'])} to {duration_text(told['latest_seconds'])}"
+    )
+    return [
+        f"{duration_text(told['made_seconds'])} after its start the run was expected to take"
+        f" {duration_text(told['eta_seconds'])} ({interval}), and to cost {cost_text(told['cost_expected'])}. {outcome}"
+    ]
