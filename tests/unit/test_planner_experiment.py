@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from easeml_experiments.contract import Options
-from easeml_experiments.planner import figures, plots, tables
+from easeml_experiments.planner import figures, plots, real, tables
 from easeml_experiments.planner.experiment import MAKERS, _measures
 from easeml_experiments.planner.random_cases import brute_force, cases, deadline_of
 from easeml_experiments.planner.workloads import LEAST_SECONDS, truncated
@@ -29,6 +29,23 @@ def test_every_figure_has_a_chart(found: dict[str, list[dict[str, object]]]) -> 
     drawn = plots.charts(found)
     assert set(drawn) == {"figure 9", "figure 10", "figure 11", "figure 12", "table 2"}
     assert all(chart.to_dict()["data"] for chart in drawn.values())
+
+
+def forecast(made: float, left: float) -> dict[str, float]:
+    """A forecast of a real job: within ten seconds of its end."""
+    return {"made": made, "seconds_left": left, "earliest": made + left - 10, "latest": made + left + 10}
+
+
+def test_real_jobs_are_measured_from_when_they_were_asked_for() -> None:
+    row = real.forecast_row("one", 1000.0, 1100.0, [forecast(1002, 58), forecast(1008, 62), forecast(1010, 85)])
+    assert (row["actual_seconds"], row["start_seconds"], row["start_error"]) == (100, 60, pytest.approx(0.4))
+    assert (row["start_holds"], row["start_in_time"]) == (False, False)
+    assert (row["tenth_seconds"], row["tenth_holds"]) == (95, True)
+    unknown = real.forecast_row("two", 1000.0, 1100.0, [])
+    assert unknown["start_seconds"] is None
+    found = {one.setting.split(", ")[1]: one.value for one in real.measures([row, unknown]) if "median" in one.name}
+    assert found == {"when asked for": pytest.approx(0.4), "after a tenth of the time": pytest.approx(0.05)}
+    assert all(one.setting.startswith("1 of 2 jobs") for one in real.measures([row, unknown]))
 
 
 def test_table_3_lists_the_papers_stages() -> None:
