@@ -34,7 +34,9 @@ Row = Mapping[str, Any]
 class Knowledge:
     """Profiles by architecture and kind of device; `notes` say what had to be assumed."""
 
-    def __init__(self, known: Row, dataset: str) -> None:
+    def __init__(self, known: Row, dataset: str, *, is_parallel: bool = False) -> None:
+        """`is_parallel`: trials are known by their epochs on several slots at once, where there are any."""
+        self._is_parallel = is_parallel
         self._trials: Sequence[Row] = known["trials"] or ()
         self._speedups: Sequence[Row] = known["speedups"] or ()
         self._whole, self._joint = set(known["whole"]), set(known["joint"])
@@ -99,13 +101,14 @@ class Knowledge:
 
     def _profile(self, name: str, kind: str) -> TrialProfile:
         rows = [row for row in self._trials if (row["architecture"], row["device_kind"]) == (name, kind)]
-        alone = [row for row in rows if row["n_slots"] == 1] or rows
+        wide = [row for row in rows if row["n_slots"] > 1] if self._is_parallel else []
+        alone = wide or [row for row in rows if row["n_slots"] == 1] or rows
         nearest = [row for row in alone if row["is_same"]] or alone
         means = [row["epoch_seconds"] * row["scale"] * row["n_slots"] for row in nearest]
         mean = max(fmean(means), 1e-6)
         if not nearest[0]["is_same"]:
             self._note(f"{name} was never timed on this dataset: reckoned from the rows of others")
-        if nearest[0]["n_slots"] > 1:
+        if nearest[0]["n_slots"] > 1 and not self._is_parallel:
             self._note(f"{name} was only timed on several slots at once: reckoned as if it scaled perfectly")
         spread = fmean([row["sd_seconds"] / max(row["epoch_seconds"], 1e-9) for row in nearest])
         trial_spread, error = _spread_of(means, spread, [max(row["n_epochs"], 1) for row in nearest])
@@ -123,7 +126,7 @@ class Knowledge:
         measured = [row for row in self._speedups if row["device_kind"] == kind]
         own = [row for row in measured if row["architecture"] == name]
         restore = own[0]["restore_seconds"] if own else measured[0]["restore_seconds"] if measured else 0.0
-        if name not in self._joint:
+        if name not in self._joint and not self._is_parallel:
             return seconds, restore
         wide: dict[int, list[float]] = {}
         for row in rows:

@@ -82,5 +82,5 @@ def _table_2(rows: Sequence[Row]) -> Any:
     )
     ticks = base.mark_tick(color="#1f2933", thickness=2).encode(y="paper:Q")
     columns, lines = alt.Column("deadline:N", title=None), alt.Row("scaling:N", title=None)
-    drawn = alt.layer(bars, ticks).properties(width=190, height=160)
-    return drawn.facet(column=columns, row=lines, title="lines: what the paper reports")
+    layers = alt.layer(bars, ticks).properties(width=190, height=160)
+    return layers.facet(column=columns, row=lines, title="lines: what the paper reports")

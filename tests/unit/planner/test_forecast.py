@@ -113,6 +113,7 @@ def standing(**other: Any) -> str:
     ]  # fmt: skip
     state = {
         "dataset": "flowers", "seed": 0, "device_kind": "cpu", "n_slots": 1, "price_per_hour": 1.0, "search": None,
+        "is_parallel": False,
         "seconds_to_limit": None, "arms": [{"name": "net|tree", "trials": trials}],
         "knowledge": {"trials": [row], "speedups": None, "whole": ["tree"], "joint": [], "n_partitions": P,
                       "curves": None},
@@ -125,6 +126,20 @@ def test_an_architecture_that_was_never_timed_is_taken_to_be_like_the_others_and
     assert found["seconds"] == pytest.approx(60, rel=0.2)
     assert found["seconds_most"] > 80
     assert found["note"] == "tree was never timed: it is taken to be like the other architectures"
+
+
+def test_trials_that_have_all_slots_are_known_by_their_epochs_on_several() -> None:
+    known = json.loads(standing())["knowledge"]
+    wide = known["trials"][0] | {"n_slots": 2, "epoch_seconds": 8.0, "sd_seconds": 0.5}
+    both = {"knowledge": known | {"trials": [*known["trials"], wide]}, "n_slots": 2, "arms": []}
+    arm = {"name": "net", "trials": json.loads(standing())["arms"][0]["trials"][:1]}
+    alone, parallel = (
+        json.loads(make_forecast(standing(**both | {"arms": [arm], "is_parallel": is_parallel})))["seconds"]
+        for is_parallel in (False, True)
+    )
+    # A trial of three epochs: 10 seconds each on one slot; on two they took 8, as busy as 16 on one.
+    assert alone == pytest.approx(30, rel=0.1)
+    assert parallel == pytest.approx(24, rel=0.1)
 
 
 def test_where_nothing_is_known_the_time_limit_is_all_there_is_to_say() -> None:
