@@ -184,7 +184,7 @@ def test_a_forecast_that_takes_too_long_is_given_up_and_others_go_on(
     kept = admin.value("SELECT pg_get_functiondef('easeml.record_forecast'::regproc)")
     admin.execute(hang.format(slow))
     try:
-        rests = take_turns(admin.dsn, 3, Cadence(least_seconds=0.0, most_seconds=0.0, timeout_seconds=0.6))
+        rests = take_turns(admin.dsn, 3, Cadence(least_seconds=0.0, most_seconds=0.0, timeout_seconds=4.0))
     finally:
         admin.execute(kept)
     assert n_forecasts(lena, slow) == 0
