@@ -40,7 +40,7 @@ KNOWN = json.dumps(
 SEARCH = {"architectures_json": '{"mlp": []}', "search_space_json": None}
 STANDING = {
     "dataset": "points", "seed": 0, "device_kind": "cpu", "n_slots": 4, "price_per_hour": 1, "seconds_to_limit": None,
-    "is_parallel": False,
+    "allocation": "hopping",
     "arms": [{"name": "mlp", "trials": []}], "knowledge": json.loads(KNOWN) | {"whole": [], "joint": []},
 }  # fmt: skip
 # By PL/Python function: statements that reach it with much to do.

@@ -18,6 +18,7 @@ from easeml_db.errors import NotReady
 from easeml_db.words.run import Search
 
 Row = Mapping[str, Any]
+PARALLEL = "data_parallel"  # the allocation that gives each trial all slots
 
 
 def make_forecast(state_json: str) -> str:
@@ -26,7 +27,7 @@ def make_forecast(state_json: str) -> str:
 
     The state is an object: `search` of a run whose procedure decides on the way (null: all trials are there),
     `arms` [{"name", "trials": [...]}], `knowledge` (see knowledge.py), `dataset`, `seed`, `device_kind`, `n_slots`,
-    `price_per_hour` of one, `seconds_to_limit`, `is_parallel` (each trial trains on all slots at once).
+    `price_per_hour` of one, `seconds_to_limit`, and its `allocation`.
     Raises NotReady, InvalidArgument.
     """
     state = json.loads(state_json)
@@ -53,7 +54,7 @@ def _held(state: Row) -> SlotsHeld:
 
 def rest_of(state: Row) -> tuple[tuple[Stage, ...], Knowledge]:
     """Return the stages that a run has left, and what is known of its times. Raises NotReady, InvalidArgument."""
-    knowledge = Knowledge(state["knowledge"], state["dataset"], is_parallel=state.get("is_parallel", False))
+    knowledge = Knowledge(state["knowledge"], state["dataset"], is_parallel=state.get("allocation") == PARALLEL)
     past = Past(knowledge.curves, knowledge.epoch_seconds)
     search = None if state["search"] is None else Search(**state["search"])
     return remaining_stages(search, [_arm(arm, past) for arm in state["arms"]], past, seed=state["seed"]), knowledge

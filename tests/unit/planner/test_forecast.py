@@ -113,7 +113,7 @@ def standing(**other: Any) -> str:
     ]  # fmt: skip
     state = {
         "dataset": "flowers", "seed": 0, "device_kind": "cpu", "n_slots": 1, "price_per_hour": 1.0, "search": None,
-        "is_parallel": False,
+        "allocation": "hopping",
         "seconds_to_limit": None, "arms": [{"name": "net|tree", "trials": trials}],
         "knowledge": {"trials": [row], "speedups": None, "whole": ["tree"], "joint": [], "n_partitions": P,
                       "curves": None},
@@ -134,8 +134,8 @@ def test_trials_that_have_all_slots_are_known_by_their_epochs_on_several() -> No
     both = {"knowledge": known | {"trials": [*known["trials"], wide]}, "n_slots": 2, "arms": []}
     arm = {"name": "net", "trials": json.loads(standing())["arms"][0]["trials"][:1]}
     alone, parallel = (
-        json.loads(make_forecast(standing(**both | {"arms": [arm], "is_parallel": is_parallel})))["seconds"]
-        for is_parallel in (False, True)
+        json.loads(make_forecast(standing(**both | {"arms": [arm], "allocation": allocation})))["seconds"]
+        for allocation in ("hopping", "data_parallel")
     )
     # A trial of three epochs: 10 seconds each on one slot; on two they took 8, as busy as 16 on one.
     assert alone == pytest.approx(30, rel=0.1)
