@@ -112,7 +112,9 @@ def test_one_joins_late_one_cancels_one_has_a_deadline(
     assert states == {first: "cancelled", hurried: "finished", late: "finished"}
     assert database.values("SELECT run_id FROM easeml.arm_openings").count(late) == 3
     assert database.value("SELECT max(n_epochs_done) < 300 FROM easeml.leaderboard WHERE run_id = %s", hurried)
-    overtime = "SELECT finished_at >= deadline FROM easeml.runs JOIN easeml.tenants USING (tenant) WHERE run_id = %s"
+    overtime = (
+        "SELECT r.finished_at >= t.deadline FROM easeml.runs r JOIN easeml.tenants t USING (tenant) WHERE r.run_id = %s"
+    )
     assert database.value(overtime, hurried)
 
 

@@ -30,7 +30,8 @@ def test_rows_that_found_room_on_an_earlier_page_keep_their_split(database: Sess
     splits = splitting.split_of(tenant, table, table.inputs(frame), 7)
     splitting.pack(tenant, table, table.inputs(frame), 7)
 
-    for split in splitting.SPLITS:
+    assert set(splits) == {"train", "test"}  # so few rows are in folds
+    for split in ("train", "test"):
         blocks = database.values("SELECT targets FROM easeml.blocks WHERE split = %s", split)
         packed = np.concatenate([np.frombuffer(block, "<f8") for block in blocks])
         assert sorted(packed) == sorted(frame["target"][splits == split])
