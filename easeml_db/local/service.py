@@ -14,7 +14,7 @@ from easeml_db.coordinator.ports import Ports
 from easeml_db.coordinator.ports.messages import Message, StopRequested
 from easeml_db.coordinator.settings import Settings
 from easeml_db.coordinator.untold import Untold
-from easeml_db.errors import OutOfSpace, ServerUnavailable, SlotLost, StandbyOnly
+from easeml_db.errors import OutOfSpace, RowsHeld, ServerUnavailable, SlotLost, StandbyOnly
 from easeml_db.postgres.executor import UNIT_LEASE_SECONDS
 from easeml_db.postgres.ports import postgres_ports
 
@@ -86,7 +86,8 @@ async def serve(
             )
             await _until_stopped(serving, stopping)
             return
-        except (OutOfSpace, ServerUnavailable, SlotLost, StandbyOnly) as error:
+        # RowsHeld: an update of the extension, say, locks whole tables for longer than a statement of ours waits.
+        except (OutOfSpace, RowsHeld, ServerUnavailable, SlotLost, StandbyOnly) as error:
             say(f"{error}; trying again")
             await _pause(stopping)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -150,9 +151,12 @@ def test_a_run_goes_on_to_the_same_bytes_when_the_server_is_upgraded_under_its_c
     start(database)
     with coordinator(database):
         database.wait_until("SELECT count(*) > 20 FROM easeml.training_units")
-        database.execute(f"UPDATE pg_extension SET extversion = '{RELEASED[-1]}' WHERE extname = 'easeml'")
         lease = database.value("SELECT lease_number FROM easeml.coordinator_lease")
-        database.execute("ALTER EXTENSION easeml UPDATE")
+        with database.transaction():
+            database.execute("LOCK TABLE easeml.runs, easeml.trials")
+            time.sleep(2)  # longer than a statement of the coordinator waits, as updates of large tables are
+            database.execute(f"UPDATE pg_extension SET extversion = '{RELEASED[-1]}' WHERE extname = 'easeml'")
+            database.execute("ALTER EXTENSION easeml UPDATE")
         assert finished(database) == undisturbed
         assert database.value("SELECT lease_number FROM easeml.coordinator_lease") > lease + 1
 
