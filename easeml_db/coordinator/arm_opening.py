@@ -160,7 +160,7 @@ class ArmOpening:
             runs.serve_first(None)
         elif not self._turns_taken <= now_seconds < self._turns_taken + TURN_LOOK_SECONDS:
             self._turns_taken = now_seconds
-            wanting = runs.tenants_that_want_slots()
+            wanting = {each.run.tenant for each in runs if each.wants_slots()}
             runs.serve_first(self._turns.choose(now_seconds, wanting, self.weight))
             if self._passed_over():
                 await self.open_next(now_seconds)

@@ -116,10 +116,6 @@ class OpenRuns:
         """Say whether runs of several tenants are open."""
         return len(self._n_of_tenant) > 1
 
-    def tenants_that_want_slots(self) -> set[str]:
-        """Return the tenants with a run of which something could start, if there were a slot."""
-        return {each.run.tenant for each in self._runs.values() if each.wants_slots()}
-
     def serve_first(self, tenant: str | None) -> None:
         """Serve a tenant's runs before all others; None: the oldest arm first."""
         if tenant != self._first:
