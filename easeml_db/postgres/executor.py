@@ -1,4 +1,4 @@
-"""The Executor on one PostgreSQL server: a warm session for each slot, a CALL for each unit."""
+"""The Executor on PostgreSQL: a warm session for each slot, a CALL for each unit."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from easeml_db.coordinator.ports.messages import (
 )
 from easeml_db.decisions.trial_groups.measuring import Sample
 from easeml_db.errors import EasemlError, SlotLost, from_sqlstate
+from easeml_db.postgres.engines import Engine
 from easeml_db.postgres.gang_call import GangCall, Outcome, Tokens
-from easeml_db.postgres.slot_session import Result, SlotSession, open_session
-from easeml_db.postgres.stuck_units import StuckUnits
+from easeml_db.postgres.unit_session import Result, UnitSession
 from easeml_db.words.topology import Slot
 from easeml_db.words.training_unit import PILOT
 
@@ -42,15 +42,14 @@ class PostgresExecutor:
     """
 
     def __init__(
-        self, dsn: str, deliver: Callable[[Message], None], *, unit_lease_seconds: float = UNIT_LEASE_SECONDS
+        self, engine: Engine, deliver: Callable[[Message], None], *, unit_lease_seconds: float = UNIT_LEASE_SECONDS
     ) -> None:
-        self._dsn, self._deliver = dsn, deliver
-        self._stuck = StuckUnits(dsn, unit_lease_seconds)
+        self._engine, self._deliver = engine, deliver
         self._patience_seconds = PATIENCE * unit_lease_seconds
         self._tokens = Tokens()
         self._watching: asyncio.Task[None] | None = None
         self._slots: dict[int, Slot] = {}
-        self._sessions: dict[int, SlotSession] = {}
+        self._sessions: dict[int, UnitSession] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}  # of their orders, by slot
         self._connecting: dict[int, asyncio.Task[None]] = {}  # by slot
         self._orders: dict[int, Order] = {}  # not answered yet, by slot
@@ -85,7 +84,7 @@ class PostgresExecutor:
         await self.open([])
         if self._watching is not None:
             self._watching.cancel()
-        await self._stuck.close()
+        await self._engine.close()
 
     async def _run(self, order: Order) -> None:
         started = time.monotonic()
@@ -134,10 +133,13 @@ class PostgresExecutor:
 
     async def _renew_worn_out(self, order: Order) -> None:
         """Give sessions that keep too many broken groups a new process before they get one more."""
-        for slot_id in self._tokens.worn_out(order.slot_ids) if order.is_gang else ():
+        worn_out = self._tokens.worn_out(order.slot_ids) if order.is_gang else ()
+        for slot_id in worn_out:
             await self._drop_session(slot_id)
+            if slot_id not in self._slots:
+                continue
             with contextlib.suppress(EasemlError, psycopg.Error):  # the call says so
-                self._sessions[slot_id] = await open_session(self._dsn, slot_id)
+                self._sessions[slot_id] = await self._engine.open_session(self._slots[slot_id])
 
     def _begin_to_connect(self, slot_id: int) -> None:
         """Open the slot's session in the background, unless that is under way."""
@@ -151,7 +153,7 @@ class PostgresExecutor:
             if slot_id not in self._slots:
                 return
             try:
-                self._sessions[slot_id] = await open_session(self._dsn, slot_id)
+                self._sessions[slot_id] = await self._engine.open_session(self._slots[slot_id])
             except (EasemlError, psycopg.Error) as error:
                 if attempt == SILENT_ATTEMPTS:
                     self._deliver(SlotWaiting(slot_id, f"its session cannot be opened: {error}"))
@@ -166,7 +168,7 @@ class PostgresExecutor:
             await asyncio.sleep(WATCH_SECONDS)
             sessions = {slot_id: self._sessions[slot_id] for slot_id in self._orders if slot_id in self._sessions}
             pids = {slot_id: session.pid for slot_id, session in sessions.items() if not session.is_closed}
-            for slot_id in await self._stuck.given_up(pids):
+            for slot_id in await self._engine.given_up(pids):
                 await self._give_up(slot_id)
 
     async def _give_up(self, slot_id: int) -> None:

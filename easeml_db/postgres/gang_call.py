@@ -16,30 +16,31 @@ from typing import Any
 
 from easeml_db.coordinator.ports.messages import Order
 from easeml_db.errors import EasemlError, SlotLost
-from easeml_db.postgres.slot_session import Result, SlotSession
+from easeml_db.postgres.unit_session import Result, UnitSession
 from easeml_db.words.training_unit import PILOT
 
+# The procedure that does an order, by kind.
 CALLS = {
-    "train": "CALL easeml.train_unit(%s::jsonb, NULL)",
-    "validate": "CALL easeml.evaluate_unit(%s::jsonb, NULL)",
-    "test": "CALL easeml.evaluate_unit(%s::jsonb, NULL)",
-    PILOT: "CALL easeml.pilot_unit(%s::jsonb, NULL)",
+    "train": "train_unit",
+    "validate": "evaluate_unit",
+    "test": "evaluate_unit",
+    PILOT: "pilot_unit",
 }
 GANG_CALLS = {
-    "train": "CALL easeml.train_gang(%s::jsonb, NULL)",
-    "validate": "CALL easeml.evaluate_gang(%s::jsonb, NULL)",
-    "test": "CALL easeml.evaluate_gang(%s::jsonb, NULL)",
-    PILOT: "CALL easeml.train_gang(%s::jsonb, NULL)",
+    "train": "train_gang",
+    "validate": "evaluate_gang",
+    "test": "evaluate_gang",
+    PILOT: "train_gang",
 }
 ROUND_CALLS = {
-    "train": "CALL easeml.train_round(%s::jsonb, NULL)",
-    "validate": "CALL easeml.evaluate_round(%s::jsonb, NULL)",
-    "test": "CALL easeml.evaluate_round(%s::jsonb, NULL)",
+    "train": "train_round",
+    "validate": "evaluate_round",
+    "test": "evaluate_round",
 }
 BATCH_CALLS = {
-    "train": "CALL easeml.train_batch(%s::jsonb, NULL)",
-    "validate": "CALL easeml.evaluate_batch(%s::jsonb, NULL)",
-    "test": "CALL easeml.evaluate_batch(%s::jsonb, NULL)",
+    "train": "train_batch",
+    "validate": "evaluate_batch",
+    "test": "evaluate_batch",
 }
 MAX_GROUPS = 64  # that a session keeps: a process cannot take them down safely
 
@@ -88,7 +89,7 @@ class GangCall:
     """One order on the sessions of its slots, by rank; None stands for a session that is gone."""
 
     def __init__(
-        self, order: Order, sessions: Sequence[SlotSession | None], token: str = "", timeout_seconds: float = 0.0
+        self, order: Order, sessions: Sequence[UnitSession | None], token: str = "", timeout_seconds: float = 0.0
     ) -> None:
         self.order = order
         self._sessions = dict(zip(order.slot_ids, sessions, strict=True))
@@ -148,7 +149,7 @@ class GangCall:
 
 
 def _calls_of(order: Order) -> Mapping[str, str]:
-    """Return the statements that do an order, by kind."""
+    """Return the procedures that do an order, by kind."""
     if order.is_batch:
         return BATCH_CALLS
     return GANG_CALLS if order.is_gang else ROUND_CALLS if order.is_whole else CALLS

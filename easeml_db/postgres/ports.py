@@ -12,6 +12,7 @@ from easeml_db.coordinator.ports.inbox import Inbox
 from easeml_db.coordinator.ports.messages import Message
 from easeml_db.postgres.allocation_store import PostgresAllocations
 from easeml_db.postgres.changes import Changes
+from easeml_db.postgres.engines import ThisServer
 from easeml_db.postgres.executor import UNIT_LEASE_SECONDS, PostgresExecutor
 from easeml_db.postgres.forecasts import Forecasts
 from easeml_db.postgres.instance_store import PostgresInstances
@@ -68,7 +69,9 @@ async def postgres_ports(
             provisioner=Provisioners(inbox.put),
             space=space,
             tasks=tasks,
-            executor=PostgresExecutor(dsn, inbox.put, unit_lease_seconds=unit_lease_seconds),
+            executor=PostgresExecutor(
+                ThisServer(dsn, unit_lease_seconds), inbox.put, unit_lease_seconds=unit_lease_seconds
+            ),
             inbox=inbox,
             clock=clock,
         )

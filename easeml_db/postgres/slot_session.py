@@ -10,6 +10,7 @@ import psycopg
 
 from easeml_db.errors import ServerCrashed
 from easeml_db.postgres.connection import connect, unit_error
+from easeml_db.postgres.unit_session import Result
 
 SETTINGS = {
     "client_connection_check_interval": "1s",  # a killed coordinator's units end within a second
@@ -25,8 +26,6 @@ UPDATE easeml.slots s SET unit_started_at = NULL WHERE s.slot_id = %s AND s.unit
 """
 
 CRASHED = "the server restarted while this unit ran; probably out of memory"
-
-Result = dict[str, Any]
 
 
 class SlotSession:
@@ -52,10 +51,10 @@ class SlotSession:
         """Return the number of the server's process."""
         return self._connection.info.backend_pid
 
-    async def call(self, statement: str, text: str) -> Result:
+    async def call(self, procedure: str, text: str) -> Result:
         """Call a procedure with an order and return its result; raise what class of error it is."""
         try:
-            cursor = await self._connection.execute(statement, [text])
+            cursor = await self._connection.execute(f"CALL easeml.{procedure}(%s::jsonb, NULL)".encode(), [text])
             row = await cursor.fetchone()
         except psycopg.Error as error:
             if error.sqlstate is None and self.is_closed and not self._is_told:

@@ -88,9 +88,9 @@ def _dataset(encoder: str) -> Dataset:
     return Dataset(Encoder.from_text(encoder))
 
 
-DATASET = Statement("SELECT encoder FROM easeml.datasets WHERE dataset_id = $1", ("int8",), _dataset)
+DATASET = Statement("SELECT encoder FROM {schema}.datasets WHERE dataset_id = $1", ("int8",), _dataset)
 BLOCKS = Statement(
-    "SELECT n_rows, inputs, targets FROM easeml.version_blocks"
+    "SELECT n_rows, inputs, targets FROM {schema}.version_blocks"
     " WHERE dataset_id = $1 AND split = $2 AND partition_number = $3 ORDER BY block_number",
     ("int8", "text", "int4"),
     _Block,

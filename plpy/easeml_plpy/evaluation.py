@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from typing import TypeVar
 
 from . import datasets
 from .cancellation import SessionPause
@@ -10,9 +12,11 @@ from .errors import NotReady
 from .folds import answers_for
 from .live_trials import keep_live, live_trial
 from .metrics import measure
-from .recording import EvaluatedState, EvaluationFacts, record_evaluation
+from .recording import EvaluatedState, EvaluationFacts, RecordedEvaluation, record_evaluation
 from .session import Session, entry_point, pinned
 from .units import Unit, UnitContext, open_unit, trial_to_blame
+
+T = TypeVar("T")
 
 
 @entry_point
@@ -24,6 +28,18 @@ def evaluate_unit(session: Session, unit: str, result: str | None) -> tuple[str]
     """
     order = Unit.from_text(unit)
     context = open_unit(session, order)
+
+    def record(measured: EvaluatedState, facts: EvaluationFacts) -> RecordedEvaluation:
+        return record_evaluation(session, order.text, context, measured, facts)
+
+    n_rows, recorded = evaluate_opened(session, order, context, record)
+    return (json.dumps({"n_rows": n_rows, **recorded}),)
+
+
+def evaluate_opened(
+    session: Session, order: Unit, context: UnitContext, record: Callable[[EvaluatedState, EvaluationFacts], T]
+) -> tuple[int, T]:
+    """Measure in a unit that was opened, and have the sums recorded; return the number of rows, and what came of it."""
     measured = evaluated_state(order, context)
     data = datasets.dataset(session, context.trial.dataset_id)
     rows = datasets.partition_rows(
@@ -37,10 +53,10 @@ def evaluate_unit(session: Session, unit: str, result: str | None) -> tuple[str]
     statistics = measure(data.task(), data.raw(outputs), rows.raw_targets)
 
     facts: EvaluationFacts = {"statistics": statistics, "read_bytes": read_bytes}
-    recorded = record_evaluation(session, order.text, context, measured, facts)
+    recorded = record(measured, facts)
     session.commit()
     keep_live(session, order, context, measured.checkpoint_id, live)
-    return (json.dumps({"n_rows": statistics["n_rows"], **recorded}),)
+    return int(statistics["n_rows"]), recorded
 
 
 def evaluated_state(unit: Unit, context: UnitContext) -> EvaluatedState:

@@ -19,7 +19,7 @@ from .iterations import MemoryMeter, repeat_iterations
 from .live_trials import live_trial
 from .session import Command, Session, Statement, entry_point, pinned
 from .trainers import LiveTrial, trainer_for
-from .units import Unit, open_unit, trial_to_blame
+from .units import Unit, UnitContext, open_unit, trial_to_blame
 from .value_types import Pause
 
 FIRST_ROWS = 256
@@ -65,10 +65,21 @@ def pilot_unit(session: Session, unit: str, result: str | None) -> tuple[str]:
     """
     order = Unit.from_text(unit)
     context = open_unit(session, order)
+    mean_rows = session.row(MEAN_ROWS, context.trial.dataset_id)
+
+    def record(times: PilotTimes) -> None:
+        session.run(RECORD_PILOT, order.text, times.train_seconds, times.evaluate_seconds)
+
+    return (pilot_opened(session, order, context, mean_rows, record),)
+
+
+def pilot_opened(
+    session: Session, order: Unit, context: UnitContext, mean_rows: MeanRows, record: Callable[[PilotTimes], None]
+) -> str:
+    """Time a trial in a unit that was opened, and have the times recorded; return what `pilot_unit` returns."""
     trainer_for(architecture(context.trial.architecture).trainer).prepare()
     started, memory = time.perf_counter(), MemoryMeter(context.device)
     rows = partition_rows(session, context.trial.dataset_id, "train", order.partition_number, context.trial.view)
-    mean_rows = session.row(MEAN_ROWS, context.trial.dataset_id)
     live, _ = live_trial(session, order, context, None, order.seed)
     open_seconds = time.perf_counter() - started
     session.commit()
@@ -90,10 +101,10 @@ def pilot_unit(session: Session, unit: str, result: str | None) -> tuple[str]:
         if order.measured_seconds:
             iterations = repeat_iterations(trained.train, len(rows.inputs), train_rate, order.measured_seconds)
 
-    session.run(RECORD_PILOT, order.text, times.train_seconds, times.evaluate_seconds)
+    record(times)
     session.commit()
     sample = {} if iterations is None else {"sample": {**iterations, "open_seconds": open_seconds, **memory.read()}}
-    return (json.dumps({**vars(times), **sample}),)
+    return json.dumps({**vars(times), **sample})
 
 
 class _Repeated:

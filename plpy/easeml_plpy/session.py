@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import update_wrapper
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, TypeVar
 
 from . import __version__
 from .errors import VersionMismatch
@@ -24,14 +24,13 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
-GD_KEY = "easeml_session"
-
 
 @dataclass(frozen=True)
 class Command:
     """A statement with parameters of these SQL types, of which nothing is read.
 
-    `is_kept`: whether the session keeps the plan; it should not where the SQL is made for one call.
+    `is_kept`: whether the session keeps the plan; it should not where the SQL is made for one call. `{schema}` in it
+    stands for the schema of the session's extension: what a unit reads has the same names on every server.
     """
 
     sql: str
@@ -56,7 +55,9 @@ def only_column(**columns: T) -> T:
 
 
 class Session:
-    """One connection to the server, as PL/Python sees it."""
+    """One connection to the server, as PL/Python sees it, at work for the extension in `schema`."""
+
+    schema: ClassVar[str] = "easeml"
 
     def __init__(self, plpy: PlPy) -> None:
         self._plpy = plpy
@@ -67,16 +68,17 @@ class Session:
     @classmethod
     def of(cls, plpy: PlPy, GD: GlobalData) -> Session:
         """Return the connection's session; at its first call, after comparing versions. Raises VersionMismatch."""
-        session = GD.get(GD_KEY)
+        key = f"{cls.schema}_session"
+        session = GD.get(key)
         if not isinstance(session, cls):
             session = cls(plpy)
             _check_version(session)
-            GD[GD_KEY] = session
+            GD[key] = session
         return session
 
     def without_kept(self) -> Session:
         """Return a session over the same connection that keeps nothing from before."""
-        return Session(self._plpy)
+        return type(self)(self._plpy)
 
     def rows(self, statement: Statement[R], *values: SqlValue) -> list[R]:
         """Execute a statement, and return its rows."""
@@ -139,7 +141,8 @@ class Session:
     def _plan(self, command: Command) -> Plan:
         plan = self._plans.get(command.sql)
         if plan is None:
-            plan = quietly(self._plpy.prepare, command.sql, command.types)
+            statement = command.sql.replace("{schema}", self.schema)
+            plan = quietly(self._plpy.prepare, statement, command.types)
             if command.is_kept:
                 self._plans[command.sql] = plan
         return plan
@@ -153,7 +156,7 @@ class Kept(Generic[T]):
 
 
 PIN = Command("SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)", ())
-_VERSION: Statement[str] = Statement("SELECT easeml.version() AS version", (), only_column)
+_VERSION: Statement[str] = Statement("SELECT {schema}.version() AS version", (), only_column)
 
 
 def _check_version(session: Session) -> None:
@@ -164,21 +167,35 @@ def _check_version(session: Session) -> None:
     installed = session.row(_VERSION)
     if installed != __version__:
         raise VersionMismatch(
-            f"the extension easeml is {installed}, but this session runs the Python package {__version__}",
-            hint="Install the same version of both, run ALTER EXTENSION easeml UPDATE, and open new sessions.",
+            f"the extension {session.schema} is {installed}, but this session runs the Python package {__version__}",
+            hint=f"Install the same version of both, run ALTER EXTENSION {session.schema} UPDATE, and open new"
+            " sessions.",
         )
 
 
+class NodeSession(Session):
+    """One connection to a node, which holds blocks and states and knows no runs."""
+
+    schema: ClassVar[str] = "easeml_segment"
+
+
 def entry_point(
-    function: Callable[Concatenate[Session, P], T],
+    function: Callable[Concatenate[Session, P], T], *, of: type[Session] = Session
 ) -> Callable[Concatenate[PlPy, GlobalData, P], T]:
     """Make `function(session, ...)` callable as `function(plpy, GD, ...)`, with errors turned into SQL errors."""
 
     def run(plpy: PlPy, GD: GlobalData, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return guarded(plpy, lambda: function(Session.of(plpy, GD), *args, **kwargs))
+        return guarded(plpy, lambda: function(of.of(plpy, GD), *args, **kwargs))
 
     update_wrapper(run, function)
     return run
+
+
+def node_entry_point(
+    function: Callable[Concatenate[Session, P], T],
+) -> Callable[Concatenate[PlPy, GlobalData, P], T]:
+    """Make `function(session, ...)` an entry point of the extension easeml_segment."""
+    return entry_point(function, of=NodeSession)
 
 
 def pinned(function: Callable[Concatenate[Session, P], T]) -> Callable[Concatenate[Session, P], T]:

@@ -24,14 +24,14 @@ class _Stored(NamedTuple):
 
 
 STATE = Statement(
-    "SELECT state, sha256, n_bytes FROM easeml.checkpoints WHERE trial_id = $1 AND checkpoint_id = $2",
+    "SELECT state, sha256, n_bytes FROM {schema}.checkpoints WHERE trial_id = $1 AND checkpoint_id = $2",
     ("int8", "int8"),
     _Stored,
 )
 # Row and chunks in one statement: its snapshot sees all of them, though they may be pruned meanwhile.
 CHUNKS: Statement[bytes] = Statement(
     """
-SELECT k.bytes FROM easeml.checkpoints c JOIN easeml.checkpoint_chunks k USING (checkpoint_id)
+SELECT k.bytes FROM {schema}.checkpoints c JOIN {schema}.checkpoint_chunks k USING (checkpoint_id)
 WHERE c.trial_id = $1 AND c.checkpoint_id = $2 ORDER BY k.chunk_number
 """,
     ("int8", "int8"),

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 
 from .architectures import architecture
 from .cancellation import SessionPause
@@ -36,6 +37,18 @@ def train_unit(session: Session, unit: str, result: str | None) -> tuple[str]:
     """
     order = Unit.from_text(unit)
     context = open_unit(session, order)
+
+    def record(facts: TrainingFacts, state: bytes) -> RecordedTraining:
+        return record_training(session, order.text, context, facts, state)
+
+    facts, recorded = train_opened(session, order, context, record)
+    return (told(facts, recorded),)
+
+
+def train_opened(
+    session: Session, order: Unit, context: UnitContext, record: Callable[[TrainingFacts, bytes], RecordedTraining]
+) -> tuple[TrainingFacts, RecordedTraining]:
+    """Train a unit that was opened, and have its state recorded in the transaction that is committed then."""
     refuse_part(context)
     rows = partition_rows(
         session, context.trial.dataset_id, context.trial.training_split, order.partition_number, context.trial.view
@@ -44,10 +57,10 @@ def train_unit(session: Session, unit: str, result: str | None) -> tuple[str]:
     session.commit()
 
     facts, state = trained(session, live, rows, order.seed, read_bytes)
-    recorded = record_training(session, order.text, context, facts, state)
+    recorded = record(facts, state)
     session.commit()
     keep_live(session, order, context, recorded["checkpoint_id"], live)
-    return (told(facts, recorded),)
+    return facts, recorded
 
 
 def trained(

@@ -12,8 +12,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple, TypeAlias
 
-import torch
-
 from .architectures import architecture
 from .devices import bind
 from .errors import EasemlError, TrialFailed
@@ -106,7 +104,7 @@ class UnitContext(NamedTuple):
     started_at: Instant
 
 
-class _OpenedUnit(NamedTuple):
+class OpenedUnit(NamedTuple):
     """What easeml.open_unit returns."""
 
     architecture: str
@@ -139,13 +137,17 @@ OPEN_UNIT = Statement(
     " best_loss, metric, dataset_id, train_rows, device, n_threads, memory_limit_bytes, started_at,"
     " (SELECT count(*) FROM easeml.slots) AS n_slots FROM easeml.open_unit($1)",
     ("jsonb",),
-    _OpenedUnit,
+    OpenedUnit,
 )
 
 
 def open_unit(session: Session, unit: Unit) -> UnitContext:
     """Read the unit's context and bind the session to its slot. Raises StaleLease when the step is not due."""
-    found = session.row(OPEN_UNIT, unit.text)
+    return bound_context(session.row(OPEN_UNIT, unit.text))
+
+
+def bound_context(found: OpenedUnit) -> UnitContext:
+    """Return the context of a unit that was opened, and bind the session to its slot."""
     config = json.loads(found.config)
     trial = TrialSpec(found.architecture, config, found.max_epochs, found.dataset_id, tuple(found.train_rows))
     return UnitContext(
@@ -174,6 +176,8 @@ def trial_to_blame(session: Session) -> Iterator[None]:
 
 def _failure(error: Exception) -> TrialFailed:
     """Say in one line why the trial failed; on the CPU only torch's words tell that memory ran out."""
+    import torch  # not where units are only recorded
+
     text = str(error).partition("\n")[0]
     if isinstance(error, MemoryError | torch.cuda.OutOfMemoryError) or "can't allocate memory" in text:
         hint = "Use a smaller batch or network, or raise the slot's memory limit."

@@ -1,0 +1,31 @@
+"""What the executor knows of a slot's session, wherever it is."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+Result = dict[str, Any]
+
+
+class UnitSession(Protocol):
+    """A connection on which a slot's units run, and through which they are asked to stop."""
+
+    @property
+    def is_closed(self) -> bool:
+        """Say whether the connection is lost or closed."""
+
+    @property
+    def pid(self) -> int:
+        """Return the number of the server's process that trains."""
+
+    async def call(self, procedure: str, text: str) -> Result:
+        """Do an order and return what came of it; raise what class of error it is."""
+
+    async def cancel(self) -> None:
+        """Ask the unit to stop."""
+
+    async def show_idle(self) -> None:
+        """Clear a unit that failed from the slot's row; one that is recorded does so itself."""
+
+    async def close(self) -> None:
+        """Close the connection."""
