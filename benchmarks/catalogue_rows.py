@@ -5,11 +5,13 @@ They are as consistent as real ones (foreign keys are checked by whoever wants t
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import psycopg
+from psycopg.rows import tuple_row
 
 
 @dataclass(frozen=True)
@@ -28,9 +30,16 @@ class Size:
     open_every: int = 100
 
 
+LATER = re.compile(r"^.*-- since 0\.2\.0\n", re.MULTILINE)
 FULL = Size()
 QUICK = Size(n_tenants=20, n_runs=400, n_trials_each=10, n_epochs=3, largest_run=500)
 TINY = Size(n_tenants=4, n_runs=12, n_trials_each=3, n_epochs=2, n_candidates=3, largest_run=20, open_every=6)
+
+
+def statements(*, is_first: bool) -> list[str]:
+    """Return what fills the tables; those of the first version lack some columns."""
+    text = Path(__file__).with_suffix(".sql").read_text(encoding="utf-8")
+    return (LATER.sub("", text) if is_first else text).split(";\n\n")
 
 
 def fill(connection: psycopg.Connection[Any], size: Size) -> None:
@@ -38,6 +47,8 @@ def fill(connection: psycopg.Connection[Any], size: Size) -> None:
     with connection.transaction():
         # Each row would be looked up in the tables that it names, and the status of each run compared with its last.
         connection.execute("SET LOCAL session_replication_role = replica")
-        for statement in Path(__file__).with_suffix(".sql").read_text(encoding="utf-8").split(";\n\n"):
+        with connection.cursor(row_factory=tuple_row) as cursor:
+            version = cursor.execute("SELECT extversion FROM pg_extension WHERE extname = 'easeml'").fetchall()[0][0]
+        for statement in statements(is_first=version == "0.1.0"):
             connection.execute(statement.encode(), asdict(size))
     connection.execute("ANALYZE")

@@ -42,7 +42,9 @@ SELECT 3 * r.run_id - 3 + a, r.run_id, r.tenant, (r.architectures)[a], 25,
 FROM easeml.runs r, generate_series(1, 3) a;
 
 INSERT INTO easeml.trials (run_id, arm_id, tenant, trial_number, architecture, config, max_epochs, status,
-    n_steps_done, best_epoch, best_metric_value, best_loss, started_at, finished_at)
+    n_steps_done, best_epoch, best_metric_value, best_loss, started_at, finished_at
+    , slot_seconds, training_seconds -- since 0.2.0
+)
 SELECT r.run_id, 3 * r.run_id - 2 + n %% 3, r.tenant, n, (r.architectures)[1 + n %% 3],
     jsonb_build_object('learning_rate', 0.001 * n, 'seed', n), r.max_epochs,
     CASE r.status WHEN 'finished' THEN 'finished' ELSE 'waiting' END,
@@ -50,6 +52,8 @@ SELECT r.run_id, 3 * r.run_id - 2 + n %% 3, r.tenant, n, (r.architectures)[1 + n
     CASE WHEN r.status = 'finished' THEN 1 + n %% r.max_epochs END,
     CASE WHEN r.status = 'finished' THEN 0.5 + 0.4 * ((r.run_id * 31 + n * 17) %% 101) / 101.0 END,
     CASE WHEN r.status = 'finished' THEN 0.3 END, r.started_at, r.finished_at
+    , CASE WHEN r.status = 'finished' THEN 0.9 * r.max_epochs + 0.1 ELSE 0 END -- since 0.2.0
+    , CASE WHEN r.status = 'finished' THEN 0.7 * r.max_epochs END -- since 0.2.0
 FROM easeml.runs r, LATERAL generate_series(1, CASE WHEN r.run_id = %(n_runs)s / 2 - 1 THEN %(largest_run)s ELSE %(n_trials_each)s END) n
 ORDER BY r.run_id, n;
 
@@ -74,9 +78,11 @@ FROM easeml.trials t, generate_series(1, %(n_epochs)s) e, unnest('{validation,te
 WHERE t.status = 'finished' AND (s.split = 'validation' OR e = t.best_epoch) ORDER BY t.trial_id, e;
 
 INSERT INTO easeml.epoch_metrics (trial_id, run_id, tenant, epoch, split, n_rows, metric_value, accuracy, log_loss,
-    n_classes, measured_at)
-SELECT v.trial_id, v.run_id, v.tenant, v.epoch, v.split, 2000, t.best_metric_value, t.best_metric_value, 0.3, 2,
-    v.finished_at
+    n_classes, measured_at
+    , training_loss, training_seconds -- since 0.2.0
+)
+SELECT v.trial_id, v.run_id, v.tenant, v.epoch, v.split, 2000, t.best_metric_value, t.best_metric_value, 0.3, 2, v.finished_at
+    , CASE v.split WHEN 'validation' THEN 1.0 / v.epoch END, CASE v.split WHEN 'validation' THEN 0.7 END -- since 0.2.0
 FROM easeml.evaluations v JOIN easeml.trials t USING (trial_id);
 
 INSERT INTO easeml.events (tenant, run_id, trial_id, happened_at, kind, message)

@@ -87,6 +87,7 @@ GROUPS = {
         "hyperparameter_importance",
     ),
     "Files": ("export_trial", "import_trial"),
+    "Old rows": ("set_retention",),
     "Slots and segments": (
         "set_slots",
         "add_slots",

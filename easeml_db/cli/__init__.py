@@ -24,6 +24,7 @@ from easeml_db.cli import (
     procedures,
     replay,
     report,
+    retention,
     runs,
     server,
     slots,
@@ -48,7 +49,8 @@ def commands(context: click.Context, debug: bool) -> None:
 
 
 SUBJECTS = {
-    "Server": (*server.COMMANDS, *coordinator.COMMANDS, *doctor.COMMANDS, *slots.COMMANDS),
+    "Server": (*server.COMMANDS, *coordinator.COMMANDS, *doctor.COMMANDS, *slots.COMMANDS,
+               *retention.COMMANDS),
     "Data": (load, *datasets.COMMANDS, *tasks.COMMANDS),
     "Search": (*runs.COMMANDS, *watch.COMMANDS, *report.COMMANDS, *procedures.COMMANDS, *allocations.COMMANDS,
                *replay.COMMANDS),

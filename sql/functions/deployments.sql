@@ -18,13 +18,13 @@ CREATE FUNCTION easeml.perform_deploy(caller name, asker name, arguments jsonb) 
 DECLARE
     trial record;
 BEGIN
-    SELECT t.trial_id, t.best_checkpoint_id, t.tenant, d.dataset_name INTO trial
+    SELECT t.trial_id, t.best_checkpoint_id, t.best_metric_value, t.tenant, d.dataset_name INTO trial
     FROM easeml.trials t JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id)
     WHERE t.trial_id = (arguments ->> 'trial_id')::bigint AND t.tenant = asker;
     IF NOT FOUND THEN
         PERFORM easeml.fail('ML003', format('there is no trial %s of yours', coalesce(arguments ->> 'trial_id', 'NULL')), hint => 'SELECT trial_id FROM easeml.leaderboard lists them.');
     ELSIF trial.best_checkpoint_id IS NULL THEN
-        PERFORM easeml.fail('ML010', format('trial %s has no measured epoch yet', trial.trial_id));
+        PERFORM easeml.fail('ML010', format(CASE WHEN trial.best_metric_value IS NULL THEN 'trial %s has no measured epoch yet' ELSE 'trial %s has no state any more: it was old, and was removed' END, trial.trial_id));
     END IF;
     PERFORM easeml.lock_serving(asker, trial.dataset_name);
     INSERT INTO easeml.deployments (tenant, dataset_name, trial_id) VALUES (asker, trial.dataset_name, trial.trial_id)

@@ -4,8 +4,7 @@
 
 CREATE FUNCTION easeml.used_hours(tenant name) RETURNS double precision LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT (coalesce((SELECT u.dropped_seconds FROM easeml.tenant_usage u WHERE u.tenant = used_hours.tenant), 0)
-        + coalesce((SELECT extract(epoch FROM sum(u.finished_at - u.started_at)) FROM easeml.training_units u WHERE u.tenant = used_hours.tenant)::double precision, 0)
-        + coalesce((SELECT extract(epoch FROM sum(e.finished_at - e.started_at)) FROM easeml.evaluations e WHERE e.tenant = used_hours.tenant)::double precision, 0)) / 3600
+        + coalesce((SELECT sum(t.slot_seconds) FROM easeml.trials t WHERE t.tenant = used_hours.tenant), 0)) / 3600
 $$;
 COMMENT ON FUNCTION easeml.used_hours(name) IS
     'Returns the slot hours that all recorded units of a tenant took, those of dropped runs included, as far as you may see them (internal: read easeml.tenant_status).';
@@ -67,7 +66,7 @@ BEGIN
         most_runs := coalesce((SELECT y.default_max_runs FROM easeml.tenancy y), 100);
     END IF;
     IF most_runs IS NOT NULL THEN
-        SELECT count(*) + 1 INTO used FROM easeml.runs r WHERE r.tenant = asker AND r.status IN ('queued', 'running');
+        SELECT count(*) + 1 INTO used FROM easeml.runs r WHERE r.tenant = asker AND r.is_open;
         IF used > most_runs THEN
             PERFORM easeml.fail('ML015', format('max_runs: %s may have %s open run(s) at a time, and this would make %s', asker, most_runs, used),
                 hint => 'Wait for one, cancel one with easeml.cancel(run_id), or ask an administrator for more.');
@@ -151,10 +150,7 @@ CREATE TRIGGER partition_bytes AFTER INSERT ON easeml.partitions REFERENCING NEW
 CREATE FUNCTION easeml.keep_hours() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     INSERT INTO easeml.tenant_usage AS u (tenant, dropped_seconds)
-    SELECT OLD.tenant, extract(epoch FROM sum(s.seconds))::double precision
-    FROM (SELECT t.finished_at - t.started_at AS seconds FROM easeml.training_units t WHERE t.run_id = OLD.run_id
-        UNION ALL SELECT e.finished_at - e.started_at FROM easeml.evaluations e WHERE e.run_id = OLD.run_id) s
-    HAVING count(*) > 0
+    SELECT OLD.tenant, t.seconds FROM (SELECT sum(k.slot_seconds) AS seconds FROM easeml.trials k WHERE k.run_id = OLD.run_id) t WHERE t.seconds > 0
     ON CONFLICT (tenant) DO UPDATE SET dropped_seconds = u.dropped_seconds + EXCLUDED.dropped_seconds;
     RETURN OLD;
 END

@@ -104,6 +104,9 @@ BEGIN
         END IF;
     END IF;
     IF checkpoint_id IS NULL THEN
+        IF EXISTS (SELECT FROM easeml.trials t WHERE t.trial_id = serving_trial_id AND t.best_metric_value IS NOT NULL) THEN
+            PERFORM easeml.fail('ML010', format('trial %s has no state any more: it was old, and was removed', serving_trial_id), hint => 'Leave the trial out: the one that serves answers.');
+        END IF;
         PERFORM easeml.fail_unanswered(tenant, dataset_name, dataset);
     END IF;
     is_audited := EXISTS (SELECT FROM easeml.prediction_audits a WHERE a.tenant = serving_trial.tenant AND a.dataset_name = serving_trial.dataset_name);

@@ -72,7 +72,9 @@ BEGIN
         SELECT o.position - (unit ->> 'position')::integer, o.position, o.partition_number, o.slot_id, o.seed, o.training_seconds, o.n_rows, o.loss, o.read_bytes, 0
         FROM jsonb_to_recordset(unit #> '{gang,others}') o(position integer, partition_number integer, slot_id integer, seed bigint,
             training_seconds double precision, n_rows bigint, loss double precision, read_bytes bigint)) u;
-    UPDATE easeml.trials t SET checkpoint_id = new_checkpoint_id, slot_seconds = t.slot_seconds + easeml.slot_seconds(unit, finished - record_training.started_at)
+    UPDATE easeml.trials t SET checkpoint_id = new_checkpoint_id, slot_seconds = t.slot_seconds + easeml.slot_seconds(unit, finished - record_training.started_at),
+        training_seconds = coalesce(t.training_seconds, 0) + record_training.training_seconds
+            + coalesce((SELECT sum(o.training_seconds) FROM jsonb_to_recordset(unit #> '{gang,others}') o(training_seconds double precision)), 0)
     WHERE t.trial_id = trial.trial_id;
     -- Keep, of each trial, the newest state and that of its best epoch.
     DELETE FROM easeml.checkpoints c WHERE c.checkpoint_id = trial.checkpoint_id AND c.checkpoint_id IS DISTINCT FROM trial.best_checkpoint_id
@@ -119,11 +121,14 @@ DECLARE
 BEGIN
     SELECT t.* INTO trial FROM easeml.trials t WHERE t.trial_id = (unit ->> 'trial_id')::bigint;
     SELECT (metrics ->> r.metric)::double precision INTO metric_value FROM easeml.runs r WHERE r.run_id = trial.run_id;
-    INSERT INTO easeml.epoch_metrics (trial_id, run_id, tenant, epoch, split, n_rows, metric_value, accuracy, balanced_accuracy, macro_f1, log_loss, rmse, mae, r2, n_classes, metric_error)
+    INSERT INTO easeml.epoch_metrics (trial_id, run_id, tenant, epoch, split, n_rows, metric_value, accuracy, balanced_accuracy, macro_f1, log_loss, rmse, mae, r2, n_classes, metric_error,
+        training_loss, training_seconds)
     SELECT trial.trial_id, trial.run_id, trial.tenant, record_metrics.epoch, record_metrics.split, record_metrics.n_rows, metric_value,
-        m.accuracy, m.balanced_accuracy, m.macro_f1, m.log_loss, m.rmse, m.mae, m.r2, m.n_classes, m.metric_error
+        m.accuracy, m.balanced_accuracy, m.macro_f1, m.log_loss, m.rmse, m.mae, m.r2, m.n_classes, m.metric_error, u.training_loss, u.training_seconds
     FROM jsonb_to_record(metrics) m(accuracy double precision, balanced_accuracy double precision, macro_f1 double precision, log_loss double precision,
-        rmse double precision, mae double precision, r2 double precision, n_classes integer, metric_error double precision);
+        rmse double precision, mae double precision, r2 double precision, n_classes integer, metric_error double precision)
+    LEFT JOIN LATERAL (SELECT sum(v.loss * v.n_rows) / nullif(sum(v.n_rows), 0) AS training_loss, sum(v.training_seconds) AS training_seconds
+        FROM easeml.training_units v WHERE v.trial_id = trial.trial_id AND v.epoch = record_metrics.epoch) u ON record_metrics.split = 'validation';
     IF new_best_checkpoint_id IS NOT NULL THEN
         UPDATE easeml.trials t SET best_epoch = record_metrics.epoch, best_metric_value = metric_value, best_checkpoint_id = new_best_checkpoint_id,
             best_loss = coalesce(metrics ->> 'log_loss', metrics ->> 'rmse')::double precision

@@ -29,6 +29,14 @@ SELECT * FROM easeml.segment_status ORDER BY segment_id
 -- Tenants with their settings and what they use.
 SELECT * FROM easeml.tenant_status ORDER BY tenant
 
+-- name: retention
+-- How long old rows are kept; an interval as text.
+SELECT what, keep::text AS keep, is_default, summary FROM easeml.retention
+
+-- name: prune_batch
+-- Removes or counts old rows of the next runs.
+SELECT n_rows, last FROM easeml.prune_batch(%(what)s, %(after)s, %(is_dry)s)
+
 -- name: policies
 -- The policies and priors to choose from.
 SELECT kind, name, is_in_use, is_default, summary FROM easeml.policies

@@ -47,7 +47,7 @@ FROM (SELECT array_agg(r.run_id ORDER BY r.run_id) AS run_ids, array_agg(r.tenan
         array_agg(r.n_resumes ORDER BY r.run_id) AS resumes,
         array_agg(CASE WHEN d.placement = 'bound' THEN (SELECT hashtextextended(string_agg(ROW (h.partition_number, h.segment_id)::text, ',' ORDER BY h.partition_number, h.segment_id), 0)
             FROM easeml.replicas h WHERE h.dataset_id = r.dataset_id) END ORDER BY r.run_id) AS holders
-    FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id) WHERE r.status IN ('queued', 'running')) o
+    FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id) WHERE r.is_open) o
 
 -- name: slots
 -- The slots to run units on.
@@ -70,7 +70,7 @@ WHERE s.status = 'lost' AND NOT EXISTS (SELECT FROM pg_stat_activity a WHERE a.p
 
 -- name: open_runs
 -- Runs that are asked for and not over, oldest first.
-SELECT run_id FROM easeml.runs WHERE status IN ('queued', 'running') ORDER BY run_id
+SELECT run_id FROM easeml.runs WHERE is_open ORDER BY run_id
 
 -- name: read_run
 -- An open run; holders lists the segments of each partition, NULL where every slot may run every partition.
@@ -300,7 +300,7 @@ SELECT r.run_id, r.tenant::text AS tenant FROM easeml.runs r
 LEFT JOIN LATERAL (SELECT max(f.made_at) AS made_at FROM easeml.forecasts f WHERE f.run_id = r.run_id) f ON true
 CROSS JOIN LATERAL (SELECT greatest(f.made_at, r.started_at) + make_interval(secs => least(greatest(0.05 * extract(epoch FROM clock_timestamp() - r.started_at),
     %(least_seconds)s), %(most_seconds)s)) AS due_at) d
-WHERE r.status = 'running' AND r.run_id <> ALL (%(resting)s::bigint[]) AND d.due_at <= clock_timestamp()
+WHERE r.is_open AND r.status = 'running' AND r.run_id <> ALL (%(resting)s::bigint[]) AND d.due_at <= clock_timestamp()
     AND %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease)
 ORDER BY r.tenant = %(last_tenant)s, d.due_at LIMIT 1
 

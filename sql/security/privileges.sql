@@ -127,7 +127,11 @@ BEGIN
             ('easeml_coordinator', '{slot_seconds,record_forecast,forecast,run_standing,make_forecast,known_times,timed_trials}'),
             ('easeml_coordinator', '{local_slots,request_instances,attach_slots,release_instance,end_instance,keep_revision,keep_plan,keep_stage,keep_call,lock_topology}'),
             ('easeml_admin', '{create_tenant,alter_tenant,drop_tenant,adopt_tenant,set_policy,set_slots,add_slots,drain_slot,resume_slot,remove_slot,
-                add_segment,drain_segment,resume_segment,remove_segment,create_price_list,drop_price_list,create_provisioner,limit_provisioner,drop_provisioner}'),
+                set_retention,prune_batch,add_segment,drain_segment,resume_segment,remove_segment,create_price_list,drop_price_list,create_provisioner,limit_provisioner,drop_provisioner}'),
+            ('easeml_admin', '{retention_rules,kept_trials,prune_rows,prune_of_runs,prune_run,prune_states,prune_versions,gone_tenants,prune_tenants,prune_once}'),
+            ('easeml_tenant', '{retention_rules}'),
+            ('easeml_reader', '{retention_rules}'),
+            ('easeml_coordinator', '{retention_rules}'),
             ('easeml_admin', '{check_slot_options,find_segment,find_slot,check_leaving,lock_topology,read_price_list,check_program,check_json,check_tenant,find_tenant,tenant_named}')
         ) s(role, names)
     LOOP
@@ -142,6 +146,7 @@ END
 $routines$;
 
 -- Administrators say what tenants may have and who they are, not the service that trains.
+REVOKE INSERT, UPDATE, DELETE ON easeml.retention_settings FROM easeml_coordinator;
 REVOKE INSERT, UPDATE, DELETE ON easeml.tenants, easeml.tenant_usage, easeml.tenant_roles, easeml.tenancy FROM easeml_coordinator;
 
 REVOKE INSERT, UPDATE, DELETE ON easeml.price_lists, easeml.instance_types FROM easeml_coordinator;

@@ -114,12 +114,16 @@ CREATE TABLE easeml.epoch_metrics (
     r2 double precision,
     n_classes integer,
     metric_error double precision,
+    training_loss double precision,
+    training_seconds double precision,
     measured_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (trial_id, epoch, split),
     FOREIGN KEY (trial_id, tenant) REFERENCES easeml.trials (trial_id, tenant) ON DELETE CASCADE
 );
 COMMENT ON TABLE easeml.epoch_metrics IS 'Metrics of a trial after an epoch over a whole split; metric_value is the metric of the run.';
 COMMENT ON COLUMN easeml.epoch_metrics.n_classes IS 'How many classes had rows in the split: metrics know nothing of the others. Null for numbers.';
+COMMENT ON COLUMN easeml.epoch_metrics.training_loss IS 'Mean loss over the training rows of the epoch, in the row of the validation split; curves outlive the units.';
+COMMENT ON COLUMN easeml.epoch_metrics.training_seconds IS 'What the training units of the epoch took to train, in the same row.';
 COMMENT ON COLUMN easeml.epoch_metrics.metric_error IS 'Standard error of metric_value as the mean over folds; null without folds.';
 
 CREATE TABLE easeml.events (

@@ -32,12 +32,15 @@ CREATE TABLE easeml.runs (
     started_at timestamptz CHECK (isfinite(started_at)),
     finished_at timestamptz CHECK (isfinite(finished_at)),
     failure_reason text,
+    is_open boolean NOT NULL GENERATED ALWAYS AS (status IN ('queued', 'running')) STORED,
     UNIQUE (run_id, tenant),
     FOREIGN KEY (dataset_id, tenant) REFERENCES easeml.datasets (dataset_id, tenant)
 );
 CREATE INDEX runs_dataset ON easeml.runs (dataset_id);
 CREATE INDEX runs_tenant ON easeml.runs (tenant, run_id);
-CREATE INDEX runs_open ON easeml.runs (run_id) WHERE status IN ('queued', 'running');
+-- Not of the status itself: a run that begins changes nothing that an index holds, so that its row stays in its page.
+CREATE INDEX runs_open ON easeml.runs (run_id) WHERE is_open;
+ALTER TABLE easeml.runs SET (fillfactor = 80);
 COMMENT ON TABLE easeml.runs IS 'One row for each call of easeml.select_models.';
 COMMENT ON COLUMN easeml.runs.n_configs IS 'Largest number of trials.';
 COMMENT ON COLUMN easeml.runs.search IS 'What a procedure that decides again and again started from, as JSON; null if all trials start at once.';
@@ -47,6 +50,7 @@ COMMENT ON COLUMN easeml.runs.max_cost IS 'What it may cost at the prices of its
 COMMENT ON COLUMN easeml.runs.price_list IS 'What its slots cost; null unless its allocation is planned.';
 COMMENT ON COLUMN easeml.runs.n_resumes IS 'How often it was resumed: a coordinator that finds it open tells from this whether it ended in between.';
 COMMENT ON COLUMN easeml.runs.is_ending IS 'Whether its search is over, and only its best trial is still to be tested.';
+COMMENT ON COLUMN easeml.runs.is_open IS 'Whether it is queued or running.';
 COMMENT ON COLUMN easeml.runs.planned_scheduler IS 'The scheduler in use; simulated_seconds and bound_seconds are the forecast at the time it was chosen.';
 
 CREATE TABLE easeml.arms (
@@ -91,6 +95,7 @@ CREATE TABLE easeml.trials (
         CHECK (status IN ('waiting', 'running', 'paused', 'finished', 'failed', 'cancelled', 'stopped')),
     n_steps_done integer NOT NULL DEFAULT 0,
     slot_seconds double precision NOT NULL DEFAULT 0,
+    training_seconds double precision,
     checkpoint_id bigint,  -- no foreign key: a cycle with checkpoints would lose every row at a plain restore
     best_epoch integer,
     best_metric_value double precision,
@@ -107,6 +112,9 @@ CREATE TABLE easeml.trials (
     FOREIGN KEY (arm_id, tenant) REFERENCES easeml.arms (arm_id, tenant) ON DELETE CASCADE
 );
 CREATE INDEX trials_arm ON easeml.trials (arm_id);
+CREATE INDEX trials_tenant ON easeml.trials (tenant);
+-- Each unit updates the row of its trial, and no column that an index holds.
+ALTER TABLE easeml.trials SET (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02);
 COMMENT ON TABLE easeml.trials IS 'The configs of a run that are trained and measured.';
 COMMENT ON COLUMN easeml.trials.max_epochs IS 'Epochs after which it is tested and finished: those of its run, or fewer if the end of the run cut it short.';
 COMMENT ON COLUMN easeml.trials.target_epochs IS 'Epoch after which it pauses until its procedure decides; null means max_epochs.';
@@ -114,5 +122,6 @@ COMMENT ON COLUMN easeml.trials.bracket IS 'Bracket of its procedure, from 0; tr
 COMMENT ON COLUMN easeml.trials.parent_trial_id IS 'The trial that it began as a copy of, with that trial''s state after inherited_epochs.';
 COMMENT ON COLUMN easeml.trials.n_steps_done IS 'Recorded steps, including those of its parent. An epoch has one training and one validation step for each partition; the test steps come last.';
 COMMENT ON COLUMN easeml.trials.slot_seconds IS 'Slot time of its recorded units, counted as they are recorded: nobody has to add up units to know what a run costs.';
+COMMENT ON COLUMN easeml.trials.training_seconds IS 'What its recorded training units took to train; null before the first.';
 COMMENT ON COLUMN easeml.trials.best_loss IS 'Log loss or RMSE on the validation rows after its best epoch. Of equal metric values the one with the lower loss is the better.';
 COMMENT ON COLUMN easeml.trials.checkpoint_id IS 'The newest state; the transaction that records a unit changes it.';

@@ -48,6 +48,7 @@ CREATE TABLE easeml.posteriors (
     FOREIGN KEY (arm_id, tenant) REFERENCES easeml.arms (arm_id, tenant) ON DELETE CASCADE
 );
 CREATE INDEX posteriors_run ON easeml.posteriors (run_id);
+ALTER TABLE easeml.posteriors SET (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02);
 COMMENT ON TABLE easeml.posteriors IS 'What the coordinator now believes of each arm of an open run; it updates the row after each observation.';
 
 CREATE TABLE easeml.arm_openings (

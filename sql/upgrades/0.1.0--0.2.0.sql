@@ -8,7 +8,9 @@ ALTER TABLE easeml.runs ADD COLUMN IF NOT EXISTS deadline_seconds double precisi
     ADD COLUMN IF NOT EXISTS deadline timestamptz CHECK (isfinite(deadline)),
     ADD COLUMN IF NOT EXISTS max_cost double precision CHECK (max_cost > 0 AND max_cost < 'Infinity'),
     ADD COLUMN IF NOT EXISTS price_list text;
-ALTER TABLE easeml.trials ADD COLUMN IF NOT EXISTS slot_seconds double precision NOT NULL DEFAULT 0;
+ALTER TABLE easeml.runs ADD COLUMN IF NOT EXISTS is_open boolean NOT NULL GENERATED ALWAYS AS (status IN ('queued', 'running')) STORED;
+ALTER TABLE easeml.trials ADD COLUMN IF NOT EXISTS slot_seconds double precision NOT NULL DEFAULT 0, ADD COLUMN IF NOT EXISTS training_seconds double precision;
+ALTER TABLE easeml.epoch_metrics ADD COLUMN IF NOT EXISTS training_loss double precision, ADD COLUMN IF NOT EXISTS training_seconds double precision;
 ALTER TABLE easeml.partitions ADD COLUMN IF NOT EXISTS n_kept_bytes bigint NOT NULL DEFAULT 0 CHECK (n_kept_bytes >= 0);
 ALTER TABLE easeml.slots ADD COLUMN IF NOT EXISTS instance_id bigint, ADD COLUMN IF NOT EXISTS is_added boolean NOT NULL DEFAULT false;
 
@@ -24,7 +26,7 @@ CREATE SCHEMA IF NOT EXISTS easeml_tasks AUTHORIZATION easeml_owner;
 COMMENT ON SCHEMA easeml_tasks IS 'Examples of the tasks of easeml; tenants see theirs through the views that easeml.create_task makes.';
 
 -- They are made again with other columns.
-DROP INDEX IF EXISTS easeml.arm_opening_candidates_run, easeml.training_units_tenant, easeml.evaluations_tenant;
+DROP INDEX IF EXISTS easeml.runs_open, easeml.arm_opening_candidates_run, easeml.training_units_tenant, easeml.evaluations_tenant;
 
 -- They return further columns, or have further arguments now.
 DROP VIEW IF EXISTS easeml.architectures;
@@ -36,3 +38,9 @@ UPDATE easeml.trials t SET slot_seconds = w.seconds FROM (
         SELECT u.trial_id, u.started_at, u.finished_at FROM easeml.training_units u
         UNION ALL SELECT e.trial_id, e.started_at, e.finished_at FROM easeml.evaluations e) k GROUP BY k.trial_id) w
 WHERE w.trial_id = t.trial_id AND t.slot_seconds = 0;
+UPDATE easeml.trials t SET training_seconds = w.seconds FROM (
+    SELECT u.trial_id, sum(u.training_seconds) AS seconds FROM easeml.training_units u GROUP BY u.trial_id) w
+WHERE w.trial_id = t.trial_id AND t.training_seconds IS NULL;
+UPDATE easeml.epoch_metrics m SET training_loss = w.loss, training_seconds = w.seconds FROM (
+    SELECT u.trial_id, u.epoch, sum(u.loss * u.n_rows) / nullif(sum(u.n_rows), 0) AS loss, sum(u.training_seconds) AS seconds FROM easeml.training_units u GROUP BY u.trial_id, u.epoch) w
+WHERE w.trial_id = m.trial_id AND w.epoch = m.epoch AND m.split = 'validation' AND m.training_seconds IS NULL;

@@ -60,7 +60,7 @@ SELECT t.run_id, CASE WHEN t.best_metric_value IS NOT NULL THEN
     r.metric, t.best_metric_value AS validation_metric, e.metric_value AS test_metric, t.best_epoch,
     coalesce(m.epoch, t.inherited_epochs) AS n_epochs_done, t.max_epochs,
     p.trial_id IS NOT NULL AS is_deployed,
-    u.training_seconds, t.config, t.failure_reason, t.tenant::text AS tenant,
+    t.training_seconds, t.config, t.failure_reason, t.tenant::text AS tenant,
     coalesce(t.target_epochs, t.max_epochs) AS target_epochs, t.parent_trial_id, t.bracket,
     b.n_classes AS n_validation_classes, e.n_classes AS n_test_classes, b.metric_error AS validation_error
 FROM easeml.trials t
@@ -69,20 +69,16 @@ JOIN easeml.datasets d USING (dataset_id)
 LEFT JOIN easeml.epoch_metrics e ON e.trial_id = t.trial_id AND e.epoch = t.best_epoch AND e.split = 'test'
 LEFT JOIN easeml.epoch_metrics b ON b.trial_id = t.trial_id AND b.epoch = t.best_epoch AND b.split = 'validation'
 LEFT JOIN LATERAL (SELECT max(epoch) AS epoch FROM easeml.epoch_metrics v WHERE v.trial_id = t.trial_id AND v.split = 'validation') m ON true
-LEFT JOIN LATERAL (SELECT sum(training_seconds) AS training_seconds FROM easeml.training_units s WHERE s.trial_id = t.trial_id) u ON true
 LEFT JOIN easeml.deployments p ON p.trial_id = t.trial_id;
 COMMENT ON VIEW easeml.leaderboard IS 'Trials of each run, best first by the validation metric of their best epoch, where it is equal by the loss. test_metric measures the same epoch on rows that no choice has seen.';
 
 CREATE VIEW easeml.learning_curves WITH (security_invoker) AS
-SELECT t.run_id, t.trial_id, t.trial_number, t.architecture, e.epoch, l.training_loss, r.metric, e.metric_value AS validation_metric,
+SELECT t.run_id, t.trial_id, t.trial_number, t.architecture, e.epoch, e.training_loss, r.metric, e.metric_value AS validation_metric,
     e.accuracy, e.balanced_accuracy, e.macro_f1, e.log_loss, e.rmse, e.mae, e.r2, e.measured_at,
-    extract(epoch FROM e.measured_at - r.started_at)::double precision AS elapsed_seconds, l.training_seconds, t.tenant::text AS tenant, e.n_classes, e.metric_error AS validation_error
+    extract(epoch FROM e.measured_at - r.started_at)::double precision AS elapsed_seconds, e.training_seconds, t.tenant::text AS tenant, e.n_classes, e.metric_error AS validation_error
 FROM easeml.epoch_metrics e
 JOIN easeml.trials t USING (trial_id)
 JOIN easeml.runs r ON r.run_id = t.run_id
-LEFT JOIN LATERAL (
-    SELECT sum(u.loss * u.n_rows) / nullif(sum(u.n_rows), 0) AS training_loss, sum(u.training_seconds) AS training_seconds
-    FROM easeml.training_units u WHERE u.trial_id = e.trial_id AND u.epoch = e.epoch) l ON true
 WHERE e.split = 'validation';
 COMMENT ON VIEW easeml.learning_curves IS 'Training loss and validation metrics of each trial after each epoch.';
 

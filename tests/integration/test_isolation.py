@@ -45,7 +45,7 @@ ABOUT_NO_ROWS = {
     "list_schedulers", "list_templates", "make_forecast", "does_whole_rounds", "hyperparameter_importances",
     "members_text", "metric_text",
     "near_names", "numbers_of", "plan_goal", "plan_search_on", "preview_search", "qualified_name",
-    "quality", "raise_failure", "version",
+    "quality", "raise_failure", "retention_rules", "version",
 }  # fmt: skip
 # These return an error of their own instead of raising it.
 RAISED = "SELECT easeml.raise_failure(failure) FROM"

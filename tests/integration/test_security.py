@@ -141,6 +141,7 @@ def test_tables_without_an_owner_hold_nothing_of_tenants(root: Session) -> None:
         "provisioner_calls",
         "provisioners",
         "restored_tables",
+        "retention_settings",
         "segments",
         "slots",
         "tenancy",

@@ -84,6 +84,11 @@ def record_hours(database: Session, hours: float, run_id: int | None = None) -> 
     values = {"run": run_id, "seconds": hours * 1800}
     database.execute(UNIT, values)
     database.execute(EVALUATION, values)
+    database.execute(
+        "UPDATE easeml.trials SET slot_seconds = slot_seconds + 2 * %(seconds)s"
+        f" WHERE trial_id = (SELECT trial_id {ONE_TRIAL})",
+        values,
+    )
 
 
 # Making and changing tenants

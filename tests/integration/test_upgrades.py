@@ -116,8 +116,14 @@ def test_an_upgrade_keeps_all_rows_and_its_second_run_changes_nothing(former: Se
         kept = [{name: row[name] for name in rows[0]} for row in after[table]] if rows else after[table]
         assert sorted(map(str, kept)) == sorted(map(str, rows)), table
     counted = "SELECT round(sum(slot_seconds)::numeric, 3) FROM easeml.trials"
-    used = "SELECT round(sum(3600 * easeml.used_hours(tenant) - 100)::numeric, 3) FROM easeml.tenants"
+    used = """SELECT round(extract(epoch FROM sum(finished_at - started_at)), 3) FROM (
+        SELECT started_at, finished_at FROM easeml.training_units
+        UNION ALL SELECT started_at, finished_at FROM easeml.evaluations) u"""
     assert former.value(counted) == former.value(used) > 0
+    curves = "SELECT DISTINCT round((training_loss * epoch)::numeric, 6), training_seconds FROM easeml.learning_curves"
+    assert former.rows(curves) == [{"round": 1, "training_seconds": pytest.approx(0.7)}]
+    trained = "SELECT DISTINCT round((training_seconds / 0.7 / max_epochs)::numeric, 6) FROM easeml.leaderboard"
+    assert former.values(f"{trained} WHERE status = 'finished'") == [1]
     former.execute(f"UPDATE pg_extension SET extversion = '{RELEASED[0]}' WHERE extname = 'easeml'")
     former.execute("ALTER EXTENSION easeml UPDATE")
     assert rows_of(former) == after
