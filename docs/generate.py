@@ -50,6 +50,8 @@ GROUPS = {
         "alter_task",
         "task_report",
         "drop_task",
+        "register_architecture",
+        "withdraw_architecture",
     ),
     "Runs": ("select_models", "wait", "run_summary", "cancel", "resume", "drop_run", "replay"),
     "Plans and prices": (

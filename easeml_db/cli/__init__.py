@@ -10,6 +10,7 @@ import click
 from easeml_db import __version__
 from easeml_db.cli import (
     allocations,
+    architectures,
     coordinator,
     datasets,
     demo,
@@ -51,7 +52,7 @@ def commands(context: click.Context, debug: bool) -> None:
 SUBJECTS = {
     "Server": (*server.COMMANDS, *coordinator.COMMANDS, *doctor.COMMANDS, *slots.COMMANDS,
                *retention.COMMANDS),
-    "Data": (load, *datasets.COMMANDS, *tasks.COMMANDS),
+    "Data": (load, *datasets.COMMANDS, *tasks.COMMANDS, *architectures.COMMANDS),
     "Search": (*runs.COMMANDS, *watch.COMMANDS, *report.COMMANDS, *procedures.COMMANDS, *allocations.COMMANDS,
                *replay.COMMANDS),
     "Cost and time": (*plan.COMMANDS, *forecast.COMMANDS, *prices.COMMANDS),

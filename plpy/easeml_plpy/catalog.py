@@ -6,7 +6,8 @@ import json
 from collections.abc import Sequence
 from functools import cache
 
-from .architectures import ARCHITECTURES, fits
+from .architectures import ARCHITECTURES, Architecture, architecture, fits
+from .architectures.registered import registered_architectures
 from .metrics import DEFAULT_METRIC, METRICS
 from .session import Session, tenant_entry_point
 from .task import Task, TaskKind
@@ -29,11 +30,10 @@ def list_architectures(session: Session) -> list[tuple[str, str, list[str], list
             list(a.tasks),
             list(a.input_ranks),
             a.summary,
-            _hyperparameters(a.name),
+            _hyperparameters(a),
             list(a.made_for),
         )
-        for a in ARCHITECTURES.values()
-        if not a.is_derived
+        for a in _offered(session)
     ]
 
 
@@ -43,15 +43,30 @@ def specifications(session: Session, architectures: Sequence[str]) -> str:
 
     Every run asks for a few of them: a query over all of the catalogue would take a millisecond.
     """
-    known = (name for name in architectures if name in ARCHITECTURES)
-    rows = (f'{{"architecture": {json.dumps(name)}, "hyperparameters": {_hyperparameters(name)}}}' for name in known)
+    known = map(architecture, architectures)
+    rows = (
+        f'{{"architecture": {json.dumps(each.name)}, "hyperparameters": {_hyperparameters(each)}}}' for each in known
+    )
     return f"[{', '.join(rows)}]"
 
 
+def _hyperparameters(chosen: Architecture) -> str:
+    return _hyperparameters_of(chosen.name) if chosen.entry_point is None else _as_json(chosen)
+
+
 @cache
-def _hyperparameters(name: str) -> str:
-    """Return an architecture's hyperparameters as JSON."""
-    return json.dumps([each.to_json() for each in ARCHITECTURES[name].hyperparameters])
+def _hyperparameters_of(name: str) -> str:
+    return _as_json(ARCHITECTURES[name])
+
+
+def _as_json(chosen: Architecture) -> str:
+    return json.dumps([each.to_json() for each in chosen.hyperparameters])
+
+
+def _offered(session: Session) -> list[Architecture]:
+    """Return what a run may ask for: ours, then those that an administrator registered."""
+    ours = [each for each in ARCHITECTURES.values() if not each.is_derived]
+    return ours + registered_architectures(session)
 
 
 @tenant_entry_point
@@ -66,9 +81,7 @@ def fitting_architectures(
 ) -> list[tuple[str, str | None, bool]]:
     """Return (name, reason why it does not fit or None, is a default) of every architecture, the defaults first."""
     wanted = Task(task, tuple(input_shape), n_outputs)
-    reasons = {
-        name: fits(architecture, wanted) for name, architecture in ARCHITECTURES.items() if not architecture.is_derived
-    }
+    reasons = {each.name: fits(each, wanted) for each in _offered(session)}
     rank = len(wanted.input_shape)
     defaults = DEFAULTS_OF_TEXTS if has_texts else DEFAULTS_BY_RANK.get(rank, ("linear", "mlp"))
     if sum(reasons[name] is None for name in defaults) < 2:

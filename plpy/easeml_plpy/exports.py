@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from . import __version__
+from .architectures import architecture
 from .checkpoint import digest
 from .errors import InvalidArgument, NotAllowed, NotFound, from_sqlstate
 from .model_checks import restored
@@ -58,6 +59,11 @@ def export_file(session: Session, dataset: str, trial_id: int) -> bytes:
             hint="SELECT trial_id, test_metric FROM easeml.leaderboard lists them.",
         )
     trial = found[0]
+    if architecture(trial.architecture).entry_point is not None:
+        raise NotAllowed(
+            f"{trial.architecture} is a registered architecture, whose code no file could hold",
+            hint="Use pg_dump, and install its package on the other server, too.",
+        )
     if trial.n_bytes > MOST_BYTES:
         raise NotAllowed(f"expected a state of at most {MOST_BYTES} bytes, got {trial.n_bytes}", hint="Use pg_dump.")
     return ModelFile(_document(trial), read_state(session, trial_id, trial.checkpoint_id)).to_bytes()

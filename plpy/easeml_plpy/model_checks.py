@@ -52,6 +52,7 @@ def restored(file: ModelFile) -> Served:
     document = file.document
     data = Dataset(_encoder(document.encoder))
     chosen = architecture(document.architecture)
+    _demand(chosen.entry_point is None, f"{chosen.name} is a registered architecture, which no file may name")
     _check_document(document, data.task())
     try:
         with within_memory():
@@ -175,6 +176,7 @@ def _check_state(chosen: Architecture, config: Mapping[str, Any], data: Dataset,
         for member, payload in _members(state):
             own = architecture(member["architecture"])
             _demand(not own.is_derived, "an ensemble has an ensemble as a member")
+            _demand(own.entry_point is None, f"{own.name} is a registered architecture, which no file may name")
             _demand(_is_number(member["weight"]) and _is_count(member["start"]), "a member has no weight")
             _demand(member["task"].get("n_folds", 0) == task.n_folds, "a member has other folds than its rows")
             _check_state(own, member["config"], data, payload)

@@ -59,6 +59,8 @@ class Session:
 
     schema: ClassVar[str] = "easeml"
 
+    _current: ClassVar[Session | None] = None
+
     def __init__(self, plpy: PlPy) -> None:
         self._plpy = plpy
         self._plans: dict[str, Plan] = {}
@@ -73,8 +75,13 @@ class Session:
         if not isinstance(session, cls):
             session = cls(plpy)
             _check_version(session)
-            GD[key] = session
+            GD[key] = cls._current = session
         return session
+
+    @classmethod
+    def current(cls) -> Session | None:
+        """Return the session of this process, which has one connection; None outside a server."""
+        return cls._current
 
     def without_kept(self) -> Session:
         """Return a session over the same connection that keeps nothing from before."""

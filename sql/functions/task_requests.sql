@@ -68,7 +68,7 @@ BEGIN
     RETURN (SELECT array_agg(f.architecture ORDER BY a.place)
         FROM easeml.fitting_architectures(description ->> 'task', ARRAY(SELECT jsonb_array_elements_text(description -> 'input_shape')::integer),
             CASE WHEN description ->> 'task' = 'regression' THEN 1 ELSE (description ->> 'n_outputs')::integer END) f
-        JOIN jsonb_array_elements_text(description -> 'architectures') WITH ORDINALITY a(architecture, place) USING (architecture) WHERE f.misfit IS NULL);
+        JOIN unnest(easeml.template_architectures(description ->> 'template')) WITH ORDINALITY a(architecture, place) USING (architecture) WHERE f.misfit IS NULL);
 END
 $$;
 COMMENT ON FUNCTION easeml.task_arms(jsonb) IS 'Returns the architectures of the template that fit the sizes of a task (internal).';

@@ -103,7 +103,7 @@ BEGIN
     newest := (SELECT d.dataset_id FROM easeml.datasets d WHERE d.tenant = task.tenant AND d.dataset_name = task.task_name ORDER BY d.version DESC LIMIT 1);
     new_n_pending := easeml.pending_examples(task, newest);
     new_pending_since := CASE WHEN new_n_pending > 0 THEN coalesce(task.pending_since, clock_timestamp()) END;
-    arms := easeml.task_arms(task.specification || jsonb_build_object('architectures', easeml.template_architectures(task.template)));
+    arms := easeml.task_arms(task.specification);
     has_run := EXISTS (SELECT FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id) WHERE d.tenant = task.tenant AND d.dataset_name = task.task_name AND r.status = 'finished');
     new_arms := ARRAY(SELECT unnest(arms) EXCEPT SELECT unnest(r.architectures) FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id) WHERE d.tenant = task.tenant AND d.dataset_name = task.task_name);
     reason := easeml.run_reason(new_n_pending, coalesce(extract(epoch FROM clock_timestamp() - new_pending_since) / 60, 0)::float8, has_run, task.wanted_at IS NOT NULL,
@@ -131,13 +131,6 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.advance_task(bigint, bigint) IS 'Looks at a task: packs what changed and begins a run if its rule says so; returns the run, or NULL (internal).';
-
-CREATE FUNCTION easeml.template_architectures(template text) RETURNS text[] LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    RETURN (SELECT t.architectures FROM easeml.list_templates() t WHERE t.template = template_architectures.template);
-END
-$$;
-COMMENT ON FUNCTION easeml.template_architectures(text) IS 'Returns the architectures that may learn a template now (internal).';
 
 CREATE FUNCTION easeml.start_task_run(task easeml.tasks, arms text[], reason text) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

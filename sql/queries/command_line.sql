@@ -13,6 +13,11 @@ SELECT * FROM easeml.dataset_info WHERE dataset_id = %(dataset_id)s
 SELECT p.* FROM easeml.partition_status p JOIN easeml.dataset_info d USING (dataset_id)
 WHERE d.dataset_name = %(dataset)s AND d.tenant = easeml.current_tenant() AND d.is_newest ORDER BY p.partition_number
 
+-- name: architectures
+-- Architectures that administrators registered.
+SELECT architecture, entry_point, templates, summary, registered_by, registered_at, withdrawn_at FROM easeml.registered_architectures
+ORDER BY architecture
+
 -- name: serving
 -- What answers for each dataset.
 SELECT * FROM easeml.serving ORDER BY dataset_name, tenant

@@ -114,15 +114,15 @@ BEGIN
                 preview_search,plan_search_on,known_times,timed_trials,plan_goal,fitting_architectures,check_replay_options,check_replay,replay_units,commit_first,quality,tried_sentence,best_sentences,advice_sentence,metric_text,members_text}'),
             ('easeml_tenant', '{forecast,run_standing,make_forecast,does_whole_rounds}'),
             -- What the views call.
-            ('easeml_tenant', '{instance_cost,has_live_coordinator,current_tenant,current_tenancy,list_architectures,list_templates,list_metrics,list_schedulers,list_allocations,
+            ('easeml_tenant', '{instance_cost,has_live_coordinator,current_tenant,current_tenancy,list_architectures,list_templates,template_architectures,list_metrics,list_schedulers,list_allocations,
                 list_procedures,list_policies,list_priors,used_bytes,used_hours}'),
-            ('easeml_reader', '{instance_cost,reads_for_all,has_live_coordinator,current_tenant,current_tenancy,list_architectures,list_templates,list_metrics,list_schedulers,
+            ('easeml_reader', '{instance_cost,reads_for_all,has_live_coordinator,current_tenant,current_tenancy,list_architectures,list_templates,template_architectures,list_metrics,list_schedulers,
                 list_procedures,list_policies,list_priors,used_bytes,used_hours}'),
             ('easeml_coordinator', '{due_tasks,advance_task}'),
             ('easeml_coordinator', '{finish_restore,missing_rows,broken_references,warm_up,train_unit,evaluate_unit,train_round,evaluate_round,train_batch,evaluate_batch,batch_key,train_gang,evaluate_gang,pilot_unit,does_whole_rounds,share_of_time,
                 open_unit,fence,leave_slot,advance,store_chunked,store_chunk,record_training,record_evaluation,record_metrics,note_takeover,note_serving,record_pilot,
                 begin_ending,add_ensemble,drop_vain_ensemble,open_arm,close_arm,keep_beliefs,apply_decisions,copy_state,keep_allocations,charge,
-                has_live_coordinator,current_tenant,current_tenancy,list_architectures,list_templates,list_metrics,list_schedulers,list_allocations,
+                has_live_coordinator,current_tenant,current_tenancy,list_architectures,list_templates,template_architectures,list_metrics,list_schedulers,list_allocations,
                 list_procedures,list_policies,list_priors,used_bytes,used_hours,quality,find_run,fail_run,wait,run_summary,tried_sentence,best_sentences,advice_sentence,metric_text,members_text,commit_first,python_facts}'),
             ('easeml_coordinator', '{slot_seconds,record_forecast,forecast,run_standing,make_forecast,known_times,timed_trials}'),
             ('easeml_coordinator', '{local_slots,request_instances,attach_slots,release_instance,end_instance,keep_revision,keep_plan,keep_stage,keep_call,lock_topology}'),
@@ -132,6 +132,7 @@ BEGIN
             ('easeml_tenant', '{retention_rules}'),
             ('easeml_reader', '{retention_rules}'),
             ('easeml_coordinator', '{retention_rules}'),
+            ('easeml_admin', '{register_architecture,withdraw_architecture,check_architecture,describe_program}'),
             ('easeml_admin', '{check_slot_options,find_segment,find_slot,check_leaving,lock_topology,read_price_list,check_program,check_json,check_tenant,find_tenant,tenant_named}')
         ) s(role, names)
     LOOP
@@ -150,6 +151,10 @@ REVOKE INSERT, UPDATE, DELETE ON easeml.retention_settings FROM easeml_coordinat
 REVOKE INSERT, UPDATE, DELETE ON easeml.tenants, easeml.tenant_usage, easeml.tenant_roles, easeml.tenancy FROM easeml_coordinator;
 
 REVOKE INSERT, UPDATE, DELETE ON easeml.price_lists, easeml.instance_types FROM easeml_coordinator;
+
+-- Which code the server may import is said by administrators alone, and for good.
+REVOKE INSERT, UPDATE, DELETE ON easeml.registered_architectures FROM easeml_coordinator, easeml_owner;
+REVOKE DELETE ON easeml.registered_architectures FROM easeml_admin;
 
 -- Whoever registers a program lets it run as the coordinator, which is more than an administrator may: PostgreSQL has a role for that.
 REVOKE INSERT, UPDATE, DELETE ON easeml.provisioners FROM easeml_admin, easeml_coordinator, easeml_owner;

@@ -77,6 +77,30 @@ CREATE INDEX task_runs_task ON easeml.task_runs (task_id);
 COMMENT ON TABLE easeml.task_runs IS 'Runs that the service has begun for tasks, and why.';
 COMMENT ON COLUMN easeml.task_runs.reason IS 'examples, minutes (the rules of the task), by hand, or new architecture.';
 
+CREATE TABLE easeml.registered_architectures (
+    architecture text PRIMARY KEY CHECK (architecture ~ '^[a-z][a-z0-9_]{0,39}$'),
+    entry_point text NOT NULL,
+    programs text[] NOT NULL,
+    templates text[] NOT NULL,
+    hyperparameters jsonb NOT NULL,
+    summary text NOT NULL CHECK (octet_length(summary) <= 1000),
+    tasks text[] NOT NULL,
+    input_ranks integer[] NOT NULL,
+    made_for text[] NOT NULL,
+    registered_by name NOT NULL DEFAULT current_user,
+    registered_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    withdrawn_at timestamptz
+);
+COMMENT ON TABLE easeml.registered_architectures IS 'Architectures of installed packages that an administrator registered. What a name means never changes: trials of it are stored.';
+COMMENT ON COLUMN easeml.registered_architectures.entry_point IS 'The function that builds it, package.module:function, as an installed package offers it in the group easeml.architectures.';
+COMMENT ON COLUMN easeml.registered_architectures.programs IS 'Programs for which it was built, trained, stored and asked when it was registered.';
+COMMENT ON COLUMN easeml.registered_architectures.templates IS 'Templates of those programs: tasks of these get it as a further arm.';
+COMMENT ON COLUMN easeml.registered_architectures.hyperparameters IS 'Its own hyperparameters; those of training come on top.';
+COMMENT ON COLUMN easeml.registered_architectures.tasks IS 'Tasks that it can learn: classification, regression.';
+COMMENT ON COLUMN easeml.registered_architectures.input_ranks IS 'Ranks of the input shapes that it takes.';
+COMMENT ON COLUMN easeml.registered_architectures.made_for IS 'Kinds of input that it is made for: table, image, series.';
+COMMENT ON COLUMN easeml.registered_architectures.withdrawn_at IS 'Since when no run may ask for it; trials that were trained before still answer.';
+
 CREATE TABLE easeml.labelling_functions (
     task_id bigint NOT NULL,
     tenant name NOT NULL,

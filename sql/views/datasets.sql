@@ -48,7 +48,7 @@ SELECT m.metric, m.task, m.is_higher_better, m.is_default, m.summary FROM easeml
 COMMENT ON VIEW easeml.metrics IS 'Metrics by which a run can rank its trials.';
 
 CREATE VIEW easeml.templates WITH (security_invoker) AS
-SELECT t.place, t.template, t.workload, t.input, t.output, t.candidates, t.architectures FROM easeml.list_templates() t;
+SELECT t.place, t.template, t.workload, t.input, t.output, t.candidates, easeml.template_architectures(t.template) AS architectures FROM easeml.list_templates() t;
 COMMENT ON VIEW easeml.templates IS 'Kinds of tasks by the shapes of what goes in and comes out: the first template that matches a program decides which architectures may learn it.';
 COMMENT ON COLUMN easeml.templates.place IS 'The order in which they are tried.';
 COMMENT ON COLUMN easeml.templates.template IS 'Name of the template.';
@@ -56,7 +56,7 @@ COMMENT ON COLUMN easeml.templates.workload IS 'What such a task is called.';
 COMMENT ON COLUMN easeml.templates.input IS 'What goes in: capitals are sizes, small letters names of fields that lead to a further object, * is any more.';
 COMMENT ON COLUMN easeml.templates.output IS 'What comes out, written in the same way.';
 COMMENT ON COLUMN easeml.templates.candidates IS 'What the ease.ml paper lists for it.';
-COMMENT ON COLUMN easeml.templates.architectures IS 'Architectures of easeml that may learn it, as far as they fit the sizes.';
+COMMENT ON COLUMN easeml.templates.architectures IS 'Architectures that may learn it, as far as they fit the sizes: those of easeml, then registered ones.';
 
 CREATE VIEW easeml.task_status WITH (security_invoker) AS
 SELECT t.task_id, t.tenant::text AS tenant, t.task_name, t.program, t.template, t.place, t.examples, d.version AS newest_version, v.n_examples, v.n_off,

@@ -110,6 +110,10 @@ CALLS = [
     "SELECT easeml.alter_tenant('trudy', weight => 2)",
     "SELECT easeml.drop_tenant('trudy')",
     "SELECT easeml.set_policy('hybrid')",
+    "SELECT easeml.register_architecture('m', 'easeml_experiments.mixer:build', '{\"Input = [8,8,1] Output = [2]\"}',"
+    """ '[{"name": "n_blocks", "kind": "integer", "default": 1, "low": 1, "high": 2},"""
+    """ {"name": "n_channels", "kind": "integer", "default": 4, "low": 1, "high": 8}]')""",
+    "SELECT easeml.withdraw_architecture('m')",
     "SELECT easeml.python_facts()",
     *(
         f"SELECT * FROM easeml.{view}"

@@ -140,6 +140,7 @@ def test_tables_without_an_owner_hold_nothing_of_tenants(root: Session) -> None:
         "price_lists",
         "provisioner_calls",
         "provisioners",
+        "registered_architectures",
         "restored_tables",
         "retention_settings",
         "segments",

@@ -38,7 +38,6 @@ def describe_program(text: str, storage: str | None) -> str:
             "program": print_program(program),
             "template": template.name,
             "workload": template.workload,
-            "architectures": template.architectures,
             "inputs": [_column(name, tensor, storage, program.input) for name, tensor in named(program.input)],
             "task": "regression" if is_number else "classification",
             "n_outputs": output.n_values,

@@ -25,6 +25,7 @@ from easeml_plpy.architectures.lightgbm import LIGHTGBM
 from easeml_plpy.architectures.linear import LINEAR
 from easeml_plpy.architectures.mlp import MLP
 from easeml_plpy.architectures.naive_bayes import GAUSSIAN_NB, MULTINOMIAL_NB
+from easeml_plpy.architectures.registered import registered_architecture
 from easeml_plpy.architectures.resnet import RESNET
 from easeml_plpy.architectures.series.bilstm import BILSTM
 from easeml_plpy.architectures.series.gru import GRU
@@ -60,7 +61,8 @@ ARCHITECTURES: dict[str, Architecture] = {
 
 
 def architecture(name: str) -> Architecture:
-    """Return the architecture of that name. Raises NotFound."""
-    if name not in ARCHITECTURES:
+    """Return the architecture of that name, one of ours or one that was registered. Raises NotFound."""
+    found = ARCHITECTURES.get(name) or registered_architecture(name)
+    if found is None:
         raise NotFound(f"there is no architecture {name!r}", hint=close_matches_hint(name, ARCHITECTURES))
-    return ARCHITECTURES[name]
+    return found

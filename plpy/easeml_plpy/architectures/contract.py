@@ -51,7 +51,8 @@ class Architecture:
     what. A torch architecture that is not `is_stackable` never trains several trials as one computation
     (trainers/stack.py): its layers keep numbers of their batches. `config_objection(task, config)` says why a config
     does not fit a task of its view. `forward(task, config, weights)` is what `build` gives as a function of numpy over
-    the weights of a state, for sessions that predict without torch; without it they import torch.
+    the weights of a state, for sessions that predict without torch; without it they import torch. `entry_point` names
+    the function of an installed package that builds a registered one (registered.py).
     """
 
     name: str
@@ -70,6 +71,7 @@ class Architecture:
     is_stackable: bool = True
     config_objection: Callable[[Task, Config], str | None] = _no_config_objection
     forward: Callable[[Task, Config, Weights], Layer] | None = None
+    entry_point: str | None = None
 
     def rows_at_once(self, partition_rows: Sequence[int]) -> int:
         """Return the training rows of a unit at most, from those of each partition."""

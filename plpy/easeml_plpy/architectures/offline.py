@@ -1,0 +1,50 @@
+"""No network while a registered architecture is imported and built: weights that a hub would send are no architecture.
+
+It is a check of honest packages, not a sandbox: their code has the rights of the server's user anyhow, which is why an
+administrator of the machine installs them.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+
+from easeml_plpy.errors import NotAllowed
+
+REFUSED = frozenset(
+    {"socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr", "socket.sendto"}
+)
+"""Events of Python's audit (PEP 578) that begin to use a network."""
+
+
+class _Watched:
+    """The architecture that is being built in this process, if one is."""
+
+    name: str | None = None
+
+
+@contextmanager
+def offline(name: str) -> Iterator[None]:
+    """Let what uses the network in here raise NotAllowed, which says that architecture `name` does."""
+    _listen()
+    before, _Watched.name = _Watched.name, name
+    try:
+        yield
+    finally:
+        _Watched.name = before
+
+
+@cache
+def _listen() -> None:
+    """Add the hook, once: a process cannot take it off again."""
+    sys.addaudithook(_hear)
+
+
+def _hear(event: str, arguments: tuple[object, ...]) -> None:
+    if _Watched.name is not None and event in REFUSED:
+        raise NotAllowed(
+            f"architecture {_Watched.name} needs the network ({event})",
+            hint="Ship what it downloads in its package, or build it with random weights.",
+        )
