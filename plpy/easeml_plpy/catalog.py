@@ -8,6 +8,8 @@ from functools import cache
 
 from .architectures import ARCHITECTURES, Architecture, architecture, fits
 from .architectures.registered import registered_architectures
+from .architectures.target_transforms import SEARCHED_TRANSFORM, TARGET_TRANSFORM, is_skewed
+from .encoder import LabelTarget, Target, target_from_json
 from .metrics import DEFAULT_METRIC, METRICS
 from .session import Session, tenant_entry_point
 from .task import Task, TaskKind
@@ -38,29 +40,47 @@ def list_architectures(session: Session) -> list[tuple[str, str, list[str], list
 
 
 @tenant_entry_point
-def specifications(session: Session, architectures: Sequence[str]) -> str:
+def specifications(session: Session, architectures: Sequence[str], target: str | None) -> str:
     """Return what architectures declare of their hyperparameters, as a procedure reads it: a JSON array in their order.
 
     Every run asks for a few of them: a query over all of the catalogue would take a millisecond.
     """
+    return specifications_for(architectures, target)
+
+
+def specifications_for(architectures: Sequence[str], target: str | None) -> str:
+    """Return the specifications for a dataset with this target of its encoder, as JSON: where it is skewed, a search
+    tries transforms of it."""
+    skewed = target is not None and _is_skewed(target_from_json(json.loads(target)))
     known = map(architecture, architectures)
     rows = (
-        f'{{"architecture": {json.dumps(each.name)}, "hyperparameters": {_hyperparameters(each)}}}' for each in known
+        f'{{"architecture": {json.dumps(each.name)}, "hyperparameters": {_hyperparameters(each, skewed)}}}'
+        for each in known
     )
     return f"[{', '.join(rows)}]"
 
 
-def _hyperparameters(chosen: Architecture) -> str:
-    return _hyperparameters_of(chosen.name) if chosen.entry_point is None else _as_json(chosen)
+def _is_skewed(target: Target) -> bool:
+    if isinstance(target, LabelTarget) or target.low is None or target.high is None:
+        return False
+    return is_skewed(target.low, target.mean, target.high)
+
+
+def _hyperparameters(chosen: Architecture, is_skewed: bool = False) -> str:
+    return _hyperparameters_of(chosen.name, is_skewed) if chosen.entry_point is None else _as_json(chosen, False)
 
 
 @cache
-def _hyperparameters_of(name: str) -> str:
-    return _as_json(ARCHITECTURES[name])
+def _hyperparameters_of(name: str, is_skewed: bool) -> str:
+    return _as_json(ARCHITECTURES[name], is_skewed)
 
 
-def _as_json(chosen: Architecture) -> str:
-    return json.dumps([each.to_json() for each in chosen.hyperparameters])
+def _as_json(chosen: Architecture, is_skewed: bool) -> str:
+    """Return its hyperparameters as they are searched for a skewed target or for another."""
+    declared = chosen.hyperparameters
+    return json.dumps(
+        [(SEARCHED_TRANSFORM if is_skewed and each == TARGET_TRANSFORM else each).to_json() for each in declared]
+    )
 
 
 def _offered(session: Session) -> list[Architecture]:

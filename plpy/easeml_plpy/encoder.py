@@ -158,19 +158,30 @@ class LabelTarget:
 
 @dataclass(frozen=True)
 class NumberTarget:
-    """A number, trained on as (value - mean) / scale."""
+    """A number, trained on as (value - mean) / scale; `low` and `high` are the least and the greatest one of the
+    training rows, None where nobody looked for them."""
 
     column: str
     type: str
     mean: float = 0.0
     scale: float = 1.0
+    low: float | None = None
+    high: float | None = None
 
     task: ClassVar[TaskKind] = "regression"
+
+    @property
+    def range(self) -> tuple[float, float] | None:
+        """The least and the greatest one as they are trained on."""
+        if self.low is None or self.high is None:
+            return None
+        return (self.low - self.mean) / self.scale, (self.high - self.mean) / self.scale
 
     def to_json(self) -> dict[str, JSON]:
         """Return the target as it is stored."""
         base: dict[str, JSON] = {"column": self.column, "type": self.type, "task": self.task}
-        return {**base, "mean": self.mean, "scale": self.scale}
+        bounds: dict[str, JSON] = {} if self.low is None else {"low": self.low, "high": self.high}
+        return {**base, "mean": self.mean, "scale": self.scale, **bounds}
 
 
 Target: TypeAlias = LabelTarget | NumberTarget
@@ -199,7 +210,7 @@ class Encoder:
     def from_json(cls, value: Entry) -> Encoder:
         """Parse what is stored. Raises InvalidData."""
         fields = tuple(field_from_json(entry) for entry in value["inputs"])
-        target = _target_from_json(value["target"])
+        target = target_from_json(value["target"])
         return cls(fields, tuple(value["input_shape"]), target, value.get("n_folds", 0))
 
     @classmethod
@@ -252,10 +263,12 @@ def field_from_json(entry: Entry) -> Field:
     )
 
 
-def _target_from_json(entry: Entry) -> Target:
+def target_from_json(entry: Entry) -> Target:
+    """Parse a target."""
     if entry["task"] == "classification":
         return LabelTarget(entry["column"], entry["type"], tuple(entry["labels"]))
-    return NumberTarget(entry["column"], entry["type"], entry["mean"], entry["scale"])
+    bounds = entry.get("low"), entry.get("high")
+    return NumberTarget(entry["column"], entry["type"], entry["mean"], entry["scale"], *bounds)
 
 
 def _moment(entry: Entry, key: str, default: Moment) -> Moment:

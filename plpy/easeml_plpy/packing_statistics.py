@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections import Counter
 from collections.abc import Sequence
@@ -39,6 +40,7 @@ class PackingStatistics:
             if isinstance(field, CategoricalField) and len(field.categories) > MANY and self._outputs.n_outputs
         }
         self._target = Moments(is_elementwise=True)
+        self._target_range = (math.inf, -math.inf)
         self.n_rows: Counter[tuple[str, int]] = Counter()
         self.n_bytes: Counter[int] = Counter()
         self.checksums: Counter[int] = Counter()
@@ -51,7 +53,10 @@ class PackingStatistics:
             counts.add(fields[k])
         for k, sums in self._categories.items():
             sums.add(fields[k], self._outputs.of(targets), folds)
-        self._target.add(targets.astype(np.float64).reshape(-1, 1))
+        numbers = targets.astype(np.float64)
+        self._target.add(numbers.reshape(-1, 1))
+        low, high = self._target_range
+        self._target_range = float(numbers.min(initial=low)), float(numbers.max(initial=high))
 
     def count(self, split: str, part: int, n_rows: int, packed: Sequence[bytes]) -> None:
         """Count a block: its inputs and targets, in the order of the blocks."""
@@ -77,9 +82,10 @@ class PackingStatistics:
         return self._numbers[k].measured(field)
 
     def number_target(self, target: NumberTarget) -> NumberTarget:
-        """Return the target with its mean and scale."""
-        found = self._target.statistics()
-        return replace(target, mean=float(found.mean[0]), scale=float(found.scale[0]))
+        """Return the target with its mean, scale and range."""
+        found, (low, high) = self._target.statistics(), self._target_range
+        mean, scale = float(found.mean[0]), float(found.scale[0])
+        return replace(target, mean=mean, scale=scale, low=low, high=high) if low <= high else target
 
 
 def checksum(packed: Sequence[bytes], before: int) -> int:

@@ -22,7 +22,8 @@ class Task:
 
     A single number as input has the shape (1,). `layout` says of each column what it is, where the view of the data has
     columns of several kinds. `input_range` has the least and the greatest number of the training rows, where the input
-    is one array of several dimensions. With `n_folds` a trial is a committee of so many models. Raises InvalidArgument.
+    is one array of several dimensions; `target_range` those of the targets on the standard scale, where they are
+    numbers. With `n_folds` a trial is a committee of so many models. Raises InvalidArgument.
     """
 
     kind: TaskKind
@@ -32,6 +33,7 @@ class Task:
     layout: Layout = ()
     n_folds: int = 0
     input_range: tuple[float, float] | None = None
+    target_range: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in TASK_KINDS:

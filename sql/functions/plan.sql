@@ -100,7 +100,7 @@ BEGIN
         PERFORM easeml.fail('ML010', format('no slot of this server is in service for price list %s', list.price_list), hint => 'Add some: SELECT easeml.add_slots(2).');
     END IF;
     chosen := easeml.choose_architectures(data, run.architectures);
-    plan := easeml.make_plan(easeml.specifications(chosen), run.search_space, run.procedure, run.n_configs, run.max_epochs, run.seed, easeml.complete_options(run.procedure, run.procedure_options),
+    plan := easeml.make_plan(easeml.specifications(chosen, data.encoder -> 'target'), run.search_space, run.procedure, run.n_configs, run.max_epochs, run.seed, easeml.complete_options(run.procedure, run.procedure_options),
         jsonb_build_object('types', types, 'price_list', list.price_list, 'is_local', list.is_local, 'dataset', data.dataset_name, 'goal', goal,
             'knowledge', known || jsonb_build_object(
                 'whole', (SELECT coalesce(jsonb_agg(a), '[]') FROM unnest(chosen) a WHERE easeml.does_whole_rounds(a)),

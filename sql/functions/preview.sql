@@ -27,7 +27,7 @@ BEGIN
         PERFORM easeml.fail('ML001', format('architectures: there is no architecture %s', quote_nullable(a)), hint => 'SELECT * FROM easeml.architectures shows them.')
         FROM unnest(chosen) a WHERE NOT EXISTS (SELECT FROM easeml.list_architectures() l WHERE l.architecture = a);
     END IF;
-    plan := easeml.plan_search(easeml.specifications(chosen), search_space, procedure, n_configs, max_epochs, seed, easeml.complete_options(procedure, procedure_options));
+    plan := easeml.plan_search(easeml.specifications(chosen, data.encoder -> 'target'), search_space, procedure, n_configs, max_epochs, seed, easeml.complete_options(procedure, procedure_options));
     PERFORM easeml.raise_failure(plan.failure);
     RETURN QUERY SELECT CASE WHEN data.dataset_id IS NOT NULL OR architectures IS NOT NULL THEN p.arm END, p.bracket, p.rung, p.n_trials, p.n_epochs, p.total_epochs
     FROM jsonb_to_recordset(plan.rungs) p(arm text, bracket integer, rung integer, n_trials integer, n_epochs integer, total_epochs bigint);

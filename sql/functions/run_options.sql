@@ -94,11 +94,11 @@ $$;
 COMMENT ON FUNCTION easeml.choose_architectures(easeml.datasets, text[]) IS
     'Returns the architectures of a run, each once: those named, or those that suit the data. Refuses one that does not fit (internal).';
 
-CREATE FUNCTION easeml.specifications(architectures text[]) RETURNS jsonb LANGUAGE plpython3u STABLE SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION easeml.specifications(architectures text[], target jsonb) RETURNS jsonb LANGUAGE plpython3u STABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_plpy.catalog import specifications
-return specifications(plpy, GD, architectures)
+return specifications(plpy, GD, architectures, target)
 $$;
-COMMENT ON FUNCTION easeml.specifications(text[]) IS 'Returns what architectures declare of their hyperparameters, as a procedure reads it (internal).';
+COMMENT ON FUNCTION easeml.specifications(text[], jsonb) IS 'Returns what architectures declare of their hyperparameters, as a procedure reads it, for a dataset with that target (internal).';
 
 CREATE FUNCTION easeml.check_memory(encoder jsonb, train_rows bigint[], trials jsonb, OUT limit_bytes bigint, OUT failure jsonb)
 LANGUAGE plpython3u STABLE SET search_path = pg_catalog, pg_temp AS $$

@@ -76,7 +76,7 @@ BEGIN
     END IF;
     chosen := easeml.choose_architectures(data, run.architectures);
     options := easeml.complete_options(run.procedure, run.procedure_options);
-    specifications := easeml.specifications(chosen);
+    specifications := easeml.specifications(chosen, data.encoder -> 'target');
     IF run.procedure = 'race' AND run.search_space IS NULL THEN
         portfolio := easeml.choose_portfolio(specifications, easeml.measured_configs(asker, data.task));
     END IF;

@@ -3,7 +3,7 @@
 import json
 
 from easeml_db.decisions.procedures.portfolio import choose_portfolio
-from easeml_db.decisions.procedures.shipped_configs import SHIPPED
+from easeml_db.decisions.procedures.shipped_configs import SHIPPED, SKEWED
 from easeml_plpy.architectures import ARCHITECTURES, complete
 
 
@@ -15,3 +15,8 @@ def test_shipped_configs_are_legal_and_differ():
     chosen = json.loads(choose_portfolio(json.dumps(specifications), None))
     for name, configs in SHIPPED.items():
         assert [dict(complete(ARCHITECTURES[name], config)) for config in configs] == chosen[name]
+
+
+def test_what_is_tried_for_skewed_targets_is_legal():
+    for name, configs in SKEWED.items():
+        assert all(complete(ARCHITECTURES[name], config)["target_transform"] != "none" for config in configs)

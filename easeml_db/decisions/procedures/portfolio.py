@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from easeml_db.decisions.procedures.shipped_configs import SHIPPED
+from easeml_db.decisions.procedures.shipped_configs import SHIPPED, SKEWED
 from easeml_db.decisions.search_space.configs import config_of
 from easeml_db.decisions.search_space.parsing import parse_search_space
 from easeml_db.decisions.search_space.specs import RESERVED
@@ -40,9 +40,15 @@ def choose_portfolio(specifications: str, measured: str | None) -> str:
 def _configs_of(name: str, specs: object, rows: Sequence[Mapping[str, Any]]) -> list[Config]:
     losses = losses_of([row for row in rows if row["architecture"] == name])
     learnt = greedy_cover(losses, N_OF_HISTORY) if len(losses) >= LEAST_DATASETS else []
-    shipped = [json.dumps(config, sort_keys=True) for config in SHIPPED.get(name, ({},))]
+    shipped = [json.dumps(config, sort_keys=True) for config in _shipped(name, specs)]
     completed = [_completed(name, specs, json.loads(text)) for text in dict.fromkeys([*learnt, *shipped])]
     return list({json.dumps(config): config for config in completed if config is not None}.values())
+
+
+def _shipped(name: str, specs: Any) -> Sequence[Mapping[str, Any]]:
+    first, *others = SHIPPED.get(name, ({},))
+    is_skewed = any(each["name"] == "target_transform" and each["search"] for each in specs)
+    return [first, *(SKEWED.get(name, ()) if is_skewed else ()), *others]
 
 
 def _completed(name: str, specs: object, config: Config) -> Config | None:

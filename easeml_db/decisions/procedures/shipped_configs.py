@@ -31,3 +31,8 @@ SHIPPED: Mapping[str, Sequence[Mapping[str, Any]]] = MappingProxyType(
         ),
     }
 )  # fmt: skip
+
+SKEWED: Mapping[str, Sequence[Mapping[str, Any]]] = MappingProxyType(
+    {"lightgbm": ({"target_transform": "logarithm"}, {"target_transform": "root"})}
+)
+"""Where targets are skewed, so that a search tries transforms of them: what comes after the first of the shipped."""

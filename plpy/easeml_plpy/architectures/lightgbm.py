@@ -7,6 +7,7 @@ from easeml_plpy.architectures.config import Config
 from easeml_plpy.architectures.contract import Architecture
 from easeml_plpy.architectures.hyperparameter import Hyperparameter, magnitude
 from easeml_plpy.architectures.size import Size
+from easeml_plpy.architectures.target_transforms import TARGET_TRANSFORM, object_to_transform
 from easeml_plpy.task import Task
 from easeml_plpy.value_types import JSON
 
@@ -53,7 +54,10 @@ def constraints(task: Task, config: Config) -> dict[str, JSON]:
 
 
 def lightgbm_objection(task: Task, config: Config) -> str | None:
-    """Say which column of a constraint is not there, or cannot have it."""
+    """Say which column of a constraint is not there, or cannot have it, or why targets cannot be transformed."""
+    objection = object_to_transform(task, config)
+    if objection:
+        return objection
     kinds = {column.field: "array" if column.part else column.kind for column in reversed(task.layout)}
     signed = config.names("increasing") + config.names("decreasing")
     for name in [*signed, *(name for group in config.groups("interactions") for name in group)]:
@@ -136,6 +140,7 @@ LIGHTGBM = Architecture(
             "class_weight", "categorical", "none", "whether rows of rare classes weigh more",
             choices=("none", "balanced"),
         ),
+        TARGET_TRANSFORM,
         Hyperparameter("increasing", "names", [], "the inputs with which the answer never decreases"),
         Hyperparameter("decreasing", "names", [], "the inputs with which the answer never increases"),
         Hyperparameter("interactions", "groups", [], "groups of inputs that may act together; others act alone"),

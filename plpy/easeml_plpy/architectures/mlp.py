@@ -12,6 +12,7 @@ from easeml_plpy.architectures.hyperparameter import Hyperparameter
 from easeml_plpy.architectures.numpy_layers import Layer, Weights
 from easeml_plpy.architectures.size import Size, dense_size
 from easeml_plpy.architectures.table_size import embedded_width, first_layer_size, text_columns
+from easeml_plpy.architectures.target_transforms import object_to_transform
 from easeml_plpy.architectures.torch_hyperparameters import ACTIVATION, TABLE_HYPERPARAMETERS
 from easeml_plpy.task import Task
 from easeml_plpy.value_types import Floats
@@ -120,4 +121,5 @@ MLP = Architecture(
     forward=forward_mlp,
     size=mlp_size,
     view="table",
+    config_objection=object_to_transform,
 )

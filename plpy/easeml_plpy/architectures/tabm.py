@@ -16,6 +16,7 @@ from easeml_plpy.architectures.mlp import first_layer
 from easeml_plpy.architectures.numpy_layers import Layer, Weights
 from easeml_plpy.architectures.size import Size
 from easeml_plpy.architectures.table_size import first_layer_size
+from easeml_plpy.architectures.target_transforms import object_to_transform
 from easeml_plpy.architectures.torch_hyperparameters import TABLE_HYPERPARAMETERS
 from easeml_plpy.task import Task
 
@@ -89,4 +90,5 @@ TABM = Architecture(
     forward=forward_tabm,
     size=tabm_size,
     view="table",
+    config_objection=object_to_transform,
 )

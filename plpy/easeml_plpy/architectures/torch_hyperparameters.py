@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from easeml_plpy.architectures.hyperparameter import Hyperparameter, Setting, magnitude
+from easeml_plpy.architectures.target_transforms import TARGET_TRANSFORM
 from easeml_plpy.value_types import JSON
 
 TORCH_HYPERPARAMETERS = (
@@ -139,4 +140,5 @@ TABLE_HYPERPARAMETERS = (
     AVERAGING,
     LABEL_SMOOTHING,
     CLASS_WEIGHT,
+    TARGET_TRANSFORM,
 )

@@ -91,7 +91,7 @@ def explain_row(question: Question) -> Iterator[Row]:
     check_finite(encoder.inputs, row)
     features = features_of(encoder)
     explained = _explained(question, served, row)
-    if isinstance(served.live, BoostingTrial):
+    if isinstance(served.live, BoostingTrial) and served.live.is_additive:
         found = _of_trees(served, served.live, row, features, explained)
     else:
         background, _ = sampled_rows(question.session, question.examined, "validation", N_BACKGROUND_ROWS, seed)

@@ -15,6 +15,7 @@ import numpy as np
 from easeml_plpy import checkpoint
 from easeml_plpy.architectures import Config
 from easeml_plpy.architectures.boosting import BoostingParameters
+from easeml_plpy.architectures.target_transforms import target_transform
 from easeml_plpy.errors import CorruptCheckpoint, NotReady, TrialFailed
 from easeml_plpy.task import Task
 from easeml_plpy.trainers import boosters
@@ -39,6 +40,7 @@ class BoostingTrial:
 
     def __init__(self, blueprint: Blueprint, parameters: BoostingParameters) -> None:
         self._blueprint, self._parameters = blueprint, parameters
+        self._transform = target_transform(blueprint.task, blueprint.config)
         self._base: list[float] = []  # margins of any row before the first tree; empty before the first epoch
         self._texts: list[str] = []
         self._boosters: dict[int, GrownTrees] = {}  # by epoch, from 0
@@ -51,14 +53,14 @@ class BoostingTrial:
     def train(self, inputs: torch.Tensor, targets: torch.Tensor, *, seed: int, pause: Pause) -> Training:
         """See LiveTrial. Adds the trees of one epoch."""
         check_rows(self._task, inputs, targets)
-        parameters, wanted = self._parameters, targets.numpy()
+        parameters, wanted = self._parameters, self._learnt(targets.numpy())
         if not len(inputs):
             return Training(math.nan, 0, 0)
         weights = row_weights(self._task, wanted) if parameters.is_balanced else None
         if not self._base:
             self._base = base_margins(self._task, wanted, weights)
         before = self._training_margins(inputs, pause)
-        data = binned(self._task, parameters, inputs, targets)
+        data = binned(self._task, parameters, inputs, targets, self._transform)
         data.set_weight(weights).set_init_score(before.ravel(order="F"))
         booster = boosters.grown(data, parameters.trees, parameters.rounds_per_epoch, seed, pause)
         margins = boosters.scores_of(booster, parameters.n_margins)
@@ -72,14 +74,19 @@ class BoostingTrial:
 
     def outputs(self, inputs: Rows) -> Array:
         """See LiveTrial."""
-        return outputs_of(self._task, self._added_up(inputs, None, _no_pause))
+        return self._answers(self._added_up(inputs, None, _no_pause))
 
     def all_outputs(self, inputs: torch.Tensor, pause: Pause) -> Array:
         """Return the outputs of rows that come again after the next epoch; what was added up so far is kept."""
         kept = kept_margins(self._token, inputs)
         margins = self._added_up(inputs, kept, pause)
         keep_margins(self._token, Margins(inputs, len(self._texts), margins))
-        return outputs_of(self._task, margins)
+        return self._answers(margins)
+
+    @property
+    def is_additive(self) -> bool:
+        """Whether contributions add up to what is answered, or to its log odds."""
+        return self._transform is None
 
     def contributions(self, inputs: Rows) -> Array:
         """Return what each column adds to the margins of rows, and in the last one what all rows begin with.
@@ -107,6 +114,12 @@ class BoostingTrial:
         self._texts = [state.arrays[name].tobytes().decode() for name in sorted(state.arrays)]
         if self._texts and len(self._base) != self._parameters.n_margins:
             raise CorruptCheckpoint(f"state has {len(self._base)} margins, expected {self._parameters.n_margins}")
+
+    def _learnt(self, targets: Array) -> Array:
+        return targets if self._transform is None else self._transform.forward(targets)
+
+    def _answers(self, margins: Array) -> Array:
+        return outputs_of(self._task, margins if self._transform is None else self._transform.inverse(margins))
 
     def _training_margins(self, inputs: torch.Tensor, pause: Pause) -> Array:
         """Return the margins of training rows as training left them, to the bit."""

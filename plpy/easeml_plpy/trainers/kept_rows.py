@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from easeml_plpy.architectures.boosting import BoostingParameters
+from easeml_plpy.architectures.target_transforms import TargetTransform
 from easeml_plpy.cache import Bounded
 from easeml_plpy.task import Task
 from easeml_plpy.value_types import Array
@@ -51,20 +52,25 @@ _MARGINS: Bounded[Margins] = Bounded(KEPT_BYTES, lambda kept: kept.nbytes)
 _BINNED: Bounded[_Binned] = Bounded(KEPT_BYTES, lambda kept: kept.nbytes)
 
 
-def binned(task: Task, parameters: BoostingParameters, inputs: torch.Tensor, targets: torch.Tensor) -> lightgbm.Dataset:
-    """Return the rows as LightGBM bins them."""
+def binned(
+    task: Task,
+    parameters: BoostingParameters,
+    inputs: torch.Tensor,
+    targets: torch.Tensor,
+    transform: TargetTransform | None,
+) -> lightgbm.Dataset:
+    """Return the rows as LightGBM bins them, with the targets as they are learnt."""
 
     def make() -> _Binned:
         import lightgbm
 
         categories = [k for k, column in enumerate(task.layout) if column.kind == "category"]
         rows = inputs.reshape(len(inputs), -1).numpy()
-        data = lightgbm.Dataset(
-            rows, targets.numpy(), params={**parameters.rows, **QUIET}, categorical_feature=categories
-        )
+        wanted = targets.numpy() if transform is None else transform.forward(targets.numpy())
+        data = lightgbm.Dataset(rows, wanted, params={**parameters.rows, **QUIET}, categorical_feature=categories)
         return _Binned(inputs, targets, data.construct())
 
-    key = (id(inputs), id(targets), tuple(sorted(parameters.rows.items())))
+    key = (id(inputs), id(targets), transform, tuple(sorted(parameters.rows.items())))
     return _BINNED.get(key, make).data
 
 

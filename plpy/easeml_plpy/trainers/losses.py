@@ -1,4 +1,5 @@
-"""What networks minimise: cross entropy with smoothed labels and weighted classes, or the squared error."""
+"""What networks minimise: cross entropy with smoothed labels and weighted classes, or the squared error of
+targets as they are learnt."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import torch
 from torch.nn import functional
 
 from easeml_plpy.architectures import Config
+from easeml_plpy.architectures.target_transforms import target_transform
 from easeml_plpy.task import Task
 
 
@@ -19,6 +21,7 @@ class Loss:
         self._smoothing = config.number("label_smoothing") if "label_smoothing" in config else 0.0
         self._is_balanced = config.get("class_weight") == "balanced" and task.kind == "classification"
         self._weights: torch.Tensor | None = None
+        self._transform = target_transform(task, config)
 
     def see(self, targets: torch.Tensor) -> None:
         """Take the classes of the rows that are to be trained on: where classes are balanced, they weigh alike."""
@@ -32,7 +35,7 @@ class Loss:
             targets = targets.repeat_interleave(outputs.shape[1])
             outputs = outputs.flatten(0, 1)
         if self._task.kind == "regression":
-            return functional.mse_loss(outputs.squeeze(1), targets)
+            return functional.mse_loss(outputs.squeeze(1), self._learnt(targets))
         return functional.cross_entropy(outputs, targets, self._weights, label_smoothing=self._smoothing)
 
     @property
@@ -40,10 +43,13 @@ class Loss:
         """Whether rows count by their class."""
         return self._weights is not None
 
+    def _learnt(self, targets: torch.Tensor) -> torch.Tensor:
+        return targets if self._transform is None else self._transform.forward(targets, torch)
+
     def of_each_row(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """Return the loss (n,) of outputs (n, n_outputs), where rows count alike."""
         if self._task.kind == "regression":
-            return functional.mse_loss(outputs.squeeze(1), targets, reduction="none")
+            return functional.mse_loss(outputs.squeeze(1), self._learnt(targets), reduction="none")
         return functional.cross_entropy(outputs, targets, reduction="none", label_smoothing=self._smoothing)
 
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from easeml_plpy import checkpoint
 from easeml_plpy.architectures.numpy_layers import Layer, Weights
+from easeml_plpy.architectures.target_transforms import TargetTransform, target_transform
 from easeml_plpy.devices import share_blas_threads
 from easeml_plpy.errors import ShapeMismatch
 from easeml_plpy.task import Task
@@ -20,8 +21,8 @@ ROWS_AT_ONCE = 1024
 class NumpyNetwork:
     """A network and the task that it answers."""
 
-    def __init__(self, task: Task, forward: Layer) -> None:
-        self._task, self._forward = task, forward
+    def __init__(self, task: Task, forward: Layer, transform: TargetTransform | None = None) -> None:
+        self._task, self._forward, self._transform = task, forward, transform
 
     def outputs(self, inputs: Rows) -> Array:
         """See AnsweringTrial."""
@@ -35,6 +36,8 @@ class NumpyNetwork:
         if self._task.kind == "classification":
             outputs = np.exp(outputs - outputs.max(axis=-1, keepdims=True))
             outputs /= outputs.sum(axis=-1, keepdims=True)
+        if self._transform is not None:
+            outputs = self._transform.inverse(outputs)
         return outputs.mean(axis=1) if outputs.ndim == 3 else outputs
 
 
@@ -46,7 +49,8 @@ def restored_network(blueprint: Blueprint, state: checkpoint.Checkpoint) -> Nump
     share_blas_threads()
     task = blueprint.task
     try:
-        network = NumpyNetwork(task, make(task, blueprint.config, _weights(blueprint, state)))
+        forward = make(task, blueprint.config, _weights(blueprint, state))
+        network = NumpyNetwork(task, forward, target_transform(task, blueprint.config))
         fits = network.outputs(np.zeros((1, *task.input_shape), np.float32)).shape == (1, task.n_outputs)
     except (KeyError, ValueError, IndexError):
         fits = False

@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 from easeml_plpy import checkpoint
+from easeml_plpy.architectures.target_transforms import target_transform
 from easeml_plpy.errors import InvalidArgument, NotAllowed, TrialFailed
 from easeml_plpy.task import Task
 from easeml_plpy.trainers.averaging import AveragedWeights
@@ -44,6 +45,7 @@ class TorchTrial:
         self._module = module.to(self._device)
         self._optimizer = build_optimizer(self.descent, self._module, self._device)
         self.loss = Loss(self._task, blueprint.config)
+        self._transform = target_transform(self._task, blueprint.config)
         self._averaged = AveragedWeights(self._module, self.descent.averaging) if self.descent.averaging else None
         self.n_steps = 0
         self._n_steps_total = n_steps_total
@@ -205,6 +207,8 @@ class TorchTrial:
     def _answer(self, batch: torch.Tensor) -> torch.Tensor:
         outputs: torch.Tensor = self._module(batch)
         answers = outputs.softmax(dim=-1) if self._task.kind == "classification" else outputs
+        if self._transform is not None:
+            answers = self._transform.inverse(answers, torch)
         return answers.mean(dim=1) if answers.dim() == 3 else answers
 
     def _learning_rate(self, step: int) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from easeml_plpy.encoder import Encoder, LabelTarget
+from easeml_plpy.encoder import Encoder, LabelTarget, NumberTarget
 from easeml_plpy.task import Task
 from easeml_plpy.views.combined import COMBINED
 from easeml_plpy.views.contract import View
@@ -37,4 +37,5 @@ def task_in(view: View, encoder: Encoder) -> Task:
     n_outputs = len(target.labels) if isinstance(target, LabelTarget) else 1
     shape, layout = view.shape(encoder), view.layout(encoder)
     input_range = encoder.array_range if len(shape) > 1 else None
-    return Task(target.task, shape, n_outputs, view.input_type, layout, encoder.n_folds, input_range)
+    target_range = target.range if isinstance(target, NumberTarget) else None
+    return Task(target.task, shape, n_outputs, view.input_type, layout, encoder.n_folds, input_range, target_range)

@@ -166,7 +166,7 @@ def test_the_key_holds_what_shapes_the_computation_and_nothing_else() -> None:
         "hidden_units": [9], "activation": "tanh", "embedding_size": 8, "optimizer": "sgd", "batch_size": 16,
         "label_smoothing": 0.1, "class_weight": "balanced",
         "learning_rate": 0.5, "weight_decay": 0.5, "momentum": 0.5, "schedule": "step", "dropout": 0.5,
-        "averaging": 0.5,
+        "averaging": 0.5, "target_transform": "root",
     }  # fmt: skip
     assert other.keys() == complete_config.keys()
     (base,) = keys
