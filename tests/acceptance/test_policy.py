@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import Result
 
+from easeml_db.cli import demo_tenants
 from easeml_db.cli.demo_roles import DEMO_TENANTS
 from easeml_db.local.server import Embedded
 from easeml_db.local.waiting import wait_for_coordinator
@@ -124,7 +126,20 @@ def test_wrong_usage(shell: Any) -> None:
         assert "there is no run" in str(unknown.exception)
 
 
+@pytest.fixture
+def small_searches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every tenant of the demonstration tries each architecture once, for an epoch; only ben, who cancels, as ever."""
+    small = {
+        each.role: replace(each, n_configs=each.architectures.count(",") + 1, max_epochs=1) for each in DEMO_TENANTS
+    }
+    small["demo_ben"] = demo_tenants.BEN
+    monkeypatch.setattr(demo_tenants, "DEMO_TENANTS", tuple(small.values()))
+    for role, tenant in small.items():
+        monkeypatch.setattr(demo_tenants, role.removeprefix("demo_").upper(), tenant)
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("small_searches")
 def test_the_demonstration_of_many_tenants_runs_twice(server: Embedded, shell: Any) -> None:
     for _ in range(2):
         result = shell("demo", "tenants", "--data", Path(server.folder))

@@ -18,7 +18,7 @@ from easeml_experiments.peers.record import Record, from_outcomes
 from easeml_experiments.peers.training import Outcome
 
 
-class RayTrial(tune.Trainable):
+class RayTrial(tune.Trainable):  # type: ignore[misc]
     """A trial as Ray sees it; its rows stay in the process from trial to trial."""
 
     def setup(self, config: dict[str, Any]) -> None:
