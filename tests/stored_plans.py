@@ -13,7 +13,7 @@ INSERT INTO easeml.executed_stages (run_id, tenant, place, revision, label, arm,
     n_trials, n_slots, cost_before)
 SELECT run_id, tenant, 1, 1, 'linear', 'linear', 0, 1, now(), 1, 1, 0 FROM easeml.runs;
 INSERT INTO easeml.instances (run_id, tenant, provisioner, price_list, instance_type, device_kind, n_slots, status,
-    price_per_hour, billed_by, billed_per, minimum_seconds, data_price)
-SELECT run_id, tenant, 'local', 'local', 'cpu slot', 'cpu', 1, 'released', 1, 'second', 'instance', 0, 0
+    price_per_hour, billed_by, billed_per, minimum_seconds, data_price, cost)
+SELECT run_id, tenant, 'local', 'local', 'cpu slot', 'cpu', 1, 'released', 1, 'second', 'instance', 0, 0, 5
 FROM easeml.runs;
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from easeml_db.report.rows import Row, RunRows
-from easeml_db.report.wording import cost_text, duration_text
+from easeml_db.report.wording import billing_text, cost_text, duration_text
 
 TENTH = 0.1
 
@@ -31,7 +31,7 @@ def seconds_in_all(run: Row) -> float | None:
 def forecast_sentences(rows: RunRows) -> list[str]:
     """Say what was forecast after a tenth of the time, and what the run came to; while it runs the newest forecast."""
     run, end = rows.run, seconds_in_all(rows.run)
-    cost = f"cost {cost_text(run['cost_so_far'])}, its slot time at the prices of this server"
+    cost = f"cost {cost_text(run['cost_so_far'])}, {billing_text(run['price_list'])}"
     outcome = f"It took {duration_text(end)} and {cost}." if end is not None else f"So far it {cost}."
     if not rows.forecasts:
         return [outcome]

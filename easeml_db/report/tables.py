@@ -8,7 +8,15 @@ from easeml_db.report.datasets import HUES, ChartData
 from easeml_db.report.held_out import CHART_ORDER, score_lines
 from easeml_db.report.rows import Row
 from easeml_db.report.sections import Lines, chart, note, text
-from easeml_db.report.wording import bytes_text, cost_text, duration_text, metric_text, split_configs, time_text
+from easeml_db.report.wording import (
+    billing_text,
+    bytes_text,
+    cost_text,
+    duration_text,
+    metric_text,
+    split_configs,
+    time_text,
+)
 
 MAX_EVENTS = 500
 TIMES = "\N{MULTIPLICATION SIGN}"
@@ -148,7 +156,7 @@ def _run_facts(run: Row) -> list[tuple[str, str]]:
         ("trials", f"{run['n_trials']:,} ({run['n_finished']:,} finished, {run['n_failed']:,} failed)"),
         *((label, str(run[column])) for label, column in names.items()),
         *((label, time_text(run[column])) for label, column in times.items()),
-        ("cost", f"{cost_text(run['cost_so_far'])}, slot time at the prices of this server"),
+        ("cost", f"{cost_text(run['cost_so_far'])}, {billing_text(run['price_list'])}"),
     ]
 
 

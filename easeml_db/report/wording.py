@@ -59,6 +59,13 @@ def cost_text(cost: float | None) -> str:
     return f"{cost:,.2f}" if cost >= 0.1 or not cost else f"{cost:.2g}"
 
 
+def billing_text(price_list: str | None) -> str:
+    """Say what a run's cost is made of."""
+    if price_list is None:
+        return "slot time at the prices of this server"
+    return f"what its instances are billed by price list {price_list}"
+
+
 def time_text(instant: datetime.datetime | None) -> str:
     """Return an instant with its time zone, in that of this machine."""
     return UNKNOWN if instant is None else instant.astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")

@@ -57,8 +57,10 @@ BEGIN
     FOR found IN
         SELECT r AS row, s.status, s.dataset_name, (SELECT count(*) FROM easeml.trials t WHERE t.run_id = r.run_id) AS n_trials,
             least(r.deadline, (SELECT t.deadline FROM easeml.tenants t WHERE t.tenant = r.tenant)) AS deadline, r.max_cost,
-            coalesce((SELECT sum(t.slot_seconds) FROM easeml.trials t WHERE t.run_id = r.run_id), 0) AS slot_seconds
+            s.cost_so_far, p.cost_mean, p.cost_p95
         FROM easeml.runs r JOIN easeml.run_status s USING (run_id)
+        LEFT JOIN LATERAL (SELECT l.cost_before + l.cost_mean AS cost_mean, l.cost_before + l.cost_p95 AS cost_p95 FROM easeml.plans l
+            WHERE l.run_id = r.run_id ORDER BY l.revision DESC LIMIT 1) p ON r.price_list IS NOT NULL
         WHERE r.status IN ('queued', 'running') AND (forecast.run_id IS NULL OR r.run_id = forecast.run_id) ORDER BY r.run_id LIMIT 100
     LOOP
         run := (found.row).run_id;
@@ -72,7 +74,7 @@ BEGIN
             CONTINUE;
         END IF;
         standing := easeml.run_standing(found.row);
-        cost_so_far := found.slot_seconds / 3600 * (standing ->> 'price_per_hour')::double precision;
+        cost_so_far := found.cost_so_far;
         made := easeml.make_forecast(standing);
         IF made.failure IS NOT NULL THEN
             note := made.failure ->> 'message';
@@ -82,8 +84,9 @@ BEGIN
             eta_at := clock_timestamp() + make_interval(secs => seconds_left);
             eta_earliest_at := clock_timestamp() + make_interval(secs => (seconds ->> 'seconds_least')::double precision);
             eta_p95_at := clock_timestamp() + make_interval(secs => (seconds ->> 'seconds_most')::double precision);
-            cost_expected := cost_so_far + (seconds ->> 'cost')::double precision;
-            cost_p95 := cost_so_far + (seconds ->> 'cost_most')::double precision;
+            -- A plan knows what its price list bills, and is made again when it does not hold.
+            cost_expected := greatest(cost_so_far, coalesce(found.cost_mean, cost_so_far + (seconds ->> 'cost')::double precision));
+            cost_p95 := greatest(cost_so_far, coalesce(found.cost_p95, cost_so_far + (seconds ->> 'cost_most')::double precision));
             is_at_risk := coalesce(eta_p95_at > deadline, false) OR coalesce(cost_p95 > found.max_cost, false);
             note := seconds ->> 'note';
         END IF;
@@ -93,7 +96,7 @@ END
 $$;
 COMMENT ON FUNCTION easeml.forecast(bigint) IS
 $$Says when your runs under way will be done, and what they will have cost, from where they stand: all of them, or one. In 90 of 100 cases a run ends between eta_earliest_at and eta_p95_at.
-Costs are slot time at the prices of price list local. is_at_risk: whether eta_p95_at is after the deadline of the run or its tenant, or cost_p95 above its max_cost. The slots are those that the run has now, and those that are idle.
+Costs are slot time at the prices of price list local; those of a planned run are what its instances cost and what its newest plan says. is_at_risk: whether eta_p95_at is after the deadline of the run or its tenant, or cost_p95 above its max_cost. The slots are those that the run has now, and those that are idle.
 Where nothing is known yet of how long its trials take, the times are null and note says so.$$;
 
 -- One call is one transaction of the coordinator's own session for this: it takes no lock but that of the foreign key, at its end.

@@ -7,6 +7,13 @@ CREATE FUNCTION easeml.instance_cost(instance easeml.instances) RETURNS double p
 $$;
 COMMENT ON FUNCTION easeml.instance_cost(easeml.instances) IS 'Returns what an instance costs if it is gone now; where only work is paid, what it brought in (internal: read easeml.instance_status).';
 
+CREATE FUNCTION easeml.planned_cost(run_id bigint, slot_seconds double precision) RETURNS double precision LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT coalesce(sum(coalesce(i.cost, easeml.instance_cost(i))), 0)
+        + coalesce(avg(i.price_per_hour / i.n_slots) FILTER (WHERE i.billed_per = 'function'), 0) * planned_cost.slot_seconds / 3600
+    FROM easeml.instances i WHERE i.run_id = planned_cost.run_id
+$$;
+COMMENT ON FUNCTION easeml.planned_cost(bigint, double precision) IS 'Returns what a planned run has cost by the rules of its price list, if its instances were gone now; slot_seconds: of its units, for prices of work alone (internal: read easeml.run_status).';
+
 CREATE FUNCTION easeml.local_slots() RETURNS integer LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT greatest((SELECT count(*) FROM easeml.slots s WHERE s.segment_id = 1 AND s.status = 'active' AND NOT s.is_added),
         (SELECT p.max_slots FROM easeml.provisioners p WHERE p.provisioner = 'local'))::integer

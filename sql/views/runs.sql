@@ -36,7 +36,8 @@ LEFT JOIN LATERAL (SELECT greatest(coalesce(q.n_planned, t.n_units_done), t.n_un
 LEFT JOIN LATERAL (
     SELECT trial_id, best_metric_value FROM easeml.trials WHERE run_id = r.run_id AND best_metric_value IS NOT NULL
     ORDER BY CASE WHEN r.is_higher_better THEN -best_metric_value ELSE best_metric_value END, best_loss, architecture <> 'ensemble', trial_number LIMIT 1) b ON true
-CROSS JOIN LATERAL (SELECT t.slot_seconds / 3600 * min(i.price_per_hour / i.n_slots) AS cost_so_far FROM easeml.instance_types i WHERE i.price_list = 'local') c
+CROSS JOIN LATERAL (SELECT CASE WHEN r.price_list IS NOT NULL THEN easeml.planned_cost(r.run_id, t.slot_seconds)
+    ELSE t.slot_seconds / 3600 * (SELECT min(i.price_per_hour / i.n_slots) FROM easeml.instance_types i WHERE i.price_list = 'local') END AS cost_so_far) c
 LEFT JOIN LATERAL (
     -- A run that takes longer, or costs more, than was forecast is due now.
     SELECT greatest(k.eta_at, clock_timestamp()) AS eta_at, greatest(k.eta_p95_at, clock_timestamp()) AS eta_p95_at, greatest(k.cost_expected, c.cost_so_far) AS cost_expected, k.cost_p95
@@ -146,7 +147,7 @@ COMMENT ON COLUMN easeml.run_status.procedure_options IS 'Options of the procedu
 COMMENT ON COLUMN easeml.run_status.allocation IS 'How trials share the slots, see easeml.select_models.';
 COMMENT ON COLUMN easeml.run_status.eta_at IS 'When the run is expected to be done, as of the newest forecast (easeml.run_forecasts); null while nobody knows, and once it has ended.';
 COMMENT ON COLUMN easeml.run_status.eta_p95_at IS 'When it is done in 95 of 100 cases.';
-COMMENT ON COLUMN easeml.run_status.cost_so_far IS 'Slot time of its recorded units at the prices of price list local.';
+COMMENT ON COLUMN easeml.run_status.cost_so_far IS 'Slot time of its recorded units at the prices of price list local; of a planned run, what its instances cost by the rules of its price list, if they were gone now.';
 COMMENT ON COLUMN easeml.run_status.cost_expected IS 'What it is expected to have cost in the end.';
 COMMENT ON COLUMN easeml.run_status.deadline IS 'When it should have ended: its own deadline or that of its tenant, whichever is earlier; null once it has ended.';
 COMMENT ON COLUMN easeml.run_status.is_at_risk IS 'Whether it may end after its deadline, or cost more than its max_cost, in more than 5 of 100 cases; null while nobody knows.';

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 SEARCH = "procedure => 'successive_halving', n_configs => 2, max_epochs => 2, procedure_options => '{\"eta\": 2}'"
 # The fastest plan that money can buy: a slot for each trial, whatever the machine does beside.
 SELECT = f"SELECT easeml.select_models('points', '{{sgd}}', {SEARCH}, max_cost => 100000, price_list => %s)"
+COST = "SELECT cost_so_far FROM easeml.run_status WHERE run_id = %s"
+BILL = "SELECT sum(cost) FROM easeml.instance_status WHERE run_id = %s"
 WAIT = "CALL easeml.wait(%s, 300)"
 TYPES = [{"instance_type": "small", "device_kind": "cpu", "n_slots": 1, "price_per_hour": 36, "max_instances": 3}]
 # A provider in a folder: a file for each request, which says how often its instance was started.
@@ -86,6 +88,7 @@ def test_slots_of_this_server_are_added_for_a_stage_and_removed_after_it(elastic
     instances = elastic.rows("SELECT * FROM easeml.instance_status WHERE run_id = %s", run_id)
     assert len(instances) == 2
     assert all(row["cost"] > 0 and row["status"] == "released" for row in instances)
+    assert elastic.value(COST, run_id) == pytest.approx(sum(row["cost"] for row in instances))
     assert elastic.value("SELECT count(*) FROM easeml.plan_revisions WHERE run_id = %s", run_id) >= 2
     elastic.execute("SELECT easeml.limit_provisioner('local', NULL)")
     elastic.execute("SELECT easeml.drop_run(%s, force => true)", [run_id])
@@ -106,6 +109,7 @@ def test_programs_start_and_stop_instances(elastic: Session, tmp_path: Path) -> 
     run_id = elastic.value(SELECT, "shelf")
     elastic.execute(WAIT, [run_id])
     check_given_back(elastic, run_id)
+    assert elastic.value(COST, run_id) == pytest.approx(elastic.value(BILL, run_id))
     calls = (tmp_path / "calls").read_text(encoding="utf-8").splitlines()
     assert calls.count("start small 1") == 2
     assert calls.count("stop small 1") == 2

@@ -57,7 +57,8 @@ def run(**other: Any) -> dict[str, Any]:
         "failure_reason": None, "task": "classification", "source": "public.digits", "input_columns": ["pixels"],
         "target_column": "label", "input_shape": [8, 8], "n_outputs": 10, "n_partitions": 4, "n_train_rows": 1000,
         "n_validation_rows": 100, "n_test_rows": 100, "n_bytes": 1_234_567,
-        "n_folds": None, "cost_so_far": 0.0123, "eta_at": None, "eta_p95_at": None, "is_at_risk": None,
+        "n_folds": None, "cost_so_far": 0.0123, "price_list": None,
+        "eta_at": None, "eta_p95_at": None, "is_at_risk": None,
     }  # fmt: skip
     return {**row, **other}
 

@@ -48,7 +48,7 @@ def test_an_ended_run_is_set_beside_what_was_forecast_after_a_tenth_of_its_time(
     (sentence,) = forecast_sentences(rows)
     assert sentence.startswith("25 s after its start the run was expected to take 3 min 10 s")
     assert "(in 90 of 100 cases 3 min 0 s to 3 min 20 s), and to cost 0.25" in sentence
-    assert sentence.endswith("It took 3 min 20 s and cost 0.26, its slot time at the prices of this server.")
+    assert sentence.endswith("It took 3 min 20 s and cost 0.26, slot time at the prices of this server.")
 
 
 def test_a_run_under_way_shows_its_newest_forecast() -> None:

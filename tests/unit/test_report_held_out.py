@@ -26,7 +26,7 @@ def rows_of(task: str, held_out: dict[str, Any], unmeasured: str | None = None) 
         "best_metric_value": 0.9, "created_at": None, "started_at": None, "finished_at": None, "read_at": None,
         "failure_reason": None, "task": task, "source": "s", "input_columns": ["x"], "target_column": "y",
         "input_shape": [1], "n_outputs": 2, "n_partitions": 1, "n_train_rows": 1, "n_validation_rows": 1,
-        "n_test_rows": 1, "n_bytes": 1, "n_folds": None, "cost_so_far": 0.0,
+        "n_test_rows": 1, "n_bytes": 1, "n_folds": None, "cost_so_far": 0.0, "price_list": None,
     }  # fmt: skip
     trial = {
         "rank": 1, "trial_id": 1, "trial_number": 1, "architecture": "mlp", "status": "finished",
