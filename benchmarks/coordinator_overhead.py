@@ -26,7 +26,8 @@ SIMULATED = ((64, 128, 4), (256, 512, 2), (1_024, 10_000, 1))  # slots, trials, 
 NO_OP = """
 CREATE OR REPLACE PROCEDURE easeml.{name}(unit jsonb, INOUT result jsonb DEFAULT NULL) LANGUAGE plpgsql AS $$
 BEGIN
-    UPDATE easeml.trials SET status = 'running' WHERE trial_id = (unit ->> 'trial_id')::bigint AND status = 'waiting';
+    PERFORM easeml.open_unit(unit);
+    PERFORM set_config('synchronous_commit', 'on', true);
     PERFORM easeml.fence(unit);
     PERFORM easeml.advance(unit);
 END

@@ -35,6 +35,7 @@ NAMES = (
     "coordinator_overhead",
     "kills",
     "catalogue",
+    "bursts",
 )
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 

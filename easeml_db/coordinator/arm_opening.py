@@ -22,6 +22,7 @@ from easeml_db.words.run_check import check_run
 from easeml_db.words.tenant import PastArm
 
 TURN_LOOK_SECONDS = 0.1  # looking at all open runs takes a while where there are thousands
+READ_AT_ONCE = 100  # open runs, when a coordinator begins
 HOLD_SECONDS = 5.0  # others wait no longer for newcomers that are timed; a run that was refused waits so long
 
 
@@ -48,11 +49,18 @@ class ArmOpening:
             self._pool.history.add(past)
         memory = await self._tenancy.policy_memory(self._pool.policy)
         places = {run_id: place for place, run_id in enumerate(memory.get("policy", {}).get("runs", ()))}
-        for run_id in sorted(
-            await self._runs.open_runs(), key=lambda run_id: (places.get(run_id, len(places)), run_id)
-        ):
-            await self.renew(run_id)
+        run_ids = sorted(await self._runs.open_runs(), key=lambda run_id: (places.get(run_id, len(places)), run_id))
+        for first in range(0, len(run_ids), READ_AT_ONCE):
+            await self._runs.read_ahead(run_ids[first : first + READ_AT_ONCE])
+            for run_id in run_ids[first : first + READ_AT_ONCE]:
+                await self.renew(run_id)
         self._pool.remember(memory)
+
+    async def read_new(self, run_ids: Collection[int]) -> None:
+        """Read the runs among these that are not known yet at once, where there are several."""
+        new = [run_id for run_id in run_ids if run_id not in self._dispatcher.runs]
+        if len(new) > 1:
+            await self._runs.read_ahead(new[:READ_AT_ONCE])
 
     async def renew_tenancy(self) -> None:
         """Read the policy and the tenants' terms."""

@@ -43,11 +43,10 @@ from easeml_db.coordinator.unit_failures import UnitFailures
 from easeml_db.coordinator.untold import Untold
 from easeml_db.decisions.hopper.allocation.contract import Start
 from easeml_db.decisions.hopper.dispatcher import Dispatcher
-from easeml_db.errors import (
-    OutOfSpace,
-    ServerUnavailable,
-)
+from easeml_db.errors import OutOfSpace, ServerUnavailable
 from easeml_db.words.run import Run
+
+MESSAGES_A_TURN = 1000
 
 
 class Coordinator:
@@ -168,16 +167,17 @@ class Coordinator:
                 await self._runs.start(run_id)
 
     async def _handle_messages(self, timeout_seconds: float) -> bool:
-        """Wait for a message, then handle all that have arrived, since slots and runs often change together; say
-        whether there were any."""
-        message = await self._inbox.next(timeout_seconds)
-        has_any = message is not None
+        """Wait for a message, then handle those that have arrived, since slots and runs often change together; say
+        whether there were any. Of very many some wait for the next turn: slots are idle meanwhile."""
+        message, n_handled = await self._inbox.next(timeout_seconds), 0
         while message is not None:
             await self._handle(message)
-            message = await self._inbox.next(0.0)
-        return has_any
+            n_handled += 1
+            message = await self._inbox.next(0.0) if n_handled < MESSAGES_A_TURN else None
+        return n_handled > 0
 
     async def _renew_changed_runs(self) -> None:
+        await self._arms.read_new(self._changed_runs)
         while self._changed_runs:
             run_id = next(iter(self._changed_runs))
             del self._changed_runs[run_id]

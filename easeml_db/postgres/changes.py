@@ -19,7 +19,7 @@ from easeml_db.postgres.store_session import StoreSession
 
 LOOK_SECONDS = 0.2
 # Reading a run takes milliseconds, in which no unit is given out: very many new ones are told little by little.
-MAX_RUNS_AT_ONCE, NEXT_RUNS_SECONDS = 5, 0.05
+MAX_RUNS_AT_ONCE, NEXT_RUNS_SECONDS = 20, 0.05
 
 
 @dataclass(frozen=True)

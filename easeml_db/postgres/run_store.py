@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+import contextlib
+from collections.abc import Sequence
 
-from easeml_db.decisions.hopper.allocation.registry import uses_batches, uses_gangs
-from easeml_db.errors import InvalidData
+from easeml_db.decisions.hopper.allocation.registry import uses_gangs
+from easeml_db.errors import EasemlError
 from easeml_db.postgres.connection import connect
 from easeml_db.postgres.queries import queries
+from easeml_db.postgres.run_rows import RunRows, read_runs, run_of
 from easeml_db.postgres.store_session import StoreSession
-from easeml_db.words.run import Arm, Run, Search
-from easeml_db.words.trial import Trial
+from easeml_db.words.run import Run
 
 MAX_MESSAGE = 2000
 
@@ -21,40 +22,27 @@ class PostgresRuns:
     def __init__(self, session: StoreSession) -> None:
         self._session = session
         self._joint_architectures: frozenset[str] | None = None
+        self._ahead: dict[int, RunRows] = {}
 
     async def open_runs(self) -> list[int]:
         """Return the numbers of all queued and running runs, oldest first."""
         return [row["run_id"] for row in await self._session.rows("open_runs")]
 
+    async def read_ahead(self, run_ids: Sequence[int]) -> None:
+        """Read several runs at once: the next `read` of each returns what was found now. Where rows of one cannot be
+        read, each is read when it is asked for."""
+        self._ahead.clear()
+        with contextlib.suppress(EasemlError):  # which the read of that run raises again
+            self._ahead.update(await read_runs(self._session, run_ids))
+
     async def read(self, run_id: int) -> Run | None:
         """Return an open run; None when it ended or is gone."""
-        rows = await self._session.rows("read_run", run_id=run_id)
-        if not rows:
+        found = self._ahead.pop(run_id, None)
+        rows = found if found is not None else (await read_runs(self._session, [run_id]))[run_id]
+        if rows.run is None:
             return None
-        if rows[0].pop("is_too_large"):
-            raise InvalidData(f"run {run_id}: its search is longer than a million characters")
-        n_partitions, holders, search = (rows[0].pop(name) for name in ("n_partitions", "holders", "search"))
-        whole = frozenset(rows[0].pop("whole_architectures"))
-        is_ending = rows[0].pop("is_ending")
-        # A trial on a dataset with folds is a committee, which has no gradients to average.
-        has_folds = rows[0].pop("has_folds")
-        has_gangs = uses_gangs(rows[0]["allocation"]) and not has_folds
-        has_keys = uses_batches(rows[0]["allocation"])
-        trials = await self._session.rows("read_trials", run_id=run_id, has_keys=has_keys)
-        architectures = {row["trial_id"]: row.pop("architecture") for row in trials}
-        batch_keys = {row["trial_id"]: row.pop("batch_key") for row in trials}
-        run = Run(
-            **rows[0], architectures=architectures,
-            arms=tuple(Arm(**row) for row in await self._session.rows("read_arms", run_id=run_id)),
-            arm_of={row["trial_id"]: row.pop("arm_id") for row in trials},
-            trials=tuple(_trial(run_id, n_partitions, row) for row in trials),
-            holders=None if holders is None else tuple(frozenset(segments) for segments in holders),
-            search=None if search is None else Search(**search),
-            joint_architectures=await self._read_joint() if has_gangs else frozenset(),
-            whole_architectures=whole,
-            batch_keys={trial_id: key for trial_id, key in batch_keys.items() if key is not None},
-        )  # fmt: skip
-        return run.in_its_ending() if is_ending else run
+        has_gangs = uses_gangs(rows.run["allocation"]) and not rows.run["has_folds"]
+        return run_of(rows, await self._read_joint() if has_gangs else frozenset())
 
     async def _read_joint(self) -> frozenset[str]:
         """Return the architectures that can train on several slots at once; asked once, in a session of its own."""
@@ -116,7 +104,3 @@ class PostgresRuns:
 def _text(message: str) -> str:
     """Return a message as a column can hold it, whatever rows it speaks of."""
     return message[:MAX_MESSAGE].replace("\0", "").encode(errors="replace").decode()
-
-
-def _trial(run_id: int, n_partitions: int, row: dict[str, Any]) -> Trial:
-    return Trial(run_id=run_id, n_partitions=n_partitions, **(row | {"met": frozenset(row["met"] or ())}))

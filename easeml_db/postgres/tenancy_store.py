@@ -38,9 +38,10 @@ class PostgresTenancy:
 
     async def prior(self, run_id: int) -> Prior | None:
         """Return the prior with which a run's arms began; None for a run that has none yet."""
-        row = await self._session.row("read_prior", run_id=run_id)
+        row = await self._session.row("read_prior", run_ids=[run_id])
         if not row:
             return None
+        del row["run_id"]
         mean, covariance = np.array(row.pop("mean")), np.array(row.pop("covariance"))
         return Prior(mean, covariance.reshape(len(mean), len(mean)), **row)
 
@@ -60,8 +61,9 @@ class PostgresTenancy:
     async def close_arm(self, run_id: int, arm_id: int) -> Arm | None:
         """Record what an arm came to, once its trials are over; None when the run is gone."""
         await self._session.write("close_arm", arm_id=arm_id)
-        arms = [Arm(**row) for row in await self._session.rows("read_arms", run_id=run_id)]
-        return next((arm for arm in arms if arm.arm_id == arm_id), None)
+        rows = await self._session.rows("read_arms", run_ids=[run_id])
+        found = next((row for row in rows if row["arm_id"] == arm_id), None)
+        return None if found is None else Arm(**{name: value for name, value in found.items() if name != "run_id"})
 
     async def charge(self, tenant: str, seconds: float) -> bool:
         """Count slot seconds that came to nothing into what a tenant has used; return whether they are recorded."""

@@ -82,6 +82,10 @@ class SimulatedRuns(SimulatedPort):
         self._life.call()
         return [run.run_id for run in self._tables.open_runs()]
 
+    async def read_ahead(self, run_ids: Sequence[int]) -> None:
+        """Read several runs at once, which nobody here needs."""
+        self._life.call()
+
     async def read(self, run_id: int) -> Run | None:
         """Return an open run; None when it ended or is gone."""
         self._life.call()

@@ -72,8 +72,8 @@ WHERE s.status = 'lost' AND NOT EXISTS (SELECT FROM pg_stat_activity a WHERE a.p
 -- Runs that are asked for and not over, oldest first.
 SELECT run_id FROM easeml.runs WHERE is_open ORDER BY run_id
 
--- name: read_run
--- An open run; holders lists the segments of each partition, NULL where every slot may run every partition.
+-- name: read_runs
+-- Open runs; holders lists the segments of each partition, NULL where every slot may run every partition.
 SELECT r.run_id, r.seed, r.status, r.max_seconds, extract(epoch FROM r.started_at)::double precision AS started_seconds, d.n_partitions,
     r.scheduler, r.visit_order, r.allocation, r.tenant::text AS tenant, d.task, r.is_ending, d.options ? 'n_folds' AS has_folds, ARRAY(SELECT a FROM unnest(r.architectures || 'ensemble'::text) a WHERE easeml.does_whole_rounds(a)) AS whole_architectures,
     b.is_too_large,
@@ -85,12 +85,12 @@ SELECT r.run_id, r.seed, r.status, r.max_seconds, extract(epoch FROM r.started_a
               WHERE p.dataset_id = d.dataset_id GROUP BY p.partition_number) h) END AS holders
 FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id)
 CROSS JOIN LATERAL (SELECT coalesce(octet_length(concat(r.search, r.search_space, r.procedure_options)) > 1000000, false) AS is_too_large) b
-WHERE r.run_id = %(run_id)s AND r.status IN ('queued', 'running')
+WHERE r.run_id = ANY (%(run_ids)s) AND r.is_open
 
 -- name: read_trials
--- The trials of a run with their progress; met lists the partitions met in the present round, where the order is free.
-SELECT t.trial_id, t.arm_id, t.trial_number, t.architecture, t.max_epochs, t.n_steps_done, t.status, r.visit_order, t.pilot_train_seconds, t.pilot_evaluate_seconds, t.target_epochs, t.bracket,
-    CASE WHEN %(has_keys)s THEN easeml.batch_key(t.architecture, t.config) END AS batch_key,
+-- The trials of runs with their progress; met lists the partitions met in the present round, where the order is free.
+SELECT t.run_id, t.trial_id, t.arm_id, t.trial_number, t.architecture, t.max_epochs, t.n_steps_done, t.status, r.visit_order, t.pilot_train_seconds, t.pilot_evaluate_seconds, t.target_epochs, t.bracket,
+    CASE WHEN t.run_id = ANY (%(keyed)s::bigint[]) THEN easeml.batch_key(t.architecture, t.config) END AS batch_key,
     CASE WHEN r.visit_order = 'free' THEN ARRAY(
         SELECT u.partition_number FROM easeml.training_units u WHERE u.trial_id = t.trial_id AND n.round %% 2 = 0 AND u.epoch = n.round / 2 + 1
         UNION ALL
@@ -98,15 +98,15 @@ SELECT t.trial_id, t.arm_id, t.trial_number, t.architecture, t.max_epochs, t.n_s
             AND (n.round %% 2 = 1 AND e.split = 'validation' AND e.epoch = n.round / 2 + 1 OR n.round = 2 * t.max_epochs AND e.split = 'test')) END AS met
 FROM easeml.trials t JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id)
 CROSS JOIN LATERAL (SELECT t.n_steps_done / d.n_partitions AS round) n
-WHERE t.run_id = %(run_id)s ORDER BY t.trial_number
+WHERE t.run_id = ANY (%(run_ids)s) ORDER BY t.run_id, t.trial_number
 
 -- name: joint_architectures
 -- The architectures that several slots can train together: those with gradients to average.
 SELECT architecture FROM easeml.list_architectures() WHERE trainer = 'torch'
 
 -- name: read_arms
--- The arms that a run began with; one with a trial that waits or runs, again or still, is not closed. Work is rows times epochs times trials.
-SELECT a.arm_id, a.architecture || CASE a.augmentation WHEN 'none' THEN '' ELSE '+' || a.augmentation END AS name, a.opening, a.bound,
+-- The arms that runs began with; one with a trial that waits or runs, again or still, is not closed. Work is rows times epochs times trials.
+SELECT a.run_id, a.arm_id, a.architecture || CASE a.augmentation WHEN 'none' THEN '' ELSE '+' || a.augmentation END AS name, a.opening, a.bound,
     CASE WHEN n.n_open = 0 THEN a.closing END AS closing, CASE WHEN n.n_open = 0 THEN a.quality END AS quality,
     CASE WHEN n.n_open = 0 THEN a.cost_seconds END AS cost_seconds, (n.n_epochs * p.n_rows)::double precision AS work, n.n_epochs::double precision AS n_epochs, n.is_complete
 FROM easeml.arms a JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id)
@@ -115,7 +115,7 @@ CROSS JOIN LATERAL (SELECT CASE WHEN r.search IS NULL THEN coalesce(sum(t.max_ep
     coalesce(bool_and(t.n_steps_done = (2 * t.max_epochs + 1) * d.n_partitions::bigint OR r.search IS NOT NULL AND t.status = 'stopped' AND t.failure_reason IS NULL), false) AS is_complete
     FROM easeml.trials t WHERE t.arm_id = a.arm_id) n
 CROSS JOIN LATERAL (SELECT greatest(sum(c.n_train_rows), 1) AS n_rows FROM easeml.partitions c WHERE c.dataset_id = r.dataset_id) p
-WHERE a.run_id = %(run_id)s AND NOT EXISTS (SELECT FROM easeml.priors q WHERE q.run_id = a.run_id AND a.arm_id <> ALL (q.arm_ids)) ORDER BY a.arm_id
+WHERE a.run_id = ANY (%(run_ids)s) AND NOT EXISTS (SELECT FROM easeml.priors q WHERE q.run_id = a.run_id AND a.arm_id <> ALL (q.arm_ids)) ORDER BY a.arm_id
 
 -- name: read_history
 -- What a procedure may know of an arm's trials; scores after each epoch, higher is better.
@@ -158,13 +158,13 @@ SELECT memory FROM easeml.policy_memory WHERE policy = %(policy)s
 
 -- name: read_prior
 -- What was believed of a run's arms beforehand.
-SELECT prior AS name, link, degrees_of_freedom, noise_variance, mean, covariance, fitted FROM easeml.priors WHERE run_id = %(run_id)s
+SELECT run_id, prior AS name, link, degrees_of_freedom, noise_variance, mean, covariance, fitted FROM easeml.priors WHERE run_id = ANY (%(run_ids)s)
 
 -- name: keep_prior
--- The first prior of a run stays.
+-- The first prior of a run stays. Nobody waits for the disk: what opens an arm later does, and with it all that was written before.
 INSERT INTO easeml.priors (run_id, tenant, prior, link, degrees_of_freedom, noise_variance, mean, covariance, fitted, arm_ids)
 SELECT run_id, tenant, %(prior)s, %(link)s, %(degrees_of_freedom)s, %(noise_variance)s, %(mean)s, %(covariance)s, %(fitted)s::jsonb, %(arm_ids)s FROM easeml.runs
-WHERE run_id = %(run_id)s AND %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease) FOR KEY SHARE SKIP LOCKED ON CONFLICT DO NOTHING
+WHERE run_id = %(run_id)s AND %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease) AND set_config('synchronous_commit', 'off', true) = 'off' FOR KEY SHARE SKIP LOCKED ON CONFLICT DO NOTHING
 
 -- name: open_arm
 -- A decision.

@@ -31,7 +31,8 @@ UNFENCED = {
     "Provisioner.close": "instances stay as they are",
 }
 READS = {
-    "LeaseStore.is_held", "SlotStore.all_slots", "RunStore.open_runs", "RunStore.read", "TenancyStore.tenancy",
+    "LeaseStore.is_held", "SlotStore.all_slots", "RunStore.open_runs", "RunStore.read",
+    "RunStore.read_ahead", "TenancyStore.tenancy",
     "TenancyStore.past_arms", "TenancyStore.policy_memory", "TenancyStore.prior", "SearchStore.trial_history",
     "AllocationStore.profiles", "PlanStore.read", "PlanStore.standing", "PlanStore.slot_seconds",
     "InstanceStore.alive", "InstanceStore.local_slots",

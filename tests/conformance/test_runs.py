@@ -61,6 +61,21 @@ async def test_open_runs_are_read_with_arms_and_trials_until_they_are_over(world
     assert [await world.ports.runs.read(run_id) for run_id in (first, second)] == [None, None]
 
 
+@pytest.mark.covers("RunStore.read_ahead")
+async def test_runs_that_are_read_at_once_are_those_that_are_read_one_by_one(world: World) -> None:
+    await world.ports.lease.acquire()
+    run_ids = [world.ask_for_run() for _ in range(3)]
+    alone = [await world.ports.runs.read(run_id) for run_id in run_ids]
+    world.drop_run(run_ids[1])
+    await world.ports.runs.read_ahead(run_ids)
+    assert [await world.ports.runs.read(run_id) for run_id in run_ids] == [alone[0], None, alone[2]]
+    # What was read ahead is given out once.
+    await world.ports.runs.start(run_ids[0])
+    renewed = await world.ports.runs.read(run_ids[0])
+    assert renewed is not None
+    assert renewed.status == "running"
+
+
 @pytest.mark.covers("RunStore.start")
 async def test_a_run_is_started_once(world: World) -> None:
     await world.ports.lease.acquire()

@@ -6,6 +6,7 @@ the coordinator reads the run again and finds what is left to do.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from easeml_db.words.run import Run
@@ -16,6 +17,10 @@ class RunStore(Protocol):
 
     async def open_runs(self) -> list[int]:
         """Return the numbers of all queued and running runs, oldest first."""
+
+    async def read_ahead(self, run_ids: Sequence[int]) -> None:
+        """Read several runs at once: the next `read` of each may return what was found now. For runs of which nothing
+        is under way."""
 
     async def read(self, run_id: int) -> Run | None:
         """Return an open run; None when it ended or is gone. Raises EasemlError where its rows cannot be read."""

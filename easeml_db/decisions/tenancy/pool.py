@@ -66,8 +66,8 @@ class Pool:
     def _renew_terms(self, role: str) -> None:
         tenant, run_ids = self._tenancy.tenant(role), self._runs_of.get(role, set())
         deadline = math.inf if tenant.deadline_seconds is None else tenant.deadline_seconds
-        for run_id in run_ids:
-            self._selector.set_terms(run_id, weight=tenant.weight / len(run_ids), deadline_seconds=deadline)
+        if run_ids:
+            self._selector.share_terms(run_ids, weight=tenant.weight / len(run_ids), deadline_seconds=deadline)
 
     # Runs
 

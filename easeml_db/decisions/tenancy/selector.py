@@ -102,6 +102,15 @@ class Selector(Generic[Key]):
         if deadline_seconds < math.inf:
             self._deadlines[key] = deadline_seconds
 
+    def share_terms(self, keys: Collection[Key], *, weight: float, deadline_seconds: float = math.inf) -> None:
+        """Change weight and deadline of several runs, in one step where none has a deadline. Raises InvalidArgument."""
+        if deadline_seconds == math.inf and self._deadlines.keys().isdisjoint(keys):
+            _check_weight(weight)
+            self.standings.weight[[self._places[key] for key in keys]] = weight
+            return
+        for key in keys:
+            self.set_terms(key, weight=weight, deadline_seconds=deadline_seconds)
+
     def key(self, place: int) -> Key:
         """Return the run at a place of the standings."""
         return self._keys[place]
