@@ -20,6 +20,7 @@ from easeml_db.cli.statements import call
 @click.option("--output", help="Table for keys and predictions.")
 @click.option("--if-exists", help="Of the output: refuse, append (rows with new keys) or update (default: refuse).")
 @click.option("--key", callback=name_list, help="Columns that tell rows apart: a,b (default: the primary key).")
+@click.option("--probabilities", is_flag=True, help="Show, or write, the probabilities of all classes.")
 @click.option("--row", callback=json_value, help="One row as JSON (or @FILE): an object of columns, or its numbers.")
 @click.option("--trial", "trial_id", type=int, help="The trial that answers (default: what easeml serving shows).")
 @dsn_option
@@ -39,6 +40,8 @@ def predict(
         raise click.UsageError("give either --row, or --source and --output")
     if row is None:
         _predict_table(dataset, source, output, dsn, as_json, trial_id=trial_id, **added)
+    elif added["probabilities"]:
+        _predict_probabilities(dataset, row, trial_id, dsn, as_json)
     else:
         _predict_row(dataset, row, trial_id, dsn, as_json)
 
@@ -98,7 +101,7 @@ def _predict_table(
 
 
 def _predict_row(dataset: str, row: Any, trial_id: int | None, dsn: str | None, as_json: bool) -> None:
-    inputs = _numbers(row) if isinstance(row, list) else Jsonb(row)
+    inputs = _inputs(row)
     with database(dsn) as connection:
         # The row function, not the scalar one: it also says how sure it is, and who answered.
         answer = connection.execute(
@@ -109,6 +112,22 @@ def _predict_row(dataset: str, row: Any, trial_id: int | None, dsn: str | None, 
     elif answer:
         sure = "" if answer["probability"] is None else f", probability {text_of(answer['probability'])}"
         say(f"{answer['label']}  (trial {answer['serving_trial_id']}{sure})")
+
+
+def _predict_probabilities(dataset: str, row: Any, trial_id: int | None, dsn: str | None, as_json: bool) -> None:
+    inputs = _inputs(row)
+    with database(dsn) as connection:
+        found = call(connection, "predict_probabilities", dataset, inputs, trial_id=trial_id)
+    if as_json:
+        print_json(found)
+    else:
+        for label, probability in sorted(found.items(), key=lambda each: -each[1]):
+            say(f"{label}  {text_of(probability)}")
+
+
+def _inputs(row: Any) -> Any:
+    """Return a row as the server takes it: an object as jsonb, numbers as an array."""
+    return _numbers(row) if isinstance(row, list) else Jsonb(row)
 
 
 def _numbers(value: Any) -> Any:

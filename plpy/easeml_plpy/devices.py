@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 from .errors import InvalidArgument
-from .memory import limit_to, session_bytes, unlimited
+from .memory import keep_freed_memory, limit_to, session_bytes, unlimited
 
 CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []  # before any binding
 
@@ -55,6 +55,7 @@ def bind(device: str, n_threads: int, memory_limit_bytes: int | None) -> str:
     """
     _Threads.given = n_threads
     share_threads()
+    keep_freed_memory()
     if memory_limit_bytes is not None:
         limit_to(memory_limit_bytes)
     elif device.startswith("cuda:"):

@@ -106,7 +106,7 @@ class _Numbers:
 
     def encode(self, values: Sequence[Array]) -> Floats:
         """Standardise, impute the mean, and add a flag beside each number that was missing in training."""
-        numbers = np.stack(values, axis=1)
+        numbers = np.concatenate(values)[None] if len(values[0]) == 1 else np.stack(values, axis=1)
         standard = (np.clip(numbers, self.low, self.high) - self.mean) / self.scale
         is_missing = np.isnan(standard)
         imputed = np.where(is_missing, 0.0, standard)

@@ -5,6 +5,7 @@ All entry points here run with the caller's rights. What they answer with comes 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import TypeAlias
 
@@ -22,17 +23,20 @@ from .value_types import Array
 
 Answer: TypeAlias = tuple[str | None, float | None, float | None, int]
 """(label, probability, value, trial) of one row; the label of a regression is its value as text."""
-Answers: TypeAlias = tuple[str | None, str | None, bytes, int]
-"""(labels, what stands between them, probabilities or values as float64, trial) of many rows; a regression has no
-labels. PL/Python would turn each element of a list into text, for the server to read."""
+Answers: TypeAlias = tuple[str | None, str | None, bytes, str | None, int]
+"""(labels, what stands between them, their probabilities or values as float64, probabilities of all classes as a JSON
+array where they are asked for, trial) of many rows; a regression has no labels. PL/Python would turn each element of a
+list into text, for the server to read."""
 
 ROWS_AT_ONCE = 1024
 
 
 class Filling:
-    """Says whether easeml.predict_table fills a table just now: only then are packed rows answered."""
+    """Says whether easeml.predict_table fills a table just now, for only then are packed rows answered; and whether
+    with the probabilities of all classes."""
 
     is_on = False
+    has_probabilities = False
 
 
 FILLING: Kept[Filling] = Kept(Filling)
@@ -48,7 +52,10 @@ def outputs_of(served: Served, fields: Sequence[Array]) -> Array:
 
 def check_finite(inputs: Sequence[Field], fields: Sequence[Array]) -> None:
     """Refuse infinite numbers, which no training row had; NaN is a missing number."""
-    if len(fields[0]) == 1 and np.isfinite(np.concatenate([values.ravel() for values in fields])).all():
+    if (
+        len(fields[0]) == 1
+        and np.isfinite(np.concatenate([each if each.ndim == 1 else each.ravel() for each in fields])).all()
+    ):
         return  # of a row most numbers are, and one look is enough
     for field, values in zip(inputs, fields, strict=True):
         if values.dtype.kind == "f" and np.isinf(values).any():
@@ -71,16 +78,22 @@ def answer(served: Served, fields: Sequence[Array]) -> Answer:
     return target.labels[best], float(outputs[best]), None, served.trial_id
 
 
-def answers(served: Served, fields: Sequence[Array], n_rows: int) -> Answers:
+def answers(served: Served, fields: Sequence[Array], n_rows: int, *, has_probabilities: bool) -> Answers:
     """Answer for many rows."""
     pages = ([part[i : i + ROWS_AT_ONCE] for part in fields] for i in range(0, n_rows, ROWS_AT_ONCE))
     outputs = np.concatenate([outputs_of(served, page) for page in pages])
     target = served.data.encoder.target
     if not isinstance(target, LabelTarget):
-        return None, None, _bytes_of(outputs[:, 0]), served.trial_id
+        return None, None, _bytes_of(outputs[:, 0]), None, served.trial_id
     best = outputs.argmax(axis=1)
     labels = target.separator.join(map(target.labels.__getitem__, best.tolist()))
-    return labels, target.separator, _bytes_of(outputs[np.arange(n_rows), best]), served.trial_id
+    every = json.dumps(by_label(target, outputs)) if has_probabilities else None
+    return labels, target.separator, _bytes_of(outputs[np.arange(n_rows), best]), every, served.trial_id
+
+
+def by_label(target: LabelTarget, outputs: Array) -> list[dict[str, float]]:
+    """Return the probabilities of rows (n, classes) by label."""
+    return [dict(zip(target.labels, row, strict=True)) for row in outputs.tolist()]
 
 
 def _bytes_of(numbers: Array) -> bytes:
@@ -128,7 +141,8 @@ def predict_packed(
     payload: the numbers and arrays as sent_columns.py has them sent; texts: the inputs that are texts as a JSON array,
     one column after another (so that the caller need not know the owner's categories).
     """
-    if not session.kept(FILLING).is_on:
+    filling = session.kept(FILLING)
+    if not filling.is_on:
         raise NotAllowed("easeml.predict_packed cannot be called directly", hint="Call easeml.predict_table.")
     chosen = served(session, dataset, trial_id)
     inputs = chosen.data.encoder.inputs
@@ -139,7 +153,7 @@ def predict_packed(
         coded(field, next(columns)) if isinstance(field, CategoricalField | TextField) else next(sent)
         for field in inputs
     ]
-    return answers(chosen, fields, n_rows)
+    return answers(chosen, fields, n_rows, has_probabilities=filling.has_probabilities)
 
 
 def _numbers(inputs: Sequence[Field], payload: bytes | None, n_rows: int) -> list[Array]:

@@ -1,4 +1,4 @@
-"""The probabilities of all classes for one row, from the trial that answers predictions."""
+"""The probabilities of all classes, from the trial that answers predictions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from .encoder import Encoder, LabelTarget
 from .errors import NotAllowed, ShapeMismatch
-from .prediction import outputs_of
+from .prediction import by_label, outputs_of
 from .row_values import fields_from_numbers, fields_from_values, numbers_of_array, row_of_text
 from .serving import served
 from .session import Session, answering
@@ -23,16 +23,19 @@ FIELDS: Mapping[str, Callable[[Encoder, bytes], list[Array]]] = {
 """How a row is given: the text of a JSON object, an array of double precision as the server stores it, an image."""
 
 
+def label_target(dataset: str | None, encoder: Encoder, *, hint: str) -> LabelTarget:
+    """Return the target of a classification. Raises NotAllowed."""
+    if not isinstance(encoder.target, LabelTarget):
+        raise NotAllowed(f"dataset {dataset!r} is a regression, which has no probabilities", hint=hint)
+    return encoder.target
+
+
 @answering
 def class_probabilities(session: Session, dataset: str, given: str, inputs: bytes | None, trial_id: int | None) -> str:
     """Return a JSON object of labels and their probabilities."""
     chosen = served(session, dataset, trial_id)
-    target = chosen.data.encoder.target
-    if not isinstance(target, LabelTarget):
-        raise NotAllowed(
-            f"dataset {dataset!r} is a regression, which has no probabilities", hint="Call easeml.predict_value."
-        )
+    target = label_target(dataset, chosen.data.encoder, hint="Call easeml.predict_value.")
     if inputs is None:
         raise ShapeMismatch("inputs: expected a row, got NULL")
-    outputs = outputs_of(chosen, FIELDS[given](chosen.data.encoder, inputs))[0]
-    return json.dumps(dict(zip(target.labels, outputs.tolist(), strict=True)))
+    outputs = outputs_of(chosen, FIELDS[given](chosen.data.encoder, inputs))
+    return json.dumps(by_label(target, outputs)[0])

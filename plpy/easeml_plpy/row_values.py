@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 import re
 import reprlib
 import struct
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeGuard
+from contextlib import suppress
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
 
 from .coded_fields import CategoricalField, TextField
-from .encoder import Encoder, Field, NumericField, TensorField
+from .encoder import Encoder, Field, NumberField, NumericField, TensorField
 from .errors import ShapeMismatch
 from .tokens import Tokenizer
 from .value_types import JSON, Array
@@ -24,6 +25,7 @@ MAX_TEXT_BYTES = 32 << 20
 """Of a row as JSON: parsing it takes less than a second, and nothing can interrupt that."""
 KNOWN = "Give null for a value that is not known."
 _KINDS = {list: "an array", str: "a text", bool: "a boolean", int: "a number", float: "a number"}
+_NUMBERS = frozenset({float, int, type(None)})
 _ARRAY_HEAD = struct.Struct("=iiI")
 _GREATEST_REAL = float(np.finfo(np.float32).max)
 _TIME = re.compile(r"(?P<moment>[\d-]+(?:[T ][\d:.]+)?)(?:Z|(?P<sign>[+-])(?P<offset>[\d:]+))?")
@@ -34,7 +36,7 @@ def row_of_text(text: str | None) -> Mapping[str, JSON]:
     if text is not None and len(text) > MAX_TEXT_BYTES:
         raise ShapeMismatch(f"inputs: expected at most {MAX_TEXT_BYTES} characters of json, got {len(text)}")
     try:
-        row: JSON = None if text is None else json.loads(text, parse_constant=_refuse_constant)
+        row: JSON = None if text is None else _DECODER.decode(text)
     except (RecursionError, ValueError) as error:
         nested = isinstance(error, RecursionError)
         raise ShapeMismatch(
@@ -52,6 +54,10 @@ def row_of_text(text: str | None) -> Mapping[str, JSON]:
 
 def _refuse_constant(word: str) -> None:
     raise ValueError(f"{word} is no JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+"""Made once: json.loads would make one for each row."""
 
 
 def numbers_of_array(stored: bytes) -> npt.NDArray[np.float64]:
@@ -77,8 +83,32 @@ def numbers_of_array(stored: bytes) -> npt.NDArray[np.float64]:
 
 def fields_from_values(encoder: Encoder, row: Mapping[str, JSON]) -> list[Array]:
     """Make fields of one row given as a mapping from column to value (None: missing), as in to_jsonb(row)."""
-    _check_inputs(encoder, row)
-    return [_field_from_value(field, _value_of(field, row[field.source])) for field in encoder.inputs]
+    places = _places(encoder.inputs)
+    try:
+        values = [row[source] for source in places.sources]
+    except KeyError:
+        _check_inputs(encoder, row)
+        raise
+    if places.are_numbers and _NUMBERS.issuperset(map(type, values)):
+        with suppress(OverflowError):
+            return list(np.array(values, np.float64)[:, None])  # None becomes NaN
+    return [
+        _field_from_value(field, _value_of(field, value)) for field, value in zip(encoder.inputs, values, strict=True)
+    ]
+
+
+class _Places(NamedTuple):
+    """The columns of the inputs, and whether all of them are numbers that are taken as JSON has them."""
+
+    sources: tuple[str, ...]
+    are_numbers: bool
+
+
+@lru_cache(64)
+def _places(inputs: tuple[Field, ...]) -> _Places:
+    """Return where the inputs are in a row; a row alone would ask for longer than it computes."""
+    are_numbers = (isinstance(field, NumericField) and not field.key and field.type != "float4" for field in inputs)
+    return _Places(tuple(field.source for field in inputs), all(are_numbers))
 
 
 def _check_inputs(encoder: Encoder, row: Mapping[str, JSON]) -> None:
@@ -119,23 +149,35 @@ def _value_of(field: Field, value: JSON) -> JSON:
 
 def fields_from_numbers(encoder: Encoder, numbers: Array) -> list[Array]:
     """Make fields of one row given as numbers in the order of the inputs, tensors flattened."""
-    fields = []
-    for field in encoder.inputs:
+    stretches = _stretches(encoder.inputs)
+    if numbers.size != stretches[-1][1].stop:
+        raise ShapeMismatch(
+            f"expected {stretches[-1][1].stop} numbers, got {numbers.size}",
+            hint=f"Give them in the order of the inputs: {', '.join(field.column for field, _, _ in stretches)}.",
+        )
+    flat = numbers.reshape(-1).astype(np.float64)
+    return [
+        flat[place] if is_number else _as_stored(field, flat[place]).reshape(1, *field.shape)
+        for field, place, is_number in stretches
+    ]
+
+
+@lru_cache(64)
+def _stretches(inputs: tuple[Field, ...]) -> list[tuple[NumberField, slice, bool]]:
+    """Return the inputs with their places among the numbers of a row, and whether a number is the field's as it is.
+    Raises ShapeMismatch."""
+    found: list[tuple[NumberField, slice, bool]] = []
+    start = 0
+    for field in inputs:
         if isinstance(field, CategoricalField | TextField):
             raise ShapeMismatch(
                 f"input {field.column!r} is a text and cannot be given as a number",
                 hint="Give the row as jsonb: easeml.predict(dataset, to_jsonb(row)).",
             )
-        fields.append(field)
-    sizes = [math.prod(field.shape) for field in fields]
-    if numbers.size != sum(sizes):
-        raise ShapeMismatch(
-            f"expected {sum(sizes)} numbers, got {numbers.size}",
-            hint=f"Give them in the order of the inputs: {', '.join(field.column for field in fields)}.",
-        )
-    flat, stops = numbers.reshape(-1).astype(np.float64), itertools.accumulate(sizes)
-    parts = (flat[stop - size : stop] for size, stop in zip(sizes, stops, strict=True))
-    return [_as_stored(field, part).reshape(1, *field.shape) for part, field in zip(parts, fields, strict=True)]
+        stop = start + math.prod(field.shape)
+        found.append((field, slice(start, stop), isinstance(field, NumericField) and field.type != "float4"))
+        start = stop
+    return found
 
 
 def _text_of(field: CategoricalField | TextField, value: JSON) -> str | None:

@@ -18,18 +18,26 @@ from .encoder import Encoder, Field, NumberField, NumberTarget, NumericField, Te
 from .errors import InvalidArgument, NotFound, ShapeMismatch
 from .prediction import FILLING
 from .prediction_outputs import Addition, is_there, key_columns
+from .probabilities import label_target
 from .sent_columns import payload_sql
 from .serving import served
 from .session import Command, Session, Statement, answering, only_column
 
 # A single label that is empty makes an empty text, which string_to_array would take for no label.
 LABELS = "CASE packed.labels WHEN '' THEN ARRAY[''] ELSE string_to_array(packed.labels, packed.separator) END"
-LABEL_COLUMNS = "NULL::text AS predicted_label, NULL::double precision AS probability"
 VALUES = "easeml.numbers_of(packed.predicted_values)"
-VALUE_COLUMN = "NULL::double precision AS predicted_value"
+LABEL_COLUMNS = {
+    "predicted_label": ("text", f"unnest({LABELS})"),
+    "probability": ("double precision", f"unnest({VALUES})"),
+}
+EVERY_COLUMN = {"probabilities": ("jsonb", "jsonb_array_elements(packed.probabilities::jsonb)")}
+VALUE_COLUMN = {"predicted_value": ("double precision", f"unnest({VALUES})")}
+"""What is written of the predictions: by column its type, and SQL of its values for all rows that were packed."""
 ELEMENTS = {"i2": "int2", "i4": "int4", "f4": "float4", "f8": "float8"}
 
 CHUNK_ROWS = 4096
+MOST_PROBABILITIES = 1 << 18
+"""That are written as JSON at once."""
 
 # One statement over the whole source: some thousand rows at a time are packed, predicted and written with their keys.
 FILL = """
@@ -47,13 +55,15 @@ WHERE chunk.n > 0
 
 @dataclass(frozen=True)
 class TableRequest:
-    """What to predict for: a relation by oid and by its name quoted for SQL, and the quoted name of the new table."""
+    """What to predict for: a relation by oid and by its name quoted for SQL, and the quoted name of the new table; and
+    whether it gets the probabilities of all classes."""
 
     dataset: str | None
     trial_id: int | None
     relation: int
     source: str
     output: str
+    has_probabilities: bool
 
 
 class _Size(NamedTuple):
@@ -87,6 +97,7 @@ def write_predictions(
     trial_id: int | None,
     if_exists: str | None,
     key: Sequence[str] | None,
+    probabilities: bool | None,
 ) -> int:
     """Create the output table and fill it in one statement, or add to the one that is there; return how many rows were
     written."""
@@ -95,8 +106,11 @@ def write_predictions(
         raise NotFound(
             f"source: there is no table or view with the number {relation}", hint="Call easeml.predict_table."
         )
-    wanted = TableRequest(dataset, trial_id, relation, source[0], session.row(OUTPUT_NAME, output))
+    output_name = session.row(OUTPUT_NAME, output)
+    wanted = TableRequest(dataset, trial_id, relation, source[0], output_name, bool(probabilities))
     encoder = served(session, dataset, trial_id).data.encoder
+    if probabilities:
+        label_target(dataset, encoder, hint="Leave out probabilities => true.")
     columns = columns_of.read_columns(session, relation)
     columns_of.require(columns, [field.source for field in encoder.inputs], "source", wanted.source)
     _check_types(wanted, columns, encoder.inputs)
@@ -109,7 +123,7 @@ def write_predictions(
             f"key: expected columns that tell rows apart, and {wanted.source} has no primary key",
             hint="Name them: key => '{id}'.",
         )
-    addition = Addition(wanted.source, wanted.output, filling.keys, filling.predicted, if_exists)
+    addition = Addition(wanted.source, wanted.output, filling.keys, list(filling.written), if_exists)
     return addition.add(session, lambda rows, table: filling.fill(session, rows, table))
 
 
@@ -123,31 +137,37 @@ class _Filling:
     keys: Sequence[str]
 
     @property
-    def is_number(self) -> bool:
-        """Whether values are predicted, no labels."""
-        return isinstance(self.encoder.target, NumberTarget)
+    def written(self) -> dict[str, tuple[str, str]]:
+        """The columns of the predictions, with type and SQL."""
+        if isinstance(self.encoder.target, NumberTarget):
+            return VALUE_COLUMN
+        return LABEL_COLUMNS | EVERY_COLUMN if self.wanted.has_probabilities else LABEL_COLUMNS
 
     @property
-    def predicted(self) -> list[str]:
-        """The columns of the predictions."""
-        return ["predicted_value"] if self.is_number else ["predicted_label", "probability"]
+    def chunk_rows(self) -> int:
+        """How many rows to predict for at once."""
+        target = self.encoder.target
+        if isinstance(target, NumberTarget) or not self.wanted.has_probabilities:
+            return CHUNK_ROWS
+        return max(1, min(CHUNK_ROWS, MOST_PROBABILITIES // len(target.labels)))
 
     def fill(self, session: Session, source: str, output: str) -> int:
         """Create the output with a row for each row of the source, which has its columns; return the number of rows."""
-        selected = ", ".join([*self.keys, VALUE_COLUMN if self.is_number else LABEL_COLUMNS])
+        typed = (f"NULL::{sql_type} AS {name}" for name, (sql_type, _) in self.written.items())
+        selected = ", ".join([*self.keys, *typed])
         session.execute(f"CREATE TABLE {output} AS SELECT {selected} FROM {source} LIMIT 0")
         scanned = _scannable(session, self.wanted) if source == self.wanted.source else source
         size = _size(session, scanned)
-        inputs, kept = self.encoder.inputs, (f"chunk.k{i}" for i in range(len(self.keys)))
+        inputs, kept = self.encoder.inputs, (f"unnest(chunk.k{i})" for i in range(len(self.keys)))
         sql = FILL.format(
             output=output,
             relation=scanned,
-            columns=", ".join(f"unnest({array})" for array in (*kept, *(() if self.is_number else (LABELS,)), VALUES)),
+            columns=", ".join([*kept, *(values for _, values in self.written.values())]),
             key_arrays="".join(f", array_agg({key}) AS k{i}" for i, key in enumerate(self.keys)),
             payload=_payload_sql(self.columns, inputs),
             texts=_texts_sql(self.columns, inputs),
             n_pages=size.n_pages,
-            step=max(1, size.n_pages * CHUNK_ROWS // max(size.n_rows, 1)),
+            step=max(1, size.n_pages * self.chunk_rows // max(size.n_rows, 1)),
         )
         n_rows = _fill(session, self.wanted, sql)
         if scanned not in (source, self.wanted.source):
@@ -158,7 +178,7 @@ class _Filling:
 def _fill(session: Session, wanted: TableRequest, sql: str) -> int:
     """Execute the one statement; packed rows are answered only while it runs. Return the number of rows."""
     filling = session.kept(FILLING)
-    filling.is_on = True
+    filling.is_on, filling.has_probabilities = True, wanted.has_probabilities
     try:
         return session.run(Command(sql, ("text", "int8"), is_kept=False), wanted.dataset, wanted.trial_id)
     finally:

@@ -20,7 +20,7 @@ END
 $$;
 COMMENT ON FUNCTION easeml.numbers_of(bytea) IS 'Returns numbers given as bytes, 8 for each as the server stores a double precision (internal).';
 
-CREATE FUNCTION easeml.predict_packed(dataset text, trial_id bigint, n_rows integer, payload bytea, texts text, OUT labels text, OUT separator text, OUT predicted_values bytea, OUT serving_trial_id bigint)
+CREATE FUNCTION easeml.predict_packed(dataset text, trial_id bigint, n_rows integer, payload bytea, texts text, OUT labels text, OUT separator text, OUT predicted_values bytea, OUT probabilities text, OUT serving_trial_id bigint)
 LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
 from easeml_plpy.prediction import predict_packed
 return predict_packed(plpy, GD, dataset, trial_id, n_rows, payload, texts)
@@ -28,12 +28,12 @@ $$;
 COMMENT ON FUNCTION easeml.predict_packed(text, bigint, integer, bytea, text) IS
     'Predicts for rows whose columns come as bytes, within easeml.predict_table (internal: refuses direct calls).';
 
-CREATE FUNCTION easeml.write_predictions(dataset text, relation oid, output text, trial_id bigint, if_exists text, key text[], OUT n_rows bigint, OUT failure jsonb)
+CREATE FUNCTION easeml.write_predictions(dataset text, relation oid, output text, trial_id bigint, if_exists text, key text[], probabilities boolean, OUT n_rows bigint, OUT failure jsonb)
 LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
 from easeml_plpy.table_prediction import write_predictions
-return write_predictions(plpy, GD, dataset, relation, output, trial_id, if_exists, key)
+return write_predictions(plpy, GD, dataset, relation, output, trial_id, if_exists, key, probabilities)
 $$;
-COMMENT ON FUNCTION easeml.write_predictions(text, oid, text, bigint, text, text[]) IS
+COMMENT ON FUNCTION easeml.write_predictions(text, oid, text, bigint, text, text[], boolean) IS
     'Reads a relation with the rights of the caller, predicts in batches, and fills a new table or adds to one that is there; returns the number of rows or an error (internal: use easeml.predict_table).';
 
 -- The two functions below mean names as the caller's search_path says, so they do not set one: each name and operator in them is qualified.
@@ -74,21 +74,23 @@ END
 $$;
 COMMENT ON FUNCTION easeml.find_output(text, text) IS 'Returns the full name, quoted for SQL, of a table that is to be made or added to, or raises an error (internal).';
 
-CREATE FUNCTION easeml.predict_table(dataset text, source text, output text, trial_id bigint DEFAULT NULL, if_exists text DEFAULT 'refuse', key text[] DEFAULT NULL)
+CREATE FUNCTION easeml.predict_table(dataset text, source text, output text, trial_id bigint DEFAULT NULL, if_exists text DEFAULT 'refuse', key text[] DEFAULT NULL,
+    probabilities boolean DEFAULT false)
 RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     found record;
     written record;
 BEGIN
     found := easeml.find_source(source);
-    written := easeml.write_predictions(dataset, found.relation::pg_catalog.oid, easeml.find_output(output, if_exists), trial_id, if_exists, key);
+    written := easeml.write_predictions(dataset, found.relation::pg_catalog.oid, easeml.find_output(output, if_exists), trial_id, if_exists, key, probabilities);
     PERFORM easeml.raise_failure(written.failure);
     RETURN written.n_rows;
 END
 $$;
-COMMENT ON FUNCTION easeml.predict_table(text, text, text, bigint, text, text[]) IS
+COMMENT ON FUNCTION easeml.predict_table(text, text, text, bigint, text, text[], boolean) IS
 $$Predicts for every row of a table or view, writes the predictions to a table and returns how many rows it wrote.
-The output has the columns of the key, then predicted_label and probability, or predicted_value. key: columns of the source that tell its rows apart; by default its primary key,
+The output has the columns of the key, then predicted_label and probability, or predicted_value. probabilities: whether a further column has the probabilities of all classes,
+as easeml.predict_probabilities returns them. key: columns of the source that tell its rows apart; by default its primary key,
 or without one, in a new table, all columns that are neither inputs nor arrays.
 if_exists: refuse (the output must not be there yet), append (predicts for the rows whose key it does not have) or update (predicts for all rows: new values for keys that it has, new
 rows for others). It reads and writes with your rights.$$;

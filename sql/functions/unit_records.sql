@@ -30,10 +30,13 @@ $$;
 COMMENT ON FUNCTION easeml.share_of_time(jsonb, integer, timestamptz, timestamptz) IS
     'Returns the times of a unit: of a whole round, or a batch, on one slot each unit has an equal share, one after the other, so that the time of a slot is counted once (internal).';
 
-CREATE FUNCTION easeml.slot_seconds(unit jsonb, taken interval) RETURNS double precision LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+-- In PL/pgSQL, which keeps its plans: every unit asks, and a function in SQL would be parsed and planned each time.
+CREATE FUNCTION easeml.slot_seconds(unit jsonb, taken interval) RETURNS double precision LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
     -- The ranks of a gang each took a slot all the time; a whole round took one, and so did the members of a batch together.
-    SELECT extract(epoch FROM taken)::double precision * CASE (unit #>> '{gang,n_ranks}')::integer WHEN 1 THEN 1 ELSE 1 + coalesce(jsonb_array_length(unit #> '{gang,others}'), 0) END
-        / coalesce((unit #>> '{batch,n_members}')::double precision, 1)
+    RETURN extract(epoch FROM taken)::double precision * CASE (unit #>> '{gang,n_ranks}')::integer WHEN 1 THEN 1 ELSE 1 + coalesce(jsonb_array_length(unit #> '{gang,others}'), 0) END
+        / coalesce((unit #>> '{batch,n_members}')::double precision, 1);
+END
 $$;
 COMMENT ON FUNCTION easeml.slot_seconds(jsonb, interval) IS 'Returns the slot time of a unit, or of all units of its gang, that took so long (internal).';
 

@@ -30,7 +30,8 @@ DROP INDEX IF EXISTS easeml.runs_open, easeml.arm_opening_candidates_run, easeml
 
 -- They return further columns, or have further arguments now.
 DROP VIEW IF EXISTS easeml.architectures;
-DROP FUNCTION IF EXISTS easeml.list_architectures(), easeml.predict_packed(text, bigint, integer, bytea, text), easeml.specifications(text[]);
+DROP FUNCTION IF EXISTS easeml.list_architectures(), easeml.predict_packed(text, bigint, integer, bytea, text), easeml.specifications(text[]),
+    easeml.predict_table(text, text, text, bigint, text, text[]), easeml.write_predictions(text, oid, text, bigint, text, text[]);
 DROP FUNCTION IF EXISTS easeml.select_models(text, text[], jsonb, text, integer, integer, text, double precision, bigint, text, text, jsonb, text);
 
 UPDATE easeml.trials t SET slot_seconds = w.seconds FROM (

@@ -133,6 +133,10 @@ def test_predict_a_row_as_object_and_as_numbers(shell: Any, finished: int) -> No
     by_column = document(shell("predict", "cli digits", "--row", json.dumps({"pixels": row}), "--json"))
     assert by_numbers == by_column
     assert by_numbers["label"] in [str(digit) for digit in range(10)]
+    every = document(shell("predict", "cli digits", "--row", json.dumps(row), "--probabilities", "--json"))
+    assert max(every, key=every.get) == by_numbers["label"]
+    shown = shell("predict", "cli digits", "--row", json.dumps(row), "--probabilities").stdout.splitlines()
+    assert [line.split()[0] for line in shown] == sorted(every, key=lambda label: -every[label])
 
 
 def test_predict_a_table_and_refuse_to_overwrite_it(shell: Any, finished: int) -> None:

@@ -111,7 +111,7 @@ def test_a_relation_that_there_is_not_is_refused_in_one_line(mallory: Session) -
     for relation in ("4294967295", "0", "NULL"):
         said = refused(
             mallory, "ML003", f"SELECT easeml.raise_failure(w.failure)"
-            f" FROM easeml.write_predictions('d', {relation}, 'predicted', NULL, 'refuse', NULL) w",
+            f" FROM easeml.write_predictions('d', {relation}, 'predicted', NULL, 'refuse', NULL, false) w",
         )  # fmt: skip
         assert said.startswith("source: there is no table or view with the number")
 

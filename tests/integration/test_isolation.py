@@ -138,7 +138,7 @@ REFUSED = {
         f"{RAISED} easeml.predict_numbers('private', easeml.array_bytes('{{{{1}}}}'::float8[]), {{trial_id}})",
     "predict_packed(text,bigint,integer,bytea,text)":
         r"SELECT easeml.predict_packed('private', {trial_id}, 1, '\x0000000000000000', '{{}}')",
-    "predict_table(text,text,text,bigint,text,text[])":
+    "predict_table(text,text,text,bigint,text,text[],boolean)":
         "SELECT easeml.predict_table('private', 'mine', 'stolen', {trial_id})",
     "plan(text,text[],jsonb,text,integer,integer,bigint,jsonb,interval,double precision,text,double precision)":
         "SELECT * FROM easeml.plan('private')",
@@ -161,8 +161,9 @@ REFUSED = {
     "set_prediction_audit(text,boolean)": "SELECT easeml.set_prediction_audit('private', false)",
     "undeploy(text)": "SELECT easeml.undeploy('private')",
     "wait(bigint,double precision)": "CALL easeml.wait({run_id}, 1)",
-    "write_predictions(text,oid,text,bigint,text,text[])":
-        f"{RAISED} easeml.write_predictions('private', 'mine'::regclass, 'bert.stolen', {{trial_id}}, 'refuse', NULL)",
+    "write_predictions(text,oid,text,bigint,text,text[],boolean)":
+        f"{RAISED} easeml.write_predictions('private', 'mine'::regclass, 'bert.stolen', {{trial_id}}, 'refuse', NULL,"
+        " true)",
 }  # fmt: skip
 # What is answered instead, since no row of another is seen behind it.
 A_RUN = "jsonb_populate_record(NULL::easeml.runs, '{{\"run_id\": {run_id}}}')"

@@ -154,6 +154,31 @@ def test_a_row_of_a_table_is_answered_like_a_row_alone(session: Session, dataset
     assert len({row["label"] for row in rows}) > 1
 
 
+def test_probabilities_of_all_classes_are_those_of_a_row_alone(session: Session) -> None:
+    sql = "SELECT easeml.predict_table('marks', 'marks', 'public.answers', if_exists => %s, probabilities => true)"
+    assert [session.value(sql, mode) for mode in ("refuse", "update", "append")] == [200, 200, 0]
+    rows = session.rows(
+        "SELECT a.*, easeml.predict_probabilities('marks', to_jsonb(m)) AS alone FROM answers a JOIN marks m USING (id)"
+    )
+    labels = set(session.values("SELECT mark FROM marks"))
+    assert len(rows) == 200
+    for row in rows:
+        every = row["probabilities"]
+        assert set(every) == labels
+        assert every == pytest.approx(row["alone"], abs=1e-5)
+        assert sum(every.values()) == pytest.approx(1, abs=1e-5)
+        assert max(every.values()) == row["probability"] == every[row["predicted_label"]]
+
+
+def test_a_table_that_has_no_probabilities_gets_none(session: Session) -> None:
+    session.execute("SELECT easeml.predict_table('marks', 'marks', 'public.answers')")
+    with pytest.raises(psycopg.Error, match="has no column probabilities"), session.transaction():
+        session.execute("SELECT easeml.predict_table('marks', 'marks', 'public.answers', NULL, 'append', NULL, true)")
+    with pytest.raises(psycopg.Error, match="'houses' is a regression, which has no probabilities") as caught:
+        session.execute("SELECT easeml.predict_table('houses', 'houses', 'public.fresh', probabilities => true)")
+    assert caught.value.diag.message_hint == "Leave out probabilities => true."
+
+
 def test_a_table_of_one_row_whose_label_is_empty_gets_it(session: Session) -> None:
     session.execute("SELECT easeml.predict_table('marks', 'marks', 'public.answers')")
     session.execute(

@@ -97,17 +97,20 @@ def check_text(text: str) -> None:
         raise CorruptCheckpoint("trees cannot be read: their text is cut or changed")
 
 
-def add_sums(trees: GrownTrees, inputs: Rows, margins: Array, pause: Pause) -> None:
-    """Add what all trees together say of each row."""
+def add_sums(trees: GrownTrees, inputs: Array, margins: Array, pause: Pause) -> None:
+    """Add what all trees together say of each row of a matrix."""
+    if len(inputs) == 1:
+        margins += trees.sums(inputs, 1)
+        return
     for rows in _chunks(len(inputs)):
-        margins[rows] += trees.sums(_matrix(inputs[rows]), n_threads())
+        margins[rows] += trees.sums(inputs[rows], n_threads())
         pause()
 
 
 def contributions(trees: GrownTrees, inputs: Rows) -> Array:
     """Return what each column adds to the margins of each row, float64 (n, n_margins, n_columns + 1); the last is what
     the trees say of a row of which nothing is known. They are the Shapley values that LightGBM computes."""
-    return trees.contributions(_matrix(inputs), n_threads())
+    return trees.contributions(matrix(inputs), n_threads())
 
 
 def add_trees(trees: GrownTrees, inputs: Rows, margins: Array, pause: Pause) -> None:
@@ -115,7 +118,7 @@ def add_trees(trees: GrownTrees, inputs: Rows, margins: Array, pause: Pause) -> 
     n_margins = margins.shape[1]
     values = _leaf_values(trees.text)
     for rows in _chunks(len(inputs)):
-        leaves = trees.leaves(_matrix(inputs[rows]), n_threads())
+        leaves = trees.leaves(matrix(inputs[rows]), n_threads())
         for tree, of_leaf in enumerate(values):
             margins[rows, tree % n_margins] += of_leaf[leaves[:, tree]]
         pause()
@@ -132,5 +135,6 @@ def _chunks(n_rows: int) -> list[slice]:
     return [slice(start, start + ROWS_AT_ONCE) for start in range(0, n_rows, ROWS_AT_ONCE)]
 
 
-def _matrix(inputs: Rows) -> Array:
+def matrix(inputs: Rows) -> Array:
+    """Return rows as numbers side by side, without copying."""
     return np.asarray(inputs).reshape(len(inputs), -1)

@@ -138,12 +138,13 @@ class BoostingTrial:
             raise NotReady("this trial has not been trained yet")
         first = 0 if kept is None else kept.n_epochs
         margins = self._first_margins(len(inputs)) if kept is None else kept.values.copy()
+        rows = boosters.matrix(inputs)
         for epoch in range(first, len(self._texts)):
-            boosters.add_sums(self._booster(epoch), inputs, margins, pause)
+            boosters.add_sums(self._booster(epoch), rows, margins, pause)
         return margins
 
     def _first_margins(self, n_rows: int) -> Array:
-        return np.tile(np.array(self._base, np.float64), (n_rows, 1))
+        return np.array([self._base], np.float64).repeat(n_rows, axis=0)
 
     def _booster(self, epoch: int) -> GrownTrees:
         if epoch not in self._boosters:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
-from ctypes import POINTER, byref, c_char_p, c_double, c_int, c_int32, c_int64, c_void_p
+from ctypes import POINTER, byref, c_char_p, c_double, c_int, c_int32, c_int64, c_void_p, pointer
 from functools import cache
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 
@@ -57,12 +58,16 @@ def _library() -> ctypes.CDLL:
 
 def _call(name: str, *arguments: object) -> None:
     """Call a function of the library. Raises LightGBMFailure, MemoryError."""
-    library = _library()
-    if getattr(library, name)(*arguments):
-        said = library.LGBM_GetLastError().decode(errors="replace")
-        if "bad_alloc" in said or "bad allocation" in said:
-            raise MemoryError
-        raise LightGBMFailure(said)
+    if getattr(_library(), name)(*arguments):
+        _raise()
+
+
+def _raise() -> NoReturn:
+    """Raise what the library says of the call that has just failed."""
+    said = _library().LGBM_GetLastError().decode(errors="replace")
+    if "bad_alloc" in said or "bad allocation" in said:
+        raise MemoryError
+    raise LightGBMFailure(said)
 
 
 class GrownTrees:
@@ -106,11 +111,19 @@ class GrownTrees:
         return found
 
     def _sums_of_row(self, rows: Array) -> Array:
-        data = np.ascontiguousarray(rows, np.float64)
+        """Return the sums of one row. What the call needs of memory stays where it is: to ask numpy for an address
+        takes as long as the trees do."""
         if not self._row_handle:
-            made = (FLOAT64, data.shape[1], b"num_threads=1 verbosity=-1", byref(self._row_handle))
-            _call("LGBM_BoosterPredictForMatSingleRowFastInit", self._handle, RAW, 0, -1, *made)
-            self._into = self._answer.ctypes.data_as(_DOUBLES)
-        written = byref(self._written)
-        _call("LGBM_BoosterPredictForMatSingleRowFast", self._row_handle, data.ctypes.data, written, self._into)
+            self._begin_rows(rows.shape[1])
+        self._row[:] = rows
+        if self._ask(*self._asked):
+            _raise()
         return self._answer[None].copy()
+
+    def _begin_rows(self, n_columns: int) -> None:
+        made = (FLOAT64, n_columns, b"num_threads=1 verbosity=-1", byref(self._row_handle))
+        _call("LGBM_BoosterPredictForMatSingleRowFastInit", self._handle, RAW, 0, -1, *made)
+        self._row = np.empty((1, n_columns))
+        answer = self._answer.ctypes.data_as(_DOUBLES)
+        self._asked = (self._row_handle, c_void_p(self._row.ctypes.data), pointer(self._written), answer)
+        self._ask = _library().LGBM_BoosterPredictForMatSingleRowFast

@@ -35,7 +35,7 @@ def outputs_of(task: Task, margins: Array) -> Array:
     if task.kind == "regression":
         return margins.astype(np.float32)
     if task.n_outputs == 2:
-        margins = np.concatenate([np.zeros_like(margins), margins], axis=1)
+        margins = np.concatenate([np.zeros(margins.shape), margins], axis=1)
     powers = np.exp(margins - margins.max(axis=1, keepdims=True, initial=-np.inf))
     probabilities: Array = powers / powers.sum(axis=1, keepdims=True)
     return probabilities.astype(np.float32)

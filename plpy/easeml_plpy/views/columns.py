@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import groupby
+from typing import NamedTuple
 
 import numpy as np
 
-from easeml_plpy.encoder import Encoder, Field
+from easeml_plpy.encoder import Encoder, Field, NumericField
 from easeml_plpy.layout import Layout, ViewColumn
 from easeml_plpy.task import InputType
 from easeml_plpy.value_types import Array
 from easeml_plpy.views.contract import View
+
+
+class PlainNumbers(NamedTuple):
+    """Numbers that become one column each, and what writes those that stand side by side into (n, columns) at once: one
+    by one, each would cost a row alone several calls of numpy."""
+
+    has: Callable[[NumericField], bool]
+    write: Callable[[tuple[NumericField, ...], Sequence[Array], Array], None]
 
 
 @dataclass(frozen=True)
@@ -25,28 +35,55 @@ class FieldColumns:
     columns: Callable[[Field], Iterable[ViewColumn]]
     width: Callable[[Field], int]
     write: Callable[[Field, Array, Array | None, Array], None]
+    plain: PlainNumbers | None = None
+
+    def is_plain(self, field: Field) -> bool:
+        """Say whether a field is one of the plain numbers."""
+        return self.plain is not None and isinstance(field, NumericField) and self.plain.has(field)
+
+
+class _Run(NamedTuple):
+    """Fields side by side: plain numbers, or any other one; and their places."""
+
+    first: Field
+    plain: tuple[NumericField, ...]
+    fields: slice
+    columns: slice
 
 
 def column_view(name: str, summary: str, input_type: InputType, made: FieldColumns) -> View:
     """Return a view of fields side by side."""
 
     @lru_cache(64)
-    def widths(inputs: tuple[Field, ...]) -> tuple[int, ...]:
-        return tuple(map(made.width, inputs))
+    def runs(inputs: tuple[Field, ...]) -> tuple[_Run, ...]:
+        return tuple(_runs(made, inputs))
 
     def shape(encoder: Encoder) -> tuple[int, ...]:
-        return (sum(widths(encoder.inputs)),)
+        return (runs(encoder.inputs)[-1].columns.stop,)
 
     def layout(encoder: Encoder) -> Layout:
         return tuple(column for field in encoder.inputs for column in made.columns(field))
 
     def encode(encoder: Encoder, fields: Sequence[Array], folds: Array | None) -> Array:
         rows = np.empty((len(fields[0]), *shape(encoder)), input_type)
-        start = 0
-        for field, values, width in zip(encoder.inputs, fields, widths(encoder.inputs), strict=True):
-            stop = start + width
-            made.write(field, values, folds, rows[:, start:stop])
-            start = stop
+        for run in runs(encoder.inputs):
+            into = rows[:, run.columns]
+            if made.plain is not None and run.plain:
+                made.plain.write(run.plain, fields[run.fields], into)
+            else:
+                made.write(run.first, fields[run.fields.start], folds, into)
         return rows
 
     return View(name, summary, input_type, shape, layout, encode)
+
+
+def _runs(made: FieldColumns, inputs: tuple[Field, ...]) -> Iterator[_Run]:
+    """Yield the inputs, with plain numbers that stand side by side together."""
+    field = column = 0
+    for is_plain, members in groupby(inputs, key=made.is_plain):
+        together = list(members)
+        for some in [together] if is_plain else [[each] for each in together]:
+            next_field, next_column = field + len(some), column + sum(map(made.width, some))
+            plain = tuple(each for each in some if is_plain and isinstance(each, NumericField))
+            yield _Run(some[0], plain, slice(field, next_field), slice(column, next_column))
+            field, column = next_field, next_column

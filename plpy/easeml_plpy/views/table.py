@@ -21,7 +21,7 @@ from easeml_plpy.coded_fields import NULL_TEXT, CategoricalField, TextField
 from easeml_plpy.encoder import Encoder, Field, Moment, NumberField, NumericField, TensorField
 from easeml_plpy.layout import ViewColumn
 from easeml_plpy.value_types import Array
-from easeml_plpy.views.columns import FieldColumns, column_view
+from easeml_plpy.views.columns import FieldColumns, PlainNumbers, column_view
 
 MIDDLE = 0.5
 FIRST = {"month": 1, "day": 1, "weekday": 0, "hour": 0}
@@ -67,6 +67,19 @@ def _cycles(field: NumberField) -> list[str]:
     return [part for part in field.calendar if part in CYCLES] if isinstance(field, NumericField) else []
 
 
+def _is_plain(field: NumericField) -> bool:
+    return not field.missing and not _cycles(field)
+
+
+def _write_plain(fields: tuple[NumericField, ...], values: Sequence[Array], into: Array) -> None:
+    if len(into) == 1:
+        numbers = np.concatenate(values).tolist()
+        into[0] = [_position(knots, number) for knots, number in zip(_listed(fields), numbers, strict=True)]
+    else:
+        for k, (field, column) in enumerate(zip(fields, values, strict=True)):
+            into[:, k] = positions(field.knots[0], column)
+
+
 def _write(field: Field, values: Array, folds: Array | None, into: Array) -> None:
     if isinstance(field, CategoricalField):
         into[:, 0] = np.where(values < 0, len(field.categories) + 1, values)
@@ -81,8 +94,8 @@ def _write(field: Field, values: Array, folds: Array | None, into: Array) -> Non
 def _write_numbers(field: NumberField, values: Array, into: Array) -> None:
     n_elements = values.shape[1]
     if len(values) == 1:
-        places = [_position(knots, value) for knots, value in zip(_listed(field), values[0].tolist(), strict=True)]
-        into[0, :n_elements] = places
+        numbers = values[0].tolist()
+        into[0, :n_elements] = [_position(*each) for each in zip(_listed((field,)), numbers, strict=True)]
     else:
         for k, knots in enumerate(_knots(field)):
             into[:, k] = positions(knots, values[:, k])
@@ -115,8 +128,8 @@ def _position(knots: Sequence[float], value: float) -> float:
 
 
 @lru_cache(4096)
-def _listed(field: NumberField) -> list[list[float]]:
-    return [knots.tolist() for knots in _knots(field)]
+def _listed(fields: tuple[NumberField, ...]) -> list[list[float]]:
+    return [knots.tolist() for field in fields for knots in _knots(field)]
 
 
 @cache
@@ -135,5 +148,5 @@ TABLE = column_view(
     "table",
     "float32 for networks: positions among quantiles, flags where missing, codes of categories, tokens and calendar",
     "float32",
-    FieldColumns(_columns, _width, _write),
+    FieldColumns(_columns, _width, _write, PlainNumbers(_is_plain, _write_plain)),
 )

@@ -9,16 +9,16 @@ it has, and a flag for each of the commonest.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from easeml_plpy.calendar_parts import calendar_parts
 from easeml_plpy.coded_fields import NULL_TEXT, CategoricalField, TextField
-from easeml_plpy.encoder import Field, TensorField
+from easeml_plpy.encoder import Field, NumericField, TensorField
 from easeml_plpy.layout import ViewColumn
 from easeml_plpy.value_types import Array
-from easeml_plpy.views.columns import FieldColumns, column_view
+from easeml_plpy.views.columns import FieldColumns, PlainNumbers, column_view
 
 N_FLAGS = 64
 """Tokens of a text that trees see one by one."""
@@ -55,6 +55,17 @@ def _n_flags(field: TextField) -> int:
     return min(N_FLAGS, len(field.tokens))
 
 
+def _is_plain(field: NumericField) -> bool:
+    return not field.calendar
+
+
+def _write_plain(fields: Sequence[NumericField], values: Sequence[Array], into: Array) -> None:
+    if len(into) == 1:
+        np.concatenate(values, out=into[0])
+    else:
+        np.stack(values, axis=1, out=into)
+
+
 def _write(field: Field, values: Array, folds: Array | None, into: Array) -> None:
     if isinstance(field, CategoricalField):
         into[:, 0] = np.where(values < 0, np.nan, values)
@@ -66,8 +77,7 @@ def _write(field: Field, values: Array, folds: Array | None, into: Array) -> Non
         into[:] = values.reshape(len(values), -1)
     else:
         into[:, 0] = values
-        if field.calendar:
-            into[:, 1:] = calendar_parts(values, field.calendar)
+        into[:, 1:] = calendar_parts(values, field.calendar)
 
 
 def _write_text(field: TextField, hashes: Array, into: Array) -> None:
@@ -83,5 +93,5 @@ TREE = column_view(
     "tree",
     "float64: numbers as they are, NaN where missing, codes and mean targets of categories, calendar parts of times",
     "float64",
-    FieldColumns(_columns, _width, _write),
+    FieldColumns(_columns, _width, _write, PlainNumbers(_is_plain, _write_plain)),
 )

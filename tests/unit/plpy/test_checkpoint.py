@@ -72,6 +72,15 @@ def test_numpy_arrays_of_any_layout_equal_their_tensors() -> None:
     assert checkpoint.dump({"a": array[:, ::-1]}, {}) != expected
 
 
+def test_the_bytes_are_those_that_the_library_writes() -> None:
+    shared = torch.randn(6)
+    tensors = {f"{dtype}/{shape}": torch.ones(shape, dtype=dtype) for dtype in DTYPES for shape in SHAPES}
+    tensors |= {"turned": torch.randn(3, 4).T, "half": shared[:3], "other half": shared[3:]}
+    apart = {name: tensor.contiguous().clone() for name, tensor in tensors.items()}
+    expected = safetensors.torch.save(apart, metadata={"attributes": '{"x":1}'})
+    assert checkpoint.dump(tensors, {"x": 1}) == expected
+
+
 def test_zero_dimensional_numpy_arrays_stay_so() -> None:
     payload = checkpoint.dump({"a": np.asarray(np.float64(2.5))}, {})
     assert checkpoint.load(payload).tensors["a"].shape == ()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import math
 import resource
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -122,3 +125,23 @@ def test_slots_share_most_of_the_machine_and_each_has_enough_to_begin() -> None:
     assert slot_share(1) + slot_share(1) > machine_bytes() > slot_share(1)
     assert slot_share(10**6) == LEAST_BYTES
     assert slot_share(0) == slot_share(1)
+
+
+FREED = """
+import resource
+from easeml_plpy.memory import keep_freed_memory
+keep_freed_memory()
+def state():
+    return len(b"x" * (8 << 20))  # written to and freed at once
+state()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(10):
+    state()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="another C library")
+def test_memory_that_a_unit_frees_is_there_for_the_next_one() -> None:
+    told = subprocess.run([sys.executable, "-c", FREED], capture_output=True, text=True, check=True)
+    assert int(told.stdout) < 200  # each state has 2,048 pages

@@ -96,3 +96,29 @@ def test_what_is_no_number_is_refused(value: Any) -> None:
     encoder = Encoder((NumericField(column="x", type="float8"),), (1,), LabelTarget("y", "text", ("a", "b")))
     with pytest.raises(ShapeMismatch, match="input 'x': expected"):
         fields_from_values(encoder, {"x": value})
+
+
+NUMBERS = tuple(NumericField(column=name, type=kind) for name, kind in (("a", "float8"), ("b", "int4"), ("c", "bool")))
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([1.5, 2, 0], [1.5, 2.0, 0.0]),
+        ([None, -(10**30), 1], [np.nan, -1e30, 1.0]),
+        ([1.5, 2, True], [1.5, 2.0, 1.0]),
+        ([True, None, False], [1.0, np.nan, 0.0]),
+    ],
+)
+def test_numbers_of_a_row_are_read_at_once_as_one_by_one(values: list[Any], expected: list[float]) -> None:
+    encoder = Encoder(NUMBERS, (3,), LabelTarget("y", "text", ("no", "yes")))
+    fields = fields_from_values(encoder, dict(zip("abc", values, strict=True)))
+    assert [(each.shape, each.dtype) for each in fields] == [((1,), np.float64)] * 3
+    np.testing.assert_array_equal(np.concatenate(fields), expected)
+
+
+@pytest.mark.parametrize("value", ["x", [1.5, 2], {"x": 1}, 10**400])
+def test_what_is_no_number_is_refused_beside_numbers(value: Any) -> None:
+    encoder = Encoder(NUMBERS, (3,), LabelTarget("y", "text", ("no", "yes")))
+    with pytest.raises(ShapeMismatch, match="input 'b': expected"):
+        fields_from_values(encoder, {"a": 1.5, "b": value, "c": None})

@@ -253,3 +253,25 @@ def test_only_parts_that_vary_are_kept() -> None:
 
 def test_every_architecture_names_a_view_that_there_is() -> None:
     assert {each.view for each in ARCHITECTURES.values()} <= set(VIEWS)
+
+
+PLAIN = [
+    NumericField(
+        column=f"p{k}", type="float8", mean=np.array([k]), scale=np.array([1.5]), knots=(np.arange(0.0, 5 + k),)
+    )
+    for k in range(3)
+]
+
+
+@pytest.mark.parametrize("name", ["tree", "table", "standard"])
+def test_a_row_alone_is_encoded_to_the_bytes_that_it_has_among_others(name: str) -> None:
+    encoder = encoder_of(PLAIN[0], PLAIN[1], NUMBER, TIME, PLAIN[2])
+    rng = np.random.default_rng(3)
+    rows = [rng.uniform(-1, 9, 50) for _ in encoder.inputs]
+    for values in rows:
+        values[rng.integers(50)] = np.nan
+    view = VIEWS[name]
+    together = view.encode(encoder, rows, None)
+    for k in range(50):
+        alone = view.encode(encoder, [values[k : k + 1] for values in rows], None)
+        assert alone.tobytes() == together[k : k + 1].tobytes()
