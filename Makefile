@@ -12,7 +12,7 @@ INSTALLED := $(VENV)/easeml-installed
 
 .PHONY: help setup demo test suite unit lint docs benchmarks clean
 help:
-	@echo 'make demo [DATASET=digits|fashion-mnist|tenants]   set everything up and run the main job, or share it'
+	@echo 'make demo [DATASET=digits|fashion-mnist|tenants|cluster]   set everything up and run the main job, or share it'
 	@echo 'make test                                  set everything up and pass all tests'
 	@echo 'make attack [SECONDS_EACH=60]                attack it for an hour, and measure what other tenants notice'
 	@echo 'make unit | lint | docs | clean'

@@ -88,7 +88,7 @@ case $part in
     packages) install_packages ;;
     environment) make_environment ;;
     all) install_packages; make_environment ;;
-    digits | tenants) ;;
+    digits | tenants | cluster) ;;
     fashion-mnist) install_dataset ;;
-    *) echo "usage: $0 VENV [packages|environment|all|digits|fashion-mnist|tenants]" >&2; exit 2 ;;
+    *) echo "usage: $0 VENV [packages|environment|all|digits|fashion-mnist|tenants|cluster]" >&2; exit 2 ;;
 esac

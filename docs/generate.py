@@ -97,6 +97,7 @@ GROUPS = {
         "resume_slot",
         "remove_slot",
         "add_segment",
+        "segment_facts",
         "drain_segment",
         "resume_segment",
         "remove_segment",

@@ -27,7 +27,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 from psycopg.rows import dict_row
 
-from easeml_db.local.processes import server_environment
+from easeml_db.local.processes import coordinator_environment
 from easeml_db.local.server import Embedded, prepare_database
 
 # What is imported and collected stays: looking for garbage among it takes a tenth of that time.
@@ -222,7 +222,7 @@ def coordinator_of(session: Session, *arguments: str, prelude: str = "") -> Iter
     command = [sys.executable, *program, "coordinator", "--dsn", dsn, *arguments]
     with tempfile.TemporaryFile() as log:
         # Not in the source tree: `python -m` would import from there.
-        process = subprocess.Popen(command, stdout=log, stderr=log, cwd="/", env=server_environment())
+        process = subprocess.Popen(command, stdout=log, stderr=log, cwd="/", env=coordinator_environment())
         try:
             _wait_until_up(session, process, log)
             yield process

@@ -27,6 +27,7 @@ from easeml_db.cli import (
     report,
     retention,
     runs,
+    segments,
     server,
     slots,
     tasks,
@@ -50,7 +51,7 @@ def commands(context: click.Context, debug: bool) -> None:
 
 
 SUBJECTS = {
-    "Server": (*server.COMMANDS, *coordinator.COMMANDS, *doctor.COMMANDS, *slots.COMMANDS,
+    "Server": (*server.COMMANDS, *coordinator.COMMANDS, *doctor.COMMANDS, *slots.COMMANDS, *segments.COMMANDS,
                *retention.COMMANDS),
     "Data": (load, *datasets.COMMANDS, *tasks.COMMANDS, *architectures.COMMANDS),
     "Search": (*runs.COMMANDS, *watch.COMMANDS, *report.COMMANDS, *procedures.COMMANDS, *allocations.COMMANDS,

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from easeml_db.cli.connection import data_option, database, embedded
+from easeml_db.cli.demo_cluster import NODES, add_nodes, cluster_subject, show_places, show_traffic
 from easeml_db.cli.demo_console import DemoConsole, print_next_steps, provide_table, since, start_server
 from easeml_db.cli.demo_subjects import SUBJECTS, Subject
 from easeml_db.cli.demo_tenants import show_tenants
@@ -16,22 +17,26 @@ from easeml_db.cli.run_snapshot import duration, telling_configs
 from easeml_db.cli.statements import Connection, Row, rows
 from easeml_db.cli.watch import watch_run
 from easeml_db.errors import TrialFailed
-from easeml_db.local.server import Embedded
+from easeml_db.local.nodes import start_nodes
+from easeml_db.local.server import Embedded, default_folder
 
 
 @click.command()
-@click.argument("dataset", type=click.Choice([*SUBJECTS, "tenants"]), default="digits")
+@click.argument("dataset", type=click.Choice([*SUBJECTS, "tenants", "cluster"]), default="digits")
 @data_option
 @click.option("--slots", "n_slots", type=click.IntRange(2, 1000), help="Units that run side by side.  [default: 2]")
 def demo(dataset: str, folder: Path | None, n_slots: int | None) -> None:
     """Select models on a real dataset in a private PostgreSQL, and predict with the best.
 
-    With tenants, four roles share the database, and a policy decides whose arm is opened next.
+    With tenants, four roles share the database, and a policy decides whose arm is opened next. With cluster, rows and
+    states lie on two further private servers, and trials hop between them.
     Shows every SQL statement that it executes. What an earlier demo left is used again; each demo trains a new run.
     """
     server = embedded(folder)
     if dataset == "tenants":
         show_tenants(server, n_slots)
+    elif dataset == "cluster":
+        _show_cluster(embedded(folder or _cluster_folder()))
     else:
         _show_subject(server, n_slots, SubjectConsole(SUBJECTS[dataset]))
 
@@ -39,14 +44,30 @@ def demo(dataset: str, folder: Path | None, n_slots: int | None) -> None:
 COMMANDS = (demo,)
 
 
-def _show_subject(server: Embedded, n_slots: int | None, console: SubjectConsole) -> None:
+def _cluster_folder() -> Path:
+    """Return a folder beside that of the private server."""
+    return default_folder().with_name(f"{default_folder().name}-cluster")
+
+
+def _show_cluster(server: Embedded) -> None:
+    start_nodes(server, NODES)
+    _show_subject(server, None, SubjectConsole(cluster_subject()), has_nodes=True)
+
+
+def _show_subject(server: Embedded, n_slots: int | None, console: SubjectConsole, *, has_nodes: bool = False) -> None:
     start_server(server, n_slots, console)
     with database(server.dsn(), has_own_names=True) as connection:
         connection.execute("SET client_min_messages = warning")
+        if has_nodes:
+            add_nodes(connection, console)
         _provide_rows(connection, server, console)
         _provide_dataset(connection, console)
+        if has_nodes:
+            show_places(connection, console.subject.dataset, console)
         run_id = _train(connection, server, console)
         _show_leaderboard(connection, run_id, console)
+        if has_nodes:
+            show_traffic(connection, run_id, console)
         _predict(connection, console)
     print_next_steps(server, console, (f"leaderboard {run_id}", "this run again"))
 

@@ -12,6 +12,7 @@ from psycopg.conninfo import make_conninfo
 from easeml_db.cli.connection import data_option, embedded
 from easeml_db.cli.output import json_option, print_json, say
 from easeml_db.errors import EasemlError, NotAllowed, NotFound
+from easeml_db.local.nodes import nodes_of, remove_nodes, start_nodes, stop_nodes
 from easeml_db.local.server import Embedded
 from easeml_db.local.waiting import wait_for_coordinator
 from easeml_db.postgres.connection import connect_now
@@ -30,6 +31,8 @@ from easeml_db.postgres.connection import connect_now
 def up(folder: Path | None, n_slots: int | None, port: int | None, as_json: bool) -> None:
     """Start a private PostgreSQL with easeml in it, and the coordinator. Does nothing where they run."""
     server = embedded(folder)
+    if nodes_of(server):
+        start_nodes(server, nodes_of(server))
     server.start(port=port)
     server.prepare(n_slots=n_slots)
     server.start_coordinator()
@@ -44,6 +47,7 @@ def down(folder: Path | None) -> None:
     server = embedded(folder)
     server.facts  # noqa: B018 - says so when there is none
     server.stop()
+    stop_nodes(server)
     say(f"stopped; the data stays in {server.folder}")
 
 
@@ -56,6 +60,8 @@ def destroy(folder: Path | None, yes: bool) -> None:
     server.facts  # noqa: B018
     if not yes:
         click.confirm(f"Remove {server.folder} with all data in it?", abort=True)
+    server.stop()
+    remove_nodes(server)
     server.remove()
     if server.folder.exists():
         raise NotAllowed(f"{server.folder} could not be removed whole", hint="See who owns what is left in it.")

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from easeml_db.local.private_files import open_to_append, write_private
-from easeml_db.local.processes import end_process, server_environment, server_identity
+from easeml_db.local.processes import coordinator_environment, end_process, server_identity
 
 # Coordinators that this process started: they outlive it, so nobody waits for them, and Python would complain.
 _children: list[subprocess.Popen[bytes]] = []
@@ -32,7 +32,7 @@ def launch_coordinator(folder: Path, dsn: str) -> int:
     with open(open_to_append(folder / "coordinator.log"), "ab") as output:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, cwd="/",
-            env=server_environment(), **server_identity(),
+            env=coordinator_environment(), **server_identity(),
         )  # fmt: skip
     _children.append(process)
     write_private(_pid_file(folder), str(process.pid))

@@ -15,6 +15,7 @@ from typing import Any
 
 from easeml_db.errors import NotFound, ServerUnavailable
 
+LIBPQ_FILES = ("PGSERVICEFILE", "PGSYSCONFDIR", "PGPASSFILE")
 PREDICTION_MEMORY = "EASEML_PREDICTION_MEMORY_BYTES"
 
 
@@ -67,6 +68,11 @@ def server_environment() -> dict[str, str]:
         "PYTHONDONTWRITEBYTECODE": "1",
         PREDICTION_MEMORY: os.environ.get(PREDICTION_MEMORY) or str(prediction_memory_bytes()),
     }
+
+
+def coordinator_environment() -> dict[str, str]:
+    """Return the coordinator's environment: the server's, and where libpq finds services and passwords of nodes."""
+    return server_environment() | {name: os.environ[name] for name in LIBPQ_FILES if name in os.environ}
 
 
 def prediction_memory_bytes() -> int:

@@ -1,4 +1,7 @@
-"""The extension's files: found beside the package, built from their sources, put where a server looks for them."""
+"""The files of the extensions: found beside the package, built from their sources, put where a server looks for them.
+
+easeml is that of the control server, easeml_segment that of other servers.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,8 @@ from easeml_db import __version__
 from easeml_db.errors import NotAllowed, NotFound
 from easeml_db.postgres.upgrade_script import upgrade_script, upgrades
 
+SOURCES = {"easeml": "sources.txt", "easeml_segment": "segment/sources.txt"}
+
 
 def sql_folder() -> Path:
     """Return the folder of the SQL sources: inside the installed package, or beside it in a source tree."""
@@ -20,28 +25,29 @@ def sql_folder() -> Path:
     raise NotFound("the SQL files of the extension are not installed", hint="Install easeml-db again.")
 
 
-def build() -> str:
-    """Concatenate the sources into the text of easeml--X.Y.Z.sql."""
+def build(extension: str = "easeml") -> str:
+    """Concatenate the sources of an extension into the text of its file."""
     folder = sql_folder()
-    names = (folder / "sources.txt").read_text(encoding="utf-8").split()
+    names = (folder / SOURCES[extension]).read_text(encoding="utf-8").split()
     parts = [f"-- {name}\n{(folder / name).read_text(encoding='utf-8')}" for name in names]
-    return "\n".join(['\\echo Use "CREATE EXTENSION easeml CASCADE" to load this file. \\quit', *parts])
+    return "\n".join([f'\\echo Use "CREATE EXTENSION {extension} CASCADE" to load this file. \\quit', *parts])
 
 
 def texts() -> dict[str, str]:
     """Return what the server needs by file name: this version, the released ones, and the way from each to this one."""
     folder = sql_folder()
-    released = [folder / "easeml.control", *sorted((folder / "upgrades").glob("easeml--*.sql"))]
+    controls = [folder / "easeml.control", folder / "segment" / "easeml_segment.control"]
+    released = [*controls, *sorted((folder / "upgrades").glob("easeml--*.sql"))]
     return {
         **{path.name: path.read_text(encoding="utf-8") for path in released},
-        f"easeml--{__version__}.sql": build(),
+        **{f"{extension}--{__version__}.sql": build(extension) for extension in SOURCES},
         **{f"easeml--{name}.sql": upgrade_script(folder, name) for name in upgrades(folder)},
     }
 
 
 def fingerprint() -> str:
-    """A hash of the built extension, to tell builds of one version apart."""
-    return sha256(build().encode()).hexdigest()
+    """A hash of the built extensions, to tell builds of one version apart."""
+    return sha256("".join(build(extension) for extension in SOURCES).encode()).hexdigest()
 
 
 def install(binaries: Path) -> list[Path]:

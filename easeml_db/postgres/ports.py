@@ -12,7 +12,6 @@ from easeml_db.coordinator.ports.inbox import Inbox
 from easeml_db.coordinator.ports.messages import Message
 from easeml_db.postgres.allocation_store import PostgresAllocations
 from easeml_db.postgres.changes import Changes
-from easeml_db.postgres.engines import ThisServer
 from easeml_db.postgres.executor import UNIT_LEASE_SECONDS, PostgresExecutor
 from easeml_db.postgres.forecasts import Forecasts
 from easeml_db.postgres.instance_store import PostgresInstances
@@ -21,6 +20,7 @@ from easeml_db.postgres.plan_store import PostgresPlans
 from easeml_db.postgres.provisioner import Provisioners
 from easeml_db.postgres.run_store import PostgresRuns
 from easeml_db.postgres.search_store import PostgresSearches
+from easeml_db.postgres.servers import Servers
 from easeml_db.postgres.slot_store import PostgresSlots
 from easeml_db.postgres.store_session import StoreSession
 from easeml_db.postgres.task_store import PostgresTasks
@@ -70,7 +70,7 @@ async def postgres_ports(
             space=space,
             tasks=tasks,
             executor=PostgresExecutor(
-                ThisServer(dsn, unit_lease_seconds), inbox.put, unit_lease_seconds=unit_lease_seconds
+                Servers(dsn, unit_lease_seconds), inbox.put, unit_lease_seconds=unit_lease_seconds
             ),
             inbox=inbox,
             clock=clock,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 
@@ -29,7 +29,7 @@ CRASHED = "the server restarted while this unit ran; probably out of memory"
 
 
 class SlotSession:
-    """A connection on which a slot's units run, and through which they are asked to stop."""
+    """A connection to this server on which a slot's units run, and through which they are asked to stop."""
 
     def __init__(self, slot_id: int, connection: psycopg.AsyncConnection[dict[str, Any]]) -> None:
         self.slot_id = slot_id
@@ -79,10 +79,13 @@ class SlotSession:
         await self._connection.close()
 
 
-async def open_session(dsn: str, slot_id: int) -> SlotSession:
+S = TypeVar("S", bound=SlotSession)
+
+
+async def open_session(dsn: str, slot_id: int, kind: type[S]) -> S:
     """Open and warm the session of a slot. Raises EasemlError or psycopg.Error."""
     connection = await connect(dsn, f"easeml slot {slot_id}", **SETTINGS)
-    session = SlotSession(slot_id, connection)
+    session = kind(slot_id, connection)
     try:
         # Importing torch takes seconds: better now than within the first unit.
         await connection.execute("SELECT easeml.warm_up()")

@@ -22,7 +22,8 @@ class Slot:
     """One session on a segment, bound to one device ('cpu', 'cpu:0', 'cuda:0'); no `memory_limit_bytes`: no limit.
 
     An `active` slot gets units; a `draining` one ends its unit and gets no more; a `lost` one was given up, because
-    its unit could be neither cancelled nor terminated. With a `run_id` it is held for that run alone.
+    its unit could be neither cancelled nor terminated. With a `run_id` it is held for that run alone. `service` names
+    another server, if its segment is one.
     """
 
     slot_id: int
@@ -34,6 +35,7 @@ class Slot:
     status: str = "active"
     run_id: int | None = None
     instance_id: int | None = None
+    service: str | None = None
 
     @property
     def device_name(self) -> str:

@@ -17,12 +17,11 @@ from . import datasets
 from .batch_training import Learner, Learnt, train_members
 from .cancellation import SessionPause
 from .errors import RowsHeld
-from .evaluation import evaluated_state
 from .failures import told_by
 from .folds import answers_for
 from .live_trials import keep_live, live_trial
 from .metrics import measure
-from .recording import EvaluationFacts, record_evaluation, record_training
+from .recording import EvaluationFacts, evaluated_state, record_evaluation, record_training
 from .session import Session, entry_point, pinned
 from .trainers import LiveTrial
 from .training import refuse_part

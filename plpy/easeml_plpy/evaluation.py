@@ -8,11 +8,10 @@ from typing import TypeVar
 
 from . import datasets
 from .cancellation import SessionPause
-from .errors import NotReady
 from .folds import answers_for
 from .live_trials import keep_live, live_trial
 from .metrics import measure
-from .recording import EvaluatedState, EvaluationFacts, RecordedEvaluation, record_evaluation
+from .recording import EvaluatedState, EvaluationFacts, RecordedEvaluation, evaluated_state, record_evaluation
 from .session import Session, entry_point, pinned
 from .units import Unit, UnitContext, open_unit, trial_to_blame
 
@@ -57,13 +56,3 @@ def evaluate_opened(
     session.commit()
     keep_live(session, order, context, measured.checkpoint_id, live)
     return int(statistics["n_rows"]), recorded
-
-
-def evaluated_state(unit: Unit, context: UnitContext) -> EvaluatedState:
-    """Return what to measure: validation measures the newest state, test that of the best epoch."""
-    split = "test" if unit.kind == "test" else "validation"
-    if unit.kind == "test" and context.best_checkpoint_id is not None and context.best_epoch is not None:
-        return EvaluatedState(split, context.best_epoch, context.best_checkpoint_id)
-    if context.checkpoint_id is None:
-        raise NotReady(f"trial {unit.trial_id} has no state to measure yet")
-    return EvaluatedState(split, unit.epoch, context.checkpoint_id)

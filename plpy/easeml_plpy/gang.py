@@ -17,14 +17,20 @@ from . import datasets
 from .architectures import architecture
 from .datasets import PartitionRows, partition_rows
 from .errors import NotAllowed
-from .evaluation import evaluated_state
 from .gang_group import peers_lost
 from .gang_rank import Rank, first_seed, joined
 from .live_trials import keep_live, live_trial
 from .metrics import measure
 from .outputs import outputs_of
 from .pilot import MEAN_ROWS, PilotTimes, pilot_times, seconds_per_row, stopwatch
-from .recording import EvaluationFacts, RecordedEvaluation, TrainingFacts, record_evaluation, record_training
+from .recording import (
+    EvaluationFacts,
+    RecordedEvaluation,
+    TrainingFacts,
+    evaluated_state,
+    record_evaluation,
+    record_training,
+)
 from .session import Command, Session, entry_point, pinned
 from .trainers import LiveTrial, Training, trainer_for
 from .trainers.joint_training import averaging, train_jointly

@@ -9,10 +9,11 @@ from typing import NamedTuple, TypedDict
 
 from .checkpoint import digest
 from .datasets import dataset
+from .errors import NotReady
 from .metrics import METRICS, Statistics, classes_seen, combine, is_better, mean_over_folds, values
 from .session import Session, Statement, only_column
 from .states import store_chunks
-from .units import UnitContext
+from .units import Unit, UnitContext
 
 
 class TrainingFacts(TypedDict):
@@ -74,6 +75,16 @@ RECORD_METRICS: Statement[int | None] = Statement(
     ("jsonb", "int4", "text", "int8", "jsonb", "int8"),
     only_column,
 )
+
+
+def evaluated_state(unit: Unit, context: UnitContext) -> EvaluatedState:
+    """Return what to measure: validation measures the newest state, test that of the best epoch."""
+    split = "test" if unit.kind == "test" else "validation"
+    if unit.kind == "test" and context.best_checkpoint_id is not None and context.best_epoch is not None:
+        return EvaluatedState(split, context.best_epoch, context.best_checkpoint_id)
+    if context.checkpoint_id is None:
+        raise NotReady(f"trial {unit.trial_id} has no state to measure yet")
+    return EvaluatedState(split, unit.epoch, context.checkpoint_id)
 
 
 def record_training(

@@ -13,13 +13,12 @@ import numpy as np
 
 from . import datasets
 from .cancellation import SessionPause
-from .evaluation import evaluated_state
 from .folds import answers_for
 from .gang_rank import gang_of
 from .live_trials import keep_live, live_trial
 from .metrics import measure
 from .outputs import measurable_on
-from .recording import EvaluationFacts, TrainingFacts, record_evaluation, record_training
+from .recording import EvaluationFacts, TrainingFacts, evaluated_state, record_evaluation, record_training
 from .round_rows import round_rows
 from .session import Session, entry_point, pinned
 from .training import told, trained

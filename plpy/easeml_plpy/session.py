@@ -75,13 +75,13 @@ class Session:
         if not isinstance(session, cls):
             session = cls(plpy)
             _check_version(session)
-            GD[key] = cls._current = session
+            GD[key] = Session._current = session
         return session
 
     @classmethod
     def current(cls) -> Session | None:
         """Return the session of this process, which has one connection; None outside a server."""
-        return cls._current
+        return Session._current
 
     def without_kept(self) -> Session:
         """Return a session over the same connection that keeps nothing from before."""

@@ -146,8 +146,19 @@ def open_unit(session: Session, unit: Unit) -> UnitContext:
     return bound_context(session.row(OPEN_UNIT, unit.text))
 
 
+def opened_from_text(text: str) -> OpenedUnit:
+    """Parse what easeml.open_node_unit returned."""
+    told = json.loads(text)
+    return OpenedUnit(**{name: told[name] for name in OpenedUnit._fields} | {"config": json.dumps(told["config"])})
+
+
 def bound_context(found: OpenedUnit) -> UnitContext:
     """Return the context of a unit that was opened, and bind the session to its slot."""
+    return context_of(found, bind(found.device or "cpu", found.n_threads or 1, found.limit_bytes))
+
+
+def context_of(found: OpenedUnit, device: str) -> UnitContext:
+    """Return the context of a unit that was opened, whose session is bound to a device."""
     config = json.loads(found.config)
     trial = TrialSpec(found.architecture, config, found.max_epochs, found.dataset_id, tuple(found.train_rows))
     return UnitContext(
@@ -158,7 +169,7 @@ def bound_context(found: OpenedUnit) -> UnitContext:
         best_metric_value=found.best_metric_value,
         best_loss=found.best_loss,
         metric=found.metric,
-        device=bind(found.device or "cpu", found.n_threads or 1, found.limit_bytes),
+        device=device,
         started_at=found.started_at,
     )
 

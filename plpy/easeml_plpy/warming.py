@@ -15,6 +15,11 @@ def warm_up(session: Session) -> None:
     scikit-learn waits for the first trial that needs it: with the packages that it looks for it takes as long as torch.
     The first unit, not this, reports a package that is missing: a unit has a run whose tenant reads of it.
     """
+    import_all()
+
+
+def import_all() -> None:
+    """Import what units need, without looking for garbage meanwhile."""
     gc.disable()  # a tenth of the import would go into looking for garbage among what stays
     try:
         with contextlib.suppress(ImportError):

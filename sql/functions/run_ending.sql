@@ -7,7 +7,7 @@ BEGIN
     IF run.procedure <> 'race' OR run.procedure_options ->> 'ensemble' = 'false'
         OR (SELECT count(*) < 2 FROM easeml.trials t WHERE t.run_id = run.run_id AND t.best_metric_value IS NOT NULL)
         OR EXISTS (SELECT FROM easeml.datasets d WHERE d.dataset_id = run.dataset_id AND d.placement = 'bound'
-            AND NOT EXISTS (SELECT FROM easeml.replicas c WHERE c.dataset_id = d.dataset_id GROUP BY c.segment_id HAVING count(*) = d.n_partitions)) THEN
+            AND NOT EXISTS (SELECT FROM easeml.replicas c JOIN easeml.segments g USING (segment_id) WHERE c.dataset_id = d.dataset_id AND g.service IS NULL GROUP BY c.segment_id HAVING count(*) = d.n_partitions)) THEN
         RETURN false;
     END IF;
     INSERT INTO easeml.arms (run_id, tenant, architecture) VALUES (run.run_id, run.tenant, 'ensemble') RETURNING arm_id INTO ensemble_arm_id;

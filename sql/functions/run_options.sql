@@ -59,7 +59,7 @@ DECLARE
     chosen text[];
     unfit record;
     is_together boolean := data.placement <> 'bound' OR EXISTS (
-        SELECT FROM easeml.replicas c WHERE c.dataset_id = data.dataset_id GROUP BY c.segment_id HAVING count(*) = data.n_partitions);
+        SELECT FROM easeml.replicas c JOIN easeml.segments g USING (segment_id) WHERE c.dataset_id = data.dataset_id AND g.service IS NULL GROUP BY c.segment_id HAVING count(*) = data.n_partitions);
 BEGIN
     IF architectures IS NULL THEN
         SELECT array_agg(f.architecture) INTO chosen

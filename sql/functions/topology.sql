@@ -157,23 +157,6 @@ $$;
 COMMENT ON FUNCTION easeml.remove_slot(integer, boolean) IS
     'Removes a slot at once. The coordinator cancels its unit and runs it again elsewhere. Refuses for the last slot that can run a partition, unless force => true.';
 
-CREATE FUNCTION easeml.add_segment(segment text) RETURNS integer LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    new_segment_id integer;
-BEGIN
-    IF segment IS NULL OR btrim(segment) = '' OR length(segment) > 200 THEN
-        PERFORM easeml.fail('ML001', format('segment: expected a name of 1 to 200 characters, got %s', quote_nullable(segment)));
-    END IF;
-    INSERT INTO easeml.segments (segment_name) VALUES (segment) ON CONFLICT (segment_name) DO NOTHING RETURNING segment_id INTO new_segment_id;
-    IF new_segment_id IS NULL THEN
-        PERFORM easeml.fail('ML001', format('there is a segment %s already', quote_literal(segment)));
-    END IF;
-    RETURN new_segment_id;
-END
-$$;
-COMMENT ON FUNCTION easeml.add_segment(text) IS
-    'Adds a segment, a place that holds partitions of datasets with bound placement, and returns its number. Give it slots with easeml.add_slots(n, segment).';
-
 CREATE FUNCTION easeml.drain_segment(segment text, force boolean DEFAULT false) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     own integer[] := (SELECT array_agg(s.slot_id) FROM easeml.slots s WHERE s.segment_id = easeml.find_segment(segment) AND s.status = 'active');
@@ -192,29 +175,3 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.resume_segment(text) IS 'Gives units again to all slots of a segment.';
-
-CREATE FUNCTION easeml.remove_segment(segment text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    leaving integer := easeml.find_segment(segment);
-    orphan record;
-BEGIN
-    PERFORM easeml.lock_topology();
-    IF leaving = 1 THEN
-        PERFORM easeml.fail('ML004', 'segment local cannot be removed: it is this server');
-    END IF;
-    IF EXISTS (SELECT FROM easeml.slots s WHERE s.segment_id = leaving) THEN
-        PERFORM easeml.fail('ML004', format('segment %s still has slots', segment), hint => 'Remove them first: SELECT easeml.remove_slot(slot_id).');
-    END IF;
-    SELECT d.dataset_name, c.partition_number INTO orphan
-    FROM easeml.replicas c JOIN easeml.datasets d USING (dataset_id)
-    WHERE c.segment_id = leaving AND NOT EXISTS (SELECT FROM easeml.replicas o
-        WHERE o.dataset_id = c.dataset_id AND o.partition_number = c.partition_number AND o.segment_id <> leaving) LIMIT 1;
-    IF FOUND THEN
-        PERFORM easeml.fail('ML004', format('segment %s is the only holder of partition %s of dataset %s', segment, orphan.partition_number, quote_literal(orphan.dataset_name)),
-            hint => format('Place it anew first: SELECT easeml.replicate_dataset(%L, 1).', orphan.dataset_name));
-    END IF;
-    DELETE FROM easeml.replicas c WHERE c.segment_id = leaving;
-    DELETE FROM easeml.segments g WHERE g.segment_id = leaving;
-END
-$$;
-COMMENT ON FUNCTION easeml.remove_segment(text) IS 'Removes a segment. Refuses if the segment has slots or is the only holder of a partition.';

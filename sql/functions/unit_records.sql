@@ -47,6 +47,8 @@ CREATE FUNCTION easeml.record_training(
 DECLARE
     trial easeml.trials;
     state_bytes bigint;
+    stays_elsewhere boolean := false;
+    was_elsewhere boolean;
     finished timestamptz;
 BEGIN
     PERFORM easeml.fence(unit);
@@ -56,7 +58,7 @@ BEGIN
         VALUES (trial.trial_id, trial.tenant, (unit ->> 'epoch')::integer, length(state), sha256, state)
         RETURNING checkpoint_id, n_bytes INTO new_checkpoint_id, state_bytes;
     ELSE
-        SELECT c.checkpoint_id, c.n_bytes INTO STRICT new_checkpoint_id, state_bytes
+        SELECT c.checkpoint_id, c.n_bytes, c.is_elsewhere INTO STRICT new_checkpoint_id, state_bytes, stays_elsewhere
         FROM easeml.checkpoints c WHERE c.checkpoint_id = chunked_checkpoint_id AND c.trial_id = trial.trial_id;
     END IF;
     finished := clock_timestamp();
@@ -79,9 +81,13 @@ BEGIN
         training_seconds = coalesce(t.training_seconds, 0) + record_training.training_seconds
             + coalesce((SELECT sum(o.training_seconds) FROM jsonb_to_recordset(unit #> '{gang,others}') o(training_seconds double precision)), 0)
     WHERE t.trial_id = trial.trial_id;
-    -- Keep, of each trial, the newest state and that of its best epoch.
-    DELETE FROM easeml.checkpoints c WHERE c.checkpoint_id = trial.checkpoint_id AND c.checkpoint_id IS DISTINCT FROM trial.best_checkpoint_id
-    RETURNING c.n_bytes INTO pruned_bytes;
+    -- Keep, of each trial, the newest state and that of its best epoch; and as long as the newest lies on other servers only, the one that the epoch began with.
+    DELETE FROM easeml.checkpoints c WHERE c.checkpoint_id = trial.checkpoint_id AND c.checkpoint_id IS DISTINCT FROM trial.best_checkpoint_id AND (c.is_elsewhere OR NOT stays_elsewhere)
+    RETURNING c.n_bytes, c.is_elsewhere INTO pruned_bytes, was_elsewhere;
+    IF was_elsewhere AND NOT stays_elsewhere THEN
+        DELETE FROM easeml.checkpoints c WHERE c.trial_id = trial.trial_id AND c.checkpoint_id <> new_checkpoint_id AND c.checkpoint_id IS DISTINCT FROM trial.best_checkpoint_id
+        RETURNING pruned_bytes + c.n_bytes INTO pruned_bytes;
+    END IF;
 END
 $$;
 COMMENT ON FUNCTION easeml.record_training(jsonb, timestamptz, double precision, bigint, double precision, bigint, text, bytea, bigint) IS

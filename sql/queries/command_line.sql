@@ -26,6 +26,10 @@ SELECT * FROM easeml.serving ORDER BY dataset_name, tenant
 -- Slots, and the unit that each runs.
 SELECT * FROM easeml.slot_status ORDER BY slot_id
 
+-- name: node
+-- The segment of that name, to be looked at: only administrators may.
+SELECT g.segment_id, g.segment_name, g.service, g.token FROM easeml.segments g WHERE g.segment_id = easeml.find_segment(%(segment)s)
+
 -- name: segments
 -- Segments with their slots and partitions.
 SELECT * FROM easeml.segment_status ORDER BY segment_id

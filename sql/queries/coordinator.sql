@@ -51,8 +51,8 @@ FROM (SELECT array_agg(r.run_id ORDER BY r.run_id) AS run_ids, array_agg(r.tenan
 
 -- name: slots
 -- The slots to run units on.
-SELECT s.slot_id, s.slot_name, s.segment_id, s.device, s.n_threads, s.memory_limit_bytes, s.status, i.run_id, i.instance_id
-FROM easeml.slots s LEFT JOIN easeml.instances i USING (instance_id) ORDER BY s.slot_id
+SELECT s.slot_id, s.slot_name, s.segment_id, s.device, s.n_threads, s.memory_limit_bytes, s.status, i.run_id, i.instance_id, g.service
+FROM easeml.slots s JOIN easeml.segments g USING (segment_id) LEFT JOIN easeml.instances i USING (instance_id) ORDER BY s.slot_id
 
 -- name: lose_slot
 -- A unit is stuck: whatever its process still does, it does not record.

@@ -124,16 +124,17 @@ BEGIN
                 begin_ending,add_ensemble,drop_vain_ensemble,open_arm,close_arm,keep_beliefs,apply_decisions,copy_state,keep_allocations,charge,
                 has_live_coordinator,current_tenant,current_tenancy,list_architectures,list_templates,template_architectures,list_metrics,list_schedulers,list_allocations,
                 list_procedures,list_policies,list_priors,used_bytes,used_hours,quality,find_run,fail_run,wait,run_summary,tried_sentence,best_sentences,advice_sentence,metric_text,members_text,commit_first,python_facts}'),
+            ('easeml_coordinator', '{open_node_unit,store_node_state,record_node_training,record_node_evaluation,next_segments,rewind_trial,note_segment,check_json}'),
             ('easeml_coordinator', '{slot_seconds,record_forecast,forecast,run_standing,make_forecast,known_times,timed_trials}'),
             ('easeml_coordinator', '{local_slots,request_instances,attach_slots,release_instance,end_instance,keep_revision,keep_plan,keep_stage,keep_call,lock_topology}'),
             ('easeml_admin', '{create_tenant,alter_tenant,drop_tenant,adopt_tenant,set_policy,set_slots,add_slots,drain_slot,resume_slot,remove_slot,
-                set_retention,prune_batch,add_segment,drain_segment,resume_segment,remove_segment,create_price_list,drop_price_list,create_provisioner,limit_provisioner,drop_provisioner}'),
+                set_retention,prune_batch,add_segment,segment_facts,drain_segment,resume_segment,remove_segment,create_price_list,drop_price_list,create_provisioner,limit_provisioner,drop_provisioner}'),
             ('easeml_admin', '{retention_rules,kept_trials,prune_rows,prune_of_runs,prune_run,prune_states,prune_versions,gone_tenants,prune_tenants,prune_once}'),
             ('easeml_tenant', '{retention_rules}'),
             ('easeml_reader', '{retention_rules}'),
             ('easeml_coordinator', '{retention_rules}'),
             ('easeml_admin', '{register_architecture,withdraw_architecture,check_architecture,describe_program}'),
-            ('easeml_admin', '{check_slot_options,find_segment,find_slot,check_leaving,lock_topology,read_price_list,check_program,check_json,check_tenant,find_tenant,tenant_named}')
+            ('easeml_admin', '{check_slot_options,check_segment,find_segment,find_slot,check_leaving,lock_topology,read_price_list,check_program,check_json,check_tenant,find_tenant,tenant_named}')
         ) s(role, names)
     LOOP
         FOR routine IN SELECT p.oid FROM pg_proc p WHERE p.pronamespace = 'easeml'::regnamespace AND p.proname = granted.name LOOP
@@ -162,6 +163,10 @@ REVOKE SELECT ON easeml.provisioners FROM easeml_tenant, easeml_reader;
 GRANT SELECT (provisioner, price_list, max_slots) ON easeml.provisioners TO easeml_tenant, easeml_reader;
 GRANT INSERT (provisioner, max_slots), UPDATE (max_slots) ON easeml.provisioners TO easeml_admin;
 GRANT INSERT, DELETE ON easeml.provisioners TO pg_execute_server_program;
+
+-- What a server says of itself is for those who look after it.
+REVOKE SELECT ON easeml.segments FROM easeml_tenant, easeml_reader;
+GRANT SELECT (segment_id, segment_name, engine, service, checked_at, refusal) ON easeml.segments TO easeml_tenant, easeml_reader;
 
 -- What programs print may hold secrets.
 REVOKE SELECT ON easeml.provisioner_calls FROM easeml_tenant, easeml_reader;

@@ -9,6 +9,7 @@ CREATE TABLE easeml.checkpoints (
     sha256 text NOT NULL CHECK (sha256 ~ '^[0-9a-f]{64}$'),
     state bytea,
     created_at timestamptz NOT NULL DEFAULT now(),
+    is_elsewhere boolean NOT NULL DEFAULT false,
     UNIQUE (checkpoint_id, tenant),
     FOREIGN KEY (trial_id, tenant) REFERENCES easeml.trials (trial_id, tenant) ON DELETE CASCADE
 );
@@ -17,7 +18,8 @@ ALTER TABLE easeml.checkpoints SET (autovacuum_vacuum_scale_factor = 0, autovacu
     toast.autovacuum_vacuum_scale_factor = 0, toast.autovacuum_vacuum_threshold = 20000);
 CREATE INDEX checkpoints_trial ON easeml.checkpoints (trial_id);
 COMMENT ON TABLE easeml.checkpoints IS 'Stored states (safetensors), never overwritten. Of each trial the newest state and that of its best epoch are kept.';
-COMMENT ON COLUMN easeml.checkpoints.state IS 'The bytes of a small state; null if they lie in easeml.checkpoint_chunks.';
+COMMENT ON COLUMN easeml.checkpoints.state IS 'The bytes of a small state; null if they lie in easeml.checkpoint_chunks, or elsewhere.';
+COMMENT ON COLUMN easeml.checkpoints.is_elsewhere IS 'The bytes lie only on the servers of easeml.checkpoint_copies: those of a state within an epoch.';
 
 CREATE TABLE easeml.checkpoint_chunks (
     checkpoint_id bigint NOT NULL,
@@ -32,6 +34,16 @@ ALTER TABLE easeml.checkpoint_chunks SET (autovacuum_vacuum_scale_factor = 0, au
     toast.autovacuum_vacuum_scale_factor = 0, toast.autovacuum_vacuum_threshold = 20000);
 COMMENT ON TABLE easeml.checkpoint_chunks IS 'States of more than 4 MB in chunks of 1 MB: a value cannot exceed 1 GB, and needs its size in memory several times.';
 COMMENT ON COLUMN easeml.checkpoint_chunks.chunk_number IS 'Place of the chunk in the state, from 0.';
+
+CREATE TABLE easeml.checkpoint_copies (
+    checkpoint_id bigint NOT NULL,
+    tenant name NOT NULL,
+    segment_id integer NOT NULL REFERENCES easeml.segments ON DELETE CASCADE,
+    PRIMARY KEY (checkpoint_id, segment_id),
+    FOREIGN KEY (checkpoint_id, tenant) REFERENCES easeml.checkpoints (checkpoint_id, tenant) ON DELETE CASCADE
+);
+CREATE INDEX checkpoint_copies_segment ON easeml.checkpoint_copies (segment_id);
+COMMENT ON TABLE easeml.checkpoint_copies IS 'Which segments hold the bytes of a state that was made on another server.';
 
 CREATE TABLE easeml.training_units (
     unit_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

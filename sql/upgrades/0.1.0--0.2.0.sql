@@ -13,6 +13,10 @@ ALTER TABLE easeml.trials ADD COLUMN IF NOT EXISTS slot_seconds double precision
 ALTER TABLE easeml.epoch_metrics ADD COLUMN IF NOT EXISTS training_loss double precision, ADD COLUMN IF NOT EXISTS training_seconds double precision;
 ALTER TABLE easeml.partitions ADD COLUMN IF NOT EXISTS n_kept_bytes bigint NOT NULL DEFAULT 0 CHECK (n_kept_bytes >= 0);
 ALTER TABLE easeml.slots ADD COLUMN IF NOT EXISTS instance_id bigint, ADD COLUMN IF NOT EXISTS is_added boolean NOT NULL DEFAULT false;
+ALTER TABLE easeml.segments ADD COLUMN IF NOT EXISTS service text UNIQUE CHECK (service ~ '^[A-Za-z0-9_.-]{1,63}$'),
+    ADD COLUMN IF NOT EXISTS token text, ADD COLUMN IF NOT EXISTS identity text UNIQUE, ADD COLUMN IF NOT EXISTS facts jsonb,
+    ADD COLUMN IF NOT EXISTS checked_at timestamptz, ADD COLUMN IF NOT EXISTS refusal text;
+ALTER TABLE easeml.checkpoints ADD COLUMN IF NOT EXISTS is_elsewhere boolean NOT NULL DEFAULT false;
 
 -- The examples of tasks; whoever had a schema of that name could have objects in it.
 DO $tasks$
@@ -32,6 +36,7 @@ DROP INDEX IF EXISTS easeml.runs_open, easeml.arm_opening_candidates_run, easeml
 DROP VIEW IF EXISTS easeml.architectures;
 DROP FUNCTION IF EXISTS easeml.list_architectures(), easeml.predict_packed(text, bigint, integer, bytea, text), easeml.specifications(text[]),
     easeml.predict_table(text, text, text, bigint, text, text[]), easeml.write_predictions(text, oid, text, bigint, text, text[]);
+DROP FUNCTION IF EXISTS easeml.add_segment(text), easeml.remove_segment(text);
 DROP FUNCTION IF EXISTS easeml.select_models(text, text[], jsonb, text, integer, integer, text, double precision, bigint, text, text, jsonb, text);
 
 UPDATE easeml.trials t SET slot_seconds = w.seconds FROM (

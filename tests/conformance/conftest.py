@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from contextlib import AbstractContextManager, AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -41,8 +41,12 @@ from easeml_db.simulated import SimulatedProcess, SimulatedWorld, new_run
 from easeml_db.words.run import Run, Search
 from easeml_db.words.topology import Slot
 from easeml_db.words.training_unit import unit_at
+from tests.conftest import temporary_session
+from tests.nodes import two_nodes
 
 if TYPE_CHECKING:
+    from easeml_db.local.server import Embedded
+    from easeml_db.postgres.node_hub import NodeHub
     from tests.conftest import Session
 
 N_PARTITIONS, MAX_EPOCHS = 2, 2
@@ -541,13 +545,53 @@ def on_postgres(request: pytest.FixtureRequest) -> World:
     return OnPostgres(request.getfixturevalue("database"))
 
 
+class WarmOnNodes(WarmOnPostgres):
+    """Both slots are on other servers, each on one of its own that holds both partitions."""
+
+    def __init__(self, database: Session, nodes: Mapping[str, Session]) -> None:
+        super().__init__(database)
+        self.control, self.nodes = database, dict(nodes)
+        for place, name in enumerate(nodes, start=1):
+            database.execute("SELECT easeml.add_segment(%s, service => %s)", [name, f"pg_{name}"])
+            move = "UPDATE easeml.slots SET segment_id = easeml.find_segment(%s) WHERE slot_id = %s"
+            database.execute(move, [name, place])
+        database.execute("UPDATE easeml.datasets SET placement = 'bound'")
+        database.execute("SELECT easeml.replicate_dataset('points', 2)")
+
+    @property
+    def hubs(self) -> dict[int, NodeHub]:
+        """What the executor keeps of each node."""
+        return self.ports.executor._engine._hubs  # type: ignore[attr-defined, no-any-return]
+
+
+@pytest.fixture(scope="module")
+def warm_on_nodes(private_server: Embedded, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmOnNodes]:
+    """One world for the tests of a module that run on nodes: the control server is a database, and so is each node."""
+    with ExitStack() as stack:
+        control = stack.enter_context(temporary_session(private_server))
+        nodes = stack.enter_context(two_nodes(private_server, tmp_path_factory.mktemp("services")))
+        world = WarmOnNodes(control, nodes)
+        stack.callback(world.end)
+        yield world
+
+
+# The worlds of a test that does not name its own by the marker `worlds`.
+USUAL = ("simulated", "postgres")
 WORLDS: dict[str, Callable[[pytest.FixtureRequest], World]] = {
     "simulated": lambda request: InMemory(),
     "postgres": on_postgres,
+    "nodes": lambda request: request.getfixturevalue("warm_on_nodes"),
 }
 
 
-@pytest.fixture(params=WORLDS)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test on its worlds."""
+    if "world" in metafunc.fixturenames:
+        marker = metafunc.definition.get_closest_marker("worlds")
+        metafunc.parametrize("world", marker.args if marker else USUAL, indirect=True)
+
+
+@pytest.fixture
 def world(request: pytest.FixtureRequest) -> World:
     """One of the worlds, its ports not yet open."""
     return WORLDS[request.param](request)

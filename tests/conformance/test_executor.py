@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 
 pytestmark = pytest.mark.warm
+# Slots on other servers form no gangs and do no whole rounds.
+EVERYWHERE = ("simulated", "postgres", "nodes")
 
 
 async def failure(world: World, order: Order) -> EasemlError:
@@ -27,6 +29,7 @@ async def failure(world: World, order: Order) -> EasemlError:
 
 
 @pytest.mark.covers("Executor.open", "Executor.start")
+@pytest.mark.worlds(*EVERYWHERE)
 async def test_a_unit_is_recorded_once_and_answered_once(world: World) -> None:
     run_id = await world.ready()
     order = await world.order(run_id, 1)
@@ -42,6 +45,7 @@ async def test_a_unit_is_recorded_once_and_answered_once(world: World) -> None:
 
 
 @pytest.mark.covers("Executor.start", stale="Executor.start")
+@pytest.mark.worlds(*EVERYWHERE)
 async def test_a_unit_under_a_stale_lease_is_not_recorded(world: World) -> None:
     run_id = await world.ready()
     order = await world.order(run_id, 1)
@@ -52,6 +56,7 @@ async def test_a_unit_under_a_stale_lease_is_not_recorded(world: World) -> None:
 
 
 @pytest.mark.covers("Executor.start")
+@pytest.mark.worlds(*EVERYWHERE)
 async def test_units_of_runs_that_are_cancelled_or_gone_are_refused(world: World) -> None:
     run_id = await world.ready()
     gone = await world.opened_run()
@@ -76,6 +81,7 @@ async def test_a_unit_whose_rows_a_user_holds_is_refused_at_once_and_runs_later(
 
 
 @pytest.mark.covers("Executor.start", "SlotStore.lose")
+@pytest.mark.worlds(*EVERYWHERE)
 async def test_what_a_slot_does_after_it_was_given_up_is_not_recorded(world: World) -> None:
     run_id = await world.ready(2)
     order = await world.order(run_id, 2)
@@ -86,6 +92,7 @@ async def test_what_a_slot_does_after_it_was_given_up_is_not_recorded(world: Wor
 
 
 @pytest.mark.covers("Executor.start", "Executor.open")
+@pytest.mark.worlds(*EVERYWHERE)
 async def test_a_unit_whose_session_broke_is_lost_and_its_slot_says_when_it_is_ready_again(world: World) -> None:
     run_id = await world.ready()
     world.break_session(1)
@@ -97,6 +104,7 @@ async def test_a_unit_whose_session_broke_is_lost_and_its_slot_says_when_it_is_r
 
 
 @pytest.mark.covers("Executor.cancel", "Executor.start")
+@pytest.mark.worlds(*EVERYWHERE)
 async def test_a_cancelled_unit_is_answered_once_and_its_slot_works_again(world: World) -> None:
     run_id = await world.ready()
     order = await world.order(run_id, 1)
@@ -166,6 +174,7 @@ async def test_a_whole_round_is_one_order_on_one_slot_recorded_all_at_once_or_no
 
 
 @pytest.mark.covers("Executor.start", "RunStore.read", stale="Executor.start")
+@pytest.mark.worlds(*EVERYWHERE)
 async def test_a_batch_is_answered_once_and_each_member_is_recorded_or_comes_to_nothing_by_itself(world: World) -> None:
     await world.begin()
     run_id = await world.opened_run(world.ask_for_alike())
@@ -200,6 +209,7 @@ async def test_a_batch_is_answered_once_and_each_member_is_recorded_or_comes_to_
 
 
 @pytest.mark.covers("Executor.start")
+@pytest.mark.worlds(*EVERYWHERE)
 async def test_batches_measure_what_they_have_trained(world: World) -> None:
     await world.begin()
     run_id = await world.opened_run(world.ask_for_alike())
@@ -213,6 +223,7 @@ async def test_batches_measure_what_they_have_trained(world: World) -> None:
 
 
 @pytest.mark.covers("Executor.start")
+@pytest.mark.worlds(*EVERYWHERE)
 async def test_a_pilot_tells_what_units_take_and_counts_as_no_step(world: World) -> None:
     run_id = await world.ready()
     order = await world.order(run_id, 1)

@@ -11,7 +11,7 @@ SQL = Path(__file__).resolve().parents[2] / "sql"
 
 # What must not be looked into for a semicolon, comma or bracket: comments, literals, dollar-quoted bodies.
 TOKEN = re.compile(r"--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|\$(?P<tag>\w*)\$.*?\$(?P=tag)\$|.", re.DOTALL)
-ROUTINE = re.compile(r"CREATE (?:OR REPLACE )?(FUNCTION|PROCEDURE) easeml\.(\w+)\s*\(", re.IGNORECASE)
+ROUTINE = re.compile(r"CREATE (?:OR REPLACE )?(FUNCTION|PROCEDURE) (easeml(?:_segment)?)\.(\w+)\s*\(", re.IGNORECASE)
 BODY = re.compile(r"\$(?P<tag>\w*)\$(?P<body>.*)\$(?P=tag)\$", re.DOTALL)
 ARGUMENT = re.compile(r"(?:(IN|OUT|INOUT|VARIADIC)\s+)?(\w+|\"\w+\")\s+(.+)", re.DOTALL)
 
@@ -32,6 +32,7 @@ class Routine:
     arguments: tuple[Argument, ...]
     language: str
     body: str
+    schema: str = "easeml"
 
     @property
     def inputs(self):
@@ -39,7 +40,7 @@ class Routine:
 
     @property
     def signature(self):
-        return f"{self.kind} easeml.{self.name}({', '.join(argument.type for argument in self.inputs)})"
+        return f"{self.kind} {self.schema}.{self.name}({', '.join(argument.type for argument in self.inputs)})"
 
 
 def tokens(text):
@@ -83,7 +84,7 @@ def routine(statement):
     rest = statement[head.end() + len(listed) :]
     language = re.search(r"LANGUAGE (\w+)", rest).group(1)
     arguments = tuple(argument(part) for part in split(listed, ","))
-    return Routine(head.group(1).upper(), head.group(2), arguments, language, BODY.search(rest)["body"])
+    return Routine(head[1].upper(), head[3], arguments, language, BODY.search(rest)["body"], head[2])
 
 
 @pytest.fixture(scope="session")

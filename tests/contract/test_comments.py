@@ -5,7 +5,7 @@ import re
 import pytest
 
 COMMENT = re.compile(
-    r"COMMENT ON (TABLE|VIEW|FUNCTION|PROCEDURE|COLUMN) (easeml\.[\w.]+(?:\(.*?\))?) IS\s+(.+)", re.DOTALL
+    r"COMMENT ON (TABLE|VIEW|FUNCTION|PROCEDURE|COLUMN) (easeml(?:_segment)?\.[\w.]+(?:\(.*?\))?) IS\s+(.+)", re.DOTALL
 )
 MIN_LENGTH = len("End.")
 
@@ -24,7 +24,7 @@ def comments(sql_statements):
 
 
 def relations(statements, kind):
-    heads = (re.match(rf"CREATE {kind} (easeml\.\w+)", statement) for statement in statements)
+    heads = (re.match(rf"CREATE {kind} (easeml(?:_segment)?\.\w+)", statement) for statement in statements)
     return {f"{kind} {head.group(1)}" for head in heads if head}
 
 
@@ -63,11 +63,11 @@ def test_comments_of_columns_of_tables_name_columns(sql_statements, comments):
     tables = {
         head.group(1): statement
         for statement in sql_statements
-        if (head := re.match(r"CREATE TABLE easeml\.(\w+)", statement))
+        if (head := re.match(r"CREATE TABLE (easeml\w*\.\w+)", statement))
     }
     for key in comments:
         if key.startswith("COLUMN "):
-            _, relation, column = key.split(".")
+            relation, _, column = key.removeprefix("COLUMN ").rpartition(".")
             assert relation not in tables or re.search(rf"^\s+{column} ", tables[relation], re.MULTILINE), key
 
 

@@ -249,6 +249,7 @@ def scene(module_database: Session, coordinator: Callable[[Session], AbstractCon
     alma.execute("SELECT easeml.set_prediction_audit('private', true)")
     alma.execute("SELECT easeml.predict('private', '{1}'::float8[])")
     root.execute("INSERT INTO easeml.checkpoint_chunks SELECT checkpoint_id, tenant, 0, 'x' FROM easeml.checkpoints")
+    root.execute("INSERT INTO easeml.checkpoint_copies SELECT checkpoint_id, tenant, 1 FROM easeml.checkpoints")
     root.execute(WATER_FILLING)  # runs on bound datasets have none
     root.execute(PLANNED)
     root.execute(TASKS)

@@ -62,6 +62,7 @@ def roles(module_coordinated: Session) -> dict[str, Session]:
     alice.execute("SELECT easeml.predict('private', '{1}'::float8[])")
     # These states are too small for chunks; what is asked here is who sees and writes them.
     root.execute("INSERT INTO easeml.checkpoint_chunks SELECT checkpoint_id, tenant, 0, 'x' FROM easeml.checkpoints")
+    root.execute("INSERT INTO easeml.checkpoint_copies SELECT checkpoint_id, tenant, 1 FROM easeml.checkpoints")
     root.execute(
         "INSERT INTO easeml.device_profiles (tenant, dataset_id, architecture, device_kind, alpha, beta, c, d,"
         " eps_seconds, n_packed, n_devices, is_bounded, measurements)"

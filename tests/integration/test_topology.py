@@ -113,6 +113,7 @@ def test_two_who_leave_at_once_do_not_count_on_each_other(database: Session) -> 
     with pytest.raises(psycopg.errors.QueryCanceled):
         second.execute("SELECT easeml.drain_slot(2)")
     first.execute("COMMIT")
+    second.execute("RESET statement_timeout")
     refused(second, "ML004", "SELECT easeml.drain_slot(2)")
 
 

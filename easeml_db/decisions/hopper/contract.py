@@ -21,12 +21,13 @@ class Placement:
     """Which slot may run which partition.
 
     `segment_of` gives the segment of each slot, `holders` the segments that hold each partition (shape (p,)).
-    No `holders`: every slot may run every partition.
+    No `holders`: every slot may run every partition. Slots `elsewhere` are on other servers.
     """
 
     n_partitions: int
     segment_of: Mapping[int, int]
     holders: tuple[frozenset[int], ...] | None = None
+    elsewhere: frozenset[int] = frozenset()
 
     def __post_init__(self) -> None:
         if self.n_partitions < 1:
@@ -63,8 +64,9 @@ class Placement:
         return {slot for slot, segment in self.segment_of.items() if segment in segments}
 
     def slots_for_all(self) -> set[int]:
-        """Return the slots that may run every partition."""
-        return {slot for slot in self.segment_of if all(self.can_run(slot, q) for q in range(self.n_partitions))}
+        """Return the slots of this server that may run every partition."""
+        here = self.segment_of.keys() - self.elsewhere
+        return {slot for slot in here if all(self.can_run(slot, q) for q in range(self.n_partitions))}
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from easeml_db.decisions.hopper.own_slots import OwnSlots
 from easeml_db.decisions.hopper.slot_board import SlotBoard
 from easeml_db.decisions.hopper.tenant_limits import TenantLimits
 from easeml_db.words.run import Run
-from easeml_db.words.topology import Device, devices_of
+from easeml_db.words.topology import Device, Slot, devices_of
 
 
 class Placements:
@@ -28,8 +28,10 @@ class Placements:
         """Return where a run's partitions may be visited."""
         self._forget_outdated()
         if run.run_id not in self._placements:
-            in_service = {slot.slot_id: slot.segment_id for slot in self._own.in_service(run.run_id)}
-            self._placements[run.run_id] = Placement(run.trials[0].n_partitions, in_service, run.holders)
+            slots = self._slots_for(run)
+            in_service = {slot.slot_id: slot.segment_id for slot in slots}
+            elsewhere = frozenset(slot.slot_id for slot in slots if slot.service is not None)
+            self._placements[run.run_id] = Placement(run.trials[0].n_partitions, in_service, run.holders, elsewhere)
         return self._placements[run.run_id]
 
     def devices_of(self, run: Run, taken: Collection[int]) -> tuple[Device, ...]:
@@ -47,10 +49,15 @@ class Placements:
         self._placements.pop(run_id, None)
         self._devices.pop(run_id, None)
 
+    def _slots_for(self, run: Run) -> list[Slot]:
+        """Return the slots in service; on other servers only what is placed there is trained."""
+        slots = self._own.in_service(run.run_id)
+        return [slot for slot in slots if run.holders is not None or slot.service is None]
+
     def _devices_for(self, run: Run, taken: Collection[int]) -> tuple[Device, ...]:
         """Return the devices of the slots in service; of a tenant with a limit, those of as many slots as it may have:
         where it works already, then what is idle."""
-        slots = sorted(self._own.in_service(run.run_id), key=lambda slot: slot.slot_id)
+        slots = sorted(self._slots_for(run), key=lambda slot: slot.slot_id)
         if run.tenant in self._limits:
             working, idle = self._limits.working_for(run.tenant), set(self._board.idle(taken))
             slots.sort(key=lambda slot: (slot.slot_id not in working, slot.slot_id not in idle, slot.slot_id))

@@ -109,7 +109,7 @@ OFFERED = Statement(
 )
 NAMED = Statement(
     "SELECT architecture, entry_point, hyperparameters, summary, tasks, input_ranks, made_for"
-    " FROM easeml.registered_architectures WHERE architecture = $1",
+    " FROM {schema}.registered_architectures WHERE architecture = $1",
     ("text",),
     _Registered,
 )

@@ -1,5 +1,7 @@
 """Placements, limits and claims: what holds until slots, limits or the run change."""
 
+from dataclasses import replace
+
 from easeml_db.decisions.hopper.dispatcher import Dispatcher
 from easeml_db.decisions.hopper.open_runs import OpenRuns
 from easeml_db.decisions.hopper.own_slots import OwnSlots
@@ -46,6 +48,18 @@ def test_a_placement_has_the_slots_in_service_with_their_segments_and_is_one_obj
     assert parts.placements.of(RUN) is placement
     parts.board.gone(2)
     assert parts.placements.of(RUN).segment_of == {1: 1, 3: 1}
+
+
+def test_slots_on_other_servers_train_what_is_placed_there_and_never_all_partitions_at_once():
+    parts = Parts(2)
+    parts.board.keep([Slot(1, "slot-1", 1), Slot(2, "slot-2", 2, service="pg_east")])
+    bound = replace(RUN, holders=(frozenset({1, 2}), frozenset({1, 2})))
+    parts.runs.put(bound, {})
+    assert parts.placements.of(OTHER).segment_of == {1: 1}
+    assert parts.devices(OTHER) == [1]
+    placement = parts.placements.of(bound)
+    assert placement.segment_of == {1: 1, 2: 2}
+    assert (placement.slots_for({0}), placement.slots_for_all()) == ({1, 2}, {1})
 
 
 def test_a_run_that_has_changed_is_placed_anew_and_others_are_not():

@@ -1,0 +1,93 @@
+"""easeml segments: places that hold partitions, on this server or on others."""
+
+from __future__ import annotations
+
+import click
+from psycopg import sql
+from psycopg.types.json import Jsonb
+
+from easeml_db.cli.connection import database
+from easeml_db.cli.listing import group_options, listing_group, read_rows
+from easeml_db.cli.output import print_json, print_rows, say
+from easeml_db.cli.places import place_command
+from easeml_db.cli.statements import Connection, call, rows
+from easeml_db.errors import EasemlError, InvalidArgument
+from easeml_db.postgres.nodes import Node, hold, look_at, visited
+
+COLUMNS = {
+    "segment_name": "segment", "service": "service", "n_slots": "slots", "n_active_slots": "active",
+    "n_partitions": "partitions", "n_bytes": "bytes", "refusal": "refusal",
+}  # fmt: skip
+PLACE = click.argument("place", metavar="SEGMENT")
+
+
+def _print(dsn: str | None, as_json: bool) -> None:
+    found = read_rows(dsn, "segments")
+    shown = {key: title for key, title in COLUMNS.items() if key not in ("service", "refusal") or _any(found, key)}
+    print_rows(found, as_json=as_json, empty="no segments", columns=shown)
+
+
+def _any(found: list[dict[str, object]], key: str) -> bool:
+    return any(row[key] for row in found)
+
+
+segments = listing_group("segments", "List segments (without a command), or add, check, drain and remove them.", _print)
+
+
+@segments.command("add")
+@click.argument("name", metavar="SEGMENT")
+@click.option("--service", help="Another server, by its name in pg_service.conf (default: a part of this server).")
+@group_options
+def add(name: str, service: str | None, dsn: str | None, as_json: bool) -> None:
+    """Add SEGMENT: a place that holds partitions; give it slots next. Another server is looked at first."""
+    with database(dsn) as connection, connection.transaction():
+        call(connection, "add_segment", name, service=service)
+        if service is not None:
+            _look_at(connection, name)
+    _print(dsn, as_json)
+
+
+@segments.command("check")
+@PLACE
+@group_options
+def check(place: str, dsn: str | None, as_json: bool) -> None:
+    """Look at the server of SEGMENT now: versions, packages, devices; and say what is against it."""
+    with database(dsn) as connection:
+        _look_at(connection, place)
+        facts = call(connection, "segment_facts", place)
+    print_json(facts)
+
+
+@segments.command("install")
+@click.argument("service")
+@click.option("--grant", "role", help="Role by which the coordinator works there: made a member of easeml_segment.")
+def install_segment(service: str, role: str | None) -> None:
+    """Create the extension easeml_segment on the server of SERVICE, whose role must be a superuser there."""
+    with visited(service) as connection:
+        connection.execute("CREATE EXTENSION IF NOT EXISTS easeml_segment CASCADE")
+        if role is not None:
+            connection.execute(sql.SQL("GRANT easeml_segment TO {}").format(sql.Identifier(role)))
+    say(f"easeml_segment is installed there; now: easeml segments add NAME --service {service}")
+
+
+def _look_at(connection: Connection, segment: str) -> None:
+    """Look at a server and record what it says. Raises what is against it, which is recorded, too."""
+    (found,) = rows(connection, "node", segment=segment)
+    node = Node(**found)
+    if node.service is None:
+        raise InvalidArgument(f"segment {segment} is a part of this server", hint="easeml doctor looks at that.")
+    try:
+        facts = look_at(node.service)
+        call(connection, "note_segment", node.segment_id, Jsonb(facts), None)
+        hold(node)
+    except EasemlError as error:
+        call(connection, "note_segment", node.segment_id, None, str(error))
+        raise
+
+
+place_command(segments, "drain_segment", PLACE, "Drain all slots of SEGMENT.", _print, is_forced=True)
+place_command(segments, "resume_segment", PLACE, "Give units again to all slots of SEGMENT.", _print)
+place_command(segments, "remove_segment", PLACE, "Remove SEGMENT, which has no slots left.", _print, is_forced=True)
+
+
+COMMANDS = (segments,)

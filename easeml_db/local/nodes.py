@@ -1,0 +1,61 @@
+"""Private servers that are nodes of a private control server: in folders of its own, reached over their sockets."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
+
+from easeml_db.local.private_files import write_private
+from easeml_db.local.server import DATABASE, SERVICE_ROLE, Embedded
+from easeml_db.postgres.connection import connect_now
+
+SERVICES = "pg_service.conf"
+
+
+def start_nodes(server: Embedded, names: Sequence[str]) -> None:
+    """Start a node for each name, making what is missing, and tell the coordinator their services, pg_NAME."""
+    server.prepare_folders()
+    sections = []
+    for name in names:
+        node = Embedded(server.folder / "nodes" / name)
+        (server.folder / "nodes").mkdir(mode=0o755, exist_ok=True)
+        node.start()
+        _prepare(node)
+        facts = conninfo_to_dict(node.dsn(user=SERVICE_ROLE))
+        sections += [f"[pg_{name}]", *(f"{key}={value}" for key, value in facts.items()), ""]
+    write_private(server.folder / SERVICES, "\n".join(sections))
+    os.environ["PGSERVICEFILE"] = str(server.folder / SERVICES)
+
+
+def nodes_of(server: Embedded) -> list[str]:
+    """Return the names of the nodes that a control server has."""
+    folder = server.folder / "nodes"
+    return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+
+
+def stop_nodes(server: Embedded) -> None:
+    """Stop the nodes of a control server."""
+    for name in nodes_of(server):
+        Embedded(Path(server.folder) / "nodes" / name).stop()
+
+
+def remove_nodes(server: Embedded) -> None:
+    """Stop the nodes of a control server, and delete them."""
+    for name in nodes_of(server):
+        Embedded(Path(server.folder) / "nodes" / name).remove()
+
+
+def _prepare(node: Embedded) -> None:
+    """Create database, extension and the coordinator's role on a node, where they are missing."""
+    with connect_now(node.dsn(database="postgres")) as connection:
+        if not connection.execute("SELECT FROM pg_database WHERE datname = %s", [DATABASE]).fetchall():
+            connection.execute(f"CREATE DATABASE {DATABASE}")
+        if not connection.execute("SELECT FROM pg_roles WHERE rolname = %s", [SERVICE_ROLE]).fetchall():
+            connection.execute(f"CREATE ROLE {SERVICE_ROLE} LOGIN")
+    with connect_now(node.dsn()) as connection:
+        connection.execute("CREATE EXTENSION IF NOT EXISTS easeml_segment CASCADE")
+        connection.execute(sql.SQL("GRANT easeml_segment TO {}").format(sql.Identifier(SERVICE_ROLE)))

@@ -1,0 +1,198 @@
+"""What the sessions of all slots share of a node: what is fetched from it, what is on its way there, what is garbage.
+
+States go from node to node through connections of their own, since the sessions of slots are busy: one that sends and
+one that receives, so that two nodes that send to each other never wait for each other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import psycopg
+
+from easeml_db.errors import EasemlError, ServerUnavailable
+from easeml_db.postgres import background
+from easeml_db.postgres.connection import connect
+from easeml_db.postgres.nodes import Node, connect_node, unreachable
+from easeml_db.postgres.transfers import NODE, Connection, Part, Place, bring_part, bring_state, fetch_state
+
+SETTINGS = {"statement_timeout": "0", "idle_session_timeout": "0", "lock_timeout": "10s", "jit": "off"}
+UNITS_BETWEEN_SWEEPS = 16
+LISTED = "SELECT checkpoint_id FROM easeml_segment.checkpoints WHERE lease_number <= %s"
+POINTED = "SELECT checkpoint_id FROM easeml.checkpoints WHERE checkpoint_id = ANY(%s)"
+DROP_STATES = "DELETE FROM easeml_segment.checkpoints WHERE checkpoint_id = ANY(%s) AND lease_number <= %s"
+LISTED_DATASETS = "SELECT dataset_id FROM easeml_segment.datasets"
+LIVE_DATASETS = "SELECT dataset_id FROM easeml.datasets WHERE dataset_id = ANY(%s)"
+DROP_DATASETS = "DELETE FROM easeml_segment.datasets WHERE dataset_id = ANY(%s)"
+VACUUM = "VACUUM (TRUNCATE false) easeml_segment.checkpoints, easeml_segment.checkpoint_chunks"
+
+
+class Wire:
+    """A connection to a node that is opened when it is needed, for one user at a time."""
+
+    def __init__(self, node: Node, what: str) -> None:
+        self._node, self._what = node, what
+        self._lock = asyncio.Lock()
+        self._connection: Connection | None = None
+
+    @asynccontextmanager
+    async def taken(self) -> AsyncIterator[Connection]:
+        """Give the connection to one user. Raises EasemlError where the node does not answer."""
+        async with self._lock:
+            if self._connection is None or self._connection.closed:
+                self._connection = await self._connected()
+            try:
+                yield self._connection
+            except psycopg.Error as error:
+                if self._connection.closed:
+                    raise unreachable(self._node.service) from error
+                raise
+
+    async def _connected(self) -> Connection:
+        """Connect; whatever is in the way is nothing that a unit can be blamed for."""
+        try:
+            return await connect_node(self._node.service, f"easeml {self._what}", SETTINGS)
+        except EasemlError as error:
+            raise unreachable(self._node.service, str(error)) from error
+
+    async def close(self) -> None:
+        """Close it."""
+        if self._connection is not None:
+            await self._connection.close()
+
+
+class NodeHub:
+    """One node, as the executor uses it beside the sessions of its slots."""
+
+    def __init__(self, dsn: str, node: Node) -> None:
+        self.node = node
+        self._dsn = dsn
+        self._sending, self._receiving = Wire(node, "states out"), Wire(node, "states in")
+        self._in_use: dict[int, int] = {}  # states that nothing points to yet, and how many want them
+        self._parts: set[Part] = set()  # whose rows are known to be there
+        self._packing = asyncio.Lock()  # of two units that need the same rows, one brings them
+        self._arriving: dict[int, asyncio.Task[None]] = {}  # states on their way here
+        self._n_units = 0
+        self._silent_since: float | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def opened(self) -> None:
+        """Note that a session was opened: who answers may have been set up anew since."""
+        self._parts.clear()
+        self._silent_since = None
+
+    def silent_seconds(self) -> float:
+        """Return for how long it has been known not to answer."""
+        return 0.0 if self._silent_since is None else time.monotonic() - self._silent_since
+
+    @contextmanager
+    def using(self, checkpoint_id: int) -> Iterator[None]:
+        """Keep a state from being taken for garbage."""
+        self._in_use[checkpoint_id] = self._in_use.get(checkpoint_id, 0) + 1
+        try:
+            yield
+        finally:
+            self._in_use[checkpoint_id] -= 1
+            if not self._in_use[checkpoint_id]:
+                del self._in_use[checkpoint_id]
+
+    async def need_part(self, control: Connection, node: Connection, part: Part) -> None:
+        """Have the rows of a part on the node."""
+        if part in self._parts:
+            return
+        async with self._packing:
+            if part not in self._parts:
+                await bring_part(control, node, part)
+                self._parts.add(part)
+
+    async def arrived(self, checkpoint_id: int) -> None:
+        """Wait for a state that is on its way here."""
+        task = self._arriving.get(checkpoint_id)
+        if task is not None:
+            await asyncio.wait([task])
+
+    async def send(self, target: Connection, checkpoint_id: int, lease_number: int) -> int:
+        """Copy a state from here to another node; return the bytes. Raises NotFound where it is not here."""
+        async with self._heard(), self._sending.taken() as source:
+            return await bring_state(Place(source, NODE), target, checkpoint_id, lease_number)
+
+    async def send_here(self, control: Connection, checkpoint_id: int, tenant: str) -> int:
+        """Copy a state from here to the control server, in the transaction that its connection is in."""
+        async with self._heard(), self._sending.taken() as source:
+            return await fetch_state(source, control, checkpoint_id, tenant)
+
+    def push(self, target: NodeHub, checkpoint_id: int, lease_number: int) -> None:
+        """Begin to copy a state to where it is going to be wanted; one that fails is fetched when it is."""
+
+        async def push() -> None:
+            with contextlib.suppress(EasemlError, psycopg.Error):
+                async with target._receiving.taken() as connection:
+                    await self.send(connection, checkpoint_id, lease_number)
+
+        if checkpoint_id not in target._arriving:
+            target._arriving[checkpoint_id] = task = self._begin(push())
+            task.add_done_callback(lambda _: target._arriving.pop(checkpoint_id, None))
+
+    @asynccontextmanager
+    async def _heard(self) -> AsyncIterator[None]:
+        """Note since when it does not answer."""
+        try:
+            yield
+        except ServerUnavailable:
+            self._silent_since = self._silent_since or time.monotonic()
+            raise
+        self._silent_since = None
+
+    def recorded(self, lease_number: int) -> None:
+        """Count a unit; now and then look for garbage."""
+        self._n_units += 1
+        if self._n_units % UNITS_BETWEEN_SWEEPS == 1:
+            self._begin(self._sweep_quietly(lease_number))
+
+    async def close(self) -> None:
+        """End what goes on in the background, and close the connections."""
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for wire in (self._sending, self._receiving):
+            await wire.close()
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = background.begin(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _sweep_quietly(self, lease_number: int) -> None:
+        with contextlib.suppress(EasemlError, psycopg.Error):
+            await self.sweep(lease_number)
+
+    async def sweep(self, lease_number: int) -> int:
+        """Remove the states and datasets that the control server does not know; return how many states.
+
+        What a later coordinator has had written is not touched, nor what units are about to record: they are looked up
+        before the control server is asked, so one that it records meanwhile is in either.
+        """
+        async with self._receiving.taken() as node, await connect(self._dsn, "easeml garbage") as control:
+            listed = await _numbers(node, LISTED, lease_number)
+            in_use = set(self._in_use)
+            known = await _numbers(control, POINTED, list(listed))
+            garbage = list(listed - known - in_use)
+            if garbage:
+                await node.execute(DROP_STATES, [garbage, lease_number])
+                await node.execute(VACUUM)
+            datasets = await _numbers(node, LISTED_DATASETS)
+            gone = list(datasets - await _numbers(control, LIVE_DATASETS, list(datasets)))
+            if gone:
+                await node.execute(DROP_DATASETS, [gone])
+        return len(garbage)
+
+
+async def _numbers(connection: Connection, statement: str, *values: object) -> set[int]:
+    cursor = await connection.execute(statement.encode(), list(values))
+    return {next(iter(row.values())) for row in await cursor.fetchall()}

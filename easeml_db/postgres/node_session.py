@@ -1,0 +1,185 @@
+"""The session of a slot on another server: units are opened and recorded here, and trained there.
+
+The commit point is the row on the control server. The node writes the new state first, under a number that no row has
+yet; then one fenced transaction here records the unit, the row of the state and the trial's pointer to it. Whatever
+dies in between leaves bytes to which nothing points, and they are removed. The state at the end of an epoch is copied
+here in that same transaction: what predicts, and what an epoch begins with, is always on the control server as well.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import psycopg
+
+from easeml_db.errors import EasemlError, NotFound, SlotLost, TrialFailed
+from easeml_db.postgres.connection import unit_error
+from easeml_db.postgres.node_hub import NodeHub
+from easeml_db.postgres.slot_session import SHOW_IDLE
+from easeml_db.postgres.state_search import found_on_a_node
+from easeml_db.postgres.transfers import CONTROL, NODE, Connection, Part, Place, bring_state, fetch_state, has_state
+from easeml_db.postgres.unit_session import Result
+
+WORK = {"train_unit": "train_on_node", "evaluate_unit": "evaluate_on_node", "pilot_unit": "pilot_on_node"}
+BATCHES = {"train_batch": "train_unit", "evaluate_batch": "evaluate_unit"}
+SPLITS = {"train": "train", "validate": "validation", "test": "test", "pilot": "train"}
+OPEN = "SELECT easeml.open_node_unit(%s::jsonb) AS opened"
+REGISTER = """
+INSERT INTO easeml_segment.registered_architectures
+SELECT r.* FROM jsonb_populate_record(NULL::easeml_segment.registered_architectures, %s::jsonb) r ON CONFLICT DO NOTHING
+"""
+STORE = "SELECT easeml.store_node_state(%s::jsonb, %s::jsonb, %s, %s) AS tenant"
+RECORD_TRAINING = "SELECT * FROM easeml.record_node_training(%s::jsonb, %s, %s::jsonb)"
+RECORD_EVALUATION = "SELECT easeml.record_node_evaluation(%s::jsonb, %s::jsonb, %s::jsonb) AS recorded"
+RECORD_PILOT = "SELECT easeml.record_pilot(%s::jsonb, %s, %s)"
+NEXT_SEGMENTS = "SELECT easeml.next_segments(%s::jsonb) AS segments"
+
+
+class NodeUnitSession:
+    """Two connections, to the control server and to the node. `hubs` are the nodes by segment, this one among them."""
+
+    def __init__(
+        self, slot_id: int, control: Connection, remote: Connection, hub: NodeHub, hubs: Mapping[int, NodeHub]
+    ) -> None:
+        self.slot_id = slot_id
+        self._control, self._remote, self._hub, self._hubs = control, remote, hub, hubs
+        self._is_cancelled = False
+
+    @property
+    def is_closed(self) -> bool:
+        """Say whether one of the connections is lost or closed."""
+        return self._control.closed or self._remote.closed
+
+    @property
+    def pid(self) -> int:
+        """Return the number of the node's process."""
+        return self._remote.info.backend_pid
+
+    async def call(self, procedure: str, text: str) -> Result:
+        """Do an order and return what came of it; raise what class of error it is."""
+        self._is_cancelled = False
+        if procedure in BATCHES:
+            return await self._batch(BATCHES[procedure], json.loads(text)["batch"])
+        if procedure not in WORK:
+            raise TrialFailed(f"{procedure} needs slots of the control server", hint="Add slots to segment local.")
+        try:
+            return await self._unit(procedure, text)
+        except psycopg.Error as error:
+            raise unit_error(error) from error
+
+    async def cancel(self) -> None:
+        """Ask the unit to stop, wherever it is."""
+        self._is_cancelled = True
+        for connection in (self._remote, self._control):
+            if not connection.closed:
+                try:
+                    await connection.cancel_safe()
+                except psycopg.Error:
+                    continue  # no server, nothing to cancel
+
+    async def show_idle(self) -> None:
+        """Clear a unit that failed from the slot's row; one that is recorded does so itself."""
+        try:
+            await self._control.execute(SHOW_IDLE, [self.slot_id])
+        except psycopg.Error:
+            return  # a lost session's row is cleared by the next one
+
+    async def close(self) -> None:
+        """Close both connections."""
+        await self._remote.close()
+        await self._control.close()
+
+    async def _batch(self, procedure: str, units: list[dict[str, Any]]) -> Result:
+        """Do the members of a batch one after another: each is recorded, or comes to nothing, by itself."""
+        n_bytes, failures = 0, {}
+        for unit in units:
+            try:
+                n_bytes += int((await self.call(procedure, json.dumps(unit)))["pruned_bytes"])
+            except SlotLost:
+                raise
+            except EasemlError as error:
+                told = {"message": error.message, "detail": error.detail, "hint": error.hint}
+                failures[str(unit["trial_id"])] = {"sqlstate": error.sqlstate, **told}
+        return {"pruned_bytes": n_bytes, "failures": failures}
+
+    async def _unit(self, procedure: str, text: str) -> Result:
+        opened = (await self._one(self._control, OPEN, text))["opened"]
+        with self._hub.using(opened["new_checkpoint_id"]):
+            await self._prepare(json.loads(text), text, opened)
+            self._check_cancelled()
+            called = f"CALL easeml_segment.{WORK[procedure]}(%s::jsonb, %s::jsonb, NULL)"
+            told = (await self._one(self._remote, called, text, json.dumps(opened)))["result"]
+            self._check_cancelled()
+            return await self._record(procedure, text, opened, told)
+
+    def _check_cancelled(self) -> None:
+        """Raise SlotLost where a cancel has come between two statements."""
+        if self._is_cancelled:
+            raise SlotLost("the unit was cancelled")
+
+    # Before
+
+    async def _prepare(self, unit: dict[str, Any], text: str, opened: dict[str, Any]) -> None:
+        """Have the rows of the unit and the state that it starts from on the node."""
+        part = Part(opened["dataset_id"], SPLITS[unit["kind"]], unit["partition_number"])
+        await self._hub.need_part(self._control, self._remote, part)
+        if opened["registered"] is not None:
+            await self._remote.execute(REGISTER, [json.dumps(opened["registered"])])
+        state = opened["state"]
+        if state is not None:
+            await self._hub.arrived(state["checkpoint_id"])
+        if state is None or await has_state(Place(self._remote, NODE), state["checkpoint_id"]):
+            return
+        if not state["is_elsewhere"]:
+            source = Place(self._control, CONTROL)
+            await bring_state(source, self._remote, state["checkpoint_id"], unit["lease_number"])
+            return
+
+        async def bring(hub: NodeHub) -> None:
+            if hub is self._hub:
+                raise NotFound("it was looked for there")
+            await hub.send(self._remote, state["checkpoint_id"], unit["lease_number"])
+
+        await found_on_a_node(self._control, text, self._hubs, state["segments"], bring)
+
+    # After
+
+    async def _record(self, procedure: str, text: str, opened: dict[str, Any], told: dict[str, Any]) -> Result:
+        if procedure == "pilot_unit":
+            await self._one(self._control, RECORD_PILOT, text, told["train_seconds"], told["evaluate_seconds"])
+            return told
+        if procedure == "evaluate_unit":
+            values = (text, json.dumps(opened), json.dumps(told))
+            recorded = (await self._one(self._control, RECORD_EVALUATION, *values))["recorded"]
+            state_id = opened["state"]["checkpoint_id"]
+        else:
+            recorded = await self._record_training(text, opened, told)
+            state_id = told["checkpoint_id"]
+        await self._push(text, state_id)
+        return {**recorded, "pruned_bytes": recorded["pruned_bytes"] or 0}
+
+    async def _record_training(self, text: str, opened: dict[str, Any], told: dict[str, Any]) -> dict[str, Any]:
+        is_last = json.loads(text)["position"] == opened["n_partitions"] - 1
+        segment_id, said = self._hub.node.segment_id, json.dumps(told)
+        async with self._control.transaction():
+            stored = await self._one(self._control, STORE, text, said, segment_id, not is_last)
+            if is_last and stored["tenant"] is not None:
+                await fetch_state(self._remote, self._control, told["checkpoint_id"], stored["tenant"])
+            return await self._one(self._control, RECORD_TRAINING, text, opened["started_at"], said)
+
+    async def _push(self, text: str, checkpoint_id: int) -> None:
+        """Send the state ahead to where the trial goes next, where that is one other node."""
+        lease_number = json.loads(text)["lease_number"]
+        self._hub.recorded(lease_number)
+        following = (await self._one(self._control, NEXT_SEGMENTS, text))["segments"]
+        target = self._hubs.get(following[0]) if len(following) == 1 else None
+        if target is not None and target is not self._hub:
+            self._hub.push(target, checkpoint_id, lease_number)
+
+    @staticmethod
+    async def _one(connection: Connection, statement: str, *values: object) -> dict[str, Any]:
+        """Return the only row of a statement."""
+        row = await (await connection.execute(statement.encode(), list(values))).fetchone()
+        return row or {}

@@ -1,0 +1,140 @@
+"""Other servers that are segments: how they are reached, and whether they fit.
+
+A node is named by a libpq service, so host, user and password stand in files of whoever connects, and in no table. What
+the driver says of a connection may name host and user: it is told as a detail, which no table keeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from psycopg.conninfo import make_conninfo
+
+from easeml_db import __version__
+from easeml_db.errors import EasemlError, InvalidArgument, NotAllowed, NotReady, ServerUnavailable, VersionMismatch
+from easeml_db.postgres.connection import MISSING, connect, connect_now, server_error
+
+FACTS = "SELECT easeml_segment.node_facts() AS facts"
+HOLD = "SELECT easeml_segment.hold(%s)"
+# Of PostgreSQL 14 and newer, so they cannot be asked for before the version is known.
+NEWER_SETTINGS = ("client_connection_check_interval", "idle_session_timeout")
+NEWER_VERSION = 140000
+
+PATIENCE: dict[str, Any] = {
+    "connect_timeout": 10, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}  # fmt: skip
+
+Facts = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Node:
+    """A segment that is another server."""
+
+    segment_id: int
+    segment_name: str
+    service: str
+    token: str
+
+
+def node_dsn(service: str) -> str:
+    """Return the connection string of a service; a server that is cut off is found out, whatever the service says."""
+    return make_conninfo(service=service, **PATIENCE)
+
+
+def check_facts(service: str, facts: Mapping[str, Any]) -> None:
+    """Refuse a node of another version, or whose Python lacks what units need. Raises VersionMismatch, NotReady."""
+    found = {"extension easeml_segment": facts["extension"], "package easeml_plpy": facts["package"]}
+    for name, version in found.items():
+        if version != __version__:
+            raise VersionMismatch(
+                f"service {service}: its {name} is {version}, this package is {__version__}",
+                hint="Install the same there: the package, easeml install --files-only, easeml segments install.",
+            )
+    for name, package in facts["packages"].items():
+        if package["version"] is None:
+            raise NotReady(
+                f"service {service}: its Python cannot import {name} ({package['fault']})",
+                hint="Install it for the Python of that server, and start the server again.",
+            )
+
+
+def node_error(service: str, error: psycopg.Error) -> EasemlError:
+    """Say what is wrong with a node, without the words of the driver about the connection."""
+    text = " ".join(str(error).split())
+    if "definition of service" in text:
+        hint = "Write it into pg_service.conf on the machine of the coordinator (or the file of PGSERVICEFILE)."
+        return InvalidArgument(f"service {service}: there is no service of that name", hint=hint)
+    if error.sqlstate in MISSING:
+        return NotReady(
+            f"service {service}: its database has no extension easeml_segment",
+            hint=f"easeml segments install {service}",
+        )
+    if error.sqlstate == "42501":
+        hint = "On that server: GRANT easeml_segment TO the role that the service names."
+        return NotAllowed(f"service {service}: its role may not use easeml_segment there", hint=hint)
+    if "easeml_plpy" in text and "No module named" in text:
+        hint = "Install easeml-db for the Python of that server, and start the server again."
+        return NotReady(f"service {service}: its Python has no package easeml_plpy", hint=hint)
+    if error.sqlstate is None or isinstance(error, psycopg.OperationalError):
+        return unreachable(service, text)
+    return server_error(error)
+
+
+def unreachable(service: str, text: str | None = None) -> ServerUnavailable:
+    """Say that a node does not answer."""
+    return ServerUnavailable(f"service {service}: the server cannot be reached", detail=text)
+
+
+def look_at(service: str) -> Facts:
+    """Return what a node says of itself. Raises what is against it."""
+    with visited(service) as connection:
+        row = connection.execute(FACTS).fetchone()
+        facts: Facts = {} if row is None else row["facts"]
+    check_facts(service, facts)
+    return facts
+
+
+def hold(node: Node) -> None:
+    """Have the node serve this segment and no other. Raises NotAllowed where it serves another."""
+    with visited(node.service) as connection:
+        connection.execute(HOLD, [node.token])
+
+
+@contextmanager
+def visited(service: str) -> Iterator[psycopg.Connection[dict[str, Any]]]:
+    """Open a connection to a node for a moment; its errors come out as the project's."""
+    try:
+        with connect_now(node_dsn(service), "easeml segments") as connection:
+            yield connection
+    except psycopg.Error as error:
+        raise node_error(service, error) from error
+    except ServerUnavailable as error:
+        raise _of_connecting(service, error) from error
+
+
+async def connect_node(
+    service: str, application_name: str, settings: Mapping[str, str]
+) -> psycopg.AsyncConnection[dict[str, Any]]:
+    """Open an autocommit connection to a node with settings, of which an old server may lack some."""
+    old = {name: value for name, value in settings.items() if name not in NEWER_SETTINGS}
+    try:
+        connection = await connect(node_dsn(service), application_name, **old)
+    except ServerUnavailable as error:
+        raise _of_connecting(service, error) from error
+    if connection.info.server_version >= NEWER_VERSION:
+        for name in NEWER_SETTINGS:
+            if name in settings:
+                await connection.execute("SELECT set_config(%s, %s, false)", [name, settings[name]])
+    return connection
+
+
+def _of_connecting(service: str, error: ServerUnavailable) -> EasemlError:
+    """Return the error of a connection that did not come about."""
+    cause = error.__cause__
+    return node_error(service, cause) if isinstance(cause, psycopg.Error) else unreachable(service)

@@ -1,0 +1,54 @@
+"""What a node says of itself, so that a control server can refuse one that does not fit."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import platform
+
+from . import __version__
+from .session import Session, Statement, entry_point, only_column
+
+PACKAGES = ("torch", "numpy", "safetensors")
+
+# No session of easeml's: a node of another version has to be able to say so.
+NODE: Statement[str] = Statement(
+    "SELECT jsonb_build_object('identity', n.identity, 'holder', n.holder, 'extension', easeml_segment.version(),"
+    " 'server', current_setting('server_version'))::text AS facts FROM easeml_segment.node n",
+    (),
+    only_column,
+)
+
+
+class _AnyVersion(Session):
+    """A connection to a node whose extension may be of any version."""
+
+    schema = "easeml_segment"
+
+    @classmethod
+    def of(cls, plpy: object, GD: object) -> Session:
+        """Return a session that keeps nothing."""
+        return cls(plpy)  # type: ignore[arg-type]
+
+
+def node_facts_of(session: Session) -> str:
+    """Return identity, holder, versions and devices as JSON; a package that cannot be imported has its error."""
+    versions = {name: _version(name) for name in PACKAGES}
+    facts = json.loads(session.row(NODE)) | {"python": platform.python_version(), "package": __version__}
+    return json.dumps(facts | {"packages": versions, "devices": _devices() if versions["torch"]["version"] else []})
+
+
+node_facts = entry_point(node_facts_of, of=_AnyVersion)
+
+
+def _version(name: str) -> dict[str, str | None]:
+    try:
+        return {"version": str(importlib.import_module(name).__version__), "fault": None}
+    except Exception as error:  # noqa: BLE001 - whatever keeps a package from importing is what is asked for
+        return {"version": None, "fault": f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"}
+
+
+def _devices() -> list[str]:
+    import torch
+
+    return ["cpu", *(f"cuda:{k}" for k in range(torch.cuda.device_count()))]

@@ -1,0 +1,106 @@
+-- Segments: this server as several places, and other servers. A table holds only what libpq calls a server: no host, no user, no password.
+
+CREATE FUNCTION easeml.check_segment(segment text, service text, engine text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF segment IS NULL OR btrim(segment) = '' OR length(segment) > 200 THEN
+        PERFORM easeml.fail('ML001', format('segment: expected a name of 1 to 200 characters, got %s', quote_nullable(segment)));
+    END IF;
+    -- What is no name may be a connection string with a password, so no error repeats it.
+    IF service !~ '^[A-Za-z0-9_.-]{1,63}$' THEN
+        PERFORM easeml.fail('ML001', 'service: expected the name of a libpq service, not a connection string',
+            hint => 'Write a section [name] with host, dbname and user into pg_service.conf, the password into .pgpass, and say service => ''name''.');
+    END IF;
+    IF engine IS DISTINCT FROM 'postgres' THEN
+        PERFORM easeml.fail('ML001', format('engine: expected postgres, got %s', quote_nullable(engine)));
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION easeml.check_segment(text, text, text) IS 'Refuses what no segment can be called (internal).';
+
+CREATE FUNCTION easeml.add_segment(segment text, service text DEFAULT NULL, engine text DEFAULT 'postgres') RETURNS integer LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    new_segment_id integer;
+    other text;
+BEGIN
+    PERFORM easeml.check_segment(segment, service, engine);
+    PERFORM easeml.lock_topology();
+    SELECT g.segment_name INTO other FROM easeml.segments g WHERE g.service = add_segment.service;
+    IF FOUND THEN
+        PERFORM easeml.fail('ML001', format('service %s is segment %s already', quote_literal(service), quote_literal(other)));
+    END IF;
+    INSERT INTO easeml.segments (segment_name, service, engine, token) VALUES (segment, service, engine, CASE WHEN service IS NOT NULL THEN gen_random_uuid()::text END) ON CONFLICT (segment_name) DO NOTHING RETURNING segment_id INTO new_segment_id;
+    IF new_segment_id IS NULL THEN
+        PERFORM easeml.fail('ML001', format('there is a segment %s already', quote_literal(segment)));
+    END IF;
+    RETURN new_segment_id;
+END
+$$;
+COMMENT ON FUNCTION easeml.add_segment(text, text, text) IS
+$$Adds a segment, a place that holds partitions of datasets with bound placement, and returns its number. Give it slots with easeml.add_slots(n, segment).
+service: another server with the extension easeml_segment, by its name in pg_service.conf on the machine of the coordinator; without one the segment is a part of this server.
+engine: what the server is; so far postgres. The command easeml segments add looks at the server first; else the coordinator does, before it opens a slot there.$$;
+
+CREATE FUNCTION easeml.note_segment(segment_id integer, facts jsonb, refusal text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    other text;
+BEGIN
+    PERFORM easeml.check_json('facts', facts, 100000, 4);
+    SELECT g.segment_name INTO other FROM easeml.segments g WHERE g.identity = note_segment.facts ->> 'identity' AND g.segment_id <> note_segment.segment_id;
+    IF FOUND THEN
+        PERFORM easeml.fail('ML004', format('this is the same server as segment %s', quote_literal(other)), hint => 'Add each server once, and give it as many slots as it can take.');
+    END IF;
+    UPDATE easeml.segments g SET facts = coalesce(note_segment.facts, g.facts), identity = coalesce(note_segment.facts ->> 'identity', g.identity), refusal = left(note_segment.refusal, 1000), checked_at = clock_timestamp()
+    WHERE g.segment_id = note_segment.segment_id AND g.service IS NOT NULL;
+END
+$$;
+COMMENT ON FUNCTION easeml.note_segment(integer, jsonb, text) IS 'Records what the server of a segment says of itself, or why it is refused; refuses one that is another segment already (internal).';
+
+CREATE FUNCTION easeml.segment_facts(segment text) RETURNS jsonb LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    found easeml.segments;
+BEGIN
+    SELECT g.* INTO found FROM easeml.segments g WHERE g.segment_id = easeml.find_segment(segment);
+    IF found.service IS NULL THEN
+        RETURN easeml.python_facts();
+    ELSIF found.checked_at IS NULL THEN
+        PERFORM easeml.fail('ML010', format('nobody has looked at segment %s yet', quote_literal(segment)), hint => 'A running coordinator does once it has slots; easeml segments check does at once.');
+    END IF;
+    RETURN coalesce(found.facts, '{}') || jsonb_build_object('checked_at', found.checked_at, 'refusal', found.refusal);
+END
+$$;
+COMMENT ON FUNCTION easeml.segment_facts(text) IS
+    'Returns what the server of a segment said of itself when it was last looked at: Python, packages, devices, versions of server and extension, and why it is refused if it is.';
+
+CREATE FUNCTION easeml.remove_segment(segment text, force boolean DEFAULT false) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    leaving integer := easeml.find_segment(segment);
+    orphan record;
+BEGIN
+    PERFORM easeml.lock_topology();
+    IF leaving = 1 THEN
+        PERFORM easeml.fail('ML004', 'segment local cannot be removed: it is this server');
+    END IF;
+    IF EXISTS (SELECT FROM easeml.slots s WHERE s.segment_id = leaving) THEN
+        PERFORM easeml.fail('ML004', format('segment %s still has slots', segment), hint => 'Remove them first: SELECT easeml.remove_slot(slot_id).');
+    END IF;
+    SELECT d.dataset_name, c.partition_number INTO orphan
+    FROM easeml.replicas c JOIN easeml.datasets d USING (dataset_id)
+    WHERE c.segment_id = leaving AND NOT EXISTS (SELECT FROM easeml.replicas o
+        WHERE o.dataset_id = c.dataset_id AND o.partition_number = c.partition_number AND o.segment_id <> leaving) LIMIT 1;
+    IF FOUND THEN
+        PERFORM easeml.fail('ML004', format('segment %s is the only holder of partition %s of dataset %s', segment, orphan.partition_number, quote_literal(orphan.dataset_name)),
+            hint => format('Place it anew first: SELECT easeml.replicate_dataset(%L, 1).', orphan.dataset_name));
+    END IF;
+    SELECT t.trial_id, t.run_id INTO orphan FROM easeml.checkpoint_copies k JOIN easeml.checkpoints c USING (checkpoint_id) JOIN easeml.trials t ON t.checkpoint_id = c.checkpoint_id
+    WHERE k.segment_id = leaving AND c.is_elsewhere AND t.status IN ('waiting', 'running', 'paused')
+        AND NOT EXISTS (SELECT FROM easeml.checkpoint_copies o WHERE o.checkpoint_id = k.checkpoint_id AND o.segment_id <> leaving) LIMIT 1;
+    IF FOUND AND NOT coalesce(force, false) THEN
+        PERFORM easeml.fail('ML004', format('segment %s has the only copy of the newest state of trial %s', segment, orphan.trial_id),
+            hint => format('Wait until run %s is over, or say force => true: what the epoch has done so far is done again.', orphan.run_id));
+    END IF;
+    DELETE FROM easeml.replicas c WHERE c.segment_id = leaving;
+    DELETE FROM easeml.segments g WHERE g.segment_id = leaving;
+END
+$$;
+COMMENT ON FUNCTION easeml.remove_segment(text, boolean) IS
+    'Removes a segment. Refuses if it has slots, is the only holder of a partition, or has the only copy of a state that an open run needs, unless that is forced.';

@@ -1,0 +1,13 @@
+-- Who works on a node: the login role that the coordinator's service names is a member. Roles belong to the cluster, so it may exist already.
+DO $roles$
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'easeml_segment') THEN
+        CREATE ROLE easeml_segment NOLOGIN;
+    END IF;
+    IF EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.rolname = 'easeml_segment' AND (r.rolcanlogin OR r.rolsuper OR r.rolbypassrls OR r.rolcreaterole)) THEN
+        RAISE EXCEPTION USING errcode = 'ML004', message = 'role easeml_segment is there already, and can log in or has further rights',
+            hint = 'Drop it, and create the extension again.';
+    END IF;
+END
+$roles$;
+COMMENT ON SCHEMA easeml_segment IS 'A node of easeml: packed rows, states, and the units that run beside them.';

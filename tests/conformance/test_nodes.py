@@ -1,0 +1,92 @@
+"""What the executor promises besides where slots are on other servers: states that hop, that are lost, and garbage."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from easeml_db.coordinator.ports.messages import UnitFailed, UnitRecorded
+from easeml_db.errors import StaleLease
+from tests.conformance.conftest import N_PARTITIONS
+
+if TYPE_CHECKING:
+    from tests.conformance.conftest import WarmOnNodes
+
+pytestmark = [pytest.mark.warm, pytest.mark.worlds("nodes")]
+STATES = "SELECT epoch, position, state_sha256 FROM easeml.training_units WHERE trial_id = %s ORDER BY 1, 2"
+COPIES = """
+SELECT g.segment_name, c.is_elsewhere, EXISTS (SELECT FROM easeml.checkpoint_chunks h WHERE h.checkpoint_id =
+    c.checkpoint_id) AS is_here FROM easeml.checkpoints c JOIN easeml.checkpoint_copies k USING (checkpoint_id)
+JOIN easeml.segments g USING (segment_id) WHERE c.trial_id = %s
+"""
+
+
+async def recorded(world: WarmOnNodes, run_id: int, slot_id: int, step: int) -> int:
+    """Do a step of the first trial, which must be recorded; return the trial."""
+    order = await world.order(run_id, slot_id, step=step)
+    message = await world.answer(order)
+    assert isinstance(message, UnitRecorded), message
+    return order.unit.trial_id
+
+
+async def test_a_state_within_an_epoch_is_elsewhere_and_at_its_end_here_too(world: WarmOnNodes) -> None:
+    run_id = await world.ready(2)
+    trial_id = await recorded(world, run_id, 1, 0)
+    assert world.control.rows(COPIES, trial_id) == [{"segment_name": "east", "is_elsewhere": True, "is_here": False}]
+    await recorded(world, run_id, 2, 1)  # it hops
+    assert world.control.rows(COPIES, trial_id) == [{"segment_name": "west", "is_elsewhere": False, "is_here": True}]
+    assert world.control.value("SELECT count(*) FROM easeml.checkpoints WHERE trial_id = %s", trial_id) == 1
+    read = world.control.values(
+        "SELECT read_bytes > 0 FROM easeml.training_units WHERE trial_id = %s ORDER BY unit_id", trial_id
+    )
+    assert read == [False, True]
+
+
+async def test_a_state_that_is_lost_takes_its_trial_back_and_is_made_again(world: WarmOnNodes) -> None:
+    run_id = await world.ready(2)
+    for step in range(2 * N_PARTITIONS + 1):  # a whole epoch, and a unit of the next
+        trial_id = await recorded(world, run_id, 1, step)
+    before = world.control.rows(STATES, trial_id)
+    for node in world.nodes.values():
+        node.execute("DELETE FROM easeml_segment.checkpoints")
+    message = await world.answer(await world.order(run_id, 2, step=2 * N_PARTITIONS + 1))
+    assert isinstance(message, UnitFailed)
+    assert isinstance(message.error, StaleLease)
+    assert world.trials(run_id)[0] == ("running", 2 * N_PARTITIONS)
+    assert "state lost" in world.events(run_id)
+    await recorded(world, run_id, 2, 2 * N_PARTITIONS)
+    assert world.control.rows(STATES, trial_id) == before
+    await recorded(world, run_id, 1, 2 * N_PARTITIONS + 1)
+
+
+async def test_a_stale_coordinator_takes_no_trial_back(world: WarmOnNodes) -> None:
+    run_id = await world.ready(2)
+    await recorded(world, run_id, 1, 0)
+    for node in world.nodes.values():
+        node.execute("DELETE FROM easeml_segment.checkpoints")
+    order = await world.order(run_id, 2, step=1)
+    world.take_over()
+    message = await world.answer(order)
+    assert isinstance(message, UnitFailed)
+    assert isinstance(message.error, StaleLease)
+    assert world.trials(run_id)[0] == ("running", 1)
+    assert "state lost" not in world.events(run_id)
+
+
+async def test_only_what_nothing_points_to_is_removed_and_nothing_of_a_later_lease(world: WarmOnNodes) -> None:
+    run_id = await world.ready(2)
+    trial_id = await recorded(world, run_id, 1, 0)
+    east = world.nodes["east"]
+    insert = "INSERT INTO easeml_segment.checkpoints SELECT %s, 1, %s, 1, repeat('0', 64)"
+    for number, lease in ((1_000_001, world.lease_number), (1_000_002, world.lease_number + 1)):
+        east.execute(insert, [number, lease])
+    hub = next(hub for hub in world.hubs.values() if hub.node.segment_name == "east")
+    with hub.using(1_000_001):
+        await hub.sweep(world.lease_number)
+    kept = east.values("SELECT checkpoint_id FROM easeml_segment.checkpoints")
+    newest = world.control.value("SELECT checkpoint_id FROM easeml.trials WHERE trial_id = %s", trial_id)
+    assert set(kept) == {newest, 1_000_001, 1_000_002}
+    assert await hub.sweep(world.lease_number) == 1
+    assert set(east.values("SELECT checkpoint_id FROM easeml_segment.checkpoints")) == {newest, 1_000_002}
+    east.execute("DELETE FROM easeml_segment.checkpoints WHERE checkpoint_id = 1000002")
