@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 RUN = """
 SELECT easeml.select_models('digits', '{mlp}', procedure => 'grid', max_epochs => %s, seed => 5,
     scheduler => 'longest_remaining',
-    search_space => '{"hidden_units": [[256, 256]], "learning_rate": [0.003, 0.001], "batch_size": 4}')
+    search_space => '{"hidden_units": [[256, 256]], "learning_rate": [0.003, 0.001], "batch_size": %s}')
 """
 STATES = """
 SELECT trial_number, epoch, position, partition_number, state_sha256
@@ -34,10 +34,10 @@ FROM easeml.training_units JOIN easeml.trials USING (trial_id) ORDER BY trial_nu
 FULL_DISK_BYTES = 48 << 20
 
 
-def start_run(database: Session, max_epochs: int) -> None:
+def start_run(database: Session, max_epochs: int, batch_size: int = 4) -> None:
     load_table(database.dsn, bundled_source("digits"), "digits")
     database.execute("SELECT easeml.create_dataset('digits', 'digits', '{pixels}', 'label')")
-    database.execute(RUN, [max_epochs])
+    database.execute(RUN % (max_epochs, batch_size))
 
 
 def wait_for_end(database: Session) -> None:
@@ -78,7 +78,7 @@ def test_a_slot_that_cannot_be_cancelled_is_given_up_and_comes_back(
 
 
 def test_a_unit_that_waits_for_a_lock_waits_and_fails_nothing(database: Session, coordinator: Coordinator) -> None:
-    start_run(database, max_epochs=2)
+    start_run(database, max_epochs=2, batch_size=64)
     other = database.again()
     other.execute("BEGIN; LOCK TABLE easeml.blocks")
     with coordinator(database):

@@ -137,7 +137,7 @@ def start(session: Session) -> None:
     session.execute("CREATE TABLE points AS SELECT i % 9 + sin(i) AS x, i % 3 AS y FROM generate_series(1, 300) i")
     session.execute("SELECT easeml.create_dataset('points', 'points', '{x}', 'y', n_partitions => 4)")
     session.execute(
-        "SELECT easeml.select_models('points', '{sgd}', procedure => 'random', n_configs => 4, max_epochs => 8,"
+        "SELECT easeml.select_models('points', '{linear}', procedure => 'random', n_configs => 4, max_epochs => 8,"
         " seed => 3)"
     )
 

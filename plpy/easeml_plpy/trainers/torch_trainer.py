@@ -69,11 +69,10 @@ def build_module(blueprint: Blueprint) -> nn.Module:
 
 def _filled_module(blueprint: Blueprint, state: checkpoint.Checkpoint) -> nn.Module:
     """Return the network with the state's own tensors as parameters: nothing is drawn only to be overwritten."""
-    import torch
-
     from easeml_plpy.trainers.torch_trial import with_prefix
+    from easeml_plpy.trainers.unfilled import NothingDrawn
 
-    with torch.device("meta"):
+    with NothingDrawn():
         module = build_module(blueprint)
     stored = with_prefix(state.tensors, MODULE)
     expected = {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}

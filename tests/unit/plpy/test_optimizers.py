@@ -19,7 +19,7 @@ SETTINGS = {
     "averaging": 0.0,
 }
 TORCH = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
-ONE_STEP = """
+LIFE = """
 import sys, torch
 from easeml_plpy.trainers.optimizers import Descent, build_optimizer
 module = torch.nn.Linear(3, 2)
@@ -29,6 +29,26 @@ optimizer.zero_grad(set_to_none=True)
 module(torch.ones(4, 3)).sum().backward()
 optimizer.step()
 optimizer.load_state_dict(optimizer.state_dict())
+
+from easeml_plpy.architectures import ARCHITECTURES, complete, fits
+from easeml_plpy.layout import ViewColumn
+from easeml_plpy.task import Task
+from easeml_plpy.trainers import trainer_for
+from easeml_plpy.trainers.unfilled import NothingDrawn
+kinds = ("number", "flag", "category", "token")
+layout = tuple(ViewColumn(kind, "a", cardinality=8) for kind in kinds)
+table = Task("classification", (4,), 3, "float32", layout)
+others = [Task("classification", shape, 3) for shape in ((12,), (28, 28), (24, 2))]
+networks = [each for each in ARCHITECTURES.values() if each.trainer == "torch" and not each.is_derived]
+for network in networks:
+    tasks = [task for task in (table, *others) if not fits(network, task)]
+    assert tasks, network.name
+    for task in tasks:
+        with NothingDrawn():
+            network.build(task, complete(network, {}))
+start, resume = trainer_for("torch").start, trainer_for("torch").resume
+state = start(ARCHITECTURES["mlp"], {}, table, n_steps_total=4, seed=1).dump()
+assert resume(ARCHITECTURES["mlp"], {}, table, state).dump() == state
 print([name for name in sys.modules if name in ("torch._dynamo", "sympy")])
 """
 
@@ -55,6 +75,6 @@ def test_an_optimizer_takes_the_steps_of_torchs_own(name: str) -> None:
     assert trained(name, is_ours=True) == trained(name, is_ours=False)
 
 
-def test_a_session_that_trains_does_not_import_torchs_compiler() -> None:
-    said = subprocess.run([sys.executable, "-c", ONE_STEP], cwd="/", capture_output=True, text=True, check=True)
+def test_a_session_that_trains_and_resumes_does_not_import_torchs_compiler() -> None:
+    said = subprocess.run([sys.executable, "-c", LIFE], cwd="/", capture_output=True, text=True, check=True)
     assert said.stdout.strip() == "[]"
