@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import datetime
 from pathlib import Path
 
 import click
 
 from easeml_db.cli.connection import dsn_option, dsn_or_embedded
+from easeml_db.cli.listing import listing
 from easeml_db.cli.output import say
 from easeml_db.errors import InvalidArgument
 from easeml_db.local.binaries import find_binaries
+from easeml_db.local.journal import Journal
 from easeml_db.local.server import prepare_database
 from easeml_db.local.service import serve
 from easeml_db.postgres import extension_files
 from easeml_db.postgres.connection import connect_now, server_error
 from easeml_db.postgres.executor import UNIT_LEASE_SECONDS
-from easeml_db.words.visible_text import visible
 
 
 @click.command()
@@ -31,17 +31,49 @@ from easeml_db.words.visible_text import visible
     show_default=True,
     help="How long a unit may show no sign of life before it is cancelled, and its slot given up if that fails.",
 )
-def coordinator(dsn: str | None, until_idle: bool, unit_lease_seconds: float) -> None:
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(1, 65535),
+    envvar="EASEML_METRICS_PORT",
+    help="Answer http://127.0.0.1:PORT/metrics with numbers for Prometheus (default: off).",
+)
+@click.option(
+    "--log-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Log into a file of 10 MB; four older ones are kept (default: standard error).",
+)
+@click.option("--log-json", is_flag=True, help="Log JSON lines, with run and trial.")
+@click.option("--log-units", is_flag=True, help="Log each recorded unit, too.")
+def coordinator(
+    dsn: str | None,
+    until_idle: bool,
+    unit_lease_seconds: float,
+    metrics_port: int | None,
+    log_file: Path | None,
+    log_json: bool,
+    log_units: bool,
+) -> None:
     """Run a coordinator in the foreground: it trains what easeml.select_models asks for.
 
     Its role must be a member of easeml_coordinator. A second one waits as standby.
     """
+    journal = Journal(log_file, is_json=log_json, has_units=log_units)
+    serving = serve(
+        dsn_or_embedded(dsn), journal, until_idle=until_idle, unit_lease_seconds=unit_lease_seconds,
+        metrics_port=metrics_port,
+    )  # fmt: skip
+    asyncio.run(serving)
 
-    def log(text: str) -> None:
-        stamp = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
-        say(f"{stamp} {visible(text)}", err=True)
 
-    asyncio.run(serve(dsn_or_embedded(dsn), log, until_idle=until_idle, unit_lease_seconds=unit_lease_seconds))
+health = listing(
+    "health", "Show how the service does: coordinator, open runs, slots, and what was counted since it began.",
+    empty="nothing", columns={
+        "is_alive": "alive", "heartbeat_age_seconds": "heartbeat s", "n_queued_runs": "queued",
+        "n_running_runs": "running", "oldest_queued_seconds": "waits s", "n_slots": "slots", "n_busy_slots": "busy",
+        "n_lost_slots": "lost", "longest_unit_seconds": "unit s", "units_recorded": "recorded",
+        "units_failed": "failed", "units_lost": "lost units",
+    },
+)  # fmt: skip
 
 
 @click.command()
@@ -76,4 +108,4 @@ def install(dsn: str | None, n_slots: int | None, files_only: bool, bindir: Path
     say("installed; check with: easeml doctor --dsn ..., then run: easeml coordinator --dsn ...")
 
 
-COMMANDS = (coordinator, install)
+COMMANDS = (coordinator, health, install)

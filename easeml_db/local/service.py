@@ -6,15 +6,18 @@ import asyncio
 import contextlib
 import signal
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
+from easeml_db.coordinator.counters import Counters
 from easeml_db.coordinator.loop import Coordinator
 from easeml_db.coordinator.ports import Ports
 from easeml_db.coordinator.ports.messages import Message, StopRequested
 from easeml_db.coordinator.settings import Settings
 from easeml_db.coordinator.untold import Untold
 from easeml_db.errors import OutOfSpace, RowsHeld, ServerUnavailable, SlotLost, StandbyOnly
+from easeml_db.local.journal import Journal
+from easeml_db.local.metrics import metrics_on
 from easeml_db.postgres.executor import UNIT_LEASE_SECONDS
 from easeml_db.postgres.ports import postgres_ports
 
@@ -25,11 +28,14 @@ STOP_SECONDS = 5.0
 class QueueInbox:
     """Messages of this process in order of arrival."""
 
-    def __init__(self) -> None:
+    def __init__(self, watchers: Sequence[Callable[[Message], None]] = ()) -> None:
         self._queue: asyncio.Queue[Message] = asyncio.Queue()
+        self._watchers = watchers
 
     def put(self, message: Message) -> None:
         """Deliver a message."""
+        for watch in self._watchers:
+            watch(message)
         self._queue.put_nowait(message)
 
     async def next(self, timeout_seconds: float) -> Message | None:
@@ -54,13 +60,29 @@ class WallClock:
 
 async def serve(
     dsn: str,
-    say: Callable[[str], None],
+    journal: Journal,
     settings: Settings | None = None,
     *,
     until_idle: bool = False,
     unit_lease_seconds: float = UNIT_LEASE_SECONDS,
+    metrics_port: int | None = None,
 ) -> None:
-    """Coordinate until SIGTERM or SIGINT; survive restarts of the server. Raises VersionMismatch at a wrong schema."""
+    """Coordinate until SIGTERM or SIGINT; survive restarts of the server. Raises VersionMismatch at a wrong schema, and
+    InvalidArgument where the port for metrics is in use."""
+    counters = Counters()
+    async with metrics_on(metrics_port, dsn, counters):
+        await _serve(dsn, journal, counters, settings, until_idle=until_idle, unit_lease_seconds=unit_lease_seconds)
+
+
+async def _serve(
+    dsn: str,
+    journal: Journal,
+    counters: Counters,
+    settings: Settings | None,
+    *,
+    until_idle: bool,
+    unit_lease_seconds: float,
+) -> None:
     stopping = asyncio.Event()
     inboxes: list[QueueInbox] = []
     untold = Untold()
@@ -74,13 +96,14 @@ async def serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
     while not stopping.is_set():
-        inboxes[:] = [QueueInbox()]
+        inboxes[:] = [QueueInbox((counters.count, journal.heard))]
         try:
             serving = _serve_once(
                 dsn,
                 inboxes[0],
-                say,
+                journal.say,
                 lambda ports: Coordinator(ports, settings, untold),
+                counters,
                 until_idle=until_idle,
                 unit_lease_seconds=unit_lease_seconds,
             )
@@ -88,7 +111,7 @@ async def serve(
             return
         # RowsHeld: an update of the extension, say, locks whole tables for longer than a statement of ours waits.
         except (OutOfSpace, RowsHeld, ServerUnavailable, SlotLost, StandbyOnly) as error:
-            say(f"{error}; trying again")
+            journal.say(f"{error}; trying again")
             await _pause(stopping)
 
 
@@ -110,6 +133,7 @@ async def _serve_once(
     inbox: QueueInbox,
     say: Callable[[str], None],
     coordinator_of: Callable[[Ports], Coordinator],
+    counters: Counters,
     *,
     until_idle: bool,
     unit_lease_seconds: float,
@@ -120,6 +144,7 @@ async def _serve_once(
         WallClock(),
         on_standby=lambda: say("another coordinator is active: waiting as standby"),
         unit_lease_seconds=unit_lease_seconds,
+        counted=counters.values,
     ) as ports:
         say("coordinator is up")
         await coordinator_of(ports).serve(until_idle=until_idle)

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from easeml_db import __version__
 from easeml_db.errors import OutOfSpace, RowsHeld, ServerUnavailable
@@ -28,8 +29,14 @@ class PostgresLease:
     that lost the lease may go on for a moment: the number fences it.
     """
 
-    def __init__(self, session: StoreSession, changes: Changes, on_standby: Callable[[], None]) -> None:
-        self._session, self._changes, self._on_standby = session, changes, on_standby
+    def __init__(
+        self,
+        session: StoreSession,
+        changes: Changes,
+        on_standby: Callable[[], None],
+        counted: Callable[[], Mapping[str, float]] = dict,
+    ) -> None:
+        self._session, self._changes, self._on_standby, self._counted = session, changes, on_standby, counted
         self._own = StoreSession(session.dsn, "easeml coordinator (lease)")
         self._beating: asyncio.Task[None] | None = None
 
@@ -91,5 +98,5 @@ class PostgresLease:
     async def _beat(self) -> None:
         while True:
             with contextlib.suppress(OutOfSpace, RowsHeld):
-                await self._own.row("heartbeat")
+                await self._own.row("heartbeat", counters=json.dumps(self._counted()))
             await asyncio.sleep(BEAT_SECONDS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Protocol
 
@@ -43,10 +43,11 @@ async def postgres_ports(
     *,
     on_standby: Callable[[], None] = lambda: None,
     unit_lease_seconds: float = UNIT_LEASE_SECONDS,
+    counted: Callable[[], Mapping[str, float]] = dict,
 ) -> AsyncIterator[Ports]:
     """Open the ports of one coordinator, and close them at the end, which gives the lease away."""
     session, changes = StoreSession(dsn), Changes(dsn, inbox.put)
-    lease, space = PostgresLease(session, changes, on_standby), PostgresStateSpace(session)
+    lease, space = PostgresLease(session, changes, on_standby, counted), PostgresStateSpace(session)
     forecasts = Forecasts(session)
     tasks = PostgresTasks(session)
     async with AsyncExitStack() as stack:

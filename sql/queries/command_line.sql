@@ -38,6 +38,10 @@ SELECT * FROM easeml.segment_status ORDER BY segment_id
 -- Tenants with their settings and what they use.
 SELECT * FROM easeml.tenant_status ORDER BY tenant
 
+-- name: health
+-- How the service does.
+SELECT * FROM easeml.health
+
 -- name: retention
 -- How long old rows are kept; an interval as text.
 SELECT what, keep::text AS keep, is_default, summary FROM easeml.retention

@@ -30,8 +30,8 @@ WHERE slot_id IN (SELECT s.slot_id FROM easeml.slots s WHERE (s.unit_started_at 
 SELECT lease_number FROM easeml.coordinator_lease
 
 -- name: heartbeat
--- A sign of life.
-UPDATE easeml.coordinators SET heartbeat_at = clock_timestamp() WHERE lease_number = %(lease_number)s
+-- A sign of life, and what was counted so far.
+UPDATE easeml.coordinators SET heartbeat_at = clock_timestamp(), counters = %(counters)s::jsonb WHERE lease_number = %(lease_number)s
 
 -- name: sign_off
 -- An orderly end.
@@ -384,3 +384,7 @@ SELECT easeml.end_instance(%(journal)s::jsonb)
 -- name: keep_call
 -- What a program said.
 SELECT easeml.keep_call(%(journal)s::jsonb)
+
+-- name: health
+-- How the service does.
+SELECT * FROM easeml.health

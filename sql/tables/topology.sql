@@ -69,7 +69,9 @@ CREATE TABLE easeml.coordinators (
     version text NOT NULL,
     started_at timestamptz NOT NULL DEFAULT now(),
     heartbeat_at timestamptz NOT NULL DEFAULT now(),
-    stopped_at timestamptz
+    stopped_at timestamptz,
+    counters jsonb NOT NULL DEFAULT '{}'
 );
 ALTER TABLE easeml.coordinators SET (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 COMMENT ON TABLE easeml.coordinators IS 'Coordinators that have held the lease, with their last heartbeat.';
+COMMENT ON COLUMN easeml.coordinators.counters IS 'What it has counted since it began, as of its last heartbeat.';

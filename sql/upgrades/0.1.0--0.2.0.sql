@@ -12,6 +12,7 @@ ALTER TABLE easeml.runs ADD COLUMN IF NOT EXISTS is_open boolean NOT NULL GENERA
 ALTER TABLE easeml.trials ADD COLUMN IF NOT EXISTS slot_seconds double precision NOT NULL DEFAULT 0, ADD COLUMN IF NOT EXISTS training_seconds double precision;
 ALTER TABLE easeml.epoch_metrics ADD COLUMN IF NOT EXISTS training_loss double precision, ADD COLUMN IF NOT EXISTS training_seconds double precision;
 ALTER TABLE easeml.partitions ADD COLUMN IF NOT EXISTS n_kept_bytes bigint NOT NULL DEFAULT 0 CHECK (n_kept_bytes >= 0);
+ALTER TABLE easeml.coordinators ADD COLUMN IF NOT EXISTS counters jsonb NOT NULL DEFAULT '{}';
 ALTER TABLE easeml.slots ADD COLUMN IF NOT EXISTS instance_id bigint, ADD COLUMN IF NOT EXISTS is_added boolean NOT NULL DEFAULT false;
 ALTER TABLE easeml.segments ADD COLUMN IF NOT EXISTS service text UNIQUE CHECK (service ~ '^[A-Za-z0-9_.-]{1,63}$'),
     ADD COLUMN IF NOT EXISTS token text, ADD COLUMN IF NOT EXISTS identity text UNIQUE, ADD COLUMN IF NOT EXISTS facts jsonb,

@@ -1,0 +1,105 @@
+"""Numbers for Prometheus: one page of text over HTTP, for this machine alone.
+
+Not a library: it would bring a server with threads, for a page of thirty lines that is made of one row.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from easeml_db.coordinator.counters import Counters
+from easeml_db.errors import EasemlError, InvalidArgument, NotAllowed
+from easeml_db.postgres.store_session import StoreSession
+
+HOST = "127.0.0.1"
+REQUEST_SECONDS, MAX_LINE = 5.0, 8192
+FRESH_SECONDS = 1.0  # however often it is asked, the tables are looked at once a second
+TEXT = "text/plain; version=0.0.4; charset=utf-8"
+UNWANTED = {"version", "started_at", "lease_number"}
+
+
+class Metrics:
+    """Answers GET /metrics with easeml.health and the coordinator's own counters."""
+
+    def __init__(self, dsn: str, counters: Counters) -> None:
+        self._dsn, self._counters = dsn, counters
+        self._page, self._made = "", -FRESH_SECONDS
+        self._making = asyncio.Lock()
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer one request, then close."""
+        with contextlib.suppress(OSError, ValueError, asyncio.TimeoutError, asyncio.IncompleteReadError):
+            request = await asyncio.wait_for(reader.readline(), REQUEST_SECONDS)
+            status, text = await self._answer_to(request.decode("latin-1").split())
+            head = f"HTTP/1.0 {status}\r\nContent-Type: {TEXT}\r\nContent-Length: {len(text.encode())}\r\n\r\n"
+            writer.write((head + text).encode())
+            await asyncio.wait_for(writer.drain(), REQUEST_SECONDS)
+        writer.close()
+
+    async def _answer_to(self, words: list[str]) -> tuple[str, str]:
+        if words[:1] != ["GET"] or len(words) != 3:
+            return "405 Method Not Allowed", "GET /metrics\n"
+        return ("200 OK", await self.page()) if words[1] == "/metrics" else ("404 Not Found", "GET /metrics\n")
+
+    async def page(self) -> str:
+        """Return the page, made no longer than a second ago."""
+        async with self._making:
+            if time.monotonic() >= self._made + FRESH_SECONDS:
+                self._page = exposition(self._counters.values(), await self._health())
+                self._made = time.monotonic()
+        return self._page
+
+    async def _health(self) -> Mapping[str, Any]:
+        """Return the row of easeml.health; without a server there is none, and the counters are told all the same."""
+        session = StoreSession(self._dsn, "easeml coordinator (metrics)", statement_timeout="5s")
+        try:
+            await session.open()
+        except EasemlError:
+            return {}
+        try:
+            return await session.row("health")
+        except EasemlError:
+            return {}
+        finally:
+            await session.close()
+
+
+def exposition(counters: Mapping[str, float], health: Mapping[str, Any]) -> str:
+    """Return numbers in the text format of Prometheus: counters of the process, and gauges of the database."""
+    lines = []
+    for name, value in counters.items():
+        lines += [f"# TYPE easeml_{name}_total counter", f"easeml_{name}_total {value:g}" if isinstance(value, float)
+                  else f"easeml_{name}_total {value}"]  # fmt: skip
+    lines += ["# TYPE easeml_database_up gauge", f"easeml_database_up {int(bool(health))}"]
+    for name, value in health.items():
+        if isinstance(value, bool | int | float) and name not in UNWANTED and name not in counters:
+            lines += [f"# TYPE easeml_{name} gauge", f"easeml_{name} {float(value):.15g}"]
+    return "\n".join(lines) + "\n"
+
+
+@asynccontextmanager
+async def metrics_on(port: int | None, dsn: str, counters: Counters) -> AsyncIterator[None]:
+    """Serve the page at a port of this machine for as long as the block lasts; without a port, nothing."""
+    if port is None:
+        yield
+        return
+    try:
+        server = await asyncio.start_server(Metrics(dsn, counters).answer, HOST, port, limit=MAX_LINE)
+    except OSError as error:
+        raise _refusal(port, error) from error
+    async with server:
+        yield
+
+
+def _refusal(port: int, error: OSError) -> EasemlError:
+    if error.errno == errno.EADDRINUSE:
+        return InvalidArgument(
+            f"--metrics-port: port {port} of {HOST} is in use", hint="Choose another, or end what listens there."
+        )
+    return NotAllowed(f"--metrics-port: port {port} of {HOST} cannot be opened: {error.strerror}")
