@@ -375,7 +375,7 @@ def architectures_page() -> str:
     lines += ["## Metrics", ""]
     rows = [
         (f"`{m.name}`", m.task, "higher" if m.is_higher_better else "lower", m.summary,
-         "yes" if DEFAULT_METRIC[m.task] == m.name else "")
+         "yes" if m.name in DEFAULT_METRIC.values() else "")
         for m in METRICS.values()
     ]  # fmt: skip
     return "\n".join([*lines, *table(["metric", "task", "better", "meaning", "default"], rows)])

@@ -67,8 +67,12 @@ def check_architecture(
 
 
 def _task_of(description: Mapping[str, Any]) -> Task:
-    is_number = description["task"] == "regression"
-    return Task(description["task"], tuple(description["input_shape"]), 1 if is_number else description["n_outputs"])
+    if description["output"] is not None:
+        raise InvalidArgument(
+            "programs: registered architectures return classes or one number, not tensors",
+            hint="For example Input = [16,16,3] Output = [4].",
+        )
+    return Task(description["task"], tuple(description["input_shape"]), description["n_outputs"])
 
 
 # Hyperparameters

@@ -9,7 +9,7 @@ from functools import cache
 from .architectures import ARCHITECTURES, Architecture, architecture, fits
 from .architectures.registered import registered_architectures
 from .architectures.target_transforms import SEARCHED_TRANSFORM, TARGET_TRANSFORM, is_skewed
-from .encoder import LabelTarget, Target, target_from_json
+from .encoder import NumberTarget, Target, target_from_json
 from .metrics import DEFAULT_METRIC, METRICS
 from .session import Session, tenant_entry_point
 from .task import Task, TaskKind
@@ -19,6 +19,8 @@ from .task import Task, TaskKind
 # boosting, and images need convolutions.
 DEFAULTS_BY_RANK = {1: ("lightgbm", "mlp", "extra_trees", "linear"), 2: ("mlp", "lenet"), 3: ("mlp", "lenet")}
 # Where there are free texts, a linear model of their words comes first: it is as good as any, and quick.
+# Where tensors come out: those that fit of these.
+DEFAULTS_OF_TENSORS = ("unet", "autoencoder", "seq2seq", "mlp")
 DEFAULTS_OF_TEXTS = ("sgd", "mlp", "lightgbm", "extra_trees")
 
 
@@ -61,7 +63,7 @@ def specifications_for(architectures: Sequence[str], target: str | None) -> str:
 
 
 def _is_skewed(target: Target) -> bool:
-    if isinstance(target, LabelTarget) or target.low is None or target.high is None:
+    if not isinstance(target, NumberTarget) or target.low is None or target.high is None:
         return False
     return is_skewed(target.low, target.mean, target.high)
 
@@ -92,19 +94,27 @@ def _offered(session: Session) -> list[Architecture]:
 @tenant_entry_point
 def list_metrics(session: Session) -> list[tuple[str, str, bool, bool, str]]:
     """Return (name, task, is higher better, is default, summary) of every metric."""
-    return [(m.name, m.task, m.is_higher_better, m.name == DEFAULT_METRIC[m.task], m.summary) for m in METRICS.values()]
+    defaults = DEFAULT_METRIC.values()
+    return [(m.name, m.task, m.is_higher_better, m.name in defaults, m.summary) for m in METRICS.values()]
 
 
 @tenant_entry_point
 def fitting_architectures(
-    session: Session, task: TaskKind, input_shape: Sequence[int], n_outputs: int, has_texts: bool
+    session: Session,
+    task: TaskKind,
+    input_shape: Sequence[int],
+    n_outputs: int,
+    has_texts: bool,
+    output_shape: Sequence[int] | None,
 ) -> list[tuple[str, str | None, bool]]:
     """Return (name, reason why it does not fit or None, is a default) of every architecture, the defaults first."""
-    wanted = Task(task, tuple(input_shape), n_outputs)
+    wanted = Task(task, tuple(input_shape), n_outputs, output_shape=tuple(output_shape or ()))
     reasons = {each.name: fits(each, wanted) for each in _offered(session)}
     rank = len(wanted.input_shape)
     defaults = DEFAULTS_OF_TEXTS if has_texts else DEFAULTS_BY_RANK.get(rank, ("linear", "mlp"))
-    if sum(reasons[name] is None for name in defaults) < 2:
+    if wanted.output_shape:
+        defaults = tuple(name for name in DEFAULTS_OF_TENSORS if reasons[name] is None)
+    elif sum(reasons[name] is None for name in defaults) < 2:
         defaults = ("linear", "mlp")
     names = dict.fromkeys((*defaults, *reasons))
     return [(name, reasons[name], name in defaults) for name in names]

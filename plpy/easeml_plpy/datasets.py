@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from .cache import Bounded
-from .encoder import Encoder, LabelTarget
-from .encoding import fields_from_bytes
+from .encoder import Encoder, LabelTarget, TensorTarget
+from .encoding import fields_from_bytes, targets_from_bytes
 from .errors import NotFound
 from .session import Kept, Session, Statement
 from .target_statistics import folds_of
@@ -59,13 +59,16 @@ class Dataset:
         if isinstance(target, LabelTarget):
             return outputs
         values: Array = outputs.astype(np.float64) * target.scale + target.mean
+        if isinstance(target, TensorTarget) and target.is_bytes:
+            return values.clip(target.low, target.high)
         return values
 
 
 @dataclass(frozen=True)
 class PartitionRows:
-    """Rows of one partition in a view: inputs (n, *input_shape) of the task's type; targets int64 or float32 (n,); raw
-    float64 targets. `folds` (n,): who must not learn from a row, but answers for it; None where others validate."""
+    """Rows of one partition in a view: inputs (n, *input_shape) of the task's type; targets int64 or float32 (n,), of
+    tensors (n, n_outputs); raw targets as they are stored. `folds` (n,): who must not learn from a row, but answers
+    for it; None where others validate."""
 
     inputs: torch.Tensor
     targets: torch.Tensor
@@ -140,15 +143,14 @@ def _decoded(data: Dataset, view: str, blocks: Sequence[_Block], *, is_training:
 
     task = data.task(view)
     target = data.encoder.target
-    is_label = isinstance(target, LabelTarget)
     parts, n_rows = [], 0
     for block in blocks:
         fields = fields_from_bytes(data.encoder, block.inputs, block.n_rows)
         parts.append(data.encode(view, fields, folds_of(n_rows, block.n_rows) if is_training else None))
         n_rows += block.n_rows
-    targets = [np.frombuffer(block.targets, "<i4" if is_label else "<f8") for block in blocks]
+    targets = [targets_from_bytes(target, block.targets) for block in blocks]
     inputs = np.concatenate(parts) if parts else np.zeros((0, *task.input_shape), task.input_type)
-    raw = np.concatenate(targets) if targets else np.zeros(0, "<i4" if is_label else "<f8")
+    raw = np.concatenate(targets) if targets else targets_from_bytes(target, b"")
     values = (
         raw.astype(np.int64)
         if isinstance(target, LabelTarget)

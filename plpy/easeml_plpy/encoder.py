@@ -19,6 +19,7 @@ import numpy.typing as npt
 from .coded_fields import CategoricalField, Located, TextField, categorical_from_json, text_from_json
 from .errors import InvalidData
 from .task import TaskKind
+from .tensor_target import TensorTarget
 from .value_types import JSON
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "NumericField",
     "Target",
     "TensorField",
+    "TensorTarget",
     "TextField",
     "field_from_json",
 ]
@@ -144,6 +146,11 @@ class LabelTarget:
 
     task: ClassVar[TaskKind] = "classification"
 
+    @property
+    def n_outputs(self) -> int:
+        """The number of classes."""
+        return len(self.labels)
+
     @cached_property
     def separator(self) -> str:
         """A text to put between labels: it is in none of them, nor made by the end of one and its own beginning."""
@@ -169,6 +176,7 @@ class NumberTarget:
     high: float | None = None
 
     task: ClassVar[TaskKind] = "regression"
+    n_outputs: ClassVar[int] = 1
 
     @property
     def range(self) -> tuple[float, float] | None:
@@ -184,7 +192,7 @@ class NumberTarget:
         return {**base, "mean": self.mean, "scale": self.scale, **bounds}
 
 
-Target: TypeAlias = LabelTarget | NumberTarget
+Target: TypeAlias = LabelTarget | NumberTarget | TensorTarget
 
 
 @dataclass(frozen=True)
@@ -267,6 +275,8 @@ def target_from_json(entry: Entry) -> Target:
     """Parse a target."""
     if entry["task"] == "classification":
         return LabelTarget(entry["column"], entry["type"], tuple(entry["labels"]))
+    if "shape" in entry:
+        return TensorTarget.from_json(entry)
     bounds = entry.get("low"), entry.get("high")
     return NumberTarget(entry["column"], entry["type"], entry["mean"], entry["scale"], *bounds)
 

@@ -18,7 +18,7 @@ from itertools import groupby
 import numpy as np
 
 from .coded_fields import NULL_TEXT, CategoricalField, TextField
-from .encoder import Encoder, Field, NumericField, TensorField
+from .encoder import Encoder, Field, LabelTarget, NumericField, Target, TensorField, TensorTarget
 from .errors import InvalidData
 from .target_statistics import MANY
 from .value_types import Array, Floats
@@ -53,6 +53,13 @@ def fields_from_bytes(encoder: Encoder, payload: bytes, n_rows: int) -> list[Arr
         fields.append(np.frombuffer(payload, field.stored_type, count, offset).reshape(n_rows, *field.shape))
         offset += count * field.stored_type.itemsize
     return fields
+
+
+def targets_from_bytes(target: Target, payload: bytes) -> Array:
+    """Return the targets of a block as they are stored: (n,), or (n, n_outputs) of tensors."""
+    if isinstance(target, TensorTarget):
+        return np.frombuffer(payload, target.stored_type).reshape(-1, target.n_outputs)
+    return np.frombuffer(payload, "<i4" if isinstance(target, LabelTarget) else "<f8")
 
 
 def encode(encoder: Encoder, fields: Sequence[Array]) -> Floats:

@@ -66,7 +66,10 @@ def export_file(session: Session, dataset: str, trial_id: int) -> bytes:
         )
     if trial.n_bytes > MOST_BYTES:
         raise NotAllowed(f"expected a state of at most {MOST_BYTES} bytes, got {trial.n_bytes}", hint="Use pg_dump.")
-    return ModelFile(_document(trial), read_state(session, trial_id, trial.checkpoint_id)).to_bytes()
+    document = _document(trial)
+    if "shape" in document.encoder["target"]:
+        raise NotAllowed("tensors come out of this trial, and no file can say that", hint="Use pg_dump.")
+    return ModelFile(document, read_state(session, trial_id, trial.checkpoint_id)).to_bytes()
 
 
 def _document(trial: _Trial) -> ModelDocument:

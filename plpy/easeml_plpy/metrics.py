@@ -12,30 +12,23 @@ With no rows every metric is NaN; r2 needs two.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, TypedDict
 
 import numpy as np
 
+from easeml_plpy.classification_metrics import (
+    ClassificationStatistics,
+    classification_values,
+    combine_classification,
+    measure_classification,
+)
 from easeml_plpy.errors import InvalidArgument, InvalidData, NotFound, ShapeMismatch, close_matches_hint
+from easeml_plpy.missing_numbers import finite, number, total
 from easeml_plpy.task import Task, TaskKind
+from easeml_plpy.tensor_metrics import TensorStatistics, combine_tensors, measure_tensors, tensor_values
 from easeml_plpy.value_types import Array
-
-SMALLEST_PROBABILITY = float(np.finfo(np.float32).eps)
-"""Log loss counts smaller probabilities as this one, so that one wrong certainty is not infinite."""
-
-
-class ClassificationStatistics(TypedDict):
-    """Counts by class, in the order of the classes."""
-
-    kind: Literal["classification"]
-    n_rows: int
-    n_correct: int
-    log_loss_sum: float | None
-    true_positives: list[int]
-    false_positives: list[int]
-    false_negatives: list[int]
 
 
 class RegressionStatistics(TypedDict):
@@ -49,7 +42,9 @@ class RegressionStatistics(TypedDict):
     target_squared_deviation_sum: float
 
 
-Statistics: TypeAlias = ClassificationStatistics | RegressionStatistics
+Statistics: TypeAlias = ClassificationStatistics | RegressionStatistics | TensorStatistics
+MetricTask: TypeAlias = TaskKind | Literal["tensor"]
+"""What a metric measures; tensors that come out have the metrics of numbers, too."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +52,7 @@ class Metric:
     """A measure of predictions that knows its direction."""
 
     name: str
-    task: TaskKind
+    task: MetricTask
     is_higher_better: bool
     summary: str
 
@@ -72,11 +67,15 @@ METRICS: dict[str, Metric] = {
         Metric("rmse", "regression", False, "root of the mean squared error, in units of the target"),
         Metric("mae", "regression", False, "mean absolute error, in units of the target"),
         Metric("r2", "regression", True, "share of the target's variance explained"),
+        Metric("mse", "tensor", False, "mean squared error over all numbers of the outputs"),
+        Metric("psnr", "tensor", True, "peak signal-to-noise ratio in decibels, over the range of the outputs"),
+        Metric("ssim", "tensor", True, "structural similarity of pictures, 1 at best"),
+        Metric("token_accuracy", "tensor", True, "share of steps whose greatest number is the right one"),
     )
 }
 
 DEFAULT_METRIC: dict[TaskKind, str] = {"classification": "accuracy", "regression": "rmse"}
-LOSS: dict[TaskKind, str] = {"classification": "log_loss", "regression": "rmse"}
+LOSS: dict[MetricTask, str] = {"classification": "log_loss", "regression": "rmse", "tensor": "rmse"}
 
 
 def metric(name: str) -> Metric:
@@ -112,17 +111,19 @@ def _finite_or_worst(value: float | None, sign: float) -> float:
 
 
 def measure(task: Task, outputs: Array, targets: Array) -> Statistics:
-    """Return statistics of outputs, shape (n, n_outputs), against targets, shape (n,).
+    """Return statistics of outputs, shape (n, n_outputs), against targets, shape (n,), or (n, n_outputs) of tensors.
 
     Classification outputs are probabilities. Raises ShapeMismatch, InvalidData.
     """
+    if task.output_shape and outputs.shape == targets.shape == (len(targets), task.n_outputs):
+        return measure_tensors(task, outputs, targets)
     if outputs.shape != (len(targets), task.n_outputs) or targets.ndim != 1:
         raise ShapeMismatch(
             f"expected outputs of shape {(len(targets), task.n_outputs)} and flat targets, "
             f"got {outputs.shape} and {targets.shape}"
         )
     if task.kind == "classification":
-        return _measure_classification(outputs, targets)
+        return measure_classification(outputs, targets)
     return _measure_regression(outputs, targets)
 
 
@@ -130,21 +131,27 @@ def combine(parts: Sequence[Statistics]) -> Statistics:
     """Return statistics of all rows from those of parts, in any order. Raises InvalidArgument."""
     if not parts:
         raise InvalidArgument("there are no statistics to combine")
-    classifications = [part for part in parts if part["kind"] == "classification"]
-    regressions = [part for part in parts if part["kind"] == "regression"]
-    if classifications and regressions:
-        raise InvalidArgument("cannot combine statistics of different kinds: classification, regression")
-    return _combine_classification(classifications) if classifications else _combine_regression(regressions)
+    kinds = sorted({part["kind"] for part in parts})
+    if len(kinds) > 1:
+        raise InvalidArgument(f"cannot combine statistics of different kinds: {', '.join(kinds)}")
+    if tensors := [part for part in parts if part["kind"] == "tensor"]:
+        return combine_tensors(tensors)
+    if classifications := [part for part in parts if part["kind"] == "classification"]:
+        return combine_classification(classifications)
+    return _combine_regression([part for part in parts if part["kind"] == "regression"])
 
 
 def values(task: Task, statistics: Statistics) -> dict[str, float]:
     """Return every metric of the task by name, NaN where it is not defined."""
-    if statistics["kind"] != task.kind:
-        raise InvalidArgument(f"expected statistics of a {task.kind}, got {statistics['kind']}")
+    expected = "tensor" if task.output_shape else task.kind
+    if statistics["kind"] != expected:
+        raise InvalidArgument(f"expected statistics of a {expected}, got {statistics['kind']}")
     if statistics["n_rows"] == 0:
-        return {name: math.nan for name, metric in METRICS.items() if metric.task == task.kind}
+        return {name: math.nan for name, metric in METRICS.items() if metric.task in (task.kind, expected)}
+    if statistics["kind"] == "tensor":
+        return tensor_values(task, statistics)
     if statistics["kind"] == "classification":
-        return _classification_values(statistics)
+        return classification_values(statistics)
     return _regression_values(statistics)
 
 
@@ -166,76 +173,6 @@ def classes_seen(statistics: Statistics) -> int | None:
     return sum(found + missed > 0 for found, missed in by_class)
 
 
-# Classification
-
-
-def _measure_classification(outputs: Array, targets: Array) -> ClassificationStatistics:
-    n_rows, n_classes = outputs.shape
-    if n_rows and not (targets.min() >= 0 and targets.max() < n_classes):
-        raise InvalidData(f"a class lies outside 0 to {n_classes - 1}")
-    classes = targets.astype(np.int64, copy=False)
-    is_finite = np.isfinite(outputs).all(axis=1)
-    predicted = outputs.argmax(axis=1) if n_rows else classes
-    is_correct = is_finite & (predicted == classes)
-    support = np.bincount(classes, minlength=n_classes)
-    true_positives = np.bincount(classes[is_correct], minlength=n_classes)
-    predictions = np.bincount(predicted[is_finite], minlength=n_classes)
-    return {
-        "kind": "classification",
-        "n_rows": n_rows,
-        "n_correct": int(is_correct.sum()),
-        "log_loss_sum": _log_loss_sum(outputs, classes) if is_finite.all() else None,
-        "true_positives": true_positives.tolist(),
-        "false_positives": (predictions - true_positives).tolist(),
-        "false_negatives": (support - true_positives).tolist(),
-    }
-
-
-def _log_loss_sum(outputs: Array, classes: Array) -> float:
-    """Return the sum over rows of -log p(right class)."""
-    right = outputs[np.arange(len(classes)), classes].astype(np.float64)
-    return float(-np.log(right.clip(SMALLEST_PROBABILITY, 1.0)).sum())
-
-
-def _combine_classification(parts: Sequence[ClassificationStatistics]) -> ClassificationStatistics:
-    if len({len(part["true_positives"]) for part in parts}) > 1:
-        raise InvalidArgument("cannot combine statistics over different numbers of classes")
-    return {
-        "kind": "classification",
-        "n_rows": sum(part["n_rows"] for part in parts),
-        "n_correct": sum(part["n_correct"] for part in parts),
-        "log_loss_sum": _total(part["log_loss_sum"] for part in parts),
-        "true_positives": _sum_by_class(part["true_positives"] for part in parts),
-        "false_positives": _sum_by_class(part["false_positives"] for part in parts),
-        "false_negatives": _sum_by_class(part["false_negatives"] for part in parts),
-    }
-
-
-def _sum_by_class(counts: Iterable[list[int]]) -> list[int]:
-    return [sum(of_class) for of_class in zip(*counts, strict=True)]
-
-
-def _classification_values(statistics: ClassificationStatistics) -> dict[str, float]:
-    found = np.array(statistics["true_positives"], dtype=np.float64)
-    false_positives = np.array(statistics["false_positives"], dtype=np.float64)
-    false_negatives = np.array(statistics["false_negatives"], dtype=np.float64)
-    support = found + false_negatives
-    f1_denominator = 2 * found + false_positives + false_negatives
-    return {
-        "accuracy": statistics["n_correct"] / statistics["n_rows"],
-        "balanced_accuracy": _mean_ratio(found, support),
-        "macro_f1": _mean_ratio(2 * found, f1_denominator),
-        "log_loss": _number(statistics["log_loss_sum"]) / statistics["n_rows"],
-    }
-
-
-def _mean_ratio(numerators: Array, denominators: Array) -> float:
-    """Return the mean over the classes whose denominator is not zero."""
-    is_counted = denominators > 0
-    ratios = numerators[is_counted] / denominators[is_counted]
-    return float(ratios.sum() / len(ratios))
-
-
 # Regression
 
 
@@ -251,8 +188,8 @@ def _measure_regression(outputs: Array, targets: Array) -> RegressionStatistics:
     return {
         "kind": "regression",
         "n_rows": len(exact),
-        "squared_error_sum": _finite(squared_error_sum),
-        "absolute_error_sum": _finite(float(np.abs(errors).sum())),
+        "squared_error_sum": finite(squared_error_sum),
+        "absolute_error_sum": finite(float(np.abs(errors).sum())),
         "target_mean": target_mean,
         "target_squared_deviation_sum": float(np.square(exact - target_mean).sum()),
     }
@@ -267,8 +204,8 @@ def _combine_regression(parts: Sequence[RegressionStatistics]) -> RegressionStat
     return {
         "kind": "regression",
         "n_rows": n_rows,
-        "squared_error_sum": _total(part["squared_error_sum"] for part in parts),
-        "absolute_error_sum": _total(part["absolute_error_sum"] for part in parts),
+        "squared_error_sum": total(part["squared_error_sum"] for part in parts),
+        "absolute_error_sum": total(part["absolute_error_sum"] for part in parts),
         "target_mean": mean,
         "target_squared_deviation_sum": within + between,
     }
@@ -276,10 +213,10 @@ def _combine_regression(parts: Sequence[RegressionStatistics]) -> RegressionStat
 
 def _regression_values(statistics: RegressionStatistics) -> dict[str, float]:
     n_rows = statistics["n_rows"]
-    squared_error_sum = _number(statistics["squared_error_sum"])
+    squared_error_sum = number(statistics["squared_error_sum"])
     return {
         "rmse": math.sqrt(squared_error_sum / n_rows),
-        "mae": _number(statistics["absolute_error_sum"]) / n_rows,
+        "mae": number(statistics["absolute_error_sum"]) / n_rows,
         "r2": _r2(n_rows, squared_error_sum, statistics["target_squared_deviation_sum"]),
     }
 
@@ -291,21 +228,3 @@ def _r2(n_rows: int, squared_error_sum: float, squared_deviation_sum: float) -> 
     if squared_deviation_sum == 0:
         return 1.0 if squared_error_sum == 0 else 0.0
     return 1 - squared_error_sum / squared_deviation_sum
-
-
-# Numbers that may be missing
-
-
-def _finite(number: float) -> float | None:
-    return number if math.isfinite(number) else None
-
-
-def _number(stored: float | None) -> float:
-    return math.nan if stored is None else stored
-
-
-def _total(numbers: Iterable[float | None]) -> float | None:
-    """Return the exact sum, so the order of parts does not matter; None when any of them is."""
-    given = list(numbers)
-    present = [number for number in given if number is not None]
-    return math.fsum(present) if len(present) == len(given) else None

@@ -20,7 +20,7 @@ from .calendar_parts import PARTS
 from .coded_fields import CategoricalField, TextField
 from .columns import ARRAYS, MOST_INPUTS
 from .datasets import Dataset
-from .encoder import Encoder, Field, LabelTarget, NumericField, TensorField
+from .encoder import Encoder, Field, LabelTarget, NumericField, TensorField, TensorTarget
 from .encoding import encoded_shape, encoded_width
 from .errors import CorruptCheckpoint, EasemlError, InvalidData
 from .knots import n_positions
@@ -114,6 +114,7 @@ def _check_encoder(encoder: Encoder) -> None:
     _demand(sum(map(encoded_width, fields)) <= MOST_NUMBERS, "rows are too long")
     _demand(encoded_shape(fields) == encoder.input_shape, "input_shape is another one")
     _demand(type(encoder.n_folds) is int and 0 <= encoder.n_folds <= MOST_FOLDS, "folds are not a number of some")
+    _demand(not isinstance(target, TensorTarget), "tensors come out, which no file of a trial can say")
     _demand(isinstance(target.column, str) and isinstance(target.type, str), "the target has no name")
     if isinstance(target, LabelTarget):
         _demand(2 <= len(target.labels) <= MAX_LABELS and _are_texts(target.labels), "labels are no texts")

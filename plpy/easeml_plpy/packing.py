@@ -24,7 +24,7 @@ from . import row_keys, source_documents, source_rows, source_texts, splitting
 from .block_decoding import BlockDecoder
 from .coded_fields import CategoricalField, TextField
 from .columns import Columns, Source
-from .encoder import Encoder, Field, LabelTarget, NumberTarget, Target
+from .encoder import Encoder, Field, LabelTarget, Target
 from .encoding import encoded_shape, fields_to_bytes, row_bytes
 from .errors import InvalidArgument, InvalidData
 from .explanations import explanations, notices
@@ -156,12 +156,12 @@ class _Packing:
     def finish(self, statistics: PackingStatistics, started: float) -> None:
         """Hand over what was found out: easeml counts the rows itself, and nobody can add to them from then on."""
         fields = statistics.fields(self._inputs)
-        target = statistics.number_target(self._target) if isinstance(self._target, NumberTarget) else self._target
+        target = statistics.measured_target(self._target)
         shape = encoded_shape(fields)
         finished = {
             "dataset_id": self._dataset_id,
             "task": target.task,
-            "n_outputs": len(target.labels) if isinstance(target, LabelTarget) else 1,
+            "n_outputs": target.n_outputs,
             "input_shape": list(shape),
             "block_rows": self._block_rows,
             "n_skipped_rows": self._n_skipped,

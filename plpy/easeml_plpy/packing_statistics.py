@@ -12,7 +12,7 @@ import numpy as np
 
 from .calendar_parts import varying_parts
 from .coded_fields import CategoricalField, TextField
-from .encoder import Field, LabelTarget, NumberField, NumberTarget, NumericField, Target, TensorField
+from .encoder import Field, LabelTarget, NumberField, NumericField, Target, TensorField, TensorTarget
 from .knots import KnotSample, n_positions
 from .moments import Moments
 from .target_statistics import MANY, TargetStatistics, outputs_of
@@ -81,10 +81,14 @@ class PackingStatistics:
             return replace(field, targets=self._categories.get(k))
         return self._numbers[k].measured(field)
 
-    def number_target(self, target: NumberTarget) -> NumberTarget:
-        """Return the target with its mean, scale and range."""
+    def measured_target(self, target: Target) -> Target:
+        """Return the target with its statistics: mean, scale and range of numbers; 8-bit values have a range anyhow."""
+        if isinstance(target, LabelTarget):
+            return target
         found, (low, high) = self._target.statistics(), self._target_range
         mean, scale = float(found.mean[0]), float(found.scale[0])
+        if isinstance(target, TensorTarget) and target.is_bytes:
+            return replace(target, mean=mean, scale=scale)
         return replace(target, mean=mean, scale=scale, low=low, high=high) if low <= high else target
 
 

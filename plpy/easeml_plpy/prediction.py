@@ -13,7 +13,7 @@ import numpy as np
 
 from . import columns as columns_of
 from .coded_fields import CategoricalField, TextField
-from .encoder import Field, LabelTarget
+from .encoder import Field, LabelTarget, Target, TensorTarget
 from .errors import InvalidData, NotAllowed, ShapeMismatch
 from .row_values import coded, fields_from_numbers, fields_from_values, numbers_of_array, row_of_text
 from .sent_columns import decode_payload
@@ -69,8 +69,9 @@ def check_finite(inputs: Sequence[Field], fields: Sequence[Array]) -> None:
 
 def answer(served: Served, fields: Sequence[Array]) -> Answer:
     """Answer for one row."""
-    outputs = outputs_of(served, fields)[0]
     target = served.data.encoder.target
+    _refuse_tensors(target)
+    outputs = outputs_of(served, fields)[0]
     if not isinstance(target, LabelTarget):
         value = float(outputs[0])
         return repr(value), None, value, served.trial_id
@@ -78,8 +79,14 @@ def answer(served: Served, fields: Sequence[Array]) -> Answer:
     return target.labels[best], float(outputs[best]), None, served.trial_id
 
 
+def _refuse_tensors(target: Target) -> None:
+    if isinstance(target, TensorTarget):
+        raise NotAllowed("tensors come out, which easeml.predict cannot return", hint="Call easeml.infer.")
+
+
 def answers(served: Served, fields: Sequence[Array], n_rows: int, *, has_probabilities: bool) -> Answers:
     """Answer for many rows."""
+    _refuse_tensors(served.data.encoder.target)
     pages = ([part[i : i + ROWS_AT_ONCE] for part in fields] for i in range(0, n_rows, ROWS_AT_ONCE))
     outputs = np.concatenate([outputs_of(served, page) for page in pages])
     target = served.data.encoder.target

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from . import columns as columns_of
 from .coded_fields import CategoricalField, TextField
 from .columns import Column, Columns
-from .encoder import Encoder, Field, NumberField, NumberTarget, NumericField, TensorField
+from .encoder import Encoder, Field, LabelTarget, NumberField, NumberTarget, NumericField, TensorField
 from .errors import InvalidArgument, NotFound, ShapeMismatch
 from .prediction import FILLING
 from .prediction_outputs import Addition, is_there, key_columns
@@ -147,7 +147,7 @@ class _Filling:
     def chunk_rows(self) -> int:
         """How many rows to predict for at once."""
         target = self.encoder.target
-        if isinstance(target, NumberTarget) or not self.wanted.has_probabilities:
+        if not isinstance(target, LabelTarget) or not self.wanted.has_probabilities:
             return CHUNK_ROWS
         return max(1, min(CHUNK_ROWS, MOST_PROBABILITIES // len(target.labels)))
 

@@ -23,7 +23,8 @@ class Task:
     A single number as input has the shape (1,). `layout` says of each column what it is, where the view of the data has
     columns of several kinds. `input_range` has the least and the greatest number of the training rows, where the input
     is one array of several dimensions; `target_range` those of the targets on the standard scale, where they are
-    numbers. With `n_folds` a trial is a committee of so many models. Raises InvalidArgument.
+    numbers. With `n_folds` a trial is a committee of so many models. A regression with an `output_shape` returns
+    tensors, whose numbers `n_outputs` counts, in `output_range`. Raises InvalidArgument.
     """
 
     kind: TaskKind
@@ -34,6 +35,8 @@ class Task:
     n_folds: int = 0
     input_range: tuple[float, float] | None = None
     target_range: tuple[float, float] | None = None
+    output_shape: tuple[int, ...] = ()
+    output_range: tuple[float, float] = (0.0, 0.0)
 
     def __post_init__(self) -> None:
         if self.kind not in TASK_KINDS:
@@ -46,8 +49,9 @@ class Task:
             )
         if self.kind == "classification" and self.n_outputs < 2:
             raise InvalidArgument(f"task n_outputs: classification needs 2 or more, got {self.n_outputs}")
-        if self.kind == "regression" and self.n_outputs != 1:
-            raise InvalidArgument(f"task n_outputs: regression needs exactly 1, got {self.n_outputs}")
+        if self.kind == "regression" and self.n_outputs != math.prod(self.output_shape):
+            expected = math.prod(self.output_shape)
+            raise InvalidArgument(f"task n_outputs: regression needs exactly {expected}, got {self.n_outputs}")
 
     @property
     def n_features(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from .encoder import LabelTarget
+from .encoder import LabelTarget, TensorTarget
 from .errors import ShapeMismatch
 from .prediction import outputs_of
 from .probabilities import FIELDS
@@ -19,8 +19,9 @@ def infer_output(session: Session, dataset: str, given: str, inputs: bytes | Non
     if inputs is None:
         raise ShapeMismatch("input: expected a value, got NULL")
     outputs = outputs_of(chosen, FIELDS[given](chosen.data.encoder, inputs))[0]
-    found: dict[str, object] = {"output": outputs.tolist(), "trial_id": chosen.trial_id}
     target = chosen.data.encoder.target
+    shaped = target.shaped(outputs) if isinstance(target, TensorTarget) else outputs
+    found: dict[str, object] = {"output": shaped.tolist(), "trial_id": chosen.trial_id}
     if isinstance(target, LabelTarget):
         best = int(outputs.argmax())
         found |= {"label": target.labels[best], "probability": float(outputs[best])}

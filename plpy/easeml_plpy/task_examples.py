@@ -28,18 +28,21 @@ def read_examples(session: Session, specification: str, classes: Sequence[str] |
         )
     given = json.loads(examples)
     rows = given if isinstance(given, list) else [given]
-    wanted = json.loads(specification)["inputs"]
+    wanted = json.loads(specification)
     return json.dumps([_row(wanted, classes, row) for row in rows])
 
 
-def _row(wanted: Sequence[Mapping[str, Any]], classes: Sequence[str] | None, row: JSON) -> dict[str, JSON]:
+def _row(wanted: Mapping[str, Any], classes: Sequence[str] | None, row: JSON) -> dict[str, JSON]:
     try:
         if not isinstance(row, Mapping) or not row.keys() <= {"input", "output"} or "input" not in row:
             raise ShapeMismatch('expected {"input": ..., "output": ...}, got ' + reprlib.repr(row))
         found: dict[str, JSON] = {
-            entry["column"]: _tensor(entry, value) for entry, value in _inputs(wanted, row["input"])
+            entry["column"]: _tensor(entry, value) for entry, value in _inputs(wanted["inputs"], row["input"])
         }
-        return found | {"output": _output(classes, row.get("output"))}
+        entry, given = wanted.get("output"), row.get("output")
+        if entry is not None:
+            return found | {"output": None if given is None else _tensor(entry, given)}
+        return found | {"output": _output(classes, given)}
     except ShapeMismatch as error:
         return {"problem": str(error)}
 

@@ -17,8 +17,8 @@ import numpy as np
 from . import columns as columns_of
 from .block_decoding import BlockDecoder
 from .dealing import SPLITS
-from .encoder import Encoder, Field, LabelTarget, NumberTarget, Target, TensorField
-from .encoding import encoded_shape, fields_from_bytes, fields_to_bytes, row_bytes
+from .encoder import Encoder, Field, LabelTarget, NumberTarget, Target, TensorField, TensorTarget
+from .encoding import encoded_shape, fields_from_bytes, fields_to_bytes, row_bytes, targets_from_bytes
 from .errors import InvalidData
 from .explanations import explanations
 from .packing import TARGET_BLOCK_BYTES
@@ -112,6 +112,16 @@ def fields_of(specification: dict[str, Any]) -> list[Field]:
     return [_field(entry) for entry in specification["inputs"]]
 
 
+def target_of(specification: dict[str, Any], classes: Sequence[str] | None) -> Target:
+    """Return what comes out of a task before its values have been seen."""
+    if classes is not None:
+        return LabelTarget("output", "text", tuple(classes))
+    if specification.get("output") is None:
+        return NumberTarget("output", "float8")
+    field = _field(specification["output"])
+    return TensorTarget("output", field.type, field.dtype, field.shape)
+
+
 def _field(entry: dict[str, Any]) -> TensorField:
     shape = tuple(entry["shape"])
     if entry["type"] == "bytea":
@@ -128,12 +138,13 @@ class _Packing:
         self._task = session.row(TASK, task_id)
         self._specification: dict[str, Any] = json.loads(self._task.specification)
         self._inputs = fields_of(self._specification)
-        self._target: Target = (
-            NumberTarget("output", "float8")
-            if self._task.classes is None
-            else LabelTarget("output", "text", tuple(self._task.classes))
-        )
-        self._block_rows = int(np.clip(TARGET_BLOCK_BYTES // max(row_bytes(self._inputs), 1), 64, 8192))
+        self._target = target_of(self._specification, self._task.classes)
+        both = [*self._inputs, _field(self._specification["output"])] if self._has_tensors else self._inputs
+        self._block_rows = int(np.clip(TARGET_BLOCK_BYTES // max(row_bytes(both), 1), 64, 8192))
+
+    @property
+    def _has_tensors(self) -> bool:
+        return isinstance(self._target, TensorTarget)
 
     def pack(self) -> int:
         """Write what changed, point to what did not, and record the version."""
@@ -153,13 +164,14 @@ class _Packing:
 
     def _examples(self) -> tuple[Integers, Integers, Any]:
         """Return the numbers of all labelled examples, their class codes, and whether they are on."""
+        output = "e.output" if isinstance(self._target, LabelTarget) else "NULL"  # a tensor as text would be long
         found = self._session.row(
             Statement(
                 "SELECT string_agg(int8send(e.example_id), ''::bytea ORDER BY e.example_id) AS numbers,"
                 " string_agg(int4send((coalesce(c.code, 1) - 1)::int), ''::bytea ORDER BY e.example_id) AS codes,"
                 " string_agg(boolsend(e.is_on), ''::bytea ORDER BY e.example_id) AS switches"
                 f" FROM {self._task.examples} e LEFT JOIN unnest($1) WITH ORDINALITY c(class, code)"
-                " ON c.class = e.output::text WHERE e.output IS NOT NULL",
+                f" ON c.class = {output} WHERE e.output IS NOT NULL",
                 ("text[]",),
                 _Examples,
                 is_kept=False,
@@ -207,9 +219,9 @@ class _Packing:
 
     def _read(self, examples: Integers) -> tuple[bytes, bytes]:
         """Return the inputs and the targets of examples as a block stores them."""
-        is_label = isinstance(self._target, LabelTarget)
-        sent = [columns_of.send_sql(field, f"e.{field.column}", "") for field in self._inputs]
-        sent.append("(array_position($2, e.output) - 1)::int4" if is_label else "e.output")
+        fields = list(self._inputs)
+        sent = [columns_of.send_sql(field, f"e.{field.column}", "") for field in fields]
+        sent.append(self._sent_output())
         statement: Statement[bytes] = Statement(
             f"SELECT string_agg(record_send(ROW({', '.join(sent)})), ''::bytea ORDER BY k.place) AS payload"
             " FROM unnest($1) WITH ORDINALITY k(example_id, place)"
@@ -219,8 +231,21 @@ class _Packing:
             is_kept=False,
         )
         payload = self._session.row(statement, examples.tolist(), list(self._task.classes or ()))
-        decoder = BlockDecoder(self._inputs, ">i4" if is_label else ">f8")
-        fields, targets = decoder.decode(payload, None, len(examples))
+        return self._decoded(payload, len(examples))
+
+    def _sent_output(self) -> str:
+        """Return SQL for the output; a tensor goes as one more field, with a number behind it that means nothing."""
+        if self._has_tensors:
+            return columns_of.send_sql(_field(self._specification["output"]), "e.output", "") + ", 0::int4"
+        return "(array_position($2, e.output) - 1)::int4" if isinstance(self._target, LabelTarget) else "e.output"
+
+    def _decoded(self, payload: bytes, n_rows: int) -> tuple[bytes, bytes]:
+        if isinstance(self._target, TensorTarget):
+            both = [*self._inputs, _field(self._specification["output"])]
+            fields, _ = BlockDecoder(both, ">i4").decode(payload, None, n_rows)
+            return fields_to_bytes(fields[:-1]), fields_to_bytes(fields[-1:])
+        is_label = isinstance(self._target, LabelTarget)
+        fields, targets = BlockDecoder(self._inputs, ">i4" if is_label else ">f8").decode(payload, None, n_rows)
         return fields_to_bytes(fields), targets.astype("<i4" if is_label else "<f8").tobytes()
 
     def _finish(self, dataset_id: int, *, n_off: int, n_changed: int) -> None:
@@ -229,7 +254,7 @@ class _Packing:
         shape = encoded_shape(fields)
         found = {
             "task": target.task,
-            "n_outputs": len(target.labels) if isinstance(target, LabelTarget) else 1,
+            "n_outputs": target.n_outputs,
             "input_shape": list(shape),
             "encoder": Encoder(tuple(fields), shape, target).to_json(),
             "explanations": explanations(fields, {}),
@@ -241,18 +266,16 @@ class _Packing:
         self._session.run(FINISH, dataset_id, self._task_id, json.dumps(found))
 
     def _measured(self, dataset_id: int) -> tuple[list[Field], Target, Counter[int]]:
-        is_label = isinstance(self._target, LabelTarget)
         n_rows = self._session.row(N_TRAINING_ROWS, dataset_id)
         statistics = PackingStatistics(self._inputs, self._target, n_rows)
         plain = Encoder(tuple(self._inputs), encoded_shape(self._inputs), self._target)
         checksums: Counter[int] = Counter()
         for rows in self._session.each(TRAINING_ROWS, dataset_id):
-            targets = np.frombuffer(rows.targets, "<i4" if is_label else "<f8")
+            targets = targets_from_bytes(self._target, rows.targets)
             fields = fields_from_bytes(plain, rows.inputs, rows.n_rows)
             statistics.observe(fields, targets, folds_of(0, rows.n_rows))
             checksums[rows.part] = checksum([rows.inputs, rows.targets], checksums[rows.part])
-        target = self._target if isinstance(self._target, LabelTarget) else statistics.number_target(self._target)
-        return statistics.fields(self._inputs), target, checksums
+        return statistics.fields(self._inputs), statistics.measured_target(self._target), checksums
 
 
 N_TRAINING_ROWS: Statement[int] = Statement(

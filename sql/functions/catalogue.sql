@@ -28,13 +28,13 @@ return list_metrics(plpy, GD)
 $$;
 COMMENT ON FUNCTION easeml.list_metrics() IS 'Lists the metrics by which a run can rank its trials (internal: read easeml.metrics).';
 
-CREATE FUNCTION easeml.fitting_architectures(task text, input_shape integer[], n_outputs integer, has_texts boolean DEFAULT false, OUT architecture text, OUT misfit text, OUT is_default boolean)
+CREATE FUNCTION easeml.fitting_architectures(task text, input_shape integer[], n_outputs integer, has_texts boolean DEFAULT false, output_shape integer[] DEFAULT NULL, OUT architecture text, OUT misfit text, OUT is_default boolean)
 RETURNS SETOF record LANGUAGE plpython3u STABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_plpy.catalog import fitting_architectures
-return fitting_architectures(plpy, GD, task, input_shape, n_outputs, has_texts)
+return fitting_architectures(plpy, GD, task, input_shape, n_outputs, has_texts, output_shape)
 $$;
-COMMENT ON FUNCTION easeml.fitting_architectures(text, integer[], integer, boolean) IS
-    'Lists every architecture with the reason why it does not fit data of that task and shape, or NULL if it fits; has_texts says whether an input is a free text.';
+COMMENT ON FUNCTION easeml.fitting_architectures(text, integer[], integer, boolean, integer[]) IS
+    'Lists every architecture with the reason why it does not fit data of that task and shape, or NULL if it fits; has_texts says whether an input is a free text, output_shape the sizes of tensors that come out.';
 
 CREATE FUNCTION easeml.list_procedures(OUT procedure text, OUT is_one_shot boolean, OUT options text[], OUT summary text)
 RETURNS SETOF record LANGUAGE plpython3u STABLE SET search_path = pg_catalog, pg_temp AS $$

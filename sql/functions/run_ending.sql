@@ -5,6 +5,7 @@ DECLARE
     ensemble_arm_id bigint;
 BEGIN
     IF run.procedure <> 'race' OR run.procedure_options ->> 'ensemble' = 'false'
+        OR EXISTS (SELECT FROM easeml.datasets d WHERE d.dataset_id = run.dataset_id AND d.encoder #> '{target,shape}' IS NOT NULL)
         OR (SELECT count(*) < 2 FROM easeml.trials t WHERE t.run_id = run.run_id AND t.best_metric_value IS NOT NULL)
         OR EXISTS (SELECT FROM easeml.datasets d WHERE d.dataset_id = run.dataset_id AND d.placement = 'bound'
             AND NOT EXISTS (SELECT FROM easeml.replicas c JOIN easeml.segments g USING (segment_id) WHERE c.dataset_id = d.dataset_id AND g.service IS NULL GROUP BY c.segment_id HAVING count(*) = d.n_partitions)) THEN
@@ -17,7 +18,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.add_ensemble(easeml.runs) IS
-    'Adds a trial to a race that ends: the ensemble of its best trials, unless that is not wanted, or no slot has all partitions. Returns whether it did (internal).';
+    'Adds a trial to a race that ends: the ensemble of its best trials, unless that is not wanted, tensors come out, or no slot has all partitions. Returns whether it did (internal).';
 
 CREATE FUNCTION easeml.begin_ending(run_id bigint, lease_number bigint) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

@@ -34,10 +34,10 @@ CREATE FUNCTION easeml.ranking_metric(data easeml.datasets, wanted text, OUT met
 BEGIN
     SELECT m.metric, m.is_higher_better INTO metric, is_higher_better
     FROM easeml.list_metrics() m LEFT JOIN easeml.serving_metrics s ON s.tenant = data.tenant AND s.dataset_name = data.dataset_name AND s.metric = m.metric
-    WHERE m.task = data.task AND (m.metric = wanted OR wanted IS NULL AND (m.is_default OR s.metric IS NOT NULL)) ORDER BY s.metric IS NULL LIMIT 1;
+    WHERE (m.task = data.task OR m.task = 'tensor' AND data.encoder #> '{target,shape}' IS NOT NULL) AND (m.metric = wanted OR wanted IS NULL AND (m.is_default OR s.metric IS NOT NULL)) ORDER BY s.metric IS NULL LIMIT 1;
     IF NOT FOUND THEN
         PERFORM easeml.fail('ML001', format('metric: there is no %s metric %s', data.task, quote_literal(wanted)),
-            hint => (SELECT 'Choose one of: ' || string_agg(m.metric, ', ') || '.' FROM easeml.list_metrics() m WHERE m.task = data.task));
+            hint => (SELECT 'Choose one of: ' || string_agg(m.metric, ', ') || '.' FROM easeml.list_metrics() m WHERE m.task = data.task OR m.task = 'tensor' AND data.encoder #> '{target,shape}' IS NOT NULL));
     END IF;
 END
 $$;

@@ -26,7 +26,7 @@ BEGIN
             hint => 'Nothing was fed. on_error => ''skip'' leaves such examples out.');
     END IF;
     EXECUTE (SELECT format('INSERT INTO %s (%s, output) SELECT %s, (r.row ->> ''output'')::%s FROM jsonb_array_elements($1) WITH ORDINALITY r("row", place) WHERE NOT r.row ? ''problem'' ORDER BY r.place',
-            found.examples, string_agg(quote_ident(i.column), ', '), string_agg(format('(r.row ->> %L)::%s', i.column, i.type), ', '), CASE WHEN found.classes IS NULL THEN 'double precision' ELSE 'text' END)
+            found.examples, string_agg(quote_ident(i.column), ', '), string_agg(format('(r.row ->> %L)::%s', i.column, i.type), ', '), easeml.output_type(found))
         FROM jsonb_to_recordset(found.specification -> 'inputs') i("column" text, type text)) USING rows;
     GET DIAGNOSTICS n_fed = ROW_COUNT;
     IF EXISTS (SELECT FROM jsonb_array_elements(rows) r WHERE r -> 'output' = 'null') THEN
@@ -37,7 +37,7 @@ $$;
 COMMENT ON FUNCTION easeml.feed(text, jsonb, text) IS
 $$Feeds examples to your task: one {"input": ..., "output": ...}, or a list of them. Returns how many were fed and how many skipped, and what was wrong with those.
 input: numbers in nested arrays, or flat; 8-bit values also as hexadecimal text; an object by name where the program has several tensors.
-output: the class, or the tensor of outputs, whose greatest number is the class; a number where one comes out; null: labelling functions are asked.
+output: the class, or the tensor of outputs, whose greatest number is the class; a number where one comes out, a tensor like an input where one does; null: labelling functions are asked.
 on_error: refuse (an example that does not fit is named, and nothing is fed) or skip.$$;
 
 CREATE FUNCTION easeml.feed(task text, examples text, on_error text DEFAULT 'refuse', OUT n_fed integer, OUT n_skipped integer, OUT problems text[])

@@ -48,7 +48,7 @@ DECLARE
 BEGIN
     IF description ->> 'task' = 'regression' THEN
         IF classes IS NOT NULL THEN
-            PERFORM easeml.fail('ML001', 'classes: a number comes out, which has no classes', hint => 'With an output Tensor[3] there are three classes.');
+            PERFORM easeml.fail('ML001', 'classes: a number or a tensor comes out, which has no classes', hint => 'With an output Tensor[3] there are three classes.');
         END IF;
         RETURN NULL;
     ELSIF classes IS NULL THEN
@@ -67,7 +67,7 @@ CREATE FUNCTION easeml.task_arms(description jsonb) RETURNS text[] LANGUAGE plpg
 BEGIN
     RETURN (SELECT array_agg(f.architecture ORDER BY a.place)
         FROM easeml.fitting_architectures(description ->> 'task', ARRAY(SELECT jsonb_array_elements_text(description -> 'input_shape')::integer),
-            CASE WHEN description ->> 'task' = 'regression' THEN 1 ELSE (description ->> 'n_outputs')::integer END) f
+            (description ->> 'n_outputs')::integer, output_shape => ARRAY(SELECT jsonb_array_elements_text(nullif(description -> 'output', 'null') -> 'shape')::integer)) f
         JOIN unnest(easeml.template_architectures(description ->> 'template')) WITH ORDINALITY a(architecture, place) USING (architecture) WHERE f.misfit IS NULL);
 END
 $$;
@@ -124,21 +124,34 @@ END
 $$;
 COMMENT ON FUNCTION easeml.check_task(name, text, text, double precision, double precision, integer) IS 'Refuses a task that cannot be made (internal).';
 
-CREATE FUNCTION easeml.make_examples(caller name, task easeml.tasks) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    inputs text := (SELECT string_agg(format('%I %s NOT NULL CONSTRAINT %I CHECK (%s)', i.column, i.type, format('%s is %s', i.column, i.text),
+CREATE FUNCTION easeml.tensor_column(entry jsonb, is_required boolean) RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT format('%I %s%s CONSTRAINT %I CHECK (%s)', i.column, i.type, CASE WHEN is_required THEN ' NOT NULL' ELSE '' END, format('%s is %s', i.column, i.text),
         CASE i.type WHEN 'bytea' THEN format('octet_length(%I) = %s', i.column, i.n_values)
             -- Each is one look at the array; && finds no NULL.
-            ELSE format('array_dims(%I) = %L AND num_nulls(VARIADIC %1$I) = 0 AND NOT %1$I && ''{NaN,Infinity,-Infinity}''', i.column, (SELECT string_agg(format('[1:%s]', s), '') FROM unnest(i.shape) s)) END), ', ')
-        FROM jsonb_to_recordset(task.specification -> 'inputs') i("column" text, type text, text text, n_values bigint, shape integer[]));
+            ELSE format('array_dims(%I) = %L AND num_nulls(VARIADIC %1$I) = 0 AND NOT %1$I && ''{NaN,Infinity,-Infinity}''', i.column, (SELECT string_agg(format('[1:%s]', s), '') FROM unnest(i.shape) s)) END)
+    FROM jsonb_to_record(entry) i("column" text, type text, text text, n_values bigint, shape integer[])
+$$;
+COMMENT ON FUNCTION easeml.tensor_column(jsonb, boolean) IS 'Returns the column of a tensor as SQL writes it, with a constraint that holds its shape (internal).';
+
+CREATE FUNCTION easeml.output_type(task easeml.tasks) RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT CASE WHEN task.classes IS NOT NULL THEN 'text' ELSE coalesce(task.specification #>> '{output,type}', 'double precision') END
+$$;
+COMMENT ON FUNCTION easeml.output_type(easeml.tasks) IS 'Returns the type of the outputs of a task: text for classes, a number, or that of a tensor (internal).';
+
+CREATE FUNCTION easeml.make_examples(caller name, task easeml.tasks) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    output jsonb := nullif(task.specification -> 'output', 'null');
+    inputs text := (SELECT string_agg(easeml.tensor_column(i, true), ', ') FROM jsonb_array_elements(task.specification -> 'inputs') i);
     names text := (SELECT string_agg(format('%I', i ->> 'column'), ', ') FROM jsonb_array_elements(task.specification -> 'inputs') i);
     relation text := task.examples;
 BEGIN
-    EXECUTE format('CREATE TABLE %s (example_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, %s, output %s, is_on boolean NOT NULL DEFAULT true, fed_at timestamptz NOT NULL DEFAULT now())', relation, inputs,
-        CASE WHEN task.classes IS NULL THEN 'double precision CONSTRAINT "output is a finite number" CHECK (output > ''-Infinity'' AND output < ''Infinity'')'
-            ELSE format('text CONSTRAINT "output is one of the classes" CHECK (output = ANY (%L))', task.classes) END);
+    EXECUTE format('CREATE TABLE %s (example_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, %s, %s, is_on boolean NOT NULL DEFAULT true, fed_at timestamptz NOT NULL DEFAULT now())', relation, inputs,
+        CASE WHEN output IS NOT NULL THEN easeml.tensor_column(output, false)
+            WHEN task.classes IS NULL THEN 'output double precision CONSTRAINT "output is a finite number" CHECK (output > ''-Infinity'' AND output < ''Infinity'')'
+            ELSE format('output text CONSTRAINT "output is one of the classes" CHECK (output = ANY (%L))', task.classes) END);
     -- Numbers compress badly, and packing reads them all.
-    EXECUTE (SELECT format('ALTER TABLE %s %s', relation, string_agg(format('ALTER %I SET STORAGE EXTERNAL', i ->> 'column'), ', ')) FROM jsonb_array_elements(task.specification -> 'inputs') i);
+    EXECUTE (SELECT format('ALTER TABLE %s %s', relation, string_agg(format('ALTER %I SET STORAGE EXTERNAL', i ->> 'column'), ', '))
+        FROM jsonb_array_elements((task.specification -> 'inputs') || coalesce(output, '[]')) i);
     -- Privileges on columns leave no way to lock the table; what was fed stays as it is, but for its switch.
     EXECUTE format('GRANT SELECT, INSERT (%s, output), UPDATE (is_on) ON %s TO %I', names, relation, caller);
     EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON %s TO easeml_admin', relation);
@@ -196,7 +209,7 @@ DECLARE
 BEGIN
     -- What has an output keeps it: only the labels of what had none are written.
     EXECUTE format('UPDATE %s e SET output = l.output::%s FROM jsonb_to_recordset($1) l(example_id bigint, output text) WHERE e.example_id = l.example_id AND e.output IS NULL',
-        task.examples, CASE WHEN task.classes IS NULL THEN 'double precision' ELSE 'text' END) USING arguments -> 'labels';
+        task.examples, easeml.output_type(task)) USING arguments -> 'labels';
     GET DIAGNOSTICS n_labelled = ROW_COUNT;
     RETURN to_jsonb(n_labelled);
 END
@@ -208,7 +221,9 @@ DECLARE
     task easeml.tasks := easeml.task_of(caller, asker, arguments ->> 'task');
 BEGIN
     IF (arguments ->> 'is_added')::boolean THEN
-        IF (SELECT count(*) FROM easeml.labelling_functions f WHERE f.task_id = task.task_id) >= 20 THEN
+        IF task.specification #>> '{output,type}' IS NOT NULL THEN
+            PERFORM easeml.fail('ML004', format('task %s: tensors come out, and labelling functions answer with classes and numbers', quote_literal(task.task_name)));
+        ELSIF (SELECT count(*) FROM easeml.labelling_functions f WHERE f.task_id = task.task_id) >= 20 THEN
             PERFORM easeml.fail('ML015', format('task %s has 20 labelling functions, the most that it may have', quote_literal(task.task_name)), hint => 'Take one off with easeml.remove_labelling_function.');
         ELSIF octet_length(arguments ->> 'function') > 200 THEN
             PERFORM easeml.fail('ML001', 'function: expected a name of at most 200 bytes');

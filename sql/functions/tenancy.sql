@@ -47,10 +47,10 @@ COMMENT ON FUNCTION easeml.set_policy(text, text, bigint, double precision, inte
 CREATE FUNCTION easeml.quality(metric text, metric_value double precision, r2 double precision) RETURNS double precision LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     -- greatest and least ignore NULL, and treat NaN as the largest number.
     SELECT CASE WHEN q.value = 'NaN' THEN 0 WHEN q.value IS NOT NULL THEN greatest(0, least(1, q.value)) END
-    FROM (SELECT CASE WHEN metric IN ('rmse', 'mae', 'r2') THEN r2 WHEN metric = 'log_loss' THEN exp(-least(metric_value, 700)) ELSE metric_value END) q(value)  -- exp(-746) is an error
+    FROM (SELECT CASE WHEN metric IN ('rmse', 'mae', 'r2', 'mse', 'psnr') THEN r2 WHEN metric = 'log_loss' THEN exp(-least(metric_value, 700)) ELSE metric_value END) q(value)  -- exp(-746) is an error
 $$;
 COMMENT ON FUNCTION easeml.quality(text, double precision, double precision) IS
-    'Converts a validation metric to a quality from 0 to 1, the scale on which policies compare arms: a share stays as it is, log_loss becomes exp(-x), and rmse and mae become their r2. NaN gives 0, NULL gives NULL.';
+    'Converts a validation metric to a quality from 0 to 1, the scale on which policies compare arms: a share stays as it is, log_loss becomes exp(-x), and rmse, mae, mse and psnr become their r2. NaN gives 0, NULL gives NULL.';
 
 CREATE FUNCTION easeml.open_arm(decision jsonb) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

@@ -131,11 +131,12 @@ BEGIN
     SELECT t.* INTO trial FROM easeml.trials t WHERE t.trial_id = (unit ->> 'trial_id')::bigint;
     SELECT (metrics ->> r.metric)::double precision INTO metric_value FROM easeml.runs r WHERE r.run_id = trial.run_id;
     INSERT INTO easeml.epoch_metrics (trial_id, run_id, tenant, epoch, split, n_rows, metric_value, accuracy, balanced_accuracy, macro_f1, log_loss, rmse, mae, r2, n_classes, metric_error,
-        training_loss, training_seconds)
+        mse, psnr, ssim, token_accuracy, training_loss, training_seconds)
     SELECT trial.trial_id, trial.run_id, trial.tenant, record_metrics.epoch, record_metrics.split, record_metrics.n_rows, metric_value,
-        m.accuracy, m.balanced_accuracy, m.macro_f1, m.log_loss, m.rmse, m.mae, m.r2, m.n_classes, m.metric_error, u.training_loss, u.training_seconds
+        m.accuracy, m.balanced_accuracy, m.macro_f1, m.log_loss, m.rmse, m.mae, m.r2, m.n_classes, m.metric_error, m.mse, m.psnr, m.ssim, m.token_accuracy, u.training_loss, u.training_seconds
     FROM jsonb_to_record(metrics) m(accuracy double precision, balanced_accuracy double precision, macro_f1 double precision, log_loss double precision,
-        rmse double precision, mae double precision, r2 double precision, n_classes integer, metric_error double precision)
+        rmse double precision, mae double precision, r2 double precision, n_classes integer, metric_error double precision,
+        mse double precision, psnr double precision, ssim double precision, token_accuracy double precision)
     LEFT JOIN LATERAL (SELECT sum(v.loss * v.n_rows) / nullif(sum(v.n_rows), 0) AS training_loss, sum(v.training_seconds) AS training_seconds
         FROM easeml.training_units v WHERE v.trial_id = trial.trial_id AND v.epoch = record_metrics.epoch) u ON record_metrics.split = 'validation';
     IF new_best_checkpoint_id IS NOT NULL THEN

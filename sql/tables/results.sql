@@ -128,6 +128,10 @@ CREATE TABLE easeml.epoch_metrics (
     metric_error double precision,
     training_loss double precision,
     training_seconds double precision,
+    mse double precision,
+    psnr double precision,
+    ssim double precision,
+    token_accuracy double precision,
     measured_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (trial_id, epoch, split),
     FOREIGN KEY (trial_id, tenant) REFERENCES easeml.trials (trial_id, tenant) ON DELETE CASCADE

@@ -11,6 +11,8 @@ ALTER TABLE easeml.runs ADD COLUMN IF NOT EXISTS deadline_seconds double precisi
 ALTER TABLE easeml.runs ADD COLUMN IF NOT EXISTS is_open boolean NOT NULL GENERATED ALWAYS AS (status IN ('queued', 'running')) STORED;
 ALTER TABLE easeml.trials ADD COLUMN IF NOT EXISTS slot_seconds double precision NOT NULL DEFAULT 0, ADD COLUMN IF NOT EXISTS training_seconds double precision;
 ALTER TABLE easeml.epoch_metrics ADD COLUMN IF NOT EXISTS training_loss double precision, ADD COLUMN IF NOT EXISTS training_seconds double precision;
+ALTER TABLE easeml.epoch_metrics ADD COLUMN IF NOT EXISTS mse double precision, ADD COLUMN IF NOT EXISTS psnr double precision, ADD COLUMN IF NOT EXISTS ssim double precision,
+    ADD COLUMN IF NOT EXISTS token_accuracy double precision;
 ALTER TABLE easeml.partitions ADD COLUMN IF NOT EXISTS n_kept_bytes bigint NOT NULL DEFAULT 0 CHECK (n_kept_bytes >= 0);
 ALTER TABLE easeml.coordinators ADD COLUMN IF NOT EXISTS counters jsonb NOT NULL DEFAULT '{}';
 ALTER TABLE easeml.slots ADD COLUMN IF NOT EXISTS instance_id bigint, ADD COLUMN IF NOT EXISTS is_added boolean NOT NULL DEFAULT false;
@@ -35,7 +37,7 @@ DROP INDEX IF EXISTS easeml.runs_open, easeml.arm_opening_candidates_run, easeml
 
 -- They return further columns, or have further arguments now.
 DROP VIEW IF EXISTS easeml.architectures;
-DROP FUNCTION IF EXISTS easeml.list_architectures(), easeml.predict_packed(text, bigint, integer, bytea, text), easeml.specifications(text[]),
+DROP FUNCTION IF EXISTS easeml.list_architectures(), easeml.fitting_architectures(text, integer[], integer, boolean), easeml.predict_packed(text, bigint, integer, bytea, text), easeml.specifications(text[]),
     easeml.predict_table(text, text, text, bigint, text, text[]), easeml.write_predictions(text, oid, text, bigint, text, text[]);
 DROP FUNCTION IF EXISTS easeml.add_segment(text), easeml.remove_segment(text);
 DROP FUNCTION IF EXISTS easeml.select_models(text, text[], jsonb, text, integer, integer, text, double precision, bigint, text, text, jsonb, text);

@@ -76,7 +76,8 @@ COMMENT ON VIEW easeml.leaderboard IS 'Trials of each run, best first by the val
 CREATE VIEW easeml.learning_curves WITH (security_invoker) AS
 SELECT t.run_id, t.trial_id, t.trial_number, t.architecture, e.epoch, e.training_loss, r.metric, e.metric_value AS validation_metric,
     e.accuracy, e.balanced_accuracy, e.macro_f1, e.log_loss, e.rmse, e.mae, e.r2, e.measured_at,
-    extract(epoch FROM e.measured_at - r.started_at)::double precision AS elapsed_seconds, e.training_seconds, t.tenant::text AS tenant, e.n_classes, e.metric_error AS validation_error
+    extract(epoch FROM e.measured_at - r.started_at)::double precision AS elapsed_seconds, e.training_seconds, t.tenant::text AS tenant, e.n_classes, e.metric_error AS validation_error,
+    e.mse, e.psnr, e.ssim, e.token_accuracy
 FROM easeml.epoch_metrics e
 JOIN easeml.trials t USING (trial_id)
 JOIN easeml.runs r ON r.run_id = t.run_id
@@ -85,7 +86,7 @@ COMMENT ON VIEW easeml.learning_curves IS 'Training loss and validation metrics 
 
 CREATE VIEW easeml.trial_metrics WITH (security_invoker) AS
 SELECT t.run_id, t.trial_id, t.trial_number, d.dataset_name, t.architecture, e.split, e.epoch, e.n_rows, r.metric, e.metric_value,
-    e.accuracy, e.balanced_accuracy, e.macro_f1, e.log_loss, e.rmse, e.mae, e.r2, e.measured_at, t.tenant::text AS tenant
+    e.accuracy, e.balanced_accuracy, e.macro_f1, e.log_loss, e.rmse, e.mae, e.r2, e.measured_at, t.tenant::text AS tenant, e.mse, e.psnr, e.ssim, e.token_accuracy
 FROM easeml.trials t
 JOIN easeml.runs r USING (run_id)
 JOIN easeml.datasets d USING (dataset_id)
@@ -230,6 +231,14 @@ COMMENT ON COLUMN easeml.trial_metrics.mae IS 'Mean absolute error.';
 COMMENT ON COLUMN easeml.trial_metrics.r2 IS 'Coefficient of determination.';
 COMMENT ON COLUMN easeml.trial_metrics.measured_at IS 'When the last partition was measured.';
 COMMENT ON COLUMN easeml.trial_metrics.tenant IS 'Tenant that owns the run.';
+COMMENT ON COLUMN easeml.trial_metrics.mse IS 'Mean squared error of tensors that come out.';
+COMMENT ON COLUMN easeml.trial_metrics.psnr IS 'Peak signal-to-noise ratio in decibels; null but for tensors.';
+COMMENT ON COLUMN easeml.trial_metrics.ssim IS 'Structural similarity; null but for pictures that come out.';
+COMMENT ON COLUMN easeml.trial_metrics.token_accuracy IS 'Share of steps whose greatest number is the right one; null but for tensors.';
+COMMENT ON COLUMN easeml.learning_curves.mse IS 'Mean squared error of tensors that come out.';
+COMMENT ON COLUMN easeml.learning_curves.psnr IS 'Peak signal-to-noise ratio in decibels; null but for tensors.';
+COMMENT ON COLUMN easeml.learning_curves.ssim IS 'Structural similarity; null but for pictures that come out.';
+COMMENT ON COLUMN easeml.learning_curves.token_accuracy IS 'Share of steps whose greatest number is the right one; null but for tensors.';
 
 COMMENT ON COLUMN easeml.training_timeline.run_id IS 'The run, see easeml.run_status.';
 COMMENT ON COLUMN easeml.training_timeline.trial_id IS 'The trial, see easeml.leaderboard.';

@@ -1,5 +1,7 @@
 """Templates name architectures that exist, and those can learn what the template takes."""
 
+import math
+
 import pytest
 
 from easeml_db.decisions.templates.catalogue import TEMPLATES
@@ -8,6 +10,10 @@ from easeml_plpy.task import Task
 
 EXAMPLES = {
     "image_classification": [Task("classification", (3, 32, 32), 10)],
+    "image_recovery": [Task("regression", (3, 32, 32), 3072, output_shape=(3, 32, 32))],
+    "tensor_to_tensor": [
+        Task("regression", shape, math.prod(shape), output_shape=shape) for shape in ((7, 5), (8, 8, 1), (2, 2, 2, 2))
+    ],
     "tabular": [Task("classification", (8,), 3), Task("classification", (28, 28), 3)],
 }
 NAMED = [(template, name) for template in TEMPLATES for name in template.architectures]

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from tests.conftest import Session
 
 IMAGES, SERIES = (
-    [name for name, each in ARCHITECTURES.items() if each.made_for == (kind,)] for kind in ("image", "series")
+    [name for name, each in ARCHITECTURES.items() if each.made_for == (kind,) and each.outputs == "one"]
+    for kind in ("image", "series")
 )
 SETUP = """
 CREATE TABLE pictures AS SELECT i AS id, i % 2 AS label,

@@ -43,7 +43,7 @@ ABOUT_NO_ROWS = {
     "list_allocations",
     "list_architectures", "list_metrics", "list_policies", "list_priors", "list_procedures",
     "list_schedulers", "list_templates", "make_forecast", "does_whole_rounds", "hyperparameter_importances",
-    "template_architectures",
+    "template_architectures", "output_type",
     "members_text", "metric_text",
     "near_names", "numbers_of", "plan_goal", "plan_search_on", "preview_search", "qualified_name",
     "quality", "raise_failure", "retention_rules", "version",

@@ -158,7 +158,10 @@ def test_a_function_that_does_not_fit_is_refused_by_name(fay: Session, function:
         ("'', 'Input = [2] Output = [2]', 'shed'", "name: expected 1 to 50 bytes"),
         ("'x', 'Input = [2] Output = [2]', 'shed', classes => '{a}'", "expected a list of 2 names"),
         ("'x', 'Input = [2] Output = [2]', 'shed', classes => '{a,a}'", "expected names that differ"),
-        ("'x', 'Input = [2] Output = [1]', 'shed', classes => '{a}'", "a number comes out, which has no classes"),
+        (
+            "'x', 'Input = [2] Output = [1]', 'shed', classes => '{a}'",
+            "a number or a tensor comes out",
+        ),
         ("'x', 'Input = [2] Output = [2]', 'shed', run_after_examples => 0", "run_after_examples: expected 1 or more"),
         ("'x', 'Input = [2] Output = [2]', 'shed', run_options => '{\"x\": 1}'", "there is no option 'x'"),
         ("'x', 'Input = [2] Output = [2]', 'shed', validation_fraction => 2", "validation_fraction and test_fraction"),

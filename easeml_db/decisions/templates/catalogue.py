@@ -1,8 +1,8 @@
 """The templates: which kind of task a program is, and what may learn it. The first that matches counts.
 
-Those of ease.ml (Li et al., VLDB 2018, figure 4) in their order, and before the sixth one of ours, for vectors and
-tables, which the paper leaves to its network over bits. Counts of tensors, their ranks and counts of recursive fields
-decide; names and sizes do not.
+Those of ease.ml (Li et al., VLDB 2018, figure 4) in their order, and before the sixth two of ours, for vectors and
+tables and for tensors of other ranks that come out, which the paper leaves to its networks over bits. Counts of
+tensors, their ranks and counts of recursive fields decide; names and sizes do not.
 """
 
 from __future__ import annotations
@@ -87,6 +87,7 @@ TEMPLATES = (
         Pattern((3,)),
         Pattern((3,)),
         ("Auto-encoder", "GAN", "pix2pix"),
+        ("unet", "autoencoder", "mlp"),
     ),
     Template("series_classification", "time series classification", CHAIN, VECTOR, ("RNN", "LSTM", "bi-LSTM", "GRU")),
     Template("series_translation", "time series translation", CHAIN, CHAIN, ("seq2seq",)),
@@ -104,6 +105,14 @@ TEMPLATES = (
         VECTOR,
         (),
         ("lenet", "lightgbm", "mlp", "extra_trees", "linear"),
+    ),
+    Template(
+        "tensor_to_tensor",
+        "tensors out of tensors",
+        Pattern((ANY_RANK,), has_more_tensors=True),
+        Pattern((ANY_RANK,)),
+        (),
+        ("unet", "autoencoder", "seq2seq", "mlp", "linear"),
     ),
     Template("general_classification", "general classification", ANYTHING, VECTOR, ("bit-level RNN",)),
     Template("general_auto_encoder", "general auto-encoder", ANYTHING, ANYTHING, ("bit-level auto-encoder",)),

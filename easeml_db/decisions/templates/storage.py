@@ -32,14 +32,15 @@ def describe_program(text: str, storage: str | None) -> str:
     template = match(program)
     _refuse_what_is_not_stored(program, template.workload)
     (output,) = program.output.tensors
-    is_number = output.n_values == 1
+    has_tensors = output.rank > 1
     return json.dumps(
         {
             "program": print_program(program),
             "template": template.name,
             "workload": template.workload,
             "inputs": [_column(name, tensor, storage, program.input) for name, tensor in named(program.input)],
-            "task": "regression" if is_number else "classification",
+            "output": _column("output", output, storage, None) if has_tensors else None,
+            "task": "regression" if has_tensors or output.n_values == 1 else "classification",
             "n_outputs": output.n_values,
             "input_shape": _encoded_shape(program.input),
         }
@@ -51,12 +52,13 @@ def named(kind: ObjectType) -> list[tuple[str, Tensor]]:
     return list(zip(kind.names, kind.tensors, strict=True))
 
 
-def _column(name: str, tensor: Tensor, storage: str | None, kind: ObjectType) -> dict[str, Any]:
-    """Return the column of a tensor. With a prefix of its own, no name can mean another column of the table."""
+def _column(name: str, tensor: Tensor, storage: str | None, kind: ObjectType | None) -> dict[str, Any]:
+    """Return the column of a tensor of the input, or of the output. With a prefix, no name can mean another column of
+    the table."""
     is_picture = tensor.rank == 3 and tensor.shape[-1] in CHANNELS and tensor.n_values > 1
     return {
         "name": name,
-        "column": "input" if len(kind.tensors) == 1 else f"input_{name}",
+        "column": "output" if kind is None else "input" if len(kind.tensors) == 1 else f"input_{name}",
         "type": "bytea" if (storage or ("bytes" if is_picture else "numbers")) == "bytes" else "real[]",
         "shape": tensor.shape,
         "n_values": tensor.n_values,
@@ -73,14 +75,15 @@ def _encoded_shape(kind: ObjectType) -> list[int]:
 def _refuse_what_is_not_stored(program: Program, workload: str) -> None:
     """Refuse a program whose objects have no columns yet, or whose output nothing of ours learns."""
     hint = (
-        "Programs without recursive fields and with an output such as Tensor[3] (classes) or Tensor[1] (a number) work."
+        "Programs without recursive fields and with one tensor as output work: Tensor[3] are classes, Tensor[1] is a"
+        " number, one of several sizes is a tensor."
     )
     if program.input.recursive or program.output.recursive:
         raise NotAllowed(f"program: {workload} needs objects with recursive fields, which cannot be stored", hint=hint)
     outputs = program.output.tensors
-    if not program.input.tensors or len(outputs) != 1 or outputs[0].rank != 1:
+    if not program.input.tensors or len(outputs) != 1:
         raise NotAllowed(f"program: nothing here learns {workload} of this shape", hint=hint)
-    if outputs[0].n_values > MOST_CLASSES:
+    if outputs[0].rank == 1 and outputs[0].n_values > MOST_CLASSES:
         raise InvalidArgument(
             f"program: expected an output of at most {MOST_CLASSES} classes, got {outputs[0].n_values}"
         )

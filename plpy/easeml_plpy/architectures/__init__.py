@@ -35,6 +35,9 @@ from easeml_plpy.architectures.series.temporal_cnn import TEMPORAL_CNN
 from easeml_plpy.architectures.series.transformer import TRANSFORMER
 from easeml_plpy.architectures.stochastic_gradient import PASSIVE_AGGRESSIVE, PERCEPTRON, SGD
 from easeml_plpy.architectures.tabm import TABM
+from easeml_plpy.architectures.tensors.autoencoder import AUTOENCODER
+from easeml_plpy.architectures.tensors.seq2seq import SEQ2SEQ
+from easeml_plpy.architectures.tensors.unet import UNET
 from easeml_plpy.errors import NotFound, close_matches_hint
 
 __all__ = [
@@ -54,6 +57,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         *(LINEAR, MLP, RESNET, TABM, LENET),
         *(ALEXNET, BN_ALEXNET, NIN, VGG, GOOGLENET, SQUEEZENET, RESNET18, RESNET50),
         *(RNN, LSTM, BILSTM, GRU, TRANSFORMER, TEMPORAL_CNN),
+        *(AUTOENCODER, UNET, SEQ2SEQ),
         *(SGD, PERCEPTRON, PASSIVE_AGGRESSIVE, GAUSSIAN_NB, MULTINOMIAL_NB, LIGHTGBM, EXTRA_TREES, RANDOM_FOREST),
         ENSEMBLE,
     )

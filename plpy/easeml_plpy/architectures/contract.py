@@ -17,6 +17,8 @@ ANY_TASK = ("classification", "regression")
 ANY_RANK = (1, 2, 3, 4)
 """Input ranks of architectures that flatten their input."""
 InputKind = Literal["table", "image", "series"]
+OutputKind = Literal["one", "any", "tensors"]
+"""What comes out: classes or one number, tensors only, or any of them."""
 
 NEEDED_BYTES = {
     "torch": torch_bytes,
@@ -71,6 +73,7 @@ class Architecture:
     is_stackable: bool = True
     config_objection: Callable[[Task, Config], str | None] = _no_config_objection
     forward: Callable[[Task, Config, Weights], Layer] | None = None
+    outputs: OutputKind = "one"
     entry_point: str | None = None
 
     def rows_at_once(self, partition_rows: Sequence[int]) -> int:
@@ -90,6 +93,10 @@ def fits(architecture: Architecture, task: Task) -> str | None:
     if rank not in architecture.input_ranks:
         ranks = " or ".join(str(legal) for legal in architecture.input_ranks)
         return f"{architecture.name} takes inputs of rank {ranks}, got shape {list(task.input_shape)}"
+    if task.output_shape and architecture.outputs == "one":
+        return f"{architecture.name} returns classes or one number, not tensors of shape {list(task.output_shape)}"
+    if not task.output_shape and architecture.outputs == "tensors":
+        return f"{architecture.name} returns tensors, not classes or one number"
     return architecture.objection(task)
 
 

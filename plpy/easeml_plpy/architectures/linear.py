@@ -34,4 +34,5 @@ LINEAR = Architecture(
     hyperparameters=TORCH_HYPERPARAMETERS,
     build=build_linear,
     forward=forward_linear,
+    outputs="any",
 )

@@ -122,4 +122,5 @@ MLP = Architecture(
     size=mlp_size,
     view="table",
     config_objection=object_to_transform,
+    outputs="any",
 )

@@ -33,14 +33,19 @@ class Picture:
 
 
 def picture_of(task: Task) -> Picture:
-    """Return how an input of rank 2 or 3 is read.
+    """Return how an input of rank 2 or 3 is read."""
+    return picture_of_shape(task.input_shape)
+
+
+def picture_of_shape(shape: tuple[int, ...]) -> Picture:
+    """Return how an array of two or three sizes is read.
 
     Channels come last where the last size is too small for a side and smaller than the first; else they come first.
     """
-    if len(task.input_shape) == 2:
-        height, width = task.input_shape
+    if len(shape) == 2:
+        height, width = shape
         return Picture(1, height, width, is_flat=True)
-    first, middle, last = task.input_shape
+    first, middle, last = shape
     if last < SMALLEST_SIDE and last < first:
         return Picture(last, first, middle, has_channels_last=True)
     return Picture(first, middle, last)

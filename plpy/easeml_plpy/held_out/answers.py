@@ -18,9 +18,9 @@ from easeml_plpy import datasets
 from easeml_plpy.architectures import architecture
 from easeml_plpy.cache import Bounded
 from easeml_plpy.devices import bind
-from easeml_plpy.encoder import LabelTarget
-from easeml_plpy.encoding import fields_from_bytes
-from easeml_plpy.errors import InvalidData, NotReady
+from easeml_plpy.encoder import TensorTarget
+from easeml_plpy.encoding import fields_from_bytes, targets_from_bytes
+from easeml_plpy.errors import InvalidData, NotAllowed, NotReady
 from easeml_plpy.folds import held_out_outputs
 from easeml_plpy.live_trials import resumed_trial
 from easeml_plpy.outputs import measurable_on
@@ -104,6 +104,11 @@ def restored(session: Session, examined: Examined) -> Served:
 
 def _restored(session: Session, examined: Examined) -> Served:
     data = datasets.dataset(session, examined.dataset_id)
+    if isinstance(data.encoder.target, TensorTarget):
+        raise NotAllowed(
+            f"tensors come out of dataset {examined.dataset_name!r}, and only classes and numbers can be examined",
+            hint="easeml.trial_metrics and easeml.learning_curves have its metrics.",
+        )
     view = architecture(examined.architecture).view
     with within_memory():
         state = read_state(session, examined.trial_id, examined.checkpoint_id)
@@ -162,12 +167,11 @@ def _held_out_outputs(served: Served, block: Block) -> Array:
 def blocks_of(session: Session, examined: Examined, split: str) -> Iterator[Block]:
     """Yield the blocks of a split, partition by partition, with one in memory."""
     data = datasets.dataset(session, examined.dataset_id)
-    target_type = "<i4" if isinstance(data.encoder.target, LabelTarget) else "<f8"
     for partition_number in range(examined.n_partitions):
         n_before = 0
         for stored in session.each(datasets.BLOCKS, examined.dataset_id, data.stored_split(split), partition_number):
             fields = fields_from_bytes(data.encoder, stored.inputs, stored.n_rows)
-            yield Block(fields, np.frombuffer(stored.targets, target_type), partition_number, n_before)
+            yield Block(fields, targets_from_bytes(data.encoder.target, stored.targets), partition_number, n_before)
             n_before += stored.n_rows
 
 

@@ -9,8 +9,9 @@ from typing import TypeAlias
 
 import numpy as np
 
+from easeml_plpy.classification_metrics import SMALLEST_PROBABILITY
 from easeml_plpy.held_out.scores import Score
-from easeml_plpy.metrics import METRICS, SMALLEST_PROBABILITY
+from easeml_plpy.metrics import METRICS
 from easeml_plpy.value_types import Array
 
 N_TOP = 3

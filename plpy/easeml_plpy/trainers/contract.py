@@ -58,7 +58,8 @@ class LiveTrial(AnsweringTrial, Protocol):
     def train(self, inputs: torch.Tensor, targets: torch.Tensor, *, seed: int, pause: Pause) -> Training:
         """Visit every row once, in an order drawn from the seed, and call `pause` after every mini-batch.
 
-        inputs: (n, *input_shape) of the task's type; targets: int64 (n,) classes or float32 (n,).
+        inputs: (n, *input_shape) of the task's type; targets: int64 (n,) classes or float32 (n,), (n, n_outputs) where
+        tensors come out.
         What `pause` raises passes through. Raises TrialFailed, ShapeMismatch, InvalidData.
         """
 
@@ -190,9 +191,10 @@ def check_rows(task: Task, inputs: torch.Tensor, targets: torch.Tensor) -> None:
 
     check_inputs(task, inputs)
     dtype = torch.int64 if task.kind == "classification" else torch.float32
-    if tuple(targets.shape) != (len(inputs),) or targets.dtype != dtype:
+    expected = (len(inputs), task.n_outputs) if task.output_shape else (len(inputs),)
+    if tuple(targets.shape) != expected or targets.dtype != dtype:
         raise ShapeMismatch(
-            f"targets: expected {dtype} of shape {(len(inputs),)}, got {targets.dtype} of shape {tuple(targets.shape)}"
+            f"targets: expected {dtype} of shape {expected}, got {targets.dtype} of shape {tuple(targets.shape)}"
         )
     if task.kind == "classification" and len(targets):
         low, high = (int(bound) for bound in torch.aminmax(targets))

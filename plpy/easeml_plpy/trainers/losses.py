@@ -30,12 +30,13 @@ class Loss:
             self._weights = (len(targets) / (self._task.n_outputs * counts)).to(torch.float32)
 
     def __call__(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """Return the loss of outputs (n, n_outputs) or (n, members, n_outputs) against targets (n,)."""
+        """Return the loss of outputs (n, n_outputs) or (n, members, n_outputs) against targets (n,), of tensors
+        (n, n_outputs)."""
         if outputs.dim() == 3:
             targets = targets.repeat_interleave(outputs.shape[1])
             outputs = outputs.flatten(0, 1)
         if self._task.kind == "regression":
-            return functional.mse_loss(outputs.squeeze(1), self._learnt(targets))
+            return functional.mse_loss(outputs.reshape(targets.shape), self._learnt(targets))
         return functional.cross_entropy(outputs, targets, self._weights, label_smoothing=self._smoothing)
 
     @property
@@ -47,9 +48,9 @@ class Loss:
         return targets if self._transform is None else self._transform.forward(targets, torch)
 
     def of_each_row(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """Return the loss (n,) of outputs (n, n_outputs), where rows count alike."""
+        """Return the loss (n,) of outputs (n, n_outputs), where rows count alike; of tensors that of each number."""
         if self._task.kind == "regression":
-            return functional.mse_loss(outputs.squeeze(1), self._learnt(targets), reduction="none")
+            return functional.mse_loss(outputs.flatten(), self._learnt(targets), reduction="none")
         return functional.cross_entropy(outputs, targets, reduction="none", label_smoothing=self._smoothing)
 
 

@@ -7,8 +7,9 @@ write a file with a `View` and list it here.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
-from easeml_plpy.encoder import Encoder, LabelTarget, NumberTarget
+from easeml_plpy.encoder import Encoder, NumberTarget, TensorTarget
 from easeml_plpy.task import Task
 from easeml_plpy.views.combined import COMBINED
 from easeml_plpy.views.contract import View
@@ -34,8 +35,18 @@ def view_of(name: str, encoder: Encoder) -> View:
 def task_in(view: View, encoder: Encoder) -> Task:
     """Return what a trial learns that takes the dataset in this view."""
     target = encoder.target
-    n_outputs = len(target.labels) if isinstance(target, LabelTarget) else 1
     shape, layout = view.shape(encoder), view.layout(encoder)
     input_range = encoder.array_range if len(shape) > 1 else None
-    target_range = target.range if isinstance(target, NumberTarget) else None
-    return Task(target.task, shape, n_outputs, view.input_type, layout, encoder.n_folds, input_range, target_range)
+    task = Task(
+        target.task,
+        shape,
+        target.n_outputs,
+        view.input_type,
+        layout,
+        encoder.n_folds,
+        input_range,
+        output_shape=target.shape if isinstance(target, TensorTarget) else (),
+    )
+    if isinstance(target, TensorTarget):
+        return replace(task, output_range=(target.low, target.high))
+    return replace(task, target_range=target.range) if isinstance(target, NumberTarget) else task

@@ -22,7 +22,7 @@ from easeml_plpy.live_trials import check_fits
 from easeml_plpy.memory import LEAST_BYTES, limit_to, machine_bytes, session_bytes, slot_share
 from easeml_plpy.task import Task
 from easeml_plpy.units import TrialSpec
-from tests.unit.plpy.training_rows import IMAGE_NETWORKS, SERIES_NETWORKS
+from tests.unit.plpy.training_rows import IMAGE_NETWORKS, SERIES_NETWORKS, TENSOR_NETWORKS
 
 IMAGES = Task("classification", (3, 20, 17), 5)
 ROWS = Task("regression", (7,), 1)
@@ -68,11 +68,11 @@ def test_parameters_are_counted_as_torch_counts_them(name: str, task: Task, conf
 @pytest.mark.parametrize("name", sorted(ARCHITECTURES))
 def test_every_architecture_says_what_it_takes_and_defaults_take_little(name: str) -> None:
     chosen = ARCHITECTURES[name]
-    task = Task(
-        chosen.tasks[0],
-        (28, 28) if name in (*IMAGE_NETWORKS, *SERIES_NETWORKS) else (784,),
-        10 if "classification" in chosen.tasks else 1,
-    )
+    shape = (28, 28) if name in (*IMAGE_NETWORKS, *SERIES_NETWORKS, *TENSOR_NETWORKS) else (784,)
+    n_outputs = 10 if "classification" in chosen.tasks else 1
+    task = Task(chosen.tasks[0], shape, n_outputs)
+    if name in TENSOR_NETWORKS:
+        task = Task("regression", shape, 784, output_shape=shape)
     assert 0 < chosen.needed_bytes(task, complete(chosen, {}), 10_000) < 200_000_000
 
 

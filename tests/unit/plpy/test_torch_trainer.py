@@ -26,15 +26,13 @@ from easeml_plpy.task import Task
 from easeml_plpy.trainers import torch_trainer, torch_trial, trainer_for
 from easeml_plpy.trainers.losses import Loss
 from easeml_plpy.trainers.optimizers import has_fused_optimizer, learning_rate_at
-from tests.unit.plpy.training_rows import IMAGE_NETWORKS, SERIES_NETWORKS, no_pause, rows
+from tests.unit.plpy.training_rows import IMAGE_NETWORKS, OTHERS, SERIES_NETWORKS, no_pause, rows
 
 TRAINER = torch_trainer.TorchTrainer()
 ARCHITECTURE_NAMES = [
-    name
-    for name, each in ARCHITECTURES.items()
-    if each.trainer == "torch" and name not in (*IMAGE_NETWORKS, *SERIES_NETWORKS)
+    name for name, each in OTHERS.items() if each.trainer == "torch" and name not in (*IMAGE_NETWORKS, *SERIES_NETWORKS)
 ] + ["lenet"]
-"""The others of images and series have tests of their own (test_image_networks.py, test_series_networks.py)."""
+"""Those of images, series and tensors have tests of their own, such as test_image_networks.py."""
 LINEAR, MLP = ARCHITECTURES["linear"], ARCHITECTURES["mlp"]
 DIGITS = Task("classification", (6, 6), 3)
 VECTORS = Task("classification", (4,), 3)

@@ -5,9 +5,12 @@ import torch
 from easeml_plpy.architectures import ARCHITECTURES
 from easeml_plpy.task import Task
 
-IMAGE_NETWORKS = [name for name, each in ARCHITECTURES.items() if each.made_for == ("image",)]
+TENSOR_NETWORKS = [name for name, each in ARCHITECTURES.items() if each.outputs == "tensors"]
+"""Architectures that return nothing but tensors."""
+OTHERS = {name: each for name, each in ARCHITECTURES.items() if name not in TENSOR_NETWORKS}
+IMAGE_NETWORKS = [name for name, each in OTHERS.items() if each.made_for == ("image",)]
 """Architectures that take nothing but images."""
-SERIES_NETWORKS = [name for name, each in ARCHITECTURES.items() if each.made_for == ("series",)]
+SERIES_NETWORKS = [name for name, each in OTHERS.items() if each.made_for == ("series",)]
 
 
 def no_pause() -> None:

@@ -32,11 +32,25 @@ def test_columns_have_a_prefix_so_that_no_name_means_another_column():
     assert found["input_shape"] == [7]
 
 
+def test_an_output_of_several_sizes_is_a_tensor_with_a_column_of_its_own():
+    found = described("Input = [8,8,3] Output = [4,6,1]")
+    assert (found["task"], found["n_outputs"]) == ("regression", 24)
+    assert found["output"] == {
+        "name": "output", "column": "output", "type": "bytea", "shape": [4, 6, 1], "n_values": 24,
+        "text": "Tensor[4,6,1]",
+    }  # fmt: skip
+    assert described("Input = [8,8,3] Output = [5,2]")["output"]["type"] == "real[]"
+    assert described("Input = [8,8,3] Output = [5]")["output"] is None
+
+
 @pytest.mark.parametrize(
     ("program", "message"),
     [
         ("{input: {[Tensor[3]],[next]}, output: {[Tensor[3]],[]}}", "time series classification needs objects with"),
-        ("Input = [8,8,3] Output = [8,8,3]", "nothing here learns image recovery of this shape"),
+        (
+            "{input: {[Tensor[3]],[]}, output: {[Tensor[3], Tensor[3]],[]}}",
+            "nothing here learns general auto-encoder",
+        ),
         ("{input: {[],[]}, output: {[Tensor[3]],[]}}", "nothing here learns general classification of this shape"),
     ],
 )

@@ -25,7 +25,9 @@ CLASSES = "{[Tensor[3]],[]}"
         ("{[Tensor[10,2]],[next]}", CLASSES, "general_classification"),
         ("{[],[a]}", CLASSES, "general_classification"),
         ("{[],[]}", "{[],[]}", "general_auto_encoder"),
-        ("{[Tensor[64,64,3]],[]}", "{[Tensor[4,4]],[]}", "general_auto_encoder"),
+        ("{[Tensor[64,64,3]],[]}", "{[Tensor[4,4]],[]}", "tensor_to_tensor"),
+        ("{[Tensor[9,2], Tensor[3]],[]}", "{[Tensor[9,4]],[]}", "tensor_to_tensor"),
+        ("{[Tensor[9,2]],[a]}", "{[Tensor[9,4]],[]}", "general_auto_encoder"),
         ("{[Tensor[64,64,3]],[]}", "{[Tensor[3], Tensor[3]],[]}", "general_auto_encoder"),
     ],
 )

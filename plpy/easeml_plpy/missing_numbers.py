@@ -1,0 +1,23 @@
+"""Numbers of statistics that may be missing: what is not finite is stored as null, and absorbs what it is added to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+
+def finite(number: float) -> float | None:
+    """Return the number as it is stored."""
+    return number if math.isfinite(number) else None
+
+
+def number(stored: float | None) -> float:
+    """Return what is stored as a number: NaN for null."""
+    return math.nan if stored is None else stored
+
+
+def total(numbers: Iterable[float | None]) -> float | None:
+    """Return the exact sum, so the order of parts does not matter; None when any of them is."""
+    given = list(numbers)
+    present = [each for each in given if each is not None]
+    return math.fsum(present) if len(present) == len(given) else None

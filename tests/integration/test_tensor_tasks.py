@@ -1,0 +1,108 @@
+"""Tasks out of which tensors come: what is fed keeps its shape, is packed and trained on, and easeml.infer answers."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import psycopg
+import pytest
+from sklearn.datasets import load_digits
+
+from tests.integration.test_tasks import create
+
+if TYPE_CHECKING:
+    from tests.conftest import Session
+
+N_SLOTS = 1
+CLEANING = "Input = [8,8,1]  Output = [8,8,1]"
+SERIES = "{input: {[Tensor[4,8]],[]}, output: {[Tensor[4,8]],[]}}"
+QUICK = psycopg.types.json.Jsonb({"max_epochs": 2, "n_configs": 1, "architectures": ["unet"]})
+
+
+@pytest.fixture(scope="module")
+def ada(module_coordinated: Session) -> Session:
+    """A tenant with two tasks that have a model: one of pictures as bytes, one of series of numbers."""
+    module_coordinated.execute("CREATE SCHEMA lab")
+    session = module_coordinated.as_role("ada", "easeml_tenant")
+    module_coordinated.execute("GRANT ALL ON SCHEMA lab TO ada")
+    create(session, "cleaning", CLEANING, run_options=QUICK, run_after_examples=240, run_after_minutes=None)
+    create(session, "halves", SERIES, run_after_examples=None, run_after_minutes=None)
+    feed(session)
+    session.wait_until("SELECT count(*) = 1 FROM easeml.task_report('cleaning') WHERE event LIKE 'first model%%'")
+    return session
+
+
+def feed(session: Session) -> None:
+    clean = (load_digits().images[:240] * 15).astype(np.uint8)
+    noisy = np.clip(clean + np.random.default_rng(0).normal(0, 60, clean.shape), 0, 255).astype(np.uint8)
+    with session.cursor().copy("COPY lab.cleaning (input, output) FROM STDIN (FORMAT BINARY)") as copy:
+        copy.set_types(["bytea", "bytea"])
+        for given, wanted in zip(noisy, clean, strict=True):
+            copy.write_row((given.tobytes(), wanted.tobytes()))
+    upper, lower = clean[:, :4].tolist(), clean[:, 4:].tolist()
+    examples = [{"input": given, "output": wanted} for given, wanted in zip(upper[:60], lower, strict=False)]
+    session.execute("SELECT easeml.feed('halves', examples => %s::jsonb)", [json.dumps(examples)])
+
+
+def test_pictures_are_recovered_in_their_shape_and_measured(ada: Session) -> None:
+    answer = ada.value("SELECT easeml.infer('cleaning', input) FROM lab.cleaning LIMIT 1")
+    picture = np.array(answer["output"])
+    assert picture.shape == (8, 8, 1)
+    assert picture.dtype.kind == "i"
+    assert (picture.min() >= 0, picture.max() <= 255) == (True, True)
+    metrics = ada.rows("SELECT mse, rmse, mae, psnr, ssim, token_accuracy FROM easeml.trial_metrics LIMIT 1")[0]
+    assert metrics["mse"] == pytest.approx(metrics["rmse"] ** 2)
+    assert metrics["psnr"] == pytest.approx(20 * np.log10(255 / metrics["rmse"]))
+    assert -1 <= metrics["ssim"] <= 1
+    assert metrics["token_accuracy"] is None
+
+
+def test_series_come_out_as_series_and_runs_rank_by_what_is_asked(ada: Session) -> None:
+    options = {"max_epochs": 2, "n_configs": 1, "metric": "token_accuracy", "architectures": ["seq2seq"]}
+    ada.execute("SELECT easeml.alter_task('halves', NULL, NULL, %s)", [psycopg.types.json.Jsonb(options)])
+    ada.execute("SELECT easeml.run_task('halves')")
+    ada.wait_until("SELECT count(*) = 1 FROM easeml.task_report('halves') WHERE event LIKE 'first model%%'")
+    answer = ada.value("SELECT easeml.infer('halves', input) FROM lab.halves LIMIT 1")
+    assert np.array(answer["output"]).shape == (4, 8)
+    found = ada.rows("SELECT metric, value FROM easeml.task_report('halves') WHERE event = 'arm'")[0]
+    assert found["metric"] == "token_accuracy"
+    assert 0 <= found["value"] <= 1
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ("SELECT easeml.predict('cleaning', decode(repeat('00', 64), 'hex'))", "ML004: tensors come out"),
+        ("SELECT * FROM easeml.evaluate('cleaning')", "ML004: tensors come out of dataset 'cleaning'"),
+        ("SELECT * FROM easeml.residuals('cleaning')", "ML004: tensors come out of dataset 'cleaning'"),
+        ("SELECT easeml.export_trial('cleaning', trial_id) FROM easeml.serving WHERE dataset_name = 'cleaning'",
+         "ML004: tensors come out of this trial"),
+        ("SELECT easeml.select_models('cleaning', '{lenet}')", "ML001: architectures: lenet does not fit"),
+        ("SELECT easeml.select_models('cleaning', metric => 'accuracy')", "ML001: metric: there is no regression"),
+        ("SELECT easeml.feed('cleaning', examples => '[{\"input\": \"00\", \"output\": \"00\"}]')", "ML009: example 1"),
+        ("SELECT easeml.feed('halves', examples => '[{\"input\": [[1]], \"output\": [[1]]}]')", "ML009: example 1"),
+        ("INSERT INTO lab.cleaning (input, output) VALUES (decode(repeat('00', 64), 'hex'), '\\x00')", "23514: new"),
+        ("SELECT easeml.create_task('x', 'Input = [4,4] Output = [4,4]', 'lab', classes => '{a}')", "ML001: classes"),
+    ],
+)  # fmt: skip
+def test_what_tensors_cannot_do_is_said_in_one_line(ada: Session, statement: str, message: str) -> None:
+    with pytest.raises(psycopg.Error) as caught:
+        ada.execute(statement)
+    assert f"{caught.value.sqlstate}: {caught.value.diag.message_primary}".startswith(message)
+
+
+def test_labelling_functions_are_for_classes_and_numbers(ada: Session) -> None:
+    ada.execute("CREATE FUNCTION lab.guess(picture bytea) RETURNS text LANGUAGE sql IMMUTABLE AS $$ SELECT '' $$")
+    with pytest.raises(psycopg.Error, match="tensors come out, and labelling functions answer"):
+        ada.execute("SELECT easeml.add_labelling_function('cleaning', 'lab.guess')")
+
+
+def test_switched_examples_leave_the_next_version(ada: Session, module_database: Session) -> None:
+    ada.execute("UPDATE lab.halves_refine SET is_on = false WHERE example_id <= 3")
+    task_id = ada.value("SELECT task_id FROM easeml.task_status WHERE task_name = 'halves'")
+    found: Any = module_database.rows("SELECT * FROM easeml.pack_task(%s)", task_id)[0]
+    assert found["failure"] is None
+    status = ada.rows("SELECT n_examples, n_off FROM easeml.task_status WHERE task_name = 'halves'")[0]
+    assert (status["n_examples"], status["n_off"]) == (57, 3)

@@ -1,0 +1,146 @@
+"""Networks whose outputs are tensors: their sizes, that they hop, and what they make of real digits."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_digits
+
+from easeml_plpy.architectures import ARCHITECTURES, complete, fits
+from easeml_plpy.metrics import measure, values
+from easeml_plpy.task import Task
+from easeml_plpy.trainers import trainer_for
+from easeml_plpy.trainers.contract import AnsweringTrial
+from easeml_plpy.trainers.torch_trial import TorchTrial
+from tests.unit.plpy.training_rows import TENSOR_NETWORKS, no_pause
+
+PICTURES = ["autoencoder", "unet"]
+SMALL = {"n_maps": 3, "n_levels": 2, "width": 6, "hidden_units": [7], "batch_size": 4}
+
+
+def task_of(given: tuple[int, ...], wanted: tuple[int, ...]) -> Task:
+    return Task("regression", given, math.prod(wanted), output_shape=wanted, output_range=(0.0, 16.0))
+
+
+def small(name: str) -> dict[str, Any]:
+    known = {each.name for each in ARCHITECTURES[name].hyperparameters}
+    return {key: value for key, value in SMALL.items() if key in known}
+
+
+def start(name: str, task: Task, n_steps: int = 200, **config: Any) -> TorchTrial:
+    live = trainer_for("torch").start(ARCHITECTURES[name], config, task, n_steps_total=n_steps, seed=1)
+    assert isinstance(live, TorchTrial)
+    return live
+
+
+SHAPES = [
+    *((name, given, wanted) for name in PICTURES for given, wanted in [
+        ((8, 8, 1), (8, 8, 1)), ((8, 8), (8, 8)), ((16, 9, 3), (8, 12, 1)), ((3, 20, 20), (1, 33, 21)),
+        ((4, 4), (5, 4)),
+    ]),
+    *(("seq2seq", given, wanted) for given, wanted in [((4, 8), (4, 8)), ((9, 1), (2, 3)), ((1, 2), (5, 1))]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "given", "wanted"), SHAPES)
+def test_networks_fit_both_shapes_and_their_parameters_are_counted_beforehand(
+    name: str, given: tuple[int, ...], wanted: tuple[int, ...]
+) -> None:
+    chosen, task = ARCHITECTURES[name], task_of(given, wanted)
+    assert fits(chosen, task) is None
+    for config in (complete(chosen, {}), complete(chosen, small(name))):
+        module = chosen.build(task, config)
+        assert isinstance(module, torch.nn.Module)
+        assert module.eval()(torch.zeros(2, *given)).shape == (2, task.n_outputs)
+        size = chosen.size(task, config)
+        assert size.n_parameters == sum(parameter.numel() for parameter in module.parameters())
+        assert size.n_outputs_a_row >= task.n_features
+
+
+@pytest.mark.parametrize("name", [*TENSOR_NETWORKS, "mlp", "linear"])
+def test_a_resumed_trial_learns_what_the_whole_one_does(name: str) -> None:
+    task = task_of((6, 5), (4, 7))
+    generator = torch.Generator().manual_seed(0)
+    first, second = ((torch.randn(9, 6, 5, generator=generator), torch.randn(9, 28, generator=generator)) for _ in "ab")
+    whole = start(name, task, **small(name))
+    whole.train(*first, seed=5, pause=no_pause)
+    hopped = trainer_for("torch").resume(ARCHITECTURES[name], small(name), task, whole.dump())
+    assert hopped.train(*second, seed=6, pause=no_pause) == whole.train(*second, seed=6, pause=no_pause)
+    assert hopped.dump() == whole.dump()
+    assert np.array_equal(hopped.outputs(first[0]), whole.outputs(first[0]))
+
+
+@pytest.mark.parametrize(
+    ("name", "task", "message"),
+    [
+        ("lenet", task_of((8, 8), (8, 8)), "lenet returns classes or one number, not tensors"),
+        ("unet", Task("regression", (8, 8), 1), "unet returns tensors, not classes or one number"),
+        ("unet", task_of((8, 8), (2, 2, 2, 2)), r"unet returns pictures, not \[2, 2, 2, 2\]"),
+        ("unet", task_of((3, 8), (8, 8)), "at least 4 by 4"),
+        ("seq2seq", task_of((3, 8), (8, 8, 1)), "seq2seq returns series"),
+        ("seq2seq", task_of((3, 8), (5000, 8)), "at most 2000 steps"),
+    ],
+)
+def test_what_does_not_fit_is_said(name: str, task: Task, message: str) -> None:
+    assert re.search(message, fits(ARCHITECTURES[name], task) or "")
+
+
+def digits() -> np.ndarray[Any, Any]:
+    images: np.ndarray[Any, Any] = load_digits().images
+    return images
+
+
+def learned(name: str, given: Any, wanted: Any, shape: tuple[int, ...], n_passes: int, **config: Any) -> Any:
+    """Train on the first 1,200 digits, and return metrics of the other 597."""
+    task = task_of(given.shape[1:], shape)
+    inputs = torch.tensor((given - 4.9) / 6.0, dtype=torch.float32)
+    targets = torch.tensor((wanted.reshape(len(wanted), -1) - 4.9) / 6.0, dtype=torch.float32)
+    live: AnsweringTrial = start(name, task, n_passes * 75, batch_size=16, **config)
+    for seed in range(n_passes):
+        live.train(inputs[:1200], targets[:1200], seed=seed, pause=no_pause)  # type: ignore[attr-defined]
+    outputs = live.outputs(inputs[1200:]) * 6.0 + 4.9
+    return values(task, measure(task, outputs, wanted[1200:].reshape(597, -1)))
+
+
+def rmse(outputs: Any, wanted: Any) -> float:
+    return float(np.sqrt(np.mean((outputs - wanted) ** 2)))
+
+
+@pytest.mark.parametrize("name", [*PICTURES, "mlp"])
+def test_noise_is_taken_off_real_digits(name: str) -> None:
+    """At least a quarter less error than copying the noisy digit, and than the mean digit."""
+    clean = digits()[..., None]
+    noisy = clean + np.random.default_rng(0).normal(0, 5, clean.shape)
+    found = learned(name, noisy, clean, (8, 8, 1), 3, learning_rate=3e-3)
+    assert found["rmse"] < 0.75 * min(rmse(noisy[1200:], clean[1200:]), rmse(clean[:1200].mean(0), clean[1200:]))
+    assert found["psnr"] == pytest.approx(20 * math.log10(16 / found["rmse"]))
+    assert 0.4 < found["ssim"] < 1
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_the_middle_of_real_digits_is_painted_in(name: str) -> None:
+    """At least a third less error than copying the digit with its hole, and a tenth less than the mean of its hole."""
+    clean = digits()[..., None]
+    holed = clean.copy()
+    holed[:, 2:6, 2:6] = 0
+    found = learned(name, holed, clean, (8, 8, 1), 4, learning_rate=3e-3)
+    filled = holed.copy()
+    filled[:, 2:6, 2:6] = clean[:1200, 2:6, 2:6].mean(0)
+    assert found["rmse"] < 0.66 * rmse(holed[1200:], clean[1200:])
+    assert found["rmse"] < 0.9 * rmse(filled[1200:], clean[1200:])
+
+
+@pytest.mark.parametrize("name", ["seq2seq", "mlp"])
+def test_the_lower_half_of_real_digits_follows_from_the_upper(name: str) -> None:
+    """Lines as steps: an eighth less error than the mean lower half, and darkest places of lines more often right."""
+    upper, lower = digits()[:, :4], digits()[:, 4:]
+    found = learned(name, upper, lower, (4, 8), 6, learning_rate=3e-3)
+    mean = lower[:1200].mean(0)
+    assert found["rmse"] < 0.875 * rmse(mean, lower[1200:])
+    guessed = (mean.argmax(-1) == lower[1200:].argmax(-1)).mean()
+    assert found["token_accuracy"] > guessed + 0.05
