@@ -14,7 +14,7 @@ from rich.text import Text
 from easeml_db.cli.load import progress_bar
 from easeml_db.cli.server import server_facts
 from easeml_db.cli.statements import Connection, Row, rows
-from easeml_db.local.server import Embedded
+from easeml_db.local.server import Embedded, default_folder
 from easeml_db.local.waiting import wait_for_coordinator
 from easeml_db.postgres.connection import connect_now
 from easeml_loaders import Source, column_types, load_table
@@ -76,10 +76,11 @@ def print_next_steps(server: Embedded, console: DemoConsole, *commands: tuple[st
     console.step("Go on by hand")
     command = "easeml" if shutil.which("easeml") else str(Path(sys.argv[0]).absolute())
     console.note(server_facts(server)["psql"], "cyan")
+    where = "" if server.folder == default_folder() else f" --data {server.folder}"
     for arguments, purpose in (
         *commands,
         ("doctor", "looks whether all is well"),
-        ("down", "stops server and coordinator; the data stays"),
+        (f"down{where}", "stops server and coordinator; the data stays"),
     ):
         console.note(f"{command} {arguments:<14} {purpose}")
 

@@ -30,11 +30,13 @@ REGISTER = """
 INSERT INTO easeml_segment.registered_architectures
 SELECT r.* FROM jsonb_populate_record(NULL::easeml_segment.registered_architectures, %s::jsonb) r ON CONFLICT DO NOTHING
 """
-STORE = "SELECT easeml.store_node_state(%s::jsonb, %s::jsonb, %s, %s) AS tenant"
-RECORD_TRAINING = "SELECT * FROM easeml.record_node_training(%s::jsonb, %s, %s::jsonb)"
-RECORD_EVALUATION = "SELECT easeml.record_node_evaluation(%s::jsonb, %s::jsonb, %s::jsonb) AS recorded"
+STORE = "SELECT easeml.store_node_state(%s::jsonb, %s::jsonb, %s, false) AS tenant"
+RECORD_TRAINING = "SELECT * FROM easeml.record_node_training(%s::jsonb, %s, %s::jsonb, %s)"
+RECORD_EVALUATION = """
+SELECT easeml.record_node_evaluation(%s::jsonb, %s::jsonb, %s::jsonb) AS recorded,
+    easeml.next_segments(%s::jsonb) AS segments
+"""
 RECORD_PILOT = "SELECT easeml.record_pilot(%s::jsonb, %s, %s)"
-NEXT_SEGMENTS = "SELECT easeml.next_segments(%s::jsonb) AS segments"
 
 
 class NodeUnitSession:
@@ -151,29 +153,30 @@ class NodeUnitSession:
             await self._one(self._control, RECORD_PILOT, text, told["train_seconds"], told["evaluate_seconds"])
             return told
         if procedure == "evaluate_unit":
-            values = (text, json.dumps(opened), json.dumps(told))
-            recorded = (await self._one(self._control, RECORD_EVALUATION, *values))["recorded"]
-            state_id = opened["state"]["checkpoint_id"]
+            values = (text, json.dumps(opened), json.dumps(told), text)
+            row = await self._one(self._control, RECORD_EVALUATION, *values)
+            recorded, state_id = {**row["recorded"], "segments": row["segments"]}, opened["state"]["checkpoint_id"]
         else:
             recorded = await self._record_training(text, opened, told)
             state_id = told["checkpoint_id"]
-        await self._push(text, state_id)
+        self._push(text, state_id, recorded["segments"])
         return {**recorded, "pruned_bytes": recorded["pruned_bytes"] or 0}
 
     async def _record_training(self, text: str, opened: dict[str, Any], told: dict[str, Any]) -> dict[str, Any]:
         is_last = json.loads(text)["position"] == opened["n_partitions"] - 1
-        segment_id, said = self._hub.node.segment_id, json.dumps(told)
+        segment_id, said, started_at = self._hub.node.segment_id, json.dumps(told), opened["started_at"]
+        if not is_last:
+            return await self._one(self._control, RECORD_TRAINING, text, started_at, said, segment_id)
         async with self._control.transaction():
-            stored = await self._one(self._control, STORE, text, said, segment_id, not is_last)
-            if is_last and stored["tenant"] is not None:
-                await fetch_state(self._remote, self._control, told["checkpoint_id"], stored["tenant"])
-            return await self._one(self._control, RECORD_TRAINING, text, opened["started_at"], said)
+            tenant = (await self._one(self._control, STORE, text, said, segment_id))["tenant"]
+            if tenant is not None:
+                await fetch_state(self._remote, self._control, told["checkpoint_id"], tenant)
+            return await self._one(self._control, RECORD_TRAINING, text, started_at, said, None)
 
-    async def _push(self, text: str, checkpoint_id: int) -> None:
+    def _push(self, text: str, checkpoint_id: int, following: list[int]) -> None:
         """Send the state ahead to where the trial goes next, where that is one other node."""
         lease_number = json.loads(text)["lease_number"]
         self._hub.recorded(lease_number)
-        following = (await self._one(self._control, NEXT_SEGMENTS, text))["segments"]
         target = self._hubs.get(following[0]) if len(following) == 1 else None
         if target is not None and target is not self._hub:
             self._hub.push(target, checkpoint_id, lease_number)

@@ -22,35 +22,52 @@ $$;
 COMMENT ON FUNCTION easeml.open_node_unit(jsonb) IS
     'Opens a unit that runs on another server: returns its context, where the state is that it starts from, and the number of the state that it makes (internal).';
 
-CREATE FUNCTION easeml.store_node_state(unit jsonb, told jsonb, segment_id integer, is_elsewhere boolean) RETURNS name LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+-- In PL/pgSQL, which keeps its plans: every unit asks.
+CREATE FUNCTION easeml.store_node_state(unit jsonb, told jsonb, segment_id integer, is_elsewhere boolean) RETURNS name LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    owner name;
+BEGIN
     INSERT INTO easeml.checkpoints (checkpoint_id, trial_id, tenant, epoch, n_bytes, sha256, is_elsewhere) OVERRIDING SYSTEM VALUE
     SELECT (told ->> 'checkpoint_id')::bigint, t.trial_id, t.tenant, (unit ->> 'epoch')::integer, (told ->> 'n_bytes')::bigint, told ->> 'sha256', store_node_state.is_elsewhere
-    FROM easeml.trials t WHERE t.trial_id = (unit ->> 'trial_id')::bigint;
-    INSERT INTO easeml.checkpoint_copies (checkpoint_id, tenant, segment_id)
-    SELECT c.checkpoint_id, c.tenant, store_node_state.segment_id FROM easeml.checkpoints c WHERE c.checkpoint_id = (told ->> 'checkpoint_id')::bigint
-    RETURNING tenant
+    FROM easeml.trials t WHERE t.trial_id = (unit ->> 'trial_id')::bigint RETURNING tenant INTO owner;
+    IF FOUND THEN
+        INSERT INTO easeml.checkpoint_copies (checkpoint_id, tenant, segment_id) VALUES ((told ->> 'checkpoint_id')::bigint, owner, store_node_state.segment_id);
+    END IF;
+    RETURN owner;
+END
 $$;
 COMMENT ON FUNCTION easeml.store_node_state(jsonb, jsonb, integer, boolean) IS
     'Inserts the row of a state that a node has stored, in the transaction that records its unit; returns its tenant, NULL if the trial is gone (internal).';
 
-CREATE FUNCTION easeml.record_node_training(unit jsonb, started_at timestamptz, told jsonb, OUT new_checkpoint_id bigint, OUT pruned_bytes bigint) LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-    SELECT r.new_checkpoint_id, r.pruned_bytes FROM easeml.record_training(unit, record_node_training.started_at, (told #>> '{facts,training_seconds}')::float8, (told #>> '{facts,n_rows}')::bigint,
-        (told #>> '{facts,loss}')::float8, (told #>> '{facts,read_bytes}')::bigint, told ->> 'sha256', NULL, (told ->> 'checkpoint_id')::bigint) r
+CREATE FUNCTION easeml.next_segments(unit jsonb) RETURNS integer[] LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN (SELECT coalesce(array_agg(c.segment_id ORDER BY c.segment_id), '{}') FROM easeml.trials t JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id)
+        JOIN easeml.replicas c ON c.dataset_id = d.dataset_id AND c.partition_number = (t.trial_number + (unit ->> 'position')::bigint + 1) % d.n_partitions
+        WHERE t.trial_id = (unit ->> 'trial_id')::bigint AND r.visit_order = 'cyclic' AND t.status = 'running');
+END
 $$;
-COMMENT ON FUNCTION easeml.record_node_training(jsonb, timestamptz, jsonb) IS 'Records a training unit whose state a node has stored (internal).';
+COMMENT ON FUNCTION easeml.next_segments(jsonb) IS 'Returns the segments that hold the partition which a trial meets after a unit, where that is known (internal).';
+
+CREATE FUNCTION easeml.record_node_training(unit jsonb, started_at timestamptz, told jsonb, segment_id integer, OUT new_checkpoint_id bigint, OUT pruned_bytes bigint, OUT segments integer[])
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF segment_id IS NOT NULL THEN
+        PERFORM easeml.store_node_state(unit, told, segment_id, true);
+    END IF;
+    SELECT r.new_checkpoint_id, r.pruned_bytes INTO new_checkpoint_id, pruned_bytes
+    FROM easeml.record_training(unit, record_node_training.started_at, (told #>> '{facts,training_seconds}')::float8, (told #>> '{facts,n_rows}')::bigint,
+        (told #>> '{facts,loss}')::float8, (told #>> '{facts,read_bytes}')::bigint, told ->> 'sha256', NULL, (told ->> 'checkpoint_id')::bigint) r;
+    segments := easeml.next_segments(unit);
+END
+$$;
+COMMENT ON FUNCTION easeml.record_node_training(jsonb, timestamptz, jsonb, integer) IS
+    'Records a training unit whose state a node has stored, with the row of that state unless it is there; returns also the segments where the trial goes next (internal).';
 
 CREATE FUNCTION easeml.record_node_evaluation(unit jsonb, context jsonb, told jsonb) RETURNS jsonb LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
 from easeml_plpy.node_records import record_node_evaluation
 return record_node_evaluation(plpy, GD, unit, context, told)
 $$;
 COMMENT ON FUNCTION easeml.record_node_evaluation(jsonb, jsonb, jsonb) IS 'Records what a node has measured; the last partition of a split also records the metrics (internal).';
-
-CREATE FUNCTION easeml.next_segments(unit jsonb) RETURNS integer[] LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT coalesce(array_agg(c.segment_id ORDER BY c.segment_id), '{}') FROM easeml.trials t JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id)
-        JOIN easeml.replicas c ON c.dataset_id = d.dataset_id AND c.partition_number = (t.trial_number + (unit ->> 'position')::bigint + 1) % d.n_partitions
-    WHERE t.trial_id = (unit ->> 'trial_id')::bigint AND r.visit_order = 'cyclic' AND t.status = 'running'
-$$;
-COMMENT ON FUNCTION easeml.next_segments(jsonb) IS 'Returns the segments that hold the partition which a trial meets after a unit, where that is known (internal).';
 
 CREATE FUNCTION easeml.rewind_trial(unit jsonb) RETURNS integer LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

@@ -1,0 +1,56 @@
+"""Private servers that are nodes of another: made and found again in its folder, stopped and removed with it."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import mkdtemp
+
+import pytest
+from click.testing import CliRunner
+
+from easeml_db.cli import commands
+from easeml_db.local.nodes import SERVICES, nodes_of, start_nodes
+from easeml_db.local.server import Embedded
+from easeml_db.postgres.nodes import visited
+
+
+@pytest.fixture
+def control(monkeypatch: pytest.MonkeyPatch) -> Iterator[Embedded]:
+    """A folder for a control server with one node, which runs."""
+    monkeypatch.delenv("PGSERVICEFILE", raising=False)
+    parent = Path(mkdtemp(prefix="easeml-test-", dir="/var/tmp"))
+    parent.chmod(0o755)
+    server = Embedded(parent / "server")
+    try:
+        server.start()
+        start_nodes(server, ["east"])
+        yield server
+    finally:
+        CliRunner().invoke(commands, ["destroy", "--yes", "--data", str(server.folder)])
+        parent.rmdir()
+        os.environ.pop("PGSERVICEFILE", None)
+
+
+def identity() -> str:
+    """What the node calls itself, as the coordinator's role reads it through the service."""
+    with visited("pg_east") as node:
+        (row,) = node.execute("SELECT identity FROM easeml_segment.node").fetchall()
+        return str(row["identity"])
+
+
+def test_nodes_come_and_go_with_their_control_server(control: Embedded) -> None:
+    services = control.folder / SERVICES
+    assert stat.S_IMODE(services.stat().st_mode) == 0o600
+    assert "password" not in services.read_text()
+    before = identity()
+    node = Embedded(control.folder / "nodes" / "east")
+    assert CliRunner().invoke(commands, ["down", "--data", str(control.folder)]).exit_code == 0
+    assert not node.is_running()
+    start_nodes(control, nodes_of(control))
+    assert node.is_running()
+    assert identity() == before
+    assert CliRunner().invoke(commands, ["destroy", "--yes", "--data", str(control.folder)]).exit_code == 0
+    assert not control.folder.exists()
