@@ -1,13 +1,15 @@
 """Servers, databases and roles for tests that need PostgreSQL.
 
-One private server serves the whole session (each worker's own, where there are several); a template database with the
-extension is cloned for each test (or for each module, where its tests do not disturb one another). A missing
-PostgreSQL or PL/Python fails loudly, and never skips.
+One private server serves the whole session (each worker's own, where there are several: a copy of one that was
+prepared and stopped); a template database with the extension is cloned for each test (or for each module, where its
+tests do not disturb one another). A missing PostgreSQL or PL/Python fails loudly, and never skips.
 """
 
 from __future__ import annotations
 
+import fcntl
 import gc
+import json
 import os
 import signal
 import subprocess
@@ -28,7 +30,7 @@ from psycopg.conninfo import make_conninfo
 from psycopg.rows import dict_row
 
 from easeml_db.local.processes import coordinator_environment
-from easeml_db.local.server import Embedded, prepare_database
+from easeml_db.local.server import DATABASE, Embedded
 
 # What is imported and collected stays: looking for garbage among it takes a tenth of that time.
 gc.disable()
@@ -131,40 +133,74 @@ class Session(psycopg.Connection[dict[str, Any]]):
 
 
 @contextmanager
-def temporary_server() -> Iterator[Embedded]:
-    """A private server in a folder of its own, removed at the end."""
+def temporary_server(snapshot: Path | None = None) -> Iterator[Embedded]:
+    """A private server in a folder of its own, removed at the end; it begins as a copy of a stopped one, or empty."""
     # Root's server runs as another user, who must be able to enter the folder.
     folder = tempfile.mkdtemp(prefix="easeml-test-", dir="/var/tmp")
     os.chmod(folder, 0o755)
     server = Embedded(Path(folder))
     try:
+        if snapshot:
+            copy_folder(snapshot, server.folder)
         server.start()
-        with Session.open(server.dsn(database="postgres")) as session:
-            for name, value in FAST_SETTINGS.items():
-                session.execute(f"ALTER SYSTEM SET {name} = '{value}'")
-            session.execute("SELECT pg_reload_conf()")
+        if not snapshot:
+            _set_for_speed(server)
         yield server
     finally:
         server.remove()
 
 
+def copy_folder(source: Path, target: Path) -> None:
+    """Copy what is in a folder, with owners and modes."""
+    subprocess.run(["cp", "-a", f"{source}/.", target], check=True)
+
+
+def _set_for_speed(server: Embedded) -> None:
+    with Session.open(server.dsn(database="postgres")) as session:
+        for name, value in FAST_SETTINGS.items():
+            session.execute(f"ALTER SYSTEM SET {name} = '{value}'")
+        session.execute("SELECT pg_reload_conf()")
+
+
 @pytest.fixture(scope="session")
-def private_server() -> Iterator[Embedded]:
-    """A running server without a coordinator; its template database has the extension and two slots."""
+def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A stopped server with extension and slots in database easeml and in the template; made once for all workers."""
+    own = tmp_path_factory.getbasetemp()
+    made = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "server"
+    with made.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not made.exists():
+            _make_snapshot(made)
+    return made
+
+
+def _make_snapshot(made: Path) -> None:
     with temporary_server() as server:
         server.prepare(n_slots=N_SLOTS)
         with Session.open(server.dsn(database="postgres")) as session:
-            session.execute(f"CREATE DATABASE {TEMPLATE}")
-        with Session.open(server.dsn(database=TEMPLATE)) as session:
-            prepare_database(session, n_slots=N_SLOTS)
+            session.execute(f"CREATE DATABASE {TEMPLATE} TEMPLATE {DATABASE}")
+        server.stop()
+        facts = server.folder / "easeml.json"
+        known = json.loads(facts.read_text(encoding="utf-8"))
+        del known["port"]  # every copy listens on one of its own
+        facts.write_text(json.dumps(known), encoding="utf-8")
+        unfinished = made.with_suffix(".part")
+        unfinished.mkdir()
+        copy_folder(server.folder, unfinished)
+        unfinished.rename(made)
+
+
+@pytest.fixture(scope="session")
+def private_server(snapshot: Path) -> Iterator[Embedded]:
+    """A running server without a coordinator; its template database has the extension and two slots."""
+    with temporary_server(snapshot) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[Embedded]:
+def server(snapshot: Path) -> Iterator[Embedded]:
     """A server as `easeml up` leaves it: database easeml, extension, slots, and a coordinator beside it."""
-    with temporary_server() as server:
-        server.prepare(n_slots=N_SLOTS)
+    with temporary_server(snapshot) as server:
         server.start_coordinator()
         yield server
 

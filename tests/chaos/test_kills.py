@@ -27,8 +27,8 @@ SELECT easeml.select_models('digits', '{mlp}', procedure => 'grid', max_epochs =
     search_space => '{"hidden_units": [[64], [32]], "learning_rate": [0.01, 0.001], "dropout": 0.2}')
 """
 FREE_RUN = """
-SELECT easeml.select_models('digits', '{mlp,gaussian_nb}', procedure => 'grid', max_epochs => 3, seed => 5,
-    visit_order => 'free', search_space => '{"mlp": {"hidden_units": [[64], [32]], "dropout": 0.2}}')
+SELECT easeml.select_models('digits', '{mlp}', procedure => 'grid', max_epochs => 3, seed => 5,
+    visit_order => 'free', search_space => '{"hidden_units": [[64], [32], [16]], "dropout": 0.2}')
 """
 BATCHED_RUN = """
 SELECT easeml.select_models('digits', '{mlp}', procedure => 'grid', max_epochs => 3, seed => 5, allocation => 'batched',

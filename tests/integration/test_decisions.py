@@ -12,6 +12,7 @@ import pytest
 if TYPE_CHECKING:
     from tests.conftest import Session
 
+N_SLOTS = 1
 PREPARE = """
 CREATE TABLE points AS SELECT i AS id, i % 3 + sin(i) / 9 AS x, chr(97 + i % 3) AS y, 2.0 * (i % 3) + cos(i) AS z
 FROM generate_series(1, 120) i;

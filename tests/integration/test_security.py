@@ -17,6 +17,7 @@ from tests.stored_tasks import TASKS
 if TYPE_CHECKING:
     from tests.conftest import Session
 
+N_SLOTS = 1
 DENIED = ("42501", "ML003", "ML004")
 ROLES = {
     "alice": ["easeml_tenant"],

@@ -134,6 +134,7 @@ STATES = """SELECT trial_number, epoch, position, partition_number, state_sha256
 
 
 def start(session: Session) -> None:
+    session.execute("SELECT easeml.set_slots(1)")
     session.execute("CREATE TABLE points AS SELECT i % 9 + sin(i) AS x, i % 3 AS y FROM generate_series(1, 300) i")
     session.execute("SELECT easeml.create_dataset('points', 'points', '{x}', 'y', n_partitions => 4)")
     session.execute(
