@@ -53,9 +53,11 @@ DECLARE
     name text := (SELECT d.dataset_name FROM easeml.datasets d WHERE d.dataset_id = run.dataset_id);
 BEGIN
     -- When a single trial was last better than all before it.
-    SELECT extract(epoch FROM m.measured_at - run.started_at) INTO last_seconds FROM easeml.trials t JOIN easeml.epoch_metrics m USING (trial_id)
-    WHERE t.run_id = run.run_id AND t.architecture <> 'ensemble' AND m.split = 'validation' AND m.metric_value IS NOT NULL
-    ORDER BY CASE WHEN run.is_higher_better THEN -m.metric_value ELSE m.metric_value END, m.measured_at LIMIT 1;
+    -- The limit of each trial keeps the planner from reading the curves of all runs first.
+    SELECT extract(epoch FROM m.measured_at - run.started_at) INTO last_seconds FROM easeml.trials t CROSS JOIN LATERAL (
+        SELECT CASE WHEN run.is_higher_better THEN -e.metric_value ELSE e.metric_value END AS score, e.measured_at FROM easeml.epoch_metrics e
+        WHERE e.trial_id = t.trial_id AND e.split = 'validation' AND e.metric_value IS NOT NULL ORDER BY score, e.measured_at LIMIT 1) m
+    WHERE t.run_id = run.run_id AND t.architecture <> 'ensemble' ORDER BY m.score, m.measured_at LIMIT 1;
     IF last_seconds IS NULL THEN
         RETURN CASE WHEN run.max_seconds IS NOT NULL THEN format('No epoch ended within the time: give it more, for example easeml.select_models(%L, max_seconds => %s).', name, round(4 * run.max_seconds)) END;
     ELSIF last_seconds > 0.75 * total_seconds AND run.max_seconds IS NOT NULL THEN

@@ -50,6 +50,12 @@ class Scene:
             self.root.value("SELECT sum(n_steps_done)::bigint FROM easeml.trials WHERE run_id = %s", self.victim_run)
         )
 
+    def end_runs(self, tenant: str) -> None:
+        """Cancel the open runs of a tenant."""
+        open_runs = "SELECT run_id FROM easeml.runs WHERE tenant = %s AND status IN ('queued', 'running')"
+        for run_id in self.root.values(open_runs, tenant):
+            self.root.execute("SELECT easeml.cancel(%s)", [run_id])
+
     def predict(self) -> None:
         """Ask the victim's own trial for one prediction."""
         assert self.victim.value("SELECT easeml.predict('work', ARRAY[1.0])") in ("red", "green", "blue")
@@ -148,10 +154,7 @@ def attack(scene: Scene) -> Iterator[Attack]:
     attack = Attack(scene.actors)
     yield attack
     attack.stop()
-    for run_id in scene.root.values(
-        "SELECT run_id FROM easeml.runs WHERE tenant = 'mallory' AND status IN ('queued', 'running')"
-    ):
-        scene.root.execute("SELECT easeml.cancel(%s)", [run_id])
+    scene.end_runs("mallory")
 
 
 class Watch:
