@@ -274,9 +274,18 @@ def test_a_trial_that_was_cancelled_and_resumed_elsewhere_replays(
 def test_a_free_visit_order_replays_as_it_was(database: Session) -> None:
     prepare(database, database)
     database.execute(RUN, [2])
-    trial_id = database.value("SELECT trial_id FROM easeml.trials WHERE architecture = 'mlp'")
-    lease = database.value("SELECT lease_number FROM easeml.coordinator_lease")
     slots = (database, database.again())  # they take turns: every unit is a hop
+    for architecture in ("mlp", "sgd"):
+        trial_id = database.value("SELECT trial_id FROM easeml.trials WHERE architecture = %s", architecture)
+        train_in_free_order(slots, trial_id)
+        visited = "SELECT partition_number FROM easeml.training_units WHERE trial_id = %s ORDER BY epoch, position"
+        assert database.values(visited, trial_id) == [1, 0, 0, 1]
+        assert replay(database, trial_id)["is_identical"]
+
+
+def train_in_free_order(slots: tuple[Session, Session], trial_id: int) -> None:
+    """Train two epochs, each in an order of its own, every unit in the other session."""
+    lease = slots[0].value("SELECT lease_number FROM easeml.coordinator_lease")
     kinds = [(epoch, kind, order) for epoch, order in ((1, (1, 0)), (2, (0, 1))) for kind in ("train", "evaluate")]
     places = [(epoch, kind, k, part) for epoch, kind, order in kinds for k, part in enumerate(order)]
     for step, (epoch, kind, position, partition_number) in enumerate(places):
@@ -284,10 +293,3 @@ def test_a_free_visit_order_replays_as_it_was(database: Session) -> None:
                 "position": position, "partition_number": partition_number, "seed": 100 + step, "slot_id": 1,
                 "lease_number": lease, "attempt": 1}  # fmt: skip
         slots[step % 2].execute(f"CALL easeml.{kind}_unit(%s)", [json.dumps(unit)])
-    assert database.values("SELECT partition_number FROM easeml.training_units ORDER BY epoch, position") == [
-        1,
-        0,
-        0,
-        1,
-    ]
-    assert replay(database, trial_id)["is_identical"]
