@@ -11,6 +11,7 @@ import fcntl
 import gc
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -163,15 +164,29 @@ def _set_for_speed(server: Embedded) -> None:
 
 
 @pytest.fixture(scope="session")
-def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A stopped server with extension and slots in database easeml and in the template; made once for all workers."""
     own = tmp_path_factory.getbasetemp()
     made = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "server"
-    with made.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    users, me = made.with_suffix(".users"), str(os.getpid())
+    users.mkdir(exist_ok=True)
+    with _alone(users):
+        (users / me).touch()
         if not made.exists():
             _make_snapshot(made)
-    return made
+    yield made
+    with _alone(users):
+        (users / me).unlink()
+        if not any(users.iterdir()):  # pytest keeps the folders of its last three runs
+            shutil.rmtree(made)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Keep other workers waiting during the block."""
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _make_snapshot(made: Path) -> None:
