@@ -150,6 +150,12 @@ BEGIN
         RAISE WARNING 'no coordinator is running, so run % waits in the queue', run.run_id
             USING hint = 'Start one from a shell: easeml up (private server), or easeml coordinator --dsn ...';
     END IF;
+    IF EXISTS (SELECT FROM easeml.datasets d WHERE d.dataset_id = run.dataset_id AND d.placement = 'shared')
+        AND NOT EXISTS (SELECT FROM easeml.slots s JOIN easeml.segments g USING (segment_id) WHERE g.service IS NULL)
+        AND EXISTS (SELECT FROM easeml.slots) THEN
+        RAISE WARNING 'all slots are on other servers, which train only what is placed there: run % waits', run.run_id
+            USING hint = 'Make the dataset with placement => ''bound'', or have an administrator add slots here: SELECT easeml.add_slots(1).';
+    END IF;
 END
 $$;
 COMMENT ON FUNCTION easeml.announce_run(easeml.runs, jsonb, integer) IS 'Tells the coordinator of a new run, and its tenant what it will do (internal).';

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from easeml_db.coordinator.ports.messages import UnitFailed, UnitRecorded
-from easeml_db.errors import StaleLease
+from easeml_db.coordinator.ports.messages import SlotReady, UnitFailed, UnitRecorded
+from easeml_db.errors import RowsHeld, StaleLease
+from easeml_db.postgres.nodes import unreachable
 from tests.conformance.conftest import N_PARTITIONS
 
 if TYPE_CHECKING:
+    from easeml_db.postgres.transfers import Connection
     from tests.conformance.conftest import WarmOnNodes
 
 pytestmark = [pytest.mark.warm, pytest.mark.worlds("nodes")]
@@ -90,3 +92,48 @@ async def test_only_what_nothing_points_to_is_removed_and_nothing_of_a_later_lea
     assert await hub.sweep(world.lease_number) == 1
     assert set(east.values("SELECT checkpoint_id FROM easeml_segment.checkpoints")) == {newest, 1_000_002}
     east.execute("DELETE FROM easeml_segment.checkpoints WHERE checkpoint_id = 1000002")
+
+
+async def test_a_slot_of_the_control_server_takes_over_a_state_from_a_node(world: WarmOnNodes) -> None:
+    world.control.execute("SELECT easeml.add_slots(1)")
+    world.control.execute("SELECT easeml.replicate_dataset('points', 3)")
+    (here,) = world.control.values("SELECT max(slot_id) FROM easeml.slots")
+    run_id = await world.ready(2)
+    await world.ports.executor.open(await world.ports.slots.all_slots())
+    assert await world.message() == SlotReady(here)
+    trial_id = await recorded(world, run_id, 1, 0)
+    await recorded(world, run_id, here, 1)
+    assert world.control.values(STATES, trial_id) != []
+    assert world.control.rows(COPIES, trial_id) == []  # the new state was made here
+    assert world.control.value("SELECT count(*) FROM easeml.checkpoints WHERE trial_id = %s", trial_id) == 1
+    replayed = world.control.value("CALL easeml.replay(%s)", trial_id)
+    assert replayed["is_identical"], replayed
+    await world.ports.executor.open((await world.ports.slots.all_slots())[:2])
+    world.control.execute("SELECT easeml.remove_slot(%s)", [here])
+    world.control.execute("SELECT easeml.replicate_dataset('points', 2)")
+
+
+async def test_a_node_that_does_not_answer_is_waited_for_and_then_given_up(
+    world: WarmOnNodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = await world.ready(2)
+    await recorded(world, run_id, 1, 0)
+    hub = next(hub for hub in world.hubs.values() if hub.node.segment_name == "east")
+
+    async def away() -> Connection:
+        raise unreachable("pg_east")
+
+    await hub._sending.close()
+    monkeypatch.setattr(hub._sending, "_connected", away)
+    order = await world.order(run_id, 2, step=1)
+    message = await world.answer(order)
+    assert isinstance(message, UnitFailed)
+    assert isinstance(message.error, RowsHeld)
+    assert "segment east" in str(message.error)
+    assert world.trials(run_id)[0] == ("running", 1)
+    monkeypatch.setattr(hub, "silent_seconds", lambda: 1e6)
+    message = await world.answer(order)
+    assert isinstance(message, UnitFailed)
+    assert isinstance(message.error, StaleLease)
+    assert world.trials(run_id)[0] == ("running", 0)
+    await recorded(world, run_id, 2, 0)

@@ -68,6 +68,15 @@ def there(module_database: Session, nodes: dict[str, Session], here: int) -> Ses
     return module_database
 
 
+def test_a_run_that_no_slot_could_train_is_told_to_wait(there: Session) -> None:
+    there.execute("SELECT easeml.create_dataset('shared', 'flowers', '{petal}', 'kind', n_partitions => 4)")
+    told: list[str] = []
+    with there.transaction(force_rollback=True):
+        there.add_notice_handler(lambda notice: told.append(notice.message_primary or ""))
+        there.execute(SELECT_MODELS, ["shared"])
+    assert [line for line in told if "all slots are on other servers" in line]
+
+
 def test_a_run_on_two_nodes_ends_in_the_bytes_of_the_run_on_one_server(
     there: Session, nodes: dict[str, Session], here: int, coordinator: Coordinator
 ) -> None:
