@@ -56,20 +56,21 @@ WITH keyed AS (
 
 # Rows at even distances in the order of (label, hash) go to a split: exact counts overall, even shares of each label.
 # The first row of each label always trains, so that no class is unknown to the trials (where labels are kept).
+# All windows have that one order, so the rows are sorted once: who is left out is not counted, instead of set apart.
 AT_RANDOM = """, marked AS (
     SELECT row, label, k, {has_labels} AND row_number() OVER (PARTITION BY label ORDER BY k) = 1 AS must_train
     FROM keyed
 ), counted AS (
-    SELECT *, row_number() OVER (PARTITION BY must_train ORDER BY label, k) AS n,
-        count(*) OVER (PARTITION BY must_train) AS n_all
+    SELECT *, count(*) FILTER (WHERE NOT must_train) OVER (ORDER BY label, k ROWS UNBOUNDED PRECEDING) AS n,
+        count(*) FILTER (WHERE NOT must_train) OVER () AS n_all
     FROM marked
 ), tested AS (
     SELECT row, label, k, must_train, NOT must_train AND n * {n_test} / n_all > (n - 1) * {n_test} / n_all AS is_test
     FROM counted
 ), rest AS (
     SELECT row, label, k, is_test, must_train OR is_test AS is_settled,
-        row_number() OVER (PARTITION BY must_train OR is_test ORDER BY label, k) AS n,
-        count(*) OVER (PARTITION BY must_train OR is_test) AS n_all
+        count(*) FILTER (WHERE NOT (must_train OR is_test)) OVER (ORDER BY label, k ROWS UNBOUNDED PRECEDING) AS n,
+        count(*) FILTER (WHERE NOT (must_train OR is_test)) OVER () AS n_all
     FROM tested
 )
 SELECT row, label, k, CASE

@@ -37,7 +37,8 @@ class _Trial(NamedTuple):
 TRIAL = Statement(
     """
 SELECT d.dataset_name, t.architecture, t.config, d.encoder, d.explanations, r.metric, r.is_higher_better, t.best_epoch,
-    (SELECT jsonb_object_agg(e.split, to_jsonb(e) - '{trial_id,run_id,tenant,epoch,split,measured_at}'::text[])
+    (SELECT jsonb_object_agg(e.split, to_jsonb(e)
+            - '{trial_id,run_id,tenant,epoch,split,measured_at,training_loss,training_seconds}'::text[])
         FROM easeml.epoch_metrics e WHERE e.trial_id = t.trial_id AND e.epoch = t.best_epoch) AS metrics,
     c.checkpoint_id, c.n_bytes
 FROM easeml.trials t JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id)

@@ -159,7 +159,7 @@ $$Returns the class of each held-out row, the predicted class, its probability, 
 Arguments as in easeml.confusion_matrix. easeml.residuals is its sister for regressions.$$;
 
 CREATE FUNCTION easeml.explain(
-    dataset text, trial_id bigint DEFAULT NULL, split text DEFAULT 'test', metric text DEFAULT NULL, n_rows integer DEFAULT 2000, n_repeats integer DEFAULT 5,
+    dataset text, trial_id bigint DEFAULT NULL, split text DEFAULT 'test', metric text DEFAULT NULL, n_rows integer DEFAULT NULL, n_repeats integer DEFAULT 5,
     seed bigint DEFAULT 0, OUT input text, OUT importance double precision, OUT standard_deviation double precision
 ) RETURNS SETOF record LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -170,12 +170,12 @@ END
 $$;
 COMMENT ON FUNCTION easeml.explain(text, bigint, text, text, integer, integer, bigint) IS
 $$Says which inputs a trial needs: how much worse its metric gets when the values of one input are permuted among held-out rows (permutation importance), the most important first.
-An element of a short array is an input of its own. Inputs that tell the same may each look unimportant.
-metric: one of easeml.evaluate; by default that of the trial's run. n_rows: how many rows are drawn at most. n_repeats: permutations of each input, of which mean and standard deviation are shown.
+An element of an array of up to 256 is an input of its own; longer arrays and images are cut into patches, 7 a side at most, named by their rows and columns: image[1:4][5:8]. Inputs that tell the same may each look unimportant.
+metric: one of easeml.evaluate; by default that of the trial's run. n_rows: how many rows are drawn at most; by default 2,000, or fewer where rows hold many numbers. n_repeats: permutations of each input, of which mean and standard deviation are shown.
 split: test or validation. seed: the same seed gives the same numbers.$$;
 
 CREATE FUNCTION easeml.explain_row(
-    dataset text, inputs jsonb, trial_id bigint DEFAULT NULL, label text DEFAULT NULL, n_orders integer DEFAULT 100, seed bigint DEFAULT 0,
+    dataset text, inputs jsonb, trial_id bigint DEFAULT NULL, label text DEFAULT NULL, n_orders integer DEFAULT NULL, seed bigint DEFAULT 0,
     OUT input text, OUT value text, OUT contribution double precision, OUT standard_error double precision, OUT explained_label text, OUT unit text
 ) RETURNS SETOF record LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -187,7 +187,7 @@ $$;
 COMMENT ON FUNCTION easeml.explain_row(text, jsonb, bigint, text, integer, bigint) IS
 $$Says what each input of one row adds to the answer (Shapley values), the largest part first. The row without an input is the base, what is answered without knowing the row; base and contributions add up to the answer.
 inputs: a json object of the columns, for example to_jsonb(t). label: the class whose answer is explained; by default the predicted one.
-Boosted trees have exact values from LightGBM, in log odds (or units of the target). Other trials are asked for rows mixed of this one and validation rows, along n_orders random orders of the inputs; contributions are estimates in probability (or units of the target), with their standard errors.$$;
+Boosted trees have exact values from LightGBM, in log odds (or units of the target). Other trials are asked for rows mixed of this one and validation rows, along n_orders random orders of the inputs (by default 100, or fewer where rows hold many numbers); contributions are estimates in probability (or units of the target), with their standard errors.$$;
 
 CREATE FUNCTION easeml.hyperparameter_importances(trials jsonb, specifications jsonb, OUT importances json, OUT failure jsonb)
 LANGUAGE plpython3u IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$

@@ -16,6 +16,8 @@ from easeml_plpy.held_out.features import Feature, mixed
 from easeml_plpy.value_types import Array
 
 INDEXES_AT_ONCE = 1 << 21
+BYTES_AT_ONCE = 1 << 28
+"""Of mixed rows: those of large images are few at a time."""
 
 
 class Attribution(NamedTuple):
@@ -44,7 +46,9 @@ def sampled_attribution(
     rng, n_features = np.random.default_rng(seed), len(features)
     others = 1 + _cycled(rng, len(background[0]), n_orders)
     orders = rng.permuted(np.tile(np.arange(n_features), (n_orders, 1)), axis=1)
-    at_once = max(1, INDEXES_AT_ONCE // (2 * (n_features + 1) ** 2))
+    row_bytes = sum(values.nbytes for values in row)
+    at_once = min(INDEXES_AT_ONCE // (n_features + 1), BYTES_AT_ONCE // row_bytes) // (2 * (n_features + 1))
+    at_once = max(1, at_once)
     bases, parts = [], []
     for start in range(0, n_orders, at_once):
         some = slice(start, start + at_once)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -27,12 +28,29 @@ from easeml_plpy.trainers.boosting import BoostingTrial
 from easeml_plpy.value_types import JSON, Array
 
 N_BACKGROUND_ROWS = 100
+N_ROWS, N_ORDERS = 2000, 100
+"""Rows that are drawn, and orders of the inputs, where the caller leaves it open and rows are not wide."""
+MOST_ROWS, MOST_ORDERS = 1_000_000, 100_000
+LEAST = 10
+MOST_NUMBERS = 1 << 25
+"""Numbers of all rows that a trial is asked for, where the caller leaves it open: an image has many features, and to
+ask for each of them on 2,000 images would take minutes."""
+
+
+def bounded(encoder: Encoder, n_times: int, wanted: int) -> int:
+    """Return how many rows (or orders) are asked for `n_times` each: those wanted, or fewer where rows are wide."""
+    n_numbers = sum(math.prod(field.shape) for field in encoder.inputs)
+    return max(LEAST, min(wanted, MOST_NUMBERS // (n_times * n_numbers)))
+
+
+def _count(question: Question, name: str, bounds: tuple[int, int], default: int) -> int:
+    return default if question.options[name] is None else question.count(name, *bounds)
 
 
 def explain(question: Question) -> Iterable[Row]:
     """Yield the inputs with what they are worth for a metric on held-out rows."""
     score, sign = _score(question)
-    split, n_rows = question.split(), question.count("n_rows", 2, 1_000_000)
+    split = question.split()
     n_repeats, seed = question.count("n_repeats", 1, 1000), question.count("seed", 0, 2**32 - 1)
     question.answers(split)  # refuses a split without rows, and a trial whose answers are not finite
     served = restored(question.session, question.examined)
@@ -41,6 +59,9 @@ def explain(question: Question) -> Iterable[Row]:
             f"split: {split} rows of a dataset with folds have trained most models of the committee",
             hint="Ask for split => 'test'.",
         )
+    encoder = served.data.encoder
+    features = features_of(encoder)
+    n_rows = _count(question, "n_rows", (2, MOST_ROWS), bounded(encoder, len(features) * n_repeats, N_ROWS))
     fields, targets = sampled_rows(question.session, question.examined, split, n_rows, seed)
     positive = None if question.labels is None else question.positive(question.labels)
 
@@ -49,7 +70,6 @@ def explain(question: Question) -> Iterable[Row]:
             return sign * score_values([score], NumberAnswers(truth, outputs[:, 0]))[score.name]
         return sign * score_values([score], ClassAnswers(truth, outputs.astype(np.float64), positive))[score.name]
 
-    features = features_of(served.data.encoder)
     return importance_rows(
         lambda mixed: paged_outputs(served, mixed),
         (fields, targets),
@@ -83,13 +103,14 @@ class _Explained(NamedTuple):
 
 def explain_row(question: Question) -> Iterator[Row]:
     """Yield the base without an input, then what each input of one row adds to the answer, the largest part first."""
-    n_orders, seed = question.count("n_orders", 2, 100_000), question.count("seed", 0, 2**32 - 1)
+    seed = question.count("seed", 0, 2**32 - 1)
     served = restored(question.session, question.examined)
     encoder = served.data.encoder
     values = row_of_text(question.options["inputs"])
     row = fields_from_values(encoder, values)
     check_finite(encoder.inputs, row)
     features = features_of(encoder)
+    n_orders = _count(question, "n_orders", (2, MOST_ORDERS), bounded(encoder, 2 * len(features) + 2, N_ORDERS))
     explained = _explained(question, served, row)
     if isinstance(served.live, BoostingTrial) and served.live.is_additive:
         found = _of_trees(served, served.live, row, features, explained)
@@ -160,5 +181,7 @@ def _shown(encoder: Encoder, features: Sequence[Feature], row: Mapping[str, JSON
             value = value.get(field.key) if isinstance(value, Mapping) else None
         if feature.element is not None and isinstance(value, list):
             value = value[feature.element]
+        if feature.patch is not None:
+            value = None  # of many numbers
         found[feature.name] = value if isinstance(value, str | None) else json.dumps(value)
     return found

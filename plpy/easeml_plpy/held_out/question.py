@@ -56,7 +56,10 @@ class Question:
         """Return the split that is asked about. Raises InvalidArgument."""
         found = self.options["split"]
         if found not in SPLITS:
-            raise InvalidArgument(f"split: expected validation or test, got {_quoted(found)}")
+            raise InvalidArgument(
+                f"split: expected validation or test, got {_quoted(found)}",
+                hint="Trials have learned from all other rows, so they tell nothing about how good a trial is.",
+            )
         return str(found)
 
     def answers(self, split: str) -> Answers:
@@ -91,7 +94,10 @@ class Question:
         if found is None:
             return None
         if not isinstance(found, int | float) or not 0 <= found <= 1:
-            raise InvalidArgument(f"threshold: expected a number from 0 to 1, got {found}")
+            raise InvalidArgument(
+                f"threshold: expected a number from 0 to 1, got {found}",
+                hint="It is a probability: threshold => 0.2 calls a row positive from 20 % on.",
+            )
         if self.positive(labels) is None:
             raise InvalidArgument(
                 f"threshold: dataset {self.examined.dataset_name!r} has {len(labels)} classes, and none is named",
@@ -103,7 +109,10 @@ class Question:
         """Return a whole number between these bounds. Raises InvalidArgument."""
         found = self.options[name]
         if not isinstance(found, int) or not low <= found <= high:
-            raise InvalidArgument(f"{name}: expected a number from {low} to {high}, got {_quoted(found)}")
+            raise InvalidArgument(
+                f"{name}: expected a number from {low} to {high}, got {_quoted(found)}",
+                hint=f"Leave {name} out to have the usual number.",
+            )
         return found
 
 

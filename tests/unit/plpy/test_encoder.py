@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 from typing import Any
 
 import numpy as np
@@ -115,6 +116,22 @@ def test_moments_of_parts_are_those_of_the_whole(is_elementwise: bool) -> None:
     if is_elementwise:
         np.testing.assert_allclose(found.mean, np.nanmean(values, axis=0))
         assert found.scale[1] == 1.0
+
+
+def test_moments_of_bytes_are_exact() -> None:
+    values = np.random.default_rng(0).integers(0, 256, (700, 12, 13)).astype(np.uint8)
+    found = Moments(is_elementwise=False)
+    found.add(values)
+    statistics = found.statistics()
+    numbers = [int(each) for each in values.ravel()]
+    mean = sum(numbers) / len(numbers)
+    assert statistics.mean.tolist() == [mean]
+    assert statistics.scale == pytest.approx(
+        math.sqrt(math.fsum((each - mean) ** 2 for each in numbers) / len(numbers))
+    )
+    for part in (values[:300], values[300:300], values[300:]):
+        found.add(part)
+    assert found.statistics().scale == pytest.approx(statistics.scale)
 
 
 @pytest.mark.parametrize("image", [IMAGE, {**IMAGE, "type": "_float8", "dtype": "f8", "wire": "f8", "wire_rank": 2}])

@@ -15,8 +15,10 @@ from sklearn.inspection import permutation_importance
 
 from easeml_plpy.architectures import ARCHITECTURES
 from easeml_plpy.encoder import Encoder
+from easeml_plpy.held_out import attribution
 from easeml_plpy.held_out.attribution import sampled_attribution
-from easeml_plpy.held_out.features import feature_places, features_of, mixed
+from easeml_plpy.held_out.explain import LEAST, bounded
+from easeml_plpy.held_out.features import Feature, feature_places, features_of, mixed, patches_of
 from easeml_plpy.held_out.importance import importance_rows
 from easeml_plpy.layout import ViewColumn
 from easeml_plpy.task import Task
@@ -54,18 +56,65 @@ def answer(fields: Sequence[np.ndarray]) -> np.ndarray:
     return x * (c + 1) + 2 * v[:, 0] - x * v[:, 1] + image.reshape(len(x), -1).mean(axis=1) / 100
 
 
-def test_elements_of_short_arrays_are_features_and_images_are_one() -> None:
-    assert [feature.name for feature in FEATURES] == ["x", "c", "v[1]", "v[2]", "v[3]", "image"]
+def test_elements_of_short_arrays_are_features_and_patches_of_images() -> None:
+    patches = ["image[1:1][1:1]", "image[1:1][2:2]", "image[2:2][1:1]", "image[2:2][2:2]"]
+    assert [feature.name for feature in FEATURES] == ["x", "c", "v[1]", "v[2]", "v[3]", *patches]
+
+
+@pytest.mark.parametrize(
+    ("shape", "n_patches", "first"),
+    [
+        ((28, 28), 49, (slice(0, 4), slice(0, 4))),
+        ((3, 30, 20), 42, (slice(0, 3), slice(0, 5), slice(0, 3))),
+        ((30, 20, 3), 42, (slice(0, 5), slice(0, 3), slice(0, 3))),
+        ((1000,), 63, (slice(0, 16),)),
+        ((5, 4, 3, 2), 120, (slice(0, 1), slice(0, 1), slice(0, 1), slice(0, 1))),
+    ],
+)
+def test_patches_cover_an_array_once(shape: tuple[int, ...], n_patches: int, first: tuple[slice, ...]) -> None:
+    covered = np.zeros(shape, int)
+    patches = patches_of(shape)
+    for patch in patches:
+        covered[patch] += 1
+    assert (len(patches), patches[0]) == (n_patches, first)
+    assert (covered == 1).all()
+
+
+def test_rows_that_are_asked_for_are_fewer_where_they_hold_many_numbers() -> None:
+    assert bounded(ENCODER, 9 * 5, 2000) == 2000
+    tensor = {"kind": "tensor", "column": "i", "type": "bytea", "dtype": "u1", "missing": []}
+    for shape, expected in (([28, 28], (1 << 25) // (49 * 5 * 784)), ([3, 224, 224], LEAST)):
+        told = {"inputs": [{**tensor, "shape": shape}], "input_shape": shape, "target": ENCODER.target.to_json()}
+        encoder = Encoder.from_json(told)
+        assert bounded(encoder, len(features_of(encoder)) * 5, 2000) == expected
+
+
+def test_large_rows_are_asked_for_few_at_a_time_with_the_same_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def counted(fields: Sequence[np.ndarray]) -> np.ndarray:
+        asked.append(len(fields[0]))
+        return answer(fields)
+
+    rows = (fields_of(1, 3), fields_of(40, 4))
+    whole = sampled_attribution(counted, rows, FEATURES, n_orders=30, seed=5)
+    assert asked == [30 * 2 * 10]
+    monkeypatch.setattr(attribution, "BYTES_AT_ONCE", 1)
+    asked.clear()
+    found = sampled_attribution(counted, rows, FEATURES, n_orders=30, seed=5)
+    assert asked == [2 * 10] * 30
+    assert found.parts.tolist() == pytest.approx(whole.parts.tolist())
 
 
 def test_mixed_rows_take_each_feature_from_the_row_that_is_named() -> None:
     fields = fields_of(5, 0)
-    rows = np.array([[0, 1, 2, 3, 4, 0], [4, 4, 4, 4, 4, 4]])
+    rows = np.array([[0, 1, 2, 3, 4, 0, 1, 2, 3], [4] * 9])
     x, c, v, image = mixed(fields, FEATURES, rows)
     assert x.tolist() == [fields[0][0], fields[0][4]]
     assert c.tolist() == [fields[1][1], fields[1][4]]
     assert v.tolist() == [[fields[2][2, 0], fields[2][3, 1], fields[2][4, 2]], fields[2][4].tolist()]
-    assert image.tolist() == [fields[3][0].tolist(), fields[3][4].tolist()]
+    (a, b), (c, d) = [[fields[3][2 * y + x][y, x] for x in range(2)] for y in range(2)]
+    assert image.tolist() == [[[a, b], [c, d]], fields[3][4].tolist()]
 
 
 def test_columns_of_a_view_belong_to_the_feature_they_were_made_of() -> None:
@@ -73,7 +122,7 @@ def test_columns_of_a_view_belong_to_the_feature_they_were_made_of() -> None:
         ViewColumn("category", "c"), ViewColumn("number", "c", "target 0"), ViewColumn("number", "v", "2"),
         ViewColumn("number", "image", "3"), ViewColumn("number", "x"), ViewColumn("number", "x", "hour"),
     )  # fmt: skip
-    assert feature_places(FEATURES, layout).tolist() == [1, 1, 4, 5, 0, 0]
+    assert feature_places(FEATURES, layout).tolist() == [1, 1, 4, 8, 0, 0]
 
 
 class _Matrix(BaseEstimator):
@@ -94,14 +143,15 @@ def test_importance_is_that_of_scikit_learn() -> None:
     def score(outputs: np.ndarray, truth: np.ndarray) -> float:
         return -float(np.square(outputs - truth).mean())
 
-    found = list(importance_rows(answer, (fields, targets), FEATURES, score, n_repeats=4, seed=7))
+    features = [*FEATURES[:5], Feature("image", 3, None)]
+    found = list(importance_rows(answer, (fields, targets), features, score, n_repeats=4, seed=7))
     matrix = np.column_stack([fields[0], fields[1], fields[2], fields[3][:, 0, 0]]).astype(np.float64)
     expected = permutation_importance(
         _Matrix(), matrix, targets, scoring=lambda model, rows, truth: score(model.predict(rows), truth),
         n_repeats=4, random_state=7,
     )  # fmt: skip
     by_name = {row["input"]: (row["importance"], row["standard_deviation"]) for row in found}
-    for k, feature in enumerate(FEATURES):
+    for k, feature in enumerate(features):
         mean_and_deviation = expected.importances_mean[k], expected.importances_std[k]
         assert by_name[feature.name] == pytest.approx(mean_and_deviation, rel=1e-5, abs=1e-9)
     assert by_name["v[3]"] == (0.0, 0.0)
