@@ -11,22 +11,19 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import psycopg
 from coordinator_overhead import NO_OP
 from measuring import Row
 from psycopg.conninfo import make_conninfo
-from workload import Workload
+from workload import Workload, private_server
 
 from easeml_db.local.processes import server_environment
-from easeml_db.local.server import Embedded
 from easeml_db.postgres.lease_store import BEAT_SECONDS
 
 LOOK_SECONDS = 0.05
@@ -63,15 +60,8 @@ class Watched:
 def measure(workload: Workload) -> Iterator[Row]:
     """Use a private server of its own."""
     n_runs = 50 if workload.is_quick else 1000
-    with tempfile.TemporaryDirectory(prefix="easeml-benchmark-", dir="/var/tmp") as folder:
-        Path(folder).chmod(0o755)
-        server = Embedded(Path(folder))
-        try:
-            server.start()
-            server.prepare(n_slots=2)
-            yield from _measure(server.dsn(), n_runs)
-        finally:
-            server.remove()
+    with private_server() as server:
+        yield from _measure(server.dsn(), n_runs)
 
 
 def _measure(dsn: str, n_runs: int) -> Iterator[Row]:

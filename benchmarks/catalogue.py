@@ -9,19 +9,16 @@ over all tenants.
 from __future__ import annotations
 
 import re
-import tempfile
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from statistics import median
 
 import psycopg
 from catalogue_rows import FULL, QUICK, Size, fill
 from measuring import Row
 from psycopg.conninfo import make_conninfo
-from workload import Workload
+from workload import Workload, private_server
 
-from easeml_db.local.server import Embedded
 from easeml_db.postgres.queries import queries
 
 PAGE_MS, WHOLE_MS = 50.0, 500.0
@@ -74,17 +71,10 @@ WHOLE = {
 def measure(workload: Workload) -> Iterator[Row]:
     """Fill a private server of its own, and time every query there."""
     size = QUICK if workload.is_quick else FULL
-    with tempfile.TemporaryDirectory(prefix="easeml-benchmark-", dir="/var/tmp") as folder:
-        Path(folder).chmod(0o755)
-        server = Embedded(Path(folder))
-        try:
-            server.start()
-            server.prepare(n_slots=2)
-            with psycopg.connect(server.dsn(), autocommit=True) as connection:
-                prepare(connection, size)
-            yield from timings(server.dsn(), size)
-        finally:
-            server.remove()
+    with private_server() as server:
+        with psycopg.connect(server.dsn(), autocommit=True) as connection:
+            prepare(connection, size)
+        yield from timings(server.dsn(), size)
 
 
 def prepare(connection: psycopg.Connection, size: Size) -> None:

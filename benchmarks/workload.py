@@ -114,23 +114,30 @@ def create_dataset(session: Session, name: str, source: str) -> None:
 
 
 @contextmanager
-def opened(*, is_quick: bool) -> Iterator[Workload]:
-    """A server in a temporary folder, with two slots of one thread each and a tenant; removed at the end."""
+def private_server() -> Iterator[Embedded]:
+    """A server in a temporary folder, with two slots; removed at the end."""
     folder = tempfile.mkdtemp(prefix="easeml-benchmark-", dir="/var/tmp")
     os.chmod(folder, 0o755)  # root's server runs as another user, who must be able to enter it
-    torch.set_num_threads(1)
     server = Embedded(Path(folder))
     try:
         server.start()
         server.prepare(n_slots=N_SLOTS)
+        yield server
+    finally:
+        server.remove()
+
+
+@contextmanager
+def opened(*, is_quick: bool) -> Iterator[Workload]:
+    """A server with two slots of one thread each and a tenant; removed at the end."""
+    torch.set_num_threads(1)
+    with private_server() as server:
         workload = Workload(server, is_quick)
         with workload.session("postgres") as session:
             session.execute("SELECT easeml.set_slots(%s, 1)", [N_SLOTS])
             session.execute(f"CREATE ROLE {ANALYST} LOGIN IN ROLE easeml_tenant")
             session.execute(f"GRANT CREATE ON SCHEMA public TO {ANALYST}")
         yield workload
-    finally:
-        server.remove()
 
 
 # Runs and units

@@ -27,15 +27,15 @@ from easeml_db.decisions.procedures.creation import create_procedure
 from easeml_db.decisions.procedures.proposal import begin_search
 from easeml_db.errors import EasemlError, SlotLost, TrialFailed
 from easeml_db.simulated import Faults, Killed, SimulatedProcess, SimulatedWorld
-from easeml_db.words.run import Arm, Run, Search
+from easeml_db.words.run import Run, Search
 from easeml_db.words.topology import Slot
-from easeml_db.words.trial import Trial
+from easeml_experiments.planner.executions import N_PARTITIONS as P
+from easeml_experiments.planner.executions import searched_run
 from tests.unit.procedures.conftest import RATE
 
 STAGED = sorted(name for name, factory in PROCEDURES.items() if not factory.description.is_one_shot)
 # What they train does not depend on the order in which trials end.
 ORDERLY = ("successive_halving", "hyperband", "sync_bohb", "pbt")
-P = 2
 
 
 def search_of(procedure: str, *, n_arms: int = 1, max_epochs: int = 4, n_configs: int | None = None) -> Search:
@@ -50,29 +50,7 @@ def search_of(procedure: str, *, n_arms: int = 1, max_epochs: int = 4, n_configs
 
 def run_of(run_id: int, search: Search) -> Run:
     """What easeml.select_models writes down."""
-    begun = json.loads(
-        begin_search(
-            search.architectures_json, None, search.procedure, search.n_configs, search.max_epochs, search.seed,
-            search.options_json,
-        )
-    )  # fmt: skip
-    arms = tuple(
-        Arm(1000 * run_id + k, arm["architecture"], float(arm["planned_epochs"]), n_epochs=arm["planned_epochs"])
-        for k, arm in enumerate(begun["arms"], 1)
-    )
-    arm_ids = {arm.name: arm.arm_id for arm in arms}
-    trials = {
-        Trial(
-            100_000 * run_id + row["trial_number"], run_id, row["trial_number"], P, search.max_epochs, 0, "waiting",
-            target_epochs=row["target_epochs"], bracket=row["bracket"],
-        ): row
-        for row in begun["trials"]
-    }  # fmt: skip
-    return Run(
-        run_id, search.seed, "queued", None, None, tuple(trials),
-        {trial.trial_id: row["architecture"] for trial, row in trials.items()}, "auto",
-        arms=arms, arm_of={trial.trial_id: arm_ids[row["arm"]] for trial, row in trials.items()}, search=search,
-    )  # fmt: skip
+    return searched_run(run_id, search, allocation="hopping", tenant="")
 
 
 def world_of(runs: Sequence[Run], n_slots: int = 2, faults: Faults | None = None) -> SimulatedWorld:
