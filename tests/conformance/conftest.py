@@ -84,6 +84,11 @@ SELECT FROM easeml.runs WHERE run_id = %(run)s FOR UPDATE;
 SELECT FROM easeml.trials WHERE run_id = %(run)s FOR UPDATE;
 SELECT FROM easeml.arms WHERE run_id = %(run)s FOR UPDATE
 """
+# Worlds of other tests are on the same server.
+BREAK = """
+SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
+WHERE application_name = %s AND datname = current_database()
+"""
 UNITS = """
 SELECT trial_id, kind, epoch, partition_number FROM easeml.training_timeline WHERE run_id = %s
 ORDER BY trial_id, started_at, position
@@ -453,10 +458,7 @@ class OnPostgres(World):
         self._database.execute("UPDATE easeml.coordinator_lease SET lease_number = lease_number + 1")
 
     def break_session(self, slot_id: int) -> None:
-        self._database.execute(
-            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = %s",
-            [f"easeml slot {slot_id}"],
-        )
+        self._database.execute(BREAK, [f"easeml slot {slot_id}"])
 
     def run_state(self, run_id: int) -> str:
         return str(self._database.value("SELECT status FROM easeml.runs WHERE run_id = %s", run_id))
@@ -557,6 +559,10 @@ class WarmOnNodes(WarmOnPostgres):
             database.execute(move, [name, place])
         database.execute("UPDATE easeml.datasets SET placement = 'bound'")
         database.execute("SELECT easeml.replicate_dataset('points', 2)")
+
+    def break_session(self, slot_id: int) -> None:
+        for node in self.nodes.values():
+            node.execute(BREAK, [f"easeml slot {slot_id}"])
 
     @property
     def hubs(self) -> dict[int, NodeHub]:
