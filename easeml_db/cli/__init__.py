@@ -11,6 +11,7 @@ from easeml_db import __version__
 from easeml_db.cli import (
     allocations,
     architectures,
+    console,
     coordinator,
     datasets,
     demo,
@@ -54,8 +55,8 @@ SUBJECTS = {
     "Server": (*server.COMMANDS, *coordinator.COMMANDS, *doctor.COMMANDS, *slots.COMMANDS, *segments.COMMANDS,
                *retention.COMMANDS),
     "Data": (load, *datasets.COMMANDS, *tasks.COMMANDS, *architectures.COMMANDS),
-    "Search": (*runs.COMMANDS, *watch.COMMANDS, *report.COMMANDS, *procedures.COMMANDS, *allocations.COMMANDS,
-               *replay.COMMANDS),
+    "Search": (*runs.COMMANDS, *watch.COMMANDS, *report.COMMANDS, *console.COMMANDS, *procedures.COMMANDS,
+               *allocations.COMMANDS, *replay.COMMANDS),
     "Cost and time": (*plan.COMMANDS, *forecast.COMMANDS, *prices.COMMANDS),
     "Answers": (*predict.COMMANDS, *evaluation.COMMANDS, *exports.COMMANDS),
     "Tenants": (*tenants.COMMANDS, *policy.COMMANDS),

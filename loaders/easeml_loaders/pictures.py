@@ -7,6 +7,7 @@ refused before any of them is unpacked.
 from __future__ import annotations
 
 import csv
+import io
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -109,6 +110,16 @@ def read_picture(path: Path, wanted: Wanted) -> bytes:
         raise
     except Exception as error:
         raise InvalidData(f"{path.name}: cannot be read as a picture: {_reason(error)}") from error
+
+
+def png_of(pixels: NDArray[np.uint8]) -> bytes:
+    """Return 8-bit pixels (height, width) or (height, width, channels) as a PNG."""
+    from PIL import Image
+
+    height, width, channels = [*pixels.shape, 1][:3]
+    found = io.BytesIO()
+    Image.frombytes(MODES[channels], (width, height), np.ascontiguousarray(pixels).tobytes()).save(found, "PNG")
+    return found.getvalue()
 
 
 def picture_source(folder: Path, labels: Sequence[tuple[str, str]], wanted: Wanted, skipped: Skipped) -> Source:

@@ -61,6 +61,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "simulated": PORTS,
     "report": ("easeml_db.decisions.hopper",),
     "local": ("easeml_db.coordinator", "easeml_db.postgres", "easeml_plpy"),
+    # It connects as whoever is logged in, reads named queries, and shows and takes pictures.
+    "console": ("easeml_db.postgres.connection", "easeml_db.postgres.queries", "easeml_loaders.pictures"),
     "cli": PRODUCT,
     "__main__": ("easeml_db.cli",),
 }
@@ -73,7 +75,8 @@ FOREIGN: dict[str, frozenset[str]] = {
     "decisions.hopper": frozenset({"numpy", "scipy", "ortools"}),
     "postgres": frozenset({"numpy", "psycopg"}),
     "local": frozenset({"psycopg"}),
-    "cli": frozenset({"click", "rich", "psycopg", "numpy"}),
+    "cli": frozenset({"click", "rich", "psycopg", "numpy", "werkzeug"}),
+    "console": frozenset({"flask", "werkzeug", "psycopg", "numpy"}),
     "report": frozenset({"altair", "vl_convert"}),
 }
 IMPURE = frozenset({"time", "random", "os", "socket", "logging", "psycopg", "torch"})
@@ -194,7 +197,7 @@ FIRST_CALLS = {
     ),
     "prediction": ("easeml_plpy.prediction", {"scipy", "sklearn", "torch", "lightgbm", "pandas"}),
     "coordinator": ("easeml_db.local.service", {"scipy", "torch", "optuna"}),
-    "command": ("easeml_db.cli", {"scipy", "sklearn", "torch", "optuna", "altair"}),
+    "command": ("easeml_db.cli", {"scipy", "sklearn", "torch", "optuna", "altair", "flask"}),
 }
 
 

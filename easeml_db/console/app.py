@@ -1,0 +1,118 @@
+"""The application: who may come in, the headers of every answer, and what is said of errors."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from flask import Flask, Request, Response, abort, g, redirect, render_template, request, url_for
+from werkzeug.exceptions import HTTPException
+from werkzeug.wrappers import Response as BaseResponse
+
+from easeml_db.console.logins import Login, Logins, is_same
+from easeml_db.console.pages import pages
+from easeml_db.console.rows import connected, dsn_of_role, told
+from easeml_db.console.settings import Settings
+from easeml_db.errors import EasemlError, NotFound
+
+MOST_BYTES = 32 << 20
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'self'; img-src 'self' data:; form-action 'self';"
+    " base-uri 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+"""No script, no frame, nothing from elsewhere, and no address handed on: that of the login page holds the key."""
+NOTHING = "-"
+OPEN = frozenset({"login", "static"})
+
+
+def make_app(settings: Settings, now: Callable[[], float] = time.monotonic) -> Flask:
+    """Return the application."""
+    app = Flask("easeml_db.console")
+    app.config["MAX_CONTENT_LENGTH"] = app.config["MAX_FORM_MEMORY_SIZE"] = MOST_BYTES
+    app.jinja_env.filters.update(number=_number, moment=_moment)
+    logins, cookie = Logins(now), f"easeml_console_{settings.port}"
+    app.register_blueprint(pages)
+
+    @app.before_request
+    def _let_in() -> BaseResponse | None:
+        if request.host not in settings.hosts:
+            abort(421)
+        g.login = logins.of(request.cookies.get(cookie))
+        if request.endpoint in OPEN:
+            return None
+        if g.login is None:
+            return redirect(url_for("login"))
+        _check_form(request, g.login)
+        return None
+
+    @app.after_request
+    def _seal(response: Response) -> Response:
+        response.headers.update(HEADERS)
+        return response
+
+    @app.route("/login", methods=["GET", "POST"])
+    def login() -> BaseResponse | str | tuple[str, int]:
+        key = request.values.get("key")
+        if not is_same(key, settings.key):
+            return render_template("closed.html"), 403
+        if request.method == "GET":
+            return render_template("login.html", key=key)
+        if logins.is_blocked():
+            return render_template("login.html", key=key, problem="Too many attempts: wait a minute."), 429
+        return _enter(settings, logins, cookie)
+
+    @app.post("/logout")
+    def logout() -> BaseResponse:
+        logins.remove(request.cookies.get(cookie))
+        answer = redirect(url_for("login"))
+        answer.delete_cookie(cookie)
+        return answer
+
+    app.register_error_handler(EasemlError, _problem)
+    app.register_error_handler(HTTPException, _refusal)
+    return app
+
+
+def _enter(settings: Settings, logins: Logins, cookie: str) -> BaseResponse | tuple[str, int]:
+    """Log a role in: the server itself says whether its password is right."""
+    role = request.form.get("role", "")
+    dsn = dsn_of_role(settings.dsn, role, request.form.get("password", ""))
+    try:
+        with connected(dsn) as connection:
+            connection.execute("SELECT easeml.version()")
+    except EasemlError as error:
+        logins.fail()
+        return render_template("login.html", key=settings.key, role=role, problem=told(error)[0]), 403
+    answer = redirect(url_for("pages.tasks"))
+    answer.set_cookie(cookie, logins.add(role, dsn), httponly=True, samesite="Strict", path="/")
+    return answer
+
+
+def _check_form(asked: Request, login: Login) -> None:
+    """Refuse a form that none of our pages sent."""
+    if asked.method not in ("GET", "HEAD") and not is_same(asked.form.get("form_token"), login.form_token):
+        abort(400, "This form is none of the console's, or its login has ended. Load the page again.")
+
+
+def _problem(error: EasemlError) -> tuple[str, int]:
+    message, hint = told(error)
+    return render_template("problem.html", message=message, hint=hint), 404 if isinstance(error, NotFound) else 400
+
+
+def _refusal(error: HTTPException) -> tuple[str, int]:
+    return render_template("problem.html", message=error.description or error.name, hint=None), error.code or 500
+
+
+def _number(value: object) -> str:
+    if value is None:
+        return NOTHING
+    return f"{value:.4g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _moment(value: object) -> str:
+    return NOTHING if value is None else f"{value:%Y-%m-%d %H:%M:%S}"

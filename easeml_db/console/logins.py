@@ -1,0 +1,77 @@
+"""Who is logged in: kept in this process alone, under tokens that only their browsers have."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from secrets import compare_digest, token_urlsafe
+
+IDLE_SECONDS = 1800.0
+MOST_LOGINS = 100
+MOST_FAILURES = 10
+FAILURE_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Login:
+    """A role, the connection string with which it logged in, and what its forms have to bring along."""
+
+    role: str
+    dsn: str
+    form_token: str
+    seen_at: float
+
+
+class Logins:
+    """Logins by token; `now` tells seconds that never go back."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now, self._lock = now, threading.Lock()
+        self._logins: dict[str, Login] = {}
+        self._failures: list[float] = []
+
+    def add(self, role: str, dsn: str) -> str:
+        """Note a login; return its token. The one that was idle longest gives way to more than a hundred."""
+        token = token_urlsafe(32)
+        with self._lock:
+            self._forget()
+            if len(self._logins) >= MOST_LOGINS:
+                del self._logins[min(self._logins, key=lambda each: self._logins[each].seen_at)]
+            self._logins[token] = Login(role, dsn, token_urlsafe(32), self._now())
+        return token
+
+    def of(self, token: str | None) -> Login | None:
+        """Return the login of a token, and note that it was seen; None for none, or one that was idle too long."""
+        with self._lock:
+            self._forget()
+            found = self._logins.get(token or "")
+            if found is None or token is None:
+                return None
+            self._logins[token] = replace(found, seen_at=self._now())
+            return found
+
+    def remove(self, token: str | None) -> None:
+        """Forget a login."""
+        with self._lock:
+            self._logins.pop(token or "", None)
+
+    def fail(self) -> None:
+        """Note that somebody could not log in."""
+        with self._lock:
+            self._failures.append(self._now())
+
+    def is_blocked(self) -> bool:
+        """Say whether too many logins failed within the last minute."""
+        with self._lock:
+            self._failures = [at for at in self._failures if at > self._now() - FAILURE_SECONDS]
+            return len(self._failures) >= MOST_FAILURES
+
+    def _forget(self) -> None:
+        oldest = self._now() - IDLE_SECONDS
+        self._logins = {token: each for token, each in self._logins.items() if each.seen_at > oldest}
+
+
+def is_same(given: str | None, expected: str) -> bool:
+    """Compare two secrets in a time that tells nothing of them."""
+    return compare_digest((given or "").encode(), expected.encode())

@@ -1,0 +1,173 @@
+"""The pages. Each reads over a connection of the role that is logged in; forms that write send it back to a page."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from flask import Blueprint, Response, g, redirect, render_template, request, url_for
+from psycopg.types.json import Jsonb
+from werkzeug.wrappers import Response as BaseResponse
+
+from easeml_db.console.curves import chart_of
+from easeml_db.console.pictures import answer_source, example_png, is_picture
+from easeml_db.console.rows import Connection, Row, connected, example_bytes, examples, one, rows, switch
+from easeml_db.errors import InvalidArgument
+from easeml_loaders.pictures import Wanted, read_picture
+
+pages = Blueprint("pages", __name__)
+PAGE_ROWS = 24
+OPEN_STATUSES = ("queued", "running")
+
+
+def _task(connection: Connection, task_id: int) -> Row:
+    return one(connection, "task", f"task {task_id}", task_id=task_id)
+
+
+@pages.get("/")
+def tasks() -> str:
+    """Tasks, and the newest runs of all datasets."""
+    with connected(g.login.dsn) as connection:
+        found, newest = rows(connection, "tasks"), rows(connection, "runs", limit=20)
+    return render_template("tasks.html", tasks=found, runs=newest, is_live=_has_open(newest))
+
+
+@pages.get("/tasks/<int:task_id>")
+def task(task_id: int) -> str:
+    """One task: what it is, its story, and what its newest run does."""
+    with connected(g.login.dsn) as connection:
+        found = _task(connection, task_id)
+        story = rows(connection, "story", task=found["task_name"]) if found["is_own"] else []
+        of_task = rows(connection, "task_runs", tenant=found["tenant"], dataset=found["task_name"])
+        shown = _run_parts(connection, of_task[0]["run_id"]) if of_task else {}
+    return render_template("task.html", task=found, story=story, runs=of_task, is_live=_has_open(of_task), **shown)
+
+
+@pages.post("/tasks/<int:task_id>/run")
+def run_task(task_id: int) -> BaseResponse:
+    """Have a run of a task begin."""
+    with connected(g.login.dsn) as connection:
+        connection.execute("SELECT easeml.run_task(%s)", [_task(connection, task_id)["task_name"]])
+    return redirect(url_for("pages.task", task_id=task_id))
+
+
+@pages.get("/tasks/<int:task_id>/refine")
+def refine(task_id: int) -> str:
+    """Examples of a task with their pictures and switches, newest first."""
+    before = request.args.get("before", type=int)
+    with connected(g.login.dsn) as connection:
+        found = _task(connection, task_id)
+        listed = examples(connection, found, before, PAGE_ROWS)
+    pictured = [entry["column"] for entry in _columns(found) if is_picture(entry)]
+    others = [entry["column"] for entry in found["inputs"] if not is_picture(entry)]
+    return render_template("refine.html", task=found, examples=listed, pictured=pictured, others=others, n=PAGE_ROWS)
+
+
+@pages.get("/tasks/<int:task_id>/examples/<int:example_id>/<column>.png")
+def picture(task_id: int, example_id: int, column: str) -> Response:
+    """The picture of an example."""
+    with connected(g.login.dsn) as connection:
+        found = _task(connection, task_id)
+        entry = next((each for each in _columns(found) if each["column"] == column and is_picture(each)), None)
+        if entry is None:
+            raise InvalidArgument(f"task {task_id} has no pictures {column!r}")
+        pixels = example_bytes(connection, found, example_id, column)
+    return Response(example_png(entry, pixels), mimetype="image/png")
+
+
+@pages.post("/tasks/<int:task_id>/switch")
+def switch_example(task_id: int) -> BaseResponse:
+    """Switch an example off or on, and show the page it was on again."""
+    example_id = request.form.get("example_id", type=int)
+    if example_id is None:
+        raise InvalidArgument("expected the number of an example")
+    with connected(g.login.dsn) as connection:
+        switch(connection, _task(connection, task_id), example_id, is_on=request.form.get("is_on") == "true")
+    before = request.form.get("before", type=int)
+    place = url_for("pages.refine", task_id=task_id, before=before)
+    return redirect(f"{place}#example-{example_id}")
+
+
+@pages.route("/tasks/<int:task_id>/infer", methods=["GET", "POST"])
+def infer(task_id: int) -> str:
+    """Ask the best model of a task what comes out of a picture, or of numbers."""
+    with connected(g.login.dsn) as connection:
+        found = _task(connection, task_id)
+        (first, *others) = found["inputs"]
+        takes_picture = not others and is_picture(first)
+        answer = _answer(connection, found, takes_picture) if request.method == "POST" else None
+        classes = one(connection, "classes", f"task {task_id}", task_id=task_id)["classes"] if answer else None
+    source = answer_source(found["output"], answer["output"]) if answer else None
+    named = _named_outputs(classes, answer)
+    return render_template(
+        "infer.html", task=found, takes_picture=takes_picture, answer=answer, source=source, named=named,
+        given=request.form.get("input", ""),
+    )  # fmt: skip
+
+
+@pages.get("/runs")
+def runs() -> str:
+    """The newest runs of all datasets."""
+    with connected(g.login.dsn) as connection:
+        found = rows(connection, "runs", limit=200)
+    return render_template("runs.html", runs=found, is_live=_has_open(found))
+
+
+@pages.get("/runs/<int:run_id>")
+def run(run_id: int) -> str:
+    """One run: summary, leaderboard, learning curves, and why it waits."""
+    with connected(g.login.dsn) as connection:
+        found = one(connection, "run", f"run {run_id}", run_id=run_id)
+        summary = [next(iter(row.values())) for row in rows(connection, "summary", run_id=run_id)]
+        shown = _run_parts(connection, run_id)
+    return render_template("run.html", run=found, summary=summary, is_live=_has_open([found]), **shown)
+
+
+def _run_parts(connection: Connection, run_id: int) -> dict[str, Any]:
+    """Return what pages show of a run: its leaderboard, its curves, and the last decisions about it."""
+    return {
+        "board": rows(connection, "leaderboard", run_id=run_id),
+        "chart": chart_of(rows(connection, "curves", run_id=run_id)),
+        "decisions": rows(connection, "decisions", run_id=run_id),
+        "waits": rows(connection, "waits", run_id=run_id),
+    }
+
+
+def _answer(connection: Connection, task: Row, takes_picture: bool) -> dict[str, Any]:
+    """Return what easeml.infer says of what the form gave. Raises InvalidArgument, InvalidData."""
+    value: bytes | Jsonb
+    given = request.files.get("picture")
+    if takes_picture and given is not None and given.filename:
+        height, width, channels = [*task["inputs"][0]["shape"], 1][:3]
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "picture"
+            given.save(path)
+            value = read_picture(path, Wanted((height, width, channels), None, is_resized=True))
+    else:
+        try:
+            value = Jsonb(json.loads(request.form.get("input", "")))
+        except ValueError as error:
+            raise InvalidArgument(
+                f"expected the input as JSON: {error}", hint="For example [[1, 2], [3, 4]]."
+            ) from error
+    found = connection.execute("SELECT easeml.infer(%s, %s) AS answer", [task["task_name"], value]).fetchone()
+    answer: dict[str, Any] = found["answer"] if found else {}
+    return answer
+
+
+def _named_outputs(classes: list[str] | None, answer: dict[str, Any] | None) -> list[tuple[str, float]]:
+    """Return classes with their probabilities, the most probable first; nothing where none come out."""
+    if answer is None or classes is None:
+        return []
+    pairs = zip(classes, answer["output"], strict=True)
+    return sorted(pairs, key=lambda pair: -pair[1])[:20]
+
+
+def _columns(task: Row) -> list[dict[str, Any]]:
+    return [*task["inputs"], *([task["output"]] if task["output"] else [])]
+
+
+def _has_open(listed: list[Row]) -> bool:
+    return any(row["status"] in OPEN_STATUSES for row in listed)

@@ -1,0 +1,99 @@
+"""What a role sees, read over a connection of that role: no right of the console's own is in between."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from easeml_db.errors import EasemlError, NotFound
+from easeml_db.postgres.connection import connect_now, server_error
+from easeml_db.postgres.queries import queries
+
+Connection = psycopg.Connection[dict[str, Any]]
+Row = dict[str, Any]
+NO_FILE = "/dev/null/none"
+"""No password file: the driver would read that of the console's owner."""
+STATEMENT_TIMEOUT = "20s"
+OF_OTHERS = ("user", "password", "passfile", "sslcert", "sslkey", "service", "options")
+"""Settings of a connection string that would let a role in without its own password, or change what it does."""
+
+
+def dsn_of_role(dsn: str, role: str, password: str) -> str:
+    """Return the connection string with which a role logs in: nothing that lets somebody else in is left in it."""
+    given = {name: value for name, value in conninfo_to_dict(dsn).items() if name not in OF_OTHERS}
+    own = {"user": role, "passfile": NO_FILE, **({"password": password} if password else {})}
+    return make_conninfo(**{**given, **own})  # type: ignore[arg-type]
+
+
+@contextmanager
+def connected(dsn: str) -> Iterator[Connection]:
+    """Open a connection of a role; the server's errors come out as the project's."""
+    with connect_now(dsn, "easeml console") as connection:
+        try:
+            connection.execute(f"SET statement_timeout = '{STATEMENT_TIMEOUT}'")
+            yield connection
+        except psycopg.Error as error:
+            raise server_error(error) from error
+
+
+def rows(connection: Connection, name: str, **values: object) -> list[Row]:
+    """Return all rows of a query in queries/console.sql; numbers that are none come out as None."""
+    found = connection.execute(queries("console")[name].encode(), values).fetchall()
+    return [{key: _finite(value) for key, value in row.items()} for row in found]
+
+
+def one(connection: Connection, name: str, what: str, **values: object) -> Row:
+    """Return the only row of a query. Raises NotFound, which says what is not there, or not for this role."""
+    found = rows(connection, name, **values)
+    if not found:
+        raise NotFound(f"there is no {what} that you can see")
+    return found[0]
+
+
+def examples(connection: Connection, task: Row, before: int | None, n_rows: int) -> list[Row]:
+    """Return the newest examples of a task with their pictures left out, those before a number if one is given."""
+    shown = [entry["column"] for entry in task["inputs"] if entry["type"] != "bytea"]
+    if task["output"] is None or task["output"]["type"] != "bytea":
+        shown.append("output")
+    statement = sql.SQL(
+        "SELECT example_id, is_on, fed_at, {} FROM {} WHERE %(before)s::bigint IS NULL OR example_id < %(before)s"
+        " ORDER BY example_id DESC LIMIT %(n_rows)s"
+    ).format(sql.SQL(", ").join(map(sql.Identifier, shown)), _table(task))
+    return connection.execute(statement, {"before": before, "n_rows": n_rows}).fetchall()
+
+
+def example_bytes(connection: Connection, task: Row, example_id: int, column: str) -> bytes:
+    """Return the bytes of one picture. Raises NotFound."""
+    statement = sql.SQL("SELECT {} AS pixels FROM {} WHERE example_id = %s").format(
+        sql.Identifier(column), _table(task)
+    )
+    found = connection.execute(statement, [example_id]).fetchone()
+    if found is None or found["pixels"] is None:
+        raise NotFound(f"there is no example {example_id} that you can see")
+    return bytes(found["pixels"])
+
+
+def switch(connection: Connection, task: Row, example_id: int, *, is_on: bool) -> None:
+    """Switch one example off or on. Raises NotFound."""
+    statement = sql.SQL("UPDATE {} SET is_on = %s WHERE example_id = %s").format(_table(task))
+    if connection.execute(statement, [is_on, example_id]).rowcount == 0:
+        raise NotFound(f"there is no example {example_id} that you can see")
+
+
+def told(error: EasemlError) -> tuple[str, str | None]:
+    """Return what is said of an error: its message and its hint."""
+    return error.message, error.hint
+
+
+def _table(task: Row) -> sql.Identifier:
+    return sql.Identifier(*str(task["examples"]).split("."))
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
