@@ -13,6 +13,7 @@ from easeml_db.cli.output import json_option, print_json, print_rows, say
 from easeml_db.cli.plan_chart import frontier_chart, slots_chart
 from easeml_db.cli.run_snapshot import duration
 from easeml_db.cli.statements import Row, call_rows
+from easeml_db.report.wording import cost_text
 
 STAGE_COLUMNS = {
     "plan": "plan", "stage": "stage", "n_trials": "trials", "n_epochs": "epochs", "instance_type": "instance",
@@ -76,7 +77,7 @@ def _print_plans(found: Sequence[Row]) -> None:
     for name, total in totals.items():
         say(
             f"\n{name}: {duration(total['seconds_mean'])} (95 % within {duration(total['seconds_p95'])}),"
-            f" cost {total['cost_mean']:.2f} (95 % within {total['cost_p95']:.2f})"
+            f" cost {cost_text(total['cost_mean'])} (95 % within {cost_text(total['cost_p95'])})"
         )
         say(slots_chart([row for row in stages if row["plan"] == name], longest))
     for note in dict.fromkeys(row["note"] for row in totals.values() if row["note"]):
