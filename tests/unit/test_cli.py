@@ -41,7 +41,7 @@ from easeml_db.errors import InvalidArgument
 from easeml_db.report.wording import cost_text
 
 NOWHERE = "host=/nonexistent dbname=x connect_timeout=2"
-WITHOUT_DATA = {"up", "down", "destroy", "psql", "logs", "install", "coordinator", "demo", "load"}
+WITHOUT_DATA = {"up", "down", "destroy", "psql", "logs", "install", "console", "coordinator", "demo", "load"}
 
 
 def invoke(*arguments: str) -> Any:
