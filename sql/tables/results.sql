@@ -136,6 +136,7 @@ CREATE TABLE easeml.epoch_metrics (
     PRIMARY KEY (trial_id, epoch, split),
     FOREIGN KEY (trial_id, tenant) REFERENCES easeml.trials (trial_id, tenant) ON DELETE CASCADE
 );
+CREATE INDEX epoch_metrics_run ON easeml.epoch_metrics (run_id);
 COMMENT ON TABLE easeml.epoch_metrics IS 'Metrics of a trial after an epoch over a whole split; metric_value is the metric of the run.';
 COMMENT ON COLUMN easeml.epoch_metrics.n_classes IS 'How many classes had rows in the split: metrics know nothing of the others. Null for numbers.';
 COMMENT ON COLUMN easeml.epoch_metrics.training_loss IS 'Mean loss over the training rows of the epoch, in the row of the validation split; curves outlive the units.';

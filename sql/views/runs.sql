@@ -7,7 +7,7 @@ SELECT r.run_id, r.tenant::text AS tenant, d.dataset_name, d.version AS dataset_
     r.procedure, r.metric, r.max_epochs, r.seed,
     t.n_trials, t.n_finished, t.n_failed, t.n_units_done, w.n_units,
     round(100.0 * t.n_units_done / nullif(w.n_units, 0), 1)::double precision AS percent_done,
-    b.trial_id AS best_trial_id, b.best_metric_value,
+    b.trial_id AS best_trial_id, (SELECT k.best_metric_value FROM easeml.trials k WHERE k.trial_id = b.trial_id) AS best_metric_value,
     r.created_at, r.started_at, r.finished_at,
     extract(epoch FROM coalesce(r.finished_at, greatest(now(), statement_timestamp())) - r.started_at)::double precision AS elapsed_seconds,
     r.failure_reason, r.scheduler, r.visit_order, r.planned_scheduler, r.simulated_seconds, r.bound_seconds,
@@ -34,8 +34,9 @@ LEFT JOIN LATERAL (
     FROM easeml.arms a WHERE a.run_id = r.run_id) q ON true
 LEFT JOIN LATERAL (SELECT greatest(coalesce(q.n_planned, t.n_units_done), t.n_units_done) AS n_units) w ON true
 LEFT JOIN LATERAL (
-    SELECT trial_id, best_metric_value FROM easeml.trials WHERE run_id = r.run_id AND best_metric_value IS NOT NULL
-    ORDER BY CASE WHEN r.is_higher_better THEN -best_metric_value ELSE best_metric_value END, best_loss, architecture <> 'ensemble', trial_number LIMIT 1) b ON true
+    -- One row for certain: who does not ask for the best trial, such as easeml.wait, does not pay for it.
+    SELECT (array_agg(trial_id ORDER BY CASE WHEN r.is_higher_better THEN -best_metric_value ELSE best_metric_value END, best_loss, architecture <> 'ensemble', trial_number))[1] AS trial_id
+    FROM easeml.trials WHERE run_id = r.run_id AND best_metric_value IS NOT NULL) b ON true
 CROSS JOIN LATERAL (SELECT CASE WHEN r.price_list IS NOT NULL THEN easeml.planned_cost(r.run_id, t.slot_seconds)
     ELSE t.slot_seconds / 3600 * (SELECT min(i.price_per_hour / i.n_slots) FROM easeml.instance_types i WHERE i.price_list = 'local') END AS cost_so_far) c
 LEFT JOIN LATERAL (
@@ -59,7 +60,7 @@ SELECT t.run_id, CASE WHEN t.best_metric_value IS NOT NULL THEN
         rank() OVER (PARTITION BY t.run_id ORDER BY CASE WHEN r.is_higher_better THEN -t.best_metric_value ELSE t.best_metric_value END NULLS LAST, t.best_loss, t.architecture <> 'ensemble') END AS rank,
     t.trial_id, t.trial_number, d.dataset_name, t.architecture, t.status,
     r.metric, t.best_metric_value AS validation_metric, e.metric_value AS test_metric, t.best_epoch,
-    coalesce(m.epoch, t.inherited_epochs) AS n_epochs_done, t.max_epochs,
+    greatest(t.best_epoch, t.n_steps_done / (2 * d.n_partitions::bigint))::integer AS n_epochs_done, t.max_epochs,
     p.trial_id IS NOT NULL AS is_deployed,
     t.training_seconds, t.config, t.failure_reason, t.tenant::text AS tenant,
     coalesce(t.target_epochs, t.max_epochs) AS target_epochs, t.parent_trial_id, t.bracket,
@@ -67,9 +68,9 @@ SELECT t.run_id, CASE WHEN t.best_metric_value IS NOT NULL THEN
 FROM easeml.trials t
 JOIN easeml.runs r USING (run_id)
 JOIN easeml.datasets d USING (dataset_id)
-LEFT JOIN easeml.epoch_metrics e ON e.trial_id = t.trial_id AND e.epoch = t.best_epoch AND e.split = 'test'
-LEFT JOIN easeml.epoch_metrics b ON b.trial_id = t.trial_id AND b.epoch = t.best_epoch AND b.split = 'validation'
-LEFT JOIN LATERAL (SELECT max(epoch) AS epoch FROM easeml.epoch_metrics v WHERE v.trial_id = t.trial_id AND v.split = 'validation') m ON true
+-- Naming the run lets a large one read its own metrics, and not those of all.
+LEFT JOIN easeml.epoch_metrics e ON e.trial_id = t.trial_id AND e.run_id = t.run_id AND e.epoch = t.best_epoch AND e.split = 'test'
+LEFT JOIN easeml.epoch_metrics b ON b.trial_id = t.trial_id AND b.run_id = t.run_id AND b.epoch = t.best_epoch AND b.split = 'validation'
 LEFT JOIN easeml.deployments p ON p.trial_id = t.trial_id;
 COMMENT ON VIEW easeml.leaderboard IS 'Trials of each run, best first by the validation metric of their best epoch, where it is equal by the loss. test_metric measures the same epoch on rows that no choice has seen.';
 
@@ -79,7 +80,7 @@ SELECT t.run_id, t.trial_id, t.trial_number, t.architecture, e.epoch, e.training
     extract(epoch FROM e.measured_at - r.started_at)::double precision AS elapsed_seconds, e.training_seconds, t.tenant::text AS tenant, e.n_classes, e.metric_error AS validation_error,
     e.mse, e.psnr, e.ssim, e.token_accuracy
 FROM easeml.epoch_metrics e
-JOIN easeml.trials t USING (trial_id)
+JOIN easeml.trials t ON t.trial_id = e.trial_id AND t.run_id = e.run_id
 JOIN easeml.runs r ON r.run_id = t.run_id
 WHERE e.split = 'validation';
 COMMENT ON VIEW easeml.learning_curves IS 'Training loss and validation metrics of each trial after each epoch.';
@@ -90,7 +91,7 @@ SELECT t.run_id, t.trial_id, t.trial_number, d.dataset_name, t.architecture, e.s
 FROM easeml.trials t
 JOIN easeml.runs r USING (run_id)
 JOIN easeml.datasets d USING (dataset_id)
-JOIN easeml.epoch_metrics e ON e.trial_id = t.trial_id AND e.epoch = t.best_epoch;
+JOIN easeml.epoch_metrics e ON e.trial_id = t.trial_id AND e.run_id = t.run_id AND e.epoch = t.best_epoch;
 COMMENT ON VIEW easeml.trial_metrics IS 'All metrics of the best epoch of each trial, as its units measured them: a row for validation, and one for test where it is measured. easeml.evaluate measures many more.';
 
 -- The join stands outside the union: so the first units by time come from the indexes of both tables, and nothing is sorted.

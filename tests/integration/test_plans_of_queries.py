@@ -66,6 +66,21 @@ def test_a_page_reads_few_rows_of_a_large_catalogue(page: str, filled: Session) 
             assert rows_read(plan["Plan"]) < FEW, json.dumps(plan, indent=1)
 
 
+@pytest.mark.parametrize("view", ["leaderboard", "learning_curves", "trial_metrics"])
+def test_a_large_run_is_read_without_the_rows_of_others(view: str, filled: Session) -> None:
+    large = QUICK.n_runs // 2 - 1
+    own = QUICK.largest_run * (4 * QUICK.n_epochs + 4)  # trials, units, evaluations and metrics, those twice
+    assert filled.value("SELECT count(*) FROM easeml.epoch_metrics") > 1.5 * own
+    (plan,) = filled.value(f"EXPLAIN (ANALYZE, FORMAT JSON) SELECT * FROM easeml.{view} WHERE run_id = {large}")
+    assert rows_read(plan["Plan"]) <= own, json.dumps(plan, indent=1)
+
+
+def test_waiting_for_a_run_does_not_look_for_its_best_trial(filled: Session) -> None:
+    asked = f"SELECT n_units_done, n_units FROM easeml.run_status WHERE run_id = {QUICK.n_runs // 2 - 1}"
+    (plan,) = filled.value(f"EXPLAIN (ANALYZE, FORMAT JSON) {asked}")
+    assert QUICK.largest_run <= rows_read(plan["Plan"]) < 1.1 * QUICK.largest_run
+
+
 def test_the_status_of_tenants_looks_up_one_decision_of_each_open_run(filled: Session) -> None:
     (plan,) = filled.value("EXPLAIN (ANALYZE, FORMAT JSON) SELECT tenant, last_decision FROM easeml.tenant_status")
     assert filled.value("SELECT count(*) FROM easeml.arm_opening_candidates") > 10 * FEW
