@@ -19,7 +19,7 @@ from statistics import median
 import plain_torch
 from measuring import Pairs, Row, seconds_of, take_turns
 from whole_run import saved
-from workload import N_PARTITIONS, N_SLOTS, Session, Slot, Workload, run_seconds, start_run
+from workload import N_PARTITIONS, N_SLOTS, Session, Slot, Workload, call_of, run_seconds, start_run
 
 from easeml_db.coordinator.ports.messages import Member, Order
 from easeml_db.postgres.gang_call import BATCH_CALLS, order_json
@@ -109,7 +109,7 @@ def _batch_seconds(slot: Slot, orders: list[Order]) -> float:
     """Do all orders as one batch; return the seconds of the CALL."""
     members = tuple(Member(each.unit, each.seed, each.slot_id) for each in orders[1:])
     text, call = order_json(replace(orders[0], members=members)), BATCH_CALLS[orders[0].unit.kind]
-    return seconds_of(lambda: slot.session.execute(call, [text]))  # type: ignore[call-overload]
+    return seconds_of(lambda: slot.session.execute(call_of(call), [text]))
 
 
 def _whole_runs(

@@ -33,6 +33,11 @@ FROM easeml.training_timeline WHERE kind = 'train' ORDER BY epoch, position
 """
 
 
+def call_of(kind: str) -> bytes:
+    """The statement that calls the procedure of a kind of unit."""
+    return f"CALL easeml.{GANG_CALLS[kind]}(%s::jsonb, NULL)".encode()
+
+
 class GangUnderTest:
     """The sessions of slots 1 and 2, without a coordinator, and the only trial of the only run."""
 
@@ -52,11 +57,11 @@ class GangUnderTest:
 
     def start(self, order: Order) -> list[Future[Any]]:
         """Begin a gang; what its ranks answer comes later."""
-        call = GANG_CALLS[order.unit.kind]
+        call = call_of(order.unit.kind)
 
         def run(rank: int) -> Any:
             text = order_json(order, rank, self.token, 2 * PATIENCE_SECONDS)
-            row = self.sessions[rank].execute(call, [text]).fetchone()  # type: ignore[call-overload]
+            row = self.sessions[rank].execute(call, [text]).fetchone()
             return row["result"]
 
         return [self.pool.submit(run, rank) for rank in range(2)]
@@ -206,7 +211,7 @@ def test_a_lost_rank_ends_the_gang_at_once_and_nothing_is_recorded(
 def test_a_rank_whose_peer_never_comes_can_be_cancelled(gang: GangUnderTest) -> None:
     order = gang.order(0)
     text = order_json(order, 0, gang.token, 2 * PATIENCE_SECONDS)
-    answer = gang.pool.submit(gang.sessions[0].execute, GANG_CALLS["train"].encode(), [text])
+    answer = gang.pool.submit(gang.sessions[0].execute, call_of("train"), [text])
     pid = gang.sessions[0].info.backend_pid
     gang.database.wait_until("SELECT state = 'active' FROM pg_stat_activity WHERE pid = %s", pid)
     gang.sessions[0].cancel_safe()
