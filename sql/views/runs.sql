@@ -13,7 +13,7 @@ SELECT r.run_id, r.tenant::text AS tenant, d.dataset_name, d.version AS dataset_
     r.failure_reason, r.scheduler, r.visit_order, r.planned_scheduler, r.simulated_seconds, r.bound_seconds,
     t.n_paused, t.n_stopped, r.procedure_options, r.allocation,
     f.eta_at, f.eta_p95_at, c.cost_so_far, f.cost_expected, x.deadline,
-    CASE WHEN f.eta_at IS NOT NULL THEN coalesce(f.eta_p95_at > x.deadline, false) OR coalesce(f.cost_p95 > r.max_cost, false) END AS is_at_risk
+    CASE WHEN f.eta_at IS NOT NULL THEN coalesce(f.eta_p95_at > x.deadline, false) OR coalesce(f.cost_p95 > r.max_cost, false) END AS is_at_risk, r.price_list
 FROM easeml.runs r
 JOIN easeml.datasets d USING (dataset_id)
 LEFT JOIN LATERAL (
@@ -149,6 +149,7 @@ COMMENT ON COLUMN easeml.run_status.procedure_options IS 'Options of the procedu
 COMMENT ON COLUMN easeml.run_status.allocation IS 'How trials share the slots, see easeml.select_models.';
 COMMENT ON COLUMN easeml.run_status.eta_at IS 'When the run is expected to be done, as of the newest forecast (easeml.run_forecasts); null while nobody knows, and once it has ended.';
 COMMENT ON COLUMN easeml.run_status.eta_p95_at IS 'When it is done in 95 of 100 cases.';
+COMMENT ON COLUMN easeml.run_status.price_list IS 'Price list of a planned run, see easeml.prices.';
 COMMENT ON COLUMN easeml.run_status.cost_so_far IS 'Slot time of its recorded units at the prices of price list local; of a planned run, what its instances cost by the rules of its price list, if they were gone now.';
 COMMENT ON COLUMN easeml.run_status.cost_expected IS 'What it is expected to have cost in the end.';
 COMMENT ON COLUMN easeml.run_status.deadline IS 'When it should have ended: its own deadline or that of its tenant, whichever is earlier; null once it has ended.';

@@ -135,7 +135,7 @@ def test_commands_of_evaluation_show_what_the_functions_say(reader: Any, finishe
     assert [row["label"] for row in json.loads(result.stdout)] == [str(digit) for digit in range(10)]
     shown = reader("report_ada", "explain", "report_ada", "--metric", "log_loss")
     assert shown.exit_code == 0, shown.output
-    assert re.search(r"^pixels +\d", shown.output, re.MULTILINE)
+    assert re.search(r"^pixels\S* +\d", shown.output, re.MULTILINE), shown.output
     refused = reader("report_ada", "residuals", "report_ada")
     assert (refused.exit_code, str(refused.exception)) == (
         1, "dataset 'report_ada' is a classification, which has no residuals")  # fmt: skip
