@@ -8,7 +8,7 @@ import click
 
 from easeml_db.cli.connection import database, dsn_option
 from easeml_db.cli.listing import read_rows
-from easeml_db.cli.output import json_option, print_rows
+from easeml_db.cli.output import json_option, print_rows, say
 from easeml_db.cli.statements import Connection, call, rows
 
 FOREVER = "forever"
@@ -50,7 +50,7 @@ def prune(what: tuple[str, ...], is_meant: bool, dsn: str | None, as_json: bool)
         ]
     print_rows(found, as_json=as_json, empty="nothing", columns=PRUNED_COLUMNS)
     if not is_meant and not as_json:
-        click.echo("nothing was removed yet: easeml prune --yes does it")
+        say("nothing was removed yet: easeml prune --yes does it")
 
 
 def _prune(connection: Connection, what: str, *, is_dry: bool) -> int:

@@ -39,6 +39,7 @@ kinds = ("number", "flag", "category", "token")
 layout = tuple(ViewColumn(kind, "a", cardinality=8) for kind in kinds)
 table = Task("classification", (4,), 3, "float32", layout)
 others = [Task("classification", shape, 3) for shape in ((12,), (28, 28), (24, 2))]
+others += [Task("regression", shape, n, output_shape=shape) for shape, n in (((8, 8, 1), 64), ((12, 2), 24))]
 networks = [each for each in ARCHITECTURES.values() if each.trainer == "torch" and not each.is_derived]
 for network in networks:
     tasks = [task for task in (table, *others) if not fits(network, task)]
