@@ -346,6 +346,16 @@ def easeml(session: Session, *arguments: str) -> Any:
     return json.loads(result.stdout)
 
 
+@pytest.fixture
+def events_come_back(catalogue: Session) -> Iterator[None]:
+    """A command commits what it removes, and other tests want it too."""
+    catalogue.execute("CREATE TEMP TABLE events_before AS SELECT * FROM easeml.events")
+    yield
+    catalogue.execute("DELETE FROM easeml.events")
+    catalogue.execute("INSERT INTO easeml.events OVERRIDING SYSTEM VALUE SELECT * FROM events_before")
+
+
+@pytest.mark.usefixtures("events_come_back")
 def test_the_command_counts_before_it_removes(catalogue: Session) -> None:
     before = count(catalogue, "events")
     counted = {row["what"]: row["n_rows"] for row in easeml(catalogue, "prune")}
