@@ -37,7 +37,9 @@ BEGIN
                 AND (trial_id IS NULL OR EXISTS (SELECT FROM easeml.trials t WHERE t.trial_id = usable_dataset.trial_id AND t.tenant = g.tenant));
         END IF;
     END IF;
-    IF tenant IS NULL THEN
+    IF tenant IS NULL AND EXISTS (SELECT FROM easeml.tasks t WHERE t.tenant = own AND t.task_name IN (dataset, CASE WHEN prefix = own THEN rest END)) THEN
+        PERFORM easeml.fail_untrained_task(CASE WHEN prefix = own THEN rest ELSE dataset END);
+    ELSIF tenant IS NULL THEN
         SELECT array_agg(DISTINCT u.name) INTO known FROM (
             SELECT d.dataset_name AS name FROM easeml.datasets d WHERE d.tenant = own
             UNION ALL SELECT g.tenant || '.' || g.dataset_name FROM easeml.dataset_grants g WHERE g.grantee = account) u;
@@ -59,13 +61,23 @@ $$;
 COMMENT ON FUNCTION easeml.answering_trial(name, text) IS
     'Returns the trial that answers for a dataset unless another is named, with its version and its state, by the rule of the view easeml.answering (internal).';
 
+CREATE FUNCTION easeml.fail_untrained_task(task text) RETURNS void LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM easeml.fail('ML010', format('task %s has no model yet', quote_literal(task)),
+        hint => format('Its tenant can start a run with SELECT easeml.run_task(%s); SELECT * FROM easeml.task_status says what it waits for.', quote_literal(task)));
+END
+$$;
+COMMENT ON FUNCTION easeml.fail_untrained_task(text) IS 'Says that nothing answers for a task yet, and how its tenant has a run begin (internal).';
+
 CREATE FUNCTION easeml.fail_unanswered(tenant name, dataset_name text, asked text) RETURNS void LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     other_metric text := (SELECT a.metric FROM easeml.answering a WHERE a.tenant = fail_unanswered.tenant AND a.dataset_name = fail_unanswered.dataset_name AND EXISTS (
         SELECT FROM easeml.datasets d JOIN easeml.runs r USING (dataset_id) JOIN easeml.trials t USING (run_id)
         WHERE d.tenant = a.tenant AND d.dataset_name = a.dataset_name AND t.best_checkpoint_id IS NOT NULL));
 BEGIN
-    IF other_metric IS NULL THEN
+    IF other_metric IS NULL AND EXISTS (SELECT FROM easeml.tasks t WHERE t.tenant = fail_unanswered.tenant AND t.task_name = fail_unanswered.dataset_name) THEN
+        PERFORM easeml.fail_untrained_task(dataset_name);
+    ELSIF other_metric IS NULL THEN
         PERFORM easeml.fail('ML010', format('dataset %s has no trained trial yet', quote_literal(asked)),
             hint => format('Start one with SELECT easeml.select_models(%s), or wait for the first epoch to be measured.', quote_literal(asked)));
     END IF;

@@ -103,7 +103,7 @@ BEGIN
                 find_source,find_output,qualified_name,fail,hide_context,raise_failure,array_bytes,version}'),
             -- They read with the rights of their caller; examined_trial refuses in words whoever may not see the rows.
             ('PUBLIC', '{evaluate,confusion_matrix,roc_curve,calibration,class_metrics,residuals,held_out_answers,explain,explain_row,examined_trial,examine_trial,examination}'),
-            ('easeml_tenant', '{answering_trial,fail_unanswered,hyperparameter_importance,hyperparameter_importances}'),
+            ('easeml_tenant', '{answering_trial,fail_unanswered,fail_untrained_task,hyperparameter_importance,hyperparameter_importances}'),
             ('easeml_reader', '{hyperparameter_importance,hyperparameter_importances}'),
             ('easeml_tenant', '{create_dataset,dataset_rows,refresh_dataset,drop_dataset,replicate_dataset,grant_use,revoke_use,set_prediction_audit,
                 select_models,preview_procedure,plan,plan_frontier,run_summary,wait,cancel,resume,drop_run,replay,deploy,undeploy,export_trial,import_trial,rollback,set_serving_metric}'),

@@ -72,6 +72,7 @@ QUESTIONS = {
     "explain(text,bigint,text,text,integer,integer,bigint)": "explain('private', {trial_id})",
     "explain_row(text,jsonb,bigint,text,integer,bigint)": "explain_row('private', '{{\"x\": 1}}', {trial_id})",
     "fail_unanswered(name,text,text)": "fail_unanswered('alma', 'private', 'private')",
+    "fail_untrained_task(text)": "fail_untrained_task('private')",
     "held_out_answers(text,bigint,text,double precision,text)": "held_out_answers('private', {trial_id})",
     "hyperparameter_importance(bigint)": "hyperparameter_importance({run_id})",
     "residuals(text,bigint,text)": "residuals('private', {trial_id})",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import psycopg
 import pytest
 
 if TYPE_CHECKING:
@@ -80,3 +81,22 @@ def test_only_what_changed_is_packed_anew(module_database: Session, ada: Session
     after = {tuple(row.values()) for row in ada.rows(rows)}
     assert before - after == {row for row in before if row[0] == "17"}
     assert after < before
+
+
+def test_a_task_without_a_model_says_how_to_have_a_run_begin(module_database: Session, ada: Session) -> None:
+    create(ada, "untrained", classes=["a", "b", "c"], run_after_examples=None, run_after_minutes=None)
+
+    def refused(name: str) -> str:
+        with pytest.raises(psycopg.Error) as caught:
+            ada.execute("SELECT easeml.infer(%s, '\\x00'::bytea)", [name])
+        diagnosis = caught.value.diag
+        assert (caught.value.sqlstate, diagnosis.message_primary) == ("ML010", "task 'untrained' has no model yet")
+        return str(diagnosis.message_hint)
+
+    assert "SELECT easeml.run_task('untrained')" in refused("untrained")
+    assert "SELECT easeml.run_task('untrained')" in refused("ada.untrained")
+    feed_pictures(ada, "lab.untrained", 60)
+    task_id = module_database.value("SELECT task_id FROM easeml.tasks WHERE task_name = 'untrained'")
+    assert module_database.rows("SELECT * FROM easeml.pack_task(%s)", task_id)[0]["failure"] is None
+    assert "SELECT easeml.run_task('untrained')" in refused("untrained")
+    assert "select_models" not in refused("ada.untrained")
