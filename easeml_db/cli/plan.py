@@ -77,11 +77,15 @@ def _print_plans(found: Sequence[Row]) -> None:
     for name, total in totals.items():
         say(
             f"\n{name}: {duration(total['seconds_mean'])} (95 % within {duration(total['seconds_p95'])}),"
-            f" cost {cost_text(total['cost_mean'])} (95 % within {cost_text(total['cost_p95'])})"
+            f" cost {cost_text(total['cost_mean'])} (95 % within {cost_text(total['cost_p95'])}){_chance(total)}"
         )
         say(slots_chart([row for row in stages if row["plan"] == name], longest))
     for note in dict.fromkeys(row["note"] for row in totals.values() if row["note"]):
         say(f"\nassumed: {note}")
+
+
+def _chance(total: Row) -> str:
+    return "" if total["chance"] is None else f", within its limits in {total['chance']:.0%} of cases"
 
 
 COMMANDS = (plan,)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from typing import Any, TypeVar
 
 import psycopg
@@ -23,6 +24,9 @@ SETTINGS = {
 SHOW_IDLE = """
 UPDATE easeml.slots s SET unit_started_at = NULL WHERE s.slot_id = %s AND s.unit_started_at IS NOT NULL
     AND (s.backend_pid = pg_backend_pid() OR NOT EXISTS (SELECT FROM pg_stat_activity a WHERE a.pid = s.backend_pid))
+"""
+SHOW_START = """
+UPDATE easeml.slots SET start_seconds = start_seconds || jsonb_build_object('session', %s::float8) WHERE slot_id = %s
 """
 
 CRASHED = "the server restarted while this unit ran; probably out of memory"
@@ -74,6 +78,11 @@ class SlotSession:
         with contextlib.suppress(psycopg.Error):  # a lost session's row is cleared by the next one
             await self._connection.execute(SHOW_IDLE, [self.slot_id])
 
+    async def show_start(self, seconds: float) -> None:
+        """Record how long it took to open this session: plans count it for each slot that starts."""
+        with contextlib.suppress(psycopg.Error):  # somebody holds the row: plans know it of other slots
+            await self._connection.execute(SHOW_START, [seconds, self.slot_id])
+
     async def close(self) -> None:
         """Close the connection."""
         await self._connection.close()
@@ -84,11 +93,13 @@ S = TypeVar("S", bound=SlotSession)
 
 async def open_session(dsn: str, slot_id: int, kind: type[S]) -> S:
     """Open and warm the session of a slot. Raises EasemlError or psycopg.Error."""
+    began = time.monotonic()
     connection = await connect(dsn, f"easeml slot {slot_id}", **SETTINGS)
     session = kind(slot_id, connection)
     try:
         # Importing torch takes seconds: better now than within the first unit.
         await connection.execute("SELECT easeml.warm_up()")
+        await session.show_start(time.monotonic() - began)
         await session.show_idle()
     except (psycopg.Error, asyncio.CancelledError):
         await session.close()

@@ -8,15 +8,17 @@ the coordinator's lease and the trial's progress (recording.py). The statements 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NamedTuple, TypeAlias
 
 from .architectures import architecture
 from .devices import bind
 from .errors import EasemlError, TrialFailed
 from .memory import slot_share
-from .session import Session, Statement
+from .session import Session, Statement, only_column
+from .trainers import trainer_for
 from .value_types import JSON
 
 Instant: TypeAlias = str
@@ -139,11 +141,32 @@ OPEN_UNIT = Statement(
     ("jsonb",),
     OpenedUnit,
 )
+RECORD_START: Statement[Instant] = Statement(
+    "UPDATE easeml.slots SET start_seconds = start_seconds || jsonb_build_object($2, $3) WHERE slot_id = $1"
+    " RETURNING clock_timestamp()",
+    ("int4", "text", "float8"),
+    only_column,
+)
+LEAST_START_SECONDS = 0.01  # what is imported already takes a millionth of a second
 
 
 def open_unit(session: Session, unit: Unit) -> UnitContext:
     """Read the unit's context and bind the session to its slot. Raises StaleLease when the step is not due."""
-    return bound_context(session.row(OPEN_UNIT, unit.text))
+    found = bound_context(session.row(OPEN_UNIT, unit.text))
+    return found._replace(started_at=_prepared(session, unit, found) or found.started_at)
+
+
+def _prepared(session: Session, unit: Unit, found: UnitContext) -> Instant | None:
+    """Import what trials of the architecture need; return since when its unit counts, where that took a moment.
+
+    A session does it once: it belongs to the start of the slot, and not to the time of a unit."""
+    name, began = architecture(found.trial.architecture).trainer, time.perf_counter()
+    with suppress(ImportError):  # the trial says what is missing
+        trainer_for(name).prepare()
+    seconds = time.perf_counter() - began
+    if seconds < LEAST_START_SECONDS:
+        return None
+    return session.row(RECORD_START, unit.slot_id, name, seconds)
 
 
 def opened_from_text(text: str) -> OpenedUnit:

@@ -36,6 +36,7 @@ BEGIN
                     FROM easeml.trials t WHERE t.arm_id = a.arm_id AND t.architecture <> 'ensemble')) ORDER BY a.arm_id), '[]')
                 FROM easeml.arms a WHERE a.run_id = run.run_id AND (a.closed_at IS NULL OR run.search IS NULL OR is_played)),
             'knowledge', easeml.known_times(data, run.procedure) || jsonb_build_object('joint', '[]'::jsonb,
+                'trainers', (SELECT jsonb_object_agg(l.architecture, l.trainer) FROM easeml.list_architectures() l WHERE l.architecture = ANY (run.architectures)),
                 'whole', (SELECT coalesce(jsonb_agg(n), '[]') FROM unnest(run.architectures) n WHERE easeml.does_whole_rounds(n)))));
 END
 $$;

@@ -44,6 +44,13 @@ COMMENT ON FUNCTION easeml.timed_trials(easeml.datasets) IS 'Returns how long th
 CREATE FUNCTION easeml.known_times(data easeml.datasets, procedure text) RETURNS jsonb LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RETURN jsonb_build_object('trials', easeml.timed_trials(data), 'n_partitions', data.n_partitions,
+        'starts', (SELECT jsonb_object_agg(k.device_kind, k.seconds) FROM (
+            SELECT n.device_kind, jsonb_object_agg(n.name, n.seconds) AS seconds FROM (
+                SELECT split_part(s.device, ':', 1) AS device_kind, e.key AS name, avg(e.value::double precision) AS seconds
+                FROM easeml.slots s, jsonb_each_text(s.start_seconds) e GROUP BY 1, 2) n GROUP BY n.device_kind) k),
+        -- Without slots that could be added, a planned run takes slots whose sessions are open.
+        'adds_slots', coalesce((SELECT p.max_slots FROM easeml.provisioners p WHERE p.provisioner = 'local')
+            > (SELECT count(*) FROM easeml.slots s WHERE s.segment_id = 1 AND s.status = 'active' AND NOT s.is_added), false),
         'max_slots', (SELECT t.max_slots FROM easeml.tenants t WHERE t.tenant = data.tenant),
         'data_gb', coalesce((SELECT sum(p.n_bytes) FROM easeml.partitions p WHERE p.dataset_id = data.dataset_id), 0) / 1e9,
         'speedups', (SELECT jsonb_agg(jsonb_build_object('architecture', p.architecture, 'device_kind', p.device_kind, 'is_same', p.dataset_id = data.dataset_id,
@@ -104,6 +111,7 @@ BEGIN
         jsonb_build_object('types', types, 'price_list', list.price_list, 'is_local', list.is_local, 'dataset', data.dataset_name, 'goal', goal,
             'knowledge', known || jsonb_build_object(
                 'whole', (SELECT coalesce(jsonb_agg(a), '[]') FROM unnest(chosen) a WHERE easeml.does_whole_rounds(a)),
+                'trainers', (SELECT jsonb_object_agg(a.architecture, a.trainer) FROM easeml.list_architectures() a),
                 'joint', (SELECT coalesce(jsonb_agg(a.architecture), '[]') FROM easeml.list_architectures() a WHERE a.trainer = 'torch'))));
     PERFORM easeml.raise_failure(plan.failure);
     RETURN plan.plans;
@@ -117,7 +125,7 @@ CREATE FUNCTION easeml.plan(
     confidence double precision DEFAULT 0.95,
     OUT plan text, OUT stage integer, OUT label text, OUT n_trials integer, OUT n_epochs double precision, OUT instance_type text, OUT n_slots integer, OUT n_instances integer,
     OUT start_seconds double precision, OUT seconds_mean double precision, OUT seconds_p50 double precision, OUT seconds_p95 double precision,
-    OUT cost_mean double precision, OUT cost_p95 double precision, OUT note text
+    OUT cost_mean double precision, OUT cost_p95 double precision, OUT note text, OUT chance double precision
 ) RETURNS SETOF record LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     goal jsonb := easeml.plan_goal(deadline, max_cost, confidence);
@@ -128,14 +136,14 @@ BEGIN
     RETURN QUERY SELECT p.* FROM jsonb_to_recordset(easeml.plan_search_on(data, search, price_list, goal, easeml.known_times(data, coalesce(procedure, 'race')))) p(
         plan text, stage integer, label text, n_trials integer, n_epochs double precision, instance_type text, n_slots integer, n_instances integer,
         start_seconds double precision, seconds_mean double precision, seconds_p50 double precision, seconds_p95 double precision,
-        cost_mean double precision, cost_p95 double precision, note text);
+        cost_mean double precision, cost_p95 double precision, note text, chance double precision);
 END
 $$;
 COMMENT ON FUNCTION easeml.plan(text, text[], jsonb, text, integer, integer, bigint, jsonb, interval, double precision, text, double precision) IS
 $$Says what a search would cost and when it would be done, with the arguments of easeml.select_models; nothing is started. A row is a stage of a plan: so many trials train so many epochs on so many slots.
 The row without a stage is the whole plan, and notes what had to be assumed. plan: planned (the cheapest plan that keeps the deadline; with max_cost alone the fastest that costs no more),
 static (the best cluster that stays the same), naive_elastic (the best number of slots for each trial). deadline: counts from the start. price_list: one of easeml.prices; local is this server's slots.
-confidence: with which probability the limits are kept; NULL: in the mean. Times come from trials that were trained before. asha and race, which have no stages, are played on past learning curves.
+confidence: with which probability the limits are kept; NULL: in the mean. chance: how probable it is that the whole plan keeps deadline and max_cost. Times come from trials that were trained before. asha and race, which have no stages, are played on past learning curves.
 A search over several architectures is planned one architecture after the other, Hyperband one bracket after the other.$$;
 
 CREATE FUNCTION easeml.plan_frontier(

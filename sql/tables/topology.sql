@@ -38,7 +38,8 @@ CREATE TABLE easeml.slots (
     unit_started_at timestamptz,
     n_units_done bigint NOT NULL DEFAULT 0,
     instance_id bigint,  -- no foreign key: instances outlive runs, and slots outlive instances
-    is_added boolean NOT NULL DEFAULT false
+    is_added boolean NOT NULL DEFAULT false,
+    start_seconds jsonb NOT NULL DEFAULT '{}'
 );
 CREATE INDEX slots_segment ON easeml.slots (segment_id);
 CREATE INDEX slots_instance ON easeml.slots (instance_id) WHERE instance_id IS NOT NULL;
@@ -48,6 +49,7 @@ COMMENT ON TABLE easeml.slots IS 'Sessions that run one unit at a time, each bou
 COMMENT ON COLUMN easeml.slots.device IS 'cuda:N: a GPU; cpu: cores of its own; cpu:N: the N-th n_threads cores. Slots of a segment with the same cuda:N or cpu:N share it.';
 COMMENT ON COLUMN easeml.slots.instance_id IS 'The instance that it belongs to, or was taken for: it is held for the run of that instance.';
 COMMENT ON COLUMN easeml.slots.is_added IS 'Whether it was added for its instance, and goes with it.';
+COMMENT ON COLUMN easeml.slots.start_seconds IS 'session: seconds that it took to open its session; a trainer''s name: seconds that the first unit of such a trial took to import what it needs, which no unit''s time holds.';
 COMMENT ON COLUMN easeml.slots.memory_limit_bytes IS 'RLIMIT_DATA of the session: a unit beyond it fails with out of memory and does not take the server down. NULL: its share of the machine''s memory; on a GPU no limit.';
 
 CREATE TABLE easeml.coordinator_lease (

@@ -15,7 +15,8 @@ ALTER TABLE easeml.epoch_metrics ADD COLUMN IF NOT EXISTS mse double precision, 
     ADD COLUMN IF NOT EXISTS token_accuracy double precision;
 ALTER TABLE easeml.partitions ADD COLUMN IF NOT EXISTS n_kept_bytes bigint NOT NULL DEFAULT 0 CHECK (n_kept_bytes >= 0);
 ALTER TABLE easeml.coordinators ADD COLUMN IF NOT EXISTS counters jsonb NOT NULL DEFAULT '{}';
-ALTER TABLE easeml.slots ADD COLUMN IF NOT EXISTS instance_id bigint, ADD COLUMN IF NOT EXISTS is_added boolean NOT NULL DEFAULT false;
+ALTER TABLE easeml.slots ADD COLUMN IF NOT EXISTS instance_id bigint, ADD COLUMN IF NOT EXISTS is_added boolean NOT NULL DEFAULT false,
+    ADD COLUMN IF NOT EXISTS start_seconds jsonb NOT NULL DEFAULT '{}';
 ALTER TABLE easeml.segments ADD COLUMN IF NOT EXISTS service text UNIQUE CHECK (service ~ '^[A-Za-z0-9_.-]{1,63}$'),
     ADD COLUMN IF NOT EXISTS token text, ADD COLUMN IF NOT EXISTS identity text UNIQUE, ADD COLUMN IF NOT EXISTS facts jsonb,
     ADD COLUMN IF NOT EXISTS checked_at timestamptz, ADD COLUMN IF NOT EXISTS refusal text;
@@ -39,6 +40,7 @@ DROP INDEX IF EXISTS easeml.runs_open, easeml.arm_opening_candidates_run, easeml
 DROP VIEW IF EXISTS easeml.architectures;
 DROP FUNCTION IF EXISTS easeml.list_architectures(), easeml.fitting_architectures(text, integer[], integer, boolean), easeml.predict_packed(text, bigint, integer, bytea, text), easeml.specifications(text[]),
     easeml.predict_table(text, text, text, bigint, text, text[]), easeml.write_predictions(text, oid, text, bigint, text, text[]);
+DROP FUNCTION IF EXISTS easeml.plan(text, text[], jsonb, text, integer, integer, bigint, jsonb, interval, double precision, text, double precision);
 DROP FUNCTION IF EXISTS easeml.add_segment(text), easeml.remove_segment(text);
 DROP FUNCTION IF EXISTS easeml.select_models(text, text[], jsonb, text, integer, integer, text, double precision, bigint, text, text, jsonb, text);
 

@@ -73,6 +73,24 @@ def check_given_back(session: Session, run_id: int) -> None:
     assert session.value(sessions) == 1
 
 
+def test_a_slot_that_is_added_pays_for_its_session_and_its_imports_and_no_unit_does(elastic: Session) -> None:
+    starts = elastic.value("SELECT start_seconds FROM easeml.slots")
+    assert set(starts) == {"session", "partial_fit"}
+    began = (
+        "SELECT extract(epoch FROM min(u.started_at) - min(t.started_at))::float8"
+        " FROM easeml.training_units u JOIN easeml.trials t USING (trial_id)"
+    )
+    assert elastic.value(began) >= starts["partial_fit"]
+    plan = (
+        f"SELECT seconds_mean FROM easeml.plan('points', '{{sgd}}', {SEARCH}) WHERE plan = 'planned' AND stage IS NULL"
+    )
+    warm = elastic.value(plan)
+    elastic.execute("SELECT easeml.limit_provisioner('local', 2)")
+    added = elastic.value(plan)
+    elastic.execute("SELECT easeml.limit_provisioner('local', NULL)")
+    assert added >= warm + sum(starts.values()) - 1e-6
+
+
 def test_slots_of_this_server_are_added_for_a_stage_and_removed_after_it(elastic: Session) -> None:
     elastic.execute("SELECT easeml.limit_provisioner('local', 2)")
     run_id = elastic.value(SELECT, "local")

@@ -80,6 +80,8 @@ def test_a_plan_shows_stages_time_and_cost_of_each_alternative(lena: Session) ->
     assert total(found)["seconds_p50"] <= total(found)["seconds_p95"] <= 400
     assert {row["plan"] for row in found} == {"planned", "static"}  # nine slots for nine trials there are not
     assert total(found, "static")["cost_mean"] >= total(found)["cost_mean"]
+    assert 0.95 <= total(found)["chance"] <= 1  # confidence is 0.95
+    assert {row["chance"] for row in stages} == {None}
 
 
 def test_nothing_is_started_and_nothing_is_written(lena: Session, module_database: Session) -> None:
@@ -257,10 +259,12 @@ def test_the_shell_draws_slots_over_time_for_each_alternative(lena: Session) -> 
     result = shell(lena, *SHELL_PLAN, "--deadline", "400 seconds")
     assert result.exit_code == 0, result.output
     assert "planned: 5 min" in result.output
+    assert "% of cases" in result.output
     assert "static: " in result.output
     assert "     2 |####" in result.output
     rows = json.loads(shell(lena, *SHELL_PLAN, "--json").output)
     assert total(rows)["seconds_mean"] > 0
+    assert total(rows)["chance"] is None
 
 
 def test_the_shell_draws_the_frontier(lena: Session) -> None:

@@ -30,11 +30,11 @@ def one_stage(run_id: int, n_slots: int, *, seconds: float = 10.0) -> RunPlan:
     return RunPlan(run_id, 1, (stage,), PriceList("local", (LOCAL_SLOT,)), LOCAL, 0.0, seconds, seconds)
 
 
-def serve(world: SimulatedWorld, dies_at_call: int | None = None) -> SimulatedProcess:
+def serve(world: SimulatedWorld, dies_at_call: int | None = None, *, is_replanning: bool = True) -> SimulatedProcess:
     """Let one coordinator work until nothing is left, or it dies."""
     process = SimulatedProcess(world, dies_at_call)
     try:
-        asyncio.run(Coordinator(process.ports, Settings()).serve(until_idle=True))
+        asyncio.run(Coordinator(process.ports, Settings(is_replanning=is_replanning)).serve(until_idle=True))
     except Killed:
         assert process.is_dead
     return process

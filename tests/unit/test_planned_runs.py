@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from easeml_db.decisions.planner.job import Latency
+from easeml_db.decisions.planner.job import Latency, StageKey
 from easeml_db.decisions.planner.planning import Goal
 from easeml_db.decisions.planner.prices import InstanceType, PriceList
+from easeml_db.decisions.planner.run_plan import PlannedStage, RunPlan
 from easeml_db.simulated import CloudFaults, SimulatedWorld, new_run
 from easeml_db.words.tenant import Tenancy, Tenant
 from tests.unit.planned_worlds import LOCAL_SLOT, finished_seconds, first_plan, planned_run, serve, world_with
@@ -164,6 +165,52 @@ def test_a_run_for_which_no_instance_ever_comes_up_fails_with_the_reason():
     assert world.tables.runs_by_id[1].status == "failed"
     assert any("no instance comes up: it did not come up" in text for _, text in world.tables.notes)
     check_nothing_leaked(world)
+
+
+FOUR = InstanceType("four", "cpu", 4, 3600.0, max_instances=2)
+
+
+def gang_world(width: int) -> SimulatedWorld:
+    """Two trials on two machines of four slots, each trial on `width` of them."""
+    run = new_run(1, n_trials=2, n_partitions=12, max_epochs=3, allocation="planned")
+    stage = PlannedStage(StageKey(), "all", 2, FOUR.name, 8, 2, width, 60.0, 90.0)
+    plan = RunPlan(1, 1, (stage,), PriceList("cloud", (FOUR,)), "cloud", 0.0, 60.0, 90.0, is_local=False)
+    return world_with([run], [plan], n_slots=1, cloud_faults=CloudFaults())
+
+
+@pytest.mark.parametrize("width", [2, 3, 4])
+def test_each_gang_of_a_planned_run_lies_on_one_machine_and_stays_there(width):
+    """In their order the slots of three would lie on two machines for the second trial."""
+    world = gang_world(width)
+    serve(world, is_replanning=False)
+    assert world.tables.runs_by_id[1].status == "finished"
+    machine_of = {
+        slot: each.instance_id for each, _, _ in world.tables.plans_table.ended.values() for slot in each.slot_ids
+    }
+    gangs: dict[tuple[int, float], set[int]] = {}
+    for unit in world.units:
+        if unit.order.unit.kind == "train":
+            gangs.setdefault((unit.order.unit.trial_id, unit.started_seconds), set()).add(unit.order.slot_id)
+    assert {len(slots) for slots in gangs.values()} == {width}
+    lies_on: dict[int, set[int]] = {}
+    for (trial_id, _), slots in gangs.items():
+        lies_on.setdefault(trial_id, set()).update(machine_of[slot] for slot in slots)
+    assert [len(machines) for machines in lies_on.values()] == [1, 1]
+
+
+def test_sessions_that_open_are_in_the_plan_as_they_are_in_the_run():
+    """Slots of machines take five seconds to open their sessions, nothing else differs: the run ends as predicted."""
+    run, start = planned_run(), {"cpu": {"session": 5.0}}
+    plans = {
+        told: first_plan(run, CLOUD, provisioner="cloud", spread=0.0, starts=start if told else None)
+        for told in (True, False)
+    }
+    faults = CloudFaults(queue_seconds=lambda k: 2.0, start_seconds=lambda k: 3.0)
+    world = world_with([run], [plans[True]], n_slots=1, cloud_faults=faults, spread=0.0, warm_seconds=5.0)
+    serve(world)
+    trained = max(u.finished_seconds for u in world.units if u.order.unit.kind != "test")
+    assert trained == pytest.approx(plans[True].seconds_mean, rel=0.03)
+    assert trained > plans[False].seconds_mean + 4.0
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -17,6 +17,7 @@ unit is not pre-empted. There is no barrier, not even between epochs.
     pilots.py               which trials are timed first    attempts.py        units that failed
     estimates.py            seconds a unit is expected to take, from pilots and from those observed
     gangs.py                trials on several slots at once
+    gang_places.py          on which instances of a planned run (instance_places.py: RubberBand's algorithm 3)
     device_sharing.py       devices of trials under water-filling; profiling.py, device_profiler.py measure them
     bounds.py               no schedule is shorter than this
     makespan_simulation.py  a scheduler on known unit times, without a machine

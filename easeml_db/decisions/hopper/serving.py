@@ -53,6 +53,7 @@ class Serving:
             find_devices=lambda: self._devices_for(run),
             n_allowed=self._limits.n_allowed(run.tenant),
             n_held=self._n_held[run.tenant],
+            instances=self._board.instances_of(run.run_id),
         )
 
     def _taken(self) -> set[int]:

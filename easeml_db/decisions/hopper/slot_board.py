@@ -80,6 +80,11 @@ class SlotBoard:
             return self._held
         return frozenset(slot_id for slot_id in self._held if self._active[slot_id].run_id == run_id)
 
+    def instances_of(self, run_id: int) -> Mapping[int, int]:
+        """Return the instance of each slot that is held for a run."""
+        held = self.held_for(run_id)
+        return {slot_id: number for slot_id in held if (number := self._active[slot_id].instance_id) is not None}
+
     def n_busy(self, slot_ids: Iterable[int]) -> int:
         """Count those of some slots that work."""
         return sum(slot_id in self._busy for slot_id in slot_ids)

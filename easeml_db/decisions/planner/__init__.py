@@ -16,7 +16,6 @@
     documents.py     JSON in, JSON out: what SQL calls
     remaining.py     the stages that a run under way has left
     forecast.py      when it will be done, and what it will have cost
-    placement.py     algorithm 3: trials onto instances
 
 Words: a stage is a set of trials that train at once up to a barrier; its allocation is a number of slots of one
 instance type. Trials share them: with at least as many slots as trials each has floor(slots / trials), its width; with

@@ -101,7 +101,7 @@ def make_plan(
     request = json.loads(request_json)
     search = Search(architectures_json, search_space_json, procedure, n_configs, max_epochs, seed, options_json)
     prices = _prices(request)
-    knowledge = Knowledge(request["knowledge"], request["dataset"])
+    knowledge = Knowledge(request["knowledge"], request["dataset"], is_on_own_slots=request["is_local"])
     if declares_stages(procedure):
         stages = declared_stages(search)
     else:
@@ -115,7 +115,11 @@ def make_plan(
         return json.dumps([_point(simulator, each) for each in plan_frontier(simulator, _n_points(goal["n_points"]))])
     limits = Goal(goal["deadline_seconds"], goal["max_cost"], goal["confidence"])
     notes = "; ".join(knowledge.notes)
-    return json.dumps([row for each in make_plans(simulator, limits) for row in plan_rows(simulator, each, notes)])
+    rows: list[Row] = []
+    for each in make_plans(simulator, limits):
+        rows += plan_rows(simulator, each, notes)
+        rows[-1]["chance"] = limits.chance(each.prediction)
+    return json.dumps(rows)
 
 
 def _prices(request: Mapping[str, Any]) -> PriceList:

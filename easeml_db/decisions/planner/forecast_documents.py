@@ -52,9 +52,12 @@ def _held(state: Row) -> SlotsHeld:
     return SlotsHeld(state["device_kind"], state["n_slots"], state["price_per_hour"])
 
 
-def rest_of(state: Row) -> tuple[tuple[Stage, ...], Knowledge]:
+def rest_of(state: Row, *, is_on_own_slots: bool = True) -> tuple[tuple[Stage, ...], Knowledge]:
     """Return the stages that a run has left, and what is known of its times. Raises NotReady, InvalidArgument."""
-    knowledge = Knowledge(state["knowledge"], state["dataset"], is_parallel=state.get("allocation") == PARALLEL)
+    knowledge = Knowledge(
+        state["knowledge"], state["dataset"], is_parallel=state.get("allocation") == PARALLEL,
+        is_on_own_slots=is_on_own_slots,
+    )  # fmt: skip
     past = Past(knowledge.curves, knowledge.epoch_seconds)
     search = None if state["search"] is None else Search(**state["search"])
     return remaining_stages(search, [_arm(arm, past) for arm in state["arms"]], past, seed=state["seed"]), knowledge

@@ -107,7 +107,7 @@ class TrialProfile:
 
     `epoch_seconds` by width, 1 among them. `spread` is the relative standard deviation of one epoch, `trial_spread`
     that of the means of trials, `uncertainty` that of the mean over all of them. An epoch has `units_per_epoch` units,
-    between which a trial may hop. `session_seconds` to open the session of a new slot, `restore_seconds` to bring a
+    between which a trial may hop. `session_seconds` until a slot that starts can train it, `restore_seconds` to bring a
     state there. `note` says what was not measured. Raises InvalidArgument.
     """
 

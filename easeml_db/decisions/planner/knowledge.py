@@ -9,6 +9,10 @@ shared devices out: of the architecture, else of another one on the same kind of
     speedups   [{"architecture", "device_kind", "is_same", "speedups", "restore_seconds"}]
     whole      architectures whose trials take all partitions in one unit
     joint      architectures that can train on several slots at once
+    starts     {device_kind: {"session" or a trainer's name: seconds}}: to open the session of a slot, and to import
+               in it what trials of that trainer need
+    trainers   {architecture: its trainer}
+    adds_slots  whether a planned run on this server gets slots whose sessions are opened for it
     n_partitions   units of an epoch
     max_slots, data_gb   slots that the tenant may have (null: any number), and what an instance brings in
     curves     {architecture: [[score after epoch 1, ...], ...]}, higher is better
@@ -17,6 +21,7 @@ shared devices out: of the architecture, else of another one on the same kind of
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from math import hypot
 from statistics import fmean, stdev
 from typing import Any
@@ -34,12 +39,16 @@ Row = Mapping[str, Any]
 class Knowledge:
     """Profiles by architecture and kind of device; `notes` say what had to be assumed."""
 
-    def __init__(self, known: Row, dataset: str, *, is_parallel: bool = False) -> None:
-        """`is_parallel`: trials are known by their epochs on several slots at once, where there are any."""
+    def __init__(self, known: Row, dataset: str, *, is_parallel: bool = False, is_on_own_slots: bool = False) -> None:
+        """`is_parallel`: trials are known by their epochs on several slots at once, where there are any.
+        `is_on_own_slots`: they get slots of this server, which may have their sessions already."""
         self._is_parallel = is_parallel
         self._trials: Sequence[Row] = known["trials"] or ()
         self._speedups: Sequence[Row] = known["speedups"] or ()
         self._whole, self._joint = set(known["whole"]), set(known["joint"])
+        are_open = is_on_own_slots and not known.get("adds_slots")
+        self._starts: Mapping[str, Mapping[str, float]] = {} if are_open else known.get("starts") or {}
+        self._trainers: Mapping[str, str] = known.get("trainers") or {}
         self._n_partitions = known["n_partitions"]
         self._dataset = dataset
         self.curves: Mapping[str, Sequence[Sequence[float]]] = known["curves"] or {}
@@ -81,10 +90,16 @@ class Knowledge:
             for kind in kinds:
                 if kind in measured or not is_local:
                     source = kind if kind in measured else usable[0]
-                    found[name, kind] = self._profile(name, source)
+                    start = self._start_seconds(name, kind if kind in self._starts else source)
+                    found[name, kind] = replace(self._profile(name, source), session_seconds=start)
                     if source != kind:
                         self._note(f"nothing was measured on {kind}: a slot is taken to be as fast as one of {source}")
         return found | self._guesses([name for name in architectures if timed and name not in timed], found)
+
+    def _start_seconds(self, name: str, kind: str) -> float:
+        """Return seconds until a new slot can train an architecture: its session opens, then imports what is needed."""
+        starts = self._starts.get(kind, {})
+        return starts.get("session", 0.0) + starts.get(self._trainers.get(name, ""), 0.0)
 
     def _guesses(
         self, names: Sequence[str], timed: Mapping[tuple[str, str], TrialProfile]

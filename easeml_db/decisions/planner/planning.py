@@ -61,6 +61,13 @@ class Goal:
         """Say whether a plan keeps the deadline."""
         return self.deadline_seconds is None or self.seconds(prediction) <= self.deadline_seconds
 
+    def chance(self, prediction: Prediction) -> float | None:
+        """Return in which share of the samples a plan keeps the limits; None where there are none."""
+        if self.deadline_seconds is None and self.max_cost is None:
+            return None
+        in_time = prediction.seconds <= (self.deadline_seconds or math.inf)
+        return float((in_time & (prediction.cost <= (self.max_cost or math.inf))).mean())
+
     def rank(self, prediction: Prediction) -> tuple[float, float]:
         """Return what is to be as small as possible: cost, then time; with a sum and no deadline time, then cost."""
         by_cost = prediction.mean_cost, prediction.mean_seconds

@@ -45,7 +45,7 @@ class Rest:
 
     def __init__(self, plan: RunPlan, standing: Mapping[str, Any], circumstances: Circumstances) -> None:
         self._plan, self._now = plan, circumstances
-        self._stages, knowledge = rest_of(standing)
+        self._stages, knowledge = rest_of(standing, is_on_own_slots=plan.is_local)
         self._types = _to_be_had(plan.prices, circumstances)
         self._simulator: Simulator | None = None
         self.ending_seconds = 0.0  # of the test of the best trial, which no stage has

@@ -15,7 +15,7 @@ import numpy as np
 
 from easeml_db.decisions.planner.draws import DEFAULT_SAMPLES, Draws
 from easeml_db.decisions.planner.job import Job, Vector
-from easeml_db.decisions.planner.prices import InstanceType, PriceList
+from easeml_db.decisions.planner.prices import PriceList
 from easeml_db.decisions.planner.stage_times import StageTimes
 from easeml_db.errors import InvalidArgument
 
@@ -82,7 +82,6 @@ class Simulator:
         self.times = StageTimes(job, self.draws)
         self._states: dict[tuple[Allocation, Plan], _State] = {}  # plans share their beginnings
         self._predicted: dict[tuple[Plan, Allocation], Prediction] = {}
-        self._sessions = {k: self._session_seconds(prices.types[k]) for k in self.types}
 
     @property
     def n_stages(self) -> int:
@@ -106,11 +105,8 @@ class Simulator:
         """Return seconds in the provider's queue, and until `n_new` instances are ready for trials after that."""
         instance = self.prices.types[type_number]
         queue = self.draws.queue_seconds(stage, instance.queue)
-        return queue, self.draws.slowest_start(stage, instance.initialisation, n_new) + self._sessions[type_number]
-
-    def _session_seconds(self, instance: InstanceType) -> float:
-        names = self.job.architectures
-        return max(self.job.profile(name, instance.device_kind).session_seconds for name in names)
+        start = self.draws.slowest_start(stage, instance.initialisation, n_new)
+        return queue, start + self.times.session_seconds(stage, instance)
 
     def _after(self, plan: Plan, held: Allocation) -> _State:
         """Return how things stand after the first stages."""

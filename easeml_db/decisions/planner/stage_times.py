@@ -63,6 +63,10 @@ class StageTimes:
         """Return the slots beyond which no trial of a stage gets faster."""
         return max(profile.max_width for _, profile in self._profiles(stage, instance.device_kind))
 
+    def session_seconds(self, stage: int, instance: InstanceType) -> float:
+        """Return the seconds until a slot that starts for a stage can train whichever of its trials."""
+        return max(profile.session_seconds for _, profile in self._profiles(stage, instance.device_kind))
+
     def _trials_of(self, number: int) -> _Trials:
         stage = self._job.stages[number]
         listed = [self._listed(loads) for loads in stage.alternatives or (stage.loads,)]

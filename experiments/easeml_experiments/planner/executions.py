@@ -143,14 +143,20 @@ def known_rows(names: Sequence[str], spread: float, n: int = 12) -> list[Row]:
 
 
 def first_plan(
-    run: Run, prices: PriceList, goal: Goal | None = None, *, provisioner: str = LOCAL, spread: float = SPREAD
+    run: Run,
+    prices: PriceList,
+    goal: Goal | None = None,
+    *,
+    provisioner: str = LOCAL,
+    spread: float = SPREAD,
+    starts: Row | None = None,
 ) -> RunPlan:
-    """Return the plan with which a run begins."""
+    """Return the plan with which a run begins; `starts`: seconds to open sessions, as easeml.known_times says."""
     stages, goal = declared_stages(run.search) if run.search is not None else (), goal or Goal()
     names = architectures_of(stages)
     known = {
         "trials": known_rows(names, spread), "speedups": None, "curves": None, "max_slots": None, "data_gb": 0.0,
-        "n_partitions": N_PARTITIONS, "whole": [], "joint": [],
+        "n_partitions": N_PARTITIONS, "whole": [], "joint": [], "starts": starts,
     }  # fmt: skip
     kinds = [each.device_kind for each in prices.types]
     simulator = Simulator(Job(stages, Knowledge(known, "d").profiles(names, kinds, is_local=False)), prices)

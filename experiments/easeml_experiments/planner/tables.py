@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from easeml_db.decisions.hopper.instance_places import place
 from easeml_db.decisions.planner.job import Job
-from easeml_db.decisions.planner.placement import Instances, place
 from easeml_db.decisions.planner.planning import NAIVE_ELASTIC, PLANNED, STATIC, Alternative, Goal, make_plans
 from easeml_db.decisions.planner.prices import PriceList
 from easeml_db.decisions.planner.simulation import Allocation, Simulator
@@ -64,7 +64,7 @@ def table_1(seed: int, n_rounds: int) -> list[Row]:
         wanted = {trial: sum(placed[trial].values()) for trial in kept}
         while sum(wanted.values()) < 26:
             wanted[number * 100 + len(wanted)] = int(rng.choice([1, 2, 4]))
-        placed = place(wanted, placed, Instances(range(4), 8))
+        placed = place(wanted, placed, dict.fromkeys(range(4), 8))
         slots = rng.permutation(np.repeat(np.arange(4), 8))
         for trial, places in placed.items():
             width = wanted[trial]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from easeml_db.decisions.planner.baselines import static_plans
@@ -17,7 +18,7 @@ from easeml_db.decisions.planner.planning import (
     plan_frontier,
 )
 from easeml_db.decisions.planner.prices import InstanceType, PriceList
-from easeml_db.decisions.planner.simulation import Simulator
+from easeml_db.decisions.planner.simulation import Prediction, Simulator
 from easeml_db.errors import InvalidArgument
 from easeml_experiments.planner.random_cases import against_all, against_static, cases
 from tests.unit.planner.jobs import one_trial, plan, prices, simulator, table_2
@@ -75,6 +76,15 @@ def test_the_plan_keeps_its_deadline_with_the_confidence_asked_for() -> None:
     mean, sure = (made(sim, Goal(700.0, confidence=q))[PLANNED].prediction for q in (None, 0.95))
     assert (mean.seconds <= 700).mean() < 0.95 <= (sure.seconds <= 700).mean()
     assert sure.mean_cost >= mean.mean_cost
+
+
+def test_the_chance_of_a_plan_is_the_share_of_samples_within_both_limits() -> None:
+    seconds, cost = np.array([1.0, 2.0, 3.0, 4.0]), np.array([9.0, 8.0, 7.0, 6.0])
+    prediction = Prediction(seconds, cost, (seconds,), (cost,))
+    assert Goal().chance(prediction) is None
+    assert Goal(3.0).chance(prediction) == 0.75
+    assert Goal(3.0, 8.0).chance(prediction) == 0.5
+    assert Goal(max_cost=8.0).chance(prediction) == 0.75
 
 
 def test_for_a_sum_of_money_the_fastest_plan_is_made() -> None:

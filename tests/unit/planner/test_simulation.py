@@ -7,7 +7,7 @@ from graphlib import TopologicalSorter
 import numpy as np
 import pytest
 
-from easeml_db.decisions.planner.job import Job, Latency, TrialProfile, halving_job
+from easeml_db.decisions.planner.job import Job, Latency, Load, Stage, TrialProfile, halving_job
 from easeml_db.decisions.planner.prices import InstanceType, PriceList
 from easeml_db.decisions.planner.simulation import Allocation, Plan, Simulator
 from easeml_db.errors import InvalidArgument
@@ -90,6 +90,19 @@ def test_an_instance_that_waits_for_another_is_billed_meanwhile() -> None:
     # One trains two trials (10 + 60), then waits for the second (10), and both are held for the last trial (30).
     assert found.mean_seconds == 110
     assert found.mean_cost == 110 + 40
+
+
+def test_each_slot_that_starts_pays_for_its_start_and_no_unit_does() -> None:
+    """Two trials of trees (5 s to start), then one network (8 s) on slots that are there, or on one more."""
+    stages = (Stage((Load("trees", 2, 30),)), Stage((Load("net", 2, 100),)))
+    profiles = {("trees", "cuda"): TrialProfile({1: 1.0}, session_seconds=5.0),
+                ("net", "cuda"): TrialProfile({1: 1.0}, session_seconds=8.0)}  # fmt: skip
+    sim = simulator(Job(stages, profiles))
+    assert sim.predict(plan(2, 2)).mean_seconds == 5 + 30 + 100
+    assert sim.predict(plan(1, 2)).mean_seconds == 5 + 60 + 8 + 100
+    assert sim.predict(plan(2, 1)).mean_seconds == 5 + 30 + 200
+    assert sim.predict(plan(2, 2), Allocation(0, 2)).mean_seconds == 130
+    assert sim.predict(plan(2, 2)).mean_cost == 2 * 135  # a slot that starts is there already
 
 
 def test_the_oldest_instances_are_released_first_since_they_have_outlived_the_minimum() -> None:

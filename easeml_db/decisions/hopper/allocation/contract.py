@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
 from easeml_db.decisions.hopper.contract import Cached, Placement
@@ -57,7 +57,7 @@ class SlotOffer:
 
     `idle` are those that no older run holds back, in order; of these `n_allowed` may begin to work for the tenant
     (None: all), less `n_held` that its runs hold back already. `n_working` counts all slots at work, those whose
-    session is just being opened among them.
+    session is just being opened among them. `instances` gives the instance of each slot that is held for the run.
     """
 
     idle: Sequence[int]
@@ -68,6 +68,7 @@ class SlotOffer:
     find_devices: Callable[[], Sequence[Device]]
     n_allowed: int | None = None
     n_held: int = 0
+    instances: Mapping[int, int] = field(default_factory=dict)
 
     def startable(self, among: Collection[int] | None = None) -> Sequence[int]:
         """Return the idle slots that may begin to work now; `among`: only of these."""

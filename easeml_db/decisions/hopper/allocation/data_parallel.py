@@ -6,7 +6,7 @@ several slots hop on the slots that are left, and so does a run whose partitions
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from easeml_db.decisions.hopper.allocation.contract import Allocation, Choice, SlotOffer, Start
 from easeml_db.decisions.hopper.allocation.hopping import Hopping
@@ -72,7 +72,7 @@ class DataParallel(Allocation):
         if not has_gangs:
             return Choice()
         slots = offer.slots()
-        wanted = self._gang_slots(slots)
+        wanted = self._gang_slots(offer, slots)
         idle_trials = [self.work.trials[trial_id] for trial_id in wanted if trial_id not in self.work.busy]
         gangs = gangs_to_start(idle_trials, wanted, self._idle_within_limit(offer, slots))
         held = frozenset(slot for each in wanted.values() for slot in each)
@@ -83,11 +83,15 @@ class DataParallel(Allocation):
         n_wanted = len(set(offer.idle).intersection(slots))
         return offer.idle if offer.n_allowed is None or n_wanted <= offer.n_allowed else ()
 
-    def _gang_slots(self, slots: Sequence[int]) -> GangSlots:
+    def share(self, trials: Iterable[Trial], slots: Sequence[int], offer: SlotOffer) -> GangSlots:
+        """Share slots out among trials that train in gangs."""
+        return gang_slots(trials, slots, self.most_slots())
+
+    def _gang_slots(self, offer: SlotOffer, slots: Sequence[int]) -> GangSlots:
         """Share slots out; a trial whose gangs failed too often goes on with one of them."""
         work = self.work
         joint = (trial for trial in work.trials.values() if self._is_in_gangs(trial.trial_id))
-        shared = gang_slots(joint, slots, self.most_slots())
+        shared = self.share(joint, slots, offer)
         return {trial_id: able_slots(trial_id, mine, work.attempts) for trial_id, mine in shared.items()}
 
     # What happens to the run

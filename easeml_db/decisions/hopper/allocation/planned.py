@@ -1,13 +1,19 @@
 """Planned: the run trains on the slots that its plan holds for it, each trial of a stage on as many as the plan says.
 
 Slots come and go between stages; the coordinator sees to that. With one slot for each trial, trials hop over all slots
-of the run, and keep them at work; with more, each trains as a gang.
+of the run, and keep them at work; with more, each trains as a gang, on one instance where it fits into one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
+from easeml_db.decisions.hopper.allocation.contract import SlotOffer
 from easeml_db.decisions.hopper.allocation.data_parallel import DataParallel
+from easeml_db.decisions.hopper.gang_places import GangPlaces
+from easeml_db.decisions.hopper.gangs import GangSlots
 from easeml_db.decisions.hopper.run_work import RunWork
+from easeml_db.words.trial import Trial
 
 
 class Planned(DataParallel):
@@ -18,6 +24,7 @@ class Planned(DataParallel):
     def __init__(self, work: RunWork) -> None:
         super().__init__(work)
         self._width = 1
+        self._places = GangPlaces()
         self.has_own_slots = True
 
     def follow(self, width: int, *, has_own_slots: bool) -> bool:
@@ -33,3 +40,10 @@ class Planned(DataParallel):
     def most_slots(self) -> int:
         """Return how many slots a trial gets at most."""
         return self._width
+
+    def share(self, trials: Iterable[Trial], slots: Sequence[int], offer: SlotOffer) -> GangSlots:
+        """Place the gangs on the run's instances."""
+        instances = {slot: offer.instances[slot] for slot in slots if slot in offer.instances}
+        if len(instances) < len(slots):  # shared slots belong to no instance
+            return super().share(trials, slots, offer)
+        return self._places.share(trials, instances, self._width)

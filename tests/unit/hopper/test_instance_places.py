@@ -6,9 +6,9 @@ from collections import Counter
 
 import numpy as np
 
-from easeml_db.decisions.planner.placement import Instances, place
+from easeml_db.decisions.hopper.instance_places import place
 
-FOUR = Instances((0, 1), 4)
+FOUR = {0: 4, 1: 4}
 
 
 def test_nothing_moves_where_nothing_changes() -> None:
@@ -32,7 +32,7 @@ def test_smaller_trials_give_way_to_a_larger_one_and_are_placed_again() -> None:
 
 
 def test_reserved_trials_stay_where_they_are() -> None:
-    found = place({1: 1, 2: 4}, {1: {0: 1}}, Instances((0,), 4), reserved={1})
+    found = place({1: 1, 2: 4}, {1: {0: 1}}, {0: 4}, reserved={1})
     assert found == {1: {0: 1}}
 
 
@@ -42,14 +42,14 @@ def test_a_trial_that_shrinks_is_placed_anew_and_the_others_stay() -> None:
 
 
 def test_trials_leave_an_instance_that_is_gone() -> None:
-    assert place({1: 2, 2: 2}, {1: {0: 2}, 2: {1: 2}}, Instances((1,), 4)) == {2: {1: 2}, 1: {1: 2}}
+    assert place({1: 2, 2: 2}, {1: {0: 2}, 2: {1: 2}}, {1: 4}) == {2: {1: 2}, 1: {1: 2}}
 
 
 def test_no_slot_is_given_twice_and_every_trial_that_fits_whole_is_whole() -> None:
     rng = np.random.default_rng(0)
     for _ in range(300):
         n_slots, numbers = int(rng.integers(1, 9)), range(int(rng.integers(1, 6)))
-        instances, before = Instances(tuple(numbers), n_slots), {}
+        instances, before = dict.fromkeys(numbers, n_slots), {}
         for _ in range(3):
             wanted = {
                 int(t): int(n) for t, n in zip(rng.permutation(8)[:5], rng.integers(1, 2 * n_slots, 5), strict=True)

@@ -7,32 +7,18 @@ trials give way and are placed again; those placed in this round, and reserved o
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
 
-from easeml_db.errors import InvalidArgument
-
-Placements = Mapping[int, Mapping[int, int]]  # by trial: slots on each instance, by its number
-
-
-@dataclass(frozen=True)
-class Instances:
-    """Instances by number, all with the same number of slots. Raises InvalidArgument."""
-
-    numbers: Sequence[int]
-    n_slots: int
-
-    def __post_init__(self) -> None:
-        if self.n_slots < 1:
-            raise InvalidArgument(f"n_slots of an instance: expected at least 1, got {self.n_slots}")
+Places = Mapping[int, Mapping[int, int]]  # by trial: slots on each instance, by its number
 
 
 def place(
-    allocations: Mapping[int, int], before: Placements, instances: Instances, reserved: Collection[int] = ()
+    allocations: Mapping[int, int], before: Places, instances: Mapping[int, int], reserved: Collection[int] = ()
 ) -> dict[int, dict[int, int]]:
     """Return where each trial lies that has a place; a trial without one waits for the next round.
 
-    `allocations` gives the slots of each trial; `reserved` names trials whose placement has not been confirmed yet.
+    `allocations` gives the slots of each trial, `instances` those of each instance by its number; `reserved` names
+    trials whose placement has not been confirmed yet.
     """
     room = _Room(allocations, before, instances, reserved)
     if all(sum(room.placed.get(trial, {}).values()) == n for trial, n in allocations.items()):
@@ -48,10 +34,14 @@ class _Room:
     """The instances while trials are placed on them."""
 
     def __init__(
-        self, allocations: Mapping[int, int], before: Placements, instances: Instances, reserved: Collection[int]
+        self,
+        allocations: Mapping[int, int],
+        before: Places,
+        instances: Mapping[int, int],
+        reserved: Collection[int],
     ) -> None:
-        self._allocations, self._n_slots = allocations, instances.n_slots
-        self._free = dict.fromkeys(instances.numbers, instances.n_slots)
+        self._allocations, self._n_most = allocations, max(instances.values(), default=1)
+        self._free = dict(instances)
         self._fixed = set(reserved)
         self.placed: dict[int, dict[int, int]] = {}
         for trial, places in before.items():
@@ -66,7 +56,7 @@ class _Room:
 
     def place(self, trial: int) -> list[int]:
         """Give a trial its slots, as far as there is room; return those that gave way. Without enough it gets none."""
-        unit, missing = min(self._allocations[trial], self._n_slots), self._allocations[trial]
+        unit, missing = min(self._allocations[trial], self._n_most), self._allocations[trial]
         gone: list[int] = []
         if missing > self.n_free + sum(
             self._allocations.get(other, 0) for other in self.placed if self._may_move(other, trial)
@@ -116,7 +106,7 @@ class _Room:
         mine = self.placed.setdefault(trial, {})
         for number, n_slots in places.items():
             mine[number] = mine.get(number, 0) + n_slots
-            self._free[number] = self._free.get(number, self._n_slots) - n_slots
+            self._free[number] = self._free.get(number, n_slots) - n_slots
 
     def _remove(self, trial: int) -> None:
         for number, n_slots in self.placed.pop(trial, {}).items():
