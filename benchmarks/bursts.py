@@ -1,6 +1,7 @@
 """Seconds that others notice of a thousand runs that one tenant asks for at once, and of a restart with all open.
 
-Units do nothing but count: what is measured is the coordinator. One tenant's run is under way when another asks for
+Units do nothing but count: what is measured is the coordinator. Pilots are real, and the first of a slot's session
+imports scikit-learn. One tenant's run is under way when another asks for
 its runs in one transaction; then the coordinator is killed and started again. Signs of life and units are looked at
 twenty times a second.
 """
@@ -41,6 +42,7 @@ SELECT extract(epoch FROM clock_timestamp() - c.heartbeat_at)::float8 AS heartbe
     easeml.has_live_coordinator() AS is_alive,
     (SELECT sum(s.n_units_done) FROM easeml.slots s)
         + (SELECT count(*) FROM easeml.trials t WHERE t.pilot_train_seconds IS NOT NULL) AS n_units,
+    (SELECT sum(t.n_steps_done) FROM easeml.trials t WHERE t.tenant = 'steady') AS n_steady,
     (SELECT count(*) FROM easeml.priors p WHERE p.tenant = 'bursting') AS n_read
 FROM easeml.coordinators c JOIN easeml.coordinator_lease l USING (lease_number)
 """
@@ -48,10 +50,11 @@ FROM easeml.coordinators c JOIN easeml.coordinator_lease l USING (lease_number)
 
 @dataclass
 class Watched:
-    """What a look every 50 ms saw, in seconds: the longest time without a unit, the oldest sign of life, when all runs
-    were read; `n_dead`: looks that saw no live coordinator."""
+    """What a look every 50 ms saw, in seconds: the longest time without a unit of anybody, and of the tenant who was
+    there before; the oldest sign of life, when all runs were read; `n_dead`: looks that saw no live coordinator."""
 
     gap: float = 0.0
+    other_gap: float = 0.0
     heartbeat: float = 0.0
     all_read: float | None = None
     n_dead: int = 0
@@ -78,6 +81,7 @@ def _measure(dsn: str, n_runs: int) -> Iterator[Row]:
             process.send_signal(signal.SIGKILL)
             process.wait()
         yield Row("longest time without a unit", setting, seen.gap, "s", at_most=1)
+        yield Row("longest time without a unit of the other tenant", setting, seen.other_gap, "s", at_most=1)
         yield Row("oldest sign of life", setting, seen.heartbeat, "s", at_most=2 * BEAT_SECONDS)
         yield Row("looks that saw no coordinator", setting, seen.n_dead, "", at_most=0)
         yield Row("all runs read", setting, seen.all_read or float("inf"), "s")
@@ -117,12 +121,15 @@ def _watch(owner: psycopg.Connection[Any], n_runs: int) -> Watched:
     """Look until all runs are read, and five seconds more."""
     seen, began = Watched(), time.monotonic()
     last, last_at = None, began
+    steady, steady_at = None, began
     while seen.all_read is None or time.monotonic() < began + seen.all_read + 5:
         (state,) = owner.execute(STATE).fetchall()
         now = time.monotonic()
         if state["n_units"] != last:
             last, last_at = state["n_units"], now
-        seen.gap = max(seen.gap, now - last_at)
+        if state["n_steady"] != steady:
+            steady, steady_at = state["n_steady"], now
+        seen.gap, seen.other_gap = max(seen.gap, now - last_at), max(seen.other_gap, now - steady_at)
         seen.heartbeat = max(seen.heartbeat, state["heartbeat_age"])
         seen.n_dead += not state["is_alive"]
         if seen.all_read is None and state["n_read"] >= n_runs:

@@ -6,7 +6,9 @@ A decision counts once the tables have it; then the pool and the dispatcher are 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
+from easeml_db.coordinator.belief_records import BeliefRecords
 from easeml_db.coordinator.faults import NOT_THE_RUNS_FAULT, faults_of
 from easeml_db.coordinator.lease import Lease
 from easeml_db.coordinator.ports.runs import RunStore
@@ -22,7 +24,6 @@ from easeml_db.words.run_check import check_run
 from easeml_db.words.tenant import PastArm
 
 TURN_LOOK_SECONDS = 0.1  # looking at all open runs takes a while where there are thousands
-READ_AT_ONCE = 100  # open runs, when a coordinator begins
 HOLD_SECONDS = 5.0  # others wait no longer for newcomers that are timed; a run that was refused waits so long
 
 
@@ -35,6 +36,7 @@ class ArmOpening:
         self._tenancy, self._runs, self._lease = tenancy, runs, lease
         self._dispatcher, self._procedures = dispatcher, procedures
         self._pool, self._turns = Pool(), Turns()
+        self._records = BeliefRecords(tenancy, lease, self._pool)
         self._weights: dict[str, float] = {}  # of tenants that have one
         self._turns_taken = -TURN_LOOK_SECONDS
         self._held_since: float | None = None
@@ -42,25 +44,17 @@ class ArmOpening:
         self._planned_seconds: dict[int, dict[int, float]] = {}  # by arm, by run
         self._to_fail: dict[int, str] = {}  # runs that cannot be served and whose rows somebody held, with the reason
 
-    async def take_up(self) -> None:
-        """Read how tenants are served, what past runs came to, and all open runs where they stand."""
+    async def take_up(self) -> Mapping[str, Any]:
+        """Read how tenants are served, and what past runs came to; return what the policy is to remember once all open
+        runs have been read."""
         await self.renew_tenancy()
         for past in await self._past_arms():
             self._pool.history.add(past)
-        memory = await self._tenancy.policy_memory(self._pool.policy)
-        places = {run_id: place for place, run_id in enumerate(memory.get("policy", {}).get("runs", ()))}
-        run_ids = sorted(await self._runs.open_runs(), key=lambda run_id: (places.get(run_id, len(places)), run_id))
-        for first in range(0, len(run_ids), READ_AT_ONCE):
-            await self._runs.read_ahead(run_ids[first : first + READ_AT_ONCE])
-            for run_id in run_ids[first : first + READ_AT_ONCE]:
-                await self.renew(run_id)
-        self._pool.remember(memory)
+        return await self._tenancy.policy_memory(self._pool.policy)
 
-    async def read_new(self, run_ids: Collection[int]) -> None:
-        """Read the runs among these that are not known yet at once, where there are several."""
-        new = [run_id for run_id in run_ids if run_id not in self._dispatcher.runs]
-        if len(new) > 1:
-            await self._runs.read_ahead(new[:READ_AT_ONCE])
+    def remember(self, memory: Mapping[str, Any]) -> None:
+        """Restore what the policy wrote down."""
+        self._pool.remember(memory)
 
     async def renew_tenancy(self) -> None:
         """Read the policy and the tenants' terms."""
@@ -83,7 +77,13 @@ class ArmOpening:
             return ()
 
     async def renew(self, run_id: int) -> bool:
-        """Read a run, and serve it from now on as the tables say; return whether it is open.
+        """Read a run, and serve it from now on as the tables say; return whether it is open."""
+        is_open = await self.read(run_id)
+        await self.keep_records()
+        return is_open
+
+    async def read(self, run_id: int) -> bool:
+        """Read a run, and leave to `keep_records` what is to be recorded of it; return whether it is open.
 
         Whatever its rows raise ends this run, and no other.
         """
@@ -123,18 +123,19 @@ class ArmOpening:
         prior = await self._tenancy.prior(run.run_id)
         if prior is None:
             prior = self._pool.prior_of(run)
-            await self._tenancy.keep_prior(run.run_id, prior, [arm.arm_id for arm in run.arms])
+            self._records.began(run.run_id, prior, [arm.arm_id for arm in run.arms])
         self._pool.put_run(run, prior)
         # A race opens all arms at once anyway, and a plan says what arms cost.
         is_planned = self._dispatcher.runs[run.run_id].allocation.follows_plan
         if not is_planned and (run.search is None or not is_run_wide(run.search.procedure)):
             self._dispatcher.runs.time_arms(run.run_id, self._pool.untimed_arms(run.run_id))
         self.timed(run.run_id)
-        await self._keep_beliefs(run.run_id)
+        self._records.changed(run.run_id)
 
     def drop_run(self, run_id: int) -> None:
         """Forget a run."""
         self._planned_seconds.pop(run_id, None)
+        self._records.drop(run_id)
         self._procedures.drop_run(run_id)
         self._dispatcher.drop_run(run_id)
         self._pool.drop_run(run_id)
@@ -221,7 +222,8 @@ class ArmOpening:
         self._pool.opened(opening, number)
         self._dispatcher.runs.open_arm(opening.run_id, opening.arm_id, number)
         self._procedures.arm_opened(opening.run_id, opening.arm_id)
-        await self._keep_beliefs(opening.run_id)
+        self._records.changed(opening.run_id)
+        await self.keep_records()
         return True
 
     async def close_ended(self) -> None:
@@ -235,7 +237,8 @@ class ArmOpening:
                 self._dispatcher.runs.not_closed(run_id, arm_id)  # somebody holds its row, or a trial is open again
             elif arm is not None and run_id in self._pool:
                 self._pool.arm_closed(self._dispatcher.runs[run_id].run, arm)
-                await self._keep_beliefs(run_id)
+                self._records.changed(run_id)
+        await self.keep_records()
 
     def _kept_waiting(self, now_seconds: float) -> list[int]:
         """The runs that were served already, while a newcomer is timed: its turn is before their next, for a moment."""
@@ -246,5 +249,7 @@ class ArmOpening:
         self._held_since = now_seconds if self._held_since is None else self._held_since
         return served if now_seconds < self._held_since + HOLD_SECONDS else []
 
-    async def _keep_beliefs(self, run_id: int) -> None:
-        await self._lease.write(self._tenancy.keep_beliefs(run_id, self._pool.beliefs(run_id)))
+    async def keep_records(self) -> None:
+        """Record priors and beliefs; numbers that the tables refuse end their run, and no other."""
+        for run_id, error in (await self._records.keep()).items():
+            await self.fail(run_id, str(error))

@@ -16,6 +16,10 @@ class Crashes:
     def __init__(self, runs: RunStore, crashed: list[UnitFailed]) -> None:
         self._runs, self._crashed = runs, crashed
 
+    def __bool__(self) -> bool:
+        """Say whether the tables have something to learn."""
+        return bool(self._crashed)
+
     def add(self, message: UnitFailed) -> None:
         """Remember a unit."""
         self._crashed.append(message)

@@ -38,6 +38,7 @@ from easeml_db.coordinator.ports.messages import (
 )
 from easeml_db.coordinator.procedure_runner import ProcedureRunner
 from easeml_db.coordinator.reclaiming import Reclaiming
+from easeml_db.coordinator.run_reading import RunReading
 from easeml_db.coordinator.settings import Settings
 from easeml_db.coordinator.unit_failures import UnitFailures
 from easeml_db.coordinator.untold import Untold
@@ -66,6 +67,7 @@ class Coordinator:
         self._dispatcher = Dispatcher()
         self._procedures = ProcedureRunner(ports.searches, ports.runs, self._lease, self._dispatcher)
         self._arms = ArmOpening(ports.tenancy, ports.runs, self._lease, self._dispatcher, self._procedures)
+        self._reading = RunReading(ports.runs, ports.tenancy, self._dispatcher.runs, self._arms, self._after_reading)
         self._provisioner = ports.provisioner
         self._instances = Instances(
             ports.instances, ports.provisioner, self._lease, self._dispatcher.board, ports.clock, self._open_slots
@@ -85,15 +87,14 @@ class Coordinator:
         self._tasks = ports.tasks
         self._next_heartbeat = 0.0
         self._is_stopping = False
-        self._changed_runs: dict[int, None] = {}  # to be read again, in the order in which that was told
 
     async def serve(self, *, until_idle: bool = False) -> None:
         """Run the loop; with `until_idle` it ends when no run is open. Raises StandbyOnly when the lease is lost."""
         await self._lease.acquire()
         try:
             await self._open_slots()
-            await self._arms.take_up()
             await self._instances.take_up()
+            await self._reading.take_up()
             await self._failures.count_crashes()
             while not self._is_stopping:
                 await self._reclaiming.add(await self._procedures.decide(self._clock.now_seconds()))
@@ -102,11 +103,11 @@ class Coordinator:
                 await self._let_units_go_on()
                 await self._allocations.keep()
                 await self._end_runs()
-                if until_idle and not (self._dispatcher.runs or self._changed_runs or self._instances):
+                if until_idle and not (self._dispatcher.runs or self._reading or self._instances):
                     break
                 await self._start_units()
                 await self._handle_messages(self._until_next())
-                await self._renew_changed_runs()
+                await self._reading.read_some()
                 await self._keep_lease()
         except ServerUnavailable:
             await self._executor.close()
@@ -176,12 +177,11 @@ class Coordinator:
             message = await self._inbox.next(0.0) if n_handled < MESSAGES_A_TURN else None
         return n_handled > 0
 
-    async def _renew_changed_runs(self) -> None:
-        await self._arms.read_new(self._changed_runs)
-        while self._changed_runs:
-            run_id = next(iter(self._changed_runs))
-            del self._changed_runs[run_id]
-            await self._renew_run(run_id)
+    async def _after_reading(self, run_id: int, is_open: bool) -> None:
+        """Go on with the units of all others, before the next run is read."""
+        if not is_open:
+            await self._cancel_units(run_id)
+        if not self._crashes:  # of a trial whose unit met a crash nothing starts before that is counted
             await self._let_units_go_on()
 
     async def _handle(self, message: Message) -> None:
@@ -213,7 +213,7 @@ class Coordinator:
                 self._dispatcher.board.waiting(slot_id)
                 await self._slots.explain(slot_id, reason)
             case RunChanged(run_id):
-                self._changed_runs[run_id] = None
+                self._reading.told(run_id)
             case SlotsChanged():
                 await self._open_slots()
                 await self._instances.count_local()
@@ -275,6 +275,8 @@ class Coordinator:
         """Seconds until there is something to do without a message: a heartbeat, the end of a pause, or a run or an arm
         whose rows somebody held."""
         now = self._clock.now_seconds()
+        if self._reading:
+            return 0.0
         waits = [
             self._next_heartbeat - now,
             self._procedures.held_until() - now,

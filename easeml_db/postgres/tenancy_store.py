@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -11,6 +12,7 @@ import numpy as np
 
 from easeml_db.decisions.bandits.prior import Prior
 from easeml_db.decisions.tenancy.opening import Belief, Opening
+from easeml_db.errors import EasemlError
 from easeml_db.postgres.store_session import StoreSession
 from easeml_db.words.run import Arm
 from easeml_db.words.tenant import PastArm, Tenancy, Tenant
@@ -21,6 +23,7 @@ class PostgresTenancy:
 
     def __init__(self, session: StoreSession) -> None:
         self._session = session
+        self._ahead: dict[int, dict[str, Any]] = {}
 
     async def tenancy(self) -> Tenancy:
         """Return how tenants are served."""
@@ -36,22 +39,30 @@ class PostgresTenancy:
         memory: Mapping[str, Any] = (await self._session.row("policy_memory", policy=policy)).get("memory", {})
         return memory
 
+    async def read_ahead(self, run_ids: Sequence[int]) -> None:
+        """Read the priors of several runs at once: the next `prior` of each returns what was found now."""
+        self._ahead.clear()
+        with contextlib.suppress(EasemlError):  # which the read of that run's prior raises again
+            rows = await self._session.rows("read_prior", run_ids=list(run_ids))
+            self._ahead |= {run_id: {} for run_id in run_ids} | {row["run_id"]: row for row in rows}
+
     async def prior(self, run_id: int) -> Prior | None:
         """Return the prior with which a run's arms began; None for a run that has none yet."""
-        row = await self._session.row("read_prior", run_ids=[run_id])
+        if run_id in self._ahead:
+            row = self._ahead.pop(run_id)
+        else:
+            row = await self._session.row("read_prior", run_ids=[run_id])
         if not row:
             return None
-        del row["run_id"]
-        mean, covariance = np.array(row.pop("mean")), np.array(row.pop("covariance"))
-        return Prior(mean, covariance.reshape(len(mean), len(mean)), **row)
+        known = {name: value for name, value in row.items() if name not in ("run_id", "mean", "covariance")}
+        mean, covariance = np.array(row["mean"]), np.array(row["covariance"])
+        return Prior(mean, covariance.reshape(len(mean), len(mean)), **known)
 
-    async def keep_prior(self, run_id: int, prior: Prior, arm_ids: Sequence[int]) -> None:
-        """Record the prior of a run, and about which arms it is: others that come later do not count."""
-        await self._session.write(
-            "keep_prior", run_id=run_id, prior=prior.name, link=prior.link, degrees_of_freedom=prior.degrees_of_freedom,
-            noise_variance=prior.noise_variance, mean=prior.mean.tolist(), covariance=prior.covariance.tolist(),
-            fitted=json.dumps(prior.fitted, allow_nan=False), arm_ids=list(arm_ids),
-        )  # fmt: skip
+    async def keep_priors(self, priors: Mapping[int, tuple[Prior, Sequence[int]]]) -> None:
+        """Record the priors of runs, and about which arms they are: others that come later do not count."""
+        self._ahead.clear()
+        rows = [_prior_row(run_id, prior, arm_ids) for run_id, (prior, arm_ids) in priors.items()]
+        await self._session.write("keep_priors", priors=json.dumps(rows, allow_nan=False))
 
     async def open_arm(self, opening: Opening) -> int:
         """Record a decision and open its arm; return the decision's number. StaleLease, NotFound."""
@@ -69,8 +80,19 @@ class PostgresTenancy:
         """Count slot seconds that came to nothing into what a tenant has used; return whether they are recorded."""
         return bool(await self._session.write("charge", tenant=tenant, seconds=seconds))
 
-    async def keep_beliefs(self, run_id: int, beliefs: Sequence[Belief]) -> None:
-        """Record what is believed of a run's arms now."""
-        await self._session.write(
-            "keep_beliefs", run_id=run_id, beliefs=json.dumps([asdict(belief) for belief in beliefs])
-        )
+    async def keep_beliefs(self, beliefs: Mapping[int, Sequence[Belief]]) -> None:
+        """Record what is believed of the arms of these runs now."""
+        rows = [
+            {"run_id": run_id, "beliefs": [asdict(belief) for belief in of_run]} for run_id, of_run in beliefs.items()
+        ]
+        await self._session.write("keep_beliefs", beliefs=json.dumps(rows))
+
+
+def _prior_row(run_id: int, prior: Prior, arm_ids: Sequence[int]) -> dict[str, Any]:
+    """Return a prior as the table takes it. JSON has no infinity, but its text is a number to the server."""
+    return {
+        "run_id": run_id, "prior": prior.name, "link": prior.link,
+        "degrees_of_freedom": str(prior.degrees_of_freedom), "noise_variance": prior.noise_variance,
+        "mean": prior.mean.tolist(), "covariance": prior.covariance.tolist(), "fitted": prior.fitted,
+        "arm_ids": list(arm_ids),
+    }  # fmt: skip

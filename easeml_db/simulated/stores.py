@@ -153,15 +153,20 @@ class SimulatedTenancy(SimulatedPort):
         memories = [opening.memory for opening in self._tables.openings if opening.policy == policy]
         return json.loads(json.dumps(memories[-1])) if memories else {}
 
+    async def read_ahead(self, run_ids: Sequence[int]) -> None:
+        """Read the priors of several runs at once: here each is at hand."""
+        self._life.call()
+
     async def prior(self, run_id: int) -> Prior | None:
         """Return the prior with which a run's arms began; None for a run that has none yet."""
         self._life.call()
         return self._tables.priors.get(run_id)
 
-    async def keep_prior(self, run_id: int, prior: Prior, arm_ids: Sequence[int]) -> None:
-        """Record the prior of a run, and about which arms it is."""
+    async def keep_priors(self, priors: Mapping[int, tuple[Prior, Sequence[int]]]) -> None:
+        """Record the priors of runs, and about which arms they are."""
         self._life.call()
-        self._tables.arms.keep_prior(run_id, self._life.lease_number, prior)
+        for run_id, (prior, _) in priors.items():
+            self._tables.arms.keep_prior(run_id, self._life.lease_number, prior)
 
     async def open_arm(self, opening: Opening) -> int:
         """Record a decision and open its arm; return the decision's number. Raises StaleLease, NotFound."""
@@ -179,10 +184,11 @@ class SimulatedTenancy(SimulatedPort):
         self._tables.charged[tenant] = self._tables.charged.get(tenant, 0.0) + seconds
         return True
 
-    async def keep_beliefs(self, run_id: int, beliefs: Sequence[Belief]) -> None:
-        """Record what is believed of a run's arms now."""
+    async def keep_beliefs(self, beliefs: Mapping[int, Sequence[Belief]]) -> None:
+        """Record what is believed of the arms of these runs now."""
         self._life.call()
-        self._tables.arms.keep_beliefs(run_id, self._life.lease_number, beliefs)
+        for run_id, of_run in beliefs.items():
+            self._tables.arms.keep_beliefs(run_id, self._life.lease_number, of_run)
 
 
 class SimulatedSearches(SimulatedPort):

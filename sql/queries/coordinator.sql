@@ -160,11 +160,13 @@ SELECT memory FROM easeml.policy_memory WHERE policy = %(policy)s
 -- What was believed of a run's arms beforehand.
 SELECT run_id, prior AS name, link, degrees_of_freedom, noise_variance, mean, covariance, fitted FROM easeml.priors WHERE run_id = ANY (%(run_ids)s)
 
--- name: keep_prior
+-- name: keep_priors
 -- The first prior of a run stays. Nobody waits for the disk: what opens an arm later does, and with it all that was written before.
 INSERT INTO easeml.priors (run_id, tenant, prior, link, degrees_of_freedom, noise_variance, mean, covariance, fitted, arm_ids)
-SELECT run_id, tenant, %(prior)s, %(link)s, %(degrees_of_freedom)s, %(noise_variance)s, %(mean)s, %(covariance)s, %(fitted)s::jsonb, %(arm_ids)s FROM easeml.runs
-WHERE run_id = %(run_id)s AND %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease) AND set_config('synchronous_commit', 'off', true) = 'off' FOR KEY SHARE SKIP LOCKED ON CONFLICT DO NOTHING
+SELECT r.run_id, r.tenant, p.prior, p.link, p.degrees_of_freedom, p.noise_variance, p.mean, p.covariance, p.fitted, p.arm_ids
+FROM jsonb_to_recordset(%(priors)s::jsonb) p(run_id bigint, prior text, link text, degrees_of_freedom float8, noise_variance float8, mean float8[], covariance float8[], fitted jsonb, arm_ids bigint[])
+JOIN easeml.runs r USING (run_id)
+WHERE %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease) AND set_config('synchronous_commit', 'off', true) = 'off' FOR KEY SHARE OF r SKIP LOCKED ON CONFLICT DO NOTHING
 
 -- name: open_arm
 -- A decision.
@@ -183,8 +185,8 @@ SELECT easeml.close_arm(a.arm_id, %(lease_number)s) FROM easeml.arms a WHERE a.r
 SELECT easeml.charge(%(tenant)s, %(seconds)s) AS tenant
 
 -- name: keep_beliefs
--- What is believed of a run's arms now.
-SELECT easeml.keep_beliefs(%(run_id)s, %(beliefs)s::jsonb, %(lease_number)s)
+-- What is believed of the arms of runs now.
+SELECT easeml.keep_beliefs(b.run_id, b.beliefs, %(lease_number)s) FROM jsonb_to_recordset(%(beliefs)s::jsonb) b(run_id bigint, beliefs jsonb)
 
 -- name: plan_run
 -- How a run is scheduled from now on; a new choice goes into the run's history.

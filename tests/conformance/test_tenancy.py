@@ -120,14 +120,14 @@ async def test_the_end_of_a_run_closes_its_open_arms(world: World) -> None:
         await world.ports.tenancy.open_arm(world.opening(run, arm=1))
 
 
-@pytest.mark.covers("TenancyStore.prior", "TenancyStore.keep_prior")
+@pytest.mark.covers("TenancyStore.prior", "TenancyStore.keep_priors")
 async def test_the_first_prior_of_a_run_stays(world: World) -> None:
     await world.ports.lease.acquire()
     run = await world.run(world.ask_for_run())
     arm_ids = [arm.arm_id for arm in run.arms]
     assert await world.ports.tenancy.prior(run.run_id) is None
-    await world.ports.tenancy.keep_prior(run.run_id, prior_of(0.25), arm_ids)
-    await world.ports.tenancy.keep_prior(run.run_id, prior_of(0.75), arm_ids)
+    await world.ports.tenancy.keep_priors({run.run_id: (prior_of(0.25), arm_ids)})
+    await world.ports.tenancy.keep_priors({run.run_id: (prior_of(0.75), arm_ids)})
     prior = await world.ports.tenancy.prior(run.run_id)
     assert prior is not None
     assert (prior.mean.tolist(), prior.covariance.tolist()) == ([0.25, 0.25], [[1.0, 0.0], [0.0, 1.0]])
@@ -136,17 +136,30 @@ async def test_the_first_prior_of_a_run_stays(world: World) -> None:
     assert await world.ports.tenancy.prior(run.run_id) is None
 
 
-@pytest.mark.covers("TenancyStore.keep_prior", stale="TenancyStore.keep_prior")
+@pytest.mark.covers("TenancyStore.read_ahead", "TenancyStore.prior")
+async def test_priors_that_are_read_at_once_are_those_that_are_read_one_by_one(world: World) -> None:
+    await world.ports.lease.acquire()
+    runs = [await world.run(world.ask_for_run()) for _ in range(3)]
+    some = {run.run_id: (prior_of(k / 4), [arm.arm_id for arm in run.arms]) for k, run in enumerate(runs[:2], 1)}
+    await world.ports.tenancy.read_ahead([run.run_id for run in runs])
+    await world.ports.tenancy.keep_priors(some)
+    for _ in range(2):  # what was read before it was written is forgotten
+        found = [await world.ports.tenancy.prior(run.run_id) for run in runs]
+        assert [None if prior is None else prior.mean.tolist() for prior in found] == [[0.25, 0.25], [0.5, 0.5], None]
+        await world.ports.tenancy.read_ahead([run.run_id for run in runs])
+
+
+@pytest.mark.covers("TenancyStore.keep_priors", stale="TenancyStore.keep_priors")
 async def test_no_prior_is_kept_of_a_run_that_is_held_or_gone_or_under_a_stale_lease(world: World) -> None:
     await world.ports.lease.acquire()
     run, gone = await world.run(world.ask_for_run()), await world.run(world.ask_for_run())
     world.drop_run(gone.run_id)
     arm_ids = [arm.arm_id for arm in run.arms]
     with world.held(run.run_id):
-        await world.ports.tenancy.keep_prior(run.run_id, prior_of(), arm_ids)
-    await world.ports.tenancy.keep_prior(gone.run_id, prior_of(), arm_ids)
+        await world.ports.tenancy.keep_priors({run.run_id: (prior_of(), arm_ids)})
+    await world.ports.tenancy.keep_priors({gone.run_id: (prior_of(), arm_ids)})
     world.take_over()
-    await world.ports.tenancy.keep_prior(run.run_id, prior_of(), arm_ids)
+    await world.ports.tenancy.keep_priors({run.run_id: (prior_of(), arm_ids)})
     assert [await world.ports.tenancy.prior(each.run_id) for each in (run, gone)] == [None, None]
 
 
@@ -156,15 +169,15 @@ async def test_beliefs_are_kept_of_a_run_that_is_there_and_under_the_lease(world
     run, gone = await world.run(world.ask_for_run()), await world.run(world.ask_for_run())
     world.drop_run(gone.run_id)
     with world.held(run.run_id):
-        await world.ports.tenancy.keep_beliefs(run.run_id, beliefs_of(run))
-    await world.ports.tenancy.keep_beliefs(gone.run_id, beliefs_of(gone))
+        await world.ports.tenancy.keep_beliefs({run.run_id: beliefs_of(run)})
+    await world.ports.tenancy.keep_beliefs({gone.run_id: beliefs_of(gone)})
     assert [world.n_beliefs(each.run_id) for each in (run, gone)] == [0, 0]
     for _ in range(2):
-        await world.ports.tenancy.keep_beliefs(run.run_id, beliefs_of(run))
+        await world.ports.tenancy.keep_beliefs({run.run_id: beliefs_of(run)})
         assert world.n_beliefs(run.run_id) == 2
     world.take_over()
     with pytest.raises(StaleLease):
-        await world.ports.tenancy.keep_beliefs(run.run_id, beliefs_of(run))
+        await world.ports.tenancy.keep_beliefs({run.run_id: beliefs_of(run)})
 
 
 @pytest.mark.covers("TenancyStore.charge")

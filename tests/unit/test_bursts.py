@@ -11,14 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from easeml_db.coordinator import loop
+from easeml_db.coordinator.belief_records import BeliefRecords
+from easeml_db.coordinator.lease import Lease
 from easeml_db.coordinator.loop import Coordinator
-from easeml_db.coordinator.ports.messages import SlotReady
+from easeml_db.coordinator.ports.messages import RunChanged, SlotReady
 from easeml_db.decisions.bandits.prior import independent_prior
 from easeml_db.decisions.tenancy.arm_rules import ARM_RULES
 from easeml_db.decisions.tenancy.policies import make_policy
+from easeml_db.decisions.tenancy.pool import Pool
 from easeml_db.decisions.tenancy.run_bandit import RunBandit
 from easeml_db.decisions.tenancy.selector import Selector
-from easeml_db.errors import InvalidArgument
+from easeml_db.errors import InvalidArgument, InvalidData
 from easeml_db.simulated import SimulatedProcess, SimulatedWorld, new_run
 from easeml_db.words.topology import Slot
 
@@ -38,6 +41,56 @@ def test_a_coordinator_that_begins_reads_open_runs_a_hundred_at_once(monkeypatch
     monkeypatch.setattr(process.ports.runs, "read_ahead", read_ahead)
     asyncio.run(Coordinator(process.ports).serve(until_idle=True))
     assert read == [100, 100, 50]
+
+
+def test_of_very_many_new_runs_a_hundred_are_read_before_arms_are_opened_again() -> None:
+    async def read_some() -> list[int]:
+        process = SimulatedProcess(world_of(250))
+        coordinator = Coordinator(process.ports)
+        await coordinator._lease.acquire()
+        for run_id in range(1, 251):
+            await coordinator._handle(RunChanged(run_id))
+        n_read = []
+        while coordinator._until_next() == 0.0 and coordinator._reading:
+            await coordinator._reading.read_some()
+            n_read.append(len(coordinator._dispatcher.runs))
+        assert sorted(process.world.tables.beliefs) == list(range(1, 251))
+        return n_read
+
+    assert asyncio.run(read_some()) == [100, 200, 250]
+
+
+class OneRefused:
+    """A store that takes no number of run 2."""
+
+    def __init__(self) -> None:
+        self.priors: dict[int, object] = {}
+        self.beliefs: dict[int, object] = {}
+
+    async def keep_priors(self, priors: dict[int, object]) -> None:
+        if 2 in priors:
+            raise InvalidData("run 2 makes no sense")
+        self.priors |= priors
+
+    async def keep_beliefs(self, beliefs: dict[int, object]) -> None:
+        self.beliefs |= beliefs
+
+
+def test_numbers_that_the_tables_refuse_keep_those_of_other_runs_from_nothing() -> None:
+    pool, store = Pool(), OneRefused()
+    records = BeliefRecords(store, Lease(None), pool)  # type: ignore[arg-type]
+    for run_id in (1, 2, 3):
+        run, prior = new_run(run_id, n_trials=1, n_partitions=1, max_epochs=1), independent_prior(1)
+        pool.put_run(run, prior)
+        records.began(run_id, prior, [1])
+        records.changed(run_id)
+    refused = asyncio.run(records.keep())
+    assert ({run_id: str(error) for run_id, error in refused.items()}, sorted(store.priors), sorted(store.beliefs)) == (
+        {2: "run 2 makes no sense"},
+        [1, 3],
+        [1, 3],
+    )
+    assert asyncio.run(records.keep()) == {}
 
 
 def test_more_messages_than_a_turn_takes_wait_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,12 +23,16 @@ class TenancyStore(Protocol):
     async def policy_memory(self, policy: str) -> Mapping[str, Any]:
         """Return what this policy recorded with its last decision; nothing if it has made none."""
 
+    async def read_ahead(self, run_ids: Sequence[int]) -> None:
+        """Read the priors of several runs at once: the next `prior` of each may return what was found now. What was
+        read before is forgotten."""
+
     async def prior(self, run_id: int) -> Prior | None:
         """Return the prior with which a run's arms began; None for a run that has none yet."""
 
-    async def keep_prior(self, run_id: int, prior: Prior, arm_ids: Sequence[int]) -> None:
-        """Record the prior of a run, and about which arms it is: arms that come later do not count. The first prior
-        stays; a stale lease writes none."""
+    async def keep_priors(self, priors: Mapping[int, tuple[Prior, Sequence[int]]]) -> None:
+        """Record the priors of runs, each with the arms that it is about: arms that come later do not count. The first
+        prior of a run stays; a stale lease writes none."""
 
     async def open_arm(self, opening: Opening) -> int:
         """Record a decision and open its arm; return the decision's number. Raises StaleLease, also where the arm is
@@ -42,5 +46,5 @@ class TenancyStore(Protocol):
         """Count slot seconds that came to nothing into what a tenant has used; return whether they are recorded: they
         are not while somebody holds the row."""
 
-    async def keep_beliefs(self, run_id: int, beliefs: Sequence[Belief]) -> None:
-        """Record what is believed of a run's arms now. Raises StaleLease."""
+    async def keep_beliefs(self, beliefs: Mapping[int, Sequence[Belief]]) -> None:
+        """Record what is believed of the arms of these runs now. Raises StaleLease."""

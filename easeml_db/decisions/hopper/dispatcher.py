@@ -95,18 +95,33 @@ class Dispatcher:
         """Fill the idle slots, oldest arm first. Slots that an allocation holds back stay idle."""
         starts: list[Start] = []
         serving = Serving(self.board, self._own, self.limits, self._placements)
+        later: list[OpenRun] = []  # runs that are being timed
+        n_pilots: int | None = None
         for open_run in self.runs.active():
             if not serving.has_idle_slots():
                 break
+            if open_run.work.timing and self.runs.is_shared():
+                # A thousand newcomers are timed on half of the slots: units of other tenants go on on the others.
+                n_pilots = max(1, self.board.n_active() // 2) - self.board.n_pilots() if n_pilots is None else n_pilots
+                later.append(open_run)
+                chosen = self._serve(serving, open_run, n_pilots) if n_pilots > 0 else ()
+                n_pilots -= len(chosen)
+                starts += chosen
+            else:
+                starts += self._serve(serving, open_run)
+        for open_run in later:  # slots that nobody else wants
+            if not serving.has_idle_slots():
+                break
             starts += self._serve(serving, open_run)
-            choice = open_run.allocation.take_scheduler_choice()
-            self._new_choices += [choice] if choice is not None else []
         return starts
 
-    def _serve(self, serving: Serving, open_run: OpenRun) -> Sequence[Start]:
+    def _serve(self, serving: Serving, open_run: OpenRun, most: int | None = None) -> Sequence[Start]:
         """Let a run choose its starts. What its rows make a scheduler raise ends the run, and not the service."""
         try:
-            return serving.serve(open_run)
+            starts = serving.serve(open_run, most)
+            choice = open_run.allocation.take_scheduler_choice()
+            self._new_choices += [choice] if choice is not None else []
+            return starts
         except Exception as error:  # noqa: BLE001 - whatever it is, other runs are to be served
             self._failed[open_run.run_id] = f"nothing of it can be started: {type(error).__name__}: {error}"
             return ()

@@ -31,10 +31,10 @@ class Serving:
         """Say whether an idle slot is left that nobody holds back."""
         return bool(self._board.idle(self._held))
 
-    def serve(self, open_run: OpenRun) -> Sequence[Start]:
-        """Let a run choose among what is left, and begin what it chose."""
+    def serve(self, open_run: OpenRun, most: int | None = None) -> Sequence[Start]:
+        """Let a run choose among what is left, or so many slots of that, and begin what it chose."""
         run = open_run.run
-        choice = open_run.choose(self._offer(run))
+        choice = open_run.choose(self._offer(run, most))
         for start in choice.starts:
             self._board.begin(start.units, start.slots)
         if choice.held_slots:
@@ -43,9 +43,9 @@ class Serving:
         self._older.append(run.run_id)
         return choice.starts
 
-    def _offer(self, run: Run) -> SlotOffer:
+    def _offer(self, run: Run, most: int | None) -> SlotOffer:
         return SlotOffer(
-            idle=self._board.idle(self._held.union(self._own.closed_to(run.run_id))),
+            idle=self._board.idle(self._held.union(self._own.closed_to(run.run_id)))[:most],
             placement=self._placements.of(run),
             cached=self._board.cached(run.run_id),
             n_working=self._own.n_working(run.run_id),

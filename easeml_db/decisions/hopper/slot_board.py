@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 
 from easeml_db.words.topology import Slot
-from easeml_db.words.training_unit import TrainingUnit
+from easeml_db.words.training_unit import PILOT, TrainingUnit
 
 
 class SlotBoard:
@@ -109,6 +109,10 @@ class SlotBoard:
     def idle(self, without: Collection[int] = ()) -> Sequence[int]:
         """Return the idle slots in order, less some."""
         return [slot for slot in self._idle if slot not in without] if without else self._idle
+
+    def n_pilots(self) -> int:
+        """Count the slots that run pilots."""
+        return sum(units[0].kind == PILOT for units in self._busy.values())
 
     def slots_of(self, run_id: int) -> Collection[int]:
         """Return the slots that are busy with a run, those of its first units first."""

@@ -98,3 +98,33 @@ def test_a_scheduler_that_was_compared_or_planned_is_chosen_again_for_a_slot_tha
     dispatcher.board.ready(2)
     assert [start.slots for start in dispatcher.next_starts()] == [(2,)]
     assert len(dispatcher.take_scheduler_choices()) == n_choices
+
+
+def newcomer(run_id, tenant="new"):
+    return new_run(run_id, n_trials=2, n_partitions=1, max_epochs=1, architectures=("mlp", "linear"), tenant=tenant)
+
+
+def timed(dispatcher, *runs):
+    for run in runs:
+        dispatcher.put_run(run)
+        dispatcher.runs.time_arms(run.run_id, [arm.arm_id for arm in run.arms])
+    return dispatcher
+
+
+def chosen(dispatcher):
+    return [(start.unit.run_id, start.unit.kind == PILOT) for start in dispatcher.next_starts()]
+
+
+def test_newcomers_are_timed_on_half_of_the_slots_while_other_tenants_want_the_rest():
+    dispatcher = timed(dispatcher_of(4, run_of(1, "old", 4)), newcomer(2), newcomer(3))
+    assert chosen(dispatcher) == [(2, True), (2, True), (1, False), (1, False)]
+    dispatcher.piloted(1, 0.1, 0.1)
+    dispatcher.recorded(3, 0.1)
+    assert chosen(dispatcher) == [(3, True), (1, False)]
+
+
+def test_newcomers_are_timed_on_all_slots_that_no_other_tenant_wants():
+    dispatcher = timed(dispatcher_of(4, run_of(1, "old", 1)), newcomer(2), newcomer(3))
+    assert chosen(dispatcher) == [(2, True), (2, True), (1, False), (3, True)]
+    alone = timed(dispatcher_of(3, run_of(1, "new", 4)), newcomer(2), newcomer(3))
+    assert chosen(alone) == [(2, True), (2, True), (3, True)]
