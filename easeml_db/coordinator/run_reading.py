@@ -5,12 +5,13 @@ A burst of a thousand runs is read a hundred at a time: arms of these are opened
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Container, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from itertools import islice
 
 from easeml_db.coordinator.arm_opening import ArmOpening
 from easeml_db.coordinator.ports.runs import RunStore
 from easeml_db.coordinator.ports.tenancy import TenancyStore
+from easeml_db.decisions.hopper.open_runs import OpenRuns
 
 READ_AT_ONCE = 100  # runs
 
@@ -22,7 +23,7 @@ class RunReading:
         self,
         runs: RunStore,
         tenancy: TenancyStore,
-        known: Container[int],
+        known: OpenRuns,
         arms: ArmOpening,
         after_each: Callable[[int, bool], Awaitable[None]],
     ) -> None:
