@@ -36,6 +36,7 @@ GROUPS = {
         "drop_dataset",
         "replicate_dataset",
         "dataset_rows",
+        "drift",
         "grant_use",
         "revoke_use",
     ),

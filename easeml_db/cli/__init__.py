@@ -16,6 +16,7 @@ from easeml_db.cli import (
     datasets,
     demo,
     doctor,
+    drift,
     evaluation,
     exports,
     forecast,
@@ -58,7 +59,7 @@ SUBJECTS = {
     "Search": (*runs.COMMANDS, *watch.COMMANDS, *report.COMMANDS, *console.COMMANDS, *procedures.COMMANDS,
                *allocations.COMMANDS, *replay.COMMANDS),
     "Cost and time": (*plan.COMMANDS, *forecast.COMMANDS, *prices.COMMANDS),
-    "Answers": (*predict.COMMANDS, *evaluation.COMMANDS, *exports.COMMANDS),
+    "Answers": (*predict.COMMANDS, *evaluation.COMMANDS, *drift.COMMANDS, *exports.COMMANDS),
     "Tenants": (*tenants.COMMANDS, *policy.COMMANDS),
     "Trying it": (*demo.COMMANDS, *further_commands()),
 }  # fmt: skip

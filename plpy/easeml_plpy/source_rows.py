@@ -32,8 +32,8 @@ def copy_rows(session: Session, request: PackRequest, columns: Columns, inputs: 
     values = [f"{columns_of.value_sql(field, columns[field.column].quoted)} AS i{k}" for k, field in enumerate(inputs)]
     hashed = ", ".join([columns_of.hash_sql(field, f"i{k}") for k, field in enumerate(inputs)] + ["y"])
     target = columns[request.target].quoted
-    if request.task == "classification" and columns[request.target].type == "numeric":
-        target = f"trim_scale({target})"  # 1.0 and 1.00 are one label
+    if request.task == "classification":
+        target = label_sql(columns[request.target])
     names = row_keys.key_columns(session, request, columns)
     key = row_keys.key_sql(columns, names)
     # y is copied under its own type: labels keep their order, numbers their precision.
@@ -44,6 +44,11 @@ def copy_rows(session: Session, request: PackRequest, columns: Columns, inputs: 
         f" FROM {request.source} OFFSET 0) AS source"
     )
     return key if names else f"{row_keys.hash_sql(request, columns, inputs, target)}::text"
+
+
+def label_sql(column: Column) -> str:
+    """Return SQL of a label under its own type: 1.0 and 1.00 are one."""
+    return f"trim_scale({column.quoted})" if column.type == "numeric" else column.quoted
 
 
 def _split_sql(request: PackRequest, columns: Columns) -> str:

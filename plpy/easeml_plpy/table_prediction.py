@@ -113,7 +113,7 @@ def write_predictions(
         label_target(dataset, encoder, hint="Leave out probabilities => true.")
     columns = columns_of.read_columns(session, relation)
     columns_of.require(columns, [field.source for field in encoder.inputs], "source", wanted.source)
-    _check_types(wanted, columns, encoder.inputs)
+    check_types(wanted.source, columns, encoder.inputs)
     names, is_key = key_columns(session, relation, columns, encoder.inputs, key)
     filling = _Filling(wanted, columns, encoder, [columns[name].quoted for name in names])
     if if_exists not in ("append", "update") or not is_there(session, wanted.output):
@@ -199,7 +199,7 @@ def _size(session: Session, relation: str) -> _Size:
     return session.row(Statement(sql, ("regclass",), _Size, is_kept=False), relation)
 
 
-def _check_types(wanted: TableRequest, columns: Columns, inputs: Sequence[Field]) -> None:
+def check_types(source: str, columns: Columns, inputs: Sequence[Field], then: str = "predict for that") -> None:
     """Refuse a column whose type is of another kind than that of the dataset."""
     for field in inputs:
         column = columns[field.source]
@@ -210,28 +210,33 @@ def _check_types(wanted: TableRequest, columns: Columns, inputs: Sequence[Field]
             continue
         if (type(now), now.type == "bytea") != (kind, field.type == "bytea"):
             raise ShapeMismatch(
-                f"source: column {field.column!r} of {wanted.source} has type {columns_of.shown_type(column.type)}",
+                f"source: column {field.column!r} of {source} has type {columns_of.shown_type(column.type)}",
                 detail=f"The dataset was made from {columns_of.shown_type(field.type)}.",
-                hint="Cast it in a view, and predict for that.",
+                hint=f"Cast it in a view, and {then}.",
             )
 
 
 def _payload_sql(columns: Columns, inputs: Sequence[Field]) -> str:
     """Return SQL of the numbers, images and arrays."""
     numbers = (field for field in inputs if isinstance(field, NumericField | TensorField))
-    return payload_sql([(field, _number_sql(columns[field.source], field)) for field in numbers])
+    return payload_sql([(field, input_value_sql(columns[field.source], field)) for field in numbers])
 
 
 def _texts_sql(columns: Columns, inputs: Sequence[Field]) -> str:
     """Return SQL of the texts."""
     texts = (field for field in inputs if isinstance(field, CategoricalField | TextField))
-    return columns_of.texts_sql([(field, _value_sql(columns[field.source], field)) for field in texts], "")
+    return columns_of.texts_sql([(field, input_value_sql(columns[field.source], field)) for field in texts], "")
 
 
 def _value_sql(column: Column, field: Field) -> str:
     """Return SQL of a value as packing had it."""
     value = columns_of.value_sql(columns_of.input_field(column), column.quoted)
     return columns_of.member_sql(field, value) if field.within else value
+
+
+def input_value_sql(column: Column, field: Field) -> str:
+    """Return SQL of an input of a row, as `sent_columns` sends numbers and `texts_sql` texts."""
+    return _number_sql(column, field) if isinstance(field, NumericField | TensorField) else _value_sql(column, field)
 
 
 def _number_sql(column: Column, field: NumberField) -> str:

@@ -108,17 +108,26 @@ key_columns: name the rows in easeml.dataset_rows; by default the primary key, o
 n_folds: cross-validation with so many folds: all rows but the test rows train, and validate in turn. There are as many partitions, whatever n_partitions says.
 A table of 100 to 2,000 rows without arrays and images gets 5, unless n_partitions, validation_fraction, placement or a column of splits, times or groups says otherwise; 0: none.$$;
 
-CREATE FUNCTION easeml.dataset_rows(dataset text, version integer DEFAULT NULL) RETURNS TABLE (row_key text, split text, partition_number integer, fold integer)
-LANGUAGE plpgsql STABLE ROWS 10000 SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION easeml.find_version(dataset text, version integer) RETURNS easeml.datasets LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     newest easeml.datasets := easeml.find_dataset(dataset);
     wanted easeml.datasets;
 BEGIN
     SELECT d.* INTO wanted FROM easeml.datasets d
-    WHERE d.tenant = newest.tenant AND d.dataset_name = newest.dataset_name AND d.version = coalesce(dataset_rows.version, newest.version);
+    WHERE d.tenant = newest.tenant AND d.dataset_name = newest.dataset_name AND d.version = coalesce(find_version.version, newest.version);
     IF wanted.dataset_id IS NULL THEN
         PERFORM easeml.fail('ML003', format('dataset %s has no version %s', quote_literal(dataset), version), hint => format('It has versions up to %s.', newest.version));
     END IF;
+    RETURN wanted;
+END
+$$;
+COMMENT ON FUNCTION easeml.find_version(text, integer) IS 'Returns a version of your dataset of that name, by default the newest, or raises an error (internal).';
+
+CREATE FUNCTION easeml.dataset_rows(dataset text, version integer DEFAULT NULL) RETURNS TABLE (row_key text, split text, partition_number integer, fold integer)
+LANGUAGE plpgsql STABLE ROWS 10000 SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    wanted easeml.datasets := easeml.find_version(dataset, version);
+BEGIN
     RETURN QUERY SELECT k.row_key, b.split, b.partition_number, CASE WHEN wanted.options ? 'n_folds' AND b.split = 'train' THEN b.partition_number END FROM easeml.version_blocks b, unnest(coalesce(b.row_keys, b.row_hashes::text[])) k(row_key) WHERE b.dataset_id = wanted.dataset_id;
 END
 $$;

@@ -81,6 +81,7 @@ WORST = {
     "pack_begun_dataset": (
         "SELECT easeml.create_dataset('many', 'many', '{x,words}', 'y', n_partitions => 1000, block_rows => 1000000)",
     ),
+    "measure_drift": ("SELECT count(*) FROM easeml.drift('points', 'many')",),
     "fitting_architectures": ("SELECT easeml.select_models('points', array_fill('x'::text, ARRAY[2000000]))",),
     "check_memory": ("SELECT easeml.select_models('points', '{mlp}', procedure => 'random', n_configs => 9000)",),
     "fitting_architectures with many sizes": (

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 SQL = Path(__file__).resolve().parents[2] / "sql"
 # They mean the caller's own names, and qualify everything else; byteasend calls nothing.
-UNPINNED = {"array_bytes", "bytes_as_numbers", "create_dataset", "find_output", "find_source", "predict_table"}
+UNPINNED = {"array_bytes", "bytes_as_numbers", "create_dataset", "drift", "find_output", "find_source", "predict_table"}
 # Procedures that commit cannot have a setting: their bodies set it first, and after each commit.
 COMMITTING = {
     "commit_first", "evaluate_batch", "evaluate_gang", "evaluate_round", "evaluate_unit", "pilot_unit", "replay",
@@ -29,7 +29,7 @@ COMMITTING = {
 # What pgspot warns of: the functions above that it can read. Of each it is shown below that no trap catches it.
 WARNINGS = {
     f"PS005: Function without explicit search_path: easeml.{name}"
-    for name in ("find_source", "create_dataset", "wait", "find_output", "predict_table", "replay")
+    for name in ("find_source", "create_dataset", "drift", "wait", "find_output", "predict_table", "replay")
 }
 # Functions of the server that easeml's SQL names are there once more in mallory's schema, for arguments of any type.
 TRAPS = """
@@ -82,6 +82,7 @@ UNIT = (
 CALLS = [
     "SELECT easeml.create_dataset('d', 'public.points', '{x}', 'y', n_partitions => 2, placement => 'bound')",
     "SELECT easeml.refresh_dataset('d')",
+    "SELECT * FROM easeml.drift('d', 'public.points')",
     "SELECT easeml.replicate_dataset('d', 1)",
     "SELECT easeml.preview_procedure('asha', dataset => 'd')",
     "SELECT easeml.plan_goal(interval '1 hour', 1, 0.9), easeml.known_times(easeml.find_dataset('d'), 'asha')",

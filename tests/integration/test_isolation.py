@@ -66,6 +66,7 @@ QUESTIONS = {
     "class_metrics(text,bigint,text,double precision,text)": "class_metrics('private', {trial_id})",
     "confusion_matrix(text,bigint,text,double precision,text)": "confusion_matrix('private', {trial_id})",
     "dataset_rows(text,integer)": "dataset_rows('private')",
+    "drift(text,text,text,interval,integer,integer)": "drift('private')",
     "evaluate(text,bigint,double precision,text)": "evaluate('private', {trial_id})",
     "examination(text,text,bigint,jsonb)": "examination('evaluate', 'private', {trial_id}, '{{}}')",
     "examined_trial(text,bigint)": "examined_trial('private', {trial_id})",
@@ -73,6 +74,7 @@ QUESTIONS = {
     "explain_row(text,jsonb,bigint,text,integer,bigint)": "explain_row('private', '{{\"x\": 1}}', {trial_id})",
     "fail_unanswered(name,text,text)": "fail_unanswered('alma', 'private', 'private')",
     "fail_untrained_task(text)": "fail_untrained_task('private')",
+    "find_version(text,integer)": "find_version('private', 1)",
     "held_out_answers(text,bigint,text,double precision,text)": "held_out_answers('private', {trial_id})",
     "hyperparameter_importance(bigint)": "hyperparameter_importance({run_id})",
     "residuals(text,bigint,text)": "residuals('private', {trial_id})",
@@ -126,6 +128,9 @@ REFUSED = {
     "forecast(bigint)": "SELECT * FROM easeml.forecast({run_id})",
     "find_run(bigint)": "SELECT easeml.find_run({run_id})",
     "grant_use(text,name,boolean)": "SELECT easeml.grant_use('private', 'bert')",
+    "measure_drift(bigint,oid,jsonb)":
+        f"{RAISED} easeml.measure_drift({{dataset_id}}, 'mine'::regclass, '{{{{\"n_rows\": 1, \"every_seconds\": 1,"
+        f" \"time_column\": null}}}}')",
     "open_serving(text,bigint)": f"{RAISED} easeml.open_serving('private', {{trial_id}})",
     "dataset_of(name,name,text)": "SELECT easeml.dataset_of('bert', 'alma', 'private')",
     "pack_begun_dataset(bigint)": f"{RAISED} easeml.pack_begun_dataset({{dataset_id}})",

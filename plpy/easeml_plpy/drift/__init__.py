@@ -1,0 +1,1 @@
+"""How far the rows of a source are from the rows that a dataset was trained on."""

@@ -1,0 +1,94 @@
+"""Bins of one column, as its training rows fill them: tenths of numbers, the commonest categories.
+
+The last bin counts missing values. Categories have two more before it: those that are rare, and those that no training
+row had.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from easeml_plpy.value_types import Array
+
+N_BINS = 10
+MOST_CATEGORIES = 50
+UNKNOWN, MISSING = -2, -1
+"""Codes of new rows: a category that no training row had, and none at all."""
+
+
+class Bins(Protocol):
+    """Counts values by bin."""
+
+    @property
+    def trained(self) -> Array:
+        """Training rows in each bin."""
+
+    def counts(self, values: Array) -> Array:
+        """Return how many of these values are in each bin."""
+
+    def n_unseen(self, values: Array) -> int:
+        """Count the values that no training row had: new categories, numbers beyond the least and the greatest."""
+
+
+@dataclass(frozen=True)
+class NumberBins:
+    """Numbers up to each edge, then those beyond the last; `low` and `high` are the ends of the training rows."""
+
+    edges: Array
+    low: float
+    high: float
+    trained: Array
+
+    @classmethod
+    def of(cls, values: Array) -> NumberBins:
+        """Return bins with equally many of these training rows each; one a number where these are few."""
+        known = values[np.isfinite(values)]
+        distinct = np.unique(known)
+        tenths = np.quantile(known, np.arange(1, N_BINS) / N_BINS, method="lower") if len(known) else known
+        edges = distinct[:-1] if len(distinct) <= N_BINS else np.unique(tenths)
+        low, high = (float(known.min()), float(known.max())) if len(known) else (np.inf, -np.inf)
+        bins = cls(edges, low, high, np.empty(0))
+        return cls(edges, low, high, bins.counts(values))
+
+    def counts(self, values: Array) -> Array:
+        """Return how many of these numbers are in each bin; NaN is missing."""
+        places = np.where(np.isnan(values), len(self.edges) + 1, np.searchsorted(self.edges, values))
+        return np.bincount(places, minlength=len(self.edges) + 2)
+
+    def n_unseen(self, values: Array) -> int:
+        """Count the numbers beyond the ends."""
+        return int(((values < self.low) | (values > self.high)).sum())
+
+
+@dataclass(frozen=True)
+class CategoryBins:
+    """Codes of categories; `place` is the bin of each category, and `seen` how many training rows had it."""
+
+    place: Array
+    seen: Array
+    trained: Array
+
+    @classmethod
+    def of(cls, codes: Array, n_categories: int) -> CategoryBins:
+        """Return bins for the commonest of these training rows' categories."""
+        known = codes[(codes >= 0) & (codes < n_categories)]
+        seen = np.bincount(known, minlength=n_categories)
+        common = np.argsort(-seen, kind="stable")[:MOST_CATEGORIES]
+        place = np.full(n_categories, len(common))
+        place[common] = np.arange(len(common))
+        bins = cls(place, seen, np.empty(0))
+        return cls(place, seen, bins.counts(np.where(codes >= n_categories, MISSING, codes)))
+
+    def counts(self, values: Array) -> Array:
+        """Return how many of these codes are in each bin."""
+        n_common = min(len(self.place), MOST_CATEGORIES)
+        # Behind the places of all categories stand those of UNKNOWN and MISSING, which as indexes are the last two.
+        places = np.append(self.place, [n_common + 1, n_common + 2])[values]
+        return np.bincount(places, minlength=n_common + 3)
+
+    def n_unseen(self, values: Array) -> int:
+        """Count the codes of categories that no training row had."""
+        return int((values == UNKNOWN).sum())

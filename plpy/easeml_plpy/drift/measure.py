@@ -1,0 +1,147 @@
+"""The entry point of easeml.drift: new rows are compared with those that a version of a dataset was trained on."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from easeml_plpy import columns as columns_of
+from easeml_plpy.coded_fields import CategoricalField
+from easeml_plpy.columns import TIMES, Columns
+from easeml_plpy.drift.bins import UNKNOWN, Bins, CategoryBins
+from easeml_plpy.drift.columns import Compared, compared_columns, kind_of, target_field
+from easeml_plpy.drift.index import chance_index, level, stability_index
+from easeml_plpy.drift.new_rows import MOST_ROWS, Chunk, Periods, Source
+from easeml_plpy.drift.training_rows import trained_bins
+from easeml_plpy.encoder import Encoder
+from easeml_plpy.errors import InvalidArgument, NotFound
+from easeml_plpy.session import Session, Statement, answering, only_column
+from easeml_plpy.table_prediction import SOURCE_NAME, check_types
+from easeml_plpy.value_types import Array
+
+N_SHOWN = 10
+SHOWN_CHARACTERS = 100
+MOST_UNSEEN = 1_000
+"""New categories of a column that are remembered at once."""
+GONE_SHARE = 0.01
+"""Of the training rows: rarer categories may be missing by chance."""
+
+ENCODER: Statement[str] = Statement("SELECT encoder FROM easeml.datasets WHERE dataset_id = $1", ("int8",), only_column)
+
+
+@dataclass
+class _Seen:
+    """What the rows of one period have of one column."""
+
+    counts: Array
+    n_unseen: int = 0
+    unseen: Counter[str] = field(default_factory=Counter)
+
+    def add(self, bins: Bins, values: Array, texts: Sequence[str | None] | None) -> None:
+        """Count further rows."""
+        self.counts = self.counts + bins.counts(values)
+        self.n_unseen += bins.n_unseen(values)
+        if isinstance(bins, CategoryBins) and texts is not None:
+            self.unseen.update(text for text, code in zip(texts, values, strict=True) if text and code == UNKNOWN)
+            if len(self.unseen) > MOST_UNSEEN:  # each row may have one of its own
+                self.unseen = Counter(dict(self.unseen.most_common(MOST_UNSEEN // 2)))
+
+
+@answering
+def measure_drift(session: Session, dataset_id: int, relation: int, options: str) -> str:
+    """Return a row for each period and column as a JSON array."""
+    wanted = json.loads(options)
+    encoder = _encoder(session, dataset_id)
+    name = session.row(SOURCE_NAME, relation)
+    columns = columns_of.read_columns(session, relation)
+    columns_of.require(columns, [each.source for each in encoder.inputs], "source", name)
+    check_types(name, columns, encoder.inputs, "name that")
+    has_target = target_field(encoder) is not None and encoder.target.column in columns
+    compared = compared_columns(encoder, has_target=has_target)
+    periods = _periods(name, columns, wanted)
+    source = Source(name, columns, compared, encoder.target.column, periods, _n_rows(wanted))
+    bins = trained_bins(session, dataset_id, encoder, has_target=has_target)
+    seen = _count(source.chunks(session), bins)
+    return json.dumps([
+        {"since": None if period is None or periods is None else period * periods.seconds, **row}
+        for period, found in seen.items()
+        for row in _rows(compared, bins, found)
+    ])  # fmt: skip
+
+
+def _encoder(session: Session, dataset_id: int) -> Encoder:
+    """Return the encoder of a version of a dataset of the caller. Raises NotFound."""
+    found = session.rows(ENCODER, dataset_id)
+    if not found:
+        raise NotFound(f"there is no dataset {dataset_id} of yours", hint="Call easeml.drift.")
+    return Encoder.from_text(found[0])
+
+
+def _periods(name: str, columns: Columns, wanted: Mapping[str, Any]) -> Periods | None:
+    """Return how rows are told apart by time. Raises InvalidArgument."""
+    if not wanted["every_seconds"] > 0:
+        raise InvalidArgument(
+            f"every: expected a positive interval, got {wanted['every']}", hint="For example '1 day'."
+        )
+    if wanted["time_column"] is None:
+        return None
+    columns_of.require(columns, [wanted["time_column"]], "time_column", name)
+    column = columns[wanted["time_column"]]
+    if column.type not in TIMES:
+        raise InvalidArgument(
+            f"time_column: expected a date or timestamp, and {column.name!r} has type"
+            f" {columns_of.shown_type(column.type)}",
+            hint="Cast it in a view.",
+        )
+    return Periods(column.quoted, float(wanted["every_seconds"]))
+
+
+def _n_rows(wanted: Mapping[str, Any]) -> int:
+    n_rows = wanted["n_rows"]
+    if n_rows is None or not 1 <= n_rows <= MOST_ROWS:
+        raise InvalidArgument(f"n_rows: expected 1 to {MOST_ROWS}, got {'NULL' if n_rows is None else n_rows}")
+    return int(n_rows)
+
+
+def _count(chunks: Iterator[Chunk], bins: Sequence[Bins]) -> dict[float | None, list[_Seen]]:
+    """Return what the rows of each period have, by column."""
+    seen: defaultdict[float | None, list[_Seen]] = defaultdict(
+        lambda: [_Seen(np.zeros_like(each.trained)) for each in bins]
+    )
+    for chunk in chunks:
+        for found, each, values, texts in zip(seen[chunk.period], bins, chunk.columns, chunk.texts, strict=True):
+            found.add(each, values, texts)
+    return seen
+
+
+def _rows(compared: Sequence[Compared], bins: Sequence[Bins], seen: Sequence[_Seen]) -> Iterator[dict[str, Any]]:
+    for column, each, found in zip(compared, bins, seen, strict=True):
+        n_rows = int(found.counts.sum())
+        index, chance = stability_index(each.trained, found.counts), chance_index(each.trained, found.counts)
+        yield {
+            "input": column.column,
+            "kind": kind_of(column),
+            "n_rows": n_rows,
+            "psi": index,
+            "chance_psi": chance,
+            "drift": level(index - chance),
+            "trained_missing": float(each.trained[-1] / each.trained.sum()),
+            "missing": float(found.counts[-1] / n_rows),
+            "unseen": found.n_unseen / n_rows,
+            "unseen_values": [text[:SHOWN_CHARACTERS] for text, _ in found.unseen.most_common(N_SHOWN)],
+            "gone_values": _gone(column, each, found),
+        }
+
+
+def _gone(column: Compared, bins: Bins, found: _Seen) -> list[str]:
+    """Return the categories that training had and these rows have not."""
+    if not isinstance(column, CategoricalField) or not isinstance(bins, CategoryBins):
+        return []
+    common = np.flatnonzero(bins.seen >= GONE_SHARE * max(bins.seen.sum(), 1))
+    gone = [code for code in common if not found.counts[bins.place[code]]]
+    return [column.categories[code][:SHOWN_CHARACTERS] for code in gone[:N_SHOWN]]

@@ -1,0 +1,52 @@
+"""The training rows of a dataset, as far as they are needed to know how they are spread."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from easeml_plpy.drift.bins import Bins
+from easeml_plpy.drift.columns import bins_of, compared_columns, values_of
+from easeml_plpy.encoder import Encoder
+from easeml_plpy.encoding import fields_from_bytes, targets_from_bytes
+from easeml_plpy.errors import NotAllowed
+from easeml_plpy.session import Session, Statement
+from easeml_plpy.value_types import Array
+
+MOST_ROWS = 100_000
+MOST_BYTES = 128 << 20
+
+
+class _Block(NamedTuple):
+    n_rows: int
+    inputs: bytes
+    targets: bytes
+
+
+# Rows are in the order of a hash, so the first of each partition are as good as any.
+BLOCKS = Statement(
+    "SELECT n_rows, inputs, targets FROM easeml.version_blocks WHERE dataset_id = $1 AND split = 'train'"
+    " ORDER BY block_number, partition_number",
+    ("int8",),
+    _Block,
+)
+
+
+def trained_bins(session: Session, dataset_id: int, encoder: Encoder, *, has_target: bool) -> list[Bins]:
+    """Return the bins of the inputs, and of the target where that is compared. Raises NotAllowed without rows."""
+    compared = compared_columns(encoder, has_target=has_target)
+    parts: list[list[Array]] = []
+    n_rows = n_bytes = 0
+    for block in session.each(BLOCKS, dataset_id):
+        stored = [*fields_from_bytes(encoder, block.inputs, block.n_rows)]
+        if has_target:
+            stored.append(targets_from_bytes(encoder.target, block.targets))
+        parts.append([values_of(field, part) for field, part in zip(compared, stored, strict=True)])
+        n_rows, n_bytes = n_rows + block.n_rows, n_bytes + len(block.inputs)
+        if n_rows >= MOST_ROWS or n_bytes >= MOST_BYTES:
+            break
+    if not parts:
+        raise NotAllowed("the dataset was imported: it has no training rows to compare with")
+    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+    return [bins_of(field, values) for field, values in zip(compared, columns, strict=True)]

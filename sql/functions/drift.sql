@@ -1,0 +1,38 @@
+-- How far new rows are from those that were trained on. They are read with the rights of the caller.
+
+CREATE FUNCTION easeml.measure_drift(dataset_id bigint, relation oid, options jsonb, OUT rows json, OUT failure jsonb)
+LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp SET enable_hashagg = off SET jit = off AS $$
+from easeml_plpy.drift.measure import measure_drift
+return measure_drift(plpy, GD, dataset_id, relation, options)
+$$;
+COMMENT ON FUNCTION easeml.measure_drift(bigint, oid, jsonb) IS
+    'Compares the rows of a relation with the training rows of a version of a dataset, with the rights of the caller; returns rows as a json array, or an error (internal: use easeml.drift).';
+
+-- Not pinned to a search_path: easeml.find_source needs the caller's. All else is named with its schema.
+CREATE FUNCTION easeml.drift(
+    dataset text, source text DEFAULT NULL, time_column text DEFAULT NULL, every interval DEFAULT '1 day', n_rows integer DEFAULT 100000, version integer DEFAULT NULL,
+    OUT since timestamptz, OUT input text, OUT kind text, OUT n_compared bigint, OUT psi double precision, OUT chance_psi double precision, OUT drift text,
+    OUT trained_missing double precision, OUT missing double precision, OUT unseen double precision, OUT unseen_values text[], OUT gone_values text[]
+) RETURNS SETOF record LANGUAGE plpgsql AS $$
+DECLARE
+    data easeml.datasets := easeml.find_version(dataset, version);
+    found record;
+    measured record;
+BEGIN
+    found := easeml.find_source(coalesce(source, data.source));
+    measured := easeml.measure_drift(data.dataset_id, found.relation::pg_catalog.oid, pg_catalog.jsonb_build_object('time_column', time_column, 'every', every,
+        'every_seconds', coalesce(pg_catalog.date_part('epoch', every), 0), 'n_rows', n_rows));
+    PERFORM easeml.raise_failure(measured.failure);
+    RETURN QUERY SELECT pg_catalog.to_timestamp(m.since), m.input, m.kind, m.n_rows, m.psi, m.chance_psi, m.drift, m.trained_missing, m.missing, m.unseen, m.unseen_values, m.gone_values
+        FROM pg_catalog.json_to_recordset(measured.rows) m(since double precision, input text, kind text, n_rows bigint, psi double precision, chance_psi double precision, drift text,
+            trained_missing double precision, missing double precision, unseen double precision, unseen_values text[], gone_values text[]);
+END
+$$;
+COMMENT ON FUNCTION easeml.drift(text, text, text, interval, integer, integer) IS
+$$Says of each input of a dataset, and of its target, how far the rows of a table or view are from the rows that were trained on: a row for each column, and with time_column for each period.
+source: by default the table or view of the dataset. It has the columns of the dataset; the target may be missing. It is read with your rights.
+time_column: a date or timestamp of the source that tells its rows apart by periods; every: how long a period is.
+n_rows: how many rows are read at most, evenly over the source (1 to 1,000,000). version: of the dataset, by default the newest.
+psi is the population stability index over ten bins of numbers (of arrays their mean, of texts their number of words), or the commonest categories; chance_psi is what so many rows have by chance alone.
+drift says what psi is beyond chance: none, moderate (0.1) or large (0.25). missing is the share of rows without a value, trained_missing that of the training rows.
+unseen is the share of rows with a category that no training row had, or a number beyond all of theirs; unseen_values names the commonest such categories, gone_values those that occur no more.$$;
