@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from . import columns as columns_of
 from .coded_fields import TextField
 from .encoder import Field
 from .tokens import Tokenizer
 from .value_types import Array
+
+
+class PackedRows(NamedTuple):
+    """The rows of a block, decoded, and its place. `keys` or `hashes` name the rows: arrays as SQL writes them."""
+
+    split: str
+    part: int
+    block: int
+    n: int
+    keys: str | None
+    hashes: str | None
+    fields: Sequence[Array]
+    targets: Array
 
 
 class BlockDecoder:

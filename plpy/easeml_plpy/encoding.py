@@ -23,7 +23,7 @@ from .errors import InvalidData
 from .target_statistics import MANY
 from .value_types import Array, Floats
 
-CACHED_NUMBERS = 1 << 17
+CACHED_NUMBERS = 1 << 15
 N_FOLDED = 64
 """Columns of a free text in the standard view, where tokens share them."""
 

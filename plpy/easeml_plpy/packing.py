@@ -1,5 +1,7 @@
 """Packing a relation into the blocks of a dataset: shuffle once, split, encode, write. All inside the server.
 
+Labelled images that fit into memory are placed there (image_rows.py). All else is placed by the server:
+
 1. The inputs and the target are copied to a temporary table, with a hash of each row under the seed.
 2. Rows are ordered by that hash (identical rows by a count of their copies, so that they spread too), split into
    training, validation and test rows evenly over the labels, and dealt to partitions in turn.
@@ -14,14 +16,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from . import columns as columns_of
-from . import row_keys, source_documents, source_rows, source_texts, splitting
-from .block_decoding import BlockDecoder
+from . import image_rows, row_keys, source_documents, source_rows, source_texts, splitting
+from .block_decoding import BlockDecoder, PackedRows
 from .coded_fields import CategoricalField, TextField
 from .columns import Columns, Source
 from .encoder import Encoder, Field, LabelTarget, Target
@@ -31,6 +33,7 @@ from .explanations import explanations, notices
 from .pack_request import PackRequest, begun_dataset
 from .packing_statistics import PackingStatistics
 from .session import Command, Session, Statement, answering
+from .source_rows import RowsSql
 from .source_texts import TextFacts
 from .target_statistics import folds_of
 from .value_types import Array
@@ -59,7 +62,19 @@ def pack_begun_dataset(session: Session, dataset_id: int) -> int:
     # Each statement runs once: compiling it takes longer than it saves.
     session.execute("SELECT set_config('work_mem', '256MB', true), set_config('jit', 'off', true)")
     inputs: list[Field] = [columns_of.input_field(columns[name]) for name in wanted.inputs]
-    row_key = source_rows.copy_rows(session, wanted, columns, inputs)
+    rows = source_rows.rows_sql(session, wanted, columns, inputs)
+    held = image_rows.held_rows(session, wanted, columns, inputs, rows)
+    if held is None:
+        return _pack_placed(session, wanted, columns, inputs, rows, started)
+    packing = _Packing(session, wanted, held.inputs, held.target, row_key=rows.row_key)
+    return packing.pack(held.blocks(packing.block_rows), held.n_train_rows, started)
+
+
+def _pack_placed(
+    session: Session, wanted: PackRequest, columns: Columns, inputs: Sequence[Field], rows: RowsSql, started: float
+) -> int:
+    """Pack rows of any kind and number, which the server places in temporary tables."""
+    source_rows.copy_rows(session, wanted, columns, rows)
     n_skipped = source_rows.drop_rows_without_target(session, wanted)
     row_keys.check_keys(session, wanted)
     target = source_rows.target_of(session, wanted, columns[wanted.target])
@@ -71,12 +86,12 @@ def pack_begun_dataset(session: Session, dataset_id: int) -> int:
     facts = source_texts.read_facts(session, sources)
     sources = source_texts.without_identifiers(session, sources, facts)
     sources = source_texts.with_dictionaries(session, sources, facts)
-    packing = _Packing(session, wanted, sources, target, n_skipped=n_skipped, row_key=row_key, facts=facts)
-    statistics = packing.write_blocks(n_train_rows)
-    packing.finish(statistics, started)
+    fields = [source.field for source in sources]
+    packing = _Packing(session, wanted, fields, target, row_key=rows.row_key, n_skipped=n_skipped, facts=facts)
+    n_rows = packing.pack(_placed_blocks(session, sources, target, packing.block_rows), n_train_rows, started)
     for table in ("easeml_rows", "easeml_order"):
         session.execute(f"DROP TABLE pg_temp.{table}")
-    return statistics.n_rows.total()
+    return n_rows
 
 
 def _check_columns(wanted: PackRequest, columns: Columns) -> None:
@@ -122,34 +137,35 @@ class _Packing:
         self,
         session: Session,
         wanted: PackRequest,
-        sources: Sequence[Source],
+        inputs: Sequence[Field],
         target: Target,
         *,
-        n_skipped: int,
         row_key: str,
-        facts: Mapping[str, TextFacts],
+        n_skipped: int = 0,
+        facts: Mapping[str, TextFacts] | None = None,
     ) -> None:
-        self._session, self._sources, self._target = session, sources, target
-        self._inputs = inputs = [source.field for source in sources]
-        self._facts, self._row_key = facts, row_key
+        self._session, self._inputs, self._target = session, inputs, target
+        self._facts, self._row_key = facts or {}, row_key
         self._n_folds = wanted.n_folds or 0
         self._dataset_id, self._n_partitions, self._n_skipped = wanted.dataset_id, wanted.n_partitions, n_skipped
-        self._block_rows = wanted.block_rows or int(np.clip(TARGET_BLOCK_BYTES // max(row_bytes(inputs), 1), 64, 8192))
+        self.block_rows = wanted.block_rows or int(np.clip(TARGET_BLOCK_BYTES // max(row_bytes(inputs), 1), 64, 8192))
 
-    def write_blocks(self, n_train_rows: int) -> PackingStatistics:
-        """Decode, observe and store the blocks one after another; memory is bounded by a few of them."""
-        statement, dictionaries = _block_query(self._sources, self._target, self._block_rows)
-        wire, stored = (">i4", "<i4") if isinstance(self._target, LabelTarget) else (">f8", "<f8")
+    def pack(self, blocks: Iterable[PackedRows], n_train_rows: int, started: float) -> int:
+        """Write the blocks and finish the dataset; return the number of rows."""
+        statistics = self.write_blocks(blocks, n_train_rows)
+        self.finish(statistics, started)
+        return statistics.n_rows.total()
+
+    def write_blocks(self, blocks: Iterable[PackedRows], n_train_rows: int) -> PackingStatistics:
+        """Observe and store the blocks one after another."""
+        stored = "<i4" if isinstance(self._target, LabelTarget) else "<f8"
         statistics = PackingStatistics(self._inputs, self._target, n_train_rows)
-        decoder = BlockDecoder(self._inputs, wire)
-        for block in self._session.each(statement, *dictionaries, at_once=4):
-            fields, targets = decoder.decode(block.payload, block.texts, block.n)
-            _check_values(self._inputs, fields)
+        for block in blocks:
+            _check_values(self._inputs, block.fields)
             if block.split == "train":
-                statistics.observe(fields, targets, folds_of(block.block * self._block_rows, block.n))
-            packed = [fields_to_bytes(fields), targets.astype(stored).tobytes()]
-            place = (block.split, block.part, block.block, block.n, block.keys, block.hashes)
-            self._session.run(INSERT_BLOCK, self._dataset_id, *place, *packed)
+                statistics.observe(block.fields, block.targets, folds_of(block.block * self.block_rows, block.n))
+            packed = [fields_to_bytes(block.fields), block.targets.astype(stored).tobytes()]
+            self._session.run(INSERT_BLOCK, self._dataset_id, *block[:6], *packed)
             statistics.count(block.split, block.part, block.n, packed)
         return statistics
 
@@ -163,7 +179,7 @@ class _Packing:
             "task": target.task,
             "n_outputs": target.n_outputs,
             "input_shape": list(shape),
-            "block_rows": self._block_rows,
+            "block_rows": self.block_rows,
             "n_skipped_rows": self._n_skipped,
             "row_key": self._row_key,
             "checksums": [statistics.checksums[part] for part in range(self._n_partitions)],
@@ -174,6 +190,17 @@ class _Packing:
         self._session.run(FINISH_DATASET, json.dumps(finished))
         for line in notices(fields, statistics.distinct(fields)):
             self._session.notice(line)
+
+
+def _placed_blocks(
+    session: Session, sources: Sequence[Source], target: Target, block_rows: int
+) -> Iterator[PackedRows]:
+    """Yield the blocks that the server has placed; memory is bounded by a few of them."""
+    statement, dictionaries = _block_query(sources, target, block_rows)
+    wire = ">i4" if isinstance(target, LabelTarget) else ">f8"
+    decoder = BlockDecoder([source.field for source in sources], wire)
+    for block in session.each(statement, *dictionaries, at_once=4):
+        yield PackedRows(*block[:6], *decoder.decode(block.payload, block.texts, block.n))
 
 
 def _block_query(

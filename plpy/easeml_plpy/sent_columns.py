@@ -12,12 +12,15 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from . import columns as columns_of
 from .encoder import NumberField, NumericField, TensorField
 from .value_types import Array
 
 NUMBERS = "numbers"
+HEAD_BYTES = 20
+"""Of an array of one dimension as the server stores it, without its length word (array.h)."""
 Parts = Sequence[tuple[NumberField, str]]
 
 
@@ -69,3 +72,8 @@ def _columns(numbers: Array, n_rows: int) -> Array:
 
 def _tensors(field: TensorField, sent: Array) -> Array:
     return columns_of.elements_of(field, sent) if field.is_array else sent
+
+
+def int8s(stored: bytes | None) -> npt.NDArray[np.int64]:
+    """Return the numbers of an int8[] of one dimension without NULL, as easeml.array_bytes returns it."""
+    return np.frombuffer(stored or bytes(HEAD_BYTES), np.int64, offset=HEAD_BYTES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from . import columns as columns_of
 from . import row_keys
@@ -24,11 +25,33 @@ C_ORDERED = {"text", "varchar", "bpchar"}
 NO_IMAGES = "Leave them out in a view: an image cannot be imputed."
 
 
-def copy_rows(session: Session, request: PackRequest, columns: Columns, inputs: Sequence[Field]) -> str:
-    """Fill temporary table easeml_rows (i0.., y, h, s, key): input values, target, hash, what splits it, its key.
+class RowsSql(NamedTuple):
+    """SQL of the rows of a source: their input values i0.., the target, what the hash of a row is made of, its key, and
+    what names it for users, its key or the hash."""
 
-    Return SQL of what names a row of the source: its key, or the hash.
-    """
+    values: Sequence[str]
+    target: str
+    hashed: str
+    key: str
+    row_key: str
+
+    @property
+    def has_key(self) -> bool:
+        """Whether a key names the rows."""
+        return self.row_key == self.key
+
+    def hashed_rows(self, request: PackRequest, further: Sequence[str], condition: str = "") -> str:
+        """Return a query of (i0.., y, further.., key, h). y has its own type: labels keep their order, numbers their
+        precision."""
+        columns = ", ".join([*self.values, f"{self.target} AS y", *further, f'{self.key} COLLATE "C" AS key'])
+        return (
+            f"SELECT *, hash_record_extended(ROW({self.hashed}), {int(request.seed)}) AS h"
+            f" FROM (SELECT {columns} FROM {request.source} {condition} OFFSET 0) AS source"
+        )
+
+
+def rows_sql(session: Session, request: PackRequest, columns: Columns, inputs: Sequence[Field]) -> RowsSql:
+    """Return SQL of the rows that are to be packed."""
     values = [f"{columns_of.value_sql(field, columns[field.column].quoted)} AS i{k}" for k, field in enumerate(inputs)]
     hashed = ", ".join([columns_of.hash_sql(field, f"i{k}") for k, field in enumerate(inputs)] + ["y"])
     target = columns[request.target].quoted
@@ -36,14 +59,14 @@ def copy_rows(session: Session, request: PackRequest, columns: Columns, inputs: 
         target = label_sql(columns[request.target])
     names = row_keys.key_columns(session, request, columns)
     key = row_keys.key_sql(columns, names)
-    # y is copied under its own type: labels keep their order, numbers their precision.
-    session.execute(
-        "CREATE TEMPORARY TABLE easeml_rows ON COMMIT DROP AS "
-        f"SELECT *, hash_record_extended(ROW({hashed}), {int(request.seed)}) AS h FROM (SELECT {', '.join(values)},"
-        f' {target} AS y, {_split_sql(request, columns)} AS s, {key} COLLATE "C" AS key'
-        f" FROM {request.source} OFFSET 0) AS source"
-    )
-    return key if names else f"{row_keys.hash_sql(request, columns, inputs, target)}::text"
+    row_key = key if names else f"{row_keys.hash_sql(request, columns, inputs, target)}::text"
+    return RowsSql(values, target, hashed, key, row_key)
+
+
+def copy_rows(session: Session, request: PackRequest, columns: Columns, rows: RowsSql) -> None:
+    """Fill temporary table easeml_rows (i0.., y, s, key, h): input values, target, what splits it, its key, hash."""
+    split = f"{_split_sql(request, columns)} AS s"
+    session.execute(f"CREATE TEMPORARY TABLE easeml_rows ON COMMIT DROP AS {rows.hashed_rows(request, [split])}")
 
 
 def label_sql(column: Column) -> str:
@@ -114,13 +137,23 @@ def target_of(session: Session, request: PackRequest, column: Column) -> Target:
     return NumberTarget(request.target, column.type)
 
 
+def is_left_open(request: PackRequest, column: Column) -> bool:
+    """Say whether it is open if a target of whole numbers has labels or numbers."""
+    return request.task is None and column.type in INTEGERS
+
+
+def are_few(n_rows: int, n_distinct: int) -> bool:
+    """Say whether whole numbers are so few for their rows that they are labels."""
+    return n_distinct <= FEW_LABELS or (n_distinct <= MANY_LABELS and n_distinct <= n_rows * SHARE_OF_LABELS)
+
+
 def _is_measured(session: Session, request: PackRequest, column: Column) -> bool:
     """Say whether whole numbers are too many to be labels, where the caller leaves it open."""
-    if request.task is not None or column.type not in INTEGERS:
+    if not is_left_open(request, column):
         return False
     found = session.execute("SELECT count(*) AS n, count(DISTINCT y) AS n_distinct FROM pg_temp.easeml_rows")[0]
     n, n_distinct = int(found["n"]), int(found["n_distinct"])
-    if n_distinct <= FEW_LABELS or (n_distinct <= MANY_LABELS and n_distinct <= n * SHARE_OF_LABELS):
+    if are_few(n, n_distinct):
         return False
     session.notice(
         f"the target {request.target!r} has {n_distinct} different whole numbers in {n} rows, so they are numbers to"
@@ -129,13 +162,18 @@ def _is_measured(session: Session, request: PackRequest, column: Column) -> bool
     return True
 
 
-def _labels(session: Session, request: PackRequest, column: Column) -> list[str]:
+def labels_sql(column: Column, rows: str) -> str:
+    """Return a query of the labels of rows with a target y in the order of their codes, and their ranks in that of the
+    column."""
     collate = ' COLLATE "C"' if column.type in C_ORDERED else ""
-    rows = session.execute(
-        f"SELECT {columns_of.text_sql(column.type, 'y')} AS label FROM pg_temp.easeml_rows"
+    return (
+        f"SELECT {columns_of.text_sql(column.type, 'y')} AS label, row_number() OVER (ORDER BY y) AS rank FROM {rows}"
         f" GROUP BY y ORDER BY y{collate} LIMIT {MAX_LABELS + 1}"
     )
-    labels = [row["label"] for row in rows]
+
+
+def _labels(session: Session, request: PackRequest, column: Column) -> list[str]:
+    labels = [row["label"] for row in session.execute(labels_sql(column, "pg_temp.easeml_rows"))]
     if len(labels) < 2:
         raise InvalidData(
             f"the target {request.target!r} has one class only, {labels[0]!r}",

@@ -54,7 +54,8 @@ def check_column(request: PackRequest, by: SplitBy, columns: Columns) -> None:
 
 def order_rows(session: Session, request: PackRequest, target: Target) -> None:
     """Fill temporary table easeml_order (row, split, part, position) from the hashes and labels of easeml_rows."""
-    wanted = _wanted(session, request, target)
+    n_rows = int(session.execute("SELECT count(*) AS n FROM pg_temp.easeml_rows")[0]["n"])
+    wanted = wanted_rows(request, n_rows, has_labels=isinstance(target, LabelTarget))
     deal(session, request, wanted)
     if isinstance(target, LabelTarget):
         if request.split_by is None:
@@ -67,15 +68,15 @@ def order_rows(session: Session, request: PackRequest, target: Target) -> None:
     session.execute("DROP TABLE pg_temp.easeml_dealt")
 
 
-def _wanted(session: Session, request: PackRequest, target: Target) -> Wanted:
-    n_rows = int(session.execute("SELECT count(*) AS n FROM pg_temp.easeml_rows")[0]["n"])
+def wanted_rows(request: PackRequest, n_rows: int, *, has_labels: bool) -> Wanted:
+    """Return how many of so many rows each split is to have."""
     n_validation, n_test = (
         int(n_rows * fraction + 0.5) for fraction in (request.validation_fraction, request.test_fraction)
     )
     if request.n_folds:
         n_validation = 0
     n_train = n_rows - n_validation - n_test
-    return Wanted(n_train, n_validation, n_test, isinstance(target, LabelTarget), request.n_folds or 0)
+    return Wanted(n_train, n_validation, n_test, has_labels, request.n_folds or 0)
 
 
 def check_splits(session: Session, request: PackRequest) -> int:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from . import columns as columns_of
 from .coded_fields import CategoricalField, TextField
 from .columns import Column, Columns
 from .encoder import Encoder, Field, LabelTarget, NumberField, NumberTarget, NumericField, TensorField
 from .errors import InvalidArgument, NotFound, ShapeMismatch
+from .paged_relations import has_pages, pages_sql, size_of, within_sql
 from .prediction import FILLING
 from .prediction_outputs import Addition, is_there, key_columns
 from .probabilities import label_target
@@ -43,10 +43,10 @@ MOST_PROBABILITIES = 1 << 18
 FILL = """
 INSERT INTO {output}
 SELECT {columns}
-FROM generate_series(0, {n_pages}, {step}) AS page
+FROM {pages}
 CROSS JOIN LATERAL (
     SELECT count(*)::int AS n, {payload} AS payload, {texts} AS texts{key_arrays}
-    FROM {relation} WHERE ctid >= format('(%s,0)', page)::tid AND ctid < format('(%s,0)', page + {step})::tid
+    FROM {relation} WHERE {within}
 ) AS chunk
 CROSS JOIN LATERAL easeml.predict_packed($1, $2, chunk.n, chunk.payload, chunk.texts) AS packed
 WHERE chunk.n > 0
@@ -66,11 +66,6 @@ class TableRequest:
     has_probabilities: bool
 
 
-class _Size(NamedTuple):
-    n_pages: int
-    n_rows: int
-
-
 SOURCE_NAME: Statement[str] = Statement(
     "SELECT format('%I.%I', n.nspname, c.relname) AS name"
     " FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = $1",
@@ -79,12 +74,6 @@ SOURCE_NAME: Statement[str] = Statement(
 )
 OUTPUT_NAME: Statement[str] = Statement(
     "SELECT string_agg(quote_ident(part), '.') AS name FROM unnest(parse_ident($1)) AS part", ("text",), only_column
-)
-HAS_PAGES: Statement[bool] = Statement(
-    "SELECT c.relkind IN ('r', 'm') AND NOT EXISTS (SELECT FROM pg_catalog.pg_inherits WHERE inhparent = c.oid)"
-    " AS has_pages FROM pg_catalog.pg_class c WHERE c.oid = $1",
-    ("oid",),
-    only_column,
 )
 
 
@@ -157,7 +146,7 @@ class _Filling:
         selected = ", ".join([*self.keys, *typed])
         session.execute(f"CREATE TABLE {output} AS SELECT {selected} FROM {source} LIMIT 0")
         scanned = _scannable(session, self.wanted) if source == self.wanted.source else source
-        size = _size(session, scanned)
+        step = size_of(session, scanned).pages_of(self.chunk_rows)
         inputs, kept = self.encoder.inputs, (f"unnest(chunk.k{i})" for i in range(len(self.keys)))
         sql = FILL.format(
             output=output,
@@ -166,37 +155,32 @@ class _Filling:
             key_arrays="".join(f", array_agg({key}) AS k{i}" for i, key in enumerate(self.keys)),
             payload=_payload_sql(self.columns, inputs),
             texts=_texts_sql(self.columns, inputs),
-            n_pages=size.n_pages,
-            step=max(1, size.n_pages * self.chunk_rows // max(size.n_rows, 1)),
+            pages=pages_sql("$3", step),
+            within=within_sql(step),
         )
-        n_rows = _fill(session, self.wanted, sql)
+        n_rows = _fill(session, self.wanted, sql, scanned)
         if scanned not in (source, self.wanted.source):
             session.execute(f"DROP TABLE {scanned}")
         return n_rows
 
 
-def _fill(session: Session, wanted: TableRequest, sql: str) -> int:
+def _fill(session: Session, wanted: TableRequest, sql: str, relation: str) -> int:
     """Execute the one statement; packed rows are answered only while it runs. Return the number of rows."""
     filling = session.kept(FILLING)
     filling.is_on, filling.has_probabilities = True, wanted.has_probabilities
     try:
-        return session.run(Command(sql, ("text", "int8"), is_kept=False), wanted.dataset, wanted.trial_id)
+        command = Command(sql, ("text", "int8", "regclass"), is_kept=False)
+        return session.run(command, wanted.dataset, wanted.trial_id, relation)
     finally:
         filling.is_on = False
 
 
 def _scannable(session: Session, wanted: TableRequest) -> str:
     """Return a relation that can be read by page: the source, or a temporary copy of a view or of many tables."""
-    if session.row(HAS_PAGES, wanted.relation):
+    if has_pages(session, wanted.relation):
         return wanted.source
     session.execute(f"CREATE TEMPORARY TABLE easeml_source ON COMMIT DROP AS SELECT * FROM {wanted.source}")
     return "pg_temp.easeml_source"
-
-
-def _size(session: Session, relation: str) -> _Size:
-    """Return how many pages and rows the relation has."""
-    sql = f"SELECT pg_relation_size($1) / 8192 AS n_pages, (SELECT count(*) FROM {relation}) AS n_rows"
-    return session.row(Statement(sql, ("regclass",), _Size, is_kept=False), relation)
 
 
 def check_types(source: str, columns: Columns, inputs: Sequence[Field], then: str = "predict for that") -> None:

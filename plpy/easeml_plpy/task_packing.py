@@ -23,6 +23,7 @@ from .errors import InvalidData
 from .explanations import explanations
 from .packing import TARGET_BLOCK_BYTES
 from .packing_statistics import PackingStatistics, checksum
+from .sent_columns import int8s
 from .session import Command, Session, Statement, answering, only_column
 from .target_statistics import folds_of
 from .task_blocks import Integers, TaskBlock, plan_blocks
@@ -186,7 +187,7 @@ class _Packing:
         if self._task.newest_id is None:
             return []
         rows = self._session.rows(BLOCKS, self._task.newest_id)
-        return [TaskBlock(row.split, row.part, row.number, _keys(row.keys), row.holder_id) for row in rows]
+        return [TaskBlock(row.split, row.part, row.number, int8s(row.keys), row.holder_id) for row in rows]
 
     def _placed(self, examples: Integers, codes: Integers, is_on: Any) -> tuple[int, dict[tuple[str, int], Integers]]:
         """Return the number of partitions, and the examples of each split and partition. Raises InvalidData."""
@@ -283,9 +284,3 @@ N_TRAINING_ROWS: Statement[int] = Statement(
     ("int8",),
     only_column,
 )
-HEAD_BYTES = 20
-"""Of a one-dimensional array as the server stores it, without its length word (array.h)."""
-
-
-def _keys(stored: bytes) -> Integers:
-    return np.frombuffer(stored, np.int64, offset=HEAD_BYTES)

@@ -1,0 +1,237 @@
+"""Labelled images that fit into memory: read once, placed there, and dealt into blocks without a temporary table.
+
+A table of images is mostly bytes that packing only moves. The server would copy them, sort them by place and send each
+row by itself; here they come some thousand rows at a time, and blocks gather theirs. What is out of the ordinary (a row
+without its label, an image of another size, a class with few rows) is left to the server, which says what is wrong.
+Both ways give the same blocks, byte for byte.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from . import columns as columns_of
+from .block_decoding import PackedRows
+from .columns import Columns
+from .dealing import SPLITS
+from .encoder import Field, LabelTarget, NumberField, NumericField, TensorField
+from .encoding import row_bytes
+from .errors import InvalidData
+from .pack_request import PackRequest
+from .paged_relations import has_pages, pages_sql, size_of, within_sql
+from .random_places import copies, places, splits_at_random
+from .sent_columns import decode_payload, int8s, payload_sql
+from .session import Session, Statement, only_column
+from .source_rows import MAX_LABELS, RowsSql, are_few, is_left_open, labels_sql
+from .splitting import wanted_rows
+from .value_types import Array
+
+HELD_BYTES = 256 << 20
+CHUNK_ROWS = 4096
+MOST_PAGE_ROWS = 291
+"""That a page of the server can hold."""
+LARGEST_CHUNK = 512 << 20
+
+
+class _Chunk(NamedTuple):
+    """Some thousand rows: their numbers and images, hashes, keys of the shuffle, labels and keys."""
+
+    n: int
+    payload: bytes | None
+    hashes: bytes | None
+    shuffled: bytes | None
+    labels: str | None
+    keys: str | None
+
+
+class _Label(NamedTuple):
+    label: str | None
+    rank: int
+
+
+class _Read(NamedTuple):
+    """All rows in the order of the table: values of each input, hashes, keys of the shuffle, labels and keys."""
+
+    fields: Sequence[Field]
+    values: Sequence[Array]
+    hashes: Array
+    k: Array
+    labels: Sequence[str | None]
+    keys: Sequence[str | None]
+
+
+class _Labels(NamedTuple):
+    """The labels in the order of their codes, and of each row the code and the rank."""
+
+    names: tuple[str, ...]
+    codes: Array
+    ranks: Array
+
+
+class HeldRows(NamedTuple):
+    """All rows of a source, with the place of each."""
+
+    inputs: Sequence[Field]
+    target: LabelTarget
+    values: Sequence[Array]
+    codes: Array
+    hashes: Array
+    keys: Sequence[str] | None
+    splits: Array
+    k: Array
+    n_partitions: int
+
+    @property
+    def n_train_rows(self) -> int:
+        """How many rows train."""
+        return int((self.splits == SPLITS.index("train")).sum())
+
+    def blocks(self, block_rows: int) -> Iterator[PackedRows]:
+        """Yield the blocks in their order."""
+        for place in places(self.splits, self.k, self.n_partitions, block_rows):
+            rows = place.rows
+            keys = None if self.keys is None else _array_sql([_quoted(self.keys[row]) for row in rows.tolist()])
+            hashes = _array_sql(map(str, self.hashes[rows].tolist())) if self.keys is None else None
+            fields = [values[rows] for values in self.values]
+            yield PackedRows(*place[:3], len(rows), keys, hashes, fields, self.codes[rows])
+
+
+def held_rows(
+    session: Session, wanted: PackRequest, columns: Columns, inputs: Sequence[Field], rows: RowsSql
+) -> HeldRows | None:
+    """Return the rows of a source of labelled images, or None where the server has to place them."""
+    fields = _fields_of(wanted, inputs)
+    if fields is None or wanted.split_by is not None or wanted.n_folds or not has_pages(session, wanted.relation):
+        return None
+    size = size_of(session, wanted.source)
+    step = size.pages_of(CHUNK_ROWS)
+    if size.n_rows * row_bytes(fields) > HELD_BYTES or step * MOST_PAGE_ROWS * row_bytes(fields) > LARGEST_CHUNK:
+        return None
+    target = columns[wanted.target]
+    found = session.rows(_distinct_labels(wanted, columns, rows))
+    if not 2 <= len(found) <= MAX_LABELS or (is_left_open(wanted, target) and not are_few(size.n_rows, len(found))):
+        return None
+    chunks = session.each(_chunks_of(wanted, columns, fields, rows, step), wanted.source)
+    read = _read(chunks, fields, size.n_rows)
+    labels = None if read is None else _labels_of(found, read.labels)
+    if read is None or labels is None:
+        return None
+    return _placed(session, wanted, target.type, read, labels, has_key=rows.has_key)
+
+
+def _fields_of(wanted: PackRequest, inputs: Sequence[Field]) -> list[NumberField] | None:
+    """Return the inputs if they are numbers and one image, whose shape the caller has said."""
+    numbers = [field for field in inputs if isinstance(field, NumericField | TensorField)]
+    images = [field for field in numbers if isinstance(field, TensorField)]
+    if len(numbers) < len(inputs) or len(images) != 1 or images[0].is_array or wanted.input_shape is None:
+        return None
+    shape = wanted.input_shape
+    return [replace(field, shape=shape) if isinstance(field, TensorField) else field for field in numbers]
+
+
+def _distinct_labels(wanted: PackRequest, columns: Columns, rows: RowsSql) -> Statement[_Label]:
+    source = f"(SELECT {rows.target} AS y FROM {wanted.source}) source"
+    return Statement(labels_sql(columns[wanted.target], source), (), _Label, is_kept=False)
+
+
+def _chunks_of(
+    wanted: PackRequest, columns: Columns, fields: Sequence[NumberField], rows: RowsSql, step: int
+) -> Statement[_Chunk]:
+    """Return a statement that yields all rows as one snapshot sees them, in the order of the table."""
+    label = columns_of.text_sql(columns[wanted.target].type, "y")
+    keys = "array_to_json(array_agg(key))::text" if rows.has_key else "NULL::text"
+    sql = (
+        f"SELECT chunk.* FROM {pages_sql('$1', step)} CROSS JOIN LATERAL (SELECT count(*)::int AS n,"
+        f" {payload_sql([(field, f'i{k}') for k, field in enumerate(fields)])} AS payload,"
+        " easeml.array_bytes(array_agg(h)) AS hashes,"
+        f" easeml.array_bytes(array_agg(hash_record_extended(ROW(h, 1::int8), {int(wanted.seed)}))) AS shuffled,"
+        f" array_to_json(array_agg({label}))::text AS labels, {keys} AS keys"
+        f" FROM ({rows.hashed_rows(wanted, [], f'WHERE {within_sql(step)}')} OFFSET 0) AS hashed) AS chunk"
+        " WHERE chunk.n > 0"
+    )
+    return Statement(sql, ("regclass",), _Chunk, is_kept=False)
+
+
+def _read(chunks: Iterable[_Chunk], fields: Sequence[NumberField], n_rows: int) -> _Read | None:
+    """Return the rows as arrays; None where they do not have one shape, or are more than were counted.
+
+    Each chunk goes where it stays: to join them at the end would take their memory twice.
+    """
+    whole = [np.empty((n_rows, *field.shape), field.stored_type) for field in fields]
+    hashes, k = np.empty((2, n_rows), np.int64)
+    labels: list[str | None] = []
+    keys: list[str | None] = []
+    for chunk in chunks:
+        place = slice(len(labels), len(labels) + chunk.n)
+        if place.stop > n_rows:
+            return None
+        try:
+            parts = decode_payload(fields, chunk.payload, chunk.n)
+        except InvalidData:
+            return None
+        for into, part in zip([*whole, hashes, k], [*parts, int8s(chunk.hashes), int8s(chunk.shuffled)], strict=True):
+            into[place] = part
+        labels += json.loads(chunk.labels or "[]")
+        keys += json.loads(chunk.keys or "[]")
+    n = len(labels)
+    return _Read(fields, [values[:n] for values in whole], hashes[:n], k[:n], labels, keys) if n else None
+
+
+def _labels_of(found: Sequence[_Label], texts: Sequence[str | None]) -> _Labels | None:
+    """Return the labels of the rows; None where one is missing, or came since the labels were read."""
+    codes = {each.label: code for code, each in enumerate(found)}
+    if None in codes or not codes.keys() >= set(texts):
+        return None
+    of_rows = np.fromiter(map(codes.__getitem__, texts), np.int32, len(texts))
+    return _Labels(tuple(str(each.label) for each in found), of_rows, np.array([each.rank for each in found])[of_rows])
+
+
+def _placed(
+    session: Session, wanted: PackRequest, target_type: str, read: _Read, labels: _Labels, *, has_key: bool
+) -> HeldRows | None:
+    """Return the rows with their places; None where keys repeat, or classes lack in a split."""
+    keys = [key for key in read.keys if key is not None] if has_key else None
+    if keys is not None and len(set(keys)) < len(read.keys):
+        return None  # of columns that the caller has named
+    again, k = copies(read.hashes, keys), read.k
+    if again.any():
+        k = _shuffled_again(session, wanted.seed, read.hashes, again, k)
+    splits = splits_at_random(labels.ranks, k, wanted_rows(wanted, len(k), has_labels=True))
+    if not _are_filled(splits, labels, wanted.n_partitions):
+        return None
+    target = LabelTarget(wanted.target, target_type, labels.names)
+    return HeldRows(read.fields, target, read.values, labels.codes, read.hashes, keys, splits, k, wanted.n_partitions)
+
+
+def _shuffled_again(session: Session, seed: int, hashes: Array, again: Array, k: Array) -> Array:
+    """Return the keys of the shuffle with those of rows that repeat others."""
+    repeated = np.flatnonzero(again)
+    sql = (
+        f"SELECT easeml.array_bytes(array_agg(hash_record_extended(ROW(u.h, u.n), {int(seed)}) ORDER BY u.place)) AS k"
+        " FROM unnest($1, $2) WITH ORDINALITY u(h, n, place)"
+    )
+    statement: Statement[bytes] = Statement(sql, ("int8[]", "int8[]"), only_column, is_kept=False)
+    shuffled = k.copy()
+    shuffled[repeated] = int8s(session.row(statement, hashes[repeated].tolist(), (again[repeated] + 1).tolist()))
+    return shuffled
+
+
+def _are_filled(splits: Array, labels: _Labels, n_partitions: int) -> bool:
+    """Say whether each split has a row of each class, and one for each partition."""
+    n_labels = len(labels.names)
+    counts = np.bincount(splits * np.int64(n_labels) + labels.codes, minlength=len(SPLITS) * n_labels)
+    return bool(counts.all()) and int(counts.reshape(len(SPLITS), -1).sum(axis=1).min()) >= n_partitions
+
+
+def _array_sql(elements: Iterable[str]) -> str:
+    """Return an array as SQL writes it."""
+    return "{" + ",".join(elements) + "}"
+
+
+def _quoted(element: str) -> str:
+    return '"' + element.replace("\\", r"\\").replace('"', r"\"") + '"'
