@@ -12,8 +12,7 @@ from __future__ import annotations
 import functools
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -214,16 +213,26 @@ def memory_limit_bytes() -> int | None:
 MEMORY: Kept[int | None] = Kept(memory_limit_bytes)  # no process of the server gets another environment
 
 
-@contextmanager
-def within_memory() -> Iterator[None]:
-    """Say in one line that memory ran out; on the CPU only torch's words tell that."""
-    try:
-        yield
-    except (MemoryError, RuntimeError) as error:
-        if not (isinstance(error, MemoryError) or "can't allocate memory" in str(error)):
-            raise
+class _WithinMemory:
+    """What `within_memory` returns; a generator would take a row alone longer than its arithmetic."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, *rest: object) -> None:
+        is_torchs = isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
+        if not (isinstance(error, MemoryError) or is_torchs):
+            return
         limit = memory_limit_bytes()
         raise QuotaExceeded(
             "the prediction ran out of memory" + (f": a session may use {limit} bytes" if limit else ""),
             hint=f"An administrator can raise {MEMORY_VARIABLE} in the server's environment, or ask a smaller trial.",
         ) from error
+
+
+_WITHIN_MEMORY = _WithinMemory()
+
+
+def within_memory() -> AbstractContextManager[None]:
+    """Say in one line that memory ran out; on the CPU only torch's words tell that."""
+    return _WITHIN_MEMORY

@@ -105,6 +105,8 @@ def table_embedding(layout: Layout, weights: Weights, name: str) -> Layer:
     makers += [(categories, _categories)] if categories else []
     makers += [(columns, _tokens(n_known_tokens(layout[columns[0]]))) for columns in text_columns(layout)]
     made += [(columns, make(weights, f"{name}.{k}")) for k, (columns, make) in enumerate(makers)]
+    if len(made) == 1:
+        return made[0][1]  # all columns are of one kind
 
     def forward(rows: Floats) -> Floats:
         return np.concatenate([layer(rows[:, columns]) for columns, layer in made], axis=1)
@@ -117,14 +119,16 @@ def _placed_numbers(weights: Weights, name: str) -> Layer:
     bins, slope, bias = (weights[f"{name}.{each}"] for each in ("bins", "slope", "bias"))
     n_bins = weights[f"{name}.n_bins"]
     below = np.concatenate([np.zeros_like(bins[:, :1]), np.cumsum(bins, axis=1)[:, :-1]], axis=1)
-    numbers = np.arange(len(bins))
+    greatest, first = n_bins - 1, np.arange(len(bins)) * bins.shape[1]
+    bins, below = (each.reshape(-1, each.shape[2]) for each in (bins, below))
 
     def forward(positions: Floats) -> Floats:
         places = positions * n_bins
-        last = np.minimum(places, n_bins - 1).astype(np.intp)
-        vectors = bins[numbers, last]
+        last = np.minimum(places, greatest).astype(np.intp)
+        found = last + first
+        vectors = bins.take(found, axis=0)
         vectors *= (places - last).astype(np.float32)[:, :, None]
-        vectors += below[numbers, last]
+        vectors += below.take(found, axis=0)
         vectors += ((positions - np.float32(0.5)) * np.float32(UNIT_SPREAD))[:, :, None] * slope
         vectors += bias
         return flat(relu(vectors))

@@ -36,8 +36,8 @@ def outputs_of(task: Task, margins: Array) -> Array:
         return margins.astype(np.float32)
     if task.n_outputs == 2:
         margins = np.concatenate([np.zeros(margins.shape), margins], axis=1)
-    powers = np.exp(margins - margins.max(axis=1, keepdims=True, initial=-np.inf))
-    probabilities: Array = powers / powers.sum(axis=1, keepdims=True)
+    powers = np.exp(margins - np.maximum.reduce(margins, axis=1, keepdims=True, initial=-np.inf))
+    probabilities: Array = powers / np.add.reduce(powers, axis=1, keepdims=True)
     return probabilities.astype(np.float32)
 
 
