@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 import numpy as np
+import psycopg
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
@@ -19,7 +20,9 @@ from easeml_db.cli.output import json_option, print_json, print_rows, say
 from easeml_db.cli.statements import Connection, Row, call, call_rows, rows
 from easeml_db.cli.task_client import write_client
 from easeml_db.errors import InvalidArgument, NotAllowed, NotFound
+from easeml_db.postgres.connection import server_error
 from easeml_loaders.binary_copy import FILE_HEADER, FILE_TRAILER, encode_rows
+from easeml_loaders.json_lines import lines_of_json
 from easeml_loaders.pictures import (
     Skipped,
     Wanted,
@@ -83,7 +86,7 @@ def create(
 @task.command()
 @click.argument("name")
 @click.argument("pictures", type=FOLDER)
-@click.option("--labels", type=FILE, required=True, help="CSV with the columns file and label; beside .npy also .npy.")
+@click.option("--labels", type=FILE, help="CSV with the columns file and label; beside .npy also .npy.")
 @click.option("--resize", is_flag=True, help="Resize pictures of another size instead of refusing them.")
 @click.option(
     "--on-error",
@@ -94,8 +97,18 @@ def create(
 )
 @dsn_option
 @json_option
-def feed(name: str, pictures: Path, labels: Path, resize: bool, on_error: str, dsn: str | None, as_json: bool) -> None:
-    """Feed task NAME a folder of PICTURES, or a .npy file of them, with their labels; all or none, in one COPY."""
+def feed(
+    name: str, pictures: Path, labels: Path | None, resize: bool, on_error: str, dsn: str | None, as_json: bool
+) -> None:
+    """Feed task NAME a folder of PICTURES, or a .npy file of them, with their labels; all or none, in one COPY.
+
+    A .jsonl file has examples of any task instead, {"input": ..., "output": ...} on each line, and needs no labels.
+    """
+    if pictures.suffix == ".jsonl" and labels is None:
+        _feed_lines(name, pictures, on_error, dsn, as_json)
+        return
+    if labels is None:
+        raise click.UsageError("give --labels, or a .jsonl file")
     skipped = Skipped(refuses=on_error == "refuse")
     with database(dsn) as connection:
         found = _task(connection, name)
@@ -230,6 +243,23 @@ def _array(images: Path, labels: Path, wanted: Wanted, skipped: Skipped) -> Sour
         raise InvalidArgument(f"cannot read {images} and {labels} as .npy: {error}") from error
     texts: Sequence[str] = [label for _, label in read_labels(labels)] if given is None else list(map(str, given))
     return array_source(array, texts, wanted, skipped)
+
+
+def _feed_lines(name: str, path: Path, on_error: str, dsn: str | None, as_json: bool) -> None:
+    """Feed a file of examples, a line of JSON each; all of them or none."""
+    n_fed = n_skipped = 0
+    problems: list[str] = []
+    with database(dsn) as connection, connection.transaction():
+        for first, examples in lines_of_json(path):
+            try:
+                fed = call_rows(connection, "feed", name, examples, on_error=on_error)[0]
+            except psycopg.Error as error:
+                told = server_error(error)
+                raise type(told)(f"{path.name}, from line {first}: {told.message}", hint=told.hint) from error
+            n_fed, n_skipped = n_fed + fed["n_fed"], n_skipped + fed["n_skipped"]
+            problems += [f"from line {first}: {each}" for each in fed["problems"] or ()]
+    facts = {"task": name, "n_fed": n_fed, "n_skipped": n_skipped, "problems": problems[:20]}
+    _say(as_json, "\n".join([f"fed {n_fed} examples, skipped {n_skipped}", *problems[:20]]), **facts)
 
 
 def _copy(connection: Connection, examples: str, source: Source) -> int:

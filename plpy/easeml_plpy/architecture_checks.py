@@ -67,6 +67,11 @@ def check_architecture(
 
 
 def _task_of(description: Mapping[str, Any]) -> Task:
+    if description["recursive"]:
+        raise InvalidArgument(
+            "programs: registered architectures take arrays of one shape, not series or trees of unequal size",
+            hint="For example Input = [16,16,3] Output = [4].",
+        )
     if description["output"] is not None:
         raise InvalidArgument(
             "programs: registered architectures return classes or one number, not tensors",

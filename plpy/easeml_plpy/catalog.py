@@ -12,7 +12,7 @@ from .architectures.target_transforms import SEARCHED_TRANSFORM, TARGET_TRANSFOR
 from .encoder import NumberTarget, Target, target_from_json
 from .metrics import DEFAULT_METRIC, METRICS
 from .session import Session, tenant_entry_point
-from .task import Task, TaskKind
+from .task import Objects, Task, TaskKind
 
 # Chosen where nothing is asked for, in the order in which a run without history opens them: boosting is the fastest way
 # to a good model of a table, networks and a linear model see what trees do not, a forest stands noise that misleads
@@ -21,6 +21,8 @@ DEFAULTS_BY_RANK = {1: ("lightgbm", "mlp", "extra_trees", "linear"), 2: ("mlp", 
 # Where there are free texts, a linear model of their words comes first: it is as good as any, and quick.
 # Where tensors come out: those that fit of these.
 DEFAULTS_OF_TENSORS = ("unet", "autoencoder", "seq2seq", "mlp")
+# Where series or trees of unequal size go in.
+DEFAULTS_OF_SERIES, DEFAULTS_OF_TREES = ("gru", "lstm", "temporal_cnn", "transformer"), ("tree_lstm", "tree_rnn")
 DEFAULTS_OF_TEXTS = ("sgd", "mlp", "lightgbm", "extra_trees")
 
 
@@ -106,13 +108,17 @@ def fitting_architectures(
     n_outputs: int,
     has_texts: bool,
     output_shape: Sequence[int] | None,
+    n_links: int | None,
 ) -> list[tuple[str, str | None, bool]]:
     """Return (name, reason why it does not fit or None, is a default) of every architecture, the defaults first."""
-    wanted = Task(task, tuple(input_shape), n_outputs, output_shape=tuple(output_shape or ()))
+    objects = None if n_links is None else Objects(input_shape[-1] - 1 - n_links, n_links)
+    wanted = Task(task, tuple(input_shape), n_outputs, output_shape=tuple(output_shape or ()), objects=objects)
     reasons = {each.name: fits(each, wanted) for each in _offered(session)}
     rank = len(wanted.input_shape)
     defaults = DEFAULTS_OF_TEXTS if has_texts else DEFAULTS_BY_RANK.get(rank, ("linear", "mlp"))
-    if wanted.output_shape:
+    if n_links is not None:
+        defaults = DEFAULTS_OF_TREES if n_links else DEFAULTS_OF_SERIES
+    elif wanted.output_shape:
         defaults = tuple(name for name in DEFAULTS_OF_TENSORS if reasons[name] is None)
     elif sum(reasons[name] is None for name in defaults) < 2:
         defaults = ("linear", "mlp")

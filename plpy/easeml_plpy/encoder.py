@@ -8,16 +8,12 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, TypeAlias
+from typing import ClassVar, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
-
-from .coded_fields import CategoricalField, Located, TextField, categorical_from_json, text_from_json
-from .errors import InvalidData
+from .coded_fields import CategoricalField, TextField, categorical_from_json, text_from_json
+from .number_fields import Entry, Moment, NumberField, NumericField, ObjectsField, TensorField, number_from_json
 from .task import TaskKind
 from .tensor_target import TensorTarget
 from .value_types import JSON
@@ -27,9 +23,11 @@ __all__ = [
     "Encoder",
     "Field",
     "LabelTarget",
+    "Moment",
     "NumberField",
     "NumberTarget",
     "NumericField",
+    "ObjectsField",
     "Target",
     "TensorField",
     "TensorTarget",
@@ -37,102 +35,7 @@ __all__ = [
     "field_from_json",
 ]
 
-Moment: TypeAlias = npt.NDArray[np.float64]
-Range: TypeAlias = tuple[Moment, Moment] | None
-"""The least and the greatest number, for all numbers or for each position; None: unknown, or bounded by the type."""
 
-STORED_TYPES = frozenset({"u1", "i2", "i4", "f4", "f8"})
-Entry: TypeAlias = Mapping[str, Any]
-"""A field or a target as JSON. Only the parsers below look inside."""
-
-
-def _range(knots: Sequence[Moment], mean: Moment) -> Range:
-    """Return the ends of the knots. Where all rows were missing, the mean alone: no trial knows what a value means."""
-    if not knots:
-        return None
-    low = [float(each[0]) if len(each) else middle for each, middle in zip(knots, mean.tolist(), strict=True)]
-    high = [float(each[-1]) if len(each) else middle for each, middle in zip(knots, mean.tolist(), strict=True)]
-    return np.array(low), np.array(high)
-
-
-def _no_shift() -> Moment:
-    return np.zeros(1)
-
-
-def _no_scale() -> Moment:
-    return np.ones(1)
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class NumericField(Located):
-    """One number a row; NULL is stored as NaN. `missing`: (0,) where a training row had none. `type` is SQL's.
-
-    `knots`: one ascending sequence, of which the ends are the range of the training rows (knots.py); empty where all
-    rows are missing, and no sequence in datasets packed before there were any. `calendar`: the parts that vary.
-    """
-
-    is_time: bool = False
-    calendar: tuple[str, ...] = ()
-    missing: tuple[int, ...] = ()
-    mean: Moment = field(default_factory=_no_shift)
-    scale: Moment = field(default_factory=_no_scale)
-    knots: tuple[Moment, ...] = ()
-
-    stored_type: ClassVar[np.dtype[np.float64]] = np.dtype("<f8")
-    shape: ClassVar[tuple[int, ...]] = ()
-
-    @cached_property
-    def range(self) -> Range:
-        """Bounds of what training saw."""
-        return _range(self.knots, self.mean)
-
-    def to_json(self) -> dict[str, JSON]:
-        """Return the field as it is stored."""
-        times: dict[str, JSON] = {"is_time": True} if self.is_time else {}
-        times |= {"calendar": list(self.calendar)} if self.calendar else {}
-        return {**self.place_json(), "kind": "numeric", **times, **_moments_json(self)}
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class TensorField(Located):
-    """An array of one shape a row. `missing`: the flat positions at which a training row had no number.
-
-    `dtype` names the stored element, `wire` the one that the server sends, in `wire_rank` dimensions; bytea has no
-    wire form of its own. `knots`: a sequence for each position of a vector, one for all numbers of other arrays.
-    """
-
-    dtype: str
-    shape: tuple[int, ...] = ()
-    wire: str = ""
-    wire_rank: int = 0
-    missing: tuple[int, ...] = ()
-    mean: Moment = field(default_factory=_no_shift)
-    scale: Moment = field(default_factory=_no_scale)
-    knots: tuple[Moment, ...] = ()
-
-    @property
-    def stored_type(self) -> np.dtype[Any]:
-        """The little-endian element type in blocks."""
-        return np.dtype(self.dtype).newbyteorder("<")
-
-    @cached_property
-    def range(self) -> Range:
-        """Bounds of what training saw, by position of a vector; 8-bit values need none."""
-        return None if self.dtype == "u1" else _range(self.knots, self.mean)
-
-    @property
-    def is_array(self) -> bool:
-        """Whether the field comes from an SQL array, not from bytea."""
-        return self.type != "bytea"
-
-    def to_json(self) -> dict[str, JSON]:
-        """Return the field as it is stored."""
-        base: dict[str, JSON] = {"column": self.column, "type": self.type, "kind": "tensor", "dtype": self.dtype}
-        sent: dict[str, JSON] = {"wire": self.wire, "wire_rank": self.wire_rank} if self.is_array else {}
-        return {**base, "shape": list(self.shape), **sent, **_moments_json(self)}
-
-
-NumberField: TypeAlias = NumericField | TensorField
 Field: TypeAlias = NumberField | CategoricalField | TextField
 
 
@@ -206,10 +109,15 @@ class Encoder:
     n_folds: int = 0
 
     @property
+    def objects(self) -> ObjectsField | None:
+        """The series or tree that goes in, None where something else does."""
+        return self.inputs[0] if isinstance(self.inputs[0], ObjectsField) else None
+
+    @property
     def array_range(self) -> tuple[float, float] | None:
         """The least and the greatest number of the training rows, standardised, where one array is the only input."""
         only = self.inputs[0]
-        if len(self.inputs) > 1 or not isinstance(only, TensorField) or not only.knots:
+        if len(self.inputs) > 1 or type(only) is not TensorField or not only.knots:
             return None
         mean, scale = float(only.mean[0]), float(only.scale[0])
         return (float(only.knots[0][0]) - mean) / scale, (float(only.knots[0][-1]) - mean) / scale
@@ -235,40 +143,12 @@ class Encoder:
 
 def field_from_json(entry: Entry) -> Field:
     """Parse a field; what a caller may not see (statistics, categories) may be absent. Raises InvalidData."""
-    kind, column, sql_type = entry["kind"], entry["column"], entry["type"]
-    missing = tuple(entry["missing"])
+    kind = entry["kind"]
     if kind == "categorical":
         return categorical_from_json(entry)
     if kind == "text":
         return text_from_json(entry)
-    mean, scale = _moment(entry, "mean", _no_shift()), _moment(entry, "scale", _no_scale())
-    knots = tuple(np.array(each, np.float64) for each in entry.get("knots", ()))
-    if kind == "numeric":
-        return NumericField(
-            column=column,
-            type=sql_type,
-            within=entry.get("within", ""),
-            is_time=entry.get("is_time", False),
-            calendar=tuple(entry.get("calendar", ())),
-            missing=missing,
-            mean=mean,
-            scale=scale,
-            knots=knots,
-        )
-    if entry["dtype"] not in STORED_TYPES:
-        raise InvalidData(f"the encoder names an unknown type {entry['dtype']!r}")
-    return TensorField(
-        column=column,
-        type=sql_type,
-        dtype=entry["dtype"],
-        shape=tuple(entry["shape"]),
-        wire=entry.get("wire", ""),
-        wire_rank=entry.get("wire_rank", 0),
-        missing=missing,
-        mean=mean,
-        scale=scale,
-        knots=knots,
-    )
+    return number_from_json(entry)
 
 
 def target_from_json(entry: Entry) -> Target:
@@ -279,12 +159,3 @@ def target_from_json(entry: Entry) -> Target:
         return TensorTarget.from_json(entry)
     bounds = entry.get("low"), entry.get("high")
     return NumberTarget(entry["column"], entry["type"], entry["mean"], entry["scale"], *bounds)
-
-
-def _moment(entry: Entry, key: str, default: Moment) -> Moment:
-    return np.array(entry[key], np.float64) if key in entry else default
-
-
-def _moments_json(field: NumericField | TensorField) -> dict[str, JSON]:
-    knots: dict[str, JSON] = {"knots": [each.tolist() for each in field.knots]} if field.knots else {}
-    return {"mean": field.mean.tolist(), "scale": field.scale.tolist(), "missing": list(field.missing), **knots}

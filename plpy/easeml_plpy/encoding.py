@@ -18,8 +18,9 @@ from itertools import groupby
 import numpy as np
 
 from .coded_fields import NULL_TEXT, CategoricalField, TextField
-from .encoder import Encoder, Field, LabelTarget, NumericField, Target, TensorField, TensorTarget
+from .encoder import Encoder, Field, LabelTarget, NumericField, ObjectsField, Target, TensorField, TensorTarget
 from .errors import InvalidData
+from .object_rows import standardised, unpacked
 from .target_statistics import MANY
 from .value_types import Array, Floats
 
@@ -40,6 +41,8 @@ def fields_to_bytes(fields: Sequence[Array]) -> bytes:
 
 def fields_from_bytes(encoder: Encoder, payload: bytes, n_rows: int) -> list[Array]:
     """Undo `fields_to_bytes` without copying; the arrays are read-only views. Raises InvalidData."""
+    if encoder.objects is not None:
+        return [unpacked(encoder.objects, payload, n_rows)]
     expected = n_rows * row_bytes(encoder.inputs)
     if len(payload) != expected:
         raise InvalidData(
@@ -143,6 +146,8 @@ def encode_field(field: Field, values: Array) -> Floats:
         return _one_hot(field, values)
     if isinstance(field, TextField):
         return _folded(field, values)
+    if isinstance(field, ObjectsField):
+        return standardised(field, values)
     if isinstance(field, TensorField) and not field.missing:
         return _standardise_whole(field, values)
     return _standardise_with_flags(field, values)

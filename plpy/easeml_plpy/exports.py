@@ -70,6 +70,8 @@ def export_file(session: Session, dataset: str, trial_id: int) -> bytes:
     document = _document(trial)
     if "shape" in document.encoder["target"]:
         raise NotAllowed("tensors come out of this trial, and no file can say that", hint="Use pg_dump.")
+    if document.encoder["inputs"][0]["kind"] == "objects":
+        raise NotAllowed("series or trees go into this trial, and no file can say that", hint="Use pg_dump.")
     return ModelFile(document, read_state(session, trial_id, trial.checkpoint_id)).to_bytes()
 
 

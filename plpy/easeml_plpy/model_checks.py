@@ -115,6 +115,7 @@ def _check_encoder(encoder: Encoder) -> None:
     _demand(encoded_shape(fields) == encoder.input_shape, "input_shape is another one")
     _demand(type(encoder.n_folds) is int and 0 <= encoder.n_folds <= MOST_FOLDS, "folds are not a number of some")
     _demand(not isinstance(target, TensorTarget), "tensors come out, which no file of a trial can say")
+    _demand(encoder.objects is None, "series or trees go in, which no file of a trial can say")
     _demand(isinstance(target.column, str) and isinstance(target.type, str), "the target has no name")
     if isinstance(target, LabelTarget):
         _demand(2 <= len(target.labels) <= MAX_LABELS and _are_texts(target.labels), "labels are no texts")

@@ -12,9 +12,10 @@ import numpy as np
 
 from .calendar_parts import varying_parts
 from .coded_fields import CategoricalField, TextField
-from .encoder import Field, LabelTarget, NumberField, NumericField, Target, TensorField, TensorTarget
+from .encoder import Field, LabelTarget, NumberField, NumericField, ObjectsField, Target, TensorField, TensorTarget
 from .knots import KnotSample, n_positions
 from .moments import Moments
+from .object_rows import numbers_of
 from .target_statistics import MANY, TargetStatistics, outputs_of
 from .text_statistics import TokenCounts
 from .value_types import Array
@@ -26,9 +27,9 @@ class PackingStatistics:
     """Counts by partition, and the statistics that the encoder will store."""
 
     def __init__(self, inputs: Sequence[Field], target: Target, n_train_rows: int) -> None:
-        n_numbers = sum(map(n_positions, inputs))
+        n_numbers = sum(n_positions(measured_as(field)) for field in inputs)
         self._numbers = {
-            k: _Measure(field, KnotSample(field, n_train_rows, n_numbers, is_alone=len(inputs) == 1))
+            k: _Measure(field, KnotSample(measured_as(field), n_train_rows, n_numbers, is_alone=len(inputs) == 1))
             for k, field in enumerate(inputs)
             if isinstance(field, NumericField | TensorField)
         }
@@ -99,15 +100,24 @@ def checksum(packed: Sequence[bytes], before: int) -> int:
     return before
 
 
+def measured_as(field: Field) -> Field:
+    """Return what statistics are taken of: the numbers of the objects of a series or tree, else the field itself."""
+    return field.numbers if isinstance(field, ObjectsField) else field
+
+
 class _Measure:
     """Statistics of one column of numbers: moments by element for vectors, over all numbers of the column otherwise."""
 
     def __init__(self, field: NumberField, sample: KnotSample) -> None:
-        self._moments = Moments(is_elementwise=isinstance(field, TensorField) and len(field.shape) == 1)
+        measured = measured_as(field)
+        self._moments = Moments(is_elementwise=isinstance(measured, TensorField) and len(measured.shape) == 1)
+        self._objects = field if isinstance(field, ObjectsField) else None
         self._sample = sample
 
     def add(self, values: Array) -> None:
         """Look at the next training rows."""
+        if self._objects is not None:
+            values = numbers_of(self._objects, values)
         self._moments.add(values)
         self._sample.add(values)
 

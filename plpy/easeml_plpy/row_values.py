@@ -10,17 +10,20 @@ import struct
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, NamedTuple, TypeGuard, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from .coded_fields import CategoricalField, TextField
-from .encoder import Encoder, Field, NumberField, NumericField, TensorField
+from .encoder import Encoder, Field, NumberField, NumericField, ObjectsField, TensorField
 from .errors import ShapeMismatch
+from .object_rows import Objects, side_by_side
+from .task_objects import check_length, objects_of, series_of_numbers
 from .tokens import Tokenizer
 from .value_types import JSON, Array
 
+T = TypeVar("T", np.float64, np.float32, np.int32)
 MAX_TEXT_BYTES = 32 << 20
 """Of a row as JSON: parsing it takes less than a second, and nothing can interrupt that."""
 KNOWN = "Give null for a value that is not known."
@@ -61,28 +64,37 @@ _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 def numbers_of_array(stored: bytes) -> npt.NDArray[np.float64]:
-    """Return the numbers of a double precision[] as easeml.array_bytes returns it, NaN for NULL. Raises ShapeMismatch.
+    """Return the numbers of a double precision[] as easeml.array_bytes has it, NaN for NULL. Raises ShapeMismatch."""
+    try:
+        return array_elements(stored, np.float64, np.nan)
+    except (struct.error, ValueError) as error:
+        raise ShapeMismatch("inputs: expected the bytes of an array of double precision") from error
+
+
+def array_elements(stored: bytes, dtype: type[T], missing: float) -> npt.NDArray[T]:
+    """Return the elements of an array as easeml.array_bytes returns it, with a value for NULL. Raises struct.error,
+    ValueError where the bytes are none.
 
     The layout is that of array.h without the length word: rank, offset of the data if a bitmap of NULLs comes first,
     element type, sizes, lower bounds, then the elements that are not NULL.
     """
-    try:
-        rank, offset, _ = _ARRAY_HEAD.unpack_from(stored)
-        sizes = struct.unpack_from(f"={rank}i", stored, _ARRAY_HEAD.size)
-        n_numbers, start = (math.prod(sizes) if rank else 0), _ARRAY_HEAD.size + 8 * rank
-        if not offset:
-            return np.frombuffer(stored, np.float64, n_numbers, start)
-        bitmap = np.frombuffer(stored, np.uint8, -(-n_numbers // 8), start)
-        is_known = np.unpackbits(bitmap, count=n_numbers, bitorder="little").astype(bool)
-        numbers = np.full(n_numbers, np.nan)
-        numbers[is_known] = np.frombuffer(stored, np.float64, int(is_known.sum()), offset - 4)
-    except (struct.error, ValueError) as error:
-        raise ShapeMismatch("inputs: expected the bytes of an array of double precision") from error
-    return numbers
+    rank, offset, _ = _ARRAY_HEAD.unpack_from(stored)
+    sizes = struct.unpack_from(f"={rank}i", stored, _ARRAY_HEAD.size)
+    n_elements, start = (math.prod(sizes) if rank else 0), _ARRAY_HEAD.size + 8 * rank
+    if not offset:
+        return np.frombuffer(stored, dtype, n_elements, start)
+    bitmap = np.frombuffer(stored, np.uint8, -(-n_elements // 8), start)
+    is_known = np.unpackbits(bitmap, count=n_elements, bitorder="little").astype(bool)
+    elements = np.full(n_elements, missing, dtype)
+    elements[is_known] = np.frombuffer(stored, dtype, int(is_known.sum()), offset - 4)
+    return elements
 
 
 def fields_from_values(encoder: Encoder, row: Mapping[str, JSON]) -> list[Array]:
     """Make fields of one row given as a mapping from column to value (None: missing), as in to_jsonb(row)."""
+    if encoder.objects is not None:
+        _check_inputs(encoder, row)
+        return _fields_of_objects(encoder.objects, objects_of(encoder.objects, row[encoder.objects.column]))
     places = _places(encoder.inputs)
     try:
         values = [row[source] for source in places.sources]
@@ -149,6 +161,8 @@ def _value_of(field: Field, value: JSON) -> JSON:
 
 def fields_from_numbers(encoder: Encoder, numbers: Array) -> list[Array]:
     """Make fields of one row given as numbers in the order of the inputs, tensors flattened."""
+    if encoder.objects is not None:
+        return _fields_of_objects(encoder.objects, series_of_numbers(encoder.objects, numbers))
     stretches = _stretches(encoder.inputs)
     if numbers.size != stretches[-1][1].stop:
         raise ShapeMismatch(
@@ -160,6 +174,10 @@ def fields_from_numbers(encoder: Encoder, numbers: Array) -> list[Array]:
         flat[place] if is_number else _as_stored(field, flat[place]).reshape(1, *field.shape)
         for field, place, is_number in stretches
     ]
+
+
+def _fields_of_objects(field: ObjectsField, row: Objects) -> list[Array]:
+    return [side_by_side(field, check_length(field, row))]
 
 
 @lru_cache(64)

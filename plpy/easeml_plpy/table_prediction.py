@@ -14,7 +14,7 @@ from . import columns as columns_of
 from .coded_fields import CategoricalField, TextField
 from .columns import Column, Columns
 from .encoder import Encoder, Field, LabelTarget, NumberField, NumberTarget, NumericField, TensorField
-from .errors import InvalidArgument, NotFound, ShapeMismatch
+from .errors import InvalidArgument, NotAllowed, NotFound, ShapeMismatch
 from .paged_relations import has_pages, pages_sql, size_of, within_sql
 from .prediction import FILLING
 from .prediction_outputs import Addition, is_there, key_columns
@@ -98,6 +98,8 @@ def write_predictions(
     output_name = session.row(OUTPUT_NAME, output)
     wanted = TableRequest(dataset, trial_id, relation, source[0], output_name, bool(probabilities))
     encoder = served(session, dataset, trial_id).data.encoder
+    if encoder.objects is not None:
+        raise NotAllowed("series and trees go in, and no table of rows holds them", hint="Call easeml.infer.")
     if probabilities:
         label_target(dataset, encoder, hint="Leave out probabilities => true.")
     columns = columns_of.read_columns(session, relation)

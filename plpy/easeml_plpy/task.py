@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from easeml_plpy.errors import InvalidArgument
 from easeml_plpy.layout import Layout
@@ -16,6 +16,15 @@ TASK_KINDS: tuple[TaskKind, ...] = ("classification", "regression")
 MAX_RANK = 16
 
 
+class Objects(NamedTuple):
+    """What a place of a series or tree holds: so many numbers, 1 if there is an object, else 0, and the places, from 1,
+    of so many objects that it leads to, 0 for none. Each comes after the one that leads to it; a series has no links.
+    """
+
+    n_numbers: int
+    n_links: int
+
+
 @dataclass(frozen=True)
 class Task:
     """`input_shape` is without the batch, `n_outputs` the number of classes, or 1 for regression.
@@ -24,7 +33,8 @@ class Task:
     columns of several kinds. `input_range` has the least and the greatest number of the training rows, where the input
     is one array of several dimensions; `target_range` those of the targets on the standard scale, where they are
     numbers. With `n_folds` a trial is a committee of so many models. A regression with an `output_shape` returns
-    tensors, whose numbers `n_outputs` counts, in `output_range`. Raises InvalidArgument.
+    tensors, whose numbers `n_outputs` counts, in `output_range`. `objects` says that a row is a series or tree, filled
+    up to the longest one. Raises InvalidArgument.
     """
 
     kind: TaskKind
@@ -37,6 +47,7 @@ class Task:
     target_range: tuple[float, float] | None = None
     output_shape: tuple[int, ...] = ()
     output_range: tuple[float, float] = (0.0, 0.0)
+    objects: Objects | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in TASK_KINDS:

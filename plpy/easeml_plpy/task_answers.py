@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
-from .encoder import LabelTarget, TensorTarget
+from .encoder import LabelTarget, ObjectsField, TensorTarget
 from .errors import ShapeMismatch
 from .prediction import outputs_of
 from .probabilities import FIELDS
+from .row_values import fields_from_values, row_of_text
 from .serving import served
 from .session import Session, answering
+from .value_types import JSON
 
 
 @answering
@@ -18,7 +21,14 @@ def infer_output(session: Session, dataset: str, given: str, inputs: bytes | Non
     chosen = served(session, dataset, trial_id)
     if inputs is None:
         raise ShapeMismatch("input: expected a value, got NULL")
-    outputs = outputs_of(chosen, FIELDS[given](chosen.data.encoder, inputs))[0]
+    encoder = chosen.data.encoder
+    if given == "json" and encoder.objects is not None:
+        fields = fields_from_values(encoder, _object_by_column(encoder.objects, row_of_text(inputs.decode())))
+    elif given == "json":
+        fields = fields_from_values(encoder, _by_columns(row_of_text(inputs.decode())))
+    else:
+        fields = FIELDS[given](encoder, inputs)
+    outputs = outputs_of(chosen, fields)[0]
     target = chosen.data.encoder.target
     shaped = target.shaped(outputs) if isinstance(target, TensorTarget) else outputs
     found: dict[str, object] = {"output": shaped.tolist(), "trial_id": chosen.trial_id}
@@ -26,3 +36,14 @@ def infer_output(session: Session, dataset: str, given: str, inputs: bytes | Non
         best = int(outputs.argmax())
         found |= {"label": target.labels[best], "probability": float(outputs[best])}
     return json.dumps(found)
+
+
+def _by_columns(row: Mapping[str, JSON]) -> dict[str, JSON]:
+    """Return tensors by the columns that hold them: `input` alone, or several by their names."""
+    return {name if name == "input" else f"input_{name}": value for name, value in row.items()}
+
+
+def _object_by_column(field: ObjectsField, row: Mapping[str, JSON]) -> dict[str, JSON]:
+    """Return a series or tree by its column: given as `input`, or as its first object."""
+    is_object = {name for name, _ in field.tensors} <= row.keys()
+    return {field.column: row if is_object else row.get("input", row)}

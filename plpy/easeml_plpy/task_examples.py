@@ -12,6 +12,8 @@ import numpy as np
 
 from .errors import InvalidArgument, ShapeMismatch
 from .session import Session, answering
+from .task_columns import array_text, columns_of_objects, objects_field
+from .task_objects import objects_of
 from .value_types import JSON
 
 MOST_BYTES = 32 << 20
@@ -26,9 +28,14 @@ def read_examples(session: Session, specification: str, classes: Sequence[str] |
             f"examples: expected at most {MOST_BYTES} characters of json, got {len(examples)}",
             hint="Feed them in parts, or use COPY.",
         )
-    given = json.loads(examples)
+    try:
+        given = json.loads(examples)
+    except RecursionError as error:
+        raise InvalidArgument("examples: json is nested too deep", hint="Give a series as a list.") from error
     rows = given if isinstance(given, list) else [given]
     wanted = json.loads(specification)
+    if wanted.get("recursive"):
+        wanted["objects"] = objects_field(wanted)
     return json.dumps([_row(wanted, classes, row) for row in rows])
 
 
@@ -36,15 +43,20 @@ def _row(wanted: Mapping[str, Any], classes: Sequence[str] | None, row: JSON) ->
     try:
         if not isinstance(row, Mapping) or not row.keys() <= {"input", "output"} or "input" not in row:
             raise ShapeMismatch('expected {"input": ..., "output": ...}, got ' + reprlib.repr(row))
-        found: dict[str, JSON] = {
-            entry["column"]: _tensor(entry, value) for entry, value in _inputs(wanted["inputs"], row["input"])
-        }
+        found = _columns(wanted, row["input"])
         entry, given = wanted.get("output"), row.get("output")
         if entry is not None:
             return found | {"output": None if given is None else _tensor(entry, given)}
         return found | {"output": _output(classes, given)}
     except ShapeMismatch as error:
         return {"problem": str(error)}
+
+
+def _columns(wanted: Mapping[str, Any], given: JSON) -> dict[str, JSON]:
+    """Return the input columns of an example as SQL writes their values. Raises ShapeMismatch."""
+    if "objects" in wanted:
+        return columns_of_objects(wanted, objects_of(wanted["objects"], given))
+    return {entry["column"]: _tensor(entry, value) for entry, value in _inputs(wanted["inputs"], given)}
 
 
 def _inputs(wanted: Sequence[Mapping[str, Any]], given: JSON) -> list[tuple[Mapping[str, Any], JSON]]:
@@ -75,7 +87,7 @@ def _tensor(entry: Mapping[str, Any], value: JSON) -> str:
     numbers = array.astype(np.float32).reshape(shape)
     if not np.isfinite(numbers).all():
         raise ShapeMismatch(f"{entry['column']}: expected finite numbers that a real can hold, got another")
-    return json.dumps(numbers.tolist()).replace("[", "{").replace("]", "}")
+    return array_text(numbers.tolist())
 
 
 def _bytes_of_text(entry: Mapping[str, Any], value: str) -> str:

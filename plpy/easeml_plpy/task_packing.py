@@ -14,11 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import columns as columns_of
-from .block_decoding import BlockDecoder
 from .dealing import SPLITS
-from .encoder import Encoder, Field, LabelTarget, NumberTarget, Target, TensorField, TensorTarget
-from .encoding import encoded_shape, fields_from_bytes, fields_to_bytes, row_bytes, targets_from_bytes
+from .encoder import Encoder, Field, LabelTarget, Target
+from .encoding import encoded_shape, fields_from_bytes, row_bytes, targets_from_bytes
 from .errors import InvalidData
 from .explanations import explanations
 from .packing import TARGET_BLOCK_BYTES
@@ -28,6 +26,7 @@ from .session import Command, Session, Statement, answering, only_column
 from .target_statistics import folds_of
 from .task_blocks import Integers, TaskBlock, plan_blocks
 from .task_places import check_places, partitions_of, places_of
+from .task_rows import ExampleRows
 
 
 class _Task(NamedTuple):
@@ -108,28 +107,6 @@ def pack_task(session: Session, task_id: int) -> int:
     return _Packing(session, task_id).pack()
 
 
-def fields_of(specification: dict[str, Any]) -> list[Field]:
-    """Return the inputs of a task before their values have been seen."""
-    return [_field(entry) for entry in specification["inputs"]]
-
-
-def target_of(specification: dict[str, Any], classes: Sequence[str] | None) -> Target:
-    """Return what comes out of a task before its values have been seen."""
-    if classes is not None:
-        return LabelTarget("output", "text", tuple(classes))
-    if specification.get("output") is None:
-        return NumberTarget("output", "float8")
-    field = _field(specification["output"])
-    return TensorTarget("output", field.type, field.dtype, field.shape)
-
-
-def _field(entry: dict[str, Any]) -> TensorField:
-    shape = tuple(entry["shape"])
-    if entry["type"] == "bytea":
-        return TensorField(column=entry["column"], type="bytea", dtype="u1", shape=shape)
-    return TensorField(column=entry["column"], type="_float4", dtype="f4", shape=shape, wire="f4", wire_rank=len(shape))
-
-
 class _Packing:
     """One version of a task on its way."""
 
@@ -138,20 +115,16 @@ class _Packing:
         self._started = time.monotonic()  # a duration for the record, no decision hangs on it
         self._task = session.row(TASK, task_id)
         self._specification: dict[str, Any] = json.loads(self._task.specification)
-        self._inputs = fields_of(self._specification)
-        self._target = target_of(self._specification, self._task.classes)
-        both = [*self._inputs, _field(self._specification["output"])] if self._has_tensors else self._inputs
-        self._block_rows = int(np.clip(TARGET_BLOCK_BYTES // max(row_bytes(both), 1), 64, 8192))
-
-    @property
-    def _has_tensors(self) -> bool:
-        return isinstance(self._target, TensorTarget)
+        self._rows = ExampleRows(session, self._task.examples, self._specification, self._task.classes)
+        self._inputs, self._target = self._rows.inputs, self._rows.target
+        self._block_rows = int(np.clip(TARGET_BLOCK_BYTES // max(row_bytes(self._rows.fields), 1), 64, 8192))
 
     def pack(self) -> int:
         """Write what changed, point to what did not, and record the version."""
         examples, codes, is_on = self._examples()
         before = self._blocks_before()
         n_partitions, wanted = self._placed(examples, codes, is_on)
+        self._rows.check_memory(int(is_on.sum()), n_partitions)
         blocks = plan_blocks(before, wanted, self._block_rows)
         settings = {key: self._specification[key] for key in ("validation_fraction", "test_fraction", "seed")}
         dataset_id = self._session.row(BEGIN, self._task_id, n_partitions, self._block_rows, json.dumps(settings))
@@ -214,40 +187,9 @@ class _Packing:
         if block.holder_id is not None:
             self._session.run(KEEP_BLOCK, dataset_id, self._task_id, *place, block.holder_id)
             return
-        inputs, targets = self._read(block.examples)
+        inputs, targets = self._rows.read(block.examples)
         rows = (len(block.examples), block.examples.tolist())
         self._session.run(INSERT_BLOCK, dataset_id, self._task_id, *place, *rows, inputs, targets)
-
-    def _read(self, examples: Integers) -> tuple[bytes, bytes]:
-        """Return the inputs and the targets of examples as a block stores them."""
-        fields = list(self._inputs)
-        sent = [columns_of.send_sql(field, f"e.{field.column}", "") for field in fields]
-        sent.append(self._sent_output())
-        statement: Statement[bytes] = Statement(
-            f"SELECT string_agg(record_send(ROW({', '.join(sent)})), ''::bytea ORDER BY k.place) AS payload"
-            " FROM unnest($1) WITH ORDINALITY k(example_id, place)"
-            f" JOIN {self._task.examples} e USING (example_id) WHERE $2 IS NOT NULL",
-            ("int8[]", "text[]"),
-            only_column,
-            is_kept=False,
-        )
-        payload = self._session.row(statement, examples.tolist(), list(self._task.classes or ()))
-        return self._decoded(payload, len(examples))
-
-    def _sent_output(self) -> str:
-        """Return SQL for the output; a tensor goes as one more field, with a number behind it that means nothing."""
-        if self._has_tensors:
-            return columns_of.send_sql(_field(self._specification["output"]), "e.output", "") + ", 0::int4"
-        return "(array_position($2, e.output) - 1)::int4" if isinstance(self._target, LabelTarget) else "e.output"
-
-    def _decoded(self, payload: bytes, n_rows: int) -> tuple[bytes, bytes]:
-        if isinstance(self._target, TensorTarget):
-            both = [*self._inputs, _field(self._specification["output"])]
-            fields, _ = BlockDecoder(both, ">i4").decode(payload, None, n_rows)
-            return fields_to_bytes(fields[:-1]), fields_to_bytes(fields[-1:])
-        is_label = isinstance(self._target, LabelTarget)
-        fields, targets = BlockDecoder(self._inputs, ">i4" if is_label else ">f8").decode(payload, None, n_rows)
-        return fields_to_bytes(fields), targets.astype("<i4" if is_label else "<f8").tobytes()
 
     def _finish(self, dataset_id: int, *, n_off: int, n_changed: int) -> None:
         """Measure the training rows of kept and new blocks alike, and hand over what was found."""

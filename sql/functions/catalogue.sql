@@ -28,13 +28,13 @@ return list_metrics(plpy, GD)
 $$;
 COMMENT ON FUNCTION easeml.list_metrics() IS 'Lists the metrics by which a run can rank its trials (internal: read easeml.metrics).';
 
-CREATE FUNCTION easeml.fitting_architectures(task text, input_shape integer[], n_outputs integer, has_texts boolean DEFAULT false, output_shape integer[] DEFAULT NULL, OUT architecture text, OUT misfit text, OUT is_default boolean)
+CREATE FUNCTION easeml.fitting_architectures(task text, input_shape integer[], n_outputs integer, has_texts boolean DEFAULT false, output_shape integer[] DEFAULT NULL, n_links integer DEFAULT NULL, OUT architecture text, OUT misfit text, OUT is_default boolean)
 RETURNS SETOF record LANGUAGE plpython3u STABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_plpy.catalog import fitting_architectures
-return fitting_architectures(plpy, GD, task, input_shape, n_outputs, has_texts, output_shape)
+return fitting_architectures(plpy, GD, task, input_shape, n_outputs, has_texts, output_shape, n_links)
 $$;
-COMMENT ON FUNCTION easeml.fitting_architectures(text, integer[], integer, boolean, integer[]) IS
-    'Lists every architecture with the reason why it does not fit data of that task and shape, or NULL if it fits; has_texts says whether an input is a free text, output_shape the sizes of tensors that come out.';
+COMMENT ON FUNCTION easeml.fitting_architectures(text, integer[], integer, boolean, integer[], integer) IS
+    'Lists every architecture with the reason why it does not fit data of that task and shape, or NULL if it fits; has_texts says whether an input is a free text, output_shape the sizes of tensors that come out; n_links to how many others an object leads where series (0) or trees go in.';
 
 CREATE FUNCTION easeml.list_procedures(OUT procedure text, OUT is_one_shot boolean, OUT options text[], OUT summary text)
 RETURNS SETOF record LANGUAGE plpython3u STABLE SET search_path = pg_catalog, pg_temp AS $$

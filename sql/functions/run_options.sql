@@ -59,12 +59,14 @@ DECLARE
     chosen text[];
     unfit record;
     output_shape integer[] := (SELECT array_agg(s::integer) FROM jsonb_array_elements_text(data.encoder #> '{target,shape}') s);
+    n_recursive integer := jsonb_array_length(data.encoder #> '{inputs,0,recursive}');
+    n_links integer := CASE n_recursive WHEN 1 THEN 0 ELSE n_recursive END;
     is_together boolean := data.placement <> 'bound' OR EXISTS (
         SELECT FROM easeml.replicas c JOIN easeml.segments g USING (segment_id) WHERE c.dataset_id = data.dataset_id AND g.service IS NULL GROUP BY c.segment_id HAVING count(*) = data.n_partitions);
 BEGIN
     IF architectures IS NULL THEN
         SELECT array_agg(f.architecture) INTO chosen
-        FROM easeml.fitting_architectures(data.task, data.input_shape, data.n_outputs, data.encoder @> '{"inputs": [{"kind": "text"}]}', output_shape) f WHERE f.misfit IS NULL AND f.is_default
+        FROM easeml.fitting_architectures(data.task, data.input_shape, data.n_outputs, data.encoder @> '{"inputs": [{"kind": "text"}]}', output_shape, n_links) f WHERE f.misfit IS NULL AND f.is_default
             AND (is_together OR NOT easeml.does_whole_rounds(f.architecture));
     ELSE
         SELECT array_agg(DISTINCT a) INTO chosen FROM unnest(architectures) a;
@@ -75,7 +77,7 @@ BEGIN
             hint => 'SELECT * FROM easeml.architectures shows them; NULL lets easeml choose.');
     END IF;
     SELECT a AS architecture, f.misfit INTO unfit
-    FROM unnest(chosen) a LEFT JOIN easeml.fitting_architectures(data.task, data.input_shape, data.n_outputs, output_shape => output_shape) f ON f.architecture = a
+    FROM unnest(chosen) a LEFT JOIN easeml.fitting_architectures(data.task, data.input_shape, data.n_outputs, output_shape => output_shape, n_links => n_links) f ON f.architecture = a
     WHERE f.architecture IS NULL OR f.misfit IS NOT NULL LIMIT 1;
     IF FOUND AND unfit.misfit IS NOT NULL THEN
         PERFORM easeml.fail('ML001', format('architectures: %s does not fit dataset %s: %s', unfit.architecture, quote_literal(data.dataset_name), unfit.misfit),

@@ -67,7 +67,8 @@ CREATE FUNCTION easeml.task_arms(description jsonb) RETURNS text[] LANGUAGE plpg
 BEGIN
     RETURN (SELECT array_agg(f.architecture ORDER BY a.place)
         FROM easeml.fitting_architectures(description ->> 'task', ARRAY(SELECT jsonb_array_elements_text(description -> 'input_shape')::integer),
-            (description ->> 'n_outputs')::integer, output_shape => ARRAY(SELECT jsonb_array_elements_text(nullif(description -> 'output', 'null') -> 'shape')::integer)) f
+            (description ->> 'n_outputs')::integer, output_shape => ARRAY(SELECT jsonb_array_elements_text(nullif(description -> 'output', 'null') -> 'shape')::integer),
+            n_links => (description ->> 'n_links')::integer) f
         JOIN unnest(easeml.template_architectures(description ->> 'template')) WITH ORDINALITY a(architecture, place) USING (architecture) WHERE f.misfit IS NULL);
 END
 $$;
@@ -126,12 +127,55 @@ COMMENT ON FUNCTION easeml.check_task(name, text, text, double precision, double
 
 CREATE FUNCTION easeml.tensor_column(entry jsonb, is_required boolean) RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT format('%I %s%s CONSTRAINT %I CHECK (%s)', i.column, i.type, CASE WHEN is_required THEN ' NOT NULL' ELSE '' END, format('%s is %s', i.column, i.text),
-        CASE i.type WHEN 'bytea' THEN format('octet_length(%I) = %s', i.column, i.n_values)
-            -- Each is one look at the array; && finds no NULL.
+        CASE WHEN i.type = 'bytea' THEN format('octet_length(%I) = %s', i.column, i.n_values)
+            -- A place for each object, or NULL: which are legal, the constraint of the table says.
+            WHEN i.role = 'link' THEN format('array_dims(%1$I) = format(''[1:%%s]'', cardinality(%1$I))', i.column)
+            -- Each is one look at the array; && finds no NULL. Of a series or tree the first size is the number of its objects.
+            WHEN i.role = 'object' THEN format('cardinality(%1$I) BETWEEN %2$s AND %3$s AND array_dims(%1$I) = format(''[1:%%s]'', cardinality(%1$I) / %2$s) || %4$L AND num_nulls(VARIADIC %1$I) = 0 AND NOT %1$I && ''{NaN,Infinity,-Infinity}''',
+                i.column, i.n_values, i.n_values * i.most_objects, (SELECT string_agg(format('[1:%s]', s), '') FROM unnest(i.shape) s))
             ELSE format('array_dims(%I) = %L AND num_nulls(VARIADIC %1$I) = 0 AND NOT %1$I && ''{NaN,Infinity,-Infinity}''', i.column, (SELECT string_agg(format('[1:%s]', s), '') FROM unnest(i.shape) s)) END)
-    FROM jsonb_to_record(entry) i("column" text, type text, text text, n_values bigint, shape integer[])
+    FROM jsonb_to_record(entry) i("column" text, type text, text text, n_values bigint, shape integer[], role text, most_objects bigint)
 $$;
 COMMENT ON FUNCTION easeml.tensor_column(jsonb, boolean) IS 'Returns the column of a tensor as SQL writes it, with a constraint that holds its shape (internal).';
+
+CREATE FUNCTION easeml.objects_constraint(specification jsonb) RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT coalesce((SELECT format(', CONSTRAINT "every tensor is of as many objects" CHECK (%s)', string_agg(format('cardinality(%I) / %s = %s', i ->> 'column', i ->> 'n_values', n.objects), ' AND '))
+            FROM jsonb_array_elements(specification -> 'inputs') i WHERE i ->> 'role' = 'object' HAVING count(*) > 1), '')
+        || coalesce((SELECT format(', CONSTRAINT "links form one tree" CHECK (easeml.is_tree(%s, %s, %s))', n.objects, string_agg(format('%I', i ->> 'column'), ' || '), count(*))
+            FROM jsonb_array_elements(specification -> 'inputs') i WHERE i ->> 'role' = 'link' HAVING count(*) > 0), '')
+    FROM (SELECT format('(cardinality(%I) / %s)', specification #>> '{inputs,0,column}', specification #>> '{inputs,0,n_values}')) n(objects)
+$$;
+COMMENT ON FUNCTION easeml.objects_constraint(jsonb) IS 'Returns the constraints of a table of series or trees, as SQL writes them: nothing for other tasks (internal).';
+
+-- Each object leads to later ones only, so no cycle is possible and one look at each is enough.
+CREATE FUNCTION easeml.is_tree(n_objects integer, links integer[], n_links integer) RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    depths integer[];
+    child integer;
+BEGIN
+    IF NOT coalesce(n_objects BETWEEN 1 AND 10000 AND n_links BETWEEN 1 AND 64 AND cardinality(links) = n_objects * n_links AND array_ndims(links) = 1, false) THEN
+        RETURN false;
+    END IF;
+    depths := array_fill(0, ARRAY[n_objects]);
+    depths[1] := 1;
+    FOR place IN 1 .. n_objects LOOP
+        IF depths[place] = 0 THEN
+            RETURN false;  -- nothing leads to it
+        END IF;
+        FOR link IN 0 .. n_links - 1 LOOP
+            child := links[link * n_objects + place];
+            IF child <= place OR child > n_objects OR depths[child] > 0 OR (child > 0 AND depths[place] >= 256) THEN
+                RETURN false;
+            ELSIF child > 0 THEN
+                depths[child] := depths[place] + 1;
+            END IF;
+        END LOOP;
+    END LOOP;
+    RETURN true;
+END
+$$;
+COMMENT ON FUNCTION easeml.is_tree(integer, integer[], integer) IS
+    'Says whether links make one tree of objects: those of the first field of all objects, then those of the next; each object but the first is led to once, by an earlier one, and there are at most 256 levels (internal).';
 
 CREATE FUNCTION easeml.output_type(task easeml.tasks) RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE WHEN task.classes IS NOT NULL THEN 'text' ELSE coalesce(task.specification #>> '{output,type}', 'double precision') END
@@ -145,10 +189,10 @@ DECLARE
     names text := (SELECT string_agg(format('%I', i ->> 'column'), ', ') FROM jsonb_array_elements(task.specification -> 'inputs') i);
     relation text := task.examples;
 BEGIN
-    EXECUTE format('CREATE TABLE %s (example_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, %s, %s, is_on boolean NOT NULL DEFAULT true, fed_at timestamptz NOT NULL DEFAULT now())', relation, inputs,
+    EXECUTE format('CREATE TABLE %s (example_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, %s, %s, is_on boolean NOT NULL DEFAULT true, fed_at timestamptz NOT NULL DEFAULT now()%s)', relation, inputs,
         CASE WHEN output IS NOT NULL THEN easeml.tensor_column(output, false)
             WHEN task.classes IS NULL THEN 'output double precision CONSTRAINT "output is a finite number" CHECK (output > ''-Infinity'' AND output < ''Infinity'')'
-            ELSE format('output text CONSTRAINT "output is one of the classes" CHECK (output = ANY (%L))', task.classes) END);
+            ELSE format('output text CONSTRAINT "output is one of the classes" CHECK (output = ANY (%L))', task.classes) END, easeml.objects_constraint(task.specification));
     -- Numbers compress badly, and packing reads them all.
     EXECUTE (SELECT format('ALTER TABLE %s %s', relation, string_agg(format('ALTER %I SET STORAGE EXTERNAL', i ->> 'column'), ', '))
         FROM jsonb_array_elements((task.specification -> 'inputs') || coalesce(output, '[]')) i);

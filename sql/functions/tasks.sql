@@ -28,6 +28,9 @@ BEGIN
     made := easeml.request('create_task', jsonb_build_object('name', name, 'program', program, 'schema', schema, 'classes', classes, 'storage', storage, 'run_after_examples', run_after_examples,
         'run_after_minutes', run_after_minutes, 'run_options', run_options, 'validation_fraction', validation_fraction, 'test_fraction', test_fraction, 'seed', seed, 'n_partitions', n_partitions));
     PERFORM easeml.make_task_views(schema, name, made ->> 'examples', ARRAY(SELECT i ->> 'column' FROM jsonb_array_elements(made #> '{specification,inputs}') i));
+    IF jsonb_array_length(made #> '{specification,recursive}') > 0 THEN
+        PERFORM easeml.make_objects_view(schema, name, made ->> 'examples', made -> 'specification');
+    END IF;
     RAISE NOTICE '%', format('%s; %s architecture%s: %s; tables %s and %s', made ->> 'workload', jsonb_array_length(made -> 'arms'), CASE WHEN jsonb_array_length(made -> 'arms') > 1 THEN 's' END,
             (SELECT string_agg(a, ', ') FROM jsonb_array_elements_text(made -> 'arms') a), made ->> 'place', format('%I.%I', schema, name || '_refine'))
         USING hint = format('Feed it: INSERT INTO %s, or easeml.feed(%L, input => ..., output => ...).', made ->> 'place', name);
@@ -53,7 +56,7 @@ BEGIN
     ELSIF NOT has_schema_privilege(schema, 'CREATE') THEN
         PERFORM easeml.fail('ML004', format('schema: role %s may not create tables in it', quote_ident(current_user)), hint => 'Name a schema of your own.');
     END IF;
-    SELECT c.relname INTO taken FROM pg_class c WHERE c.relnamespace = to_regnamespace(quote_ident(schema)) AND c.relname IN (name, name || '_refine') LIMIT 1;
+    SELECT c.relname INTO taken FROM pg_class c WHERE c.relnamespace = to_regnamespace(quote_ident(schema)) AND c.relname IN (name, name || '_refine', name || '_objects') LIMIT 1;
     IF FOUND THEN
         PERFORM easeml.fail('ML001', format('name: there is a table or view %I.%I already', schema, taken), hint => 'Choose another name, or another schema.');
     END IF;
@@ -77,6 +80,27 @@ END
 $$;
 COMMENT ON FUNCTION easeml.make_task_views(text, text, text, text[]) IS 'Makes the views of a task with the rights of the caller (internal).';
 
+CREATE FUNCTION easeml.make_objects_view(schema text, name text, examples text, specification jsonb) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    first jsonb := specification #> '{inputs,0}';
+    whole text;
+    parts text;
+BEGIN
+    SELECT string_agg(CASE WHEN i ->> 'role' = 'link' THEN format('e.%I', i ->> 'column') ELSE format('e.%1$I || ''{}''::real[] AS %1$I', i ->> 'column') END, ', '),
+        string_agg(CASE WHEN i ->> 'role' = 'link' THEN format('w.%1$I[o.object] AS %1$I', i ->> 'column')
+            WHEN jsonb_array_length(i -> 'shape') = 1 THEN format('ARRAY(SELECT unnest(w.%1$I[o.object:o.object])) AS %1$I', i ->> 'column')
+            ELSE format('w.%1$I[o.object:o.object] AS %1$I', i ->> 'column') END, ', ')
+    INTO whole, parts FROM jsonb_array_elements(specification -> 'inputs') i;
+    IF jsonb_array_length(specification -> 'recursive') = 1 THEN
+        parts := parts || format(', CASE WHEN o.object < cardinality(w.%I) / %s THEN o.object + 1 END AS %I', first ->> 'column', first ->> 'n_values', 'input_' || (specification #>> '{recursive,0}'));
+    END IF;
+    -- Its arrays are fetched once for each example, and not for each object.
+    EXECUTE format('CREATE VIEW %I.%I AS SELECT e.example_id, o.object, %s FROM %s e, LATERAL (SELECT %s OFFSET 0) w, LATERAL generate_series(1, cardinality(w.%I) / %s) o(object)',
+        schema, name || '_objects', parts, examples, whole, first ->> 'column', first ->> 'n_values');
+END
+$$;
+COMMENT ON FUNCTION easeml.make_objects_view(text, text, text, jsonb) IS 'Makes the view of the objects of series or trees, a row for each, with the rights of the caller (internal).';
+
 CREATE FUNCTION easeml.alter_task(task text, run_after_examples integer, run_after_minutes double precision, run_options jsonb DEFAULT '{}') RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM easeml.request('alter_task', jsonb_build_object('task', task, 'run_after_examples', run_after_examples, 'run_after_minutes', run_after_minutes, 'run_options', run_options));
@@ -99,7 +123,10 @@ BEGIN
     IF NOT cascade AND EXISTS (SELECT FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id) WHERE d.tenant = found.tenant AND d.dataset_name = found.task_name) THEN
         PERFORM easeml.fail('ML004', format('task %s has runs, which would be lost with it', quote_literal(task)), hint => format('To remove them all: SELECT easeml.drop_task(%L, cascade => true).', task));
     END IF;
-    EXECUTE format('DROP VIEW IF EXISTS %s, %I.%I', found.place, names[1], names[2] || '_refine');
+    EXECUTE format('DROP VIEW IF EXISTS %1$s, %2$I.%3$I', found.place, names[1], names[2] || '_refine');
+    IF jsonb_array_length(found.specification -> 'recursive') > 0 THEN
+        EXECUTE format('DROP VIEW IF EXISTS %I.%I', names[1], names[2] || '_objects');
+    END IF;
     EXECUTE format('DROP FUNCTION IF EXISTS %I.%I()', names[1], names[2] || '_feed');
     PERFORM easeml.request('drop_task', jsonb_build_object('task', task, 'cascade', cascade));
 END
@@ -140,8 +167,7 @@ COMMENT ON FUNCTION easeml.infer(text, bytea, bigint) IS 'Answers for an input g
 
 CREATE FUNCTION easeml.infer(task text, input jsonb, trial_id bigint DEFAULT NULL) RETURNS jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    found record := easeml.infer_output(task, 'json', convert_to((CASE jsonb_typeof(input) WHEN 'array' THEN jsonb_build_object('input', input) ELSE
-        (SELECT jsonb_object_agg(CASE WHEN k = 'input' THEN k ELSE 'input_' || k END, v) FROM jsonb_each(input) e(k, v)) END)::text, 'UTF8'), trial_id);
+    found record := easeml.infer_output(task, 'json', convert_to((CASE jsonb_typeof(input) WHEN 'array' THEN jsonb_build_object('input', input) ELSE input END)::text, 'UTF8'), trial_id);
 BEGIN
     IF found.failure IS NOT NULL THEN
         PERFORM easeml.raise_failure(found.failure);
@@ -149,4 +175,5 @@ BEGIN
     RETURN found.answer;
 END
 $$;
-COMMENT ON FUNCTION easeml.infer(text, jsonb, bigint) IS 'Answers for an input given as json: nested arrays of numbers, or an object of them by the names of the tensors; see the form for arrays.';
+COMMENT ON FUNCTION easeml.infer(text, jsonb, bigint) IS
+    'Answers for an input given as json: nested arrays of numbers, an object of them by the names of the tensors, a series as a list of its objects, a tree as objects within objects; see the form for arrays.';

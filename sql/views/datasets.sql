@@ -131,7 +131,7 @@ COMMENT ON COLUMN easeml.architectures.tasks IS 'Tasks that it can learn.';
 COMMENT ON COLUMN easeml.architectures.input_ranks IS 'Ranks of the input shapes that it accepts; empty: any.';
 COMMENT ON COLUMN easeml.architectures.summary IS 'What it is, in a sentence.';
 COMMENT ON COLUMN easeml.architectures.hyperparameters IS 'Hyperparameters with legal values, defaults and default search ranges.';
-COMMENT ON COLUMN easeml.architectures.made_for IS 'Kinds of input that it is made for: table, image, series. Others of a legal rank it takes as if they were.';
+COMMENT ON COLUMN easeml.architectures.made_for IS 'Kinds of input that it is made for: table, image, series, tree. Others of a legal rank it takes as if they were; series of unequal length and trees, only what is made for them.';
 
 COMMENT ON COLUMN easeml.metrics.metric IS 'What easeml.select_models takes.';
 COMMENT ON COLUMN easeml.metrics.task IS 'Task that it measures.';

@@ -83,18 +83,21 @@ def test_a_broken_picture_is_named_and_nothing_is_fed(skies: Any, run_easeml: An
     assert (fed["n_fed"], fed["n_skipped"]) == (1, 1)
 
 
-@pytest.fixture
-def client(skies: Any, tmp_path: Path) -> ModuleType:
-    """The module of a generated client."""
-    package = skies("client", "--out", str(tmp_path / "client"))["package"]
-    path = tmp_path / "client" / package / "__init__.py"
-    spec = importlib.util.spec_from_file_location(package, path)
+def loaded(path: Path, package: str) -> ModuleType:
+    """Return the module of a generated client."""
+    spec = importlib.util.spec_from_file_location(package, path / package / "__init__.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[package] = module
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture
+def client(skies: Any, tmp_path: Path) -> ModuleType:
+    """The module of a generated client."""
+    return loaded(tmp_path / "client", skies("client", "--out", str(tmp_path / "client"))["package"])
 
 
 def test_a_generated_client_feeds_asks_and_refines(
@@ -116,3 +119,40 @@ def test_a_generated_client_feeds_asks_and_refines(
     command = [sys.executable, client.__file__, "--dsn", server.dsn(), "infer", str(tmp_path / "one.npy")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout)["label"] == answer.label
+
+
+def test_series_are_fed_as_lines_of_json_all_or_none(run_easeml: Any, skies: Any, tmp_path: Path) -> None:
+    def run(command: str, *arguments: str) -> Any:
+        return run_easeml("task", command, "paths", *arguments, "--json")
+
+    assert (
+        run("create", "{input: {[Tensor[2]],[next]}, output: {[Tensor[2]],[]}}", "--classes", "up,down").exit_code == 0
+    )
+    lines = [json.dumps({"input": [[k, n] for n in range(k % 5 + 1)], "output": "up"}) for k in range(30)]
+    good, bad = tmp_path / "good.jsonl", tmp_path / "bad.jsonl"
+    good.write_text("\n".join(lines) + "\n\n")
+    bad.write_text("\n".join([*lines, '{"input": [[1, 2, 3]], "output": "up"}']))
+    assert json.loads(run("feed", str(good)).stdout)["n_fed"] == 30
+    refused = run("feed", str(bad))
+    assert refused.exit_code == 1
+    assert "bad.jsonl, from line 1: example 31: field1: expected Tensor[2] of each object" in str(refused.exception)
+    assert len(json.loads(run("refine", "--limit", "100").stdout)) == 30
+    fed = json.loads(run("feed", str(bad), "--on-error", "skip").stdout)
+    assert (fed["n_fed"], fed["n_skipped"]) == (30, 1)
+    assert run_easeml("task", "feed", "paths", str(tmp_path)).exit_code == 2
+
+
+def test_a_client_of_trees_takes_objects_within_objects(
+    run_easeml: Any, skies: Any, server: Embedded, tmp_path: Path
+) -> None:
+    program = "{input: {[word :: Tensor[2]],[left, right]}, output: {[Tensor[2]],[]}}"
+    assert run_easeml("task", "create", "sentences", program).exit_code == 0
+    made = run_easeml("task", "client", "sentences", "--out", str(tmp_path / "client"), "--json")
+    package = json.loads(made.stdout)["package"]
+    client = loaded(tmp_path / "client", package)
+    leaf = {"word": np.array([1.0, 2.0])}
+    with client.Client(server.dsn()) as task:
+        task.feed({**leaf, "left": leaf, "right": {**leaf, "right": leaf}}, "1")
+        with pytest.raises(ValueError, match="expected shape"):
+            task.feed({**leaf, "left": {"word": np.zeros(3)}}, "1")
+    assert len(json.loads(run_easeml("task", "refine", "sentences", "--json").stdout)) == 1

@@ -6,13 +6,18 @@ import pytest
 
 from easeml_db.decisions.templates.catalogue import TEMPLATES
 from easeml_plpy.architectures import ARCHITECTURES, fits
-from easeml_plpy.task import Task
+from easeml_plpy.task import Objects, Task
 
 EXAMPLES = {
     "image_classification": [Task("classification", (3, 32, 32), 10)],
     "image_recovery": [Task("regression", (3, 32, 32), 3072, output_shape=(3, 32, 32))],
     "tensor_to_tensor": [
         Task("regression", shape, math.prod(shape), output_shape=shape) for shape in ((7, 5), (8, 8, 1), (2, 2, 2, 2))
+    ],
+    "series_classification": [Task("classification", (9, 4), 3, objects=Objects(3, 0))],
+    "tree_classification": [Task("classification", (9, 6), 3, objects=Objects(3, 2))],
+    "general_classification": [
+        Task("classification", (9, 4 + n_links), 3, objects=Objects(3, n_links)) for n_links in (0, 3)
     ],
     "tabular": [Task("classification", (8,), 3), Task("classification", (28, 28), 3)],
 }

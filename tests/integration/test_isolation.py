@@ -43,7 +43,7 @@ ABOUT_NO_ROWS = {
     "list_allocations",
     "list_architectures", "list_metrics", "list_policies", "list_priors", "list_procedures",
     "list_schedulers", "list_templates", "make_forecast", "does_whole_rounds", "hyperparameter_importances",
-    "template_architectures", "output_type",
+    "template_architectures", "output_type", "is_tree",
     "members_text", "metric_text",
     "near_names", "numbers_of", "plan_goal", "plan_search_on", "preview_search", "qualified_name",
     "quality", "raise_failure", "retention_rules", "version",
@@ -80,6 +80,7 @@ QUESTIONS = {
     "residuals(text,bigint,text)": "residuals('private', {trial_id})",
     "roc_curve(text,bigint,text,text)": "roc_curve('private', {trial_id})",
 }
+OBJECTS = '{{"inputs": [{{"column": "x", "role": "link", "n_values": 1}}], "recursive": []}}'
 TASK_CALLS = {
     "add_labelling_function(text,text)": "add_labelling_function('private', 'alma.label')",
     "alter_task(text,integer,double precision,jsonb)": "alter_task('private', 1, 1)",
@@ -93,6 +94,7 @@ TASK_CALLS = {
     "feed(text,text,text)": "feed('private', '[]')",
     "find_task(text)": "find_task('private')",
     "label_examples(text,integer)": "label_examples('private')",
+    "make_objects_view(text,text,text,jsonb)": f"make_objects_view('alma', 'stolen', 'alma.mine', '{OBJECTS}')",
     "make_task_views(text,text,text,text[])": "make_task_views('alma', 'stolen', 'alma.mine', '{{x}}')",
     "remove_labelling_function(text,text)": "remove_labelling_function('private', 'alma.label')",
     "run_task(text)": "run_task('private')",

@@ -21,7 +21,8 @@ def write_client(folder: Path, name: str, task: dict[str, Any]) -> str:
     texts = {
         "package": package,
         "task": repr(name),
-        "shapes": repr({entry["name"]: tuple(entry["shape"]) for entry in inputs}),
+        "shapes": repr({entry["name"]: tuple(entry["shape"]) for entry in inputs if entry.get("role") != "link"}),
+        "recursive": repr(tuple(task["specification"].get("recursive", ()))),
         "dtype": "uint8" if inputs[0]["type"] == "bytea" else "float32",
         "classes": repr(tuple(task["classes"])) if task["classes"] is not None else "()",
         "output_type": "str" if task["classes"] is not None else "float",

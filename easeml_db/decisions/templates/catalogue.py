@@ -68,6 +68,8 @@ class Template:
 ANYTHING = Pattern(has_more_tensors=True, has_more_recursive=True)
 VECTOR = Pattern((1,))
 CHAIN = Pattern((1,), 1, has_more_tensors=True)
+SERIES = ("gru", "lstm", "temporal_cnn", "transformer", "bilstm", "rnn")
+TREES = ("tree_lstm", "tree_rnn")
 
 TEMPLATES = (
     Template(
@@ -89,7 +91,9 @@ TEMPLATES = (
         ("Auto-encoder", "GAN", "pix2pix"),
         ("unet", "autoencoder", "mlp"),
     ),
-    Template("series_classification", "time series classification", CHAIN, VECTOR, ("RNN", "LSTM", "bi-LSTM", "GRU")),
+    Template(
+        "series_classification", "time series classification", CHAIN, VECTOR, ("RNN", "LSTM", "bi-LSTM", "GRU"), SERIES
+    ),
     Template("series_translation", "time series translation", CHAIN, CHAIN, ("seq2seq",)),
     Template(
         "tree_classification",
@@ -97,6 +101,7 @@ TEMPLATES = (
         Pattern((1,), 2, has_more_tensors=True),
         VECTOR,
         ("Tree-RNN", "Tree kernel SVM"),
+        TREES,
     ),
     Template(
         "tabular",
@@ -114,7 +119,9 @@ TEMPLATES = (
         (),
         ("unet", "autoencoder", "seq2seq", "mlp", "linear"),
     ),
-    Template("general_classification", "general classification", ANYTHING, VECTOR, ("bit-level RNN",)),
+    Template(
+        "general_classification", "general classification", ANYTHING, VECTOR, ("bit-level RNN",), (*SERIES, *TREES)
+    ),
     Template("general_auto_encoder", "general auto-encoder", ANYTHING, ANYTHING, ("bit-level auto-encoder",)),
 )
 

@@ -16,6 +16,10 @@ STORAGES: tuple[Storage, ...] = ("bytes", "numbers")
 CHANNELS = (1, 3, 4)
 """The last size of a picture: grey, colours, colours and how opaque they are."""
 MOST_CLASSES = 10_000
+MOST_OBJECTS = 10_000
+"""Of a series or a tree."""
+NOMINAL_OBJECTS = 64
+"""The length with which architectures are asked whether they fit, before a series or tree has been fed."""
 
 
 def describe_program(text: str, storage: str | None) -> str:
@@ -38,7 +42,9 @@ def describe_program(text: str, storage: str | None) -> str:
             "program": print_program(program),
             "template": template.name,
             "workload": template.workload,
-            "inputs": [_column(name, tensor, storage, program.input) for name, tensor in named(program.input)],
+            "inputs": _input_columns(program.input, storage),
+            "recursive": program.input.recursive,
+            "n_links": _n_links(program.input) if program.input.recursive else None,
             "output": _column("output", output, storage, None) if has_tensors else None,
             "task": "regression" if has_tensors or output.n_values == 1 else "classification",
             "n_outputs": output.n_values,
@@ -66,7 +72,48 @@ def _column(name: str, tensor: Tensor, storage: str | None, kind: ObjectType | N
     }
 
 
+def _input_columns(kind: ObjectType, storage: str | None) -> list[dict[str, Any]]:
+    """Return the columns of the input; those of series and trees hold a tensor, or a link, of all objects."""
+    if not kind.recursive:
+        return [_column(name, tensor, storage, kind) for name, tensor in named(kind)]
+    if storage == "bytes":
+        raise InvalidArgument("storage: expected numbers, as series and trees are kept, got 'bytes'")
+    found = [
+        {
+            **_column(name, tensor, "numbers", kind),
+            "text": f"{print_tensor(Tensor(tensor.shape))} of each object",
+            "role": "object",
+            "most_objects": MOST_OBJECTS,
+        }
+        for name, tensor in named(kind)
+    ]
+    links = kind.recursive if _n_links(kind) else ()
+    return found + [_link_column(name) for name in links]
+
+
+def _link_column(name: str) -> dict[str, Any]:
+    """Return the column that says for each object of a tree which one it leads to, by its place, or NULL."""
+    text = "a place, or NULL, of each object"
+    column = f"input_{name}"
+    return {
+        "name": name,
+        "column": column,
+        "type": "integer[]",
+        "shape": [],
+        "n_values": 1,
+        "text": text,
+        "role": "link",
+    }
+
+
+def _n_links(kind: ObjectType) -> int:
+    """Count the columns of links: the order of a series says which object is the next."""
+    return len(kind.recursive) if len(kind.recursive) > 1 else 0
+
+
 def _encoded_shape(kind: ObjectType) -> list[int]:
+    if kind.recursive:
+        return [NOMINAL_OBJECTS, sum(tensor.n_values for tensor in kind.tensors) + 1 + _n_links(kind)]
     if len(kind.tensors) == 1:
         return list(kind.tensors[0].shape)
     return [sum(tensor.n_values for tensor in kind.tensors)]
@@ -75,12 +122,12 @@ def _encoded_shape(kind: ObjectType) -> list[int]:
 def _refuse_what_is_not_stored(program: Program, workload: str) -> None:
     """Refuse a program whose objects have no columns yet, or whose output nothing of ours learns."""
     hint = (
-        "Programs without recursive fields and with one tensor as output work: Tensor[3] are classes, Tensor[1] is a"
-        " number, one of several sizes is a tensor."
+        "Programs with one tensor as output work: Tensor[3] are classes, Tensor[1] is a number, one of several sizes is"
+        " a tensor, which comes out of tensors only."
     )
-    if program.input.recursive or program.output.recursive:
-        raise NotAllowed(f"program: {workload} needs objects with recursive fields, which cannot be stored", hint=hint)
     outputs = program.output.tensors
+    if program.output.recursive or (program.input.recursive and len(outputs) == 1 and outputs[0].rank > 1):
+        raise NotAllowed(f"program: {workload} would return what nothing here learns from series or trees", hint=hint)
     if not program.input.tensors or len(outputs) != 1:
         raise NotAllowed(f"program: nothing here learns {workload} of this shape", hint=hint)
     if outputs[0].rank == 1 and outputs[0].n_values > MOST_CLASSES:

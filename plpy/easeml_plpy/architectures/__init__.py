@@ -38,6 +38,8 @@ from easeml_plpy.architectures.tabm import TABM
 from easeml_plpy.architectures.tensors.autoencoder import AUTOENCODER
 from easeml_plpy.architectures.tensors.seq2seq import SEQ2SEQ
 from easeml_plpy.architectures.tensors.unet import UNET
+from easeml_plpy.architectures.trees.tree_lstm import TREE_LSTM
+from easeml_plpy.architectures.trees.tree_rnn import TREE_RNN
 from easeml_plpy.errors import NotFound, close_matches_hint
 
 __all__ = [
@@ -57,6 +59,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         *(LINEAR, MLP, RESNET, TABM, LENET),
         *(ALEXNET, BN_ALEXNET, NIN, VGG, GOOGLENET, SQUEEZENET, RESNET18, RESNET50),
         *(RNN, LSTM, BILSTM, GRU, TRANSFORMER, TEMPORAL_CNN),
+        *(TREE_RNN, TREE_LSTM),
         *(AUTOENCODER, UNET, SEQ2SEQ),
         *(SGD, PERCEPTRON, PASSIVE_AGGRESSIVE, GAUSSIAN_NB, MULTINOMIAL_NB, LIGHTGBM, EXTRA_TREES, RANDOM_FOREST),
         ENSEMBLE,

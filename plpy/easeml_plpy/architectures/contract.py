@@ -16,7 +16,7 @@ from easeml_plpy.task import Task
 ANY_TASK = ("classification", "regression")
 ANY_RANK = (1, 2, 3, 4)
 """Input ranks of architectures that flatten their input."""
-InputKind = Literal["table", "image", "series"]
+InputKind = Literal["table", "image", "series", "tree"]
 OutputKind = Literal["one", "any", "tensors"]
 """What comes out: classes or one number, tensors only, or any of them."""
 
@@ -89,6 +89,9 @@ def fits(architecture: Architecture, task: Task) -> str | None:
     """Return None if the architecture can learn the task, otherwise the reason why not."""
     if task.kind not in architecture.tasks:
         return f"{architecture.name} does {' and '.join(architecture.tasks)}, not {task.kind}"
+    unfit = _misfit_of_objects(architecture, task)
+    if unfit is not None:
+        return unfit
     rank = len(task.input_shape)
     if rank not in architecture.input_ranks:
         ranks = " or ".join(str(legal) for legal in architecture.input_ranks)
@@ -98,6 +101,17 @@ def fits(architecture: Architecture, task: Task) -> str | None:
     if not task.output_shape and architecture.outputs == "tensors":
         return f"{architecture.name} returns tensors, not classes or one number"
     return architecture.objection(task)
+
+
+def _misfit_of_objects(architecture: Architecture, task: Task) -> str | None:
+    """Say why an architecture cannot read series or trees of unequal size, or nothing else than trees."""
+    if task.objects is None:
+        return f"{architecture.name} takes trees" if architecture.made_for == ("tree",) else None
+    kind: InputKind = "tree" if task.objects.n_links else "series"
+    if kind in architecture.made_for or architecture.is_derived:
+        return None
+    what = "trees" if kind == "tree" else "series"
+    return f"{architecture.name} does not take {what} of unequal size"
 
 
 def complete(architecture: Architecture, config: Mapping[str, object]) -> Config:

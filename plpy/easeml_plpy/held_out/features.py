@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from easeml_plpy.encoder import Encoder, Field, TensorField
+from easeml_plpy.errors import NotAllowed
 from easeml_plpy.layout import Layout
 from easeml_plpy.value_types import Array
 
@@ -44,7 +45,12 @@ class Feature(NamedTuple):
 
 
 def features_of(encoder: Encoder) -> list[Feature]:
-    """Return the features of a dataset in the order of its inputs."""
+    """Return the features of a dataset in the order of its inputs. Raises NotAllowed."""
+    if encoder.objects is not None:
+        raise NotAllowed(
+            "series and trees of unequal size have no features that rows could exchange",
+            hint="easeml.evaluate and the functions beside it measure such trials.",
+        )
     return [each for place, field in enumerate(encoder.inputs) for each in _features_of(field, place)]
 
 

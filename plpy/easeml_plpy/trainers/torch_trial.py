@@ -22,6 +22,7 @@ from easeml_plpy.errors import InvalidArgument, NotAllowed, TrialFailed
 from easeml_plpy.task import Task
 from easeml_plpy.trainers.averaging import AveragedWeights
 from easeml_plpy.trainers.contract import Blueprint, Rows, Training, check_inputs, check_rows, state_header, visit_order
+from easeml_plpy.trainers.lengths import by_length
 from easeml_plpy.trainers.losses import Loss
 from easeml_plpy.trainers.numpy_network import AVERAGE, MODULE
 from easeml_plpy.trainers.optimizers import Descent, build_optimizer
@@ -56,7 +57,10 @@ class TorchTrial:
         if not len(inputs):
             return Training(math.nan, 0, 0)
         inputs, targets = inputs.to(self._device), targets.to(self._device)
-        order = visit_order(len(inputs), seed).to(self._device)
+        order = visit_order(len(inputs), seed)
+        if self._task.objects is not None:
+            order = by_length(order, inputs, self._task.objects, self.batch_size, seed)
+        order = order.to(self._device)
         self.begin_pass(targets, seed)
         first_step = self.n_steps
         loss_sum = self.train_rows(inputs, targets, order, pause)

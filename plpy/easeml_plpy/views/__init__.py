@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from easeml_plpy.encoder import Encoder, NumberTarget, TensorTarget
-from easeml_plpy.task import Task
+from easeml_plpy.task import Objects, Task
 from easeml_plpy.views.combined import COMBINED
 from easeml_plpy.views.contract import View
 from easeml_plpy.views.sparse import SPARSE, is_sparse
@@ -36,6 +36,7 @@ def task_in(view: View, encoder: Encoder) -> Task:
     """Return what a trial learns that takes the dataset in this view."""
     target = encoder.target
     shape, layout = view.shape(encoder), view.layout(encoder)
+    field = encoder.objects if view is STANDARD else None
     input_range = encoder.array_range if len(shape) > 1 else None
     task = Task(
         target.task,
@@ -46,6 +47,7 @@ def task_in(view: View, encoder: Encoder) -> Task:
         encoder.n_folds,
         input_range,
         output_shape=target.shape if isinstance(target, TensorTarget) else (),
+        objects=Objects(field.n_numbers, field.n_links) if field is not None else None,
     )
     if isinstance(target, TensorTarget):
         return replace(task, output_range=(target.low, target.high))

@@ -16,7 +16,7 @@ from easeml_plpy.task import Task
 from easeml_plpy.trainers import answering_trial, trainer_for
 from easeml_plpy.trainers.numpy_network import NumpyNetwork
 from tests.unit.plpy.test_networks import LAYOUT, WORDS, table_rows
-from tests.unit.plpy.training_rows import IMAGE_NETWORKS, SERIES_NETWORKS, TENSOR_NETWORKS, no_pause
+from tests.unit.plpy.training_rows import IMAGE_NETWORKS, SERIES_NETWORKS, TENSOR_NETWORKS, TREE_NETWORKS, no_pause
 
 FLAT = Task("classification", (2, 3), 3)
 CONFIGS: list[tuple[str, dict[str, Any]]] = [
@@ -77,7 +77,7 @@ def test_networks_answer_without_torch_what_torch_answers(name: str, config: dic
 
 def test_only_images_and_series_need_torch_to_answer() -> None:
     networks = {name for name, each in ARCHITECTURES.items() if each.trainer == "torch"}
-    others = {*IMAGE_NETWORKS, *SERIES_NETWORKS, *TENSOR_NETWORKS}
+    others = {*IMAGE_NETWORKS, *SERIES_NETWORKS, *TENSOR_NETWORKS, *TREE_NETWORKS}
     assert {name for name in networks if ARCHITECTURES[name].forward is None} == others
 
 

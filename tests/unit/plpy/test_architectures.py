@@ -54,6 +54,8 @@ def test_the_registry_holds_what_is_promised() -> None:
         "gru",
         "transformer",
         "temporal_cnn",
+        "tree_rnn",
+        "tree_lstm",
         "autoencoder",
         "unet",
         "seq2seq",

@@ -20,9 +20,9 @@ from easeml_plpy.errors import TrialFailed
 from easeml_plpy.layout import ViewColumn
 from easeml_plpy.live_trials import check_fits
 from easeml_plpy.memory import LEAST_BYTES, limit_to, machine_bytes, session_bytes, slot_share
-from easeml_plpy.task import Task
+from easeml_plpy.task import Objects, Task
 from easeml_plpy.units import TrialSpec
-from tests.unit.plpy.training_rows import IMAGE_NETWORKS, SERIES_NETWORKS, TENSOR_NETWORKS
+from tests.unit.plpy.training_rows import IMAGE_NETWORKS, SERIES_NETWORKS, TENSOR_NETWORKS, TREE_NETWORKS
 
 IMAGES = Task("classification", (3, 20, 17), 5)
 ROWS = Task("regression", (7,), 1)
@@ -73,6 +73,8 @@ def test_every_architecture_says_what_it_takes_and_defaults_take_little(name: st
     task = Task(chosen.tasks[0], shape, n_outputs)
     if name in TENSOR_NETWORKS:
         task = Task("regression", shape, 784, output_shape=shape)
+    if name in TREE_NETWORKS:
+        task = Task("classification", (28, 28), 10, objects=Objects(25, 2))
     assert 0 < chosen.needed_bytes(task, complete(chosen, {}), 10_000) < 200_000_000
 
 

@@ -36,7 +36,7 @@ from easeml_plpy.trainers.ensemble import EnsembleTrial, Member
 from easeml_plpy.trainers.tree_texts import check_trees
 from easeml_plpy.value_types import Array
 from easeml_plpy.views.combined import parts_of
-from tests.unit.plpy.training_rows import IMAGE_NETWORKS, SERIES_NETWORKS, TENSOR_NETWORKS, no_pause
+from tests.unit.plpy.training_rows import IMAGE_NETWORKS, SERIES_NETWORKS, TENSOR_NETWORKS, TREE_NETWORKS, no_pause
 
 N_ROWS = 300
 COLORS = ("red", "green", "blue")
@@ -46,7 +46,7 @@ SMALL = {"trees_per_epoch": 4, "num_leaves": 5, "hidden_units": [8], "width": 8,
 SINGLE = [
     name
     for name, each in ARCHITECTURES.items()
-    if not each.is_derived and name not in (*IMAGE_NETWORKS, *SERIES_NETWORKS, *TENSOR_NETWORKS)
+    if not each.is_derived and name not in (*IMAGE_NETWORKS, *SERIES_NETWORKS, *TENSOR_NETWORKS, *TREE_NETWORKS)
 ]
 CASES = [(name, target) for name in SINGLE for target in (LABELS, NUMBERS) if target.task in ARCHITECTURES[name].tasks]
 

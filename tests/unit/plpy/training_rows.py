@@ -7,7 +7,9 @@ from easeml_plpy.task import Task
 
 TENSOR_NETWORKS = [name for name, each in ARCHITECTURES.items() if each.outputs == "tensors"]
 """Architectures that return nothing but tensors."""
-OTHERS = {name: each for name, each in ARCHITECTURES.items() if name not in TENSOR_NETWORKS}
+TREE_NETWORKS = [name for name, each in ARCHITECTURES.items() if each.made_for == ("tree",)]
+"""Architectures that take nothing but trees."""
+OTHERS = {name: each for name, each in ARCHITECTURES.items() if name not in (*TENSOR_NETWORKS, *TREE_NETWORKS)}
 IMAGE_NETWORKS = [name for name, each in OTHERS.items() if each.made_for == ("image",)]
 """Architectures that take nothing but images."""
 SERIES_NETWORKS = [name for name, each in OTHERS.items() if each.made_for == ("series",)]

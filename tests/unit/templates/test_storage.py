@@ -43,10 +43,34 @@ def test_an_output_of_several_sizes_is_a_tensor_with_a_column_of_its_own():
     assert described("Input = [8,8,3] Output = [5]")["output"] is None
 
 
+def test_a_series_is_kept_in_order_and_a_tree_with_a_column_for_each_link():
+    series = described("{input: {[Tensor[3], Tensor[2,2]],[next]}, output: {[Tensor[2]],[]}}")
+    assert (series["recursive"], series["n_links"], series["input_shape"]) == (["next"], 0, [64, 8])
+    assert [(entry["column"], entry["role"]) for entry in series["inputs"]] == [
+        ("input_field1", "object"), ("input_field2", "object"),
+    ]  # fmt: skip
+    tree = described("{input: {[Tensor[3]],[left, right]}, output: {[Tensor[2]],[]}}")
+    assert (tree["n_links"], tree["input_shape"]) == (2, [64, 6])
+    assert [(entry["column"], entry["type"], entry["role"]) for entry in tree["inputs"]] == [
+        ("input", "real[]", "object"), ("input_left", "integer[]", "link"), ("input_right", "integer[]", "link"),
+    ]  # fmt: skip
+    assert described("Input = [3] Output = [2]")["recursive"] == []
+    with pytest.raises(InvalidArgument, match="expected numbers, as series and trees are kept"):
+        described("{input: {[Tensor[3]],[next]}, output: {[Tensor[2]],[]}}", "bytes")
+
+
 @pytest.mark.parametrize(
     ("program", "message"),
     [
-        ("{input: {[Tensor[3]],[next]}, output: {[Tensor[3]],[]}}", "time series classification needs objects with"),
+        (
+            "{input: {[Tensor[3]],[next]}, output: {[Tensor[3]],[next]}}",
+            "time series translation would return what nothing here learns from series",
+        ),
+        (
+            "{input: {[Tensor[3]],[left, right]}, output: {[Tensor[3,4]],[]}}",
+            "general auto-encoder would return what nothing here learns from series or trees",
+        ),
+        ("{input: {[],[next]}, output: {[Tensor[3]],[]}}", "nothing here learns general classification of this shape"),
         (
             "{input: {[Tensor[3]],[]}, output: {[Tensor[3], Tensor[3]],[]}}",
             "nothing here learns general auto-encoder",

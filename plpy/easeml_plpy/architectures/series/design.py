@@ -1,6 +1,7 @@
 """What networks for series share: how an array is read as a series, and how they are trained.
 
-A series is an array (steps,) or (steps, channels): one number or several at each step, the first step first.
+A series is an array (steps,) or (steps, channels): one number or several at each step, the first step first. Series of
+unequal length are filled up behind their last step, and say in a last column which steps there are (task.Objects).
 """
 
 from __future__ import annotations
@@ -59,7 +60,9 @@ class Tokens(NamedTuple):
 
 
 def series_of(task: Task) -> Series:
-    """Return how an input of rank 1 or 2 is read."""
+    """Return how an input of rank 1 or 2 is read; of series of unequal length the longest."""
+    if task.objects is not None:
+        return Series(task.input_shape[0], task.objects.n_numbers)
     return Series(task.input_shape[0], task.input_shape[1] if len(task.input_shape) == 2 else 1)
 
 

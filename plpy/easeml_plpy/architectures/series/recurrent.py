@@ -32,7 +32,7 @@ def recurrent_architecture(
             series_of(task).n_channels, config.integer("width"), config.integer("n_layers"),
             batch_first=True, bidirectional=n_directions == 2,
         )  # fmt: skip
-        return Recurrent(made, config.number("dropout"), task.n_outputs)
+        return Recurrent(made, config.number("dropout"), task.n_outputs, is_unequal=task.objects is not None)
 
     def size(task: Task, config: Config) -> Size:
         steps, channels = series_of(task)

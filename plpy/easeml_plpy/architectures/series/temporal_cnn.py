@@ -35,7 +35,7 @@ def build_temporal_cnn(task: Task, config: Config) -> nn.Module:
         CausalBlock(before, after, KERNEL, 2**number, config.number("dropout"))
         for number, (before, after) in enumerate(pairwise(_widths(task, config)))
     ]
-    return TemporalConvolutions(blocks, config.integer("width"), task.n_outputs)
+    return TemporalConvolutions(blocks, config.integer("width"), task.n_outputs, is_unequal=task.objects is not None)
 
 
 def temporal_cnn_size(task: Task, config: Config) -> Size:

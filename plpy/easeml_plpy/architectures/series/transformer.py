@@ -42,7 +42,7 @@ def build_transformer(task: Task, config: Config) -> nn.Module:
     encoder = nn.TransformerEncoder(
         layer, config.integer("n_layers"), norm=nn.LayerNorm(wide), enable_nested_tensor=False
     )
-    return Transformer(_tokens(task), encoder, wide, task.n_outputs)
+    return Transformer(_tokens(task), encoder, wide, task.n_outputs, is_unequal=task.objects is not None)
 
 
 def transformer_size(task: Task, config: Config) -> Size:

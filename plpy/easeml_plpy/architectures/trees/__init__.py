@@ -1,0 +1,1 @@
+"""Networks for trees, one file each, and what they share."""

@@ -1,0 +1,141 @@
+"""Examples of a task as their table has them, brought over as a block of a version keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from . import columns as columns_of
+from .block_decoding import BlockDecoder
+from .encoder import Field, LabelTarget, ObjectsField, Target, TensorTarget
+from .encoding import fields_to_bytes
+from .errors import InvalidData
+from .object_rows import Objects, packed
+from .row_values import array_elements
+from .session import Session, Statement, only_column
+from .task_columns import Specification, field_of, fields_of, is_link, target_of
+
+Integers = npt.NDArray[np.int64]
+MOST_FILLED_BYTES = 1 << 30
+"""Of the rows of a partition side by side, which a session that trains has in memory."""
+
+
+class _Row(NamedTuple):
+    columns: list[bytes]
+    target: float
+
+
+class ExampleRows:
+    """The examples of one task, and what they are."""
+
+    def __init__(
+        self, session: Session, table: str, specification: Specification, classes: Sequence[str] | None
+    ) -> None:
+        self._session, self._table, self._specification = session, table, specification
+        self._classes = list(classes or ())
+        self.target: Target = target_of(specification, classes)
+        self.inputs: list[Field] = [self._sized(field) for field in fields_of(specification)]
+
+    @property
+    def fields(self) -> list[Field]:
+        """The inputs, and behind them the output where it is a tensor."""
+        return [*self.inputs, field_of(self._specification["output"])] if self._has_tensors else self.inputs
+
+    @property
+    def _has_tensors(self) -> bool:
+        return isinstance(self.target, TensorTarget)
+
+    def check_memory(self, n_examples: int, n_partitions: int) -> None:
+        """Refuse series and trees that would take too much memory side by side. Raises InvalidData."""
+        field = self.inputs[0]
+        if not isinstance(field, ObjectsField):
+            return
+        n_rows, (most, width) = -(-n_examples // n_partitions), field.shape
+        if n_rows * most * width * 4 > MOST_FILLED_BYTES:
+            raise InvalidData(
+                f"the longest example has {most} objects: with all others filled up to that, the {n_rows} examples of a"
+                f" partition take more than {MOST_FILLED_BYTES >> 20} MB",
+                hint="Switch the longest ones off, or make the task with more partitions: n_partitions.",
+            )
+
+    def read(self, examples: Integers) -> tuple[bytes, bytes]:
+        """Return the inputs and the targets of examples as a block stores them."""
+        field = self.inputs[0]
+        if isinstance(field, ObjectsField):
+            return self._read_objects(field, examples)
+        fields = list(self.inputs)
+        sent = [columns_of.send_sql(field, f"e.{field.column}", "") for field in fields]
+        sent.append(self._sent_output())
+        statement: Statement[bytes] = Statement(
+            f"SELECT string_agg(record_send(ROW({', '.join(sent)})), ''::bytea ORDER BY k.place) AS payload"
+            f" {self._chosen}",
+            ("int8[]", "text[]"),
+            only_column,
+            is_kept=False,
+        )
+        payload = self._session.row(statement, examples.tolist(), self._classes)
+        return self._decoded(payload, len(examples))
+
+    @property
+    def _chosen(self) -> str:
+        """SQL of the rows of the examples $1, as k and e; $2 are the classes."""
+        return (
+            "FROM unnest($1) WITH ORDINALITY k(example_id, place)"
+            f" JOIN {self._table} e USING (example_id) WHERE $2 IS NOT NULL"
+        )
+
+    def _sized(self, field: Field) -> Field:
+        """Return a series or tree with the objects of the longest example that is on."""
+        if not isinstance(field, ObjectsField):
+            return field
+        first = self._specification["inputs"][0]
+        statement: Statement[int | None] = Statement(
+            f"SELECT max(cardinality(e.{first['column']}) / {first['n_values']})::int4 AS most FROM {self._table} e"
+            " WHERE e.is_on AND e.output IS NOT NULL",
+            (),
+            only_column,
+            is_kept=False,
+        )
+        return field.of_length(self._session.row(statement) or 1)
+
+    def _read_objects(self, field: ObjectsField, examples: Integers) -> tuple[bytes, bytes]:
+        entries = self._specification["inputs"]
+        columns = ", ".join(f"easeml.array_bytes(e.{entry['column']})" for entry in entries)
+        target = self._sent_output()
+        statement = Statement(
+            f"SELECT ARRAY[{columns}] AS columns, ({target})::float8 AS target {self._chosen} ORDER BY k.place",
+            ("int8[]", "text[]"),
+            _Row,
+            is_kept=False,
+        )
+        rows = self._session.rows(statement, examples.tolist(), self._classes)
+        targets = np.array([row.target for row in rows])
+        stored = "<i4" if isinstance(self.target, LabelTarget) else "<f8"
+        return packed([self._objects(field, row.columns) for row in rows]), targets.astype(stored).tobytes()
+
+    def _objects(self, field: ObjectsField, columns: Sequence[bytes]) -> Objects:
+        numbers, links = [], []
+        for entry, stored in zip(self._specification["inputs"], columns, strict=True):
+            if is_link(entry):
+                links.append(array_elements(stored, np.int32, 0))
+            else:
+                numbers.append(array_elements(stored, np.float32, np.nan).reshape(-1, entry["n_values"]))
+        table = np.stack(links, axis=1) if links else np.zeros((len(numbers[0]), 0), np.int32)
+        return Objects(np.concatenate(numbers, axis=1), table)
+
+    def _sent_output(self) -> str:
+        """Return SQL for the output; a tensor goes as one more field, with a number behind it that means nothing."""
+        if self._has_tensors:
+            return columns_of.send_sql(field_of(self._specification["output"]), "e.output", "") + ", 0::int4"
+        return "(array_position($2, e.output) - 1)::int4" if isinstance(self.target, LabelTarget) else "e.output"
+
+    def _decoded(self, payload: bytes, n_rows: int) -> tuple[bytes, bytes]:
+        if isinstance(self.target, TensorTarget):
+            fields, _ = BlockDecoder(self.fields, ">i4").decode(payload, None, n_rows)
+            return fields_to_bytes(fields[:-1]), fields_to_bytes(fields[-1:])
+        is_label = isinstance(self.target, LabelTarget)
+        fields, targets = BlockDecoder(self.inputs, ">i4" if is_label else ">f8").decode(payload, None, n_rows)
+        return fields_to_bytes(fields), targets.astype("<i4" if is_label else "<f8").tobytes()
