@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
-import psycopg
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
@@ -19,21 +16,9 @@ from easeml_db.cli.listing import listing_group, read_rows
 from easeml_db.cli.output import json_option, print_json, print_rows, say
 from easeml_db.cli.statements import Connection, Row, call, call_rows, rows
 from easeml_db.cli.task_client import write_client
-from easeml_db.errors import InvalidArgument, NotAllowed, NotFound
-from easeml_db.postgres.connection import server_error
-from easeml_loaders.binary_copy import FILE_HEADER, FILE_TRAILER, encode_rows
-from easeml_loaders.json_lines import lines_of_json
-from easeml_loaders.pictures import (
-    Skipped,
-    Wanted,
-    array_source,
-    classes_of,
-    picture_size,
-    picture_source,
-    read_labels,
-    read_picture,
-)
-from easeml_loaders.source import Source
+from easeml_db.cli.task_feeding import feed_lines, feed_pictures, pictures_of, program_of
+from easeml_db.errors import NotFound
+from easeml_loaders.pictures import Skipped, read_picture
 
 FOLDER = click.Path(exists=True, path_type=Path)
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -56,7 +41,9 @@ task = listing_group("task", "Tasks: what goes in and what comes out; without a 
 @click.argument("name")
 @click.argument("program", required=False)
 @click.option("--pictures", type=FOLDER, help="Folder whose first picture says what goes in, instead of PROGRAM.")
-@click.option("--labels", type=FILE, help="CSV with the columns file and label, whose labels are the classes.")
+@click.option(
+    "--labels", type=FILE, help="CSV with the columns file and label, whose labels are the classes, or file and output."
+)
 @click.option("--schema", default="public", show_default=True, help="Where the views of the task are made.")
 @click.option("--classes", callback=name_list, help="Names of the classes: a,b,c (default: 0, 1, 2 and so on).")
 @click.option("--storage", type=click.Choice(["bytes", "numbers"]), help="How tensors are kept (default: by shape).")
@@ -73,10 +60,8 @@ def create(
     if (program is None) == (pictures is None) or (pictures is None) != (labels is None):
         raise click.UsageError("give either PROGRAM, or --pictures and --labels")
     if pictures is not None and labels is not None:
-        rows_of_labels = read_labels(labels)
-        options["classes"] = options["classes"] or classes_of(rows_of_labels)
-        shape = ",".join(map(str, picture_size(pictures, rows_of_labels)))
-        program = f"Input = [{shape}]  Output = [{len(options['classes'])}]"
+        program, classes = program_of(pictures, labels, options["classes"])
+        options["classes"] = classes
     options["run_options"] = None if options["run_options"] is None else Jsonb(options["run_options"])
     with database(dsn) as connection:
         task_id = call(connection, "create_task", name, program, **options)
@@ -86,7 +71,7 @@ def create(
 @task.command()
 @click.argument("name")
 @click.argument("pictures", type=FOLDER)
-@click.option("--labels", type=FILE, help="CSV with the columns file and label; beside .npy also .npy.")
+@click.option("--labels", type=FILE, help="CSV with the columns file and label, or output; beside .npy also .npy.")
 @click.option("--resize", is_flag=True, help="Resize pictures of another size instead of refusing them.")
 @click.option(
     "--on-error",
@@ -102,23 +87,17 @@ def feed(
 ) -> None:
     """Feed task NAME a folder of PICTURES, or a .npy file of them, with their labels; all or none, in one COPY.
 
-    A .jsonl file has examples of any task instead, {"input": ..., "output": ...} on each line, and needs no labels.
+    Where pictures come out, the CSV names them in a column output. A .jsonl file has examples of any task instead,
+    {"input": ..., "output": ...} on each line, and needs no labels.
     """
-    if pictures.suffix == ".jsonl" and labels is None:
-        _feed_lines(name, pictures, on_error, dsn, as_json)
-        return
-    if labels is None:
-        raise click.UsageError("give --labels, or a .jsonl file")
     skipped = Skipped(refuses=on_error == "refuse")
     with database(dsn) as connection:
-        found = _task(connection, name)
-        wanted = _pictures_of(found, resize)
-        source = (
-            _array(pictures, labels, wanted, skipped)
-            if pictures.is_file()
-            else picture_source(pictures, read_labels(labels), wanted, skipped)
-        )
-        n_fed = _copy(connection, str(found["examples"]), source)
+        if pictures.suffix == ".jsonl" and labels is None:
+            n_fed = feed_lines(connection, name, pictures, skipped)
+        elif labels is None:
+            raise click.UsageError("give --labels, or a .jsonl file")
+        else:
+            n_fed = feed_pictures(connection, _task(connection, name), pictures, labels, resize, skipped)
     facts = {"task": name, "n_fed": n_fed, "n_skipped": skipped.n_examples, "problems": skipped.problems}
     _say(as_json, "\n".join([f"fed {n_fed} examples, skipped {skipped.n_examples}", *skipped.problems]), **facts)
 
@@ -162,7 +141,7 @@ def infer(
         if given is not None:
             inputs: list[tuple[str, Any]] = [("input", Jsonb(given))]
         else:
-            wanted = _pictures_of(_task(connection, name), resize=True)
+            wanted = pictures_of(_task(connection, name), is_resized=True)
             inputs = [(path.name, read_picture(path, wanted)) for path in pictures]
         answers = [{"input": what, **call(connection, "infer", name, value, trial_id)} for what, value in inputs]
     if as_json:
@@ -221,59 +200,6 @@ def _task(connection: Connection, name: str) -> Row:
 
 def _table(found: Row) -> sql.Identifier:
     return sql.Identifier(*str(found["examples"]).split("."))
-
-
-def _pictures_of(found: Row, resize: bool) -> Wanted:
-    """Return what pictures of a task have to become. Raises NotAllowed where it takes none."""
-    (first, *others) = found["specification"]["inputs"]
-    if others or first["type"] != "bytea" or len(first["shape"]) not in (2, 3):
-        raise NotAllowed(
-            f"task {found['task_name']!r} takes no pictures: {found['program']}", hint="Use SQL: easeml.feed or INSERT."
-        )
-    height, width, channels = [*first["shape"], 1][:3]
-    classes = None if found["classes"] is None else frozenset(found["classes"])
-    return Wanted((height, width, channels), classes, is_resized=resize)
-
-
-def _array(images: Path, labels: Path, wanted: Wanted, skipped: Skipped) -> Source:
-    try:
-        array = np.load(images, mmap_mode="r", allow_pickle=False)
-        given = np.load(labels, allow_pickle=False).tolist() if labels.suffix == ".npy" else None
-    except (OSError, ValueError, EOFError) as error:
-        raise InvalidArgument(f"cannot read {images} and {labels} as .npy: {error}") from error
-    texts: Sequence[str] = [label for _, label in read_labels(labels)] if given is None else list(map(str, given))
-    return array_source(array, texts, wanted, skipped)
-
-
-def _feed_lines(name: str, path: Path, on_error: str, dsn: str | None, as_json: bool) -> None:
-    """Feed a file of examples, a line of JSON each; all of them or none."""
-    n_fed = n_skipped = 0
-    problems: list[str] = []
-    with database(dsn) as connection, connection.transaction():
-        for first, examples in lines_of_json(path):
-            try:
-                fed = call_rows(connection, "feed", name, examples, on_error=on_error)[0]
-            except psycopg.Error as error:
-                told = server_error(error)
-                raise type(told)(f"{path.name}, from line {first}: {told.message}", hint=told.hint) from error
-            n_fed, n_skipped = n_fed + fed["n_fed"], n_skipped + fed["n_skipped"]
-            problems += [f"from line {first}: {each}" for each in fed["problems"] or ()]
-    facts = {"task": name, "n_fed": n_fed, "n_skipped": n_skipped, "problems": problems[:20]}
-    _say(as_json, "\n".join([f"fed {n_fed} examples, skipped {n_skipped}", *problems[:20]]), **facts)
-
-
-def _copy(connection: Connection, examples: str, source: Source) -> int:
-    names = sql.SQL(", ").join(sql.Identifier(column.name) for column in source.columns)
-    statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT BINARY)").format(sql.Identifier(*examples.split(".")), names)
-    n_rows = 0
-    with connection.transaction(), connection.cursor() as cursor, cursor.copy(statement) as copy:
-        copy.write(FILE_HEADER)
-        for chunk in source.chunks():
-            for tuples in encode_rows(source.columns, chunk):
-                copy.write(tuples)
-            n_rows += len(chunk[0].data)
-        copy.write(FILE_TRAILER)
-    return n_rows
 
 
 def _switch(connection: Connection, table: sql.Identifier, numbers: list[int], *, is_on: bool) -> None:

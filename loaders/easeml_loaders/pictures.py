@@ -1,4 +1,4 @@
-"""Folders of pictures with a table of labels, as rows of 8-bit tensors; what cannot be read is named.
+"""Pictures as 8-bit tensors, and the tables that say what is on them; what cannot be read is named.
 
 Pillow reads them. Only the formats below are tried, and a header that promises more pixels than a tensor may hold is
 refused before any of them is unpacked.
@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import csv
 import io
+import os
+import stat
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from easeml_loaders.files import reading
 from easeml_loaders.source import CHUNK_BYTES, Chunk, Column, Source, Values
-from easeml_plpy.errors import InvalidArgument, InvalidData
+from easeml_plpy.errors import InvalidData
 
 FORMATS = ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP", "PPM")
 MODES = {1: "L", 3: "RGB", 4: "RGBA"}
@@ -29,11 +33,15 @@ MOST_LABELS = 100_000_000
 
 @dataclass(frozen=True)
 class Wanted:
-    """What each picture has to become: (height, width, channels), and the labels that a task knows (None: numbers)."""
+    """What each picture has to become: (height, width, channels), and the labels that a task knows (None: numbers).
+
+    `output` is what the picture has to become that comes out, where one does.
+    """
 
     shape: tuple[int, int, int]
     classes: frozenset[str] | None
     is_resized: bool = False
+    output: Wanted | None = None
 
 
 @dataclass
@@ -55,17 +63,20 @@ class Skipped:
             self.problems.append(str(error))
 
 
-def read_labels(path: Path) -> list[tuple[str, str]]:
-    """Return (file, label) of each line of a CSV file whose header names both columns. Raises InvalidData."""
+def read_labels(path: Path, column: str = "label") -> list[tuple[str, str]]:
+    """Return (file, label) of each line of a CSV file whose header names both columns. Raises InvalidData.
+
+    Where pictures come out, `column` is output: the file of the other picture.
+    """
     with reading(path), path.open(encoding="utf-8-sig", newline="") as lines:
         try:
             found = csv.DictReader(lines)
             names = found.fieldnames or []
-            if not {"file", "label"} <= set(names):
+            if not {"file", column} <= set(names):
                 raise InvalidData(
-                    f"{path}: expected a header with the columns file and label, got {', '.join(names) or 'nothing'}"
+                    f"{path}: expected a header with the columns file and {column}, got {', '.join(names) or 'nothing'}"
                 )
-            rows = [(row["file"] or "", row["label"] or "") for row in islice(found, MOST_LABELS)]
+            rows = [(row["file"] or "", row[column] or "") for row in islice(found, MOST_LABELS)]
         except (csv.Error, UnicodeDecodeError) as error:
             raise InvalidData(f"{path}: expected CSV in UTF-8: {error}") from error
     if not rows:
@@ -80,7 +91,7 @@ def picture_size(folder: Path, labels: Sequence[tuple[str, str]]) -> tuple[int, 
     problem: InvalidData | None = None
     for name, _ in labels[:100]:
         try:
-            path = _inside(folder, name)
+            path = Place(folder).of(name)
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
                 with Image.open(path, formats=FORMATS) as picture:
@@ -94,18 +105,30 @@ def picture_size(folder: Path, labels: Sequence[tuple[str, str]]) -> tuple[int, 
 
 def read_picture(path: Path, wanted: Wanted) -> bytes:
     """Return the pixels of a picture, row by row. Raises InvalidData for a broken one, and for another size."""
+    with strictly():
+        return pixels_of(path, wanted)
+
+
+@contextmanager
+def strictly() -> Iterator[None]:
+    """Make errors of warnings, such as Pillow's of files that unpack to very many pixels; not cheap for each file."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+def pixels_of(path: Path, wanted: Wanted) -> bytes:
+    """Return what `read_picture` returns, within `strictly`."""
     from PIL import Image
 
     height, width, channels = wanted.shape
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")  # Pillow only warns of files that unpack to very many pixels
-            with Image.open(path, formats=FORMATS) as picture:
-                _check_size(path, picture.size, wanted)
-                converted = picture.convert(MODES[channels])
-                if converted.size != (width, height):
-                    converted = converted.resize((width, height), Image.Resampling.BILINEAR)
-                return converted.tobytes()
+        with Image.open(path, formats=FORMATS) as picture:
+            _check_size(path, picture.size, wanted)
+            converted = picture if picture.mode == MODES[channels] else picture.convert(MODES[channels])
+            if converted.size != (width, height):
+                converted = converted.resize((width, height), Image.Resampling.BILINEAR)
+            return converted.tobytes()
     except InvalidData:
         raise
     except Exception as error:
@@ -122,60 +145,50 @@ def png_of(pixels: NDArray[np.uint8]) -> bytes:
     return found.getvalue()
 
 
-def picture_source(folder: Path, labels: Sequence[tuple[str, str]], wanted: Wanted, skipped: Skipped) -> Source:
-    """Return the pictures with their labels as columns input and output."""
-    if wanted.shape[2] not in MODES:
-        raise InvalidArgument(
-            f"pictures have {', '.join(map(str, MODES))} channels, and the task takes {wanted.shape[2]}"
-        )
-    element = "text" if wanted.classes is not None else "double precision"
-    columns = (Column("input", "bytea"), Column("output", element))
-    return Source(columns, len(labels), lambda: _chunks(folder, labels, wanted, skipped), f"pictures in {folder}")
-
-
-def array_source(images: NDArray[np.uint8], labels: Sequence[str], wanted: Wanted, skipped: Skipped) -> Source:
-    """Return pictures of one array (n, height, width, channels) with their labels as columns input and output."""
-    if images.dtype != np.uint8 or images[0:1].size != int(np.prod(wanted.shape)) * min(len(images), 1):
-        raise InvalidData(f"expected 8-bit images of shape {list(wanted.shape)}, got {images.dtype} {images.shape[1:]}")
+def array_source(
+    images: NDArray[np.uint8], labels: Sequence[str] | NDArray[np.uint8], wanted: Wanted, skipped: Skipped
+) -> Source:
+    """Return pictures of one array (n, height, width, channels) with their labels, or with the pictures that come out,
+    as columns input and output."""
+    _check_array(images, wanted)
     if len(images) != len(labels):
         raise InvalidData(f"{len(images)} images have {len(labels)} labels")
-    element = "text" if wanted.classes is not None else "double precision"
-    columns = (Column("input", "bytea"), Column("output", element))
     rows = max(1, CHUNK_BYTES // int(np.prod(wanted.shape)))
+    starts = range(0, len(images), rows)
+    if isinstance(labels, np.ndarray):
+        _check_array(labels, wanted.output or wanted)
+        columns = (Column("input", "bytea"), Column("output", "bytea"))
+        both = (images, labels)
+
+        def pairs() -> Iterator[Chunk]:
+            return ([Values(_flat(each[start : start + rows])) for each in both] for start in starts)
+
+        return Source(columns, len(images), pairs, "arrays of images")
+    texts = labels
 
     def chunks() -> Iterator[Chunk]:
-        for start in range(0, len(images), rows):
-            part = np.ascontiguousarray(images[start : start + rows]).reshape(-1, int(np.prod(wanted.shape)))
-            given = labels[start : start + rows]
+        for start in starts:
+            part, given = _flat(images[start : start + rows]), texts[start : start + rows]
             keep = [
-                place
-                for place, label in enumerate(given)
-                if _is_known(f"image {start + place}", label, wanted, skipped)
+                place for place, label in enumerate(given) if is_known(f"image {start + place}", label, wanted, skipped)
             ]
-            yield Values(part[keep]), _outputs([given[place] for place in keep], wanted)
+            yield Values(part[keep]), outputs_of([given[place] for place in keep], wanted)
 
-    return Source(columns, len(images), chunks, "an array of images")
-
-
-def _chunks(folder: Path, labels: Sequence[tuple[str, str]], wanted: Wanted, skipped: Skipped) -> Iterator[Chunk]:
-    rows = max(1, CHUNK_BYTES // int(np.prod(wanted.shape)))
-    for start in range(0, len(labels), rows):
-        read = [_example(folder, name, label, wanted, skipped) for name, label in labels[start : start + rows]]
-        kept = [each for each in read if each is not None]
-        if kept:
-            yield Values([pixels for pixels, _ in kept]), _outputs([label for _, label in kept], wanted)
+    element = "text" if wanted.classes is not None else "double precision"
+    return Source((Column("input", "bytea"), Column("output", element)), len(images), chunks, "an array of images")
 
 
-def _example(folder: Path, name: str, label: str, wanted: Wanted, skipped: Skipped) -> tuple[bytes, str] | None:
-    try:
-        pixels = read_picture(_inside(folder, name), wanted)
-    except InvalidData as error:
-        skipped.add(error)
-        return None
-    return (pixels, label) if _is_known(name, label, wanted, skipped) else None
+def _check_array(images: NDArray[Any], wanted: Wanted) -> None:
+    if images.dtype != np.uint8 or images[0:1].size != int(np.prod(wanted.shape)) * min(len(images), 1):
+        raise InvalidData(f"expected 8-bit images of shape {list(wanted.shape)}, got {images.dtype} {images.shape[1:]}")
 
 
-def _is_known(name: str, label: str, wanted: Wanted, skipped: Skipped) -> bool:
+def _flat(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    return np.ascontiguousarray(images).reshape(len(images), -1)
+
+
+def is_known(name: str, label: str, wanted: Wanted, skipped: Skipped) -> bool:
+    """Say whether a label is one that the task knows; else count it as skipped."""
     if wanted.classes is None:
         try:
             if np.isfinite(float(label)):
@@ -190,20 +203,44 @@ def _is_known(name: str, label: str, wanted: Wanted, skipped: Skipped) -> bool:
     return False
 
 
-def _outputs(labels: Sequence[str], wanted: Wanted) -> Values:
+def outputs_of(labels: Sequence[str], wanted: Wanted) -> Values:
+    """Return labels as the column of outputs."""
     if wanted.classes is None:
         return Values(np.array([float(label) for label in labels]))
     return Values([label.encode() for label in labels])
 
 
-def _inside(folder: Path, name: str) -> Path:
-    """Return the file of a name below the folder: a table of labels from elsewhere must not read other files."""
-    path = (folder / name).resolve()
-    if not name or not path.is_relative_to(folder.resolve()):
-        raise InvalidData(f"{name[:80]!r} is no file below {folder}")
-    if not path.is_file():
-        raise InvalidData(f"{name[:80]}: there is no such file in {folder}")
-    return path
+class Place:
+    """A folder below which files are: a table of names from elsewhere must not read other files."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._root = os.path.realpath(folder)
+        self._parents: dict[str, str] = {}
+
+    def of(self, name: str) -> Path:
+        """Return the file of a name. Raises InvalidData."""
+        parent, base = os.path.split(os.path.join(self._root, name.replace("\0", "?")))
+        if parent not in self._parents:
+            self._parents[parent] = os.path.realpath(parent)
+        path = os.path.join(self._parents[parent], base)
+        if not name or base in ("", ".", "..") or not self._has(path):
+            raise InvalidData(f"{name[:80]!r} is no file below {self._folder}")
+        try:
+            mode = os.lstat(path).st_mode
+            if stat.S_ISLNK(mode):  # a name leads wherever its folder does, and this one further
+                path = os.path.realpath(path)
+                mode = os.stat(path).st_mode
+        except (OSError, ValueError):
+            mode = 0
+        if not self._has(path):
+            raise InvalidData(f"{name[:80]!r} is no file below {self._folder}")
+        if not stat.S_ISREG(mode):
+            raise InvalidData(f"{name[:80]}: there is no such file in {self._folder}")
+        return Path(path)
+
+    def _has(self, path: str) -> bool:
+        return path.startswith(os.path.join(self._root, ""))
 
 
 def _check_size(path: Path, size: tuple[int, int], wanted: Wanted) -> None:

@@ -156,3 +156,15 @@ def test_a_client_of_trees_takes_objects_within_objects(
         with pytest.raises(ValueError, match="expected shape"):
             task.feed({**leaf, "left": {"word": np.zeros(3)}}, "1")
     assert len(json.loads(run_easeml("task", "refine", "sentences", "--json").stdout)) == 1
+
+
+def test_pictures_that_come_out_of_pictures_are_fed_from_folders(
+    run_easeml: Any, skies: Any, pictures: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "pairs.csv").write_text("file,output\n" + "\n".join(f"{k}.png,{k + 1}.png" for k in range(0, 20, 2)))
+    pairs = ("--labels", str(tmp_path / "pairs.csv"), "--json")
+    made = run_easeml("task", "create", "brightening", "--pictures", str(pictures), *pairs)
+    assert json.loads(made.stdout)["program"] == "Input = [8,8,1]  Output = [8,8,1]"
+    assert json.loads(run_easeml("task", "feed", "brightening", str(pictures), *pairs).stdout)["n_fed"] == 10
+    refused = run_easeml("task", "feed", "brightening", str(pictures), "--labels", str(pictures / "labels.csv"))
+    assert "expected a header with the columns file and output" in str(refused.exception)

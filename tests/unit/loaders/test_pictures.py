@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from easeml_loaders import picture_folders
+from easeml_loaders.picture_folders import picture_source
 from easeml_loaders.pictures import (
+    Place,
     Skipped,
     Wanted,
     array_source,
     picture_size,
-    picture_source,
     read_labels,
     read_picture,
 )
@@ -109,6 +111,63 @@ def test_an_array_of_images_is_fed_without_a_loop_over_them():
         array_source(images.astype(float), ["a", "b"], WANTED, Skipped(refuses=True))
     with pytest.raises(InvalidData, match="2 images have 1 labels"):
         array_source(images, ["a"], WANTED, Skipped(refuses=True))
+
+
+PAIRED = Wanted((4, 6, 3), None, output=Wanted((2, 3, 1), None))
+
+
+def test_a_picture_may_come_out(tmp_path):
+    save(tmp_path, "one.png")
+    Image.new("L", (3, 2), 9).save(tmp_path / "clean.png")
+    (tmp_path / "pairs.csv").write_text("file,output\none.png,clean.png\none.png,none.png\none.png,one.png\n")
+    pairs = read_labels(tmp_path / "pairs.csv", "output")
+    skipped = Skipped(refuses=False)
+    assert read_all(picture_source(tmp_path, pairs, PAIRED, skipped)) == ([bytes([10, 20, 30] * 24)], [bytes([9] * 6)])
+    assert skipped.problems == [
+        f"none.png: there is no such file in {tmp_path}", "one.png: expected 2 by 3 pixels, got 4 by 6",
+    ]  # fmt: skip
+
+
+def test_arrays_of_pictures_that_come_out_are_fed_side_by_side():
+    given, wanted = np.zeros((2, 4, 6, 3), np.uint8), np.arange(12, dtype=np.uint8).reshape(2, 2, 3, 1)
+    (chunk,) = array_source(given, wanted, PAIRED, Skipped(refuses=True)).chunks()
+    assert [values.data.shape for values in chunk] == [(2, 72), (2, 6)]
+    assert chunk[1].data.tobytes() == wanted.tobytes()
+    with pytest.raises(InvalidData, match=r"expected 8-bit images of shape \[2, 3, 1\]"):
+        array_source(given, given, PAIRED, Skipped(refuses=True))
+
+
+def test_several_processes_read_what_one_reads_in_the_same_order(tmp_path, monkeypatch):
+    for k in range(30):
+        save(tmp_path, f"{k}.png", colour=(k, 0, 0))
+    (tmp_path / "20.png").write_bytes(b"broken")
+    labels = [(f"{k}.png", "ab"[k % 2]) for k in range(30)]
+
+    def found():
+        skipped = Skipped(refuses=False)
+        return read_all(picture_source(tmp_path, labels, WANTED, skipped)), skipped.problems
+
+    alone = found()
+    monkeypatch.setattr(picture_folders, "MANY_PICTURES", 1)
+    monkeypatch.setattr(picture_folders, "PART_BYTES", 72 * 4)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    assert found() == alone
+    assert len(alone[0][0]) == 29
+
+
+def test_links_lead_nowhere_outside_the_folder(tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    save(tmp_path, "outside.png")
+    save(folder, "inside.png")
+    (folder / "out.png").symlink_to(tmp_path / "outside.png")
+    (folder / "up").symlink_to(tmp_path)
+    (folder / "in.png").symlink_to(folder / "inside.png")
+    place = Place(folder)
+    assert place.of("in.png") == place.of("./inside.png") == folder.resolve() / "inside.png"
+    for name in ("out.png", "up/outside.png", "../outside.png", str(tmp_path / "outside.png"), "", ".", "up", "a\0b/c"):
+        with pytest.raises(InvalidData, match=r"no file below|no such file"):
+            place.of(name)
 
 
 @pytest.mark.parametrize(

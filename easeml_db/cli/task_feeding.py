@@ -1,0 +1,128 @@
+"""Files that tasks are made of and fed with: folders of pictures, arrays, and lines of JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psycopg
+from psycopg import sql
+
+from easeml_db.cli.statements import Connection, Row, call_rows
+from easeml_db.errors import InvalidArgument, InvalidData, NotAllowed
+from easeml_db.postgres.connection import server_error
+from easeml_loaders.binary_copy import FILE_HEADER, FILE_TRAILER, encode_rows
+from easeml_loaders.json_lines import lines_of_json
+from easeml_loaders.picture_folders import picture_source
+from easeml_loaders.pictures import Skipped, Wanted, array_source, classes_of, picture_size, read_labels
+from easeml_loaders.source import Source
+
+
+def program_of(folder: Path, labels: Path, classes: list[str] | None) -> tuple[str, list[str] | None]:
+    """Return the program of a folder of pictures and its table, with the classes: the first picture says its shape."""
+    try:
+        rows = read_labels(labels)
+    except InvalidData:
+        pairs = read_labels(labels, "output")
+        given, wanted = (_dimensions(folder, side) for side in (pairs, [(other, "") for _, other in pairs]))
+        return f"Input = [{given}]  Output = [{wanted}]", classes
+    found = classes or classes_of(rows)
+    return f"Input = [{_dimensions(folder, rows)}]  Output = [{len(found)}]", found
+
+
+def _dimensions(folder: Path, rows: Sequence[tuple[str, str]]) -> str:
+    return ",".join(map(str, picture_size(folder, rows)))
+
+
+def pictures_of(task: Row, is_resized: bool) -> Wanted:
+    """Return what pictures of a task have to become. Raises NotAllowed where it takes none."""
+    (first, *others) = task["specification"]["inputs"]
+    if others or not _is_picture(first):
+        raise NotAllowed(
+            f"task {task['task_name']!r} takes no pictures: {task['program']}",
+            hint="Feed a file with a line of JSON for each example, or use SQL: easeml.feed or INSERT.",
+        )
+    classes = None if task["classes"] is None else frozenset(task["classes"])
+    return Wanted(_shape(first), classes, is_resized)
+
+
+def feed_pictures(
+    connection: Connection, task: Row, pictures: Path, labels: Path, resize: bool, skipped: Skipped
+) -> int:
+    """Feed a folder of pictures, or an array of them, in one COPY; return how many examples that were."""
+    wanted = pictures_of(task, resize)
+    output = task["specification"]["output"]
+    if output is not None:
+        wanted = replace(wanted, output=_output_of(task, output, resize))
+    if pictures.is_file():
+        source = _array(pictures, labels, wanted, skipped)
+    else:
+        rows = read_labels(labels, "output" if output is not None else "label")
+        source = picture_source(pictures, rows, wanted, skipped)
+    return _copy(connection, str(task["examples"]), source)
+
+
+def feed_lines(connection: Connection, task: str, path: Path, skipped: Skipped) -> int:
+    """Feed a file of examples, a line of JSON each, all of them or none; return how many that were."""
+    n_fed, on_error = 0, "refuse" if skipped.refuses else "skip"
+    with connection.transaction():
+        for first, examples in lines_of_json(path):
+            try:
+                fed = call_rows(connection, "feed", task, examples, on_error=on_error)[0]
+            except psycopg.Error as error:
+                told = server_error(error)
+                raise type(told)(f"{path.name}, from line {first}: {told.message}", hint=told.hint) from error
+            n_fed += fed["n_fed"]
+            skipped.n_examples += fed["n_skipped"]
+            skipped.problems += [f"from line {first}: {each}" for each in fed["problems"] or ()]
+    skipped.problems = skipped.problems[:20]
+    return n_fed
+
+
+def _is_picture(entry: dict[str, Any]) -> bool:
+    return entry["type"] == "bytea" and len(entry["shape"]) in (2, 3)
+
+
+def _shape(entry: dict[str, Any]) -> tuple[int, int, int]:
+    height, width, channels = [*entry["shape"], 1][:3]
+    return height, width, channels
+
+
+def _output_of(task: Row, entry: dict[str, Any], resize: bool) -> Wanted:
+    if not _is_picture(entry):
+        raise NotAllowed(
+            f"task {task['task_name']!r} gives no pictures: {task['program']}",
+            hint="Feed a file with a line of JSON for each example, or use SQL: easeml.feed or INSERT.",
+        )
+    return Wanted(_shape(entry), None, resize)
+
+
+def _array(images: Path, labels: Path, wanted: Wanted, skipped: Skipped) -> Source:
+    try:
+        array = np.load(images, mmap_mode="r", allow_pickle=False)
+        given = np.load(labels, allow_pickle=False) if labels.suffix == ".npy" else None
+    except (OSError, ValueError, EOFError) as error:
+        raise InvalidArgument(f"cannot read {images} and {labels} as .npy: {error}") from error
+    if wanted.output is not None:
+        if given is None:
+            raise InvalidArgument(f"{labels}: expected a .npy file of the pictures that come out")
+        return array_source(array, given, wanted, skipped)
+    texts: Sequence[str] = [label for _, label in read_labels(labels)] if given is None else list(map(str, given))
+    return array_source(array, texts, wanted, skipped)
+
+
+def _copy(connection: Connection, examples: str, source: Source) -> int:
+    names = sql.SQL(", ").join(sql.Identifier(column.name) for column in source.columns)
+    statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT BINARY)").format(sql.Identifier(*examples.split(".")), names)
+    n_rows = 0
+    with connection.transaction(), connection.cursor() as cursor, cursor.copy(statement) as copy:
+        copy.write(FILE_HEADER)
+        for chunk in source.chunks():
+            for tuples in encode_rows(source.columns, chunk):
+                copy.write(tuples)
+            n_rows += len(chunk[0].data)
+        copy.write(FILE_TRAILER)
+    return n_rows
