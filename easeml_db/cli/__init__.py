@@ -25,6 +25,7 @@ from easeml_db.cli import (
     predict,
     prices,
     procedures,
+    refreshes,
     replay,
     report,
     retention,
@@ -55,7 +56,7 @@ def commands(context: click.Context, debug: bool) -> None:
 SUBJECTS = {
     "Server": (*server.COMMANDS, *coordinator.COMMANDS, *doctor.COMMANDS, *slots.COMMANDS, *segments.COMMANDS,
                *retention.COMMANDS),
-    "Data": (load, *datasets.COMMANDS, *tasks.COMMANDS, *architectures.COMMANDS),
+    "Data": (load, *datasets.COMMANDS, *refreshes.COMMANDS, *tasks.COMMANDS, *architectures.COMMANDS),
     "Search": (*runs.COMMANDS, *watch.COMMANDS, *report.COMMANDS, *console.COMMANDS, *procedures.COMMANDS,
                *allocations.COMMANDS, *replay.COMMANDS),
     "Cost and time": (*plan.COMMANDS, *forecast.COMMANDS, *prices.COMMANDS),

@@ -18,6 +18,7 @@ from easeml_db.postgres.instance_store import PostgresInstances
 from easeml_db.postgres.lease_store import PostgresLease
 from easeml_db.postgres.plan_store import PostgresPlans
 from easeml_db.postgres.provisioner import Provisioners
+from easeml_db.postgres.refreshes import Refreshes
 from easeml_db.postgres.run_store import PostgresRuns
 from easeml_db.postgres.search_store import PostgresSearches
 from easeml_db.postgres.servers import Servers
@@ -48,7 +49,7 @@ async def postgres_ports(
     """Open the ports of one coordinator, and close them at the end, which gives the lease away."""
     session, changes = StoreSession(dsn), Changes(dsn, inbox.put)
     lease, space = PostgresLease(session, changes, on_standby, counted), PostgresStateSpace(session)
-    forecasts = Forecasts(session)
+    forecasts, refreshes = Forecasts(session), Refreshes(session)
     tasks = PostgresTasks(session)
     async with AsyncExitStack() as stack:
         for each in (session, changes, lease):
@@ -57,7 +58,9 @@ async def postgres_ports(
         stack.push_async_callback(space.close)
         stack.push_async_callback(tasks.close)
         stack.push_async_callback(forecasts.close)
+        stack.push_async_callback(refreshes.close)
         forecasts.begin()
+        refreshes.begin()
         yield Ports(
             lease=lease,
             slots=PostgresSlots(session),

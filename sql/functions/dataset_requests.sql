@@ -230,6 +230,8 @@ BEGIN
     PERFORM easeml.perform_drop_run(caller, asker, jsonb_build_object('run_id', i)) FROM unnest(run_ids) i;
     DELETE FROM easeml.dataset_grants g WHERE g.tenant = newest.tenant AND g.dataset_name = newest.dataset_name;
     DELETE FROM easeml.prediction_audits a WHERE a.tenant = newest.tenant AND a.dataset_name = newest.dataset_name;
+    DELETE FROM easeml.refresh_rules f WHERE f.tenant = newest.tenant AND f.dataset_name = newest.dataset_name;
+    DELETE FROM easeml.refreshes f WHERE f.tenant = newest.tenant AND f.dataset_name = newest.dataset_name;
     DELETE FROM easeml.prediction_log l WHERE l.tenant = newest.tenant AND l.dataset_name = newest.dataset_name;
     DELETE FROM easeml.datasets d WHERE d.tenant = newest.tenant AND d.dataset_name = newest.dataset_name;
     RETURN NULL;

@@ -170,3 +170,7 @@ SELECT * FROM easeml.task_status ORDER BY task_name
 -- name: task
 -- A task of the caller's, as it is stored.
 SELECT t.* FROM easeml.tasks t WHERE t.task_name = %(task)s AND t.tenant = easeml.current_tenant()
+
+-- name: refreshes
+-- Datasets that are trained again on new rows.
+SELECT * FROM easeml.refresh_status ORDER BY tenant, dataset_name

@@ -306,6 +306,22 @@ WHERE r.is_open AND r.status = 'running' AND r.run_id <> ALL (%(resting)s::bigin
     AND %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease)
 ORDER BY r.tenant = %(last_tenant)s, d.due_at LIMIT 1
 
+-- name: due_refreshes
+-- Datasets of which a refresh has a step to take: its run is over, or its source is to be looked at; with the role of the tenant.
+SELECT u.dataset_name, a.rolname::text AS role FROM easeml.refresh_rules u JOIN easeml.tenant_roles t USING (tenant) JOIN pg_roles a ON a.oid = t.role
+LEFT JOIN LATERAL (SELECT f.run_id FROM easeml.refreshes f WHERE f.tenant = u.tenant AND f.dataset_name = u.dataset_name AND f.outcome = 'training' ORDER BY f.refresh_id DESC LIMIT 1) b ON true
+WHERE (u.not_before IS NULL OR u.not_before <= clock_timestamp()) AND CASE WHEN b.run_id IS NULL THEN u.next_at <= clock_timestamp()
+    ELSE NOT EXISTS (SELECT FROM easeml.runs r WHERE r.run_id = b.run_id AND r.is_open) END
+    AND %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease)
+ORDER BY u.next_at LIMIT 100
+
+-- name: refresh_problem
+-- Why a step could not be taken; it is tried again later.
+UPDATE easeml.refresh_rules u SET problem = left(%(problem)s, 1000), not_before = clock_timestamp() + interval '5 minutes'
+FROM easeml.tenant_roles t WHERE t.tenant = u.tenant AND t.role = to_regrole(quote_ident(%(role)s)) AND (u.tenant, u.dataset_name) IN (
+    SELECT w.tenant, w.dataset_name FROM easeml.refresh_rules w WHERE w.dataset_name = %(dataset_name)s FOR NO KEY UPDATE SKIP LOCKED)
+    AND %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease)
+
 -- name: record_forecast
 -- What is expected of a run now.
 SELECT easeml.record_forecast(%(run_id)s)

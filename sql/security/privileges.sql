@@ -105,7 +105,7 @@ BEGIN
             ('PUBLIC', '{evaluate,confusion_matrix,roc_curve,calibration,class_metrics,residuals,held_out_answers,explain,explain_row,examined_trial,examine_trial,examination}'),
             ('easeml_tenant', '{answering_trial,fail_unanswered,fail_untrained_task,hyperparameter_importance,hyperparameter_importances}'),
             ('easeml_reader', '{hyperparameter_importance,hyperparameter_importances}'),
-            ('easeml_tenant', '{create_dataset,dataset_rows,drift,measure_drift,find_version,refresh_dataset,drop_dataset,replicate_dataset,grant_use,revoke_use,set_prediction_audit,
+            ('easeml_tenant', '{create_dataset,dataset_rows,drift,measure_drift,find_version,set_refresh,run_refresh,advance_refresh,look_for_refresh,compare_trials,refresh_dataset,drop_dataset,replicate_dataset,grant_use,revoke_use,set_prediction_audit,
                 select_models,preview_procedure,plan,plan_frontier,run_summary,wait,cancel,resume,drop_run,replay,deploy,undeploy,export_trial,import_trial,rollback,set_serving_metric}'),
             ('easeml_tenant', '{create_task,alter_task,run_task,drop_task,feed,add_labelling_function,remove_labelling_function,label_examples,task_report}'),
             ('easeml_tenant', '{find_task,task_of,output_type,check_place,make_task_views,make_objects_view,is_tree,read_examples,labelling_function}'),

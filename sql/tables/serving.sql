@@ -31,7 +31,7 @@ CREATE TABLE easeml.servings (
     is_deployed boolean NOT NULL,
     metric text NOT NULL,
     metric_value double precision,
-    reason text NOT NULL CHECK (reason IN ('better', 'deployed', 'undeployed', 'rolled back', 'dropped', 'metric')),
+    reason text NOT NULL CHECK (reason IN ('better', 'deployed', 'undeployed', 'rolled back', 'dropped', 'metric', 'refreshed')),
     restored_id bigint,
     since timestamptz NOT NULL DEFAULT clock_timestamp()
 );

@@ -25,6 +25,7 @@ CREATE VIEW easeml.serving WITH (security_invoker) AS
 SELECT a.tenant::text AS tenant, a.dataset_name, a.trial_id, a.run_id, d.version AS dataset_version, t.architecture, a.metric,
     (to_jsonb(e) ->> a.metric)::double precision AS validation_metric, t.best_epoch, a.is_deployed,
     CASE WHEN a.is_deployed AND s.reason = 'rolled back' THEN 'easeml.rollback went back to it; no other takes over until easeml.undeploy'
+        WHEN a.is_deployed AND s.reason = 'refreshed' THEN 'a refresh found it better on new rows, see easeml.refresh_history; no other takes over until the next'
         WHEN a.is_deployed THEN 'easeml.deploy chose it; no other takes over until easeml.undeploy'
         WHEN a.trial_id IS NOT NULL THEN format('it has the best %s on the validation rows', a.metric)
         ELSE format('no trial of a run that ranks by %s has been measured', a.metric) END AS reason,
@@ -59,7 +60,7 @@ COMMENT ON COLUMN easeml.serving_history.tenant IS 'Tenant that owns the dataset
 COMMENT ON COLUMN easeml.serving_history.dataset_name IS 'The dataset.';
 COMMENT ON COLUMN easeml.serving_history.since IS 'When the trial began to answer.';
 COMMENT ON COLUMN easeml.serving_history.trial_id IS 'The trial that answered from then on; null if none did.';
-COMMENT ON COLUMN easeml.serving_history.reason IS 'better (by the metric), deployed, undeployed, rolled back, dropped (the former one, by force) or metric (another one was chosen).';
+COMMENT ON COLUMN easeml.serving_history.reason IS 'better (by the metric), deployed, undeployed, rolled back, dropped (the former one, by force), metric (another one was chosen) or refreshed (better on new rows, see easeml.refresh_history).';
 COMMENT ON COLUMN easeml.serving_history.is_deployed IS 'Whether it was chosen by hand.';
 COMMENT ON COLUMN easeml.serving_history.metric IS 'The metric of the dataset then.';
 COMMENT ON COLUMN easeml.serving_history.metric_value IS 'Value of that metric on the validation rows then.';

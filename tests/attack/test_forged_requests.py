@@ -68,6 +68,11 @@ ACTIONS: dict[str, dict[str, Any]] = {
     "rollback": {"dataset": "work"},
     "set_serving_metric": {"dataset": "work", "metric": "log_loss"},
     "set_prediction_audit": {"dataset": "work", "is_on": True},
+    "set_refresh": {"dataset": "work", "every": "1 day", "when_drift": 0.25},
+    "run_refresh": {"dataset": "work"},
+    "take_refresh": {"dataset": "work"},
+    "record_refresh": {"dataset": "work", "outcome": "no drift", "drifting": "x", "psi": 0.1, "reason": "none"},
+    "finish_refresh": {"refresh_id": 1, "before_value": 0.5, "after_value": 0.6, "n_rows": 40},
     "create_task": {
         "name": "pairs",
         "program": "Input = [2] Output = [1]",

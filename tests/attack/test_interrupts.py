@@ -120,7 +120,7 @@ SHORT = {
 # the interrupts of every entry point are one mechanism (tests/unit/plpy/test_interrupts.py).
 SAME_MECHANISM = {
     "predict_json", "predict_numbers", "predict_bytes", "predict_packed", "write_predictions", "open_serving",
-    "check_replay", "replay_units", "class_probabilities", "infer_output", "examine_trial",
+    "check_replay", "replay_units", "class_probabilities", "infer_output", "examine_trial", "compare_trials",
     "import_model", "export_file", "store_import",
 }  # fmt: skip
 REACHABLE = """

@@ -114,6 +114,12 @@ REFUSED = {
         f"{RAISED} easeml.class_probabilities('private', 'json', '{{{{\"x\": 1}}}}', {{trial_id}})",
     "examine_trial(text,text,bigint,jsonb)":
         f"{RAISED} easeml.examine_trial('evaluate', 'private', {{trial_id}}, '{{{{}}}}')",
+    "compare_trials(text,bigint,bigint)":
+        f"{RAISED} easeml.compare_trials('private', {{trial_id}}, {{trial_id}})",
+    "set_refresh(text,interval,double precision)": "SELECT easeml.set_refresh('private', '1 day')",
+    "run_refresh(text)": "SELECT easeml.run_refresh('private')",
+    "advance_refresh(text)": "SELECT easeml.advance_refresh('private')",
+    "look_for_refresh(text,jsonb)": "SELECT easeml.look_for_refresh('private', '{{\"version\": 1}}')",
     "cancel(bigint)": "SELECT easeml.cancel({open_run_id})",
     "check_replay(bigint,text,integer)": f"{RAISED} easeml.check_replay({{trial_id}}, 'cpu', NULL)",
     "check_replay_options(bigint,text,integer,integer)":
@@ -255,6 +261,11 @@ def scene(module_database: Session, coordinator: Callable[[Session], AbstractCon
     alma.execute("SELECT easeml.deploy(%s)", [numbers["trial_id"]])
     alma.execute("SELECT easeml.grant_use('private', 'easeml_reader')")
     alma.execute("SELECT easeml.set_prediction_audit('private', true)")
+    alma.execute("SELECT easeml.set_refresh('private', '1 day')")
+    root.execute(
+        "INSERT INTO easeml.refreshes (tenant, dataset_name, outcome, reason)"
+        " VALUES ('alma', 'private', 'no drift', '')"
+    )
     alma.execute("SELECT easeml.predict('private', '{1}'::float8[])")
     root.execute("INSERT INTO easeml.checkpoint_chunks SELECT checkpoint_id, tenant, 0, 'x' FROM easeml.checkpoints")
     root.execute("INSERT INTO easeml.checkpoint_copies SELECT checkpoint_id, tenant, 1 FROM easeml.checkpoints")

@@ -1,0 +1,39 @@
+-- Datasets that are trained again on new rows, and what came of it each time.
+
+CREATE TABLE easeml.refresh_rules (
+    tenant name NOT NULL,
+    dataset_name text NOT NULL,
+    every interval NOT NULL CHECK (every >= '1 minute' AND every <= '1000 years'),
+    when_drift double precision CHECK (when_drift > 0 AND when_drift < 'Infinity'),
+    set_at timestamptz NOT NULL DEFAULT now(),
+    next_at timestamptz NOT NULL CHECK (isfinite(next_at)),
+    problem text,
+    not_before timestamptz CHECK (isfinite(not_before)),
+    PRIMARY KEY (tenant, dataset_name)
+);
+COMMENT ON TABLE easeml.refresh_rules IS 'Datasets that easeml.set_refresh has trained again on new rows.';
+COMMENT ON COLUMN easeml.refresh_rules.when_drift IS 'How far new rows must be from those that were trained on, as a population stability index beyond chance; null: any new rows.';
+COMMENT ON COLUMN easeml.refresh_rules.next_at IS 'When the source is looked at again.';
+COMMENT ON COLUMN easeml.refresh_rules.problem IS 'Why the service could not look; null if nothing stands in the way.';
+COMMENT ON COLUMN easeml.refresh_rules.not_before IS 'When the service tries again, after a problem.';
+
+CREATE TABLE easeml.refreshes (
+    refresh_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    tenant name NOT NULL,
+    dataset_name text NOT NULL,
+    looked_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    ended_at timestamptz,
+    outcome text NOT NULL CHECK (outcome IN ('no drift', 'no new rows', 'training', 'served', 'not served', 'failed')),
+    drifting text,
+    psi double precision,
+    run_id bigint,  -- no foreign keys: the history outlives its runs
+    before_trial_id bigint,
+    after_trial_id bigint,
+    metric text,
+    before_value double precision,
+    after_value double precision,
+    n_rows bigint,
+    reason text NOT NULL
+);
+CREATE INDEX refreshes_dataset ON easeml.refreshes (tenant, dataset_name, refresh_id);
+COMMENT ON TABLE easeml.refreshes IS 'What came of each look at the source of a dataset that is refreshed; the last 200 of a dataset are kept.';

@@ -1,0 +1,143 @@
+"""easeml.set_refresh: a dataset is trained again on new rows, and the new trial answers if it is better on them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+from psycopg.types.json import Jsonb
+
+if TYPE_CHECKING:
+    from tests.conftest import Session
+
+N_SLOTS = 1
+SETUP = """
+CREATE TABLE sales AS SELECT i AS id, (i % 100) / 10.0 AS x, CASE WHEN i % 100 < 50 THEN 'no' ELSE 'yes' END AS y
+FROM generate_series(1, 400) i;
+ALTER TABLE sales ADD PRIMARY KEY (id);
+SELECT easeml.create_dataset('sales', 'sales', '{x}', 'y', n_partitions => 1);
+SELECT easeml.create_dataset('untrained', 'sales', '{x}', 'y', n_partitions => 1);
+SELECT easeml.select_models('sales', '{sgd}', n_configs => 2, max_epochs => 2);
+"""
+# Further rows, which mean the contrary: the former trial is wrong about most of them.
+TURNED = """
+INSERT INTO sales SELECT i, 2 + (i % 100) / 10.0, CASE WHEN i % 100 < 50 THEN 'yes' ELSE 'no' END
+FROM generate_series(401, 2400) i
+"""
+LAST = "SELECT * FROM easeml.refresh_history WHERE dataset_name = 'sales' ORDER BY refresh_id DESC LIMIT 1"
+
+
+@pytest.fixture(scope="module")
+def shop(module_coordinated: Session) -> Session:
+    for statement in SETUP.strip().split(";\n"):
+        module_coordinated.execute(statement)
+    module_coordinated.wait_until("SELECT bool_and(status = 'finished') FROM easeml.runs")
+    return module_coordinated
+
+
+def answering(session: Session) -> int:
+    return int(session.value("SELECT trial_id FROM easeml.serving WHERE dataset_name = 'sales'"))
+
+
+def test_the_service_looks_trains_compares_and_lets_the_better_trial_answer(shop: Session) -> None:
+    before = answering(shop)
+    shop.execute("SELECT easeml.set_refresh('sales', every => '1 day', when_drift => 0.25)")
+    assert shop.value("SELECT easeml.advance_refresh('sales')") == "not due"
+    shop.execute("SELECT easeml.run_refresh('sales')")
+    shop.wait_until("SELECT EXISTS (SELECT FROM easeml.refresh_history WHERE dataset_name = 'sales')")
+    (looked,) = shop.rows(LAST)
+    assert (looked["outcome"], looked["run_id"], looked["before_trial_id"]) == ("no drift", None, before)
+    assert looked["reason"].startswith("no column has moved by 0.25")
+
+    shop.execute(TURNED)
+    shop.execute("SELECT easeml.run_refresh('sales')")
+    shop.wait_until("SELECT EXISTS (SELECT FROM easeml.refresh_history WHERE outcome IN ('served', 'not served'))")
+    (found,) = shop.rows(LAST)
+    assert (found["outcome"], found["drifting"], found["before_trial_id"]) == ("served", "x", before)
+    assert found["after_value"] > found["before_value"]
+    assert found["n_rows"] >= 30
+    assert found["reason"].endswith("the new one answers")
+    assert answering(shop) == found["after_trial_id"] != before
+    assert shop.value("SELECT max(version) FROM easeml.datasets WHERE dataset_name = 'sales'") == 2
+    # The run has the config that was best, and no other.
+    configs = "SELECT config FROM easeml.trials WHERE trial_id = %s"
+    assert shop.value(configs, found["after_trial_id"]) == shop.value(configs, before)
+    # While it trained, the former trial answered.
+    history = shop.values("SELECT reason FROM easeml.serving_history ORDER BY serving_id DESC LIMIT 2")
+    assert history == ["refreshed", "deployed"]
+    assert "better on new rows" in shop.value("SELECT reason FROM easeml.serving WHERE dataset_name = 'sales'")
+    (status,) = shop.rows("SELECT * FROM easeml.refresh_status")
+    assert (status["last_outcome"], status["problem"], status["when_drift"]) == ("served", None, 0.25)
+
+
+def test_a_trial_that_is_not_better_does_not_answer(shop: Session) -> None:
+    before = answering(shop)
+    shop.execute("SELECT easeml.set_refresh('sales', every => '1 day')")
+    run_id = shop.value("SELECT min(run_id) FROM easeml.runs WHERE status = 'finished'")
+    for before_value, after_value in ((0.9, 0.9), (0.9, 0.8), (0.9, "NaN")):
+        with shop.transaction():  # the service sees nothing of it
+            begun = shop.value(
+                "INSERT INTO easeml.refreshes (tenant, dataset_name, outcome, run_id, before_trial_id, reason)"
+                " VALUES ('postgres', 'sales', 'training', %s, %s, '') RETURNING refresh_id",
+                run_id,
+                before,
+            )
+            told = {"refresh_id": begun, "before_value": before_value, "after_value": after_value, "n_rows": 40}
+            assert shop.value("SELECT easeml.request('finish_refresh', %s)", Jsonb(told)) == "not served"
+        (found,) = shop.rows(LAST)
+        assert (found["outcome"], found["n_rows"]) == ("not served", 40)
+        assert found["reason"].endswith("the former goes on answering")
+        assert answering(shop) == before
+
+
+def test_what_keeps_the_service_from_looking_is_told(shop: Session) -> None:
+    shop.execute("CREATE ROLE silent NOLOGIN IN ROLE easeml_tenant")
+    shop.execute("INSERT INTO easeml.tenant_roles (tenant, role) VALUES ('silent', 'silent')")
+    shop.execute(
+        "INSERT INTO easeml.refresh_rules (tenant, dataset_name, every, next_at) VALUES ('silent', 'd', '1 day', now())"
+    )
+    problem = "SELECT problem FROM easeml.refresh_status WHERE tenant = 'silent'"
+    shop.wait_until(f"SELECT ({problem}) IS NOT NULL")
+    assert 'role "silent" is not permitted to log in' in shop.value(problem)
+    shop.execute("DELETE FROM easeml.refresh_rules WHERE tenant = 'silent'")
+    shop.execute("DELETE FROM easeml.tenant_roles WHERE tenant = 'silent'")
+    shop.execute("DROP ROLE silent")
+
+
+def test_what_is_set_is_taken_back_and_goes_with_the_dataset(shop: Session) -> None:
+    count = "SELECT count(*) FROM easeml.refresh_status WHERE dataset_name = %s"
+    shop.execute("SELECT easeml.set_refresh('sales', when_drift => 0.1)")
+    assert shop.rows("SELECT every::text AS every, when_drift FROM easeml.refresh_status") == [
+        {"every": "1 day", "when_drift": 0.1}
+    ]
+    shop.execute("SELECT easeml.set_refresh('sales')")
+    assert shop.value(count, "sales") == 0
+    with shop.transaction(force_rollback=True):
+        shop.execute("SELECT easeml.set_refresh('sales', '1 hour')")
+        shop.execute("SELECT easeml.drop_dataset('sales', cascade => true)")
+        assert shop.value(count, "sales") == 0
+        assert shop.value("SELECT count(*) FROM easeml.refreshes WHERE dataset_name = 'sales'") == 0
+
+
+@pytest.mark.parametrize(
+    ("call", "sqlstate", "message"),
+    [
+        ("set_refresh('sales', '0')", "ML001", "every: expected 1 minute to 1000 years, got 00:00:00"),
+        ("set_refresh('sales', '-1 day')", "ML001", "every: expected 1 minute to 1000 years, got -1 days"),
+        ("set_refresh('sales', '59 seconds')", "ML001", "every: expected 1 minute to 1000 years, got 00:00:59"),
+        ("set_refresh('sales', '1 day', 0)", "ML001", "when_drift: expected a positive number, got 0"),
+        ("set_refresh('sales', '1 day', 'NaN')", "ML001", "when_drift: expected a positive number, got NaN"),
+        ("set_refresh('untrained', '1 day')", "ML010", "untrained"),
+        ("set_refresh('nothing', '1 day')", "ML003", "there is no dataset 'nothing'"),
+        ("run_refresh('untrained')", "ML003", "dataset 'untrained' of yours is not refreshed"),
+        ("advance_refresh('untrained')", "ML003", "dataset 'untrained' of yours is not refreshed"),
+        ("request('finish_refresh', '{\"refresh_id\": 0}')", "ML001", "no refresh of yours waits to be finished"),
+        ("request('record_refresh', '{\"dataset\": \"untrained\"}')", "ML001", "nothing of the kind has happened"),
+    ],
+)
+def test_bad_arguments_are_refused_in_words(shop: Session, call: str, sqlstate: str, message: str) -> None:
+    with pytest.raises(psycopg.Error) as refused:
+        shop.execute(f"SELECT easeml.{call}")
+    assert refused.value.sqlstate == sqlstate
+    assert message in (refused.value.diag.message_primary or "")
