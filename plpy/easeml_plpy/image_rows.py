@@ -95,8 +95,8 @@ class HeldRows(NamedTuple):
         """Yield the blocks in their order."""
         for place in places(self.splits, self.k, self.n_partitions, block_rows):
             rows = place.rows
-            keys = None if self.keys is None else _array_sql([_quoted(self.keys[row]) for row in rows.tolist()])
-            hashes = _array_sql(map(str, self.hashes[rows].tolist())) if self.keys is None else None
+            keys = None if self.keys is None else _texts_sql([self.keys[row] for row in rows.tolist()])
+            hashes = f"{{{','.join(map(str, self.hashes[rows].tolist()))}}}" if self.keys is None else None
             fields = [values[rows] for values in self.values]
             yield PackedRows(*place[:3], len(rows), keys, hashes, fields, self.codes[rows])
 
@@ -228,10 +228,9 @@ def _are_filled(splits: Array, labels: _Labels, n_partitions: int) -> bool:
     return bool(counts.all()) and int(counts.reshape(len(SPLITS), -1).sum(axis=1).min()) >= n_partitions
 
 
-def _array_sql(elements: Iterable[str]) -> str:
-    """Return an array as SQL writes it."""
-    return "{" + ",".join(elements) + "}"
-
-
-def _quoted(element: str) -> str:
-    return '"' + element.replace("\\", r"\\").replace('"', r"\"") + '"'
+def _texts_sql(texts: Sequence[str]) -> str:
+    """Return an array of texts as SQL writes it."""
+    whole = '","'.join(texts)
+    if "\\" in whole or whole.count('"') > 2 * (len(texts) - 1):
+        whole = '","'.join(text.replace("\\", r"\\").replace('"', r"\"") for text in texts)
+    return f'{{"{whole}"}}'

@@ -13,6 +13,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -73,8 +74,7 @@ def _is_plain(field: NumericField) -> bool:
 
 def _write_plain(fields: tuple[NumericField, ...], values: Sequence[Array], into: Array) -> None:
     if len(into) == 1:
-        numbers = np.concatenate(values).tolist()
-        into[0] = [_position(knots, number) for knots, number in zip(_listed(fields), numbers, strict=True)]
+        into[0] = _positions_of_row(_scales(fields), np.concatenate(values).tolist())
     else:
         for k, (field, column) in enumerate(zip(fields, values, strict=True)):
             into[:, k] = positions(field.knots[0], column)
@@ -94,8 +94,7 @@ def _write(field: Field, values: Array, folds: Array | None, into: Array) -> Non
 def _write_numbers(field: NumberField, values: Array, into: Array) -> None:
     n_elements = values.shape[1]
     if len(values) == 1:
-        numbers = values[0].tolist()
-        into[0, :n_elements] = [_position(*each) for each in zip(_listed((field,)), numbers, strict=True)]
+        into[0, :n_elements] = _positions_of_row(_scales((field,)), values[0].tolist())
     else:
         for k, knots in enumerate(_knots(field)):
             into[:, k] = positions(knots, values[:, k])
@@ -116,32 +115,46 @@ def positions(knots: Moment, values: Array) -> Array:
     return np.where(np.isnan(values), MIDDLE, found)
 
 
-def _position(knots: Sequence[float], value: float) -> float:
-    """Return what `positions` does for one number: for one row numpy takes longer to call than to compute."""
-    if len(knots) < 2 or math.isnan(value):
-        return MIDDLE
-    even, k = _even_numbers(len(knots)), bisect_right(knots, value) - 1
-    if not 0 <= k < len(knots) - 1 or knots[k] == value:
-        return even[max(k, 0)]
-    slope = (even[k + 1] - even[k]) / (knots[k + 1] - knots[k])
-    return slope * (value - knots[k]) + even[k]
+class _Scale(NamedTuple):
+    """The knots of one number as Python counts: for one row numpy takes longer to call than to compute."""
+
+    knots: list[float]
+    even: list[float]
+    slopes: list[float]
+
+    @classmethod
+    def of(cls, knots: Moment) -> _Scale:
+        """Return the scale of ascending knots."""
+        at, even = knots.tolist(), _even(len(knots)).tolist()
+        steps = zip(even, even[1:], at, at[1:], strict=False)
+        slopes = [(b - a) / (d - c) if d > c else 0.0 for a, b, c, d in steps]
+        return cls(at, even, slopes)
+
+
+def _positions_of_row(scales: Sequence[_Scale], numbers: Sequence[float]) -> list[float]:
+    """Return what `positions` does for one number of each scale."""
+    found = []
+    for (knots, even, slopes), number in zip(scales, numbers, strict=True):
+        if not slopes or number != number:
+            found.append(MIDDLE)
+            continue
+        k = bisect_right(knots, number) - 1
+        if 0 <= k < len(slopes) and knots[k] != number:
+            found.append(slopes[k] * (number - knots[k]) + even[k])
+        else:
+            found.append(even[max(k, 0)])
+    return found
 
 
 @lru_cache(4096)
-def _listed(fields: tuple[NumberField, ...]) -> list[list[float]]:
-    return [knots.tolist() for field in fields for knots in _knots(field)]
+def _scales(fields: tuple[NumberField, ...]) -> list[_Scale]:
+    return [_Scale.of(knots) for field in fields for knots in _knots(field)]
 
 
 @cache
 def _even(n: int) -> Array:
     """Return n numbers from 0 to 1, evenly spread; making them takes longer than to place one row among them."""
     return np.linspace(0.0, 1.0, n)
-
-
-@cache
-def _even_numbers(n: int) -> list[float]:
-    numbers: list[float] = _even(n).tolist()
-    return numbers
 
 
 TABLE = column_view(
