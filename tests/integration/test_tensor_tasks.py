@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 N_SLOTS = 1
 CLEANING = "Input = [8,8,1]  Output = [8,8,1]"
 SERIES = "{input: {[Tensor[4,8]],[]}, output: {[Tensor[4,8]],[]}}"
-QUICK = psycopg.types.json.Jsonb({"max_epochs": 2, "n_configs": 1, "architectures": ["unet"]})
+QUICK = psycopg.types.json.Jsonb({"max_epochs": 2, "n_configs": 1, "architectures": ["pix2pix"]})
 
 
 @pytest.fixture(scope="module")

@@ -89,7 +89,7 @@ TEMPLATES = (
         Pattern((3,)),
         Pattern((3,)),
         ("Auto-encoder", "GAN", "pix2pix"),
-        ("unet", "autoencoder", "mlp"),
+        ("unet", "autoencoder", "pix2pix", "gan", "mlp"),
     ),
     Template(
         "series_classification", "time series classification", CHAIN, VECTOR, ("RNN", "LSTM", "bi-LSTM", "GRU"), SERIES

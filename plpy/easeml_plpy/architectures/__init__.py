@@ -36,6 +36,8 @@ from easeml_plpy.architectures.series.transformer import TRANSFORMER
 from easeml_plpy.architectures.stochastic_gradient import PASSIVE_AGGRESSIVE, PERCEPTRON, SGD
 from easeml_plpy.architectures.tabm import TABM
 from easeml_plpy.architectures.tensors.autoencoder import AUTOENCODER
+from easeml_plpy.architectures.tensors.gan import GAN
+from easeml_plpy.architectures.tensors.pix2pix import PIX2PIX
 from easeml_plpy.architectures.tensors.seq2seq import SEQ2SEQ
 from easeml_plpy.architectures.tensors.unet import UNET
 from easeml_plpy.architectures.trees.tree_lstm import TREE_LSTM
@@ -60,7 +62,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         *(ALEXNET, BN_ALEXNET, NIN, VGG, GOOGLENET, SQUEEZENET, RESNET18, RESNET50),
         *(RNN, LSTM, BILSTM, GRU, TRANSFORMER, TEMPORAL_CNN),
         *(TREE_RNN, TREE_LSTM),
-        *(AUTOENCODER, UNET, SEQ2SEQ),
+        *(AUTOENCODER, UNET, GAN, PIX2PIX, SEQ2SEQ),
         *(SGD, PERCEPTRON, PASSIVE_AGGRESSIVE, GAUSSIAN_NB, MULTINOMIAL_NB, LIGHTGBM, EXTRA_TREES, RANDOM_FOREST),
         ENSEMBLE,
     )

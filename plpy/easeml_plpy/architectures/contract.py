@@ -22,6 +22,7 @@ OutputKind = Literal["one", "any", "tensors"]
 
 NEEDED_BYTES = {
     "torch": torch_bytes,
+    "adversarial": torch_bytes,
     "partial_fit": estimator_bytes,
     "boosting": boosting_bytes,
     "forest": forest_bytes,
@@ -43,7 +44,8 @@ class Architecture:
     """A family of trainable functions.
 
     `build(task, config)` gives what the trainer of that name trains, and which only that trainer looks into: an
-    nn.Module for 'torch', an IncrementalEstimator for 'partial_fit', BoostingParameters for 'boosting',
+    nn.Module for 'torch', Adversaries for 'adversarial', an
+    IncrementalEstimator for 'partial_fit', BoostingParameters for 'boosting',
     ForestParameters for 'forest'. Without `tasks` or `input_ranks` any will do; `objection(task)` says why a task of a
     legal kind and rank still does not fit; `size(task, config)` is at least that of a linear predictor. `made_for` says
     for what kinds of input it is made; others of a legal rank it takes as if they were. `view` names how it takes rows

@@ -19,7 +19,7 @@ from easeml_plpy.drift.index import chance_index, level, stability_index
 from easeml_plpy.drift.new_rows import MOST_ROWS, Chunk, Periods, Source
 from easeml_plpy.drift.training_rows import trained_bins
 from easeml_plpy.encoder import Encoder
-from easeml_plpy.errors import InvalidArgument, NotFound
+from easeml_plpy.errors import InvalidArgument, NotAllowed, NotFound
 from easeml_plpy.session import Session, Statement, answering, only_column
 from easeml_plpy.table_prediction import SOURCE_NAME, check_types
 from easeml_plpy.value_types import Array
@@ -59,6 +59,10 @@ def measure_drift(session: Session, dataset_id: int, relation: int, options: str
     encoder = _encoder(session, dataset_id)
     name = session.row(SOURCE_NAME, relation)
     columns = columns_of.read_columns(session, relation)
+    if encoder.objects is not None:
+        raise NotAllowed(
+            "series and trees go in, whose columns cannot be compared", hint="easeml.evaluate measures it."
+        )
     columns_of.require(columns, [each.source for each in encoder.inputs], "source", name)
     check_types(name, columns, encoder.inputs, "name that")
     has_target = target_field(encoder) is not None and encoder.target.column in columns

@@ -23,7 +23,7 @@ from easeml_plpy.trainers.contract import (
 from easeml_plpy.trainers.ensemble import EnsembleTrainer
 from easeml_plpy.trainers.forest import ForestTrainer
 from easeml_plpy.trainers.partial_fit import PartialFitTrainer
-from easeml_plpy.trainers.torch_trainer import TorchTrainer
+from easeml_plpy.trainers.torch_trainer import AdversarialTrainer, TorchTrainer
 
 __all__ = [
     "TRAINERS",
@@ -43,6 +43,7 @@ __all__ = [
 
 TRAINERS: dict[str, Trainer[LiveTrial]] = {
     "torch": TorchTrainer(),
+    "adversarial": AdversarialTrainer(),
     "partial_fit": PartialFitTrainer(),
     "boosting": BoostingTrainer(),
     "forest": ForestTrainer(),

@@ -42,19 +42,30 @@ class TorchTrainer(Trainer["TorchTrial"]):
         """See Trainer. Parameters are drawn on the CPU, so devices start alike."""
         import torch
 
-        from easeml_plpy.trainers.torch_trial import TorchTrial
-
         torch.manual_seed(seed)
-        return TorchTrial(blueprint, build_module(blueprint), n_steps_total=n_steps_total)
+        return self._trial(blueprint, build_module(blueprint), n_steps_total)
 
     def _restore(self, blueprint: Blueprint, state: checkpoint.Checkpoint) -> TorchTrial:
         """See Trainer."""
-        from easeml_plpy.trainers.torch_trial import TorchTrial
-
-        module = _filled_module(blueprint, state)
-        trial = TorchTrial(blueprint, module, n_steps_total=state.read("n_steps_total", int))
+        trial = self._trial(blueprint, _filled_module(blueprint, state), state.read("n_steps_total", int))
         trial.restore(state)
         return trial
+
+    def _trial(self, blueprint: Blueprint, module: nn.Module, n_steps_total: int) -> TorchTrial:
+        from easeml_plpy.trainers.torch_trial import TorchTrial
+
+        return TorchTrial(blueprint, module, n_steps_total=n_steps_total)
+
+
+class AdversarialTrainer(TorchTrainer):
+    """Starts and resumes AdversarialTrials. Joint batches are for one loss, and these have two."""
+
+    is_joint: ClassVar[bool] = False
+
+    def _trial(self, blueprint: Blueprint, module: nn.Module, n_steps_total: int) -> TorchTrial:
+        from easeml_plpy.trainers.adversarial import AdversarialTrial
+
+        return AdversarialTrial(blueprint, module, n_steps_total=n_steps_total)
 
 
 def build_module(blueprint: Blueprint) -> nn.Module:

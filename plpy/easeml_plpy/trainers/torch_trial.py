@@ -196,8 +196,7 @@ class TorchTrial:
             group["lr"] = rate
         try:
             self._optimizer.zero_grad(set_to_none=True)
-            loss = self.loss(network(batch), wanted)
-            (loss if weight == 1.0 else loss * weight).backward()  # type: ignore[no-untyped-call]
+            loss = self.gradients(network, batch, wanted, weight)
             self._optimizer.step()
         except (MemoryError, RuntimeError) as error:
             if not _is_out_of_memory(error):
@@ -207,6 +206,17 @@ class TorchTrial:
         if self._averaged is not None:
             self._averaged.add(self.n_steps)
         return loss.detach()
+
+    def gradients(self, network: nn.Module, batch: torch.Tensor, wanted: torch.Tensor, weight: float) -> torch.Tensor:
+        """Give parameters the gradients of a batch; return its mean loss."""
+        loss = self.loss(network(batch), wanted)
+        (loss if weight == 1.0 else loss * weight).backward()  # type: ignore[no-untyped-call]
+        return loss
+
+    def apply_gradients(self) -> None:
+        """Change the parameters that have gradients, and forget those."""
+        self._optimizer.step()
+        self._optimizer.zero_grad(set_to_none=True)
 
     def _answer(self, batch: torch.Tensor) -> torch.Tensor:
         outputs: torch.Tensor = self._module(batch)

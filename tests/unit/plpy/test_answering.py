@@ -76,7 +76,7 @@ def test_networks_answer_without_torch_what_torch_answers(name: str, config: dic
 
 
 def test_only_images_and_series_need_torch_to_answer() -> None:
-    networks = {name for name, each in ARCHITECTURES.items() if each.trainer == "torch"}
+    networks = {name for name, each in ARCHITECTURES.items() if each.trainer in ("torch", "adversarial")}
     others = {*IMAGE_NETWORKS, *SERIES_NETWORKS, *TENSOR_NETWORKS, *TREE_NETWORKS}
     assert {name for name in networks if ARCHITECTURES[name].forward is None} == others
 

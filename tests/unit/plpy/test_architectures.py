@@ -58,6 +58,8 @@ def test_the_registry_holds_what_is_promised() -> None:
         "tree_lstm",
         "autoencoder",
         "unet",
+        "gan",
+        "pix2pix",
         "seq2seq",
         "sgd",
         "perceptron",

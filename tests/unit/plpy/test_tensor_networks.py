@@ -19,7 +19,7 @@ from easeml_plpy.trainers.contract import AnsweringTrial
 from easeml_plpy.trainers.torch_trial import TorchTrial
 from tests.unit.plpy.training_rows import TENSOR_NETWORKS, no_pause
 
-PICTURES = ["autoencoder", "unet"]
+PICTURES = ["autoencoder", "unet", "gan", "pix2pix"]
 SMALL = {"n_maps": 3, "n_levels": 2, "width": 6, "hidden_units": [7], "batch_size": 4}
 
 
@@ -33,7 +33,8 @@ def small(name: str) -> dict[str, Any]:
 
 
 def start(name: str, task: Task, n_steps: int = 200, **config: Any) -> TorchTrial:
-    live = trainer_for("torch").start(ARCHITECTURES[name], config, task, n_steps_total=n_steps, seed=1)
+    chosen = ARCHITECTURES[name]
+    live = trainer_for(chosen.trainer).start(chosen, config, task, n_steps_total=n_steps, seed=1)
     assert isinstance(live, TorchTrial)
     return live
 
@@ -69,7 +70,7 @@ def test_a_resumed_trial_learns_what_the_whole_one_does(name: str) -> None:
     first, second = ((torch.randn(9, 6, 5, generator=generator), torch.randn(9, 28, generator=generator)) for _ in "ab")
     whole = start(name, task, **small(name))
     whole.train(*first, seed=5, pause=no_pause)
-    hopped = trainer_for("torch").resume(ARCHITECTURES[name], small(name), task, whole.dump())
+    hopped = trainer_for(ARCHITECTURES[name].trainer).resume(ARCHITECTURES[name], small(name), task, whole.dump())
     assert hopped.train(*second, seed=6, pause=no_pause) == whole.train(*second, seed=6, pause=no_pause)
     assert hopped.dump() == whole.dump()
     assert np.array_equal(hopped.outputs(first[0]), whole.outputs(first[0]))
@@ -144,3 +145,49 @@ def test_the_lower_half_of_real_digits_follows_from_the_upper(name: str) -> None
     assert found["rmse"] < 0.875 * rmse(mean, lower[1200:])
     guessed = (mean.argmax(-1) == lower[1200:].argmax(-1)).mean()
     assert found["token_accuracy"] > guessed + 0.05
+
+
+ADVERSARIES = ["gan", "pix2pix"]
+
+
+def adversaries(name: str, **config: Any) -> tuple[TorchTrial, Any, torch.Tensor, torch.Tensor]:
+    live = start(name, task_of((8, 8, 1), (8, 8, 1)), **{**small(name), **config})
+    pictures = torch.tensor((digits()[:12, ..., None] - 4.9) / 6.0, dtype=torch.float32)
+    return live, live.module, pictures.flip(1), pictures.flatten(1)
+
+
+@pytest.mark.parametrize("name", ADVERSARIES)
+def test_both_networks_train_each_with_slots_of_its_own_and_one_state_holds_all(name: str) -> None:
+    live, module, given, wanted = adversaries(name)
+    before = {key: value.clone() for key, value in module.named_parameters()}
+    live.train(given, wanted, seed=1, pause=no_pause)
+    changed = {key for key, value in module.named_parameters() if not torch.equal(value, before[key])}
+    assert changed == set(before)
+    assert {key.partition(".")[0] for key in before} == {"generator", "critic"}
+    counts = [int(slots["step"]) for slots in live.optimizer_slots()]
+    assert counts == [3] * len(before)  # twelve rows in batches of four
+
+
+@pytest.mark.parametrize("name", ADVERSARIES)
+def test_what_trains_the_critic_gives_the_generator_nothing_and_the_other_way_round(name: str) -> None:
+    live, module, given, wanted = adversaries(name)
+    live.begin_pass(wanted, 1)
+    before = {key: value.clone() for key, value in module.named_parameters()}
+    live.gradients(module, given, wanted, 1.0)  # the critic's step is done, and the generator's is to come
+    changed = {key for key, value in module.named_parameters() if not torch.equal(value, before[key])}
+    assert changed == {key for key in before if key.startswith("critic.")}
+    assert all(parameter.grad is None for parameter in module.critic.parameters())
+    assert all(parameter.grad is not None for parameter in module.generator.parameters())
+
+
+@pytest.mark.parametrize("name", ADVERSARIES)
+def test_a_critic_learns_to_tell_real_digits_from_those_that_a_new_generator_makes(name: str) -> None:
+    """Real ones around 1 and others around 0: apart by more than a half, where one who guesses puts them together."""
+    live, module, given, wanted = adversaries(name, n_maps=16, learning_rate=1e-2)
+    module.generator.requires_grad_(False)
+    for _ in range(60):
+        real, fake = module.judged(given, wanted), module.judged(given, module.generator(given))
+        ((real - 1) ** 2).mean().add((fake**2).mean()).backward()
+        live.apply_gradients()
+    real, fake = module.judged(given, wanted), module.judged(given, module.generator(given))
+    assert float((real.mean() - fake.mean()).detach()) > 0.5

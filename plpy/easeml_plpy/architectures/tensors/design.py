@@ -100,8 +100,23 @@ def object_to_pictures(name: str) -> Callable[[Task], str | None]:
     return objection
 
 
+CLOSENESS = Hyperparameter(
+    "closeness",
+    "float",
+    100.0,
+    "what a mean distance of 1 from the wanted picture counts, where fooling the critic counts 1 at most",
+    low=0.0,
+    high=1e6,
+)
+
+
 def recovery_architecture(
-    name: str, summary: str, network: Callable[[Levels], nn.Module], size: Callable[[Levels], Size]
+    name: str,
+    summary: str,
+    network: Callable[[Levels], nn.Module],
+    size: Callable[[Levels], Size],
+    *,
+    trainer: str = "torch",
 ) -> Architecture:
     """Return an architecture from pictures to pictures, whose network is what `network` makes of its levels."""
 
@@ -113,9 +128,9 @@ def recovery_architecture(
 
     return Architecture(
         name=name,
-        trainer="torch",
+        trainer=trainer,
         summary=summary,
-        hyperparameters=(N_MAPS, N_LEVELS, *TRAINING),
+        hyperparameters=(N_MAPS, N_LEVELS, *([CLOSENESS] if trainer == "adversarial" else []), *TRAINING),
         build=build,
         tasks=("regression",),
         input_ranks=(2, 3),
