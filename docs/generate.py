@@ -32,6 +32,7 @@ NOTE = "<!-- Written by docs/generate.py; change the sources and run: make docs 
 GROUPS = {
     "Datasets": (
         "create_dataset",
+        "wait_dataset",
         "refresh_dataset",
         "drop_dataset",
         "replicate_dataset",

@@ -1,4 +1,5 @@
-"""Rows of a task for every tenant with a dataset: tests of who sees and writes them need no examples."""
+"""Rows of a task, and of a packing on nodes, for every tenant with a dataset: tests of who sees and writes them need
+no examples."""
 
 TASKS = """
 INSERT INTO easeml.tasks (tenant, task_name, program, template, examples, place, specification)
@@ -9,6 +10,8 @@ SELECT d.dataset_id, tenant, t.task_id, 1, 0, 1, 1, 0 FROM easeml.datasets d JOI
 INSERT INTO easeml.task_runs (run_id, tenant, task_id, reason)
 SELECT r.run_id, tenant, t.task_id, 'by hand' FROM easeml.runs r JOIN easeml.tasks t USING (tenant);
 INSERT INTO easeml.labelling_functions (task_id, tenant, function) SELECT task_id, tenant, 'f.f' FROM easeml.tasks;
+INSERT INTO easeml.packings (dataset_id, tenant, dataset_name, version, caller, shuffle, arguments, places)
+SELECT -min(dataset_id), tenant, 'elsewhere', 1, tenant, 'across', '{}', '{}' FROM easeml.datasets GROUP BY tenant;
 INSERT INTO easeml.kept_blocks (dataset_id, tenant, split, partition_number, block_number, holder_id)
 SELECT dataset_id, tenant, split, partition_number, block_number, dataset_id FROM easeml.blocks;
 """

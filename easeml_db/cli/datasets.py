@@ -19,6 +19,9 @@ COLUMNS = {
 }  # fmt: skip
 
 
+WAIT = "CALL easeml.wait_dataset(%s)"  # rows on nodes are packed a little later
+
+
 def _print_datasets(dsn: str | None, as_json: bool) -> None:
     empty = "no datasets yet; make one: easeml datasets create NAME --source TABLE --target column"
     print_rows(read_rows(dsn, "datasets"), as_json=as_json, empty=empty, columns=COLUMNS)
@@ -31,7 +34,9 @@ datasets = listing_group(
 
 @datasets.command()
 @click.argument("name")
-@click.option("--source", required=True, help="Table or view, as in SQL: [schema.]name.")
+@click.option(
+    "--source", required=True, help='Table or view as in SQL, or of rows on nodes {"segment": "schema.table"}.'
+)
 @click.option(
     "--inputs", callback=name_list, help="Columns to predict from: a,b,... (default: all but those that name rows)."
 )
@@ -49,11 +54,13 @@ datasets = listing_group(
 @click.option("--input-shape", callback=integer_list, help="Shape of bytea and flat arrays: 28,28")
 @click.option("--block-rows", type=int, help="Rows of a packed block (default: about 2 MB).")
 @click.option("--placement", help="shared, or bound: each partition belongs to one segment's slots (default: shared).")
+@click.option("--shuffle", help="Of rows on nodes: across all nodes (the default there), or within each.")
 @group_options
 def create(name: str, dsn: str | None, as_json: bool, inputs: list[str] | None, **named: object) -> None:
     """Register a table or view as dataset NAME: shuffled, split and packed inside the database."""
     with database(dsn, has_own_names=True) as connection:
         dataset_id = call(connection, "create_dataset", name, inputs=inputs, **named)
+        connection.execute(WAIT, [dataset_id])
         _print_dataset(connection, dataset_id, as_json)
 
 
@@ -64,6 +71,7 @@ def refresh(name: str, dsn: str | None, as_json: bool) -> None:
     """Pack the source as it is now into a new version of dataset NAME; earlier runs keep theirs."""
     with database(dsn, has_own_names=True) as connection:
         dataset_id = call(connection, "refresh_dataset", name)
+        connection.execute(WAIT, [dataset_id])
         _print_dataset(connection, dataset_id, as_json)
 
 
@@ -111,4 +119,7 @@ def _print_dataset(connection: Connection, dataset_id: int, as_json: bool) -> No
     )
     if made["n_skipped_rows"]:
         say(f"{made['n_skipped_rows']} rows without a target were left out")
+    if made["shuffle"] is not None:
+        where = "stayed on their nodes" if made["shuffle"] == "within" else "were dealt over all nodes"
+        say(f"the rows {where}; {made['n_moved_bytes']} bytes went from node to node")
     say(f"next: easeml select {shlex.quote(made['dataset_name'])}")

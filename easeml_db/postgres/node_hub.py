@@ -9,17 +9,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import psycopg
 
-from easeml_db.errors import EasemlError, ServerUnavailable
+from easeml_db.errors import EasemlError, NotReady, ServerUnavailable
 from easeml_db.postgres import background
 from easeml_db.postgres.connection import connect
 from easeml_db.postgres.nodes import Node, connect_node, unreachable
-from easeml_db.postgres.transfers import NODE, Connection, Part, Place, bring_part, bring_state, fetch_state
+from easeml_db.postgres.packed_parts import bring_part, has_part, lost_part, read_data
+from easeml_db.postgres.transfers import CONTROL, NODE, Connection, Part, Place, bring_state, fetch_state
 
 SETTINGS = {"statement_timeout": "0", "idle_session_timeout": "0", "lock_timeout": "10s", "jit": "off"}
 UNITS_BETWEEN_SWEEPS = 16
@@ -27,7 +28,10 @@ LISTED = "SELECT checkpoint_id FROM easeml_segment.checkpoints WHERE lease_numbe
 POINTED = "SELECT checkpoint_id FROM easeml.checkpoints WHERE checkpoint_id = ANY(%s)"
 DROP_STATES = "DELETE FROM easeml_segment.checkpoints WHERE checkpoint_id = ANY(%s) AND lease_number <= %s"
 LISTED_DATASETS = "SELECT dataset_id FROM easeml_segment.datasets"
-LIVE_DATASETS = "SELECT dataset_id FROM easeml.datasets WHERE dataset_id = ANY(%s)"
+LIVE_DATASETS = """
+SELECT dataset_id FROM easeml.datasets WHERE dataset_id = ANY(%s)
+UNION ALL SELECT dataset_id FROM easeml.packings WHERE dataset_id = ANY(%s) AND failed_at IS NULL
+"""
 DROP_DATASETS = "DELETE FROM easeml_segment.datasets WHERE dataset_id = ANY(%s)"
 VACUUM = "VACUUM (TRUNCATE false) easeml_segment.checkpoints, easeml_segment.checkpoint_chunks"
 
@@ -101,14 +105,33 @@ class NodeHub:
             if not self._in_use[checkpoint_id]:
                 del self._in_use[checkpoint_id]
 
-    async def need_part(self, control: Connection, node: Connection, part: Part) -> None:
-        """Have the rows of a part on the node."""
+    async def need_part(self, control: Connection, node: Connection, part: Part, hubs: Mapping[int, NodeHub]) -> None:
+        """Have the rows of a part on the node: from the control server, or from the node that was given them."""
         if part in self._parts:
             return
         async with self._packing:
             if part not in self._parts:
-                await bring_part(control, node, part)
+                await self._bring_part(control, node, part, hubs)
                 self._parts.add(part)
+
+    async def _bring_part(self, control: Connection, node: Connection, part: Part, hubs: Mapping[int, NodeHub]) -> None:
+        data = await read_data(control, part)
+        if data.home_segment_id is None:
+            await bring_part(Place(control, CONTROL), node, part, data.encoder)
+        elif data.home_segment_id == self.node.segment_id:
+            if not await has_part(node, part):
+                raise lost_part(self.node.segment_name, part)
+        elif (home := hubs.get(data.home_segment_id)) is None:
+            raise NotReady(f"the rows of partition {part.partition_number} are on a node that has no slots now")
+        else:
+            await home.send_part(node, part, data.encoder)
+
+    async def send_part(self, target: Connection, part: Part, encoder: str) -> int:
+        """Copy packed rows from here to another node; return the bytes. Raises NotAllowed where they are lost."""
+        async with self._heard(), self._sending.taken() as source:
+            if not await has_part(source, part):
+                raise lost_part(self.node.segment_name, part)
+            return await bring_part(Place(source, NODE), target, part, encoder)
 
     async def arrived(self, checkpoint_id: int) -> None:
         """Wait for a state that is on its way here."""
@@ -187,7 +210,8 @@ class NodeHub:
                 await node.execute(DROP_STATES, [garbage, lease_number])
                 await node.execute(VACUUM)
             datasets = await _numbers(node, LISTED_DATASETS)
-            gone = list(datasets - await _numbers(control, LIVE_DATASETS, list(datasets)))
+            listed_datasets = list(datasets)
+            gone = list(datasets - await _numbers(control, LIVE_DATASETS, listed_datasets, listed_datasets))
             if gone:
                 await node.execute(DROP_DATASETS, [gone])
         return len(garbage)

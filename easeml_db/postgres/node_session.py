@@ -126,7 +126,7 @@ class NodeUnitSession:
     async def _prepare(self, unit: dict[str, Any], text: str, opened: dict[str, Any]) -> None:
         """Have the rows of the unit and the state that it starts from on the node."""
         part = Part(opened["dataset_id"], SPLITS[unit["kind"]], unit["partition_number"])
-        await self._hub.need_part(self._control, self._remote, part)
+        await self._hub.need_part(self._control, self._remote, part, self._hubs)
         if opened["registered"] is not None:
             await self._remote.execute(REGISTER, [json.dumps(opened["registered"])])
         state = opened["state"]

@@ -23,6 +23,7 @@ from easeml_db.postgres.run_store import PostgresRuns
 from easeml_db.postgres.search_store import PostgresSearches
 from easeml_db.postgres.servers import Servers
 from easeml_db.postgres.slot_store import PostgresSlots
+from easeml_db.postgres.spread.worker import PackingWorker
 from easeml_db.postgres.store_session import StoreSession
 from easeml_db.postgres.task_store import PostgresTasks
 from easeml_db.postgres.tenancy_store import PostgresTenancy
@@ -51,6 +52,7 @@ async def postgres_ports(
     lease, space = PostgresLease(session, changes, on_standby, counted), PostgresStateSpace(session)
     forecasts, refreshes = Forecasts(session), Refreshes(session)
     tasks = PostgresTasks(session)
+    packings = PackingWorker(session)
     async with AsyncExitStack() as stack:
         for each in (session, changes, lease):
             await each.open()
@@ -59,8 +61,10 @@ async def postgres_ports(
         stack.push_async_callback(tasks.close)
         stack.push_async_callback(forecasts.close)
         stack.push_async_callback(refreshes.close)
+        stack.push_async_callback(packings.close)
         forecasts.begin()
         refreshes.begin()
+        packings.begin()
         yield Ports(
             lease=lease,
             slots=PostgresSlots(session),

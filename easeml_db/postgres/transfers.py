@@ -35,18 +35,6 @@ NEW_STATE = """
 INSERT INTO easeml_segment.checkpoints (checkpoint_id, trial_id, lease_number, n_bytes, sha256)
 VALUES (%s, %s, %s, %s, %s) ON CONFLICT DO NOTHING RETURNING checkpoint_id
 """
-NEW_DATASET = "INSERT INTO easeml_segment.datasets (dataset_id, encoder) VALUES (%s, %s::jsonb) ON CONFLICT DO NOTHING"
-NEW_PARTITION = """
-INSERT INTO easeml_segment.partitions (dataset_id, split, partition_number) VALUES (%s, %s, %s)
-ON CONFLICT DO NOTHING RETURNING dataset_id
-"""
-BLOCKS_OUT: LiteralString = """
-SELECT dataset_id, split, partition_number, block_number, n_rows, inputs, targets FROM easeml.version_blocks
-WHERE dataset_id = {} AND split = {} AND partition_number = {}
-"""
-BLOCKS_IN: LiteralString = """
-easeml_segment.version_blocks (dataset_id, split, partition_number, block_number, n_rows, inputs, targets)
-"""
 
 
 @dataclass(frozen=True)
@@ -119,18 +107,3 @@ async def fetch_state(node: Connection, control: Connection, checkpoint_id: int,
     ).format(tenant=sql.Literal(tenant), id=sql.Literal(checkpoint_id))
     into = sql.SQL("easeml.checkpoint_chunks (checkpoint_id, tenant, chunk_number, bytes)")
     return await copy_rows(node, control, query, into)
-
-
-async def bring_part(control: Connection, node: Connection, part: Part) -> int:
-    """Copy packed rows to a node that may have them already; return the bytes. Raises NotFound."""
-    cursor = await control.execute("SELECT encoder::text FROM easeml.datasets WHERE dataset_id = %s", [part.dataset_id])
-    row = await cursor.fetchone()
-    if row is None:
-        raise NotFound(f"dataset {part.dataset_id} is gone")
-    async with node.transaction():
-        await node.execute(NEW_DATASET, [part.dataset_id, row["encoder"]])
-        values = [part.dataset_id, part.split, part.partition_number]
-        if await (await node.execute(NEW_PARTITION, values)).fetchone() is None:
-            return 0
-        query = sql.SQL(BLOCKS_OUT).format(*map(sql.Literal, values))
-        return await copy_rows(control, node, query, sql.SQL(BLOCKS_IN))

@@ -196,12 +196,13 @@ def is_array(field: Field) -> bool:
     return isinstance(field, TensorField) and field.is_array
 
 
-def hash_sql(field: Field, name: str) -> str:
-    """Return SQL for what the shuffle hashes: of an array its bytes, since hashing elements is slow."""
-    return f"easeml.array_bytes({name})" if is_array(field) else name
+def hash_sql(field: Field, name: str, schema: str = "easeml") -> str:
+    """Return SQL for what the shuffle hashes: of an array its bytes, since hashing elements is slow. `schema`: that of
+    the server's extension."""
+    return f"{schema}.array_bytes({name})" if is_array(field) else name
 
 
-def send_sql(field: Field, name: str, dictionary: str) -> str:
+def send_sql(field: Field, name: str, dictionary: str, schema: str = "easeml") -> str:
     """Return SQL for what `record_send` gets: a value of fixed width that is never NULL."""
     if isinstance(field, NumericField):
         return f"coalesce({name}, 'NaN'::float8)"
@@ -209,7 +210,7 @@ def send_sql(field: Field, name: str, dictionary: str) -> str:
         n_categories = len(field.categories)
         missing = -1 if field.missing else n_categories
         return f"CASE WHEN {name} IS NULL THEN {missing} ELSE coalesce({dictionary}.code::int4 - 1, {n_categories}) END"
-    return hash_sql(field, name)
+    return hash_sql(field, name, schema)
 
 
 def wire_type(field: Field) -> np.dtype[np.void]:

@@ -43,26 +43,29 @@ class KnotSample:
         # Where all numbers of a row have the same knots, some of them are enough.
         shared = 1 if self._n_positions > 1 else math.prod(field.shape)
         self._inner_step = max(1, shared * min(most, n_rows) // (ALL_NUMBERS // 4))
-        self._n_seen = 0
         self._parts: list[Array] = []
         self._low = np.full(self._n_positions, np.nan)
         self._high = np.full(self._n_positions, np.nan)
 
-    def add(self, values: Array) -> None:
-        """Look at the next training rows (n, ...); NaN counts as missing."""
+    def look(self, values: Array, n_before: int) -> tuple[Array, Array, Array | None]:
+        """Return the least and the greatest numbers of training rows (n, ...), and those of the sample; NaN counts as
+        missing. `n_before`: training rows before these."""
         rows = values.reshape(len(values), -1) if self._n_positions > 1 else values.reshape(-1, 1)
         # Whole numbers know no NaN, and numpy is quicker over them without looking for it.
         least, most = (np.fmin, np.fmax) if rows.dtype.kind == "f" else (np.minimum, np.maximum)
-        self._low = np.fmin(self._low, least.reduce(rows, axis=0))
-        self._high = np.fmax(self._high, most.reduce(rows, axis=0))
-        if self._step is not None:
-            self._sample(values, self._step)
+        sampled = None if self._step is None else self._sampled(values, n_before, self._step)
+        return least.reduce(rows, axis=0), most.reduce(rows, axis=0), sampled
 
-    def _sample(self, values: Array, step: int) -> None:
-        chosen = values[-self._n_seen % step :: step].reshape(-1, *values.shape[1:])
-        self._n_seen += len(values)
+    def add(self, low: Array, high: Array, sampled: Array | None) -> None:
+        """Take in what `look` returned, in the order of the rows."""
+        self._low, self._high = np.fmin(self._low, low), np.fmax(self._high, high)
+        if sampled is not None:
+            self._parts.append(sampled)
+
+    def _sampled(self, values: Array, n_before: int, step: int) -> Array:
+        chosen = values[-n_before % step :: step].reshape(-1, *values.shape[1:])
         flat = chosen.reshape(len(chosen), -1)[:, :: self._inner_step]
-        self._parts.append(flat.reshape(-1, self._n_positions).astype(np.float64))
+        return flat.reshape(-1, self._n_positions).astype(np.float64)
 
     def values(self) -> Array:
         """Return the sampled numbers, float64 (n, positions)."""

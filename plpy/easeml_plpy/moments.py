@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,8 +23,17 @@ class FieldStatistics:
     missing: tuple[int, ...]
 
 
-def _moments_of_bytes(values: Array) -> tuple[float, Moment, Moment]:
-    """Return count, mean and sum of squared deviations of 8-bit values (n,): their sums are whole, so exact.
+class BlockMoments(NamedTuple):
+    """Count, mean and sum of squared deviations of some rows, and where one had no number; None: not looked at."""
+
+    n: Moment | float
+    mean: Moment
+    squares: Moment
+    missing: npt.NDArray[np.bool_] | None = None
+
+
+def _moments_of_bytes(values: Array) -> BlockMoments:
+    """Return the moments of 8-bit values (n,): their sums are whole, so exact.
 
     Some at a time, which stay in the processor's cache: a quarter of the time that deviations in float64 take.
     """
@@ -33,7 +43,24 @@ def _moments_of_bytes(values: Array) -> tuple[float, Moment, Moment]:
         total += int(numbers.sum(dtype=np.uint64))
         squares += int((numbers * numbers).sum(dtype=np.uint64))
     count = max(len(values), 1)
-    return float(len(values)), np.array([total / count]), np.array([(count * squares - total**2) / count])
+    return BlockMoments(float(len(values)), np.array([total / count]), np.array([(count * squares - total**2) / count]))
+
+
+def moments_of(values: Array, is_elementwise: bool) -> BlockMoments:
+    """Return the moments of (n, ...) values; NaN counts as missing."""
+    if values.dtype == np.uint8 and not is_elementwise:
+        return _moments_of_bytes(values.reshape(-1))
+    rows = values.reshape(len(values), -1) if is_elementwise else values.reshape(-1, 1)
+    is_missing = np.isnan(rows) if rows.dtype.kind == "f" else None
+    if is_missing is None or not is_missing.any():
+        squares = rows.var(axis=0, dtype=np.float64) * float(len(rows))
+        return BlockMoments(
+            float(len(rows)), rows.mean(axis=0, dtype=np.float64), squares, np.zeros(rows.shape[1], bool)
+        )
+    count = (~is_missing).sum(axis=0).astype(np.float64)
+    mean = np.where(is_missing, 0.0, rows).sum(axis=0, dtype=np.float64) / np.maximum(count, 1)
+    squares = np.where(is_missing, 0.0, (rows - mean) ** 2).sum(axis=0, dtype=np.float64)
+    return BlockMoments(count, mean, squares, np.asarray(is_missing.any(axis=0)))
 
 
 class Moments:
@@ -48,24 +75,7 @@ class Moments:
 
     def add(self, values: Array) -> None:
         """Add (n, ...) values; NaN counts as missing."""
-        if values.dtype == np.uint8 and not self.is_elementwise:
-            self._combine(*_moments_of_bytes(values.reshape(-1)))
-            return
-        rows = values.reshape(len(values), -1) if self.is_elementwise else values.reshape(-1, 1)
-        is_missing = np.isnan(rows) if rows.dtype.kind == "f" else None
-        count: Moment | float
-        if is_missing is None or not is_missing.any():
-            seen = np.zeros(rows.shape[1], bool)
-            count = float(len(rows))
-            mean = rows.mean(axis=0, dtype=np.float64)
-            squares = rows.var(axis=0, dtype=np.float64) * count
-        else:
-            seen = np.asarray(is_missing.any(axis=0))
-            count = (~is_missing).sum(axis=0).astype(np.float64)
-            mean = np.where(is_missing, 0.0, rows).sum(axis=0, dtype=np.float64) / np.maximum(count, 1)
-            squares = np.where(is_missing, 0.0, (rows - mean) ** 2).sum(axis=0, dtype=np.float64)
-        self._combine(count, mean, squares)
-        self.missing = seen if self.missing is None else self.missing | seen
+        self.combine(moments_of(values, self.is_elementwise))
 
     def statistics(self) -> FieldStatistics:
         """Return mean and scale, and the positions that had missing values."""
@@ -74,9 +84,12 @@ class Moments:
         missing = () if self.missing is None else tuple(np.flatnonzero(self.missing).tolist())
         return FieldStatistics(np.asarray(self.mean, np.float64), scale, missing)
 
-    def _combine(self, count: Moment | float, mean: Moment, squares: Moment) -> None:
-        total = np.maximum(self.count + count, 1.0)
-        shift = mean - self.mean
-        self.squares = self.squares + squares + shift**2 * self.count * count / total
-        self.mean = self.mean + shift * count / total
-        self.count = self.count + count
+    def combine(self, found: BlockMoments) -> None:
+        """Add the moments of the next rows; the same blocks in the same order give the same bytes."""
+        total = np.maximum(self.count + found.n, 1.0)
+        shift = found.mean - self.mean
+        self.squares = self.squares + found.squares + shift**2 * self.count * found.n / total
+        self.mean = self.mean + shift * found.n / total
+        self.count = self.count + found.n
+        if found.missing is not None:
+            self.missing = found.missing if self.missing is None else self.missing | found.missing

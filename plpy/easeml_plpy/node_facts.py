@@ -14,7 +14,8 @@ PACKAGES = ("torch", "numpy", "safetensors")
 # No session of easeml's: a node of another version has to be able to say so.
 NODE: Statement[str] = Statement(
     "SELECT jsonb_build_object('identity', n.identity, 'holder', n.holder, 'extension', easeml_segment.version(),"
-    " 'server', current_setting('server_version'))::text AS facts FROM easeml_segment.node n",
+    " 'server', current_setting('server_version'), 'database',"
+    " current_database(), 'port', current_setting('port'))::text AS facts FROM easeml_segment.node n",
     (),
     only_column,
 )

@@ -47,7 +47,7 @@ class PackRequest:
     n_folds: int | None
 
 
-def _request(
+def request_of(
     inputs: Sequence[str],
     input_shape: Sequence[int | None] | None,
     key_columns: Sequence[str] | None,
@@ -84,7 +84,7 @@ WHERE d.dataset_id = $1 AND d.packing_xid = pg_current_xact_id()
     AND d.tenant = easeml.current_tenant() AND easeml.qualified_name(s.relation) IS NOT NULL
 """,
     ("int8",),
-    _request,
+    request_of,
 )
 
 

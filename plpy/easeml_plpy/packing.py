@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from . import columns as columns_of
-from . import image_rows, row_keys, source_documents, source_rows, source_texts, splitting
+from . import image_rows, row_keys, source_documents, source_rows, source_shapes, source_texts, splitting
 from .block_decoding import BlockDecoder, PackedRows
 from .coded_fields import CategoricalField, TextField
 from .columns import Columns, Source
@@ -49,6 +49,11 @@ VALUES ($1, $2, $3, $4, $5, $6::text[], $7::bigint[], $8, $9)
 """,
     ("int8", "text", "int4", "int4", "int4", "text", "text", "bytea", "bytea"),
 )
+# Rows have names by which dataset_rows tells them.
+NAMES = (
+    "CASE WHEN count(r.key) > 0 THEN array_agg(r.key ORDER BY o.position)::text END AS keys, "
+    "CASE WHEN count(r.key) = 0 THEN array_agg(r.h ORDER BY o.position)::text END AS hashes"
+)
 FINISH_DATASET = Command("SELECT easeml.request('finish_dataset', $1)", ("jsonb",))
 
 
@@ -58,7 +63,7 @@ def pack_begun_dataset(session: Session, dataset_id: int) -> int:
     started = time.monotonic()  # a duration for the record, no decision hangs on it
     wanted = begun_dataset(session, dataset_id)
     columns = columns_of.read_columns(session, wanted.relation)
-    _check_columns(wanted, columns)
+    check_columns(wanted, columns)
     # Each statement runs once: compiling it takes longer than it saves.
     session.execute("SELECT set_config('work_mem', '256MB', true), set_config('jit', 'off', true)")
     inputs: list[Field] = [columns_of.input_field(columns[name]) for name in wanted.inputs]
@@ -78,14 +83,14 @@ def _pack_placed(
     n_skipped = source_rows.drop_rows_without_target(session, wanted)
     row_keys.check_keys(session, wanted)
     target = source_rows.target_of(session, wanted, columns[wanted.target])
-    inputs = source_rows.with_shapes(session, wanted, inputs)
+    inputs = source_shapes.with_shapes(session, wanted, inputs)
     splitting.order_rows(session, wanted, target)
     n_train_rows = splitting.check_splits(session, wanted)
     sources = [Source(field, f"r.i{k}") for k, field in enumerate(inputs)]
     sources = source_documents.with_keys(session, sources)
     facts = source_texts.read_facts(session, sources)
     sources = source_texts.without_identifiers(session, sources, facts)
-    sources = source_texts.with_dictionaries(session, sources, facts)
+    sources = source_texts.with_dictionaries(session, sources, facts, wanted.n_partitions)
     fields = [source.field for source in sources]
     packing = _Packing(session, wanted, fields, target, row_key=rows.row_key, n_skipped=n_skipped, facts=facts)
     n_rows = packing.pack(_placed_blocks(session, sources, target, packing.block_rows), n_train_rows, started)
@@ -94,7 +99,7 @@ def _pack_placed(
     return n_rows
 
 
-def _check_columns(wanted: PackRequest, columns: Columns) -> None:
+def check_columns(wanted: PackRequest, columns: Columns) -> None:
     if not wanted.inputs:
         raise InvalidArgument(
             "inputs: expected at least one column", hint=f"{wanted.source} has: {', '.join(columns)}."
@@ -148,7 +153,7 @@ class _Packing:
         self._facts, self._row_key = facts or {}, row_key
         self._n_folds = wanted.n_folds or 0
         self._dataset_id, self._n_partitions, self._n_skipped = wanted.dataset_id, wanted.n_partitions, n_skipped
-        self.block_rows = wanted.block_rows or int(np.clip(TARGET_BLOCK_BYTES // max(row_bytes(inputs), 1), 64, 8192))
+        self.block_rows = block_rows_of(wanted, inputs)
 
     def pack(self, blocks: Iterable[PackedRows], n_train_rows: int, started: float) -> int:
         """Write the blocks and finish the dataset; return the number of rows."""
@@ -158,10 +163,10 @@ class _Packing:
 
     def write_blocks(self, blocks: Iterable[PackedRows], n_train_rows: int) -> PackingStatistics:
         """Observe and store the blocks one after another."""
-        stored = "<i4" if isinstance(self._target, LabelTarget) else "<f8"
+        stored = target_types(self._target)[1]
         statistics = PackingStatistics(self._inputs, self._target, n_train_rows)
         for block in blocks:
-            _check_values(self._inputs, block.fields)
+            check_values(self._inputs, block.fields)
             if block.split == "train":
                 statistics.observe(block.fields, block.targets, folds_of(block.block * self.block_rows, block.n))
             packed = [fields_to_bytes(block.fields), block.targets.astype(stored).tobytes()]
@@ -196,17 +201,30 @@ def _placed_blocks(
     session: Session, sources: Sequence[Source], target: Target, block_rows: int
 ) -> Iterator[PackedRows]:
     """Yield the blocks that the server has placed; memory is bounded by a few of them."""
-    statement, dictionaries = _block_query(sources, target, block_rows)
-    wire = ">i4" if isinstance(target, LabelTarget) else ">f8"
-    decoder = BlockDecoder([source.field for source in sources], wire)
+    sql, dictionaries = block_sql(sources, target, block_rows, NAMES)
+    statement = Statement(sql, ("text[]",) * len(dictionaries), _Block, is_kept=False)
+    decoder = BlockDecoder([source.field for source in sources], target_types(target)[0])
     for block in session.each(statement, *dictionaries, at_once=4):
         yield PackedRows(*block[:6], *decoder.decode(block.payload, block.texts, block.n))
 
 
-def _block_query(
-    sources: Sequence[Source], target: Target, block_rows: int
-) -> tuple[Statement[_Block], list[list[str]]]:
-    """Return a statement that yields the blocks in order, and its parameters: the dictionary of each text column."""
+def block_rows_of(wanted: PackRequest, inputs: Sequence[Field]) -> int:
+    """Return how many rows a block has."""
+    return wanted.block_rows or int(np.clip(TARGET_BLOCK_BYTES // max(row_bytes(inputs), 1), 64, 8192))
+
+
+def target_types(target: Target) -> tuple[str, str]:
+    """Return the numpy types of targets as the server sends them, and as they are stored."""
+    return (">i4", "<i4") if isinstance(target, LabelTarget) else (">f8", "<f8")
+
+
+def block_sql(
+    sources: Sequence[Source], target: Target, block_rows: int, names: str, schema: str = "easeml"
+) -> tuple[str, list[list[str]]]:
+    """Return SQL that yields the blocks in order, and its parameters: the dictionary of each text column.
+
+    `names`: SQL of further columns, aggregates over the rows of a block.
+    """
     joins: list[str] = []
     dictionaries: list[list[str]] = []
 
@@ -220,7 +238,7 @@ def _block_query(
     for field, value in sources:
         if not isinstance(field, TextField):
             alias = dictionary(field.categories, value) if isinstance(field, CategoricalField) else ""
-            sent.append(columns_of.send_sql(field, value, alias))
+            sent.append(columns_of.send_sql(field, value, alias, schema))
     if isinstance(target, LabelTarget):
         sent.append(f"({dictionary(target.labels, columns_of.text_sql(target.type, 'r.y'))}.code - 1)::int4")
     else:
@@ -228,17 +246,16 @@ def _block_query(
     texts = [source for source in sources if isinstance(source.field, TextField)]
     sql = (
         f"SELECT o.split, o.part, o.position / {int(block_rows)} AS block, count(*) AS n, "
-        "CASE WHEN count(r.key) > 0 THEN array_agg(r.key ORDER BY o.position)::text END AS keys, "
-        "CASE WHEN count(r.key) = 0 THEN array_agg(r.h ORDER BY o.position)::text END AS hashes, "
+        f"{names}, "
         f"string_agg(record_send(ROW({', '.join(sent)})), ''::bytea ORDER BY o.position) AS payload, "
         f"{columns_of.texts_sql(texts, ' ORDER BY o.position')} AS texts "
         f"FROM pg_temp.easeml_order o JOIN pg_temp.easeml_rows r ON r.ctid = o.row {' '.join(joins)} "
         "GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"
     )
-    return Statement(sql, ("text[]",) * len(dictionaries), _Block, is_kept=False), dictionaries
+    return sql, dictionaries
 
 
-def _check_values(inputs: Sequence[Field], fields: Sequence[Array]) -> None:
+def check_values(inputs: Sequence[Field], fields: Sequence[Array]) -> None:
     """Refuse infinite numbers, and images with missing pixels."""
     for field, values in zip(inputs, fields, strict=True):
         if values.dtype.kind != "f":
@@ -246,4 +263,4 @@ def _check_values(inputs: Sequence[Field], fields: Sequence[Array]) -> None:
         if np.isinf(values).any():
             raise InvalidData(f"input {field.column!r} has infinite values", hint="Turn them into NULL in a view.")
         if values.ndim > 2 and np.isnan(values).any():
-            raise InvalidData(f"input {field.column!r} has NaN values", hint=source_rows.NO_IMAGES)
+            raise InvalidData(f"input {field.column!r} has NaN values", hint=source_shapes.NO_IMAGES)

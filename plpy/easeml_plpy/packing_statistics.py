@@ -1,4 +1,8 @@
-"""What streams by while blocks are written: statistics of the training rows, sizes and checksums of the partitions."""
+"""What streams by while blocks are written: statistics of the training rows, sizes and checksums of the partitions.
+
+What a block adds (`look`) is apart from adding it (`add`): blocks may be packed on several servers, and what they add
+comes together in the order of the blocks. So the statistics are the same bytes wherever blocks were packed.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +11,23 @@ import zlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 import numpy as np
 
 from .calendar_parts import varying_parts
-from .coded_fields import CategoricalField, TextField
+from .coded_fields import NULL_TEXT, CategoricalField, TextField
 from .encoder import Field, LabelTarget, NumberField, NumericField, ObjectsField, Target, TensorField, TensorTarget
 from .knots import KnotSample, n_positions
-from .moments import Moments
+from .moments import BlockMoments, Moments, moments_of
 from .object_rows import numbers_of
 from .target_statistics import MANY, TargetStatistics, outputs_of
-from .text_statistics import TokenCounts
+from .text_statistics import TokenCounts, token_frequencies
 from .value_types import Array
 
 INTEGERS = frozenset({"int2", "int4", "int8"})
+BlockFacts: TypeAlias = dict[str, Array]
+"""What one block of training rows adds to the statistics, by name; blocks that lie elsewhere send it."""
 
 
 class PackingStatistics:
@@ -48,16 +55,37 @@ class PackingStatistics:
 
     def observe(self, fields: Sequence[Array], targets: Array, folds: Array) -> None:
         """Add training rows, which belong to these folds, to the statistics."""
+        self.add(self.look(fields, targets, folds, None))
+
+    def look(self, fields: Sequence[Array], targets: Array, folds: Array, n_before: int | None) -> BlockFacts:
+        """Return what a block of training rows adds; `n_before`: training rows in the blocks before it, None if those
+        are the ones that were added."""
+        found: BlockFacts = {"n_rows": np.array(len(targets))}
         for k, measure in self._numbers.items():
-            measure.add(fields[k])
-        for k, counts in self._texts.items():
-            counts.add(fields[k])
+            found |= _named(f"number {k}", measure.look(fields[k], n_before))
+        for k in self._texts:
+            n_missing = int((fields[k][:, 0] == NULL_TEXT).sum())
+            found |= {f"text {k} tokens": token_frequencies(fields[k]), f"text {k} n_missing": np.array(n_missing)}
         for k, sums in self._categories.items():
-            sums.add(fields[k], self._outputs.of(targets), folds)
+            counted, summed = sums.look(fields[k], self._outputs.of(targets), folds)
+            found |= {f"category {k} counts": counted, f"category {k} sums": summed}
         numbers = targets.astype(np.float64)
-        self._target.add(numbers.reshape(-1, 1))
+        found |= _named("target", _moment_facts(moments_of(numbers.reshape(-1, 1), True)))
+        low, high = numbers.min(initial=math.inf), numbers.max(initial=-math.inf)
+        return found | {"target low": np.array(low), "target high": np.array(high)}
+
+    def add(self, found: BlockFacts) -> None:
+        """Take in what a block adds. Blocks come in their order: floating sums depend on it."""
+        n_rows = int(found["n_rows"])
+        for k, measure in self._numbers.items():
+            measure.add(_part(f"number {k}", found))
+        for k, counts in self._texts.items():
+            counts.combine(found[f"text {k} tokens"], n_rows, int(found[f"text {k} n_missing"]))
+        for k, sums in self._categories.items():
+            sums.add(found[f"category {k} counts"], found[f"category {k} sums"])
+        self._target.combine(_block_moments(_part("target", found)))
         low, high = self._target_range
-        self._target_range = float(numbers.min(initial=low)), float(numbers.max(initial=high))
+        self._target_range = min(low, float(found["target low"])), max(high, float(found["target high"]))
 
     def count(self, split: str, part: int, n_rows: int, packed: Sequence[bytes]) -> None:
         """Count a block: its inputs and targets, in the order of the blocks."""
@@ -93,6 +121,23 @@ class PackingStatistics:
         return replace(target, mean=mean, scale=scale, low=low, high=high) if low <= high else target
 
 
+def _moment_facts(found: BlockMoments) -> BlockFacts:
+    facts: BlockFacts = {"count": np.asarray(found.n), "mean": found.mean, "squares": found.squares}
+    return facts if found.missing is None else facts | {"missing": found.missing}
+
+
+def _block_moments(facts: BlockFacts) -> BlockMoments:
+    return BlockMoments(facts["count"], facts["mean"], facts["squares"], facts.get("missing"))
+
+
+def _named(prefix: str, facts: BlockFacts) -> BlockFacts:
+    return {f"{prefix} {name}": values for name, values in facts.items()}
+
+
+def _part(prefix: str, facts: BlockFacts) -> BlockFacts:
+    return {name[len(prefix) + 1 :]: values for name, values in facts.items() if name.startswith(f"{prefix} ")}
+
+
 def checksum(packed: Sequence[bytes], before: int) -> int:
     """Return the CRC-32 of a partition's training blocks so far, continued over one more; 0 before the first."""
     for part in packed:
@@ -113,13 +158,23 @@ class _Measure:
         self._moments = Moments(is_elementwise=isinstance(measured, TensorField) and len(measured.shape) == 1)
         self._objects = field if isinstance(field, ObjectsField) else None
         self._sample = sample
+        self._n_seen = 0
 
-    def add(self, values: Array) -> None:
-        """Look at the next training rows."""
+    def look(self, values: Array, n_before: int | None) -> BlockFacts:
+        """Return what training rows add, of which so many come before; None: those that were added."""
         if self._objects is not None:
             values = numbers_of(self._objects, values)
-        self._moments.add(values)
-        self._sample.add(values)
+        before = self._n_seen if n_before is None else n_before
+        low, high, sampled = self._sample.look(values, before)
+        found = _moment_facts(moments_of(values, self._moments.is_elementwise)) | {"low": low, "high": high}
+        found["n"] = np.array(len(values))  # of series and trees more than there are rows
+        return found if sampled is None else found | {"sample": sampled}
+
+    def add(self, found: BlockFacts) -> None:
+        """Take in what `look` returned."""
+        self._moments.combine(_block_moments(found))
+        self._sample.add(found["low"], found["high"], found.get("sample"))
+        self._n_seen += int(found["n"])
 
     def is_distinct(self) -> bool:
         """Say whether no number comes twice, as far as the sample tells."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from .coded_fields import CategoricalField
@@ -14,10 +14,12 @@ from .session import Session, Statement
 MOST_KEYS = 256
 
 
-class _Key(NamedTuple):
-    """A key of the objects in a column: in how many rows it has any value, a number or boolean, an object or array."""
+class Key(NamedTuple):
+    """A key of the objects in a column: in how many rows it is there, and there with any value, a number or boolean, an
+    object or array."""
 
     key: str
+    n_rows: int
     n_known: int
     n_numbers: int
     n_nested: int
@@ -25,15 +27,25 @@ class _Key(NamedTuple):
 
 def with_keys(session: Session, sources: Sequence[Source]) -> list[Source]:
     """Return the inputs with those of JSON columns in place of the columns. Raises InvalidArgument, InvalidData."""
-    found = [each for source in sources for each in _inputs_of(session, source)]
+    return expanded(session, sources, read_keys(session, sources))
+
+
+def read_keys(session: Session, sources: Sequence[Source]) -> dict[str, list[Key]]:
+    """Return the keys of each column of JSON, the commonest first."""
+    return {each.field.column: session.rows(_keys_of(each.value)) for each in sources if each.field.type in JSONS}
+
+
+def expanded(session: Session, sources: Sequence[Source], keys: Mapping[str, Sequence[Key]]) -> list[Source]:
+    """Return the inputs with one for each key in place of its column. Raises InvalidArgument, InvalidData."""
+    found = [each for source in sources for each in _inputs_of(session, source, keys)]
     check_number(len(found))
     return found
 
 
-def _inputs_of(session: Session, source: Source) -> list[Source]:
+def _inputs_of(session: Session, source: Source, found: Mapping[str, Sequence[Key]]) -> list[Source]:
     if source.field.type not in JSONS:
         return [source]
-    keys = session.rows(_keys_of(source.value))
+    keys = found[source.field.column]
     nested = [each.key for each in keys if each.n_nested]
     flat = [each for each in keys if each.n_known > each.n_nested]
     column = source.field.column
@@ -49,20 +61,20 @@ def _inputs_of(session: Session, source: Source) -> list[Source]:
     return [_input(column, each, source.value) for each in flat[:MOST_KEYS]]
 
 
-def _keys_of(value: str) -> Statement[_Key]:
+def _keys_of(value: str) -> Statement[Key]:
     """Return a statement for the keys, the commonest first."""
     sql = (
-        "SELECT e.key, count(*) FILTER (WHERE t.type <> 'null') AS n_known,"
+        "SELECT e.key, count(*) AS n_rows, count(*) FILTER (WHERE t.type <> 'null') AS n_known,"
         " count(*) FILTER (WHERE t.type IN ('number', 'boolean')) AS n_numbers,"
         " count(*) FILTER (WHERE t.type IN ('object', 'array')) AS n_nested"
         f" FROM (SELECT CASE jsonb_typeof({value}) WHEN 'object' THEN {value} END AS document FROM {TRAINING_ROWS}) d,"
         " jsonb_each(d.document) e, LATERAL (SELECT jsonb_typeof(e.value) AS type) t"
-        f' GROUP BY 1 ORDER BY count(*) DESC, e.key COLLATE "C" LIMIT {2 * MOST_KEYS}'
+        f' GROUP BY 1 ORDER BY n_rows DESC, e.key COLLATE "C" LIMIT {2 * MOST_KEYS}'
     )
-    return Statement(sql, (), _Key, is_kept=False)
+    return Statement(sql, (), Key, is_kept=False)
 
 
-def _input(column: str, found: _Key, value: str) -> Source:
+def _input(column: str, found: Key, value: str) -> Source:
     """Return the input that a key becomes: a number, if it never is a text."""
     name = f"{column}.{found.key}"
     is_number = found.n_numbers == found.n_known - found.n_nested

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from . import columns as columns_of
 from . import row_keys
 from .columns import Column, Columns
-from .encoder import Field, LabelTarget, NumberTarget, Target, TensorField
+from .encoder import Field, LabelTarget, NumberTarget, Target
 from .errors import InvalidArgument, InvalidData
 from .pack_request import PackRequest
 from .packing_statistics import INTEGERS
@@ -22,7 +20,6 @@ FEW_LABELS, MANY_LABELS, SHARE_OF_LABELS = 10, 30, 1 / 20
 """Whole numbers up to the first are labels, beyond the second numbers; between, if they are few for their rows."""
 REALS = {"float4", "float8", "numeric"}
 C_ORDERED = {"text", "varchar", "bpchar"}
-NO_IMAGES = "Leave them out in a view: an image cannot be imputed."
 
 
 class RowsSql(NamedTuple):
@@ -53,7 +50,7 @@ class RowsSql(NamedTuple):
 def rows_sql(session: Session, request: PackRequest, columns: Columns, inputs: Sequence[Field]) -> RowsSql:
     """Return SQL of the rows that are to be packed."""
     values = [f"{columns_of.value_sql(field, columns[field.column].quoted)} AS i{k}" for k, field in enumerate(inputs)]
-    hashed = ", ".join([columns_of.hash_sql(field, f"i{k}") for k, field in enumerate(inputs)] + ["y"])
+    hashed = ", ".join([columns_of.hash_sql(field, f"i{k}", session.schema) for k, field in enumerate(inputs)] + ["y"])
     target = columns[request.target].quoted
     if request.task == "classification":
         target = label_sql(columns[request.target])
@@ -88,18 +85,24 @@ def _split_sql(request: PackRequest, columns: Columns) -> str:
 def drop_rows_without_target(session: Session, request: PackRequest) -> int:
     """Return how many rows have no target; refuse an empty source and one without any target."""
     counts = session.execute("SELECT count(*) AS n, count(y) AS n_known FROM pg_temp.easeml_rows")[0]
-    if counts["n"] == 0:
-        raise InvalidData(f"{request.source} has no rows", hint="Load rows into it first.")
-    if counts["n_known"] == 0:
-        raise InvalidData(
-            f"the target {request.target!r} is NULL in all {counts['n']} rows",
-            hint="Rows to train on have a target: fill it, or name another.",
-        )
-    n_skipped = int(counts["n"] - counts["n_known"])
+    n_skipped = n_without_target(session, request, int(counts["n"]), int(counts["n_known"]))
     if n_skipped:
         session.execute("DELETE FROM pg_temp.easeml_rows WHERE y IS NULL")
-        session.notice(f"{n_skipped} of {counts['n']} rows have a NULL target and are left out")
     return n_skipped
+
+
+def n_without_target(session: Session, request: PackRequest, n_rows: int, n_known: int) -> int:
+    """Return how many of the rows have no target, and say so. Raises InvalidData."""
+    if n_rows == 0:
+        raise InvalidData(f"{request.source} has no rows", hint="Load rows into it first.")
+    if n_known == 0:
+        raise InvalidData(
+            f"the target {request.target!r} is NULL in all {n_rows} rows",
+            hint="Rows to train on have a target: fill it, or name another.",
+        )
+    if n_known < n_rows:
+        session.notice(f"{n_rows - n_known} of {n_rows} rows have a NULL target and are left out")
+    return n_rows - n_known
 
 
 def task_of(request: PackRequest, column: Column) -> TaskKind:
@@ -122,15 +125,33 @@ def task_of(request: PackRequest, column: Column) -> TaskKind:
 def target_of(session: Session, request: PackRequest, column: Column) -> Target:
     """Decide the task and describe the target: its labels, or that it is a number."""
     if task_of(request, column) == "classification" and not _is_measured(session, request, column):
-        return LabelTarget(request.target, column.type, tuple(_labels(session, request, column)))
+        return label_target(request, column, labels_in(session, column))
+    return number_target(request, column, numbers_in(session))
+
+
+class TargetNumbers(NamedTuple):
+    """In how many rows a target is no finite number, and whether it is the same in all of them."""
+
+    n_bad: int
+    is_constant: bool
+
+
+def numbers_in(session: Session) -> TargetNumbers:
+    """Look at a target of numbers."""
     bad = session.execute(
         "SELECT count(*) AS n FROM pg_temp.easeml_rows WHERE y::float8 IN ('NaN', 'Infinity', '-Infinity')"
     )[0]["n"]
-    if bad:
+    found = session.execute("SELECT min(y) = max(y) AS is_constant FROM pg_temp.easeml_rows")[0]
+    return TargetNumbers(int(bad), bool(found["is_constant"]))
+
+
+def number_target(request: PackRequest, column: Column, found: TargetNumbers) -> NumberTarget:
+    """Return a target that is a number. Raises InvalidData."""
+    if found.n_bad:
         raise InvalidData(
-            f"the target {request.target!r} is NaN or infinite in {bad} rows", hint="Leave them out in a view."
+            f"the target {request.target!r} is NaN or infinite in {found.n_bad} rows", hint="Leave them out in a view."
         )
-    if session.execute("SELECT min(y) = max(y) AS is_constant FROM pg_temp.easeml_rows")[0]["is_constant"]:
+    if found.is_constant:
         raise InvalidData(
             f"the target {request.target!r} has the same value in every row", hint="There is nothing to predict."
         )
@@ -152,7 +173,11 @@ def _is_measured(session: Session, request: PackRequest, column: Column) -> bool
     if not is_left_open(request, column):
         return False
     found = session.execute("SELECT count(*) AS n, count(DISTINCT y) AS n_distinct FROM pg_temp.easeml_rows")[0]
-    n, n_distinct = int(found["n"]), int(found["n_distinct"])
+    return are_measured(session, request, int(found["n"]), int(found["n_distinct"]))
+
+
+def are_measured(session: Session, request: PackRequest, n: int, n_distinct: int) -> bool:
+    """Say whether so many different whole numbers are no labels, and tell."""
     if are_few(n, n_distinct):
         return False
     session.notice(
@@ -172,8 +197,13 @@ def labels_sql(column: Column, rows: str) -> str:
     )
 
 
-def _labels(session: Session, request: PackRequest, column: Column) -> list[str]:
-    labels = [row["label"] for row in session.execute(labels_sql(column, "pg_temp.easeml_rows"))]
+def labels_in(session: Session, column: Column) -> list[str]:
+    """Return the labels in the order of their type, one more than there may be at most."""
+    return [row["label"] for row in session.execute(labels_sql(column, "pg_temp.easeml_rows"))]
+
+
+def label_target(request: PackRequest, column: Column, labels: Sequence[str]) -> LabelTarget:
+    """Return a target that is a label. Raises InvalidData."""
     if len(labels) < 2:
         raise InvalidData(
             f"the target {request.target!r} has one class only, {labels[0]!r}",
@@ -184,94 +214,4 @@ def _labels(session: Session, request: PackRequest, column: Column) -> list[str]
             f"the target {request.target!r} has more than {MAX_LABELS} classes",
             hint="If it is a number to predict, say task => 'regression'.",
         )
-    return labels
-
-
-def with_shapes(session: Session, request: PackRequest, inputs: Sequence[Field]) -> list[Field]:
-    """Return the fields with the one shape of every array column settled, or refuse."""
-    n_tensors = sum(isinstance(field, TensorField) for field in inputs)
-    if request.input_shape is not None and n_tensors != 1:
-        raise InvalidArgument(f"input_shape: expected exactly one array or bytea among the inputs, got {n_tensors}")
-    return [
-        _with_shape(session, k, field, request.input_shape) if isinstance(field, TensorField) else field
-        for k, field in enumerate(inputs)
-    ]
-
-
-def _with_shape(session: Session, k: int, field: TensorField, shape: tuple[int, ...] | None) -> TensorField:
-    if field.is_array:
-        return _shaped_array(session, k, field, shape)
-    return _shaped_bytes(session, k, field, shape)
-
-
-def _shaped_bytes(session: Session, k: int, field: TensorField, shape: tuple[int, ...] | None) -> TensorField:
-    sizes = session.execute(
-        f"SELECT octet_length(i{k}) AS size, count(*) AS n FROM pg_temp.easeml_rows GROUP BY 1 ORDER BY n DESC LIMIT 3"
-    )
-    found = [(row["size"], row["n"]) for row in sizes]
-    if any(size is None for size, _ in found):
-        raise InvalidData(f"input {field.column!r} is NULL in some rows", hint=NO_IMAGES)
-    if len(found) > 1:
-        raise InvalidData(
-            f"input {field.column!r} holds values of different lengths",
-            detail="; ".join(f"{size} bytes in {n} rows" for size, n in found),
-        )
-    if shape is None:
-        raise InvalidArgument(
-            f"input_shape: column {field.column!r} is bytea of {found[0][0]} bytes: say its shape",
-            hint="For example input_shape => '{28,28}'.",
-        )
-    _check_size(field, shape, found[0][0])
-    return replace(field, shape=shape)
-
-
-def _shaped_array(session: Session, k: int, field: TensorField, shape: tuple[int, ...] | None) -> TensorField:
-    own = _array_shape(session, k, field)
-    wire = "i4" if field.type == "_bool" else field.dtype
-    shaped = replace(field, shape=shape or own, wire=wire, wire_rank=len(own))
-    _check_size(field, shaped.shape, math.prod(own))
-    missing = session.execute(
-        f"SELECT count(*) AS n FROM pg_temp.easeml_rows WHERE i{k} IS NULL OR num_nulls(VARIADIC i{k}) > 0"
-    )
-    return _without_nulls(session, k, shaped, own) if missing[0]["n"] else shaped
-
-
-def _array_shape(session: Session, k: int, field: TensorField) -> tuple[int, ...]:
-    """Return the shape that all arrays of a column have."""
-    rows = session.execute(
-        f"SELECT array_dims(i{k}) AS dims, count(*) AS n FROM pg_temp.easeml_rows WHERE i{k} IS NOT NULL "
-        "GROUP BY 1 ORDER BY n DESC LIMIT 3"
-    )
-    found = [(row["dims"], row["n"]) for row in rows]
-    if not found or any(dims is None for dims, _ in found):
-        raise InvalidData(f"input {field.column!r} holds empty arrays or NULL only")
-    if len(found) > 1:
-        raise InvalidData(
-            f"input {field.column!r} holds ragged arrays",
-            detail="; ".join(f"{dims} in {n} rows" for dims, n in found),
-            hint="Every array of a column must have one shape.",
-        )
-    bounds = [part.split(":") for part in found[0][0].strip("[]").split("][")]
-    return tuple(int(high) - int(low) + 1 for low, high in bounds)
-
-
-def _without_nulls(session: Session, k: int, field: TensorField, own: tuple[int, ...]) -> TensorField:
-    """Turn NULL arrays and NULL elements into NaN, which is imputed and flagged later."""
-    if len(field.shape) > 1 or len(own) > 1:
-        raise InvalidData(f"input {field.column!r} has NULL values", hint=NO_IMAGES)
-    session.execute(f"ALTER TABLE pg_temp.easeml_rows ALTER i{k} TYPE float8[] USING i{k}::float8[]")
-    session.execute(
-        f"UPDATE pg_temp.easeml_rows "
-        f"SET i{k} = coalesce(array_replace(i{k}, NULL, 'NaN'), array_fill('NaN'::float8, ARRAY[{math.prod(own)}])) "
-        f"WHERE i{k} IS NULL OR num_nulls(VARIADIC i{k}) > 0"
-    )
-    return replace(field, dtype="f8", wire="f8")
-
-
-def _check_size(field: TensorField, shape: tuple[int, ...], size: int) -> None:
-    wanted = math.prod(shape)
-    if wanted != size:
-        raise InvalidArgument(
-            f"input_shape: {list(shape)} makes {wanted} values, but column {field.column!r} holds {size}",
-            hint=f"Give sizes whose product is {size}.",
-        )
+    return LabelTarget(request.target, column.type, tuple(labels))

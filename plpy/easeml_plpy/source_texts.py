@@ -5,6 +5,7 @@ The rule looks at the training rows alone, and `explain` says in words what it f
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -12,10 +13,11 @@ from typing import TypeVar
 
 from .coded_fields import CategoricalField, TextField
 from .columns import TEXTS, TRAINING_ROWS, Source
+from .encoder import Field
 from .errors import InvalidData
 from .session import Session
 from .target_statistics import MANY
-from .tokens import MOST_CHARACTERS, width_of
+from .tokens import MOST_CHARACTERS, token_counts, width_for
 
 MOST_CATEGORIES = 4_096
 ALL_CATEGORIES = 1 << 16
@@ -87,15 +89,20 @@ _FACTS = {
 
 def read_facts(session: Session, inputs: Sequence[Source]) -> dict[str, TextFacts]:
     """Return the facts of each column of texts, by its name; enums are categories by nature."""
-    values = {
-        each.field.column: each.value
-        for each in inputs
-        if isinstance(each.field, CategoricalField) and (each.field.type in TEXTS or each.field.within)
-    }
+    values = text_values(inputs)
     facts: dict[str, TextFacts] = {}
     for some in batched(values.items(), COLUMNS_AT_ONCE):
         facts |= _read_some(session, dict(some))
     return facts
+
+
+def text_values(inputs: Sequence[Source]) -> dict[str, str]:
+    """Return SQL of the value of each column of texts, by its name."""
+    return {
+        each.field.column: each.value
+        for each in inputs
+        if isinstance(each.field, CategoricalField) and (each.field.type in TEXTS or each.field.within)
+    }
 
 
 def _read_some(session: Session, values: Mapping[str, str]) -> dict[str, TextFacts]:
@@ -106,6 +113,23 @@ def _read_some(session: Session, values: Mapping[str, str]) -> dict[str, TextFac
     )
     found = session.execute(f"SELECT {', '.join(wanted)} FROM {TRAINING_ROWS}")[0]
     return {column: TextFacts(*(found[f"{name}{k}"] for name in _FACTS)) for k, column in enumerate(values)}
+
+
+_SUMS = {name: sql.replace("coalesce(avg(", "coalesce(sum(") for name, sql in _FACTS.items() if name != "distinct"}
+
+
+def text_sums(session: Session, value: str) -> list[int]:
+    """Return of a column of training rows: rows with a text, and sums of length, words, and likeness to identifiers."""
+    short = f"left({value}, {MOST_CHARACTERS})"
+    wanted = [f"{sql.format(v=value, s=short, pattern=IDENTIFIER)} AS {name}" for name, sql in _SUMS.items()]
+    found = session.execute(f"SELECT {', '.join(wanted)} FROM {TRAINING_ROWS}")[0]
+    return [int(found[name]) for name in _SUMS]
+
+
+def facts_from(sums: Sequence[int], n_distinct: int) -> TextFacts:
+    """Return the facts of texts that lie in several places, from sums over all of them."""
+    n_known, *totals = sums
+    return TextFacts(n_known, n_distinct, *(total / max(n_known, 1) for total in totals))
 
 
 def batched(items: Iterable[T], n: int) -> Iterator[tuple[T, ...]]:
@@ -129,40 +153,56 @@ def without_identifiers(session: Session, inputs: Sequence[Source], facts: Mappi
     return kept
 
 
-def with_dictionaries(session: Session, inputs: Sequence[Source], facts: Mapping[str, TextFacts]) -> list[Source]:
+def with_dictionaries(
+    session: Session, inputs: Sequence[Source], facts: Mapping[str, TextFacts], n_partitions: int
+) -> list[Source]:
     """Return the inputs with the commonest values of each column of categories, and with texts as such."""
+    most = most_categories(inputs)
+    return [_with_dictionary(session, each, facts.get(each.field.column), most, n_partitions) for each in inputs]
+
+
+def most_categories(inputs: Sequence[Source]) -> int:
+    """Return how many categories a column may have."""
     n_dictionaries = sum(isinstance(each.field, CategoricalField) for each in inputs)
-    most = max(MANY, min(MOST_CATEGORIES, ALL_CATEGORIES // max(n_dictionaries, 1)))
-    return [_with_dictionary(session, each, facts.get(each.field.column), most) for each in inputs]
+    return max(MANY, min(MOST_CATEGORIES, ALL_CATEGORIES // max(n_dictionaries, 1)))
 
 
-def _with_dictionary(session: Session, source: Source, facts: TextFacts | None, most: int) -> Source:
-    field, value = source
-    if not isinstance(field, CategoricalField):
+def _with_dictionary(session: Session, source: Source, facts: TextFacts | None, most: int, n_partitions: int) -> Source:
+    text = text_field(source.field, facts)
+    if text is not None:
+        counts = token_counts(text.analyzer, sampled_texts(session, source.value, n_partitions))
+        return Source(replace(text, width=width_for(counts)), source.value)
+    if not isinstance(source.field, CategoricalField):
         return source
-    if facts is not None and facts.analyzer is not None:
-        text = TextField(column=field.column, type=field.type, within=field.within, analyzer=facts.analyzer)
-        return Source(_text(session, text, value), value)
-    return Source(_categories(session, field, value, most), value)
-
-
-def _categories(session: Session, field: CategoricalField, value: str, most: int) -> CategoricalField:
-    """Return the field with the commonest texts: the first 64, and of the others those that occur more than once, since
-    one that does not tells nothing about other rows."""
     rows = session.execute(
-        f"SELECT {value} AS value, count(*) AS n FROM {TRAINING_ROWS} "
-        f'GROUP BY 1 ORDER BY n DESC, {value} COLLATE "C" LIMIT {most + 1}'
+        f"SELECT {source.value} AS value, count(*) AS n FROM {TRAINING_ROWS} "
+        f'GROUP BY 1 ORDER BY n DESC, {source.value} COLLATE "C" LIMIT {most + 1}'
     )
-    known = [row["value"] for row in rows if row["value"] is not None]
-    n_often = sum(row["n"] > 1 for row in rows if row["value"] is not None)
-    missing = (0,) if len(known) < len(rows) else ()
+    return Source(with_categories(source.field, [(row["value"], row["n"]) for row in rows], most), source.value)
+
+
+def text_field(field: Field, facts: TextFacts | None) -> TextField | None:
+    """Return the free text that a column of texts becomes; None where it becomes something else."""
+    if not isinstance(field, CategoricalField) or facts is None or facts.analyzer is None:
+        return None
+    return TextField(column=field.column, type=field.type, within=field.within, analyzer=facts.analyzer)
+
+
+def with_categories(
+    field: CategoricalField, commonest: Sequence[tuple[str | None, int]], most: int
+) -> CategoricalField:
+    """Return the field with the commonest texts: the first 64, and of the others those that occur more than once, since
+    one that does not tells nothing about other rows. `commonest`: (text, rows), one more than `most` if there are."""
+    known = [value for value, _ in commonest if value is not None]
+    n_often = sum(n > 1 for value, n in commonest if value is not None)
+    missing = (0,) if len(known) < len(commonest) else ()
     return replace(field, missing=missing, categories=tuple(known[: max(MANY, min(most, n_often))]))
 
 
-def _text(session: Session, field: TextField, value: str) -> TextField:
-    """Return the field with its width, from some training rows of each partition."""
+def sampled_texts(session: Session, value: str, n_partitions: int) -> list[str]:
+    """Return the beginnings of some training texts of each partition."""
     found = session.execute(
         f"SELECT left({value}, {MOST_CHARACTERS}) AS text FROM {TRAINING_ROWS} AND {value} IS NOT NULL"
-        f" AND o.position < (SELECT ceil({N_SAMPLED}.0 / count(DISTINCT part)) FROM pg_temp.easeml_order)"
+        f" AND o.position < {math.ceil(N_SAMPLED / n_partitions)}"
     )
-    return replace(field, width=width_of(field.analyzer, [row["text"] for row in found]))
+    return [row["text"] for row in found]

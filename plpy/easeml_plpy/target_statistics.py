@@ -79,14 +79,20 @@ class TargetStatistics:
         """How many numbers a category has."""
         return int(self.sums.shape[1])
 
-    def add(self, codes: Array, outputs: Array, folds: Array) -> None:
-        """Add training rows: codes (n,), what they are to predict (n, outputs), and their folds (n,)."""
-        n_places = self.counts.shape[1]
-        places = folds * n_places + self._places(codes)
-        self.counts[:] += np.bincount(places, minlength=self.counts.size).reshape(self.counts.shape)
-        for k in range(self.n_outputs):
-            summed = np.bincount(places, outputs[:, k], minlength=self.counts.size)
-            self.sums[:, k] += summed.reshape(self.counts.shape)
+    def look(self, codes: Array, outputs: Array, folds: Array) -> tuple[Array, Array]:
+        """Return counts and sums of training rows: codes (n,), what they are to predict (n, outputs), their folds."""
+        places = folds * self.counts.shape[1] + self._places(codes)
+        counts = np.bincount(places, minlength=self.counts.size).reshape(self.counts.shape)
+        sums = [
+            np.bincount(places, outputs[:, k], minlength=self.counts.size).reshape(self.counts.shape)
+            for k in range(self.n_outputs)
+        ]
+        return counts, np.stack(sums, axis=1)
+
+    def add(self, counts: Array, sums: Array) -> None:
+        """Take in what `look` returned."""
+        self.counts[:] += counts
+        self.sums[:] += sums
 
     def encode(self, codes: Array, folds: Array | None) -> npt.NDArray[np.float64]:
         """Return the mean targets of rows (n, outputs); of training rows, from the folds other than their own."""

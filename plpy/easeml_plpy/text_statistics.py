@@ -15,6 +15,11 @@ LEAST_ROWS = 2
 """A token of one text tells nothing about others."""
 
 
+def token_frequencies(hashes: Array) -> Array:
+    """Return how many of the rows (n, width) have each token."""
+    return np.bincount(hashes[hashes >= 0], minlength=N_HASHES)
+
+
 class TokenCounts:
     """Document frequencies of the tokens of one field."""
 
@@ -24,9 +29,13 @@ class TokenCounts:
 
     def add(self, hashes: Array) -> None:
         """Count the tokens of training rows (n, width), each of which occurs once a row."""
-        self._counts += np.bincount(hashes[hashes >= 0], minlength=N_HASHES)
-        self._n_rows += len(hashes)
-        self._n_missing += int((hashes[:, 0] == NULL_TEXT).sum())
+        self.combine(token_frequencies(hashes), len(hashes), int((hashes[:, 0] == NULL_TEXT).sum()))
+
+    def combine(self, frequencies: Array, n_rows: int, n_missing: int) -> None:
+        """Add the counts of so many training rows."""
+        self._counts += frequencies
+        self._n_rows += n_rows
+        self._n_missing += n_missing
 
     def measured(self, field: TextField) -> TextField:
         """Return the field with its commonest tokens and their weights, ln((1 + n) / (1 + frequency)) + 1."""

@@ -69,9 +69,14 @@ class Tokenizer:
         return rows
 
 
-def width_of(analyzer: str, texts: Sequence[str]) -> int:
-    """Return how many tokens a row keeps: enough for 99 of 100 texts, a multiple of 8, at most 128."""
+def token_counts(analyzer: str, texts: Sequence[str]) -> list[int]:
+    """Return how many tokens each text has."""
     tokenizer = Tokenizer(analyzer)
-    counts = [len(tokenizer.hashes(text)) for text in texts] or [1]
-    enough = int(np.quantile(counts, 0.99, method="higher"))
+    return [len(tokenizer.hashes(text)) for text in texts]
+
+
+def width_for(counts: Sequence[int]) -> int:
+    """Return how many tokens a row keeps where texts have so many: enough for 99 of 100 texts, a multiple of 8, at most
+    128."""
+    enough = int(np.quantile(counts or [1], 0.99, method="higher"))
     return min(MOST_TOKENS, max(8, -(-enough // 8) * 8))

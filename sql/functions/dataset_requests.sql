@@ -7,7 +7,7 @@ DECLARE
 BEGIN
     SELECT w.* INTO wanted FROM jsonb_to_record(request) w(name text, inputs text[], target text, n_partitions integer, validation_fraction float8,
         test_fraction float8, seed bigint, task text, input_shape integer[], block_rows integer, placement text, split_column text, time_column text,
-        group_column text, key_columns text[], n_folds integer);
+        group_column text, key_columns text[], n_folds integer, shuffle text);
     IF wanted.name IS NULL OR btrim(wanted.name) = '' OR length(wanted.name) > 200 THEN
         PERFORM easeml.fail('ML001', format('name: expected 1 to 200 characters, got %s', quote_nullable(wanted.name)),
             hint => 'Give the dataset a name: easeml.create_dataset(name, source, inputs, target).');
@@ -44,6 +44,13 @@ BEGIN
     END IF;
     IF wanted.placement = 'bound' AND NOT EXISTS (SELECT FROM easeml.slots) THEN
         PERFORM easeml.fail('ML004', 'placement: bound partitions need a segment with slots, and there are no slots', hint => 'An administrator adds them: SELECT easeml.set_slots(2).');
+    END IF;
+    IF wanted.shuffle NOT IN ('across', 'within') THEN
+        PERFORM easeml.fail('ML001', format('shuffle: expected across or within, got %s', quote_nullable(wanted.shuffle)),
+            hint => 'Of rows on nodes: across deals them over all nodes, within leaves them where they are.');
+    END IF;
+    IF wanted.shuffle IS NOT NULL AND (wanted.key_columns IS NOT NULL OR wanted.n_folds > 0) THEN
+        PERFORM easeml.fail('ML001', 'shuffle excludes key_columns and n_folds: rows on nodes are not named here, and folds are for small tables');
     END IF;
     IF array_ndims(wanted.inputs) > 1 THEN
         PERFORM easeml.fail('ML001', format('inputs: expected a list of columns, got %s', wanted.inputs));
@@ -115,11 +122,11 @@ END
 $$;
 COMMENT ON FUNCTION easeml.begin_refresh(name, name, jsonb) IS 'Begins a further version of a dataset, for this transaction to pack; returns its id (internal).';
 
-CREATE FUNCTION easeml.begin_version(asker name, version integer, arguments jsonb) RETURNS bigint LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION easeml.begin_version(asker name, version integer, arguments jsonb, dataset_id bigint DEFAULT nextval('easeml.datasets_dataset_id_seq')) RETURNS bigint LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     -- What packing finds out is filled in by easeml.finish_dataset.
-    INSERT INTO easeml.datasets (tenant, dataset_name, version, source, input_columns, target_column, task, input_shape, n_outputs, n_partitions, placement,
-        validation_fraction, test_fraction, seed, block_rows, options, encoder, packing_xid)
-    SELECT begin_version.asker, w.name, begin_version.version, w.source, coalesce(w.inputs, '{}'), w.target, coalesce(w.task, 'classification'), '{1}', 1, coalesce(nullif(w.n_folds, 0), w.n_partitions), w.placement,
+    INSERT INTO easeml.datasets (dataset_id, tenant, dataset_name, version, source, input_columns, target_column, task, input_shape, n_outputs, n_partitions, placement,
+        validation_fraction, test_fraction, seed, block_rows, options, encoder, packing_xid) OVERRIDING SYSTEM VALUE
+    SELECT begin_version.dataset_id, begin_version.asker, w.name, begin_version.version, w.source, coalesce(w.inputs, '{}'), w.target, coalesce(w.task, 'classification'), '{1}', 1, coalesce(nullif(w.n_folds, 0), w.n_partitions), w.placement,
         w.validation_fraction, w.test_fraction, w.seed, coalesce(w.block_rows, 1), jsonb_build_object('task', w.task, 'input_shape', w.input_shape, 'block_rows', w.block_rows)
             || jsonb_strip_nulls(jsonb_build_object('split_column', w.split_column, 'time_column', w.time_column, 'group_column', w.group_column, 'key_columns', w.key_columns, 'n_folds', nullif(w.n_folds, 0),
                 'is_small', w.is_small)), '{}',
@@ -128,7 +135,7 @@ CREATE FUNCTION easeml.begin_version(asker name, version integer, arguments json
         task text, input_shape integer[], block_rows integer, placement text, split_column text, time_column text, group_column text, key_columns text[], n_folds integer, is_small boolean)
     RETURNING dataset_id
 $$;
-COMMENT ON FUNCTION easeml.begin_version(name, integer, jsonb) IS 'Inserts a version of a dataset that this transaction packs; returns its id (internal).';
+COMMENT ON FUNCTION easeml.begin_version(name, integer, jsonb, bigint) IS 'Inserts a version of a dataset that this transaction packs; returns its id (internal).';
 
 CREATE FUNCTION easeml.finish_dataset(caller name, asker name, arguments jsonb) RETURNS jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -216,10 +223,16 @@ CREATE CONSTRAINT TRIGGER dataset_is_packed AFTER INSERT ON easeml.datasets DEFE
 
 CREATE FUNCTION easeml.perform_drop_dataset(caller name, asker name, arguments jsonb) RETURNS jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    newest easeml.datasets := easeml.dataset_of(caller, asker, arguments ->> 'dataset');
-    run_ids bigint[] := (SELECT array_agg(r.run_id) FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id)
-        WHERE d.tenant = newest.tenant AND d.dataset_name = newest.dataset_name);
+    newest easeml.datasets;
+    run_ids bigint[];
 BEGIN
+    -- One that is being packed, or could not be, is given up.
+    DELETE FROM easeml.packings k WHERE k.tenant = asker AND k.dataset_name = perform_drop_dataset.arguments ->> 'dataset';
+    IF FOUND AND NOT EXISTS (SELECT FROM easeml.datasets d WHERE d.tenant = asker AND d.dataset_name = perform_drop_dataset.arguments ->> 'dataset') THEN
+        RETURN NULL;
+    END IF;
+    newest := easeml.dataset_of(caller, asker, arguments ->> 'dataset');
+    run_ids := (SELECT array_agg(r.run_id) FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id) WHERE d.tenant = newest.tenant AND d.dataset_name = newest.dataset_name);
     PERFORM easeml.refuse_task(newest.tenant, newest.dataset_name, 'easeml.drop_task');
     IF run_ids IS NOT NULL AND NOT (arguments ->> 'cascade')::boolean THEN
         PERFORM easeml.fail('ML004', format('dataset %s has %s run(s), which would be lost with it', quote_literal(newest.dataset_name), cardinality(run_ids)),

@@ -66,32 +66,50 @@ CREATE FUNCTION easeml.create_dataset(
     time_column text DEFAULT NULL,
     group_column text DEFAULT NULL,
     key_columns text[] DEFAULT NULL,
-    n_folds integer DEFAULT NULL
+    n_folds integer DEFAULT NULL,
+    shuffle text DEFAULT NULL
 ) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     request jsonb := pg_catalog.jsonb_build_object('name', name, 'inputs', inputs, 'target', target, 'n_partitions', coalesce(n_partitions, 4),
         'validation_fraction', coalesce(validation_fraction, 0.15), 'test_fraction', test_fraction, 'seed', seed, 'task', task, 'input_shape', input_shape,
-        'block_rows', block_rows, 'placement', placement, 'split_column', split_column, 'time_column', time_column, 'group_column', group_column,
+        'block_rows', block_rows, 'placement', CASE WHEN shuffle IS NULL AND source OPERATOR(pg_catalog.!~) '^\s*\{' THEN placement ELSE 'bound' END, 'shuffle', shuffle, 'split_column', split_column, 'time_column', time_column, 'group_column', group_column,
         'key_columns', key_columns, 'n_folds', n_folds);
     leaves_open boolean := pg_catalog.num_nonnulls(n_folds, n_partitions, validation_fraction, split_column, time_column, group_column) OPERATOR(pg_catalog.=) 0 AND placement OPERATOR(pg_catalog.=) 'shared';
-    found record;
+    is_elsewhere boolean := source OPERATOR(pg_catalog.~) '^\s*\{';
+    own regclass;  -- null: the tables are elsewhere, each named by itself
+    own_name text;
+    places jsonb;
 BEGIN
     -- One refusal at a time: what is wrong with the arguments comes before a source that does not exist.
     PERFORM easeml.check_dataset(request);
-    found := easeml.find_source(source);
+    IF NOT coalesce(is_elsewhere, false) THEN
+        SELECT f.relation, f.qualified_name INTO own, own_name FROM easeml.find_source(source) f;
+    ELSIF inputs IS NULL THEN
+        PERFORM easeml.fail('ML001', 'inputs: expected columns: those of tables on other servers are not known here');
+    END IF;
+    IF request OPERATOR(pg_catalog.->>) 'placement' OPERATOR(pg_catalog.=) 'bound' THEN
+        places := easeml.places_of(source, own);
+        IF places IS NULL AND shuffle IS NOT NULL THEN
+            PERFORM easeml.fail('ML001', pg_catalog.format('shuffle: %s has no foreign partitions: its rows are on this server', source), hint => 'Leave shuffle out.');
+        END IF;
+    END IF;
     IF inputs IS NULL THEN
-        inputs := easeml.default_inputs(found.relation, pg_catalog.array_cat(array[target, split_column, group_column], key_columns));
+        inputs := easeml.default_inputs(own, pg_catalog.array_cat(array[target, split_column, group_column], key_columns));
         RAISE NOTICE 'inputs: %', pg_catalog.array_to_string(inputs, ', ') USING HINT = 'Name columns in inputs to take others.';
     END IF;
-    request := request OPERATOR(pg_catalog.||) pg_catalog.jsonb_build_object('source', found.qualified_name, 'inputs', inputs);
-    IF leaves_open AND easeml.is_small_table(found.relation, inputs) THEN
+    IF places IS NOT NULL THEN
+        RETURN easeml.ask_for_packing(request OPERATOR(pg_catalog.||) pg_catalog.jsonb_build_object('source', coalesce(own_name, source), 'inputs', inputs,
+            'shuffle', coalesce(shuffle, 'across'), 'places', places), own);
+    END IF;
+    request := request OPERATOR(pg_catalog.||) pg_catalog.jsonb_build_object('source', own_name, 'inputs', inputs);
+    IF leaves_open AND easeml.is_small_table(own, inputs) THEN
         RAISE NOTICE 'the table is small: 5 folds of its rows take turns to validate' USING HINT = 'n_folds => 0 has rows of their own validate.';
         request := request OPERATOR(pg_catalog.||) '{"n_folds": 5, "is_small": true}';
     END IF;
     RETURN easeml.pack_version('begin_dataset', request);
 END
 $$;
-COMMENT ON FUNCTION easeml.create_dataset(text, text, text[], text, integer, double precision, double precision, bigint, text, integer[], integer, text, text, text, text, text[], integer) IS
+COMMENT ON FUNCTION easeml.create_dataset(text, text, text[], text, integer, double precision, double precision, bigint, text, integer[], integer, text, text, text, text, text[], integer, text) IS
 $$Registers a table or view as a dataset and returns the dataset's id. It shuffles the rows once, splits them into training, validation and test rows
 (stratified for labels, with a row of each class that has three in each split), and packs them into partitions. No row leaves the database.
 name: any text; only your own datasets must differ from it. source: a table or view that you may read, written as in SQL.
@@ -106,7 +124,9 @@ split_column: says of each row which split it is in, in the words train, validat
 time_column: the newest rows test, those before them validate, the oldest train. group_column: rows of one group are never in two splits.
 key_columns: name the rows in easeml.dataset_rows; by default the primary key, or without one a hash of inputs and target.
 n_folds: cross-validation with so many folds: all rows but the test rows train, and validate in turn. There are as many partitions, whatever n_partitions says.
-A table of 100 to 2,000 rows without arrays and images gets 5, unless n_partitions, validation_fraction, placement or a column of splits, times or groups says otherwise; 0: none.$$;
+A table of 100 to 2,000 rows without arrays and images gets 5, unless n_partitions, validation_fraction, placement or a column of splits, times or groups says otherwise; 0: none.
+shuffle: of rows on nodes (segments that are other servers), a table with foreign partitions or {"east": "public.sales", "west": "public.sales"}. across (the default there) deals them by their hashes over all nodes
+with slots, and sends each at most once, packed; within leaves them where they are. The nodes pack, so the dataset is there a little later: CALL easeml.wait_dataset(id).$$;
 
 CREATE FUNCTION easeml.find_version(dataset text, version integer) RETURNS easeml.datasets LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -128,6 +148,7 @@ LANGUAGE plpgsql STABLE ROWS 10000 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     wanted easeml.datasets := easeml.find_version(dataset, version);
 BEGIN
+    PERFORM easeml.refuse_rows_elsewhere(wanted, 'easeml.dataset_rows');
     RETURN QUERY SELECT k.row_key, b.split, b.partition_number, CASE WHEN wanted.options ? 'n_folds' AND b.split = 'train' THEN b.partition_number END FROM easeml.version_blocks b, unnest(coalesce(b.row_keys, b.row_hashes::text[])) k(row_key) WHERE b.dataset_id = wanted.dataset_id;
 END
 $$;
@@ -140,9 +161,15 @@ CREATE FUNCTION easeml.refresh_dataset(dataset text) RETURNS bigint LANGUAGE plp
 DECLARE
     old easeml.datasets := easeml.find_dataset(dataset);
 BEGIN
+    IF old.shuffle IS NOT NULL AND old.source ~ '^\s*\{' THEN
+        RETURN easeml.ask_for_packing(jsonb_build_object('dataset', dataset, 'places', easeml.listed_places(old.source)), NULL);
+    END IF;
     IF to_regclass(old.source) IS NULL THEN
         PERFORM easeml.fail('ML003', format('the source %s of dataset %s is gone', old.source, quote_literal(dataset)),
             hint => 'Make a table or view of that name again, or another dataset with easeml.create_dataset.');
+    END IF;
+    IF old.shuffle IS NOT NULL THEN
+        RETURN easeml.ask_for_packing(jsonb_build_object('dataset', dataset, 'places', easeml.foreign_places(to_regclass(old.source))), to_regclass(old.source));
     END IF;
     RETURN easeml.pack_version('begin_refresh', jsonb_build_object('dataset', dataset, 'is_small', easeml.is_small_table(to_regclass(old.source), old.input_columns)));
 END

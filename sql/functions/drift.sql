@@ -19,6 +19,7 @@ DECLARE
     found record;
     measured record;
 BEGIN
+    PERFORM easeml.refuse_rows_elsewhere(data, 'easeml.drift');
     found := easeml.find_source(coalesce(source, data.source));
     measured := easeml.measure_drift(data.dataset_id, found.relation::pg_catalog.oid, pg_catalog.jsonb_build_object('time_column', time_column, 'every', every,
         'every_seconds', coalesce(pg_catalog.date_part('epoch', every), 0), 'n_rows', n_rows));

@@ -15,6 +15,7 @@ BEGIN
         WHERE d.tenant = easeml.current_tenant() AND d.dataset_name = dataset OR d.tenant || '.' || d.dataset_name = dataset
         ORDER BY d.tenant = easeml.current_tenant() AND d.dataset_name = dataset DESC NULLS LAST LIMIT 1;
         -- Readers see that there is a dataset, and none of its rows.
+        PERFORM easeml.refuse_rows_elsewhere(d, 'this') FROM easeml.datasets d WHERE d.tenant = owner AND d.dataset_name = examined_trial.dataset_name ORDER BY d.version DESC LIMIT 1;
         is_visible := EXISTS (SELECT FROM easeml.blocks b JOIN easeml.datasets d USING (dataset_id) WHERE d.tenant = owner AND d.dataset_name = examined_trial.dataset_name);
         IF NOT is_visible THEN
             hint := easeml.near_names(dataset, (SELECT array_agg(DISTINCT d.dataset_name) FROM easeml.datasets d WHERE d.tenant = easeml.current_tenant()));

@@ -27,6 +27,7 @@ BEGIN
     SELECT d.* INTO found FROM easeml.datasets d
     WHERE d.tenant = dataset_of.tenant AND d.dataset_name = dataset_of.dataset ORDER BY d.version DESC LIMIT 1;
     IF found.dataset_id IS NULL THEN
+        PERFORM easeml.refuse_unpacked_dataset(tenant, dataset);
         SELECT array_agg(DISTINCT d.dataset_name) INTO known FROM easeml.datasets d WHERE d.tenant = dataset_of.tenant;
         PERFORM easeml.fail('ML003', format('there is no dataset %s of role %s', quote_nullable(dataset), quote_ident(caller)),
             hint => coalesce(easeml.near_names(dataset, known), 'Make one with easeml.create_dataset(name, source, inputs, target).'));

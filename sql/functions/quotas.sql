@@ -12,6 +12,7 @@ COMMENT ON FUNCTION easeml.used_hours(name) IS
 CREATE FUNCTION easeml.kept_bytes(tenant name) RETURNS bigint LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     -- The rows hold the lengths, so no value is read; that of an encoder is what the disk holds.
     SELECT least(coalesce((SELECT sum(octet_length(b.inputs)::bigint + octet_length(b.targets) + coalesce(pg_column_size(b.row_keys), pg_column_size(b.row_hashes), 0)) FROM easeml.datasets d JOIN easeml.blocks b USING (dataset_id) WHERE d.tenant = kept_bytes.tenant), 0)
+        + coalesce((SELECT sum(p.n_bytes) FROM easeml.partitions p WHERE p.tenant = kept_bytes.tenant AND p.home_segment_id IS NOT NULL), 0)
         + coalesce((SELECT sum(pg_column_size(d.encoder)) FROM easeml.datasets d WHERE d.tenant = kept_bytes.tenant), 0)
         + coalesce((SELECT sum(octet_length(e.message)) FROM easeml.events e WHERE e.tenant = kept_bytes.tenant), 0)
         + coalesce((SELECT sum(c.n_bytes) FROM easeml.checkpoints c WHERE c.tenant = kept_bytes.tenant), 0), 9223372036854775807)::bigint

@@ -5,7 +5,7 @@ DECLARE
     name text := (easeml.dataset_of(caller, asker, arguments ->> 'dataset')).dataset_name;
     wanted record;
 BEGIN
-    PERFORM easeml.refuse_task(asker, name, 'easeml.alter_task');
+    PERFORM easeml.refuse_task(asker, name, 'easeml.alter_task'), easeml.refuse_rows_elsewhere(easeml.dataset_of(caller, asker, name), 'easeml.set_refresh');
     SELECT w.* INTO wanted FROM jsonb_to_record(arguments) w(every interval, when_drift float8);
     IF wanted.every IS NULL AND wanted.when_drift IS NULL THEN
         DELETE FROM easeml.refresh_rules r WHERE r.tenant = asker AND r.dataset_name = name;

@@ -7,7 +7,9 @@ BEGIN
     IF NOT EXISTS (SELECT FROM easeml.trials t WHERE t.trial_id = check_replay_options.trial_id) THEN
         PERFORM easeml.fail('ML003', format('there is no trial %s that you can see', coalesce(trial_id::text, 'NULL')),
             hint => 'SELECT trial_id FROM easeml.leaderboard lists them.');
-    ELSIF device IS NULL OR device !~ '^(cpu|cuda:[0-9]+)$' THEN
+    END IF;
+    PERFORM easeml.refuse_rows_elsewhere(d, 'easeml.replay') FROM easeml.trials t JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id) WHERE t.trial_id = check_replay_options.trial_id;
+    IF device IS NULL OR device !~ '^(cpu|cuda:[0-9]+)$' THEN
         PERFORM easeml.fail('ML001', format('device: expected cpu or cuda:N, got %s', quote_nullable(device)),
             hint => 'cuda:0 is the first GPU of the server.');
     ELSIF n_threads IS NULL OR n_threads NOT BETWEEN 1 AND 1024 THEN

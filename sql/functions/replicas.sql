@@ -14,7 +14,7 @@ BEGIN
         -- Too few copies: the emptiest segments get one. Too many: the fullest lose theirs.
         INSERT INTO easeml.replicas (dataset_id, tenant, partition_number, segment_id)
         SELECT data.dataset_id, data.tenant, part, g.segment_id FROM easeml.segments g
-        WHERE EXISTS (SELECT FROM easeml.slots s WHERE s.segment_id = g.segment_id)
+        WHERE EXISTS (SELECT FROM easeml.slots s WHERE s.segment_id = g.segment_id) AND (data.shuffle IS NULL OR g.service IS NOT NULL)
             AND NOT EXISTS (SELECT FROM easeml.replicas c WHERE c.dataset_id = data.dataset_id AND c.partition_number = part AND c.segment_id = g.segment_id)
         ORDER BY (SELECT count(*) FROM easeml.replicas c WHERE c.dataset_id = data.dataset_id AND c.segment_id = g.segment_id), g.segment_id
         LIMIT greatest(n_wanted, 0);
@@ -27,7 +27,7 @@ BEGIN
     LOOP
         WITH held AS (
             SELECT g.segment_id, (SELECT count(*) FROM easeml.replicas c WHERE c.dataset_id = data.dataset_id AND c.segment_id = g.segment_id) AS n
-            FROM easeml.segments g WHERE EXISTS (SELECT FROM easeml.slots s WHERE s.segment_id = g.segment_id)),
+            FROM easeml.segments g WHERE EXISTS (SELECT FROM easeml.slots s WHERE s.segment_id = g.segment_id) AND (data.shuffle IS NULL OR g.service IS NOT NULL)),
         ends AS (SELECT (SELECT h.segment_id FROM held h ORDER BY h.n DESC, h.segment_id LIMIT 1) AS fullest,
             (SELECT h.segment_id FROM held h ORDER BY h.n, h.segment_id LIMIT 1) AS emptiest, max(h.n) - min(h.n) AS gap FROM held h),
         moved AS (SELECT c.partition_number, e.fullest, e.emptiest FROM easeml.replicas c, ends e
@@ -48,12 +48,16 @@ CREATE FUNCTION easeml.perform_replicate_dataset(caller name, asker name, argume
 DECLARE
     data easeml.datasets := easeml.dataset_of(caller, asker, arguments ->> 'dataset');
     factor integer := (arguments ->> 'factor')::integer;
-    n_segments integer := (SELECT count(DISTINCT s.segment_id) FROM easeml.slots s);
+    -- The rows of some lie on nodes, and never here.
+    n_segments integer := (SELECT count(DISTINCT s.segment_id) FROM easeml.slots s JOIN easeml.segments g USING (segment_id) WHERE data.shuffle IS NULL OR g.service IS NOT NULL);
     version_id bigint;
 BEGIN
     IF data.placement = 'shared' THEN
         PERFORM easeml.fail('ML004', format('dataset %s is shared: every slot may run every partition already', quote_literal(data.dataset_name)),
             hint => 'Replicas are for datasets created with placement => ''bound''.');
+    END IF;
+    IF data.shuffle = 'within' THEN
+        PERFORM easeml.fail('ML004', format('the rows of dataset %s stay on the nodes where they are', quote_literal(data.dataset_name)), hint => 'It was created with shuffle => ''within''; rows of one with ''across'' may be copied.');
     END IF;
     IF factor IS NULL OR factor NOT BETWEEN 1 AND n_segments THEN
         PERFORM easeml.fail('ML001', format('factor: expected 1 to %s, the number of segments that have slots, got %s', n_segments, coalesce(factor::text, 'NULL')),

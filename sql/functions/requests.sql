@@ -34,6 +34,7 @@ BEGIN
     asker := easeml.register_tenant(NEW.caller);
     NEW.result := CASE NEW.action
         WHEN 'begin_dataset' THEN easeml.begin_dataset(NEW.caller, asker, NEW.arguments)
+        WHEN 'begin_packing' THEN easeml.begin_packing(NEW.caller, asker, NEW.arguments)
         WHEN 'begin_refresh' THEN easeml.begin_refresh(NEW.caller, asker, NEW.arguments)
         WHEN 'finish_dataset' THEN easeml.finish_dataset(NEW.caller, asker, NEW.arguments)
         WHEN 'drop_dataset' THEN easeml.perform_drop_dataset(NEW.caller, asker, NEW.arguments)

@@ -91,6 +91,11 @@ BEGIN
         PERFORM easeml.fail('ML004', format('segment %s is the only holder of partition %s of dataset %s', segment, orphan.partition_number, quote_literal(orphan.dataset_name)),
             hint => format('Place it anew first: SELECT easeml.replicate_dataset(%L, 1).', orphan.dataset_name));
     END IF;
+    SELECT d.dataset_name, d.tenant, d.dataset_id, p.partition_number INTO orphan FROM easeml.partitions p JOIN easeml.datasets d USING (dataset_id) WHERE p.home_segment_id = leaving LIMIT 1;
+    IF FOUND THEN
+        PERFORM easeml.fail('ML004', format('segment %s has the rows of partition %s of dataset %s of %s, which are nowhere else', segment, orphan.partition_number, quote_literal(orphan.dataset_name), quote_ident(orphan.tenant)),
+            hint => 'Their owner packs them again without it (easeml.drop_dataset, easeml.create_dataset).');
+    END IF;
     SELECT t.trial_id, t.run_id INTO orphan FROM easeml.checkpoint_copies k JOIN easeml.checkpoints c USING (checkpoint_id) JOIN easeml.trials t ON t.checkpoint_id = c.checkpoint_id
     WHERE k.segment_id = leaving AND c.is_elsewhere AND t.status IN ('waiting', 'running', 'paused')
         AND NOT EXISTS (SELECT FROM easeml.checkpoint_copies o WHERE o.checkpoint_id = k.checkpoint_id AND o.segment_id <> leaving) LIMIT 1;

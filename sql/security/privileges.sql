@@ -85,7 +85,7 @@ ALTER VIEW easeml.kept_sizes OWNER TO easeml_owner;
 
 -- Identity columns need no right on their sequence; these are drawn from by name.
 GRANT USAGE ON SEQUENCE easeml.slots_slot_id_seq TO easeml_admin, easeml_coordinator;
-GRANT USAGE ON SEQUENCE easeml.tasks_task_id_seq TO easeml_owner;
+GRANT USAGE ON SEQUENCE easeml.tasks_task_id_seq, easeml.datasets_dataset_id_seq TO easeml_owner;
 GRANT USAGE ON SEQUENCE easeml.arm_openings_decision_id_seq TO easeml_coordinator;
 
 -- Who may call what: a routine without a line is easeml_owner's alone. Trigger functions never get one: whoever may execute
@@ -109,6 +109,7 @@ BEGIN
                 select_models,preview_procedure,plan,plan_frontier,run_summary,wait,cancel,resume,drop_run,replay,deploy,undeploy,export_trial,import_trial,rollback,set_serving_metric}'),
             ('easeml_tenant', '{create_task,alter_task,run_task,drop_task,feed,add_labelling_function,remove_labelling_function,label_examples,task_report}'),
             ('easeml_tenant', '{find_task,task_of,output_type,check_place,make_task_views,make_objects_view,is_tree,read_examples,labelling_function}'),
+            ('easeml_tenant', '{wait_dataset,places_of,foreign_places,listed_places,ask_for_packing,refuse_unpacked_dataset,refuse_rows_elsewhere}'),
             ('easeml_tenant', '{request,pack_version,pack_begun_dataset,is_being_packed,check_dataset,default_inputs,is_small_table,is_bound_by_limits,find_dataset,dataset_of,find_run,fail_run,near_names,
                 export_file,import_model,store_import,
                 preview_search,plan_search_on,known_times,timed_trials,plan_goal,fitting_architectures,check_replay_options,check_replay,replay_units,commit_first,quality,tried_sentence,best_sentences,advice_sentence,metric_text,members_text}'),
@@ -125,6 +126,7 @@ BEGIN
                 has_live_coordinator,current_tenant,current_tenancy,list_architectures,list_templates,template_architectures,list_metrics,list_schedulers,list_allocations,
                 list_procedures,list_policies,list_priors,used_bytes,used_hours,quality,find_run,fail_run,wait,run_summary,tried_sentence,best_sentences,advice_sentence,metric_text,members_text,commit_first,python_facts}'),
             ('easeml_coordinator', '{open_node_unit,store_node_state,record_node_training,record_node_evaluation,next_segments,rewind_trial,note_segment,check_json}'),
+            ('easeml_coordinator', '{next_packing,note_packing,settle_packing,finish_packing}'),
             ('easeml_coordinator', '{slot_seconds,record_forecast,forecast,run_standing,make_forecast,known_times,timed_trials}'),
             ('easeml_coordinator', '{local_slots,request_instances,attach_slots,release_instance,end_instance,keep_revision,keep_plan,keep_stage,keep_call,lock_topology}'),
             ('easeml_admin', '{create_tenant,alter_tenant,drop_tenant,adopt_tenant,set_policy,set_slots,add_slots,drain_slot,resume_slot,remove_slot,

@@ -28,3 +28,14 @@ CREATE FUNCTION easeml_segment.release() RETURNS void LANGUAGE sql SET search_pa
     DELETE FROM easeml_segment.datasets;
 $$;
 COMMENT ON FUNCTION easeml_segment.release() IS 'Lets the node serve no segment any more, and removes what it holds.';
+
+-- As in easeml: it returns the array's memory as it is.
+CREATE FUNCTION easeml_segment.array_bytes(elements anyarray) RETURNS bytea LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE AS $$byteasend$$;
+COMMENT ON FUNCTION easeml_segment.array_bytes(anyarray) IS 'Returns an array as the server stores it: dimensions, then the elements side by side.';
+
+CREATE FUNCTION easeml_segment.pack_on_node(step text, told jsonb) RETURNS jsonb LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
+from easeml_plpy.spread.steps import pack_on_node
+return pack_on_node(plpy, GD, step, told)
+$$;
+COMMENT ON FUNCTION easeml_segment.pack_on_node(text, jsonb) IS
+    'Does a step of packing rows that lie here, and returns what it found. The steps of a dataset are one transaction, which keeps its rows in temporary tables.';

@@ -25,6 +25,8 @@ CREATE TABLE easeml.datasets (
     packing_xid xid8,
     explanations jsonb NOT NULL DEFAULT '{}',
     row_key text,
+    shuffle text CHECK (shuffle IN ('across', 'within')),
+    n_moved_bytes bigint CHECK (n_moved_bytes >= 0),
     UNIQUE (tenant, dataset_name, version),
     UNIQUE (dataset_id, tenant)  -- children carry (id, tenant) so that no row can hang on another tenant's parent
 );
@@ -32,6 +34,8 @@ COMMENT ON TABLE easeml.datasets IS 'Registered datasets, one row for each versi
 COMMENT ON COLUMN easeml.datasets.encoder IS 'How columns become numbers, with statistics of the training rows; prediction applies the same encoding.';
 COMMENT ON COLUMN easeml.datasets.explanations IS 'By input column, what it became and why.';
 COMMENT ON COLUMN easeml.datasets.packing_xid IS 'The transaction that is packing it: its tenant may add blocks in that transaction only. Null once it is packed.';
+COMMENT ON COLUMN easeml.datasets.shuffle IS 'Of rows that lie on nodes: dealt across all of them, or within each. Null: they are here.';
+COMMENT ON COLUMN easeml.datasets.n_moved_bytes IS 'What went from node to node when it was packed.';
 COMMENT ON COLUMN easeml.datasets.row_key IS 'SQL of what names a row of the source in easeml.dataset_rows.';
 COMMENT ON COLUMN easeml.datasets.options IS 'Further arguments of create_dataset, kept so that refresh_dataset can repeat them.';
 
@@ -45,11 +49,13 @@ CREATE TABLE easeml.partitions (
     n_bytes bigint NOT NULL CHECK (n_bytes BETWEEN 0 AND 100000000000000),
     checksum bigint NOT NULL,
     n_kept_bytes bigint NOT NULL DEFAULT 0 CHECK (n_kept_bytes >= 0),
+    home_segment_id integer REFERENCES easeml.segments,
     PRIMARY KEY (dataset_id, partition_number),
     FOREIGN KEY (dataset_id, tenant) REFERENCES easeml.datasets (dataset_id, tenant) ON DELETE CASCADE
 );
 COMMENT ON TABLE easeml.partitions IS 'The partitions of each dataset; a training unit reads one of them.';
 COMMENT ON COLUMN easeml.partitions.n_kept_bytes IS 'Of n_bytes, those in blocks that an earlier version holds.';
+COMMENT ON COLUMN easeml.partitions.home_segment_id IS 'The segment whose server was given its blocks when it was packed; null: they are in easeml.blocks.';
 COMMENT ON COLUMN easeml.partitions.checksum IS 'CRC-32 over inputs and targets of its training blocks, block after block; easeml.replay refuses other rows.';
 
 CREATE TABLE easeml.replicas (
@@ -63,6 +69,29 @@ CREATE TABLE easeml.replicas (
 );
 COMMENT ON TABLE easeml.replicas IS 'Which segments hold which partition of the datasets with bound placement.';
 CREATE INDEX replicas_segment ON easeml.replicas (segment_id);
+
+CREATE TABLE easeml.packings (
+    dataset_id bigint PRIMARY KEY,
+    tenant name NOT NULL,
+    dataset_name text NOT NULL,
+    version integer NOT NULL,
+    caller name NOT NULL,
+    shuffle text NOT NULL CHECK (shuffle IN ('across', 'within')),
+    arguments jsonb NOT NULL,
+    places jsonb NOT NULL,
+    asked_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    started_at timestamptz,
+    not_before timestamptz,
+    failed_at timestamptz,
+    problem jsonb,
+    UNIQUE (tenant, dataset_name)
+);
+COMMENT ON TABLE easeml.packings IS 'Datasets of rows on nodes that the service is to pack: until then they are no datasets.';
+COMMENT ON COLUMN easeml.packings.dataset_id IS 'The number that the dataset will have.';
+COMMENT ON COLUMN easeml.packings.caller IS 'The role that asked: a role of that name reads the tables on the nodes.';
+COMMENT ON COLUMN easeml.packings.places IS 'The tables, by segment.';
+COMMENT ON COLUMN easeml.packings.not_before IS 'When it is tried again: a node did not answer.';
+COMMENT ON COLUMN easeml.packings.problem IS 'What is in the way, or why it came to nothing if it has failed: the parts of an error.';
 
 CREATE TABLE easeml.blocks (
     dataset_id bigint NOT NULL,

@@ -14,6 +14,9 @@ ALTER TABLE easeml.epoch_metrics ADD COLUMN IF NOT EXISTS training_loss double p
 ALTER TABLE easeml.epoch_metrics ADD COLUMN IF NOT EXISTS mse double precision, ADD COLUMN IF NOT EXISTS psnr double precision, ADD COLUMN IF NOT EXISTS ssim double precision,
     ADD COLUMN IF NOT EXISTS token_accuracy double precision;
 ALTER TABLE easeml.partitions ADD COLUMN IF NOT EXISTS n_kept_bytes bigint NOT NULL DEFAULT 0 CHECK (n_kept_bytes >= 0);
+ALTER TABLE easeml.partitions ADD COLUMN IF NOT EXISTS home_segment_id integer REFERENCES easeml.segments;
+ALTER TABLE easeml.datasets ADD COLUMN IF NOT EXISTS shuffle text CHECK (shuffle IN ('across', 'within')),
+    ADD COLUMN IF NOT EXISTS n_moved_bytes bigint CHECK (n_moved_bytes >= 0);
 ALTER TABLE easeml.coordinators ADD COLUMN IF NOT EXISTS counters jsonb NOT NULL DEFAULT '{}';
 ALTER TABLE easeml.slots ADD COLUMN IF NOT EXISTS instance_id bigint, ADD COLUMN IF NOT EXISTS is_added boolean NOT NULL DEFAULT false,
     ADD COLUMN IF NOT EXISTS start_seconds jsonb NOT NULL DEFAULT '{}';
@@ -43,6 +46,7 @@ DROP VIEW IF EXISTS easeml.architectures;
 DROP FUNCTION IF EXISTS easeml.list_architectures(), easeml.fitting_architectures(text, integer[], integer, boolean), easeml.predict_packed(text, bigint, integer, bytea, text), easeml.specifications(text[]),
     easeml.predict_table(text, text, text, bigint, text, text[]), easeml.write_predictions(text, oid, text, bigint, text, text[]);
 DROP FUNCTION IF EXISTS easeml.plan(text, text[], jsonb, text, integer, integer, bigint, jsonb, interval, double precision, text, double precision);
+DROP FUNCTION IF EXISTS easeml.create_dataset(text, text, text[], text, integer, double precision, double precision, bigint, text, integer[], integer, text, text, text, text, text[], integer), easeml.begin_version(name, integer, jsonb);
 DROP FUNCTION IF EXISTS easeml.add_segment(text), easeml.remove_segment(text);
 DROP FUNCTION IF EXISTS easeml.select_models(text, text[], jsonb, text, integer, integer, text, double precision, bigint, text, text, jsonb, text);
 

@@ -6,7 +6,7 @@ SELECT d.dataset_id, d.tenant::text AS tenant, d.dataset_name, d.version, d.sour
     d.version = max(d.version) OVER (PARTITION BY d.tenant, d.dataset_name) AS is_newest,
     (SELECT count(*) FROM easeml.runs r WHERE r.dataset_id = d.dataset_id) AS n_runs,
     d.placement, (SELECT min(c.n) FROM (SELECT count(*) AS n FROM easeml.replicas r WHERE r.dataset_id = d.dataset_id GROUP BY r.partition_number) c) AS replication_factor,
-    d.explanations, d.options - '{task,input_shape,block_rows,is_small}'::text[] AS split_options, d.row_key
+    d.explanations, d.options - '{task,input_shape,block_rows,is_small}'::text[] AS split_options, d.row_key, d.shuffle, d.n_moved_bytes
 FROM easeml.datasets d
 LEFT JOIN (SELECT dataset_id, sum(n_train_rows)::bigint AS n_train_rows, sum(n_validation_rows)::bigint AS n_validation_rows,
                sum(n_test_rows)::bigint AS n_test_rows, sum(n_bytes)::bigint AS n_bytes
@@ -103,6 +103,8 @@ COMMENT ON COLUMN easeml.partition_status.holders IS 'Segments that hold it; nul
 COMMENT ON COLUMN easeml.dataset_info.explanations IS 'By input column, what it became (number, time, categories, words, pieces of characters, array, or left out) and why.';
 COMMENT ON COLUMN easeml.dataset_info.split_options IS 'The arguments of easeml.create_dataset that say how rows are split and named; empty: at random.';
 COMMENT ON COLUMN easeml.dataset_info.row_key IS 'SQL of what names a row of the source: JOIN easeml.dataset_rows(dataset) r ON r.row_key = this.';
+COMMENT ON COLUMN easeml.dataset_info.shuffle IS 'Of rows on nodes: across (dealt over all nodes) or within (they stayed where they were); null: they were packed here.';
+COMMENT ON COLUMN easeml.dataset_info.n_moved_bytes IS 'Bytes that went from node to node when it was packed.';
 COMMENT ON COLUMN easeml.dataset_info.dataset_id IS 'Number of this version.';
 COMMENT ON COLUMN easeml.dataset_info.tenant IS 'Tenant that owns the dataset.';
 COMMENT ON COLUMN easeml.dataset_info.dataset_name IS 'Name, unique for its tenant.';
@@ -138,3 +140,21 @@ COMMENT ON COLUMN easeml.metrics.task IS 'Task that it measures.';
 COMMENT ON COLUMN easeml.metrics.is_higher_better IS 'Whether a higher value is better.';
 COMMENT ON COLUMN easeml.metrics.is_default IS 'Whether a run of that task uses it by default.';
 COMMENT ON COLUMN easeml.metrics.summary IS 'What it measures.';
+
+CREATE VIEW easeml.packing_status WITH (security_invoker) AS
+SELECT k.dataset_id, k.tenant::text AS tenant, k.dataset_name, k.version, k.shuffle, k.places, k.asked_at, k.started_at,
+    CASE WHEN k.failed_at IS NOT NULL THEN 'failed' WHEN k.problem IS NOT NULL THEN 'waiting' WHEN k.started_at IS NOT NULL THEN 'packing' ELSE 'queued' END AS status,
+    k.problem ->> 'message' AS problem, k.problem ->> 'hint' AS hint
+FROM easeml.packings k;
+COMMENT ON VIEW easeml.packing_status IS 'Datasets of rows on nodes that are not packed yet, or could not be.';
+COMMENT ON COLUMN easeml.packing_status.dataset_id IS 'The number that the dataset will have.';
+COMMENT ON COLUMN easeml.packing_status.tenant IS 'Tenant that asked.';
+COMMENT ON COLUMN easeml.packing_status.dataset_name IS 'The name that it will have.';
+COMMENT ON COLUMN easeml.packing_status.version IS 'The version that it will be.';
+COMMENT ON COLUMN easeml.packing_status.shuffle IS 'across or within, see easeml.create_dataset.';
+COMMENT ON COLUMN easeml.packing_status.places IS 'The tables, by segment.';
+COMMENT ON COLUMN easeml.packing_status.asked_at IS 'When it was asked for.';
+COMMENT ON COLUMN easeml.packing_status.started_at IS 'When the service last began to pack it.';
+COMMENT ON COLUMN easeml.packing_status.status IS 'queued, packing, waiting (it is tried again) or failed.';
+COMMENT ON COLUMN easeml.packing_status.problem IS 'What it waits for, or why it failed.';
+COMMENT ON COLUMN easeml.packing_status.hint IS 'What to do about it.';

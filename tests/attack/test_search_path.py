@@ -25,11 +25,21 @@ UNPINNED = {"array_bytes", "bytes_as_numbers", "create_dataset", "drift", "find_
 COMMITTING = {
     "commit_first", "evaluate_batch", "evaluate_gang", "evaluate_round", "evaluate_unit", "pilot_unit", "replay",
     "replay_units", "train_batch", "train_gang", "train_round", "train_unit", "wait",
+    "wait_dataset",
 }  # fmt: skip
 # What pgspot warns of: the functions above that it can read. Of each it is shown below that no trap catches it.
 WARNINGS = {
     f"PS005: Function without explicit search_path: easeml.{name}"
-    for name in ("find_source", "create_dataset", "drift", "wait", "find_output", "predict_table", "replay")
+    for name in (
+        "find_source",
+        "create_dataset",
+        "drift",
+        "wait",
+        "wait_dataset",
+        "find_output",
+        "predict_table",
+        "replay",
+    )
 }
 # Functions of the server that easeml's SQL names are there once more in mallory's schema, for arguments of any type.
 TRAPS = """

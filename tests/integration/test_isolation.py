@@ -37,6 +37,7 @@ FROM easeml.trial_groups g JOIN easeml.trials t USING (run_id);
 # They take names, values or settings, and look at no row that has an tenant.
 ABOUT_NO_ROWS = {
     "check_place", "labelling_function", "read_examples",
+    "foreign_places", "listed_places", "places_of",
     "array_bytes", "check_dataset", "current_tenancy", "current_tenant", "default_inputs", "fail", "fail_run",
     "find_output", "find_source", "hide_context", "commit_first", "import_model", "import_trial", "store_import",
     "fitting_architectures", "has_live_coordinator", "instance_cost", "is_bound_by_limits", "is_small_table",
@@ -125,7 +126,7 @@ REFUSED = {
     "check_replay_options(bigint,text,integer,integer)":
         "SELECT easeml.check_replay_options({trial_id}, 'cpu', 1, NULL)",
     "create_dataset(text,text,text[],text,integer,double precision,double precision,"
-    "bigint,text,integer[],integer,text,text,text,text,text[],integer)":
+    "bigint,text,integer[],integer,text,text,text,text,text[],integer,text)":
         "SELECT easeml.create_dataset('stolen', 'alma.mine', '{{x}}', 'y')",
     "deploy(bigint)": "SELECT easeml.deploy({trial_id})",
     "drop_dataset(text,boolean)": "SELECT easeml.drop_dataset('private', true)",
@@ -175,6 +176,12 @@ REFUSED = {
     "set_prediction_audit(text,boolean)": "SELECT easeml.set_prediction_audit('private', false)",
     "undeploy(text)": "SELECT easeml.undeploy('private')",
     "wait(bigint,double precision)": "CALL easeml.wait({run_id}, 1)",
+    "wait_dataset(bigint,double precision)": "CALL easeml.wait_dataset({dataset_id}, 1)",
+    "ask_for_packing(jsonb,regclass)":
+        "SELECT easeml.ask_for_packing('{{\"dataset\": \"private\", \"places\": []}}', NULL)",
+    "refuse_rows_elsewhere(easeml.datasets,text)":
+        "SELECT easeml.refuse_rows_elsewhere(jsonb_populate_record(NULL::easeml.datasets,"
+        " '{{\"dataset_name\": \"private\", \"shuffle\": \"within\"}}'), 'it')",
     "write_predictions(text,oid,text,bigint,text,text[],boolean)":
         f"{RAISED} easeml.write_predictions('private', 'mine'::regclass, 'bert.stolen', {{trial_id}}, 'refuse', NULL,"
         " true)",
@@ -197,6 +204,7 @@ ANSWERED_EMPTILY = {
     "planned_cost(bigint,double precision)": ("SELECT easeml.planned_cost({run_id}, 0)", 0.0),
     "is_being_packed(bigint)": ("SELECT easeml.is_being_packed({dataset_id})", False),
     "answering_trial(name,text)": ("SELECT trial_id FROM easeml.answering_trial('alma', 'private')", None),
+    "refuse_unpacked_dataset(name,text)": ("SELECT easeml.refuse_unpacked_dataset('alma', 'elsewhere')::text", ""),
     "used_bytes(name)": ("SELECT easeml.used_bytes('alma')", None),
     "used_hours(name)": ("SELECT easeml.used_hours('alma')", 0.0),
 }  # fmt: skip

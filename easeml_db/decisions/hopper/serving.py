@@ -44,9 +44,12 @@ class Serving:
         return choice.starts
 
     def _offer(self, run: Run, most: int | None) -> SlotOffer:
+        placement = self._placements.of(run)
+        idle = self._board.idle(self._held.union(self._own.closed_to(run.run_id)))
         return SlotOffer(
-            idle=self._board.idle(self._held.union(self._own.closed_to(run.run_id)))[:most],
-            placement=self._placements.of(run),
+            # Slots of other servers are none of a run whose rows are not placed.
+            idle=[slot for slot in idle if slot in placement.segment_of][:most],
+            placement=placement,
             cached=self._board.cached(run.run_id),
             n_working=self._own.n_working(run.run_id),
             find_slots=lambda: self._slots_for(run),
@@ -64,7 +67,8 @@ class Serving:
         """Return the slots that a run may have, idle or not, as many as its tenant may have. They are first those that
         work for the tenant, on younger runs perhaps: then they are waited for."""
         taken = self._taken()
-        free = self._board.working() - taken - self._own.closed_to(run.run_id)
+        reachable = self._board.working() & self._placements.of(run).segment_of.keys()
+        free = reachable - taken - self._own.closed_to(run.run_id)
         if run.tenant not in self._limits:
             return sorted(free)
         busy = self._limits.working_for(run.tenant)

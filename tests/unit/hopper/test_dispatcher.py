@@ -128,3 +128,12 @@ def test_newcomers_are_timed_on_all_slots_that_no_other_tenant_wants():
     assert chosen(dispatcher) == [(2, True), (2, True), (1, False), (3, True)]
     alone = timed(dispatcher_of(3, run_of(1, "new", 4)), newcomer(2), newcomer(3))
     assert chosen(alone) == [(2, True), (2, True), (3, True)]
+
+
+def test_a_run_whose_rows_are_not_placed_leaves_idle_slots_of_other_servers_alone():
+    run = run_of(1, n_trials=3)
+    dispatcher = dispatcher_of(1, run)
+    dispatcher.board.keep([Slot(1, "slot-1", 1), Slot(2, "slot-2", 2, service="pg_east")])
+    dispatcher.board.ready(2)
+    assert starts(dispatcher) == [(1, (1,))]
+    assert dispatcher.take_failed() == {}

@@ -14,7 +14,7 @@ NUMBER = NumericField(column="n", type="float8")
 def knots_of(field: Field, values: Array, *, n_numbers: int = 1, block: int = 1000) -> list[list[float]]:
     sample = KnotSample(field, len(values), n_numbers)
     for start in range(0, len(values), block):
-        sample.add(values[start : start + block])
+        sample.add(*sample.look(values[start : start + block], start))
     return [each.tolist() for each in sample.knots()]
 
 
@@ -57,7 +57,7 @@ def test_a_vector_has_knots_for_each_position_and_an_image_for_all_pixels_at_onc
 
 def test_of_an_array_alone_only_the_range_is_kept() -> None:
     sample = KnotSample(TensorField(column="v", type="_float8", dtype="f8", shape=(2,)), 3, 2, is_alone=True)
-    sample.add(np.array([[1.0, 5.0], [2.0, np.nan], [3.0, 5.0]]))
+    sample.add(*sample.look(np.array([[1.0, 5.0], [2.0, np.nan], [3.0, 5.0]]), 0))
     assert [each.tolist() for each in sample.knots()] == [[1.0, 3.0], [5.0]]
 
 

@@ -15,7 +15,7 @@ FOLDS = folds_of(3, len(CODES))
 def statistics() -> TargetStatistics:
     found = TargetStatistics.empty(2, 1)
     for rows in (slice(0, 3), slice(3, None)):
-        found.add(CODES[rows], VALUES[rows, None], FOLDS[rows])
+        found.add(*found.look(CODES[rows], VALUES[rows, None], FOLDS[rows]))
     return found
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from easeml_plpy.coded_fields import NO_TOKEN, NULL_TEXT, TextField
 from easeml_plpy.text_statistics import TokenCounts
-from easeml_plpy.tokens import MOST_CHARACTERS, MOST_TOKENS, Tokenizer, width_of
+from easeml_plpy.tokens import MOST_CHARACTERS, MOST_TOKENS, Tokenizer, token_counts, width_for
 
 
 @pytest.mark.parametrize(
@@ -54,9 +54,9 @@ def test_only_the_beginning_of_a_long_text_counts() -> None:
 
 def test_the_width_is_enough_for_nearly_all_training_texts() -> None:
     texts = ["a b c"] * 200 + [" ".join(map(str, range(500)))]
-    assert width_of("words", texts) == 8
-    assert width_of("words", texts[-1:]) == MOST_TOKENS
-    assert width_of("words", []) == 8
+    assert width_for(token_counts("words", texts)) == 8
+    assert width_for(token_counts("words", texts[-1:])) == MOST_TOKENS
+    assert width_for([]) == 8
 
 
 def test_views_know_tokens_of_several_texts_the_commonest_first() -> None:

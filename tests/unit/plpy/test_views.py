@@ -197,7 +197,7 @@ def test_trees_see_how_many_tokens_and_which_of_the_commonest() -> None:
 
 def test_trees_see_mean_targets_out_of_fold() -> None:
     targets = TargetStatistics.empty(len(MANY_NAMES), 1)
-    targets.add(READ[1], np.array([[1.0], [2.0], [3.0]]), np.array([0, 1, 2]))
+    targets.add(*targets.look(READ[1], np.array([[1.0], [2.0], [3.0]]), np.array([0, 1, 2])))
     encoder, codes = encoder_of(replace(NAMES, targets=targets)), READ[1]
     for folds in (None, np.array([0, 1, 2])):
         found = VIEWS["tree"].encode(encoder, [codes], folds)

@@ -1,0 +1,73 @@
+"""Packed rows on their way to the node that needs them: from the control server, or from the node that has them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import LiteralString
+
+from psycopg import sql
+
+from easeml_db.errors import NotFound, TrialFailed
+from easeml_db.postgres.transfers import Connection, Part, Place, copy_rows
+
+DATA = """
+SELECT d.encoder::text AS encoder, p.home_segment_id FROM easeml.datasets d JOIN easeml.partitions p USING (dataset_id)
+WHERE dataset_id = %s AND p.partition_number = %s
+"""
+HAS_PART = "SELECT FROM easeml_segment.partitions WHERE dataset_id = %s AND split = %s AND partition_number = %s"
+NEW_DATASET = "INSERT INTO easeml_segment.datasets (dataset_id, encoder) VALUES (%s, %s::jsonb) ON CONFLICT DO NOTHING"
+NEW_PARTITION = """
+INSERT INTO easeml_segment.partitions (dataset_id, split, partition_number) VALUES (%s, %s, %s)
+ON CONFLICT DO NOTHING RETURNING dataset_id
+"""
+BLOCKS_OUT: LiteralString = """
+SELECT dataset_id, split, partition_number, block_number, n_rows, inputs, targets FROM {schema}.version_blocks
+WHERE dataset_id = {dataset} AND split = {split} AND partition_number = {part}
+"""
+BLOCKS_IN: LiteralString = """
+easeml_segment.version_blocks (dataset_id, split, partition_number, block_number, n_rows, inputs, targets)
+"""
+
+
+@dataclass(frozen=True)
+class PartData:
+    """The encoder of a dataset, and the segment that was given the blocks; None: they are on the control server."""
+
+    encoder: str
+    home_segment_id: int | None
+
+
+async def read_data(control: Connection, part: Part) -> PartData:
+    """Return what is known of the rows of a part. Raises NotFound."""
+    cursor = await control.execute(DATA, [part.dataset_id, part.partition_number])
+    row = await cursor.fetchone()
+    if row is None:
+        raise NotFound(f"dataset {part.dataset_id} is gone")
+    return PartData(**row)
+
+
+async def has_part(node: Connection, part: Part) -> bool:
+    """Say whether a node has the rows of a part."""
+    cursor = await node.execute(HAS_PART, [part.dataset_id, part.split, part.partition_number])
+    return bool(await cursor.fetchall())
+
+
+def lost_part(segment: str, part: Part) -> TrialFailed:
+    """Say that the only rows are gone."""
+    return TrialFailed(
+        f"segment {segment} has lost the rows of partition {part.partition_number}, which are nowhere else",
+        hint="Its server was set up anew: pack the dataset again with easeml.refresh_dataset.",
+    )
+
+
+async def bring_part(source: Place, node: Connection, part: Part, encoder: str) -> int:
+    """Copy packed rows to a node that may have them already; return the bytes."""
+    async with node.transaction():
+        await node.execute(NEW_DATASET, [part.dataset_id, encoder])
+        values = [part.dataset_id, part.split, part.partition_number]
+        if await (await node.execute(NEW_PARTITION, values)).fetchone() is None:
+            return 0
+        query = sql.SQL(BLOCKS_OUT).format(
+            schema=sql.Identifier(source.schema), dataset=part.dataset_id, split=part.split, part=part.partition_number
+        )
+        return await copy_rows(source.connection, node, query, sql.SQL(BLOCKS_IN))

@@ -1,0 +1,116 @@
+"""The sessions of a packing: one that reads on each node that has rows, one that receives on each that gets some."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import psycopg
+
+from easeml_db import __version__
+from easeml_db.errors import (
+    EasemlError,
+    InvalidData,
+    NotAllowed,
+    OutOfSpace,
+    RowsHeld,
+    ServerUnavailable,
+    SlotLost,
+    VersionMismatch,
+)
+from easeml_db.postgres.connection import server_error, unit_error
+from easeml_db.postgres.nodes import HOLD, Node, connect_node, node_error
+from easeml_db.postgres.transfers import Connection
+
+T = TypeVar("T")
+Told = dict[str, Any]
+SETTINGS = {
+    "statement_timeout": "0", "idle_session_timeout": "0", "idle_in_transaction_session_timeout": "0",
+    "lock_timeout": "10s", "jit": "off",
+}  # fmt: skip
+STEP = "SELECT easeml_segment.pack_on_node(%s, %s::jsonb) AS found"
+VERSION = "SELECT easeml_segment.version() AS version"
+PASSING = (ServerUnavailable, RowsHeld, OutOfSpace, SlotLost)
+"""What is over some day: the packing is tried again."""
+
+
+class NodeWork:
+    """A session on a node for one packing; its errors say which segment it is."""
+
+    def __init__(self, node: Node, connection: Connection) -> None:
+        self.node, self.connection = node, connection
+        self.lock = asyncio.Lock()
+
+    async def step(self, name: str, told: Told) -> Told:
+        """Do a step of packing there; return what it found."""
+        async with told_by(self.node):
+            row = await (await self.connection.execute(STEP, [name, json.dumps(told)])).fetchone()
+        found: Told = {} if row is None else row["found"]
+        return {**found, "segment": self.node.segment_name}
+
+    async def execute(self, statement: str, *values: object) -> list[dict[str, Any]]:
+        """Execute a statement there; return its rows."""
+        async with told_by(self.node):
+            cursor = await self.connection.execute(statement.encode(), list(values))
+            return await cursor.fetchall() if cursor.description else []
+
+
+@asynccontextmanager
+async def node_work(node: Node) -> AsyncIterator[NodeWork]:
+    """Open a session on a node that serves this control server with the same version. Raises EasemlError."""
+    connection = await connect_node(node.service, "easeml packing", SETTINGS)
+    work = NodeWork(node, connection)
+    try:
+        (found,) = await work.execute(VERSION)
+        if found["version"] != __version__:
+            raise VersionMismatch(
+                f"segment {node.segment_name}: its extension is {found['version']}, this package is {__version__}"
+            )
+        await work.execute(HOLD, node.token)
+        yield work
+    finally:
+        await connection.close()
+
+
+@asynccontextmanager
+async def told_by(node: Node) -> AsyncIterator[None]:
+    """Turn what a node says into an error of the project's that names its segment."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise _named(node, error) from error
+
+
+def _named(node: Node, error: psycopg.Error) -> EasemlError:
+    found = _found(node, error)
+    message = f"segment {node.segment_name}: {found.message}"
+    return type(found)(message, detail=found.detail, hint=found.hint)
+
+
+def _found(node: Node, error: psycopg.Error) -> EasemlError:
+    if error.sqlstate == "42501" and "easeml_segment" not in str(error):
+        hint = "On that server, GRANT the tenant's role TO the role that the service names, or SELECT on the table."
+        return NotAllowed(f"the service may not read there ({server_error(error).message})", hint=hint)
+    if error.sqlstate is not None and error.sqlstate.startswith("ML"):
+        return server_error(error)
+    found = unit_error(error)
+    if isinstance(found, PASSING):
+        return found
+    return node_error(node.service, error) if error.sqlstate == "42501" else InvalidData(found.message)
+
+
+async def all_of(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Wait for all, then raise the first error of them: nothing goes on behind the back of whoever closes."""
+    done = await asyncio.gather(*work, return_exceptions=True)
+    for each in done:
+        if isinstance(each, BaseException):
+            raise each
+    return [each for each in done if not isinstance(each, BaseException)]
+
+
+async def on_all(works: Mapping[str, NodeWork], name: str, told: Told, own: Callable[[str], Told]) -> list[Told]:
+    """Do a step on all nodes side by side; `own` adds what only one of them is told."""
+    return await all_of(work.step(name, {**told, **own(segment)}) for segment, work in works.items())

@@ -1,0 +1,173 @@
+"""Packing one dataset whose rows lie on nodes.
+
+Each node reads its rows once, into temporary tables of one transaction. What they find is put together on the control
+server, in temporary tables of another. Rows that move go from node to node, packed; this process keeps one piece of
+1 MB. The control server sees hashes, targets, counts and statistics, and no row.
+
+The commit point is the row on the control server: until then the nodes have blocks of a dataset that nobody knows, and
+they are removed as such.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+
+from psycopg import sql
+
+from easeml_db.errors import EasemlError, RowsHeld
+from easeml_db.postgres.connection import connect
+from easeml_db.postgres.nodes import Node
+from easeml_db.postgres.spread.node_sessions import SETTINGS, NodeWork, Told, all_of, node_work, on_all, told_by
+from easeml_db.postgres.transfers import Connection, copy_rows
+
+LOCK = "SELECT pg_try_advisory_lock(5713041, %s::integer) AS is_ours"
+CLEAR = "DELETE FROM easeml_segment.datasets WHERE dataset_id = %s"
+BEGIN = "INSERT INTO easeml_segment.datasets (dataset_id, encoder) VALUES (%s, '{}')"
+ENCODER = "UPDATE easeml_segment.datasets SET encoder = %s::jsonb WHERE dataset_id = %s"
+SETTLE = "SELECT easeml.settle_packing(%s, %s::jsonb) AS settled"
+FINISH = "SELECT easeml.finish_packing(%s::jsonb, %s)"
+ROWS_OUT = "SELECT {node}::integer, ctid, y, h, s FROM pg_temp.easeml_rows"
+ROWS_IN = "pg_temp.easeml_rows (node, id, y, h, s)"
+PLACES_OUT = """
+SELECT r.id, o.split, o.part, o.position FROM pg_temp.easeml_order o JOIN pg_temp.easeml_rows r ON r.ctid = o.row
+WHERE r.node = {node}
+"""
+PIECES_OUT = "SELECT * FROM pg_temp.easeml_pieces WHERE partition_number = ANY ({parts})"
+
+
+class SpreadPacking:
+    """The sessions of one packing, and what is known of the dataset so far. `told` grows from step to step."""
+
+    def __init__(self, control: Connection, told: Told) -> None:
+        self._control, self._told = control, told
+        self._sources: dict[str, NodeWork] = {}
+        self._holders: dict[str, NodeWork] = {}
+
+    async def open(self, stack: AsyncExitStack) -> None:
+        """Open sessions on the nodes. Raises RowsHeld while one is left of a coordinator that was replaced."""
+        nodes = {name: Node(**entry) for name, entry in self._told["nodes"].items()}
+        for name in self._told["places"]:
+            self._sources[name] = await stack.enter_async_context(node_work(nodes[name]))
+        for name in self._told["holders"] if self._told["shuffle"] == "across" else self._told["places"]:
+            self._holders[name] = await stack.enter_async_context(node_work(nodes[name]))
+        await all_of(self._begin(work) for work in self._holders.values())
+
+    async def pack(self, lease_number: int) -> None:
+        """Pack, and record the dataset. Raises EasemlError."""
+        moved: list[int] = []
+        async with AsyncExitStack() as reading:
+            for work in self._sources.values():
+                await reading.enter_async_context(work.connection.transaction())
+            await self._read()
+            await on_all(self._sources, "pieces", self._told, self._own)
+            if self._told["shuffle"] == "across":
+                moved = await all_of(self._send(name) for name in self._sources)
+        async with AsyncExitStack() as writing:
+            for work in self._holders.values():
+                await writing.enter_async_context(work.connection.transaction())
+            await self._assemble()
+        self._told["n_moved_bytes"] = sum(moved)
+        dataset_id, encoder = self._told["dataset_id"], json.dumps(self._told["encoder"])
+        await all_of(work.execute(ENCODER, encoder, dataset_id) for work in self._holders.values())
+        await self._control.execute(FINISH, [json.dumps(self._told), lease_number])
+
+    async def clear(self) -> None:
+        """Remove what the nodes have of a dataset that came to nothing; the sweep does where one does not answer."""
+        for work in self._holders.values():
+            with contextlib.suppress(EasemlError):
+                await work.execute(CLEAR, self._told["dataset_id"])
+
+    async def _begin(self, work: NodeWork) -> None:
+        dataset_id = self._told["dataset_id"]
+        (found,) = await work.execute(LOCK, dataset_id % 2**31)
+        if not found["is_ours"]:
+            raise RowsHeld(f"segment {work.node.segment_name}: another session packs dataset {dataset_id}")
+        await work.execute(CLEAR, dataset_id)
+        await work.execute(BEGIN, dataset_id)
+
+    async def _read(self) -> None:
+        """Have all rows read, and settle what the dataset is and where each row goes."""
+        await self._step("source")
+        found = await on_all(self._sources, "places", self._told, self._own)
+        is_across = self._told["shuffle"] == "across"
+        if is_across:
+            for number, work in enumerate(self._sources.values()):
+                await self._from_node(work, sql.SQL(ROWS_OUT).format(node=number), sql.SQL(ROWS_IN))
+        await self._settle("places", found)
+        if is_across:
+            for number, work in enumerate(self._sources.values()):
+                await self._places(number, work)
+        self._told["n_train_rows"] = sum(n for split, _, n in self._told["rows"] if split == "train")
+        await self._step("keys")
+        await self._step("texts", table="easeml_hashes")
+        await self._step("dictionaries", table="easeml_values")
+
+    async def _step(self, name: str, table: str | None = None) -> None:
+        """Do a step on all nodes that have rows, bring what lies in a temporary table, and settle it."""
+        found = await on_all(self._sources, name, self._told, self._own)
+        if table is not None:
+            for work in self._sources.values():
+                await self._bring_table(work, table)
+        await self._settle(name, found)
+
+    async def _assemble(self) -> None:
+        """Have the blocks put together, and settle the statistics."""
+        found = await on_all(self._holders, "blocks", self._told, self._own)
+        for work in self._holders.values():
+            await self._bring_table(work, "easeml_facts")
+        for name in ("checksums", "n_bytes"):
+            self._told[name] = {part: value for each in found for part, value in each[name].items()}
+        await self._settle("blocks", found)
+
+    async def _settle(self, name: str, found: list[Told]) -> None:
+        cursor = await self._control.execute(SETTLE, [name, json.dumps({**self._told, "found": found})])
+        row = await cursor.fetchone()
+        self._told |= {} if row is None else row["settled"]
+
+    def _own(self, segment: str) -> Told:
+        """Return what only one node is told: its tables, its number among those with rows, its partitions."""
+        numbers: Mapping[str, int] = {name: number for number, name in enumerate(self._sources)}
+        parts = self._told.get("parts_by_segment", {}).get(segment, [])
+        return {"tables": self._told["places"].get(segment), "node": numbers.get(segment), "parts": parts}
+
+    async def _places(self, number: int, work: NodeWork) -> None:
+        async with told_by(work.node):
+            query, into = sql.SQL(PLACES_OUT).format(node=number), sql.SQL("pg_temp.easeml_order")
+            await copy_rows(self._control, work.connection, query, into)
+
+    async def _from_node(self, work: NodeWork, query: sql.Composable, into: sql.Composable) -> None:
+        async with told_by(work.node):
+            await copy_rows(work.connection, self._control, query, into)
+
+    async def _bring_table(self, work: NodeWork, table: str) -> None:
+        name = sql.Identifier("pg_temp", table)
+        await self._from_node(work, sql.SQL("SELECT * FROM {}").format(name), name)
+
+    async def _send(self, name: str) -> int:
+        """Send the pieces of a node to those that get them, one after the other; return the bytes."""
+        n_bytes, work = 0, self._sources[name]
+        others = [other for other in self._holders if other != name]
+        for other in others:
+            target = self._holders[other]
+            query = sql.SQL(PIECES_OUT).format(parts=self._told["parts_by_segment"][other])
+            async with target.lock, told_by(target.node):
+                n_bytes += await copy_rows(work.connection, target.connection, query, sql.SQL("easeml_segment.pieces"))
+        return n_bytes
+
+
+async def pack_dataset(dsn: str, told: Told, lease_number: int) -> None:
+    """Pack a dataset of rows on nodes, and record it. Raises EasemlError."""
+    async with AsyncExitStack() as stack:
+        control = await connect(dsn, "easeml coordinator (packing)", **SETTINGS)
+        stack.push_async_callback(control.close)
+        packing = SpreadPacking(control, told)
+        await packing.open(stack)
+        try:
+            async with control.transaction():
+                await packing.pack(lease_number)
+        except BaseException:
+            await packing.clear()
+            raise

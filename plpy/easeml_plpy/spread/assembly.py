@@ -1,0 +1,118 @@
+"""On a node: blocks put together from the pieces that nodes have sent, and what they add to the statistics."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..encoder import Encoder, Field
+from ..encoding import fields_from_bytes, fields_to_bytes, targets_from_bytes
+from ..errors import InvalidData
+from ..packing_statistics import PackingStatistics
+from ..session import Command, Session, Statement
+from ..target_statistics import folds_of
+from ..value_types import Array
+from .block_facts import facts_to_bytes
+from .request import Told, fields_of, target_of
+
+
+class _Piece(NamedTuple):
+    """Rows of a block that came from one node, and their places in the partition."""
+
+    split: str
+    part: int
+    block: int
+    n_rows: int
+    positions: bytes
+    inputs: bytes
+    targets: bytes
+
+
+PIECES = Statement(
+    """
+SELECT split, partition_number AS part, block_number AS block, n_rows, positions, inputs, targets
+FROM easeml_segment.pieces WHERE dataset_id = $1 ORDER BY split, partition_number, block_number, sender
+""",
+    ("int8",),
+    _Piece,
+)
+NEW_BLOCK = Command(
+    "INSERT INTO easeml_segment.version_blocks (dataset_id, split, partition_number, block_number, n_rows, inputs,"
+    " targets) VALUES ($1, $2, $3, $4, $5, $6, $7)",
+    ("int8", "text", "int4", "int4", "int4", "bytea", "bytea"),
+)
+NEW_PART = Command(
+    "INSERT INTO easeml_segment.partitions (dataset_id, split, partition_number) SELECT $1, s, $2"
+    " FROM unnest(ARRAY['train', 'validation', 'test']) s",
+    ("int8", "int4"),
+)
+NEW_FACTS = Command("INSERT INTO pg_temp.easeml_facts VALUES ($1, $2, $3)", ("int4", "int4", "bytea"), is_kept=False)
+USED = Command("DELETE FROM easeml_segment.pieces WHERE dataset_id = $1", ("int8",))
+
+
+def assemble(session: Session, told: Told) -> dict[str, Any]:
+    """Write the blocks of the own partitions; return their sizes and checksums. Raises InvalidData."""
+    assembly = _Assembly(session, told)
+    session.execute("CREATE TEMPORARY TABLE easeml_facts (part integer, block integer, facts bytea) ON COMMIT DROP")
+    for block in _blocks(session.each(PIECES, told["dataset_id"], at_once=4)):
+        assembly.write(block)
+    for part in told["parts"]:
+        session.run(NEW_PART, told["dataset_id"], part)
+    session.run(USED, told["dataset_id"])
+    return {"checksums": assembly.statistics.checksums, "n_bytes": assembly.statistics.n_bytes, "rows": assembly.rows()}
+
+
+def _blocks(pieces: Iterable[_Piece]) -> Iterator[list[_Piece]]:
+    for _, group in itertools.groupby(pieces, key=lambda piece: piece[:3]):
+        yield list(group)
+
+
+class _Assembly:
+    """The blocks of a node, one after another."""
+
+    def __init__(self, session: Session, told: Told) -> None:
+        self._session, self._told = session, told
+        self._inputs: list[Field] = fields_of(told)
+        self._encoder = Encoder(tuple(self._inputs), (), target_of(told))
+        self._block_rows: int = told["rows_of_block"]
+        self._n_before = _rows_before(told)
+        self.statistics = PackingStatistics(self._inputs, self._encoder.target, told["n_train_rows"])
+
+    def rows(self) -> list[list[Any]]:
+        """Return the rows of each split in each partition, as [split, partition, rows]."""
+        return [[split, part, n] for (split, part), n in sorted(self.statistics.n_rows.items())]
+
+    def write(self, pieces: list[_Piece]) -> None:
+        """Store a block; of training rows, also what it adds to the statistics."""
+        split, part, number = pieces[0][:3]
+        first = number * self._block_rows
+        fields, targets = self._joined(pieces, first)
+        packed = [fields_to_bytes(fields), targets.tobytes()]
+        self._session.run(NEW_BLOCK, self._told["dataset_id"], split, part, number, len(targets), *packed)
+        self.statistics.count(split, part, len(targets), packed)
+        if split == "train":
+            folds = folds_of(first, len(targets))
+            found = self.statistics.look(fields, targets, folds, self._n_before[part] + first)
+            self._session.run(NEW_FACTS, part, number, facts_to_bytes(found))
+
+    def _joined(self, pieces: list[_Piece], first: int) -> tuple[list[Array], Array]:
+        """Return the rows of a block in their order. Raises InvalidData."""
+        positions = np.concatenate([np.frombuffer(piece.positions, "<i4") for piece in pieces])
+        order = np.argsort(positions)
+        if (positions[order] != np.arange(first, first + len(positions))).any():
+            raise InvalidData("a block lacks rows that were sent", hint="The dataset is packed again by itself.")
+        parts = [fields_from_bytes(self._encoder, piece.inputs, piece.n_rows) for piece in pieces]
+        targets = [targets_from_bytes(self._encoder.target, piece.targets) for piece in pieces]
+        if len(pieces) == 1:
+            return parts[0], targets[0]
+        return [np.concatenate(columns)[order] for columns in zip(*parts, strict=True)], np.concatenate(targets)[order]
+
+
+def _rows_before(told: Told) -> dict[int, int]:
+    """Return by partition how many training rows there are in those before it."""
+    train = sorted((part, n) for split, part, n in told["rows"] if split == "train")
+    sums = itertools.accumulate((n for _, n in train), initial=0)
+    return {part: before for (part, _), before in zip(train, sums, strict=False)}

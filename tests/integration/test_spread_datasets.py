@@ -1,0 +1,365 @@
+"""Datasets whose rows lie on nodes: packed there, to the same bytes as on one server, and trained there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.types.json import Jsonb
+
+from tests.nodes import NODE_ROLE, two_nodes
+
+if TYPE_CHECKING:
+    from easeml_db.local.server import Embedded
+    from tests.conftest import Session
+
+    Coordinator = Callable[..., AbstractContextManager[Any]]
+
+N_SLOTS = 1
+COLUMNS = """
+id int, petal float8, "Leaf" real, seen timestamptz, soil text, note text, tags jsonb, picture real[], kind text,
+place int
+"""
+# Of each kind of input one, with NULL, and rows that are the same twice.
+ROWS = """
+SELECT i AS id, (i % 3) * 2 + sin(i * 12.9898) AS petal, CASE WHEN i % 7 > 0 THEN cos(i) END::real AS "Leaf",
+    timestamptz '2026-01-01' + i * interval '7 hours' AS seen, (ARRAY['clay', 'sand', 'peat', NULL])[1 + i % 4] AS soil,
+    format('seen %s by the %s near a %s pond', chr(97 + i % 26), chr(97 + i / 26 % 26), i) AS note,
+    jsonb_build_object('n', i % 5, 'word', chr(97 + i % 3)) AS tags,
+    ARRAY[i % 4, CASE WHEN i % 11 > 0 THEN i END, 1]::real[] AS picture,
+    CASE WHEN i % 50 > 0 THEN (ARRAY['rose', 'tulip', 'lily'])[1 + i % 3] END AS kind, i * i % 3 AS place
+FROM (SELECT generate_series(1, 600) UNION ALL SELECT generate_series(1, 40)) g(i)
+"""
+INPUTS = "{petal,Leaf,seen,soil,note,tags,picture}"
+CREATE = "SELECT easeml.create_dataset(%s, %s, %s, %s, n_partitions => 5, block_rows => 40, seed => 3, shuffle => %s)"
+HERE = """
+SELECT easeml.create_dataset('here', 'flowers', %s, %s, n_partitions => 5, block_rows => 40, seed => 3,
+    placement => 'bound')
+"""
+BLOCKS = """
+SELECT split, partition_number, block_number, n_rows, md5(inputs) AS inputs, md5(targets) AS targets
+FROM {}.version_blocks WHERE dataset_id = %s ORDER BY 1, 2, 3
+"""
+DATA = """
+SELECT task, input_shape, n_outputs, block_rows, n_skipped_rows, encoder, explanations FROM easeml.datasets
+WHERE dataset_id = %s
+"""
+SELECT_MODELS = """
+SELECT easeml.select_models(%s, '{mlp}', procedure => 'grid', max_epochs => 2,
+    search_space => '{"learning_rate": [0.1, 0.03], "batch_size": 16, "hidden_units": [[8]]}')
+"""
+STATES = """
+SELECT t.trial_number, u.epoch, u.position, u.state_sha256 FROM easeml.training_units u JOIN easeml.trials t
+USING (trial_id) JOIN easeml.runs r ON r.run_id = t.run_id WHERE r.dataset_id = %s ORDER BY 1, 2, 3
+"""
+SIZES = """
+SELECT partition_number, n_train_rows, n_validation_rows, n_test_rows, checksum FROM easeml.partitions
+WHERE dataset_id = %s ORDER BY 1
+"""
+
+
+@pytest.fixture(scope="module")
+def nodes(private_server: Embedded, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Session]]:
+    """Two nodes."""
+    with two_nodes(private_server, tmp_path_factory.mktemp("services")) as nodes:
+        yield nodes
+
+
+@pytest.fixture(scope="module")
+def spread(module_database: Session, nodes: dict[str, Session], coordinator: Coordinator) -> Iterator[Session]:
+    """A control server, all rows on two nodes under a root table, and all of them here as well; a coordinator runs."""
+    control = module_database
+    role = control.value("SELECT current_user")
+    control.execute(f"CREATE TABLE flowers AS {ROWS}")
+    control.execute("CREATE EXTENSION postgres_fdw")
+    control.execute(f"CREATE TABLE spread ({COLUMNS}) PARTITION BY LIST (place)")
+    for number, (name, node) in enumerate(nodes.items()):
+        there = "place = 0" if number == 0 else "place <> 0"
+        node.execute(f"CREATE TABLE own AS SELECT * FROM ({ROWS}) r WHERE {there}")
+        node.execute(f"GRANT SELECT ON own TO {NODE_ROLE}")
+        facts = conninfo_to_dict(node.dsn)
+        control.execute(
+            f"CREATE SERVER {name} FOREIGN DATA WRAPPER postgres_fdw OPTIONS (host '{facts['host']}',"
+            f" port '{facts['port']}', dbname '{facts['dbname']}')"
+        )
+        control.execute(f"CREATE USER MAPPING FOR {role} SERVER {name} OPTIONS (user '{role}')")
+        values = "0" if number == 0 else "1, 2"
+        control.execute(
+            f"CREATE FOREIGN TABLE spread_{name} PARTITION OF spread FOR VALUES IN ({values}) SERVER {name}"
+            " OPTIONS (schema_name 'public', table_name 'own')"
+        )
+        control.execute("SELECT easeml.add_segment(%s, service => %s)", [name, f"pg_{name}"])
+        control.execute("SELECT easeml.add_slots(1, %s)", [name])
+    with coordinator(control):
+        yield control
+
+
+def packed(control: Session, name: str, source: str, target: str, shuffle: str | None) -> int:
+    """Create a dataset and wait until the nodes have packed it."""
+    dataset_id = control.value(CREATE, name, source, INPUTS, target, shuffle)
+    control.execute("CALL easeml.wait_dataset(%s, 60)", [dataset_id])
+    return int(dataset_id)
+
+
+def blocks_on(nodes: dict[str, Session], dataset_id: int) -> list[dict[str, Any]]:
+    """The blocks of all nodes in one order."""
+    found = [row for node in nodes.values() for row in node.rows(BLOCKS.format("easeml_segment"), dataset_id)]
+    return sorted(found, key=lambda row: (row["split"], row["partition_number"], row["block_number"]))
+
+
+@pytest.mark.parametrize("target", ["kind", "petal"])
+def test_rows_of_two_nodes_are_packed_to_the_bytes_of_one_server(
+    spread: Session, nodes: dict[str, Session], target: str
+) -> None:
+    inputs = INPUTS.replace("petal,", "") if target == "petal" else INPUTS
+    here = spread.value(HERE, inputs, target)
+    there = spread.value(CREATE, "there", "spread", inputs, target, "across")
+    spread.execute("CALL easeml.wait_dataset(%s, 60)", [there])
+    assert blocks_on(nodes, there) == spread.rows(BLOCKS.format("easeml"), here)
+    assert spread.rows(DATA, there) == spread.rows(DATA, here)
+    assert spread.rows(SIZES, there) == spread.rows(SIZES, here)
+    assert spread.value("SELECT shuffle FROM easeml.dataset_info WHERE dataset_id = %s", there) == "across"
+    assert spread.value("SELECT count(*) FROM easeml.blocks WHERE dataset_id = %s", there) == 0
+    for node in nodes.values():
+        assert node.value("SELECT count(*) FROM easeml_segment.pieces") == 0
+    spread.execute("SELECT easeml.drop_dataset('here'), easeml.drop_dataset('there')")
+
+
+def test_rows_that_stay_are_packed_where_they_are(spread: Session, nodes: dict[str, Session]) -> None:
+    listed = '{"east": "public.own", "west": ["public.own"]}'
+    dataset_id = packed(spread, "stays", listed, "kind", "within")
+    told = spread.rows("SELECT shuffle, n_moved_bytes FROM easeml.dataset_info WHERE dataset_id = %s", dataset_id)
+    assert told == [{"shuffle": "within", "n_moved_bytes": 0}]
+    for node in nodes.values():
+        there = node.value(
+            "SELECT sum(n_rows)::int FROM easeml_segment.version_blocks WHERE dataset_id = %s", dataset_id
+        )
+        assert there == node.value("SELECT count(*)::int FROM own WHERE kind IS NOT NULL")
+    holders = "SELECT DISTINCT holders FROM easeml.partition_status WHERE dataset_id = %s"
+    assert sorted(spread.values(holders, dataset_id)) == [["east"], ["west"]]
+    again = spread.value("SELECT easeml.refresh_dataset('stays')")
+    spread.execute("CALL easeml.wait_dataset(%s, 60)", [again])
+    same = [{key: row[key] for key in row if key != "block_number"} for row in blocks_on(nodes, again)]
+    assert same == [{key: row[key] for key in row if key != "block_number"} for row in blocks_on(nodes, dataset_id)]
+    with pytest.raises(psycopg.Error, match="stay on the nodes"):
+        spread.execute("SELECT easeml.replicate_dataset('stays', 2)")
+    with pytest.raises(psycopg.Error, match="are on its nodes"):
+        spread.execute("SELECT easeml.dataset_rows('stays')")
+    spread.execute("SELECT easeml.drop_dataset('stays')")
+
+
+def test_a_run_on_rows_of_nodes_ends_in_the_bytes_of_the_run_on_one_server(
+    spread: Session, nodes: dict[str, Session]
+) -> None:
+    """The rows of `here` are sent to the nodes, those of `there` were packed on them."""
+    ids = [spread.value(HERE, "{petal,soil}", "kind")]
+    ids.append(spread.value(CREATE, "there", "spread", "{petal,soil}", "kind", "across"))
+    spread.execute("CALL easeml.wait_dataset(%s, 60)", [ids[1]])
+    for name in ("here", "there"):
+        run_id = spread.value(SELECT_MODELS, name)
+        spread.execute("CALL easeml.wait(%s)", [run_id])
+        told = spread.rows("SELECT kind, message FROM easeml.events WHERE run_id = %s ORDER BY event_id", run_id)
+        assert spread.value("SELECT status FROM easeml.runs WHERE run_id = %s", run_id) == "finished", told
+    here, there = (spread.rows(STATES, dataset_id) for dataset_id in ids)
+    assert here
+    assert here == there
+    answered = spread.value(
+        "SELECT count(easeml.predict('there', jsonb_build_object('petal', petal, 'soil', soil))) FROM flowers"
+    )
+    assert answered == 640
+    trial_id = spread.value("SELECT max(trial_id) FROM easeml.trials")
+    with pytest.raises(psycopg.Error, match="are on its nodes"):
+        spread.execute("CALL easeml.replay(%s)", [trial_id])
+    with pytest.raises(psycopg.Error, match="are on its nodes"):
+        spread.execute("SELECT * FROM easeml.evaluate('there')")
+    spread.execute("SELECT easeml.drop_dataset(d, cascade => true) FROM unnest('{here,there}'::text[]) d")
+
+
+# Bad input
+
+
+def wait_for(control: Session, statement: str, *values: object) -> None:
+    """Ask for a packing, and wait until it is done."""
+    control.execute("CALL easeml.wait_dataset(%s, 60)", [control.value(statement, *values)])
+
+
+def refused(control: Session, statement: str, *values: object) -> str:
+    """What a statement, or the packing that it asks for, is refused with."""
+    with pytest.raises(psycopg.Error) as error:
+        wait_for(control, statement, *values)
+    assert error.value.sqlstate is not None
+    assert error.value.sqlstate.startswith("ML"), error.value
+    control.execute("DELETE FROM easeml.packings")
+    return str(error.value)
+
+
+def listed(control: Session, places: str, inputs: str = "{petal}", **named: object) -> str:
+    """What a source of tables by segment is refused with."""
+    more = "".join(f", {name} => %s" for name in named)
+    return refused(
+        control, f"SELECT easeml.create_dataset('bad', %s, %s, 'kind'{more})", places, inputs, *named.values()
+    )
+
+
+@pytest.mark.parametrize(
+    ("places", "words"),
+    [
+        ("{east}", "expected a table, or a json object of tables by segment"),
+        ("{}", "expected a table, or a json object"),
+        ('{"east": 3}', "expected a table, or a json object"),
+        ('{"north": "public.own"}', "there is no segment 'north'"),
+        ('{"local": "public.own"}', "is a part of this server"),
+        ('{"east": "own"}', "expected schema and name of each table"),
+        ('{"east": "a b; c"}', "expected schema and name of each table"),
+        ('{"east": "public.nothing"}', "segment east: there is no table public.nothing"),
+        ('{"east": "public.seen"}', "segment east: public.seen is no plain table"),
+        (
+            '{"east": "public.own", "west": "public.other"}',
+            "column 'petal' is double precision on segment east and text",
+        ),
+        ('{"east": "public.closed"}', "segment east: the service may not read there"),
+        ('{"east": "public.hidden"}', "segment east: public.hidden has row-level security"),
+        ('{"east": "public.parent"}', "segment east: public.parent is no plain table"),
+        ('{"west": "public.own", "east": "public.none"}', "segment east has no rows with a target"),
+    ],
+)
+def test_a_source_on_nodes_is_refused_in_words(spread: Session, bad_tables: None, places: str, words: str) -> None:
+    shuffle = "within" if "none" in places else "across"
+    assert words in listed(spread, places, shuffle=shuffle)
+
+
+def test_arguments_that_rows_on_nodes_cannot_have_are_refused(spread: Session) -> None:
+    own = '{"east": "public.own", "west": "public.own"}'
+    assert "expected across or within" in listed(spread, own, shuffle="sideways")
+    assert "its rows are on this server" in refused(
+        spread, "SELECT easeml.create_dataset('bad', 'flowers', '{petal}', 'kind', shuffle => 'across')"
+    )
+    assert "shuffle excludes key_columns" in listed(spread, own, shuffle="within", key_columns="{id}")
+    assert "expected columns" in refused(spread, "SELECT easeml.create_dataset('bad', %s, target => 'kind')", own)
+    assert "no column 'nectar'" in listed(spread, own, "{nectar}")
+    assert "has a partition each, got 1" in listed(spread, own, shuffle="within", n_partitions=1).replace("have", "has")
+    assert "too few for 300 partitions" in listed(spread, own, n_partitions=300)
+    assert "holds ragged arrays" in listed(spread, '{"east": "public.own", "west": "public.ragged"}', "{picture}")
+
+
+@pytest.fixture(scope="module")
+def bad_tables(nodes: dict[str, Session]) -> None:
+    """Tables on the nodes that cannot be packed."""
+    for node in nodes.values():
+        node.execute("CREATE VIEW seen AS SELECT * FROM own")
+        node.execute("CREATE TABLE other AS SELECT petal::text, kind FROM own")
+        node.execute("CREATE TABLE closed AS SELECT petal, kind FROM own")
+        node.execute("CREATE TABLE hidden AS SELECT petal, kind FROM own")
+        node.execute("ALTER TABLE hidden ENABLE ROW LEVEL SECURITY")
+        node.execute("CREATE TABLE parent (petal float8, kind text)")
+        node.execute("CREATE TABLE child () INHERITS (parent)")
+        node.execute("CREATE TABLE none AS SELECT petal, kind FROM own LIMIT 0")
+        node.execute("CREATE TABLE ragged AS SELECT ARRAY[1, 2]::real[] AS picture, kind FROM own")
+        node.execute(f"GRANT SELECT ON own, seen, other, hidden, parent, none, ragged TO {NODE_ROLE}")
+
+
+def test_foreign_partitions_must_be_tables_of_segments_under_the_same_names(
+    spread: Session, nodes: dict[str, Session]
+) -> None:
+    create = "SELECT easeml.create_dataset('bad', %s, '{petal}', 'kind', shuffle => 'across')"
+    with spread.transaction(force_rollback=True):
+        spread.execute("CREATE TABLE spread_here PARTITION OF spread FOR VALUES IN (3)")
+        with (
+            pytest.raises(psycopg.Error, match="spread_here is no foreign table of postgres_fdw"),
+            spread.transaction(),
+        ):
+            spread.execute(create, ["spread"])
+    with spread.transaction(force_rollback=True):
+        spread.execute("ALTER FOREIGN TABLE spread_west ALTER petal OPTIONS (column_name 'leaf')")
+        with (
+            pytest.raises(psycopg.Error, match="'petal' of partition public\\.spread_west is called"),
+            spread.transaction(),
+        ):
+            spread.execute(create, ["spread"])
+    with spread.transaction(force_rollback=True):
+        spread.execute("ALTER SERVER west RENAME TO north")
+        with (
+            pytest.raises(psycopg.Error, match="lies on foreign server north, which is no segment"),
+            spread.transaction(),
+        ):
+            spread.execute(create, ["spread"])
+        spread.execute("ALTER SERVER north OPTIONS (service 'pg_west')")
+        spread.execute(create, ["spread"])
+    with spread.transaction(force_rollback=True):
+        facts = {"database": conninfo_to_dict(nodes["west"].dsn)["dbname"], "port": "1"}
+        spread.execute("UPDATE easeml.segments SET facts = %s WHERE segment_name = 'west'", [Jsonb(facts)])
+        with pytest.raises(psycopg.Error, match="foreign server west is another server than segment 'west'"):
+            spread.execute(create, ["spread"])
+    with spread.transaction(force_rollback=True):
+        spread.execute("ALTER TABLE spread ALTER petal TYPE real")
+        asked = spread.value("SELECT easeml.create_dataset('bad', 'spread', '{petal}', 'kind', shuffle => 'across')")
+        assert asked
+    spread.execute("ALTER TABLE spread ALTER petal TYPE real")
+    words = refused(spread, create, "spread")
+    assert "column 'petal' is real on the root table and double precision on segment east" in words
+    spread.execute("ALTER TABLE spread ALTER petal TYPE float8")
+
+
+def test_who_asks_must_be_able_to_read_on_each_node(spread: Session, nodes: dict[str, Session]) -> None:
+    """Roles of the tests are on all nodes: one that is not there is told to a node itself."""
+    asker = spread.as_role("gardener", "easeml_tenant")
+    own = '{"east": "public.own", "west": "public.own"}'
+    dataset_id = asker.value("SELECT easeml.create_dataset('mine', %s, '{petal}', 'kind')", own)
+    with pytest.raises(psycopg.Error, match="segment east: role gardener may not read column petal"):
+        asker.execute("CALL easeml.wait_dataset(%s, 60)", [dataset_id])
+    assert asker.value("SELECT status FROM easeml.packing_status") == "failed"
+    with pytest.raises(psycopg.Error, match="could not be packed: segment east: role gardener"):
+        asker.execute("SELECT easeml.select_models('mine')")
+    for node in nodes.values():
+        node.execute("GRANT SELECT (petal, kind) ON own TO gardener")
+    dataset_id = asker.value("SELECT easeml.create_dataset('mine', %s, '{petal}', 'kind')", own)
+    asker.execute("CALL easeml.wait_dataset(%s, 60)", [dataset_id])
+    assert asker.values("SELECT tenant FROM easeml.dataset_info") == ["gardener"]
+    told = {"inputs": ["petal"], "target": "kind", "tables": ["public.own"], "role": "nobody_here", "seed": 0}
+    with pytest.raises(psycopg.Error, match="there is no role nobody_here"):
+        nodes["west"].execute("SELECT easeml_segment.pack_on_node('source', %s)", [Jsonb(told)])
+    with pytest.raises(psycopg.Error, match=r"segment east has the rows of partition \d of dataset 'mine' of gardener"):
+        without_slots(spread, "SELECT easeml.remove_segment('east', true)")
+    asker.execute("SELECT easeml.drop_dataset('mine')")
+
+
+def without_slots(control: Session, statement: str) -> None:
+    """Try something as if there were no slots."""
+    with control.transaction(force_rollback=True):
+        control.execute("DELETE FROM easeml.slots")
+        control.execute("DELETE FROM easeml.replicas")
+        control.execute(statement)
+
+
+def test_a_segment_without_slots_holds_no_rows(spread: Session) -> None:
+    own = '{"east": "public.own", "west": "public.own"}'
+    with spread.transaction(force_rollback=True):
+        spread.execute(
+            "DELETE FROM easeml.slots s USING easeml.segments g WHERE g.segment_name = 'west'"
+            " AND g.segment_id = s.segment_id"
+        )
+        spread.execute("SELECT easeml.create_dataset('bad', %s, '{petal}', 'kind')", [own])
+        with pytest.raises(psycopg.Error, match="segment 'west' has rows and no slots"):
+            spread.execute("SELECT easeml.create_dataset('bad', %s, '{petal}', 'kind', shuffle => 'within')", [own])
+
+
+def test_a_packing_that_waits_or_is_given_up_leaves_nothing(spread: Session, nodes: dict[str, Session]) -> None:
+    own = '{"east": "public.own", "west": "public.own"}'
+    create = "SELECT easeml.create_dataset('slow', %s, '{petal}', 'kind')"
+    with nodes["west"].transaction(), type(spread).open(spread.dsn) as other:
+        nodes["west"].execute("LOCK TABLE own IN ACCESS EXCLUSIVE MODE")
+        dataset_id = other.value(create, own)
+        with pytest.raises(psycopg.Error, match="'slow' is still being packed on its nodes"):
+            other.execute("SELECT easeml.select_models('slow')")
+        with pytest.raises(psycopg.Error, match="'slow' is being packed already"):
+            other.execute(create, [own])
+        other.wait_until("SELECT status = 'waiting' FROM easeml.packing_status")
+        assert "segment west" in other.value("SELECT problem FROM easeml.packing_status")
+        other.execute("SELECT easeml.drop_dataset('slow')")
+    nodes["west"].wait_until("SELECT count(*) = 0 FROM easeml_segment.datasets WHERE dataset_id = %s", dataset_id)
+    with pytest.raises(psycopg.Error, match="there is no dataset"):
+        spread.execute("CALL easeml.wait_dataset(%s)", [dataset_id])
