@@ -98,6 +98,9 @@ EXPERIMENTS: dict[str, Experiment] = {
             parameters=(
                 Parameter("cases", "Random jobs to compare with the best static plan.", int, 300),
                 Parameter("small-cases", "Small random jobs to compare with all plans there are.", int, 60),
+                Parameter(
+                    "only", "Comma-separated parts, such as table 2,executions,coverage,real (default: all but real)."
+                ),
                 Parameter("real", "Also train eight jobs on two slots of this machine (minutes).", bool, False),
             ),
         ),

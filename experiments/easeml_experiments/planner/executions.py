@@ -45,7 +45,7 @@ def executions(seed: int, n: int) -> list[Row]:
     """Return how many of `n` runs kept their deadline, and what they cost, with and without planning again."""
     rows: list[Row] = []
     for is_replanning in (True, False):
-        found = [_execute(seed + k, is_replanning=is_replanning) for k in range(n)]
+        found = [execution(seed + k, is_replanning=is_replanning) for k in range(n)]
         kept, costs = sum(is_kept for is_kept, _ in found), [cost for _, cost in found]
         rows.append({"is_replanning": is_replanning, "n_runs": n, "kept": kept / n, "mean_cost": sum(costs) / n})
     return rows
@@ -61,7 +61,7 @@ def measures(rows: Sequence[Row]) -> Iterator[Measure]:
             yield Measure("deadlines kept, by the first plan", where, None, row["kept"])
 
 
-def _execute(seed: int, *, is_replanning: bool) -> tuple[bool, float]:
+def execution(seed: int, *, is_replanning: bool) -> tuple[bool, float]:
     """Return whether a run kept a deadline of 1.3 times the fastest plan's, and what it cost."""
     rng = random.Random(seed)
     run = searched_run(1, search_for(n_configs=rng.choice((8, 16))))
@@ -136,7 +136,8 @@ def known_rows(names: Sequence[str], spread: float, n: int = 12) -> list[Row]:
     return [
         {"architecture": name, "device_kind": "cpu", "n_slots": 1, "is_same": True, "scale": 1,
          "epoch_seconds": 2 * N_PARTITIONS * UNIT_SECONDS,
-         "sd_seconds": spread * UNIT_SECONDS * math.sqrt(2 * N_PARTITIONS), "n_epochs": 4}
+         "sd_seconds": spread * UNIT_SECONDS * math.sqrt(2 * N_PARTITIONS), "n_epochs": 4,
+         "test_seconds": N_PARTITIONS * UNIT_SECONDS}
         for name in names
         for _ in range(n)
     ]  # fmt: skip

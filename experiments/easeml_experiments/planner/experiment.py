@@ -9,13 +9,15 @@ from typing import Any
 
 from easeml_db.decisions.planner.planning import Goal, make_plans, plan_frontier
 from easeml_db.decisions.planner.simulation import Simulator
+from easeml_db.errors import InvalidArgument
 from easeml_experiments.contract import Measure, Options, Result, at_most
-from easeml_experiments.planner import executions, figures, plots, real, tables
+from easeml_experiments.planner import coverage, executions, figures, plots, real, tables
 from easeml_experiments.planner.random_cases import against_all, against_static, cases
 from easeml_experiments.planner.workloads import LOG_LOG, halving, prices, profile
 
 Row = dict[str, Any]
 QUICK_CASES, QUICK_SMALL_CASES = 3, 2
+REAL = "real"
 REPORT_EVERY = 200
 WHY = (
     "Simulated, as the paper's figures are; table 2 of the paper was also run for real. Prices: 12.24 an hour for"
@@ -36,12 +38,22 @@ WHY = (
 def run(options: Options) -> Result:
     """Make the tables and figures; then random jobs, against the best static plan and against all plans."""
     found: dict[str, Sequence[Row]] = {}
-    for name, make in MAKERS.items():
+    for name in _parts(options):
         options.say(name)
-        found[name] = make(options)
-    if options.values.get("real"):
-        found["real"] = real.train(options)
+        found[name] = MAKERS[name](options)
     return Result(tuple(_measures(found)), WHY, found, plots.charts(found))
+
+
+def _parts(options: Options) -> list[str]:
+    """Return the parts that are asked for: by default all that train nothing. Raises InvalidArgument."""
+    only = options.values.get("only")
+    if only is None:
+        return [name for name in MAKERS if name != REAL or options.values.get("real")]
+    names = [name.strip() for name in only.split(",")]
+    unknown = [name for name in names if name not in MAKERS]
+    if unknown:
+        raise InvalidArgument(f"--only: expected some of {', '.join(MAKERS)}, got {unknown[0]!r}")
+    return names
 
 
 def _random(options: Options) -> list[Row]:
@@ -93,25 +105,51 @@ MAKERS: Mapping[str, Callable[[Options], list[Row]]] = MappingProxyType(
         "all plans": _small,
         "times": lambda options: _times(options.seed),
         "executions": lambda options: executions.executions(options.seed, 2 if options.is_quick else 200),
+        "coverage": lambda options: coverage.coverage(options.seed, 20 if options.is_quick else 200),
+        REAL: real.train,
     }
 )
 
 
-def _measures(found: dict[str, Sequence[Row]]) -> Iterator[Measure]:
-    yield from tables.table_1_measures(found["table 1"])
-    yield from tables.table_2_measures(found["table 2"])
-    yield from tables.table_4_measures(found["table 4"])
-    yield from figures.measures(found)
-    rows = found["random"]
+def _measures(parts: Mapping[str, Sequence[Row]]) -> Iterator[Measure]:
+    for name, measure in MEASURES.items():
+        if parts.get(name):
+            yield from measure(parts[name])
+
+
+def _random_measures(rows: Sequence[Row]) -> Iterator[Measure]:
     wrong = sum(row["is_dearer"] or row["is_late"] for row in rows)
     yield at_most("plans dearer than the best static one, or late", f"{len(rows)} random jobs", None, wrong, 0)
-    ratios = [row["ratio"] for row in found["all plans"]]
+
+
+def _small_measures(rows: Sequence[Row]) -> Iterator[Measure]:
+    ratios = [row["ratio"] for row in rows]
     where = f"{len(ratios)} random jobs of at most 4 stages and 16 slots"
     yield at_most("cost, planned / best of all plans, mean", where, None, sum(ratios) / len(ratios), 1.02)
     yield at_most("cost, planned / best of all plans, worst", where, None, max(ratios), 1.15)
-    yield from executions.measures(found["executions"])
+
+
+def _times_measures(rows: Sequence[Row]) -> Iterator[Measure]:
     limits = {"plan": 1.0, "frontier": 10.0}
-    for row in found["times"]:
+    for row in rows:
         name = f"seconds of processor time, {row['what']}"
         yield at_most(name, "10 stages, 512 trials, 20 samples", None, row["seconds"], limits[row["what"]])
-    yield from real.measures(found.get("real", ()))
+
+
+MEASURES: Mapping[str, Callable[[Sequence[Row]], Iterator[Measure]]] = MappingProxyType(
+    {
+        "table 1": tables.table_1_measures,
+        "table 2": tables.table_2_measures,
+        "table 4": tables.table_4_measures,
+        "figure 9": figures.figure_9_measures,
+        "figure 10": figures.figure_10_measures,
+        "figure 11": figures.figure_11_measures,
+        "figure 12": figures.figure_12_measures,
+        "random": _random_measures,
+        "all plans": _small_measures,
+        "executions": executions.measures,
+        "coverage": coverage.measures,
+        "times": _times_measures,
+        REAL: real.measures,
+    }
+)

@@ -86,15 +86,8 @@ def least_cost_of_figure_12() -> float:
     return seconds / 3600 * PRICE_PER_HOUR / 4
 
 
-def measures(tables: Mapping[str, Sequence[Row]]) -> Iterator[Measure]:
-    """What the paper says of each figure."""
-    yield from _figure_9(tables["figure 9"])
-    yield from _figure_10(tables["figure 10"])
-    yield from _figure_11(tables["figure 11"])
-    yield from _figure_12(tables["figure 12"])
-
-
-def _figure_9(rows: Sequence[Row]) -> Iterator[Measure]:
+def figure_9_measures(rows: Sequence[Row]) -> Iterator[Measure]:
+    """Yield what the paper says of figure 9: by instance against by function."""
     cost = {(row["kind"], row["sigma"], row["billed_per"]): row["planned"] for row in rows}
     name = "cost of the plan, by instance / by function"
     for kind, sigma, scope in cost:
@@ -105,7 +98,8 @@ def _figure_9(rows: Sequence[Row]) -> Iterator[Measure]:
             yield Measure(name, where, paper, cost[kind, sigma, scope] / by_function)
 
 
-def _figure_10(rows: Sequence[Row]) -> Iterator[Measure]:
+def figure_10_measures(rows: Sequence[Row]) -> Iterator[Measure]:
+    """Yield what the paper says of figure 10: the gain at the dearest data."""
     dearest = max(row["price_per_gb"] for row in rows)
     for row in rows:
         if row["price_per_gb"] == dearest:
@@ -114,7 +108,8 @@ def _figure_10(rows: Sequence[Row]) -> Iterator[Measure]:
             yield at_least("cost, best static / planned", where, paper, row["ratio"], 1.0)
 
 
-def _figure_11(rows: Sequence[Row]) -> Iterator[Measure]:
+def figure_11_measures(rows: Sequence[Row]) -> Iterator[Measure]:
+    """Yield what the paper says of figure 11: the gain over sizes of jobs."""
     for scope in BILLINGS:
         mine = [row for row in rows if row["billed_per"] == scope and row["ratio"] is not None]
         where = f"figure 11, by {scope}, least over sizes"
@@ -124,7 +119,8 @@ def _figure_11(rows: Sequence[Row]) -> Iterator[Measure]:
         yield Measure("cost, static less planned, most trials less fewest", f"figure 11, by {scope}", "grows", growth)
 
 
-def _figure_12(rows: Sequence[Row]) -> Iterator[Measure]:
+def figure_12_measures(rows: Sequence[Row]) -> Iterator[Measure]:
+    """Yield what the paper says of figure 12: the gain at its best over the deadlines."""
     name = "cost, best static / planned, at best over deadlines"
     for curve in CURVES:
         for start in sorted({row["start_seconds"] for row in rows}):
