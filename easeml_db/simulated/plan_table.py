@@ -97,8 +97,9 @@ class PlanTable:
         return [
             {
                 "architecture": run.architectures[trial_id], "device_kind": "cpu", "n_slots": 1, "is_same": True,
-                "scale": 1, "epoch_seconds": p * sum(sum(some) / len(some) for some in kinds.values() if some),
+                "scale": 1, "epoch_seconds": p * sum(_mean(kinds[kind]) for kind in ("train", "validate")),
                 "sd_seconds": 0.0, "n_epochs": max(1, len(kinds["train"]) // p),
+                "test_seconds": p * _mean(kinds["validate"]),
             }
             for trial_id, kinds in seconds.items()
             if kinds["train"]
@@ -140,7 +141,7 @@ class PlanTable:
         if n_taken > len(free):
             return None
         taken = [slot.slot_id for slot in free[len(free) - n_taken :]] if n_taken else []
-        first = max((slot.slot_id for slot in slots), default=0) + 1000 * instance_id
+        first = 1000 * instance_id  # no number is given twice, as by the server's sequence
         added = [
             Slot(number, f"slot-{number}", 1, run_id=instance.run_id, instance_id=instance_id)
             for number in range(first, first + max(0, n_added))
@@ -174,3 +175,7 @@ class PlanTable:
             self.ended[instance_id] = gone, status, cost
         given_back = [self._released(s, n_base) if s.instance_id == instance_id else s for s in slots]
         return [slot for slot in given_back if slot.instance_id != instance_id]
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / max(1, len(values))

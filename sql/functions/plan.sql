@@ -24,17 +24,19 @@ BEGIN
         ), epochs AS (
             -- Of an epoch that was cut short, the units that there are stand for all.
             SELECT t.trial_id, u.epoch, u.n_slots, split_part(coalesce(min(s.device), 'cpu'), ':', 1) AS device_kind,
-                ceil(t.n_partitions::float8 / u.n_slots) * (avg(extract(epoch FROM u.finished_at - u.started_at))::float8 + coalesce((
+                ceil(t.n_partitions::float8 / u.n_slots) * avg(extract(epoch FROM u.finished_at - u.started_at))::float8 AS train_seconds,
+                ceil(t.n_partitions::float8 / u.n_slots) * coalesce((
                     SELECT avg(extract(epoch FROM e.finished_at - e.started_at))::float8 FROM easeml.evaluations e
-                    WHERE e.trial_id = t.trial_id AND e.epoch = u.epoch AND e.split = 'validation'), 0)) AS seconds
+                    WHERE e.trial_id = t.trial_id AND e.epoch = u.epoch AND e.split = 'validation'), 0) AS evaluate_seconds
             FROM trials t CROSS JOIN LATERAL (SELECT v.* FROM easeml.training_units v WHERE v.trial_id = t.trial_id AND v.epoch <= 100) u
             LEFT JOIN easeml.slots s ON s.slot_id = u.slot_id
             GROUP BY t.trial_id, t.n_partitions, u.epoch, u.n_slots
         )
         SELECT coalesce(jsonb_agg(jsonb_build_object('architecture', t.architecture, 'device_kind', e.device_kind, 'n_slots', e.n_slots, 'is_same', t.is_same, 'scale', t.scale,
-            'epoch_seconds', e.mean, 'sd_seconds', e.sd, 'n_epochs', e.n) ORDER BY t.trial_id), '[]')
+            'epoch_seconds', e.mean, 'sd_seconds', e.sd, 'n_epochs', e.n, 'test_seconds', e.evaluate_seconds) ORDER BY t.trial_id), '[]')
         FROM trials t JOIN (
-            SELECT p.trial_id, p.n_slots, p.device_kind, avg(p.seconds) AS mean, coalesce(stddev_samp(p.seconds), 0) AS sd, count(*) AS n
+            SELECT p.trial_id, p.n_slots, p.device_kind, avg(p.train_seconds + p.evaluate_seconds) AS mean,
+                coalesce(stddev_samp(p.train_seconds + p.evaluate_seconds), 0) AS sd, count(*) AS n, avg(p.evaluate_seconds) AS evaluate_seconds
             FROM epochs p GROUP BY p.trial_id, p.n_slots, p.device_kind) e USING (trial_id)
         WHERE e.mean > 0);
 END

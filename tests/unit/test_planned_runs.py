@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -11,7 +13,9 @@ from easeml_db.decisions.planner.planning import Goal
 from easeml_db.decisions.planner.prices import InstanceType, PriceList
 from easeml_db.decisions.planner.run_plan import PlannedStage, RunPlan
 from easeml_db.simulated import CloudFaults, SimulatedWorld, new_run
+from easeml_db.simulated.plan_stores import SimulatedInstances, SimulatedProvisioner
 from easeml_db.words.tenant import Tenancy, Tenant
+from easeml_experiments.planner.executions import execution
 from tests.unit.planned_worlds import LOCAL_SLOT, finished_seconds, first_plan, planned_run, serve, world_with
 
 PRICES = PriceList("local", (LOCAL_SLOT,))
@@ -70,22 +74,43 @@ def small_world(*, is_local: bool) -> SimulatedWorld:
     """Two trials, one of which goes on: two stages, with fewer slots in the second."""
     run = planned_run(n_configs=2, max_epochs=2)
     if is_local:
-        plan = first_plan(run, PRICES, Goal(10.0), spread=0.1)
+        plan = first_plan(run, PRICES, Goal(12.0), spread=0.1)
         return world_with([run], [plan], n_slots=1, max_local_slots=6, spread=0.1)
-    plan = first_plan(run, PriceList("cloud", (SMALL,)), Goal(16.0), provisioner="cloud", spread=0.1)
+    plan = first_plan(run, PriceList("cloud", (SMALL,)), Goal(18.0), provisioner="cloud", spread=0.1)
     faults = CloudFaults(queue_seconds=lambda k: 2.0, start_seconds=lambda k: 3.0)
     return world_with([run], [plan], n_slots=1, cloud_faults=faults, spread=0.1)
 
 
+def calls_about_instances(world: SimulatedWorld, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Serve a world; return the number of each call that asks for, starts, attaches, releases, stops or ends an
+    instance, and of each call after one of these."""
+    found: dict[int, None] = {}
+
+    def counted(call: Callable[..., Any]) -> Callable[..., Any]:
+        def count(port, *arguments, **named):
+            found.update(dict.fromkeys((port._life.n_calls + 1, port._life.n_calls + 2)))
+            return call(port, *arguments, **named)
+
+        return count
+
+    for port in (SimulatedInstances, SimulatedProvisioner):
+        for name in {"request", "billed", "attach", "release", "end", "start", "stop"} & vars(port).keys():
+            monkeypatch.setattr(port, name, counted(getattr(port, name)))
+    serve(world)
+    monkeypatch.undo()
+    return list(found)
+
+
 @pytest.mark.parametrize("is_local", [True, False])
-def test_a_killed_coordinator_leaves_no_instance_and_starts_none_twice(is_local):
-    """Killed at every call of a port, from the first to the last, a successor goes on where it stood."""
+def test_a_killed_coordinator_leaves_no_instance_and_starts_none_twice(is_local, monkeypatch):
+    """Killed at every call about an instance, and right after it, a successor goes on where it stood."""
     whole = small_world(is_local=is_local)
-    n_calls = serve(whole).n_calls
+    calls = calls_about_instances(whole, monkeypatch)
+    assert len(calls) > 15
     assert len({stage.n_slots for stage in whole.tables.plans_table.stages.values()}) > 1
-    for k in range(1, n_calls, 5 if is_local else 2):
+    for k in calls:
         world = small_world(is_local=is_local)
-        serve(world, dies_at_call=k)
+        assert serve(world, dies_at_call=k).is_dead
         serve(world)
         assert world.tables.runs_by_id[1].status == "finished", k
         check_nothing_leaked(world)
@@ -208,9 +233,15 @@ def test_sessions_that_open_are_in_the_plan_as_they_are_in_the_run():
     faults = CloudFaults(queue_seconds=lambda k: 2.0, start_seconds=lambda k: 3.0)
     world = world_with([run], [plans[True]], n_slots=1, cloud_faults=faults, spread=0.0, warm_seconds=5.0)
     serve(world)
-    trained = max(u.finished_seconds for u in world.units if u.order.unit.kind != "test")
-    assert trained == pytest.approx(plans[True].seconds_mean, rel=0.03)
-    assert trained > plans[False].seconds_mean + 4.0
+    assert finished_seconds(world) == pytest.approx(plans[True].seconds_mean, rel=0.03)
+    assert finished_seconds(world) > plans[False].seconds_mean + 4.0
+
+
+@pytest.mark.parametrize("seed", [4, 12, 137, 169])
+def test_a_run_whose_machine_dies_late_keeps_its_deadline_where_time_was_spared_for_that(seed):
+    """Of the two hundred runs of the experiment, those that were late as long as plans used up their deadline."""
+    is_kept, _ = execution(seed, is_replanning=True)
+    assert is_kept
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -37,7 +37,7 @@ def declared_stages(search: Search) -> tuple[Stage, ...]:
 def _one_shot(search: Search) -> Stage:
     started = create_procedure(search).ask([])
     counts = Counter(str(decision.config[RESERVED]) for decision in started if isinstance(decision, StartTrial))
-    loads = tuple(Load(name, n_trials, search.max_epochs) for name, n_trials in counts.items())
+    loads = tuple(Load(name, n_trials, search.max_epochs, is_tested=True) for name, n_trials in counts.items())
     return Stage(loads, search.procedure)
 
 
@@ -47,7 +47,8 @@ def _arm_stages(search: Search, arm: str | None) -> Iterator[Stage]:
     n_brackets = len({rung.bracket for rung in rungs})
     for rung in rungs:
         if rung.total_epochs:
-            alternatives = tuple(_turns(architectures, rung.n_trials, rung.total_epochs / rung.n_trials))
+            is_last = rung.n_epochs >= search.max_epochs  # who has trained to the end is tested
+            alternatives = tuple(_turns(architectures, rung, is_tested=is_last))
             label = _label(arm, rung, n_brackets)
             key = StageKey(arm or "", rung.bracket, rung.n_epochs)
             yield Stage(alternatives[0], label, rung.rung > 0, alternatives if len(alternatives) > 1 else (), key)
@@ -58,10 +59,11 @@ def _label(arm: str | None, rung: PlannedRung, n_brackets: int) -> str:
     return f"{arm or 'all'}: {bracket}rung {rung.rung}, to epoch {rung.n_epochs}"
 
 
-def _turns(architectures: Sequence[str], n_trials: int, n_epochs: float) -> Iterator[tuple[Load, ...]]:
+def _turns(architectures: Sequence[str], rung: PlannedRung, *, is_tested: bool) -> Iterator[tuple[Load, ...]]:
     """Yield how the trials of a rung may fall to architectures: as evenly as can be, each of them first once."""
-    n = len(architectures)
+    n, n_trials = len(architectures), rung.n_trials
+    n_epochs = rung.total_epochs / n_trials
     for first in range(n if n_trials % n else 1):
         names = [architectures[(first + k) % n] for k in range(min(n, n_trials))]
         counts = [n_trials // n + (k < n_trials % n) for k in range(len(names))]
-        yield tuple(Load(name, count, n_epochs) for name, count in zip(names, counts, strict=True))
+        yield tuple(Load(name, count, n_epochs, is_tested) for name, count in zip(names, counts, strict=True))

@@ -144,8 +144,9 @@ class _Play:
         self._trials[place] = replace(self._trials[place], **changes)  # type: ignore[arg-type]
 
     def _loads(self) -> tuple[Load, ...]:
+        last = self._procedure.max_epochs
         more = Counter(
-            (str(trial.config[RESERVED]), len(trial.scores) - n_done)
+            (str(trial.config[RESERVED]), len(trial.scores) - n_done, len(trial.scores) >= last)
             for trial, n_done in zip(self._trials, self._n_done, strict=True)
         )
-        return tuple(Load(name, count, epochs) for (name, epochs), count in sorted(more.items()) if epochs)
+        return tuple(Load(name, n, epochs, tested) for (name, epochs, tested), n in sorted(more.items()) if epochs)

@@ -51,11 +51,12 @@ def noise(spread: float | Vector, normal: Vector) -> Vector:
 
 @dataclass(frozen=True)
 class Load:
-    """So many trials of an architecture, each with so many epochs to train."""
+    """So many trials of an architecture, each with so many epochs to train; `is_tested`: each is tested after these."""
 
     architecture: str
     n_trials: int
     n_epochs: float
+    is_tested: bool = False
 
     def __post_init__(self) -> None:
         if self.n_trials < 1 or not (math.isfinite(self.n_epochs) and self.n_epochs > 0):
@@ -107,8 +108,8 @@ class TrialProfile:
 
     `epoch_seconds` by width, 1 among them. `spread` is the relative standard deviation of one epoch, `trial_spread`
     that of the means of trials, `uncertainty` that of the mean over all of them. An epoch has `units_per_epoch` units,
-    between which a trial may hop. `session_seconds` until a slot that starts can train it, `restore_seconds` to bring a
-    state there. `note` says what was not measured. Raises InvalidArgument.
+    between which a trial may hop. A test takes `test_epochs` of an epoch. `session_seconds` until a slot that starts
+    can train it, `restore_seconds` to bring a state there. `note` says what was not measured. Raises InvalidArgument.
     """
 
     epoch_seconds: Mapping[int, float]
@@ -119,6 +120,7 @@ class TrialProfile:
     is_extrapolated: bool = False
     session_seconds: float = 0.0
     restore_seconds: float = 0.0
+    test_epochs: float = 0.0
     note: str | None = None
 
     def __post_init__(self) -> None:
@@ -126,7 +128,10 @@ class TrialProfile:
             raise InvalidArgument(f"epoch_seconds: expected widths 1 to {MAX_WIDTH}, 1 among them")
         if not all(math.isfinite(seconds) and seconds > 0 for seconds in self.epoch_seconds.values()):
             raise InvalidArgument("epoch_seconds: expected numbers above 0")
-        others = (self.spread, self.trial_spread, self.uncertainty, self.session_seconds, self.restore_seconds)
+        others = (
+            self.spread, self.trial_spread, self.uncertainty, self.session_seconds, self.restore_seconds,
+            self.test_epochs,
+        )  # fmt: skip
         if not all(math.isfinite(value) and value >= 0 for value in others) or self.units_per_epoch < 1:
             raise InvalidArgument("a profile: expected spreads and seconds of at least 0, and at least 1 unit an epoch")
 

@@ -8,7 +8,7 @@ without stages will do is played on from where the run stands.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from easeml_db.decisions.planner.declared import declares_stages
@@ -54,7 +54,7 @@ def remaining_stages(
 
     Raises NotReady, InvalidArgument."""
     if search is None:
-        loads = _loads(trial for arm in arms for trial in arm.trials)
+        loads = _loads((trial for arm in arms for trial in arm.trials), is_tested=True)
         return (Stage(loads, "trials that are left"),) if loads else ()
     if declares_stages(search.procedure):
         return tuple(stage for arm in arms for stage in _rungs_left(search, arm))
@@ -64,9 +64,9 @@ def remaining_stages(
     return tuple(stage for arm in arms for stage in envelope(search, past, arm.name, arm.history, seed=seed))
 
 
-def _loads(trials: Iterator[TrialState]) -> tuple[Load, ...]:
+def _loads(trials: Iterable[TrialState], *, is_tested: bool) -> tuple[Load, ...]:
     counted = Counter((trial.architecture, round(trial.left, 3)) for trial in trials if trial.left > 0)
-    return tuple(Load(name, count, left) for (name, left), count in counted.items() if left > 0)
+    return tuple(Load(name, count, left, is_tested) for (name, left), count in counted.items() if left > 0)
 
 
 def _rungs_left(search: Search, arm: ArmState) -> Iterator[Stage]:
@@ -74,22 +74,23 @@ def _rungs_left(search: Search, arm: ArmState) -> Iterator[Stage]:
     before = 0
     for rung in create_procedure(search, arm=arm.name).preview():
         before = 0 if rung.rung == 0 else before
-        loads = _left_of(rung, before, arm)
+        loads = _left_of(rung, before, arm, is_tested=rung.n_epochs >= search.max_epochs)
         if loads:
             label = f"{arm.name}: bracket {rung.bracket}, rung {rung.rung}"
             yield Stage(loads, label, rung.rung > 0, key=StageKey(arm.name, rung.bracket, rung.n_epochs))
         before = rung.n_epochs
 
 
-def _left_of(rung: PlannedRung, before: int, arm: ArmState) -> tuple[Load, ...]:
+def _left_of(rung: PlannedRung, before: int, arm: ArmState, *, is_tested: bool) -> tuple[Load, ...]:
     mine = [trial for trial in arm.trials if trial.bracket == rung.bracket]
     n_there = sum(trial.n_epochs >= rung.n_epochs for trial in mine)
     under_way = [trial for trial in mine if trial.left > 0 and before < trial.target_epochs <= rung.n_epochs]
-    loads = _loads(iter(under_way))
+    loads = _loads(under_way, is_tested=is_tested)
     n_missing = rung.n_trials - n_there - len(under_way)
     if n_missing <= 0 or rung.n_epochs <= before:
         return loads
     # Who goes on nobody knows: as evenly as can be over the architectures of the arm.
     names = arm.name.split(SEPARATOR)
     counts = Counter(names[k % len(names)] for k in range(n_missing))
-    return (*loads, *(Load(name, count, float(rung.n_epochs - before)) for name, count in counts.items()))
+    more = float(rung.n_epochs - before)
+    return (*loads, *(Load(name, count, more, is_tested) for name, count in counts.items()))

@@ -52,7 +52,8 @@ class Rest:
         if self._stages and self._types:
             kinds = [each.device_kind for each in self._types]
             profiles = knowledge.profiles(architectures_of(self._stages), kinds, is_local=False)
-            self.ending_seconds = ENDING_EPOCHS * max(profile.seconds(1) for profile in profiles.values())
+            if not any(load.is_tested for stage in self._stages for load in stage.loads):
+                self.ending_seconds = ENDING_EPOCHS * max(profile.seconds(1) for profile in profiles.values())
             job = Job(self._stages, profiles, data_gb=standing["knowledge"]["data_gb"])
             prices = PriceList(plan.prices.name, self._types)
             self._simulator = Simulator(job, prices, n_samples=SAMPLES, seed=standing["seed"])
@@ -70,6 +71,12 @@ class Rest:
         if number is None or not self._now.n_held:
             return NOTHING
         return Allocation(number, self._now.n_held * self._types[number].n_slots)
+
+    @property
+    def replacement_seconds(self) -> float:
+        """How long it takes to replace an instance that dies."""
+        waits = [latency for each in self._types for latency in (each.queue, each.initialisation)]
+        return sum(latency.mean_seconds + latency.sd_seconds for latency in waits) / max(1, len(self._types))
 
     def as_planned(self) -> Prediction | None:
         """Predict the rest with the slots that the plan gives its stages; None where that cannot be."""
@@ -110,7 +117,7 @@ def replan(plan: RunPlan, rest: Rest, circumstances: Circumstances, reason: str)
     if simulator is None:
         raise EasemlError("nothing can be planned: no instance is to be had")
     goal = _goal(plan, circumstances, rest.ending_seconds)
-    found = None if goal is None else best_plan(simulator, goal, rest.held)
+    found = _within(plan, rest, circumstances, simulator)
     alternative = found or _as_good_as_can_be(simulator, goal, rest.held)
     rows = plan_rows(simulator, alternative, rest.notes)
     row = rows[-1] | {
@@ -122,6 +129,17 @@ def replan(plan: RunPlan, rest: Rest, circumstances: Circumstances, reason: str)
         seconds_mean=row["seconds_mean"], seconds_p95=row["seconds_p95"], cost_before=circumstances.cost,
     )  # fmt: skip
     return renewed, row
+
+
+def _within(plan: RunPlan, rest: Rest, now: Circumstances, simulator: Simulator) -> Alternative | None:
+    """Return the plan that keeps the limits: one that still does if an instance dies, where there is any."""
+    spare = rest.replacement_seconds if plan.deadline_seconds is not None else 0.0
+    for seconds in dict.fromkeys((rest.ending_seconds + spare, rest.ending_seconds)):
+        goal = _goal(plan, now, seconds)
+        found = None if goal is None else best_plan(simulator, goal, rest.held)
+        if found is not None:
+            return found
+    return None
 
 
 def _goal(plan: RunPlan, now: Circumstances, ending_seconds: float) -> Goal | None:

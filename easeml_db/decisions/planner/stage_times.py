@@ -25,10 +25,11 @@ class StageTime(NamedTuple):
 
 
 class _Trials(NamedTuple):
-    """Of each trial of a stage, in each of its alternatives: architecture (-1: no trial) and epochs."""
+    """Of each trial of a stage, in each of its alternatives: architecture (-1: no trial), epochs, and tests."""
 
     kinds: np.ndarray[tuple[int, int], np.dtype[np.int64]]
     epochs: Vector
+    tests: Vector
 
 
 class _TrialTimes(NamedTuple):
@@ -71,21 +72,19 @@ class StageTimes:
         stage = self._job.stages[number]
         listed = [self._listed(loads) for loads in stage.alternatives or (stage.loads,)]
         shape = len(listed), stage.n_trials
-        kinds, epochs = np.full(shape, -1), np.zeros(shape)
-        for place, (some_kinds, some_epochs) in enumerate(listed):
-            kinds[place, : len(some_kinds)], epochs[place, : len(some_epochs)] = some_kinds, some_epochs
+        kinds, epochs, tests = np.full(shape, -1), np.zeros(shape), np.zeros(shape)
+        for place, loads in enumerate(listed):
+            kinds[place, : len(loads)] = [self._architectures.index(load.architecture) for load in loads]
+            epochs[place, : len(loads)] = [load.n_epochs for load in loads]
+            tests[place, : len(loads)] = [load.is_tested for load in loads]
         rows = np.arange(self._draws.n_samples) % len(listed) if len(listed) > 1 else np.zeros(1, int)
-        return _Trials(kinds[rows], epochs[rows])
+        return _Trials(kinds[rows], epochs[rows], tests[rows])
 
-    def _listed(self, loads: tuple[Load, ...]) -> tuple[list[int], list[float]]:
-        """Return architecture and epochs of each trial; those of different loads alternate, as they are started."""
-        kinds, epochs, places = [], [], []
-        for load in loads:
-            kinds += [self._architectures.index(load.architecture)] * load.n_trials
-            epochs += [load.n_epochs] * load.n_trials
-            places += [(k + 0.5) / load.n_trials for k in range(load.n_trials)]
-        order = np.argsort(places, kind="stable")
-        return [kinds[k] for k in order], [epochs[k] for k in order]
+    def _listed(self, loads: tuple[Load, ...]) -> list[Load]:
+        """Return the load of each trial; those of different loads alternate, as they are started."""
+        each = [load for load in loads for _ in range(load.n_trials)]
+        places = [(k + 0.5) / load.n_trials for load in loads for k in range(load.n_trials)]
+        return [each[k] for k in np.argsort(places, kind="stable")]
 
     def _time(self, stage: int, instance: InstanceType, n_slots: int) -> StageTime:
         n_trials = self._job.stages[stage].n_trials
@@ -107,16 +106,17 @@ class StageTimes:
         return self._by_width[key]
 
     def _trial_times(self, stage: int, instance: InstanceType, n_slots: int) -> _TrialTimes:
-        kinds, epochs = self._trials[stage]
+        kinds, epochs, tests = self._trials[stage]
         means, widths, restore = np.zeros(epochs.shape), np.zeros(epochs.shape), np.zeros(epochs.shape)
-        n_units = np.zeros(epochs.shape)
+        n_units, all_epochs = np.zeros(epochs.shape), np.zeros(epochs.shape)
         for kind, profile in self._profiles(stage, instance.device_kind):
             mine = kinds == kind
             means[mine] = profile.seconds(n_slots) / instance.speed
             widths[mine] = profile.width(n_slots)
-            n_units[mine] = profile.units_per_epoch * epochs[mine]
+            all_epochs[mine] = epochs[mine] + profile.test_epochs * tests[mine]
+            n_units[mine] = profile.units_per_epoch * all_epochs[mine]
             restore[mine] = profile.restore_seconds if self._job.stages[stage].is_continued else 0.0
-        seconds = means * epochs * self._luck(stage, instance.device_kind)
+        seconds = means * all_epochs * self._luck(stage, instance.device_kind)
         unit = seconds.sum(axis=1) / np.maximum(n_units.sum(axis=1), 1e-12)
         seconds = seconds + restore
         return _TrialTimes(seconds, seconds.max(axis=1), (seconds * widths).sum(axis=1), unit)
@@ -125,7 +125,7 @@ class StageTimes:
         """Return by which factor each trial's epochs differ from their mean, shape (samples, trials)."""
         key = stage, device_kind
         if key not in self._lucks:
-            kinds, epochs = self._trials[stage]
+            kinds, epochs, _ = self._trials[stage]
             one, all_, common = np.zeros(epochs.shape), np.zeros(epochs.shape), np.zeros(epochs.shape)
             for kind, profile in self._profiles(stage, device_kind):
                 mine = kinds == kind

@@ -41,6 +41,12 @@ def test_a_slot_that_starts_opens_its_session_and_imports_what_the_architecture_
     assert [profile.seconds(1) for profile in profiles().values()] == pytest.approx([10.0, 10.0])
 
 
+def test_a_test_takes_the_share_of_an_epoch_that_its_validation_takes() -> None:
+    assert profiles()["mlp"].test_epochs == 0
+    timed = [row | {"test_seconds": 2.5} for row in known()["trials"]]
+    assert profiles(trials=timed)["mlp"].test_epochs == pytest.approx(0.25)
+
+
 def test_slots_of_this_server_have_their_sessions_unless_they_are_added() -> None:
     assert starts(is_local=True) == [0.0, 0.0]
     assert starts(is_local=True, adds_slots=True) == [2.0, 3.5]

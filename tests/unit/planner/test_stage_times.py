@@ -75,6 +75,18 @@ def test_a_stage_of_several_architectures_ends_with_the_slowest() -> None:
     assert times[1:] == pytest.approx([20, 20])
 
 
+def test_trials_that_have_trained_to_the_end_are_tested() -> None:
+    """Four trials of two epochs of 10 s, and a test of 3 s each, on two slots."""
+    profile = {("net", "cuda"): TrialProfile({1: 10.0}, units_per_epoch=10, test_epochs=0.3)}
+    seconds = [
+        float(
+            simulator(Job((Stage((Load("net", 4, 2, tested),)),), profile)).times.of(0, prices().types[0], 2).seconds[0]
+        )
+        for tested in (False, True)
+    ]
+    assert seconds == pytest.approx([40, 46])
+
+
 def test_alternatives_are_as_likely_as_one_another() -> None:
     one, other = (Load("a", 4, 1.0),), (Load("a", 1, 8.0),)
     sim = simulator(Job((Stage(one, alternatives=(one, other)),), {("a", "cuda"): TrialProfile({1: 1.0})}), n_samples=6)

@@ -33,6 +33,16 @@ def test_the_papers_halving_has_four_stages() -> None:
     assert [stage.is_continued for stage in declared_stages(search)] == [False, True, True, True]
 
 
+def test_who_trains_to_the_last_epoch_is_tested() -> None:
+    halving = declared_stages(search_of("successive_halving", max_epochs=9, n_configs=9))
+    assert [stage.loads[0].is_tested for stage in halving] == [False, False, True]
+    assert all(load.is_tested for load in declared_stages(search_of("random", n_configs=4))[0].loads)
+    (played,) = envelopes(search_of("asha", max_epochs=9, n_configs=12, n_parallel=3), RISING)
+    loads = [load for some in played.alternatives for load in some]
+    assert {load.is_tested for load in loads} == {False, True}
+    assert all(load.is_tested is (load.n_epochs == 9) for load in loads)
+
+
 def test_hyperband_is_its_brackets_one_after_the_other() -> None:
     assert rungs(search_of("hyperband")) == [(9, 1), (3, 2), (1, 6), (5, 3), (1, 6), (3, 9)]
     assert rungs(search_of("sync_bohb")) == rungs(search_of("hyperband"))
