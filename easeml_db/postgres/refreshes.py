@@ -11,6 +11,8 @@ import asyncio
 import contextlib
 import os
 import sys
+import time
+from collections.abc import Sequence
 from typing import Any
 
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -33,6 +35,7 @@ class Refreshes:
         self._own: StoreSession | None = None  # opened when the lease is ours
         self._keeping: asyncio.Task[None] | None = None
         self._at_work: dict[str, asyncio.Task[None]] = {}  # by role
+        self._last: dict[str, float] = {}  # when a step was last taken, by role
 
     def begin(self) -> None:
         """Start looking for datasets that are due."""
@@ -56,9 +59,14 @@ class Refreshes:
     async def _look(self) -> None:
         self._at_work = {role: task for role, task in self._at_work.items() if not task.done()}
         session = await self._session()
-        for row in await session.rows("due_refreshes"):
+        for row in self._in_turns(await session.rows("due_refreshes")):
             if row["role"] not in self._at_work and len(self._at_work) < MOST_AT_ONCE:
+                self._last[row["role"]] = time.monotonic()
                 self._at_work[row["role"]] = background.begin(self._advance(row))
+
+    def _in_turns(self, due: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return what is due, whoever was served longest ago first: nobody waits for all datasets of another."""
+        return sorted(due, key=lambda row: self._last.get(row["role"], 0.0))
 
     async def _advance(self, row: dict[str, Any]) -> None:
         """Take the next step of a dataset, and write down what kept it from being taken."""

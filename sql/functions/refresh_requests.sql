@@ -9,6 +9,8 @@ BEGIN
     SELECT w.* INTO wanted FROM jsonb_to_record(arguments) w(every interval, when_drift float8);
     IF wanted.every IS NULL AND wanted.when_drift IS NULL THEN
         DELETE FROM easeml.refresh_rules r WHERE r.tenant = asker AND r.dataset_name = name;
+        UPDATE easeml.refreshes f SET outcome = 'failed', ended_at = clock_timestamp(), reason = format('the dataset is refreshed no more, so nobody compares run %s', f.run_id)
+        WHERE f.tenant = asker AND f.dataset_name = name AND f.outcome = 'training';
         RETURN NULL;
     ELSIF wanted.every < '1 minute' OR wanted.every > '1000 years' THEN
         PERFORM easeml.fail('ML001', format('every: expected 1 minute to 1000 years, got %s', wanted.every), hint => 'For example ''1 day''; without every and when_drift it is refreshed no more.');

@@ -307,13 +307,13 @@ WHERE r.is_open AND r.status = 'running' AND r.run_id <> ALL (%(resting)s::bigin
 ORDER BY r.tenant = %(last_tenant)s, d.due_at LIMIT 1
 
 -- name: due_refreshes
--- Datasets of which a refresh has a step to take: its run is over, or its source is to be looked at; with the role of the tenant.
-SELECT u.dataset_name, a.rolname::text AS role FROM easeml.refresh_rules u JOIN easeml.tenant_roles t USING (tenant) JOIN pg_roles a ON a.oid = t.role
+-- Of each tenant the dataset of which a refresh has had a step to take for longest: its run is over, or its source is to be looked at; with the role of the tenant.
+SELECT DISTINCT ON (u.tenant) u.dataset_name, a.rolname::text AS role FROM easeml.refresh_rules u JOIN easeml.tenant_roles t USING (tenant) JOIN pg_roles a ON a.oid = t.role
 LEFT JOIN LATERAL (SELECT f.run_id FROM easeml.refreshes f WHERE f.tenant = u.tenant AND f.dataset_name = u.dataset_name AND f.outcome = 'training' ORDER BY f.refresh_id DESC LIMIT 1) b ON true
 WHERE (u.not_before IS NULL OR u.not_before <= clock_timestamp()) AND CASE WHEN b.run_id IS NULL THEN u.next_at <= clock_timestamp()
     ELSE NOT EXISTS (SELECT FROM easeml.runs r WHERE r.run_id = b.run_id AND r.is_open) END
     AND %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease)
-ORDER BY u.next_at LIMIT 100
+ORDER BY u.tenant, u.next_at
 
 -- name: refresh_problem
 -- Why a step could not be taken; it is tried again later.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
@@ -36,6 +36,13 @@ def shop(module_coordinated: Session) -> Session:
     return module_coordinated
 
 
+def looked_at(session: Session, outcomes: str, after: int) -> dict[str, Any]:
+    """Wait for a later refresh with one of these outcomes, and return it."""
+    later = f"SELECT * FROM easeml.refresh_history WHERE refresh_id > {after} AND outcome IN ({outcomes})"
+    session.wait_until(f"SELECT EXISTS ({later})")
+    return session.rows(f"{later} ORDER BY refresh_id LIMIT 1")[0]
+
+
 def answering(session: Session) -> int:
     return int(session.value("SELECT trial_id FROM easeml.serving WHERE dataset_name = 'sales'"))
 
@@ -44,16 +51,15 @@ def test_the_service_looks_trains_compares_and_lets_the_better_trial_answer(shop
     before = answering(shop)
     shop.execute("SELECT easeml.set_refresh('sales', every => '1 day', when_drift => 0.25)")
     assert shop.value("SELECT easeml.advance_refresh('sales')") == "not due"
+    known = shop.value("SELECT coalesce(max(refresh_id), 0) FROM easeml.refreshes")
     shop.execute("SELECT easeml.run_refresh('sales')")
-    shop.wait_until("SELECT EXISTS (SELECT FROM easeml.refresh_history WHERE dataset_name = 'sales')")
-    (looked,) = shop.rows(LAST)
+    looked = looked_at(shop, "'no drift', 'no new rows', 'training'", known)
     assert (looked["outcome"], looked["run_id"], looked["before_trial_id"]) == ("no drift", None, before)
     assert looked["reason"].startswith("no column has moved by 0.25")
 
     shop.execute(TURNED)
     shop.execute("SELECT easeml.run_refresh('sales')")
-    shop.wait_until("SELECT EXISTS (SELECT FROM easeml.refresh_history WHERE outcome IN ('served', 'not served'))")
-    (found,) = shop.rows(LAST)
+    found = looked_at(shop, "'served', 'not served', 'failed'", looked["refresh_id"])
     assert (found["outcome"], found["drifting"], found["before_trial_id"]) == ("served", "x", before)
     assert found["after_value"] > found["before_value"]
     assert found["n_rows"] >= 30
@@ -113,6 +119,13 @@ def test_what_is_set_is_taken_back_and_goes_with_the_dataset(shop: Session) -> N
     ]
     shop.execute("SELECT easeml.set_refresh('sales')")
     assert shop.value(count, "sales") == 0
+    with shop.transaction(force_rollback=True):
+        shop.execute(
+            "INSERT INTO easeml.refreshes (tenant, dataset_name, outcome, reason)"
+            " VALUES ('postgres', 'sales', 'training', '')"
+        )
+        shop.execute("SELECT easeml.set_refresh('sales')")
+        assert shop.rows(LAST)[0]["outcome"] == "failed"
     with shop.transaction(force_rollback=True):
         shop.execute("SELECT easeml.set_refresh('sales', '1 hour')")
         shop.execute("SELECT easeml.drop_dataset('sales', cascade => true)")
