@@ -95,24 +95,35 @@ class Dispatcher:
         """Fill the idle slots, oldest arm first. Slots that an allocation holds back stay idle."""
         starts: list[Start] = []
         serving = Serving(self.board, self._own, self.limits, self._placements)
-        later: list[OpenRun] = []  # runs that are being timed
+        # A thousand newcomers are timed on half of the slots: units of other tenants go on on the others.
+        is_shared, is_passed_over = self.runs.is_shared(), False
         n_pilots: int | None = None
+        for open_run in self.runs.active():
+            most = None
+            if is_shared and open_run.work.timing:
+                n_pilots = self._pilot_room() if n_pilots is None else n_pilots
+                is_passed_over, most = True, n_pilots
+                if n_pilots <= 0:
+                    continue
+            if not serving.has_idle_slots():
+                return starts
+            chosen = self._serve(serving, open_run, most)
+            starts += chosen
+            n_pilots = n_pilots - len(chosen) if most is not None and n_pilots is not None else n_pilots
+        return starts + self._serve_timed(serving) if is_passed_over else starts
+
+    def _pilot_room(self) -> int:
+        """Count the slots on which newcomers may be timed now while others want slots."""
+        return max(1, self.board.n_active() // 2) - self.board.n_pilots()
+
+    def _serve_timed(self, serving: Serving) -> list[Start]:
+        """Give runs that are being timed the slots that nobody else wants."""
+        starts: list[Start] = []
         for open_run in self.runs.active():
             if not serving.has_idle_slots():
                 break
-            if open_run.work.timing and self.runs.is_shared():
-                # A thousand newcomers are timed on half of the slots: units of other tenants go on on the others.
-                n_pilots = max(1, self.board.n_active() // 2) - self.board.n_pilots() if n_pilots is None else n_pilots
-                later.append(open_run)
-                chosen = self._serve(serving, open_run, n_pilots) if n_pilots > 0 else ()
-                n_pilots -= len(chosen)
-                starts += chosen
-            else:
+            if open_run.work.timing:
                 starts += self._serve(serving, open_run)
-        for open_run in later:  # slots that nobody else wants
-            if not serving.has_idle_slots():
-                break
-            starts += self._serve(serving, open_run)
         return starts
 
     def _serve(self, serving: Serving, open_run: OpenRun, most: int | None = None) -> Sequence[Start]:
