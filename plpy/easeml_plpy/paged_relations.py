@@ -8,7 +8,7 @@ from .session import Session, Statement, only_column
 
 HAS_PAGES: Statement[bool] = Statement(
     "SELECT c.relkind IN ('r', 'm') AND NOT EXISTS (SELECT FROM pg_catalog.pg_inherits WHERE inhparent = c.oid)"
-    " AS has_pages FROM pg_catalog.pg_class c WHERE c.oid = $1",
+    " AND has_table_privilege(c.oid, 'SELECT') AS has_pages FROM pg_catalog.pg_class c WHERE c.oid = $1",
     ("oid",),
     only_column,
 )
@@ -26,7 +26,8 @@ class Size(NamedTuple):
 
 
 def has_pages(session: Session, relation: int) -> bool:
-    """Say whether the relation with this oid has pages of its own, and all its rows in them."""
+    """Say whether the relation with this oid has all its rows in pages of its own, and the caller may ask for these:
+    whoever may read some columns alone may not."""
     return session.row(HAS_PAGES, relation)
 
 

@@ -123,6 +123,17 @@ def test_bad_rows_are_refused_as_by_the_server(
     assert (refused.value.sqlstate or "").startswith("ML")
 
 
+def test_whoever_may_read_some_columns_packs_those(scratch: Session) -> None:
+    make(scratch, label="i % 2")
+    scratch.execute("CREATE ROLE reader_of_columns IN ROLE easeml_tenant")
+    scratch.execute("GRANT SELECT (image, y) ON t TO reader_of_columns")
+    scratch.execute("SET LOCAL ROLE reader_of_columns")
+    sql = "SELECT easeml.create_dataset('t', 't', '{image}', 'y', input_shape => '{4,4}')"
+    dataset_id = scratch.value(sql)
+    scratch.execute("RESET ROLE")
+    assert sum(block["n_rows"] for block in scratch.rows(BLOCKS, dataset_id)) == 300
+
+
 def test_an_empty_table_of_images_is_refused(scratch: Session) -> None:
     make(scratch, label="i % 2", n_rows=0)
     with pytest.raises(psycopg.Error, match="has no rows"):
