@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import altair as alt
@@ -14,6 +14,9 @@ from easeml_db.report.sections import Lines, chart, note, text
 from easeml_db.report.wording import cost_text, count_text, duration_text
 
 HEIGHT = 220
+STAGE_COLUMNS = (
+    "stage", "planned", "95 % within", "took", "cost planned", "cost", "slots planned", "slots", "why they differ",
+)  # fmt: skip
 PLAN_COLUMNS = ("plan", "made after", "why", "slots by stage", "end", "95 % by", "cost", "95 % within")
 
 
@@ -23,31 +26,51 @@ def section_forecasts(rows: RunRows) -> Lines:
         return []
     charts = [chart("forecasts")] if len(rows.forecasts) > 1 else []
     told = [note(sentence) for sentence in forecast_sentences(rows)]
-    return ["<section><h2>Time and cost</h2>", *told, *_plans(rows), *charts, "</section>"]
+    return ["<section><h2>Time and cost</h2>", *told, *_plans(rows), *_stages(rows), *charts, "</section>"]
 
 
 def _plans(rows: RunRows) -> Lines:
     if not rows.plans:
         return []
-    head = "".join(f"<th>{name}</th>" for name in PLAN_COLUMNS)
     first = rows.plans[0]
     limit = "" if first["max_cost"] is None else f", at most {cost_text(first['max_cost'])}"
     return [
         note(f"{count_text(len(rows.plans), 'plan')} at the prices of list {first['price_list']}{limit}; times count"
              " from when the run was asked for."),
-        f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>',
-        *map(_plan_row, rows.plans),
-        "</tbody></table></div>",
+        *_table(PLAN_COLUMNS, map(_plan_cells, rows.plans)),
     ]  # fmt: skip
 
 
-def _plan_row(plan: Row) -> str:
-    cells: Sequence[object] = (
+def _stages(rows: RunRows) -> Lines:
+    """Return the table of stages as they were planned when they began, and as they were."""
+    if not rows.stages:
+        return []
+    return [note("Each stage as it was planned when it began, beside what came of it."),
+            *_table(STAGE_COLUMNS, map(_stage_cells, rows.stages))]  # fmt: skip
+
+
+def _table(columns: Sequence[str], lines: Iterable[Sequence[object]]) -> Lines:
+    head = "".join(f"<th>{name}</th>" for name in columns)
+    body = (f"<tr>{''.join(f'<td>{text(cell)}</td>' for cell in cells)}</tr>" for cells in lines)
+    return [f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>', *body, "</tbody></table></div>"]
+
+
+def _plan_cells(plan: Row) -> Sequence[object]:
+    return (
         plan["revision"], duration_text(max(0.0, plan["made_seconds"])), plan["reason"],
         ", ".join(map(str, plan["n_slots"])), duration_text(plan["end_seconds"]),
         duration_text(plan["latest_seconds"]), cost_text(plan["cost_expected"]), cost_text(plan["cost_p95"]),
     )  # fmt: skip
-    return f"<tr>{''.join(f'<td>{text(cell)}</td>' for cell in cells)}</tr>"
+
+
+def _stage_cells(stage: Row) -> Sequence[object]:
+    times = (stage["seconds_planned"], stage["seconds_p95_planned"], stage["seconds"])
+    costs = (stage["cost_planned"], stage["cost"])
+    return (
+        stage["label"], *("" if each is None else duration_text(each) for each in times),
+        *("" if each is None else cost_text(each) for each in costs),
+        "" if stage["n_slots_planned"] is None else stage["n_slots_planned"], stage["n_slots"], stage["reason"],
+    )  # fmt: skip
 
 
 def forecast_chart(frame: Frame) -> Any:

@@ -17,7 +17,8 @@ class RunRows:
 
     trials: best first. units: in the order of their starts. traffic: the only row of `run_traffic`. held_out: rows of
     functions about the best trial on held-out rows, by subject (cli/report_evaluation.py); empty where nobody asked
-    them, or `unmeasured` says why they have nothing to say. forecasts, plans: in the order in which they were made.
+    them, or `unmeasured` says why they have nothing to say. forecasts, plans: in the order in which they were made;
+    stages: in that in which they began.
     """
 
     run: Row
@@ -31,6 +32,7 @@ class RunRows:
     unmeasured: str | None = None
     forecasts: Sequence[Row] = ()
     plans: Sequence[Row] = ()
+    stages: Sequence[Row] = ()
 
     def __post_init__(self) -> None:
         """Make all texts visible: nothing that others have named reorders or hides a line of the report."""

@@ -79,6 +79,19 @@ def test_plans_are_a_table_of_what_was_planned_and_why() -> None:
     assert "<img" not in shown
 
 
+def test_each_stage_stands_as_it_was_planned_beside_what_came_of_it() -> None:
+    stage = {
+        "label": NASTY, "seconds_planned": 100.0, "seconds_p95_planned": 120.0, "seconds": 130.0, "cost_planned": 0.2,
+        "cost": None, "n_slots_planned": 2, "n_slots": 1, "reason": "1 slots instead of 2",
+    }  # fmt: skip
+    unplanned = stage | dict.fromkeys(("seconds_planned", "seconds_p95_planned", "cost_planned", "n_slots_planned"))
+    shown = html(plans=[PLAN], stages=[stage, unplanned], run=run(finished_at=LATER))
+    planned = "<td>1 min 40 s</td><td>2 min 0 s</td><td>2 min 10 s</td><td>0.20</td><td></td><td>2</td><td>1</td>"
+    assert f"{planned}<td>1 slots instead of 2</td>" in shown
+    assert "<td></td><td></td><td>2 min 10 s</td><td></td><td></td><td></td><td>1</td>" in shown
+    assert "<img" not in shown
+
+
 def test_vega_draws_the_forecasts() -> None:
     data = chart_data(rows_of(FOUR_UNITS, run=run(finished_at=LATER), forecasts=FORECASTS), n_top=5)
     drawn = forecast_chart(Frame(400, False)).to_dict(validate=False) | {"config": config()}
