@@ -78,6 +78,9 @@ def node_error(service: str, error: psycopg.Error) -> EasemlError:
     if error.sqlstate == "42501":
         hint = "On that server: GRANT easeml_segment TO the role that the service names."
         return NotAllowed(f"service {service}: its role may not use easeml_segment there", hint=hint)
+    if "plpython3" in text:
+        hint = "On that server install PL/Python for its PostgreSQL (Debian: postgresql-plpython3-NN)."
+        return NotReady(f"service {service}: its server has no PL/Python (plpython3u)", hint=hint)
     if "easeml_plpy" in text and "No module named" in text:
         hint = "Install easeml-db for the Python of that server, and start the server again."
         return NotReady(f"service {service}: its Python has no package easeml_plpy", hint=hint)

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from easeml_db.cli import commands
 from easeml_db.errors import InvalidArgument, NotAllowed, NotReady, VersionMismatch
 from easeml_db.local.server import Embedded
-from easeml_db.postgres.nodes import check_facts, look_at
+from easeml_db.postgres.nodes import check_facts, look_at, node_error
 from tests.conftest import Session, temporary_database
 from tests.nodes import section, two_nodes
 
@@ -106,6 +106,17 @@ def test_a_node_of_another_version_or_without_torch_is_refused_by_name() -> None
     }
     with pytest.raises(NotReady, match="cannot import torch"):
         check_facts("pg_east", lacking)
+
+
+@pytest.mark.parametrize(
+    "words",
+    ['could not open extension control file "/usr/share/postgresql/15/extension/plpython3u.control"',
+     'required extension "plpython3u" is not installed', 'could not load library "plpython3.so"'],
+)  # fmt: skip
+def test_a_node_without_plpython_is_told_what_it_lacks(words: str) -> None:
+    found = node_error("pg_east", psycopg.errors.FeatureNotSupported(words))
+    assert isinstance(found, NotReady)
+    assert str(found) == "service pg_east: its server has no PL/Python (plpython3u)"
 
 
 def test_a_connection_string_is_no_service_and_no_error_repeats_it(control: Session) -> None:

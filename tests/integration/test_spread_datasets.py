@@ -56,6 +56,10 @@ STATES = """
 SELECT t.trial_number, u.epoch, u.position, u.state_sha256 FROM easeml.training_units u JOIN easeml.trials t
 USING (trial_id) JOIN easeml.runs r ON r.run_id = t.run_id WHERE r.dataset_id = %s ORDER BY 1, 2, 3
 """
+LATE = {
+    "source": "spread", "inputs": ["petal"], "target": "kind", "n_partitions": 1, "validation_fraction": 0.15,
+    "test_fraction": 0.15, "seed": 0, "placement": "bound",
+}  # fmt: skip
 SIZES = """
 SELECT partition_number, n_train_rows, n_validation_rows, n_test_rows, checksum FROM easeml.partitions
 WHERE dataset_id = %s ORDER BY 1
@@ -363,3 +367,45 @@ def test_a_packing_that_waits_or_is_given_up_leaves_nothing(spread: Session, nod
     nodes["west"].wait_until("SELECT count(*) = 0 FROM easeml_segment.datasets WHERE dataset_id = %s", dataset_id)
     with pytest.raises(psycopg.Error, match="there is no dataset"):
         spread.execute("CALL easeml.wait_dataset(%s)", [dataset_id])
+
+
+# Faults
+
+
+def test_a_session_that_dies_while_it_packs_is_made_up_for(spread: Session, nodes: dict[str, Session]) -> None:
+    here = spread.value(HERE, "{petal}", "kind")
+    with type(spread).open(spread.dsn) as other:
+        with nodes["west"].transaction():
+            nodes["west"].execute("LOCK TABLE own IN ACCESS EXCLUSIVE MODE")
+            there = other.value(CREATE, "there", "spread", "{petal}", "kind", "across")
+            # Asked by another session: within a transaction the server shows the same activity again and again.
+            killed = (
+                "SELECT count(pg_terminate_backend(pid)) > 0 FROM pg_stat_activity WHERE application_name ="
+                " 'easeml packing' AND datname = %s AND wait_event_type = 'Lock'"
+            )
+            other.wait_until(killed, conninfo_to_dict(nodes["west"].dsn)["dbname"])
+            other.wait_until("SELECT status = 'waiting' FROM easeml.packing_status")
+        other.execute("CALL easeml.wait_dataset(%s, 60)", [there])
+    assert blocks_on(nodes, there) == spread.rows(BLOCKS.format("easeml"), here)
+    spread.execute("SELECT easeml.drop_dataset('here'), easeml.drop_dataset('there')")
+
+
+def test_a_coordinator_that_was_replaced_records_no_packing(spread: Session) -> None:
+    lease_number = spread.value("SELECT lease_number FROM easeml.coordinator_lease")
+    with pytest.raises(psycopg.Error) as refused:
+        spread.execute("SELECT easeml.note_packing(1, '{}', true, %s)", [lease_number - 1])
+    assert refused.value.sqlstate == "ML006"
+    with spread.transaction(force_rollback=True):
+        spread.execute(
+            "INSERT INTO easeml.packings (dataset_id, tenant, dataset_name, version, caller, shuffle, arguments,"
+            " places, started_at) VALUES (1000, 'postgres', 'late', 1, current_user, 'across', %s, '{}', now())",
+            [Jsonb(LATE)],
+        )
+        told = {
+            "dataset_id": 1000, "task": "classification", "n_outputs": 3, "rows_of_block": 40, "n_skipped": 0,
+            "input_shape": [1], "encoder": {}, "explanations": {}, "n_moved_bytes": 0, "n_bytes": {"0": 1},
+            "checksums": {"0": 1}, "parts_by_segment": {"east": [0]}, "rows": [["train", 0, 9]],
+        }  # fmt: skip
+        with pytest.raises(psycopg.Error) as refused:
+            spread.execute("SELECT easeml.finish_packing(%s, %s)", [Jsonb(told), lease_number - 1])
+    assert refused.value.sqlstate == "ML006"
