@@ -25,6 +25,8 @@ LOOK_SECONDS = 5.0
 MOST_AT_ONCE = 2
 MOST_SECONDS = 1800.0
 MOST_OUTPUT = 2000
+REST_SECONDS = 300.0
+"""How long a tenant rests after a step that failed for a reason that cannot be written down."""
 
 
 class Refreshes:
@@ -36,6 +38,7 @@ class Refreshes:
         self._keeping: asyncio.Task[None] | None = None
         self._at_work: dict[str, asyncio.Task[None]] = {}  # by role
         self._last: dict[str, float] = {}  # when a step was last taken, by role
+        self._rests: dict[str, float] = {}  # until when, by role
 
     def begin(self) -> None:
         """Start looking for datasets that are due."""
@@ -53,8 +56,10 @@ class Refreshes:
         while True:
             await asyncio.sleep(self._look_seconds)
             if self._leading.lease_number:
-                with contextlib.suppress(EasemlError):  # no server, rows that somebody holds: the next look begins anew
+                try:
                     await self._look()
+                except EasemlError:  # no server, rows that somebody holds: the next look begins anew
+                    await self._leave()
 
     async def _look(self) -> None:
         self._at_work = {role: task for role, task in self._at_work.items() if not task.done()}
@@ -66,14 +71,20 @@ class Refreshes:
 
     def _in_turns(self, due: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return what is due, whoever was served longest ago first: nobody waits for all datasets of another."""
-        return sorted(due, key=lambda row: self._last.get(row["role"], 0.0))
+        now = time.monotonic()
+        awake = (row for row in due if self._rests.get(row["role"], now) <= now)
+        return sorted(awake, key=lambda row: self._last.get(row["role"], 0.0))
 
     async def _advance(self, row: dict[str, Any]) -> None:
         """Take the next step of a dataset, and write down what kept it from being taken."""
         problem = await advance_as(self._leading.dsn, row["role"], row["dataset_name"])
-        if problem is not None:
-            with contextlib.suppress(EasemlError):
-                await (await self._session()).write("refresh_problem", problem=problem, **row)
+        if problem is None:
+            return
+        with contextlib.suppress(EasemlError):
+            if await (await self._session()).write("refresh_problem", problem=problem, **row):
+                return
+        # Whoever holds the row of the rule would have a process started every few seconds.
+        self._rests[row["role"]] = time.monotonic() + REST_SECONDS
 
     async def _session(self) -> StoreSession:
         if self._own is None:

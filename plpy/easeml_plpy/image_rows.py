@@ -32,6 +32,8 @@ from .splitting import wanted_rows
 from .value_types import Array
 
 HELD_BYTES = 256 << 20
+ROW_BYTES = 256
+"""That the key, the label and the place of a row take beside its image."""
 CHUNK_ROWS = 4096
 MOST_PAGE_ROWS = 291
 """That a page of the server can hold."""
@@ -110,7 +112,10 @@ def held_rows(
         return None
     size = size_of(session, wanted.source)
     step = size.pages_of(CHUNK_ROWS)
-    if size.n_rows * row_bytes(fields) > HELD_BYTES or step * MOST_PAGE_ROWS * row_bytes(fields) > LARGEST_CHUNK:
+    if (
+        size.n_rows * (row_bytes(fields) + ROW_BYTES) > HELD_BYTES
+        or step * MOST_PAGE_ROWS * row_bytes(fields) > LARGEST_CHUNK
+    ):
         return None
     target = columns[wanted.target]
     found = session.rows(_distinct_labels(wanted, columns, rows))
@@ -166,9 +171,11 @@ def _read(chunks: Iterable[_Chunk], fields: Sequence[NumberField], n_rows: int) 
     hashes, k = np.empty((2, n_rows), np.int64)
     labels: list[str | None] = []
     keys: list[str | None] = []
+    n_key_bytes = 0
     for chunk in chunks:
         place = slice(len(labels), len(labels) + chunk.n)
-        if place.stop > n_rows:
+        n_key_bytes += len(chunk.keys or "")
+        if place.stop > n_rows or n_key_bytes > HELD_BYTES:
             return None
         try:
             parts = decode_payload(fields, chunk.payload, chunk.n)

@@ -145,7 +145,7 @@ class _Packing:
                 " string_agg(int4send((coalesce(c.code, 1) - 1)::int), ''::bytea ORDER BY e.example_id) AS codes,"
                 " string_agg(boolsend(e.is_on), ''::bytea ORDER BY e.example_id) AS switches"
                 f" FROM {self._task.examples} e LEFT JOIN unnest($1) WITH ORDINALITY c(class, code)"
-                f" ON c.class = {output} WHERE e.output IS NOT NULL",
+                f" ON c.class = {output} WHERE e.output IS NOT NULL{self._rows.and_measured}",
                 ("text[]",),
                 _Examples,
                 is_kept=False,

@@ -87,14 +87,24 @@ class ExampleRows:
             f" JOIN {self._table} e USING (example_id) WHERE $2 IS NOT NULL"
         )
 
+    @property
+    def and_measured(self) -> str:
+        """SQL that leaves out an example e that is on and longer than all that were measured: it came since."""
+        field = self.inputs[0]
+        return f" AND (NOT e.is_on OR {self._length} <= {field.shape[0]})" if isinstance(field, ObjectsField) else ""
+
+    @property
+    def _length(self) -> str:
+        """SQL of the number of objects of an example e."""
+        first = self._specification["inputs"][0]
+        return f"cardinality(e.{first['column']}) / {first['n_values']}"
+
     def _sized(self, field: Field) -> Field:
         """Return a series or tree with the objects of the longest example that is on."""
         if not isinstance(field, ObjectsField):
             return field
-        first = self._specification["inputs"][0]
         statement: Statement[int | None] = Statement(
-            f"SELECT max(cardinality(e.{first['column']}) / {first['n_values']})::int4 AS most FROM {self._table} e"
-            " WHERE e.is_on AND e.output IS NOT NULL",
+            f"SELECT max({self._length})::int4 AS most FROM {self._table} e WHERE e.is_on AND e.output IS NOT NULL",
             (),
             only_column,
             is_kept=False,

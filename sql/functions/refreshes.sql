@@ -35,8 +35,8 @@ DECLARE
 BEGIN
     IF step ->> 'step' = 'compare' THEN
         compared := easeml.compare_trials(dataset, (step ->> 'before_trial_id')::bigint, (step ->> 'after_trial_id')::bigint);
-        PERFORM easeml.raise_failure(compared.failure);
-        RETURN easeml.request('finish_refresh', step || jsonb_build_object('dataset', dataset, 'before_value', compared.before_value::text, 'after_value', compared.after_value::text, 'n_rows', compared.n_rows)) #>> '{}';
+        RETURN easeml.request('finish_refresh', step || jsonb_build_object('dataset', dataset, 'before_value', compared.before_value::text, 'after_value', compared.after_value::text, 'n_rows', compared.n_rows,
+            'failure', compared.failure ->> 'message')) #>> '{}';
     ELSIF step ->> 'step' <> 'look' THEN
         RETURN step ->> 'step';
     END IF;

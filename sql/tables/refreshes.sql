@@ -3,6 +3,7 @@
 CREATE TABLE easeml.refresh_rules (
     tenant name NOT NULL,
     dataset_name text NOT NULL,
+    source_kind text NOT NULL,
     every interval NOT NULL CHECK (every >= '1 minute' AND every <= '1000 years'),
     when_drift double precision CHECK (when_drift > 0 AND when_drift < 'Infinity'),
     set_at timestamptz NOT NULL DEFAULT now(),
@@ -12,6 +13,7 @@ CREATE TABLE easeml.refresh_rules (
     PRIMARY KEY (tenant, dataset_name)
 );
 COMMENT ON TABLE easeml.refresh_rules IS 'Datasets that easeml.set_refresh has trained again on new rows.';
+COMMENT ON COLUMN easeml.refresh_rules.source_kind IS 'What the source was when this was set, and whose: what has become something else is not read.';
 COMMENT ON COLUMN easeml.refresh_rules.when_drift IS 'How far new rows must be from those that were trained on, as a population stability index beyond chance; null: any new rows.';
 COMMENT ON COLUMN easeml.refresh_rules.next_at IS 'When the source is looked at again.';
 COMMENT ON COLUMN easeml.refresh_rules.problem IS 'Why the service could not look; null if nothing stands in the way.';

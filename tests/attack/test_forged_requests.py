@@ -72,7 +72,7 @@ ACTIONS: dict[str, dict[str, Any]] = {
     "run_refresh": {"dataset": "work"},
     "take_refresh": {"dataset": "work"},
     "record_refresh": {"dataset": "work", "outcome": "no drift", "drifting": "x", "psi": 0.1, "reason": "none"},
-    "finish_refresh": {"refresh_id": 1, "before_value": 0.5, "after_value": 0.6, "n_rows": 40},
+    "finish_refresh": {"refresh_id": 1, "failure": None, "before_value": 0.5, "after_value": 0.6, "n_rows": 40},
     "create_task": {
         "name": "pairs",
         "program": "Input = [2] Output = [1]",

@@ -47,6 +47,15 @@ def answering(session: Session) -> int:
     return int(session.value("SELECT trial_id FROM easeml.serving WHERE dataset_name = 'sales'"))
 
 
+def begun(session: Session, before_trial_id: int) -> int:
+    """A refresh whose run has ended; the former trial is deployed, as when it began."""
+    session.execute("SELECT easeml.deploy(%s)", [before_trial_id])
+    columns = "tenant, dataset_name, outcome, run_id, before_trial_id, reason"
+    ended = "SELECT min(run_id) FROM easeml.runs WHERE status = 'finished'"
+    values = f"'postgres', 'sales', 'training', ({ended}), {before_trial_id}, ''"
+    return int(session.value(f"INSERT INTO easeml.refreshes ({columns}) VALUES ({values}) RETURNING refresh_id"))
+
+
 def test_the_service_looks_trains_compares_and_lets_the_better_trial_answer(shop: Session) -> None:
     before = answering(shop)
     shop.execute("SELECT easeml.set_refresh('sales', every => '1 day', when_drift => 0.25)")
@@ -77,31 +86,97 @@ def test_the_service_looks_trains_compares_and_lets_the_better_trial_answer(shop
     assert (status["last_outcome"], status["problem"], status["when_drift"]) == ("served", None, 0.25)
 
 
-def test_a_trial_that_is_not_better_does_not_answer(shop: Session) -> None:
+@pytest.mark.parametrize(("before_value", "after_value"), [(0.9, 0.9), (0.9, 0.8), (0.9, "NaN")])
+def test_a_trial_that_is_not_better_does_not_answer(shop: Session, before_value: float, after_value: object) -> None:
     before = answering(shop)
-    shop.execute("SELECT easeml.set_refresh('sales', every => '1 day')")
-    run_id = shop.value("SELECT min(run_id) FROM easeml.runs WHERE status = 'finished'")
-    for before_value, after_value in ((0.9, 0.9), (0.9, 0.8), (0.9, "NaN")):
-        with shop.transaction():  # the service sees nothing of it
-            begun = shop.value(
-                "INSERT INTO easeml.refreshes (tenant, dataset_name, outcome, run_id, before_trial_id, reason)"
-                " VALUES ('postgres', 'sales', 'training', %s, %s, '') RETURNING refresh_id",
-                run_id,
-                before,
-            )
-            told = {"refresh_id": begun, "before_value": before_value, "after_value": after_value, "n_rows": 40}
-            assert shop.value("SELECT easeml.request('finish_refresh', %s)", Jsonb(told)) == "not served"
+    with shop.transaction(force_rollback=True):
+        told = {"refresh_id": begun(shop, before), "before_value": before_value, "after_value": after_value}
+        assert shop.value("SELECT easeml.request('finish_refresh', %s)", Jsonb(told | {"n_rows": 40})) == "not served"
         (found,) = shop.rows(LAST)
         assert (found["outcome"], found["n_rows"]) == ("not served", 40)
         assert found["reason"].endswith("the former goes on answering")
         assert answering(shop) == before
 
 
+def test_trials_that_cannot_be_compared_end_the_refresh(shop: Session) -> None:
+    with shop.transaction(force_rollback=True):
+        told = {"refresh_id": begun(shop, answering(shop)), "failure": "an input is gone"}
+        assert shop.value("SELECT easeml.request('finish_refresh', %s)", Jsonb(told)) == "failed"
+        assert shop.rows(LAST)[0]["reason"] == "the trials cannot be compared: an input is gone"
+
+
+def test_what_was_deployed_by_hand_meanwhile_stays(shop: Session) -> None:
+    before = answering(shop)
+    other = shop.value("SELECT min(trial_id) FROM easeml.trials WHERE trial_id <> %s", before)
+    with shop.transaction(force_rollback=True):
+        number = begun(shop, before)
+        shop.execute("SELECT easeml.deploy(%s)", [other])
+        told = {"refresh_id": number, "before_value": 0.5, "after_value": 0.9, "n_rows": 40}
+        assert shop.value("SELECT easeml.request('finish_refresh', %s)", Jsonb(told)) == "not served"
+        assert "was changed meanwhile, and stays" in shop.rows(LAST)[0]["reason"]
+        assert answering(shop) == other
+
+
+def test_only_the_trial_that_answers_is_recorded_as_the_former(shop: Session) -> None:
+    other = shop.value("SELECT min(trial_id) FROM easeml.trials WHERE trial_id <> %s", answering(shop))
+    run_id = shop.value("SELECT max(run_id) FROM easeml.runs")
+    told = {"dataset": "sales", "outcome": "training", "run_id": run_id, "before_trial_id": other, "reason": ""}
+    with shop.transaction(force_rollback=True):
+        shop.execute("SELECT easeml.set_refresh('sales', '1 day')")
+        with pytest.raises(psycopg.Error, match="nothing of the kind has happened"):
+            shop.execute("SELECT easeml.request('record_refresh', %s)", [Jsonb(told)])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("DROP TABLE sales", "there is no table or view public.sales"),
+        ("ALTER TABLE sales OWNER TO seller", "is a table of seller, and was a table of postgres"),
+        (
+            "ALTER TABLE sales RENAME TO old_sales; CREATE VIEW sales AS SELECT * FROM old_sales",
+            "is a view of postgres, and was a table of postgres",
+        ),
+    ],
+)
+def test_a_source_that_has_become_something_else_is_not_read(shop: Session, change: str, message: str) -> None:
+    with shop.transaction(force_rollback=True):
+        shop.execute("CREATE ROLE seller")
+        shop.execute("SELECT easeml.set_refresh('sales', '1 day')")
+        shop.execute("UPDATE easeml.refresh_rules SET next_at = now()")
+        shop.execute(change)
+        with pytest.raises(psycopg.Error) as refused, shop.transaction():
+            shop.execute("SELECT easeml.advance_refresh('sales')")
+        assert refused.value.sqlstate == "ML004"
+        assert message in (refused.value.diag.message_primary or "")
+
+
+def test_a_superuser_does_not_read_the_view_of_another_unattended(shop: Session) -> None:
+    with shop.transaction(force_rollback=True):
+        shop.execute("CREATE ROLE seller")
+        shop.execute("ALTER TABLE sales RENAME TO old_sales; CREATE VIEW sales AS SELECT * FROM old_sales")
+        shop.execute("ALTER VIEW sales OWNER TO seller")
+        with pytest.raises(
+            psycopg.Error, match="a view of seller, whose functions would run with the rights of a supe"
+        ):
+            shop.execute("SELECT easeml.set_refresh('sales', '1 day')")
+
+
+def test_a_rule_that_somebody_holds_is_told(shop: Session) -> None:
+    shop.execute("SELECT easeml.set_refresh('sales', '1 day')")
+    other = shop.again()
+    with other.transaction(force_rollback=True):
+        other.execute("SELECT easeml.run_refresh('sales')")
+        with pytest.raises(psycopg.Error, match="is being refreshed, or an open transaction holds its rule") as refused:
+            shop.execute("SELECT easeml.advance_refresh('sales')")
+    assert refused.value.sqlstate == "ML016"
+
+
 def test_what_keeps_the_service_from_looking_is_told(shop: Session) -> None:
     shop.execute("CREATE ROLE silent NOLOGIN IN ROLE easeml_tenant")
     shop.execute("INSERT INTO easeml.tenant_roles (tenant, role) VALUES ('silent', 'silent')")
     shop.execute(
-        "INSERT INTO easeml.refresh_rules (tenant, dataset_name, every, next_at) VALUES ('silent', 'd', '1 day', now())"
+        "INSERT INTO easeml.refresh_rules (tenant, dataset_name, source_kind, every, next_at)"
+        " VALUES ('silent', 'd', 'a table of silent', '1 day', now())"
     )
     problem = "SELECT problem FROM easeml.refresh_status WHERE tenant = 'silent'"
     shop.wait_until(f"SELECT ({problem}) IS NOT NULL")
@@ -139,6 +214,7 @@ def test_what_is_set_is_taken_back_and_goes_with_the_dataset(shop: Session) -> N
         ("set_refresh('sales', '0')", "ML001", "every: expected 1 minute to 1000 years, got 00:00:00"),
         ("set_refresh('sales', '-1 day')", "ML001", "every: expected 1 minute to 1000 years, got -1 days"),
         ("set_refresh('sales', '59 seconds')", "ML001", "every: expected 1 minute to 1000 years, got 00:00:59"),
+        ("set_refresh('sales', '360000 days -11999 months')", "ML001", "every: expected 1 minute to 1000 years, got"),
         ("set_refresh('sales', '1 day', 0)", "ML001", "when_drift: expected a positive number, got 0"),
         ("set_refresh('sales', '1 day', 'NaN')", "ML001", "when_drift: expected a positive number, got NaN"),
         ("set_refresh('untrained', '1 day')", "ML010", "untrained"),

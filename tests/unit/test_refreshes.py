@@ -25,3 +25,10 @@ def test_whoever_was_served_longest_ago_is_next() -> None:
     due = [{"role": name, "dataset_name": "d"} for name in ("anna", "ben", "carl")]
     refreshes._last = {"anna": 7.0, "ben": 3.0}
     assert [row["role"] for row in refreshes._in_turns(due)] == ["carl", "ben", "anna"]
+
+
+def test_whoever_holds_its_own_rule_rests() -> None:
+    refreshes = Refreshes(None)  # type: ignore[arg-type]
+    refreshes._rests = {"anna": float("inf"), "ben": 0.0}
+    due = [{"role": name, "dataset_name": "d"} for name in ("anna", "ben")]
+    assert [row["role"] for row in refreshes._in_turns(due)] == ["ben"]

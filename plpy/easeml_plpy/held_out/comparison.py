@@ -27,7 +27,7 @@ from easeml_plpy.session import Session, Statement, answering
 from easeml_plpy.value_types import Array
 
 FEW_ROWS = 30
-MOST_ROWS = 20_000
+MOST_ROWS, MOST_BYTES = 20_000, 256 << 20
 EVERY_SPLIT, LEARNED = ("train", "validation", "test"), ("train", "validation")
 
 
@@ -85,10 +85,11 @@ def _rows(session: Session, before: Examined, after: Examined) -> _Rows:
 
 def _chosen(blocks: Iterator[Block], fresh: Sequence[Sequence[bool]]) -> Iterator[Block]:
     """Yield the fresh rows of blocks, up to a bound."""
-    n_rows = 0
+    n_rows = n_bytes = 0
     for block, is_fresh in zip(blocks, fresh, strict=True):
-        own = np.flatnonzero(is_fresh)[: MOST_ROWS - n_rows]
-        n_rows += len(own)
+        row_bytes = sum(part.nbytes for part in block.fields) // max(len(block.targets), 1)
+        own = np.flatnonzero(is_fresh)[: min(MOST_ROWS - n_rows, (MOST_BYTES - n_bytes) // max(row_bytes, 1))]
+        n_rows, n_bytes = n_rows + len(own), n_bytes + len(own) * row_bytes
         if len(own):
             yield block._replace(fields=[part[own] for part in block.fields], targets=block.targets[own])
 
