@@ -32,6 +32,14 @@ CREATE TABLE {name} AS SELECT i AS id, i % 3 + sin(i) / 9 AS x, (ARRAY['red', 'g
 """
 
 
+REFRESHED = """
+INSERT INTO easeml.refresh_rules (tenant, dataset_name, source_kind, every, next_at)
+SELECT DISTINCT tenant, dataset_name, 'a table', interval '1 day', now() + interval '1 day' FROM easeml.datasets;
+INSERT INTO easeml.refreshes (tenant, dataset_name, outcome, reason)
+SELECT DISTINCT tenant, dataset_name, 'no drift', '' FROM easeml.datasets;
+"""
+
+
 @pytest.fixture(scope="module")
 def roles(module_coordinated: Session) -> dict[str, Session]:
     """A session for each kind of role; alice has a dataset and a finished run, bob a dataset of the same name."""
@@ -71,6 +79,7 @@ def roles(module_coordinated: Session) -> dict[str, Session]:
     )
     root.execute(PLANNED)
     root.execute(TASKS)
+    root.execute(REFRESHED)
     return {**sessions, "root": root}
 
 
