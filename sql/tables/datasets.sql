@@ -55,6 +55,7 @@ CREATE TABLE easeml.partitions (
 );
 COMMENT ON TABLE easeml.partitions IS 'The partitions of each dataset; a training unit reads one of them.';
 COMMENT ON COLUMN easeml.partitions.n_kept_bytes IS 'Of n_bytes, those in blocks that an earlier version holds.';
+CREATE INDEX partitions_home_segment ON easeml.partitions (home_segment_id);
 COMMENT ON COLUMN easeml.partitions.home_segment_id IS 'The segment whose server was given its blocks when it was packed; null: they are in easeml.blocks.';
 COMMENT ON COLUMN easeml.partitions.checksum IS 'CRC-32 over inputs and targets of its training blocks, block after block; easeml.replay refuses other rows.';
 

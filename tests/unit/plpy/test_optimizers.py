@@ -32,13 +32,14 @@ optimizer.load_state_dict(optimizer.state_dict())
 
 from easeml_plpy.architectures import ARCHITECTURES, complete, fits
 from easeml_plpy.layout import ViewColumn
-from easeml_plpy.task import Task
+from easeml_plpy.task import Objects, Task
 from easeml_plpy.trainers import trainer_for
 from easeml_plpy.trainers.unfilled import NothingDrawn
 kinds = ("number", "flag", "category", "token")
 layout = tuple(ViewColumn(kind, "a", cardinality=8) for kind in kinds)
 table = Task("classification", (4,), 3, "float32", layout)
 others = [Task("classification", shape, 3) for shape in ((12,), (28, 28), (24, 2))]
+others.append(Task("classification", (12, 6), 3, objects=Objects(3, 2)))
 others += [Task("regression", shape, n, output_shape=shape) for shape, n in (((8, 8, 1), 64), ((12, 2), 24))]
 networks = [each for each in ARCHITECTURES.values() if each.trainer == "torch" and not each.is_derived]
 for network in networks:

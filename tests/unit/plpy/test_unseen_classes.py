@@ -9,12 +9,12 @@ import torch
 from easeml_plpy.architectures import ARCHITECTURES, architecture
 from easeml_plpy.task import Task
 from easeml_plpy.trainers import trainer_for
-from tests.unit.plpy.training_rows import IMAGE_NETWORKS, TENSOR_NETWORKS, no_pause
+from tests.unit.plpy.training_rows import IMAGE_NETWORKS, TENSOR_NETWORKS, TREE_NETWORKS, no_pause
 
 NAMES = [
     name
     for name, each in ARCHITECTURES.items()
-    if not each.is_derived and each.view != "table" and name not in (*IMAGE_NETWORKS, *TENSOR_NETWORKS)
+    if not each.is_derived and each.view != "table" and name not in (*IMAGE_NETWORKS, *TENSOR_NETWORKS, *TREE_NETWORKS)
 ]
 SMALL = {"trees_per_epoch": 4, "num_leaves": 5}
 
