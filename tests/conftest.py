@@ -32,6 +32,7 @@ from psycopg.rows import dict_row
 
 from easeml_db.local.processes import coordinator_environment
 from easeml_db.local.server import DATABASE, Embedded
+from tests.warm_server import SETTING, WarmServer, can_be_warm
 
 # What is imported and collected stays: looking for garbage among it takes a tenth of that time.
 gc.disable()
@@ -50,6 +51,11 @@ FOLDERS = ("chaos", "acceptance", "integration", "attack", "conformance")
 # A wait that ends in failure, not one that measures: long enough for a machine that is busy with other work.
 PATIENCE_SECONDS = 300.0
 _numbers = count(1)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add what has tests run as they do on a machine without a C compiler."""
+    parser.addoption("--cold-sessions", action="store_true", help="sessions import torch themselves, as users' do")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -134,12 +140,15 @@ class Session(psycopg.Connection[dict[str, Any]]):
 
 
 @contextmanager
-def temporary_server(snapshot: Path | None = None) -> Iterator[Embedded]:
-    """A private server in a folder of its own, removed at the end; it begins as a copy of a stopped one, or empty."""
+def temporary_server(snapshot: Path | None = None) -> Iterator[WarmServer]:
+    """A private server in a folder of its own, removed at the end.
+
+    It begins as a copy of a stopped one, with warm sessions; or empty, with sessions as users have them.
+    """
     # Root's server runs as another user, who must be able to enter the folder.
     folder = tempfile.mkdtemp(prefix="easeml-test-", dir="/var/tmp")
     os.chmod(folder, 0o755)
-    server = Embedded(Path(folder))
+    server = WarmServer(Path(folder))
     try:
         if snapshot:
             copy_folder(snapshot, server.folder)
@@ -164,7 +173,7 @@ def _set_for_speed(server: Embedded) -> None:
 
 
 @pytest.fixture(scope="session")
-def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def snapshot(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A stopped server with extension and slots in database easeml and in the template; made once for all workers."""
     own = tmp_path_factory.getbasetemp()
     made = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "server"
@@ -173,7 +182,7 @@ def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with _alone(users):
         (users / me).touch()
         if not made.exists():
-            _make_snapshot(made)
+            _make_snapshot(made, is_warm=can_be_warm() and not request.config.getoption("--cold-sessions"))
     yield made
     with _alone(users):
         (users / me).unlink()
@@ -189,12 +198,16 @@ def _alone(folder: Path) -> Iterator[None]:
         yield
 
 
-def _make_snapshot(made: Path) -> None:
+def _make_snapshot(made: Path, *, is_warm: bool) -> None:
     with temporary_server() as server:
         server.prepare(n_slots=N_SLOTS)
         with Session.open(server.dsn(database="postgres")) as session:
             session.execute(f"CREATE DATABASE {TEMPLATE} TEMPLATE {DATABASE}")
+            if is_warm:
+                session.execute(SETTING)
         server.stop()
+        if is_warm:
+            server.equip()
         facts = server.folder / "easeml.json"
         known = json.loads(facts.read_text(encoding="utf-8"))
         del known["port"]  # every copy listens on one of its own

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -13,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from psycopg import sql
 
 from easeml_loaders import bundled_source, load_table
+from tests.disks import fill, small_disk_for
 
 if TYPE_CHECKING:
     from tests.conftest import Session
@@ -31,7 +27,6 @@ STATES = """
 SELECT trial_number, epoch, position, partition_number, state_sha256
 FROM easeml.training_units JOIN easeml.trials USING (trial_id) ORDER BY trial_number, epoch, position
 """
-FULL_DISK_BYTES = 48 << 20
 
 
 def start_run(database: Session, max_epochs: int, batch_size: int = 4) -> None:
@@ -93,47 +88,11 @@ def test_a_unit_that_waits_for_a_lock_waits_and_fails_nothing(database: Session,
 # A full disk
 
 
-def as_root(*command: str) -> list[str]:
-    return list(command) if os.geteuid() == 0 else ["sudo", "-n", *command]
-
-
 @pytest.fixture
 def small_disk(database: Session) -> Iterator[Path]:
     """A disk of 48 MB that holds the states of `database`."""
-    if os.geteuid() != 0 and subprocess.run(["sudo", "-n", "true"], capture_output=True, check=False).returncode:
-        pytest.skip("a small disk can be mounted by root only, or with sudo")
-    folder = Path(tempfile.mkdtemp(prefix="easeml-disk-", dir="/var/tmp"))
-    subprocess.run(
-        as_root("mount", "-t", "tmpfs", "-o", f"size={FULL_DISK_BYTES},mode=777", "tmpfs", folder), check=True
-    )
-    try:
-        folder.chmod(0o777) if os.geteuid() == 0 else None
-        name = sql.Identifier(f"small_{folder.name}")
-        (folder / "states").mkdir()
-        if os.geteuid() == 0:
-            shutil.chown(folder / "states", "postgres", "postgres")
-        database.execute(sql.SQL("CREATE TABLESPACE {} LOCATION {}").format(name, str(folder / "states")))
-        for table in ("checkpoints", "checkpoint_chunks"):
-            place = sql.SQL("ALTER TABLE easeml.{} SET TABLESPACE {}").format(sql.Identifier(table), name)
-            database.execute(place)
+    with small_disk_for(database, ("easeml.checkpoints", "easeml.checkpoint_chunks")) as folder:
         yield folder
-        for table in ("checkpoints", "checkpoint_chunks"):
-            database.execute(f"ALTER TABLE easeml.{table} SET TABLESPACE pg_default")
-        database.execute(sql.SQL("DROP TABLESPACE {}").format(name))
-    finally:
-        subprocess.run(as_root("umount", "-l", str(folder)), check=True)
-        folder.rmdir()
-
-
-def fill(folder: Path) -> Path:
-    """Write a file until the disk is full."""
-    path = folder / "filler"
-    with path.open("wb", buffering=0) as file:
-        try:
-            while True:
-                file.write(bytes(1 << 16))
-        except OSError:
-            return path
 
 
 def test_a_full_disk_is_waited_out(database: Session, coordinator: Coordinator, small_disk: Path) -> None:

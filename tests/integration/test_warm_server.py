@@ -1,0 +1,60 @@
+"""Sessions of the tests' own servers: libraries lie in memory, and a session has none before it imports it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.conftest import Session
+
+BODY = """
+CREATE FUNCTION pg_temp.look() RETURNS text LANGUAGE plpython3u AS $$
+import json, sys
+def known():
+    return [name for name in ("numpy", "torch", "torch.nn", "sklearn", "pandas", "lightgbm") if name in sys.modules]
+with open("/proc/self/maps") as file:
+    is_mapped = "libtorch" in file.read()
+told = {"is_mapped": is_mapped, "begins_with": known()}
+from importlib.util import find_spec
+told["folder"], told["after_looking"] = find_spec("lightgbm").submodule_search_locations[0], known()
+import torch.nn
+told["after_torch"], told["origin"] = known(), torch.__spec__.origin
+from sklearn.linear_model import SGDClassifier
+told["after_sklearn"] = sorted(set(known()) - {"pandas"})
+return json.dumps(told)
+$$
+"""
+
+
+@pytest.fixture(scope="module")
+def told(module_database: Session) -> dict[str, Any]:
+    """What a fresh session says about its modules."""
+    session = module_database.again()
+    session.execute(BODY)
+    found: dict[str, Any] = json.loads(session.value("SELECT pg_temp.look()"))
+    return found
+
+
+def test_a_session_begins_without_libraries_and_an_import_brings_no_other(told: dict[str, Any]) -> None:
+    assert told["begins_with"] == []
+    assert told["after_torch"] == ["numpy", "torch", "torch.nn"]
+    assert told["after_sklearn"] == ["numpy", "sklearn", "torch", "torch.nn"]
+
+
+def test_a_library_that_is_looked_for_is_found_on_disk_and_not_imported(told: dict[str, Any]) -> None:
+    assert told["folder"].endswith("/lightgbm")
+    assert told["after_looking"] == []
+
+
+def test_a_library_from_memory_knows_where_it_came_from(told: dict[str, Any]) -> None:
+    assert told["origin"].endswith("torch/__init__.py")
+
+
+def test_the_libraries_are_in_memory_unless_the_tests_run_cold(
+    told: dict[str, Any], pytestconfig: pytest.Config
+) -> None:
+    assert told["is_mapped"] == bool(shutil.which("cc") and not pytestconfig.getoption("--cold-sessions"))

@@ -1,0 +1,84 @@
+"""Libraries that a test's server imports once, before it has any session; every Python in the server runs this file.
+
+The server forks its sessions, which then find the libraries in memory: importing torch takes them milliseconds instead
+of two seconds. Nothing else differs: what is imported here is put aside, and is no module of a session's Python until
+the session imports it.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+# Each with those of them that its own import brings along.
+LIBRARIES: dict[str, tuple[str, ...]] = {
+    "numpy": (),
+    "safetensors.numpy": ("numpy",),
+    "torch": ("numpy",),
+    "sklearn.linear_model": ("numpy",),
+    "lightgbm": ("sklearn.linear_model",),
+}
+# pandas takes it where it is there, which it is not on a server: it would start a thread.
+MISSING = "pyarrow"
+
+
+class Shelf(MetaPathFinder, Loader):
+    """Modules that were put aside; it is asked for a module before the disk is."""
+
+    def __init__(self) -> None:
+        self._modules: dict[str, dict[str, ModuleType]] = {}
+        self._library_of: dict[str, str] = {}
+        self._spec_of: dict[str, ModuleSpec | None] = {}
+
+    def fill(self) -> None:
+        """Import all libraries, then put them aside; modules of the standard library may stay."""
+        for library in LIBRARIES:
+            before = set(sys.modules)
+            import_module(library)
+            fresh = {name for name in sys.modules if name not in before}
+            ours = {name for name in fresh if name.partition(".")[0] not in sys.stdlib_module_names}
+            self._modules[library] = {name: sys.modules[name] for name in ours}
+            self._library_of |= dict.fromkeys(ours, library)
+        for name in self._library_of:
+            self._spec_of[name] = getattr(sys.modules.pop(name), "__spec__", None)
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Find a module that was put aside; it says where it came from, as some look for the files beside it."""
+        if fullname not in self._library_of:
+            return None
+        found, known = ModuleSpec(fullname, self), self._spec_of[fullname]
+        if known is not None:
+            found.origin, found.submodule_search_locations = known.origin, known.submodule_search_locations
+        return found
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """Take the module from the shelf."""
+        return self._modules[self._library_of[spec.name]][spec.name]
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Bring back the rest of its library, and what that one needs; the module has been executed before."""
+        spec = module.__spec__
+        assert spec is not None
+        module.__spec__ = self._spec_of[spec.name]
+        self._bring_back(self._library_of[spec.name])
+
+    def _bring_back(self, library: str) -> None:
+        for name, module in self._modules[library].items():
+            sys.modules.setdefault(name, module)
+        for needed in LIBRARIES[library]:
+            self._bring_back(needed)
+
+
+sys.modules[MISSING] = None  # type: ignore[assignment]
+shelf = Shelf()
+shelf.fill()
+del sys.modules[MISSING]
+sys.meta_path.insert(0, shelf)
+gc.freeze()
