@@ -1,4 +1,4 @@
-"""Rows of a task, and of a packing on nodes, for every tenant with a dataset: tests of who sees and writes them need
+"""Rows of a task, and of work on nodes, for every tenant with a dataset: tests of who sees and writes them need
 no examples."""
 
 TASKS = """
@@ -12,6 +12,14 @@ SELECT r.run_id, tenant, t.task_id, 'by hand' FROM easeml.runs r JOIN easeml.tas
 INSERT INTO easeml.labelling_functions (task_id, tenant, function) SELECT task_id, tenant, 'f.f' FROM easeml.tasks;
 INSERT INTO easeml.packings (dataset_id, tenant, dataset_name, version, caller, shuffle, arguments, places)
 SELECT -min(dataset_id), tenant, 'elsewhere', 1, tenant, 'across', '{}', '{}' FROM easeml.datasets GROUP BY tenant;
+INSERT INTO easeml.node_jobs (tenant, caller, kind, dataset_id, trial_id, arguments, ended_at)
+SELECT t.tenant, t.tenant, 'answers', r.dataset_id, t.trial_id, '{}', now()
+FROM easeml.trials t JOIN easeml.runs r USING (run_id);
+INSERT INTO easeml.node_answers (trial_id, tenant, checkpoint_id, split, partition_number, block_number, n_rows,
+    outputs, targets)
+SELECT trial_id, tenant, 0, 'test', 0, 0, 1, '', '' FROM easeml.trials;
+INSERT INTO easeml.node_hops (run_id, tenant, trial_id, from_segment_id, to_segment_id, n_bytes, seconds, is_ahead)
+SELECT run_id, tenant, trial_id, 1, 1, 1, 0, true FROM easeml.trials;
 INSERT INTO easeml.kept_blocks (dataset_id, tenant, split, partition_number, block_number, holder_id)
 SELECT dataset_id, tenant, split, partition_number, block_number, dataset_id FROM easeml.blocks;
 """

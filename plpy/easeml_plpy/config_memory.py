@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from .architectures import architecture, complete
-from .architectures.config import Config
+from .architectures.config import Config, NotedConfig
 from .architectures.contract import Architecture
 from .encoder import Encoder
 from .errors import InvalidArgument
@@ -21,6 +21,7 @@ TELLING = (  # settings that make a config large
     *("hidden_units", "width", "n_members", "batch_size"),
     *("num_leaves", "trees_per_epoch"),
 )
+LISTS = ("integers", "names", "groups")  # kinds of hyperparameters
 
 
 @dataclass(frozen=True)
@@ -59,16 +60,46 @@ def check_memory(session: Session, encoder: str, train_rows: Sequence[int], tria
     slots = session.row(SLOTS)
     limit = max(slots.largest or 0, slot_share(slots.n_slots) if slots.has_share else 0)
     known_limit = None if slots.has_gpu else limit
-    data, tasks = Encoder.from_text(encoder), dict[str, Task]()
+    data, checks = Encoder.from_text(encoder), dict[str, Check]()
     for trial in json.loads(trials):
-        chosen = architecture(trial["architecture"])
-        if chosen.view not in tasks:
-            tasks[chosen.view] = task_in(view_of(chosen.view, data), data)
-        _check_trial(chosen, complete(chosen, trial["config"]), tasks[chosen.view], train_rows, known_limit)
+        name = trial["architecture"]
+        if name not in checks:
+            chosen = architecture(name)
+            checks[name] = Check(chosen, task_in(view_of(chosen.view, data), data), train_rows, known_limit)
+        checks[name].check(trial["config"])
     return known_limit
 
 
-def _check_trial(
+class Check:
+    """Checks configs of one architecture, whose numbers and words a search has found to be legal.
+
+    A config that agrees with an earlier one in all that was read of that one needs no second check: of ten thousand
+    that differ in their learning rates, one is looked at. Lists are always compared, since only `complete` knows how
+    long they may be.
+    """
+
+    def __init__(self, chosen: Architecture, task: Task, train_rows: Sequence[int], limit: int | None) -> None:
+        self._chosen, self._task, self._train_rows, self._limit = chosen, task, train_rows, limit
+        self._lists = {each.name for each in chosen.hyperparameters if each.kind in LISTS}
+        self._fitting: dict[tuple[str, ...], set[str]] = {}  # by names of settings, the values of configs that fit
+        self.n_checked = 0
+
+    def check(self, config: Mapping[str, object]) -> None:
+        """Raise InvalidArgument where a config cannot be trained."""
+        if any(_values(config, names) in known for names, known in self._fitting.items()):
+            return
+        self.n_checked += 1
+        noted = NotedConfig(complete(self._chosen, config))
+        _check_config(self._chosen, noted, self._task, self._train_rows, self._limit)
+        names = tuple(sorted(self._lists | noted.read))
+        self._fitting.setdefault(names, set()).add(_values(config, names))
+
+
+def _values(config: Mapping[str, object], names: Sequence[str]) -> str:
+    return repr([config.get(name) for name in names])
+
+
+def _check_config(
     chosen: Architecture, config: Config, task: Task, train_rows: Sequence[int], limit: int | None
 ) -> None:
     objection = chosen.config_objection(task, config)

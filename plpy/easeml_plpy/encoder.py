@@ -14,6 +14,7 @@ from typing import ClassVar, TypeAlias
 
 from .coded_fields import CategoricalField, TextField, categorical_from_json, text_from_json
 from .number_fields import Entry, Moment, NumberField, NumericField, ObjectsField, TensorField, number_from_json
+from .series_target import SeriesTarget
 from .task import TaskKind
 from .tensor_target import TensorTarget
 from .value_types import JSON
@@ -28,6 +29,7 @@ __all__ = [
     "NumberTarget",
     "NumericField",
     "ObjectsField",
+    "SeriesTarget",
     "Target",
     "TensorField",
     "TensorTarget",
@@ -156,6 +158,6 @@ def target_from_json(entry: Entry) -> Target:
     if entry["task"] == "classification":
         return LabelTarget(entry["column"], entry["type"], tuple(entry["labels"]))
     if "shape" in entry:
-        return TensorTarget.from_json(entry)
+        return (SeriesTarget if entry.get("is_series") else TensorTarget).from_json(entry)
     bounds = entry.get("low"), entry.get("high")
     return NumberTarget(entry["column"], entry["type"], entry["mean"], entry["scale"], *bounds)

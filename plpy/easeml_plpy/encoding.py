@@ -58,10 +58,10 @@ def fields_from_bytes(encoder: Encoder, payload: bytes, n_rows: int) -> list[Arr
     return fields
 
 
-def targets_from_bytes(target: Target, payload: bytes) -> Array:
-    """Return the targets of a block as they are stored: (n,), or (n, n_outputs) of tensors."""
+def targets_from_bytes(target: Target, payload: bytes, n_rows: int) -> Array:
+    """Return the targets of a block of so many rows as they are stored: (n,), or (n, n_outputs) of tensors."""
     if isinstance(target, TensorTarget):
-        return np.frombuffer(payload, target.stored_type).reshape(-1, target.n_outputs)
+        return target.stored(payload, n_rows)
     return np.frombuffer(payload, "<i4" if isinstance(target, LabelTarget) else "<f8")
 
 

@@ -34,7 +34,8 @@ class Task:
     is one array of several dimensions; `target_range` those of the targets on the standard scale, where they are
     numbers. With `n_folds` a trial is a committee of so many models. A regression with an `output_shape` returns
     tensors, whose numbers `n_outputs` counts, in `output_range`. `objects` says that a row is a series or tree, filled
-    up to the longest one. Raises InvalidArgument.
+    up to the longest one; `output_objects` that series come out, of an output_shape (steps, numbers + 1), whose last
+    number of a step is 1 where there is one. Raises InvalidArgument.
     """
 
     kind: TaskKind
@@ -48,6 +49,7 @@ class Task:
     output_shape: tuple[int, ...] = ()
     output_range: tuple[float, float] = (0.0, 0.0)
     objects: Objects | None = None
+    output_objects: Objects | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in TASK_KINDS:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .encoder import Field, LabelTarget, NumberTarget, ObjectsField, Target, TensorField, TensorTarget
+from .encoder import Field, LabelTarget, NumberTarget, ObjectsField, SeriesTarget, Target, TensorField, TensorTarget
 from .object_rows import Objects
 from .value_types import JSON
 
@@ -24,7 +24,7 @@ def fields_of(specification: Specification) -> list[Field]:
 
 def objects_field(specification: Specification) -> ObjectsField:
     """Return the input of a task of series or trees, for rows of one object; packing finds how long they are."""
-    tensors = tuple((entry["name"], tuple(entry["shape"])) for entry in specification["inputs"] if not is_link(entry))
+    tensors = tuple((entry["name"], tuple(entry["shape"])) for entry in specification["inputs"] if is_of_objects(entry))
     field = ObjectsField(
         column="input",
         type="_float4",
@@ -40,13 +40,21 @@ def is_link(entry: Mapping[str, Any]) -> bool:
     return entry.get("role") == "link"
 
 
+def is_of_objects(entry: Mapping[str, Any]) -> bool:
+    """Say whether a column holds a tensor of each object of a series or tree."""
+    return entry.get("role") == "object"
+
+
 def target_of(specification: Specification, classes: Sequence[str] | None) -> Target:
     """Return what comes out of a task before its values have been seen."""
     if classes is not None:
         return LabelTarget("output", "text", tuple(classes))
     if specification.get("output") is None:
         return NumberTarget("output", "float8")
-    field = field_of(specification["output"])
+    entry = specification["output"]
+    if is_of_objects(entry):
+        return SeriesTarget("output", "_float4", "f4", (1, entry["n_values"] + 1))
+    field = field_of(entry)
     return TensorTarget("output", field.type, field.dtype, field.shape)
 
 
@@ -58,17 +66,17 @@ def field_of(entry: Mapping[str, Any]) -> TensorField:
     return TensorField(column=entry["column"], type="_float4", dtype="f4", shape=shape, wire="f4", wire_rank=len(shape))
 
 
-def columns_of_objects(specification: Specification, objects: Objects) -> dict[str, JSON]:
+def columns_of_objects(entries: Sequence[Mapping[str, Any]], objects: Objects) -> dict[str, JSON]:
     """Return the columns of a series or tree as SQL writes their values."""
     found: dict[str, JSON] = {}
     start = 0
-    for entry in specification["inputs"]:
-        if not is_link(entry):
+    for entry in entries:
+        if is_of_objects(entry):
             stop = start + entry["n_values"]
             numbers = objects.numbers[:, start:stop].astype(np.float32).reshape(-1, *entry["shape"])
             found[entry["column"]] = array_text(numbers.tolist())
             start = stop
-    columns = [entry["column"] for entry in specification["inputs"] if is_link(entry)]
+    columns = [entry["column"] for entry in entries if is_link(entry)]
     for column, places in zip(columns, objects.links.T.tolist(), strict=True):
         found[column] = array_text([place or None for place in places])
     return found

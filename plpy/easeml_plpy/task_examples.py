@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from .encoder import SeriesTarget
 from .errors import InvalidArgument, ShapeMismatch
 from .session import Session, answering
-from .task_columns import array_text, columns_of_objects, objects_field
-from .task_objects import objects_of
+from .task_columns import array_text, columns_of_objects, objects_field, target_of
+from .task_objects import objects_of, series_of
 from .value_types import JSON
 
 MOST_BYTES = 32 << 20
@@ -36,6 +37,9 @@ def read_examples(session: Session, specification: str, classes: Sequence[str] |
     wanted = json.loads(specification)
     if wanted.get("recursive"):
         wanted["objects"] = objects_field(wanted)
+    target = target_of(wanted, classes)
+    if isinstance(target, SeriesTarget):
+        wanted["series"] = target.field
     return json.dumps([_row(wanted, classes, row) for row in rows])
 
 
@@ -43,19 +47,27 @@ def _row(wanted: Mapping[str, Any], classes: Sequence[str] | None, row: JSON) ->
     try:
         if not isinstance(row, Mapping) or not row.keys() <= {"input", "output"} or "input" not in row:
             raise ShapeMismatch('expected {"input": ..., "output": ...}, got ' + reprlib.repr(row))
-        found = _columns(wanted, row["input"])
-        entry, given = wanted.get("output"), row.get("output")
-        if entry is not None:
-            return found | {"output": None if given is None else _tensor(entry, given)}
-        return found | {"output": _output(classes, given)}
+        return _columns(wanted, row["input"]) | _output_column(wanted, classes, row.get("output"))
     except ShapeMismatch as error:
         return {"problem": str(error)}
+
+
+def _output_column(wanted: Mapping[str, Any], classes: Sequence[str] | None, given: JSON) -> dict[str, JSON]:
+    """Return the output of an example as SQL writes it. Raises ShapeMismatch."""
+    if given is None:
+        return {"output": None}
+    if "series" in wanted:
+        entry = wanted["output"]
+        return columns_of_objects([entry], series_of(wanted["series"], given, entry["most_objects"]))
+    if wanted.get("output") is not None:
+        return {"output": _tensor(wanted["output"], given)}
+    return {"output": _output(classes, given)}
 
 
 def _columns(wanted: Mapping[str, Any], given: JSON) -> dict[str, JSON]:
     """Return the input columns of an example as SQL writes their values. Raises ShapeMismatch."""
     if "objects" in wanted:
-        return columns_of_objects(wanted, objects_of(wanted["objects"], given))
+        return columns_of_objects(wanted["inputs"], objects_of(wanted["objects"], given))
     return {entry["column"]: _tensor(entry, value) for entry, value in _inputs(wanted["inputs"], given)}
 
 
@@ -114,8 +126,6 @@ def _bytes_of(entry: Mapping[str, Any], array: Any) -> str:
 
 def _output(classes: Sequence[str] | None, value: JSON) -> JSON:
     """Return the class or the number: as it is, or from the tensor of outputs, whose greatest one is the class."""
-    if value is None:
-        return None
     if classes is None:
         number = value[0] if isinstance(value, list) and len(value) == 1 else value
         if isinstance(number, bool | list | Mapping) or not math.isfinite(_number(number)):

@@ -35,14 +35,22 @@ def objects_of(field: ObjectsField, given: JSON) -> Objects:
         objects, links = given, []
     else:
         what = "an object with its recursive fields" if field.n_links else "a list, or an object that leads to the next"
-        raise ShapeMismatch(f"input: expected {what}, got {reprlib.repr(given)}")
+        raise ShapeMismatch(f"{field.column}: expected {what}, got {reprlib.repr(given)}")
     if not 1 <= len(objects) <= MOST_OBJECTS:
-        raise ShapeMismatch(f"input: expected 1 to {MOST_OBJECTS} objects, got {len(objects)}")
+        raise ShapeMismatch(f"{field.column}: expected 1 to {MOST_OBJECTS} objects, got {len(objects)}")
     columns = [
         _column(name, shape, [_tensor_of(field, name, each) for each in objects]) for name, shape in field.tensors
     ]
     table = np.array(links, np.int32).reshape(len(objects), field.n_links)
     return Objects(np.concatenate(columns, axis=1), table)
+
+
+def series_of(field: ObjectsField, given: JSON, most_steps: int) -> Objects:
+    """Return the steps of a series that comes out. Raises ShapeMismatch."""
+    found = objects_of(field, given)
+    if len(found.numbers) > most_steps:
+        raise ShapeMismatch(f"{field.column}: expected at most {most_steps} steps, got {len(found.numbers)}")
+    return found
 
 
 def series_of_numbers(field: ObjectsField, numbers: Array) -> Objects:
@@ -73,7 +81,9 @@ def _refuse_links(field: ObjectsField, given: Sequence[JSON]) -> None:
     """Refuse objects of a list that lead to others: the list says already which is the next."""
     for each in given:
         if isinstance(each, Mapping) and each.keys() & set(field.recursive):
-            raise ShapeMismatch(f"input: expected a list of objects that lead to no other, got {reprlib.repr(each)}")
+            raise ShapeMismatch(
+                f"{field.column}: expected a list of objects that lead to no other, got {reprlib.repr(each)}"
+            )
 
 
 def _nested(field: ObjectsField, root: JSON) -> tuple[list[JSON], list[list[int]]]:
@@ -84,11 +94,11 @@ def _nested(field: ObjectsField, root: JSON) -> tuple[list[JSON], list[list[int]
     while waiting:
         given, parent, place, depth = waiting.pop()
         if not isinstance(given, Mapping):
-            raise ShapeMismatch(f"input: expected an object or null, got {reprlib.repr(given)}")
+            raise ShapeMismatch(f"{field.column}: expected an object or null, got {reprlib.repr(given)}")
         if field.n_links and depth > MOST_DEPTH:
-            raise ShapeMismatch(f"input: expected a tree of at most {MOST_DEPTH} levels, got more")
+            raise ShapeMismatch(f"{field.column}: expected a tree of at most {MOST_DEPTH} levels, got more")
         if len(found) == MOST_OBJECTS:
-            raise ShapeMismatch(f"input: expected at most {MOST_OBJECTS} objects, got more")
+            raise ShapeMismatch(f"{field.column}: expected at most {MOST_OBJECTS} objects, got more")
         found.append(given)
         links.append([0] * field.n_links)
         if parent >= 0 and field.n_links:
@@ -104,12 +114,14 @@ def _tensor_of(field: ObjectsField, name: str, given: JSON) -> JSON:
         if len(field.tensors) == 1:
             return given
         raise ShapeMismatch(
-            f"input: expected objects with {', '.join(each for each, _ in field.tensors)}, got {reprlib.repr(given)}"
+            f"{field.column}: expected objects with {', '.join(each for each, _ in field.tensors)}, got"
+            f" {reprlib.repr(given)}"
         )
     known = {each for each, _ in field.tensors}
     if not known <= given.keys() <= known | set(field.recursive):
         raise ShapeMismatch(
-            f"input: expected an object with {', '.join((*sorted(known), *field.recursive))}, got {reprlib.repr(given)}"
+            f"{field.column}: expected an object with {', '.join((*sorted(known), *field.recursive))}, got"
+            f" {reprlib.repr(given)}"
         )
     return given[name]
 

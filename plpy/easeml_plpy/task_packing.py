@@ -214,7 +214,7 @@ class _Packing:
         plain = Encoder(tuple(self._inputs), encoded_shape(self._inputs), self._target)
         checksums: Counter[int] = Counter()
         for rows in self._session.each(TRAINING_ROWS, dataset_id):
-            targets = targets_from_bytes(self._target, rows.targets)
+            targets = targets_from_bytes(self._target, rows.targets, rows.n_rows)
             fields = fields_from_bytes(plain, rows.inputs, rows.n_rows)
             statistics.observe(fields, targets, folds_of(0, rows.n_rows))
             checksums[rows.part] = checksum([rows.inputs, rows.targets], checksums[rows.part])

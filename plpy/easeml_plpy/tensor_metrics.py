@@ -3,6 +3,8 @@
 psnr and ssim count from the range of the output (its training rows, or 0 to 255 of 8-bit values); psnr is at most 100.
 ssim is that of Wang et al. (2004) over squares of at most 7 by 7, the mean of all squares, channels and rows.
 token_accuracy reads the last size as tokens: the share of positions whose greatest number is that of the target.
+Of series of unequal length the numbers of the steps that the target has are measured. A step that is missing, or one
+too many, is a token that is wrong.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import numpy as np
 
 from easeml_plpy.errors import InvalidData
 from easeml_plpy.missing_numbers import finite, number, total
+from easeml_plpy.series_target import lengths_of
 from easeml_plpy.task import Task
 from easeml_plpy.value_types import Array
 
@@ -110,6 +113,11 @@ def structural_similarity(outputs: Array, targets: Array, span: float) -> Array:
 
 
 def _measure_page(task: Task, outputs: Array, targets: Array) -> TensorStatistics:
+    n_rows = len(targets)
+    if task.output_objects is not None:
+        outputs, targets, (n_right, n_tokens) = _of_series(task, outputs, targets)
+    else:
+        n_right, n_tokens = _tokens(task, outputs, targets)
     exact = targets.astype(np.float64)
     if not np.isfinite(exact).all():
         raise InvalidData("a target is not finite")
@@ -117,10 +125,9 @@ def _measure_page(task: Task, outputs: Array, targets: Array) -> TensorStatistic
         errors = outputs.astype(np.float64) - exact
         squared_error_sum, absolute_error_sum = float(np.square(errors).sum()), float(np.abs(errors).sum())
     mean = float(exact.mean()) if exact.size else 0.0
-    n_right, n_tokens = _tokens(task, outputs, exact)
     return {
         "kind": "tensor",
-        "n_rows": len(exact),
+        "n_rows": n_rows,
         "n_numbers": exact.size,
         "squared_error_sum": finite(squared_error_sum),
         "absolute_error_sum": finite(absolute_error_sum),
@@ -140,6 +147,18 @@ def _tokens(task: Task, outputs: Array, targets: Array) -> tuple[int, int]:
     given, wanted = outputs.reshape(-1, width), targets.reshape(-1, width)
     is_right = np.isfinite(given).all(axis=1) & (given.argmax(axis=1) == wanted.argmax(axis=1))
     return int(is_right.sum()), len(wanted)
+
+
+def _of_series(task: Task, outputs: Array, targets: Array) -> tuple[Array, Array, tuple[int, int]]:
+    """Return the numbers (steps, numbers) that series have and should have where they should go on; and how many tokens
+    are right, of how many."""
+    given, wanted = (rows.reshape(-1, *task.output_shape) for rows in (outputs, targets))
+    is_wanted = wanted[:, :, -1] > 0
+    is_written = np.arange(wanted.shape[1]) < lengths_of(given)[:, None]
+    is_right = (given[:, :, :-1].argmax(axis=2) == wanted[:, :, :-1].argmax(axis=2)) & is_wanted & is_written
+    has_tokens = wanted.shape[2] > 2
+    tokens = int(is_right.sum()), int((is_wanted | is_written).sum())
+    return given[is_wanted, :-1], wanted[is_wanted, :-1], tokens if has_tokens else (0, 0)
 
 
 def _ssim_sum(task: Task, outputs: Array, targets: Array) -> float | None:

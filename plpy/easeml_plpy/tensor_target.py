@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .task import TaskKind
-from .value_types import JSON, Array
+from .value_types import JSON, Array, Floats
 
 BYTE_RANGE = (0.0, 255.0)
 
@@ -45,6 +45,23 @@ class TensorTarget:
     def is_bytes(self) -> bool:
         """Whether its numbers are whole ones from 0 to 255."""
         return self.dtype == "u1"
+
+    def stored(self, payload: bytes, n_rows: int) -> Array:
+        """Return the targets of a block, (n_rows, n_outputs)."""
+        return np.frombuffer(payload, self.stored_type).reshape(n_rows, self.n_outputs)
+
+    def numbers(self, stored: Array) -> Array:
+        """Return the numbers that statistics are taken of."""
+        return stored
+
+    def standard(self, stored: Array) -> Floats:
+        """Return targets on the standard scale, on which they are learnt."""
+        return ((stored - self.mean) / self.scale).astype(np.float32)
+
+    def raw(self, outputs: Array) -> Array:
+        """Return outputs in the target's unit."""
+        values: Array = outputs.astype(np.float64) * self.scale + self.mean
+        return values.clip(self.low, self.high) if self.is_bytes else values
 
     def shaped(self, outputs: Array) -> Array:
         """Return the outputs (n_outputs,) of a row in their shape; 8-bit values are rounded."""

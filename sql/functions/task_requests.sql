@@ -67,7 +67,7 @@ CREATE FUNCTION easeml.task_arms(description jsonb) RETURNS text[] LANGUAGE plpg
 BEGIN
     RETURN (SELECT array_agg(f.architecture ORDER BY a.place)
         FROM easeml.fitting_architectures(description ->> 'task', ARRAY(SELECT jsonb_array_elements_text(description -> 'input_shape')::integer),
-            (description ->> 'n_outputs')::integer, output_shape => ARRAY(SELECT jsonb_array_elements_text(nullif(description -> 'output', 'null') -> 'shape')::integer),
+            (description ->> 'n_outputs')::integer, output_shape => ARRAY(SELECT jsonb_array_elements_text(nullif(description -> 'output_shape', 'null'))::integer),
             n_links => (description ->> 'n_links')::integer) f
         JOIN unnest(easeml.template_architectures(description ->> 'template')) WITH ORDINALITY a(architecture, place) USING (architecture) WHERE f.misfit IS NULL);
 END

@@ -75,7 +75,8 @@ CREATE FUNCTION easeml.due_tasks(is_first boolean) RETURNS SETOF bigint LANGUAGE
             OR t.not_before <= clock_timestamp())
         AND (t.not_before IS NULL OR t.not_before <= clock_timestamp())
         AND NOT EXISTS (SELECT FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id) WHERE d.tenant = t.tenant AND d.dataset_name = t.task_name AND r.status IN ('queued', 'running'))
-    ORDER BY t.wanted_at NULLS LAST, t.pending_since NULLS LAST, t.task_id
+    -- Tenants take turns: nobody's first task waits for all tasks of another.
+    ORDER BY row_number() OVER (PARTITION BY t.tenant ORDER BY t.wanted_at NULLS LAST, t.pending_since NULLS LAST, t.task_id), t.wanted_at NULLS LAST, t.pending_since NULLS LAST, t.task_id
 $$;
 COMMENT ON FUNCTION easeml.due_tasks(boolean) IS 'Returns the tasks that the service should look at: what was fed, switched or asked for since it last did; is_first: all that have no open run (internal).';
 
@@ -96,7 +97,8 @@ DECLARE
     new_not_before timestamptz;
 BEGIN
     SELECT t.* INTO task FROM easeml.tasks t WHERE t.task_id = advance_task.task_id FOR NO KEY UPDATE SKIP LOCKED;
-    IF task.task_id IS NULL THEN
+    -- Nobody has the service begin runs faster than it may begin them itself: the task is looked at again.
+    IF task.task_id IS NULL OR easeml.seconds_ahead(task.tenant) > 0 THEN
         RETURN NULL;
     END IF;
     n_changes := easeml.counted_changes(task.examples);  -- before the rows are counted: what is fed meanwhile shows at the next look

@@ -158,6 +158,24 @@ def test_a_client_of_trees_takes_objects_within_objects(
     assert len(json.loads(run_easeml("task", "refine", "sentences", "--json").stdout)) == 1
 
 
+def test_a_client_feeds_the_series_that_comes_out(
+    run_easeml: Any, skies: Any, server: Embedded, tmp_path: Path
+) -> None:
+    program = "{input: {[Tensor[2]],[next]}, output: {[Tensor[3]],[next]}}"
+    assert run_easeml("task", "create", "translating", program).exit_code == 0
+    made = run_easeml("task", "client", "translating", "--out", str(tmp_path / "client"), "--json")
+    client = loaded(tmp_path / "client", json.loads(made.stdout)["package"])
+    given, wanted = np.ones((2, 2), np.float32), np.zeros((4, 3), np.float32)
+    with client.Client(server.dsn()) as task:
+        task.feed(given, wanted)
+    np.save(tmp_path / "given.npy", given)
+    np.save(tmp_path / "wanted.npy", wanted[:1])
+    files = [str(tmp_path / f"{name}.npy") for name in ("given", "wanted")]
+    assert client.main(["--dsn", server.dsn(), "feed", *files]) == 0
+    fed = json.loads(run_easeml("task", "refine", "translating", "--json").stdout)
+    assert sorted(len(each["output"]) for each in fed) == [1, 4]
+
+
 def test_pictures_that_come_out_of_pictures_are_fed_from_folders(
     run_easeml: Any, skies: Any, pictures: Path, tmp_path: Path
 ) -> None:

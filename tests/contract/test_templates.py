@@ -14,11 +14,15 @@ EXAMPLES = {
     "tensor_to_tensor": [
         Task("regression", shape, math.prod(shape), output_shape=shape) for shape in ((7, 5), (8, 8, 1), (2, 2, 2, 2))
     ],
+    "series_translation": [
+        Task("regression", (9, 4), 24, output_shape=(6, 4), objects=Objects(3, 0), output_objects=Objects(3, 0))
+    ],
     "series_classification": [Task("classification", (9, 4), 3, objects=Objects(3, 0))],
     "tree_classification": [Task("classification", (9, 6), 3, objects=Objects(3, 2))],
     "general_classification": [
         Task("classification", (9, 4 + n_links), 3, objects=Objects(3, n_links)) for n_links in (0, 3)
     ],
+    "general_auto_encoder": [Task("regression", (9, 6), 24, output_shape=(6, 4), objects=Objects(3, 2))],
     "tabular": [Task("classification", (8,), 3), Task("classification", (28, 28), 3)],
 }
 NAMED = [(template, name) for template in TEMPLATES for name in template.architectures]

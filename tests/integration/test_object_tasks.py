@@ -53,7 +53,9 @@ def test_programs_with_recursive_fields_get_the_networks_that_read_them(ada: Ses
     notices: list[str] = []
     ada.add_notice_handler(lambda notice: notices.append(str(notice.message_primary)))
     create(ada, "wide", "{input: {[Tensor[2]],[a, b, c]}, output: {[Tensor[2]],[]}}")
-    assert notices[0].startswith("general classification; 2 architectures: tree_lstm, tree_rnn;")
+    assert notices[0].startswith(
+        "general classification; 4 architectures: tree_lstm, tree_rnn, tree_kernel_svm, bit_rnn;"
+    )
     ada.execute("SELECT easeml.drop_task('wide')")
     assert ada.value("SELECT to_regclass('lab.wide_objects')") is None
 

@@ -25,7 +25,8 @@ def write_client(folder: Path, name: str, task: dict[str, Any]) -> str:
         "recursive": repr(tuple(task["specification"].get("recursive", ()))),
         "dtype": "uint8" if inputs[0]["type"] == "bytea" else "float32",
         "classes": repr(tuple(task["classes"])) if task["classes"] is not None else "()",
-        "output_type": "str" if task["classes"] is not None else "float",
+        "tensors_come_out": repr(task["specification"]["output"] is not None),
+        "output_type": _output_type(task),
         "program": task["program"],
     }
     (folder / package).mkdir(parents=True)
@@ -34,6 +35,14 @@ def write_client(folder: Path, name: str, task: dict[str, Any]) -> str:
         (folder / target).write_text(text, encoding="utf-8")
     (folder / package / "py.typed").touch()
     return package
+
+
+def _output_type(task: dict[str, Any]) -> str:
+    """Return what an example's output is in Python: a class, a number, or an array where a tensor or a series comes
+    out."""
+    if task["classes"] is not None:
+        return "str"
+    return "float" if task["specification"]["output"] is None else "npt.NDArray[Any]"
 
 
 def package_name(task: str) -> str:

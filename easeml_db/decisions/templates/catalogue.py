@@ -69,7 +69,7 @@ ANYTHING = Pattern(has_more_tensors=True, has_more_recursive=True)
 VECTOR = Pattern((1,))
 CHAIN = Pattern((1,), 1, has_more_tensors=True)
 SERIES = ("gru", "lstm", "temporal_cnn", "transformer", "bilstm", "rnn")
-TREES = ("tree_lstm", "tree_rnn")
+TREES = ("tree_lstm", "tree_rnn", "tree_kernel_svm")
 
 TEMPLATES = (
     Template(
@@ -94,7 +94,7 @@ TEMPLATES = (
     Template(
         "series_classification", "time series classification", CHAIN, VECTOR, ("RNN", "LSTM", "bi-LSTM", "GRU"), SERIES
     ),
-    Template("series_translation", "time series translation", CHAIN, CHAIN, ("seq2seq",)),
+    Template("series_translation", "time series translation", CHAIN, CHAIN, ("seq2seq",), ("seq2seq",)),
     Template(
         "tree_classification",
         "tree classification",
@@ -120,9 +120,21 @@ TEMPLATES = (
         ("unet", "autoencoder", "seq2seq", "mlp", "linear"),
     ),
     Template(
-        "general_classification", "general classification", ANYTHING, VECTOR, ("bit-level RNN",), (*SERIES, *TREES)
+        "general_classification",
+        "general classification",
+        ANYTHING,
+        VECTOR,
+        ("bit-level RNN",),
+        (*SERIES, *TREES, "bit_rnn"),
     ),
-    Template("general_auto_encoder", "general auto-encoder", ANYTHING, ANYTHING, ("bit-level auto-encoder",)),
+    Template(
+        "general_auto_encoder",
+        "general auto-encoder",
+        ANYTHING,
+        ANYTHING,
+        ("bit-level auto-encoder",),
+        ("bit_autoencoder",),
+    ),
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any, Literal
 
 from easeml_db.decisions.templates.catalogue import match
@@ -18,6 +19,8 @@ CHANNELS = (1, 3, 4)
 MOST_CLASSES = 10_000
 MOST_OBJECTS = 10_000
 """Of a series or a tree."""
+MOST_STEPS = 2000
+"""Of a series that comes out: each is written by itself."""
 NOMINAL_OBJECTS = 64
 """The length with which architectures are asked whether they fit, before a series or tree has been fed."""
 
@@ -36,7 +39,7 @@ def describe_program(text: str, storage: str | None) -> str:
     template = match(program)
     _refuse_what_is_not_stored(program, template.workload)
     (output,) = program.output.tensors
-    has_tensors = output.rank > 1
+    output_shape = _output_shape(program.output)
     return json.dumps(
         {
             "program": print_program(program),
@@ -45,12 +48,35 @@ def describe_program(text: str, storage: str | None) -> str:
             "inputs": _input_columns(program.input, storage),
             "recursive": program.input.recursive,
             "n_links": _n_links(program.input) if program.input.recursive else None,
-            "output": _column("output", output, storage, None) if has_tensors else None,
-            "task": "regression" if has_tensors or output.n_values == 1 else "classification",
-            "n_outputs": output.n_values,
+            "output": _output_column(program.output, storage) if output_shape else None,
+            "output_shape": output_shape,
+            "task": "regression" if output_shape or output.n_values == 1 else "classification",
+            "n_outputs": math.prod(output_shape) if output_shape else output.n_values,
             "input_shape": _encoded_shape(program.input),
         }
     )
+
+
+def _output_shape(kind: ObjectType) -> list[int] | None:
+    """Return the shape of a tensor or a series that comes out, None where classes or one number do. A step of a series
+    has one number more: whether there is one."""
+    (tensor,) = kind.tensors
+    if kind.recursive:
+        return [NOMINAL_OBJECTS, tensor.n_values + 1]
+    return list(tensor.shape) if tensor.rank > 1 else None
+
+
+def _output_column(kind: ObjectType, storage: str | None) -> dict[str, Any]:
+    """Return the column of a tensor or a series that comes out."""
+    (tensor,) = kind.tensors
+    if not kind.recursive:
+        return _column("output", tensor, storage, None)
+    return _of_objects(_column("output", tensor, "numbers", None), MOST_STEPS)
+
+
+def _of_objects(column: dict[str, Any], most: int) -> dict[str, Any]:
+    """Return the column of a tensor for one that holds it of all objects of an example, of so many at most."""
+    return {**column, "text": f"{column['text']} of each object", "role": "object", "most_objects": most}
 
 
 def named(kind: ObjectType) -> list[tuple[str, Tensor]]:
@@ -78,15 +104,7 @@ def _input_columns(kind: ObjectType, storage: str | None) -> list[dict[str, Any]
         return [_column(name, tensor, storage, kind) for name, tensor in named(kind)]
     if storage == "bytes":
         raise InvalidArgument("storage: expected numbers, as series and trees are kept, got 'bytes'")
-    found = [
-        {
-            **_column(name, tensor, "numbers", kind),
-            "text": f"{print_tensor(Tensor(tensor.shape))} of each object",
-            "role": "object",
-            "most_objects": MOST_OBJECTS,
-        }
-        for name, tensor in named(kind)
-    ]
+    found = [_of_objects(_column(name, tensor, "numbers", kind), MOST_OBJECTS) for name, tensor in named(kind)]
     links = kind.recursive if _n_links(kind) else ()
     return found + [_link_column(name) for name in links]
 
@@ -123,14 +141,14 @@ def _refuse_what_is_not_stored(program: Program, workload: str) -> None:
     """Refuse a program whose objects have no columns yet, or whose output nothing of ours learns."""
     hint = (
         "Programs with one tensor as output work: Tensor[3] are classes, Tensor[1] is a number, one of several sizes is"
-        " a tensor, which comes out of tensors only."
+        " a tensor, and {[Tensor[3]],[next]} is a series."
     )
     outputs = program.output.tensors
-    if program.output.recursive or (program.input.recursive and len(outputs) == 1 and outputs[0].rank > 1):
-        raise NotAllowed(f"program: {workload} would return what nothing here learns from series or trees", hint=hint)
-    if not program.input.tensors or len(outputs) != 1:
+    if len(program.output.recursive) > 1:
+        raise NotAllowed(f"program: {workload} would return trees, which nothing here learns", hint=hint)
+    if not program.input.tensors or len(outputs) != 1 or (program.output.recursive and outputs[0].rank != 1):
         raise NotAllowed(f"program: nothing here learns {workload} of this shape", hint=hint)
-    if outputs[0].rank == 1 and outputs[0].n_values > MOST_CLASSES:
+    if outputs[0].rank == 1 and not program.output.recursive and outputs[0].n_values > MOST_CLASSES:
         raise InvalidArgument(
             f"program: expected an output of at most {MOST_CLASSES} classes, got {outputs[0].n_values}"
         )

@@ -6,6 +6,8 @@ torch when they build, so that a session which only lists architectures starts i
 
 from __future__ import annotations
 
+from easeml_plpy.architectures.bits.bit_autoencoder import BIT_AUTOENCODER
+from easeml_plpy.architectures.bits.bit_rnn import BIT_RNN
 from easeml_plpy.architectures.config import Config
 from easeml_plpy.architectures.contract import Architecture, complete, fits
 from easeml_plpy.architectures.ensemble import ENSEMBLE
@@ -40,6 +42,7 @@ from easeml_plpy.architectures.tensors.gan import GAN
 from easeml_plpy.architectures.tensors.pix2pix import PIX2PIX
 from easeml_plpy.architectures.tensors.seq2seq import SEQ2SEQ
 from easeml_plpy.architectures.tensors.unet import UNET
+from easeml_plpy.architectures.trees.tree_kernel_svm import TREE_KERNEL_SVM
 from easeml_plpy.architectures.trees.tree_lstm import TREE_LSTM
 from easeml_plpy.architectures.trees.tree_rnn import TREE_RNN
 from easeml_plpy.errors import NotFound, close_matches_hint
@@ -61,7 +64,8 @@ ARCHITECTURES: dict[str, Architecture] = {
         *(LINEAR, MLP, RESNET, TABM, LENET),
         *(ALEXNET, BN_ALEXNET, NIN, VGG, GOOGLENET, SQUEEZENET, RESNET18, RESNET50),
         *(RNN, LSTM, BILSTM, GRU, TRANSFORMER, TEMPORAL_CNN),
-        *(TREE_RNN, TREE_LSTM),
+        *(TREE_RNN, TREE_LSTM, TREE_KERNEL_SVM),
+        *(BIT_RNN, BIT_AUTOENCODER),
         *(AUTOENCODER, UNET, GAN, PIX2PIX, SEQ2SEQ),
         *(SGD, PERCEPTRON, PASSIVE_AGGRESSIVE, GAUSSIAN_NB, MULTINOMIAL_NB, LIGHTGBM, EXTRA_TREES, RANDOM_FOREST),
         ENSEMBLE,

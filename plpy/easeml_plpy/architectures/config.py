@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypeVar
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from easeml_plpy.architectures.hyperparameter import Setting
+
+if TYPE_CHECKING:
+    from _collections_abc import dict_items, dict_keys, dict_values
 
 T = TypeVar("T", bool, int, float, str)
 
@@ -55,3 +58,45 @@ class Config(dict[str, Setting]):
         if not isinstance(value, kind):
             raise TypeError(f"hyperparameter {name} is {value!r}, not of type {kind.__name__}")
         return value
+
+
+class NotedConfig(Config):
+    """A config that notes in `read` which settings are read."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self.read: set[str] = set()
+
+    def __getitem__(self, name: str) -> Setting:
+        """Read a setting."""
+        self.read.add(name)
+        return super().__getitem__(name)
+
+    def get(self, name: str, default: object = None) -> object:  # type: ignore[override]
+        """Read a setting, if there is one of that name."""
+        self.read.add(name)
+        return super().get(name, default)
+
+    def __contains__(self, name: object) -> bool:
+        """Say whether there is a setting of that name."""
+        self.read.add(str(name))
+        return super().__contains__(name)
+
+    def __iter__(self) -> Iterator[str]:
+        """Read all of it."""
+        return iter(self.keys())
+
+    def keys(self) -> dict_keys[str, Setting]:
+        """Read all of it."""
+        self.read |= super().keys()
+        return super().keys()
+
+    def values(self) -> dict_values[str, Setting]:
+        """Read all of it."""
+        self.read |= super().keys()
+        return super().values()
+
+    def items(self) -> dict_items[str, Setting]:
+        """Read all of it."""
+        self.read |= super().keys()
+        return super().items()

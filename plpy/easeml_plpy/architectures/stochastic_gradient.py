@@ -28,7 +28,7 @@ def build_sgd(task: Task, config: Config) -> IncrementalEstimator:
     """Build SGDClassifier or SGDRegressor."""
     return incremental(
         task,
-        _sgd_class(task)(
+        sgd_class(task)(
             loss=_SGD_LOSSES[task.kind, config.text("loss")],
             penalty=_penalty_of(config),
             alpha=config.number("alpha"),
@@ -68,7 +68,7 @@ def build_passive_aggressive(task: Task, config: Config) -> IncrementalEstimator
 def _pa_by_learning_rate(task: Task, aggressiveness: float) -> Estimator:
     """Build it with scikit-learn 1.8 and newer."""
     loss = "hinge" if task.kind == "classification" else "epsilon_insensitive"
-    build = _sgd_class(task)
+    build = sgd_class(task)
     return build(loss=loss, penalty=None, learning_rate="pa1", eta0=aggressiveness, shuffle=False)
 
 
@@ -81,7 +81,8 @@ def _pa_by_class(task: Task, aggressiveness: float) -> Estimator:
     return estimator
 
 
-def _sgd_class(task: Task) -> Callable[..., Estimator]:
+def sgd_class(task: Task) -> Callable[..., Estimator]:
+    """Return SGDClassifier or SGDRegressor."""
     from sklearn.linear_model import SGDClassifier, SGDRegressor
 
     chosen: Callable[..., Estimator] = SGDClassifier if task.kind == "classification" else SGDRegressor

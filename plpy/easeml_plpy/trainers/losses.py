@@ -1,5 +1,5 @@
 """What networks minimise: cross entropy with smoothed labels and weighted classes, or the squared error of
-targets as they are learnt."""
+targets as they are learnt; of series, which end, both."""
 
 from __future__ import annotations
 
@@ -35,6 +35,9 @@ class Loss:
         if outputs.dim() == 3:
             targets = targets.repeat_interleave(outputs.shape[1])
             outputs = outputs.flatten(0, 1)
+        if self._task.output_objects is not None:
+            shape = (-1, *self._task.output_shape)
+            return series_loss(outputs.reshape(shape), targets.reshape(shape))
         if self._task.kind == "regression":
             return functional.mse_loss(outputs.reshape(targets.shape), self._learnt(targets))
         return functional.cross_entropy(outputs, targets, self._weights, label_smoothing=self._smoothing)
@@ -52,6 +55,15 @@ class Loss:
         if self._task.kind == "regression":
             return functional.mse_loss(outputs.flatten(), self._learnt(targets), reduction="none")
         return functional.cross_entropy(outputs, targets, reduction="none", label_smoothing=self._smoothing)
+
+
+def series_loss(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Return the loss of series (n, steps, numbers + 1) that were written: the squared error of the numbers of steps
+    that there are, and the cross entropy of where a series ends."""
+    is_there = targets[:, :, -1]
+    errors = (outputs[:, :, :-1] - targets[:, :, :-1]).square().mean(dim=2)
+    of_numbers = (errors * is_there).sum() / is_there.sum().clamp(min=1)
+    return of_numbers + functional.binary_cross_entropy_with_logits(outputs[:, :, -1], is_there)
 
 
 def stacked_losses(losses: Sequence[Loss], outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:

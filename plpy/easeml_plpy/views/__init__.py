@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from easeml_plpy.encoder import Encoder, NumberTarget, TensorTarget
+from easeml_plpy.encoder import Encoder, NumberTarget, SeriesTarget, TensorTarget
 from easeml_plpy.task import Objects, Task
 from easeml_plpy.views.combined import COMBINED
 from easeml_plpy.views.contract import View
@@ -49,6 +49,8 @@ def task_in(view: View, encoder: Encoder) -> Task:
         output_shape=target.shape if isinstance(target, TensorTarget) else (),
         objects=Objects(field.n_numbers, field.n_links) if field is not None else None,
     )
+    if isinstance(target, SeriesTarget):
+        task = replace(task, output_objects=Objects(target.n_numbers, 0))
     if isinstance(target, TensorTarget):
         return replace(task, output_range=(target.low, target.high))
     return replace(task, target_range=target.range) if isinstance(target, NumberTarget) else task

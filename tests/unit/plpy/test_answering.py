@@ -75,9 +75,9 @@ def test_networks_answer_without_torch_what_torch_answers(name: str, config: dic
         np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-6)
 
 
-def test_only_images_and_series_need_torch_to_answer() -> None:
+def test_only_images_series_and_bits_need_torch_to_answer() -> None:
     networks = {name for name, each in ARCHITECTURES.items() if each.trainer in ("torch", "adversarial")}
-    others = {*IMAGE_NETWORKS, *SERIES_NETWORKS, *TENSOR_NETWORKS, *TREE_NETWORKS}
+    others = {*IMAGE_NETWORKS, *SERIES_NETWORKS, *TENSOR_NETWORKS, *TREE_NETWORKS, "bit_rnn"} - {"tree_kernel_svm"}
     assert {name for name in networks if ARCHITECTURES[name].forward is None} == others
 
 

@@ -8,15 +8,16 @@ import math
 import resource
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
 
 from easeml_plpy.architectures import ARCHITECTURES, complete
-from easeml_plpy.config_memory import shortage
+from easeml_plpy.architectures.config import Config, NotedConfig
+from easeml_plpy.config_memory import Check, shortage
 from easeml_plpy.devices import bind
-from easeml_plpy.errors import TrialFailed
+from easeml_plpy.errors import InvalidArgument, TrialFailed
 from easeml_plpy.layout import ViewColumn
 from easeml_plpy.live_trials import check_fits
 from easeml_plpy.memory import LEAST_BYTES, limit_to, machine_bytes, session_bytes, slot_share
@@ -147,3 +148,40 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 def test_memory_that_a_unit_frees_is_there_for_the_next_one() -> None:
     told = subprocess.run([sys.executable, "-c", FREED], capture_output=True, text=True, check=True)
     assert int(told.stdout) < 200  # each state has 2,048 pages
+
+
+@pytest.mark.parametrize(("name", "task", "settings"), CONFIGS)
+def test_configs_that_agree_in_what_was_read_take_the_same(name: str, task: Task, settings: dict[str, object]) -> None:
+    chosen = ARCHITECTURES[name]
+    whole = complete(chosen, settings)
+    noted = NotedConfig(whole)
+    needed = chosen.needed_bytes(task, noted, 40), chosen.config_objection(task, noted)
+    for each in chosen.hyperparameters:
+        if each.name not in noted.read and each.kind in ("float", "integer"):
+            for value in (each.low, each.high):
+                other = complete(chosen, whole | {each.name: value})
+                assert (chosen.needed_bytes(task, other, 40), chosen.config_objection(task, other)) == needed
+
+
+def test_of_configs_that_differ_in_what_nobody_reads_one_is_looked_at() -> None:
+    check = Check(ARCHITECTURES["mlp"], ROWS, [40], 10**9)
+    for learning_rate in (0.1, 0.01, 0.001):
+        check.check({"learning_rate": learning_rate})
+    assert check.n_checked == 1
+    check.check({"learning_rate": 0.1, "hidden_units": [64]})
+    assert check.n_checked == 2
+    with pytest.raises(InvalidArgument, match=r"slot may take 1[.]0 GB"):
+        check.check({"learning_rate": 0.1, "hidden_units": [65536, 65536]})
+    with pytest.raises(InvalidArgument, match="a list of at most"):
+        check.check({"learning_rate": 0.1, "hidden_units": [8] * 100})
+
+
+@pytest.mark.parametrize("read", [dict, list, lambda config: [*config.values()], lambda config: [*config.items()]])
+def test_a_config_that_was_read_as_a_whole_has_all_its_settings_noted(read: Callable[[Config], object]) -> None:
+    whole = complete(ARCHITECTURES["mlp"], {})
+    noted = NotedConfig(whole)
+    assert noted.get("nothing") is None
+    assert "learning_rate" in noted
+    assert noted.read == {"nothing", "learning_rate"}
+    assert read(noted) == read(whole)
+    assert noted.read >= set(whole)

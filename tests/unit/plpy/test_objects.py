@@ -142,5 +142,5 @@ def test_columns_are_written_as_sql_has_them() -> None:
         {"name": "right", "column": "input_right", "shape": [], "n_values": 1, "role": "link"},
     ]
     specification = {"inputs": inputs, "recursive": ["left", "right"]}
-    found = columns_of_objects(specification, objects_of(objects_field(specification), {"x": [1], "right": {"x": [2]}}))
+    found = columns_of_objects(inputs, objects_of(objects_field(specification), {"x": [1], "right": {"x": [2]}}))
     assert found == {"input": "{{1.0}, {2.0}}", "input_left": "{null, null}", "input_right": "{2, null}"}

@@ -16,8 +16,10 @@ from easeml_plpy.trainers import trainer_for
 from easeml_plpy.trainers.torch_trial import TorchTrial
 from tests.digit_objects import halves, labels
 from tests.unit.plpy.object_rows import field_of, read, task_of
-from tests.unit.plpy.training_rows import TREE_NETWORKS, no_pause
+from tests.unit.plpy.training_rows import TREE_NETWORKS as FOR_TREES
+from tests.unit.plpy.training_rows import no_pause
 
+TREE_NETWORKS = [name for name in FOR_TREES if ARCHITECTURES[name].trainer == "torch"]
 FIELD = field_of(1, "left", "right", name="x")
 LEAF, OTHER = {"x": [1.0]}, {"x": [-2.0]}
 TREES: list[Any] = [

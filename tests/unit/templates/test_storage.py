@@ -59,16 +59,30 @@ def test_a_series_is_kept_in_order_and_a_tree_with_a_column_for_each_link():
         described("{input: {[Tensor[3]],[next]}, output: {[Tensor[2]],[]}}", "bytes")
 
 
+def test_a_series_that_comes_out_is_a_column_of_all_its_steps():
+    found = described("{input: {[Tensor[3]],[next]}, output: {[word :: Tensor[5]],[following]}}")
+    column = found["output"]
+    assert (column["column"], column["type"], column["role"]) == ("output", "real[]", "object")
+    assert (column["shape"], column["n_values"], column["most_objects"]) == ([5], 5, 2000)
+    assert (found["task"], found["output_shape"], found["n_outputs"]) == ("regression", [64, 6], 384)
+    assert described("Input = [4,4] Output = [4,4]")["output_shape"] == [4, 4]
+    assert described("Input = [4,4] Output = [4]")["output_shape"] is None
+
+
 @pytest.mark.parametrize(
     ("program", "message"),
     [
         (
-            "{input: {[Tensor[3]],[next]}, output: {[Tensor[3]],[next]}}",
-            "time series translation would return what nothing here learns from series",
+            "{input: {[Tensor[3]],[left, right]}, output: {[Tensor[3,4]],[next]}}",
+            "nothing here learns general auto-encoder of this shape",
         ),
         (
-            "{input: {[Tensor[3]],[left, right]}, output: {[Tensor[3,4]],[]}}",
-            "general auto-encoder would return what nothing here learns from series or trees",
+            "{input: {[Tensor[3]],[next]}, output: {[Tensor[3], Tensor[2]],[next]}}",
+            "nothing here learns time series translation of this shape",
+        ),
+        (
+            "{input: {[Tensor[3]],[left, right]}, output: {[Tensor[3]],[left, right]}}",
+            "general auto-encoder would return trees, which nothing here learns",
         ),
         ("{input: {[],[next]}, output: {[Tensor[3]],[]}}", "nothing here learns general classification of this shape"),
         (

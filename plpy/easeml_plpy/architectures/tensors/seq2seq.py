@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from easeml_plpy.architectures.config import Config
 from easeml_plpy.architectures.contract import Architecture
 from easeml_plpy.architectures.hyperparameter import Hyperparameter
+from easeml_plpy.architectures.series.design import series_of
 from easeml_plpy.architectures.size import Size
 from easeml_plpy.architectures.tensors.design import TRAINING
 from easeml_plpy.task import Task
@@ -35,12 +36,13 @@ def build_seq2seq(task: Task, config: Config) -> nn.Module:
     """Build a network from (n, steps, numbers) to (n, n_outputs)."""
     from easeml_plpy.architectures.tensors.recurrent import ReadAndWrite
 
-    return ReadAndWrite(task.input_shape[1], task.output_shape, config.integer("width"))
+    n_in, is_unequal = series_of(task).n_channels, task.objects is not None
+    return ReadAndWrite(n_in, task.output_shape, config.integer("width"), is_unequal=is_unequal)
 
 
 def seq2seq_size(task: Task, config: Config) -> Size:
     """Return its size."""
-    width, n_in = config.integer("width"), task.input_shape[1]
+    width, n_in = config.integer("width"), series_of(task).n_channels
     n_steps, n_out = task.output_shape
     reader = 2 * 3 * width * (n_in + width + 2)
     bridge = (2 * width + 1) * width
