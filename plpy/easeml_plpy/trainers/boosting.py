@@ -1,7 +1,7 @@
 """Trains boosted trees: an epoch is a booster of its own, grown from the margins of all epochs before.
 
 The state is one text for each epoch, and the margin that all rows begin with. So a resumed trial does what a live one
-does, to the same bytes: the margins that a process keeps only save it from adding the trees up again.
+does, to the same bytes: the margins that a process keeps (lineage.py) only save it from adding the trees up again.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from easeml_plpy.errors import CorruptCheckpoint, NotReady, TrialFailed
 from easeml_plpy.task import Task
 from easeml_plpy.trainers import boosters
 from easeml_plpy.trainers.contract import Blueprint, Rows, Trainer, Training, check_inputs, check_rows, state_header
-from easeml_plpy.trainers.kept_rows import Margins, binned, keep_margins, kept_margins
+from easeml_plpy.trainers.kept_rows import Margins, binned
 from easeml_plpy.trainers.lightgbm_library import GrownTrees
+from easeml_plpy.trainers.lineage import Lineage
 from easeml_plpy.trainers.margins import base_margins, loss_mean, outputs_of, row_weights
 from easeml_plpy.value_types import Array, Pause
 
@@ -44,7 +45,7 @@ class BoostingTrial:
         self._base: list[float] = []  # margins of any row before the first tree; empty before the first epoch
         self._texts: list[str] = []
         self._boosters: dict[int, GrownTrees] = {}  # by epoch, from 0
-        self._token = object()  # whose margins are kept
+        self._lineage = Lineage()
 
     @property
     def _task(self) -> Task:
@@ -68,8 +69,8 @@ class BoostingTrial:
             raise TrialFailed(
                 "trial diverged: a margin is not finite", hint="Search lower learning rates, or raise lambda_l2."
             )
-        self._texts.append(boosters.text_of(booster))
-        keep_margins((self._token, "train"), Margins(inputs, len(self._texts), margins))
+        self._append(boosters.text_of(booster))
+        self._lineage.keep("train", inputs, margins)
         return Training(loss_mean(self._task, margins, wanted), len(inputs), booster.current_iteration())
 
     def outputs(self, inputs: Rows) -> Array:
@@ -78,9 +79,8 @@ class BoostingTrial:
 
     def all_outputs(self, inputs: torch.Tensor, pause: Pause) -> Array:
         """Return the outputs of rows that come again after the next epoch; what was added up so far is kept."""
-        kept = kept_margins(self._token, inputs)
-        margins = self._added_up(inputs, kept, pause)
-        keep_margins(self._token, Margins(inputs, len(self._texts), margins))
+        margins = self._added_up(inputs, self._lineage.kept("answer", inputs), pause)
+        self._lineage.keep("answer", inputs, margins)
         return self._answers(margins)
 
     @property
@@ -111,9 +111,15 @@ class BoostingTrial:
     def restore(self, state: checkpoint.Checkpoint) -> None:
         """Restore a state. Raises CorruptCheckpoint."""
         self._base = [float(value) for value in state.read("base", list)]
-        self._texts = [state.arrays[name].tobytes().decode() for name in sorted(state.arrays)]
+        for name in sorted(state.arrays):
+            self._append(state.arrays[name].tobytes().decode())
         if self._texts and len(self._base) != self._parameters.n_margins:
             raise CorruptCheckpoint(f"state has {len(self._base)} margins, expected {self._parameters.n_margins}")
+
+    def _append(self, text: str) -> None:
+        """Add the trees of an epoch."""
+        self._texts.append(text)
+        self._lineage.add([np.array(self._base).tobytes(), text.encode()])
 
     def _learnt(self, targets: Array) -> Array:
         return targets if self._transform is None else self._transform.forward(targets)
@@ -123,11 +129,9 @@ class BoostingTrial:
 
     def _training_margins(self, inputs: torch.Tensor, pause: Pause) -> Array:
         """Return the margins of training rows as training left them, to the bit."""
-        kept = kept_margins((self._token, "train"), inputs)
-        if kept is not None and kept.n_epochs == len(self._texts):
-            return kept.values
-        margins = self._first_margins(len(inputs))
-        for epoch in range(len(self._texts)):
+        kept = self._lineage.kept("train", inputs)
+        margins = self._first_margins(len(inputs)) if kept is None else kept.values
+        for epoch in range(0 if kept is None else kept.n_epochs, len(self._texts)):
             boosters.add_trees(self._booster(epoch), inputs, margins, pause)
         return margins
 

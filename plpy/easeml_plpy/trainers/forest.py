@@ -20,7 +20,8 @@ from easeml_plpy.task import Task
 from easeml_plpy.trainers.contract import Blueprint, Rows, Trainer, Training, check_inputs, check_rows, state_header
 from easeml_plpy.trainers.forest_rows import RowConstants, constants_from, constants_of
 from easeml_plpy.trainers.forest_trees import Trees, checked_trees, trees_of
-from easeml_plpy.trainers.kept_rows import Margins, keep_margins, kept_margins
+from easeml_plpy.trainers.kept_rows import Margins
+from easeml_plpy.trainers.lineage import Lineage
 from easeml_plpy.trainers.margins import row_weights
 from easeml_plpy.value_types import Array, Pause
 
@@ -43,7 +44,7 @@ class ForestTrial:
         self._blueprint, self._parameters = blueprint, parameters
         self._constants: RowConstants | None = None  # none before the first epoch
         self._epochs: list[Trees] = []
-        self._token = object()  # whose sums are kept
+        self._lineage = Lineage()
 
     @property
     def _task(self) -> Task:
@@ -65,7 +66,7 @@ class ForestTrial:
             grown.append(self._grown(rows, wanted, weights, rng))
             sums += self._spread(grown[-1], grown[-1].tree_.predict(rows[: len(sums)]).reshape(len(sums), -1))
             pause()
-        self._epochs.append(self._with_all_classes(trees_of(grown), grown[0]))
+        self._append(self._with_all_classes(trees_of(grown), grown[0]))
         return Training(self._loss(sums / len(grown), wanted[: len(sums)]), len(rows), len(grown))
 
     def outputs(self, inputs: Rows) -> Array:
@@ -74,8 +75,8 @@ class ForestTrial:
 
     def all_outputs(self, inputs: torch.Tensor, pause: Pause) -> Array:
         """See WholeTrial."""
-        sums = self._summed(inputs, kept_margins(self._token, inputs), pause)
-        keep_margins(self._token, Margins(inputs, len(self._epochs), sums))
+        sums = self._summed(inputs, self._lineage.kept("answer", inputs), pause)
+        self._lineage.keep("answer", inputs, sums)
         return self._averaged(sums)
 
     def dump(self) -> bytes:
@@ -95,7 +96,13 @@ class ForestTrial:
         if found:
             self._constants = constants_from(found.pop(_COLUMNS, {}), self._task)
         shape = self._task.n_features, self._task.n_outputs
-        self._epochs = [checked_trees(found[epoch], *shape) for epoch in sorted(found)]
+        for epoch in sorted(found):
+            self._append(checked_trees(found[epoch], *shape))
+
+    def _append(self, trees: Trees) -> None:
+        """Add the trees of an epoch."""
+        self._epochs.append(trees)
+        self._lineage.add(np.ascontiguousarray(array).tobytes() for array in trees.arrays().values())
 
     def _grown(self, rows: Array, targets: Array, weights: Array | None, rng: np.random.Generator) -> Any:
         """Return one tree of scikit-learn."""

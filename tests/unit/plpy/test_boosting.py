@@ -14,7 +14,7 @@ from easeml_plpy.errors import CorruptCheckpoint, NotReady, ShapeMismatch
 from easeml_plpy.layout import ViewColumn
 from easeml_plpy.metrics import measure, values
 from easeml_plpy.task import Task
-from easeml_plpy.trainers import trainer_for
+from easeml_plpy.trainers import boosters, trainer_for
 from easeml_plpy.trainers.boosting import BoostingTrial
 from easeml_plpy.trainers.contract import WholeTrial
 from easeml_plpy.value_types import Array
@@ -78,6 +78,31 @@ def test_resumed_before_every_epoch_a_trial_comes_to_the_same_bytes(task: Task, 
         assert np.array_equal(kept, other.outputs(inputs))
     assert score(task, kept, targets) > 0.8
     assert len(checkpoint.load(live.dump()).tensors) == 3
+
+
+def test_a_trial_that_comes_back_adds_only_the_trees_that_came_since(monkeypatch: pytest.MonkeyPatch) -> None:
+    task, here, elsewhere = TASKS[1], inputs_of(), inputs_of()
+    targets = targets_of(task, here)
+    added: list[int] = []
+    for name in ("add_trees", "add_sums"):
+        monkeypatch.setattr(boosters, name, counted(getattr(boosters, name), added))
+    live = start(task, FEW)
+    for epoch, rows in enumerate((here, here, elsewhere, here)):
+        live = resume(task, FEW, live.dump()) if epoch else live  # another session, or the same again
+        added.clear()
+        live.train(rows, targets, seed=epoch, pause=no_pause)
+        n_trained = len(added)
+        answers = live.all_outputs(rows, no_pause)
+        assert (n_trained, len(added) - n_trained) == [(0, 1), (0, 1), (2, 3), (1, 2)][epoch]
+    assert np.array_equal(resume(task, FEW, live.dump()).outputs(here), answers)
+
+
+def counted(function: Any, calls: list[int]) -> Any:
+    def call(*arguments: Any) -> Any:
+        calls.append(1)
+        return function(*arguments)
+
+    return call
 
 
 def test_other_seeds_and_threads_are_told_apart_by_the_bytes_and_not_by_what_is_kept() -> None:
