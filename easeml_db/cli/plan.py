@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
@@ -12,7 +12,7 @@ from easeml_db.cli.connection import database, dsn_option
 from easeml_db.cli.output import json_option, print_json, print_rows, say
 from easeml_db.cli.plan_chart import frontier_chart, slots_chart
 from easeml_db.cli.run_snapshot import duration
-from easeml_db.cli.statements import Row, call_rows
+from easeml_db.cli.statements import Connection, Row, call, call_rows
 from easeml_db.report.wording import cost_text
 
 STAGE_COLUMNS = {
@@ -40,6 +40,9 @@ POINT_COLUMNS = {
 @click.option("--price-list", help="What slots cost; easeml prices lists them (default: local, this server's slots).")
 @click.option("--confidence", type=float, help="With which probability the limits are kept (default: 0.95).")
 @click.option("--frontier", "has_frontier", is_flag=True, help="Draw the plans from the fastest to the cheapest.")
+@click.option(
+    "--profile", "is_profiled", is_flag=True, help="First train some trials for a minute at most, to time them."
+)
 @dsn_option
 @json_option
 def plan(
@@ -47,17 +50,20 @@ def plan(
     search_space: Any,
     procedure_options: Any,
     has_frontier: bool,
+    is_profiled: bool,
     dsn: str | None,
     as_json: bool,
     **named: Any,
 ) -> None:
-    """Say what a search on DATASET would cost, and when it would be done; nothing is started."""
+    """Say what a search on DATASET would cost, and when it would be done; nothing is started but with --profile."""
     documents = {"search_space": jsonb(search_space), "procedure_options": jsonb(procedure_options)}
     if has_frontier:
         given = [name for name in ("deadline", "max_cost", "confidence") if named.pop(name) is not None]
         if given:
             raise click.UsageError(f"--frontier shows all limits: leave out --{given[0].replace('_', '-')}")
     with database(dsn) as connection:
+        if is_profiled:
+            _profile(connection, dataset, named | documents)
         function = "plan_frontier" if has_frontier else "plan"
         found = call_rows(connection, function, dataset, **documents, **named)
     if as_json:
@@ -67,6 +73,14 @@ def plan(
         say(frontier_chart(found))
     else:
         _print_plans(found)
+
+
+def _profile(connection: Connection, dataset: str, given: Mapping[str, Any]) -> None:
+    """Time the first trials of a search, and wait until that is done."""
+    shared = {name: given[name] for name in ("architectures", "search_space", "seed")}
+    run_id = call(connection, "profile_dataset", dataset, **shared)
+    say(f"run {run_id} times some trials, for a minute at most", err=True)
+    connection.execute("CALL easeml.wait(%s)", [run_id])
 
 
 def _print_plans(found: Sequence[Row]) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from easeml_db.coordinator.arm_opening import ArmOpening
 from easeml_db.coordinator.instances import Instances
 from easeml_db.coordinator.lease import Lease
+from easeml_db.coordinator.ports.clock import Clock
 from easeml_db.coordinator.ports.plans import PlanStore
 from easeml_db.coordinator.ports.runs import RunStore
 from easeml_db.coordinator.sizing import Sizing
@@ -24,6 +25,7 @@ from easeml_db.decisions.planner.run_plan import PlannedStage, RunPlan, StageRec
 from easeml_db.errors import EasemlError
 
 LEAST_CHECK_SECONDS, CHECK_SHARE = 2.0, 0.02  # of the time that the plan takes: how often a run is forecast
+RESTS = 20  # times as long as that took: the loop does nothing else meanwhile, and slots wait for it
 MOST_FAILURES = 12  # of instances, one after another and none there: then the run fails
 FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 1.0, 60.0
 FAILURES_BEFORE_REPLAN = 3
@@ -58,9 +60,10 @@ class PlannedRuns:
         instances: Instances,
         end_run: Callable[[int], Awaitable[None]],
         *,
+        clock: Clock,
         is_replanning: bool = True,
     ) -> None:
-        self._is_replanning = is_replanning
+        self._clock, self._is_replanning = clock, is_replanning
         self._plans, self._run_store, self._lease = plans, runs, lease
         self._dispatcher, self._arms, self._instances, self._end_run = dispatcher, arms, instances, end_run
         self._sizing = Sizing(dispatcher, arms, instances)
@@ -115,6 +118,8 @@ class PlannedRuns:
             return
         if now >= followed.next_check:
             await self._check(followed, now)
+            now, began = self._clock.now_seconds(), now
+            followed.next_check = max(followed.next_check, now + RESTS * (now - began))
         await self._resize(followed, open_run, now)
 
     # A run, and its stages

@@ -19,7 +19,7 @@ BEGIN
             WHERE s.status = 'active' AND (s.trial_id IS NULL OR s.trial_id IN (SELECT t.trial_id FROM easeml.trials t WHERE t.run_id = run.run_id))
             GROUP BY 1 ORDER BY 2 DESC LIMIT 1
         )
-        SELECT jsonb_build_object('dataset', data.dataset_name, 'seed', run.seed, 'allocation', run.allocation, 'device_kind', coalesce((SELECT device_kind FROM slots), 'cpu'),
+        SELECT jsonb_build_object('run_id', run.run_id, 'dataset', data.dataset_name, 'seed', run.seed, 'allocation', run.allocation, 'device_kind', coalesce((SELECT device_kind FROM slots), 'cpu'),
             'n_slots', least(coalesce((SELECT n FROM slots), 1), (SELECT t.max_slots FROM easeml.tenants t WHERE t.tenant = run.tenant)),
             'price_per_hour', coalesce((SELECT p.price_per_hour / p.n_slots FROM easeml.prices p
                 WHERE p.price_list = 'local' AND p.device_kind = coalesce((SELECT device_kind FROM slots), 'cpu')), 1),

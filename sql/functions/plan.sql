@@ -16,11 +16,11 @@ DECLARE
 BEGIN
     RETURN (
         WITH trials AS (
-            SELECT t.trial_id, t.architecture, d.dataset_id = data.dataset_id AS is_same, d.n_partitions,
+            SELECT t.trial_id, t.run_id, t.architecture, d.dataset_id = data.dataset_id AS is_same, d.n_partitions,
                 n_rows / (SELECT greatest(sum(p.n_train_rows), 1) FROM easeml.partitions p WHERE p.dataset_id = d.dataset_id)::float8 AS scale
             FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id) JOIN easeml.trials t ON t.run_id = r.run_id
             WHERE r.tenant = data.tenant AND d.task = data.task AND t.status <> 'waiting' AND t.n_steps_done > 0
-            ORDER BY d.dataset_id = data.dataset_id DESC, t.trial_id DESC LIMIT 400
+            ORDER BY d.dataset_id = data.dataset_id DESC, t.trial_id DESC LIMIT 200
         ), epochs AS (
             -- Of an epoch that was cut short, the units that there are stand for all.
             SELECT t.trial_id, u.epoch, u.n_slots, split_part(coalesce(min(s.device), 'cpu'), ':', 1) AS device_kind,
@@ -28,15 +28,17 @@ BEGIN
                 ceil(t.n_partitions::float8 / u.n_slots) * coalesce((
                     SELECT avg(extract(epoch FROM e.finished_at - e.started_at))::float8 FROM easeml.evaluations e
                     WHERE e.trial_id = t.trial_id AND e.epoch = u.epoch AND e.split = 'validation'), 0) AS evaluate_seconds
-            FROM trials t CROSS JOIN LATERAL (SELECT v.* FROM easeml.training_units v WHERE v.trial_id = t.trial_id AND v.epoch <= 100) u
+            FROM trials t CROSS JOIN LATERAL (SELECT v.* FROM easeml.training_units v WHERE v.trial_id = t.trial_id AND v.epoch <= 25) u
             LEFT JOIN easeml.slots s ON s.slot_id = u.slot_id
             GROUP BY t.trial_id, t.n_partitions, u.epoch, u.n_slots
         )
         SELECT coalesce(jsonb_agg(jsonb_build_object('architecture', t.architecture, 'device_kind', e.device_kind, 'n_slots', e.n_slots, 'is_same', t.is_same, 'scale', t.scale,
-            'epoch_seconds', e.mean, 'sd_seconds', e.sd, 'n_epochs', e.n, 'test_seconds', e.evaluate_seconds) ORDER BY t.trial_id), '[]')
+            'epoch_seconds', e.mean, 'sd_seconds', e.sd, 'n_epochs', e.n, 'test_seconds', e.evaluate_seconds,
+            'run_id', t.run_id, 'mean_epoch', e.epoch, 'growth_seconds', e.growth) ORDER BY t.trial_id), '[]')
         FROM trials t JOIN (
             SELECT p.trial_id, p.n_slots, p.device_kind, avg(p.train_seconds + p.evaluate_seconds) AS mean,
-                coalesce(stddev_samp(p.train_seconds + p.evaluate_seconds), 0) AS sd, count(*) AS n, avg(p.evaluate_seconds) AS evaluate_seconds
+                coalesce(stddev_samp(p.train_seconds + p.evaluate_seconds), 0) AS sd, count(*) AS n, avg(p.evaluate_seconds) AS evaluate_seconds,
+                avg(p.epoch)::float8 AS epoch, coalesce(regr_slope(p.train_seconds + p.evaluate_seconds, p.epoch), 0) AS growth
             FROM epochs p GROUP BY p.trial_id, p.n_slots, p.device_kind) e USING (trial_id)
         WHERE e.mean > 0);
 END
@@ -53,6 +55,25 @@ BEGIN
         -- Without slots that could be added, a planned run takes slots whose sessions are open.
         'adds_slots', coalesce((SELECT p.max_slots FROM easeml.provisioners p WHERE p.provisioner = 'local')
             > (SELECT count(*) FROM easeml.slots s WHERE s.segment_id = 1 AND s.status = 'active' AND NOT s.is_added), false),
+        -- Before each unit of an architecture, whose states differ in size: the newest runs, a minute of each. What is longer by far is a wait for work.
+        'turn_seconds', (
+            WITH newest AS (
+                SELECT r.run_id, r.started_at FROM easeml.runs r
+                WHERE r.tenant = data.tenant AND r.started_at IS NOT NULL AND EXISTS (SELECT FROM easeml.trials t WHERE t.run_id = r.run_id AND t.n_steps_done > 0)
+                ORDER BY r.run_id DESC LIMIT 5
+            ), units AS (
+                SELECT n.run_id, u.slot_id, u.trial_id, u.started_at, u.finished_at FROM newest n
+                JOIN easeml.training_units u ON u.run_id = n.run_id AND u.started_at < n.started_at + interval '1 minute'
+                UNION ALL SELECT n.run_id, e.slot_id, e.trial_id, e.started_at, e.finished_at FROM newest n
+                JOIN easeml.evaluations e ON e.run_id = n.run_id AND e.started_at < n.started_at + interval '1 minute'
+            ), waits AS (
+                SELECT u.trial_id, extract(epoch FROM u.started_at - greatest(lag(u.finished_at) OVER (PARTITION BY u.run_id, u.slot_id ORDER BY u.started_at),
+                    lag(u.finished_at) OVER (PARTITION BY u.trial_id ORDER BY u.started_at)))::float8 AS seconds FROM units u
+            )
+            SELECT jsonb_object_agg(m.architecture, m.seconds) FROM (
+                SELECT t.architecture, avg(w.seconds) AS seconds FROM waits w JOIN easeml.trials t USING (trial_id)
+                WHERE w.seconds BETWEEN 0.0005 AND (SELECT greatest(0.5, 10 * percentile_cont(0.5) WITHIN GROUP (ORDER BY v.seconds)) FROM waits v WHERE v.seconds >= 0.0005)
+                GROUP BY t.architecture) m),
         'max_slots', (SELECT t.max_slots FROM easeml.tenants t WHERE t.tenant = data.tenant),
         'data_gb', coalesce((SELECT sum(p.n_bytes) FROM easeml.partitions p WHERE p.dataset_id = data.dataset_id), 0) / 1e9,
         'speedups', (SELECT jsonb_agg(jsonb_build_object('architecture', p.architecture, 'device_kind', p.device_kind, 'is_same', p.dataset_id = data.dataset_id,
@@ -167,3 +188,29 @@ END
 $$;
 COMMENT ON FUNCTION easeml.plan_frontier(text, text[], jsonb, text, integer, integer, bigint, jsonb, text, integer) IS
 $$Returns plans from the fastest to the cheapest, with the arguments of easeml.plan: of no two is one both faster and cheaper. n_slots and instance_types: what each stage gets.$$;
+
+CREATE FUNCTION easeml.profile_dataset(
+    dataset text, architectures text[] DEFAULT NULL, search_space jsonb DEFAULT NULL, n_configs integer DEFAULT 3, max_epochs integer DEFAULT 2,
+    max_seconds double precision DEFAULT 60, seed bigint DEFAULT 0, allocation text DEFAULT 'hopping'
+) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    data easeml.datasets := easeml.find_dataset(dataset);
+    n_architectures bigint := coalesce(cardinality(architectures), (
+        SELECT count(*) FROM easeml.fitting_architectures(data.task, data.input_shape, data.n_outputs, data.encoder @> '{"inputs": [{"kind": "text"}]}',
+            (SELECT array_agg(s::integer) FROM jsonb_array_elements_text(data.encoder #> '{target,shape}') s)) f
+        WHERE f.misfit IS NULL AND f.is_default));
+BEGIN
+    IF n_configs IS NULL OR n_configs NOT BETWEEN 1 AND 100 THEN
+        PERFORM easeml.fail('ML001', format('n_configs: expected 1 to 100, got %s', coalesce(n_configs::text, 'NULL')), hint => 'It is the number of trials of each architecture that are timed.');
+    ELSIF max_seconds IS NULL THEN
+        PERFORM easeml.fail('ML001', 'max_seconds: expected a number above 0, got NULL', hint => 'It is how long the measurement takes at most.');
+    END IF;
+    -- Trials alone, not in batches, which take less: plans count what a trial takes by itself.
+    RETURN easeml.select_models(dataset, architectures, search_space, 'random', (n_configs * greatest(n_architectures, 1))::integer, max_epochs,
+        max_seconds => max_seconds, seed => seed, allocation => allocation);
+END
+$$;
+COMMENT ON FUNCTION easeml.profile_dataset(text, text[], jsonb, integer, integer, double precision, bigint, text) IS
+$$Measures how long trials take on a dataset, so that easeml.plan can plan what was never trained there, and returns the run that does it: wait for it with CALL easeml.wait(run_id).
+It trains n_configs random trials of each architecture for max_epochs, and takes max_seconds at most; easeml.run_status says in cost_so_far what it cost. With the search_space and seed of the search that is to be planned it times the first trials of that search.
+allocation: hopping times trials on one slot each; data_parallel times networks on all slots at once, so that plans know what a wider trial gains. It is a run like others: its trials stay until easeml.drop_run, and with them what they measured.$$;

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
+from click.testing import CliRunner
+
+from easeml_db.cli import commands
 
 if TYPE_CHECKING:
     from tests.conftest import Session
@@ -177,3 +180,16 @@ def test_only_who_may_run_programs_registers_them(elastic: Session) -> None:
     for hidden in ("start_program FROM easeml.provisioners", "output FROM easeml.provisioner_calls"):
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             tenant.execute(f"SELECT {hidden}")  # type: ignore[arg-type]
+
+
+def test_the_shell_times_an_architecture_that_was_never_trained_and_then_plans_it(elastic: Session) -> None:
+    plan = ("plan", "points", "--architectures", "perceptron", "--procedure", "random", "--max-epochs", "4")
+    refused = CliRunner().invoke(commands, [*plan, "--dsn", elastic.dsn])
+    assert refused.exit_code == 1
+    assert "nothing is known of how long perceptron takes" in str(refused.exception)
+    found = CliRunner().invoke(commands, [*plan, "--profile", "--json", "--dsn", elastic.dsn])
+    assert found.exit_code == 0, found.output
+    assert "times some trials" in found.stderr
+    rows = json.loads(found.stdout)
+    assert {row["plan"] for row in rows} >= {"planned", "static"}
+    assert elastic.value("SELECT max_epochs FROM easeml.runs ORDER BY run_id DESC LIMIT 1") == 2

@@ -7,6 +7,7 @@ Units are written by hand, so that their times are known: an epoch of `mlp` take
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -82,6 +83,69 @@ def test_a_plan_shows_stages_time_and_cost_of_each_alternative(lena: Session) ->
     assert total(found, "static")["cost_mean"] >= total(found)["cost_mean"]
     assert 0.95 <= total(found)["chance"] <= 1  # confidence is 0.95
     assert {row["chance"] for row in stages} == {None}
+
+
+def test_what_is_unknown_can_be_timed_by_a_bounded_run(lena: Session) -> None:
+    try:
+        run = lena.value("SELECT easeml.profile_dataset('flowers', '{linear,mlp}', seed => 7, max_seconds => 20)")
+        found = "SELECT procedure, allocation, max_seconds, max_epochs, seed FROM easeml.runs WHERE run_id = %s"
+        assert tuple(lena.rows(found, run)[0].values()) == ("random", "hopping", 20, 2, 7)
+        trials = "SELECT architecture FROM easeml.trials WHERE run_id = %s ORDER BY trial_number"
+        assert lena.values(trials, run) == 3 * ["linear", "mlp"]
+        wide = lena.value(
+            "SELECT easeml.profile_dataset('flowers', '{sgd,mlp}', '{\"learning_rate\": 0.1}', n_configs => 1,"
+            " allocation => 'data_parallel')"
+        )
+        assert lena.values(trials, wide) == ["sgd", "mlp"]
+        assert lena.rows(found, wide)[0]["allocation"] == "data_parallel"
+        usual = lena.value("SELECT easeml.profile_dataset('flowers', n_configs => 2)")
+        assert set(Counter(lena.values(trials, usual)).values()) == {2}
+    finally:
+        lena.execute("SELECT easeml.drop_run(run_id, force => true) FROM easeml.runs WHERE max_seconds IS NOT NULL")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("n_configs => 0", "n_configs: expected 1 to 100, got 0"),
+        ("n_configs => NULL", "n_configs: expected 1 to 100, got NULL"),
+        ("max_seconds => NULL", "max_seconds: expected a number above 0, got NULL"),
+        ("max_seconds => -1", "max_seconds: expected"),
+        ("allocation => 'wide'", "there is no allocation 'wide'"),
+        ("architectures => '{mlpp}'", "mlpp"),
+    ],
+)
+def test_what_cannot_be_timed_is_refused(lena: Session, arguments: str, said: str) -> None:
+    before = lena.value("SELECT count(*) FROM easeml.runs")
+    with pytest.raises(psycopg.Error, match=said):
+        lena.execute(f"SELECT easeml.profile_dataset('flowers', {arguments})")
+    assert lena.value("SELECT count(*) FROM easeml.runs") == before
+
+
+def test_what_a_slot_waits_between_two_units_is_counted(lena: Session, module_database: Session) -> None:
+    """Units of a second with 0.2 s between them; another trial ends on slot 2 meanwhile, and once there is no work."""
+    run = lena.value("SELECT easeml.select_models('flowers', '{mlp}', n_configs => 2, max_epochs => 9)")
+    moments = [(1, 0.0), (1, 1.2), (1, 2.4), (1, 60.0 - 5), (2, 0.5), (2, 1.7)]
+    for k, (trial, began) in enumerate(moments):
+        module_database.execute(
+            UNITS.replace("generate_series(1, 2) epoch, generate_series(0, 1) q", f"(VALUES ({k}, 0)) v(epoch, q)")
+            .replace("position, partition_number, slot_id", "slot_id, position, partition_number")
+            .replace("q, q, 1, 1, 0, 1,", f"{trial}, q, q, 1, 0, 1,")
+            .replace("now()", f"'2030-01-01'::timestamptz + interval '{began} seconds'")
+            .replace("10 seconds", "1 second")
+            + f" AND trial_number = {trial}",
+            {"run": run},
+        )
+    known = (
+        "SELECT easeml.known_times(d, 'random') -> 'turn_seconds' FROM easeml.datasets d WHERE dataset_name = 'flowers'"
+    )
+    try:
+        module_database.execute("UPDATE easeml.trials SET n_steps_done = 4 WHERE run_id = %s", [run])
+        assert lena.value(known) is None  # it has not begun
+        module_database.execute("UPDATE easeml.runs SET started_at = '2030-01-01' WHERE run_id = %s", [run])
+        assert lena.value(known) == {"mlp": pytest.approx(0.2)}
+    finally:
+        lena.execute("SELECT easeml.drop_run(%s, force => true)", [run])
 
 
 def test_nothing_is_started_and_nothing_is_written(lena: Session, module_database: Session) -> None:
@@ -162,7 +226,7 @@ def test_an_architecture_that_was_never_trained_is_named_with_what_to_do(lena: S
     ) as refused:
         lena.execute(PLAN.format("").replace("mlp", "linear"))
     assert refused.value.sqlstate == "ML010"
-    assert "select_models('flowers', '{linear}'" in str(refused.value.diag.message_hint)
+    assert "SELECT easeml.profile_dataset('flowers', '{linear}')" in str(refused.value.diag.message_hint)
 
 
 def test_a_tenant_learns_nothing_of_how_long_trials_of_others_take(lena: Session, module_database: Session) -> None:

@@ -63,7 +63,9 @@ def _turns(architectures: Sequence[str], rung: PlannedRung, *, is_tested: bool) 
     """Yield how the trials of a rung may fall to architectures: as evenly as can be, each of them first once."""
     n, n_trials = len(architectures), rung.n_trials
     n_epochs = rung.total_epochs / n_trials
+    before = rung.n_epochs - n_epochs
     for first in range(n if n_trials % n else 1):
         names = [architectures[(first + k) % n] for k in range(min(n, n_trials))]
         counts = [n_trials // n + (k < n_trials % n) for k in range(len(names))]
-        yield tuple(Load(name, count, n_epochs, is_tested) for name, count in zip(names, counts, strict=True))
+        loads = (Load(name, count, n_epochs, is_tested, before) for name, count in zip(names, counts, strict=True))
+        yield tuple(loads)

@@ -58,10 +58,13 @@ def envelope(
     Raises NotReady, InvalidArgument."""
     search, history, every = _sampled(search, arm, history)
     procedure = create_procedure(search, arm=arm)
-    plays = [_Play(procedure, past, history, np.random.default_rng([seed % 2**63, k])).run() for k in range(N_PLAYS)]
-    left = tuple(tuple(replace(load, n_trials=load.n_trials * every) for load in play) for play in plays if play)
-    label = f"{arm or 'all'}: {search.procedure}"
-    return (Stage(left[0], label, False, left, StageKey(arm or "")),) if left else ()
+    plays = [_Play(procedure, past, history, np.random.default_rng([seed % 2**63, k])) for k in range(N_PLAYS)]
+    played = [(loads, play.turns) for play in plays if (loads := play.run())]
+    if not played:
+        return ()
+    left = tuple(tuple(replace(load, n_trials=load.n_trials * every) for load in loads) for loads, _ in played)
+    turns = tuple({n_trials * every: n for n_trials, n in counted.items()} for _, counted in played)
+    return (Stage(left[0], f"{arm or 'all'}: {search.procedure}", False, left, StageKey(arm or ""), turns),)
 
 
 def _sampled(
@@ -89,6 +92,7 @@ class _Play:
         self._n_done = [len(trial.scores) for trial in history]
         self._curves = [self._curve(str(trial.config[RESERVED])) for trial in history]
         self._now = max((moment for trial in history for moment in trial.moments), default=0.0)
+        self.turns: Counter[int] = Counter()  # in how many turns how many trials trained
 
     def run(self) -> tuple[Load, ...]:
         """Return how many trials trained how many epochs."""
@@ -101,6 +105,7 @@ class _Play:
             if not training:
                 return self._loads()
             n_epochs += len(training)
+            self.turns[len(training)] += 1
             if n_epochs > MAX_PLAYED_EPOCHS:
                 raise InvalidArgument(
                     f"a procedure without stages: expected at most {MAX_PLAYED_EPOCHS} epochs to plan, got more",
@@ -125,7 +130,8 @@ class _Play:
         if not curves:
             raise NotReady(
                 "nobody knows what a procedure without stages would do: there are no learning curves to play it on",
-                hint="Train some trials on this dataset first, or take a procedure that declares its stages.",
+                hint="Train some trials on this dataset first (easeml.profile_dataset, easeml plan --profile), or take"
+                " a procedure that declares its stages.",
             )
         return curves[int(self._rng.integers(len(curves)))]
 
@@ -146,7 +152,8 @@ class _Play:
     def _loads(self) -> tuple[Load, ...]:
         last = self._procedure.max_epochs
         more = Counter(
-            (str(trial.config[RESERVED]), len(trial.scores) - n_done, len(trial.scores) >= last)
+            (str(trial.config[RESERVED]), len(trial.scores) - n_done, len(trial.scores) >= last, n_done)
             for trial, n_done in zip(self._trials, self._n_done, strict=True)
         )
-        return tuple(Load(name, n, epochs, tested) for (name, epochs, tested), n in sorted(more.items()) if epochs)
+        counted = sorted(more.items())
+        return tuple(Load(name, n, left, tested, done) for (name, left, tested, done), n in counted if left)

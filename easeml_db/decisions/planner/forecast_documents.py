@@ -26,8 +26,8 @@ def make_forecast(state_json: str) -> str:
     and further cost until a run is done.
 
     The state is an object: `search` of a run whose procedure decides on the way (null: all trials are there),
-    `arms` [{"name", "trials": [...]}], `knowledge` (see knowledge.py), `dataset`, `seed`, `device_kind`, `n_slots`,
-    `price_per_hour` of one, `seconds_to_limit`, and its `allocation`.
+    `run_id`, `arms` [{"name", "trials": [...]}], `knowledge` (see knowledge.py), `dataset`, `seed`, `device_kind`,
+    `n_slots`, `price_per_hour` of one, `seconds_to_limit`, and its `allocation`.
     Raises NotReady, InvalidArgument.
     """
     state = json.loads(state_json)
@@ -56,7 +56,7 @@ def rest_of(state: Row, *, is_on_own_slots: bool = True) -> tuple[tuple[Stage, .
     """Return the stages that a run has left, and what is known of its times. Raises NotReady, InvalidArgument."""
     knowledge = Knowledge(
         state["knowledge"], state["dataset"], is_parallel=state.get("allocation") == PARALLEL,
-        is_on_own_slots=is_on_own_slots,
+        is_on_own_slots=is_on_own_slots, run_id=state.get("run_id"),
     )  # fmt: skip
     past = Past(knowledge.curves, knowledge.epoch_seconds)
     search = None if state["search"] is None else Search(**state["search"])

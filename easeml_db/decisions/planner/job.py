@@ -51,12 +51,14 @@ def noise(spread: float | Vector, normal: Vector) -> Vector:
 
 @dataclass(frozen=True)
 class Load:
-    """So many trials of an architecture, each with so many epochs to train; `is_tested`: each is tested after these."""
+    """So many trials of an architecture, each with so many epochs to train after `n_before`; `is_tested`: each is
+    tested after these."""
 
     architecture: str
     n_trials: int
     n_epochs: float
     is_tested: bool = False
+    n_before: float = 0.0
 
     def __post_init__(self) -> None:
         if self.n_trials < 1 or not (math.isfinite(self.n_epochs) and self.n_epochs > 0):
@@ -78,7 +80,8 @@ class Stage:
     """Trials that train at once, up to a barrier. `is_continued`: they go on from states of an earlier stage.
 
     `alternatives` are loads that are equally likely, where nobody knows which trials it will be; `loads` is the first.
-    `key` says which trials of a run these are.
+    Where trials follow from others, `turns` says of each alternative in how many turns, of an epoch each, how many
+    trials trained: no more slots than these help in that turn. `key` says which trials of a run these are.
     """
 
     loads: tuple[Load, ...]
@@ -86,6 +89,7 @@ class Stage:
     is_continued: bool = False
     alternatives: tuple[tuple[Load, ...], ...] = ()
     key: StageKey = field(default_factory=StageKey)
+    turns: tuple[Mapping[int, int], ...] = ()
 
     def __post_init__(self) -> None:
         if not 1 <= self.n_trials <= MAX_TRIALS:
@@ -107,9 +111,11 @@ class TrialProfile:
     """How long trials of an architecture take on a kind of device.
 
     `epoch_seconds` by width, 1 among them. `spread` is the relative standard deviation of one epoch, `trial_spread`
-    that of the means of trials, `uncertainty` that of the mean over all of them. An epoch has `units_per_epoch` units,
-    between which a trial may hop. A test takes `test_epochs` of an epoch. `session_seconds` until a slot that starts
-    can train it, `restore_seconds` to bring a state there. `note` says what was not measured. Raises InvalidArgument.
+    that of the means of trials, `uncertainty` that of the mean over all of them. Each epoch takes longer than the one
+    before it by the share `growth` of the first, which `epoch_seconds` then is: boosters grow. An epoch has
+    `units_per_epoch` units, between which a trial may hop. A test takes `test_epochs` of an epoch. `session_seconds`
+    until a slot that starts can train it, `restore_seconds` to bring a state there. Before each unit, of training and
+    of validation, a slot waits `turn_seconds`. `note` says what was not measured. Raises InvalidArgument.
     """
 
     epoch_seconds: Mapping[int, float]
@@ -121,6 +127,8 @@ class TrialProfile:
     session_seconds: float = 0.0
     restore_seconds: float = 0.0
     test_epochs: float = 0.0
+    turn_seconds: float = 0.0
+    growth: float = 0.0
     note: str | None = None
 
     def __post_init__(self) -> None:
@@ -130,7 +138,7 @@ class TrialProfile:
             raise InvalidArgument("epoch_seconds: expected numbers above 0")
         others = (
             self.spread, self.trial_spread, self.uncertainty, self.session_seconds, self.restore_seconds,
-            self.test_epochs,
+            self.test_epochs, self.turn_seconds, self.growth,
         )  # fmt: skip
         if not all(math.isfinite(value) and value >= 0 for value in others) or self.units_per_epoch < 1:
             raise InvalidArgument("a profile: expected spreads and seconds of at least 0, and at least 1 unit an epoch")
@@ -152,6 +160,17 @@ class TrialProfile:
         best = np.minimum.accumulate(seconds)
         used = np.maximum.accumulate(np.where(seconds <= best, np.arange(1, last + 1), 1))
         return best, used
+
+    def first_epochs(self, n_epochs: Vector, n_before: Vector, tests: Vector) -> Vector:
+        """Return how many times a first epoch so many epochs after others take, with so many tests after the last."""
+        trained = n_epochs * (1 + self.growth * (n_before + np.maximum(n_epochs - 1, 0) / 2))
+        tested = tests * self.test_epochs * (1 + self.growth * np.maximum(n_before + n_epochs - 1, 0))
+        found: Vector = trained + tested
+        return found
+
+    def waits(self, n_slots: int) -> float:
+        """Return the seconds for which slots wait during the training units of an epoch, or as many others."""
+        return self.turn_seconds * math.ceil(self.units_per_epoch / self.width(n_slots))
 
     @property
     def max_width(self) -> int:

@@ -5,14 +5,17 @@ the number of rows. A width beyond 1 counts where gangs trained that wide, else 
 shared devices out: of the architecture, else of another one on the same kind of device. What was not measured is noted.
 
     trials     for each trial and width {"architecture", "device_kind", "n_slots", "is_same", "scale", "epoch_seconds",
-               "sd_seconds", "n_epochs", "test_seconds"}; `scale`: rows of this dataset by rows of the trial's;
-               `is_same`: on this one
+               "sd_seconds", "n_epochs", "test_seconds", "run_id", "mean_epoch", "growth_seconds"}; `scale`: rows of
+               this dataset by rows of the trial's; `is_same`: on this one; mean_epoch: of the epochs that were timed,
+               each of which took growth_seconds longer than the one before it
     speedups   [{"architecture", "device_kind", "is_same", "speedups", "restore_seconds"}]
     whole      architectures whose trials take all partitions in one unit
     joint      architectures that can train on several slots at once
     starts     {device_kind: {"session" or a trainer's name: seconds}}: to open the session of a slot, and to import
                in it what trials of that trainer need
     trainers   {architecture: its trainer}
+    turn_seconds  {architecture: how long a slot waits before a unit of it}: for the commit of the one before, the
+               coordinator and the call
     adds_slots  whether a planned run on this server gets slots whose sessions are opened for it
     n_partitions   units of an epoch
     max_slots, data_gb   slots that the tenant may have (null: any number), and what an instance brings in
@@ -33,6 +36,10 @@ from easeml_db.errors import NotReady
 UNKNOWN_SPREAD = 0.2  # between trials, where fewer than three were measured
 MODEL_ERROR = 0.035  # of the simulator itself, beside the real scheduler: so 90 % intervals hold in 90 % of runs
 UNTIMED = 1.0  # uncertainty of an architecture that was never timed, beside those that were
+BETWEEN_RUNS = 0.08  # of what other runs took: the machine does this and that beside them
+GROWING, MOST_GROWTH = "boosting", 1.0  # the trainer whose trials grow with each epoch, by what share of the first
+LEAST_EPOCHS = 4  # of a trial from which growth is read
+ENOUGH = 3  # trials of a run from which the run itself is known best
 ELSEWHERE = 0.3  # further uncertainty of what was measured on another dataset
 Row = Mapping[str, Any]
 
@@ -40,9 +47,19 @@ Row = Mapping[str, Any]
 class Knowledge:
     """Profiles by architecture and kind of device; `notes` say what had to be assumed."""
 
-    def __init__(self, known: Row, dataset: str, *, is_parallel: bool = False, is_on_own_slots: bool = False) -> None:
+    def __init__(
+        self,
+        known: Row,
+        dataset: str,
+        *,
+        is_parallel: bool = False,
+        is_on_own_slots: bool = False,
+        run_id: int | None = None,
+    ) -> None:
         """`is_parallel`: trials are known by their epochs on several slots at once, where there are any.
-        `is_on_own_slots`: they get slots of this server, which may have their sessions already."""
+        `is_on_own_slots`: they get slots of this server, which may have their sessions already. `run_id`: the run whose
+        rest is planned."""
+        self._run_id = run_id
         self._is_parallel = is_parallel
         self._trials: Sequence[Row] = known["trials"] or ()
         self._speedups: Sequence[Row] = known["speedups"] or ()
@@ -51,6 +68,7 @@ class Knowledge:
         self._starts: Mapping[str, Mapping[str, float]] = {} if are_open else known.get("starts") or {}
         self._trainers: Mapping[str, str] = known.get("trainers") or {}
         self._n_partitions = known["n_partitions"]
+        self._turns: Mapping[str, float] = known.get("turn_seconds") or {}
         self._dataset = dataset
         self.curves: Mapping[str, Sequence[Sequence[float]]] = known["curves"] or {}
         self._notes: dict[str, None] = {}
@@ -85,8 +103,8 @@ class Knowledge:
             if not usable:
                 raise NotReady(
                     f"nothing is known of how long {name} takes on dataset {self._dataset!r}",
-                    hint=f"Train it for an epoch first: SELECT easeml.select_models('{self._dataset}', '{{{name}}}',"
-                    " n_configs => 1, max_epochs => 1).",
+                    hint=f"Time it: SELECT easeml.profile_dataset('{self._dataset}', '{{{name}}}'), and plan again when"
+                    " that run has ended. easeml plan --profile does both.",
                 )
             for kind in kinds:
                 if kind in measured or not is_local:
@@ -102,6 +120,10 @@ class Knowledge:
         starts = self._starts.get(kind, {})
         return starts.get("session", 0.0) + starts.get(self._trainers.get(name, ""), 0.0)
 
+    def _turn(self, name: str) -> float:
+        """Return how long a slot waits before a unit of an architecture, or of any where that was not seen."""
+        return self._turns.get(name, fmean(self._turns.values()) if self._turns else 0.0)
+
     def _guesses(
         self, names: Sequence[str], timed: Mapping[tuple[str, str], TrialProfile]
     ) -> dict[tuple[str, str], TrialProfile]:
@@ -112,7 +134,9 @@ class Knowledge:
             for kind in {kind for _, kind in timed}:
                 seconds = fmean([each.seconds(1) for (_, of), each in timed.items() if of == kind])
                 units = 1 if name in self._whole else self._n_partitions
-                found[name, kind] = TrialProfile({1: seconds}, UNKNOWN_SPREAD, UNKNOWN_SPREAD, UNTIMED, units)
+                found[name, kind] = TrialProfile(
+                    {1: seconds}, UNKNOWN_SPREAD, UNKNOWN_SPREAD, UNTIMED, units, turn_seconds=self._turn(name)
+                )
         return found
 
     def _profile(self, name: str, kind: str) -> TrialProfile:
@@ -120,7 +144,13 @@ class Knowledge:
         wide = [row for row in rows if row["n_slots"] > 1] if self._is_parallel else []
         alone = wide or [row for row in rows if row["n_slots"] == 1] or rows
         nearest = [row for row in alone if row["is_same"]] or alone
-        means = [row["epoch_seconds"] * row["scale"] * row["n_slots"] for row in nearest]
+        own = [row for row in nearest if self._run_id is not None and row.get("run_id") == self._run_id]
+        nearest = own if len(own) >= ENOUGH else nearest
+        growth = _growth_of(nearest) if self._trainers.get(name) == GROWING else 0.0
+        means = [
+            row["epoch_seconds"] / (1 + growth * (row.get("mean_epoch", 1.0) - 1)) * row["scale"] * row["n_slots"]
+            for row in nearest
+        ]
         mean = max(fmean(means), 1e-6)
         if not nearest[0]["is_same"]:
             self._note(f"{name} was never timed on this dataset: reckoned from the rows of others")
@@ -130,12 +160,13 @@ class Knowledge:
         trial_spread, error = _spread_of(means, spread, [max(row["n_epochs"], 1) for row in nearest])
         test_epochs = fmean([row.get("test_seconds", 0.0) / max(row["epoch_seconds"], 1e-9) for row in nearest])
         elsewhere = 0.0 if nearest[0]["is_same"] else ELSEWHERE
-        uncertainty = hypot(MODEL_ERROR, error, elsewhere)
+        is_other_run = any(row.get("run_id") not in (None, self._run_id) for row in nearest)
+        uncertainty = hypot(MODEL_ERROR, error, elsewhere, BETWEEN_RUNS if is_other_run else 0.0)
         seconds, restore = self._by_width(name, kind, mean, rows)
         return TrialProfile(
             seconds, min(spread, 2.0), min(trial_spread, 2.0), min(uncertainty, 2.0),
             1 if name in self._whole else self._n_partitions, restore_seconds=restore,
-            test_epochs=min(test_epochs, 1.0),
+            test_epochs=min(test_epochs, 1.0), turn_seconds=self._turn(name), growth=growth,
         )  # fmt: skip
 
     def _by_width(self, name: str, kind: str, mean: float, rows: Sequence[Row]) -> tuple[dict[int, float], float]:
@@ -163,6 +194,21 @@ class Knowledge:
 
     def _note(self, note: str) -> None:
         self._notes[note] = None
+
+
+def _growth_of(rows: Sequence[Row]) -> float:
+    """Return by what share of the first each epoch takes longer than the one before it."""
+    # The more epochs, the better a slope is known: by the third power of their number. Of two or three the first, in
+    # which a session reads the rows, says more than any slope.
+    weights = [row["n_epochs"] ** 3 if row["n_epochs"] >= LEAST_EPOCHS else 0.0 for row in rows]
+    slopes = [row.get("growth_seconds", 0.0) for row in rows]
+    first = [
+        max(row["epoch_seconds"] - slope * (row.get("mean_epoch", 1.0) - 1), 0.1 * row["epoch_seconds"])
+        for row, slope in zip(rows, slopes, strict=True)
+    ]
+    total = sum(weight * seconds for weight, seconds in zip(weights, first, strict=True))
+    grown = sum(weight * slope for weight, slope in zip(weights, slopes, strict=True))
+    return min(max(0.0, grown / total), MOST_GROWTH) if total else 0.0
 
 
 def _spread_of(means: Sequence[float], spread: float, n_epochs: Sequence[float]) -> tuple[float, float]:

@@ -65,8 +65,12 @@ def remaining_stages(
 
 
 def _loads(trials: Iterable[TrialState], *, is_tested: bool) -> tuple[Load, ...]:
-    counted = Counter((trial.architecture, round(trial.left, 3)) for trial in trials if trial.left > 0)
-    return tuple(Load(name, count, left, is_tested) for (name, left), count in counted.items() if left > 0)
+    counted = Counter(
+        (trial.architecture, round(trial.left, 3), round(trial.n_epochs)) for trial in trials if trial.left > 0
+    )
+    return tuple(
+        Load(name, count, left, is_tested, before) for (name, left, before), count in counted.items() if left > 0
+    )
 
 
 def _rungs_left(search: Search, arm: ArmState) -> Iterator[Stage]:
@@ -93,4 +97,4 @@ def _left_of(rung: PlannedRung, before: int, arm: ArmState, *, is_tested: bool) 
     names = arm.name.split(SEPARATOR)
     counts = Counter(names[k % len(names)] for k in range(n_missing))
     more = float(rung.n_epochs - before)
-    return (*loads, *(Load(name, count, more, is_tested) for name, count in counts.items()))
+    return (*loads, *(Load(name, count, more, is_tested, before) for name, count in counts.items()))

@@ -3,7 +3,8 @@
 At least as many slots as trials: all train at once, the last one ends the stage. Fewer, hopping: the scheduler keeps
 all slots at work until the units run out, as long as no trial is left alone (tests compare with the real scheduler); so
 the stage takes its work over its slots, rounded up to whole units, or its longest trial if that is longer. Fewer, not
-hopping: trial j follows trial j - slots on the same slot.
+hopping: trial j follows trial j - slots on the same slot. Where trials follow from others (`Stage.turns`), each turn
+takes its work over the slots, or an epoch if that is longer.
 """
 
 from __future__ import annotations
@@ -25,20 +26,23 @@ class StageTime(NamedTuple):
 
 
 class _Trials(NamedTuple):
-    """Of each trial of a stage, in each of its alternatives: architecture (-1: no trial), epochs, and tests."""
+    """Of each trial of a stage, in each of its alternatives: architecture (-1: no trial), epochs to do, epochs done
+    before, and tests."""
 
     kinds: np.ndarray[tuple[int, int], np.dtype[np.int64]]
     epochs: Vector
+    before: Vector
     tests: Vector
 
 
 class _TrialTimes(NamedTuple):
     """Of trials that have so many slots each: seconds (samples, trials), and of all of them the longest, the slot
-    seconds of work and the mean of a unit, of shape (samples,)."""
+    seconds of work without and with the waits between units, and the mean of a unit, of shape (samples,)."""
 
     seconds: Vector
     longest: Vector
     busy: Vector
+    taken: Vector
     unit: Vector
 
 
@@ -52,6 +56,7 @@ class StageTimes:
         self._found: dict[tuple[int, str, float, int], StageTime] = {}
         self._by_width: dict[tuple[int, str, float, int], _TrialTimes] = {}
         self._lucks: dict[tuple[int, str], Vector] = {}
+        self._kinds = [[int(kind) for kind in np.unique(trials.kinds) if kind >= 0] for trials in self._trials]
 
     def of(self, stage: int, instance: InstanceType, n_slots: int) -> StageTime:
         """Return the times of a stage on so many slots."""
@@ -72,13 +77,14 @@ class StageTimes:
         stage = self._job.stages[number]
         listed = [self._listed(loads) for loads in stage.alternatives or (stage.loads,)]
         shape = len(listed), stage.n_trials
-        kinds, epochs, tests = np.full(shape, -1), np.zeros(shape), np.zeros(shape)
+        kinds, (epochs, before, tests) = np.full(shape, -1), np.zeros((3, *shape))
         for place, loads in enumerate(listed):
             kinds[place, : len(loads)] = [self._architectures.index(load.architecture) for load in loads]
             epochs[place, : len(loads)] = [load.n_epochs for load in loads]
+            before[place, : len(loads)] = [load.n_before for load in loads]
             tests[place, : len(loads)] = [load.is_tested for load in loads]
         rows = np.arange(self._draws.n_samples) % len(listed) if len(listed) > 1 else np.zeros(1, int)
-        return _Trials(kinds[rows], epochs[rows], tests[rows])
+        return _Trials(kinds[rows], epochs[rows], before[rows], tests[rows])
 
     def _listed(self, loads: tuple[Load, ...]) -> list[Load]:
         """Return the load of each trial; those of different loads alternate, as they are started."""
@@ -88,16 +94,26 @@ class StageTimes:
 
     def _time(self, stage: int, instance: InstanceType, n_slots: int) -> StageTime:
         n_trials = self._job.stages[stage].n_trials
+        if self._job.stages[stage].turns:
+            return self._in_turns(stage, instance, n_slots)
         trials = self._at_width(stage, instance, max(1, n_slots // n_trials))
         if n_slots >= n_trials:
             return StageTime(trials.longest, trials.busy)
         if not self._job.is_hopping:
             return StageTime(_chained(trials.seconds, n_slots), trials.busy)
-        work = trials.busy / n_slots
+        work = trials.taken / n_slots
         n_units = work / trials.unit
         return StageTime(
             np.maximum(trials.longest, work + (np.ceil(n_units - 1e-9) - n_units) * trials.unit), trials.busy
         )
+
+    def _in_turns(self, stage: int, instance: InstanceType, n_slots: int) -> StageTime:
+        """Return the times of trials that follow from others, each on one slot."""
+        trials, epochs = self._at_width(stage, instance, 1), self._trials[stage].epochs.sum(axis=1)
+        alternatives = self._job.stages[stage].turns
+        spans = [sum(n * max(1.0, k / n_slots) for k, n in turns.items()) for turns in alternatives]
+        span = np.array(spans)[np.arange(self._draws.n_samples) % len(spans)]
+        return StageTime(np.maximum(trials.longest, trials.taken / epochs * span), trials.busy)
 
     def _at_width(self, stage: int, instance: InstanceType, n_slots: int) -> _TrialTimes:
         key = stage, instance.device_kind, instance.speed, n_slots
@@ -106,26 +122,28 @@ class StageTimes:
         return self._by_width[key]
 
     def _trial_times(self, stage: int, instance: InstanceType, n_slots: int) -> _TrialTimes:
-        kinds, epochs, tests = self._trials[stage]
-        means, widths, restore = np.zeros(epochs.shape), np.zeros(epochs.shape), np.zeros(epochs.shape)
-        n_units, all_epochs = np.zeros(epochs.shape), np.zeros(epochs.shape)
+        kinds, epochs, before, tests = self._trials[stage]
+        means, widths, restore, n_units, waits = np.zeros((5, *epochs.shape))
         for kind, profile in self._profiles(stage, instance.device_kind):
             mine = kinds == kind
-            means[mine] = profile.seconds(n_slots) / instance.speed
+            first_epochs = profile.first_epochs(epochs[mine], before[mine], tests[mine])
+            means[mine] = profile.seconds(n_slots) / instance.speed * first_epochs
             widths[mine] = profile.width(n_slots)
-            all_epochs[mine] = epochs[mine] + profile.test_epochs * tests[mine]
-            n_units[mine] = profile.units_per_epoch * all_epochs[mine]
+            n_units[mine] = profile.units_per_epoch * (epochs[mine] + profile.test_epochs * tests[mine])
             restore[mine] = profile.restore_seconds if self._job.stages[stage].is_continued else 0.0
-        seconds = means * all_epochs * self._luck(stage, instance.device_kind)
-        unit = seconds.sum(axis=1) / np.maximum(n_units.sum(axis=1), 1e-12)
-        seconds = seconds + restore
-        return _TrialTimes(seconds, seconds.max(axis=1), (seconds * widths).sum(axis=1), unit)
+            waits[mine] = profile.waits(n_slots) * (2 * epochs[mine] + tests[mine])  # an epoch trains and validates
+        seconds = means * self._luck(stage, instance.device_kind)
+        unit = (seconds + waits).sum(axis=1) / np.maximum(n_units.sum(axis=1), 1e-12)
+        working = seconds + restore
+        seconds = working + waits
+        busy, taken = (working * widths).sum(axis=1), (seconds * widths).sum(axis=1)
+        return _TrialTimes(seconds, seconds.max(axis=1), busy, taken, unit)
 
     def _luck(self, stage: int, device_kind: str) -> Vector:
         """Return by which factor each trial's epochs differ from their mean, shape (samples, trials)."""
         key = stage, device_kind
         if key not in self._lucks:
-            kinds, epochs, _ = self._trials[stage]
+            kinds, epochs = self._trials[stage][:2]
             one, all_, common = np.zeros(epochs.shape), np.zeros(epochs.shape), np.zeros(epochs.shape)
             for kind, profile in self._profiles(stage, device_kind):
                 mine = kinds == kind
@@ -136,8 +154,7 @@ class StageTimes:
         return self._lucks[key]
 
     def _profiles(self, stage: int, device_kind: str) -> list[tuple[int, TrialProfile]]:
-        kinds = np.unique(self._trials[stage].kinds)
-        return [(int(kind), self._job.profile(self._architectures[kind], device_kind)) for kind in kinds if kind >= 0]
+        return [(kind, self._job.profile(self._architectures[kind], device_kind)) for kind in self._kinds[stage]]
 
 
 def _chained(seconds: Vector, n_slots: int) -> Vector:

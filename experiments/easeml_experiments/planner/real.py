@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from datetime import timedelta
 from statistics import median
 from typing import Any
 
 from psycopg import sql
+from psycopg.types.json import Jsonb
 
 from easeml_experiments.contract import Measure, Options, at_least, at_most
 from easeml_experiments.experiment_server import Session, private_server, wait_until_ended
+from easeml_experiments.planner.real_jobs import JOBS, RealJob, statements
 
 Row = dict[str, Any]
 N_SLOTS = 2
@@ -32,44 +34,14 @@ SELECT extract(epoch FROM made_at)::float8 AS made, extract(epoch FROM end_expec
     extract(epoch FROM end_p95_at)::float8 AS latest, n_slots
 FROM easeml.plan_revisions WHERE run_id = %s AND revision = 1
 """
-TABLE = """
-CREATE TABLE points AS SELECT i AS id, sin(i * 0.37) AS a, cos(i * 0.11) AS b, sin(i * 1.7) * cos(i * 0.3) AS c,
-    (i % 97) / 97.0 AS d,
-    (i * 7919 % 1009) / 1009.0 AS e, sin(i * 0.013) AS f,
-    CASE WHEN sin(i * 0.37) * cos(i * 0.11) + sin(i * 0.013) > 0.1 THEN 'yes' ELSE 'no' END AS label
-FROM generate_series(1, {n_rows}) i
-"""
-
-
-@dataclass(frozen=True)
-class RealJob:
-    """What a job asks for: architectures, and further arguments of easeml.select_models."""
-
-    name: str
-    architectures: tuple[str, ...]
-    arguments: Mapping[str, Any] = field(default_factory=dict)
-    goal: str = "fastest plan"
-
-
-ELASTIC = "deadline"
-JOBS = (
-    RealJob("random, mlp", ("mlp",), {"procedure": "random", "n_configs": 6, "max_epochs": 6}),
-    RealJob("random, linear", ("linear",), {"procedure": "random", "n_configs": 12, "max_epochs": 8}),
-    RealJob("random, two architectures", ("mlp", "linear"), {"procedure": "random", "n_configs": 5, "max_epochs": 5}),
-    RealJob("halving", ("mlp",), {"procedure": "successive_halving", "n_configs": 9, "max_epochs": 18}, ELASTIC),
-    RealJob("hyperband", ("mlp",), {"procedure": "hyperband", "max_epochs": 9}),
-    RealJob("asha", ("mlp",), {"procedure": "asha", "n_configs": 12, "max_epochs": 9}),
-    RealJob("synchronous bohb", ("mlp",), {"procedure": "sync_bohb", "max_epochs": 9}, ELASTIC),
-    RealJob("trees", ("lightgbm",), {"procedure": "random", "n_configs": 4, "max_epochs": 12}),
-)
 
 
 def train(options: Options) -> list[Row]:
     """Train all jobs one after another on a private server; return a row for each."""
-    jobs, n_rows = (JOBS[:1], 2_000) if options.is_quick else (JOBS, 12_000)
+    jobs, n_rows = (JOBS[:1], 3_000) if options.is_quick else (JOBS, 24_000)
     with private_server(options.n_slots or N_SLOTS) as server, server.coordinator(), server.session() as session:
-        session.execute(TABLE.format(n_rows=n_rows).encode())
-        session.execute("SELECT easeml.create_dataset('points', 'points', '{a,b,c,d,e,f}', 'label', n_partitions => 4)")
+        for statement in statements(n_rows):
+            session.execute(statement.encode())
         rows = []
         for job in jobs:
             rows.append(_train(session, job, options.seed))
@@ -78,10 +50,10 @@ def train(options: Options) -> list[Row]:
 
 
 def _train(session: Session, job: RealJob, seed: int) -> Row:
-    for architecture in job.architectures:
-        wait_until_ended(session, _start(session, (architecture,), {**PILOT, "seed": seed + 1}))
     arguments = {**job.arguments, "seed": seed}
-    run_id = _start(session, job.architectures, {**arguments, **_limits(session, job, arguments)})
+    for architecture in job.architectures:
+        wait_until_ended(session, _start(session, replace(job, architectures=(architecture,)), {**PILOT, "seed": seed}))
+    run_id = _start(session, job, {**arguments, **_limits(session, job, arguments)})
     forecasts = [found for found in _forecasts(session, run_id) if found["seconds_left"] is not None]
     ended = wait_until_ended(session, run_id)
     (plan,) = session.execute(PLAN, [run_id]).fetchall()
@@ -90,22 +62,25 @@ def _train(session: Session, job: RealJob, seed: int) -> Row:
 
 def _limits(session: Session, job: RealJob, arguments: Mapping[str, Any]) -> Row:
     """Return the limits with which a job is asked for."""
-    if job.goal != ELASTIC:
+    if not job.has_deadline:
         return {"max_cost": MUCH}
-    rows = _call(session, "plan", job.architectures, {**arguments, "max_cost": MUCH})
+    rows = _call(session, "plan", job, {**arguments, "max_cost": MUCH})
     most = next(row["seconds_p95"] for row in rows if row["plan"] == "planned" and row["stage"] is None)
     return {"deadline": timedelta(seconds=SLACK * most)}
 
 
-def _start(session: Session, architectures: Sequence[str], arguments: Mapping[str, Any]) -> int:
-    return int(_call(session, "select_models", architectures, arguments)[0]["select_models"])
+def _start(session: Session, job: RealJob, arguments: Mapping[str, Any]) -> int:
+    return int(_call(session, "select_models", job, arguments)[0]["select_models"])
 
 
-def _call(session: Session, function: str, architectures: Sequence[str], arguments: Mapping[str, Any]) -> list[Row]:
-    """Call a function on the table."""
-    named = sql.SQL("").join(sql.SQL(", {} => %s").format(sql.Identifier(name)) for name in arguments)
-    statement = sql.SQL("SELECT * FROM easeml.{}('points', %s{})").format(sql.Identifier(function), named)
-    return session.execute(statement, [list(architectures), *arguments.values()]).fetchall()
+def _call(session: Session, function: str, job: RealJob, arguments: Mapping[str, Any]) -> list[Row]:
+    """Call a function on the table of a job."""
+    given = {"architectures": list(job.architectures), **arguments}
+    if job.search_space is not None:
+        given["search_space"] = Jsonb(job.search_space)
+    named = sql.SQL("").join(sql.SQL(", {} => %s").format(sql.Identifier(name)) for name in given)
+    statement = sql.SQL("SELECT * FROM easeml.{}(%s{})").format(sql.Identifier(function), named)
+    return session.execute(statement, [job.table, *given.values()]).fetchall()
 
 
 def _forecasts(session: Session, run_id: int) -> Iterator[Row]:

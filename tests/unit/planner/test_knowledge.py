@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from easeml_db.decisions.planner.job import TrialProfile
-from easeml_db.decisions.planner.knowledge import Knowledge
+from easeml_db.decisions.planner.knowledge import BETWEEN_RUNS, MODEL_ERROR, Knowledge
 
 
 def known(**more: Any) -> dict[str, Any]:
@@ -50,3 +50,39 @@ def test_a_test_takes_the_share_of_an_epoch_that_its_validation_takes() -> None:
 def test_slots_of_this_server_have_their_sessions_unless_they_are_added() -> None:
     assert starts(is_local=True) == [0.0, 0.0]
     assert starts(is_local=True, adds_slots=True) == [2.0, 3.5]
+
+
+def test_slots_wait_between_units_as_long_as_they_were_seen_to() -> None:
+    both, one = {"mlp": 0.02, "trees": 0.01}, {"mlp": 0.02, "linear": 0.04}
+    assert [profile.turn_seconds for profile in profiles(turn_seconds=both).values()] == [0.02, 0.01]
+    assert [profile.turn_seconds for profile in profiles(turn_seconds=one).values()] == [0.02, pytest.approx(0.03)]
+    assert [profile.turn_seconds for profile in profiles(turn_seconds=None).values()] == [0.0, 0.0]
+
+
+def test_boosters_grow_and_networks_do_not() -> None:
+    """Four epochs were timed, of 4, 8, 12 and 16 seconds: the first takes 4, each further one as much more."""
+    growing = [row | {"n_epochs": 4, "mean_epoch": 2.5, "growth_seconds": 4.0} for row in known()["trials"]]
+    found = profiles(trials=growing)
+    assert (found["mlp"].growth, found["trees"].growth) == (0.0, pytest.approx(1.0))
+    assert found["mlp"].seconds(1) == pytest.approx(10.0)
+    assert found["trees"].seconds(1) == pytest.approx(4.0)
+    faster = [row | {"n_epochs": 4, "mean_epoch": 2.5, "growth_seconds": -4.0} for row in known()["trials"]]
+    assert profiles(trials=faster)["trees"].growth == 0.0
+    few = [row | {"n_epochs": 2, "mean_epoch": 1.5, "growth_seconds": 4.0} for row in known()["trials"]]
+    assert profiles(trials=few)["trees"].growth == 0.0
+
+
+def in_runs(*run_ids: int, seconds: float = 10.0) -> list[dict[str, Any]]:
+    return [known()["trials"][0] | {"run_id": run_id, "epoch_seconds": seconds} for run_id in run_ids]
+
+
+def test_of_a_run_under_way_its_own_trials_count_once_there_are_some() -> None:
+    def of_run(rows: list[dict[str, Any]]) -> TrialProfile:
+        knowledge = Knowledge(known(trials=rows), "flowers", run_id=7)
+        return knowledge.profiles(["mlp"], ["cpu"], is_local=False)["mlp", "cpu"]
+
+    others = in_runs(1, 1, 2, 2)
+    assert of_run(others + in_runs(7, 7, 7, seconds=20.0)).seconds(1) == pytest.approx(20.0)
+    assert of_run(others + in_runs(7, seconds=20.0)).seconds(1) == pytest.approx(12.0)
+    assert of_run(others + in_runs(7, 7, 7)).uncertainty == pytest.approx(MODEL_ERROR)
+    assert of_run(others).uncertainty == pytest.approx((MODEL_ERROR**2 + BETWEEN_RUNS**2) ** 0.5)

@@ -87,6 +87,42 @@ def test_trials_that_have_trained_to_the_end_are_tested() -> None:
     assert seconds == pytest.approx([40, 46])
 
 
+def waiting(n_slots: int, **options: float) -> tuple[float, float]:
+    """Seconds and paid slot seconds of four trials of two epochs of 10 s in five units, each waited for for 1 s."""
+    profile = TrialProfile({1: 10.0, 2: 5.0}, units_per_epoch=5, turn_seconds=1.0, **options)  # type: ignore[arg-type]
+    sim = simulator(Job((Stage((Load("net", 4, 2, is_tested=True),)),), {("net", "cuda"): profile}))
+    time = sim.times.of(0, sim.prices.types[0], n_slots)
+    return float(time.seconds[0]), float(time.busy_seconds[0])
+
+
+def test_slots_wait_before_each_unit_of_training_validation_and_test_and_only_work_is_paid() -> None:
+    assert waiting(4) == pytest.approx((20 + 2 * 2 * 5 + 5, 80))
+    assert waiting(2) == pytest.approx((2 * 45, 80))
+    assert waiting(8) == pytest.approx((10 + (2 * 2 + 1) * 3, 80))  # five units of two slots: three turns
+
+
+def test_where_trials_follow_from_others_a_turn_takes_an_epoch_at_least() -> None:
+    """Three trials at once for two turns, then one alone for four: on three slots as long as on ten."""
+    profile = {("net", "cuda"): TrialProfile({1: 1.0})}
+    stage = Stage((Load("net", 2, 2), Load("net", 1, 6)), turns=({3: 2, 1: 4},))
+    sim = simulator(Job((stage,), profile))
+    seconds = [float(sim.times.of(0, sim.prices.types[0], n).seconds[0]) for n in (1, 2, 3, 10)]
+    assert seconds == pytest.approx([10, 7, 6, 6])
+
+
+def test_epochs_of_a_trial_that_grows_take_longer_the_more_there_were() -> None:
+    """The first epoch takes 10 s, the k-th 10 + 2 (k - 1); the test half of the last."""
+    profile = {("trees", "cuda"): TrialProfile({1: 10.0}, growth=0.2, test_epochs=0.5)}
+
+    def seconds(*load: float) -> float:
+        sim = simulator(Job((Stage((Load("trees", 1, *load),)),), profile))  # type: ignore[arg-type]
+        return float(sim.times.of(0, sim.prices.types[0], 1).seconds[0])
+
+    assert seconds(4) == pytest.approx(10 + 12 + 14 + 16)
+    assert seconds(2, False, 2) == pytest.approx(14 + 16)
+    assert seconds(2, True, 2) == pytest.approx(14 + 16 + 8)
+
+
 def test_alternatives_are_as_likely_as_one_another() -> None:
     one, other = (Load("a", 4, 1.0),), (Load("a", 1, 8.0),)
     sim = simulator(Job((Stage(one, alternatives=(one, other)),), {("a", "cuda"): TrialProfile({1: 1.0})}), n_samples=6)

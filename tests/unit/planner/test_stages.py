@@ -100,6 +100,23 @@ def test_other_procedures_are_played_on_past_curves(procedure: str) -> None:
     assert again == stage
 
 
+@pytest.mark.parametrize("procedure", UNDECLARED)
+def test_a_play_says_how_many_trials_train_at_once(procedure: str) -> None:
+    (stage,) = envelopes(search_of(procedure, max_epochs=9, n_configs=12, n_parallel=3), RISING)
+    assert len(stage.turns) == len(stage.alternatives)
+    for loads, turns in zip(stage.alternatives, stage.turns, strict=True):
+        assert sum(n_trials * n for n_trials, n in turns.items()) == sum(
+            each.n_trials * each.n_epochs for each in loads
+        )
+        assert max(turns) <= 12
+        assert procedure != "asha" or max(turns) == 3
+
+
+def test_stages_say_what_their_trials_have_trained_before() -> None:
+    stages = declared_stages(search_of("successive_halving", max_epochs=9, n_configs=9))
+    assert [(stage.loads[0].n_before, stage.loads[0].n_epochs) for stage in stages] == [(0, 1), (1, 2), (3, 6)]
+
+
 def test_asha_trains_less_than_all_trials_to_the_end() -> None:
     (stage,) = envelopes(search_of("asha", max_epochs=9, n_configs=12, n_parallel=3), RISING)
     work = [sum(load.n_trials * load.n_epochs for load in loads) for loads in stage.alternatives]
