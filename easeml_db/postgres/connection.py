@@ -100,7 +100,8 @@ def server_error(error: psycopg.Error) -> EasemlError:
             f"this database has no extension easeml: {message}",
             hint="Install it (easeml install --dsn ...), or name another database with --dsn or EASEML_DSN.",
         )
-    return EasemlError(message, detail=error.diag.message_detail, hint=error.diag.message_hint)
+    hint = "Write it as SQL does: '90 days', '12 hours'." if "type interval" in message else error.diag.message_hint
+    return EasemlError(message, detail=error.diag.message_detail, hint=hint)
 
 
 def unit_error(error: psycopg.Error) -> EasemlError:

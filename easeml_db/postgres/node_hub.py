@@ -11,6 +11,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import psycopg
@@ -24,6 +25,7 @@ from easeml_db.postgres.transfers import CONTROL, NODE, Connection, Part, Place,
 
 SETTINGS = {"statement_timeout": "0", "idle_session_timeout": "0", "lock_timeout": "10s", "jit": "off"}
 UNITS_BETWEEN_SWEEPS = 16
+MOST_LANDED = 10_000
 LISTED = "SELECT checkpoint_id FROM easeml_segment.checkpoints WHERE lease_number <= %s"
 POINTED = "SELECT checkpoint_id FROM easeml.checkpoints WHERE checkpoint_id = ANY(%s)"
 DROP_STATES = "DELETE FROM easeml_segment.checkpoints WHERE checkpoint_id = ANY(%s) AND lease_number <= %s"
@@ -34,6 +36,17 @@ UNION ALL SELECT dataset_id FROM easeml.packings WHERE dataset_id = ANY(%s) AND 
 """
 DROP_DATASETS = "DELETE FROM easeml_segment.datasets WHERE dataset_id = ANY(%s)"
 VACUUM = "VACUUM (TRUNCATE false) easeml_segment.checkpoints, easeml_segment.checkpoint_chunks"
+
+
+@dataclass(frozen=True)
+class Hop:
+    """A state's way from one server to another. `is_ahead`: it was there before a unit asked for it."""
+
+    from_segment_id: int
+    to_segment_id: int
+    n_bytes: int
+    seconds: float
+    is_ahead: bool
 
 
 class Wire:
@@ -81,6 +94,7 @@ class NodeHub:
         self._parts: set[Part] = set()  # whose rows are known to be there
         self._packing = asyncio.Lock()  # of two units that need the same rows, one brings them
         self._arriving: dict[int, asyncio.Task[None]] = {}  # states on their way here
+        self._landed: dict[int, Hop] = {}  # those that came ahead of time, until a unit has asked for them
         self._n_units = 0
         self._silent_since: float | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -133,11 +147,13 @@ class NodeHub:
                 raise lost_part(self.node.segment_name, part)
             return await bring_part(Place(source, NODE), target, part, encoder)
 
-    async def arrived(self, checkpoint_id: int) -> None:
-        """Wait for a state that is on its way here."""
+    async def arrived(self, checkpoint_id: int) -> Hop | None:
+        """Wait for a state that is on its way here; return how it came, where it was sent ahead."""
         task = self._arriving.get(checkpoint_id)
         if task is not None:
             await asyncio.wait([task])
+        found = self._landed.pop(checkpoint_id, None)
+        return replace(found, is_ahead=task is None) if found else None
 
     async def send(self, target: Connection, checkpoint_id: int, lease_number: int) -> int:
         """Copy a state from here to another node; return the bytes. Raises NotFound where it is not here."""
@@ -155,11 +171,20 @@ class NodeHub:
         async def push() -> None:
             with contextlib.suppress(EasemlError, psycopg.Error):
                 async with target._receiving.taken() as connection:
-                    await self.send(connection, checkpoint_id, lease_number)
+                    began = time.monotonic()
+                    n_bytes = await self.send(connection, checkpoint_id, lease_number)
+                target._note_landing(self, checkpoint_id, n_bytes, time.monotonic() - began)
 
         if checkpoint_id not in target._arriving:
             target._arriving[checkpoint_id] = task = self._begin(push())
             task.add_done_callback(lambda _: target._arriving.pop(checkpoint_id, None))
+
+    def _note_landing(self, source: NodeHub, checkpoint_id: int, n_bytes: int, seconds: float) -> None:
+        """Keep how a state came until its unit asks; states that no unit asks for any more are forgotten in turn."""
+        if len(self._landed) >= MOST_LANDED:
+            del self._landed[next(iter(self._landed))]
+        places = source.node.segment_id, self.node.segment_id
+        self._landed[checkpoint_id] = Hop(*places, n_bytes, seconds, is_ahead=True)
 
     @asynccontextmanager
     async def _heard(self) -> AsyncIterator[None]:

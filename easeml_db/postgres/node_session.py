@@ -9,14 +9,16 @@ here in that same transaction: what predicts, and what an epoch begins with, is 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import asdict
+from typing import Any, NamedTuple
 
 import psycopg
 
 from easeml_db.errors import EasemlError, NotFound, SlotLost, TrialFailed
 from easeml_db.postgres.connection import unit_error
-from easeml_db.postgres.node_hub import NodeHub
+from easeml_db.postgres.node_hub import Hop, NodeHub
 from easeml_db.postgres.slot_session import SHOW_IDLE
 from easeml_db.postgres.state_search import found_on_a_node
 from easeml_db.postgres.transfers import CONTROL, NODE, Connection, Part, Place, bring_state, fetch_state, has_state
@@ -31,12 +33,25 @@ INSERT INTO easeml_segment.registered_architectures
 SELECT r.* FROM jsonb_populate_record(NULL::easeml_segment.registered_architectures, %s::jsonb) r ON CONFLICT DO NOTHING
 """
 STORE = "SELECT easeml.store_node_state(%s::jsonb, %s::jsonb, %s, false) AS tenant"
-RECORD_TRAINING = "SELECT * FROM easeml.record_node_training(%s::jsonb, %s, %s::jsonb, %s)"
+RECORD_TRAINING = """
+SELECT r.*, easeml.note_hop(%s::jsonb, %s::jsonb) AS noted
+FROM easeml.record_node_training(%s::jsonb, %s, %s::jsonb, %s) r
+"""
 RECORD_EVALUATION = """
 SELECT easeml.record_node_evaluation(%s::jsonb, %s::jsonb, %s::jsonb) AS recorded,
-    easeml.next_segments(%s::jsonb) AS segments
+    easeml.next_segments(%s::jsonb) AS segments, easeml.note_hop(%s::jsonb, %s::jsonb) AS noted
 """
 RECORD_PILOT = "SELECT easeml.record_pilot(%s::jsonb, %s, %s)"
+
+
+HERE = 1  # the segment that is the control server
+
+
+class _Unit(NamedTuple):
+    """An order, and how the state that it starts from came here, both as JSON."""
+
+    text: str
+    hop: str | None
 
 
 class NodeUnitSession:
@@ -109,12 +124,13 @@ class NodeUnitSession:
     async def _unit(self, procedure: str, text: str) -> Result:
         opened = (await self._one(self._control, OPEN, text))["opened"]
         with self._hub.using(opened["new_checkpoint_id"]):
-            await self._prepare(json.loads(text), text, opened)
+            hop = await self._prepare(json.loads(text), text, opened)
+            came = None if hop is None else json.dumps(asdict(hop))
             self._check_cancelled()
             called = f"CALL easeml_segment.{WORK[procedure]}(%s::jsonb, %s::jsonb, NULL)"
             told = (await self._one(self._remote, called, text, json.dumps(opened)))["result"]
             self._check_cancelled()
-            return await self._record(procedure, text, opened, told)
+            return await self._record(procedure, _Unit(text, came), opened, told)
 
     def _check_cancelled(self) -> None:
         """Raise SlotLost where a cancel has come between two statements."""
@@ -123,63 +139,74 @@ class NodeUnitSession:
 
     # Before
 
-    async def _prepare(self, unit: dict[str, Any], text: str, opened: dict[str, Any]) -> None:
-        """Have the rows of the unit and the state that it starts from on the node."""
+    async def _prepare(self, unit: dict[str, Any], text: str, opened: dict[str, Any]) -> Hop | None:
+        """Have the rows of the unit and the state that it starts from on the node; return how the state came."""
         part = Part(opened["dataset_id"], SPLITS[unit["kind"]], unit["partition_number"])
         await self._hub.need_part(self._control, self._remote, part, self._hubs)
         if opened["registered"] is not None:
             await self._remote.execute(REGISTER, [json.dumps(opened["registered"])])
         state = opened["state"]
-        if state is not None:
-            await self._hub.arrived(state["checkpoint_id"])
-        if state is None or await has_state(Place(self._remote, NODE), state["checkpoint_id"]):
-            return
-        if not state["is_elsewhere"]:
-            source = Place(self._control, CONTROL)
-            await bring_state(source, self._remote, state["checkpoint_id"], unit["lease_number"])
-            return
+        if state is None:
+            return None
+        landed = await self._hub.arrived(state["checkpoint_id"])
+        if await has_state(Place(self._remote, NODE), state["checkpoint_id"]):
+            return landed
+        return await self._fetch(unit, text, state)
+
+    async def _fetch(self, unit: dict[str, Any], text: str, state: dict[str, Any]) -> Hop:
+        """Bring a state that is not on the node; return how it came."""
+        checkpoint_id, lease_number, began = state["checkpoint_id"], unit["lease_number"], time.monotonic()
+        found: list[tuple[int, int]] = []
 
         async def bring(hub: NodeHub) -> None:
             if hub is self._hub:
                 raise NotFound("it was looked for there")
-            await hub.send(self._remote, state["checkpoint_id"], unit["lease_number"])
+            found.append((hub.node.segment_id, await hub.send(self._remote, checkpoint_id, lease_number)))
 
-        await found_on_a_node(self._control, text, self._hubs, state["segments"], bring)
+        if state["is_elsewhere"]:
+            await found_on_a_node(self._control, text, self._hubs, state["segments"], bring)
+        else:
+            source = Place(self._control, CONTROL)
+            found.append((HERE, await bring_state(source, self._remote, checkpoint_id, lease_number)))
+        ((segment_id, n_bytes),) = found
+        return Hop(segment_id, self._hub.node.segment_id, n_bytes, time.monotonic() - began, is_ahead=False)
 
     # After
 
-    async def _record(self, procedure: str, text: str, opened: dict[str, Any], told: dict[str, Any]) -> Result:
+    async def _record(self, procedure: str, unit: _Unit, opened: dict[str, Any], told: dict[str, Any]) -> Result:
+        text = unit.text
         if procedure == "pilot_unit":
             await self._one(self._control, RECORD_PILOT, text, told["train_seconds"], told["evaluate_seconds"])
             return told
         if procedure == "evaluate_unit":
-            values = (text, json.dumps(opened), json.dumps(told), text)
+            values = (text, json.dumps(opened), json.dumps(told), text, text, unit.hop)
             row = await self._one(self._control, RECORD_EVALUATION, *values)
             recorded, state_id = {**row["recorded"], "segments": row["segments"]}, opened["state"]["checkpoint_id"]
         else:
-            recorded = await self._record_training(text, opened, told)
+            recorded = await self._record_training(unit, opened, told)
             state_id = told["checkpoint_id"]
         self._push(text, state_id, recorded["segments"])
         return {**recorded, "pruned_bytes": recorded["pruned_bytes"] or 0}
 
-    async def _record_training(self, text: str, opened: dict[str, Any], told: dict[str, Any]) -> dict[str, Any]:
+    async def _record_training(self, unit: _Unit, opened: dict[str, Any], told: dict[str, Any]) -> dict[str, Any]:
+        text, hop = unit
         is_last = json.loads(text)["position"] == opened["n_partitions"] - 1
         segment_id, said, started_at = self._hub.node.segment_id, json.dumps(told), opened["started_at"]
         if not is_last:
-            return await self._one(self._control, RECORD_TRAINING, text, started_at, said, segment_id)
+            return await self._one(self._control, RECORD_TRAINING, text, hop, text, started_at, said, segment_id)
         async with self._control.transaction():
             tenant = (await self._one(self._control, STORE, text, said, segment_id))["tenant"]
             if tenant is not None:
                 await fetch_state(self._remote, self._control, told["checkpoint_id"], tenant)
-            return await self._one(self._control, RECORD_TRAINING, text, started_at, said, None)
+            return await self._one(self._control, RECORD_TRAINING, text, hop, text, started_at, said, None)
 
-    def _push(self, text: str, checkpoint_id: int, following: list[int]) -> None:
-        """Send the state ahead to where the trial goes next, where that is one other node."""
+    def _push(self, text: str, checkpoint_id: int, wanted: list[int]) -> None:
+        """Send the state ahead to where the trial goes next, and to nodes that keep copies."""
         lease_number = json.loads(text)["lease_number"]
         self._hub.recorded(lease_number)
-        target = self._hubs.get(following[0]) if len(following) == 1 else None
-        if target is not None and target is not self._hub:
-            self._hub.push(target, checkpoint_id, lease_number)
+        for target in (self._hubs.get(segment_id) for segment_id in wanted):
+            if target is not None and target is not self._hub:
+                self._hub.push(target, checkpoint_id, lease_number)
 
     @staticmethod
     async def _one(connection: Connection, statement: str, *values: object) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from easeml_db.postgres.run_store import PostgresRuns
 from easeml_db.postgres.search_store import PostgresSearches
 from easeml_db.postgres.servers import Servers
 from easeml_db.postgres.slot_store import PostgresSlots
-from easeml_db.postgres.spread.worker import PackingWorker
+from easeml_db.postgres.spread.worker import JOBS, PACKINGS, NodeWorker
 from easeml_db.postgres.store_session import StoreSession
 from easeml_db.postgres.task_store import PostgresTasks
 from easeml_db.postgres.tenancy_store import PostgresTenancy
@@ -51,26 +51,29 @@ async def postgres_ports(
     session, changes = StoreSession(dsn), Changes(dsn, inbox.put)
     lease, space = PostgresLease(session, changes, on_standby, counted), PostgresStateSpace(session)
     forecasts, refreshes = Forecasts(session), Refreshes(session)
-    tasks = PostgresTasks(session)
-    packings = PackingWorker(session)
+    tasks, searches = PostgresTasks(session), PostgresSearches(session)
+    on_nodes = [NodeWorker(session, asked) for asked in (PACKINGS, JOBS)]
     async with AsyncExitStack() as stack:
         for each in (session, changes, lease):
             await each.open()
             stack.push_async_callback(each.close)
         stack.push_async_callback(space.close)
         stack.push_async_callback(tasks.close)
+        stack.callback(searches.close)
         stack.push_async_callback(forecasts.close)
         stack.push_async_callback(refreshes.close)
-        stack.push_async_callback(packings.close)
+        for worker in on_nodes:
+            stack.push_async_callback(worker.close)
         forecasts.begin()
         refreshes.begin()
-        packings.begin()
+        for worker in on_nodes:
+            worker.begin()
         yield Ports(
             lease=lease,
             slots=PostgresSlots(session),
             runs=PostgresRuns(session),
             tenancy=PostgresTenancy(session),
-            searches=PostgresSearches(session),
+            searches=searches,
             allocations=PostgresAllocations(session),
             plans=PostgresPlans(session),
             instances=PostgresInstances(session),

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
-from easeml_db.decisions.procedures.contract import TrialHistory
+from easeml_db.decisions.procedures.contract import TrialDecision, TrialHistory
 from easeml_db.errors import EasemlError
 from easeml_db.postgres.store_session import StoreSession
+
+# What is answered within this time is waited for: the loop would lose as much by looking for other things to do.
+SHORT_SECONDS = 0.002
+LOOK_SECONDS = 0.01
 
 
 class PostgresSearches:
@@ -17,11 +22,29 @@ class PostgresSearches:
 
     def __init__(self, session: StoreSession) -> None:
         self._session = session
+        self._thread = ThreadPoolExecutor(1, "procedures")
 
-    async def trial_history(self, run_id: int, arm_id: int) -> list[TrialHistory]:
-        """Return what a procedure may know of an arm's trials, by trial_number."""
-        rows = await self._session.rows("read_history", arm_id=arm_id)
+    def close(self) -> None:
+        """Wait for no answer any more."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def trial_history(
+        self, run_id: int, arm_id: int, trial_ids: Sequence[int] | None = None
+    ) -> list[TrialHistory]:
+        """Return what a procedure may know of an arm's trials, or of some of them, by trial_number."""
+        ids = None if trial_ids is None else list(trial_ids)
+        rows = await self._session.rows("read_history", run_id=run_id, arm_id=arm_id, trial_ids=ids)
         return [_history(row) for row in rows]
+
+    async def answer(
+        self, question: Callable[[], list[TrialDecision]], meanwhile: Callable[[float], Awaitable[None]]
+    ) -> list[TrialDecision]:
+        """Return what a question comes to; one that takes long is worked out in a thread, beside the loop."""
+        future = self._thread.submit(question)
+        wait([future], SHORT_SECONDS)
+        while not future.done():
+            await meanwhile(LOOK_SECONDS)
+        return future.result()
 
     async def apply_decisions(self, run_id: int, arm_id: int, decisions: Sequence[Mapping[str, Any]]) -> int:
         """Start, continue and stop trials, all or none; return the bytes of states pruned. StaleLease, NotFound, or

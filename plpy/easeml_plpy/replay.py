@@ -26,7 +26,16 @@ from .folds import train_on
 from .live_trials import begun_trial, check_fits, resumed_trial
 from .packing_statistics import checksum
 from .round_rows import round_rows
-from .session import Command, Session, Statement, answering, only_column, pinned, tenant_entry_point
+from .session import (
+    Command,
+    Session,
+    Statement,
+    answering,
+    node_entry_point,
+    only_column,
+    pinned,
+    tenant_entry_point,
+)
 from .state_difference import differing_tensors
 from .states import read_state
 from .trainers import LiveTrial
@@ -118,7 +127,7 @@ WIDTH: Statement[int | None] = Statement(
 )
 OPTIONS = Command("SELECT easeml.check_replay_options($1, $2, $3, $4)", ("int8", "text", "int4", "int4"))
 BLOCKS = Statement(
-    "SELECT inputs, targets FROM easeml.version_blocks"
+    "SELECT inputs, targets FROM {schema}.version_blocks"
     " WHERE dataset_id = $1 AND split = 'train' AND partition_number = $2 ORDER BY block_number",
     ("int8", "int4"),
     _Block,
@@ -149,18 +158,25 @@ def _check_options(session: Session, trial_id: int, device: str, n_threads: int,
         raise InvalidArgument(f"device: {device} is not there: this server sees {torch.cuda.device_count()} GPUs")
 
 
-def _check_blocks(session: Session, trial_id: int, partition: _Partition) -> None:
+def _check_blocks(session: Session, trial_id: int | None, partition: _Partition) -> None:
     """Raise NotAllowed unless the partition's packed training rows have the recorded checksum."""
     found = 0
     for block in session.each(BLOCKS, partition.dataset_id, partition.partition_number):
         found = checksum([block.inputs, block.targets], found)
     if found != partition.checksum:
         raise NotAllowed(
-            f"trial {trial_id} cannot be replayed: the packed rows of partition {partition.partition_number}"
+            f"{'it' if trial_id is None else f'trial {trial_id}'} cannot be replayed: the packed rows of partition"
+            f" {partition.partition_number}"
             " are not those it was trained on",
             detail=f"Their checksum is {found}; when they were packed it was {partition.checksum}.",
             hint="Blocks of this version of the dataset were changed or lost; restore them from a dump.",
         )
+
+
+@node_entry_point
+def check_part(session: Session, dataset_id: int, partition_number: int, checksum: int) -> None:
+    """Refuse a replay on packed training rows that have changed."""
+    _check_blocks(session, None, _Partition(partition_number, dataset_id, checksum))
 
 
 @tenant_entry_point

@@ -2,7 +2,7 @@
 -- of its own datasets only, and easeml.examined_trial refuses in words whoever may not see them. They are open to everybody for those words.
 
 CREATE FUNCTION easeml.examined_trial(dataset text, trial_id bigint, OUT dataset_name text, OUT dataset_id bigint, OUT n_partitions integer,
-    OUT examined_trial_id bigint, OUT checkpoint_id bigint, OUT architecture text, OUT config jsonb, OUT metric text)
+    OUT examined_trial_id bigint, OUT checkpoint_id bigint, OUT architecture text, OUT config jsonb, OUT metric text, OUT is_elsewhere boolean)
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     owner name;
@@ -14,9 +14,10 @@ BEGIN
         SELECT d.tenant, d.dataset_name INTO owner, dataset_name FROM easeml.datasets d
         WHERE d.tenant = easeml.current_tenant() AND d.dataset_name = dataset OR d.tenant || '.' || d.dataset_name = dataset
         ORDER BY d.tenant = easeml.current_tenant() AND d.dataset_name = dataset DESC NULLS LAST LIMIT 1;
-        -- Readers see that there is a dataset, and none of its rows.
-        PERFORM easeml.refuse_rows_elsewhere(d, 'this') FROM easeml.datasets d WHERE d.tenant = owner AND d.dataset_name = examined_trial.dataset_name ORDER BY d.version DESC LIMIT 1;
-        is_visible := EXISTS (SELECT FROM easeml.blocks b JOIN easeml.datasets d USING (dataset_id) WHERE d.tenant = owner AND d.dataset_name = examined_trial.dataset_name);
+        -- Readers see that there is a dataset, and none of its rows. Rows on nodes are seen by whoever would see them here.
+        is_visible := EXISTS (SELECT FROM easeml.blocks b JOIN easeml.datasets d USING (dataset_id) WHERE d.tenant = owner AND d.dataset_name = examined_trial.dataset_name)
+            OR (owner = easeml.current_tenant() OR pg_has_role('easeml_coordinator', 'USAGE'))
+                AND EXISTS (SELECT FROM easeml.datasets d WHERE d.tenant = owner AND d.dataset_name = examined_trial.dataset_name AND d.shuffle IS NOT NULL);
         IF NOT is_visible THEN
             hint := easeml.near_names(dataset, (SELECT array_agg(DISTINCT d.dataset_name) FROM easeml.datasets d WHERE d.tenant = easeml.current_tenant()));
         END IF;
@@ -31,14 +32,17 @@ BEGIN
             PERFORM easeml.fail_unanswered(owner, dataset_name, dataset);
         END IF;
     END IF;
-    SELECT d.dataset_id, d.n_partitions, t.trial_id, t.best_checkpoint_id, t.architecture, t.config, r.metric
-    INTO dataset_id, n_partitions, examined_trial_id, checkpoint_id, architecture, config, metric
+    SELECT d.dataset_id, d.n_partitions, t.trial_id, t.best_checkpoint_id, t.architecture, t.config, r.metric, d.shuffle IS NOT NULL
+    INTO dataset_id, n_partitions, examined_trial_id, checkpoint_id, architecture, config, metric, is_elsewhere
     FROM easeml.trials t JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id)
     WHERE t.trial_id = coalesce(examined_trial.trial_id, examined_trial.examined_trial_id) AND d.tenant = owner AND d.dataset_name = examined_trial.dataset_name;
     IF dataset_id IS NULL THEN
         PERFORM easeml.fail('ML003', format('dataset %s has no trial %s', quote_literal(dataset), trial_id), hint => 'SELECT trial_id FROM easeml.leaderboard lists them.');
     ELSIF checkpoint_id IS NULL THEN
         PERFORM easeml.fail('ML010', format('trial %s has no measured epoch yet', examined_trial_id));
+    ELSIF is_elsewhere AND NOT EXISTS (SELECT FROM easeml.node_answers a WHERE a.trial_id = examined_trial.examined_trial_id AND a.checkpoint_id = examined_trial.checkpoint_id) THEN
+        PERFORM easeml.fail('ML010', format('the rows of dataset %s are on its nodes, and trial %s has not answered them yet', quote_literal(dataset_name), examined_trial_id),
+            hint => format('Have it do so first: CALL easeml.evaluate_on_nodes(%s, %s).', quote_literal(dataset_name), examined_trial_id));
     END IF;
 END
 $$;

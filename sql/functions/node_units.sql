@@ -40,13 +40,34 @@ COMMENT ON FUNCTION easeml.store_node_state(jsonb, jsonb, integer, boolean) IS
     'Inserts the row of a state that a node has stored, in the transaction that records its unit; returns its tenant, NULL if the trial is gone (internal).';
 
 CREATE FUNCTION easeml.next_segments(unit jsonb) RETURNS integer[] LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    RETURN (SELECT coalesce(array_agg(c.segment_id ORDER BY c.segment_id), '{}') FROM easeml.trials t JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id)
+DECLARE
+    own integer := (SELECT s.segment_id FROM easeml.slots s WHERE s.slot_id = (unit ->> 'slot_id')::integer);
+    n_others integer := coalesce((SELECT y.state_copies FROM easeml.tenancy y), 1) - 1;
+    following integer[] := (SELECT coalesce(array_agg(c.segment_id ORDER BY c.segment_id), '{}') FROM easeml.trials t JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id)
         JOIN easeml.replicas c ON c.dataset_id = d.dataset_id AND c.partition_number = (t.trial_number + (unit ->> 'position')::bigint + 1) % d.n_partitions
         WHERE t.trial_id = (unit ->> 'trial_id')::bigint AND r.visit_order = 'cyclic' AND t.status = 'running');
+BEGIN
+    IF n_others = 0 THEN
+        RETURN CASE WHEN cardinality(following) = 1 THEN following ELSE '{}' END;
+    END IF;
+    -- Where the trial goes next it is of use besides.
+    RETURN ARRAY(SELECT g.segment_id FROM easeml.segments g
+        WHERE g.service IS NOT NULL AND g.segment_id IS DISTINCT FROM own AND EXISTS (SELECT FROM easeml.slots s WHERE s.segment_id = g.segment_id)
+        ORDER BY g.segment_id <> ALL (following), g.segment_id < own, g.segment_id LIMIT n_others);
 END
 $$;
-COMMENT ON FUNCTION easeml.next_segments(jsonb) IS 'Returns the segments that hold the partition which a trial meets after a unit, where that is known (internal).';
+COMMENT ON FUNCTION easeml.next_segments(jsonb) IS 'Returns the segments that a new state is sent to: the one that holds the partition which its trial meets next, where that is known, and those that keep copies (internal).';
+
+CREATE FUNCTION easeml.note_hop(unit jsonb, hop jsonb) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF hop IS NOT NULL THEN
+        INSERT INTO easeml.node_hops (run_id, tenant, trial_id, from_segment_id, to_segment_id, n_bytes, seconds, is_ahead)
+        SELECT t.run_id, t.tenant, t.trial_id, (hop ->> 'from_segment_id')::integer, (hop ->> 'to_segment_id')::integer, (hop ->> 'n_bytes')::bigint, (hop ->> 'seconds')::float8, (hop ->> 'is_ahead')::boolean
+        FROM easeml.trials t WHERE t.trial_id = (unit ->> 'trial_id')::bigint;
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION easeml.note_hop(jsonb, jsonb) IS 'Notes down the way of the state that a unit started from, if it came from another server (internal).';
 
 CREATE FUNCTION easeml.record_node_training(unit jsonb, started_at timestamptz, told jsonb, segment_id integer, OUT new_checkpoint_id bigint, OUT pruned_bytes bigint, OUT segments integer[])
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$

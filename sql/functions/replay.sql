@@ -8,7 +8,7 @@ BEGIN
         PERFORM easeml.fail('ML003', format('there is no trial %s that you can see', coalesce(trial_id::text, 'NULL')),
             hint => 'SELECT trial_id FROM easeml.leaderboard lists them.');
     END IF;
-    PERFORM easeml.refuse_rows_elsewhere(d, 'easeml.replay') FROM easeml.trials t JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id) WHERE t.trial_id = check_replay_options.trial_id;
+    PERFORM easeml.refuse_rows_elsewhere(d, 'a replay in this session') FROM easeml.trials t JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id) WHERE t.trial_id = check_replay_options.trial_id;
     IF device IS NULL OR device !~ '^(cpu|cuda:[0-9]+)$' THEN
         PERFORM easeml.fail('ML001', format('device: expected cpu or cuda:N, got %s', quote_nullable(device)),
             hint => 'cuda:0 is the first GPU of the server.');
@@ -51,6 +51,10 @@ DECLARE
 BEGIN
     -- A procedure that commits can have no setting of its own.
     PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+    IF EXISTS (SELECT FROM easeml.trials t JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id) WHERE t.trial_id = replay.trial_id AND d.shuffle IS NOT NULL) THEN
+        CALL easeml.ask_nodes('replay', jsonb_build_object('trial_id', trial_id, 'device', device, 'n_threads', n_threads, 'until_epoch', until_epoch), result);
+        RETURN;
+    END IF;
     PERFORM easeml.check_replay_options(trial_id, device, n_threads, until_epoch);
     CALL easeml.commit_first('easeml.replay commits between units, so it cannot run inside an open transaction', 'CALL easeml.replay(trial_id)', failure);
     PERFORM easeml.raise_failure(failure);
@@ -61,5 +65,6 @@ $$;
 COMMENT ON PROCEDURE easeml.replay(bigint, text, integer, integer, jsonb) IS
 $$Trains a trial again from its beginning, in your session, in the stored order and with the stored seeds, and compares the state after every unit with the recorded hash.
 It writes nothing. The device and number of threads of the slots that trained the trial give the same bytes (default: cpu, one thread).
+Rows on nodes are trained on there, by sessions of the coordinator beside the slots, and the state goes from node to node as it did.
 device: cpu or cuda:N. until_epoch: stop after that epoch. Returns json: trial_id, n_units, n_matching, is_identical, first_difference, final_sha256, device, n_threads.
 first_difference has epoch, position, partition_number, stored_sha256 and replayed_sha256; if the stored state is still kept, tensors has the largest absolute difference of each tensor that differs.$$;

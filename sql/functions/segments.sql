@@ -109,3 +109,15 @@ END
 $$;
 COMMENT ON FUNCTION easeml.remove_segment(text, boolean) IS
     'Removes a segment. Refuses if it has slots, is the only holder of a partition, or has the only copy of a state that an open run needs, unless that is forced.';
+
+CREATE FUNCTION easeml.set_state_copies(n integer) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF n IS NULL OR n NOT BETWEEN 1 AND 16 THEN
+        PERFORM easeml.fail('ML001', format('n: expected 1 to 16 copies, got %s', coalesce(n::text, 'NULL')), hint => '1 is the default: a state that is lost is made again from the beginning of its epoch.');
+    END IF;
+    INSERT INTO easeml.tenancy AS y (state_copies) VALUES (n) ON CONFLICT ON CONSTRAINT tenancy_pkey DO UPDATE SET state_copies = excluded.state_copies, changed_at = now();
+END
+$$;
+COMMENT ON FUNCTION easeml.set_state_copies(integer) IS
+$$Sets how many nodes keep each state that is made on one of them within an epoch (1 to 16; by default 1). Copies are sent while the slot trains another trial. With 2, a node may be gone
+for good and no unit is done again. The state at the end of an epoch is always on this server, too.$$;

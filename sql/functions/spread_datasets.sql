@@ -181,9 +181,10 @@ DECLARE
     asked easeml.packings;
     holders text[];
 BEGIN
-    -- Tenants take turns: whose last one began earliest is next.
+    -- Tenants take turns: whose last one began or ended earliest is next. One that was packed is a dataset, and no packing any more.
     SELECT k.* INTO asked FROM easeml.packings k WHERE k.failed_at IS NULL AND (k.not_before IS NULL OR k.not_before <= clock_timestamp())
-    ORDER BY (SELECT max(o.started_at) FROM easeml.packings o WHERE o.tenant = k.tenant) NULLS FIRST, k.asked_at LIMIT 1;
+    ORDER BY greatest((SELECT max(o.started_at) FROM easeml.packings o WHERE o.tenant = k.tenant),
+        (SELECT max(d.created_at) FROM easeml.datasets d WHERE d.tenant = k.tenant AND d.shuffle IS NOT NULL)) NULLS FIRST, k.asked_at LIMIT 1;
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;

@@ -39,3 +39,38 @@ return pack_on_node(plpy, GD, step, told)
 $$;
 COMMENT ON FUNCTION easeml_segment.pack_on_node(text, jsonb) IS
     'Does a step of packing rows that lie here, and returns what it found. The steps of a dataset are one transaction, which keeps its rows in temporary tables.';
+
+-- As in easeml: whole columns of numbers come back from Python as bytes.
+CREATE FUNCTION easeml_segment.bytes_as_numbers(stored bytea) RETURNS double precision[] LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE AS $$byteasend$$;
+COMMENT ON FUNCTION easeml_segment.bytes_as_numbers(bytea) IS 'Returns bytes as the array that they are in the server, unchecked (for easeml_segment.numbers_of alone).';
+
+CREATE FUNCTION easeml_segment.numbers_of(numbers bytea) RETURNS double precision[] LANGUAGE sql IMMUTABLE STRICT SET search_path = pg_catalog, pg_temp AS $$
+    SELECT CASE WHEN octet_length(numbers) < 8 THEN '{}' ELSE easeml_segment.bytes_as_numbers(
+        substr(easeml_segment.array_bytes(array_fill(0::double precision, ARRAY[octet_length(numbers) / 8])), 1, 20) || substr(numbers, 1, octet_length(numbers) / 8 * 8)) END
+$$;
+COMMENT ON FUNCTION easeml_segment.numbers_of(bytea) IS 'Returns numbers given as bytes, 8 for each as the server stores a double precision.';
+
+CREATE FUNCTION easeml_segment.predict_packed_on_node(dataset text, trial_id bigint, n_rows integer, payload bytea, texts text, OUT labels text, OUT separator text, OUT predicted_values bytea, OUT probabilities text, OUT serving_trial_id bigint)
+LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
+from easeml_plpy.prediction import predict_packed_on_node
+return predict_packed_on_node(plpy, GD, dataset, trial_id, n_rows, payload, texts)
+$$;
+COMMENT ON FUNCTION easeml_segment.predict_packed_on_node(text, bigint, integer, bytea, text) IS 'Predicts for rows whose columns come as bytes, within easeml_segment.predict_on_node (refuses direct calls).';
+
+CREATE FUNCTION easeml_segment.predict_on_node(told jsonb) RETURNS jsonb LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
+from easeml_plpy.node_prediction import predict_on_node
+return predict_on_node(plpy, GD, told)
+$$;
+COMMENT ON FUNCTION easeml_segment.predict_on_node(jsonb) IS 'Predicts for tables of this server, and writes a new table beside them; returns the number of rows.';
+
+CREATE FUNCTION easeml_segment.answer_on_node(told jsonb) RETURNS jsonb LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
+from easeml_plpy.held_out.on_node import answer_on_node
+return answer_on_node(plpy, GD, told)
+$$;
+COMMENT ON FUNCTION easeml_segment.answer_on_node(jsonb) IS 'Has a trial answer the held-out rows that lie here; the answers are in a temporary table until the transaction ends.';
+
+CREATE FUNCTION easeml_segment.check_part(dataset_id bigint, partition_number integer, checksum bigint) RETURNS void LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
+from easeml_plpy.replay import check_part
+return check_part(plpy, GD, dataset_id, partition_number, checksum)
+$$;
+COMMENT ON FUNCTION easeml_segment.check_part(bigint, integer, bigint) IS 'Refuses a replay on packed training rows other than those of a checksum.';

@@ -1,7 +1,8 @@
 CREATE VIEW easeml.run_traffic WITH (security_invoker) AS
 SELECT r.run_id, u.n_units + v.n_units AS n_units, u.n_hops + v.n_hops AS n_hops,
     least(u.bytes_hopped::numeric + v.bytes_hopped, 9223372036854775807)::bigint AS bytes_hopped, u.bytes_stored AS bytes_stored,
-    u.n_live_states AS n_live_states, u.live_state_bytes AS live_state_bytes, u.largest_state_bytes AS largest_state_bytes, r.tenant::text AS tenant
+    u.n_live_states AS n_live_states, u.live_state_bytes AS live_state_bytes, u.largest_state_bytes AS largest_state_bytes, r.tenant::text AS tenant,
+    h.n_node_hops, h.n_node_hops_ahead, h.node_bytes, h.node_seconds
 FROM easeml.runs r
 CROSS JOIN LATERAL (
     -- The trials' pointers say which states are kept, since readers of results may not read easeml.checkpoints.
@@ -12,7 +13,11 @@ CROSS JOIN LATERAL (
     FROM easeml.training_units t JOIN easeml.trials k USING (trial_id) WHERE t.run_id = r.run_id) u
 CROSS JOIN LATERAL (
     SELECT count(*) AS n_units, count(*) FILTER (WHERE e.read_bytes > 0) AS n_hops, least(coalesce(sum(e.read_bytes), 0), 9223372036854775807)::bigint AS bytes_hopped
-    FROM easeml.evaluations e WHERE e.run_id = r.run_id) v;
+    FROM easeml.evaluations e WHERE e.run_id = r.run_id) v
+CROSS JOIN LATERAL (
+    SELECT count(*) AS n_node_hops, count(*) FILTER (WHERE n.is_ahead) AS n_node_hops_ahead, least(coalesce(sum(n.n_bytes), 0), 9223372036854775807)::bigint AS node_bytes,
+        coalesce(sum(n.seconds), 0) AS node_seconds
+    FROM easeml.node_hops n WHERE n.run_id = r.run_id) h;
 COMMENT ON VIEW easeml.run_traffic IS 'How much state each run stored, how much of it moved to other sessions, and how much is kept.';
 
 COMMENT ON COLUMN easeml.run_traffic.run_id IS 'The run, see easeml.run_status.';
@@ -24,3 +29,7 @@ COMMENT ON COLUMN easeml.run_traffic.n_live_states IS 'Number of states that are
 COMMENT ON COLUMN easeml.run_traffic.live_state_bytes IS 'Bytes of the kept states.';
 COMMENT ON COLUMN easeml.run_traffic.largest_state_bytes IS 'Size of the largest state that was written.';
 COMMENT ON COLUMN easeml.run_traffic.tenant IS 'Tenant that owns the run.';
+COMMENT ON COLUMN easeml.run_traffic.n_node_hops IS 'How often a unit started from a state that had come from another server.';
+COMMENT ON COLUMN easeml.run_traffic.n_node_hops_ahead IS 'How often it was there before the unit asked.';
+COMMENT ON COLUMN easeml.run_traffic.node_bytes IS 'Bytes of these states on the wire.';
+COMMENT ON COLUMN easeml.run_traffic.node_seconds IS 'Seconds that they took to travel.';

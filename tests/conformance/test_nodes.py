@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
@@ -37,6 +38,10 @@ async def test_a_state_within_an_epoch_is_elsewhere_and_at_its_end_here_too(worl
     trial_id = await recorded(world, run_id, 1, 0)
     assert world.control.rows(COPIES, trial_id) == [{"segment_name": "east", "is_elsewhere": True, "is_here": False}]
     await recorded(world, run_id, 2, 1)  # it hops
+    hops = world.control.rows(
+        "SELECT n_node_hops, node_bytes > 0 AS has_bytes FROM easeml.run_traffic WHERE n_node_hops > 0"
+    )
+    assert hops == [{"n_node_hops": 1, "has_bytes": True}]
     assert world.control.rows(COPIES, trial_id) == [{"segment_name": "west", "is_elsewhere": False, "is_here": True}]
     assert world.control.value("SELECT count(*) FROM easeml.checkpoints WHERE trial_id = %s", trial_id) == 1
     read = world.control.values(
@@ -60,6 +65,28 @@ async def test_a_state_that_is_lost_takes_its_trial_back_and_is_made_again(world
     await recorded(world, run_id, 2, 2 * N_PARTITIONS)
     assert world.control.rows(STATES, trial_id) == before
     await recorded(world, run_id, 1, 2 * N_PARTITIONS + 1)
+
+
+async def test_a_state_of_which_there_are_two_copies_outlives_the_node_that_made_it(world: WarmOnNodes) -> None:
+    east, west = world.nodes["east"], world.nodes["west"]
+    world.control.execute("SELECT easeml.set_state_copies(2)")
+    try:
+        run_id = await world.ready(2)
+        trial_id = await recorded(world, run_id, 1, 0)
+        kept = (
+            "SELECT count(*) FROM easeml_segment.checkpoint_chunks JOIN easeml_segment.checkpoints USING"
+            " (checkpoint_id) WHERE trial_id = %s"
+        )
+        async with asyncio.timeout(60):
+            while not west.value(kept, trial_id):
+                await asyncio.sleep(0.01)
+    finally:
+        world.control.execute("SELECT easeml.set_state_copies(1)")
+    east.execute("DELETE FROM easeml_segment.checkpoints")
+    await recorded(world, run_id, 2, 1)
+    assert "state lost" not in world.events(run_id)
+    hops = world.control.rows("SELECT n_node_hops, n_node_hops_ahead FROM easeml.run_traffic WHERE run_id = %s", run_id)
+    assert hops == [{"n_node_hops": 1, "n_node_hops_ahead": 1}]
 
 
 async def test_a_stale_coordinator_takes_no_trial_back(world: WarmOnNodes) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from easeml_db.decisions.procedures.contract import StopTrial, TrialDecision
 from easeml_db.decisions.trial_groups.allocation import AllocationLog, NewGroup
 from easeml_db.decisions.trial_groups.measuring import MeasuredProfile
 from easeml_db.decisions.trial_groups.profile import Profile
-from easeml_db.errors import NotFound, StaleLease
+from easeml_db.errors import EasemlError, NotFound, StaleLease
 
 if TYPE_CHECKING:
     from easeml_db.words.run import Run
@@ -52,8 +54,27 @@ async def test_a_procedure_sees_the_trials_of_its_arm_by_number(world: World) ->
     assert [t.trial_number for t in history] == sorted(t.trial_number for t in history)
     assert {(t.status, t.target_epochs, t.parent, t.inherited_epochs) for t in history} == {("paused", 1, None, 0)}
     assert {t.config["architecture"] for t in history} == {run.architectures[run.trials[0].trial_id]}
+    one = next(trial for trial in run.trials if trial.trial_number == number)
+    other = next(trial for trial in run.trials if run.arm_of[trial.trial_id] != arm_id)
+    some = await world.ports.searches.trial_history(run.run_id, arm_id, [one.trial_id, other.trial_id])
+    assert some == [trial for trial in history if trial.trial_number == number]
     world.drop_run(run.run_id)
     assert await world.ports.searches.trial_history(run.run_id, arm_id) == []
+
+
+@pytest.mark.covers("SearchStore.answer")
+async def test_a_question_is_answered_or_raises_what_it_raises(world: World) -> None:
+    async def meanwhile(timeout_seconds: float) -> None:
+        await asyncio.sleep(0)
+
+    stop = [StopTrial(3)]
+    assert await world.ports.searches.answer(lambda: stop, meanwhile) == stop
+
+    def refused() -> list[TrialDecision]:
+        raise EasemlError("it cannot go on")
+
+    with pytest.raises(EasemlError, match="it cannot go on"):
+        await world.ports.searches.answer(refused, meanwhile)
 
 
 @pytest.mark.covers("SearchStore.apply_decisions")

@@ -56,6 +56,9 @@ STATES = """
 SELECT t.trial_number, u.epoch, u.position, u.state_sha256 FROM easeml.training_units u JOIN easeml.trials t
 USING (trial_id) JOIN easeml.runs r ON r.run_id = t.run_id WHERE r.dataset_id = %s ORDER BY 1, 2, 3
 """
+EVALUATIONS = (
+    "evaluate", "confusion_matrix", "class_metrics", "roc_curve", "calibration", "held_out_answers",
+)  # fmt: skip
 LATE = {
     "source": "spread", "inputs": ["petal"], "target": "kind", "n_partitions": 1, "validation_fraction": 0.15,
     "test_fraction": 0.15, "seed": 0, "placement": "bound",
@@ -133,6 +136,34 @@ def test_rows_of_two_nodes_are_packed_to_the_bytes_of_one_server(
     spread.execute("SELECT easeml.drop_dataset('here'), easeml.drop_dataset('there')")
 
 
+def test_no_role_of_a_node_keeps_others_from_being_packed_there(spread: Session, nodes: dict[str, Session]) -> None:
+    newest = spread.value("SELECT last_value FROM easeml.datasets_dataset_id_seq")
+    mallory = nodes["east"].as_role("mallory")
+    for number in range(newest, newest + 20):
+        mallory.execute("SELECT pg_advisory_lock(5713041, %s)", [number])
+    mallory.execute("SELECT set_config('application_name', %s, false)", [f"easeml packing {newest + 1}"])
+    assert packed(spread, "unhindered", "spread", "kind", "across") == newest + 1
+    mallory.close()
+    spread.execute("SELECT easeml.drop_dataset('unhindered')")
+
+
+def test_a_packing_waits_while_a_session_of_the_service_still_packs_the_same(
+    spread: Session, nodes: dict[str, Session]
+) -> None:
+    newest = spread.value("SELECT last_value FROM easeml.datasets_dataset_id_seq")
+    left = nodes["east"].as_role(NODE_ROLE)
+    left.execute("SELECT set_config('application_name', %s, false)", [f"easeml packing {newest + 1}"])
+    dataset_id = spread.value(CREATE, "late", "spread", INPUTS, "kind", "across")
+    assert dataset_id == newest + 1
+    spread.wait_until(
+        "SELECT problem ->> 'message' LIKE '%%another session packs%%' FROM easeml.packings WHERE dataset_id = %s",
+        dataset_id,
+    )
+    left.close()
+    spread.execute("CALL easeml.wait_dataset(%s, 60)", [dataset_id])
+    spread.execute("SELECT easeml.drop_dataset('late')")
+
+
 def test_rows_that_stay_are_packed_where_they_are(spread: Session, nodes: dict[str, Session]) -> None:
     listed = '{"east": "public.own", "west": ["public.own"]}'
     dataset_id = packed(spread, "stays", listed, "kind", "within")
@@ -176,11 +207,64 @@ def test_a_run_on_rows_of_nodes_ends_in_the_bytes_of_the_run_on_one_server(
     )
     assert answered == 640
     trial_id = spread.value("SELECT max(trial_id) FROM easeml.trials")
-    with pytest.raises(psycopg.Error, match="are on its nodes"):
-        spread.execute("CALL easeml.replay(%s)", [trial_id])
-    with pytest.raises(psycopg.Error, match="are on its nodes"):
-        spread.execute("SELECT * FROM easeml.evaluate('there')")
+    replayed = spread.value("CALL easeml.replay(%s)", trial_id)
+    assert replayed["is_identical"], replayed
+    assert replayed["n_units"] == 10
+    assert [
+        node.value("SELECT count(*) FROM easeml_segment.checkpoints WHERE lease_number = 0") for node in nodes.values()
+    ] == [0, 0]
+    _evaluations_are_those_of_one_server(spread)
+    _predictions_are_those_of_one_server(spread, nodes)
     spread.execute("SELECT easeml.drop_dataset(d, cascade => true) FROM unnest('{here,there}'::text[]) d")
+
+
+def _evaluations_are_those_of_one_server(spread: Session) -> None:
+    with pytest.raises(psycopg.Error, match="has not answered them yet"):
+        spread.execute("SELECT * FROM easeml.evaluate('there')")
+    assert spread.value("CALL easeml.evaluate_on_nodes('there')") > 100
+    for subject in EVALUATIONS:
+        there = spread.rows(f"SELECT * FROM easeml.{subject}('there')")
+        here = spread.rows(f"SELECT * FROM easeml.{subject}('here')")
+        assert there
+        for row in there + here:
+            row.pop("row_key", None), row.pop("evaluated_trial_id", None)
+        assert there == here, subject
+    with pytest.raises(psycopg.Error, match="they are on its nodes"):
+        spread.execute("SELECT * FROM easeml.explain('there')")
+
+
+def _predictions_are_those_of_one_server(spread: Session, nodes: dict[str, Session]) -> None:
+    spread.value("SELECT easeml.predict_table('here', 'flowers', 'public.told', key => '{id,place}')")
+    wanted = "SELECT id, place, predicted_label, probability FROM told ORDER BY 1, 2, 3, 4"
+    for node in nodes.values():
+        node.execute(f"GRANT CREATE ON SCHEMA public TO {NODE_ROLE}")
+    call = "CALL easeml.predict_on_nodes('there', %s, 'public.told', key => '{id,place}')"
+    assert spread.value(call, "spread") == 640
+    found = [row for node in nodes.values() for row in node.rows(wanted)]
+    assert sorted(map(str, found)) == sorted(map(str, spread.rows(wanted)))
+    assert all(found)
+    assert "of easeml: " in nodes["east"].value("SELECT obj_description('told'::regclass)")
+    with pytest.raises(psycopg.Error, match=r"segment east: output: public\.told exists already"):
+        spread.execute(call, ["spread"])
+    for name, node in nodes.items():
+        assert node.value("SELECT count(*) > 0 FROM told"), name
+        node.execute("DROP TABLE told")
+    both = "CALL easeml.predict_on_nodes('there', '{\"east\": [\"public.own\", \"public.twin\"]}', 'public.told')"
+    nodes["east"].execute("CREATE TABLE twin AS SELECT * FROM own")
+    with pytest.raises(psycopg.Error, match="segment east: the service may not read there"):
+        spread.execute(both)
+    assert nodes["east"].value("SELECT to_regclass('told')") is None
+    nodes["east"].execute(f"GRANT SELECT ON twin TO {NODE_ROLE}")
+    keyed = both.replace("'public.told')", "'public.told', key => '{id}', probabilities => true)")
+    assert spread.value(keyed) == 2 * nodes["east"].value("SELECT count(*) FROM own")
+    assert nodes["east"].value("SELECT count(*) FROM told WHERE probabilities ? 'rose'") == spread.value(
+        "SELECT (result ->> 'n_rows')::bigint FROM easeml.node_job_status ORDER BY job_id DESC LIMIT 1"
+    )
+    nodes["east"].execute("DROP TABLE told")
+    with pytest.raises(psycopg.Error, match="expected"):
+        spread.execute("CALL easeml.predict_on_nodes('there', 'flowers', 'public.told')")
+    nodes["east"].execute("DROP TABLE twin")
+    spread.execute("DROP TABLE told")
 
 
 # Bad input

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -22,7 +22,7 @@ from easeml_db.errors import (
     VersionMismatch,
 )
 from easeml_db.postgres.connection import server_error, unit_error
-from easeml_db.postgres.nodes import HOLD, Node, connect_node, node_error
+from easeml_db.postgres.nodes import HOLD, Node, connect_node, node_error, unreachable
 from easeml_db.postgres.transfers import Connection
 
 T = TypeVar("T")
@@ -32,6 +32,7 @@ SETTINGS = {
     "lock_timeout": "10s", "jit": "off",
 }  # fmt: skip
 STEP = "SELECT easeml_segment.pack_on_node(%s, %s::jsonb) AS found"
+SILENCE_SECONDS, LOOK_SECONDS = 20.0, 10.0
 VERSION = "SELECT easeml_segment.version() AS version"
 PASSING = (ServerUnavailable, RowsHeld, OutOfSpace, SlotLost)
 """What is over some day: the packing is tried again."""
@@ -46,22 +47,42 @@ class NodeWork:
 
     async def step(self, name: str, told: Told) -> Told:
         """Do a step of packing there; return what it found."""
-        async with told_by(self.node):
-            row = await (await self.connection.execute(STEP, [name, json.dumps(told)])).fetchone()
-        found: Told = {} if row is None else row["found"]
-        return {**found, "segment": self.node.segment_name}
+        (row,) = await self.execute(STEP, name, json.dumps(told))
+        return {**row["found"], "segment": self.node.segment_name}
 
     async def execute(self, statement: str, *values: object) -> list[dict[str, Any]]:
-        """Execute a statement there; return its rows."""
+        """Execute a statement there; return its rows. Raises ServerUnavailable where the node answers nobody."""
         async with told_by(self.node):
-            cursor = await self.connection.execute(statement.encode(), list(values))
-            return await cursor.fetchall() if cursor.description else []
+            return await self._watched(asyncio.ensure_future(self._rows(statement, values)))
+
+    async def _rows(self, statement: str, values: Sequence[object]) -> list[dict[str, Any]]:
+        cursor = await self.connection.execute(statement.encode(), list(values))
+        return await cursor.fetchall() if cursor.description else []
+
+    async def _watched(self, work: asyncio.Future[T]) -> T:
+        """Wait for however long it takes, as long as the node answers others: one that is stopped keeps connections."""
+        try:
+            while not (await asyncio.wait([work], timeout=SILENCE_SECONDS))[0]:
+                await self._look()
+        except BaseException:
+            work.cancel()
+            await asyncio.wait([work])
+            raise
+        return work.result()
+
+    async def _look(self) -> None:
+        """Open another session there for a moment. Raises ServerUnavailable."""
+        try:
+            async with asyncio.timeout(LOOK_SECONDS):
+                await (await connect_node(self.node.service, "easeml looks", {})).close()
+        except (TimeoutError, ServerUnavailable) as error:
+            raise unreachable(self.node.service) from error
 
 
 @asynccontextmanager
-async def node_work(node: Node) -> AsyncIterator[NodeWork]:
+async def node_work(node: Node, what: str = "packing") -> AsyncIterator[NodeWork]:
     """Open a session on a node that serves this control server with the same version. Raises EasemlError."""
-    connection = await connect_node(node.service, "easeml packing", SETTINGS)
+    connection = await connect_node(node.service, f"easeml {what}", SETTINGS)
     work = NodeWork(node, connection)
     try:
         (found,) = await work.execute(VERSION)

@@ -46,6 +46,7 @@ class Examined(NamedTuple):
     architecture: str
     config: str
     metric: str
+    is_elsewhere: bool
 
 
 class Block(NamedTuple):
@@ -55,6 +56,12 @@ class Block(NamedTuple):
     targets: Array
     partition_number: int
     n_before: int
+
+
+class _Answered(NamedTuple):
+    n_rows: int
+    outputs: bytes
+    targets: bytes
 
 
 class _Keys(NamedTuple):
@@ -77,9 +84,15 @@ class Answers:
 
 EXAMINED = Statement(
     "SELECT dataset_name, dataset_id, n_partitions, examined_trial_id AS trial_id, checkpoint_id, architecture, config,"
-    " metric FROM easeml.examined_trial($1, $2)",
+    " metric, is_elsewhere FROM easeml.examined_trial($1, $2)",
     ("text", "int8"),
     Examined,
+)
+ANSWERED = Statement(
+    "SELECT n_rows, outputs, targets FROM easeml.node_answers"
+    " WHERE trial_id = $1 AND checkpoint_id = $2 AND split = $3 ORDER BY partition_number, block_number",
+    ("int8", "int8", "text"),
+    _Answered,
 )
 KEYS = Statement(
     "SELECT n_rows, coalesce(row_keys, row_hashes::text[]) AS keys FROM easeml.version_blocks"
@@ -119,7 +132,8 @@ def _restored(session: Session, examined: Examined) -> Served:
 def answers_for(session: Session, examined: Examined, split: str) -> Answers:
     """Return the answers for all rows of a split. Raises NotReady where it has none, InvalidData."""
     key = (examined.checkpoint_id, split)
-    found = session.kept(ANSWERS).get(key, lambda: _answers(session, examined, split))
+    read = _answers_of_nodes if examined.is_elsewhere else _answers
+    found = session.kept(ANSWERS).get(key, lambda: _finite(read(session, examined, split), examined, split))
     if not len(found.targets):
         raise NotReady(
             f"dataset {examined.dataset_name!r} has no {split} rows",
@@ -140,7 +154,22 @@ def _answers(session: Session, examined: Examined, split: str) -> Answers:
             outputs.append(paged_outputs(served, block.fields))
         targets.append(block.targets)
     with within_memory():
-        found = Answers(np.concatenate(outputs), np.concatenate(targets))
+        return Answers(np.concatenate(outputs), np.concatenate(targets))
+
+
+def _answers_of_nodes(session: Session, examined: Examined, split: str) -> Answers:
+    """Return what nodes have answered for the rows of a split that lie there."""
+    data = datasets.dataset(session, examined.dataset_id)
+    n_outputs = data.task().n_outputs
+    outputs, targets = [np.zeros((0, n_outputs))], [np.zeros(0, np.int32)]
+    for stored in session.each(ANSWERED, examined.trial_id, examined.checkpoint_id, split):
+        outputs.append(np.frombuffer(stored.outputs, "<f8").reshape(stored.n_rows, n_outputs))
+        targets.append(targets_from_bytes(data.encoder.target, stored.targets, stored.n_rows))
+    with within_memory():
+        return Answers(np.concatenate(outputs), np.concatenate(targets))
+
+
+def _finite(found: Answers, examined: Examined, split: str) -> Answers:
     n_wrong = int((~np.isfinite(found.outputs)).any(axis=1).sum())
     if n_wrong:
         raise InvalidData(
@@ -165,18 +194,26 @@ def _held_out_outputs(served: Served, block: Block) -> Array:
 
 
 def blocks_of(session: Session, examined: Examined, split: str) -> Iterator[Block]:
-    """Yield the blocks of a split, partition by partition, with one in memory."""
+    """Yield the blocks of a split, partition by partition, with one in memory. Raises NotAllowed."""
+    if examined.is_elsewhere:
+        raise NotAllowed(
+            f"this needs the rows of dataset {examined.dataset_name!r} on this server, and they are on its nodes",
+            hint="easeml.evaluate and what asks only for answers does not.",
+        )
     data = datasets.dataset(session, examined.dataset_id)
     for partition_number in range(examined.n_partitions):
         n_before = 0
         for stored in session.each(datasets.BLOCKS, examined.dataset_id, data.stored_split(split), partition_number):
             fields = fields_from_bytes(data.encoder, stored.inputs, stored.n_rows)
-            yield Block(fields, targets_from_bytes(data.encoder.target, stored.targets), partition_number, n_before)
+            targets = targets_from_bytes(data.encoder.target, stored.targets, stored.n_rows)
+            yield Block(fields, targets, partition_number, n_before)
             n_before += stored.n_rows
 
 
 def row_keys(session: Session, examined: Examined, split: str) -> list[str | None]:
     """Return the keys of the rows of a split, as easeml.dataset_rows has them, in the order of their answers."""
+    if examined.is_elsewhere:
+        return [None] * len(answers_for(session, examined, split).targets)
     found: list[str | None] = []
     split = datasets.dataset(session, examined.dataset_id).stored_split(split)
     for partition_number in range(examined.n_partitions):

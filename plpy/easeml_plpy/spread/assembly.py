@@ -105,7 +105,7 @@ class _Assembly:
         if (positions[order] != np.arange(first, first + len(positions))).any():
             raise InvalidData("a block lacks rows that were sent", hint="The dataset is packed again by itself.")
         parts = [fields_from_bytes(self._encoder, piece.inputs, piece.n_rows) for piece in pieces]
-        targets = [targets_from_bytes(self._encoder.target, piece.targets) for piece in pieces]
+        targets = [targets_from_bytes(self._encoder.target, piece.targets, piece.n_rows) for piece in pieces]
         if len(pieces) == 1:
             return parts[0], targets[0]
         return [np.concatenate(columns)[order] for columns in zip(*parts, strict=True)], np.concatenate(targets)[order]

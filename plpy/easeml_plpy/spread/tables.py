@@ -74,12 +74,13 @@ def open_table(session: Session, name: str, role: str, needed: Sequence[str]) ->
         raise NotAllowed(f"{name} has row-level security, which the service cannot keep for role {role}")
     columns = columns_of.read_columns(session, table.relation)
     columns_of.require(columns, needed, "columns", name)
-    _check_rights(session, table.relation, name, role, needed)
+    may_read(session, name, role, needed)
     return table.name, {column: columns[column] for column in needed}
 
 
-def _check_rights(session: Session, relation: int, name: str, role: str, needed: Sequence[str]) -> None:
-    rights = session.row(RIGHTS, relation, role, list(needed))
+def may_read(session: Session, name: str, role: str, needed: Sequence[str]) -> None:
+    """Refuse what a role may not read. Raises NotAllowed."""
+    rights = session.row(RIGHTS, session.row(TABLE, name).relation, role, list(needed))
     if rights.is_unknown:
         raise NotAllowed(
             f"there is no role {role}", hint="Create it there, too, and let it read the table: it is who asks."

@@ -1,0 +1,108 @@
+"""What tenants ask of nodes besides packing: held-out rows answered, tables predicted, trials replayed.
+
+Each node does its part where the rows lie, with a state that is sent to it. The commit point is the row of the job on
+the control server.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+
+from psycopg import sql
+
+from easeml_db.errors import NotReady
+from easeml_db.postgres.connection import connect
+from easeml_db.postgres.node_session import REGISTER
+from easeml_db.postgres.nodes import Node
+from easeml_db.postgres.packed_parts import NEW_DATASET
+from easeml_db.postgres.spread.node_sessions import SETTINGS, NodeWork, Told, all_of, node_work, told_by
+from easeml_db.postgres.spread.replaying import replay
+from easeml_db.postgres.transfers import CONTROL, Connection, Place, bring_state, copy_rows
+
+Works = Mapping[str, NodeWork]
+ANSWER = "SELECT easeml_segment.answer_on_node(%s::jsonb) AS found"
+PREDICT = "SELECT easeml_segment.predict_on_node(%s::jsonb) AS found"
+CLEAR = "DELETE FROM easeml.node_answers WHERE trial_id = %s"
+NEW_ANSWERS = "CREATE TEMPORARY TABLE easeml_answers (LIKE easeml.node_answers) ON COMMIT DROP"
+ANSWERS_OUT, ANSWERS_IN = "SELECT * FROM pg_temp.easeml_answers", "pg_temp.easeml_answers"
+KEEP = "INSERT INTO easeml.node_answers SELECT * FROM pg_temp.easeml_answers"
+FINISH = "SELECT easeml.finish_node_job(%s, %s::jsonb, %s)"
+
+
+async def do_job(dsn: str, told: Told, lease_number: int) -> None:
+    """Do a job, and record what came of it. Raises EasemlError."""
+    async with AsyncExitStack() as stack:
+        control = await connect(dsn, "easeml coordinator (job on nodes)", **SETTINGS)
+        stack.push_async_callback(control.close)
+        works = {
+            name: await stack.enter_async_context(node_work(Node(**entry), told["kind"]))
+            for name, entry in told["nodes"].items()
+        }
+        for work in works.values():
+            await _prepare(control, work, told, lease_number)
+        if told["kind"] == "answers":
+            await _answers(control, told, works, lease_number)
+        elif told["kind"] == "predictions":
+            await _finish(control, told, await _predictions(told, works), lease_number)
+        else:
+            await _finish(control, told, await replay(control, told, works), lease_number)
+
+
+async def _finish(control: Connection, told: Told, result: Told, lease_number: int) -> None:
+    await control.execute(FINISH, [told["job_id"], json.dumps(result), lease_number])
+
+
+async def _prepare(control: Connection, work: NodeWork, told: Told, lease_number: int) -> None:
+    """Have on a node what the job needs besides rows: the encoder, the architecture, the state."""
+    await work.execute(NEW_DATASET, told["dataset_id"], json.dumps(told["encoder"]))
+    if told["registered"] is not None:
+        await work.execute(REGISTER, json.dumps(told["registered"]))
+    if told["kind"] == "replay":
+        return
+    if told["checkpoint_id"] is None:
+        raise NotReady(f"trial {told['trial_id']} has no measured epoch yet")
+    async with told_by(work.node):
+        await bring_state(Place(control, CONTROL), work.connection, told["checkpoint_id"], lease_number)
+
+
+async def _on_all(works: Works, statement: str, told: Told, own: Callable[[str], Told]) -> int:
+    """Have all nodes do their parts side by side; return the number of rows."""
+    sent = {name: {**_told_to_nodes(told), **own(name)} for name in works}
+    found = await all_of(work.execute(statement, json.dumps(sent[name])) for name, work in works.items())
+    return sum(int(rows[0]["found"]["n_rows"]) for rows in found)
+
+
+def _told_to_nodes(told: Told) -> Told:
+    """Return what every node is told: nothing of other nodes, and no encoder, which it has."""
+    return {key: value for key, value in told.items() if key not in ("nodes", "places", "homes", "encoder", "units")}
+
+
+async def _answers(control: Connection, told: Told, works: Works, lease_number: int) -> None:
+    """Have held-out rows answered, and bring and record the answers."""
+    async with AsyncExitStack() as stack:
+        for work in works.values():
+            await stack.enter_async_context(work.connection.transaction())
+        n_rows = await _on_all(works, ANSWER, told, lambda name: {"parts": told["homes"][name]})
+        await stack.enter_async_context(control.transaction())
+        await control.execute(CLEAR, [told["trial_id"]])
+        await control.execute(NEW_ANSWERS)  # no COPY goes into a table with row-level security
+        for work in works.values():
+            async with told_by(work.node):
+                await copy_rows(work.connection, control, sql.SQL(ANSWERS_OUT), sql.SQL(ANSWERS_IN))
+        await control.execute(KEEP)
+        await _finish(control, told, {"n_rows": n_rows}, lease_number)
+
+
+async def _predictions(told: Told, works: Works) -> Told:
+    """Have tables predicted; return how many rows there are.
+
+    Nodes commit one after the other. If one goes away in that very moment, the job is done again, and finds what the
+    others have written by its remark.
+    """
+    async with AsyncExitStack() as stack:
+        for work in works.values():
+            await stack.enter_async_context(work.connection.transaction())
+        n_rows = await _on_all(works, PREDICT, told, lambda name: {"tables": told["places"][name]})
+    return {"n_rows": n_rows}

@@ -1,0 +1,103 @@
+"""Replaying a trial whose rows lie on nodes: unit after unit on the node that has its rows, with a state that hops."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from easeml_db.errors import NotReady
+from easeml_db.postgres.spread.node_sessions import NodeWork, Told, told_by
+from easeml_db.postgres.transfers import NODE, Connection, Place, bring_state
+
+CHECK = "SELECT easeml_segment.check_part(%s, %s, %s)"
+TRAIN = "CALL easeml_segment.train_on_node(%s::jsonb, %s::jsonb, NULL)"
+NUMBER = "SELECT nextval('easeml.checkpoints_checkpoint_id_seq') AS number"
+FORGET = "DELETE FROM easeml_segment.checkpoints WHERE checkpoint_id = %s"
+OF_OPENING = ("architecture", "config", "max_epochs", "metric", "dataset_id", "train_rows", "device", "n_threads")
+
+
+class _Replay:
+    """A trial that is trained again, and what the comparison has found so far."""
+
+    def __init__(self, control: Connection, told: Told, works: Mapping[str, NodeWork]) -> None:
+        self._control, self._told = control, told
+        self._homes = {part: works[name] for name, parts in told["homes"].items() for part in parts}
+        self._at: tuple[NodeWork, int] | None = None  # where the newest state is, and its number
+        self.n_matching = 0
+        self.first_difference: Told | None = None
+        self.final_sha256 = ""
+
+    async def check(self) -> None:
+        """Raise NotAllowed where packed rows are not those that the trial trained on."""
+        for part, work in self._homes.items():
+            await work.execute(CHECK, self._told["dataset_id"], part, self._told["checksums"][part])
+
+    async def repeat(self, unit: Told) -> None:
+        """Train a unit of the log, and compare its state with the recorded one."""
+        work = self._homes[unit["partition_number"]]
+        before = await self._bring(work)
+        row = await (await self._control.execute(NUMBER)).fetchone()
+        number = 0 if row is None else row["number"]
+        order = {name: unit[name] for name in ("epoch", "position", "partition_number", "seed")}
+        order |= {"trial_id": self._told["trial_id"], "kind": "train", "step": 0, "slot_id": 0, "attempt": 1}
+        opened = {name: self._told[name] for name in OF_OPENING} | dict.fromkeys(
+            ("best_checkpoint_id", "best_epoch", "best_metric_value", "best_loss", "memory_limit_bytes", "started_at")
+        )
+        opened |= {
+            "checkpoint_id": before, "new_checkpoint_id": number, "n_slots": 1,
+            "mean_rows": {"train": 1.0, "evaluate": 1.0},
+        }  # fmt: skip
+        # Of lease 0, so that any coordinator takes what is left of it for garbage.
+        (found,) = await work.execute(TRAIN, json.dumps(order | {"lease_number": 0}), json.dumps(opened))
+        self._compare(unit, found["result"]["sha256"])
+        if self._at is not None:
+            await self._at[0].execute(FORGET, self._at[1])
+        self._at = work, number
+
+    async def _bring(self, work: NodeWork) -> int | None:
+        """Have the newest state on a node; return its number, None before the first unit."""
+        if self._at is None:
+            return None
+        source, number = self._at
+        if source is not work:
+            async with told_by(work.node):
+                await bring_state(Place(source.connection, NODE), work.connection, number, 0)
+            await source.execute(FORGET, number)
+            self._at = work, number
+        return number
+
+    def _compare(self, unit: Told, sha256: str) -> None:
+        self.final_sha256 = sha256
+        if sha256 == unit["sha256"]:
+            self.n_matching += 1
+        elif self.first_difference is None:
+            named = {name: unit[name] for name in ("epoch", "position", "partition_number")}
+            self.first_difference = {
+                **named,
+                "stored_sha256": unit["sha256"],
+                "replayed_sha256": sha256,
+                "tensors": None,
+            }
+
+    async def forget(self) -> None:
+        """Remove the last state."""
+        if self._at is not None:
+            await self._at[0].execute(FORGET, self._at[1])
+
+
+async def replay(control: Connection, told: Told, works: Mapping[str, NodeWork]) -> Told:
+    """Train a trial again where its rows lie; return what easeml.replay promises."""
+    lacking = set(range(len(told["train_rows"]))) - {part for parts in told["homes"].values() for part in parts}
+    if lacking:
+        raise NotReady(f"the rows of partition {min(lacking)} are on no node")
+    again = _Replay(control, told, works)
+    await again.check()
+    for unit in told["units"]:
+        await again.repeat(unit)
+    await again.forget()
+    n_units = len(told["units"])
+    return {
+        "trial_id": told["trial_id"], "n_units": n_units, "n_matching": again.n_matching,
+        "is_identical": again.n_matching == n_units, "first_difference": again.first_difference,
+        "final_sha256": again.final_sha256, "device": told["device"], "n_threads": told["n_threads"],
+    }  # fmt: skip

@@ -1,0 +1,211 @@
+"""Nodes that are killed, stopped, or whose disks are full, and a coordinator that is killed, while runs are under way.
+
+The long form of it: pytest tests/chaos/test_node_faults.py -s --node-faults 100 --node-faults-seed 7
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.conftest import Session, temporary_server
+from tests.disks import fill, small_disk_for
+from tests.nodes import prepare_node, service_file
+
+if TYPE_CHECKING:
+    from easeml_db.local.server import Embedded
+
+    Coordinator = Callable[..., AbstractContextManager[Any]]
+
+N_SLOTS = 1
+N_EPOCHS, N_PARTITIONS, N_TRIALS = 3, 4, 2
+POINTS = """
+CREATE TABLE points AS SELECT i AS id, i % 3 + sin(i) / 9 AS x, chr(97 + i % 3) AS y FROM generate_series(1, 1600) i
+"""
+BOUND = """
+SELECT easeml.create_dataset('points', 'points', '{x}', 'y', n_partitions => 4, placement => 'bound'),
+    easeml.create_dataset('here', 'points', '{x}', 'y', n_partitions => 2)
+"""
+RUN = """
+SELECT easeml.select_models('points', '{mlp}', procedure => 'grid', max_epochs => 3, seed => 5,
+    search_space => '{"learning_rate": [0.1, 0.03], "batch_size": 4, "hidden_units": [[256, 256]]}')
+"""
+RUN_HERE = "SELECT easeml.select_models('here', '{linear}', n_configs => 1, max_epochs => 1)"
+STATES = """
+SELECT t.trial_number, u.epoch, u.position, u.state_sha256 FROM easeml.training_units u JOIN easeml.trials t
+USING (trial_id) WHERE t.run_id = %s ORDER BY 1, 2, 3
+"""
+N_DONE = "SELECT count(*) FROM easeml.training_units WHERE run_id = %s"
+IS_OPEN = "SELECT is_open FROM easeml.runs WHERE run_id = %s"
+KINDS = ("kill", "stop", "fill", "coordinator")
+STATE_TABLES = ("easeml_segment.checkpoints", "easeml_segment.checkpoint_chunks")
+
+
+@dataclass(frozen=True)
+class Node:
+    """A server that is a node, and a superuser's way to it."""
+
+    name: str
+    server: Embedded
+    dsn: str
+
+    def signal(self, which: signal.Signals) -> None:
+        """Send a signal to all processes of the server, the first of them first."""
+        first = int((self.server.cluster / "postmaster.pid").read_text().split()[0])
+        children = subprocess.run(
+            ["ps", "-o", "pid=", "--ppid", str(first)], capture_output=True, text=True, check=False
+        )
+        for pid in (first, *map(int, children.stdout.split())):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, which)
+
+    def kill(self) -> None:
+        """Kill the server, and start it again."""
+        self.signal(signal.SIGKILL)
+        while self.server.is_running():
+            time.sleep(0.05)
+        self.server.start()
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """All of its processes take no notice of anything; their connections stay."""
+        self.signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.signal(signal.SIGCONT)
+
+
+@pytest.fixture(scope="module")
+def nodes(snapshot: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Node]]:
+    """Two servers that are nodes."""
+    with ExitStack() as stack:
+        found, services = [], {}
+        for name in ("east", "west"):
+            server = stack.enter_context(temporary_server(snapshot))
+            with Session.open(server.dsn(database="postgres")) as session:
+                session.execute(f"CREATE DATABASE {name}")
+            dsn = server.dsn(database=name)
+            with Session.open(dsn) as session:
+                services[f"pg_{name}"] = prepare_node(session)
+            found.append(Node(name, server, dsn))
+        stack.enter_context(service_file(tmp_path_factory.mktemp("services"), services))
+        yield found
+
+
+@pytest.fixture(scope="module")
+def control(module_database: Session, nodes: list[Node]) -> Session:
+    """A control server with a slot of its own and one on each node, and datasets of both kinds."""
+    module_database.execute(POINTS)
+    for node in nodes:
+        module_database.execute("SELECT easeml.add_segment(%s, service => %s)", [node.name, f"pg_{node.name}"])
+        module_database.execute("SELECT easeml.add_slots(1, %s)", [node.name])
+    module_database.execute("SELECT easeml.remove_slot(slot_id) FROM easeml.slots WHERE segment_id = 1")
+    module_database.execute(BOUND)
+    module_database.execute("SELECT easeml.add_slots(1)")
+    return module_database
+
+
+class Faults:
+    """What befalls nodes and coordinators; each fault ends with everything there again."""
+
+    def __init__(self, control: Session, disks: dict[str, Path], coordinator: Coordinator) -> None:
+        self._control, self._disks, self._coordinator = control, disks, coordinator
+        self._running = ExitStack()
+        self.start()
+
+    def start(self) -> None:
+        """Start a coordinator; the one before is killed."""
+        self._running.close()
+        self._running.enter_context(self._coordinator(self._control, "--unit-lease-seconds", "8"))
+
+    def end(self) -> None:
+        """Kill the coordinator."""
+        self._running.close()
+
+    def happen(self, kind: str, node: Node) -> None:
+        """Have a fault happen, to a node or to the coordinator."""
+        if kind == "kill":
+            node.kill()
+        elif kind == "stop":
+            self._stop(node)
+        elif kind == "fill":
+            self._fill(node)
+        else:
+            self.start()
+
+    def _stop(self, node: Node) -> None:
+        """A node is stopped for as long as a run on the control server takes, and as its slot is not lost."""
+        with node.stopped():
+            run_id = self._control.value(RUN_HERE)
+            self._control.wait_until("SELECT status = 'finished' FROM easeml.runs WHERE run_id = %s", run_id)
+
+    def _fill(self, node: Node) -> None:
+        """A disk is full until somebody has noticed, or until all runs are over."""
+        told = "EXISTS (SELECT FROM easeml.run_events WHERE kind = 'disk full' AND happened_at > %s)"
+        began = self._control.value("SELECT clock_timestamp()")
+        filler = fill(self._disks[node.name])
+        try:
+            self._control.wait_until(f"SELECT NOT EXISTS (SELECT FROM easeml.runs WHERE is_open) OR {told}", began)
+        finally:
+            filler.unlink()
+
+
+@pytest.fixture
+def faults(control: Session, nodes: list[Node], coordinator: Coordinator) -> Iterator[Faults]:
+    """A coordinator that runs, and small disks of the nodes for states."""
+    with ExitStack() as stack:
+        disks = {}
+        for node in nodes:
+            session = stack.enter_context(Session.open(node.dsn))
+            disks[node.name] = stack.enter_context(small_disk_for(session, STATE_TABLES))
+        found = Faults(control, disks, coordinator)
+        stack.callback(found.end)
+        yield found
+
+
+def test_faults_lose_no_unit_double_none_and_change_no_state(
+    control: Session, nodes: list[Node], faults: Faults, request: pytest.FixtureRequest
+) -> None:
+    n_faults, seed = (request.config.getoption(f"--node-faults{each}") for each in ("", "-seed"))
+    rng = random.Random(seed)
+    kinds = [KINDS[k % len(KINDS)] for k in range(n_faults)]
+    rng.shuffle(kinds)
+    run_ids = [control.value(RUN)]
+    for number, kind in enumerate(kinds):
+        node = rng.choice(nodes)
+        n_done = control.value(N_DONE, run_ids[-1])
+        control.wait_until(f"SELECT ({N_DONE}) >= %s OR NOT ({IS_OPEN})", run_ids[-1], n_done + 2, run_ids[-1])
+        if not control.value(IS_OPEN, run_ids[-1]):
+            run_ids.append(control.value(RUN))
+        began = time.monotonic()
+        faults.happen(kind, node)
+        print(f"fault {number + 1} of {n_faults}: {kind} {node.name}, {time.monotonic() - began:.1f} s")
+    for run_id in run_ids:
+        control.wait_until(f"SELECT NOT ({IS_OPEN})", run_id)
+    check(control, run_ids)
+
+
+def check(control: Session, run_ids: list[int]) -> None:
+    """Every run has ended well, with each unit once, in the bytes that a replay makes."""
+    assert control.values("SELECT status FROM easeml.runs WHERE run_id = ANY(%s)", run_ids) == ["finished"] * len(
+        run_ids
+    )
+    replayed = control.value("SELECT min(trial_id) FROM easeml.trials WHERE run_id = %s", run_ids[0])
+    assert control.value("CALL easeml.replay(%s)", replayed)["is_identical"]
+    wanted = control.rows(STATES, run_ids[0])
+    assert len(wanted) == N_EPOCHS * N_PARTITIONS * N_TRIALS
+    for run_id in run_ids[1:]:
+        assert control.rows(STATES, run_id) == wanted
+    assert control.values("SELECT checkpoint_id FROM easeml.checkpoints WHERE is_elsewhere") == []
