@@ -62,8 +62,8 @@ def make_app(settings: Settings, now: Callable[[], float] = time.monotonic) -> F
             return render_template("closed.html"), 403
         if request.method == "GET":
             return render_template("login.html", key=key)
-        if logins.is_blocked():
-            return render_template("login.html", key=key, problem="Too many attempts: wait a minute."), 429
+        if logins.is_blocked(request.form.get("role", "")):
+            return render_template("login.html", key=key, problem="Too many attempts as this role: wait a minute."), 429
         return _enter(settings, logins, cookie)
 
     @app.post("/logout")
@@ -86,7 +86,7 @@ def _enter(settings: Settings, logins: Logins, cookie: str) -> BaseResponse | tu
         with connected(dsn) as connection:
             connection.execute("SELECT easeml.version()")
     except EasemlError as error:
-        logins.fail()
+        logins.fail(role)
         return render_template("login.html", key=settings.key, role=role, problem=told(error)[0]), 403
     answer = redirect(url_for("pages.tasks"))
     answer.set_cookie(cookie, logins.add(role, dsn), httponly=True, samesite="Strict", path="/")

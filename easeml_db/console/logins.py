@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from secrets import compare_digest, token_urlsafe
@@ -11,6 +12,7 @@ IDLE_SECONDS = 1800.0
 MOST_LOGINS = 100
 MOST_FAILURES = 10
 FAILURE_SECONDS = 60.0
+LONGEST_NAME = 63
 
 
 @dataclass(frozen=True)
@@ -29,15 +31,16 @@ class Logins:
     def __init__(self, now: Callable[[], float]) -> None:
         self._now, self._lock = now, threading.Lock()
         self._logins: dict[str, Login] = {}
-        self._failures: list[float] = []
+        self._failures: list[tuple[float, str]] = []  # with the roles that were tried
 
     def add(self, role: str, dsn: str) -> str:
-        """Note a login; return its token. The one that was idle longest gives way to more than a hundred."""
+        """Note a login; return its token. To more than a hundred the one gives way that was idle longest, of the role
+        that has most: whoever logs in again and again ends nobody else's."""
         token = token_urlsafe(32)
         with self._lock:
             self._forget()
             if len(self._logins) >= MOST_LOGINS:
-                del self._logins[min(self._logins, key=lambda each: self._logins[each].seen_at)]
+                del self._logins[self._least_missed()]
             self._logins[token] = Login(role, dsn, token_urlsafe(32), self._now())
         return token
 
@@ -56,16 +59,21 @@ class Logins:
         with self._lock:
             self._logins.pop(token or "", None)
 
-    def fail(self) -> None:
-        """Note that somebody could not log in."""
+    def fail(self, role: str) -> None:
+        """Note that somebody could not log in as a role."""
         with self._lock:
-            self._failures.append(self._now())
+            self._failures.append((self._now(), role[:LONGEST_NAME]))
 
-    def is_blocked(self) -> bool:
-        """Say whether too many logins failed within the last minute."""
+    def is_blocked(self, role: str) -> bool:
+        """Say whether too many logins as a role failed within the last minute; those of other roles do not count."""
         with self._lock:
-            self._failures = [at for at in self._failures if at > self._now() - FAILURE_SECONDS]
-            return len(self._failures) >= MOST_FAILURES
+            self._failures = [each for each in self._failures if each[0] > self._now() - FAILURE_SECONDS]
+            return sum(tried == role[:LONGEST_NAME] for _, tried in self._failures) >= MOST_FAILURES
+
+    def _least_missed(self) -> str:
+        """Return the token of the login that was idle longest, of the role that has most logins."""
+        counts = Counter(each.role for each in self._logins.values())
+        return min(self._logins, key=lambda token: (-counts[self._logins[token].role], self._logins[token].seen_at))
 
     def _forget(self) -> None:
         oldest = self._now() - IDLE_SECONDS

@@ -4,7 +4,7 @@
 
 CREATE FUNCTION easeml.used_hours(tenant name) RETURNS double precision LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT (coalesce((SELECT u.dropped_seconds FROM easeml.tenant_usage u WHERE u.tenant = used_hours.tenant), 0)
-        + coalesce((SELECT sum(t.slot_seconds) FROM easeml.trials t WHERE t.tenant = used_hours.tenant), 0)) / 3600
+        + coalesce((SELECT sum(coalesce(r.slot_seconds, (SELECT sum(t.slot_seconds) FROM easeml.trials t WHERE t.run_id = r.run_id))) FROM easeml.runs r WHERE r.tenant = used_hours.tenant), 0)) / 3600
 $$;
 COMMENT ON FUNCTION easeml.used_hours(name) IS
     'Returns the slot hours that all recorded units of a tenant took, those of dropped runs included, as far as you may see them (internal: read easeml.tenant_status).';
@@ -15,18 +15,20 @@ CREATE FUNCTION easeml.kept_bytes(tenant name) RETURNS bigint LANGUAGE sql STABL
         + coalesce((SELECT sum(p.n_bytes) FROM easeml.partitions p WHERE p.tenant = kept_bytes.tenant AND p.home_segment_id IS NOT NULL), 0)
         + coalesce((SELECT sum(pg_column_size(d.encoder)) FROM easeml.datasets d WHERE d.tenant = kept_bytes.tenant), 0)
         + coalesce((SELECT sum(octet_length(e.message)) FROM easeml.events e WHERE e.tenant = kept_bytes.tenant), 0)
+        + coalesce((SELECT sum(octet_length(a.outputs)::bigint + octet_length(a.targets)) FROM easeml.node_answers a WHERE a.tenant = kept_bytes.tenant), 0)
         + coalesce((SELECT sum(c.n_bytes) FROM easeml.checkpoints c WHERE c.tenant = kept_bytes.tenant), 0), 9223372036854775807)::bigint
 $$;
-COMMENT ON FUNCTION easeml.kept_bytes(name) IS 'Returns the bytes of a tenant''s packed blocks, encoders, events and live checkpoints (internal).';
+COMMENT ON FUNCTION easeml.kept_bytes(name) IS 'Returns the bytes of a tenant''s packed blocks, encoders, events, answers of nodes and live checkpoints (internal).';
 
 -- Sizes for those who may know how much a tenant keeps but not read it. It is read with the rights of easeml_owner;
 -- current_user is who asks.
 CREATE VIEW easeml.kept_sizes WITH (security_barrier) AS
 SELECT k.tenant, k.n_bytes FROM (SELECT c.tenant, c.n_bytes FROM easeml.checkpoints c
     UNION ALL SELECT d.tenant, pg_column_size(d.encoder) FROM easeml.datasets d
+    UNION ALL SELECT a.tenant, octet_length(a.outputs)::bigint + octet_length(a.targets) FROM easeml.node_answers a
     UNION ALL SELECT e.tenant, octet_length(e.message) FROM easeml.events e) k
 WHERE k.tenant = (SELECT easeml.current_tenant()) OR (SELECT pg_has_role('easeml_reader', 'USAGE') OR pg_has_role('easeml_coordinator', 'USAGE'));
-COMMENT ON VIEW easeml.kept_sizes IS 'Sizes of the stored states, encoders and events whose tenants you may know (internal: read easeml.tenant_status).';
+COMMENT ON VIEW easeml.kept_sizes IS 'Sizes of the stored states, encoders, answers of nodes and events whose tenants you may know (internal: read easeml.tenant_status).';
 COMMENT ON COLUMN easeml.kept_sizes.tenant IS 'Tenant that owns it.';
 COMMENT ON COLUMN easeml.kept_sizes.n_bytes IS 'Its size.';
 
@@ -48,7 +50,30 @@ END
 $$;
 COMMENT ON FUNCTION easeml.is_bound_by_limits(name) IS 'Says whether limits apply to what a role does: to everybody but superusers (internal).';
 
-CREATE FUNCTION easeml.check_run_limits(caller name, asker name) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+-- Each run that a tenant starts or resumes moves its clock on, by a quarter of a second and a millisecond for each trial. Where that clock is
+-- more than five seconds ahead, the next start waits for it, but only while others have open runs. The clock stands in no run, so dropping runs gives nothing back.
+CREATE FUNCTION easeml.seconds_ahead(asker name) RETURNS double precision LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    ahead double precision := (SELECT extract(epoch FROM r.paced_until - clock_timestamp()) - 5 FROM easeml.tenant_roles r WHERE r.tenant = asker);
+BEGIN
+    RETURN CASE WHEN ahead > 0 AND EXISTS (SELECT FROM easeml.runs r WHERE r.is_open AND r.tenant <> asker) THEN ahead ELSE 0 END;
+END
+$$;
+COMMENT ON FUNCTION easeml.seconds_ahead(name) IS 'Returns how long the next start of a tenant should wait, beside the open runs of others (internal).';
+
+CREATE FUNCTION easeml.await_pace(caller name, asker name) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF easeml.seconds_ahead(asker) = 0 OR NOT easeml.is_bound_by_limits(caller) THEN
+        RETURN;
+    END IF;
+    -- Sessions of one tenant wait one after another; nobody else needs the row.
+    PERFORM FROM easeml.tenant_roles r WHERE r.tenant = asker FOR NO KEY UPDATE;
+    PERFORM pg_sleep(easeml.seconds_ahead(asker));
+END
+$$;
+COMMENT ON FUNCTION easeml.await_pace(name, name) IS 'Waits, for ten seconds at most, while a tenant starts runs faster than it may beside the open runs of others (internal).';
+
+CREATE FUNCTION easeml.check_run_limits(caller name, asker name, n_trials bigint) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     limits easeml.tenants;
     most_runs integer;
@@ -57,13 +82,14 @@ BEGIN
     IF NOT easeml.is_bound_by_limits(caller) THEN
         RETURN;
     END IF;
-    -- Transactions that start runs of one tenant queue up here, at the row of its role if it has no settings. The row is written,
-    -- not only locked, so that a transaction with an older snapshot (REPEATABLE READ) fails instead of missing the run that started meanwhile.
+    -- Transactions that start runs of one tenant queue up here. Rows are written, not only locked, so that a transaction with an older
+    -- snapshot (REPEATABLE READ) fails instead of missing the run that started meanwhile, or a limit that was lowered.
+    UPDATE easeml.tenant_roles r SET paced_until = least(greatest(r.paced_until, clock_timestamp()) + make_interval(secs => 0.25 + n_trials / 1000.0), clock_timestamp() + interval '15 seconds')
+    WHERE r.tenant = asker;
     UPDATE easeml.tenants t SET weight = t.weight WHERE t.tenant = asker RETURNING t.* INTO limits;
     IF FOUND THEN
         most_runs := limits.max_runs;
     ELSE
-        UPDATE easeml.tenant_roles r SET since = r.since WHERE r.tenant = asker;
         most_runs := coalesce((SELECT y.default_max_runs FROM easeml.tenancy y), 100);
     END IF;
     IF most_runs IS NOT NULL THEN
@@ -89,7 +115,7 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION easeml.check_run_limits(name, name) IS 'Refuses a further open run beyond the limits of its tenant (internal).';
+COMMENT ON FUNCTION easeml.check_run_limits(name, name, bigint) IS 'Refuses a further open run, of so many trials, beyond the limits of its tenant (internal).';
 
 CREATE FUNCTION easeml.check_kept_bytes(tenant name) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

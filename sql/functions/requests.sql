@@ -32,9 +32,14 @@ BEGIN
         PERFORM easeml.fail('ML004', format('role %s is no tenant', quote_ident(NEW.caller)), hint => 'An administrator makes it one: SELECT easeml.create_tenant(role).');
     END IF;
     asker := easeml.register_tenant(NEW.caller);
+    -- Here, since the service, which begins the runs of tasks, waits for nobody.
+    IF NEW.action IN ('select_models', 'resume', 'run_task') THEN
+        PERFORM easeml.await_pace(NEW.caller, asker);
+    END IF;
     NEW.result := CASE NEW.action
         WHEN 'begin_dataset' THEN easeml.begin_dataset(NEW.caller, asker, NEW.arguments)
         WHEN 'begin_packing' THEN easeml.begin_packing(NEW.caller, asker, NEW.arguments)
+        WHEN 'begin_node_job' THEN easeml.begin_node_job(NEW.caller, asker, NEW.arguments)
         WHEN 'begin_refresh' THEN easeml.begin_refresh(NEW.caller, asker, NEW.arguments)
         WHEN 'finish_dataset' THEN easeml.finish_dataset(NEW.caller, asker, NEW.arguments)
         WHEN 'drop_dataset' THEN easeml.perform_drop_dataset(NEW.caller, asker, NEW.arguments)

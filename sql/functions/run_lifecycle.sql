@@ -93,7 +93,7 @@ BEGIN
                 THEN 'It goes on by itself as soon as a coordinator runs: easeml up, or easeml coordinator --dsn ...'
                 WHEN run.status = 'finished' THEN 'Start another with more time: easeml.select_models(dataset, max_seconds => 600).' ELSE 'It goes on by itself.' END);
     END IF;
-    PERFORM easeml.check_run_limits(caller, run.tenant);
+    PERFORM easeml.check_run_limits(caller, run.tenant, run.n_configs);
     UPDATE easeml.trials t SET status = CASE WHEN t.n_steps_done = 2 * t.target_epochs * d.n_partitions::bigint AND t.target_epochs < t.max_epochs THEN 'paused' ELSE 'waiting' END,
         failure_reason = NULL, finished_at = NULL
     FROM easeml.datasets d WHERE t.run_id = run.run_id AND t.status IN ('cancelled', 'failed') AND d.dataset_id = run.dataset_id;

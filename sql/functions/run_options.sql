@@ -25,8 +25,8 @@ COMMENT ON FUNCTION easeml.measured_configs(name, text) IS 'Returns what a tenan
 
 CREATE FUNCTION easeml.choose_portfolio(specifications jsonb, measured jsonb) RETURNS jsonb LANGUAGE plpython3u IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_db.decisions.procedures.portfolio import choose_portfolio
-from easeml_plpy.session import guarded
-return guarded(plpy, choose_portfolio, specifications, measured)
+from easeml_plpy.session import guarded_and_bounded
+return guarded_and_bounded(plpy, choose_portfolio, specifications, measured)
 $$;
 COMMENT ON FUNCTION easeml.choose_portfolio(jsonb, jsonb) IS
     'Returns the configs that a race tries first, by architecture, as a json object: those that were best across the tenant''s datasets, then those shipped (internal).';

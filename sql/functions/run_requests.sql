@@ -50,23 +50,23 @@ DECLARE
     ranking record;
     begun record;
     chosen text[];
+    budget jsonb;
     options jsonb;
     specifications jsonb;
     portfolio jsonb;
     plan jsonb;
 BEGIN
     -- Those of the arguments that are columns of easeml.runs.
-    run := jsonb_populate_record(NULL::easeml.runs, arguments - 'dataset' - 'deadline');
-    run := jsonb_populate_record(run, easeml.complete_plan(arguments));
+    run := jsonb_populate_record(NULL::easeml.runs, arguments - 'dataset' - 'deadline' || easeml.complete_plan(arguments));
     PERFORM easeml.check_search(run.max_epochs, (arguments ->> 'n_configs')::integer, run.seed, run.search_space, run.procedure_options);
     IF run.max_seconds IS NOT NULL AND NOT (run.max_seconds > 0 AND run.max_seconds < 'Infinity') THEN
         PERFORM easeml.fail('ML001', format('max_seconds: expected a positive number, got %s', run.max_seconds),
             hint => 'It is the time of the run in seconds; leave it out for two minutes.');
     END IF;
     -- A plan bounds the run by itself.
-    run := jsonb_populate_record(run, easeml.complete_budget(run.procedure, run.n_configs, run.max_epochs, run.max_seconds)
-        || CASE WHEN run.price_list IS NOT NULL THEN jsonb_build_object('max_seconds', run.max_seconds) ELSE '{}' END);
-    run := jsonb_populate_record(run, jsonb_build_object('allocation', easeml.complete_allocation(run.allocation, run.max_seconds IS NOT NULL)));
+    budget := easeml.complete_budget(run.procedure, run.n_configs, run.max_epochs, run.max_seconds)
+        || CASE WHEN run.price_list IS NOT NULL THEN jsonb_build_object('max_seconds', run.max_seconds) ELSE '{}' END;
+    run := jsonb_populate_record(run, budget || jsonb_build_object('allocation', easeml.complete_allocation(run.allocation, budget ->> 'max_seconds' IS NOT NULL)));
     PERFORM easeml.check_schedule(data, run.scheduler, run.visit_order);
     PERFORM easeml.check_allocation(run.allocation);
     ranking := easeml.ranking_metric(data, arguments ->> 'metric');
@@ -85,7 +85,7 @@ BEGIN
     PERFORM easeml.raise_failure(m.failure) FROM easeml.check_memory(data.encoder,
         (SELECT coalesce(array_agg(p.n_train_rows ORDER BY p.partition_number), '{}') FROM easeml.partitions p WHERE p.dataset_id = data.dataset_id), begun.search -> 'trials') m;
     plan := easeml.plan_for_run(data, run, (arguments ->> 'n_configs')::integer);
-    PERFORM easeml.check_run_limits(caller, asker);
+    PERFORM easeml.check_run_limits(caller, asker, (begun.search ->> 'n_configs')::bigint);
     PERFORM easeml.check_planned_use(caller, asker, plan);
     run := jsonb_populate_record(run, jsonb_build_object('tenant', asker, 'dataset_id', data.dataset_id, 'architectures', chosen, 'procedure_options', options,
         'metric', ranking.metric, 'is_higher_better', ranking.is_higher_better, 'n_configs', begun.search -> 'n_configs',

@@ -25,12 +25,14 @@ CREATE TABLE easeml.tenant_roles (
     tenant name PRIMARY KEY,
     role regrole UNIQUE,
     since timestamptz NOT NULL DEFAULT now(),
-    role_name name
+    role_name name,
+    paced_until timestamptz
 );
 COMMENT ON TABLE easeml.tenant_roles IS 'Which role each tenant is. The first request of a role writes its row; easeml.adopt_tenant changes it.';
 COMMENT ON COLUMN easeml.tenant_roles.tenant IS 'The name in the column tenant of all tables: the role''s name when it first asked for something, with a number where a former role has rows under that name.';
 COMMENT ON COLUMN easeml.tenant_roles.role IS 'Null where the rows came from a dump, and the role is not there.';
 COMMENT ON COLUMN easeml.tenant_roles.role_name IS 'In a dump the name of the role; null in the table.';
+COMMENT ON COLUMN easeml.tenant_roles.paced_until IS 'The clock of its starts, see easeml.await_pace; null before the first, and in a dump.';
 
 -- Not in easeml.tenants: a role without a row uses hours, too, and they outlive the row.
 CREATE TABLE easeml.tenant_usage (

@@ -38,6 +38,7 @@ ACTIONS: dict[str, dict[str, Any]] = {
         "placement": "shared",
     },
     "begin_refresh": {"dataset": "work"},
+    "begin_node_job": {"kind": "answers", "dataset": "work", "trial_id": LAST},
     "begin_packing": {
         "name": "spread",
         "source": '{"east": "mallory.rows"}',

@@ -198,6 +198,6 @@ def test_json_is_bounded_where_it_enters(mallory: Session, value: str) -> None:
 def test_cancelling_and_resuming_in_turn_fills_no_table(module_database: Session, mallory: Session) -> None:
     run_id = mallory.value(RUN)
     mallory.execute(
-        f"DO 'BEGIN FOR i IN 1..300 LOOP PERFORM easeml.cancel({run_id}), easeml.resume({run_id}); END LOOP; END'"
+        f"DO 'BEGIN FOR i IN 1..105 LOOP PERFORM easeml.cancel({run_id}), easeml.resume({run_id}); END LOOP; END'"
     )
     assert module_database.value("SELECT count(*) FROM easeml.events WHERE run_id = %s", run_id) == 200

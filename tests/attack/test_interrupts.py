@@ -37,6 +37,7 @@ KNOWN = json.dumps(
         "data_gb": 1,
     }
 )  # fmt: skip
+HYPERPARAMETERS = '[{"name": "batch_size", "kind": "integer", "default": 1, "low": 1, "high": 1e6}]'
 SEARCH = {"architectures_json": '{"mlp": []}', "search_space_json": None}
 STANDING = {
     "dataset": "points", "seed": 0, "device_kind": "cpu", "n_slots": 4, "price_per_hour": 1, "seconds_to_limit": None,
@@ -102,11 +103,33 @@ WORST = {
         ' "n_values": 2}]}', NULL, (SELECT jsonb_agg('{"input": [1, 2], "output": 1}'::jsonb)::text"""
         " FROM generate_series(1, 400000)))",
     ),
+    "describe_program": (
+        "SELECT easeml.create_task('deep', 'Input = [' || repeat('9,', 5000) || '9] Output = [2]',"
+        " schema => 'mallory')",
+        "SELECT easeml.create_task('wide', 'Input = [' || repeat('f :: [2], ', 1500) || 'g :: [2]] Output = [2]',"
+        " schema => 'mallory')",
+        "SELECT easeml.create_task('long', repeat('Input = {[2], [a, b]} ', 900), schema => 'mallory')",
+    ),
     "list_architectures": ("SELECT count(*) FROM easeml.architectures a, generate_series(1, 100000)",),
     "list_metrics": ("SELECT count(*) FROM generate_series(1, 100000), LATERAL (SELECT * FROM easeml.metrics) m",),
 }
-# They take no argument, or only names: a call is over at once.
+# Reached through what the tenant's rows say: called by themselves, as the service's functions call them.
+BEHIND_THE_DOOR = {
+    "choose_portfolio": (
+        f"""SELECT easeml.choose_portfolio('[{{"architecture": "mlp", "hyperparameters": {HYPERPARAMETERS}}}]',"""
+        " (SELECT jsonb_agg(jsonb_build_object('architecture', 'mlp', 'dataset', i % 2000, 'quality', random(),"
+        " 'config', jsonb_build_object('batch_size', i))) FROM generate_series(1, 8000) i))",
+    ),
+}
+# They take no argument, or only names and numbers: a call is over at once.
 SHORT = {
+    "specifications",
+    "complete_budget",
+    "complete_allocation",
+    "planned_allocation",
+    "run_reason",
+    "add_bytes",
+    "begin_count",
     "list_procedures",
     "list_schedulers",
     "list_allocations",
@@ -123,10 +146,14 @@ SAME_MECHANISM = {
     "check_replay", "replay_units", "class_probabilities", "infer_output", "examine_trial", "compare_trials",
     "import_model", "export_file", "store_import",
 }  # fmt: skip
+# What only administrators call, and what only the service calls, in a session for which no tenant's statement waits.
+NOT_FOR_TENANTS = {"check_architecture", "read_price_list", "pack_task"}
+# Behind the door the owner's functions call what nobody else may.
 REACHABLE = """
 SELECT p.proname::text FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang
 WHERE p.pronamespace = 'easeml'::regnamespace AND l.lanname = 'plpython3u'
-    AND has_function_privilege(%s, p.oid, 'EXECUTE')
+    AND (has_function_privilege(%s, p.oid, 'EXECUTE')
+        OR NOT has_function_privilege('easeml_coordinator', p.oid, 'EXECUTE'))
 """
 
 
@@ -142,6 +169,7 @@ def mallory(module_database: Session) -> Session:
     root.execute("CREATE TABLE images AS SELECT ''::bytea AS x, i % 2 AS y FROM generate_series(1, 40) i")
     root.execute("GRANT SELECT ON points, many, images TO PUBLIC")
     tenant = root.as_role("mallory", "easeml_tenant")
+    root.execute("CREATE SCHEMA mallory AUTHORIZATION mallory")
     tenant.execute("SELECT easeml.create_dataset('points', 'points', '{x}', 'y')")
     for procedure in ("random", "bohb"):
         tenant.execute("SELECT easeml.select_models('points', '{mlp}', procedure => %s)", [procedure])
@@ -165,7 +193,18 @@ def sqlstate_of(session: Session, statement: str) -> str | None:
 
 
 def test_every_function_that_a_tenant_reaches_has_its_worst_arguments_here(mallory: Session) -> None:
-    assert set(mallory.values(REACHABLE, "mallory")) <= WORST.keys() | SHORT | SAME_MECHANISM
+    known = WORST.keys() | BEHIND_THE_DOOR.keys() | SHORT | SAME_MECHANISM | NOT_FOR_TENANTS
+    assert set(mallory.values(REACHABLE, "mallory")) - known == set()
+
+
+@pytest.mark.parametrize("statement", [each for statements in BEHIND_THE_DOOR.values() for each in statements])
+def test_a_timeout_ends_what_is_behind_the_door(module_database: Session, statement: str) -> None:
+    service = module_database.again()
+    service.execute("SELECT easeml.choose_portfolio('[]', NULL)")  # imports it
+    service.execute(f"SET statement_timeout = '{TIMEOUT}'")
+    before = computing_seconds(service.info.backend_pid)
+    assert sqlstate_of(service, statement) == "57014"
+    assert computing_seconds(service.info.backend_pid) - before < ENOUGH_SECONDS
 
 
 @pytest.mark.parametrize("statement", [each for statements in WORST.values() for each in statements])
@@ -173,7 +212,11 @@ def test_a_timeout_ends_it_wherever_it_is(mallory: Session, statement: str) -> N
     before = computing_seconds(mallory.info.backend_pid)
     assert sqlstate_of(mallory, statement) in ("00000", "57014", "ML001", "ML002")
     assert computing_seconds(mallory.info.backend_pid) - before < ENOUGH_SECONDS
-    assert mallory.value("SELECT count(*) FROM easeml.preview_procedure('random')") == 1
+    mallory.execute("SET statement_timeout = 0")
+    try:
+        assert mallory.value("SELECT count(*) FROM easeml.preview_procedure('random')") == 1
+    finally:
+        mallory.execute(f"SET statement_timeout = '{TIMEOUT}'")
 
 
 LONG = """

@@ -20,11 +20,14 @@ if TYPE_CHECKING:
 
 SQL = Path(__file__).resolve().parents[2] / "sql"
 # They mean the caller's own names, and qualify everything else; byteasend calls nothing.
-UNPINNED = {"array_bytes", "bytes_as_numbers", "create_dataset", "drift", "find_output", "find_source", "predict_table"}
+UNPINNED = {
+    "array_bytes", "bytes_as_numbers", "create_dataset", "drift", "evaluate_on_nodes", "find_output", "find_source",
+    "predict_on_nodes", "predict_table",
+}  # fmt: skip
 # Procedures that commit cannot have a setting: their bodies set it first, and after each commit.
 COMMITTING = {
-    "commit_first", "evaluate_batch", "evaluate_gang", "evaluate_round", "evaluate_unit", "pilot_unit", "replay",
-    "replay_units", "train_batch", "train_gang", "train_round", "train_unit", "wait",
+    "ask_nodes", "commit_first", "evaluate_batch", "evaluate_gang", "evaluate_round", "evaluate_unit", "pilot_unit",
+    "replay", "replay_units", "train_batch", "train_gang", "train_round", "train_unit", "wait",
     "wait_dataset",
 }  # fmt: skip
 # What pgspot warns of: the functions above that it can read. Of each it is shown below that no trap catches it.
@@ -36,6 +39,9 @@ WARNINGS = {
         "drift",
         "wait",
         "wait_dataset",
+        "ask_nodes",
+        "evaluate_on_nodes",
+        "predict_on_nodes",
         "find_output",
         "predict_table",
         "replay",
@@ -96,6 +102,7 @@ CALLS = [
     "SELECT easeml.replicate_dataset('d', 1)",
     "SELECT easeml.preview_procedure('asha', dataset => 'd')",
     "SELECT easeml.plan_goal(interval '1 hour', 1, 0.9), easeml.known_times(easeml.find_dataset('d'), 'asha')",
+    "SELECT easeml.profile_dataset('d', '{linear}', max_epochs => 1)",
     """SELECT easeml.create_price_list('p', '[{"instance_type": "i", "n_slots": 1, "price_per_hour": 1}]')""",
     "SELECT easeml.create_provisioner('m', 'p', '{/a}', '{/a}', '{/a}')",
     "SELECT easeml.limit_provisioner('m', 3)",

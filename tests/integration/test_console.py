@@ -84,9 +84,10 @@ def test_nobody_comes_in_without_the_key_or_with_a_wrong_role(
     refused = client.post("/login", data={"key": settings.key, "role": MARKUP, "password": "x"})
     assert refused.status_code == 403
     assert "<script>" not in refused.text
-    for _ in range(9):
-        client.post("/login", data={"key": settings.key, "role": "nobody"})
-    assert client.post("/login", data={"key": settings.key, "role": "ada"}).status_code == 429
+    for _ in range(10):
+        assert client.post("/login", data={"key": settings.key, "role": "nobody"}).status_code == 403
+    assert client.post("/login", data={"key": settings.key, "role": "nobody"}).status_code == 429
+    assert client.post("/login", data={"key": settings.key, "role": "ada"}).status_code == 302, "no failure was hers"
 
 
 def test_the_cookie_is_for_this_site_and_no_script_and_pages_have_none(

@@ -159,6 +159,8 @@ REFUSED = {
         "SELECT * FROM easeml.plan('private')",
     "plan_frontier(text,text[],jsonb,text,integer,integer,bigint,jsonb,text,integer)":
         "SELECT * FROM easeml.plan_frontier('private')",
+    "profile_dataset(text,text[],jsonb,integer,integer,double precision,bigint,text)":
+        "SELECT easeml.profile_dataset('private')",
     "preview_procedure(text,integer,integer,jsonb,text,text[],jsonb,bigint)":
         "SELECT * FROM easeml.preview_procedure('random', dataset => 'private')",
     "refresh_dataset(text)": "SELECT easeml.refresh_dataset('private')",
@@ -177,6 +179,11 @@ REFUSED = {
     "undeploy(text)": "SELECT easeml.undeploy('private')",
     "wait(bigint,double precision)": "CALL easeml.wait({run_id}, 1)",
     "wait_dataset(bigint,double precision)": "CALL easeml.wait_dataset({dataset_id}, 1)",
+    "evaluate_on_nodes(text,bigint,bigint)": "CALL easeml.evaluate_on_nodes('private', {trial_id})",
+    "predict_on_nodes(text,text,text,bigint,text[],boolean,bigint)":
+        "CALL easeml.predict_on_nodes('private', '{{\"east\": \"public.mine\"}}', 'public.stolen', {trial_id})",
+    "ask_nodes(text,jsonb,jsonb)":
+        "CALL easeml.ask_nodes('replay', '{{\"trial_id\": {trial_id}}}')",
     "ask_for_packing(jsonb,regclass)":
         "SELECT easeml.ask_for_packing('{{\"dataset\": \"private\", \"places\": []}}', NULL)",
     "refuse_rows_elsewhere(easeml.datasets,text)":
