@@ -3,7 +3,8 @@
 It has 200 tenants, 20,000 runs, 310,000 trials and 3.4 million units and evaluations, inserted by statements over whole
 tables. Each query is asked by an administrator, a reader and a tenant; the row has the slowest of the three. *Page* is
 what a person asks for every day: a run, a page of twenty, an own status. *Whole* is a run of 10,000 trials, or a sum
-over all tenants.
+over all tenants. Last comes what easeml prune takes,
+and what is left of a run whose old rows have left.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from statistics import median
 
 import psycopg
@@ -21,8 +23,17 @@ from workload import Workload, private_server
 
 from easeml_db.postgres.queries import queries
 
-PAGE_MS, WHOLE_MS = 50.0, 500.0
+PAGE_MS, WHOLE_MS, PRUNE_SECONDS = 50.0, 500.0, 10.0
 ROLES = {"boss": "easeml_admin", "reader": "easeml_reader", "tenant_1": "easeml_tenant"}
+PRUNED = (
+    "training_units", "evaluations", "arm_opening_candidates", "arm_openings", "allocations", "trial_groups", "events",
+    "posteriors", "priors",
+)  # fmt: skip
+AGES = "SELECT count(*), count(*) FILTER (WHERE finished_at < now() - interval '30 days') FROM easeml.runs"
+BYTES = (
+    "SELECT sum(pg_total_relation_size(c.oid))::float8 FROM pg_class c"
+    " WHERE c.relnamespace = 'easeml'::regnamespace AND c.relkind = 'r'"
+)
 # {run}: a run of the tenant that asks; {large}: the largest run, which only readers and administrators see.
 PAGES = {
     "runs, the newest 20": "SELECT * FROM easeml.run_status ORDER BY run_id DESC LIMIT 20",
@@ -58,6 +69,7 @@ PAGES = {
 }
 WHOLE = {
     "progress of a run of 10,000 trials": "SELECT * FROM easeml.run_status WHERE run_id = {large}",
+    "what easeml.wait asks for it": "SELECT n_units_done, n_units FROM easeml.run_status WHERE run_id = {large}",
     "its leaderboard": "SELECT * FROM easeml.leaderboard WHERE run_id = {large} ORDER BY rank",
     "its learning curves": "SELECT * FROM easeml.learning_curves WHERE run_id = {large}",
     "its timeline": "SELECT * FROM easeml.training_timeline WHERE run_id = {large} ORDER BY started_at",
@@ -75,6 +87,7 @@ def measure(workload: Workload) -> Iterator[Row]:
         with psycopg.connect(server.dsn(), autocommit=True) as connection:
             prepare(connection, size)
         yield from timings(server.dsn(), size)
+        yield from pruning(server.dsn())
 
 
 def prepare(connection: psycopg.Connection, size: Size) -> None:
@@ -106,11 +119,59 @@ def _may_ask(role: str, query: str) -> bool:
 
 
 def _milliseconds(dsn: str, role: str, query: str) -> float:
-    """Return the median over three calls in one session, all rows fetched; a first call has warmed it up."""
+    """Return the median over three calls in one session; a first call has warmed it up. All rows are received as text:
+    what a client makes of them is its own."""
     found = []
     with psycopg.connect(make_conninfo(dsn, user=role), autocommit=True) as connection:
         for _ in range(4):
             started = time.perf_counter()
-            connection.execute(re.sub(r"^--.*$", "", query, flags=re.MULTILINE).encode()).fetchall()
+            answer = connection.pgconn.exec_(re.sub(r"^--.*$", "", query, flags=re.MULTILINE).encode())
             found.append(1000 * (time.perf_counter() - started))
+            if answer.status != psycopg.pq.ExecStatus.TUPLES_OK:
+                raise RuntimeError(answer.error_message.decode())
     return median(found[1:])
+
+
+def pruning(dsn: str) -> Iterator[Row]:
+    """Time easeml prune as an administrator: the dry run with all kinds, then the removal of what leaves by default."""
+    with psycopg.connect(make_conninfo(dsn, user="boss"), autocommit=True) as boss:
+        boss.execute("SELECT easeml.set_retention(what, '30 days') FROM easeml.retention")
+        counted = _pruned(boss, is_dry=True)
+        setting = f"all kinds, {counted.n_rows:,} rows, {counted.n_batches} batches"
+        yield Row("dry run of easeml prune", setting, counted.seconds, "s", at_most=PRUNE_SECONDS)
+    with psycopg.connect(dsn, autocommit=True) as owner:
+        owner.execute("DELETE FROM easeml.retention_settings")
+        n_runs, n_old = owner.execute(AGES).fetchall()[0]
+        young = owner.execute(BYTES).fetchall()[0][0] / n_runs
+        removed = _pruned(owner, is_dry=False)
+        setting = f"by default, {removed.n_rows:,} rows, {removed.n_batches} batches"
+        yield Row("easeml prune", setting, removed.seconds, "s")
+        yield Row("its longest transaction", setting, 1000 * removed.longest_seconds, "ms", at_most=WHOLE_MS)
+        for table in PRUNED:
+            owner.execute(f"VACUUM FULL easeml.{table}".encode())
+        old = (owner.execute(BYTES).fetchall()[0][0] - (n_runs - n_old) * young) / n_old
+    yield Row("bytes of a run in its first month", f"{n_runs:,} runs", young, "bytes")
+    yield Row("what is left of them", f"{n_old:,} runs older than 30 days", old / young, "x", at_most=0.5)
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """What a whole call of easeml prune came to."""
+
+    n_rows: int
+    n_batches: int
+    seconds: float
+    longest_seconds: float
+
+
+def _pruned(session: psycopg.Connection, *, is_dry: bool) -> Pruned:
+    n_rows, taken = 0, []
+    for (what,) in session.execute("SELECT what FROM easeml.retention WHERE keep IS NOT NULL").fetchall():
+        last: int | None = 0
+        while last is not None:
+            started = time.perf_counter()
+            batch = session.execute("SELECT n_rows, last FROM easeml.prune_batch(%s, %s, %s)", [what, last, is_dry])
+            n, last = batch.fetchall()[0]
+            taken.append(time.perf_counter() - started)
+            n_rows += n
+    return Pruned(n_rows, len(taken), sum(taken), max(taken))

@@ -22,12 +22,15 @@ SELECT dataset_id, tenant, 'train', 0, b, 6, decode(repeat('ab', 16), 'hex'), '\
     generate_series(0, 5) b;
 
 INSERT INTO easeml.runs (run_id, tenant, dataset_id, procedure, architectures, n_configs, max_epochs, metric,
-    is_higher_better, seed, status, created_at, started_at, finished_at)
+    is_higher_better, seed, status, created_at, started_at, finished_at
+    , slot_seconds -- since 0.2.0
+)
 OVERRIDING SYSTEM VALUE
 SELECT i, d.tenant, d.dataset_id, 'random', '{mlp,linear,resmlp}', %(n_trials_each)s, %(n_epochs)s, 'accuracy', true, i,
     CASE WHEN i %% %(open_every)s <> 0 THEN 'finished' WHEN i %% (2 * %(open_every)s) = 0 THEN 'queued' ELSE 'running' END,
     b.at, CASE WHEN i %% (2 * %(open_every)s) <> 0 THEN b.at END,
     CASE WHEN i %% %(open_every)s <> 0 THEN b.at + interval '20 minutes' END
+    , CASE WHEN i %% %(open_every)s <> 0 THEN (0.9 * %(n_epochs)s + 0.1) * CASE i WHEN %(n_runs)s / 2 - 1 THEN %(largest_run)s ELSE %(n_trials_each)s END END -- since 0.2.0
 FROM generate_series(1, %(n_runs)s) i JOIN easeml.datasets d ON d.dataset_id = 1 + i %% (2 * %(n_tenants)s),
     LATERAL (SELECT now() - (%(n_runs)s - i) * interval '1 year' / %(n_runs)s - interval '1 hour') b(at);
 

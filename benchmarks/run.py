@@ -2,8 +2,8 @@
 
     python benchmarks/run.py [--quick] [--json] [--out DIR] [--before CLONE] [NAME ...]
 
-A full run takes about half an hour and writes DIR/benchmarks.md (docs/ unless told otherwise). --quick tries the code
-on 2,000 images; its numbers mean nothing. A quick or partial run writes a file only where --out says so.
+A full run takes about three quarters of an hour and writes DIR/benchmarks.md (docs/ unless told otherwise). --quick
+tries the code on 2,000 images; its numbers mean nothing. A quick or partial run writes a file only where --out says so.
 
 --before measures another clone in the same run, by turns with this one, and shows its values and the ratios too. Set
 the clone up first (make -C CLONE setup). The repeats of a benchmark are spread over the rounds, so a full comparison
@@ -36,6 +36,7 @@ NAMES = (
     "kills",
     "catalogue",
     "bursts",
+    "soak",
 )
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 

@@ -65,7 +65,7 @@ class Coordinator:
         self._crashes = Crashes(ports.runs, untold.crashed)
         self._lease = Lease(ports.lease)
         self._dispatcher = Dispatcher()
-        self._procedures = ProcedureRunner(ports.searches, ports.runs, self._lease, self._dispatcher)
+        self._procedures = ProcedureRunner(ports.searches, ports.runs, self._lease, self._dispatcher, self._go_on)
         self._arms = ArmOpening(ports.tenancy, ports.runs, self._lease, self._dispatcher, self._procedures)
         self._reading = RunReading(ports.runs, ports.tenancy, self._dispatcher.runs, self._arms, self._after_reading)
         self._provisioner = ports.provisioner
@@ -74,7 +74,7 @@ class Coordinator:
         )
         self._planned = PlannedRuns(
             ports.plans, ports.runs, self._lease, self._dispatcher, self._arms, self._instances, self._end_training,
-            is_replanning=self._settings.is_replanning,
+            clock=ports.clock, is_replanning=self._settings.is_replanning,
         )  # fmt: skip
         self._allocations = AllocationRecords(ports.allocations, self._lease, self._dispatcher)
         self._failed_time = FailedTime(ports.tenancy, untold.slot_seconds)
@@ -100,7 +100,7 @@ class Coordinator:
                 await self._reclaiming.add(await self._procedures.decide(self._clock.now_seconds()))
                 await self._fail_runs()
                 await self._arms.close_ended()
-                await self._let_units_go_on()
+                await self._go_on()
                 await self._allocations.keep()
                 await self._end_runs()
                 if until_idle and not (self._dispatcher.runs or self._reading or self._instances):
@@ -134,9 +134,9 @@ class Coordinator:
         self._arms.started(now)
         await self._fail_runs()
 
-    async def _let_units_go_on(self) -> None:
+    async def _go_on(self, timeout_seconds: float = 0.0) -> None:
         """Handle what has arrived, and fill the slots that are idle since then from open arms."""
-        if await self._handle_messages(0.0) and not self._is_disk_full():
+        if await self._handle_messages(timeout_seconds) and not self._is_disk_full():
             await self._begin(self._next_starts())
 
     def _is_disk_full(self) -> bool:
@@ -182,7 +182,7 @@ class Coordinator:
         if not is_open:
             await self._cancel_units(run_id)
         if not self._crashes:  # of a trial whose unit met a crash nothing starts before that is counted
-            await self._let_units_go_on()
+            await self._go_on()
 
     async def _handle(self, message: Message) -> None:
         match message:
@@ -269,7 +269,7 @@ class Coordinator:
                 self._arms.drop_run(run_id)
             else:
                 self._pauses.put_aside(run_id, now)
-            await self._let_units_go_on()
+            await self._go_on()
 
     def _until_next(self) -> float:
         """Seconds until there is something to do without a message: a heartbeat, the end of a pause, or a run or an arm

@@ -7,9 +7,10 @@ a run is the dispatcher's.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from itertools import chain, groupby
 from typing import Any
 
@@ -17,6 +18,7 @@ from easeml_db.coordinator.faults import NOT_THE_RUNS_FAULT, faults_of
 from easeml_db.coordinator.lease import Lease
 from easeml_db.coordinator.ports.runs import RunStore
 from easeml_db.coordinator.ports.searches import SearchStore
+from easeml_db.coordinator.trial_histories import TrialHistories
 from easeml_db.decisions.hopper.dispatcher import Dispatcher
 from easeml_db.decisions.procedures import is_run_wide
 from easeml_db.decisions.procedures.contract import (
@@ -39,10 +41,21 @@ FIRST_HOLD_SECONDS, LAST_HOLD_SECONDS = 0.02, 1.0
 
 
 class ProcedureRunner:
-    """One procedure inside every open arm of the runs that have a search, or one for all arms of a run."""
+    """One procedure inside every open arm of the runs that have a search, or one for all arms of a run.
 
-    def __init__(self, searches: SearchStore, runs: RunStore, lease: Lease, dispatcher: Dispatcher) -> None:
+    `meanwhile` lets units of others go on as long as a procedure thinks.
+    """
+
+    def __init__(
+        self,
+        searches: SearchStore,
+        runs: RunStore,
+        lease: Lease,
+        dispatcher: Dispatcher,
+        meanwhile: Callable[[float], Awaitable[None]],
+    ) -> None:
         self._searches, self._run_store, self._lease, self._dispatcher = searches, runs, lease, dispatcher
+        self._meanwhile, self._histories = meanwhile, TrialHistories(searches)
         self._procedures: dict[int, Procedure] = {}  # by arm
         self._due: dict[tuple[int, int], None] = {}  # run and arm, in the order in which something happened
         self._held: dict[tuple[int, int], float] = {}  # until when these are passed over
@@ -54,12 +67,14 @@ class ProcedureRunner:
     def put_run(self, run: Run) -> None:
         """Ask about the open arms of a run that is new or renewed."""
         if run.search is not None:
+            self._histories.forget(arm.arm_id for arm in run.arms)
             self._due |= {(run.run_id, arm.arm_id): None for arm in run.arms if arm.is_open and not arm.is_closed}
 
     def drop_run(self, run_id: int) -> None:
         """Forget a run, before the dispatcher does."""
         run = self._searched(run_id)
         for arm in run.arms if run is not None else ():
+            self._histories.forget([arm.arm_id])
             self._procedures.pop(arm.arm_id, None)
             self._due.pop((run_id, arm.arm_id), None)
             self._pauses.pop((run_id, arm.arm_id), None)
@@ -72,13 +87,17 @@ class ProcedureRunner:
     def recorded(self, unit: TrainingUnit) -> None:
         """Note that a unit is recorded: the last validation of an epoch is a result."""
         run = self._searched(unit.run_id)
-        if run is not None and unit.kind != "train" and (unit.step + 1) % run.trials[0].n_partitions == 0:
+        if run is None or unit.trial_id not in run.arm_of:
+            return
+        self._histories.changed(run.arm_of[unit.trial_id], unit.trial_id)
+        if unit.kind != "train" and (unit.step + 1) % run.trials[0].n_partitions == 0:
             self.trial_changed(unit.run_id, unit.trial_id)
 
     def trial_changed(self, run_id: int, trial_id: int) -> None:
         """Ask about the arm of a trial that has a new result, or is over."""
         run = self._searched(run_id)
         if run is not None and trial_id in run.arm_of:
+            self._histories.changed(run.arm_of[trial_id], trial_id)
             self._due[run_id, run.arm_of[trial_id]] = None
 
     def _searched(self, run_id: int) -> Run | None:
@@ -106,7 +125,8 @@ class ProcedureRunner:
                 with faults_of(run_id):
                     pruned_bytes += await self._decide(run, arm_id)
                 self._pauses.pop(due, None)
-            except (NotFound, StaleLease):
+            except (NotFound, StaleLease):  # the tables may be ahead of what is known
+                self._histories.forget(arm.arm_id for arm in run.arms)
                 self._hold(due, now_seconds)
             except NOT_THE_RUNS_FAULT:
                 raise
@@ -133,7 +153,10 @@ class ProcedureRunner:
         arms = [arm for arm in run.arms if arm.arm_id == arm_id or _is_run_wide(run)]
         history, pruned_bytes = await self._history(run, arms), 0
         procedure = self._procedure(run, arm_id)
-        decisions = self._asked(run, arms, procedure, history)
+        decisions = await self._searches.answer(functools.partial(procedure.ask, history), self._meanwhile)
+        if self._searched(run.run_id) is None:  # it ended meanwhile
+            return 0
+        decisions = decisions or self._given_up(run, arms, procedure, history)
         if not decisions:
             return 0
         rows = _rows(decisions, history, _numbering(run, arm_id, procedure), procedure)
@@ -145,20 +168,25 @@ class ProcedureRunner:
         renewed = await self._run_store.read(run.run_id)
         if renewed is not None:
             self._dispatcher.put_run(renewed)
+            self._note_decided(renewed, {row["trial_number"] for row in rows})
             self._due[run.run_id, arm_id] = None  # what follows may be certain already
         return pruned_bytes
 
     async def _history(self, run: Run, arms: Sequence[Arm]) -> list[TrialHistory]:
-        histories = [await self._searches.trial_history(run.run_id, arm.arm_id) for arm in arms]
+        histories = [await self._histories.of_arm(run.run_id, arm.arm_id) for arm in arms]
         return sorted(chain.from_iterable(histories), key=lambda trial: trial.trial_number)
 
-    def _asked(
+    def _note_decided(self, run: Run, trial_numbers: Set[int]) -> None:
+        for trial in run.trials:
+            if trial.trial_number in trial_numbers:
+                self._histories.changed(run.arm_of[trial.trial_id], trial.trial_id)
+
+    def _given_up(
         self, run: Run, arms: Sequence[Arm], procedure: Procedure, history: Sequence[TrialHistory]
     ) -> list[TrialDecision]:
-        """Ask the procedure; when nothing will ever train again, give up trials that still wait, and end the search."""
-        decisions = procedure.ask(history)
-        if decisions or any(trial.is_training(procedure.max_epochs) for trial in history):
-            return decisions
+        """When nothing will ever train again, return that trials which still wait are given up, or end the search."""
+        if any(trial.is_training(procedure.max_epochs) for trial in history):
+            return []
         paused = [StopTrial(trial.trial_number) for trial in history if trial.status == "paused"]
         if not paused and not any(_is_tested(trial, procedure.max_epochs) for trial in history):
             for arm in arms:

@@ -17,6 +17,9 @@ SETTINGS = {
     "max_wal_size": "'4GB'",
     "max_connections": "200",
     "client_connection_check_interval": "'1s'",
+    # As of disks without heads: else a query of a tenant reads all that an index knows of it to spare a few pages.
+    "random_page_cost": "1.1",
+    "work_mem": "'16MB'",  # the units of a large run are sorted in memory
     "jit": "off",  # what it compiles takes longer than the queries of the views
     # Others may reach this server by TCP: who comes and goes is known, and nobody holds locks or fills the disk.
     "password_encryption": "'scram-sha-256'",

@@ -19,6 +19,7 @@ from easeml_db.postgres.store_session import StoreSession
 
 HOST = "127.0.0.1"
 REQUEST_SECONDS, MAX_LINE = 5.0, 8192
+MAX_AT_ONCE = 16  # connections: any user of the machine may open some, and the coordinator needs files for its slots
 FRESH_SECONDS = 1.0  # however often it is asked, the tables are looked at once a second
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 UNWANTED = {"version", "started_at", "lease_number"}
@@ -31,16 +32,25 @@ class Metrics:
         self._dsn, self._counters = dsn, counters
         self._page, self._made = "", -FRESH_SECONDS
         self._making = asyncio.Lock()
+        self._n_open = 0
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer one request, then close."""
+        """Answer one request, then close; close at once where too many wait already."""
+        self._n_open += 1
+        try:
+            if self._n_open <= MAX_AT_ONCE:
+                await self._answer_one(reader, writer)
+        finally:
+            self._n_open -= 1
+            writer.close()
+
+    async def _answer_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, ValueError, asyncio.TimeoutError, asyncio.IncompleteReadError):
             request = await asyncio.wait_for(reader.readline(), REQUEST_SECONDS)
             status, text = await self._answer_to(request.decode("latin-1").split())
             head = f"HTTP/1.0 {status}\r\nContent-Type: {TEXT}\r\nContent-Length: {len(text.encode())}\r\n\r\n"
             writer.write((head + text).encode())
             await asyncio.wait_for(writer.drain(), REQUEST_SECONDS)
-        writer.close()
 
     async def _answer_to(self, words: list[str]) -> tuple[str, str]:
         if words[:1] != ["GET"] or len(words) != 3:

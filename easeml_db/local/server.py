@@ -86,6 +86,10 @@ class Embedded:
 
     # Server
 
+    def environment(self) -> dict[str, str]:
+        """Return the environment in which the server and its sessions run."""
+        return server_environment()
+
     def is_running(self) -> bool:
         """Say whether the server runs."""
         if not is_initialised(self.cluster):
@@ -189,8 +193,9 @@ class Embedded:
 
     def _start_postgres(self) -> None:
         log = self.folder / "server.log"
-        command: list[str | Path] = [self._binary("pg_ctl"), "start", "-w", "-t", "60", "-D", self.cluster, "-l", log]
-        started = run_as_server(command, check=False, env=server_environment())
+        # A server that recovers from a crash may take its time; one that has failed to start is not waited for.
+        command: list[str | Path] = [self._binary("pg_ctl"), "start", "-w", "-t", "300", "-D", self.cluster, "-l", log]
+        started = run_as_server(command, check=False, env=self.environment())
         if started.returncode != 0:
             raise ServerUnavailable("the private server did not start", detail=last_lines(log), hint=f"Its log: {log}")
 

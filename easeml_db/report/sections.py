@@ -130,4 +130,16 @@ def _traffic(traffic: Row) -> str:
     if traffic["n_live_states"] is not None:
         kept = bytes_text(traffic["live_state_bytes"])
         words += f"; {count_text(traffic['n_live_states'], 'state')} of {kept} in all are kept now"
-    return f"{words}."
+    return f"{words}.{_between_servers(traffic)}"
+
+
+def _between_servers(traffic: Row) -> str:
+    """Say what went from server to server, if anything did."""
+    n_hops = traffic.get("n_node_hops") or 0
+    if not n_hops:
+        return ""
+    ahead = percent_text(traffic["n_node_hops_ahead"] / n_hops)
+    return (
+        f" From server to server they went {n_hops:,} times, {bytes_text(traffic['node_bytes'])} in"
+        f" {duration_text(traffic['node_seconds'])}; {ahead} were there before a unit asked."
+    )

@@ -136,7 +136,17 @@ def _data_facts(run: Row) -> list[tuple[str, str]]:
         ("target", f"{run['target_column']}: {run['task']}{outputs}"),
         ("rows", _split(run)),
         ("partitions", f"{run['n_partitions']:,}, {bytes_text(run['n_bytes'])} packed"),
+        *_packing_on_nodes(run),
     ]
+
+
+def _packing_on_nodes(run: Row) -> list[tuple[str, str]]:
+    """Say how rows that lie on nodes were packed."""
+    if run.get("shuffle") is None:
+        return []
+    moved = f"{bytes_text(run['n_moved_bytes'])} went from node to node"
+    took = duration_text(run["packing_seconds"])
+    return [("packed on nodes", f"shuffled {run['shuffle']} them in {took}; {moved}")]
 
 
 def _split(run: Row) -> str:

@@ -19,12 +19,15 @@ class SearchTable:
     def __init__(self, rows: Rows, score_of: ScoreOf) -> None:
         self._rows, self._score_of = rows, score_of
 
-    def trial_history(self, run_id: int, arm_id: int) -> list[TrialHistory]:
+    def trial_history(self, run_id: int, arm_id: int, trial_ids: Sequence[int] | None = None) -> list[TrialHistory]:
         """Return what a procedure may know of an arm's trials; a score for each epoch whose validation is recorded."""
         if run_id not in self._rows.runs_by_id:
             return []
         run = self._rows.run(run_id)
-        return [self._history_of(run, trial) for trial in run.trials if run.arm_of[trial.trial_id] == arm_id]
+        found = [trial for trial in run.trials if run.arm_of[trial.trial_id] == arm_id]
+        if trial_ids is not None:
+            found = [trial for trial in found if trial.trial_id in trial_ids]
+        return [self._history_of(run, trial) for trial in found]
 
     def _history_of(self, run: Run, trial: Trial) -> TrialHistory:
         config, parent_id, inherited_epochs = self._rows.begun.get(trial.trial_id, ({}, None, 0))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from easeml_db.decisions.bandits.prior import Prior
-from easeml_db.decisions.procedures.contract import TrialHistory
+from easeml_db.decisions.procedures.contract import TrialDecision, TrialHistory
 from easeml_db.decisions.tenancy.opening import Belief, Opening
 from easeml_db.decisions.trial_groups.allocation import AllocationLog
 from easeml_db.decisions.trial_groups.measuring import MeasuredProfile
@@ -194,10 +194,18 @@ class SimulatedTenancy(SimulatedPort):
 class SimulatedSearches(SimulatedPort):
     """SearchStore in memory."""
 
-    async def trial_history(self, run_id: int, arm_id: int) -> list[TrialHistory]:
-        """Return what a procedure may know of an arm's trials, by trial_number."""
+    async def trial_history(
+        self, run_id: int, arm_id: int, trial_ids: Sequence[int] | None = None
+    ) -> list[TrialHistory]:
+        """Return what a procedure may know of an arm's trials, or of some of them, by trial_number."""
         self._life.call()
-        return self._tables.searches.trial_history(run_id, arm_id)
+        return self._tables.searches.trial_history(run_id, arm_id, trial_ids)
+
+    async def answer(
+        self, question: Callable[[], list[TrialDecision]], meanwhile: Callable[[float], Awaitable[None]]
+    ) -> list[TrialDecision]:
+        """Return what a question comes to: thinking takes no simulated time."""
+        return question()
 
     async def apply_decisions(self, run_id: int, arm_id: int, decisions: Sequence[Mapping[str, Any]]) -> int:
         """Start, continue and stop trials, all or none; no bytes are pruned."""

@@ -53,10 +53,12 @@ BEGIN
     ) THEN
         PERFORM easeml.fail('ML004', format('run %s cannot go from %s to %s', OLD.run_id, OLD.status, NEW.status));
     END IF;
+    -- Its trials are over, and it is never resumed: nobody has to read them again to know what its tenant has used.
+    NEW.slot_seconds := CASE WHEN NEW.status = 'finished' THEN (SELECT sum(t.slot_seconds) FROM easeml.trials t WHERE t.run_id = NEW.run_id) END;
     RETURN NEW;
 END
 $$;
-COMMENT ON FUNCTION easeml.check_run_transition() IS 'Refuses an illegal change of a run''s status (trigger).';
+COMMENT ON FUNCTION easeml.check_run_transition() IS 'Refuses an illegal change of a run''s status, and keeps the slot time of one that is finished (trigger).';
 CREATE TRIGGER run_transition BEFORE UPDATE OF status ON easeml.runs
     FOR EACH ROW EXECUTE FUNCTION easeml.check_run_transition();
 

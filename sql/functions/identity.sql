@@ -56,6 +56,8 @@ BEGIN
     IF qualified_name IS NULL AND source OPERATOR(pg_catalog.~*) '^[\s(]*(select|with|values|table)\M' THEN
         PERFORM easeml.fail('ML001', 'source: expected the name of a table or view, got a query',
             hint => 'Make a view of it: CREATE VIEW my_rows AS SELECT ...; then name the view.');
+    ELSIF qualified_name IS NULL AND source OPERATOR(pg_catalog.~) '^\s*\{' THEN
+        PERFORM easeml.fail('ML001', 'source: expected the name of a table or view of this server', hint => 'Tables by segment are predicted where they are: CALL easeml.predict_on_nodes(dataset, source, output).');
     ELSIF qualified_name IS NULL THEN
         PERFORM easeml.fail('ML003', pg_catalog.format('source: there is no table or view %s', pg_catalog.quote_nullable(source)),
             hint => 'Give schema and name as in SQL, with double quotes around names in mixed case: ''public."My Table"''.');
@@ -71,8 +73,11 @@ CREATE FUNCTION easeml.qualified_name(relation regclass) RETURNS text LANGUAGE s
 $$;
 COMMENT ON FUNCTION easeml.qualified_name(regclass) IS 'Returns schema and name of a table or view as SQL writes them, or NULL for anything else (internal).';
 
-CREATE FUNCTION easeml.has_live_coordinator() RETURNS boolean LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT EXISTS (SELECT FROM easeml.coordinators c JOIN easeml.coordinator_lease l USING (lease_number)
-                   WHERE c.stopped_at IS NULL AND c.heartbeat_at > clock_timestamp() - interval '10 seconds')
+-- PL/pgSQL because it keeps its plan: planning takes longer than the query.
+CREATE FUNCTION easeml.has_live_coordinator() RETURNS boolean LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN EXISTS (SELECT FROM easeml.coordinators c JOIN easeml.coordinator_lease l USING (lease_number)
+                   WHERE c.stopped_at IS NULL AND c.heartbeat_at > clock_timestamp() - interval '10 seconds');
+END
 $$;
 COMMENT ON FUNCTION easeml.has_live_coordinator() IS 'Says whether the coordinator that holds the lease sent a heartbeat within the last ten seconds.';

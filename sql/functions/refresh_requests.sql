@@ -144,7 +144,8 @@ BEGIN
     INSERT INTO easeml.refreshes (tenant, dataset_name, ended_at, outcome, drifting, psi, run_id, before_trial_id, reason)
     VALUES (asker, name, CASE WHEN told.outcome <> 'training' THEN clock_timestamp() END, told.outcome, left(told.drifting, 200), told.psi, told.run_id, told.before_trial_id, left(coalesce(told.reason, ''), 500));
     DELETE FROM easeml.refreshes f WHERE f.tenant = asker AND f.dataset_name = name AND f.refresh_id <= (
-        SELECT o.refresh_id FROM easeml.refreshes o WHERE o.tenant = asker AND o.dataset_name = name ORDER BY o.refresh_id DESC OFFSET 200 LIMIT 1);
+        SELECT o.refresh_id FROM easeml.refreshes o WHERE o.tenant = asker AND o.dataset_name = name ORDER BY o.refresh_id DESC OFFSET 200 LIMIT 1)
+        AND NOT EXISTS (SELECT FROM easeml.runs r WHERE r.run_id = f.run_id);  -- easeml prune asks which runs refreshes began
     RETURN NULL;
 END
 $$;

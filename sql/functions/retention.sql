@@ -14,6 +14,7 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
         ('evaluations', '30 days', '1 day', 'evaluation units of finished runs, but for the same trials; metrics stay'),
         ('states', NULL, '1 day', 'states of trials of finished runs, which then predict no more, but for the same trials'),
         ('runs', NULL, '1 day', 'runs that ended with all that they have, unless a trial answers or answered; the newest 500 teach priors and stay'),
+        ('refreshed', '30 days', '1 day', 'runs that refreshes of a dataset began, with their versions, unless a trial answers; the newest ten of each dataset stay'),
         ('versions', NULL, '1 day', 'versions of datasets that no run has used, but for the newest'),
         ('dropped_tenants', NULL, '1 day', 'all rows of tenants whose role was dropped, or is no member of easeml_tenant any more, unless they have tasks or open runs')
     ) v(what, keep, shortest, summary)
@@ -94,40 +95,46 @@ BEGIN
         ('decisions', 'arm_opening_candidates', of_runs), ('decisions', 'arm_openings', of_runs),
         ('beliefs', 'posteriors', of_finished), ('beliefs', 'priors', of_finished),
         ('forecasts', 'forecasts', of_runs), ('allocations', 'allocations', of_runs), ('allocations', 'trial_groups', of_runs), ('events', 'events', of_runs),
-        ('units', 'training_units', of_others), ('evaluations', 'evaluations', of_others)) p(what, table_name, condition)
+        ('units', 'training_units', of_others), ('units', 'node_hops', of_others), ('evaluations', 'evaluations', of_others)) p(what, table_name, condition)
         WHERE p.what = prune_of_runs.what);
 END
 $$;
 COMMENT ON FUNCTION easeml.prune_of_runs(text, bigint[], boolean) IS 'Removes something of runs that ended, or counts it (internal).';
 
-CREATE FUNCTION easeml.prune_run(what text, run easeml.runs, is_dry boolean) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION easeml.prune_runs(what text, run_ids bigint[], is_dry boolean) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
+    free bigint[] := run_ids;
+    versions bigint[];
     n bigint;
 BEGIN
-    -- Whoever deploys a trial locks this row first; what is being deployed stays, and nobody waits.
-    PERFORM FROM easeml.serving_metrics m JOIN easeml.datasets d ON d.tenant = m.tenant AND d.dataset_name = m.dataset_name
-    WHERE d.dataset_id = run.dataset_id FOR NO KEY UPDATE OF m SKIP LOCKED;
-    IF NOT FOUND THEN
-        RETURN 0;
-    ELSIF what = 'states' THEN
-        RETURN easeml.prune_states(run.run_id, is_dry);
-    ELSIF EXISTS (SELECT FROM easeml.answering a WHERE a.run_id = run.run_id)
-        OR EXISTS (SELECT FROM easeml.trials t WHERE t.run_id = run.run_id AND (t.trial_id IN (SELECT p.trial_id FROM easeml.deployments p) OR t.trial_id IN (SELECT s.trial_id FROM easeml.servings s))) THEN
-        RETURN 0;
-    ELSIF is_dry THEN
-        RETURN 1;
+    IF NOT is_dry THEN
+        -- Whoever deploys a trial locks this row first; what is being deployed stays, and nobody waits.
+        free := ARRAY(SELECT r.run_id FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id) JOIN easeml.serving_metrics m ON m.tenant = d.tenant AND m.dataset_name = d.dataset_name
+            WHERE r.run_id = ANY (run_ids) FOR NO KEY UPDATE OF m SKIP LOCKED);
     END IF;
-    DELETE FROM easeml.runs r WHERE r.run_id = (SELECT w.run_id FROM easeml.runs w WHERE w.run_id = run.run_id AND NOT w.is_open FOR UPDATE SKIP LOCKED);
+    IF what = 'states' THEN
+        RETURN easeml.prune_states(free, is_dry);
+    END IF;
+    -- Of many runs at once, each question is asked once: what answers for their datasets, and which trials are or were in use.
+    free := ARRAY(SELECT f FROM unnest(free) f EXCEPT (
+        SELECT a.run_id FROM easeml.answering a WHERE (a.tenant, a.dataset_name) IN (SELECT d.tenant, d.dataset_name FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id) WHERE r.run_id = ANY (free))
+        UNION ALL SELECT t.run_id FROM easeml.trials t WHERE t.run_id = ANY (free) AND (t.trial_id IN (SELECT p.trial_id FROM easeml.deployments p) OR what = 'runs' AND t.trial_id IN (SELECT s.trial_id FROM easeml.servings s))));
+    IF is_dry THEN
+        RETURN cardinality(free);
+    END IF;
+    versions := ARRAY(SELECT DISTINCT r.dataset_id FROM easeml.runs r WHERE what = 'refreshed' AND r.run_id = ANY (free));
+    DELETE FROM easeml.runs r WHERE r.run_id = ANY (ARRAY(SELECT w.run_id FROM easeml.runs w WHERE w.run_id = ANY (free) AND NOT w.is_open FOR UPDATE SKIP LOCKED));
     GET DIAGNOSTICS n = ROW_COUNT;
+    PERFORM easeml.drop_versions(versions);
     RETURN n;
 END
 $$;
-COMMENT ON FUNCTION easeml.prune_run(text, easeml.runs, boolean) IS 'Removes the states of a run that ended, or the run itself, unless it is needed; or counts them (internal).';
+COMMENT ON FUNCTION easeml.prune_runs(text, bigint[], boolean) IS 'Removes the states of runs that ended, or the runs themselves, unless they are needed; or counts them (internal).';
 
-CREATE FUNCTION easeml.prune_states(run_id bigint, is_dry boolean) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION easeml.prune_states(run_ids bigint[], is_dry boolean) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    others bigint[] := ARRAY(SELECT t.trial_id FROM easeml.trials t WHERE t.run_id = prune_states.run_id AND coalesce(t.checkpoint_id, t.best_checkpoint_id) IS NOT NULL
-        AND t.trial_id NOT IN (SELECT k FROM easeml.kept_trials(ARRAY[prune_states.run_id]) k));
+    others bigint[] := ARRAY(SELECT t.trial_id FROM easeml.trials t WHERE t.run_id = ANY (run_ids) AND coalesce(t.checkpoint_id, t.best_checkpoint_id) IS NOT NULL
+        AND t.trial_id NOT IN (SELECT k FROM easeml.kept_trials(run_ids) k));
     n bigint := (SELECT count(*) FROM easeml.checkpoints c WHERE c.trial_id = ANY (others));
 BEGIN
     IF is_dry OR cardinality(others) = 0 THEN
@@ -138,21 +145,32 @@ BEGIN
     RETURN n;
 END
 $$;
-COMMENT ON FUNCTION easeml.prune_states(bigint, boolean) IS 'Removes the states of trials of a finished run, but for those that are kept, or counts them (internal).';
+COMMENT ON FUNCTION easeml.prune_states(bigint[], boolean) IS 'Removes the states of trials of finished runs, but for those that are kept, or counts them (internal).';
+
+CREATE FUNCTION easeml.unused_versions() RETURNS SETOF easeml.datasets LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT d.* FROM easeml.datasets d WHERE d.packing_xid IS NULL
+        AND EXISTS (SELECT FROM easeml.datasets n WHERE n.tenant = d.tenant AND n.dataset_name = d.dataset_name AND n.version > d.version AND n.packing_xid IS NULL)
+        AND NOT EXISTS (SELECT FROM easeml.runs r WHERE r.dataset_id = d.dataset_id) AND NOT EXISTS (SELECT FROM easeml.kept_blocks k WHERE k.holder_id = d.dataset_id)
+$$;
+COMMENT ON FUNCTION easeml.unused_versions() IS 'Returns the versions of datasets that no run and no later version uses, but for the newest of each (internal).';
+
+CREATE FUNCTION easeml.drop_versions(dataset_ids bigint[]) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    n bigint;
+BEGIN
+    DELETE FROM easeml.datasets d WHERE d.dataset_id = ANY (ARRAY(SELECT w.dataset_id FROM easeml.datasets w
+        WHERE w.dataset_id IN (SELECT u.dataset_id FROM easeml.unused_versions() u WHERE u.dataset_id = ANY (dataset_ids)) FOR UPDATE SKIP LOCKED));
+    GET DIAGNOSTICS n = ROW_COUNT;
+    RETURN n;
+END
+$$;
+COMMENT ON FUNCTION easeml.drop_versions(bigint[]) IS 'Removes versions of datasets that nothing uses, unless somebody holds them (internal).';
 
 CREATE FUNCTION easeml.prune_versions(before timestamptz, is_dry boolean) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    old bigint[] := ARRAY(SELECT d.dataset_id FROM easeml.datasets d WHERE d.created_at < before AND d.packing_xid IS NULL
-        AND EXISTS (SELECT FROM easeml.datasets n WHERE n.tenant = d.tenant AND n.dataset_name = d.dataset_name AND n.version > d.version AND n.packing_xid IS NULL)
-        AND NOT EXISTS (SELECT FROM easeml.runs r WHERE r.dataset_id = d.dataset_id) AND NOT EXISTS (SELECT FROM easeml.kept_blocks k WHERE k.holder_id = d.dataset_id)
-        ORDER BY d.dataset_id LIMIT CASE WHEN NOT is_dry THEN 5 END);
-    n bigint := cardinality(old);
+    old bigint[] := ARRAY(SELECT u.dataset_id FROM easeml.unused_versions() u WHERE u.created_at < before ORDER BY u.dataset_id LIMIT CASE WHEN NOT is_dry THEN 5 END);
 BEGIN
-    IF NOT is_dry THEN
-        DELETE FROM easeml.datasets d WHERE d.dataset_id = ANY (ARRAY(SELECT w.dataset_id FROM easeml.datasets w WHERE w.dataset_id = ANY (old) FOR UPDATE SKIP LOCKED));
-        GET DIAGNOSTICS n = ROW_COUNT;
-    END IF;
-    RETURN n;
+    RETURN CASE WHEN is_dry THEN cardinality(old) ELSE easeml.drop_versions(old) END;
 END
 $$;
 COMMENT ON FUNCTION easeml.prune_versions(timestamptz, boolean) IS 'Removes a few versions of datasets that nothing needs, or counts all of them (internal).';
@@ -238,11 +256,18 @@ BEGIN
     END IF;
     run_ids := ARRAY(SELECT r.run_id FROM easeml.runs r WHERE r.run_id > after AND NOT r.is_open AND r.finished_at < before
         AND (what <> 'runs' OR r.run_id <= (SELECT w.run_id FROM easeml.runs w ORDER BY w.run_id DESC OFFSET 500 LIMIT 1)) AND (what <> 'states' OR r.status = 'finished')
-        ORDER BY r.run_id LIMIT CASE what WHEN 'runs' THEN 20 ELSE 100 END);
+        AND (what <> 'refreshed' OR r.run_id IN (SELECT k.run_id FROM (SELECT f.run_id, row_number() OVER (PARTITION BY f.tenant, f.dataset_name ORDER BY f.run_id DESC) AS place
+            FROM easeml.refreshes f JOIN easeml.runs w USING (run_id)) k WHERE k.place > 10))
+        ORDER BY r.run_id LIMIT CASE WHEN is_dry THEN 1000 WHEN what = 'refreshed' THEN 5 WHEN what = 'runs' THEN 20 ELSE 100 END);
+    IF NOT is_dry THEN
+        -- A batch is as long as its trials are many.
+        run_ids := ARRAY(SELECT c.run_id FROM (SELECT i AS run_id, sum((SELECT count(*) FROM easeml.trials t WHERE t.run_id = i)) OVER (ORDER BY i ROWS UNBOUNDED PRECEDING) AS n_trials FROM unnest(run_ids) i) c
+            WHERE c.n_trials <= 2000 OR c.run_id = run_ids[1]);
+    END IF;
     last := (SELECT max(i) FROM unnest(run_ids) i);
-    n_rows := CASE WHEN what IN ('runs', 'states') THEN (SELECT coalesce(sum(easeml.prune_run(what, r, is_dry)), 0) FROM easeml.runs r WHERE r.run_id = ANY (run_ids))
+    n_rows := CASE WHEN what IN ('runs', 'states', 'refreshed') THEN easeml.prune_runs(what, run_ids, is_dry)
         ELSE coalesce(easeml.prune_of_runs(what, run_ids, is_dry), 0) END;
 END
 $$;
 COMMENT ON FUNCTION easeml.prune_batch(text, bigint, boolean) IS
-    'Removes what is older than easeml.retention keeps it, of the next hundred runs after one, or counts it; returns where to go on, or NULL at the end. easeml prune calls it again and again, each in a transaction of its own. Administrators only.';
+    'Removes what is older than easeml.retention keeps it, of the next hundred runs after one (of fewer that have many trials), or counts it of the next thousand; returns where to go on, or NULL at the end. easeml prune calls it again and again, each in a transaction of its own. Administrators only.';

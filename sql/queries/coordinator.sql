@@ -118,7 +118,7 @@ CROSS JOIN LATERAL (SELECT greatest(sum(c.n_train_rows), 1) AS n_rows FROM easem
 WHERE a.run_id = ANY (%(run_ids)s) AND NOT EXISTS (SELECT FROM easeml.priors q WHERE q.run_id = a.run_id AND a.arm_id <> ALL (q.arm_ids)) ORDER BY a.arm_id
 
 -- name: read_history
--- What a procedure may know of an arm's trials; scores after each epoch, higher is better.
+-- What a procedure may know of an arm's trials, or of some; scores after each epoch, higher is better.
 SELECT t.trial_number, jsonb_build_object('architecture', t.architecture) || t.config AS config, t.status, t.target_epochs, t.inherited_epochs, p.trial_number AS parent,
     ARRAY(SELECT CASE WHEN r.is_higher_better THEN m.metric_value ELSE -m.metric_value END FROM easeml.epoch_metrics m
           WHERE m.trial_id = t.trial_id AND m.split = 'validation' ORDER BY m.epoch) AS scores,
@@ -126,7 +126,7 @@ SELECT t.trial_number, jsonb_build_object('architecture', t.architecture) || t.c
     (SELECT coalesce(sum(extract(epoch FROM u.finished_at - u.started_at)) FILTER (WHERE u.n_slots = 1 OR u.state_bytes > 0), 0) FROM easeml.training_units u WHERE u.trial_id = t.trial_id)::double precision
         + (SELECT coalesce(sum(extract(epoch FROM v.finished_at - v.started_at)), 0) FROM easeml.evaluations v WHERE v.trial_id = t.trial_id)::double precision AS seconds
 FROM easeml.trials t JOIN easeml.runs r USING (run_id) LEFT JOIN easeml.trials p ON p.trial_id = t.parent_trial_id
-WHERE t.arm_id = %(arm_id)s ORDER BY t.trial_number
+WHERE t.run_id = %(run_id)s AND t.arm_id = %(arm_id)s AND (%(trial_ids)s::bigint[] IS NULL OR t.trial_id = ANY (%(trial_ids)s)) ORDER BY t.trial_number
 
 -- name: apply_decisions
 -- What a procedure has decided about the trials of an arm.
@@ -141,7 +141,7 @@ SELECT t.policy, t.prior, t.seed, coalesce((SELECT y.max_wait_seconds FROM easem
 SELECT tenant::text AS name, weight, extract(epoch FROM deadline)::double precision AS deadline_seconds, max_slots FROM easeml.tenants
 
 -- name: history
--- What closed arms of the newest runs came to, if every trial went to its end, or was given up by its procedure: what was cut short says little of either quality or cost.
+-- What closed arms of the newest runs came to, if every trial went to its end, or was given up by its procedure: what was cut short says little of either quality or cost. Of 500 runs each tenant has as many as any other that has them: nobody teaches priors alone.
 SELECT a.run_id, d.task, a.architecture || CASE a.augmentation WHEN 'none' THEN '' ELSE '+' || a.augmentation END AS name, a.quality, a.cost_seconds,
     n.n_epochs::double precision * p.n_rows::double precision AS work
 FROM easeml.arms a JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id)
@@ -149,7 +149,8 @@ CROSS JOIN LATERAL (SELECT greatest(sum(t.n_steps_done / (2 * d.n_partitions::bi
     coalesce(bool_and(t.n_steps_done = (2 * t.max_epochs + 1) * d.n_partitions::bigint OR r.search IS NOT NULL AND t.status = 'stopped' AND t.failure_reason IS NULL), false) AS is_complete
     FROM easeml.trials t WHERE t.arm_id = a.arm_id) n
 CROSS JOIN LATERAL (SELECT greatest(sum(c.n_train_rows), 1) AS n_rows FROM easeml.partitions c WHERE c.dataset_id = r.dataset_id) p
-WHERE a.closing IS NOT NULL AND n.is_complete AND a.run_id IN (SELECT w.run_id FROM easeml.runs w ORDER BY w.run_id DESC LIMIT 500)
+WHERE a.closing IS NOT NULL AND n.is_complete AND a.run_id IN (SELECT w.run_id FROM (
+    SELECT o.run_id, row_number() OVER (PARTITION BY o.tenant ORDER BY o.run_id DESC) AS place FROM easeml.runs o) w ORDER BY w.place, w.run_id DESC LIMIT 500)
 ORDER BY a.run_id, a.arm_id
 
 -- name: policy_memory

@@ -3,7 +3,7 @@
 -- name: run
 -- A run with its dataset.
 SELECT s.*, d.task, d.source, d.input_columns, d.target_column, d.input_shape, d.n_outputs, d.n_partitions,
-    d.n_train_rows, d.n_validation_rows, d.n_test_rows, d.n_bytes, (d.split_options ->> 'n_folds')::integer AS n_folds, clock_timestamp() AS read_at
+    d.n_train_rows, d.n_validation_rows, d.n_test_rows, d.n_bytes, (d.split_options ->> 'n_folds')::integer AS n_folds, d.packing_seconds, d.shuffle, d.n_moved_bytes, clock_timestamp() AS read_at
 FROM easeml.run_status s
 LEFT JOIN easeml.dataset_info d ON d.tenant = s.tenant AND d.dataset_name = s.dataset_name AND d.version = s.dataset_version
 WHERE s.run_id = %(run_id)s

@@ -31,7 +31,7 @@ BEGIN
             -- pg_dump puts this behind SELECT columns FROM table. A role goes into the dump as a name that nothing checks, since one row with
             -- a role that the other cluster lacks would fail the whole table; easeml.restore_role and easeml.restore_grantee look for it there.
             -- A role that is gone already has no name, and must not be whichever role has its number there.
-            WHEN 'tenant_roles' THEN 'WHERE false UNION ALL SELECT t.tenant, NULL, t.since, a.rolname FROM easeml.tenant_roles t JOIN pg_catalog.pg_roles a ON a.oid = t.role'
+            WHEN 'tenant_roles' THEN 'WHERE false UNION ALL SELECT t.tenant, NULL, t.since, a.rolname, NULL FROM easeml.tenant_roles t JOIN pg_catalog.pg_roles a ON a.oid = t.role'
             WHEN 'dataset_grants' THEN 'WHERE false UNION ALL SELECT g.tenant, g.dataset_name, NULL, g.granted_at, g.serving_only, a.rolname'
                 || ' FROM easeml.dataset_grants g JOIN pg_catalog.pg_roles a ON a.oid = g.grantee'
             ELSE '' END);

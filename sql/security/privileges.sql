@@ -29,7 +29,7 @@ BEGIN
                 EXECUTE format('DROP POLICY IF EXISTS own_rows ON %s', item.relation);
                 EXECUTE format('CREATE POLICY own_rows ON %s FOR SELECT TO easeml_tenant USING (tenant = (SELECT easeml.current_tenant()))', item.relation);
             END IF;
-            IF item.relation_name NOT IN ('blocks', 'checkpoints', 'checkpoint_chunks', 'prediction_audits', 'prediction_log') THEN
+            IF item.relation_name NOT IN ('blocks', 'node_answers', 'checkpoints', 'checkpoint_chunks', 'prediction_audits', 'prediction_log') THEN
                 -- Whoever is a tenant, too, may read all columns of the rows that a policy shows, so of these tables only its own are shown.
                 EXECUTE format('DROP POLICY IF EXISTS read_rows ON %s', item.relation);
                 EXECUTE format('CREATE POLICY read_rows ON %s FOR SELECT TO easeml_reader USING (%s)', item.relation,
@@ -106,10 +106,10 @@ BEGIN
             ('easeml_tenant', '{answering_trial,fail_unanswered,fail_untrained_task,hyperparameter_importance,hyperparameter_importances}'),
             ('easeml_reader', '{hyperparameter_importance,hyperparameter_importances}'),
             ('easeml_tenant', '{create_dataset,dataset_rows,drift,measure_drift,find_version,set_refresh,run_refresh,advance_refresh,look_for_refresh,compare_trials,refresh_dataset,drop_dataset,replicate_dataset,grant_use,revoke_use,set_prediction_audit,
-                select_models,preview_procedure,plan,plan_frontier,run_summary,wait,cancel,resume,drop_run,replay,deploy,undeploy,export_trial,import_trial,rollback,set_serving_metric}'),
+                select_models,preview_procedure,plan,plan_frontier,profile_dataset,run_summary,wait,cancel,resume,drop_run,replay,deploy,undeploy,export_trial,import_trial,rollback,set_serving_metric}'),
             ('easeml_tenant', '{create_task,alter_task,run_task,drop_task,feed,add_labelling_function,remove_labelling_function,label_examples,task_report}'),
             ('easeml_tenant', '{find_task,task_of,output_type,check_place,make_task_views,make_objects_view,is_tree,read_examples,labelling_function}'),
-            ('easeml_tenant', '{wait_dataset,places_of,foreign_places,listed_places,ask_for_packing,refuse_unpacked_dataset,refuse_rows_elsewhere}'),
+            ('easeml_tenant', '{evaluate_on_nodes,predict_on_nodes,ask_nodes,wait_dataset,places_of,foreign_places,listed_places,ask_for_packing,refuse_unpacked_dataset,refuse_rows_elsewhere}'),
             ('easeml_tenant', '{request,pack_version,pack_begun_dataset,is_being_packed,check_dataset,default_inputs,is_small_table,is_bound_by_limits,find_dataset,dataset_of,find_run,fail_run,near_names,
                 export_file,import_model,store_import,
                 preview_search,plan_search_on,known_times,timed_trials,plan_goal,fitting_architectures,check_replay_options,check_replay,replay_units,commit_first,quality,tried_sentence,best_sentences,advice_sentence,metric_text,members_text}'),
@@ -125,13 +125,14 @@ BEGIN
                 begin_ending,add_ensemble,drop_vain_ensemble,open_arm,close_arm,keep_beliefs,apply_decisions,copy_state,keep_allocations,charge,
                 has_live_coordinator,current_tenant,current_tenancy,list_architectures,list_templates,template_architectures,list_metrics,list_schedulers,list_allocations,
                 list_procedures,list_policies,list_priors,used_bytes,used_hours,quality,find_run,fail_run,wait,run_summary,tried_sentence,best_sentences,advice_sentence,metric_text,members_text,commit_first,python_facts}'),
-            ('easeml_coordinator', '{open_node_unit,store_node_state,record_node_training,record_node_evaluation,next_segments,rewind_trial,note_segment,check_json}'),
+            ('easeml_coordinator', '{open_node_unit,store_node_state,record_node_training,record_node_evaluation,next_segments,note_hop,rewind_trial,note_segment,check_json}'),
             ('easeml_coordinator', '{next_packing,note_packing,settle_packing,finish_packing}'),
+            ('easeml_coordinator', '{next_node_job,nodes_of,units_to_replay,note_node_job,finish_node_job}'),
             ('easeml_coordinator', '{slot_seconds,record_forecast,forecast,run_standing,make_forecast,known_times,timed_trials}'),
             ('easeml_coordinator', '{local_slots,request_instances,attach_slots,release_instance,end_instance,keep_revision,keep_plan,keep_stage,keep_call,lock_topology}'),
             ('easeml_admin', '{create_tenant,alter_tenant,drop_tenant,adopt_tenant,set_policy,set_slots,add_slots,drain_slot,resume_slot,remove_slot,
-                set_retention,prune_batch,add_segment,segment_facts,drain_segment,resume_segment,remove_segment,create_price_list,drop_price_list,create_provisioner,limit_provisioner,drop_provisioner}'),
-            ('easeml_admin', '{retention_rules,kept_trials,prune_rows,prune_of_runs,prune_run,prune_states,prune_versions,gone_tenants,prune_tenants,prune_once}'),
+                set_retention,prune_batch,add_segment,set_state_copies,segment_facts,drain_segment,resume_segment,remove_segment,create_price_list,drop_price_list,create_provisioner,limit_provisioner,drop_provisioner}'),
+            ('easeml_admin', '{retention_rules,kept_trials,prune_rows,prune_of_runs,prune_runs,prune_states,unused_versions,drop_versions,prune_versions,gone_tenants,prune_tenants,prune_once}'),
             ('easeml_tenant', '{retention_rules}'),
             ('easeml_reader', '{retention_rules}'),
             ('easeml_coordinator', '{retention_rules}'),

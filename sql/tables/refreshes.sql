@@ -38,4 +38,4 @@ CREATE TABLE easeml.refreshes (
     reason text NOT NULL
 );
 CREATE INDEX refreshes_dataset ON easeml.refreshes (tenant, dataset_name, refresh_id);
-COMMENT ON TABLE easeml.refreshes IS 'What came of each look at the source of a dataset that is refreshed; the last 200 of a dataset are kept.';
+COMMENT ON TABLE easeml.refreshes IS 'What came of each look at the source of a dataset that is refreshed; of a dataset the last 200 are kept, and those whose run is still there.';

@@ -155,3 +155,65 @@ CREATE TABLE easeml.events (
 );
 CREATE INDEX events_run ON easeml.events (run_id);
 COMMENT ON TABLE easeml.events IS 'What happened to runs and trials, in words: retries, failures, cancels, resumes.';
+
+CREATE TABLE easeml.node_jobs (
+    job_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    tenant name NOT NULL,
+    caller name NOT NULL,
+    kind text NOT NULL CHECK (kind IN ('answers', 'predictions', 'replay')),
+    dataset_id bigint NOT NULL REFERENCES easeml.datasets ON DELETE CASCADE,
+    trial_id bigint NOT NULL REFERENCES easeml.trials ON DELETE CASCADE,
+    arguments jsonb NOT NULL,
+    places jsonb,
+    asked_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    started_at timestamptz,
+    not_before timestamptz,
+    ended_at timestamptz,
+    problem jsonb,
+    result jsonb
+);
+CREATE INDEX node_jobs_dataset ON easeml.node_jobs (dataset_id);
+CREATE INDEX node_jobs_trial ON easeml.node_jobs (trial_id);
+CREATE INDEX node_jobs_open ON easeml.node_jobs (asked_at) WHERE ended_at IS NULL;
+COMMENT ON TABLE easeml.node_jobs IS 'What tenants have asked to be done where rows lie on other servers, besides packing.';
+COMMENT ON COLUMN easeml.node_jobs.kind IS 'answers: of a trial for held-out rows; predictions: for tables; replay: of a trial.';
+COMMENT ON COLUMN easeml.node_jobs.caller IS 'The role that asked: a role of that name reads and writes tables on the nodes.';
+COMMENT ON COLUMN easeml.node_jobs.places IS 'For predictions the tables, by segment.';
+COMMENT ON COLUMN easeml.node_jobs.not_before IS 'When it is tried again: a node did not answer.';
+COMMENT ON COLUMN easeml.node_jobs.problem IS 'What is in the way, or why it came to nothing if it has ended: the parts of an error.';
+
+CREATE TABLE easeml.node_answers (
+    trial_id bigint NOT NULL REFERENCES easeml.trials ON DELETE CASCADE,
+    tenant name NOT NULL,
+    checkpoint_id bigint NOT NULL,  -- no foreign key: every unit removes a state, and this is looked up with the state's number
+    split text NOT NULL CHECK (split IN ('validation', 'test')),
+    partition_number integer NOT NULL,
+    block_number integer NOT NULL,
+    n_rows integer NOT NULL,
+    outputs bytea NOT NULL,
+    targets bytea NOT NULL,
+    PRIMARY KEY (trial_id, split, partition_number, block_number)
+);
+ALTER TABLE easeml.node_answers ALTER outputs SET STORAGE EXTERNAL, ALTER targets SET STORAGE EXTERNAL;
+COMMENT ON TABLE easeml.node_answers IS 'What trials answer for held-out rows that lie on nodes, with the targets of these rows (easeml.evaluate_on_nodes).';
+COMMENT ON COLUMN easeml.node_answers.checkpoint_id IS 'The state that answered.';
+COMMENT ON COLUMN easeml.node_answers.outputs IS 'Probabilities, or values in the units of the target, row after row, as float64.';
+COMMENT ON COLUMN easeml.node_answers.targets IS 'As in easeml.blocks.';
+
+CREATE TABLE easeml.node_hops (
+    hop_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    run_id bigint NOT NULL,
+    tenant name NOT NULL,
+    trial_id bigint NOT NULL REFERENCES easeml.trials ON DELETE CASCADE,
+    from_segment_id integer NOT NULL,  -- no foreign key: hops outlive segments
+    to_segment_id integer NOT NULL,
+    n_bytes bigint NOT NULL CHECK (n_bytes >= 0),
+    seconds double precision NOT NULL CHECK (seconds >= 0 AND seconds < 1e9),
+    is_ahead boolean NOT NULL,
+    FOREIGN KEY (run_id, tenant) REFERENCES easeml.runs (run_id, tenant) ON DELETE CASCADE
+);
+CREATE INDEX node_hops_run ON easeml.node_hops (run_id);
+CREATE INDEX node_hops_trial ON easeml.node_hops (trial_id);
+COMMENT ON TABLE easeml.node_hops IS 'States that went from server to server, and that a unit then started from.';
+COMMENT ON COLUMN easeml.node_hops.n_bytes IS 'Bytes on the wire.';
+COMMENT ON COLUMN easeml.node_hops.is_ahead IS 'Whether it was there before its unit asked for it.';

@@ -32,14 +32,15 @@ CREATE TABLE easeml.runs (
     started_at timestamptz CHECK (isfinite(started_at)),
     finished_at timestamptz CHECK (isfinite(finished_at)),
     failure_reason text,
+    slot_seconds double precision CHECK (slot_seconds >= 0),
     is_open boolean NOT NULL GENERATED ALWAYS AS (status IN ('queued', 'running')) STORED,
     UNIQUE (run_id, tenant),
     FOREIGN KEY (dataset_id, tenant) REFERENCES easeml.datasets (dataset_id, tenant)
 );
 CREATE INDEX runs_dataset ON easeml.runs (dataset_id);
-CREATE INDEX runs_tenant ON easeml.runs (tenant, run_id);
+CREATE INDEX runs_tenant ON easeml.runs (tenant, run_id) INCLUDE (slot_seconds);
 -- Not of the status itself: a run that begins changes nothing that an index holds, so that its row stays in its page.
-CREATE INDEX runs_open ON easeml.runs (run_id) WHERE is_open;
+CREATE INDEX runs_open ON easeml.runs (tenant, run_id) WHERE is_open;
 ALTER TABLE easeml.runs SET (fillfactor = 80);
 COMMENT ON TABLE easeml.runs IS 'One row for each call of easeml.select_models.';
 COMMENT ON COLUMN easeml.runs.n_configs IS 'Largest number of trials.';
@@ -51,6 +52,7 @@ COMMENT ON COLUMN easeml.runs.price_list IS 'What its slots cost; null unless it
 COMMENT ON COLUMN easeml.runs.n_resumes IS 'How often it was resumed: a coordinator that finds it open tells from this whether it ended in between.';
 COMMENT ON COLUMN easeml.runs.is_ending IS 'Whether its search is over, and only its best trial is still to be tested.';
 COMMENT ON COLUMN easeml.runs.is_open IS 'Whether it is queued or running.';
+COMMENT ON COLUMN easeml.runs.slot_seconds IS 'Slot time of all its units, once it is finished; null before, and of an imported run: then its trials say it.';
 COMMENT ON COLUMN easeml.runs.planned_scheduler IS 'The scheduler in use; simulated_seconds and bound_seconds are the forecast at the time it was chosen.';
 
 CREATE TABLE easeml.arms (
@@ -112,8 +114,8 @@ CREATE TABLE easeml.trials (
     FOREIGN KEY (arm_id, tenant) REFERENCES easeml.arms (arm_id, tenant) ON DELETE CASCADE
 );
 CREATE INDEX trials_arm ON easeml.trials (arm_id);
-CREATE INDEX trials_tenant ON easeml.trials (tenant);
--- Each unit updates the row of its trial, and no column that an index holds.
+-- Each unit updates the row of its trial, and no column that an index holds. There is none of the tenant: to find a few trials of a run, the planner
+-- would read all entries of the tenant first.
 ALTER TABLE easeml.trials SET (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02);
 COMMENT ON TABLE easeml.trials IS 'The configs of a run that are trained and measured.';
 COMMENT ON COLUMN easeml.trials.max_epochs IS 'Epochs after which it is tested and finished: those of its run, or fewer if the end of the run cut it short.';

@@ -7,16 +7,18 @@ UPDATE easeml.coordinator_lease SET lease_number = lease_number + 1, holder_pid 
 ALTER TABLE easeml.runs ADD COLUMN IF NOT EXISTS deadline_seconds double precision CHECK (deadline_seconds > 0 AND deadline_seconds <= 1e9),
     ADD COLUMN IF NOT EXISTS deadline timestamptz CHECK (isfinite(deadline)),
     ADD COLUMN IF NOT EXISTS max_cost double precision CHECK (max_cost > 0 AND max_cost < 'Infinity'),
-    ADD COLUMN IF NOT EXISTS price_list text;
+    ADD COLUMN IF NOT EXISTS price_list text, ADD COLUMN IF NOT EXISTS slot_seconds double precision CHECK (slot_seconds >= 0);
 ALTER TABLE easeml.runs ADD COLUMN IF NOT EXISTS is_open boolean NOT NULL GENERATED ALWAYS AS (status IN ('queued', 'running')) STORED;
 ALTER TABLE easeml.trials ADD COLUMN IF NOT EXISTS slot_seconds double precision NOT NULL DEFAULT 0, ADD COLUMN IF NOT EXISTS training_seconds double precision;
 ALTER TABLE easeml.epoch_metrics ADD COLUMN IF NOT EXISTS training_loss double precision, ADD COLUMN IF NOT EXISTS training_seconds double precision;
 ALTER TABLE easeml.epoch_metrics ADD COLUMN IF NOT EXISTS mse double precision, ADD COLUMN IF NOT EXISTS psnr double precision, ADD COLUMN IF NOT EXISTS ssim double precision,
     ADD COLUMN IF NOT EXISTS token_accuracy double precision;
+ALTER TABLE easeml.tenant_roles ADD COLUMN IF NOT EXISTS paced_until timestamptz;
 ALTER TABLE easeml.partitions ADD COLUMN IF NOT EXISTS n_kept_bytes bigint NOT NULL DEFAULT 0 CHECK (n_kept_bytes >= 0);
 ALTER TABLE easeml.partitions ADD COLUMN IF NOT EXISTS home_segment_id integer REFERENCES easeml.segments;
 ALTER TABLE easeml.datasets ADD COLUMN IF NOT EXISTS shuffle text CHECK (shuffle IN ('across', 'within')),
     ADD COLUMN IF NOT EXISTS n_moved_bytes bigint CHECK (n_moved_bytes >= 0);
+ALTER TABLE easeml.tenancy ADD COLUMN IF NOT EXISTS state_copies integer NOT NULL DEFAULT 1 CHECK (state_copies BETWEEN 1 AND 16);
 ALTER TABLE easeml.coordinators ADD COLUMN IF NOT EXISTS counters jsonb NOT NULL DEFAULT '{}';
 ALTER TABLE easeml.slots ADD COLUMN IF NOT EXISTS instance_id bigint, ADD COLUMN IF NOT EXISTS is_added boolean NOT NULL DEFAULT false,
     ADD COLUMN IF NOT EXISTS start_seconds jsonb NOT NULL DEFAULT '{}';
@@ -39,7 +41,7 @@ CREATE SCHEMA IF NOT EXISTS easeml_tasks AUTHORIZATION easeml_owner;
 COMMENT ON SCHEMA easeml_tasks IS 'Examples of the tasks of easeml; tenants see theirs through the views that easeml.create_task makes.';
 
 -- They are made again with other columns.
-DROP INDEX IF EXISTS easeml.runs_open, easeml.arm_opening_candidates_run, easeml.training_units_tenant, easeml.evaluations_tenant;
+DROP INDEX IF EXISTS easeml.runs_open, easeml.runs_tenant, easeml.trials_tenant, easeml.arm_opening_candidates_run, easeml.training_units_tenant, easeml.evaluations_tenant;
 
 -- They return further columns, or have further arguments now.
 DROP VIEW IF EXISTS easeml.architectures;
@@ -47,7 +49,8 @@ DROP FUNCTION IF EXISTS easeml.list_architectures(), easeml.fitting_architecture
     easeml.predict_table(text, text, text, bigint, text, text[]), easeml.write_predictions(text, oid, text, bigint, text, text[]);
 DROP FUNCTION IF EXISTS easeml.plan(text, text[], jsonb, text, integer, integer, bigint, jsonb, interval, double precision, text, double precision);
 DROP FUNCTION IF EXISTS easeml.create_dataset(text, text, text[], text, integer, double precision, double precision, bigint, text, integer[], integer, text, text, text, text, text[], integer), easeml.begin_version(name, integer, jsonb);
-DROP FUNCTION IF EXISTS easeml.add_segment(text), easeml.remove_segment(text);
+DROP FUNCTION IF EXISTS easeml.check_run_limits(name, name);
+DROP FUNCTION IF EXISTS easeml.add_segment(text), easeml.remove_segment(text), easeml.examined_trial(text, bigint);
 DROP FUNCTION IF EXISTS easeml.select_models(text, text[], jsonb, text, integer, integer, text, double precision, bigint, text, text, jsonb, text);
 
 UPDATE easeml.trials t SET slot_seconds = w.seconds FROM (
@@ -61,3 +64,4 @@ WHERE w.trial_id = t.trial_id AND t.training_seconds IS NULL;
 UPDATE easeml.epoch_metrics m SET training_loss = w.loss, training_seconds = w.seconds FROM (
     SELECT u.trial_id, u.epoch, sum(u.loss * u.n_rows) / nullif(sum(u.n_rows), 0) AS loss, sum(u.training_seconds) AS seconds FROM easeml.training_units u GROUP BY u.trial_id, u.epoch) w
 WHERE w.trial_id = m.trial_id AND w.epoch = m.epoch AND m.split = 'validation' AND m.training_seconds IS NULL;
+UPDATE easeml.runs r SET slot_seconds = (SELECT sum(t.slot_seconds) FROM easeml.trials t WHERE t.run_id = r.run_id) WHERE r.status = 'finished' AND r.slot_seconds IS NULL;

@@ -1,7 +1,8 @@
--- How the service does, in one row that reads slots, open runs and the coordinator's row, and nothing that grows.
+-- How the service does, in one row that reads slots, open runs and the coordinator's row, and nothing that grows. What begins while the
+-- statement is under way has an age of 0.
 
 CREATE VIEW easeml.health WITH (security_invoker) AS
-SELECT easeml.has_live_coordinator() AS is_alive, extract(epoch FROM greatest(now(), statement_timestamp()) - c.heartbeat_at)::double precision AS heartbeat_age_seconds,
+SELECT easeml.has_live_coordinator() AS is_alive, extract(epoch FROM greatest(now(), statement_timestamp(), c.heartbeat_at) - c.heartbeat_at)::double precision AS heartbeat_age_seconds,
     c.version, c.started_at, c.lease_number, r.n_queued_runs, r.n_running_runs, r.oldest_queued_seconds,
     s.n_slots, s.n_busy_slots, s.n_lost_slots, s.n_unavailable_slots, s.longest_unit_seconds, s.n_units_done,
     (c.counters ->> 'units_recorded')::bigint AS units_recorded, (c.counters ->> 'unit_seconds')::double precision AS unit_seconds,
@@ -14,7 +15,7 @@ CROSS JOIN (SELECT count(*) FILTER (WHERE o.status = 'queued') AS n_queued_runs,
     FROM easeml.runs o WHERE o.is_open) r
 CROSS JOIN (SELECT count(*) AS n_slots, count(*) FILTER (WHERE p.unit_started_at IS NOT NULL AND p.status <> 'lost' AND easeml.has_live_coordinator()) AS n_busy_slots,
         count(*) FILTER (WHERE p.status = 'lost') AS n_lost_slots, count(*) FILTER (WHERE p.status <> 'lost' AND p.lost_reason IS NOT NULL) AS n_unavailable_slots,
-        extract(epoch FROM greatest(now(), statement_timestamp()) - min(p.unit_started_at) FILTER (WHERE p.status <> 'lost' AND easeml.has_live_coordinator()))::double precision AS longest_unit_seconds,
+        extract(epoch FROM max(greatest(now(), statement_timestamp(), p.unit_started_at) - p.unit_started_at) FILTER (WHERE p.status <> 'lost' AND easeml.has_live_coordinator()))::double precision AS longest_unit_seconds,
         coalesce(sum(p.n_units_done), 0)::bigint AS n_units_done
     FROM easeml.slots p) s;
 COMMENT ON VIEW easeml.health IS 'How the service does, in one row that is cheap to read: the coordinator, open runs that you may see, slots, and what the coordinator has counted since it began.';

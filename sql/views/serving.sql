@@ -6,8 +6,9 @@ FROM easeml.serving_metrics m
 LEFT JOIN easeml.deployments p USING (tenant, dataset_name)
 LEFT JOIN LATERAL (
     SELECT c.trial_id FROM easeml.datasets d JOIN easeml.runs n USING (dataset_id) JOIN easeml.trials c USING (run_id)
-    WHERE d.tenant = m.tenant AND d.dataset_name = m.dataset_name AND n.metric = m.metric AND c.best_checkpoint_id IS NOT NULL
-    ORDER BY CASE WHEN m.is_higher_better THEN -c.best_metric_value ELSE c.best_metric_value END NULLS LAST, c.best_loss, c.architecture <> 'ensemble', c.trial_id LIMIT 1) b ON p.trial_id IS NULL
+    -- The deployed trial is asked about here, so that nobody looks for another where there is one.
+    WHERE p.trial_id IS NULL AND d.tenant = m.tenant AND d.dataset_name = m.dataset_name AND n.metric = m.metric AND c.best_checkpoint_id IS NOT NULL
+    ORDER BY CASE WHEN m.is_higher_better THEN -c.best_metric_value ELSE c.best_metric_value END NULLS LAST, c.best_loss, c.architecture <> 'ensemble', c.trial_id LIMIT 1) b ON true
 LEFT JOIN easeml.trials t ON t.trial_id = coalesce(p.trial_id, b.trial_id)
 LEFT JOIN easeml.runs r ON r.run_id = t.run_id;
 COMMENT ON VIEW easeml.answering IS 'The trial that answers for each dataset: the deployed one, else the best of the runs that rank by the dataset''s metric, over all versions; of equals that with the lower loss, then the oldest (internal).';

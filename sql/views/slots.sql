@@ -5,7 +5,7 @@ SELECT s.slot_id, s.slot_name, g.segment_name, s.device, s.n_threads, s.memory_l
     t.run_id, t.trial_id, t.trial_number, t.architecture, CASE WHEN t.trial_id IS NOT NULL THEN s.kind END AS kind,
     CASE WHEN t.trial_id IS NOT NULL THEN s.epoch END AS epoch, CASE WHEN t.trial_id IS NOT NULL THEN s.partition_number END AS partition_number,
     CASE WHEN easeml.has_live_coordinator() THEN s.unit_started_at END AS unit_started_at,
-    CASE WHEN easeml.has_live_coordinator() THEN extract(epoch FROM greatest(now(), statement_timestamp()) - s.unit_started_at)::double precision END AS unit_seconds, s.n_units_done, s.backend_pid,
+    CASE WHEN easeml.has_live_coordinator() THEN extract(epoch FROM greatest(now(), statement_timestamp(), s.unit_started_at) - s.unit_started_at)::double precision END AS unit_seconds, s.n_units_done, s.backend_pid,
     s.lost_reason, s.lost_at
 FROM easeml.slots s
 JOIN easeml.segments g USING (segment_id)

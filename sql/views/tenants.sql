@@ -7,21 +7,21 @@ FROM (SELECT tenant FROM easeml.tenants UNION SELECT tenant FROM easeml.runs) o
 LEFT JOIN easeml.tenants t USING (tenant)
 CROSS JOIN LATERAL (
     SELECT count(*) AS n_open_runs, count(*) FILTER (WHERE q.status = 'queued') AS n_queued_runs
-    FROM easeml.runs q WHERE q.tenant = o.tenant AND q.status IN ('queued', 'running')) r
+    FROM easeml.runs q WHERE q.tenant = o.tenant AND q.is_open) r
 CROSS JOIN LATERAL (
     SELECT count(*) AS n_busy_slots FROM easeml.slots b JOIN easeml.trials k USING (trial_id)
     WHERE k.tenant = o.tenant AND b.unit_started_at IS NOT NULL AND b.status <> 'lost' AND easeml.has_live_coordinator()) s
 CROSS JOIN LATERAL (
     SELECT count(*) FILTER (WHERE b.status = 'waiting') AS n_waiting_arms, count(*) FILTER (WHERE b.status = 'open') AS n_open_arms
-    FROM easeml.arm_beliefs b JOIN easeml.runs q USING (run_id) WHERE q.tenant = o.tenant AND q.status IN ('queued', 'running')) w
+    FROM easeml.arm_beliefs b JOIN easeml.runs q USING (run_id) WHERE q.tenant = o.tenant AND q.is_open) w
 CROSS JOIN LATERAL (
     SELECT max(x.decided_at) AS served_at FROM easeml.arm_openings x JOIN easeml.runs q USING (run_id)
-    WHERE q.tenant = o.tenant AND q.status IN ('queued', 'running')) l
+    WHERE q.tenant = o.tenant AND q.is_open) l
 LEFT JOIN LATERAL (
     -- Of each open run only the newest decision is looked up.
     SELECT c.reason FROM easeml.runs q CROSS JOIN LATERAL (
         SELECT k.decision_id, k.is_chosen, k.reason FROM easeml.policy_decisions k WHERE k.run_id = q.run_id ORDER BY k.decision_id DESC LIMIT 1) c
-    WHERE q.tenant = o.tenant AND q.status IN ('queued', 'running') ORDER BY c.decision_id DESC, c.is_chosen DESC LIMIT 1) m ON true;
+    WHERE q.tenant = o.tenant AND q.is_open ORDER BY c.decision_id DESC, c.is_chosen DESC LIMIT 1) m ON true;
 COMMENT ON VIEW easeml.tenant_status IS 'Tenants with their settings and what they use, including roles that have runs and no settings of their own.';
 
 COMMENT ON COLUMN easeml.tenant_status.tenant IS 'Role.';

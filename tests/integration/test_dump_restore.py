@@ -109,7 +109,9 @@ def test_all_rows_are_there(finished: tuple[Session, Session], restored: tuple[S
     old, new = finished[0], restored[0]
     assert tables(new) == tables(old)
     for table in set(tables(old)) - NOT_DUMPED:
-        rows = f"SELECT t::text FROM easeml.{table} t ORDER BY 1"
+        # The clock of a tenant's starts is not dumped: it counts on the former server.
+        row = "to_jsonb(t) - 'paced_until'" if table == "tenant_roles" else "t"
+        rows = f"SELECT ({row})::text FROM easeml.{table} t ORDER BY 1"
         assert new.values(rows) == old.values(rows), table
     assert old.value("SELECT count(*) FROM easeml.checkpoints") > 0
     assert old.value("SELECT count(*) FROM easeml.checkpoint_chunks") > 4

@@ -82,6 +82,17 @@ def test_health_counts_since_the_coordinator_began(watched: Session) -> None:
     assert row["unit_seconds"] >= 0.5 * recorded > 0
 
 
+def test_what_begins_while_somebody_looks_has_no_age_below_zero(watched: Session) -> None:
+    ages = """SELECT h.heartbeat_age_seconds AS heartbeat, h.longest_unit_seconds AS longest,
+        (SELECT max(s.unit_seconds) FROM easeml.slot_status s) AS unit FROM easeml.health h"""
+    with watched.transaction(force_rollback=True):
+        watched.execute("UPDATE easeml.coordinators SET heartbeat_at = clock_timestamp() + interval '1 minute'")
+        watched.execute("UPDATE easeml.slots SET unit_started_at = clock_timestamp() + interval '1 minute'")
+        assert watched.rows(ages) == [{"heartbeat": 0, "longest": 0, "unit": 0}]
+        watched.execute("UPDATE easeml.slots SET unit_started_at = NULL")
+        assert watched.rows(ages) == [{"heartbeat": 0, "longest": None, "unit": None}]
+
+
 def test_the_page_has_the_numbers_of_the_view(watched: Session, port: int) -> None:
     text = page(port)
     samples = {name: float(value) for name, value in SAMPLE.findall(text)}

@@ -28,6 +28,7 @@ WHERE c.contype = 'f' AND c.connamespace = 'easeml'::regnamespace AND NOT EXISTS
         AND EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.conrelid AND a.attname <> 'tenant'
             AND a.attnum = ANY ((string_to_array(i.indkey::text, ' ')::smallint[])[1:n])))
 """
+TRIALS_FETCHED = "SELECT pg_stat_get_xact_tuples_fetched('easeml.trials'::regclass)"
 RUN = QUICK.n_runs - 3
 PAGES = {
     "a page of runs": "SELECT * FROM easeml.run_status ORDER BY run_id DESC LIMIT 20",
@@ -85,6 +86,44 @@ def test_the_status_of_tenants_looks_up_one_decision_of_each_open_run(filled: Se
     (plan,) = filled.value("EXPLAIN (ANALYZE, FORMAT JSON) SELECT tenant, last_decision FROM easeml.tenant_status")
     assert filled.value("SELECT count(*) FROM easeml.arm_opening_candidates") > 10 * FEW
     assert rows_read(plan["Plan"]) < 2 * FEW, json.dumps(plan, indent=1)
+
+
+def test_the_hours_of_a_tenant_read_no_trial_of_a_finished_run(filled: Session) -> None:
+    owned = "SELECT count(*) FROM easeml.trials t JOIN easeml.runs r USING (run_id) WHERE t.tenant = 'tenant_1' AND {}"
+    n_open = filled.value(owned.format("r.is_open"))
+    assert filled.value(owned.format("NOT r.is_open")) > 5 * n_open
+    with filled.transaction():
+        before = filled.value(TRIALS_FETCHED)
+        hours = filled.value("SELECT easeml.used_hours('tenant_1')")
+        assert filled.value(TRIALS_FETCHED) - before <= n_open
+    plainly = "SELECT sum(slot_seconds) / 3600 FROM easeml.trials WHERE tenant = 'tenant_1'"
+    assert hours == pytest.approx(filled.value(plainly) + 100 / 3600)
+
+
+def test_a_page_of_a_tenant_asks_about_the_runs_that_it_shows(filled: Session) -> None:
+    """The planner takes the rows of a tenant for few, and would work out the progress of all its runs."""
+    n_runs = filled.value("SELECT count(*) FROM easeml.runs WHERE tenant = 'tenant_1'")
+    with filled.transaction(force_rollback=True):
+        filled.execute("UPDATE easeml.tenant_roles SET role = 'easeml_tenant'::regrole WHERE tenant = 'tenant_1'")
+        filled.execute("SET LOCAL ROLE easeml_tenant")
+        asked = "SELECT * FROM easeml.run_status ORDER BY run_id DESC LIMIT 2"
+        assert len(filled.rows(asked)) == 2
+        (plan,) = filled.value(f"EXPLAIN (ANALYZE, FORMAT JSON) {asked}")
+    assert n_runs == QUICK.n_runs / QUICK.n_tenants
+    assert rows_read(plan["Plan"]) < n_runs * QUICK.n_trials_each, json.dumps(plan, indent=1)
+
+
+def test_nobody_looks_for_the_best_trial_where_one_is_deployed(filled: Session) -> None:
+    asked = "EXPLAIN (ANALYZE, FORMAT JSON) SELECT * FROM easeml.answering"
+    deployed = """INSERT INTO easeml.deployments (tenant, dataset_name, trial_id)
+        SELECT tenant, 'sales', max(trial_id) FROM easeml.trials WHERE status = 'finished' GROUP BY tenant"""
+    with filled.transaction(force_rollback=True):
+        filled.execute("DELETE FROM easeml.deployments")
+        (searched,) = filled.value(asked)
+        filled.execute(deployed)
+        (plan,) = filled.value(asked)
+    assert rows_read(searched["Plan"]) > QUICK.n_runs * QUICK.n_trials_each / 2
+    assert 0 < rows_read(plan["Plan"]) < 20 * QUICK.n_tenants, json.dumps(plan, indent=1)
 
 
 def test_the_last_decision_is_that_of_the_newest_decision_number(filled: Session) -> None:

@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from easeml_db.cli import commands
+from easeml_db.errors import EasemlError
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from tests.conftest import Session
 
 BY_RUN = ("decisions", "beliefs", "forecasts", "allocations", "events", "units", "evaluations", "states")
-FOREVER = ("states", "runs", "versions", "dropped_tenants")
+FOREVER = ("states", "runs", "versions", "dropped_tenants")  # by default
 TABLES = {
     "decisions": ("arm_openings", "arm_opening_candidates"), "beliefs": ("priors", "posteriors"),
     "forecasts": ("forecasts",), "allocations": ("trial_groups", "allocations"), "events": ("events",),
@@ -92,6 +93,38 @@ def test_a_dry_run_counts_what_then_leaves_and_open_runs_keep_it(what: str, rows
     assert left <= before - n_counted if what == "decisions" else left == before - n_counted
     assert prune(rows, what) == 0
     assert what in ("states", "decisions") or count(rows, *TABLES[what], where=of_open) == of_open_before
+
+
+def fetched(session: Session, table: str) -> int:
+    """Rows of a table that this transaction has fetched."""
+    return int(session.value(f"SELECT pg_stat_get_xact_tuples_fetched('easeml.{table}'::regclass)"))
+
+
+@pytest.mark.parametrize("what", ["states", "runs"])
+def test_what_is_needed_is_looked_up_once_for_many_runs(what: str, rows: Session) -> None:
+    """Asked run by run, each would read the trials of all datasets."""
+    if what == "runs":  # the newest 500 stay
+        add_runs(rows, 500)
+    before = fetched(rows, "trials")
+    prune(rows, what, is_dry=True)
+    assert fetched(rows, "trials") - before < 8 * count(rows, "trials")
+
+
+def test_a_run_of_very_many_trials_has_a_batch_of_its_own(rows: Session) -> None:
+    ended = rows.values("SELECT run_id FROM easeml.runs WHERE NOT is_open ORDER BY run_id")
+    large = ended[2]
+    rows.execute(
+        "INSERT INTO easeml.trials (run_id, arm_id, tenant, trial_number, architecture, config, max_epochs, status)"
+        " SELECT t.run_id, t.arm_id, t.tenant, t.trial_number + n, t.architecture, t.config, t.max_epochs, t.status"
+        " FROM (SELECT * FROM easeml.trials WHERE run_id = %s ORDER BY trial_number DESC LIMIT 1) t,"
+        " generate_series(1, 2000) n",
+        [large],
+    )
+    batch = "SELECT last FROM easeml.prune_batch('events', %s, false)"
+    assert rows.value(batch, 0) == ended[1]
+    assert rows.value(batch, ended[1]) == large
+    assert rows.value(batch, large) == ended[-1]
+    assert rows.value(batch, ended[-1]) is None
 
 
 def test_nothing_that_was_not_chosen_leaves(catalogue: Session) -> None:
@@ -185,17 +218,23 @@ def test_a_run_that_can_be_resumed_keeps_what_it_needs(status: str, rows: Sessio
     )
 
 
-def test_the_newest_runs_teach_priors_and_stay(rows: Session) -> None:
-    rows.execute("DELETE FROM easeml.servings")
-    assert prune(rows, "runs") == 0
+def add_runs(session: Session, n: int) -> None:
+    """Add finished runs without trials that are younger than all others."""
     columns = (
         "tenant, dataset_id, procedure, architectures, n_configs, max_epochs, metric, is_higher_better, seed,"
         " created_at"
     )
-    rows.execute(
+    session.execute(
         f"INSERT INTO easeml.runs ({columns}, status, finished_at)"
-        f" SELECT {columns}, 'finished', now() FROM easeml.runs, generate_series(1, 500) WHERE run_id = 1"
+        f" SELECT {columns}, 'finished', now() FROM easeml.runs, generate_series(1, %s) WHERE run_id = 1",
+        [n],
     )
+
+
+def test_the_newest_runs_teach_priors_and_stay(rows: Session) -> None:
+    rows.execute("DELETE FROM easeml.servings")
+    assert prune(rows, "runs") == 0
+    add_runs(rows, 500)
     answering = set(rows.values("SELECT run_id FROM easeml.answering WHERE run_id IS NOT NULL"))
     kept = answering | set(rows.values("SELECT run_id FROM easeml.runs WHERE is_open OR run_id > %s", TINY.n_runs))
     n_runs = count(rows, "runs")
@@ -229,6 +268,61 @@ def test_versions_leave_that_nothing_uses(rows: Session) -> None:
     assert set(rows.values("SELECT dataset_id FROM easeml.datasets")) == used | newest_ids | {shared}
     assert unused in before - used
     assert count(rows, "blocks", where=f"x.dataset_id = {unused}") == 0
+
+
+def refreshed_each_day(session: Session, n_versions: int) -> dict[str, Any]:
+    """Give a dataset further versions with rows, each with a run and its one trial; return the last of them."""
+    row = session.rows("SELECT tenant, dataset_name, dataset_id FROM easeml.datasets WHERE version = 2")[0]
+    dataset = "tenant, dataset_name, source, input_columns, target_column, task, input_shape, n_outputs, n_partitions"
+    dataset += ", validation_fraction, test_fraction, seed, block_rows, encoder, created_at"
+    run = "procedure, architectures, n_configs, max_epochs, metric, is_higher_better, seed, created_at, finished_at"
+    trial = "architecture, config, max_epochs, best_epoch, best_metric_value, best_loss"
+    for version in range(3, 3 + n_versions):
+        for name, made in {
+            "dataset_id": f"datasets ({dataset}, version) SELECT {dataset}, {version} FROM easeml.datasets"
+            " WHERE dataset_id = %(dataset_id)s",
+            "block_number": "blocks (dataset_id, tenant, split, partition_number, block_number, n_rows, inputs,"
+            " targets)"
+            " VALUES (%(dataset_id)s, %(tenant)s, 'train', 0, 0, 1, '', '')",
+            "run_id": f"runs (tenant, dataset_id, status, {run}) SELECT %(tenant)s, %(dataset_id)s, 'finished', {run}"
+            " FROM easeml.runs WHERE status = 'finished' ORDER BY run_id LIMIT 1",
+            "arm_id": "arms (run_id, tenant, architecture) VALUES (%(run_id)s, %(tenant)s, 'mlp')",
+            "trial_id": f"trials (run_id, arm_id, tenant, trial_number, status, {trial}) SELECT %(run_id)s, %(arm_id)s,"
+            f" %(tenant)s, 1, 'finished', {trial} FROM easeml.trials WHERE status = 'finished' LIMIT 1",
+            "refresh_id": "refreshes (tenant, dataset_name, outcome, run_id, reason)"
+            " VALUES (%(tenant)s, %(dataset_name)s, 'served', %(run_id)s, '')",
+            "serving_id": "servings (tenant, dataset_name, trial_id, is_deployed, metric, reason)"
+            " VALUES (%(tenant)s, %(dataset_name)s, %(trial_id)s, true, 'accuracy', 'refreshed')",
+        }.items():
+            row |= session.execute(f"INSERT INTO easeml.{made} RETURNING {name}", row).fetchall()[0]
+    return row
+
+
+def test_a_dataset_that_is_refreshed_each_day_does_not_grow_for_ever(rows: Session) -> None:
+    rows.execute("DELETE FROM easeml.retention_settings")
+    newest = refreshed_each_day(rows, 30)
+    refreshed = rows.rows("SELECT run_id, dataset_id FROM easeml.runs WHERE run_id > %s ORDER BY run_id", TINY.n_runs)
+    rows.execute("DELETE FROM easeml.deployments WHERE tenant = %(tenant)s", newest)
+    deployed = rows.value("SELECT trial_id FROM easeml.trials WHERE run_id = %s", refreshed[4]["run_id"])
+    rows.execute(
+        "INSERT INTO easeml.deployments (tenant, dataset_name, trial_id) VALUES (%s, %s, %s)",
+        [newest["tenant"], newest["dataset_name"], deployed],
+    )
+    others = count(rows, "runs") - 30
+    answering = set(rows.values("SELECT run_id FROM easeml.answering WHERE run_id IS NOT NULL"))
+    n_counted = prune(rows, "refreshed", is_dry=True)
+    assert (n_counted, count(rows, "runs")) == (19, others + 30)
+    assert prune(rows, "refreshed") == n_counted
+    kept = [row for k, row in enumerate(refreshed) if k == 4 or k >= 20]
+    assert count(rows, "runs") == others + len(kept)
+    assert set(rows.values("SELECT run_id FROM easeml.answering WHERE run_id IS NOT NULL")) == answering
+    for table in ("datasets", "blocks"):
+        gone = {row["dataset_id"] for row in refreshed} - {row["dataset_id"] for row in kept}
+        assert set(rows.values(f"SELECT dataset_id FROM easeml.{table}")) & gone == set()
+        assert count(rows, table, where=f"x.dataset_id IN ({', '.join(str(r['dataset_id']) for r in kept)})") == 11
+    history = "SELECT is_kept FROM easeml.serving_history WHERE reason = 'refreshed'"
+    assert sum(rows.values(history)) == 11
+    assert prune(rows, "refreshed") == 0
 
 
 @pytest.mark.parametrize("state", ["gone", "dropped", "member", "restored", "busy"])
@@ -315,7 +409,7 @@ def test_only_administrators_remove_rows(catalogue: Session) -> None:
     for role in ("easeml_tenant", "easeml_reader", "easeml_coordinator"):
         with catalogue.transaction(force_rollback=True):
             catalogue.execute(f"SET LOCAL ROLE {role}")
-            assert len(catalogue.rows("SELECT * FROM easeml.retention")) == 12
+            assert len(catalogue.rows("SELECT * FROM easeml.retention")) == 13
             for statement in ("easeml.prune_batch('units')", "easeml.set_retention('units', '9 days')"):
                 with pytest.raises(psycopg.errors.InsufficientPrivilege), catalogue.transaction():
                     catalogue.execute(f"SELECT {statement}")
@@ -353,6 +447,12 @@ def events_come_back(catalogue: Session) -> Iterator[None]:
     yield
     catalogue.execute("DELETE FROM easeml.events")
     catalogue.execute("INSERT INTO easeml.events OVERRIDING SYSTEM VALUE SELECT * FROM events_before")
+
+
+def test_a_time_that_is_none_is_refused_with_one_that_is(catalogue: Session) -> None:
+    with pytest.raises(EasemlError, match="nonsense") as caught:
+        easeml(catalogue, "retention", "units", "nonsense")
+    assert caught.value.hint == "Write it as SQL does: '90 days', '12 hours'."
 
 
 @pytest.mark.usefixtures("events_come_back")

@@ -537,6 +537,8 @@ def test_cancel_reaches_busy_units_and_resume_finishes(shop: Session) -> None:
     shop.execute("SELECT easeml.resume(%s)", [run_id])
     status = wait_for(shop, run_id)
     assert (status["status"], status["n_finished"]) == ("finished", 2)
+    # It comes when the run has ended.
+    shop.wait_until("SELECT count(*) = 1 FROM easeml.run_events WHERE run_id = %s AND kind = 'summary'", run_id)
     kinds = shop.values("SELECT kind FROM easeml.run_events WHERE run_id = %s ORDER BY event_id", run_id)
     assert [kind for kind in kinds if kind != "scheduled"] == ["cancelled", "resumed", "summary"]
 

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from easeml_db.decisions.procedures.contract import TrialHistory
+from easeml_db.decisions.procedures.contract import TrialDecision, TrialHistory
 
 
 class SearchStore(Protocol):
     """Reads what an arm's trials came to, and records what a procedure decides."""
 
-    async def trial_history(self, run_id: int, arm_id: int) -> list[TrialHistory]:
-        """Return what a procedure may know of an arm's trials, by trial_number."""
+    async def trial_history(
+        self, run_id: int, arm_id: int, trial_ids: Sequence[int] | None = None
+    ) -> list[TrialHistory]:
+        """Return what a procedure may know of an arm's trials, or of some of them, by trial_number."""
+
+    async def answer(
+        self, question: Callable[[], list[TrialDecision]], meanwhile: Callable[[float], Awaitable[None]]
+    ) -> list[TrialDecision]:
+        """Return what a question to a procedure comes to. A long one is worked out beside the loop: `meanwhile` is
+        called again and again until then, with the seconds for which it may wait. What the question raises comes out
+        here."""
 
     async def apply_decisions(self, run_id: int, arm_id: int, decisions: Sequence[Mapping[str, Any]]) -> int:
         """Start, continue and stop trials, all or none (sql/functions/searches.sql says what a decision is); return the

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import cast
 
 from easeml_db.decisions.procedures import JOINT, PROCEDURES, takes_joint
@@ -11,7 +12,7 @@ from easeml_db.decisions.procedures.contract import Procedure, SearchArguments
 from easeml_db.decisions.procedures.options import ROOT
 from easeml_db.decisions.search_space.configs import Config
 from easeml_db.decisions.search_space.documents import read_document
-from easeml_db.decisions.search_space.parsing import SearchSpace, parse_search_space
+from easeml_db.decisions.search_space.parsing import SearchSpace, Specs, space_of, specs_of
 from easeml_db.decisions.search_space.refusal import refusal, shown, unknown_name
 from easeml_db.decisions.search_space.specs import RESERVED
 from easeml_db.words.run import Search
@@ -54,10 +55,10 @@ def read_search(search: Search) -> ReadSearch:
     is_joint = options.pop(JOINT, False) if takes_joint(search.procedure) else False
     if not isinstance(is_joint, bool):
         raise refusal(f"{ROOT}.{JOINT}", expected="true or false", got=shown(is_joint))
-    architectures = _architectures(search.architectures_json)
+    specs = _specs(search.architectures_json)
     space_json = search.search_space_json
-    space = parse_search_space(architectures, None if space_json is None else read_document("search_space", space_json))
-    return ReadSearch(tuple(architectures), space, options, is_joint)
+    space = space_of(specs, None if space_json is None else read_document("search_space", space_json))
+    return ReadSearch(tuple(specs), space, options, is_joint)
 
 
 def _options(text: str | None) -> Mapping[str, object]:
@@ -71,6 +72,11 @@ def _portfolio(text: str | None) -> Mapping[str, list[Config]]:
     """Return the configs of a portfolio, an object name -> [config, ...] or null, as procedures write configs."""
     raw = cast("Mapping[str, list[Config]]", None if text is None else read_document("portfolio", text)) or {}
     return {name: [{RESERVED: name, **config} for config in configs] for name, configs in raw.items()}
+
+
+@lru_cache(maxsize=16)  # every run of a session asks for a few of the same
+def _specs(text: str) -> Specs:
+    return specs_of(_architectures(text))
 
 
 def _architectures(text: str) -> Mapping[str, object]:

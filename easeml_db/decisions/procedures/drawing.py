@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 
 import numpy as np
 
 from easeml_db.decisions.search_space.configs import Config, key_of
 from easeml_db.decisions.search_space.parsing import SearchSpace
-from easeml_db.decisions.search_space.sampling import sample
+from easeml_db.decisions.search_space.sampling import draws
 
 
 class ConfigSequence:
     """The random configs of a run: the first k do not depend on how many are asked for. Any whole seed is fine."""
 
     def __init__(self, space: SearchSpace, seed: int) -> None:
-        self._space = space
-        self._seed = seed % 2**64
+        self._draws = draws(space, np.random.default_rng(seed % 2**64))
         self._configs: list[Config] = []
         self._sequence_keys: list[str] = []
         self._seen = _Keys()
 
     def first(self, n_configs: int) -> list[Config]:
         """Return `n_configs` configs, fewer where the space holds no more."""
-        if len(self._configs) < n_configs:
-            self._configs = sample(self._space, n_configs, np.random.default_rng(self._seed))
+        self._configs += islice(self._draws, max(n_configs - len(self._configs), 0))
         return self._configs[:n_configs]
 
     def at(self, position: int) -> Config | None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from easeml_db.decisions.procedures.shipped_configs import SHIPPED, SKEWED
 from easeml_db.decisions.search_space.configs import config_of
-from easeml_db.decisions.search_space.parsing import parse_search_space
+from easeml_db.decisions.search_space.parsing import Specs, space_of, specs_of
 from easeml_db.decisions.search_space.specs import RESERVED
 from easeml_db.errors import InvalidArgument
 
@@ -41,7 +41,8 @@ def _configs_of(name: str, specs: object, rows: Sequence[Mapping[str, Any]]) -> 
     losses = losses_of([row for row in rows if row["architecture"] == name])
     learnt = greedy_cover(losses, N_OF_HISTORY) if len(losses) >= LEAST_DATASETS else []
     shipped = [json.dumps(config, sort_keys=True) for config in _shipped(name, specs)]
-    completed = [_completed(name, specs, json.loads(text)) for text in dict.fromkeys([*learnt, *shipped])]
+    parsed = specs_of({name: specs})
+    completed = [_completed(name, parsed, json.loads(text)) for text in dict.fromkeys([*learnt, *shipped])]
     return list({json.dumps(config): config for config in completed if config is not None}.values())
 
 
@@ -51,10 +52,10 @@ def _shipped(name: str, specs: Any) -> Sequence[Mapping[str, Any]]:
     return [first, *(SKEWED.get(name, ()) if is_skewed else ()), *others]
 
 
-def _completed(name: str, specs: object, config: Config) -> Config | None:
+def _completed(name: str, specs: Specs, config: Config) -> Config | None:
     """Return a config with the defaults of what it does not name; None where it is not legal."""
     try:
-        space = parse_search_space({name: specs}, {name: {key: [value] for key, value in config.items()}})
+        space = space_of(specs, {name: {key: [value] for key, value in config.items()}})
     except InvalidArgument:
         return None
     (subspace,) = space.subspaces

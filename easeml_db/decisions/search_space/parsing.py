@@ -61,9 +61,18 @@ def parse_search_space(architectures: Mapping[str, object], search_space: object
 
     None or {}: every default search range. Otherwise what is not mentioned keeps its default value.
     """
-    specs = {name: parse_specs(raw, f"architectures.{name}") for name, raw in architectures.items()}
-    if not specs:
+    return space_of(specs_of(architectures), search_space)
+
+
+def specs_of(architectures: Mapping[str, object]) -> Specs:
+    """Read the specs of the chosen architectures."""
+    if not architectures:
         raise refusal("architectures", expected="at least one architecture", got="none")
+    return {name: parse_specs(raw, f"architectures.{name}") for name, raw in architectures.items()}
+
+
+def space_of(specs: Specs, search_space: object = None) -> SearchSpace:
+    """Check a search space against specs that have been read."""
     if search_space is None or search_space == {}:
         return SearchSpace(tuple(_default_subspace(name, specs[name]) for name in specs))
     if not isinstance(search_space, Mapping):

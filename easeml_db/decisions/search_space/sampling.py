@@ -5,7 +5,8 @@ The first k of n configs do not depend on n: a longer search with the same seed 
 
 from __future__ import annotations
 
-from itertools import product
+from collections.abc import Iterator
+from itertools import islice, product
 
 import numpy as np
 
@@ -18,18 +19,19 @@ LARGEST_LISTED = 20_000  # a larger space does not run out: no run draws more th
 
 def sample(space: SearchSpace, n_configs: int, rng: np.random.Generator) -> list[Config]:
     """Draw at most `n_configs` different configs, one architecture after the other."""
+    return list(islice(draws(space, rng), n_configs))
+
+
+def draws(space: SearchSpace, rng: np.random.Generator) -> Iterator[Config]:
+    """Draw different configs for as long as there are any, one architecture after the other."""
     drawers = [_Drawer(subspace) for subspace in space.subspaces]
-    configs: list[Config] = []
     while drawers:
         for drawer in tuple(drawers):
-            if len(configs) >= n_configs:
-                return configs
             config = drawer.next(rng)
             if config is None:
                 drawers.remove(drawer)
             else:
-                configs.append(config)
-    return configs
+                yield config
 
 
 def draw(subspace: Subspace, rng: np.random.Generator) -> Config:
