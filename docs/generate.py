@@ -62,6 +62,7 @@ GROUPS = {
     "Plans and prices": (
         "plan",
         "plan_frontier",
+        "profile_dataset",
         "forecast",
         "create_price_list",
         "drop_price_list",
@@ -75,6 +76,7 @@ GROUPS = {
         "predict_row",
         "predict_probabilities",
         "predict_table",
+        "predict_on_nodes",
         "deploy",
         "undeploy",
         "rollback",
@@ -83,6 +85,7 @@ GROUPS = {
     ),
     "Evaluation": (
         "evaluate",
+        "evaluate_on_nodes",
         "confusion_matrix",
         "class_metrics",
         "roc_curve",
@@ -106,6 +109,7 @@ GROUPS = {
         "drain_segment",
         "resume_segment",
         "remove_segment",
+        "set_state_copies",
     ),
     "Tenants": ("create_tenant", "alter_tenant", "drop_tenant", "adopt_tenant", "set_policy", "quality"),
     "Operations": ("version", "has_live_coordinator", "python_facts", "finish_restore"),

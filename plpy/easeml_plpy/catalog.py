@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Mapping, Sequence
+from functools import cache, lru_cache
 
 from .architectures import ARCHITECTURES, Architecture, architecture, fits
 from .architectures.registered import registered_architectures
@@ -89,8 +89,17 @@ def _as_json(chosen: Architecture, is_skewed: bool) -> str:
 
 def _offered(session: Session) -> list[Architecture]:
     """Return what a run may ask for: ours, then those that an administrator registered."""
-    ours = [each for each in ARCHITECTURES.values() if not each.is_derived]
-    return ours + registered_architectures(session)
+    return _ours() + registered_architectures(session)
+
+
+def _ours() -> list[Architecture]:
+    return [each for each in ARCHITECTURES.values() if not each.is_derived]
+
+
+@lru_cache(maxsize=64)  # every run on a dataset asks the same
+def _fits_of_ours(wanted: Task) -> Mapping[str, str | None]:
+    """Return by name why an architecture of ours does not fit, or None."""
+    return {each.name: fits(each, wanted) for each in _ours()}
 
 
 @tenant_entry_point
@@ -113,13 +122,15 @@ def fitting_architectures(
     """Return (name, reason why it does not fit or None, is a default) of every architecture, the defaults first."""
     objects = None if n_links is None else Objects(input_shape[-1] - 1 - n_links, n_links)
     wanted = Task(task, tuple(input_shape), n_outputs, output_shape=tuple(output_shape or ()), objects=objects)
-    reasons = {each.name: fits(each, wanted) for each in _offered(session)}
+    reasons = dict(_fits_of_ours(wanted)) | {
+        each.name: fits(each, wanted) for each in registered_architectures(session)
+    }
     rank = len(wanted.input_shape)
     defaults = DEFAULTS_OF_TEXTS if has_texts else DEFAULTS_BY_RANK.get(rank, ("linear", "mlp"))
-    if n_links is not None:
+    if wanted.output_shape:
+        defaults = tuple(name for name in DEFAULTS_OF_TENSORS if reasons[name] is None) or ("bit_autoencoder",)
+    elif n_links is not None:
         defaults = DEFAULTS_OF_TREES if n_links else DEFAULTS_OF_SERIES
-    elif wanted.output_shape:
-        defaults = tuple(name for name in DEFAULTS_OF_TENSORS if reasons[name] is None)
     elif sum(reasons[name] is None for name in defaults) < 2:
         defaults = ("linear", "mlp")
     names = dict.fromkeys((*defaults, *reasons))

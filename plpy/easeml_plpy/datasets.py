@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from .cache import Bounded
-from .encoder import Encoder, LabelTarget, TensorTarget
+from .encoder import Encoder, LabelTarget, Target, TensorTarget
 from .encoding import fields_from_bytes, targets_from_bytes
 from .errors import NotFound
 from .session import Kept, Session, Statement
@@ -58,9 +58,9 @@ class Dataset:
         target = self.encoder.target
         if isinstance(target, LabelTarget):
             return outputs
+        if isinstance(target, TensorTarget):
+            return target.raw(outputs)
         values: Array = outputs.astype(np.float64) * target.scale + target.mean
-        if isinstance(target, TensorTarget) and target.is_bytes:
-            return values.clip(target.low, target.high)
         return values
 
 
@@ -148,12 +148,16 @@ def _decoded(data: Dataset, view: str, blocks: Sequence[_Block], *, is_training:
         fields = fields_from_bytes(data.encoder, block.inputs, block.n_rows)
         parts.append(data.encode(view, fields, folds_of(n_rows, block.n_rows) if is_training else None))
         n_rows += block.n_rows
-    targets = [targets_from_bytes(target, block.targets) for block in blocks]
+    targets = [targets_from_bytes(target, block.targets, block.n_rows) for block in blocks]
     inputs = np.concatenate(parts) if parts else np.zeros((0, *task.input_shape), task.input_type)
-    raw = np.concatenate(targets) if targets else targets_from_bytes(target, b"")
-    values = (
-        raw.astype(np.int64)
-        if isinstance(target, LabelTarget)
-        else ((raw - target.mean) / target.scale).astype(np.float32)
-    )
-    return PartitionRows(torch.from_numpy(inputs), torch.from_numpy(values), raw)
+    raw = np.concatenate(targets) if targets else targets_from_bytes(target, b"", 0)
+    return PartitionRows(torch.from_numpy(inputs), torch.from_numpy(_learnt(target, raw)), raw)
+
+
+def _learnt(target: Target, raw: Array) -> Array:
+    """Return targets as they are learnt: classes, or numbers on the standard scale."""
+    if isinstance(target, LabelTarget):
+        return raw.astype(np.int64)
+    if isinstance(target, TensorTarget):
+        return target.standard(raw)
+    return ((raw - target.mean) / target.scale).astype(np.float32)

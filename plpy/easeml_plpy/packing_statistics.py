@@ -47,6 +47,7 @@ class PackingStatistics:
             for k, field in enumerate(inputs)
             if isinstance(field, CategoricalField) and len(field.categories) > MANY and self._outputs.n_outputs
         }
+        self._observed = target.numbers if isinstance(target, TensorTarget) else np.asarray
         self._target = Moments(is_elementwise=True)
         self._target_range = (math.inf, -math.inf)
         self.n_rows: Counter[tuple[str, int]] = Counter()
@@ -69,7 +70,7 @@ class PackingStatistics:
         for k, sums in self._categories.items():
             counted, summed = sums.look(fields[k], self._outputs.of(targets), folds)
             found |= {f"category {k} counts": counted, f"category {k} sums": summed}
-        numbers = targets.astype(np.float64)
+        numbers = self._observed(targets).astype(np.float64)
         found |= _named("target", _moment_facts(moments_of(numbers.reshape(-1, 1), True)))
         low, high = numbers.min(initial=math.inf), numbers.max(initial=-math.inf)
         return found | {"target low": np.array(low), "target high": np.array(high)}

@@ -18,7 +18,7 @@ from .errors import InvalidData, NotAllowed, ShapeMismatch
 from .row_values import coded, fields_from_numbers, fields_from_values, numbers_of_array, row_of_text
 from .sent_columns import decode_payload
 from .serving import Served, served, within_memory
-from .session import Kept, Session, answering, tenant_entry_point
+from .session import Kept, Session, answering, node_entry_point, tenant_entry_point
 from .value_types import Array
 
 Answer: TypeAlias = tuple[str | None, float | None, float | None, int]
@@ -33,10 +33,11 @@ ROWS_AT_ONCE = 1024
 
 class Filling:
     """Says whether easeml.predict_table fills a table just now, for only then are packed rows answered; and whether
-    with the probabilities of all classes."""
+    with the probabilities of all classes. On a node it holds the trial, too."""
 
     is_on = False
     has_probabilities = False
+    served: Served | None = None
 
 
 FILLING: Kept[Filling] = Kept(Filling)
@@ -151,7 +152,26 @@ def predict_packed(
     filling = session.kept(FILLING)
     if not filling.is_on:
         raise NotAllowed("easeml.predict_packed cannot be called directly", hint="Call easeml.predict_table.")
-    chosen = served(session, dataset, trial_id)
+    return _packed_answers(served(session, dataset, trial_id), filling, n_rows, payload, texts)
+
+
+@node_entry_point
+def predict_packed_on_node(
+    session: Session,
+    dataset: str | None,
+    trial_id: int | None,
+    n_rows: int,
+    payload: bytes | None,
+    texts: str | None,
+) -> Answers:
+    """Predict for many rows within easeml_segment.predict_on_node, with its trial."""
+    filling = session.kept(FILLING)
+    if not filling.is_on or filling.served is None:
+        raise NotAllowed("easeml_segment.predict_packed_on_node cannot be called directly")
+    return _packed_answers(filling.served, filling, n_rows, payload, texts)
+
+
+def _packed_answers(chosen: Served, filling: Filling, n_rows: int, payload: bytes | None, texts: str | None) -> Answers:
     inputs = chosen.data.encoder.inputs
     sent = iter(_numbers(inputs, payload, n_rows))
     n_texts = sum(isinstance(field, CategoricalField | TextField) for field in inputs)

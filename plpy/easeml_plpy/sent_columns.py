@@ -24,12 +24,14 @@ HEAD_BYTES = 20
 Parts = Sequence[tuple[NumberField, str]]
 
 
-def payload_sql(values: Parts) -> str:
+def payload_sql(values: Parts, schema: str = "easeml") -> str:
     """Return SQL of the bytes of these columns, aggregates of their values. An image of another size is left out, so
     that the length tells."""
-    numbers = [columns_of.send_sql(field, value, "") for field, value in values if isinstance(field, NumericField)]
-    parts = [f"easeml.array_bytes(array_agg(ARRAY[{', '.join(numbers)}]))"] if numbers else []
-    parts += [_tensors_sql(field, value) for field, value in values if isinstance(field, TensorField)]
+    numbers = [
+        columns_of.send_sql(field, value, "", schema) for field, value in values if isinstance(field, NumericField)
+    ]
+    parts = [f"{schema}.array_bytes(array_agg(ARRAY[{', '.join(numbers)}]))"] if numbers else []
+    parts += [_tensors_sql(field, value, schema) for field, value in values if isinstance(field, TensorField)]
     return " || ".join(parts) or "NULL::bytea"
 
 
@@ -49,9 +51,9 @@ def decode_payload(fields: Sequence[NumberField], payload: bytes | None, n_rows:
     ]
 
 
-def _tensors_sql(field: TensorField, value: str) -> str:
+def _tensors_sql(field: TensorField, value: str, schema: str) -> str:
     if field.is_array:
-        return f"string_agg({columns_of.send_sql(field, value, '')}, ''::bytea)"
+        return f"string_agg({columns_of.send_sql(field, value, '', schema)}, ''::bytea)"
     return f"string_agg(CASE WHEN octet_length({value}) = {math.prod(field.shape)} THEN {value} END, ''::bytea)"
 
 

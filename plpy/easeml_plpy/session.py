@@ -251,6 +251,13 @@ def answered_by(plpy: PlPy, function: Callable[P, object], *args: P.args, **kwar
         return answered(function, *args, **kwargs)
 
 
+def guarded_and_bounded(plpy: PlPy, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a function as `guarded` does, where a tenant decides how long it takes: a cancel ends it wherever it is."""
+    limit_session()
+    with interruptible(plpy):
+        return guarded(plpy, function, *args, **kwargs)
+
+
 def guarded(plpy: PlPy, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Call `function` and turn an error of class ML into an SQL error with its SQLSTATE, detail and hint.
 

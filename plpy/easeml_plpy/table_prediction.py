@@ -21,11 +21,11 @@ from .prediction_outputs import Addition, is_there, key_columns
 from .probabilities import label_target
 from .sent_columns import payload_sql
 from .serving import served
-from .session import Command, Session, Statement, answering, only_column
+from .session import Command, NodeSession, Session, Statement, answering, only_column
 
 # A single label that is empty makes an empty text, which string_to_array would take for no label.
 LABELS = "CASE packed.labels WHEN '' THEN ARRAY[''] ELSE string_to_array(packed.labels, packed.separator) END"
-VALUES = "easeml.numbers_of(packed.predicted_values)"
+VALUES = "{schema}.numbers_of(packed.predicted_values)"
 LABEL_COLUMNS = {
     "predicted_label": ("text", f"unnest({LABELS})"),
     "probability": ("double precision", f"unnest({VALUES})"),
@@ -35,6 +35,7 @@ VALUE_COLUMN = {"predicted_value": ("double precision", f"unnest({VALUES})")}
 """What is written of the predictions: by column its type, and SQL of its values for all rows that were packed."""
 ELEMENTS = {"i2": "int2", "i4": "int4", "f4": "float4", "f8": "float8"}
 
+PREDICT = {Session.schema: "predict_packed", NodeSession.schema: "predict_packed_on_node"}
 CHUNK_ROWS = 4096
 MOST_PROBABILITIES = 1 << 18
 """That are written as JSON at once."""
@@ -48,7 +49,7 @@ CROSS JOIN LATERAL (
     SELECT count(*)::int AS n, {payload} AS payload, {texts} AS texts{key_arrays}
     FROM {relation} WHERE {within}
 ) AS chunk
-CROSS JOIN LATERAL easeml.predict_packed($1, $2, chunk.n, chunk.payload, chunk.texts) AS packed
+CROSS JOIN LATERAL {{schema}}.{predict}($1, $2, chunk.n, chunk.payload, chunk.texts) AS packed
 WHERE chunk.n > 0
 """
 
@@ -106,7 +107,7 @@ def write_predictions(
     columns_of.require(columns, [field.source for field in encoder.inputs], "source", wanted.source)
     check_types(wanted.source, columns, encoder.inputs)
     names, is_key = key_columns(session, relation, columns, encoder.inputs, key)
-    filling = _Filling(wanted, columns, encoder, [columns[name].quoted for name in names])
+    filling = TableFilling(wanted, columns, encoder, [columns[name].quoted for name in names])
     if if_exists not in ("append", "update") or not is_there(session, wanted.output):
         return filling.fill(session, wanted.source, wanted.output)
     if not is_key:
@@ -119,7 +120,7 @@ def write_predictions(
 
 
 @dataclass(frozen=True)
-class _Filling:
+class TableFilling:
     """Predictions on their way into a new table; `keys` are quoted for SQL."""
 
     wanted: TableRequest
@@ -152,10 +153,11 @@ class _Filling:
         inputs, kept = self.encoder.inputs, (f"unnest(chunk.k{i})" for i in range(len(self.keys)))
         sql = FILL.format(
             output=output,
+            predict=PREDICT[session.schema],
             relation=scanned,
             columns=", ".join([*kept, *(values for _, values in self.written.values())]),
             key_arrays="".join(f", array_agg({key}) AS k{i}" for i, key in enumerate(self.keys)),
-            payload=_payload_sql(self.columns, inputs),
+            payload=_payload_sql(self.columns, inputs, session.schema),
             texts=_texts_sql(self.columns, inputs),
             pages=pages_sql("$3", step),
             within=within_sql(step),
@@ -202,10 +204,10 @@ def check_types(source: str, columns: Columns, inputs: Sequence[Field], then: st
             )
 
 
-def _payload_sql(columns: Columns, inputs: Sequence[Field]) -> str:
+def _payload_sql(columns: Columns, inputs: Sequence[Field], schema: str) -> str:
     """Return SQL of the numbers, images and arrays."""
     numbers = (field for field in inputs if isinstance(field, NumericField | TensorField))
-    return payload_sql([(field, input_value_sql(columns[field.source], field)) for field in numbers])
+    return payload_sql([(field, input_value_sql(columns[field.source], field)) for field in numbers], schema)
 
 
 def _texts_sql(columns: Columns, inputs: Sequence[Field]) -> str:

@@ -1,6 +1,7 @@
 """Every PL/Python body is one import and one call of a function of the same name, which takes the SQL arguments.
 
-A pure core may be called too: `guarded` turns its errors into SQL errors, `answered_by` returns them as `failure`.
+A pure core may be called too: `guarded` and `guarded_and_bounded` turn its errors into SQL errors, `answered_by`
+returns them as `failure`.
 """
 
 import ast
@@ -66,7 +67,7 @@ def target_of(routine):
     """Return (module, name, arguments) of the function that does the work, without what turns its errors around it."""
     modules, call = parsed(routine)
     called, arguments = ast.unparse(call.func), names(call.args)
-    if called in ("guarded", "answered_by"):
+    if called in ("guarded", "guarded_and_bounded", "answered_by"):
         assert modules[called] == "easeml_plpy.session"
         assert arguments[0] == "plpy"
         return modules[arguments[1]], arguments[1], arguments[2:]

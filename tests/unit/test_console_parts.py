@@ -60,11 +60,34 @@ def test_many_failures_block_logins_for_a_minute() -> None:
     clock = Clock()
     logins = Logins(clock)
     for _ in range(MOST_FAILURES):
-        assert not logins.is_blocked()
-        logins.fail()
-    assert logins.is_blocked()
+        assert not logins.is_blocked("anna")
+        logins.fail("anna")
+    assert logins.is_blocked("anna")
     clock.seconds += 61
-    assert not logins.is_blocked()
+    assert not logins.is_blocked("anna")
+
+
+def test_who_fails_as_one_role_keeps_no_other_out() -> None:
+    logins = Logins(Clock())
+    for _ in range(10 * MOST_FAILURES):
+        logins.fail("mallory")
+    assert logins.is_blocked("mallory")
+    assert not logins.is_blocked("anna")
+
+
+def test_who_logs_in_again_and_again_ends_nobody_elses_login() -> None:
+    clock = Clock()
+    logins = Logins(clock)
+    anna = logins.add("anna", "user=anna")
+    first, *others = (_later(clock, logins) for _ in range(3 * MOST_LOGINS))
+    assert logins.of(anna) is not None
+    assert logins.of(first) is None
+    assert logins.of(others[-1]) is not None
+
+
+def _later(clock: Clock, logins: Logins) -> str:
+    clock.seconds += 1
+    return logins.add("mallory", "user=mallory")
 
 
 def test_secrets_are_compared_whole() -> None:

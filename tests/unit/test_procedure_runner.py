@@ -23,15 +23,19 @@ class HeldArms:
     def __init__(self) -> None:
         self.asked: list[tuple[int, int]] = []
 
-    async def trial_history(self, run_id: int, arm_id: int) -> list:
+    async def trial_history(self, run_id: int, arm_id: int, trial_ids: list[int] | None = None) -> list:
         self.asked.append((run_id, arm_id))
         raise NotFound("somebody holds the arm's rows")
+
+
+async def nothing_else(timeout_seconds: float) -> None:
+    raise AssertionError("nobody thinks long")
 
 
 def asked_after(*, renewed: Run | None, trial_id: int) -> list[tuple[int, int]]:
     """Return which arms the runner asks about once a trial has changed; the dispatcher alone is told of renewals."""
     store, dispatcher = HeldArms(), Dispatcher()
-    runner = ProcedureRunner(store, None, Lease(None), dispatcher)
+    runner = ProcedureRunner(store, None, Lease(None), dispatcher, nothing_else)
     run = replace(RUN, search=SEARCH)
     dispatcher.put_run(run)
     if renewed is None:

@@ -272,6 +272,16 @@ def test_the_page_says_the_figures() -> None:
     assert "States changed slots 3 times, 3.0 kB in all; 4.0 kB were stored" in text
 
 
+def test_the_page_says_what_went_from_server_to_server() -> None:
+    assert "From server to server" not in page_of(rows_of(FOUR_UNITS))
+    traffic = dict(rows_of(FOUR_UNITS).traffic)
+    traffic |= {"n_node_hops": 8, "n_node_hops_ahead": 6, "node_bytes": 8_000_000, "node_seconds": 2.0}
+    packed = run(shuffle="across", n_moved_bytes=2_000_000, packing_seconds=3.0)
+    text = without_scripts(page_of(rows_of(FOUR_UNITS, run=packed, traffic=traffic)))
+    assert "From server to server they went 8 times, 8.0 MB in 2.0 s; 75 % were there before a unit asked." in text
+    assert "shuffled across them in 3.0 s; 2.0 MB went from node to node" in text
+
+
 def test_the_leaderboard_shows_as_many_trials_as_asked_for() -> None:
     trials = [trial(n) for n in range(1, 31)]
     html = page_of(rows_of(FOUR_UNITS, trials=trials), n_top=5)

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from easeml_db.decisions.procedures.drawing import ConfigSequence
+from easeml_db.decisions.search_space import sampling
 from easeml_db.decisions.search_space.domains import FloatRange, IntegerRange
 from easeml_db.decisions.search_space.grid import grid, grid_size
 from easeml_db.decisions.search_space.parsing import parse_search_space
@@ -431,3 +433,21 @@ def test_what_is_no_list_of_names_or_groups_is_refused(space, words):
     with pytest.raises(InvalidArgument) as caught:
         configs_of(space, COLUMNS)
     assert words in str(caught.value)
+
+
+def test_a_sequence_that_is_read_one_by_one_draws_each_config_once(monkeypatch):
+    drawn, draw = [], sampling.draw
+    monkeypatch.setattr(sampling, "draw", lambda *arguments: drawn.append(draw(*arguments)) or drawn[-1])
+    space = parse_search_space(ARCHITECTURES, SPACE)
+    sequence = ConfigSequence(space, 7)
+    one_by_one = [sequence.at(position) for position in range(60)]
+    assert len(drawn) == 60, "who reads a config must not draw those before it again"
+    assert one_by_one == sample(space, 60, np.random.default_rng(7)) == sequence.first(60)
+
+
+def test_a_sequence_that_has_run_out_says_so_again_and_again():
+    space = parse_search_space({"cnn": ARCHITECTURES["cnn"]}, {"n_filters": [8, 16]})
+    sequence = ConfigSequence(space, 7)
+    assert sequence.count(5) == 2
+    assert sequence.at(2) is None
+    assert len(sequence.first(9)) == 2

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import os
 from pathlib import Path
@@ -22,9 +24,9 @@ from easeml_db.coordinator.ports.messages import (
     UnitRecorded,
 )
 from easeml_db.errors import NotAllowed, SlotLost, TrialFailed
-from easeml_db.local import journal
+from easeml_db.local import journal, metrics
 from easeml_db.local.journal import Journal
-from easeml_db.local.metrics import exposition
+from easeml_db.local.metrics import Metrics, exposition
 from easeml_db.words.training_unit import TrainingUnit
 
 
@@ -109,3 +111,31 @@ def test_the_page_tells_counters_also_without_a_server_and_no_text_of_anybody() 
     assert "easeml_n_slots 2\n" in text
     assert "version" not in text
     assert "oldest" not in text
+
+
+def test_silent_connections_take_no_more_than_their_share_of_the_coordinators_files(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(metrics, "REQUEST_SECONDS", 3600.0)
+
+    async def scene() -> None:
+        server = await asyncio.start_server(Metrics("host=/nowhere", Counters()).answer, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(metrics.MAX_AT_ONCE)]
+        assert await asked(port) == b"", "one too many is closed at once"
+        for _, writer in silent:
+            writer.close()
+        while not (await asked(port)).startswith(b"HTTP/1.0 404"):  # once the others are known to be gone
+            await asyncio.sleep(0.01)
+        server.close()
+
+    async def asked(port: int) -> bytes:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        with contextlib.suppress(ConnectionError):
+            writer.write(b"GET /nothing HTTP/1.0\r\n")
+            said = await reader.read()
+            writer.close()
+            return said
+        return b""
+
+    asyncio.run(asyncio.wait_for(scene(), 60))

@@ -41,7 +41,7 @@ def trained_bins(session: Session, dataset_id: int, encoder: Encoder, *, has_tar
     for block in session.each(BLOCKS, dataset_id):
         stored = [*fields_from_bytes(encoder, block.inputs, block.n_rows)]
         if has_target:
-            stored.append(targets_from_bytes(encoder.target, block.targets))
+            stored.append(targets_from_bytes(encoder.target, block.targets, block.n_rows))
         parts.append([values_of(field, part) for field, part in zip(compared, stored, strict=True)])
         n_rows, n_bytes = n_rows + block.n_rows, n_bytes + len(block.inputs)
         if n_rows >= MOST_ROWS or n_bytes >= MOST_BYTES:
