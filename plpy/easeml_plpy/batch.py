@@ -79,8 +79,12 @@ def evaluate_batch(session: Session, batch: str, result: str | None) -> tuple[st
 
 
 def orders_of(batch: str) -> list[Unit]:
-    """Return the units of a batch, each with its place among them."""
-    members = json.loads(batch)["batch"]
+    """Return the units of a batch, each with its place among them.
+
+    They go by their trials: whoever changes several trials locks them in this order (easeml.lock_trials), so that
+    nobody waits in a circle.
+    """
+    members = sorted(json.loads(batch)["batch"], key=lambda member: member["trial_id"])
     places = [{"batch": {"rank": rank, "n_members": len(members)}} for rank in range(len(members))]
     return [Unit(text=json.dumps(each | place), **each) for each, place in zip(members, places, strict=True)]
 

@@ -42,6 +42,7 @@ BEGIN
         RETURN false;
     END IF;
     UPDATE easeml.runs r SET is_ending = true WHERE r.run_id = run.run_id;
+    PERFORM easeml.lock_trials(run.run_id);
     UPDATE easeml.trials t SET status = 'stopped', finished_at = clock_timestamp(), failure_reason = 'the run ended before this trial'
     WHERE t.run_id = run.run_id AND t.trial_id <> best.trial_id AND t.architecture <> 'ensemble' AND t.status IN ('waiting', 'running', 'paused');
     IF NOT is_untested THEN

@@ -67,6 +67,12 @@ END
 $$;
 COMMENT ON FUNCTION easeml.note_run(easeml.runs, text, name) IS 'Tells the coordinator of a change to a run and writes it into the run''s history, which keeps the last 200 of them (internal).';
 
+CREATE FUNCTION easeml.lock_trials(run_id bigint) RETURNS void LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    SELECT FROM easeml.trials t WHERE t.run_id = lock_trials.run_id AND t.status <> 'finished' ORDER BY t.trial_id FOR NO KEY UPDATE;
+$$;
+COMMENT ON FUNCTION easeml.lock_trials(bigint) IS
+    'Locks the trials of a run that are not finished by their numbers, the order in which a batch records its members: who changed several in another order could wait for a batch that waits for them (internal).';
+
 CREATE FUNCTION easeml.perform_cancel(caller name, asker name, arguments jsonb) RETURNS jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     run easeml.runs := easeml.run_of(caller, asker, (arguments ->> 'run_id')::bigint);
@@ -76,6 +82,7 @@ BEGIN
             hint => CASE run.status WHEN 'cancelled' THEN 'easeml.resume goes on with it, easeml.drop_run removes it.' ELSE 'There is nothing to stop; easeml.drop_run removes it.' END);
     END IF;
     UPDATE easeml.runs r SET status = 'cancelled', finished_at = clock_timestamp() WHERE r.run_id = run.run_id;
+    PERFORM easeml.lock_trials(run.run_id);
     UPDATE easeml.trials t SET status = 'cancelled' WHERE t.run_id = run.run_id AND t.status IN ('waiting', 'running', 'paused');
     PERFORM easeml.note_run(run, 'cancelled', caller);
     RETURN NULL;
@@ -94,6 +101,7 @@ BEGIN
                 WHEN run.status = 'finished' THEN 'Start another with more time: easeml.select_models(dataset, max_seconds => 600).' ELSE 'It goes on by itself.' END);
     END IF;
     PERFORM easeml.check_run_limits(caller, run.tenant, run.n_configs);
+    PERFORM easeml.lock_trials(run.run_id);
     UPDATE easeml.trials t SET status = CASE WHEN t.n_steps_done = 2 * t.target_epochs * d.n_partitions::bigint AND t.target_epochs < t.max_epochs THEN 'paused' ELSE 'waiting' END,
         failure_reason = NULL, finished_at = NULL
     FROM easeml.datasets d WHERE t.run_id = run.run_id AND t.status IN ('cancelled', 'failed') AND d.dataset_id = run.dataset_id;

@@ -251,13 +251,17 @@ WITH failed AS (
         AND %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease)
     RETURNING tenant, run_id
 ), trials AS (
-    UPDATE easeml.trials t SET status = 'cancelled' FROM failed f WHERE t.run_id = f.run_id AND t.status IN ('waiting', 'running', 'paused')
+    -- By their numbers, as a batch records them (see easeml.lock_trials).
+    UPDATE easeml.trials SET status = 'cancelled' WHERE trial_id IN (
+        SELECT t.trial_id FROM easeml.trials t JOIN failed f USING (run_id) WHERE t.status IN ('waiting', 'running', 'paused') ORDER BY t.trial_id FOR NO KEY UPDATE OF t)
 )
 INSERT INTO easeml.events (tenant, run_id, kind, message) SELECT tenant, run_id, 'refused', %(reason)s FROM failed ON CONFLICT DO NOTHING RETURNING run_id
 
 -- name: stop_trials
 -- What is left of a run that ends.
-UPDATE easeml.trials SET status = 'stopped', finished_at = clock_timestamp(), failure_reason = 'the run ended before this trial' WHERE run_id = (SELECT w.run_id FROM easeml.runs w WHERE w.run_id = %(run_id)s FOR NO KEY UPDATE SKIP LOCKED) AND status IN ('waiting', 'running', 'paused')
+UPDATE easeml.trials SET status = 'stopped', finished_at = clock_timestamp(), failure_reason = 'the run ended before this trial'
+WHERE trial_id IN (SELECT t.trial_id FROM easeml.trials t WHERE t.run_id = (SELECT w.run_id FROM easeml.runs w WHERE w.run_id = %(run_id)s FOR NO KEY UPDATE SKIP LOCKED)
+        AND t.status IN ('waiting', 'running', 'paused') ORDER BY t.trial_id FOR NO KEY UPDATE)
     AND %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease)
 
 -- name: begin_ending

@@ -39,7 +39,7 @@ async def test_a_state_within_an_epoch_is_elsewhere_and_at_its_end_here_too(worl
     assert world.control.rows(COPIES, trial_id) == [{"segment_name": "east", "is_elsewhere": True, "is_here": False}]
     await recorded(world, run_id, 2, 1)  # it hops
     hops = world.control.rows(
-        "SELECT n_node_hops, node_bytes > 0 AS has_bytes FROM easeml.run_traffic WHERE n_node_hops > 0"
+        "SELECT n_node_hops, node_bytes > 0 AS has_bytes FROM easeml.run_traffic WHERE run_id = %s", run_id
     )
     assert hops == [{"n_node_hops": 1, "has_bytes": True}]
     assert world.control.rows(COPIES, trial_id) == [{"segment_name": "west", "is_elsewhere": False, "is_here": True}]

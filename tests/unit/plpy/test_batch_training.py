@@ -149,7 +149,7 @@ def test_the_gain_is_measured_once_and_moves_nothing(monkeypatch: pytest.MonkeyP
 
 
 def test_an_order_of_a_batch_is_read_as_units_that_know_their_place() -> None:
-    text = json.dumps({"batch": [UNIT | {"trial_id": 4}, UNIT | {"trial_id": 5, "seed": 9}]})
+    text = json.dumps({"batch": [UNIT | {"trial_id": 5, "seed": 9}, UNIT | {"trial_id": 4}]})
     first, second = orders_of(text)
     assert (first.trial_id, second.trial_id, second.seed) == (4, 5, 9)
     assert json.loads(second.text) == UNIT | {"trial_id": 5, "seed": 9, "batch": {"rank": 1, "n_members": 2}}

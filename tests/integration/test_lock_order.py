@@ -1,0 +1,47 @@
+"""Locks of several trials: whoever changes them takes them by their numbers, as a batch records them."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.conftest import Session
+
+RUN = """
+SELECT easeml.create_dataset('points', 'points', '{a}', 'y');
+SELECT easeml.select_models('points', '{mlp}', procedure => 'random', n_configs => 3, max_epochs => 1)
+"""
+MOVED = "UPDATE easeml.trials SET slot_seconds = slot_seconds WHERE trial_number = 1"
+IS_WAITING = "SELECT cardinality(pg_blocking_pids(%s)) > 0"
+LAST_FREE = "SELECT 1 FROM easeml.trials WHERE run_id = %s ORDER BY trial_id DESC LIMIT 1 FOR NO KEY UPDATE NOWAIT"
+
+
+@pytest.fixture
+def run_id(database: Session) -> int:
+    """A queued run, whose first trial lies behind the others in its table."""
+    database.execute("CREATE TABLE points AS SELECT sin(i) AS a, sin(i) > 0.3 AS y FROM generate_series(1, 300) i")
+    database.execute(RUN)
+    run_id: int = database.value("SELECT run_id FROM easeml.runs")
+    database.execute(MOVED)
+    return run_id
+
+
+@pytest.mark.parametrize("change", ["cancel", "resume", "drop_run"])
+def test_who_waits_for_a_trial_holds_none_of_a_higher_number(database: Session, run_id: int, change: str) -> None:
+    if change == "resume":
+        database.execute("SELECT easeml.cancel(%s)", [run_id])
+        database.execute(MOVED)
+    other = database.again()
+    other.execute("SET enable_indexscan = off; SET enable_bitmapscan = off")  # an index would have them in order
+    with ThreadPoolExecutor(1) as pool, database.transaction():
+        database.execute(
+            "SELECT FROM easeml.trials WHERE run_id = %s ORDER BY trial_id LIMIT 1 FOR NO KEY UPDATE", [run_id]
+        )
+        changed = pool.submit(other.execute, f"SELECT easeml.{change}(%s)", [run_id])
+        with database.again() as watcher:
+            watcher.wait_until(IS_WAITING, other.info.backend_pid)
+        assert database.value(LAST_FREE, run_id) == 1
+    changed.result()
