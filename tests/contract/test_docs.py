@@ -109,12 +109,22 @@ def test_make_targets_of_the_readme_exist() -> None:
         assert set(named) <= targets
 
 
-def test_the_map_of_the_readme_shows_folders_that_exist() -> None:
-    readme = (CLONE / "README.md").read_text(encoding="utf-8")
-    tree = readme.split("## Map of the tree", 1)[1].split("```")[1]
-    named = [line.split()[0] for line in tree.splitlines() if line and not line.startswith(" ")]
-    assert named
+MADE = {"build", "dist", "venv", "__pycache__"}
+
+
+def folders_of(folder: Path) -> set[str]:
+    return {each.name for each in folder.iterdir() if each.is_dir() and each.name[0] != "." and each.name not in MADE}
+
+
+def test_the_map_of_the_readme_shows_the_folders_that_there_are() -> None:
+    _, tree, _, floors, *_ = (
+        (CLONE / "README.md").read_text(encoding="utf-8").split("## Map of the tree", 1)[1].split("```")
+    )
+    named = {line.split()[0].strip("/") for line in tree.splitlines() if line}
     assert not [name for name in named if not (CLONE / name).exists()]
+    assert folders_of(CLONE) <= named
+    shown = set(re.findall(r"(\w+)/", floors))
+    assert folders_of(CLONE / "easeml_db") | folders_of(CLONE / "easeml_db" / "decisions") == shown
 
 
 def test_the_changelog_has_the_version_of_the_package() -> None:
