@@ -18,7 +18,7 @@ from torch import nn
 
 from easeml_plpy import checkpoint
 from easeml_plpy.architectures.target_transforms import target_transform
-from easeml_plpy.errors import InvalidArgument, NotAllowed, TrialFailed
+from easeml_plpy.errors import TrialFailed
 from easeml_plpy.task import Task
 from easeml_plpy.trainers.averaging import AveragedWeights
 from easeml_plpy.trainers.contract import Blueprint, Rows, Training, check_inputs, check_rows, state_header, visit_order
@@ -26,6 +26,7 @@ from easeml_plpy.trainers.lengths import by_length
 from easeml_plpy.trainers.losses import Loss
 from easeml_plpy.trainers.numpy_network import AVERAGE, MODULE
 from easeml_plpy.trainers.optimizers import Descent, build_optimizer
+from easeml_plpy.trainers.torch_device import is_out_of_memory, torch_device
 from easeml_plpy.value_types import Array, Pause
 
 OPTIMIZER = "optimizer/"
@@ -42,7 +43,7 @@ class TorchTrial:
         self.blueprint = blueprint
         self._task = blueprint.task
         self.descent = Descent.of(blueprint.config)
-        self._device = _device(blueprint.device)
+        self._device = torch_device(blueprint.device)
         self._module = module.to(self._device)
         self._optimizer = build_optimizer(self.descent, self._module, self._device)
         self.loss = Loss(self._task, blueprint.config)
@@ -199,7 +200,7 @@ class TorchTrial:
             loss = self.gradients(network, batch, wanted, weight)
             self._optimizer.step()
         except (MemoryError, RuntimeError) as error:
-            if not _is_out_of_memory(error):
+            if not is_out_of_memory(error):
                 raise
             raise self._out_of_memory(error) from error
         self.n_steps += 1
@@ -273,27 +274,6 @@ class TorchTrial:
             detail=str(error).partition("\n")[0],
             hint="Search smaller batch sizes or narrower networks.",
         )
-
-
-def _device(name: str) -> torch.device:
-    """Return the named device, made to give the same bytes each time. Raises InvalidArgument, NotAllowed."""
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise InvalidArgument(f"device: expected 'cpu' or 'cuda:N', got {name!r}") from error
-    if device.type not in ("cpu", "cuda"):
-        raise InvalidArgument(f"device: expected 'cpu' or 'cuda:N', got {name!r}")
-    if device.type == "cuda":
-        if (device.index or 0) >= torch.cuda.device_count():
-            raise NotAllowed(f"device {name!r}: this segment sees {torch.cuda.device_count()} GPUs")
-        torch.backends.cudnn.deterministic = True
-        torch.backends.cudnn.benchmark = False
-    return device
-
-
-def _is_out_of_memory(error: Exception) -> bool:
-    """Say whether memory ran out: the CPU allocator raises a plain RuntimeError."""
-    return isinstance(error, MemoryError | torch.cuda.OutOfMemoryError) or "can't allocate memory" in str(error)
 
 
 def _row_bytes(inputs: torch.Tensor) -> int:
