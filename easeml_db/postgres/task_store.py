@@ -13,7 +13,8 @@ from easeml_db.postgres.connection import connect
 from easeml_db.postgres.store_session import SETTINGS, StoreSession
 
 DUE = "SELECT task_id FROM easeml.due_tasks(%(is_first)s) AS t(task_id)"
-ADVANCE = "SELECT easeml.advance_task(%(task_id)s, %(lease_number)s)"
+ADVANCE = "SELECT easeml.advance_task(%(task_id)s, %(lease_number)s) AS run_id"
+HELD = 0  # instead of a run: somebody holds the task
 
 
 class PostgresTasks:
@@ -24,6 +25,7 @@ class PostgresTasks:
         self._working: asyncio.Task[None] | None = None
         self._connection: psycopg.AsyncConnection[dict[str, Any]] | None = None
         self._is_first = True  # tasks may have new architectures since the last coordinator
+        self._again: dict[int, None] = {}  # tasks that nobody could look at, in the order in which they were met
 
     async def advance(self) -> None:
         """Have tasks looked at whose examples were fed or switched, in the background."""
@@ -40,9 +42,14 @@ class PostgresTasks:
     async def _advance(self) -> None:
         if self._connection is None or self._connection.closed:
             self._connection = await connect(self._session.dsn, "easeml coordinator (tasks)", **SETTINGS)
-        due = await (await self._connection.execute(DUE, {"is_first": self._is_first})).fetchall()
-        for row in due:
+        rows = await (await self._connection.execute(DUE, {"is_first": self._is_first})).fetchall()
+        due, self._again = {row["task_id"]: None for row in rows} | self._again, {}
+        self._is_first = False
+        for task_id in due:
             # What one task meets with, others need not wait for: it is looked at again the next time.
             with contextlib.suppress(psycopg.Error):
-                await self._connection.execute(ADVANCE, {**row, "lease_number": self._session.lease_number})
-        self._is_first = False
+                values = {"task_id": task_id, "lease_number": self._session.lease_number}
+                row = await (await self._connection.execute(ADVANCE, values)).fetchone()
+                if row is None or row["run_id"] != HELD:
+                    continue
+            self._again[task_id] = None

@@ -61,6 +61,22 @@ END
 $$;
 COMMENT ON FUNCTION easeml.seconds_ahead(name) IS 'Returns how long the next start of a tenant should wait, beside the open runs of others (internal).';
 
+-- The service, which holds a task by then, neither waits for the row that a tenant's transaction holds, nor packs in vain because of it, nor keeps the row while it packs.
+CREATE FUNCTION easeml.is_starting_runs(asker name) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    is_free boolean := false;
+BEGIN
+    BEGIN
+        PERFORM FROM easeml.tenant_roles r WHERE r.tenant = asker FOR NO KEY UPDATE SKIP LOCKED;
+        is_free := FOUND;
+        RAISE lock_not_available;  -- gives the row back
+    EXCEPTION WHEN lock_not_available THEN
+        RETURN NOT is_free AND EXISTS (SELECT FROM easeml.tenant_roles r WHERE r.tenant = asker);
+    END;
+END
+$$;
+COMMENT ON FUNCTION easeml.is_starting_runs(name) IS 'Says whether a transaction of a tenant is about to begin a run, or has begun one, and is still open (internal).';
+
 CREATE FUNCTION easeml.await_pace(caller name, asker name) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF easeml.seconds_ahead(asker) = 0 OR NOT easeml.is_bound_by_limits(caller) THEN

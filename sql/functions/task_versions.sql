@@ -68,17 +68,22 @@ END
 $$;
 COMMENT ON FUNCTION easeml.pending_examples(easeml.tasks, bigint) IS 'Returns how many examples differ from those of a version (internal).';
 
+CREATE FUNCTION easeml.is_task_running(task easeml.tasks) RETURNS boolean LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT EXISTS (SELECT FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id) WHERE d.tenant = task.tenant AND d.dataset_name = task.task_name AND r.is_open)
+$$;
+COMMENT ON FUNCTION easeml.is_task_running(easeml.tasks) IS 'Says whether a task has an open run (internal).';
+
 CREATE FUNCTION easeml.due_tasks(is_first boolean) RETURNS SETOF bigint LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT t.task_id FROM easeml.tasks t
     WHERE (is_first OR t.wanted_at IS NOT NULL OR easeml.counted_changes(t.examples) <> t.n_seen_changes
             OR t.n_pending > 0 AND t.problem IS NULL AND t.pending_since + least(t.run_after_minutes, 1e6) * interval '1 minute' <= clock_timestamp()
             OR t.not_before <= clock_timestamp())
         AND (t.not_before IS NULL OR t.not_before <= clock_timestamp())
-        AND NOT EXISTS (SELECT FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id) WHERE d.tenant = t.tenant AND d.dataset_name = t.task_name AND r.status IN ('queued', 'running'))
+        AND (is_first OR NOT easeml.is_task_running(t))
     -- Tenants take turns: nobody's first task waits for all tasks of another.
     ORDER BY row_number() OVER (PARTITION BY t.tenant ORDER BY t.wanted_at NULLS LAST, t.pending_since NULLS LAST, t.task_id), t.wanted_at NULLS LAST, t.pending_since NULLS LAST, t.task_id
 $$;
-COMMENT ON FUNCTION easeml.due_tasks(boolean) IS 'Returns the tasks that the service should look at: what was fed, switched or asked for since it last did; is_first: all that have no open run (internal).';
+COMMENT ON FUNCTION easeml.due_tasks(boolean) IS 'Returns the tasks that the service should look at: what was fed, switched or asked for since it last did; is_first: all (internal).';
 
 CREATE FUNCTION easeml.advance_task(task_id bigint, lease_number bigint) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -95,10 +100,19 @@ DECLARE
     new_pending_since timestamptz;
     new_problem text;
     new_not_before timestamptz;
+    wait_seconds double precision;
 BEGIN
     SELECT t.* INTO task FROM easeml.tasks t WHERE t.task_id = advance_task.task_id FOR NO KEY UPDATE SKIP LOCKED;
-    -- Nobody has the service begin runs faster than it may begin them itself: the task is looked at again.
-    IF task.task_id IS NULL OR easeml.seconds_ahead(task.tenant) > 0 THEN
+    IF task.task_id IS NULL THEN
+        RETURN CASE WHEN EXISTS (SELECT FROM easeml.tasks t WHERE t.task_id = advance_task.task_id) THEN 0 END;
+    ELSIF easeml.is_task_running(task) THEN
+        RETURN 0;
+    END IF;
+    wait_seconds := greatest(easeml.seconds_ahead(task.tenant), CASE WHEN easeml.is_starting_runs(task.tenant) THEN 1 END);
+    IF wait_seconds > 0 THEN
+        -- Nobody has the service begin runs faster than it may begin them itself. Why the task was due may be known to this coordinator alone.
+        UPDATE easeml.tasks t SET not_before = clock_timestamp() + make_interval(secs => wait_seconds) WHERE t.task_id = task.task_id;
+        PERFORM easeml.fence(jsonb_build_object('lease_number', lease_number));
         RETURN NULL;
     END IF;
     n_changes := easeml.counted_changes(task.examples);  -- before the rows are counted: what is fed meanwhile shows at the next look
@@ -132,7 +146,7 @@ BEGIN
     RETURN new_run_id;
 END
 $$;
-COMMENT ON FUNCTION easeml.advance_task(bigint, bigint) IS 'Looks at a task: packs what changed and begins a run if its rule says so; returns the run, or NULL (internal).';
+COMMENT ON FUNCTION easeml.advance_task(bigint, bigint) IS 'Looks at a task: packs what changed and begins a run if its rule says so; returns the run, NULL, or 0 where somebody holds the task, or it has an open run (internal).';
 
 CREATE FUNCTION easeml.start_task_run(task easeml.tasks, arms text[], reason text) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,9 @@ if TYPE_CHECKING:
 
 SELECT = "SELECT easeml.select_models('work', '{linear}', n_configs => %s, max_epochs => 1)"
 CLOCK = "UPDATE easeml.tenant_roles SET paced_until = clock_timestamp() + %s::interval WHERE tenant = 'mallory'"
+PACED_UNTIL = "SELECT paced_until FROM easeml.tenant_roles WHERE tenant = 'mallory'"
 AHEAD = "SELECT extract(epoch FROM paced_until - clock_timestamp()) FROM easeml.tenant_roles WHERE tenant = 'mallory'"
+WAITED_FOR = "SELECT easeml.seconds_ahead('mallory')"
 RUNS = "SELECT count(*) FROM easeml.runs WHERE tenant = 'mallory'"
 
 
@@ -65,12 +68,55 @@ def test_nobody_waits_alone_however_many_runs_it_has(module_database: Session, t
     assert not is_made_to_wait(module_database, tenants["mallory"], SELECT % 1)
 
 
-def test_a_superuser_waits_for_nobody(module_database: Session, tenants: dict[str, Session]) -> None:
-    run_id = tenants["mallory"].value(SELECT % 1)
-    tenants["mallory"].execute("SELECT easeml.cancel(%s)", [run_id])
+def test_a_paced_start_begins_by_itself_and_not_before_its_time(
+    module_database: Session, tenants: dict[str, Session]
+) -> None:
+    tenants["victim"].execute(SELECT % 1)
+    module_database.execute(CLOCK, ["6 seconds"])
+    until = module_database.value(PACED_UNTIL)
+    tenants["mallory"].execute(SELECT % 1)
+    early = module_database.value("SELECT extract(epoch FROM %s - 5 * interval '1 second' - clock_timestamp())", until)
+    assert early <= 0, "it would have begun before its clock was five seconds ahead"
+    assert module_database.value(RUNS) == 1
+
+
+def test_sessions_of_one_tenant_wait_one_after_another(module_database: Session, tenants: dict[str, Session]) -> None:
+    """However many ask at once, they do not all go at the same moment."""
     tenants["victim"].execute(SELECT % 1)
     module_database.execute(CLOCK, ["1 hour"])
-    module_database.execute("SELECT easeml.resume(%s)", [run_id])
+    first, second = tenants["mallory"], module_database.as_role("mallory")
+
+    def wait() -> None:
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            first.execute(SELECT % 1)
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    try:
+        module_database.wait_until(
+            "SELECT count(*) = 1 FROM pg_stat_activity WHERE pid = %s AND wait_event = 'PgSleep'",
+            first.info.backend_pid,
+        )
+        second.execute("SET lock_timeout = '50ms'")
+        with pytest.raises(psycopg.errors.LockNotAvailable) as refused:
+            second.execute(SELECT % 1)
+    finally:
+        module_database.execute("SELECT pg_cancel_backend(%s)", [first.info.backend_pid])
+        waiting.join()
+    assert "easeml.await_pace" in (refused.value.diag.context or "")
+
+
+def test_a_superuser_waits_for_nobody(module_database: Session, tenants: dict[str, Session]) -> None:
+    run_id = tenants["mallory"].value(SELECT % 1)
+    module_database.execute("SELECT easeml.cancel(%s)", [run_id])
+    tenants["victim"].execute(SELECT % 1)
+    # It is a tenant itself once it asks for something; its clock is as far ahead as that of the run's tenant.
+    module_database.execute("UPDATE easeml.tenant_roles SET paced_until = clock_timestamp() + interval '1 hour'")
+    asker = module_database.value("SELECT tenant::text FROM easeml.tenant_roles WHERE role = current_user::regrole")
+    assert module_database.value("SELECT easeml.seconds_ahead(%s)", asker) > 3000
+    with module_database.transaction():
+        module_database.execute("SET LOCAL statement_timeout = '30s'")
+        module_database.execute("SELECT easeml.resume(%s)", [run_id])
     assert module_database.value(RUNS + " AND is_open") == 1
 
 
@@ -93,26 +139,88 @@ def test_each_start_moves_the_clock_by_its_trials_and_a_dropped_run_gives_nothin
 
 def test_the_burst_is_free(module_database: Session, tenants: dict[str, Session]) -> None:
     tenants["victim"].execute(SELECT % 1)
+    for ahead, least, most in (("1 second", 0, 0), ("4900 ms", 0, 0), ("65 seconds", 0.001, 60)):
+        with module_database.transaction():
+            module_database.execute(CLOCK, [ahead])
+            assert least <= module_database.value(WAITED_FOR) <= most
+    module_database.execute(CLOCK, ["4900 ms"])
+    before = module_database.value(PACED_UNTIL)
+    tenants["mallory"].execute(SELECT % 1)
+    moved = module_database.value(
+        "SELECT extract(epoch FROM paced_until - %s) FROM easeml.tenant_roles WHERE tenant = 'mallory'", before
+    )
+    assert moved >= 0.25, "the start counts although it was free"
+
+
+@pytest.fixture
+def often(tenants: dict[str, Session]) -> Iterator[str]:
+    """A task of mallory, who has asked for a run of it; the other tenant has an open run."""
+    tenants["victim"].execute(SELECT % 1)
     mallory = tenants["mallory"]
-    mallory.execute("SET statement_timeout = '60s'")
-    module_database.execute(CLOCK, ["4 seconds"])
-    mallory.execute(SELECT % 1)
-    assert module_database.value(RUNS) == 1
+    mallory.execute("SELECT easeml.create_task('often', 'Input = [2] Output = [2]', schema => 'mallory')")
+    yield "often"
+    mallory.execute("SELECT easeml.drop_task('often', cascade => true)")
+
+
+TASK = "SELECT {} FROM easeml.tasks WHERE task_name = 'often'"
+
+
+def advance(module_database: Session) -> int | None:
+    """Have the service look at the task."""
+    return module_database.value(
+        "SELECT easeml.advance_task(t.task_id, l.lease_number) FROM easeml.tasks t, easeml.coordinator_lease l"
+        " WHERE t.task_name = 'often'"
+    )
+
+
+def due(module_database: Session, *, is_first: bool = False) -> list[int]:
+    return module_database.values("SELECT task_id FROM easeml.due_tasks(%s) AS t(task_id)", is_first)
 
 
 def test_the_service_begins_no_run_of_a_task_whose_tenant_is_ahead(
-    module_database: Session, tenants: dict[str, Session]
+    module_database: Session, tenants: dict[str, Session], often: str
 ) -> None:
-    tenants["victim"].execute(SELECT % 1)
-    mallory = tenants["mallory"]
-    task_id = mallory.value("SELECT easeml.create_task('often', 'Input = [2] Output = [2]', schema => 'mallory')")
-    mallory.execute("SELECT easeml.run_task('often')")
-    lease_number = module_database.value("SELECT lease_number FROM easeml.coordinator_lease")
-    looked_at = "SELECT wanted_at IS NULL FROM easeml.tasks WHERE task_id = %s"
-    try:
-        for ahead, expected in (("1 hour", False), ("0 hours", True)):
-            module_database.execute(CLOCK, [ahead])
-            module_database.execute("SELECT easeml.advance_task(%s, %s)", [task_id, lease_number])
-            assert module_database.value(looked_at, task_id) is expected
-    finally:
-        mallory.execute("SELECT easeml.drop_task('often', cascade => true)")
+    tenants["mallory"].execute("SELECT easeml.run_task('often')")
+    for ahead, is_looked_at in (("1 hour", False), ("0 hours", True)):
+        module_database.execute(CLOCK, [ahead])
+        module_database.execute("UPDATE easeml.tasks SET not_before = NULL")
+        assert advance(module_database) is None
+        assert module_database.value(TASK.format("wanted_at IS NULL")) is is_looked_at
+
+
+def test_a_task_that_waits_for_its_pace_is_looked_at_later_whatever_made_it_due(
+    module_database: Session, tenants: dict[str, Session], often: str
+) -> None:
+    """That a coordinator has started, and knows other architectures, is written down nowhere else."""
+    module_database.execute(CLOCK, ["0 hours"])
+    advance(module_database)
+    (task_id,) = due(module_database, is_first=True)
+    assert due(module_database) == []
+    module_database.execute(CLOCK, ["65 seconds"])
+    assert advance(module_database) is None
+    seconds = module_database.value(TASK.format("extract(epoch FROM not_before - clock_timestamp())"))
+    assert 0 < seconds <= 60
+    assert due(module_database) == [], "it is not looked at before its time"
+    module_database.execute("UPDATE easeml.tasks SET not_before = clock_timestamp()")
+    assert due(module_database) == [task_id], "nobody has done anything"
+    module_database.execute(CLOCK, ["0 hours"])
+    advance(module_database)
+    assert module_database.value(TASK.format("not_before")) is None
+
+
+@pytest.mark.parametrize("statement", [SELECT % 1, "SELECT easeml.run_task('often')"])
+def test_the_service_does_not_wait_for_a_tenant_that_holds_what_it_needs(
+    module_database: Session, tenants: dict[str, Session], often: str, statement: str
+) -> None:
+    """It holds the task and would wait for the tenant, who may hold the tenant's row and wait for the task."""
+    tenants["mallory"].execute("SELECT easeml.run_task('often')")
+    with module_database.as_role("mallory") as holder, holder.transaction(force_rollback=True):
+        holder.execute(statement)
+        with module_database.transaction():
+            module_database.execute("SET LOCAL lock_timeout = '10ms'")
+            found = advance(module_database)
+        if found is None:
+            assert module_database.value(TASK.format("not_before IS NOT NULL AND wanted_at IS NOT NULL"))
+        else:
+            assert found == 0, "a coordinator remembers that nobody could look at it"
+    assert module_database.value(RUNS) == 0
