@@ -195,10 +195,7 @@ CREATE FUNCTION easeml.profile_dataset(
 ) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     data easeml.datasets := easeml.find_dataset(dataset);
-    n_architectures bigint := coalesce(cardinality(architectures), (
-        SELECT count(*) FROM easeml.fitting_architectures(data.task, data.input_shape, data.n_outputs, data.encoder @> '{"inputs": [{"kind": "text"}]}',
-            (SELECT array_agg(s::integer) FROM jsonb_array_elements_text(data.encoder #> '{target,shape}') s)) f
-        WHERE f.misfit IS NULL AND f.is_default));
+    n_architectures integer := cardinality(easeml.choose_architectures(data, architectures));
 BEGIN
     IF n_configs IS NULL OR n_configs NOT BETWEEN 1 AND 100 THEN
         PERFORM easeml.fail('ML001', format('n_configs: expected 1 to 100, got %s', coalesce(n_configs::text, 'NULL')), hint => 'It is the number of trials of each architecture that are timed.');
@@ -206,7 +203,7 @@ BEGIN
         PERFORM easeml.fail('ML001', 'max_seconds: expected a number above 0, got NULL', hint => 'It is how long the measurement takes at most.');
     END IF;
     -- Trials alone, not in batches, which take less: plans count what a trial takes by itself.
-    RETURN easeml.select_models(dataset, architectures, search_space, 'random', (n_configs * greatest(n_architectures, 1))::integer, max_epochs,
+    RETURN easeml.select_models(dataset, architectures, search_space, 'random', n_configs * n_architectures, max_epochs,
         max_seconds => max_seconds, seed => seed, allocation => allocation);
 END
 $$;

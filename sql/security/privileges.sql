@@ -112,7 +112,7 @@ BEGIN
             ('easeml_tenant', '{evaluate_on_nodes,predict_on_nodes,ask_nodes,wait_dataset,places_of,foreign_places,listed_places,ask_for_packing,refuse_unpacked_dataset,refuse_rows_elsewhere}'),
             ('easeml_tenant', '{request,pack_version,pack_begun_dataset,is_being_packed,check_dataset,default_inputs,is_small_table,is_bound_by_limits,find_dataset,dataset_of,find_run,fail_run,near_names,
                 export_file,import_model,store_import,
-                preview_search,plan_search_on,known_times,timed_trials,plan_goal,fitting_architectures,check_replay_options,check_replay,replay_units,commit_first,quality,tried_sentence,best_sentences,advice_sentence,metric_text,members_text}'),
+                preview_search,choose_architectures,plan_search_on,known_times,timed_trials,plan_goal,fitting_architectures,check_replay_options,check_replay,replay_units,commit_first,quality,tried_sentence,best_sentences,advice_sentence,metric_text,members_text}'),
             ('easeml_tenant', '{forecast,run_standing,make_forecast,does_whole_rounds}'),
             -- What the views call.
             ('easeml_tenant', '{instance_cost,planned_cost,has_live_coordinator,current_tenant,current_tenancy,list_architectures,list_templates,template_architectures,list_metrics,list_schedulers,list_allocations,

@@ -104,6 +104,23 @@ def test_what_is_unknown_can_be_timed_by_a_bounded_run(lena: Session) -> None:
         lena.execute("SELECT easeml.drop_run(run_id, force => true) FROM easeml.runs WHERE max_seconds IS NOT NULL")
 
 
+def test_as_many_trials_of_each_architecture_are_timed_where_some_do_not_fit(
+    lena: Session, module_database: Session
+) -> None:
+    """What takes all partitions at once is not chosen where no segment has them all."""
+    trials = "SELECT architecture FROM easeml.trials WHERE run_id = %s"
+    try:
+        everywhere = lena.value("SELECT easeml.profile_dataset('flowers', n_configs => 2)")
+        module_database.execute("UPDATE easeml.datasets SET placement = 'bound' WHERE dataset_name = 'flowers'")
+        apart = lena.value("SELECT easeml.profile_dataset('flowers', n_configs => 2)")
+        timed = [Counter(lena.values(trials, run)) for run in (everywhere, apart)]
+        assert timed[1].keys() < timed[0].keys()
+        assert set(timed[1].values()) == {2}
+    finally:
+        module_database.execute("UPDATE easeml.datasets SET placement = 'shared' WHERE dataset_name = 'flowers'")
+        lena.execute("SELECT easeml.drop_run(run_id, force => true) FROM easeml.runs WHERE max_seconds IS NOT NULL")
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
