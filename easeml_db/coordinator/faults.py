@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
 
 from easeml_db.errors import EasemlError, InvalidData, OutOfSpace, ServerUnavailable, StandbyOnly
@@ -10,12 +10,28 @@ from easeml_db.errors import EasemlError, InvalidData, OutOfSpace, ServerUnavail
 NOT_THE_RUNS_FAULT = (OutOfSpace, ServerUnavailable, StandbyOnly)
 
 
+class FaultOfOthers(Exception):
+    """What work for others raised, `error`, while a run was waited for: no fault of that run."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+async def for_others(work: Awaitable[None]) -> None:
+    """Await work for others in the midst of a run's. Raises FaultOfOthers."""
+    try:
+        await work
+    except Exception as error:
+        raise FaultOfOthers(error) from error
+
+
 @contextmanager
 def faults_of(run_id: int) -> Iterator[None]:
     """Raise as InvalidData whatever the rows of a run make code raise that was not written for such rows."""
     try:
         yield
-    except (EasemlError, AssertionError):
+    except (EasemlError, AssertionError, FaultOfOthers):
         raise
     except Exception as error:
         text = str(error).partition("\n")[0]

@@ -135,9 +135,10 @@ class Coordinator:
         await self._fail_runs()
 
     async def _go_on(self, timeout_seconds: float = 0.0) -> None:
-        """Handle what has arrived, and fill the slots that are idle since then from open arms."""
+        """Handle what has arrived, fill slots that are idle since then from open arms, and keep the lease."""
         if await self._handle_messages(timeout_seconds) and not self._is_disk_full():
             await self._begin(self._next_starts())
+        await self._keep_lease()
 
     def _is_disk_full(self) -> bool:
         return self._clock.now_seconds() < self._disk_pause.until_seconds
@@ -272,8 +273,7 @@ class Coordinator:
             await self._go_on()
 
     def _until_next(self) -> float:
-        """Seconds until there is something to do without a message: a heartbeat, the end of a pause, or a run or an arm
-        whose rows somebody held."""
+        """Seconds until there is something to do without a message: a heartbeat, a pause that ends, a due question."""
         now = self._clock.now_seconds()
         if self._reading:
             return 0.0

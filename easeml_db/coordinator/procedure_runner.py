@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from itertools import chain, groupby
 from typing import Any
 
-from easeml_db.coordinator.faults import NOT_THE_RUNS_FAULT, faults_of
+from easeml_db.coordinator.faults import NOT_THE_RUNS_FAULT, FaultOfOthers, faults_of, for_others
 from easeml_db.coordinator.lease import Lease
 from easeml_db.coordinator.ports.runs import RunStore
 from easeml_db.coordinator.ports.searches import SearchStore
@@ -61,6 +61,7 @@ class ProcedureRunner:
         self._held: dict[tuple[int, int], float] = {}  # until when these are passed over
         self._failed: dict[int, str] = {}  # runs whose procedure cannot go on, with the reason
         self._pauses: dict[tuple[int, int], float] = {}  # how long they were passed over for the last time
+        self._has_waited = False  # whether the last question was thought about for long
 
     # What happens
 
@@ -108,8 +109,8 @@ class ProcedureRunner:
     # What follows
 
     async def decide(self, now_seconds: float) -> int:
-        """Ask about every arm of which something has happened, until nothing follows any more; return the bytes of
-        states that were pruned."""
+        """Ask about every arm of which something has happened, until nothing follows any more, or one has been thought
+        about for long: then others have their turn. Return the bytes of states that were pruned."""
         pruned_bytes = 0
         if not self._due:
             self._held.clear()
@@ -121,10 +122,14 @@ class ProcedureRunner:
             run = self._searched(run_id)
             if run is None or self._dispatcher.runs[run_id].is_over:
                 continue
+            self._has_waited = False
             try:
                 with faults_of(run_id):
                     pruned_bytes += await self._decide(run, arm_id)
                 self._pauses.pop(due, None)
+            except FaultOfOthers as fault:
+                self._due[due] = None
+                raise fault.error from fault.error.__cause__
             except (NotFound, StaleLease):  # the tables may be ahead of what is known
                 self._histories.forget(arm.arm_id for arm in run.arms)
                 self._hold(due, now_seconds)
@@ -133,6 +138,8 @@ class ProcedureRunner:
             except EasemlError as error:
                 self._dispatcher.runs.end_budget(run_id)
                 self._failed[run_id] = f"its procedure cannot go on: {error}"
+            if self._has_waited:
+                break
         return pruned_bytes
 
     def take_failed(self) -> dict[int, str]:
@@ -141,8 +148,12 @@ class ProcedureRunner:
         return found
 
     def held_until(self) -> float:
-        """Return when an arm is to be asked about again without a message; infinity when none is."""
-        return min((until for key, until in self._held.items() if key in self._due), default=math.inf)
+        """Return when an arm is to be asked about without a message: 0 for at once, infinity when none is."""
+        return min((self._held.get(key, 0.0) for key in self._due), default=math.inf)
+
+    async def _go_on_beside(self, timeout_seconds: float) -> None:
+        self._has_waited = True
+        await for_others(self._meanwhile(timeout_seconds))
 
     def _hold(self, due: tuple[int, int], now_seconds: float) -> None:
         """Ask about an arm later: somebody may be at its rows."""
@@ -153,7 +164,7 @@ class ProcedureRunner:
         arms = [arm for arm in run.arms if arm.arm_id == arm_id or _is_run_wide(run)]
         history, pruned_bytes = await self._history(run, arms), 0
         procedure = self._procedure(run, arm_id)
-        decisions = await self._searches.answer(functools.partial(procedure.ask, history), self._meanwhile)
+        decisions = await self._searches.answer(functools.partial(procedure.ask, history), self._go_on_beside)
         if self._searched(run.run_id) is None:  # it ended meanwhile
             return 0
         decisions = decisions or self._given_up(run, arms, procedure, history)
