@@ -16,6 +16,8 @@ from .errors import InvalidData
 from .number_fields import ObjectsField
 from .value_types import Array, Floats
 
+MOST_DEPTH = 256
+"""Levels of a tree: networks go through it level by level."""
 COUNT, NUMBER, LINK = np.dtype("<i4"), np.dtype("<f4"), np.dtype("<i4")
 
 
@@ -35,7 +37,7 @@ def packed(rows: Sequence[Objects]) -> bytes:
 
 
 def unpacked(field: ObjectsField, payload: bytes, n_rows: int) -> Floats:
-    """Undo `packed`, with rows side by side, (n_rows, *shape). Raises InvalidData."""
+    """Undo `packed`, with rows side by side, (n_rows, *shape). Raises InvalidData, also for what is no tree."""
     if len(payload) < n_rows * COUNT.itemsize:
         raise _damaged(n_rows)
     counts = np.frombuffer(payload, COUNT, n_rows)
@@ -48,10 +50,12 @@ def unpacked(field: ObjectsField, payload: bytes, n_rows: int) -> Floats:
     links = np.frombuffer(payload, LINK, n_objects * field.n_links, counts.nbytes + numbers.nbytes)
     rows = np.repeat(np.arange(n_rows), counts)
     places = np.arange(n_objects) - np.repeat(np.cumsum(counts) - counts, counts)
+    objects = links.reshape(n_objects, field.n_links)
+    _check_trees(objects, rows, places, counts)
     whole = np.zeros((n_rows, *field.shape), np.float32)
     whole[rows, places, : field.n_numbers] = numbers.reshape(n_objects, field.n_numbers)
     whole[rows, places, field.n_numbers] = 1.0
-    whole[rows, places, field.n_numbers + 1 :] = links.reshape(n_objects, field.n_links)
+    whole[rows, places, field.n_numbers + 1 :] = objects
     return whole
 
 
@@ -74,6 +78,40 @@ def standardised(field: ObjectsField, values: Array) -> Floats:
     known = whole[..., : field.n_numbers] if bounds is None else np.clip(whole[..., : field.n_numbers], *bounds)
     whole[..., : field.n_numbers] = (known - field.mean) / field.scale * is_there
     return whole
+
+
+def _check_trees(links: Array, rows: Array, places: Array, counts: Array) -> None:
+    """Refuse links (objects, links) that no walk from the leaves up comes to an end with, or not before long.
+
+    An object leads to later ones of its row, and nothing else leads to these: so there is no circle, and no walk is
+    longer than MOST_DEPTH.
+    """
+    origin, link = np.nonzero(links)
+    found = links[origin, link]
+    refused = (found <= places[origin] + 1) | (found > counts[rows[origin]])
+    _refuse("leads to object {found}, which is not behind it", refused, rows, places, origin, found)
+    targets = origin - places[origin] + found - 1
+    order = np.argsort(targets, kind="stable")
+    is_again = np.zeros(len(targets), bool)
+    is_again[order[1:]] = targets[order[1:]] == targets[order[:-1]]
+    _refuse("leads to object {found}, as another does", is_again, rows, places, origin, found)
+    # Of each object, one that is 1, 2, 4, ... levels above it, or the place behind the last where there is none.
+    above = np.full(len(links) + 1, len(links))
+    above[targets] = origin
+    for _ in range(MOST_DEPTH.bit_length() - 1):
+        above = above[above]
+    deep = np.nonzero(above[:-1] < len(links))[0]
+    _refuse(f"is more than {MOST_DEPTH} levels deep", np.ones(len(deep), bool), rows, places, deep, deep)
+
+
+def _refuse(what: str, refused: Array, rows: Array, places: Array, objects: Array, found: Array) -> None:
+    if refused.any():
+        first = int(np.argmax(refused))
+        row, place = rows[objects[first]], places[objects[first]]
+        raise InvalidData(
+            f"row {row + 1} of a block is no tree: object {place + 1} {what.format(found=found[first])}",
+            hint="Switch that example off, and have the task run again: easeml.run_task.",
+        )
 
 
 def _damaged(n_rows: int) -> InvalidData:

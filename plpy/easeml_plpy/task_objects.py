@@ -16,11 +16,11 @@ import numpy as np
 
 from .errors import ShapeMismatch
 from .number_fields import ObjectsField
-from .object_rows import Objects
+from .object_rows import MOST_DEPTH, Objects
 from .value_types import JSON, Array
 
-MOST_OBJECTS, MOST_DEPTH = 10_000, 256
-"""Of a series or a tree, and how deep a tree may be: networks go through it level by level."""
+MOST_OBJECTS = 10_000
+"""Of a series or a tree."""
 GREATEST_REAL = float(np.finfo(np.float32).max)
 
 Tensors: TypeAlias = Sequence[tuple[str, Sequence[int]]]

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from easeml_plpy.encoder import Encoder, LabelTarget, ObjectsField
 from easeml_plpy.errors import InvalidData, ShapeMismatch
-from easeml_plpy.object_rows import Objects, numbers_of, packed, standardised, unpacked
+from easeml_plpy.object_rows import MOST_DEPTH, Objects, numbers_of, packed, standardised, unpacked
 from easeml_plpy.task_columns import columns_of_objects, objects_field
-from easeml_plpy.task_objects import MOST_DEPTH, MOST_OBJECTS, check_length, objects_of, series_of_numbers
+from easeml_plpy.task_objects import MOST_OBJECTS, check_length, objects_of, series_of_numbers
 from tests.unit.plpy.object_rows import field_of
 
 CHAIN = field_of(2, "next")
@@ -89,13 +89,20 @@ def test_the_deepest_tree_that_is_legal_is_read() -> None:
     assert len(objects_of(TREE, deep(MOST_DEPTH)).numbers) == MOST_DEPTH
 
 
+def links(rng: np.random.Generator, n_objects: int, n_links: int) -> np.ndarray:
+    """Return the links of a tree: each object but the first hangs on a free place of an earlier one."""
+    found = np.zeros((n_objects, n_links), np.int32)
+    for place in range(1, n_objects if n_links else 0):
+        free = np.argwhere(found[:place] == 0)
+        found[tuple(free[rng.integers(len(free))])] = place + 1
+    return found
+
+
 @given(st.lists(st.integers(1, 6), max_size=9), st.integers(0, 3))
 def test_blocks_give_back_what_was_packed(lengths: list[int], n_links: int) -> None:
     rng = np.random.default_rng(0)
     field = field_of(2, *"abc"[:n_links] or "a").of_length(6)
-    rows = [
-        Objects(rng.normal(size=(n, 2)).astype(np.float32), rng.integers(0, 7, (n, field.n_links))) for n in lengths
-    ]
+    rows = [Objects(rng.normal(size=(n, 2)).astype(np.float32), links(rng, n, field.n_links)) for n in lengths]
     found = unpacked(field, packed(rows), len(rows))
     assert found.shape == (len(rows), 6, 3 + field.n_links)
     for values, row in zip(found, rows, strict=True):
@@ -144,3 +151,27 @@ def test_columns_are_written_as_sql_has_them() -> None:
     specification = {"inputs": inputs, "recursive": ["left", "right"]}
     found = columns_of_objects(inputs, objects_of(objects_field(specification), {"x": [1], "right": {"x": [2]}}))
     assert found == {"input": "{{1.0}, {2.0}}", "input_left": "{null, null}", "input_right": "{2, null}"}
+
+
+def chain(n_levels: int) -> list[list[int]]:
+    return [[place, 0] for place in range(2, n_levels + 1)] + [[0, 0]]
+
+
+@pytest.mark.parametrize(
+    ("links", "said"),
+    [
+        ([[2, 0], [1, 0]], "row 2 of a block is no tree: object 2 leads to object 1, which is not behind it"),
+        ([[1, 0]], "object 1 leads to object 1, which is not behind it"),
+        ([[0, 0], [0, -1]], "object 2 leads to object -1, which is not behind it"),
+        ([[2, 0], [0, 4]], "object 2 leads to object 4, which is not behind it"),
+        ([[2, 3], [3, 0], [0, 0]], "row 2 of a block is no tree: object 2 leads to object 3, as another does"),
+        ([[2, 2], [0, 0]], "object 1 leads to object 2, as another does"),
+        (chain(MOST_DEPTH + 1), f"object {MOST_DEPTH + 1} is more than 256 levels deep"),
+    ],
+)
+def test_a_block_whose_links_are_no_tree_is_refused_with_its_place(links: list[list[int]], said: str) -> None:
+    fine = Objects(np.zeros((MOST_DEPTH, 1)), np.array(chain(MOST_DEPTH), np.int32))
+    forged = Objects(np.zeros((len(links), 1)), np.array(links, np.int32))
+    assert unpacked(TREE.of_length(MOST_DEPTH), packed([fine, fine]), 2).shape == (2, MOST_DEPTH, 4)
+    with pytest.raises(InvalidData, match=said):
+        unpacked(TREE.of_length(MOST_DEPTH + 1), packed([fine, forged, fine]), 3)
