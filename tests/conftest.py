@@ -11,6 +11,7 @@ import fcntl
 import gc
 import json
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -32,7 +33,7 @@ from psycopg.rows import dict_row
 
 from easeml_db.local.processes import coordinator_environment
 from easeml_db.local.server import DATABASE, Embedded
-from tests.warm_server import SETTING, WarmServer, can_be_warm
+from tests.warm_server import HASH_SEED, SETTING, WarmServer, can_be_warm
 
 # What is imported and collected stays: looking for garbage among it takes a tenth of that time.
 gc.disable()
@@ -56,6 +57,20 @@ _numbers = count(1)
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add what has tests run as they do on a machine without a C compiler."""
     parser.addoption("--cold-sessions", action="store_true", help="sessions import torch themselves, as users' do")
+    parser.addoption("--hash-seed", type=int, help="the seed of Python's hashes in sessions of warm servers")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose the seed that sessions of warm servers share; workers inherit it."""
+    if (chosen := config.getoption("--hash-seed")) is not None:
+        os.environ[HASH_SEED] = str(chosen)
+    os.environ.setdefault(HASH_SEED, str(random.SystemRandom().randrange(1, 2**32)))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how to repeat it."""
+    if terminalreporter.stats.get("failed") or terminalreporter.stats.get("error"):
+        terminalreporter.write_line(f"sessions of warm servers: --hash-seed {os.environ[HASH_SEED]}")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from tests.warm_server import HASH_SEED
 
 if TYPE_CHECKING:
     from tests.conftest import Session
@@ -58,3 +63,22 @@ def test_the_libraries_are_in_memory_unless_the_tests_run_cold(
     told: dict[str, Any], pytestconfig: pytest.Config
 ) -> None:
     assert told["is_mapped"] == bool(shutil.which("cc") and not pytestconfig.getoption("--cold-sessions"))
+
+
+def test_sessions_share_the_hashes_of_this_run_of_the_tests(
+    module_database: Session, pytestconfig: pytest.Config
+) -> None:
+    """A run that failed because of the order of a set is repeated with the seed that it told."""
+    look = (
+        "CREATE FUNCTION pg_temp.look() RETURNS text LANGUAGE plpython3u AS"
+        " $$ return ' '.join({f'name{k}' for k in range(20)}) $$"
+    )
+    found = []
+    for session in (module_database.again(), module_database.again()):
+        session.execute(look)
+        found.append(session.value("SELECT pg_temp.look()"))
+    code = "print(' '.join({f'name{k}' for k in range(20)}))"
+    environment = os.environ | {"PYTHONHASHSEED": os.environ[HASH_SEED]}
+    ended = subprocess.run([sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True)
+    is_warm = bool(shutil.which("cc") and not pytestconfig.getoption("--cold-sessions"))
+    assert not is_warm or set(found) == {ended.stdout.strip()}
