@@ -18,7 +18,9 @@ SETTINGS = {
     "statement_timeout": "0",
     "idle_session_timeout": "0",
     "idle_in_transaction_session_timeout": "0",
-    "lock_timeout": "1s",  # a tenant's open transaction costs a slot no more; its unit runs again later
+    # A tenant's open transaction costs a slot no more; its unit runs again later. Less than the second after which the
+    # server looks for circles: where two wait for each other it is the service that gives way, and not a tenant.
+    "lock_timeout": "500ms",
     "jit": "off",
 }
 SHOW_IDLE = """

@@ -103,11 +103,14 @@ COMMENT ON FUNCTION easeml.prune_of_runs(text, bigint[], boolean) IS 'Removes so
 
 CREATE FUNCTION easeml.prune_runs(what text, run_ids bigint[], is_dry boolean) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    free bigint[] := run_ids;
+    free bigint[];
     versions bigint[];
     n bigint;
 BEGIN
-    IF NOT is_dry THEN
+    IF is_dry THEN
+        free := ARRAY(SELECT r.run_id FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id) JOIN easeml.serving_metrics m ON m.tenant = d.tenant AND m.dataset_name = d.dataset_name
+            WHERE r.run_id = ANY (run_ids));
+    ELSE
         -- Whoever deploys a trial locks this row first; what is being deployed stays, and nobody waits.
         free := ARRAY(SELECT r.run_id FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id) JOIN easeml.serving_metrics m ON m.tenant = d.tenant AND m.dataset_name = d.dataset_name
             WHERE r.run_id = ANY (run_ids) FOR NO KEY UPDATE OF m SKIP LOCKED);
@@ -236,7 +239,7 @@ $$;
 COMMENT ON FUNCTION easeml.prune_once(text, timestamptz, boolean) IS 'Removes some of what belongs to no run, or counts all of it (internal).';
 
 CREATE FUNCTION easeml.prune_batch(what text, after bigint DEFAULT 0, is_dry boolean DEFAULT true, OUT n_rows bigint, OUT last bigint) LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp SET lock_timeout = '1s' AS $$
+SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' AS $$
 DECLARE
     before timestamptz;
     run_ids bigint[];

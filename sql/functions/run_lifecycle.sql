@@ -101,6 +101,8 @@ BEGIN
                 WHEN run.status = 'finished' THEN 'Start another with more time: easeml.select_models(dataset, max_seconds => 600).' ELSE 'It goes on by itself.' END);
     END IF;
     PERFORM easeml.check_run_limits(caller, run.tenant, run.n_configs);
+    -- The run before its trials, as whoever cancels, drops or prunes it: in another order two could wait for each other.
+    PERFORM FROM easeml.runs r WHERE r.run_id = run.run_id FOR NO KEY UPDATE;
     PERFORM easeml.lock_trials(run.run_id);
     UPDATE easeml.trials t SET status = CASE WHEN t.n_steps_done = 2 * t.target_epochs * d.n_partitions::bigint AND t.target_epochs < t.max_epochs THEN 'paused' ELSE 'waiting' END,
         failure_reason = NULL, finished_at = NULL

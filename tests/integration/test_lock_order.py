@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from easeml_db.postgres import slot_session, store_session
+
 if TYPE_CHECKING:
     from tests.conftest import Session
 
@@ -45,3 +47,34 @@ def test_who_waits_for_a_trial_holds_none_of_a_higher_number(database: Session, 
             watcher.wait_until(IS_WAITING, other.info.backend_pid)
         assert database.value(LAST_FREE, run_id) == 1
     changed.result()
+
+
+@pytest.mark.parametrize("change", ["cancel", "resume", "drop_run"])
+def test_who_waits_for_a_run_holds_none_of_its_trials(database: Session, run_id: int, change: str) -> None:
+    """Whoever drops or prunes a run has its row first, and then wants its trials."""
+    if change == "resume":
+        database.execute("SELECT easeml.cancel(%s)", [run_id])
+    other = database.again()
+    with ThreadPoolExecutor(1) as pool, database.transaction():
+        database.execute("SELECT FROM easeml.runs WHERE run_id = %s FOR UPDATE", [run_id])
+        changed = pool.submit(other.execute, f"SELECT easeml.{change}(%s)", [run_id])
+        with database.again() as watcher:
+            watcher.wait_until(IS_WAITING, other.info.backend_pid)
+        n_free = "SELECT count(*) FROM (SELECT FROM easeml.trials WHERE run_id = %s FOR UPDATE SKIP LOCKED) t"
+        assert database.value(n_free, run_id) == 3
+    changed.result()
+
+
+def test_the_service_gives_way_before_the_server_looks_for_circles(database: Session) -> None:
+    """Of two that wait for each other the server ends the one that looks first, which might be a tenant."""
+    milliseconds = "SELECT setting::integer FROM pg_settings WHERE name = 'deadlock_timeout'"
+    at_once = database.value(milliseconds)
+    for settings in (slot_session.SETTINGS, store_session.SETTINGS):
+        database.execute("SELECT set_config('lock_timeout', %s, false)", [settings["lock_timeout"]])
+        assert 0 < database.value(milliseconds.replace("deadlock", "lock")) < at_once
+    database.execute("RESET lock_timeout")
+    pruning = (
+        "SELECT substring(s FROM '[0-9]+')::integer FROM pg_proc, unnest(proconfig) s"
+        " WHERE oid = 'easeml.prune_batch'::regproc AND s LIKE 'lock_timeout=%%ms'"
+    )
+    assert 0 < database.value(pruning) < at_once

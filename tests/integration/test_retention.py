@@ -242,6 +242,21 @@ def test_the_newest_runs_teach_priors_and_stay(rows: Session) -> None:
     assert set(rows.values("SELECT run_id FROM easeml.runs")) == kept
 
 
+@pytest.mark.parametrize("what", ["runs", "states"])
+def test_a_dry_run_does_not_announce_what_no_metric_guards(what: str, rows: Session) -> None:
+    """Whoever has something deployed locks the metric of its dataset: without one the prune could not see that."""
+    rows.execute("DELETE FROM easeml.servings")
+    add_runs(rows, 500)
+    n_before = prune(rows, what, is_dry=True)
+    rows.execute(
+        "DELETE FROM easeml.serving_metrics WHERE tenant IN"
+        " (SELECT DISTINCT r.tenant FROM easeml.runs r ORDER BY 1 LIMIT 2)"
+    )
+    n_counted = prune(rows, what, is_dry=True)
+    assert 0 < n_counted < n_before
+    assert prune(rows, what) == n_counted
+
+
 def test_versions_leave_that_nothing_uses(rows: Session) -> None:
     data = rows.rows("SELECT tenant, dataset_name, version, dataset_id FROM easeml.datasets ORDER BY dataset_id")[0]
     columns = (
