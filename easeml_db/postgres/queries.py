@@ -10,8 +10,10 @@ from easeml_db.postgres.extension_files import sql_folder
 
 @cache
 def queries(name: str) -> dict[str, str]:
-    """Return the statements of queries/<name>.sql by their names."""
-    return parse(Path(sql_folder() / "queries" / f"{name}.sql").read_text(encoding="utf-8"))
+    """Return the statements of queries/<name>.sql, or of all files in queries/<name>/, by their names."""
+    folder = Path(sql_folder() / "queries")
+    files = sorted((folder / name).glob("*.sql")) or [folder / f"{name}.sql"]
+    return parse("\n".join(path.read_text(encoding="utf-8") for path in files))
 
 
 def parse(text: str) -> dict[str, str]:
