@@ -11,6 +11,7 @@ from easeml_db import __version__
 from easeml_db.cli import (
     allocations,
     architectures,
+    backup,
     console,
     coordinator,
     datasets,
@@ -55,7 +56,7 @@ def commands(context: click.Context, debug: bool) -> None:
 
 SUBJECTS = {
     "Server": (*server.COMMANDS, *coordinator.COMMANDS, *doctor.COMMANDS, *slots.COMMANDS, *segments.COMMANDS,
-               *retention.COMMANDS),
+               *retention.COMMANDS, *backup.COMMANDS),
     "Data": (load, *datasets.COMMANDS, *refreshes.COMMANDS, *tasks.COMMANDS, *architectures.COMMANDS),
     "Search": (*runs.COMMANDS, *watch.COMMANDS, *report.COMMANDS, *console.COMMANDS, *procedures.COMMANDS,
                *allocations.COMMANDS, *replay.COMMANDS),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from pathlib import Path
 
 from easeml_db.errors import InvalidArgument, NotFound
@@ -27,6 +28,22 @@ def find_binaries() -> Path:
             hint="On Debian or Ubuntu: apt-get install postgresql postgresql-plpython3-15 (or your version's number).",
         )
     return max(found)[1]
+
+
+def find_client_programs() -> Path:
+    """Return the folder of the newest pg_dump and pg_restore, or that of EASEML_BINDIR. Raises NotFound."""
+    if chosen := os.environ.get("EASEML_BINDIR"):
+        return Path(chosen)
+    folders = [folder for place, pattern in PLACES for folder in place.glob(pattern)]
+    found = [(_major(folder), folder) for folder in folders if (folder / "pg_restore").exists()]
+    if found:
+        return max(found)[1]
+    if somewhere := shutil.which("pg_restore"):
+        return Path(somewhere).parent
+    raise NotFound(
+        "there is no pg_dump and no pg_restore on this machine",
+        hint="Install PostgreSQL's client package, for example: apt-get install postgresql-client.",
+    )
 
 
 def _major(folder: Path) -> int:

@@ -167,7 +167,7 @@ class Embedded:
         if known[0] == __version__ and known[1] != extension_files.fingerprint():
             raise VersionMismatch(
                 f"the private server in {self.folder} was made by another build of easeml {__version__}",
-                hint=f"Keep what you need of it (pg_dump), then: easeml destroy --data {self.folder}, easeml up.",
+                hint=f"Keep what you need of it (easeml backup), then: easeml destroy --data {self.folder}, easeml up.",
             )
 
     def prepare_folders(self) -> None:

@@ -11,6 +11,9 @@ from easeml_db.errors import VersionMismatch
 
 EXTENSION = "SELECT extversion FROM pg_catalog.pg_extension WHERE extname = 'easeml'"
 
+AVAILABLE = """SELECT v.version, e.default_version FROM pg_catalog.pg_available_extension_versions v
+    JOIN pg_catalog.pg_available_extensions e USING (name) WHERE v.name = 'easeml'"""
+
 
 def check_version(installed: str | None) -> None:
     """Refuse to work with a database whose extension is missing or of another version. Raises VersionMismatch."""
@@ -38,6 +41,25 @@ def update_extension(connection: psycopg.Connection[Any]) -> None:
             detail=str(error).strip(),
             hint="Update to a version between the two first, or dump the database and restore it into a new one.",
         ) from error
+
+
+def is_older(version: str, than: str) -> bool:
+    """Compare versions number by number."""
+    return _numbers(version) < _numbers(than)
+
+
+def check_available(connection: psycopg.Connection[Any], version: str) -> None:
+    """Refuse a server that lacks the extension's files of this package, or those of a former version that is asked for.
+    Raises VersionMismatch."""
+    found = connection.execute(AVAILABLE).fetchall()
+    versions = {row["version"] for row in found}
+    if {version, __version__} <= versions and all(row["default_version"] == __version__ for row in found):
+        return
+    told = ", ".join(sorted(versions)) or "no version of it"
+    raise VersionMismatch(
+        f"the server would need extension easeml {__version__} and a way to it from {version}; it has {told}",
+        hint="Run on the server's machine: easeml install --files-only",
+    )
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -10,6 +10,14 @@ DECLARE
     counts text := (SELECT string_agg(format('(%L, (SELECT count(*) FROM %s))', c.relname, c.oid::regclass), ', ' ORDER BY c.relname) FROM pg_catalog.pg_class c
         WHERE c.relnamespace = 'easeml'::regnamespace AND c.relkind = 'r' AND c.relname NOT IN
             ('segments', 'price_lists', 'instance_types', 'coordinator_lease', 'coordinators', 'tenant_roles', 'dataset_grants', 'dumps', 'restored_tables'));
+    -- Roles belong to the cluster, so a dump has none: easeml restore makes those that another cluster lacks. What lets them log in stays here.
+    roles text := $$(SELECT coalesce(jsonb_object_agg(a.rolname, jsonb_build_object('login', a.rolcanlogin, 'groups',
+        (SELECT coalesce(jsonb_agg(g.rolname ORDER BY g.rolname), '[]') FROM pg_catalog.pg_auth_members m JOIN pg_catalog.pg_roles g ON g.oid = m.roleid WHERE m.member = a.oid))), '{}')
+        FROM pg_catalog.pg_roles a WHERE a.rolname !~ '^pg_' AND a.rolname NOT IN ('easeml_owner', 'easeml_admin', 'easeml_coordinator', 'easeml_tenant', 'easeml_reader') AND (a.oid = 10
+            OR EXISTS (SELECT FROM pg_catalog.pg_shdepend d WHERE d.refclassid = 'pg_catalog.pg_authid'::pg_catalog.regclass AND d.refobjid = a.oid
+                AND d.dbid = (SELECT b.oid FROM pg_catalog.pg_database b WHERE b.datname = pg_catalog.current_database()))
+            OR EXISTS (SELECT FROM pg_catalog.pg_auth_members m JOIN pg_catalog.pg_roles g ON g.oid = m.roleid
+                WHERE m.member = a.oid AND g.rolname IN ('easeml_admin', 'easeml_coordinator', 'easeml_tenant', 'easeml_reader'))))$$;
 BEGIN
     FOR item IN
         SELECT c.oid::regclass AS relation, c.relname AS relation_name, c.relkind FROM pg_catalog.pg_class c
@@ -27,7 +35,7 @@ BEGIN
             WHEN 'coordinator_lease' THEN 'WHERE false'
             WHEN 'coordinators' THEN 'WHERE false'
             WHEN 'restored_tables' THEN 'WHERE false'
-            WHEN 'dumps' THEN format('WHERE false UNION ALL SELECT easeml.version(), (SELECT jsonb_object_agg(k.name, k.n) FROM (VALUES %s) k(name, n)), now()', counts)
+            WHEN 'dumps' THEN format('WHERE false UNION ALL SELECT easeml.version(), (SELECT jsonb_object_agg(k.name, k.n) FROM (VALUES %s) k(name, n)), now(), %s', counts, roles)
             -- pg_dump puts this behind SELECT columns FROM table. A role goes into the dump as a name that nothing checks, since one row with
             -- a role that the other cluster lacks would fail the whole table; easeml.restore_role and easeml.restore_grantee look for it there.
             -- A role that is gone already has no name, and must not be whichever role has its number there.

@@ -3,11 +3,13 @@
 CREATE TABLE easeml.dumps (
     version text NOT NULL,
     n_rows jsonb NOT NULL,
-    restored_at timestamptz NOT NULL DEFAULT clock_timestamp()
+    restored_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    roles jsonb NOT NULL DEFAULT '{}'
 );
 COMMENT ON TABLE easeml.dumps IS 'The dump that this database was restored from: a row that pg_dump writes into each dump, see security/dump.sql.';
 COMMENT ON COLUMN easeml.dumps.version IS 'Version of the extension that the dump was made with.';
 COMMENT ON COLUMN easeml.dumps.n_rows IS 'How many rows the dump holds, by table.';
+COMMENT ON COLUMN easeml.dumps.roles IS 'The roles that own or may use something of the database, or are members of easeml''s groups: whether they can log in, and their groups.';
 
 CREATE TABLE easeml.restored_tables (
     table_name name NOT NULL,

@@ -1,0 +1,116 @@
+"""easeml backup and restore: a whole database as one file, and back."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from easeml_db.cli.connection import data_option, dsn_option, embedded
+from easeml_db.cli.output import json_option, print_json, say
+from easeml_db.errors import NotReady
+from easeml_db.local.backups import back_up
+from easeml_db.local.binaries import find_client_programs
+from easeml_db.local.restores import restore as restore_file
+from easeml_db.local.server import Embedded
+from easeml_db.local.waiting import wait_for_coordinator
+
+MOST_JOBS = 4
+allow_missing_option = click.option(
+    "--allow-missing", is_flag=True, help="Accept tables with fewer rows than the dump says it has."
+)
+
+
+@click.command()
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--overwrite", is_flag=True, help="Replace FILE if it is there.")
+@data_option
+@dsn_option
+@json_option
+def backup(file: Path, overwrite: bool, folder: Path | None, dsn: str | None, as_json: bool) -> None:
+    """Write the whole database into FILE: data sets, runs, states, tasks with their examples, and your own tables.
+
+    FILE is a dump of pg_dump -Fc. Runs go on meanwhile. Passwords of roles are not in it.
+    """
+    began = time.monotonic()
+    server = None if dsn else _running(folder)
+    made = back_up(
+        dsn or _dsn(server), _programs(server), file.absolute(), may_replace=overwrite
+    )  # fmt: skip
+    n_bytes = file.stat().st_size
+    if as_json:
+        print_json({"file": str(file), "n_bytes": n_bytes, "version": made.version, "n_rows": made.n_rows})
+        return
+    seconds = time.monotonic() - began
+    say(f"{file}: {n_bytes / 1e6:,.1f} MB, {made.n_rows} rows of easeml {made.version}, in {seconds:.0f} s")
+
+
+@click.command()
+@click.argument("file", type=click.Path(exists=True, path_type=Path))
+@click.option("--jobs", "n_jobs", type=click.IntRange(1, 64), help="Tables that are loaded side by side.")
+@allow_missing_option
+@data_option
+@dsn_option
+@json_option
+def restore(
+    file: Path, n_jobs: int | None, allow_missing: bool, folder: Path | None, dsn: str | None, as_json: bool
+) -> None:
+    """Restore FILE of easeml backup (or pg_dump -Fc) into a database that has no runs, data sets and tables yet.
+
+    It is made beside that database, checked, and put in its place at the end; an interrupted restore can be run again.
+    Roles that are missing are made, without passwords. The former version's is brought to this one's.
+    """
+    jobs = n_jobs or min(MOST_JOBS, len(os.sched_getaffinity(0)))
+    if dsn:
+        done = restore_file(dsn, find_client_programs(), file, n_jobs=jobs, allow_missing=allow_missing)
+    else:
+        server = _running(folder)
+        with _without_coordinator(server):
+            done = restore_file(
+                server.dsn(), _programs(server), file, n_jobs=jobs, allow_missing=allow_missing, ends_sessions=True
+            )
+    if as_json:
+        print_json({"database": done.database, "version": done.dump.version, "check": done.check,
+                    "new_roles": done.new_roles})  # fmt: skip
+        return
+    say(f"database {done.database}: {done.check}")
+    if done.new_roles:
+        say(f"new roles, without passwords: {', '.join(done.new_roles)}")
+    if dsn:
+        say("start its coordinator: easeml coordinator --dsn ...")
+
+
+COMMANDS = (backup, restore)
+
+
+def _running(folder: Path | None) -> Embedded:
+    server = embedded(folder)
+    if not server.is_running():
+        raise NotReady(f"there is no running server in {server.folder}", hint="Start one: easeml up, or give --dsn.")
+    return server
+
+
+def _dsn(server: Embedded | None) -> str:
+    return server.dsn() if server else ""
+
+
+def _programs(server: Embedded | None) -> Path:
+    return Path(server.facts["binaries"]) if server else find_client_programs()
+
+
+@contextmanager
+def _without_coordinator(server: Embedded) -> Iterator[None]:
+    """Stop the coordinator for a block, and start it again at the end, if it ran."""
+    has_run = server.coordinator_pid() is not None
+    server.stop_coordinator()
+    try:
+        yield
+    finally:
+        if has_run:
+            server.prepare()
+            server.start_coordinator()
+            wait_for_coordinator(server)

@@ -1,0 +1,52 @@
+"""A whole database as one file: schema easeml, the tables of tasks, and all else that pg_dump takes along."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+
+from easeml_db.errors import InvalidArgument, NotAllowed, NotReady
+from easeml_db.local.dump_files import Dump, read_dump, run_program, without_password
+from easeml_db.postgres.connection import connect_now
+from easeml_db.postgres.versions import EXTENSION
+
+
+def back_up(dsn: str, programs: Path, path: Path, *, may_replace: bool = False) -> Dump:
+    """Write a database into a file that only its owner reads, as it is at one instant, and return what the file says.
+
+    Runs go on meanwhile. The file appears when it is whole. programs: the folder of pg_dump and pg_restore.
+    Raises NotAllowed for a file that is there already, EasemlError with what pg_dump said.
+    """
+    if path.exists() and not may_replace:
+        raise NotAllowed(f"{path} is there already", hint="Give another name, or --overwrite.")
+    if not path.parent.is_dir():
+        raise InvalidArgument(f"there is no folder {path.parent}", hint="Make it, or give another FILE.")
+    _check(dsn)
+    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    target, environment = without_password(dsn, os.environ)
+    try:
+        os.close(_private(part))
+        # Packed rows and states hardly shrink: the first level takes what there is to gain.
+        command: list[str | Path] = [programs / "pg_dump", "--format=custom", "--compress=1", f"--file={part}"]
+        run_program([*command, f"--dbname={target}"], environment)
+        found = read_dump(programs, part)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+    return Dump(path, found.version, found.n_rows, found.roles)
+
+
+def _private(path: Path) -> int:
+    try:
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise NotAllowed(f"cannot write into {path.parent}: {error.strerror}") from error
+
+
+def _check(dsn: str) -> None:
+    with connect_now(dsn) as connection:
+        if not connection.execute(EXTENSION).fetchall():
+            raise NotReady(
+                "this database has no extension easeml", hint="Name another with --dsn, or use pg_dump for this one."
+            )

@@ -1,0 +1,102 @@
+"""A dump as a file: which version of easeml made it, how many rows it has, and which roles its objects belong to.
+
+The extension writes a row about itself into each dump (sql/security/dump.sql); pg_restore prints it without a server.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from easeml_db.errors import EasemlError, InvalidData
+
+FIRST_VERSION = "0.1.0"
+"""The only release whose dumps do not say what made them."""
+
+
+class DumpedRole(NamedTuple):
+    """A role that objects of the dump belong to."""
+
+    can_log_in: bool
+    groups: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Dump:
+    """What a dump says of itself."""
+
+    path: Path
+    version: str
+    n_rows: int | None = None
+    """Rows of schema easeml; None where the dump does not say."""
+    roles: Mapping[str, DumpedRole] = field(default_factory=dict)
+
+
+def read_dump(programs: Path, path: Path) -> Dump:
+    """Return what a dump says of itself. Raises InvalidData for a file that pg_restore cannot read, or of no easeml.
+
+    programs: the folder of pg_restore.
+    """
+    try:
+        listed = run_program([programs / "pg_restore", "--list", path])
+        printed = run_program(
+            [programs / "pg_restore", "--data-only", "--schema=easeml", "--table=dumps", "--file=-", path]
+        )
+    except EasemlError as error:
+        raise InvalidData(
+            f"{path} is no backup that pg_restore can read",
+            detail=error.detail,
+            hint="Give a file of easeml backup or of pg_dump -Fc; plain SQL goes through psql.",
+        ) from error
+    if " EXTENSION - easeml " not in listed:
+        raise InvalidData(f"{path} is the dump of a database without easeml", hint="Restore it with pg_restore itself.")
+    return described(path, printed)
+
+
+def described(path: Path, printed: str) -> Dump:
+    """Return a dump as the COPY of its row in easeml.dumps describes it."""
+    lines = iter(printed.splitlines())
+    for line in lines:
+        if line.startswith("COPY easeml.dumps ("):
+            columns = line[line.index("(") + 1 : line.index(")")].split(", ")
+            values = dict(zip(columns, next(lines).replace("\\\\", "\\").split("\t"), strict=False))
+            roles = json.loads(values.get("roles", "{}"))
+            return Dump(
+                path, values["version"], sum(json.loads(values["n_rows"]).values()),
+                {name: DumpedRole(each["login"], tuple(each["groups"])) for name, each in roles.items()},
+            )  # fmt: skip
+    return Dump(path, FIRST_VERSION)
+
+
+def run_program(command: Sequence[str | Path], environment: Mapping[str, str] | None = None) -> str:
+    """Run a program of PostgreSQL and return what it printed. Raises EasemlError with what it complained of."""
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+    )
+    if done.returncode != 0:
+        name = Path(command[0]).name
+        raise EasemlError(
+            f"{name} failed", detail="\n".join(done.stderr.splitlines()[-12:]) or f"code {done.returncode}"
+        )
+    return done.stdout
+
+
+def without_password(dsn: str, environment: Mapping[str, str], **changed: str) -> tuple[str, dict[str, str]]:
+    """Return a connection string for a program's arguments, which all users of a machine can read, and its environment
+    with the password."""
+    parts = {**conninfo_to_dict(dsn), **changed}
+    password = parts.pop("password", None)
+    own = dict(environment) if password is None else {**environment, "PGPASSWORD": str(password)}
+    return make_conninfo("", **parts), own

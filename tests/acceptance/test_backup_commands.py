@@ -1,0 +1,223 @@
+"""A user at the shell writes a database into a file, and has it again on another server, with tasks and examples."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from easeml_db import __version__
+from easeml_db.cli import commands
+from easeml_db.errors import EasemlError, InvalidData, NotAllowed, VersionMismatch
+from easeml_db.local import restores
+from easeml_db.local.server import Embedded
+from easeml_db.local.waiting import wait_for_coordinator
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
+
+from catalogue_rows import TINY, fill
+
+if TYPE_CHECKING:
+    from tests.conftest import Session
+
+N_SLOTS = 1
+PROGRAM = "{input: {[Tensor[2]],[]}, output: {[Tensor[2]],[]}}"
+QUICK = json.dumps({"architectures": ["linear"], "max_epochs": 1, "n_configs": 1})
+ASKED = "SELECT easeml.infer('heaps', '{0.9,0.2}'::real[])"
+DATABASES = "SELECT datname::text FROM pg_database WHERE datname LIKE %s ORDER BY 1"
+NEWEST = "UPDATE pg_extension SET extversion = %s WHERE extname = 'easeml'"
+
+
+def easeml(*arguments: object, is_fine: bool = True) -> Any:
+    """What a command printed as JSON, or the error that it ended with."""
+    done = CliRunner().invoke(commands, [*map(str, arguments), "--json"], env={"EASEML_DSN": None})
+    if is_fine:
+        assert done.exit_code == 0, done.output or (done.exception, getattr(done.exception, "detail", None))
+        return json.loads(done.stdout)
+    assert isinstance(done.exception, EasemlError), done.output or done.exception
+    return done.exception
+
+
+@pytest.fixture(scope="module")
+def root(module_coordinated: Session) -> Session:
+    """A database in which a tenant has a task with a model."""
+    rita = module_coordinated.as_role("rita backs", "easeml_tenant")
+    module_coordinated.execute('CREATE SCHEMA cellar AUTHORIZATION "rita backs"')
+    rita.execute("SELECT easeml.create_task('heaps', %s, 'cellar', run_options => %s)", [PROGRAM, QUICK])
+    for k in range(80):
+        # The classes lie apart.
+        rita.execute("SELECT easeml.feed('heaps', ARRAY[%s, 0.5]::real[], %s)", [k / 80, str(int(k > 40))])
+    rita.execute("UPDATE cellar.heaps_refine SET is_on = false WHERE example_id = 3")
+    rita.execute("SELECT easeml.run_task('heaps')")
+    module_coordinated.wait_until("SELECT count(*) > 0 FROM easeml.runs WHERE status = 'finished'")
+    return module_coordinated
+
+
+@pytest.fixture(scope="module")
+def backup(root: Session, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file of that database."""
+    file = tmp_path_factory.mktemp("backups") / "heaps.backup"
+    made = easeml("backup", file, "--dsn", root.dsn)
+    assert made["version"] == __version__
+    assert made["n_rows"] > 0
+    assert made["n_bytes"] == file.stat().st_size
+    assert file.stat().st_mode & 0o077 == 0
+    return file
+
+
+@pytest.fixture
+def target(root: Session, private_server: Embedded, request: pytest.FixtureRequest) -> Iterator[str]:
+    """Connection string of a database that is not there yet; what was made of it goes at the end."""
+    name = "into_" + request.node.name.split("[")[0][5:40]
+    yield private_server.dsn(database=name)
+    for each in root.values(DATABASES, name + "%"):
+        root.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(each)))
+
+
+def test_a_private_server_goes_on_where_another_was(
+    root: Session, backup: Path, own_server: Embedded, open_session: Callable[[str], Session]
+) -> None:
+    own_server.prepare(n_slots=1)
+    own_server.start_coordinator()
+    wait_for_coordinator(own_server)
+    before = root.as_role("rita backs")
+    done = easeml("restore", backup, "--data", own_server.folder)
+    assert "all foreign keys hold" in done["check"]
+    assert "rita backs" in done["new_roles"]
+    assert own_server.coordinator_pid() is not None
+    with open_session(make_conninfo(own_server.dsn(), user="rita backs")) as rita:
+        assert rita.value(ASKED) == before.value(ASKED)
+        report = "SELECT event FROM easeml.task_report('heaps') ORDER BY at, event"
+        assert rita.values(report) == before.values(report)
+        assert rita.values("SELECT example_id FROM cellar.heaps_refine WHERE NOT is_on") == [3]
+        rita.execute("SELECT easeml.feed('heaps', '{0.1,0.5}'::real[], '0')")
+        assert rita.value("SELECT max(example_id) FROM cellar.heaps_refine") == 81
+    refused = easeml("restore", backup, "--data", own_server.folder, is_fine=False)
+    assert isinstance(refused, NotAllowed)
+    assert "has 1 run(s)" in str(refused)
+
+
+def test_a_database_that_is_not_there_is_made(
+    backup: Path, target: str, open_session: Callable[[str], Session]
+) -> None:
+    assert easeml("restore", backup, "--dsn", target, "--jobs", 2)["new_roles"] == []
+    with open_session(target) as restored:
+        assert restored.as_role("rita backs").value(ASKED)["label"] in ("0", "1")
+
+
+def test_a_database_that_holds_something_is_left_alone(
+    root: Session, backup: Path, target: str, open_session: Callable[[str], Session]
+) -> None:
+    easeml("restore", backup, "--dsn", target)
+    with open_session(target) as restored:
+        restored.execute("CREATE TABLE public.kept AS SELECT 1 AS x")
+    refused = easeml("restore", backup, "--dsn", target, is_fine=False)
+    assert isinstance(refused, NotAllowed)
+    assert "has 1 run(s)" in str(refused)
+    assert "table(s)" in str(refused)
+    with open_session(target) as restored:
+        assert restored.value("SELECT x FROM public.kept") == 1
+
+
+def test_a_database_in_which_somebody_works_is_left_alone(
+    backup: Path, dsn: str, open_session: Callable[[str], Session], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(restores, "LEAVING_SECONDS", 0.0)
+    with open_session(dsn):
+        assert "1 session(s) use database" in str(easeml("restore", backup, "--dsn", dsn, is_fine=False))
+
+
+def test_an_interrupted_restore_can_be_run_again(
+    root: Session, backup: Path, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> str:
+        raise KeyboardInterrupt
+
+    beside = conninfo(target) + "_restoring"
+    # One that was killed leaves its database; one that is interrupted takes it away.
+    root.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(beside)))
+    with monkeypatch.context() as during:
+        during.setattr(restores, "run_program", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            restores.restore(target, Path("/usr/bin"), backup, n_jobs=1)
+    assert root.values(DATABASES, conninfo(target) + "%") == []
+    easeml("restore", backup, "--dsn", target)
+    assert root.values(DATABASES, conninfo(target) + "%") == [conninfo(target)]
+
+
+def conninfo(dsn: str) -> str:
+    """The name of the database."""
+    return dict(part.split("=", 1) for part in dsn.replace("'", "").split())["dbname"]
+
+
+def test_two_restores_into_one_database_do_not_meet(
+    root: Session, backup: Path, target: str, open_session: Callable[[str], Session], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(restores, "LEAVING_SECONDS", 0.0)
+    beside = conninfo(target) + "_restoring"
+    root.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(beside)))
+    with open_session(make_conninfo(target, dbname=beside)):
+        assert "Another restore is under way" in str(easeml("restore", backup, "--dsn", target, is_fine=False).hint)
+
+
+def test_a_newer_version_is_refused_with_the_way_out(root: Session, target: str, tmp_path: Path) -> None:
+    file = tmp_path / "newer"
+    root.execute(NEWEST, ["99.0.0"])
+    try:
+        easeml("backup", file, "--dsn", root.dsn)
+    finally:
+        root.execute(NEWEST, [__version__])
+    refused = easeml("restore", file, "--dsn", target, is_fine=False)
+    assert isinstance(refused, VersionMismatch)
+    assert "made with easeml 99.0.0" in str(refused)
+    assert "pip install 'easeml-db>=99.0.0'" in str(refused.hint)
+    assert root.values(DATABASES, conninfo(target) + "%") == []
+
+
+def test_the_former_version_is_brought_to_this_one(
+    root: Session, dsn: str, target: str, tmp_path: Path, open_session: Callable[[str], Session]
+) -> None:
+    with open_session(dsn) as former:
+        former.execute("CREATE EXTENSION easeml VERSION '0.1.0' CASCADE")
+        fill(former, TINY)
+    file = tmp_path / "former"
+    assert easeml("backup", file, "--dsn", dsn)["version"] == "0.1.0"
+    easeml("restore", file, "--dsn", target)
+    with open_session(target) as restored:
+        assert restored.value("SELECT easeml.version()") == __version__
+        assert restored.value("SELECT count(*) FROM easeml.runs") == TINY.n_runs
+        assert restored.value("SELECT easeml.broken_references()") is None
+
+
+@pytest.mark.parametrize("content", [b"", b"-- PostgreSQL database dump\n", b"PGDMP\x01\x0e"])
+def test_a_file_that_is_no_backup_is_refused(content: bytes, target: str, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(content)
+    refused = easeml("restore", file, "--dsn", target, is_fine=False)
+    assert isinstance(refused, InvalidData)
+    assert "no backup that pg_restore can read" in str(refused)
+
+
+def test_the_dump_of_a_database_without_easeml_is_refused(target: str, dsn: str, tmp_path: Path) -> None:
+    file = str(tmp_path / "other")
+    assert "no extension easeml" in str(easeml("backup", file, "--dsn", dsn, is_fine=False))
+    subprocess.run(["pg_dump", "-Fc", f"--file={file}", dsn], check=True)
+    assert "without easeml" in str(easeml("restore", file, "--dsn", target, is_fine=False))
+
+
+def test_a_file_that_is_there_is_kept(root: Session, tmp_path: Path) -> None:
+    file = tmp_path / "mine"
+    file.write_text("mine")
+    assert "is there already" in str(easeml("backup", file, "--dsn", root.dsn, is_fine=False))
+    assert file.read_text() == "mine"
+    easeml("backup", file, "--dsn", root.dsn, "--overwrite")
+    assert file.read_bytes()[:5] == b"PGDMP"
+    assert list(tmp_path.iterdir()) == [file]
