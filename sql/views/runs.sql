@@ -98,7 +98,7 @@ COMMENT ON VIEW easeml.trial_metrics IS 'All metrics of the best epoch of each t
 -- The join stands outside the union: so the first units by time come from the indexes of both tables, and nothing is sorted.
 CREATE VIEW easeml.training_timeline WITH (security_invoker) AS
 SELECT u.run_id, u.trial_id, t.trial_number, t.architecture, u.kind, u.epoch, u.position, u.partition_number, u.slot_id, u.attempt,
-    u.started_at, u.finished_at, extract(epoch FROM u.finished_at - u.started_at)::double precision AS seconds, u.training_seconds,
+    u.started_at, u.finished_at, date_part('epoch', u.finished_at - u.started_at) AS seconds, u.training_seconds,
     u.n_rows, u.loss, u.state_bytes, u.state_sha256, u.tenant::text AS tenant, u.n_slots, u.n_stacked
 FROM (
     SELECT r.run_id, r.trial_id, 'train'::text AS kind, r.epoch, r.position, r.partition_number, r.slot_id, r.attempt, r.started_at, r.finished_at,
@@ -108,7 +108,9 @@ FROM (
     SELECT v.run_id, v.trial_id, CASE v.split WHEN 'validation' THEN 'validate' ELSE 'test' END, v.epoch, NULL, v.partition_number, v.slot_id, v.attempt, v.started_at, v.finished_at,
         NULL, v.n_rows, NULL, NULL, NULL, v.tenant, v.n_slots, 1
     FROM easeml.evaluations v) u
-JOIN easeml.trials t USING (trial_id);
+-- By its run, too: else the trials of all runs are read, or each unit looks up its own. LEFT, though each unit has a trial: the planner takes two columns
+-- for independent, and would expect few rows.
+LEFT JOIN easeml.trials t USING (trial_id, run_id);
 COMMENT ON VIEW easeml.training_timeline IS 'Every recorded unit with its slot and times: the Gantt chart of a run.';
 
 CREATE VIEW easeml.run_events WITH (security_invoker) AS

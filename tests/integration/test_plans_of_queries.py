@@ -76,6 +76,24 @@ def test_a_large_run_is_read_without_the_rows_of_others(view: str, filled: Sessi
     assert rows_read(plan["Plan"]) <= own, json.dumps(plan, indent=1)
 
 
+def reads_of(plan: dict[str, Any], table: str) -> int:
+    """How many rows of a table a plan fetches, in all its loops."""
+    own = plan["Actual Rows"] * plan["Actual Loops"] if plan.get("Relation Name") == table else 0
+    return int(own + sum(reads_of(part, table) for part in plan.get("Plans", ())))
+
+
+@pytest.mark.parametrize("role", ["postgres", "easeml_reader"])
+def test_the_timeline_of_a_large_run_reads_each_of_its_trials_once(role: str, filled: Session) -> None:
+    """Neither the trials of all runs, nor the trial of each unit by itself."""
+    asked = f"SELECT * FROM easeml.training_timeline WHERE run_id = {QUICK.n_runs // 2 - 1} ORDER BY started_at"
+    with filled.transaction(force_rollback=True):
+        filled.execute(f"SET LOCAL ROLE {role}")
+        filled.execute("SET LOCAL max_parallel_workers_per_gather = 0")
+        (plan,) = filled.value(f"EXPLAIN (ANALYZE, FORMAT JSON) {asked}")
+    assert reads_of(plan["Plan"], "trials") == QUICK.largest_run, json.dumps(plan, indent=1)
+    assert reads_of(plan["Plan"], "training_units") == QUICK.largest_run * QUICK.n_epochs
+
+
 def test_waiting_for_a_run_does_not_look_for_its_best_trial(filled: Session) -> None:
     asked = f"SELECT n_units_done, n_units FROM easeml.run_status WHERE run_id = {QUICK.n_runs // 2 - 1}"
     (plan,) = filled.value(f"EXPLAIN (ANALYZE, FORMAT JSON) {asked}")
