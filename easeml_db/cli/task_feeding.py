@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,15 +12,19 @@ from typing import Any
 import numpy as np
 import psycopg
 from psycopg import sql
+from psycopg.types.json import Jsonb
 
 from easeml_db.cli.statements import Connection, Row, call_rows
 from easeml_db.errors import InvalidArgument, InvalidData, NotAllowed
 from easeml_db.postgres.connection import server_error
 from easeml_loaders.binary_copy import FILE_HEADER, FILE_TRAILER, encode_rows
-from easeml_loaders.json_lines import lines_of_json
+from easeml_loaders.json_lines import inputs_of, lines_of_json, parts_of
 from easeml_loaders.picture_folders import picture_source
 from easeml_loaders.pictures import Skipped, Wanted, array_source, classes_of, picture_size, read_labels
 from easeml_loaders.source import Source
+
+STANDARD_INPUT = Path("-")
+EXAMPLE = re.compile(r"example (\d+): ")  # how easeml.feed names one of those that it was given
 
 
 def program_of(folder: Path, labels: Path, classes: list[str] | None) -> tuple[str, list[str] | None]:
@@ -66,20 +72,48 @@ def feed_pictures(
 
 
 def feed_lines(connection: Connection, task: str, path: Path, skipped: Skipped) -> int:
-    """Feed a file of examples, a line of JSON each, all of them or none; return how many that were."""
+    """Feed examples, a line of JSON each, all of them or none; return how many that were. Path - is standard input."""
     n_fed, on_error = 0, "refuse" if skipped.refuses else "skip"
+    is_stream = path == STANDARD_INPUT
+    name = "standard input" if is_stream else path.name
     with connection.transaction():
-        for first, examples in lines_of_json(path):
+        for part in parts_of(sys.stdin, name) if is_stream else lines_of_json(path):
             try:
-                fed = call_rows(connection, "feed", task, examples, on_error=on_error)[0]
+                fed = call_rows(connection, "feed", task, part.examples, on_error=on_error)[0]
             except psycopg.Error as error:
                 told = server_error(error)
-                raise type(told)(f"{path.name}, from line {first}: {told.message}", hint=told.hint) from error
+                message = _at_its_line(told.message, part.lines)
+                raise type(told)(f"{name}, {message}", detail=told.detail, hint=told.hint) from error
             n_fed += fed["n_fed"]
             skipped.n_examples += fed["n_skipped"]
-            skipped.problems += [f"from line {first}: {each}" for each in fed["problems"] or ()]
+            skipped.problems += [_at_its_line(each, part.lines) for each in fed["problems"] or ()]
     skipped.problems = skipped.problems[:20]
     return n_fed
+
+
+def _at_its_line(message: str, lines: Sequence[int]) -> str:
+    """Say the line of an example instead of its place among those that one statement took."""
+    found = EXAMPLE.match(message)
+    if found is None:
+        return f"from line {lines[0]}: {message}"
+    return f"line {lines[int(found[1]) - 1]}: {message[found.end() :]}"
+
+
+def given_inputs(given: str) -> list[tuple[str, Jsonb]]:
+    """Return the inputs of a text of JSON, of @FILE or, for -, of standard input; each with a name for it.
+
+    Raises InvalidData with the line and column of what is no JSON, InvalidArgument for a file that cannot be read.
+    """
+    text, name = given, "--input"
+    try:
+        if given == "-":
+            text, name = sys.stdin.read(), "standard input"
+        elif given.startswith("@"):
+            text, name = Path(given[1:]).read_text(encoding="utf-8"), given[1:]
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidArgument(f"cannot read {given} as JSON in UTF-8: {error}") from error
+    found = inputs_of(text, name)
+    return [("input" if len(found) == 1 else f"line {line}", Jsonb(value)) for line, value in found]
 
 
 def _is_picture(entry: dict[str, Any]) -> bool:

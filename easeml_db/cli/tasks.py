@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import psycopg
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
@@ -16,11 +17,21 @@ from easeml_db.cli.listing import listing_group, read_rows
 from easeml_db.cli.output import json_option, print_json, print_rows, say
 from easeml_db.cli.statements import Connection, Row, call, call_rows, rows
 from easeml_db.cli.task_client import write_client
-from easeml_db.cli.task_feeding import feed_lines, feed_pictures, pictures_of, program_of
-from easeml_db.errors import NotFound
+from easeml_db.cli.task_feeding import (
+    STANDARD_INPUT,
+    feed_lines,
+    feed_pictures,
+    given_inputs,
+    pictures_of,
+    program_of,
+)
+from easeml_db.errors import InvalidArgument, InvalidData, NotFound, ShapeMismatch
+from easeml_db.postgres.connection import server_error
 from easeml_loaders.pictures import Skipped, read_picture
 
 FOLDER = click.Path(exists=True, path_type=Path)
+FED = click.Path(exists=True, allow_dash=True, path_type=Path)
+MOST_SHOWN = 300
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 SHOWN = {
     "task_name": "task", "template": "template", "n_examples": "examples", "n_off": "off", "n_pending": "pending",
@@ -70,7 +81,7 @@ def create(
 
 @task.command()
 @click.argument("name")
-@click.argument("pictures", type=FOLDER)
+@click.argument("pictures", type=FED)
 @click.option("--labels", type=FILE, help="CSV with the columns file and label, or output; beside .npy also .npy.")
 @click.option("--resize", is_flag=True, help="Resize pictures of another size instead of refusing them.")
 @click.option(
@@ -88,11 +99,11 @@ def feed(
     """Feed task NAME a folder of PICTURES, or a .npy file of them, with their labels; all or none, in one COPY.
 
     Where pictures come out, the CSV names them in a column output. A .jsonl file has examples of any task instead,
-    {"input": ..., "output": ...} on each line, and needs no labels.
+    {"input": ..., "output": ...} on each line, and needs no labels; - reads such lines from standard input.
     """
     skipped = Skipped(refuses=on_error == "refuse")
     with database(dsn) as connection:
-        if pictures.suffix == ".jsonl" and labels is None:
+        if labels is None and (pictures.suffix == ".jsonl" or pictures == STANDARD_INPUT):
             n_fed = feed_lines(connection, name, pictures, skipped)
         elif labels is None:
             raise click.UsageError("give --labels, or a .jsonl file")
@@ -127,29 +138,55 @@ def refine(name: str, off: list[int] | None, on: list[int] | None, limit: int, d
 @task.command()
 @click.argument("name")
 @click.argument("pictures", type=FILE, nargs=-1)
-@click.option("--input", "given", callback=json_value, help="The input as JSON (or @FILE), instead of pictures.")
+@click.option(
+    "--input", "given", help="Inputs as JSON, one on each line, instead of pictures; @FILE has them, - reads them."
+)
 @click.option("--trial", "trial_id", type=int, help="The trial that answers (default: the best so far).")
 @dsn_option
 @json_option
 def infer(
-    name: str, pictures: tuple[Path, ...], given: Any, trial_id: int | None, dsn: str | None, as_json: bool
+    name: str, pictures: tuple[Path, ...], given: str | None, trial_id: int | None, dsn: str | None, as_json: bool
 ) -> None:
-    """Ask the best model of task NAME what comes out, for PICTURES or for --input."""
+    """Ask the best model of task NAME what comes out, for PICTURES or for --input, whatever its shape.
+
+    A vector is [1, 2], a tensor has lists within lists, a series is a list of its objects, a tree has objects within
+    objects: {"word": [...], "left": {...}, "right": null}.
+    """
     if (given is None) == (not pictures):
         raise click.UsageError("give either PICTURES, or --input")
+    asked: list[tuple[str, object]] = [] if given is None else [*given_inputs(given)]
     with database(dsn) as connection:
-        if given is not None:
-            inputs: list[tuple[str, Any]] = [("input", Jsonb(given))]
-        else:
+        if given is None:
             wanted = pictures_of(_task(connection, name), is_resized=True)
-            inputs = [(path.name, read_picture(path, wanted)) for path in pictures]
-        answers = [{"input": what, **call(connection, "infer", name, value, trial_id)} for what, value in inputs]
+            asked = [(path.name, read_picture(path, wanted)) for path in pictures]
+        answers = [{"input": what, **_answer(connection, name, what, value, trial_id)} for what, value in asked]
     if as_json:
         print_json(answers)
         return
     for answer in answers:
-        said = f"{answer['label']}  ({answer['probability']:.3f})" if "label" in answer else answer["output"][0]
-        say(f"{answer['input']}: {said}")
+        say(f"{answer['input']}: {_said(answer)}")
+
+
+def _answer(connection: Connection, task: str, what: str, value: object, trial_id: int | None) -> Row:
+    try:
+        answer: Row = call(connection, "infer", task, value, trial_id)
+    except psycopg.Error as error:
+        told = server_error(error)
+        if not isinstance(told, ShapeMismatch | InvalidArgument | InvalidData):
+            raise
+        raise type(told)(f"{what}: {told.message}", detail=told.detail, hint=told.hint) from error
+    return answer
+
+
+def _said(answer: Row) -> str:
+    """Return what comes out as a line: a class, a number, or the beginning of a tensor or series."""
+    if "label" in answer:
+        return f"{answer['label']}  ({answer['probability']:.3f})"
+    output = answer["output"]
+    if len(output) == 1 and not isinstance(output[0], list):
+        return str(output[0])
+    text = json.dumps(output)
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]} ... (--json has all)"
 
 
 @task.command()

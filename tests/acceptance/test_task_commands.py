@@ -135,7 +135,7 @@ def test_series_are_fed_as_lines_of_json_all_or_none(run_easeml: Any, skies: Any
     assert json.loads(run("feed", str(good)).stdout)["n_fed"] == 30
     refused = run("feed", str(bad))
     assert refused.exit_code == 1
-    assert "bad.jsonl, from line 1: example 31: field1: expected Tensor[2] of each object" in str(refused.exception)
+    assert "bad.jsonl, line 31: field1: expected Tensor[2] of each object" in str(refused.exception)
     assert len(json.loads(run("refine", "--limit", "100").stdout)) == 30
     fed = json.loads(run("feed", str(bad), "--on-error", "skip").stdout)
     assert (fed["n_fed"], fed["n_skipped"]) == (30, 1)
