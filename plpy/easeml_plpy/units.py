@@ -8,6 +8,7 @@ the coordinator's lease and the trial's progress (recording.py). The statements 
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -147,7 +148,6 @@ RECORD_START: Statement[Instant] = Statement(
     ("int4", "text", "float8"),
     only_column,
 )
-LEAST_START_SECONDS = 0.01  # what is imported already takes a millionth of a second
 
 
 def open_unit(session: Session, unit: Unit) -> UnitContext:
@@ -157,16 +157,15 @@ def open_unit(session: Session, unit: Unit) -> UnitContext:
 
 
 def _prepared(session: Session, unit: Unit, found: UnitContext) -> Instant | None:
-    """Import what trials of the architecture need; return since when its unit counts, where that took a moment.
+    """Import what trials of the architecture need; return since when its unit counts, where anything was imported.
 
     A session does it once: it belongs to the start of the slot, and not to the time of a unit."""
-    name, began = architecture(found.trial.architecture).trainer, time.perf_counter()
+    name, n_modules, began = architecture(found.trial.architecture).trainer, len(sys.modules), time.perf_counter()
     with suppress(ImportError):  # the trial says what is missing
         trainer_for(name).prepare()
-    seconds = time.perf_counter() - began
-    if seconds < LEAST_START_SECONDS:
+    if len(sys.modules) == n_modules:
         return None
-    return session.row(RECORD_START, unit.slot_id, name, seconds)
+    return session.row(RECORD_START, unit.slot_id, name, time.perf_counter() - began)
 
 
 def opened_from_text(text: str) -> OpenedUnit:
