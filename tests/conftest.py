@@ -34,6 +34,7 @@ from psycopg.rows import dict_row
 from easeml_db.local.processes import coordinator_environment
 from easeml_db.local.server import DATABASE, Embedded
 from tests.disks import open_folder
+from tests.warm_coordinator import Forked, forked_coordinator
 from tests.warm_server import HASH_SEED, SETTING, WarmServer, can_be_warm
 
 # What is imported and collected stays: looking for garbage among it takes a tenth of that time.
@@ -57,6 +58,12 @@ FAST_SETTINGS = {
 FOLDERS = ("chaos", "acceptance", "integration", "attack", "conformance")
 # A wait that ends in failure, not one that measures: long enough for a machine that is busy with other work.
 PATIENCE_SECONDS = 300.0
+# For a coordinator that is to make batches also where a unit takes longer than is worth one, beside other load.
+BATCHES_AT_ANY_SPEED = """
+from easeml_db.decisions.hopper import batches
+batches.LONGEST_UNIT_SECONDS = batches.LONGEST_BATCH_SECONDS = 1e6
+"""
+Coordinator = Forked | subprocess.Popen[bytes]
 _numbers = count(1)
 
 
@@ -295,17 +302,21 @@ def temporary_session(server: Embedded) -> Iterator[Session]:
 
 
 @contextmanager
-def coordinator_of(session: Session, *arguments: str, prelude: str = "") -> Iterator[subprocess.Popen[bytes]]:
+def coordinator_of(session: Session, *arguments: str, prelude: str = "") -> Iterator[Coordinator]:
     """A coordinator process for a database, up when this is entered, killed at the end.
 
-    `prelude` is Python that the process executes first.
+    `prelude` is Python that the process executes first, which is then a new one.
     """
     dsn = make_conninfo(session.dsn, user="easeml_service")
-    program = ["-c", f"{prelude}\nimport easeml_db.__main__"] if prelude else ["-m", "easeml_db"]
-    command = [sys.executable, *program, "coordinator", "--dsn", dsn, *arguments]
+    told = ["coordinator", "--dsn", dsn, *arguments]
     with tempfile.TemporaryFile() as log:
-        # Not in the source tree: `python -m` would import from there.
-        process = subprocess.Popen(command, stdout=log, stderr=log, cwd="/", env=coordinator_environment())
+        process: Coordinator
+        if prelude:
+            command = [sys.executable, "-c", f"{prelude}\nimport easeml_db.__main__", *told]
+            # Not in the source tree: `python -c` would import from there.
+            process = subprocess.Popen(command, stdout=log, stderr=log, cwd="/", env=coordinator_environment())
+        else:
+            process = forked_coordinator(told, log.fileno())
         try:
             _wait_until_up(session, process, log)
             yield process
@@ -314,7 +325,7 @@ def coordinator_of(session: Session, *arguments: str, prelude: str = "") -> Iter
             process.wait()
 
 
-def _wait_until_up(session: Session, process: subprocess.Popen[bytes], log: Any) -> None:
+def _wait_until_up(session: Session, process: Coordinator, log: Any) -> None:
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not session.value("SELECT easeml.has_live_coordinator()"):
         if process.poll() is not None or time.monotonic() > deadline:
@@ -369,13 +380,16 @@ def module_database(request: pytest.FixtureRequest, private_server: Embedded) ->
 
 
 @pytest.fixture(scope="module")
-def another_coordinator(module_database: Session) -> Iterator[Callable[[], None]]:
-    """`another_coordinator()` kills the coordinator of `module_database`, if it has one, and starts another."""
+def another_coordinator(request: pytest.FixtureRequest, module_database: Session) -> Iterator[Callable[[], None]]:
+    """`another_coordinator()` kills the coordinator of `module_database`, if it has one, and starts another.
+
+    Where the module has a PRELUDE, the coordinator executes it first.
+    """
     with ExitStack() as running:
 
         def start() -> None:
             running.close()
-            running.enter_context(coordinator_of(module_database))
+            running.enter_context(coordinator_of(module_database, prelude=getattr(request.module, "PRELUDE", "")))
 
         yield start
 
@@ -398,7 +412,7 @@ def swept(module_coordinated: Session) -> Iterator[Session]:
 
 
 @pytest.fixture(scope="session")
-def coordinator() -> Callable[..., AbstractContextManager[subprocess.Popen[bytes]]]:
+def coordinator() -> Callable[..., AbstractContextManager[Coordinator]]:
     """`with coordinator(database, *arguments):` runs one for as long as the block lasts."""
     return coordinator_of
 
