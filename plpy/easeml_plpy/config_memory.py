@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from .architectures import architecture, complete
 from .architectures.config import Config, NotedConfig
@@ -21,6 +22,7 @@ TELLING = (  # settings that make a config large
     *("hidden_units", "width", "n_members", "batch_size"),
     *("num_leaves", "trees_per_epoch"),
 )
+KEPT_CHARACTERS = 100_000  # an encoder that is longer is read each time
 LISTS = ("integers", "names", "groups")  # kinds of hyperparameters
 
 
@@ -60,7 +62,8 @@ def check_memory(session: Session, encoder: str, train_rows: Sequence[int], tria
     slots = session.row(SLOTS)
     limit = max(slots.largest or 0, slot_share(slots.n_slots) if slots.has_share else 0)
     known_limit = None if slots.has_gpu else limit
-    data, checks = Encoder.from_text(encoder), dict[str, Check]()
+    read = _encoder_of if len(encoder) <= KEPT_CHARACTERS else Encoder.from_text
+    data, checks = read(encoder), dict[str, Check]()
     for trial in json.loads(trials):
         name = trial["architecture"]
         if name not in checks:
@@ -68,6 +71,11 @@ def check_memory(session: Session, encoder: str, train_rows: Sequence[int], tria
             checks[name] = Check(chosen, task_in(view_of(chosen.view, data), data), train_rows, known_limit)
         checks[name].check(trial["config"])
     return known_limit
+
+
+@lru_cache(maxsize=4)  # a session starts several runs on a dataset
+def _encoder_of(text: str) -> Encoder:
+    return Encoder.from_text(text)
 
 
 class Check:

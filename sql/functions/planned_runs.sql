@@ -41,9 +41,7 @@ DECLARE
     most_slots bigint := (SELECT t.max_slots FROM easeml.tenants t WHERE t.tenant = data.tenant);
     planned bigint;
 BEGIN
-    IF run.price_list IS NULL THEN
-        RETURN NULL;
-    ELSIF data.placement = 'bound' THEN
+    IF data.placement = 'bound' THEN
         PERFORM easeml.fail('ML001', format('allocation: planned needs a dataset whose partitions any slot may visit, and %s is bound to segments', quote_literal(data.dataset_name)),
             hint => 'Leave allocation, deadline, max_cost and price_list out, or make the dataset with placement => ''shared''.');
     END IF;
@@ -72,7 +70,7 @@ DECLARE
     most_hours double precision := (SELECT t.max_hours FROM easeml.tenants t WHERE t.tenant = asker);
     hours double precision;
 BEGIN
-    IF plan IS NULL OR most_hours IS NULL OR NOT easeml.is_bound_by_limits(caller) THEN
+    IF most_hours IS NULL OR NOT easeml.is_bound_by_limits(caller) THEN
         RETURN;
     END IF;
     SELECT sum(s.n_slots * s.seconds_mean) / 3600 INTO hours FROM jsonb_to_recordset(jsonb_path_query_array(plan, '$[*] ? (@.plan == "planned" && @.stage != null)')) s(n_slots integer, seconds_mean double precision);
@@ -102,9 +100,6 @@ CREATE FUNCTION easeml.keep_first_plan(run easeml.runs, plan jsonb) RETURNS void
 DECLARE
     total jsonb;
 BEGIN
-    IF plan IS NULL THEN
-        RETURN;
-    END IF;
     -- Whoever drops the list waits for this transaction, and then finds the run.
     PERFORM FROM easeml.price_lists l WHERE l.price_list = run.price_list FOR KEY SHARE;
     IF NOT FOUND THEN

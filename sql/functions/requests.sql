@@ -36,6 +36,11 @@ BEGIN
     IF NEW.action IN ('select_models', 'resume', 'run_task') THEN
         PERFORM easeml.await_pace(NEW.caller, asker);
     END IF;
+    -- By itself: of a CASE the server prepares all branches, each time.
+    IF NEW.action = 'select_models' THEN
+        NEW.result := easeml.perform_select_models(NEW.caller, asker, NEW.arguments);
+        RETURN NEW;
+    END IF;
     NEW.result := CASE NEW.action
         WHEN 'begin_dataset' THEN easeml.begin_dataset(NEW.caller, asker, NEW.arguments)
         WHEN 'begin_packing' THEN easeml.begin_packing(NEW.caller, asker, NEW.arguments)
@@ -46,7 +51,6 @@ BEGIN
         WHEN 'grant_use' THEN easeml.perform_grant_use(NEW.caller, asker, NEW.arguments)
         WHEN 'revoke_use' THEN easeml.perform_revoke_use(NEW.caller, asker, NEW.arguments)
         WHEN 'replicate_dataset' THEN easeml.perform_replicate_dataset(NEW.caller, asker, NEW.arguments)
-        WHEN 'select_models' THEN easeml.perform_select_models(NEW.caller, asker, NEW.arguments)
         WHEN 'cancel' THEN easeml.perform_cancel(NEW.caller, asker, NEW.arguments)
         WHEN 'resume' THEN easeml.perform_resume(NEW.caller, asker, NEW.arguments)
         WHEN 'drop_run' THEN easeml.perform_drop_run(NEW.caller, asker, NEW.arguments)

@@ -39,6 +39,9 @@ BEGIN
         PERFORM easeml.fail('ML001', format('visit_order: expected cyclic or free, got %s', quote_nullable(visit_order)),
             hint => 'cyclic: the order, and so every byte, is fixed beforehand; free: the scheduler also chooses the partition.');
     END IF;
+    IF scheduler = 'auto' THEN
+        RETURN;  -- it chooses one that fits
+    END IF;
     SELECT s.* INTO wanted FROM easeml.list_schedulers() s WHERE s.scheduler = check_schedule.scheduler;
     IF NOT FOUND THEN
         PERFORM easeml.fail('ML001', format('scheduler: there is no scheduler %s', quote_nullable(scheduler)),
@@ -58,19 +61,27 @@ CREATE FUNCTION easeml.choose_architectures(data easeml.datasets, architectures 
 DECLARE
     chosen text[];
     unfit record;
-    output_shape integer[] := (SELECT array_agg(s::integer) FROM jsonb_array_elements_text(data.encoder #> '{target,shape}') s);
+    target jsonb := data.encoder -> 'target';
+    output_shape integer[];
     n_recursive integer := jsonb_array_length(data.encoder #> '{inputs,0,recursive}');
     n_links integer := CASE n_recursive WHEN 1 THEN 0 ELSE n_recursive END;
-    is_together boolean := data.placement <> 'bound' OR EXISTS (
-        SELECT FROM easeml.replicas c JOIN easeml.segments g USING (segment_id) WHERE c.dataset_id = data.dataset_id AND g.service IS NULL GROUP BY c.segment_id HAVING count(*) = data.n_partitions);
+    is_together boolean := true;
 BEGIN
+    IF target ? 'shape' THEN
+        output_shape := (SELECT array_agg(s::integer) FROM jsonb_array_elements_text(target -> 'shape') s);
+    END IF;
+    IF data.placement = 'bound' THEN
+        is_together := EXISTS (SELECT FROM easeml.replicas c JOIN easeml.segments g USING (segment_id)
+            WHERE c.dataset_id = data.dataset_id AND g.service IS NULL GROUP BY c.segment_id HAVING count(*) = data.n_partitions);
+    END IF;
     IF architectures IS NULL THEN
         SELECT array_agg(f.architecture) INTO chosen
         FROM easeml.fitting_architectures(data.task, data.input_shape, data.n_outputs, data.encoder @> '{"inputs": [{"kind": "text"}]}', output_shape, n_links) f WHERE f.misfit IS NULL AND f.is_default
             AND (is_together OR NOT easeml.does_whole_rounds(f.architecture));
+    ELSIF cardinality(architectures) = 1 AND array_ndims(architectures) = 1 THEN
+        chosen := architectures;
     ELSE
-        SELECT array_agg(DISTINCT a) INTO chosen FROM unnest(architectures) a;
-        chosen := (SELECT array_agg(a ORDER BY array_position(architectures, a)) FROM unnest(chosen) a);
+        SELECT array_agg(u.a ORDER BY u.place) INTO chosen FROM (SELECT n.a, min(n.place) AS place FROM unnest(architectures) WITH ORDINALITY n(a, place) GROUP BY n.a) u;
     END IF;
     IF coalesce(cardinality(chosen), 0) = 0 THEN
         PERFORM easeml.fail('ML001', 'architectures: expected at least one name, got an empty list',
@@ -86,7 +97,10 @@ BEGIN
         PERFORM easeml.fail('ML001', format('architectures: there is no architecture %s', quote_nullable(unfit.architecture)),
             hint => (SELECT 'Choose from: ' || string_agg(a.architecture, ', ') || '.' FROM easeml.list_architectures() a));
     END IF;
-    SELECT a AS architecture INTO unfit FROM unnest(chosen) a WHERE easeml.does_whole_rounds(a) AND NOT is_together LIMIT 1;
+    IF is_together THEN
+        RETURN chosen;
+    END IF;
+    SELECT a AS architecture INTO unfit FROM unnest(chosen) a WHERE easeml.does_whole_rounds(a) LIMIT 1;
     IF FOUND THEN
         PERFORM easeml.fail('ML001', format('architectures: %s takes all partitions at once, and no segment holds all of dataset %s', unfit.architecture, quote_literal(data.dataset_name)),
             hint => 'Replicate the dataset so that one segment holds all its partitions (easeml.replicate_dataset), or leave this architecture out.');
@@ -111,11 +125,17 @@ $$;
 COMMENT ON FUNCTION easeml.check_memory(jsonb, bigint[], jsonb) IS
     'Refuses trials that no slot has the memory to train; train_rows are the rows of each partition. Returns what a slot may take at most, NULL if one is on a GPU, or an error (internal).';
 
+CREATE FUNCTION easeml.takes_n_parallel(procedure text) RETURNS boolean LANGUAGE plpython3u IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+from easeml_db.decisions.procedures import takes_n_parallel
+from easeml_plpy.session import guarded
+return guarded(plpy, takes_n_parallel, procedure)
+$$;
+COMMENT ON FUNCTION easeml.takes_n_parallel(text) IS 'Says whether a procedure has the option n_parallel (internal).';
+
 -- PL/pgSQL because it keeps its plans: planning takes longer than the query.
 CREATE FUNCTION easeml.complete_options(procedure text, options jsonb) RETURNS jsonb LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    IF jsonb_typeof(options) <> 'object' OR NOT EXISTS (SELECT FROM easeml.list_procedures() p
-        WHERE p.procedure = complete_options.procedure AND 'n_parallel' = ANY (p.options)) THEN
+    IF jsonb_typeof(options) <> 'object' OR NOT easeml.takes_n_parallel(procedure) THEN
         RETURN options;
     END IF;
     RETURN jsonb_build_object('n_parallel', (SELECT greatest(count(*), 1) FROM easeml.slots s WHERE s.status = 'active')) || coalesce(options, '{}');

@@ -32,6 +32,12 @@ COMMENT ON FUNCTION easeml.check_allocation(text) IS 'Refuses an allocation that
 
 CREATE FUNCTION easeml.ranking_metric(data easeml.datasets, wanted text, OUT metric text, OUT is_higher_better boolean) LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+    -- What a run on this very version ranks by fits its task.
+    SELECT r.metric, r.is_higher_better INTO metric, is_higher_better FROM (SELECT n.metric, n.is_higher_better FROM easeml.runs n WHERE n.dataset_id = data.dataset_id LIMIT 20) r
+    WHERE r.metric = coalesce(wanted, (SELECT s.metric FROM easeml.serving_metrics s WHERE s.tenant = data.tenant AND s.dataset_name = data.dataset_name)) LIMIT 1;
+    IF FOUND THEN
+        RETURN;
+    END IF;
     SELECT m.metric, m.is_higher_better INTO metric, is_higher_better
     FROM easeml.list_metrics() m LEFT JOIN easeml.serving_metrics s ON s.tenant = data.tenant AND s.dataset_name = data.dataset_name AND s.metric = m.metric
     WHERE (m.task = data.task OR m.task = 'tensor' AND data.encoder #> '{target,shape}' IS NOT NULL) AND (m.metric = wanted OR wanted IS NULL AND (m.is_default OR s.metric IS NOT NULL)) ORDER BY s.metric IS NULL LIMIT 1;
@@ -49,6 +55,8 @@ DECLARE
     run easeml.runs;
     ranking record;
     begun record;
+    memory record;
+    train_rows bigint[];
     chosen text[];
     budget jsonb;
     options jsonb;
@@ -68,9 +76,12 @@ BEGIN
         || CASE WHEN run.price_list IS NOT NULL THEN jsonb_build_object('max_seconds', run.max_seconds) ELSE '{}' END;
     run := jsonb_populate_record(run, budget || jsonb_build_object('allocation', easeml.complete_allocation(run.allocation, budget ->> 'max_seconds' IS NOT NULL)));
     PERFORM easeml.check_schedule(data, run.scheduler, run.visit_order);
-    PERFORM easeml.check_allocation(run.allocation);
+    IF arguments ->> 'allocation' IS NOT NULL THEN
+        PERFORM easeml.check_allocation(run.allocation);
+    END IF;
     ranking := easeml.ranking_metric(data, arguments ->> 'metric');
-    IF NOT EXISTS (SELECT FROM easeml.partitions p WHERE p.dataset_id = data.dataset_id) THEN
+    train_rows := (SELECT array_agg(p.n_train_rows ORDER BY p.partition_number) FROM easeml.partitions p WHERE p.dataset_id = data.dataset_id);
+    IF train_rows IS NULL THEN
         PERFORM easeml.fail('ML004', format('dataset %s was imported: it has no rows to train on', quote_literal(data.dataset_name)),
             hint => 'Make a dataset of a table: easeml.create_dataset(name, source, inputs, target).');
     END IF;
@@ -82,16 +93,22 @@ BEGIN
     END IF;
     begun := easeml.begin_search(specifications, run.search_space, run.procedure, run.n_configs, run.max_epochs, run.seed, options, portfolio);
     PERFORM easeml.raise_failure(begun.failure);
-    PERFORM easeml.raise_failure(m.failure) FROM easeml.check_memory(data.encoder,
-        (SELECT coalesce(array_agg(p.n_train_rows ORDER BY p.partition_number), '{}') FROM easeml.partitions p WHERE p.dataset_id = data.dataset_id), begun.search -> 'trials') m;
-    plan := easeml.plan_for_run(data, run, (arguments ->> 'n_configs')::integer);
+    memory := easeml.check_memory(data.encoder, train_rows, begun.search -> 'trials');
+    PERFORM easeml.raise_failure(memory.failure);
+    IF run.price_list IS NOT NULL THEN
+        plan := easeml.plan_for_run(data, run, (arguments ->> 'n_configs')::integer);
+    END IF;
     PERFORM easeml.check_run_limits(caller, asker, (begun.search ->> 'n_configs')::bigint);
-    PERFORM easeml.check_planned_use(caller, asker, plan);
+    IF plan IS NOT NULL THEN
+        PERFORM easeml.check_planned_use(caller, asker, plan);
+    END IF;
     run := jsonb_populate_record(run, jsonb_build_object('tenant', asker, 'dataset_id', data.dataset_id, 'architectures', chosen, 'procedure_options', options,
         'metric', ranking.metric, 'is_higher_better', ranking.is_higher_better, 'n_configs', begun.search -> 'n_configs',
         'search', CASE WHEN NOT (begun.search ->> 'is_one_shot')::boolean THEN jsonb_build_object('architectures', specifications, 'n_configs', run.n_configs, 'portfolio', portfolio) END));
     run := jsonb_populate_record(run, jsonb_build_object('run_id', easeml.insert_run(run, begun.search)));
-    PERFORM easeml.keep_first_plan(run, plan);
+    IF plan IS NOT NULL THEN
+        PERFORM easeml.keep_first_plan(run, plan);
+    END IF;
     PERFORM easeml.announce_run(run, begun.search, (arguments ->> 'n_configs')::integer);
     RETURN to_jsonb(run.run_id);
 END
@@ -140,19 +157,18 @@ BEGIN
         RAISE NOTICE 'the search space holds only % different configs', run.n_configs
             USING hint = 'What search_space does not mention keeps its default; widen it, or leave it out to search the default ranges.';
     END IF;
-    SELECT m.dataset_name, m.metric INTO serving FROM easeml.datasets d JOIN easeml.serving_metrics m ON m.tenant = d.tenant AND m.dataset_name = d.dataset_name
-    WHERE d.dataset_id = run.dataset_id AND m.metric <> run.metric;
-    IF FOUND THEN
+    SELECT d.dataset_name, m.metric, m.metric <> run.metric AS is_other, easeml.has_live_coordinator() AS is_live, d.placement = 'shared'
+        AND NOT EXISTS (SELECT FROM easeml.slots s JOIN easeml.segments g USING (segment_id) WHERE g.service IS NULL) AND EXISTS (SELECT FROM easeml.slots) AS is_elsewhere
+    INTO serving FROM easeml.datasets d LEFT JOIN easeml.serving_metrics m ON m.tenant = d.tenant AND m.dataset_name = d.dataset_name WHERE d.dataset_id = run.dataset_id;
+    IF serving.is_other THEN
         RAISE NOTICE 'run % ranks by %, and what answers for dataset % is chosen by %: no trial of the run takes over by itself', run.run_id, run.metric, quote_literal(serving.dataset_name), serving.metric
             USING hint = format('Let one answer with easeml.deploy(trial_id), or choose by this metric from now on: SELECT easeml.set_serving_metric(%L, %L).', serving.dataset_name, run.metric);
     END IF;
-    IF NOT easeml.has_live_coordinator() THEN
+    IF NOT serving.is_live THEN
         RAISE WARNING 'no coordinator is running, so run % waits in the queue', run.run_id
             USING hint = 'Start one from a shell: easeml up (private server), or easeml coordinator --dsn ...';
     END IF;
-    IF EXISTS (SELECT FROM easeml.datasets d WHERE d.dataset_id = run.dataset_id AND d.placement = 'shared')
-        AND NOT EXISTS (SELECT FROM easeml.slots s JOIN easeml.segments g USING (segment_id) WHERE g.service IS NULL)
-        AND EXISTS (SELECT FROM easeml.slots) THEN
+    IF serving.is_elsewhere THEN
         RAISE WARNING 'all slots are on other servers, which train only what is placed there: run % waits', run.run_id
             USING hint = 'Make the dataset with placement => ''bound'', or have an administrator add slots here: SELECT easeml.add_slots(1).';
     END IF;

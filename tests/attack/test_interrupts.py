@@ -125,6 +125,7 @@ BEHIND_THE_DOOR = {
 SHORT = {
     "specifications",
     "complete_budget",
+    "takes_n_parallel",
     "complete_allocation",
     "planned_allocation",
     "run_reason",

@@ -23,6 +23,7 @@ PURE_TARGETS = {
     "make_plan": ("easeml_db.decisions.planner.documents", "make_plan"),
     "make_forecast": ("easeml_db.decisions.planner.forecast_documents", "make_forecast"),
     "read_price_list": ("easeml_db.decisions.planner.documents", "read_price_list"),
+    "takes_n_parallel": ("easeml_db.decisions.procedures", "takes_n_parallel"),
     "complete_budget": ("easeml_db.decisions.procedures.budget", "complete_budget"),
     "choose_portfolio": ("easeml_db.decisions.procedures.portfolio", "choose_portfolio"),
     "hyperparameter_importances": (

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from easeml_db.decisions.procedures.drawing import ConfigSequence
 from easeml_db.decisions.search_space import sampling
-from easeml_db.decisions.search_space.domains import FloatRange, IntegerRange
+from easeml_db.decisions.search_space.domains import Choices, FloatRange, IntegerRange
 from easeml_db.decisions.search_space.grid import grid, grid_size
 from easeml_db.decisions.search_space.parsing import parse_search_space
 from easeml_db.decisions.search_space.sampling import sample
@@ -451,3 +451,13 @@ def test_a_sequence_that_has_run_out_says_so_again_and_again():
     assert sequence.count(5) == 2
     assert sequence.at(2) is None
     assert len(sequence.first(9)) == 2
+
+
+def test_a_fixed_value_takes_nothing_from_the_generator():
+    """Nothing is asked of numpy for it: what is drawn after it is the same as when numpy was asked."""
+    ours, theirs = np.random.default_rng(7), np.random.default_rng(7)
+    for _ in range(3):
+        assert Choices(("one",)).draw(ours) == "one"
+        assert int(theirs.integers(1)) == 0
+    assert ours.bit_generator.state == theirs.bit_generator.state
+    assert Choices((1, 2, 3)).draw(ours) == (1, 2, 3)[int(theirs.integers(3))]

@@ -55,6 +55,12 @@ def takes_joint(procedure: str) -> bool:
     return not described.is_one_shot and not described.is_run_wide
 
 
+def takes_n_parallel(procedure: str | None) -> bool:
+    """Say whether a procedure has the option n_parallel; one that there is not has none."""
+    found = PROCEDURES.get(procedure or "")
+    return found is not None and "n_parallel" in found.description.options
+
+
 def is_run_wide(procedure: str) -> bool:
     """Say whether a procedure is asked once about the trials of all arms."""
     return procedure in PROCEDURES and PROCEDURES[procedure].description.is_run_wide
@@ -70,4 +76,4 @@ def list_procedures() -> list[tuple[str, bool, list[str], str]]:
     return rows
 
 
-__all__ = ["PROCEDURES", "Procedure", "is_run_wide", "list_procedures", "takes_joint"]
+__all__ = ["PROCEDURES", "Procedure", "is_run_wide", "list_procedures", "takes_joint", "takes_n_parallel"]

@@ -18,6 +18,7 @@ from easeml_db.decisions.search_space.specs import RESERVED
 from easeml_db.words.run import Search
 
 SEPARATOR = "|"
+KEPT_CHARACTERS = 10_000  # a search space that is longer is read each time
 
 
 @dataclass(frozen=True)
@@ -55,10 +56,15 @@ def read_search(search: Search) -> ReadSearch:
     is_joint = options.pop(JOINT, False) if takes_joint(search.procedure) else False
     if not isinstance(is_joint, bool):
         raise refusal(f"{ROOT}.{JOINT}", expected="true or false", got=shown(is_joint))
-    specs = _specs(search.architectures_json)
-    space_json = search.search_space_json
-    space = space_of(specs, None if space_json is None else read_document("search_space", space_json))
-    return ReadSearch(tuple(specs), space, options, is_joint)
+    read = _space if len(search.search_space_json or "") <= KEPT_CHARACTERS else _space.__wrapped__
+    space = read(search.architectures_json, search.search_space_json)
+    return ReadSearch(tuple(_specs(search.architectures_json)), space, options, is_joint)
+
+
+@lru_cache(maxsize=16)  # a run asks several times, and later runs of a session for the same
+def _space(architectures_json: str, search_space_json: str | None) -> SearchSpace:
+    raw = None if search_space_json is None else read_document("search_space", search_space_json)
+    return space_of(_specs(architectures_json), raw)
 
 
 def _options(text: str | None) -> Mapping[str, object]:

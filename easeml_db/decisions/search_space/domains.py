@@ -44,7 +44,8 @@ class Choices:
         return len(self.options)
 
     def draw(self, rng: np.random.Generator) -> Value:
-        return self.options[int(rng.integers(len(self.options)))]
+        # Of one option numpy draws nothing, either, but takes a while to say so.
+        return self.options[int(rng.integers(len(self.options)))] if len(self.options) > 1 else self.options[0]
 
     def values(self) -> Sequence[Value]:
         return self.options
