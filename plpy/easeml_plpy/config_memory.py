@@ -24,6 +24,7 @@ TELLING = (  # settings that make a config large
 )
 KEPT_CHARACTERS = 100_000  # an encoder that is longer is read each time
 LISTS = ("integers", "names", "groups")  # kinds of hyperparameters
+PLAIN = {"float": float, "integer": int, "categorical": str}  # what a search has found to be legal, by kind
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,7 @@ class Check:
 
     def __init__(self, chosen: Architecture, task: Task, train_rows: Sequence[int], limit: int | None) -> None:
         self._chosen, self._task, self._train_rows, self._limit = chosen, task, train_rows, limit
+        self._known = {each.name: each for each in chosen.hyperparameters}
         self._lists = {each.name for each in chosen.hyperparameters if each.kind in LISTS}
         self._fitting: dict[tuple[str, ...], set[str]] = {}  # by names of settings, the values of configs that fit
         self.n_checked = 0
@@ -97,10 +99,19 @@ class Check:
         if any(_values(config, names) in known for names, known in self._fitting.items()):
             return
         self.n_checked += 1
-        noted = NotedConfig(complete(self._chosen, config))
+        noted = NotedConfig(self._completed(config))
         _check_config(self._chosen, noted, self._task, self._train_rows, self._limit)
         names = tuple(sorted(self._lists | noted.read))
         self._fitting.setdefault(names, set()).add(_values(config, names))
+
+    def _completed(self, config: Mapping[str, object]) -> Config:
+        if config.keys() != self._known.keys():
+            return complete(self._chosen, config)
+        settled = Config(config)  # type: ignore[arg-type]
+        for name, known in self._known.items():
+            if type(config[name]) is not PLAIN.get(known.kind):
+                settled[name] = known.check(config[name], f"config.{name}")
+        return settled
 
 
 def _values(config: Mapping[str, object], names: Sequence[str]) -> str:
