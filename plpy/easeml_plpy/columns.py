@@ -73,6 +73,7 @@ class Column(NamedTuple):
         return self.type in TEXTS | {"uuid"} or self.kind == "e"
 
 
+NARROW = {"bool", "int2", "int4", "float4"}
 MOST_INPUTS = 1_590
 """A table of the server has at most 1,600 columns, and packing adds some of its own."""
 TRAINING_ROWS = "pg_temp.easeml_rows r JOIN pg_temp.easeml_order o ON o.row = r.ctid WHERE o.split = 'train'"
@@ -178,6 +179,21 @@ def value_sql(field: Field, quoted: str) -> str:
         return text_sql(field.type, quoted)
     cast = SEND_CASTS.get(field.type)
     return f"{quoted}::{cast}" if cast else quoted
+
+
+def placed_sql(field: Field, quoted: str) -> str:
+    """Return SQL of a column as a row of easeml_rows holds it. Narrow numbers stay as narrow as they are: a row of the
+    source fits into a page of the server, and need not if each of its numbers took 8 bytes."""
+    return quoted if _is_narrow(field) else value_sql(field, quoted)
+
+
+def read_sql(field: Field, placed: str) -> str:
+    """Return SQL of what `value_sql` returns, of a value that is placed."""
+    return value_sql(field, placed) if _is_narrow(field) else placed
+
+
+def _is_narrow(field: Field) -> bool:
+    return isinstance(field, NumericField) and field.type in NARROW
 
 
 def member_sql(field: Field, document: str) -> str:

@@ -152,7 +152,7 @@ def _chunks_of(
     keys = "array_to_json(array_agg(key))::text" if rows.has_key else "NULL::text"
     sql = (
         f"SELECT chunk.* FROM {pages_sql('$1', step)} CROSS JOIN LATERAL (SELECT count(*)::int AS n,"
-        f" {payload_sql([(field, f'i{k}') for k, field in enumerate(fields)])} AS payload,"
+        f" {payload_sql([(field, columns_of.read_sql(field, f'i{k}')) for k, field in enumerate(fields)])} AS payload,"
         " easeml.array_bytes(array_agg(h)) AS hashes,"
         f" easeml.array_bytes(array_agg(hash_record_extended(ROW(h, 1::int8), {int(wanted.seed)}))) AS shuffled,"
         f" array_to_json(array_agg({label}))::text AS labels, {keys} AS keys"

@@ -86,7 +86,7 @@ def _pack_placed(
     inputs = source_shapes.with_shapes(session, wanted, inputs)
     splitting.order_rows(session, wanted, target)
     n_train_rows = splitting.check_splits(session, wanted)
-    sources = [Source(field, f"r.i{k}") for k, field in enumerate(inputs)]
+    sources = [Source(field, columns_of.read_sql(field, f"r.i{k}")) for k, field in enumerate(inputs)]
     sources = source_documents.with_keys(session, sources)
     facts = source_texts.read_facts(session, sources)
     sources = source_texts.without_identifiers(session, sources, facts)

@@ -10,6 +10,7 @@ from . import row_keys
 from .columns import Column, Columns
 from .encoder import Field, LabelTarget, NumberTarget, Target
 from .errors import InvalidArgument, InvalidData
+from .failures import told_by
 from .pack_request import PackRequest
 from .packing_statistics import INTEGERS
 from .session import Session
@@ -20,6 +21,8 @@ FEW_LABELS, MANY_LABELS, SHARE_OF_LABELS = 10, 30, 1 / 20
 """Whole numbers up to the first are labels, beyond the second numbers; between, if they are few for their rows."""
 REALS = {"float4", "float8", "numeric"}
 C_ORDERED = {"text", "varchar", "bpchar"}
+PAST_A_LIMIT = "54000"
+"""SQLSTATE of what the server is too small for."""
 
 
 class RowsSql(NamedTuple):
@@ -49,21 +52,35 @@ class RowsSql(NamedTuple):
 
 def rows_sql(session: Session, request: PackRequest, columns: Columns, inputs: Sequence[Field]) -> RowsSql:
     """Return SQL of the rows that are to be packed."""
-    values = [f"{columns_of.value_sql(field, columns[field.column].quoted)} AS i{k}" for k, field in enumerate(inputs)]
-    hashed = ", ".join([columns_of.hash_sql(field, f"i{k}", session.schema) for k, field in enumerate(inputs)] + ["y"])
+    values = [f"{columns_of.placed_sql(field, columns[field.column].quoted)} AS i{k}" for k, field in enumerate(inputs)]
+    read = [columns_of.read_sql(field, f"i{k}") for k, field in enumerate(inputs)]
+    hashed = [columns_of.hash_sql(field, value, session.schema) for field, value in zip(inputs, read, strict=True)]
     target = columns[request.target].quoted
     if request.task == "classification":
         target = label_sql(columns[request.target])
     names = row_keys.key_columns(session, request, columns)
     key = row_keys.key_sql(columns, names)
     row_key = key if names else f"{row_keys.hash_sql(request, columns, inputs, target)}::text"
-    return RowsSql(values, target, hashed, key, row_key)
+    return RowsSql(values, target, ", ".join([*hashed, "y"]), key, row_key)
 
 
 def copy_rows(session: Session, request: PackRequest, columns: Columns, rows: RowsSql) -> None:
-    """Fill temporary table easeml_rows (i0.., y, s, key, h): input values, target, what splits it, its key, hash."""
+    """Fill temporary table easeml_rows (i0.., y, s, key, h): input values, target, what splits it, its key, hash.
+
+    Raises InvalidData where a row does not fit into a page of the server.
+    """
     split = f"{_split_sql(request, columns)} AS s"
-    session.execute(f"CREATE TEMPORARY TABLE easeml_rows ON COMMIT DROP AS {rows.hashed_rows(request, [split])}")
+    try:
+        session.execute(f"CREATE TEMPORARY TABLE easeml_rows ON COMMIT DROP AS {rows.hashed_rows(request, [split])}")
+    except Exception as error:
+        told = told_by(error)
+        if told is None or told["sqlstate"] != PAST_A_LIMIT:
+            raise
+        raise InvalidData(
+            f"a row of {request.source} with {len(rows.values)} inputs does not fit into a page of the server",
+            detail=told["message"],
+            hint="Put the numbers into one column, an array such as real[], or name fewer inputs.",
+        ) from error
 
 
 def label_sql(column: Column) -> str:

@@ -320,6 +320,7 @@ def test_a_source_on_nodes_is_refused_in_words(spread: Session, bad_tables: None
     assert words in listed(spread, places, shuffle=shuffle)
 
 
+@pytest.mark.usefixtures("bad_tables")
 def test_arguments_that_rows_on_nodes_cannot_have_are_refused(spread: Session) -> None:
     own = '{"east": "public.own", "west": "public.own"}'
     assert "expected across or within" in listed(spread, own, shuffle="sideways")

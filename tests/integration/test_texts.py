@@ -235,3 +235,28 @@ def test_hundreds_of_texts_are_packed_and_more_than_the_server_holds_are_refused
         else:
             with pytest.raises(psycopg.Error, match=message), shop.transaction():
                 shop.execute(call)  # type: ignore[arg-type]
+
+
+def wide(shop: Session, n: int, value: str) -> Any:
+    """Pack a table of so many numbers, each NULL-free; return how many inputs were packed."""
+    columns = ", ".join(f"{value} AS c{k}" for k in range(n))
+    inputs = ",".join(f"c{k}" for k in range(n))
+    shop.execute(f"CREATE TABLE wide AS SELECT i % 2 AS y, {columns} FROM generate_series(1, 40) i")  # type: ignore[arg-type]
+    shop.execute(f"SELECT easeml.create_dataset('wide', 'wide', '{{{inputs}}}', 'y', n_partitions => 1)")  # type: ignore[arg-type]
+    return len(fields(shop, "wide"))
+
+
+@pytest.mark.parametrize("value", ["sin(i)::real", "i", "i::smallint"])
+def test_every_row_of_narrow_numbers_that_fits_into_a_page_is_packed(shop: Session, value: str) -> None:
+    with shop.transaction(force_rollback=True):
+        assert wide(shop, 1500, value) == 1500
+
+
+def test_a_row_that_does_not_fit_into_a_page_is_refused_with_the_way_out(shop: Session) -> None:
+    with (
+        shop.transaction(force_rollback=True),
+        pytest.raises(psycopg.Error, match="1500 inputs does not fit into a page") as refused,
+    ):
+        wide(shop, 1500, "i::numeric")
+    assert refused.value.sqlstate == "ML002"
+    assert "real[]" in str(refused.value)

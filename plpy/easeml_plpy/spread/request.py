@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-from ..columns import Source, member_sql
+from ..columns import Source, member_sql, read_sql
 from ..encoder import Field, Target, field_from_json, target_from_json
 from ..pack_request import PackRequest, request_of
 
@@ -42,7 +42,7 @@ def sources_of(told: Told) -> list[Source]:
 def _value(field: Field, places: Mapping[str, int]) -> str:
     within = getattr(field, "within", "")
     own = f"r.i{places[within or field.column]}"
-    return member_sql(field, own) if within else own
+    return member_sql(field, own) if within else read_sql(field, own)
 
 
 def needed_columns(wanted: PackRequest) -> list[str]:
