@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import count
@@ -19,7 +20,8 @@ Row = Mapping[str, Any]
 
 
 class PlanTable:
-    """Each method is one transaction. `known` are rows of earlier trials, as easeml.known_times returns them."""
+    """Each method is one transaction. `known` are rows of earlier trials, as easeml.known_times returns them, `joint`
+    the architectures that train on several slots at once."""
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
@@ -27,6 +29,7 @@ class PlanTable:
         self.revisions: list[tuple[int, Row]] = []
         self.stages: dict[tuple[int, int], StageRecord] = {}
         self.known: list[Row] = []
+        self.joint: list[str] = []
         self.instances: dict[int, Instance] = {}  # alive ones
         self.ended: dict[int, tuple[Instance, str, float]] = {}  # with status and cost
         self._numbers = count(1)
@@ -74,7 +77,7 @@ class PlanTable:
             "knowledge": {
                 "trials": [*self.known, *self._observed(run)], "speedups": None, "curves": None, "max_slots": None,
                 "data_gb": 0.0, "n_partitions": run.trials[0].n_partitions, "whole": sorted(run.whole_architectures),
-                "joint": [],
+                "joint": self.joint,
             },
         }  # fmt: skip
 
@@ -87,21 +90,23 @@ class PlanTable:
         }  # fmt: skip
 
     def _observed(self, run: Run) -> list[Row]:
-        """Return the mean epoch of each trial of a run that has trained."""
-        seconds: dict[int, dict[str, list[float]]] = {}
+        """Return the mean epoch of each trial of a run that has trained, by how many slots it had."""
+        seconds: dict[tuple[int, int], dict[str, list[float]]] = {}
         for unit in self._rows.units:
             if unit.order.unit.run_id == run.run_id and unit.order.unit.kind != PILOT:
-                mine = seconds.setdefault(unit.order.unit.trial_id, {"train": [], "validate": []})
+                key = unit.order.unit.trial_id, unit.n_slots
+                mine = seconds.setdefault(key, {"train": [], "validate": []})
                 mine.setdefault(unit.order.unit.kind, []).append(unit.finished_seconds - unit.started_seconds)
         p = run.trials[0].n_partitions
         return [
             {
-                "architecture": run.architectures[trial_id], "device_kind": "cpu", "n_slots": 1, "is_same": True,
-                "scale": 1, "epoch_seconds": p * sum(_mean(kinds[kind]) for kind in ("train", "validate")),
+                "architecture": run.architectures[trial_id], "device_kind": "cpu", "n_slots": width, "is_same": True,
+                "scale": 1,
+                "epoch_seconds": math.ceil(p / width) * sum(_mean(kinds[kind]) for kind in ("train", "validate")),
                 "sd_seconds": 0.0, "n_epochs": max(1, len(kinds["train"]) // p),
-                "test_seconds": p * _mean(kinds["validate"]),
+                "test_seconds": math.ceil(p / width) * _mean(kinds["validate"]),
             }
-            for trial_id, kinds in seconds.items()
+            for (trial_id, width), kinds in seconds.items()
             if kinds["train"]
         ]  # fmt: skip
 

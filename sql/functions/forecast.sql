@@ -35,7 +35,10 @@ BEGIN
                             FROM easeml.epoch_metrics e WHERE e.trial_id = t.trial_id AND e.split = 'validation') END) ORDER BY t.trial_number), '[]')
                     FROM easeml.trials t WHERE t.arm_id = a.arm_id AND t.architecture <> 'ensemble')) ORDER BY a.arm_id), '[]')
                 FROM easeml.arms a WHERE a.run_id = run.run_id AND (a.closed_at IS NULL OR run.search IS NULL OR is_played)),
-            'knowledge', easeml.known_times(data, run.procedure) || jsonb_build_object('joint', '[]'::jsonb,
+            'knowledge', easeml.known_times(data, run.procedure) || jsonb_build_object(
+                -- A plan may give each trial several slots.
+                'joint', (SELECT coalesce(jsonb_agg(l.architecture), '[]') FROM easeml.list_architectures() l
+                    WHERE run.price_list IS NOT NULL AND l.trainer = 'torch' AND l.architecture = ANY (run.architectures)),
                 'trainers', (SELECT jsonb_object_agg(l.architecture, l.trainer) FROM easeml.list_architectures() l WHERE l.architecture = ANY (run.architectures)),
                 'whole', (SELECT coalesce(jsonb_agg(n), '[]') FROM unnest(run.architectures) n WHERE easeml.does_whole_rounds(n)))));
 END

@@ -71,8 +71,8 @@ BEGIN
         PERFORM easeml.fail('ML001', format('max_seconds: expected a positive number, got %s', run.max_seconds),
             hint => 'It is the time of the run in seconds; leave it out for two minutes.');
     END IF;
-    -- A plan bounds the run by itself.
-    budget := easeml.complete_budget(run.procedure, run.n_configs, run.max_epochs, run.max_seconds)
+    -- A plan bounds the run by itself, and n_trials as an option as n_configs does.
+    budget := easeml.complete_budget(run.procedure, CASE WHEN run.procedure_options ? 'n_trials' THEN coalesce(run.n_configs, 1) ELSE run.n_configs END, run.max_epochs, run.max_seconds)
         || CASE WHEN run.price_list IS NOT NULL THEN jsonb_build_object('max_seconds', run.max_seconds) ELSE '{}' END;
     run := jsonb_populate_record(run, budget || jsonb_build_object('allocation', easeml.complete_allocation(run.allocation, budget ->> 'max_seconds' IS NOT NULL)));
     PERFORM easeml.check_schedule(data, run.scheduler, run.visit_order);

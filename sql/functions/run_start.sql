@@ -39,7 +39,7 @@ A list is a choice, an object a range, anything else a fixed value. A key that n
 Without max_seconds, max_epochs and n_configs it searches for two minutes (120 seconds), or until nothing improves.
 procedure: one of easeml.procedures. race, the default without max_epochs, gives the slots to the architectures whose metric improves fastest, and gives up what improves no more.
 random, the default with max_epochs, and grid train every trial to the end; the others look at the results of an arm (an architecture) after each epoch and stop, continue and start its trials.
-easeml.preview_procedure shows what a run would train. procedure_options: a json object of options that easeml.procedures lists, for example {"eta": 3}; {"joint": true} searches all architectures at once.
+easeml.preview_procedure shows what a run would train. procedure_options: a json object of options that easeml.procedures lists, for example {"eta": 3}; {"joint": true} searches all architectures at once, {"n_trials": 32} says n_configs.
 n_configs: number of trials; by default random tries 8, grid all, race as many as there is time for, and the others, in each arm, as many as max_epochs needs.
 max_epochs: passes of a trial over the training rows, at most; by default 100. With max_epochs and without max_seconds no clock decides, and the same seed gives the same bytes.
 metric: ranks the trials by their best epoch on the validation rows; by default the metric of the dataset (that of its first run, see easeml.set_serving_metric), at first accuracy for labels, rmse for numbers. Only trials of runs that rank by the metric of the dataset answer by themselves. max_seconds: the time of the run; training that is under way at its end is cut short, and the best trial is tested.

@@ -54,6 +54,29 @@ def test_the_plan_is_kept_with_the_run_as_it_was_shown(lena: Session, planned: A
     assert revision["end_p95_at"] <= revision["deadline"]
 
 
+def test_trials_may_be_counted_where_the_procedure_has_its_options(lena: Session, planned: Any) -> None:
+    """As papers ask for them: the same plan and the same run as with n_configs."""
+    asked = "'{{mlp}}', procedure => 'successive_halving', max_epochs => 9, {}"
+    options = asked.format("procedure_options => '{\"n_trials\": 9}'")
+    rows = "SELECT * FROM easeml.plan('flowers', {})"
+    assert lena.rows(rows.format(options)) == lena.rows(rows.format(asked.format("n_configs => 9")))
+    run_id = lena.value(f"SELECT easeml.select_models('flowers', {options}, price_list => 'local')")
+    assert lena.rows("SELECT n_configs, max_seconds FROM easeml.runs WHERE run_id = %s", run_id) == [
+        {"n_configs": 9, "max_seconds": None}
+    ]
+    lena.execute("SELECT easeml.drop_run(%s, force => true)", [run_id])
+    with pytest.raises(psycopg.Error, match=r"procedure_options\.n_trials: expected n_configs, which says the same"):
+        lena.execute(f"SELECT * FROM easeml.plan('flowers', {options}, n_configs => 8)")  # type: ignore[arg-type]
+
+
+def test_the_rest_of_a_planned_run_may_be_planned_with_several_slots_for_each_trial(
+    lena: Session, planned: Any
+) -> None:
+    joint = "SELECT easeml.run_standing(r) -> 'knowledge' -> 'joint' FROM easeml.runs r WHERE run_id = %s"
+    assert lena.value(joint, planned(PLANNED)) == ["mlp"]
+    assert lena.value(joint, planned("")) == []
+
+
 def test_a_limit_alone_makes_a_run_planned_and_others_stay_as_they_are(lena: Session, planned: Any) -> None:
     def told(more: str) -> tuple[Any, ...]:
         statement = "SELECT allocation, price_list, max_seconds, deadline FROM easeml.runs WHERE run_id = %s"

@@ -15,7 +15,7 @@ from easeml_db.decisions.planner.run_plan import PlannedStage, RunPlan
 from easeml_db.simulated import CloudFaults, SimulatedWorld, new_run
 from easeml_db.simulated.plan_stores import SimulatedInstances, SimulatedProvisioner
 from easeml_db.words.tenant import Tenancy, Tenant
-from easeml_experiments.planner.executions import execution
+from easeml_experiments.planner.executions import execution, known_rows
 from tests.unit.planned_worlds import LOCAL_SLOT, finished_seconds, first_plan, planned_run, serve, world_with
 
 PRICES = PriceList("local", (LOCAL_SLOT,))
@@ -223,11 +223,30 @@ def test_each_gang_of_a_planned_run_lies_on_one_machine_and_stays_there(width):
     assert [len(machines) for machines in lies_on.values()] == [1, 1]
 
 
+def test_trials_that_have_several_slots_keep_them_when_the_rest_is_planned_again():
+    """Halving on machines of four slots with a deadline that takes gangs: each stage that ends is planned anew."""
+    run = replace(planned_run(n_configs=4, max_epochs=4), joint_architectures=frozenset({"net0"}))
+    known = {"trials": [*known_rows(["net0"], 0.0), *known_rows(["net0"], 0.0, n_slots=2)], "joint": ["net0"]}
+    plan = first_plan(run, PriceList("cloud", (FOUR,)), Goal(12.0), provisioner="cloud", spread=0.0, known=known)
+    assert [stage.width for stage in plan.stages] == [2, 2, 2]
+    world = world_with([run], [plan], n_slots=1, cloud_faults=CloudFaults(), spread=0.0)
+    world.tables.plans_table.known = known["trials"]
+    world.tables.plans_table.joint = known["joint"]
+    serve(world)
+    assert world.tables.runs_by_id[1].status == "finished"
+    revisions = [row for _, row in world.tables.plans_table.revisions]
+    assert {row["reason"] for row in revisions} >= {"a stage has ended"}
+    assert {stage["width"] for row in revisions for stage in row["stages"]} == {2}
+    assert {unit.n_slots for unit in world.units if unit.order.unit.kind == "train"} == {2}
+    assert finished_seconds(world) <= 12.0
+    check_nothing_leaked(world)
+
+
 def test_sessions_that_open_are_in_the_plan_as_they_are_in_the_run():
     """Slots of machines take five seconds to open their sessions, nothing else differs: the run ends as predicted."""
     run, start = planned_run(), {"cpu": {"session": 5.0}}
     plans = {
-        told: first_plan(run, CLOUD, provisioner="cloud", spread=0.0, starts=start if told else None)
+        told: first_plan(run, CLOUD, provisioner="cloud", spread=0.0, known={"starts": start} if told else None)
         for told in (True, False)
     }
     faults = CloudFaults(queue_seconds=lambda k: 2.0, start_seconds=lambda k: 3.0)

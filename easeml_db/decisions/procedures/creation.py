@@ -9,7 +9,7 @@ from typing import cast
 
 from easeml_db.decisions.procedures import JOINT, PROCEDURES, takes_joint
 from easeml_db.decisions.procedures.contract import Procedure, SearchArguments
-from easeml_db.decisions.procedures.options import ROOT
+from easeml_db.decisions.procedures.options import MAX_CONFIGS, ROOT, whole_number
 from easeml_db.decisions.search_space.configs import Config
 from easeml_db.decisions.search_space.documents import read_document
 from easeml_db.decisions.search_space.parsing import SearchSpace, Specs, space_of, specs_of
@@ -19,16 +19,19 @@ from easeml_db.words.run import Search
 
 SEPARATOR = "|"
 KEPT_CHARACTERS = 10_000  # a search space that is longer is read each time
+N_TRIALS = "n_trials"  # what papers call n_configs: an option of every procedure
 
 
 @dataclass(frozen=True)
 class ReadSearch:
-    """The arguments as values: names in their order, the checked space, the procedure's own options."""
+    """The arguments as values: names in their order, the checked space, how many configs, the procedure's own
+    options."""
 
     architectures: tuple[str, ...]
     space: SearchSpace
     options: Mapping[str, object]
     is_joint: bool
+    n_configs: int | None
 
 
 def create_procedure(search: Search, *, arm: str | None = None) -> Procedure:
@@ -37,7 +40,7 @@ def create_procedure(search: Search, *, arm: str | None = None) -> Procedure:
     names = read.architectures if arm is None else arm.split(SEPARATOR)
     space = SearchSpace(tuple(subspace for subspace in read.space.subspaces if subspace.architecture in names))
     arguments = SearchArguments(
-        space, search.max_epochs, search.n_configs, search.seed, read.options, _portfolio(search.portfolio_json)
+        space, search.max_epochs, read.n_configs, search.seed, read.options, _portfolio(search.portfolio_json)
     )
     return PROCEDURES[search.procedure](arguments)
 
@@ -56,15 +59,28 @@ def read_search(search: Search) -> ReadSearch:
     is_joint = options.pop(JOINT, False) if takes_joint(search.procedure) else False
     if not isinstance(is_joint, bool):
         raise refusal(f"{ROOT}.{JOINT}", expected="true or false", got=shown(is_joint))
+    n_configs = _n_configs(options, search.n_configs)
     read = _space if len(search.search_space_json or "") <= KEPT_CHARACTERS else _space.__wrapped__
     space = read(search.architectures_json, search.search_space_json)
-    return ReadSearch(tuple(_specs(search.architectures_json)), space, options, is_joint)
+    return ReadSearch(tuple(_specs(search.architectures_json)), space, options, is_joint, n_configs)
 
 
 @lru_cache(maxsize=16)  # a run asks several times, and later runs of a session for the same
 def _space(architectures_json: str, search_space_json: str | None) -> SearchSpace:
     raw = None if search_space_json is None else read_document("search_space", search_space_json)
     return space_of(_specs(architectures_json), raw)
+
+
+def _n_configs(options: dict[str, object], n_configs: int | None) -> int | None:
+    """Return how many configs are asked for, as an argument of the run or as its option n_trials, taken out."""
+    value = options.pop(N_TRIALS, None)
+    if value is None:
+        return n_configs
+    n_trials = whole_number(f"{ROOT}.{N_TRIALS}", value, at_least=1, at_most=MAX_CONFIGS)
+    if n_configs is not None and n_configs != n_trials:
+        expected = f"n_configs, which says the same and is {n_configs}"
+        raise refusal(f"{ROOT}.{N_TRIALS}", expected=expected, got=shown(n_trials), hint="Leave one of them out.")
+    return n_trials
 
 
 def _options(text: str | None) -> Mapping[str, object]:

@@ -131,13 +131,14 @@ def unit_seconds(spread: float, seed: int = 0) -> Callable[[Any, int], float]:
     return seconds_of
 
 
-def known_rows(names: Sequence[str], spread: float, n: int = 12) -> list[Row]:
-    """Return what earlier trials took: an epoch is a train and a validate unit on each partition."""
+def known_rows(names: Sequence[str], spread: float, n: int = 12, n_slots: int = 1) -> list[Row]:
+    """Return what earlier trials took on so many slots each: an epoch is a train and a validate unit on each
+    partition."""
+    seconds = math.ceil(N_PARTITIONS / n_slots) * UNIT_SECONDS
     return [
-        {"architecture": name, "device_kind": "cpu", "n_slots": 1, "is_same": True, "scale": 1,
-         "epoch_seconds": 2 * N_PARTITIONS * UNIT_SECONDS,
-         "sd_seconds": spread * UNIT_SECONDS * math.sqrt(2 * N_PARTITIONS), "n_epochs": 4,
-         "test_seconds": N_PARTITIONS * UNIT_SECONDS}
+        {"architecture": name, "device_kind": "cpu", "n_slots": n_slots, "is_same": True, "scale": 1,
+         "epoch_seconds": 2 * seconds, "sd_seconds": spread * math.sqrt(2 * seconds * UNIT_SECONDS), "n_epochs": 4,
+         "test_seconds": seconds}
         for name in names
         for _ in range(n)
     ]  # fmt: skip
@@ -150,17 +151,17 @@ def first_plan(
     *,
     provisioner: str = LOCAL,
     spread: float = SPREAD,
-    starts: Row | None = None,
+    known: Row | None = None,
 ) -> RunPlan:
-    """Return the plan with which a run begins; `starts`: seconds to open sessions, as easeml.known_times says."""
+    """Return the plan with which a run begins; `known`: what is known besides, as easeml.known_times says."""
     stages, goal = declared_stages(run.search) if run.search is not None else (), goal or Goal()
     names = architectures_of(stages)
-    known = {
+    all_known = {
         "trials": known_rows(names, spread), "speedups": None, "curves": None, "max_slots": None, "data_gb": 0.0,
-        "n_partitions": N_PARTITIONS, "whole": [], "joint": [], "starts": starts,
+        "n_partitions": N_PARTITIONS, "whole": [], "joint": [], **(known or {}),
     }  # fmt: skip
     kinds = [each.device_kind for each in prices.types]
-    simulator = Simulator(Job(stages, Knowledge(known, "d").profiles(names, kinds, is_local=False)), prices)
+    simulator = Simulator(Job(stages, Knowledge(all_known, "d").profiles(names, kinds, is_local=False)), prices)
     rows = plan_rows(simulator, make_plans(simulator, goal)[0], "")
     total = rows[-1]
     return RunPlan(

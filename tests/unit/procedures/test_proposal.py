@@ -144,6 +144,17 @@ def test_a_joint_search_is_one_arm_over_all_architectures():
         begun_search("asha", options={"joint": 1})
 
 
+@pytest.mark.parametrize("procedure", sorted(PROCEDURES.keys() - {"grid"}))
+def test_the_option_n_trials_says_what_n_configs_says(procedure):
+    assert begun_search(procedure, options={"n_trials": 16}) == begun_search(procedure, n_configs=16)
+    assert begun_search(procedure, n_configs=16, options={"n_trials": 16}) == begun_search(procedure, n_configs=16)
+    said = r"procedure_options\.n_trials: expected n_configs, which says the same and is 8, got 16"
+    with pytest.raises(InvalidArgument, match=said):
+        begun_search(procedure, n_configs=8, options={"n_trials": 16})
+    with pytest.raises(InvalidArgument, match=r"procedure_options\.n_trials: expected a whole number from 1 to 10000"):
+        begun_search(procedure, options={"n_trials": "many"})
+
+
 @given(st.sampled_from(sorted(set(PROCEDURES) - {"grid", "random"})), st.integers(1, 30), st.integers(2, 20))
 def test_what_a_run_begins_with_is_within_what_it_may_take(procedure, max_epochs, n_configs):
     begun = begun_search(procedure, n_configs=n_configs, max_epochs=max_epochs)
