@@ -97,6 +97,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             later("planner.experiment"),
             parameters=(
                 Parameter("cases", "Random jobs to compare with the best static plan.", int, 300),
+                Parameter("rows", "File that keeps each random job, so that a run that was stopped goes on there."),
                 Parameter("small-cases", "Small random jobs to compare with all plans there are.", int, 60),
                 Parameter(
                     "only", "Comma-separated parts, such as table 2,executions,coverage,real (default: all but real)."

@@ -23,7 +23,7 @@ BEGIN
             ORDER BY d.dataset_id = data.dataset_id DESC, t.trial_id DESC LIMIT 200
         ), epochs AS (
             -- Of an epoch that was cut short, the units that there are stand for all.
-            SELECT t.trial_id, u.epoch, u.n_slots, split_part(coalesce(min(s.device), 'cpu'), ':', 1) AS device_kind,
+            SELECT t.trial_id, u.epoch, u.n_slots, bool_or(u.stack IS NOT NULL) AS is_batched, split_part(coalesce(min(s.device), 'cpu'), ':', 1) AS device_kind,
                 ceil(t.n_partitions::float8 / u.n_slots) * avg(extract(epoch FROM u.finished_at - u.started_at))::float8 AS train_seconds,
                 ceil(t.n_partitions::float8 / u.n_slots) * coalesce((
                     SELECT avg(extract(epoch FROM e.finished_at - e.started_at))::float8 FROM easeml.evaluations e
@@ -34,9 +34,9 @@ BEGIN
         )
         SELECT coalesce(jsonb_agg(jsonb_build_object('architecture', t.architecture, 'device_kind', e.device_kind, 'n_slots', e.n_slots, 'is_same', t.is_same, 'scale', t.scale,
             'epoch_seconds', e.mean, 'sd_seconds', e.sd, 'n_epochs', e.n, 'test_seconds', e.evaluate_seconds,
-            'run_id', t.run_id, 'mean_epoch', e.epoch, 'growth_seconds', e.growth) ORDER BY t.trial_id), '[]')
+            'run_id', t.run_id, 'mean_epoch', e.epoch, 'growth_seconds', e.growth, 'is_batched', e.is_batched) ORDER BY t.trial_id), '[]')
         FROM trials t JOIN (
-            SELECT p.trial_id, p.n_slots, p.device_kind, avg(p.train_seconds + p.evaluate_seconds) AS mean,
+            SELECT p.trial_id, p.n_slots, p.device_kind, bool_or(p.is_batched) AS is_batched, avg(p.train_seconds + p.evaluate_seconds) AS mean,
                 coalesce(stddev_samp(p.train_seconds + p.evaluate_seconds), 0) AS sd, count(*) AS n, avg(p.evaluate_seconds) AS evaluate_seconds,
                 avg(p.epoch)::float8 AS epoch, coalesce(regr_slope(p.train_seconds + p.evaluate_seconds, p.epoch), 0) AS growth
             FROM epochs p GROUP BY p.trial_id, p.n_slots, p.device_kind) e USING (trial_id)
@@ -74,6 +74,14 @@ BEGIN
                 SELECT t.architecture, avg(w.seconds) AS seconds FROM waits w JOIN easeml.trials t USING (trial_id)
                 WHERE w.seconds BETWEEN 0.0005 AND (SELECT greatest(0.5, 10 * percentile_cont(0.5) WITHIN GROUP (ORDER BY v.seconds)) FROM waits v WHERE v.seconds >= 0.0005)
                 GROUP BY t.architecture) m),
+        -- From the call of the newest runs to their first unit, and from their last one to their end; those that waited for others tell nothing.
+        'margin_seconds', (
+            SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY m.seconds) FROM (
+                SELECT extract(epoch FROM min(t.started_at) - r.created_at + (r.finished_at - max(t.finished_at)))::float8 AS seconds
+                FROM easeml.runs r JOIN easeml.trials t USING (run_id)
+                WHERE r.run_id IN (SELECT n.run_id FROM easeml.runs n WHERE n.tenant = data.tenant AND n.status = 'finished' AND n.n_resumes = 0 ORDER BY n.run_id DESC LIMIT 5)
+                GROUP BY r.run_id) m
+            WHERE m.seconds BETWEEN 0 AND 5),
         'max_slots', (SELECT t.max_slots FROM easeml.tenants t WHERE t.tenant = data.tenant),
         'data_gb', coalesce((SELECT sum(p.n_bytes) FROM easeml.partitions p WHERE p.dataset_id = data.dataset_id), 0) / 1e9,
         'speedups', (SELECT jsonb_agg(jsonb_build_object('architecture', p.architecture, 'device_kind', p.device_kind, 'is_same', p.dataset_id = data.dataset_id,

@@ -165,6 +165,44 @@ def test_what_a_slot_waits_between_two_units_is_counted(lena: Session, module_da
         lena.execute("SELECT easeml.drop_run(%s, force => true)", [run])
 
 
+def test_what_passes_before_the_first_unit_and_after_the_last_is_in_the_plan(
+    lena: Session, module_database: Session
+) -> None:
+    """Two runs took 0.4 and 0.8 s beside their trials; one waited a minute for others, which says nothing."""
+    plan = PLAN.format(", deadline => interval '1000 seconds', max_cost => 9")
+    before = total(lena.rows(plan))["seconds_mean"]
+    runs = []
+    try:
+        for waited in (0.3, 0.7, 60.0):
+            runs.append(lena.value("SELECT easeml.select_models('flowers', '{sgd}', n_configs => 1, max_epochs => 1)"))
+            module_database.execute(
+                "UPDATE easeml.trials SET started_at = '2030-01-01', finished_at = '2030-01-02' WHERE run_id = %s",
+                [runs[-1]],
+            )
+            module_database.execute("UPDATE easeml.runs SET status = 'running' WHERE run_id = %s", [runs[-1]])
+            module_database.execute(
+                "UPDATE easeml.runs SET status = 'finished', finished_at = '2030-01-02 00:00:00.1',"
+                " created_at = '2030-01-01'::timestamptz - %s * interval '1 s' WHERE run_id = %s",
+                [waited, runs[-1]],
+            )
+        assert total(lena.rows(plan))["seconds_mean"] == pytest.approx(before + 0.6, abs=1e-6)
+    finally:
+        for run_id in runs:
+            lena.execute("SELECT easeml.drop_run(%s, force => true)", [run_id])
+
+
+def test_trials_that_trained_in_batches_are_known_as_such(lena: Session, module_database: Session) -> None:
+    known = (
+        "SELECT DISTINCT t -> 'is_batched' FROM easeml.datasets d, jsonb_array_elements(easeml.timed_trials(d)) t"
+        " WHERE dataset_name = 'flowers'"
+    )
+    assert lena.values(known) == [False]
+    with module_database.transaction(force_rollback=True):
+        module_database.execute("UPDATE easeml.training_units SET stack = '{3,0,4}'")
+        module_database.execute("SET LOCAL ROLE lena")
+        assert module_database.values(known) == [True]
+
+
 def test_nothing_is_started_and_nothing_is_written(lena: Session, module_database: Session) -> None:
     tables = ("runs", "trials", "events", "training_units")
     counts = " UNION ALL ".join(f"SELECT count(*) FROM easeml.{table}" for table in tables)

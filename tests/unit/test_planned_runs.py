@@ -15,7 +15,7 @@ from easeml_db.decisions.planner.run_plan import PlannedStage, RunPlan
 from easeml_db.simulated import CloudFaults, SimulatedWorld, new_run
 from easeml_db.simulated.plan_stores import SimulatedInstances, SimulatedProvisioner
 from easeml_db.words.tenant import Tenancy, Tenant
-from easeml_experiments.planner.executions import execution, known_rows
+from easeml_experiments.planner.executions import execution, known_rows, search_for, searched_run
 from tests.unit.planned_worlds import LOCAL_SLOT, finished_seconds, first_plan, planned_run, serve, world_with
 
 PRICES = PriceList("local", (LOCAL_SLOT,))
@@ -221,6 +221,24 @@ def test_each_gang_of_a_planned_run_lies_on_one_machine_and_stays_there(width):
     for (trial_id, _), slots in gangs.items():
         lies_on.setdefault(trial_id, set()).update(machine_of[slot] for slot in slots)
     assert [len(machines) for machines in lies_on.values()] == [1, 1]
+
+
+@pytest.mark.parametrize("n_slots", [2, 4])
+def test_brackets_that_overlap_take_as_long_as_planned(n_slots):
+    """Hyperband begins its next bracket while few trials of the one before train, so that no slot is idle."""
+    search = replace(search_for("hyperband", max_epochs=9), options_json='{"eta": 3, "n_parallel": 4}', n_configs=None)
+    prices = PriceList("local", (replace(LOCAL_SLOT, max_instances=n_slots),))
+    run = searched_run(1, search)
+    plan = first_plan(run, prices, Goal(None, 1e9), spread=0.0)
+    assert {stage.n_slots for stage in plan.stages[:-1]} == {n_slots}
+    world = world_with([run], [plan], n_slots=n_slots, spread=0.0)
+    serve(world)
+    assert world.tables.runs_by_id[1].status == "finished"
+    assert finished_seconds(world) == pytest.approx(plan.seconds_mean, rel=0.1)
+    one_by_one = sum(
+        max(stage.n_trials / n_slots, 1.0) * more for stage, more in zip(plan.stages, (1, 2, 6, 3, 6, 9), strict=True)
+    )
+    assert finished_seconds(world) < 4 * one_by_one  # seconds of an epoch
 
 
 def test_trials_that_have_several_slots_keep_them_when_the_rest_is_planned_again():

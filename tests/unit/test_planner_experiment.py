@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from easeml_db.errors import InvalidArgument
 from easeml_experiments.contract import Options
 from easeml_experiments.planner import figures, plots, real, tables
 from easeml_experiments.planner.experiment import MAKERS, REAL, _measures, run
-from easeml_experiments.planner.random_cases import brute_force, cases, deadline_of
+from easeml_experiments.planner.kept_rows import rows_of
+from easeml_experiments.planner.random_cases import Case, brute_force, cases, deadline_of
 from easeml_experiments.planner.workloads import LEAST_SECONDS, truncated
 
 
@@ -35,6 +38,28 @@ def test_some_parts_alone_are_made_and_unknown_ones_refused() -> None:
         run(Options(values={"only": "table 7"}))
 
 
+def test_random_jobs_that_were_stopped_go_on_where_they_stood(tmp_path: Path) -> None:
+    path, made = tmp_path / "rows", []
+
+    def rows(n_cases: int, seed: int = 3) -> list[dict[str, object]]:
+        def make(case: Case) -> dict[str, object]:
+            made.append(case.number)
+            return {"case": case.number, "ratio": case.slack}
+
+        return list(rows_of(str(path), seed, cases(seed, n_cases), make, n_cases))
+
+    first = rows(2)
+    with path.open("a", encoding="utf-8") as file:
+        file.write('{"seed": 3, "ca')  # killed in the middle of a row
+    assert rows(4)[:2] == first
+    assert made == [0, 1, 2, 3]
+    assert [row["case"] for row in rows(4)] == [0, 1, 2, 3]
+    assert len(rows(1)) == 1
+    assert made == [0, 1, 2, 3]
+    with pytest.raises(InvalidArgument, match="--rows: expected a file of random jobs of seed 4"):
+        rows(4, seed=4)
+
+
 def test_every_figure_has_a_chart(found: dict[str, list[dict[str, object]]]) -> None:
     drawn = plots.charts(found)
     assert set(drawn) == {"figure 9", "figure 10", "figure 11", "figure 12", "table 2"}
@@ -57,6 +82,9 @@ def test_real_jobs_are_compared_with_their_plan_and_with_the_forecast_after_a_te
         "2 of 2 jobs on 2 slots, as planned when asked for": pytest.approx(0.2),
         "1 of 2 jobs on 2 slots, after a tenth of the time": pytest.approx(0.05),
     }
+    late = [real.deadline_row(name, plan, 1000.0 + seconds, 100.0) for name, seconds in (("one", 99), ("two", 101))]
+    (kept,) = (one for one in real.measures([row, short, *late]) if one.name == "deadlines kept")
+    assert (kept.value, kept.holds) == (1, False)
 
 
 def test_table_3_lists_the_papers_stages() -> None:

@@ -42,7 +42,8 @@ def _one_shot(search: Search) -> Stage:
 
 
 def _arm_stages(search: Search, arm: str | None) -> Iterator[Stage]:
-    rungs = create_procedure(search, arm=arm).preview()
+    procedure = create_procedure(search, arm=arm)
+    rungs = procedure.preview()
     architectures = (arm or SEPARATOR.join(arm_names(search))).split(SEPARATOR)
     n_brackets = len({rung.bracket for rung in rungs})
     for rung in rungs:
@@ -51,7 +52,14 @@ def _arm_stages(search: Search, arm: str | None) -> Iterator[Stage]:
             alternatives = tuple(_turns(architectures, rung, is_tested=is_last))
             label = _label(arm, rung, n_brackets)
             key = StageKey(arm or "", rung.bracket, rung.n_epochs)
-            yield Stage(alternatives[0], label, rung.rung > 0, alternatives if len(alternatives) > 1 else (), key)
+            some = alternatives if len(alternatives) > 1 else ()
+            is_overlapped = overlaps(rung, rungs, procedure.overlaps_below())
+            yield Stage(alternatives[0], label, rung.rung > 0, some, key, is_overlapped=is_overlapped)
+
+
+def overlaps(rung: PlannedRung, rungs: Sequence[PlannedRung], n_parallel: int) -> bool:
+    """Say whether the next bracket begins while the trials of a rung train, since they are so few."""
+    return rung.n_trials < n_parallel and any(other.bracket > rung.bracket for other in rungs)
 
 
 def _label(arm: str | None, rung: PlannedRung, n_brackets: int) -> str:

@@ -108,7 +108,8 @@ def make_plan(
         stages = envelopes(search, Past(knowledge.curves, knowledge.epoch_seconds), seed=seed)
     kinds = [each.device_kind for each in prices.types]
     profiles = knowledge.profiles(architectures_of(stages), kinds, is_local=request["is_local"])
-    job = Job(stages, profiles, data_gb=request["knowledge"]["data_gb"])
+    known = request["knowledge"]
+    job = Job(stages, profiles, data_gb=known["data_gb"], margin_seconds=known.get("margin_seconds") or 0.0)
     simulator = Simulator(job, prices, n_samples=_n_samples(job), seed=seed)
     goal = request["goal"]
     if goal.get("n_points") is not None:
@@ -162,7 +163,7 @@ def plan_rows(simulator: Simulator, alternative: Alternative, notes: str) -> lis
                 "plan": alternative.name, "stage": number, "label": stage.label, "n_trials": stage.n_trials,
                 "n_epochs": round(stage.n_epochs, 3), "instance_type": instance.name, "n_slots": n_slots,
                 "n_instances": instance.n_instances(n_slots), "start_seconds": start, **stage.key._asdict(),
-                "width": min(max(1, n_slots // stage.n_trials), simulator.times.max_width(number, instance)),
+                "width": _width(simulator, number, instance, n_slots),
                 **_statistics(found.stage_seconds[number], found.stage_cost[number]), "note": None,
             }
         )  # fmt: skip
@@ -170,6 +171,14 @@ def plan_rows(simulator: Simulator, alternative: Alternative, notes: str) -> lis
     total = dict.fromkeys(rows[0]) | {"plan": alternative.name, "start_seconds": 0.0, "note": notes or None}
     total["n_slots"] = max(n_slots for _, n_slots in alternative.plan)
     return [*rows, total | _statistics(found.seconds, found.cost)]
+
+
+def _width(simulator: Simulator, number: int, instance: InstanceType, n_slots: int) -> int:
+    """Return how many slots each trial of a stage has."""
+    stage = simulator.job.stages[number]
+    if stage.is_overlapped:  # other trials take what it leaves
+        return 1
+    return min(max(1, n_slots // stage.n_trials), simulator.times.max_width(number, instance))
 
 
 def _point(simulator: Simulator, alternative: Alternative) -> Row:

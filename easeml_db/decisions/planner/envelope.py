@@ -1,7 +1,8 @@
 """One stage for a procedure that declares none: it is played several times on past learning curves.
 
-A trial gets a curve of its architecture, drawn at random; beyond the curve's end it stays as it was. Trials in training
-do an epoch each, then the procedure is asked, as on slots that are all alike. What trials trained in the end is one of
+A trial gets a curve of its architecture, drawn at random and moved up or down a little, so that no two trials are alike
+where few curves are known (a smoothed bootstrap); beyond the curve's end it stays as it was. Trials in training do an
+epoch each, then the procedure is asked, as on slots that are all alike. What trials trained in the end is one of
 the stage's alternatives, so times and costs get quantiles.
 """
 
@@ -27,9 +28,10 @@ from easeml_db.decisions.search_space.specs import RESERVED
 from easeml_db.errors import InvalidArgument, NotReady
 from easeml_db.words.run import Search
 
-N_PLAYS = 8
+FEWEST_PLAYS, MOST_PLAYS, PLAYED_TRIALS = 8, 32, 1200  # few trials are played more often: their number varies more
 MAX_PLAYED_EPOCHS = 20_000
 MAX_PLAYED_TRIALS = 200
+TIE = 1e-9  # by which scores differ that are known as equal
 Curves = Mapping[str, Sequence[Sequence[float]]]  # scores after each epoch, higher is better, by architecture
 
 
@@ -58,7 +60,8 @@ def envelope(
     Raises NotReady, InvalidArgument."""
     search, history, every = _sampled(search, arm, history)
     procedure = create_procedure(search, arm=arm)
-    plays = [_Play(procedure, past, history, np.random.default_rng([seed % 2**63, k])) for k in range(N_PLAYS)]
+    n_plays = min(MOST_PLAYS, max(FEWEST_PLAYS, PLAYED_TRIALS // max(1, procedure.n_trials())))
+    plays = [_Play(procedure, past, history, np.random.default_rng([seed % 2**63, k])) for k in range(n_plays)]
     played = [(loads, play.turns) for play in plays if (loads := play.run())]
     if not played:
         return ()
@@ -133,7 +136,11 @@ class _Play:
                 hint="Train some trials on this dataset first (easeml.profile_dataset, easeml plan --profile), or take"
                 " a procedure that declares its stages.",
             )
-        return curves[int(self._rng.integers(len(curves)))]
+        ends = [curve[-1] for curve in curves if curve]
+        # Silverman's width, of a sample of so many; where all are alike, any width breaks ties.
+        width = 1.06 * len(ends) ** -0.2 * float(np.std(ends)) if ends else 0.0
+        moved = float(self._rng.normal()) * (width or TIE)
+        return [score + moved for score in curves[int(self._rng.integers(len(curves)))]]
 
     def _train(self, place: int) -> None:
         trial, curve = self._trials[place], self._curves[place]

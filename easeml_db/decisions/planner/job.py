@@ -82,6 +82,8 @@ class Stage:
     `alternatives` are loads that are equally likely, where nobody knows which trials it will be; `loads` is the first.
     Where trials follow from others, `turns` says of each alternative in how many turns, of an epoch each, how many
     trials trained: no more slots than these help in that turn. `key` says which trials of a run these are.
+    `is_overlapped`: the stages that follow, up to the next that goes on from none, have begun meanwhile, and take the
+    slots that it leaves idle.
     """
 
     loads: tuple[Load, ...]
@@ -90,6 +92,7 @@ class Stage:
     alternatives: tuple[tuple[Load, ...], ...] = ()
     key: StageKey = field(default_factory=StageKey)
     turns: tuple[Mapping[int, int], ...] = ()
+    is_overlapped: bool = False
 
     def __post_init__(self) -> None:
         if not 1 <= self.n_trials <= MAX_TRIALS:
@@ -192,19 +195,22 @@ class TrialProfile:
 class Job:
     """Stages in their order, profiles by architecture and kind of device, and the bytes that an instance brings in.
 
-    `is_hopping`: trials of a stage hop over its slots; else each keeps one, as in the paper. Raises InvalidArgument.
+    `is_hopping`: trials of a stage hop over its slots; else each keeps one, as in the paper. `margin_seconds` pass
+    before the first unit and after the last. Raises InvalidArgument.
     """
 
     stages: tuple[Stage, ...]
     profiles: Mapping[tuple[str, str], TrialProfile] = field(repr=False)
     is_hopping: bool = True
     data_gb: float = 0.0
+    margin_seconds: float = 0.0
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.stages) <= MAX_STAGES:
             raise InvalidArgument(f"a plan: expected 1 to {MAX_STAGES} stages, got {len(self.stages)}")
-        if not (math.isfinite(self.data_gb) and self.data_gb >= 0):
-            raise InvalidArgument(f"data_gb: expected a number of at least 0, got {self.data_gb}")
+        for name, value in (("data_gb", self.data_gb), ("margin_seconds", self.margin_seconds)):
+            if not (math.isfinite(value) and value >= 0):
+                raise InvalidArgument(f"{name}: expected a number of at least 0, got {value}")
 
     @property
     def architectures(self) -> list[str]:

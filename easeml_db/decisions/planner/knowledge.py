@@ -5,9 +5,10 @@ the number of rows. A width beyond 1 counts where gangs trained that wide, else 
 shared devices out: of the architecture, else of another one on the same kind of device. What was not measured is noted.
 
     trials     for each trial and width {"architecture", "device_kind", "n_slots", "is_same", "scale", "epoch_seconds",
-               "sd_seconds", "n_epochs", "test_seconds", "run_id", "mean_epoch", "growth_seconds"}; `scale`: rows of
-               this dataset by rows of the trial's; `is_same`: on this one; mean_epoch: of the epochs that were timed,
-               each of which took growth_seconds longer than the one before it
+               "sd_seconds", "n_epochs", "test_seconds", "run_id", "mean_epoch", "growth_seconds", "is_batched"};
+               `scale`: rows of this dataset by rows of the trial's; `is_same`: on this one; mean_epoch: of the epochs
+               that were timed, each of which took growth_seconds longer than the one before it; is_batched: its epochs
+               are its share of batches of trials, which take less than the same trials one by one
     speedups   [{"architecture", "device_kind", "is_same", "speedups", "restore_seconds"}]
     whole      architectures whose trials take all partitions in one unit
     joint      architectures that can train on several slots at once
@@ -16,6 +17,7 @@ shared devices out: of the architecture, else of another one on the same kind of
     trainers   {architecture: its trainer}
     turn_seconds  {architecture: how long a slot waits before a unit of it}: for the commit of the one before, the
                coordinator and the call
+    margin_seconds  from the call of a run to its first unit, and from its last unit to its end
     adds_slots  whether a planned run on this server gets slots whose sessions are opened for it
     n_partitions   units of an epoch
     max_slots, data_gb   slots that the tenant may have (null: any number), and what an instance brings in
@@ -36,7 +38,8 @@ from easeml_db.errors import NotReady
 UNKNOWN_SPREAD = 0.2  # between trials, where fewer than three were measured
 MODEL_ERROR = 0.035  # of the simulator itself, beside the real scheduler: so 90 % intervals hold in 90 % of runs
 UNTIMED = 1.0  # uncertainty of an architecture that was never timed, beside those that were
-BETWEEN_RUNS = 0.08  # of what other runs took: the machine does this and that beside them
+BETWEEN_RUNS = 0.08  # of what other runs took, or as seen: the machine does this and that beside them
+BATCHED = 0.3  # further uncertainty of what was timed in batches only
 GROWING, MOST_GROWTH = "boosting", 1.0  # the trainer whose trials grow with each epoch, by what share of the first
 LEAST_EPOCHS = 4  # of a trial from which growth is read
 ENOUGH = 3  # trials of a run from which the run itself is known best
@@ -143,7 +146,8 @@ class Knowledge:
         rows = [row for row in self._trials if (row["architecture"], row["device_kind"]) == (name, kind)]
         wide = [row for row in rows if row["n_slots"] > 1] if self._is_parallel else []
         alone = wide or [row for row in rows if row["n_slots"] == 1] or rows
-        nearest = [row for row in alone if row["is_same"]] or alone
+        near = [row for row in alone if row["is_same"]] or alone
+        nearest = [row for row in near if not row.get("is_batched")] or near
         own = [row for row in nearest if self._run_id is not None and row.get("run_id") == self._run_id]
         nearest = own if len(own) >= ENOUGH else nearest
         growth = _growth_of(nearest) if self._trainers.get(name) == GROWING else 0.0
@@ -156,12 +160,16 @@ class Knowledge:
             self._note(f"{name} was never timed on this dataset: reckoned from the rows of others")
         if nearest[0]["n_slots"] > 1 and not self._is_parallel:
             self._note(f"{name} was only timed on several slots at once: reckoned as if it scaled perfectly")
+        is_batched = bool(nearest[0].get("is_batched"))
+        if is_batched:
+            self._note(f"{name} was only timed in batches of trials: alone it may take longer")
         spread = fmean([row["sd_seconds"] / max(row["epoch_seconds"], 1e-9) for row in nearest])
         trial_spread, error = _spread_of(means, spread, [max(row["n_epochs"], 1) for row in nearest])
         test_epochs = fmean([row.get("test_seconds", 0.0) / max(row["epoch_seconds"], 1e-9) for row in nearest])
         elsewhere = 0.0 if nearest[0]["is_same"] else ELSEWHERE
         is_other_run = any(row.get("run_id") not in (None, self._run_id) for row in nearest)
-        uncertainty = hypot(MODEL_ERROR, error, elsewhere, BETWEEN_RUNS if is_other_run else 0.0)
+        between = max(BETWEEN_RUNS, _between_runs(nearest, means)) if is_other_run else 0.0
+        uncertainty = hypot(MODEL_ERROR, error, elsewhere, between, BATCHED if is_batched else 0.0)
         seconds, restore = self._by_width(name, kind, mean, rows)
         return TrialProfile(
             seconds, min(spread, 2.0), min(trial_spread, 2.0), min(uncertainty, 2.0),
@@ -209,6 +217,16 @@ def _growth_of(rows: Sequence[Row]) -> float:
     total = sum(weight * seconds for weight, seconds in zip(weights, first, strict=True))
     grown = sum(weight * slope for weight, slope in zip(weights, slopes, strict=True))
     return min(max(0.0, grown / total), MOST_GROWTH) if total else 0.0
+
+
+def _between_runs(rows: Sequence[Row], means: Sequence[float]) -> float:
+    """Return the relative deviation of a further run from the mean of those that there were, as far as their own means
+    deviate; 0 where there is one run."""
+    of_run: dict[object, list[float]] = {}
+    for row, mean in zip(rows, means, strict=True):
+        of_run.setdefault(row.get("run_id"), []).append(mean)
+    each = [fmean(some) for some in of_run.values()]
+    return stdev(each) / fmean(each) * (1 + 1 / len(each)) ** 0.5 if len(each) > 1 else 0.0
 
 
 def _spread_of(means: Sequence[float], spread: float, n_epochs: Sequence[float]) -> tuple[float, float]:

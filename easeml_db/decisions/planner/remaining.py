@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from easeml_db.decisions.planner.declared import declares_stages
+from easeml_db.decisions.planner.declared import declares_stages, overlaps
 from easeml_db.decisions.planner.envelope import Past, envelope
 from easeml_db.decisions.planner.job import Load, Stage, StageKey
 from easeml_db.decisions.procedures.contract import PlannedRung, TrialHistory
@@ -76,12 +76,16 @@ def _loads(trials: Iterable[TrialState], *, is_tested: bool) -> tuple[Load, ...]
 def _rungs_left(search: Search, arm: ArmState) -> Iterator[Stage]:
     """Yield what is left of each rung, bracket after bracket."""
     before = 0
-    for rung in create_procedure(search, arm=arm.name).preview():
+    procedure = create_procedure(search, arm=arm.name)
+    rungs = procedure.preview()
+    for rung in rungs:
         before = 0 if rung.rung == 0 else before
         loads = _left_of(rung, before, arm, is_tested=rung.n_epochs >= search.max_epochs)
         if loads:
             label = f"{arm.name}: bracket {rung.bracket}, rung {rung.rung}"
-            yield Stage(loads, label, rung.rung > 0, key=StageKey(arm.name, rung.bracket, rung.n_epochs))
+            key = StageKey(arm.name, rung.bracket, rung.n_epochs)
+            is_overlapped = overlaps(rung, rungs, procedure.overlaps_below())
+            yield Stage(loads, label, rung.rung > 0, key=key, is_overlapped=is_overlapped)
         before = rung.n_epochs
 
 

@@ -61,9 +61,12 @@ class _Group(NamedTuple):
 class _State(NamedTuple):
     """How things stand at a barrier: the time, the instances held, the oldest first, and what each stage took so far.
 
-    `costs` begin with what was held before the first stage."""
+    `costs` begin with what was held before the first stage. `bracket`: when the trials of the bracket under way are as
+    far; `latest`: the same of all brackets beside which others began."""
 
     now: Vector
+    bracket: Vector
+    latest: Vector
     type_number: int
     groups: tuple[_Group, ...]
     seconds: tuple[Vector, ...]
@@ -121,7 +124,7 @@ class Simulator:
         zeros = np.zeros(self.draws.n_samples)
         n_held = self.prices.types[held.type_number].n_instances(held.n_slots)
         groups = (_Group(zeros, n_held),) if n_held else ()
-        return _State(zeros, held.type_number, groups, (), (zeros,))
+        return _State(zeros, zeros, zeros, held.type_number, groups, (), (zeros,))
 
     def _next(self, before: _State, stage: int, allocation: Allocation) -> _State:
         """Resize, then train a stage up to its barrier."""
@@ -131,6 +134,8 @@ class Simulator:
         n_wanted = 0 if is_other else instance.n_instances(n_slots)
         before = self._released(before, _n_held(before) - n_wanted)
         groups, now, cost = before.groups, before.now, np.zeros(self.draws.n_samples)
+        if not stage:
+            now = now + self.job.margin_seconds
         n_new = instance.n_instances(n_slots) - _n_held(before)
         if n_new > 0:
             queue, start = self.start_seconds(stage, type_number, n_new)
@@ -138,14 +143,20 @@ class Simulator:
             cost += n_new * instance.price_per_gb * self.job.data_gb
             now = now + queue + start
         time = self.times.of(stage, instance, n_slots)
-        now = now + time.seconds
+        begun = np.maximum(now, before.bracket) if self.job.stages[stage].is_continued else now
+        bracket, latest, now = begun + time.longest_seconds, before.latest, now + time.seconds
+        if self.job.stages[stage].is_overlapped:
+            latest = np.maximum(latest, bracket)
+        if stage + 1 == self.n_stages:
+            now = np.maximum(now, latest)
         if instance.is_per_function:
             cost += time.busy_seconds * instance.price_per_slot_second
         else:
             for group in groups:
                 since = now - np.maximum(group.ready, before.now)
                 cost += group.n_instances * instance.price_per_second * since
-        return _State(now, type_number, groups, (*before.seconds, now - before.now), (*before.costs, cost))
+        seconds = (*before.seconds, now - before.now)
+        return _State(now, bracket, latest, type_number, groups, seconds, (*before.costs, cost))
 
     def _released(self, state: _State, n_instances: int) -> _State:
         """Release the oldest; what is billed beyond the time that they were there counts to the stage that ended."""

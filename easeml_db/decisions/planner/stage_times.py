@@ -4,7 +4,8 @@ At least as many slots as trials: all train at once, the last one ends the stage
 all slots at work until the units run out, as long as no trial is left alone (tests compare with the real scheduler); so
 the stage takes its work over its slots, rounded up to whole units, or its longest trial if that is longer. Fewer, not
 hopping: trial j follows trial j - slots on the same slot. Where trials follow from others (`Stage.turns`), each turn
-takes its work over the slots, or an epoch if that is longer.
+takes its work over the slots, or an epoch if that is longer. Where the next bracket begins meanwhile, no slot is idle:
+such a stage takes its work over its slots, and the plan no less than its trials one after another.
 """
 
 from __future__ import annotations
@@ -19,10 +20,12 @@ from easeml_db.decisions.planner.prices import InstanceType
 
 
 class StageTime(NamedTuple):
-    """Seconds until the last trial ends, and slot seconds of work, both of shape (samples,)."""
+    """Seconds until what follows has all the slots, slot seconds of work, and seconds until the last trial ends, all of
+    shape (samples,). The first and the last differ where the stages that follow begin meanwhile."""
 
     seconds: Vector
     busy_seconds: Vector
+    longest_seconds: Vector
 
 
 class _Trials(NamedTuple):
@@ -96,16 +99,19 @@ class StageTimes:
         n_trials = self._job.stages[stage].n_trials
         if self._job.stages[stage].turns:
             return self._in_turns(stage, instance, n_slots)
-        trials = self._at_width(stage, instance, max(1, n_slots // n_trials))
-        if n_slots >= n_trials:
-            return StageTime(trials.longest, trials.busy)
-        if not self._job.is_hopping:
-            return StageTime(_chained(trials.seconds, n_slots), trials.busy)
+        is_overlapped = self._job.stages[stage].is_overlapped and self._job.is_hopping
+        trials = self._at_width(stage, instance, 1 if is_overlapped else max(1, n_slots // n_trials))
         work = trials.taken / n_slots
+        if is_overlapped:
+            return StageTime(work, trials.busy, np.maximum(trials.longest, work))
+        if n_slots >= n_trials:
+            return StageTime(trials.longest, trials.busy, trials.longest)
+        if not self._job.is_hopping:
+            seconds = _chained(trials.seconds, n_slots)
+            return StageTime(seconds, trials.busy, seconds)
         n_units = work / trials.unit
-        return StageTime(
-            np.maximum(trials.longest, work + (np.ceil(n_units - 1e-9) - n_units) * trials.unit), trials.busy
-        )
+        seconds = np.maximum(trials.longest, work + (np.ceil(n_units - 1e-9) - n_units) * trials.unit)
+        return StageTime(seconds, trials.busy, seconds)
 
     def _in_turns(self, stage: int, instance: InstanceType, n_slots: int) -> StageTime:
         """Return the times of trials that follow from others, each on one slot."""
@@ -113,7 +119,8 @@ class StageTimes:
         alternatives = self._job.stages[stage].turns
         spans = [sum(n * max(1.0, k / n_slots) for k, n in turns.items()) for turns in alternatives]
         span = np.array(spans)[np.arange(self._draws.n_samples) % len(spans)]
-        return StageTime(np.maximum(trials.longest, trials.taken / epochs * span), trials.busy)
+        seconds = np.maximum(trials.longest, trials.taken / epochs * span)
+        return StageTime(seconds, trials.busy, seconds)
 
     def _at_width(self, stage: int, instance: InstanceType, n_slots: int) -> _TrialTimes:
         key = stage, instance.device_kind, instance.speed, n_slots

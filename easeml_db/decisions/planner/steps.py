@@ -52,7 +52,7 @@ def options(simulator: Simulator, stage: int, type_number: int) -> list[int]:
     """Return numbers of slots of which none is worse in every respect than another: instances held, slot seconds paid,
     time; growing."""
     instance = simulator.prices.types[type_number]
-    n_trials = simulator.job.stages[stage].n_trials
+    n_trials = _n_at_once(simulator, stage)
     kept: list[tuple[int, float, float, int]] = []  # instances, price of the work, seconds, slots
     for n_slots in candidates(n_trials, instance, simulator.times.max_width(stage, instance)):
         time = simulator.times.of(stage, instance, n_slots)
@@ -61,6 +61,14 @@ def options(simulator: Simulator, stage: int, type_number: int) -> list[int]:
         if not any(_is_no_worse(one, found) for one in kept):
             kept = [one for one in kept if not _is_no_worse(found, one)] + [found]
     return _spread(sorted(one[3] for one in kept))
+
+
+def _n_at_once(simulator: Simulator, number: int) -> int:
+    """Return how many trials may train during a stage: its own, and where the next bracket begins meanwhile those of
+    that."""
+    stages = simulator.job.stages
+    following = (stage.n_trials for stage in stages[number + 1 :] if not stage.is_continued)
+    return stages[number].n_trials + (next(following, 0) if stages[number].is_overlapped else 0)
 
 
 def _is_no_worse(one: tuple[int, float, float, int], other: tuple[int, float, float, int]) -> bool:

@@ -58,6 +58,9 @@ class BracketProcedure(Procedure):
     def preview(self) -> list[PlannedRung]:
         return planned(self.brackets)
 
+    def overlaps_below(self) -> int:
+        return self._n_parallel
+
     def bracket_of(self, position: int) -> int:
         return bisect_right(self._firsts, position) - 1
 

@@ -157,6 +157,11 @@ class Procedure(ABC):
         """Return how many trials it starts at most."""
         return sum(rung.n_trials for rung in self.preview() if rung.rung == 0)
 
+    def overlaps_below(self) -> int:
+        """Return the number of trials in training below which a bracket begins beside the one before it; 1: it begins
+        after it."""
+        return 1
+
     def bracket_of(self, position: int) -> int:
         """Return the bracket of the trial that is started at `position`, both from 0."""
         return 0

@@ -12,6 +12,7 @@ from easeml_db.decisions.planner.simulation import Simulator
 from easeml_db.errors import InvalidArgument
 from easeml_experiments.contract import Measure, Options, Result, at_most
 from easeml_experiments.planner import coverage, executions, figures, plots, real, tables
+from easeml_experiments.planner.kept_rows import rows_of
 from easeml_experiments.planner.random_cases import against_all, against_static, cases
 from easeml_experiments.planner.workloads import LOG_LOG, halving, prices, profile
 
@@ -58,9 +59,10 @@ def _parts(options: Options) -> list[str]:
 
 def _random(options: Options) -> list[Row]:
     n_cases = QUICK_CASES if options.is_quick else options.values["cases"]
-    rows = []
-    for case in cases(options.seed, n_cases):
-        rows.append(against_static(case))
+    rows: list[Row] = []
+    path, all_cases = options.values.get("rows"), cases(options.seed, n_cases)
+    for row in rows_of(path, options.seed, all_cases, against_static, n_cases):
+        rows.append(row)
         if len(rows) % REPORT_EVERY == 0:
             options.say(f"random: {len(rows)} of {n_cases}")
     return rows

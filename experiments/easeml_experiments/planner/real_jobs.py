@@ -27,7 +27,7 @@ RATES: Mapping[str, Any] = {"learning_rate": {"type": "float", "low": 1e-4, "hig
 @dataclass(frozen=True)
 class RealJob:
     """What a job asks for: a table, architectures, and further arguments of easeml.select_models. `has_deadline`: it
-    has one that the fastest plan keeps easily, so that slots come and go; else it is the fastest plan."""
+    trains once more, with a deadline that the fastest plan keeps easily."""
 
     name: str
     table: str

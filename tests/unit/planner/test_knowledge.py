@@ -72,6 +72,58 @@ def test_boosters_grow_and_networks_do_not() -> None:
     assert profiles(trials=few)["trees"].growth == 0.0
 
 
+def with_gangs(**more: Any) -> dict[str, Any]:
+    """Both architectures can train on several slots; another one was seen to be 1.5 times as fast on two."""
+    measured = {"architecture": "lenet", "device_kind": "cpu", "is_same": True, "speedups": [1.0, 1.5],
+                "restore_seconds": 0.2}  # fmt: skip
+    return known(joint=["mlp", "lenet"], speedups=[measured], **more)
+
+
+def test_a_scaling_that_was_not_measured_is_that_of_another_architecture_on_the_same_device_and_noted() -> None:
+    knowledge = Knowledge(with_gangs(), "flowers")
+    found = knowledge.profiles(["mlp", "trees"], ["cpu"], is_local=False)
+    assert found["mlp", "cpu"].epoch_seconds == pytest.approx({1: 10.0, 2: 10.0 / 1.5})
+    assert found["mlp", "cpu"].restore_seconds == 0.2
+    assert found["trees", "cpu"].epoch_seconds == pytest.approx({1: 10.0})  # it cannot train on several slots
+    assert knowledge.notes == ["mlp is taken to scale over cpu as lenet does"]
+
+
+def test_what_was_measured_of_gangs_counts_more_than_the_scaling_of_another_architecture() -> None:
+    wide = [*known()["trials"], known()["trials"][0] | {"n_slots": 2, "epoch_seconds": 9.0}]
+    knowledge = Knowledge(with_gangs() | {"trials": wide}, "flowers")
+    assert knowledge.profiles(["mlp"], ["cpu"], is_local=False)["mlp", "cpu"].epoch_seconds == {1: 10.0, 2: 9.0}
+    assert knowledge.notes == []
+
+
+@pytest.mark.parametrize("of", [{"device_kind": "cuda"}, {"architecture": "trees"}])
+def test_no_scaling_is_borrowed_from_another_device_or_of_what_cannot_train_on_several_slots(
+    of: dict[str, Any],
+) -> None:
+    (measured,) = with_gangs()["speedups"]
+    knowledge = Knowledge(with_gangs() | {"speedups": [measured | of]}, "flowers")
+    assert knowledge.profiles(["mlp"], ["cpu"], is_local=False)["mlp", "cpu"].epoch_seconds == {1: 10.0}
+    assert knowledge.notes == ["mlp was never trained on several slots of cpu at once: each trial has one"]
+
+
+def test_trials_that_were_timed_alone_count_more_than_those_in_batches() -> None:
+    batched = [row | {"is_batched": True, "epoch_seconds": 4.0} for row in known()["trials"]]
+    assert profiles(trials=batched + known()["trials"])["mlp"].seconds(1) == pytest.approx(10.0)
+    knowledge = Knowledge(known(trials=batched), "flowers")
+    found = knowledge.profiles(["mlp"], ["cpu"], is_local=False)["mlp", "cpu"]
+    assert found.seconds(1) == pytest.approx(4.0)
+    assert found.uncertainty > profiles()["mlp"].uncertainty
+    assert knowledge.notes == ["mlp was only timed in batches of trials: alone it may take longer"]
+
+
+def test_runs_that_differed_make_the_next_one_uncertain() -> None:
+    alike, unlike = (
+        profiles(trials=[*in_runs(1, 1, 1), *in_runs(2, 2, 2, seconds=seconds), *known()["trials"][3:]])["mlp"]
+        for seconds in (10.0, 20.0)
+    )
+    assert alike.uncertainty == pytest.approx((MODEL_ERROR**2 + BETWEEN_RUNS**2) ** 0.5)
+    assert unlike.uncertainty > 0.5  # means of 10 and 20 seconds: a third might be anywhere there
+
+
 def in_runs(*run_ids: int, seconds: float = 10.0) -> list[dict[str, Any]]:
     return [known()["trials"][0] | {"run_id": run_id, "epoch_seconds": seconds} for run_id in run_ids]
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from easeml_db.decisions.planner.baselines import static_plans
 from easeml_db.decisions.planner.greedy import optimise, warm_starts
-from easeml_db.decisions.planner.job import Latency, TrialProfile, halving_job
+from easeml_db.decisions.planner.job import Job, Latency, Load, Stage, TrialProfile, halving_job
 from easeml_db.decisions.planner.planning import (
     NAIVE_ELASTIC,
     PLANNED,
@@ -45,6 +47,68 @@ def test_table_2_at_20_minutes() -> None:
 def test_no_plan_is_dearer_than_a_static_one_or_late() -> None:
     rows = [against_static(case) for case in cases(0, 15)]
     assert not [row for row in rows if row["is_dearer"] or row["is_late"]]
+
+
+epochs, seconds = st.integers(1, 9), st.floats(0.1, 100.0)
+latencies = st.builds(Latency, st.sampled_from([0.0, 1.0, 40.0]), st.sampled_from([0.0, 5.0]))
+
+
+@st.composite
+def random_jobs(draw: st.DrawFn) -> Job:
+    """Up to four stages of two architectures, one of which has gangs; brackets may overlap, trials be unknown."""
+    one, wide = draw(seconds), draw(st.floats(0.4, 1.2))
+    common = {"spread": draw(st.sampled_from([0.0, 0.4])), "turn_seconds": draw(st.sampled_from([0.0, 0.1]))}
+    profiles = {
+        ("net", "cuda"): TrialProfile({1: one, 2: one * wide}, uncertainty=0.1, units_per_epoch=4, **common),
+        ("tree", "cuda"): TrialProfile({1: draw(seconds)}, growth=0.1, session_seconds=3.0, **common),
+    }
+    stages = []
+    for _ in range(draw(st.integers(1, 4))):
+        some = [
+            tuple(Load(name, draw(st.integers(1, 20)), float(draw(epochs)), is_tested=draw(st.booleans()))
+                  for name in draw(st.sampled_from([("net",), ("tree",), ("net", "tree")])))
+            for _ in range(draw(st.integers(1, 2)))
+        ]  # fmt: skip
+        alternatives = tuple(some) if len(some) > 1 else ()
+        is_continued = bool(stages) and draw(st.booleans())
+        stages.append(Stage(some[0], "", is_continued, alternatives, is_overlapped=draw(st.booleans())))
+    return Job(tuple(stages), profiles, draw(st.booleans()), draw(st.sampled_from([0.0, 9.0])), draw(seconds))
+
+
+@st.composite
+def random_types(draw: st.DrawFn) -> InstanceType:
+    """Billed by instance, with a minimum, or by function; some start at once, some late."""
+    per_function = draw(st.booleans())
+    billing = {"billed_per": "function"} if per_function else {
+        "billed_by": draw(st.sampled_from(["second", "minute"])), "minimum_seconds": draw(st.sampled_from([0.0, 60.0]))
+    }  # fmt: skip
+    return InstanceType(
+        f"type {draw(st.integers(0, 10**9))}", "cuda", draw(st.sampled_from([1, 2, 4])), draw(st.floats(0.0, 40.0)),
+        price_per_gb=draw(st.sampled_from([0.0, 0.1])), queue=draw(latencies), initialisation=draw(latencies),
+        max_instances=draw(st.sampled_from([1, 3, 12])), speed=draw(st.sampled_from([0.5, 1.0, 1.5])), **billing,
+    )  # fmt: skip
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    random_jobs(),
+    st.lists(random_types(), min_size=1, max_size=2, unique_by=lambda one: one.name),
+    st.floats(0.0, 1.0),
+    st.sampled_from([None, 0.8, 0.95]),
+)
+def test_no_plan_of_any_job_is_dearer_than_the_best_static_cluster_or_late(
+    job: Job, types: list[InstanceType], slack: float, confidence: float | None
+) -> None:
+    """The deadline lies between the fastest and the slowest static cluster; 10,000 other jobs are in the experiment."""
+    sim = Simulator(job, PriceList("any", tuple(types)), n_samples=8)
+    goal = Goal(confidence=confidence)
+    static = [sim.predict(each) for each in static_plans(sim)]
+    times = sorted(goal.seconds(each) for each in static)
+    deadline = times[0] * (times[-1] / times[0]) ** slack * (1 + 1e-9)
+    planned = made(sim, Goal(deadline, confidence=confidence))[PLANNED].prediction
+    assert goal.seconds(planned) <= deadline
+    least = min(each.mean_cost for each in static if goal.seconds(each) <= deadline)
+    assert planned.mean_cost <= least * (1 + 1e-9)
 
 
 def test_plans_are_hardly_dearer_than_the_best_of_all() -> None:

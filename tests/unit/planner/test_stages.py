@@ -48,6 +48,19 @@ def test_hyperband_is_its_brackets_one_after_the_other() -> None:
     assert rungs(search_of("sync_bohb")) == rungs(search_of("hyperband"))
 
 
+def overlapped(procedure: str, n_parallel: int) -> list[tuple[int, bool]]:
+    stages = declared_stages(search_of(procedure, max_epochs=9, n_parallel=n_parallel))
+    return [(stage.n_trials, stage.is_overlapped) for stage in stages]
+
+
+def test_the_next_bracket_begins_while_few_trials_of_a_bracket_are_left() -> None:
+    sizes = [9, 3, 1, 5, 1, 3]
+    assert overlapped("hyperband", 2) == list(zip(sizes, [n == 1 for n in sizes], strict=True))
+    assert overlapped("hyperband", 4) == list(zip(sizes, [False, True, True, False, True, False], strict=True))
+    stages = declared_stages(search_of("sync_bohb", max_epochs=9))
+    assert not any(stage.is_overlapped for stage in stages)
+
+
 @pytest.mark.parametrize("procedure", ["random", "grid"])
 def test_one_shot_procedures_are_one_stage_of_all_architectures(procedure: str) -> None:
     space = json.dumps({"rate": [0.1, 0.2, 0.3]})
@@ -121,6 +134,14 @@ def test_asha_trains_less_than_all_trials_to_the_end() -> None:
     (stage,) = envelopes(search_of("asha", max_epochs=9, n_configs=12, n_parallel=3), RISING)
     work = [sum(load.n_trials * load.n_epochs for load in loads) for loads in stage.alternatives]
     assert max(work) < 12 * 9
+
+
+def test_trials_that_are_played_on_few_curves_differ_from_one_another() -> None:
+    """On one curve alone no trial would ever be promoted that another one overtakes: there are no others."""
+    flat = Past({"net0": [[0.5, 0.5]]}, {"net0": 2.0})
+    (stage,) = envelopes(search_of("asha", max_epochs=9, n_configs=16, n_parallel=2), flat)
+    work = {sum(load.n_trials * load.n_epochs for load in loads) for loads in stage.alternatives}
+    assert len(work) > 2
 
 
 def test_of_many_trials_a_sample_is_played_and_stands_for_all() -> None:
