@@ -3,70 +3,58 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Any, ClassVar
 
 import click
 
 from easeml_db import __version__
-from easeml_db.cli import (
-    allocations,
-    architectures,
-    backup,
-    console,
-    coordinator,
-    datasets,
-    demo,
-    doctor,
-    drift,
-    evaluation,
-    exports,
-    forecast,
-    plan,
-    policy,
-    predict,
-    prices,
-    procedures,
-    refreshes,
-    replay,
-    report,
-    retention,
-    runs,
-    segments,
-    server,
-    slots,
-    tasks,
-    tenants,
-    watch,
-)
-from easeml_db.cli.installed_commands import further_commands
-from easeml_db.cli.load import load
 from easeml_db.cli.output import print_error
 from easeml_db.cli.subjects import Subjects
 from easeml_db.errors import EasemlError
 
+# By subject the modules, each with its COMMANDS in their order: a name that is not here is not found.
+SUBJECTS = {
+    "Server": {
+        "server": "up down destroy status psql logs", "coordinator": "coordinator health install", "doctor": "doctor",
+        "slots": "slots", "segments": "segments", "retention": "retention prune", "backup": "backup restore",
+    },
+    "Data": {
+        "load": "load", "datasets": "datasets", "refreshes": "refresh refreshes", "tasks": "task",
+        "architectures": "architecture",
+    },
+    "Search": {
+        "runs": "select schedulers runs leaderboard cancel resume drop", "watch": "watch", "report": "report",
+        "console": "console", "procedures": "procedures preview", "allocations": "allocations profiles",
+        "replay": "replay",
+    },
+    "Cost and time": {"plan": "plan", "forecast": "forecast", "prices": "prices"},
+    "Answers": {
+        "predict": "predict serving deploy undeploy rollback",
+        "evaluation": "evaluate confusion-matrix class-metrics roc-curve calibration residuals explain"
+                      " hyperparameter-importance",
+        "drift": "drift", "exports": "export import",
+    },
+    "Tenants": {"tenants": "tenants", "policy": "policy decisions arms regret"},
+    "Trying it": {"demo": "demo"},
+}  # fmt: skip
 
-@click.group(cls=Subjects, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+
+class Commands(Subjects):
+    """Our commands by subject."""
+
+    subjects: ClassVar[dict[str, dict[str, str]]] = {
+        title: {name: f"{__name__}.{module}" for module, names in modules.items() for name in names.split()}
+        for title, modules in SUBJECTS.items()
+    }
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, prog_name="easeml")
 @click.option("--debug", is_flag=True, help="Show a traceback instead of a one-line error.")
 @click.pass_context
 def commands(context: click.Context, debug: bool) -> None:
     """Select, train and serve models where the data lives: inside PostgreSQL."""
     context.obj = {"debug": debug}
-
-
-SUBJECTS = {
-    "Server": (*server.COMMANDS, *coordinator.COMMANDS, *doctor.COMMANDS, *slots.COMMANDS, *segments.COMMANDS,
-               *retention.COMMANDS, *backup.COMMANDS),
-    "Data": (load, *datasets.COMMANDS, *refreshes.COMMANDS, *tasks.COMMANDS, *architectures.COMMANDS),
-    "Search": (*runs.COMMANDS, *watch.COMMANDS, *report.COMMANDS, *console.COMMANDS, *procedures.COMMANDS,
-               *allocations.COMMANDS, *replay.COMMANDS),
-    "Cost and time": (*plan.COMMANDS, *forecast.COMMANDS, *prices.COMMANDS),
-    "Answers": (*predict.COMMANDS, *evaluation.COMMANDS, *drift.COMMANDS, *exports.COMMANDS),
-    "Tenants": (*tenants.COMMANDS, *policy.COMMANDS),
-    "Trying it": (*demo.COMMANDS, *further_commands()),
-}  # fmt: skip
-for title, subject in SUBJECTS.items():
-    commands.add_subject(title, subject)
 
 
 def main(arguments: list[str] | None = None) -> Any:

@@ -236,3 +236,6 @@ def report(loaded: LoadedTable, seconds: float, as_json: bool) -> None:
         "n_bytes": loaded.n_bytes,
     }
     say(json.dumps(document))
+
+
+COMMANDS = (load,)

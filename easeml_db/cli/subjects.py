@@ -1,31 +1,79 @@
-"""The commands by subject: forty in one list would tell nobody where to begin."""
+"""The commands by subject: forty in one list would tell nobody where to begin.
+
+A command's module is imported when the command is called, or the help is asked for: all of them take half a second.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator, Mapping, MutableMapping
+from importlib import import_module
+from typing import ClassVar
 
 import click
 
 LONGEST = 200  # characters of a sentence that is not cut
 
 
+class CommandsAtHome(MutableMapping[str, click.Command]):
+    """Commands by name, each imported with the COMMANDS of its module at its first use.
+
+    homes: the module of each name. Commands of other distributions are looked for behind all of these.
+    """
+
+    def __init__(self, homes: Mapping[str, str]) -> None:
+        self._homes = dict(homes)
+        self._known: dict[str, click.Command] = {}
+        self._has_further = False
+
+    def __getitem__(self, name: str) -> click.Command:
+        if name in self._homes and name not in self._known:
+            self._known |= {command.name or "": command for command in import_module(self._homes[name]).COMMANDS}
+        elif name not in self._homes:
+            self._look_further()
+        return self._known[name]
+
+    def __setitem__(self, name: str, command: click.Command) -> None:
+        self._known[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        del self._known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        self._look_further()
+        return iter([*self._homes, *self._known.keys() - self._homes.keys()])
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+    def further(self) -> list[str]:
+        """Return the names of commands that other distributions brought."""
+        return sorted(self.keys() - self._homes.keys())
+
+    def _look_further(self) -> None:
+        if not self._has_further:
+            from easeml_db.cli.installed_commands import further_commands  # looking for them takes its time, too
+
+            self._has_further = True
+            self._known |= {command.name or "": command for command in further_commands()}
+
+
 class Subjects(click.Group):
-    """A group whose help lists commands under headings, each in the order in which its commands were added."""
+    """A group whose help lists commands under headings, each in the order in which its commands are given."""
+
+    subjects: ClassVar[dict[str, dict[str, str]]] = {}
+    """Names of commands with their modules, by heading."""
 
     def __init__(self, *arguments: object, **settings: object) -> None:
         super().__init__(*arguments, **settings)  # type: ignore[arg-type]
-        self._subjects: dict[str, list[str]] = {}
-
-    def add_subject(self, title: str, subject: Iterable[click.Command]) -> None:
-        """Add commands under a heading."""
-        for command in subject:
-            self.add_command(command)
-            self._subjects.setdefault(title, []).append(command.name or "")
+        homes = {name: home for subject in self.subjects.values() for name, home in subject.items()}
+        self._at_home = CommandsAtHome(homes)
+        self.commands = self._at_home
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the headings with their commands, each with the first sentence of its help."""
         width = max(map(len, self.commands))
-        for title, names in self._subjects.items():
+        for title, subject in self.subjects.items():
+            names = [*subject, *(self._at_home.further() if title == list(self.subjects)[-1] else [])]
             with formatter.section(title):
                 formatter.write_dl(
                     [(name.ljust(width), self.commands[name].get_short_help_str(LONGEST)) for name in names]

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
+from importlib import import_module
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -14,6 +17,7 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from easeml_db import __version__
+from easeml_db.cli import SUBJECTS as SUBJECTS_OF_COMMANDS
 from easeml_db.cli import commands, main
 from easeml_db.cli.demo_subjects import STATEMENTS, SUBJECTS
 from easeml_db.cli.findings import (
@@ -73,6 +77,23 @@ def test_options_of_a_group_stand_before_or_after_the_name_of_its_command(argume
     assert CliRunner().invoke(group, arguments.split()).exit_code == 0
     assert seen == [("x", "here", True)]
     assert group.commands["drop"].help == "Drop NAME."
+
+
+def test_each_command_has_the_home_that_the_table_says() -> None:
+    for modules in SUBJECTS_OF_COMMANDS.values():
+        for module, names in modules.items():
+            found = import_module(f"easeml_db.cli.{module}").COMMANDS
+            assert [command.name for command in found] == names.split(), module
+
+
+def test_a_command_loads_no_module_of_others() -> None:
+    """Else each command takes the time of all, and so does each process that reads pictures for one."""
+    script = (
+        "import sys; from easeml_db.cli import commands; commands.commands['task'];"
+        " print(*(name for name in sys.modules if name.startswith(('easeml_db.coordinator', 'easeml_experiments'))))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd="/")
+    assert done.stdout.split() == []
 
 
 @pytest.mark.parametrize("name", sorted(commands.commands))
