@@ -16,6 +16,7 @@ from typing import TypeAlias
 import numpy as np
 
 from easeml_loaders.pictures import MODES, Place, Skipped, Wanted, is_known, outputs_of, pixels_of, strictly
+from easeml_loaders.small_pngs import may_unpack, unpacked
 from easeml_loaders.source import CHUNK_BYTES, Chunk, Column, Source, Values
 from easeml_plpy.errors import InvalidArgument, InvalidData
 
@@ -23,6 +24,8 @@ MANY_PICTURES = 5_000
 """From so many on further processes pay: each takes a third of a second to begin."""
 MOST_PROCESSES = 8
 PART_BYTES = CHUNK_BYTES // 4
+MOST_FILE_BYTES = 1 << 16
+"""Of a picture that is unpacked together with others."""
 
 Names: TypeAlias = Sequence[tuple[str, str]]
 Read: TypeAlias = "tuple[bytes, bytes] | str"
@@ -84,13 +87,53 @@ def _read_all(folder: Path, parts: Sequence[Names], wanted: Wanted) -> Iterator[
 def read_part(folder: Path, part: Names, wanted: Wanted) -> list[Read]:
     """Return what each file of a part holds, or what is wrong with it."""
     place = Place(folder)
+    given = [_Picture(place, name) for name, _ in part]
+    other = [_Picture(place, name) for _, name in part] if wanted.output is not None else []
     with strictly():
-        return [_read(place, name, other, wanted) for name, other in part]
+        inputs = _pixels(given, wanted)
+        outputs = _pixels(other, wanted.output) if wanted.output is not None else [b""] * len(part)
+    return [_both(one, two) for one, two in zip(inputs, outputs, strict=True)]
 
 
-def _read(place: Place, name: str, other: str, wanted: Wanted) -> Read:
-    try:
-        given = pixels_of(place.of(name), wanted)
-        return given, b"" if wanted.output is None else pixels_of(place.of(other), wanted.output)
-    except InvalidData as error:
-        return str(error)
+def _both(given: bytes | str, wanted: bytes | str) -> Read:
+    """Return both pictures of an example, or what is wrong with the first that cannot be read."""
+    if isinstance(given, str):
+        return given
+    return wanted if isinstance(wanted, str) else (given, wanted)
+
+
+class _Picture:
+    """A picture that is to be read: its file and what is in it, or what is wrong with its name."""
+
+    def __init__(self, place: Place, name: str) -> None:
+        self.problem, self.path = "", Path()
+        try:
+            self.path = place.of(name)
+        except InvalidData as error:
+            self.problem = str(error)
+
+    def content(self) -> bytes:
+        """Return the whole file of a small picture, and nothing of any other."""
+        if self.problem:
+            return b""
+        try:
+            with open(self.path, "rb", buffering=0) as file:
+                content = file.read(MOST_FILE_BYTES + 1)
+        except OSError:
+            return b""
+        return content if len(content) <= MOST_FILE_BYTES else b""
+
+    def read(self, wanted: Wanted) -> bytes | str:
+        """Have Pillow read it."""
+        try:
+            return self.problem or pixels_of(self.path, wanted)
+        except InvalidData as error:
+            return str(error)
+
+
+def _pixels(pictures: Sequence[_Picture], wanted: Wanted) -> list[bytes | str]:
+    """Return the pixels of pictures; small PNGs are unpacked together."""
+    known: Sequence[bytes | None] = [None] * len(pictures)
+    if may_unpack(len(pictures), wanted.shape):
+        known = unpacked([picture.content() for picture in pictures], wanted.shape)
+    return [picture.read(wanted) if pixels is None else pixels for picture, pixels in zip(pictures, known, strict=True)]
