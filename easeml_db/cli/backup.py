@@ -15,6 +15,7 @@ from easeml_db.cli.output import json_option, print_json, say
 from easeml_db.errors import NotReady
 from easeml_db.local.backups import back_up
 from easeml_db.local.binaries import find_client_programs
+from easeml_db.local.restores import check
 from easeml_db.local.restores import restore as restore_file
 from easeml_db.local.server import Embedded
 from easeml_db.local.waiting import wait_for_coordinator
@@ -69,6 +70,7 @@ def restore(
         done = restore_file(dsn, find_client_programs(), file, n_jobs=jobs, allow_missing=allow_missing)
     else:
         server = _running(folder)
+        check(server.dsn(), _programs(server), file)  # a restore that is refused interrupts no run
         with _without_coordinator(server):
             done = restore_file(
                 server.dsn(), _programs(server), file, n_jobs=jobs, allow_missing=allow_missing, ends_sessions=True

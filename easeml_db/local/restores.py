@@ -59,6 +59,19 @@ def restore(
     The database must hold nothing of anybody's. ends_sessions: end sessions that are left in it, instead of refusing.
     Raises InvalidData for a file that is no backup, VersionMismatch, NotAllowed, EasemlError with what failed.
     """
+    dump, name = check(dsn, programs, path)
+    with connect_now(make_conninfo(dsn, dbname="postgres"), "easeml restore") as connection:
+        try:
+            return _restore(connection, dsn, programs, dump, name, n_jobs, allow_missing, ends_sessions)
+        except psycopg.Error as error:
+            raise server_error(error) from error
+
+
+def check(dsn: str, programs: Path, path: Path) -> tuple[Dump, str]:
+    """Refuse what no restore could do, before anything is stopped or changed; return the dump and the database's name.
+
+    Raises InvalidData for a file that is no backup, VersionMismatch for a newer one, NotAllowed where rows are.
+    """
     dump = read_dump(programs, path)
     if is_older(__version__, dump.version):
         raise VersionMismatch(
@@ -69,10 +82,9 @@ def restore(
     if not name:
         raise InvalidArgument("--dsn names no database", hint="Add the one to restore into: dbname=NAME.")
     with connect_now(make_conninfo(dsn, dbname="postgres"), "easeml restore") as connection:
-        try:
-            return _restore(connection, dsn, programs, dump, name, n_jobs, allow_missing, ends_sessions)
-        except psycopg.Error as error:
-            raise server_error(error) from error
+        if connection.execute(LIKE, [name]).fetchall():
+            _check_empty(dsn, name)
+    return dump, name
 
 
 def _restore(

@@ -100,8 +100,10 @@ def test_a_private_server_goes_on_where_another_was(
         assert rita.values("SELECT example_id FROM cellar.heaps_refine WHERE NOT is_on") == [3]
         rita.execute("SELECT easeml.feed('heaps', '{0.1,0.5}'::real[], '0')")
         assert rita.value("SELECT max(example_id) FROM cellar.heaps_refine") == 81
+    coordinator = own_server.coordinator_pid()
     refused = easeml("restore", backup, "--data", own_server.folder, is_fine=False)
     assert isinstance(refused, NotAllowed)
+    assert own_server.coordinator_pid() == coordinator
     assert "has 1 run(s)" in str(refused)
 
 
