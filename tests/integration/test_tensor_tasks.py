@@ -28,7 +28,8 @@ def ada(module_coordinated: Session) -> Session:
     module_coordinated.execute("CREATE SCHEMA lab")
     session = module_coordinated.as_role("ada", "easeml_tenant")
     module_coordinated.execute("GRANT ALL ON SCHEMA lab TO ada")
-    create(session, "cleaning", CLEANING, run_options=QUICK, run_after_examples=240, run_after_minutes=None)
+    create(session, "cleaning", CLEANING, run_options=QUICK, run_after_examples=240, run_after_minutes=None,
+           n_partitions=2)  # fmt: skip
     create(session, "halves", SERIES, run_after_examples=None, run_after_minutes=None)
     options = {"max_epochs": 1, "n_configs": 1, "metric": "token_accuracy"}
     create(session, "backwards", BACKWARDS, run_options=psycopg.types.json.Jsonb(options), run_after_examples=60,
@@ -92,6 +93,22 @@ def test_series_of_unequal_length_come_out_of_series(ada: Session) -> None:
     assert 0 <= found["value"] <= 1
     trial_id = ada.value("SELECT trial_id FROM easeml.serving WHERE dataset_name = 'backwards'")
     assert ada.rows("CALL easeml.replay(%s)", trial_id)[0]["result"]["is_identical"]
+
+
+def test_networks_with_several_optimisers_hop_and_replay_to_the_same_bytes(ada: Session) -> None:
+    """Of a generator with its critic, too: one state holds the weights and the optimiser's numbers of both."""
+    arms = ["gan", "pix2pix", "autoencoder", "unet"]
+    run_id = ada.value(
+        "SELECT easeml.select_models('cleaning', %s, max_epochs => 2, procedure => 'grid', search_space => %s)",
+        arms, json.dumps({"n_maps": [8], "batch_size": [32]}),
+    )  # fmt: skip
+    ada.execute("CALL easeml.wait(%s)", [run_id])
+    trials = ada.rows("SELECT trial_id, architecture FROM easeml.trials WHERE run_id = %s", run_id)
+    assert {trial["architecture"] for trial in trials} >= set(arms)
+    for trial in trials:
+        if trial["architecture"] in arms:
+            found = ada.rows("CALL easeml.replay(%s)", trial["trial_id"])[0]["result"]
+            assert (found["n_units"], found["is_identical"]) == (4, True), trial
 
 
 def test_a_run_without_architectures_takes_those_that_write_series(ada: Session) -> None:

@@ -145,7 +145,12 @@ def _refuse_what_is_not_stored(program: Program, workload: str) -> None:
     )
     outputs = program.output.tensors
     if len(program.output.recursive) > 1:
-        raise NotAllowed(f"program: {workload} would return trees, which nothing here learns", hint=hint)
+        (first, *_) = outputs
+        raise NotAllowed(
+            f"program: {workload} would return trees, which nothing here learns",
+            hint=f"Let the objects of a tree come out as a series, each after the one that leads to it: output:"
+            f" {{[{print_tensor(Tensor(first.shape))}],[next]}}. {hint}",
+        )
     if not program.input.tensors or len(outputs) != 1 or (program.output.recursive and outputs[0].rank != 1):
         raise NotAllowed(f"program: nothing here learns {workload} of this shape", hint=hint)
     if outputs[0].rank == 1 and not program.output.recursive and outputs[0].n_values > MOST_CLASSES:

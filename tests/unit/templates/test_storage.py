@@ -102,3 +102,12 @@ def test_too_many_classes_and_another_storage_are_refused():
         describe_program("Input = [3] Output = [10001]", None)
     with pytest.raises(InvalidArgument, match="storage: expected bytes or numbers, got 'disk'"):
         describe_program("Input = [3] Output = [2]", "disk")
+
+
+def test_whoever_wants_trees_to_come_out_is_told_of_the_series_that_can():
+    program = "{input: {[Tensor[2]],[l, r]}, output: {[Tensor[4]],[l, r]}}"
+    with pytest.raises(NotAllowed) as refused:
+        describe_program(program, None)
+    output = str(refused.value.hint).partition("output: ")[2].partition(". ")[0]
+    assert output == "{[Tensor[4]],[next]}"
+    assert described(f"{{input: {{[Tensor[2]],[l, r]}}, output: {output}}}")["task"] == "regression"
