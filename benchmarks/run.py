@@ -37,6 +37,8 @@ NAMES = (
     "catalogue",
     "bursts",
     "soak",
+    "simulated_day",
+    "year",
 )
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
