@@ -34,12 +34,16 @@ BEGIN
         )
         SELECT coalesce(jsonb_agg(jsonb_build_object('architecture', t.architecture, 'device_kind', e.device_kind, 'n_slots', e.n_slots, 'is_same', t.is_same, 'scale', t.scale,
             'epoch_seconds', e.mean, 'sd_seconds', e.sd, 'n_epochs', e.n, 'test_seconds', e.evaluate_seconds,
-            'run_id', t.run_id, 'mean_epoch', e.epoch, 'growth_seconds', e.growth, 'is_batched', e.is_batched) ORDER BY t.trial_id), '[]')
+            'run_id', t.run_id, 'mean_epoch', e.epoch, 'growth_seconds', e.growth, 'is_batched', e.is_batched,
+            'tested_seconds', v.seconds, 'tested_epoch', v.epoch) ORDER BY t.trial_id), '[]')
         FROM trials t JOIN (
             SELECT p.trial_id, p.n_slots, p.device_kind, bool_or(p.is_batched) AS is_batched, avg(p.train_seconds + p.evaluate_seconds) AS mean,
                 coalesce(stddev_samp(p.train_seconds + p.evaluate_seconds), 0) AS sd, count(*) AS n, avg(p.evaluate_seconds) AS evaluate_seconds,
                 avg(p.epoch)::float8 AS epoch, coalesce(regr_slope(p.train_seconds + p.evaluate_seconds, p.epoch), 0) AS growth
             FROM epochs p GROUP BY p.trial_id, p.n_slots, p.device_kind) e USING (trial_id)
+        LEFT JOIN LATERAL (
+            SELECT t.n_partitions * avg(extract(epoch FROM x.finished_at - x.started_at))::float8 AS seconds, max(x.epoch) AS epoch
+            FROM easeml.evaluations x WHERE x.trial_id = t.trial_id AND x.split = 'test' AND x.n_slots = 1) v ON true
         WHERE e.mean > 0);
 END
 $$;
@@ -198,12 +202,14 @@ COMMENT ON FUNCTION easeml.plan_frontier(text, text[], jsonb, text, integer, int
 $$Returns plans from the fastest to the cheapest, with the arguments of easeml.plan: of no two is one both faster and cheaper. n_slots and instance_types: what each stage gets.$$;
 
 CREATE FUNCTION easeml.profile_dataset(
-    dataset text, architectures text[] DEFAULT NULL, search_space jsonb DEFAULT NULL, n_configs integer DEFAULT 3, max_epochs integer DEFAULT 2,
+    dataset text, architectures text[] DEFAULT NULL, search_space jsonb DEFAULT NULL, n_configs integer DEFAULT 3, max_epochs integer DEFAULT NULL,
     max_seconds double precision DEFAULT 60, seed bigint DEFAULT 0, allocation text DEFAULT 'hopping'
 ) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     data easeml.datasets := easeml.find_dataset(dataset);
-    n_architectures integer := cardinality(easeml.choose_architectures(data, architectures));
+    chosen text[] := easeml.choose_architectures(data, architectures);
+    -- Two epochs do not show by how much the later ones of a booster take longer.
+    n_epochs integer := coalesce(max_epochs, (SELECT CASE WHEN bool_or(l.trainer = 'boosting') THEN 6 ELSE 2 END FROM easeml.list_architectures() l WHERE l.architecture = ANY (chosen)));
 BEGIN
     IF n_configs IS NULL OR n_configs NOT BETWEEN 1 AND 100 THEN
         PERFORM easeml.fail('ML001', format('n_configs: expected 1 to 100, got %s', coalesce(n_configs::text, 'NULL')), hint => 'It is the number of trials of each architecture that are timed.');
@@ -211,11 +217,11 @@ BEGIN
         PERFORM easeml.fail('ML001', 'max_seconds: expected a number above 0, got NULL', hint => 'It is how long the measurement takes at most.');
     END IF;
     -- Trials alone, not in batches, which take less: plans count what a trial takes by itself.
-    RETURN easeml.select_models(dataset, architectures, search_space, 'random', n_configs * n_architectures, max_epochs,
+    RETURN easeml.select_models(dataset, architectures, search_space, 'random', n_configs * cardinality(chosen), n_epochs,
         max_seconds => max_seconds, seed => seed, allocation => allocation);
 END
 $$;
 COMMENT ON FUNCTION easeml.profile_dataset(text, text[], jsonb, integer, integer, double precision, bigint, text) IS
 $$Measures how long trials take on a dataset, so that easeml.plan can plan what was never trained there, and returns the run that does it: wait for it with CALL easeml.wait(run_id).
-It trains n_configs random trials of each architecture for max_epochs, and takes max_seconds at most; easeml.run_status says in cost_so_far what it cost. With the search_space and seed of the search that is to be planned it times the first trials of that search.
+It trains n_configs random trials of each architecture for max_epochs (by default 2, with boosters 6, since their epochs grow), and takes max_seconds at most; easeml.run_status says in cost_so_far what it cost. With the search_space and seed of the search that is to be planned it times the first trials of that search.
 allocation: hopping times trials on one slot each; data_parallel times networks on all slots at once, so that plans know what a wider trial gains. It is a run like others: its trials stay until easeml.drop_run, and with them what they measured.$$;

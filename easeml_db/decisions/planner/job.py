@@ -116,9 +116,10 @@ class TrialProfile:
     `epoch_seconds` by width, 1 among them. `spread` is the relative standard deviation of one epoch, `trial_spread`
     that of the means of trials, `uncertainty` that of the mean over all of them. Each epoch takes longer than the one
     before it by the share `growth` of the first, which `epoch_seconds` then is: boosters grow. An epoch has
-    `units_per_epoch` units, between which a trial may hop. A test takes `test_epochs` of an epoch. `session_seconds`
-    until a slot that starts can train it, `restore_seconds` to bring a state there. Before each unit, of training and
-    of validation, a slot waits `turn_seconds`. `note` says what was not measured. Raises InvalidArgument.
+    `units_per_epoch` units, between which a trial may hop. A test takes `test_epochs` of the first epoch, and with each
+    epoch before it the share `test_growth` of that more. `session_seconds` until a slot that starts can train it,
+    `restore_seconds` to bring a state there. Before each unit, of training and of validation, a slot waits
+    `turn_seconds`. `note` says what was not measured. Raises InvalidArgument.
     """
 
     epoch_seconds: Mapping[int, float]
@@ -132,6 +133,7 @@ class TrialProfile:
     test_epochs: float = 0.0
     turn_seconds: float = 0.0
     growth: float = 0.0
+    test_growth: float = 0.0
     note: str | None = None
 
     def __post_init__(self) -> None:
@@ -141,7 +143,7 @@ class TrialProfile:
             raise InvalidArgument("epoch_seconds: expected numbers above 0")
         others = (
             self.spread, self.trial_spread, self.uncertainty, self.session_seconds, self.restore_seconds,
-            self.test_epochs, self.turn_seconds, self.growth,
+            self.test_epochs, self.turn_seconds, self.growth, self.test_growth,
         )  # fmt: skip
         if not all(math.isfinite(value) and value >= 0 for value in others) or self.units_per_epoch < 1:
             raise InvalidArgument("a profile: expected spreads and seconds of at least 0, and at least 1 unit an epoch")
@@ -167,7 +169,7 @@ class TrialProfile:
     def first_epochs(self, n_epochs: Vector, n_before: Vector, tests: Vector) -> Vector:
         """Return how many times a first epoch so many epochs after others take, with so many tests after the last."""
         trained = n_epochs * (1 + self.growth * (n_before + np.maximum(n_epochs - 1, 0) / 2))
-        tested = tests * self.test_epochs * (1 + self.growth * np.maximum(n_before + n_epochs - 1, 0))
+        tested = tests * self.test_epochs * (1 + self.test_growth * np.maximum(n_before + n_epochs - 1, 0))
         found: Vector = trained + tested
         return found
 

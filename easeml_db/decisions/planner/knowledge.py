@@ -5,10 +5,12 @@ the number of rows. A width beyond 1 counts where gangs trained that wide, else 
 shared devices out: of the architecture, else of another one on the same kind of device. What was not measured is noted.
 
     trials     for each trial and width {"architecture", "device_kind", "n_slots", "is_same", "scale", "epoch_seconds",
-               "sd_seconds", "n_epochs", "test_seconds", "run_id", "mean_epoch", "growth_seconds", "is_batched"};
+               "sd_seconds", "n_epochs", "test_seconds", "run_id", "mean_epoch", "growth_seconds", "is_batched",
+               "tested_seconds", "tested_epoch"};
                `scale`: rows of this dataset by rows of the trial's; `is_same`: on this one; mean_epoch: of the epochs
                that were timed, each of which took growth_seconds longer than the one before it; is_batched: its epochs
-               are its share of batches of trials, which take less than the same trials one by one
+               are its share of batches of trials, which take less than the same trials one by one; tested_seconds: of
+               its test after tested_epoch epochs, null where it has none
     speedups   [{"architecture", "device_kind", "is_same", "speedups", "restore_seconds"}]
     whole      architectures whose trials take all partitions in one unit
     joint      architectures that can train on several slots at once
@@ -42,6 +44,7 @@ BETWEEN_RUNS = 0.08  # of what other runs took, or as seen: the machine does thi
 BATCHED = 0.3  # further uncertainty of what was timed in batches only
 GROWING, MOST_GROWTH = "boosting", 1.0  # the trainer whose trials grow with each epoch, by what share of the first
 LEAST_EPOCHS = 4  # of a trial from which growth is read
+UNSEEN_GROWTH = 0.25  # uncertainty of a booster whose later epochs were never timed
 ENOUGH = 3  # trials of a run from which the run itself is known best
 ELSEWHERE = 0.3  # further uncertainty of what was measured on another dataset
 Row = Mapping[str, Any]
@@ -100,15 +103,12 @@ class Knowledge:
         kinds = list(dict.fromkeys(device_kinds))
         rows = {row["architecture"] for row in self._trials}
         timed = [name for name in architectures if name in rows] if has_guesses else []
-        for name in timed or architectures:
-            measured = dict.fromkeys(row["device_kind"] for row in self._trials if row["architecture"] == name)
-            usable = [kind for kind in kinds if kind in measured] if is_local else list(measured)
-            if not usable:
-                raise NotReady(
-                    f"nothing is known of how long {name} takes on dataset {self._dataset!r}",
-                    hint=f"Time it: SELECT easeml.profile_dataset('{self._dataset}', '{{{name}}}'), and plan again when"
-                    " that run has ended. easeml plan --profile does both.",
-                )
+        chosen = timed or architectures
+        kinds_of = {name: self._kinds_of(name, kinds if is_local else None) for name in chosen}
+        self._check_known([name for name, usable in kinds_of.items() if not usable])
+        for name in chosen:
+            measured = self._kinds_of(name)
+            usable = kinds_of[name]
             for kind in kinds:
                 if kind in measured or not is_local:
                     source = kind if kind in measured else usable[0]
@@ -117,6 +117,23 @@ class Knowledge:
                     if source != kind:
                         self._note(f"nothing was measured on {kind}: a slot is taken to be as fast as one of {source}")
         return found | self._guesses([name for name in architectures if timed and name not in timed], found)
+
+    def _kinds_of(self, name: str, kinds: Iterable[str] | None = None) -> list[str]:
+        """Return the kinds of devices, all or of some, on which an architecture was timed."""
+        found = dict.fromkeys(row["device_kind"] for row in self._trials if row["architecture"] == name)
+        return [kind for kind in found if kinds is None or kind in kinds]
+
+    def _check_known(self, unknown: Sequence[str]) -> None:
+        """Raise NotReady where architectures were never timed."""
+        if unknown:
+            *some, last = unknown
+            names, verb = (f"{', '.join(some)} and {last}", "take") if some else (last, "takes")
+            raise NotReady(
+                f"nothing is known of how long {names} {verb} on dataset {self._dataset!r}",
+                hint=f"Time {'them' if some else 'it'}: SELECT easeml.profile_dataset('{self._dataset}',"
+                f" '{{{','.join(unknown)}}}'), and plan again when that run has ended."
+                " easeml plan --profile does both.",
+            )
 
     def _start_seconds(self, name: str, kind: str) -> float:
         """Return seconds until a new slot can train an architecture: its session opens, then imports what is needed."""
@@ -150,7 +167,11 @@ class Knowledge:
         nearest = [row for row in near if not row.get("is_batched")] or near
         own = [row for row in nearest if self._run_id is not None and row.get("run_id") == self._run_id]
         nearest = own if len(own) >= ENOUGH else nearest
-        growth = _growth_of(nearest) if self._trainers.get(name) == GROWING else 0.0
+        is_growing = self._trainers.get(name) == GROWING
+        growth = _growth_of(nearest) if is_growing else 0.0
+        is_unseen = is_growing and all(row["n_epochs"] < LEAST_EPOCHS for row in nearest)
+        if is_unseen:
+            self._note(f"{name} was never timed for {LEAST_EPOCHS} epochs: by how much its epochs grow is not known")
         means = [
             row["epoch_seconds"] / (1 + growth * (row.get("mean_epoch", 1.0) - 1)) * row["scale"] * row["n_slots"]
             for row in nearest
@@ -165,16 +186,17 @@ class Knowledge:
             self._note(f"{name} was only timed in batches of trials: alone it may take longer")
         spread = fmean([row["sd_seconds"] / max(row["epoch_seconds"], 1e-9) for row in nearest])
         trial_spread, error = _spread_of(means, spread, [max(row["n_epochs"], 1) for row in nearest])
-        test_epochs = fmean([row.get("test_seconds", 0.0) / max(row["epoch_seconds"], 1e-9) for row in nearest])
+        test_epochs, test_growth = _test_of(nearest, growth, is_growing=is_growing)
         elsewhere = 0.0 if nearest[0]["is_same"] else ELSEWHERE
         is_other_run = any(row.get("run_id") not in (None, self._run_id) for row in nearest)
         between = max(BETWEEN_RUNS, _between_runs(nearest, means)) if is_other_run else 0.0
-        uncertainty = hypot(MODEL_ERROR, error, elsewhere, between, BATCHED if is_batched else 0.0)
+        unseen = hypot(BATCHED if is_batched else 0.0, UNSEEN_GROWTH if is_unseen else 0.0)
+        uncertainty = hypot(MODEL_ERROR, error, elsewhere, between, unseen)
         seconds, restore = self._by_width(name, kind, mean, rows)
         return TrialProfile(
             seconds, min(spread, 2.0), min(trial_spread, 2.0), min(uncertainty, 2.0),
             1 if name in self._whole else self._n_partitions, restore_seconds=restore,
-            test_epochs=min(test_epochs, 1.0), turn_seconds=self._turn(name), growth=growth,
+            test_epochs=min(test_epochs, 1.0), turn_seconds=self._turn(name), growth=growth, test_growth=test_growth,
         )  # fmt: skip
 
     def _by_width(self, name: str, kind: str, mean: float, rows: Sequence[Row]) -> tuple[dict[int, float], float]:
@@ -217,6 +239,17 @@ def _growth_of(rows: Sequence[Row]) -> float:
     total = sum(weight * seconds for weight, seconds in zip(weights, first, strict=True))
     grown = sum(weight * slope for weight, slope in zip(weights, slopes, strict=True))
     return min(max(0.0, grown / total), MOST_GROWTH) if total else 0.0
+
+
+def _test_of(rows: Sequence[Row], growth: float, *, is_growing: bool) -> tuple[float, float]:
+    """Return the share of its first epoch that a test after one epoch takes, and by how much of that each further epoch
+    makes it longer: a test of a booster adds up all its trees, a validation those that came since the one before."""
+    tested = [row for row in rows if row.get("tested_seconds")] if is_growing else []
+    if not tested:
+        return fmean([row.get("test_seconds", 0.0) / max(row["epoch_seconds"], 1e-9) for row in rows]), growth
+    first = [max(row["epoch_seconds"] / (1 + growth * (row.get("mean_epoch", 1.0) - 1)), 1e-9) for row in tested]
+    shares = [row["tested_seconds"] / row["tested_epoch"] / one for row, one in zip(tested, first, strict=True)]
+    return fmean(shares), 1.0
 
 
 def _between_runs(rows: Sequence[Row], means: Sequence[float]) -> float:

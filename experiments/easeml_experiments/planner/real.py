@@ -1,8 +1,8 @@
 """Eight jobs that are planned and train for real on this machine's slots: how long each was to take, and took.
 
-Before a job its architectures train a few trials for two epochs: the pilot from which everything is predicted, besides
-the jobs before. Each job gets the fastest plan. What the coordinator forecast of it on the way is read when it has
-ended: who asks for forecasts meanwhile takes time from a machine whose slots keep all cores at work.
+Before a job its architectures train a few trials for two epochs, boosters for six: the pilot from which everything is
+predicted, besides the jobs before. Each job gets the fastest plan. What the coordinator forecast of it on the way is
+read when it has ended: who asks for forecasts meanwhile takes time from a machine whose slots keep all cores at work.
 
 A run with a deadline gives slots back when it is ahead of its plan, and so takes what time there is. Some jobs train
 once more with a deadline that the fastest plan keeps easily: whether they keep it is what counts there.
@@ -26,7 +26,7 @@ from easeml_experiments.planner.real_jobs import JOBS, RealJob, statements
 Row = dict[str, Any]
 N_SLOTS = 2
 TENTH = 0.1
-PILOT = {"n_configs": 4, "max_epochs": 2}
+PILOT_CONFIGS = 4
 MUCH = 1e6  # for which the fastest plan is made
 SLACK = 1.25  # of a deadline, as a multiple of what the fastest plan takes at most
 SAID = "{job}: planned {start_seconds:.1f} s, {start_latest:.1f} s at most; took {actual_seconds:.1f} s"
@@ -60,8 +60,9 @@ def train(options: Options) -> list[Row]:
 
 
 def _train(session: Session, job: RealJob, seed: int) -> Row:
+    pilot = {"n_configs": PILOT_CONFIGS, "max_epochs": job.n_pilot_epochs, "seed": seed}
     for architecture in job.architectures:
-        wait_until_ended(session, _start(session, replace(job, architectures=(architecture,)), {**PILOT, "seed": seed}))
+        wait_until_ended(session, _start(session, replace(job, architectures=(architecture,)), pilot))
     run_id = _start(session, job, {**job.arguments, "seed": seed, "max_cost": MUCH})
     ended = wait_until_ended(session, run_id)
     (plan,) = session.execute(PLAN, [run_id]).fetchall()

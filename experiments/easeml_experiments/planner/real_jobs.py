@@ -27,7 +27,8 @@ RATES: Mapping[str, Any] = {"learning_rate": {"type": "float", "low": 1e-4, "hig
 @dataclass(frozen=True)
 class RealJob:
     """What a job asks for: a table, architectures, and further arguments of easeml.select_models. `has_deadline`: it
-    trains once more, with a deadline that the fastest plan keeps easily."""
+    trains once more, with a deadline that the fastest plan keeps easily. `n_pilot_epochs`: for which its architectures
+    are timed before, more where later epochs take longer."""
 
     name: str
     table: str
@@ -35,6 +36,7 @@ class RealJob:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     search_space: Mapping[str, Any] | None = None
     has_deadline: bool = False
+    n_pilot_epochs: int = 2
 
 
 JOBS = (
@@ -53,7 +55,9 @@ JOBS = (
         "synchronous bohb, mlp", "wide", ("mlp",), {"procedure": "sync_bohb", "max_epochs": 9}, RATES,
         has_deadline=True,
     ),
-    RealJob("trees", "points", ("lightgbm",), {"procedure": "random", "n_configs": 6, "max_epochs": 16}),
+    RealJob(
+        "trees", "points", ("lightgbm",), {"procedure": "random", "n_configs": 6, "max_epochs": 16}, n_pilot_epochs=6
+    ),
     RealJob(
         "random, two architectures", "wide", ("linear", "resnet"),
         {"procedure": "random", "n_configs": 12, "max_epochs": 6},

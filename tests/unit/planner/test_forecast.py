@@ -154,12 +154,12 @@ def test_trials_that_have_all_slots_are_known_by_their_epochs_on_several() -> No
 
 def test_where_nothing_is_known_the_time_limit_is_all_there_is_to_say() -> None:
     nothing = json.loads(standing())["knowledge"] | {"trials": []}
-    with pytest.raises(NotReady, match="nothing is known of how long net takes"):
+    with pytest.raises(NotReady, match="nothing is known of how long net and tree take"):
         make_forecast(standing(knowledge=nothing))
     found = json.loads(make_forecast(standing(knowledge=nothing, seconds_to_limit=90.0, n_slots=2)))
     assert (found["seconds"], found["seconds_least"], found["seconds_most"]) == (90, 0, 90)
     assert found["cost"] == pytest.approx(180 / 3600)
-    assert "nothing is known of how long net takes" in found["note"]
+    assert "nothing is known of how long net and tree take" in found["note"]
 
 
 def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from easeml_db.decisions.planner.job import TrialProfile
 from easeml_db.decisions.planner.knowledge import BETWEEN_RUNS, MODEL_ERROR, Knowledge
+from easeml_db.errors import NotReady
 
 
 def known(**more: Any) -> dict[str, Any]:
@@ -105,6 +106,14 @@ def test_no_scaling_is_borrowed_from_another_device_or_of_what_cannot_train_on_s
     assert knowledge.notes == ["mlp was never trained on several slots of cpu at once: each trial has one"]
 
 
+def test_all_architectures_that_were_never_timed_are_named_at_once() -> None:
+    with pytest.raises(NotReady, match="how long linear and sgd take on dataset 'flowers'") as refused:
+        Knowledge(known(), "flowers").profiles(["linear", "mlp", "sgd"], ["cpu"], is_local=False)
+    assert "easeml.profile_dataset('flowers', '{linear,sgd}')" in str(refused.value.hint)
+    with pytest.raises(NotReady, match="how long mlp and trees take"):
+        Knowledge(known(), "flowers").profiles(["mlp", "trees"], ["cuda"], is_local=True)
+
+
 def test_trials_that_were_timed_alone_count_more_than_those_in_batches() -> None:
     batched = [row | {"is_batched": True, "epoch_seconds": 4.0} for row in known()["trials"]]
     assert profiles(trials=batched + known()["trials"])["mlp"].seconds(1) == pytest.approx(10.0)
@@ -122,6 +131,24 @@ def test_runs_that_differed_make_the_next_one_uncertain() -> None:
     )
     assert alike.uncertainty == pytest.approx((MODEL_ERROR**2 + BETWEEN_RUNS**2) ** 0.5)
     assert unlike.uncertainty > 0.5  # means of 10 and 20 seconds: a third might be anywhere there
+
+
+def test_a_test_of_a_booster_adds_up_all_its_trees() -> None:
+    """Tests after 4 epochs took 6 seconds, so 1.5 for each: 0.15 of an epoch, and as much more with each."""
+    timed = [row | {"tested_seconds": 6.0, "tested_epoch": 4, "test_seconds": 2.0} for row in known()["trials"]]
+    found = profiles(trials=timed)
+    assert (found["trees"].test_epochs, found["trees"].test_growth) == (pytest.approx(0.15), 1.0)
+    assert (found["mlp"].test_epochs, found["mlp"].test_growth) == (pytest.approx(0.2), 0.0)
+    none = profiles(trials=[row | {"tested_seconds": None} for row in timed])["trees"]
+    assert (none.test_epochs, none.test_growth) == (pytest.approx(0.2), 0.0)
+
+
+def test_what_a_few_epochs_do_not_show_of_a_booster_makes_it_uncertain_and_is_noted() -> None:
+    few = [row | {"n_epochs": 2} for row in known()["trials"]]
+    knowledge = Knowledge(known(trials=few), "flowers")
+    found = knowledge.profiles(["mlp", "trees"], ["cpu"], is_local=False)
+    assert found["trees", "cpu"].uncertainty > 0.2 > found["mlp", "cpu"].uncertainty
+    assert knowledge.notes == ["trees was never timed for 4 epochs: by how much its epochs grow is not known"]
 
 
 def in_runs(*run_ids: int, seconds: float = 10.0) -> list[dict[str, Any]]:

@@ -112,7 +112,7 @@ def test_where_trials_follow_from_others_a_turn_takes_an_epoch_at_least() -> Non
 
 def test_epochs_of_a_trial_that_grows_take_longer_the_more_there_were() -> None:
     """The first epoch takes 10 s, the k-th 10 + 2 (k - 1); the test half of the last."""
-    profile = {("trees", "cuda"): TrialProfile({1: 10.0}, growth=0.2, test_epochs=0.5)}
+    profile = {("trees", "cuda"): TrialProfile({1: 10.0}, growth=0.2, test_epochs=0.5, test_growth=0.2)}
 
     def seconds(*load: float) -> float:
         sim = simulator(Job((Stage((Load("trees", 1, *load),)),), profile))  # type: ignore[arg-type]
