@@ -26,10 +26,14 @@ ENOUGH_BYTES = 6 << 30
 
 def open_folder() -> Path:
     """A new folder that any user can enter: root's servers run as another one. In memory, if that has room."""
-    place = IN_MEMORY if IN_MEMORY.is_dir() and _has_room(IN_MEMORY) else ON_DISK
-    folder = Path(tempfile.mkdtemp(prefix="easeml-test-", dir=place))
+    folder = Path(tempfile.mkdtemp(prefix="easeml-test-", dir=roomy_place()))
     folder.chmod(0o755)
     return folder
+
+
+def roomy_place() -> Path:
+    """The folder of temporary folders in memory, if that has room, else the one on disk."""
+    return IN_MEMORY if IN_MEMORY.is_dir() and _has_room(IN_MEMORY) else ON_DISK
 
 
 def _has_room(folder: Path) -> bool:

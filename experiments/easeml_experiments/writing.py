@@ -34,7 +34,7 @@ def _write(folder: Path, experiment: Experiment, result: Result, options: Option
     for name, rows in result.tables.items():
         yield write_csv(folder / f"{name}.csv", rows)
     for name, chart in result.plots.items():
-        yield write_chart(chart, folder / f"{name}.png", scale_factor=2)
+        yield write_chart(chart, folder / f"{name}.png", scale_factor=1 if options.is_quick else 2)
         yield write_chart(chart, folder / f"{name}.html", inline=True)
     path = folder / f"{experiment.name}.md"
     path.write_text(page(experiment, result, options, command), encoding="utf-8")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from pathlib import Path
-from tempfile import mkdtemp
 
 import pytest
 from click.testing import CliRunner
@@ -15,14 +13,14 @@ from easeml_db.cli import commands
 from easeml_db.local.nodes import SERVICES, nodes_of, start_nodes
 from easeml_db.local.server import Embedded
 from easeml_db.postgres.nodes import visited
+from tests.disks import open_folder
 
 
 @pytest.fixture
 def control(monkeypatch: pytest.MonkeyPatch) -> Iterator[Embedded]:
     """A folder for a control server with one node, which runs."""
     monkeypatch.delenv("PGSERVICEFILE", raising=False)
-    parent = Path(mkdtemp(prefix="easeml-test-", dir="/var/tmp"))
-    parent.chmod(0o755)
+    parent = open_folder()
     server = Embedded(parent / "server")
     try:
         server.start()

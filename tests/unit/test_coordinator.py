@@ -154,7 +154,7 @@ moments = st.floats(0.0, 40.0, width=16)
 lost_slots = st.lists(st.tuples(moments, st.integers(1, 4), st.floats(0.0, 10.0, width=16)), max_size=4)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(loads(), lost_slots, st.lists(st.integers(1, 60), max_size=3), st.floats(0.0, 2.0, width=16))
 def test_lost_slots_and_kills_change_nothing_that_is_recorded(load, losses, kills, warm_seconds):
     runs, n_slots, seconds_of = load
@@ -190,7 +190,7 @@ def test_a_failing_trial_never_blocks_the_others(load, data):
         assert status == ("failed" if all(has_failed) else "finished")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(loads(), st.data())
 def test_requests_at_any_time_leave_every_run_ended_and_no_rule_broken(load, data):
     runs, n_slots, seconds_of = load

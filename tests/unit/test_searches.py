@@ -140,7 +140,7 @@ def test_what_orderly_procedures_train_does_not_depend_on_the_number_of_slots(pr
     assert results[0] == results[1] == results[2]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     st.sampled_from(STAGED), st.integers(1, 3), st.integers(1, 3), st.lists(st.integers(5, 300), max_size=4), st.data()
 )

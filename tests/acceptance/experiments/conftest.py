@@ -17,6 +17,7 @@ from click.testing import CliRunner
 
 from easeml_db.cli import commands
 from easeml_experiments.registry import EXPERIMENTS
+from tests.disks import roomy_place
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,10 @@ OutcomeOf = Callable[[str], Outcome]
 
 
 @pytest.fixture
-def outcome_of(tmp_path: Path) -> OutcomeOf:
+def outcome_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> OutcomeOf:
     """`outcome_of(name)` runs an experiment's quick form, which must print one JSON document and nothing else."""
+    # Not in a folder of the test's own: Ray has sockets below it, whose paths may have 107 characters.
+    monkeypatch.setenv("TMPDIR", str(roomy_place()))
 
     def run(name: str) -> Outcome:
         slots = ["--slots", "2"] if EXPERIMENTS[name].trains else []
