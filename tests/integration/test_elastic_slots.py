@@ -108,6 +108,9 @@ def test_slots_of_this_server_are_added_for_a_stage_and_removed_after_it(elastic
     assert first["reason"]
     instances = elastic.rows("SELECT * FROM easeml.instance_status WHERE run_id = %s", run_id)
     assert len(instances) == 2
+    assert [first["label"], second["label"]] == ["sgd: rung 0, to epoch 1", "sgd: rung 1, to epoch 2"]
+    notes = elastic.values("SELECT note FROM easeml.plan_revisions WHERE run_id = %s AND note IS NOT NULL", run_id)
+    assert not [note for note in notes if "cuda" in note]  # it has no such slots: no plan may want one
     assert all(row["cost"] > 0 and row["status"] == "released" for row in instances)
     assert elastic.value(COST, run_id) == pytest.approx(sum(row["cost"] for row in instances))
     assert elastic.value("SELECT count(*) FROM easeml.plan_revisions WHERE run_id = %s", run_id) >= 2

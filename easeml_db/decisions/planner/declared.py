@@ -50,7 +50,7 @@ def _arm_stages(search: Search, arm: str | None) -> Iterator[Stage]:
         if rung.total_epochs:
             is_last = rung.n_epochs >= search.max_epochs  # who has trained to the end is tested
             alternatives = tuple(_turns(architectures, rung, is_tested=is_last))
-            label = _label(arm, rung, n_brackets)
+            label = stage_label(arm, rung, n_brackets)
             key = StageKey(arm or "", rung.bracket, rung.n_epochs)
             some = alternatives if len(alternatives) > 1 else ()
             is_overlapped = overlaps(rung, rungs, procedure.overlaps_below())
@@ -62,7 +62,8 @@ def overlaps(rung: PlannedRung, rungs: Sequence[PlannedRung], n_parallel: int) -
     return rung.n_trials < n_parallel and any(other.bracket > rung.bracket for other in rungs)
 
 
-def _label(arm: str | None, rung: PlannedRung, n_brackets: int) -> str:
+def stage_label(arm: str | None, rung: PlannedRung, n_brackets: int) -> str:
+    """Return what trains in a stage: the same words in the first plan and in those that follow."""
     bracket = f"bracket {rung.bracket}, " if n_brackets > 1 else ""
     return f"{arm or 'all'}: {bracket}rung {rung.rung}, to epoch {rung.n_epochs}"
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from easeml_db.decisions.planner.declared import declares_stages, overlaps
+from easeml_db.decisions.planner.declared import declares_stages, overlaps, stage_label
 from easeml_db.decisions.planner.envelope import Past, envelope
 from easeml_db.decisions.planner.job import Load, Stage, StageKey
 from easeml_db.decisions.procedures.contract import PlannedRung, TrialHistory
@@ -82,9 +82,9 @@ def _rungs_left(search: Search, arm: ArmState) -> Iterator[Stage]:
         before = 0 if rung.rung == 0 else before
         loads = _left_of(rung, before, arm, is_tested=rung.n_epochs >= search.max_epochs)
         if loads:
-            label = f"{arm.name}: bracket {rung.bracket}, rung {rung.rung}"
             key = StageKey(arm.name, rung.bracket, rung.n_epochs)
             is_overlapped = overlaps(rung, rungs, procedure.overlaps_below())
+            label = stage_label(arm.name, rung, len({each.bracket for each in rungs}))
             yield Stage(loads, label, rung.rung > 0, key=key, is_overlapped=is_overlapped)
         before = rung.n_epochs
 
