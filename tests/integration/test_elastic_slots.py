@@ -59,21 +59,14 @@ def check_given_back(session: Session, run_id: int) -> None:
     """The run is over, and nothing of what it had is left: no instance, no slot, no session."""
     (run,) = session.rows("SELECT status, failure_reason FROM easeml.run_status WHERE run_id = %s", run_id)
     assert run["status"] == "finished", run
-    left = "SELECT count(*) FROM easeml.instances WHERE status NOT IN ('released', 'failed')"
-    for _ in range(600):
-        if not session.value(left):
-            break
-        session.execute("SELECT pg_sleep(0.05)")
-    assert session.value(left) == 0
-    assert session.values("SELECT slot_id FROM easeml.slots WHERE is_added OR instance_id IS NOT NULL") == []
-    sessions = (
-        "SELECT count(*) FROM pg_stat_activity WHERE application_name ~ '^easeml slot' AND datname = current_database()"
+    session.wait_until(
+        "SELECT NOT EXISTS (SELECT FROM easeml.instances WHERE status NOT IN ('released', 'failed'))"
+        " AND NOT EXISTS (SELECT FROM easeml.slots WHERE is_added OR instance_id IS NOT NULL)"
     )
-    for _ in range(600):
-        if session.value(sessions) == 1:
-            break
-        session.execute("SELECT pg_sleep(0.05)")
-    assert session.value(sessions) == 1
+    session.wait_until(
+        "SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name ~ '^easeml slot'"
+        " AND datname = current_database()"
+    )
 
 
 def test_a_slot_that_is_added_pays_for_its_session_and_its_imports_and_no_unit_does(elastic: Session) -> None:
