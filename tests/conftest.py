@@ -34,7 +34,7 @@ from psycopg.rows import dict_row
 from easeml_db.local.processes import coordinator_environment
 from easeml_db.local.server import DATABASE, Embedded
 from tests.disks import open_folder
-from tests.warm_coordinator import Forked, forked_coordinator
+from tests.warm_coordinator import Forked, end_parent, forked_coordinator
 from tests.warm_server import HASH_SEED, SETTING, WarmServer, can_be_warm
 
 # What is imported and collected stays: looking for garbage among it takes a tenth of that time.
@@ -92,6 +92,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: order.get(item.path.relative_to(Path(__file__).parent).parts[0], len(order)))
     gc.freeze()
     gc.enable()
+
+
+def pytest_sessionfinish() -> None:
+    """End the process that coordinators forked from."""
+    end_parent()
 
 
 class Session(psycopg.Connection[dict[str, Any]]):

@@ -5,7 +5,6 @@ A coordinator runs the same code as a user's, with the environment, arguments an
 
 from __future__ import annotations
 
-import atexit
 import json
 import os
 import signal
@@ -82,11 +81,13 @@ class Forked:
         self.send_signal(signal.SIGTERM)
 
 
-@cache
-def _parent() -> Parent:
-    parent = Parent()
-    atexit.register(parent.close)
-    return parent
+_parent = cache(Parent)
+
+
+def end_parent() -> None:
+    """End the process that coordinators fork from, if one was started."""
+    if _parent.cache_info().currsize:
+        _parent().close()
 
 
 def forked_coordinator(arguments: Sequence[str], log: int) -> Forked:
