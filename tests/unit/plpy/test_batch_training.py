@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -146,6 +147,18 @@ def test_the_gain_is_measured_once_and_moves_nothing(monkeypatch: pytest.MonkeyP
     assert not gains.pays(trials, short)
     monkeypatch.setattr(stack_gain, "measured_gain", lambda trials, passes: 1.0)
     assert not StackGains().pays(trials, own)
+
+
+def test_what_a_stack_waits_for_a_processor_is_not_held_against_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    trials, own = [start("mlp", FLAT, seed) for seed in range(8)], passes(FLAT, [8 * LEAST_STEPS] * 8)
+    train = stack_gain.Stack.train
+
+    def late(*arguments: Any) -> Any:
+        time.sleep(0.5)  # hundreds of times as long as the steps take
+        return train(*arguments)
+
+    monkeypatch.setattr(stack_gain.Stack, "train", late)
+    assert measured_gain(trials, own) > 0.3
 
 
 def test_an_order_of_a_batch_is_read_as_units_that_know_their_place() -> None:
