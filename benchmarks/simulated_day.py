@@ -32,6 +32,8 @@ HOURS = 24.0
 N_TENANTS, N_SLOTS, N_TRIALS, N_PARTITIONS, N_EPOCHS = 20, 8, 8, 2, 5
 UNIT_SECONDS, BUSY = 4.0, 0.8
 GROWTH = 1.05
+MOST_PAST_ARMS = 200
+"""That the simulated tables keep for priors, as the real ones keep those of the newest runs."""
 N_UNITS = N_TRIALS * (2 * N_EPOCHS + 1) * N_PARTITIONS
 PERIOD_SECONDS = N_TENANTS * N_UNITS * UNIT_SECONDS / (N_SLOTS * BUSY)
 """Of the runs of one tenant."""
@@ -105,6 +107,8 @@ class Day:
         tables.plans = [each for each in tables.plans if each[0] != run_id]
         tables.openings = [each for each in tables.openings if each.arm_id not in arms]
         tables.allocations = [each for each in tables.allocations if each[0] != run_id]
+        tables.recorder.forget(trials)
+        tables.past_arms = tables.past_arms[-MOST_PAST_ARMS:]
         for trial_id in trials:
             tables.n_crashes.pop(trial_id, None)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from easeml_db.coordinator.ports.messages import Order
@@ -17,6 +18,10 @@ class UnitTable:
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
         self._keys: set[tuple[int, str, int, int]] = set()
+
+    def forget(self, trial_ids: Collection[int]) -> None:
+        """Know no more which units of trials that are gone were recorded."""
+        self._keys = {key for key in self._keys if key[0] not in trial_ids}
 
     def open_unit(self, order: Order) -> None:
         """Let a unit begin; StaleLease when its step is not due, NotFound when its trial is gone, RowsHeld; BrokenRule
