@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -77,14 +77,14 @@ class PackingStatistics:
 
     def add(self, found: BlockFacts) -> None:
         """Take in what a block adds. Blocks come in their order: floating sums depend on it."""
-        n_rows = int(found["n_rows"])
+        n_rows, parts = int(found["n_rows"]), _parts(found)
         for k, measure in self._numbers.items():
-            measure.add(_part(f"number {k}", found))
+            measure.add(parts[f"number {k}"])
         for k, counts in self._texts.items():
             counts.combine(found[f"text {k} tokens"], n_rows, int(found[f"text {k} n_missing"]))
         for k, sums in self._categories.items():
             sums.add(found[f"category {k} counts"], found[f"category {k} sums"])
-        self._target.combine(_block_moments(_part("target", found)))
+        self._target.combine(_block_moments(parts["target"]))
         low, high = self._target_range
         self._target_range = min(low, float(found["target low"])), max(high, float(found["target high"]))
 
@@ -135,8 +135,13 @@ def _named(prefix: str, facts: BlockFacts) -> BlockFacts:
     return {f"{prefix} {name}": values for name, values in facts.items()}
 
 
-def _part(prefix: str, facts: BlockFacts) -> BlockFacts:
-    return {name[len(prefix) + 1 :]: values for name, values in facts.items() if name.startswith(f"{prefix} ")}
+def _parts(facts: BlockFacts) -> Mapping[str, BlockFacts]:
+    """Return facts by the prefix that `_named` gave them."""
+    parts: defaultdict[str, BlockFacts] = defaultdict(dict)
+    for named, values in facts.items():
+        prefix, _, name = named.rpartition(" ")
+        parts[prefix][name] = values
+    return parts
 
 
 def checksum(packed: Sequence[bytes], before: int) -> int:
