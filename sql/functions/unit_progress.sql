@@ -71,20 +71,23 @@ $$;
 COMMENT ON FUNCTION easeml.leave_slot(jsonb) IS
     'Clears the unit from the row of its slot. Refuses if the slot was given up, so that a stuck unit that wakes up records nothing (internal).';
 
-CREATE FUNCTION easeml.advance(unit jsonb) RETURNS easeml.trials LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+-- One version of the row a unit, and few looks at it: as long as anybody's old snapshot keeps all versions, each look goes through all of them.
+CREATE FUNCTION easeml.advance(unit jsonb, seconds double precision DEFAULT 0, trained_seconds double precision DEFAULT NULL, from_checkpoint_id bigint DEFAULT NULL,
+    new_checkpoint_id bigint DEFAULT NULL) RETURNS easeml.trials LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     trial easeml.trials;
-    n_partitions bigint;
     others jsonb := coalesce(unit #> '{gang,others}', '[]');
     n_steps integer := 1 + jsonb_array_length(others);
 BEGIN
-    SELECT d.n_partitions INTO n_partitions
-    FROM easeml.trials t JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id) WHERE t.trial_id = (unit ->> 'trial_id')::bigint;
     UPDATE easeml.trials t SET n_steps_done = t.n_steps_done + n_steps,
-        status = CASE WHEN t.n_steps_done + n_steps = (2 * t.max_epochs + 1) * n_partitions THEN 'finished'
-            WHEN t.n_steps_done + n_steps = 2 * t.target_epochs * n_partitions AND t.target_epochs < t.max_epochs THEN 'paused' ELSE t.status END,
-        finished_at = CASE WHEN t.n_steps_done + n_steps = (2 * t.max_epochs + 1) * n_partitions THEN clock_timestamp() END
-    WHERE t.trial_id = (unit ->> 'trial_id')::bigint AND t.n_steps_done = (unit ->> 'step')::integer AND t.status = 'running'
+        status = CASE WHEN t.n_steps_done + n_steps = (2 * t.max_epochs + 1) * d.n_partitions::bigint THEN 'finished'
+            WHEN t.n_steps_done + n_steps = 2 * t.target_epochs * d.n_partitions::bigint AND t.target_epochs < t.max_epochs THEN 'paused' ELSE t.status END,
+        finished_at = CASE WHEN t.n_steps_done + n_steps = (2 * t.max_epochs + 1) * d.n_partitions::bigint THEN clock_timestamp() END,
+        slot_seconds = t.slot_seconds + seconds, training_seconds = CASE WHEN trained_seconds IS NULL THEN t.training_seconds ELSE coalesce(t.training_seconds, 0) + trained_seconds END,
+        checkpoint_id = coalesce(new_checkpoint_id, t.checkpoint_id)
+    FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id)
+    WHERE t.trial_id = (unit ->> 'trial_id')::bigint AND r.run_id = t.run_id AND t.n_steps_done = (unit ->> 'step')::integer AND t.status = 'running'
+        AND (new_checkpoint_id IS NULL OR t.checkpoint_id IS NOT DISTINCT FROM from_checkpoint_id)
     RETURNING t.* INTO trial;
     IF trial.trial_id IS NULL THEN
         PERFORM easeml.fail('ML006', format('trial %s was stopped or moved on meanwhile: step %s is not recorded', unit ->> 'trial_id', unit ->> 'step'));
@@ -94,5 +97,5 @@ BEGIN
     RETURN trial;
 END
 $$;
-COMMENT ON FUNCTION easeml.advance(jsonb) IS
+COMMENT ON FUNCTION easeml.advance(jsonb, double precision, double precision, bigint, bigint) IS
     'Counts the step of a trial, or the steps of a gang, and clears the rows of their slots; pauses a trial that reached its target. Refuses if the trial has moved on (internal).';

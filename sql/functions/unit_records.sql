@@ -46,27 +46,32 @@ CREATE FUNCTION easeml.record_training(
 ) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     trial easeml.trials;
+    tenant name;
+    before_id bigint;
     state_bytes bigint;
     stays_elsewhere boolean := false;
     was_elsewhere boolean;
     finished timestamptz;
 BEGIN
     PERFORM easeml.fence(unit);
-    trial := easeml.advance(unit);
-    IF chunked_checkpoint_id IS NULL THEN
+    SELECT t.tenant, t.checkpoint_id INTO tenant, before_id FROM easeml.trials t WHERE t.trial_id = (unit ->> 'trial_id')::bigint;
+    IF chunked_checkpoint_id IS NULL AND FOUND THEN
         INSERT INTO easeml.checkpoints (trial_id, tenant, epoch, n_bytes, sha256, state)
-        VALUES (trial.trial_id, trial.tenant, (unit ->> 'epoch')::integer, length(state), sha256, state)
+        VALUES ((unit ->> 'trial_id')::bigint, tenant, (unit ->> 'epoch')::integer, length(state), sha256, state)
         RETURNING checkpoint_id, n_bytes INTO new_checkpoint_id, state_bytes;
-    ELSE
+    END IF;
+    finished := clock_timestamp();
+    trial := easeml.advance(unit, easeml.slot_seconds(unit, finished - record_training.started_at), record_training.training_seconds
+        + coalesce((SELECT sum(o.training_seconds) FROM jsonb_to_recordset(unit #> '{gang,others}') o(training_seconds double precision)), 0), before_id, coalesce(chunked_checkpoint_id, new_checkpoint_id));
+    IF chunked_checkpoint_id IS NOT NULL THEN
         SELECT c.checkpoint_id, c.n_bytes, c.is_elsewhere INTO STRICT new_checkpoint_id, state_bytes, stays_elsewhere
         FROM easeml.checkpoints c WHERE c.checkpoint_id = chunked_checkpoint_id AND c.trial_id = trial.trial_id;
     END IF;
-    finished := clock_timestamp();
     -- The unit of this rank, which alone counts the bytes of the state, then those of the other ranks of its gang.
     INSERT INTO easeml.training_units (trial_id, run_id, tenant, epoch, position, partition_number, slot_id, attempt, seed, lease_number,
         started_at, finished_at, training_seconds, n_rows, loss, from_checkpoint_id, checkpoint_id, state_bytes, state_sha256, read_bytes, n_slots, stack)
     SELECT trial.trial_id, trial.run_id, trial.tenant, g.epoch, u.position, u.partition_number, u.slot_id, g.attempt, u.seed, g.lease_number,
-        (easeml.share_of_time(unit, u.rank, record_training.started_at, finished)).*, u.training_seconds, u.n_rows, u.loss, trial.checkpoint_id, new_checkpoint_id, u.state_bytes,
+        (easeml.share_of_time(unit, u.rank, record_training.started_at, finished)).*, u.training_seconds, u.n_rows, u.loss, before_id, new_checkpoint_id, u.state_bytes,
         record_training.sha256, u.read_bytes, coalesce((unit #>> '{gang,n_ranks}')::integer, 1),
         (SELECT array_agg(k.value::integer ORDER BY k.ordinality) FROM jsonb_array_elements_text(unit -> 'stack') WITH ORDINALITY k)
     FROM jsonb_to_record(unit) g(epoch integer, attempt integer, lease_number bigint) CROSS JOIN (
@@ -77,12 +82,8 @@ BEGIN
         SELECT o.position - (unit ->> 'position')::integer, o.position, o.partition_number, o.slot_id, o.seed, o.training_seconds, o.n_rows, o.loss, o.read_bytes, 0
         FROM jsonb_to_recordset(unit #> '{gang,others}') o(position integer, partition_number integer, slot_id integer, seed bigint,
             training_seconds double precision, n_rows bigint, loss double precision, read_bytes bigint)) u;
-    UPDATE easeml.trials t SET checkpoint_id = new_checkpoint_id, slot_seconds = t.slot_seconds + easeml.slot_seconds(unit, finished - record_training.started_at),
-        training_seconds = coalesce(t.training_seconds, 0) + record_training.training_seconds
-            + coalesce((SELECT sum(o.training_seconds) FROM jsonb_to_recordset(unit #> '{gang,others}') o(training_seconds double precision)), 0)
-    WHERE t.trial_id = trial.trial_id;
     -- Keep, of each trial, the newest state and that of its best epoch; and as long as the newest lies on other servers only, the one that the epoch began with.
-    DELETE FROM easeml.checkpoints c WHERE c.checkpoint_id = trial.checkpoint_id AND c.checkpoint_id IS DISTINCT FROM trial.best_checkpoint_id AND (c.is_elsewhere OR NOT stays_elsewhere)
+    DELETE FROM easeml.checkpoints c WHERE c.checkpoint_id = before_id AND c.checkpoint_id IS DISTINCT FROM trial.best_checkpoint_id AND (c.is_elsewhere OR NOT stays_elsewhere)
     RETURNING c.n_bytes, c.is_elsewhere INTO pruned_bytes, was_elsewhere;
     IF was_elsewhere AND NOT stays_elsewhere THEN
         DELETE FROM easeml.checkpoints c WHERE c.trial_id = trial.trial_id AND c.checkpoint_id <> new_checkpoint_id AND c.checkpoint_id IS DISTINCT FROM trial.best_checkpoint_id
@@ -101,9 +102,8 @@ DECLARE
     finished timestamptz;
 BEGIN
     PERFORM easeml.fence(unit);
-    trial := easeml.advance(unit);
     finished := clock_timestamp();
-    UPDATE easeml.trials t SET slot_seconds = t.slot_seconds + easeml.slot_seconds(unit, finished - record_evaluation.started_at) WHERE t.trial_id = trial.trial_id;
+    trial := easeml.advance(unit, easeml.slot_seconds(unit, finished - record_evaluation.started_at));
     INSERT INTO easeml.evaluations (trial_id, run_id, tenant, epoch, split, partition_number, slot_id, attempt, lease_number, started_at, finished_at, statistics, read_bytes, n_slots)
     SELECT trial.trial_id, trial.run_id, trial.tenant, record_evaluation.epoch, record_evaluation.split, u.partition_number, u.slot_id, g.attempt, g.lease_number,
         (easeml.share_of_time(unit, u.rank, record_evaluation.started_at, finished)).*, u.statistics, u.read_bytes, coalesce((unit #>> '{gang,n_ranks}')::integer, 1)
