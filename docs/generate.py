@@ -110,6 +110,7 @@ GROUPS = {
         "resume_segment",
         "remove_segment",
         "set_state_copies",
+        "set_node_job_limit",
     ),
     "Tenants": ("create_tenant", "alter_tenant", "drop_tenant", "adopt_tenant", "set_policy", "quality"),
     "Operations": ("version", "has_live_coordinator", "python_facts", "finish_restore"),

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,7 +21,8 @@ from easeml_db.postgres import background
 from easeml_db.postgres.connection import connect
 from easeml_db.postgres.nodes import Node, connect_node, unreachable
 from easeml_db.postgres.packed_parts import bring_part, has_part, lost_part, read_data
-from easeml_db.postgres.transfers import CONTROL, NODE, Connection, Part, Place, bring_state, fetch_state
+from easeml_db.postgres.states_in_use import StatesInUse
+from easeml_db.postgres.transfers import CONTROL, NODE, Connection, KnownState, Part, Place, bring_state, fetch_state
 
 SETTINGS = {"statement_timeout": "0", "idle_session_timeout": "0", "lock_timeout": "10s", "jit": "off"}
 UNITS_BETWEEN_SWEEPS = 16
@@ -86,11 +87,10 @@ class Wire:
 class NodeHub:
     """One node, as the executor uses it beside the sessions of its slots."""
 
-    def __init__(self, dsn: str, node: Node) -> None:
-        self.node = node
+    def __init__(self, dsn: str, node: Node, in_use: StatesInUse) -> None:
+        self.node, self.in_use = node, in_use
         self._dsn = dsn
         self._sending, self._receiving = Wire(node, "states out"), Wire(node, "states in")
-        self._in_use: dict[int, int] = {}  # states that nothing points to yet, and how many want them
         self._parts: set[Part] = set()  # whose rows are known to be there
         self._packing = asyncio.Lock()  # of two units that need the same rows, one brings them
         self._arriving: dict[int, asyncio.Task[None]] = {}  # states on their way here
@@ -107,17 +107,6 @@ class NodeHub:
     def silent_seconds(self) -> float:
         """Return for how long it has been known not to answer."""
         return 0.0 if self._silent_since is None else time.monotonic() - self._silent_since
-
-    @contextmanager
-    def using(self, checkpoint_id: int) -> Iterator[None]:
-        """Keep a state from being taken for garbage."""
-        self._in_use[checkpoint_id] = self._in_use.get(checkpoint_id, 0) + 1
-        try:
-            yield
-        finally:
-            self._in_use[checkpoint_id] -= 1
-            if not self._in_use[checkpoint_id]:
-                del self._in_use[checkpoint_id]
 
     async def need_part(self, control: Connection, node: Connection, part: Part, hubs: Mapping[int, NodeHub]) -> None:
         """Have the rows of a part on the node: from the control server, or from the node that was given them."""
@@ -160,10 +149,10 @@ class NodeHub:
         async with self._heard(), self._sending.taken() as source:
             return await bring_state(Place(source, NODE), target, checkpoint_id, lease_number)
 
-    async def send_here(self, control: Connection, checkpoint_id: int, tenant: str) -> int:
+    async def send_here(self, control: Connection, state: KnownState, tenant: str) -> int:
         """Copy a state from here to the control server, in the transaction that its connection is in."""
         async with self._heard(), self._sending.taken() as source:
-            return await fetch_state(source, control, checkpoint_id, tenant)
+            return await fetch_state(source, control, state, tenant)
 
     def push(self, target: NodeHub, checkpoint_id: int, lease_number: int) -> None:
         """Begin to copy a state to where it is going to be wanted; one that fails is fetched when it is."""
@@ -180,7 +169,12 @@ class NodeHub:
             task.add_done_callback(lambda _: target._arriving.pop(checkpoint_id, None))
 
     def _note_landing(self, source: NodeHub, checkpoint_id: int, n_bytes: int, seconds: float) -> None:
-        """Keep how a state came until its unit asks; states that no unit asks for any more are forgotten in turn."""
+        """Keep how a state came until its unit asks; states that no unit asks for any more are forgotten in turn.
+
+        One that was there already has not come.
+        """
+        if not n_bytes:
+            return
         if len(self._landed) >= MOST_LANDED:
             del self._landed[next(iter(self._landed))]
         places = source.node.segment_id, self.node.segment_id
@@ -223,12 +217,12 @@ class NodeHub:
     async def sweep(self, lease_number: int) -> int:
         """Remove the states and datasets that the control server does not know; return how many states.
 
-        What a later coordinator has had written is not touched, nor what units are about to record: they are looked up
-        before the control server is asked, so one that it records meanwhile is in either.
+        What a later coordinator has had written is not touched, nor what units and jobs of this one use: that is looked
+        up before the control server is asked, so what it records meanwhile is in either.
         """
         async with self._receiving.taken() as node, await connect(self._dsn, "easeml garbage") as control:
             listed = await _numbers(node, LISTED, lease_number)
-            in_use = set(self._in_use)
+            in_use = self.in_use.numbers()
             known = await _numbers(control, POINTED, list(listed))
             garbage = list(listed - known - in_use)
             if garbage:

@@ -16,12 +16,22 @@ from typing import Any, NamedTuple
 
 import psycopg
 
-from easeml_db.errors import EasemlError, NotFound, SlotLost, TrialFailed
+from easeml_db.errors import CorruptCheckpoint, EasemlError, NotFound, SlotLost, TrialFailed
 from easeml_db.postgres.connection import unit_error
 from easeml_db.postgres.node_hub import Hop, NodeHub
 from easeml_db.postgres.slot_session import SHOW_IDLE
 from easeml_db.postgres.state_search import found_on_a_node
-from easeml_db.postgres.transfers import CONTROL, NODE, Connection, Part, Place, bring_state, fetch_state, has_state
+from easeml_db.postgres.transfers import (
+    CONTROL,
+    Connection,
+    KnownState,
+    Part,
+    Place,
+    bring_state,
+    fetch_state,
+    forget_state,
+    has_state,
+)
 from easeml_db.postgres.unit_session import Result
 
 WORK = {"train_unit": "train_on_node", "evaluate_unit": "evaluate_on_node", "pilot_unit": "pilot_on_node"}
@@ -123,14 +133,25 @@ class NodeUnitSession:
 
     async def _unit(self, procedure: str, text: str) -> Result:
         opened = (await self._one(self._control, OPEN, text))["opened"]
-        with self._hub.using(opened["new_checkpoint_id"]):
+        with self._hub.in_use.using(opened["new_checkpoint_id"]):
             hop = await self._prepare(json.loads(text), text, opened)
             came = None if hop is None else json.dumps(asdict(hop))
             self._check_cancelled()
             called = f"CALL easeml_segment.{WORK[procedure]}(%s::jsonb, %s::jsonb, NULL)"
-            told = (await self._one(self._remote, called, text, json.dumps(opened)))["result"]
+            told = await self._told(called, text, opened)
             self._check_cancelled()
             return await self._record(procedure, _Unit(text, came), opened, told)
+
+    async def _told(self, called: str, text: str, opened: dict[str, Any]) -> dict[str, Any]:
+        """Do the unit there. A state that is not what it should be is as good as lost on that node."""
+        try:
+            told: dict[str, Any] = (await self._one(self._remote, called, text, json.dumps(opened)))["result"]
+        except psycopg.Error as error:
+            if error.sqlstate == CorruptCheckpoint.sqlstate and opened["state"] is not None:
+                await forget_state(self._remote, opened["state"]["checkpoint_id"])
+                raise SlotLost(str(unit_error(error))) from error
+            raise
+        return told
 
     def _check_cancelled(self) -> None:
         """Raise SlotLost where a cancel has come between two statements."""
@@ -149,19 +170,23 @@ class NodeUnitSession:
         if state is None:
             return None
         landed = await self._hub.arrived(state["checkpoint_id"])
-        if await has_state(Place(self._remote, NODE), state["checkpoint_id"]):
+        known = KnownState(state["checkpoint_id"], unit["trial_id"], state["n_bytes"], state["sha256"])
+        if await has_state(self._remote, known):
             return landed
-        return await self._fetch(unit, text, state)
+        return await self._fetch(unit, text, state, known)
 
-    async def _fetch(self, unit: dict[str, Any], text: str, state: dict[str, Any]) -> Hop:
-        """Bring a state that is not on the node; return how it came."""
+    async def _fetch(self, unit: dict[str, Any], text: str, state: dict[str, Any], known: KnownState) -> Hop | None:
+        """Bring a state that is not on the node; return how it came, None where it came by itself meanwhile."""
         checkpoint_id, lease_number, began = state["checkpoint_id"], unit["lease_number"], time.monotonic()
         found: list[tuple[int, int]] = []
 
         async def bring(hub: NodeHub) -> None:
             if hub is self._hub:
                 raise NotFound("it was looked for there")
-            found.append((hub.node.segment_id, await hub.send(self._remote, checkpoint_id, lease_number)))
+            n_bytes = await hub.send(self._remote, checkpoint_id, lease_number)
+            if not await has_state(self._remote, known):
+                raise NotFound("it has another one under that number")
+            found.append((hub.node.segment_id, n_bytes))
 
         if state["is_elsewhere"]:
             await found_on_a_node(self._control, text, self._hubs, state["segments"], bring)
@@ -169,6 +194,8 @@ class NodeUnitSession:
             source = Place(self._control, CONTROL)
             found.append((HERE, await bring_state(source, self._remote, checkpoint_id, lease_number)))
         ((segment_id, n_bytes),) = found
+        if not n_bytes:
+            return None
         return Hop(segment_id, self._hub.node.segment_id, n_bytes, time.monotonic() - began, is_ahead=False)
 
     # After
@@ -184,21 +211,33 @@ class NodeUnitSession:
             recorded, state_id = {**row["recorded"], "segments": row["segments"]}, opened["state"]["checkpoint_id"]
         else:
             recorded = await self._record_training(unit, opened, told)
-            state_id = told["checkpoint_id"]
+            state_id = opened["new_checkpoint_id"]
         self._push(text, state_id, recorded["segments"])
         return {**recorded, "pruned_bytes": recorded["pruned_bytes"] or 0}
 
     async def _record_training(self, unit: _Unit, opened: dict[str, Any], told: dict[str, Any]) -> dict[str, Any]:
         text, hop = unit
-        is_last = json.loads(text)["position"] == opened["n_partitions"] - 1
-        segment_id, said, started_at = self._hub.node.segment_id, json.dumps(told), opened["started_at"]
-        if not is_last:
+        order = json.loads(text)
+        # The number is the one that was ordered, whatever the node says.
+        state = KnownState(opened["new_checkpoint_id"], order["trial_id"], told["n_bytes"], told["sha256"])
+        said = json.dumps({**told, "checkpoint_id": state.checkpoint_id})
+        segment_id, started_at = self._hub.node.segment_id, opened["started_at"]
+        if order["position"] != opened["n_partitions"] - 1:
             return await self._one(self._control, RECORD_TRAINING, text, hop, text, started_at, said, segment_id)
         async with self._control.transaction():
             tenant = (await self._one(self._control, STORE, text, said, segment_id))["tenant"]
             if tenant is not None:
-                await fetch_state(self._remote, self._control, told["checkpoint_id"], tenant)
+                await self._keep_here(state, tenant)
             return await self._one(self._control, RECORD_TRAINING, text, hop, text, started_at, said, None)
+
+    async def _keep_here(self, state: KnownState, tenant: str) -> None:
+        """Copy a new state to the control server. Raises SlotLost where the node sends other bytes than it said."""
+        try:
+            n_bytes = await fetch_state(self._remote, self._control, state, tenant)
+        except CorruptCheckpoint as error:
+            raise SlotLost(str(error)) from error
+        if not n_bytes:
+            raise SlotLost(f"checkpoint {state.checkpoint_id} is not on the node that made it")
 
     def _push(self, text: str, checkpoint_id: int, wanted: list[int]) -> None:
         """Send the state ahead to where the trial goes next, and to nodes that keep copies."""

@@ -23,7 +23,8 @@ from easeml_db.postgres.run_store import PostgresRuns
 from easeml_db.postgres.search_store import PostgresSearches
 from easeml_db.postgres.servers import Servers
 from easeml_db.postgres.slot_store import PostgresSlots
-from easeml_db.postgres.spread.worker import JOBS, PACKINGS, NodeWorker
+from easeml_db.postgres.spread.worker import PACKINGS, NodeWorker, node_jobs
+from easeml_db.postgres.states_in_use import StatesInUse
 from easeml_db.postgres.store_session import StoreSession
 from easeml_db.postgres.task_store import PostgresTasks
 from easeml_db.postgres.tenancy_store import PostgresTenancy
@@ -52,7 +53,8 @@ async def postgres_ports(
     lease, space = PostgresLease(session, changes, on_standby, counted), PostgresStateSpace(session)
     forecasts, refreshes = Forecasts(session), Refreshes(session)
     tasks, searches = PostgresTasks(session), PostgresSearches(session)
-    on_nodes = [NodeWorker(session, asked) for asked in (PACKINGS, JOBS)]
+    in_use = StatesInUse()
+    on_nodes = [NodeWorker(session, asked) for asked in (PACKINGS, node_jobs(in_use))]
     async with AsyncExitStack() as stack:
         for each in (session, changes, lease):
             await each.open()
@@ -81,7 +83,7 @@ async def postgres_ports(
             space=space,
             tasks=tasks,
             executor=PostgresExecutor(
-                Servers(dsn, unit_lease_seconds), inbox.put, unit_lease_seconds=unit_lease_seconds
+                Servers(dsn, unit_lease_seconds, in_use), inbox.put, unit_lease_seconds=unit_lease_seconds
             ),
             inbox=inbox,
             clock=clock,

@@ -17,6 +17,7 @@ from easeml_db.postgres.node_session import NodeUnitSession
 from easeml_db.postgres.nodes import FACTS, HOLD, Node, check_facts, connect_node, node_dsn, node_error
 from easeml_db.postgres.slot_session import SETTINGS, open_session
 from easeml_db.postgres.state_search import FetchingSession
+from easeml_db.postgres.states_in_use import StatesInUse
 from easeml_db.postgres.stuck_units import StuckUnits
 from easeml_db.postgres.transfers import Connection
 from easeml_db.postgres.unit_session import UnitSession
@@ -55,8 +56,8 @@ class NodeWatch:
 class Servers:
     """An engine for slots of this server and of nodes alike."""
 
-    def __init__(self, dsn: str, unit_lease_seconds: float) -> None:
-        self._dsn, self._unit_lease_seconds = dsn, unit_lease_seconds
+    def __init__(self, dsn: str, unit_lease_seconds: float, in_use: StatesInUse) -> None:
+        self._dsn, self._unit_lease_seconds, self._in_use = dsn, unit_lease_seconds, in_use
         self._stuck = StuckUnits(dsn, unit_lease_seconds)
         self._hubs: dict[int, NodeHub] = {}
         self._watches: dict[int, NodeWatch] = {}
@@ -102,7 +103,7 @@ class Servers:
         node = Node(**(row or {}))
         known = self._hubs.get(segment_id)
         if known is None or known.node != node:
-            self._hubs[segment_id] = NodeHub(self._dsn, node)
+            self._hubs[segment_id] = NodeHub(self._dsn, node, self._in_use)
             self._watches[segment_id] = NodeWatch(node, self._unit_lease_seconds)
         return self._hubs[segment_id]
 

@@ -8,18 +8,19 @@ from typing import Any
 
 import psycopg
 
-from easeml_db.errors import NotFound, RowsHeld, ServerUnavailable, StaleLease
+from easeml_db.errors import CorruptCheckpoint, NotFound, RowsHeld, ServerUnavailable, StaleLease
 from easeml_db.postgres.connection import unit_error
 from easeml_db.postgres.node_hub import NodeHub
 from easeml_db.postgres.slot_session import SlotSession
-from easeml_db.postgres.transfers import Connection
+from easeml_db.postgres.transfers import Connection, KnownState
 from easeml_db.postgres.unit_session import Result
 
 PATIENCE_SECONDS = 30.0  # with a node that has the only copy of a state: it may be starting again
 REWIND = "SELECT easeml.rewind_trial(%s::jsonb)"
 ELSEWHERE = """
-SELECT c.checkpoint_id, c.tenant::text AS tenant, ARRAY(SELECT k.segment_id FROM easeml.checkpoint_copies k
-    WHERE k.checkpoint_id = c.checkpoint_id ORDER BY k.segment_id) AS segments
+SELECT c.checkpoint_id, c.trial_id, c.n_bytes, c.sha256, c.tenant::text AS tenant,
+    ARRAY(SELECT k.segment_id FROM easeml.checkpoint_copies k WHERE k.checkpoint_id = c.checkpoint_id
+        ORDER BY k.segment_id) AS segments
 FROM easeml.trials t JOIN easeml.checkpoints c USING (checkpoint_id) WHERE t.trial_id = %s AND c.is_elsewhere
     AND NOT EXISTS (SELECT FROM easeml.checkpoint_chunks k WHERE k.checkpoint_id = c.checkpoint_id)
 """
@@ -40,7 +41,7 @@ async def found_on_a_node(
             continue
         try:
             await bring(hub)
-        except NotFound:
+        except (NotFound, CorruptCheckpoint):
             continue
         except ServerUnavailable:
             silent += [hub] if segment_id in segments else []
@@ -75,9 +76,11 @@ class FetchingSession(SlotSession):
         if row is None:
             return
 
+        known = KnownState(row["checkpoint_id"], row["trial_id"], row["n_bytes"], row["sha256"])
+
         async def bring(hub: NodeHub) -> None:
             async with self._connection.transaction():
-                if not await hub.send_here(self._connection, row["checkpoint_id"], row["tenant"]):
+                if not await hub.send_here(self._connection, known, row["tenant"]):
                     raise NotFound("it is not there")
 
         await found_on_a_node(self._connection, json.dumps(unit), self.hubs, row["segments"], bring)

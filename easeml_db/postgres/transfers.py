@@ -6,6 +6,7 @@ What arrives is there as a whole or not at all, and a second one of the same nam
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Any, LiteralString, TypeVar
@@ -31,6 +32,16 @@ UNION ALL SELECT checkpoint_id, chunk_number, bytes FROM easeml.checkpoint_chunk
 ORDER BY chunk_number
 """,
 }
+CHUNKS_IN = "COPY easeml.checkpoint_chunks (checkpoint_id, tenant, chunk_number, bytes) FROM STDIN (FORMAT binary)"
+HAS_STATE = """
+SELECT FROM easeml_segment.checkpoints c WHERE c.checkpoint_id = %s AND c.trial_id = %s AND c.sha256 = %s
+    AND EXISTS (SELECT FROM easeml_segment.checkpoint_chunks k WHERE k.checkpoint_id = c.checkpoint_id)
+"""
+DROP_STATE = "DELETE FROM easeml_segment.checkpoints WHERE checkpoint_id = %s"
+CHUNKS_OUT: LiteralString = """
+COPY (SELECT bytes FROM easeml_segment.checkpoint_chunks WHERE checkpoint_id = {id} ORDER BY chunk_number)
+TO STDOUT (FORMAT binary)
+"""
 NEW_STATE = """
 INSERT INTO easeml_segment.checkpoints (checkpoint_id, trial_id, lease_number, n_bytes, sha256)
 VALUES (%s, %s, %s, %s, %s) ON CONFLICT DO NOTHING RETURNING checkpoint_id
@@ -43,6 +54,16 @@ class Place:
 
     connection: Connection
     schema: str
+
+
+@dataclass(frozen=True)
+class KnownState:
+    """A state as the control server knows it: what a node has under its number has to be that."""
+
+    checkpoint_id: int
+    trial_id: int
+    n_bytes: int
+    sha256: str
 
 
 @dataclass(frozen=True)
@@ -74,11 +95,19 @@ async def soon(work: Awaitable[T]) -> T:
         raise ServerUnavailable(f"a server has not answered for {SILENCE_SECONDS:.0f} seconds") from error
 
 
-async def has_state(place: Place, checkpoint_id: int) -> bool:
-    """Say whether a server has the bytes of a state."""
-    statement = f"SELECT FROM {place.schema}.checkpoint_chunks WHERE checkpoint_id = %s LIMIT 1"
-    cursor = await place.connection.execute(statement.encode(), [checkpoint_id])
-    return bool(await cursor.fetchall())
+async def has_state(node: Connection, state: KnownState) -> bool:
+    """Say whether a node has the bytes of a state; what it has under that number and is another one is removed."""
+    values = [state.checkpoint_id, state.trial_id, state.sha256]
+    cursor = await node.execute(HAS_STATE, values)
+    if await cursor.fetchall():
+        return True
+    await forget_state(node, state.checkpoint_id)
+    return False
+
+
+async def forget_state(node: Connection, checkpoint_id: int) -> None:
+    """Remove a state from a node."""
+    await node.execute(DROP_STATE, [checkpoint_id])
 
 
 async def bring_state(source: Place, node: Connection, checkpoint_id: int, lease_number: int) -> int:
@@ -99,11 +128,25 @@ async def bring_state(source: Place, node: Connection, checkpoint_id: int, lease
     return n_bytes
 
 
-async def fetch_state(node: Connection, control: Connection, checkpoint_id: int, tenant: str) -> int:
-    """Copy a state from a node to the control server, in the transaction that its connection is in."""
-    query = sql.SQL(
-        "SELECT checkpoint_id, {tenant}::name, chunk_number, bytes FROM easeml_segment.checkpoint_chunks"
-        " WHERE checkpoint_id = {id} ORDER BY chunk_number"
-    ).format(tenant=sql.Literal(tenant), id=sql.Literal(checkpoint_id))
-    into = sql.SQL("easeml.checkpoint_chunks (checkpoint_id, tenant, chunk_number, bytes)")
-    return await copy_rows(node, control, query, into)
+async def fetch_state(node: Connection, control: Connection, state: KnownState, tenant: str) -> int:
+    """Copy a state from a node to the control server, in the transaction that its connection is in.
+
+    Return the bytes. What a node sends is checked: it writes nothing but these bytes, of this length and hash. Raises
+    CorruptCheckpoint.
+    """
+    read = sql.SQL(CHUNKS_OUT).format(id=sql.Literal(state.checkpoint_id))
+    n_bytes, digest, number = 0, hashlib.sha256(), 0
+    async with node.cursor().copy(read) as rows, control.cursor().copy(CHUNKS_IN) as written:
+        rows.set_types(["bytea"])
+        written.set_types(["int8", "name", "int4", "bytea"])
+        while row := await soon(rows.read_row()):
+            (chunk,) = row
+            n_bytes += len(chunk)
+            digest.update(chunk)
+            if n_bytes > state.n_bytes:
+                break
+            await soon(written.write_row((state.checkpoint_id, tenant, number, chunk)))
+            number += 1
+    if n_bytes and (n_bytes != state.n_bytes or digest.hexdigest() != state.sha256):
+        raise CorruptCheckpoint(f"checkpoint {state.checkpoint_id} is not what its node said of it")
+    return n_bytes

@@ -17,6 +17,7 @@ from .columns import Columns
 from .devices import bind
 from .encoder import Encoder
 from .errors import InvalidArgument, NotAllowed
+from .memory import slot_share
 from .prediction import FILLING
 from .prediction_outputs import key_columns
 from .probabilities import label_target
@@ -63,6 +64,13 @@ LITERAL: Statement[str] = Statement("SELECT quote_literal($1) AS text", ("text",
 STAGED = "pg_temp.easeml_staged"
 
 
+def job_limit_bytes(session: Session, told: Told) -> int:
+    """Return what a job may take here: what a slot of this node may, and no more than a session that predicts."""
+    own: int = told["limit"]["memory_limit_bytes"] or slot_share(told["limit"]["n_slots"])
+    given = session.kept(MEMORY)
+    return own if given is None else min(own, given)
+
+
 def trial_on_node(session: Session, told: Told, restore: Restore) -> Served:
     """Return a trial whose state was sent here, ready to answer. Raises CorruptCheckpoint."""
     data = datasets.dataset(session, told["dataset_id"])
@@ -77,7 +85,7 @@ def trial_on_node(session: Session, told: Told, restore: Restore) -> Served:
 def predict_on_node(session: Session, told: str) -> str:
     """Write the output, and return JSON {"n_rows"}; one that this job has written before stays as it is."""
     order = json.loads(told)
-    bind("cpu", 1, session.kept(MEMORY))
+    bind("cpu", 1, job_limit_bytes(session, order))
     remark = (
         f"Predictions of trial {order['trial_id']} of dataset {order['dataset']}, job {order['job_id']} of easeml: "
     )

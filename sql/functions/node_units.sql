@@ -14,7 +14,7 @@ BEGIN
         'new_checkpoint_id', CASE unit ->> 'kind' WHEN 'train' THEN nextval('easeml.checkpoints_checkpoint_id_seq') ELSE 0 END,
         'mean_rows', (SELECT jsonb_build_object('train', avg(p.n_train_rows)::float8, 'evaluate', avg(CASE p.n_validation_rows WHEN 0 THEN p.n_train_rows ELSE p.n_validation_rows END)::float8)
             FROM easeml.partitions p WHERE p.dataset_id = opened.dataset_id),
-        'state', (SELECT jsonb_build_object('checkpoint_id', c.checkpoint_id, 'n_bytes', c.n_bytes, 'is_elsewhere', c.is_elsewhere,
+        'state', (SELECT jsonb_build_object('checkpoint_id', c.checkpoint_id, 'n_bytes', c.n_bytes, 'sha256', c.sha256, 'is_elsewhere', c.is_elsewhere,
                 'segments', (SELECT coalesce(jsonb_agg(k.segment_id ORDER BY k.segment_id), '[]') FROM easeml.checkpoint_copies k WHERE k.checkpoint_id = c.checkpoint_id))
             FROM easeml.checkpoints c WHERE c.checkpoint_id = wanted));
 END
@@ -45,6 +45,7 @@ DECLARE
     n_others integer := coalesce((SELECT y.state_copies FROM easeml.tenancy y), 1) - 1;
     following integer[] := (SELECT coalesce(array_agg(c.segment_id ORDER BY c.segment_id), '{}') FROM easeml.trials t JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id)
         JOIN easeml.replicas c ON c.dataset_id = d.dataset_id AND c.partition_number = (t.trial_number + (unit ->> 'position')::bigint + 1) % d.n_partitions
+        JOIN easeml.segments g ON g.segment_id = c.segment_id AND g.refusal IS NULL
         WHERE t.trial_id = (unit ->> 'trial_id')::bigint AND r.visit_order = 'cyclic' AND t.status = 'running');
 BEGIN
     IF n_others = 0 THEN
@@ -52,7 +53,7 @@ BEGIN
     END IF;
     -- Where the trial goes next it is of use besides.
     RETURN ARRAY(SELECT g.segment_id FROM easeml.segments g
-        WHERE g.service IS NOT NULL AND g.segment_id IS DISTINCT FROM own AND EXISTS (SELECT FROM easeml.slots s WHERE s.segment_id = g.segment_id)
+        WHERE g.service IS NOT NULL AND g.refusal IS NULL AND g.segment_id IS DISTINCT FROM own AND EXISTS (SELECT FROM easeml.slots s WHERE s.segment_id = g.segment_id)
         ORDER BY g.segment_id <> ALL (following), g.segment_id < own, g.segment_id LIMIT n_others);
 END
 $$;

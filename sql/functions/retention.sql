@@ -210,6 +210,8 @@ BEGIN
         DELETE FROM easeml.prediction_log x WHERE x.tenant = ANY (gone);
         DELETE FROM easeml.refresh_rules x WHERE x.tenant = ANY (gone);
         DELETE FROM easeml.refreshes x WHERE x.tenant = ANY (gone);
+        DELETE FROM easeml.packings x WHERE x.tenant = ANY (gone);
+        DELETE FROM easeml.node_jobs x WHERE x.tenant = ANY (gone);
         DELETE FROM easeml.tenant_usage x WHERE x.tenant = ANY (gone);
         DELETE FROM easeml.tenants x WHERE x.tenant = ANY (gone);
         DELETE FROM easeml.tenant_roles x WHERE x.tenant = ANY (gone);

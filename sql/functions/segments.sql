@@ -119,5 +119,16 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.set_state_copies(integer) IS
-$$Sets how many nodes keep each state that is made on one of them within an epoch (1 to 16; by default 1). Copies are sent while the slot trains another trial. With 2, a node may be gone
-for good and no unit is done again. The state at the end of an epoch is always on this server, too.$$;
+$$Sets how many nodes keep each state that is made on one of them within an epoch (1 to 16; by default 1). Copies are sent while the slot trains another trial, after its unit is recorded. With 2, a node may be gone
+for good, and what has its copy is not done again; a trial whose newest state was still on its way begins its epoch again. The state at the end of an epoch is always on this server, too.$$;
+
+CREATE FUNCTION easeml.set_node_job_limit(seconds double precision) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF seconds IS NULL OR NOT (seconds > 0 AND seconds <= 1e7) THEN
+        PERFORM easeml.fail('ML001', format('seconds: expected a positive number up to 1e7, got %s', coalesce(seconds::text, 'NULL')), hint => '14400 is the default: four hours.');
+    END IF;
+    INSERT INTO easeml.tenancy AS y (node_job_seconds) VALUES (seconds) ON CONFLICT ON CONSTRAINT tenancy_pkey DO UPDATE SET node_job_seconds = excluded.node_job_seconds, changed_at = now();
+END
+$$;
+COMMENT ON FUNCTION easeml.set_node_job_limit(double precision) IS
+'Sets how many seconds a packing of rows on nodes may take, and an evaluation, prediction or replay there (by default 14400). What takes longer ends with an error, and its tenant may ask again.';

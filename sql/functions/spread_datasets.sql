@@ -176,27 +176,47 @@ END
 $$;
 COMMENT ON FUNCTION easeml.ask_for_packing(jsonb, regclass) IS 'Asks the service to pack rows on nodes; returns the id that the dataset will have (internal).';
 
-CREATE FUNCTION easeml.next_packing() RETURNS jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION easeml.next_packing(busy name[] DEFAULT '{}') RETURNS jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     asked easeml.packings;
-    holders text[];
 BEGIN
     -- Tenants take turns: whose last one began or ended earliest is next. One that was packed is a dataset, and no packing any more.
-    SELECT k.* INTO asked FROM easeml.packings k WHERE k.failed_at IS NULL AND (k.not_before IS NULL OR k.not_before <= clock_timestamp())
+    SELECT k.* INTO asked FROM easeml.packings k WHERE k.failed_at IS NULL AND (k.not_before IS NULL OR k.not_before <= clock_timestamp()) AND k.tenant <> ALL (busy)
     ORDER BY greatest((SELECT max(o.started_at) FROM easeml.packings o WHERE o.tenant = k.tenant),
         (SELECT max(d.created_at) FROM easeml.datasets d WHERE d.tenant = k.tenant AND d.shuffle IS NOT NULL)) NULLS FIRST, k.asked_at LIMIT 1;
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
     UPDATE easeml.packings k SET started_at = clock_timestamp() WHERE k.dataset_id = asked.dataset_id;
+    RETURN jsonb_build_object('number', asked.dataset_id, 'tenant', asked.tenant);
+END
+$$;
+COMMENT ON FUNCTION easeml.next_packing(name[]) IS 'Returns number and tenant of what the service is to pack on nodes next, of tenants that are not busy; NULL if there is nothing (internal).';
+
+CREATE FUNCTION easeml.wanted_packings() RETURNS bigint[] LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    -- One that is recorded is a dataset.
+    SELECT ARRAY(SELECT k.dataset_id FROM easeml.packings k WHERE k.failed_at IS NULL UNION ALL SELECT d.dataset_id FROM easeml.datasets d WHERE d.shuffle IS NOT NULL)
+$$;
+COMMENT ON FUNCTION easeml.wanted_packings() IS 'Returns the datasets of rows on nodes that nobody has dropped (internal).';
+
+CREATE FUNCTION easeml.open_packing(dataset_id bigint) RETURNS jsonb LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    asked easeml.packings;
+    holders text[];
+BEGIN
+    SELECT k.* INTO asked FROM easeml.packings k WHERE k.dataset_id = open_packing.dataset_id AND k.failed_at IS NULL;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
     -- Slots may have gone since it was asked for: then the rows wait for others.
     holders := ARRAY(SELECT g.segment_name FROM easeml.segments g WHERE g.service IS NOT NULL AND EXISTS (SELECT FROM easeml.slots s WHERE s.segment_id = g.segment_id) ORDER BY g.segment_id);
     RETURN asked.arguments || jsonb_build_object('dataset_id', asked.dataset_id, 'role', asked.caller, 'shuffle', asked.shuffle, 'holders', holders,
-        'places', asked.places, 'nodes', (SELECT jsonb_object_agg(g.segment_name, jsonb_build_object('segment_id', g.segment_id, 'segment_name', g.segment_name, 'service', g.service, 'token', g.token))
+        'places', asked.places, 'seconds', coalesce((SELECT y.node_job_seconds FROM easeml.tenancy y), 14400),
+        'nodes', (SELECT jsonb_object_agg(g.segment_name, jsonb_build_object('segment_id', g.segment_id, 'segment_name', g.segment_name, 'service', g.service, 'token', g.token))
             FROM easeml.segments g WHERE g.service IS NOT NULL AND (asked.places ? g.segment_name OR g.segment_name = ANY (holders))));
 END
 $$;
-COMMENT ON FUNCTION easeml.next_packing() IS 'Returns what the service is to pack on nodes next, with the tables and nodes; NULL if there is nothing (internal).';
+COMMENT ON FUNCTION easeml.open_packing(bigint) IS 'Returns all that it takes to pack a dataset on nodes; NULL if it is not wanted any more (internal).';
 
 CREATE FUNCTION easeml.note_packing(dataset_id bigint, problem jsonb, is_failed boolean, lease_number bigint) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

@@ -170,7 +170,10 @@ CREATE TABLE easeml.node_jobs (
     not_before timestamptz,
     ended_at timestamptz,
     problem jsonb,
-    result jsonb
+    result jsonb,
+    asker_pid integer,
+    asker_started timestamptz,
+    asker_asked timestamptz
 );
 CREATE INDEX node_jobs_dataset ON easeml.node_jobs (dataset_id);
 CREATE INDEX node_jobs_trial ON easeml.node_jobs (trial_id);
@@ -181,6 +184,9 @@ COMMENT ON COLUMN easeml.node_jobs.caller IS 'The role that asked: a role of tha
 COMMENT ON COLUMN easeml.node_jobs.places IS 'For predictions the tables, by segment.';
 COMMENT ON COLUMN easeml.node_jobs.not_before IS 'When it is tried again: a node did not answer.';
 COMMENT ON COLUMN easeml.node_jobs.problem IS 'What is in the way, or why it came to nothing if it has ended: the parts of an error.';
+COMMENT ON COLUMN easeml.node_jobs.asker_pid IS 'The session that waits for it; null: it is done whether somebody waits or not.';
+COMMENT ON COLUMN easeml.node_jobs.asker_started IS 'When that session began.';
+COMMENT ON COLUMN easeml.node_jobs.asker_asked IS 'When its statement began.';
 
 CREATE TABLE easeml.node_answers (
     trial_id bigint NOT NULL REFERENCES easeml.trials ON DELETE CASCADE,

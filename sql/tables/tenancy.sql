@@ -8,13 +8,15 @@ CREATE TABLE easeml.tenancy (
     max_wait_seconds double precision NOT NULL DEFAULT 60 CHECK (max_wait_seconds > 0 AND max_wait_seconds <> 'NaN'),
     default_max_runs integer NOT NULL DEFAULT 100 CHECK (default_max_runs > 0),
     changed_at timestamptz NOT NULL DEFAULT now(),
-    state_copies integer NOT NULL DEFAULT 1 CHECK (state_copies BETWEEN 1 AND 16)
+    state_copies integer NOT NULL DEFAULT 1 CHECK (state_copies BETWEEN 1 AND 16),
+    node_job_seconds double precision NOT NULL DEFAULT 14400 CHECK (node_job_seconds > 0 AND node_job_seconds <= 1e7)
 );
 -- The extension inserts no row: a restored dump brings its own.
 COMMENT ON TABLE easeml.tenancy IS 'The policy, prior and seed in use, and what holds for every tenant; no row means the defaults. easeml.set_policy changes them.';
 COMMENT ON COLUMN easeml.tenancy.max_wait_seconds IS 'A tenant that wants slots and has none waits no longer for arms of others; infinite: as long as they take.';
 COMMENT ON COLUMN easeml.tenancy.default_max_runs IS 'Queued and running runs at a time of a tenant that has no row in easeml.tenants.';
 COMMENT ON COLUMN easeml.tenancy.state_copies IS 'How many nodes keep a state that was made on one of them within an epoch.';
+COMMENT ON COLUMN easeml.tenancy.node_job_seconds IS 'How long a packing on nodes, or a job there, may take.';
 COMMENT ON COLUMN easeml.tenancy.seed IS 'Seeds the policies that draw at random.';
 
 CREATE TABLE easeml.priors (

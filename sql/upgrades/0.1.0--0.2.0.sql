@@ -19,6 +19,7 @@ ALTER TABLE easeml.partitions ADD COLUMN IF NOT EXISTS home_segment_id integer R
 ALTER TABLE easeml.datasets ADD COLUMN IF NOT EXISTS shuffle text CHECK (shuffle IN ('across', 'within')),
     ADD COLUMN IF NOT EXISTS n_moved_bytes bigint CHECK (n_moved_bytes >= 0);
 ALTER TABLE easeml.tenancy ADD COLUMN IF NOT EXISTS state_copies integer NOT NULL DEFAULT 1 CHECK (state_copies BETWEEN 1 AND 16);
+ALTER TABLE easeml.tenancy ADD COLUMN IF NOT EXISTS node_job_seconds double precision NOT NULL DEFAULT 14400 CHECK (node_job_seconds > 0 AND node_job_seconds <= 1e7);
 ALTER TABLE easeml.coordinators ADD COLUMN IF NOT EXISTS counters jsonb NOT NULL DEFAULT '{}';
 ALTER TABLE easeml.slots ADD COLUMN IF NOT EXISTS instance_id bigint, ADD COLUMN IF NOT EXISTS is_added boolean NOT NULL DEFAULT false,
     ADD COLUMN IF NOT EXISTS start_seconds jsonb NOT NULL DEFAULT '{}';

@@ -161,7 +161,7 @@ COMMENT ON COLUMN easeml.packing_status.hint IS 'What to do about it.';
 
 CREATE VIEW easeml.node_job_status WITH (security_invoker) AS
 SELECT j.job_id, j.tenant::text AS tenant, j.kind, j.dataset_id, j.trial_id, j.places, j.asked_at, j.started_at, j.ended_at,
-    CASE WHEN j.ended_at IS NOT NULL THEN CASE WHEN j.problem IS NULL THEN 'done' ELSE 'failed' END WHEN j.problem IS NOT NULL THEN 'waiting' WHEN j.started_at IS NOT NULL THEN 'running' ELSE 'queued' END AS status,
+    CASE WHEN j.ended_at IS NOT NULL THEN CASE WHEN j.problem IS NULL THEN 'done' WHEN j.problem ->> 'sqlstate' = '57014' THEN 'cancelled' ELSE 'failed' END WHEN j.problem IS NOT NULL THEN 'waiting' WHEN j.started_at IS NOT NULL THEN 'running' ELSE 'queued' END AS status,
     j.problem ->> 'message' AS problem, j.problem ->> 'hint' AS hint, j.result
 FROM easeml.node_jobs j;
 COMMENT ON VIEW easeml.node_job_status IS 'What nodes were asked to do besides packing: answers for held-out rows, predictions of tables, replays. The last 20 of each tenant that have ended are kept.';
@@ -174,7 +174,7 @@ COMMENT ON COLUMN easeml.node_job_status.places IS 'The tables that are predicte
 COMMENT ON COLUMN easeml.node_job_status.asked_at IS 'When it was asked for.';
 COMMENT ON COLUMN easeml.node_job_status.started_at IS 'When the service last began with it.';
 COMMENT ON COLUMN easeml.node_job_status.ended_at IS 'When it was done, or failed.';
-COMMENT ON COLUMN easeml.node_job_status.status IS 'queued, running, waiting (it is tried again), done or failed.';
+COMMENT ON COLUMN easeml.node_job_status.status IS 'queued, running, waiting (it is tried again), done, failed, or cancelled: whoever asked for it does not wait any more.';
 COMMENT ON COLUMN easeml.node_job_status.problem IS 'What it waits for, or why it failed.';
 COMMENT ON COLUMN easeml.node_job_status.hint IS 'What to do about it.';
 COMMENT ON COLUMN easeml.node_job_status.result IS 'What came of it: n_rows, or what easeml.replay returns.';

@@ -52,7 +52,7 @@ def test_who_had_rows_packed_on_nodes_waits_for_others_although_it_asked_before(
     module_database.execute("UPDATE easeml.datasets SET shuffle = 'across' WHERE dataset_name = 'packed'")
     for dataset_id, tenant, minutes in ((1001, "mallory", 9), (1002, "mallory", 8), (1003, "victim", 1)):
         module_database.execute(WAITING, [dataset_id, tenant, f"waiting {dataset_id}", tenant, minutes])
-    told = [module_database.value("SELECT easeml.next_packing() -> 'dataset_id'") for _ in range(2)]
+    told = [module_database.value("SELECT easeml.next_packing() -> 'number'") for _ in range(2)]
     assert told == [1003, 1001]
     module_database.execute("DELETE FROM easeml.packings")
 

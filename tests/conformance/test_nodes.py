@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from easeml_db.coordinator.ports.messages import SlotReady, UnitFailed, UnitRecorded
-from easeml_db.errors import RowsHeld, StaleLease
+from easeml_db.errors import RowsHeld, SlotLost, StaleLease
 from easeml_db.postgres.nodes import unreachable
 from tests.conformance.conftest import N_PARTITIONS
 
 if TYPE_CHECKING:
+    from easeml_db.postgres.node_hub import NodeHub
     from easeml_db.postgres.transfers import Connection
     from tests.conformance.conftest import WarmOnNodes
 
@@ -31,6 +32,11 @@ async def recorded(world: WarmOnNodes, run_id: int, slot_id: int, step: int) -> 
     message = await world.answer(order)
     assert isinstance(message, UnitRecorded), message
     return order.unit.trial_id
+
+
+def hub_of(world: WarmOnNodes, segment: str) -> NodeHub:
+    """What the executor keeps of a node."""
+    return next(hub for hub in world.hubs.values() if hub.node.segment_name == segment)
 
 
 async def test_a_state_within_an_epoch_is_elsewhere_and_at_its_end_here_too(world: WarmOnNodes) -> None:
@@ -110,12 +116,12 @@ async def test_only_what_nothing_points_to_is_removed_and_nothing_of_a_later_lea
     insert = "INSERT INTO easeml_segment.checkpoints SELECT %s, 1, %s, 1, repeat('0', 64)"
     for number, lease in ((1_000_001, world.lease_number), (1_000_002, world.lease_number + 1)):
         east.execute(insert, [number, lease])
-    hub = next(hub for hub in world.hubs.values() if hub.node.segment_name == "east")
+    hub = hub_of(world, "east")
     on_east = "SELECT checkpoint_id FROM easeml_segment.checkpoints"
     # Trials of other tests may have states here, too.
     needed = {*east.values(on_east)} & {*world.control.values("SELECT checkpoint_id FROM easeml.checkpoints")}
     assert world.control.value("SELECT checkpoint_id FROM easeml.trials WHERE trial_id = %s", trial_id) in needed
-    with hub.using(1_000_001):
+    with hub.in_use.using(1_000_001):
         await hub.sweep(world.lease_number)
     assert {*east.values(on_east)} == needed | {1_000_001, 1_000_002}
     assert await hub.sweep(world.lease_number) == 1
@@ -147,7 +153,7 @@ async def test_a_node_that_does_not_answer_is_waited_for_and_then_given_up(
 ) -> None:
     run_id = await world.ready(2)
     await recorded(world, run_id, 1, 0)
-    hub = next(hub for hub in world.hubs.values() if hub.node.segment_name == "east")
+    hub = hub_of(world, "east")
 
     async def away() -> Connection:
         raise unreachable("pg_east")
@@ -166,3 +172,83 @@ async def test_a_node_that_does_not_answer_is_waited_for_and_then_given_up(
     assert isinstance(message.error, StaleLease)
     assert world.trials(run_id)[0] == ("running", 0)
     await recorded(world, run_id, 2, 0)
+
+
+async def test_what_a_node_sends_has_to_be_what_the_control_server_knows(world: WarmOnNodes) -> None:
+    """A state under the right number that is another one counts as lost, and is made again to the same bytes."""
+    run_id = await world.ready(2)
+    trial_id = await recorded(world, run_id, 1, 0)
+    wanted = world.control.rows(STATES, trial_id)
+    newest = world.control.value("SELECT checkpoint_id FROM easeml.trials WHERE trial_id = %s", trial_id)
+    for node in world.nodes.values():
+        node.execute(
+            "UPDATE easeml_segment.checkpoints SET sha256 = repeat('0', 64) WHERE checkpoint_id = %s", [newest]
+        )
+    message = await world.answer(await world.order(run_id, 2, step=1))
+    assert isinstance(message, UnitFailed)
+    assert isinstance(message.error, StaleLease)
+    assert "state lost" in world.events(run_id)
+    await recorded(world, run_id, 2, 0)
+    assert world.control.rows(STATES, trial_id) == wanted
+
+
+async def test_bytes_that_are_not_the_state_are_dropped_where_they_are(world: WarmOnNodes) -> None:
+    run_id = await world.ready(2)
+    trial_id = await recorded(world, run_id, 1, 0)
+    newest = world.control.value("SELECT checkpoint_id FROM easeml.trials WHERE trial_id = %s", trial_id)
+    hub_of(world, "east").push(hub_of(world, "west"), newest, world.lease_number)
+    assert await hub_of(world, "west").arrived(newest) is not None
+    world.nodes["west"].execute(
+        "UPDATE easeml_segment.checkpoint_chunks SET bytes = set_byte(bytes, 9, 255 - get_byte(bytes, 9))"
+    )
+    message = await world.answer(await world.order(run_id, 2, step=1))
+    assert isinstance(message, UnitFailed)
+    assert isinstance(message.error, SlotLost), message.error
+    assert await world.message() == SlotReady(2)
+    await recorded(world, run_id, 2, 1)
+
+
+LIES = """
+CREATE FUNCTION public.lie() RETURNS trigger LANGUAGE plpgsql AS
+$$BEGIN NEW.bytes := set_byte(NEW.bytes, 9, 255 - get_byte(NEW.bytes, 9)); RETURN NEW; END$$;
+CREATE TRIGGER lie BEFORE INSERT ON easeml_segment.checkpoint_chunks FOR EACH ROW EXECUTE FUNCTION public.lie()
+"""
+
+
+async def test_no_state_comes_to_the_control_server_that_has_another_hash(world: WarmOnNodes) -> None:
+    run_id = await world.ready(2)
+    trial_id = await recorded(world, run_id, 1, 0)
+    world.nodes["east"].execute(LIES)
+    try:
+        message = await world.answer(await world.order(run_id, 1, step=1))
+    finally:
+        world.nodes["east"].execute("DROP FUNCTION public.lie() CASCADE")
+    assert isinstance(message, UnitFailed)
+    assert isinstance(message.error, SlotLost)
+    assert "is not what its node said of it" in str(message.error)
+    assert world.control.value("SELECT n_steps_done FROM easeml.trials WHERE trial_id = %s", trial_id) == 1
+    assert await world.message() == SlotReady(1)
+    await recorded(world, run_id, 1, 1)
+
+
+async def test_a_state_that_was_there_already_is_no_hop(world: WarmOnNodes) -> None:
+    run_id = await world.ready(2)
+    trial_id = await recorded(world, run_id, 1, 0)
+    newest = world.control.value("SELECT checkpoint_id FROM easeml.trials WHERE trial_id = %s", trial_id)
+    east, west = (hub_of(world, name) for name in world.nodes)
+    east.push(west, newest, world.lease_number)
+    assert await west.arrived(newest) is not None
+    east.push(west, newest, world.lease_number)
+    assert await west.arrived(newest) is None
+
+
+async def test_no_copy_is_sent_to_a_node_that_is_refused(world: WarmOnNodes) -> None:
+    run_id = await world.ready(2)
+    order = await world.order(run_id, 1, step=0)
+    wanted = "SELECT easeml.next_segments(%s::jsonb)"
+    unit = f'{{"slot_id": 1, "position": 0, "trial_id": {order.unit.trial_id}}}'
+    with world.control.transaction(force_rollback=True):
+        world.control.execute("SELECT easeml.set_state_copies(2)")
+        (west,) = world.control.value(wanted, unit)
+        world.control.execute("UPDATE easeml.segments SET refusal = 'of another version' WHERE segment_id = %s", [west])
+        assert world.control.value(wanted, unit) == []

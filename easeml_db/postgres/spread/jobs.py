@@ -12,28 +12,35 @@ from contextlib import AsyncExitStack
 
 from psycopg import sql
 
-from easeml_db.errors import NotReady
+from easeml_db.errors import NotFound, SlotLost
 from easeml_db.postgres.connection import connect
 from easeml_db.postgres.node_session import REGISTER
 from easeml_db.postgres.nodes import Node
 from easeml_db.postgres.packed_parts import NEW_DATASET
 from easeml_db.postgres.spread.node_sessions import SETTINGS, NodeWork, Told, all_of, node_work, told_by
 from easeml_db.postgres.spread.replaying import replay
+from easeml_db.postgres.states_in_use import StatesInUse
 from easeml_db.postgres.transfers import CONTROL, Connection, Place, bring_state, copy_rows
 
 Works = Mapping[str, NodeWork]
 ANSWER = "SELECT easeml_segment.answer_on_node(%s::jsonb) AS found"
 PREDICT = "SELECT easeml_segment.predict_on_node(%s::jsonb) AS found"
 CLEAR = "DELETE FROM easeml.node_answers WHERE trial_id = %s"
-NEW_ANSWERS = "CREATE TEMPORARY TABLE easeml_answers (LIKE easeml.node_answers) ON COMMIT DROP"
+NEW_ANSWERS = """
+CREATE TEMPORARY TABLE easeml_answers (split text, partition_number integer, block_number integer, n_rows integer,
+    outputs bytea, targets bytea) ON COMMIT DROP
+"""
 ANSWERS_OUT, ANSWERS_IN = "SELECT * FROM pg_temp.easeml_answers", "pg_temp.easeml_answers"
-KEEP = "INSERT INTO easeml.node_answers SELECT * FROM pg_temp.easeml_answers"
+KEEP = "SELECT easeml.keep_node_answers(%s, %s, %s)"
+NOT_TOLD = ("nodes", "places", "homes", "encoder", "units", "limits")
 FINISH = "SELECT easeml.finish_node_job(%s, %s::jsonb, %s)"
 
 
-async def do_job(dsn: str, told: Told, lease_number: int) -> None:
+async def do_job(dsn: str, told: Told, lease_number: int, in_use: StatesInUse) -> None:
     """Do a job, and record what came of it. Raises EasemlError."""
     async with AsyncExitStack() as stack:
+        if told["kind"] != "replay":
+            stack.enter_context(in_use.using(told["checkpoint_id"]))
         control = await connect(dsn, "easeml coordinator (job on nodes)", **SETTINGS)
         stack.push_async_callback(control.close)
         works = {
@@ -47,7 +54,7 @@ async def do_job(dsn: str, told: Told, lease_number: int) -> None:
         elif told["kind"] == "predictions":
             await _finish(control, told, await _predictions(told, works), lease_number)
         else:
-            await _finish(control, told, await replay(control, told, works), lease_number)
+            await _finish(control, told, await replay(control, told, works, lease_number, in_use), lease_number)
 
 
 async def _finish(control: Connection, told: Told, result: Told, lease_number: int) -> None:
@@ -61,22 +68,23 @@ async def _prepare(control: Connection, work: NodeWork, told: Told, lease_number
         await work.execute(REGISTER, json.dumps(told["registered"]))
     if told["kind"] == "replay":
         return
-    if told["checkpoint_id"] is None:
-        raise NotReady(f"trial {told['trial_id']} has no measured epoch yet")
-    async with told_by(work.node):
-        await bring_state(Place(control, CONTROL), work.connection, told["checkpoint_id"], lease_number)
+    try:
+        async with told_by(work.node):
+            await bring_state(Place(control, CONTROL), work.connection, told["checkpoint_id"], lease_number)
+    except NotFound as error:
+        raise SlotLost(f"the best state of trial {told['trial_id']} has been replaced: it begins anew") from error
 
 
 async def _on_all(works: Works, statement: str, told: Told, own: Callable[[str], Told]) -> int:
     """Have all nodes do their parts side by side; return the number of rows."""
-    sent = {name: {**_told_to_nodes(told), **own(name)} for name in works}
+    sent = {name: {**_told_to_nodes(told), **own(name), "limit": told["limits"][name]} for name in works}
     found = await all_of(work.execute(statement, json.dumps(sent[name])) for name, work in works.items())
     return sum(int(rows[0]["found"]["n_rows"]) for rows in found)
 
 
 def _told_to_nodes(told: Told) -> Told:
     """Return what every node is told: nothing of other nodes, and no encoder, which it has."""
-    return {key: value for key, value in told.items() if key not in ("nodes", "places", "homes", "encoder", "units")}
+    return {key: value for key, value in told.items() if key not in NOT_TOLD}
 
 
 async def _answers(control: Connection, told: Told, works: Works, lease_number: int) -> None:
@@ -91,7 +99,7 @@ async def _answers(control: Connection, told: Told, works: Works, lease_number: 
         for work in works.values():
             async with told_by(work.node):
                 await copy_rows(work.connection, control, sql.SQL(ANSWERS_OUT), sql.SQL(ANSWERS_IN))
-        await control.execute(KEEP)
+            await control.execute(KEEP, [told["job_id"], told["checkpoint_id"], work.node.segment_name])
         await _finish(control, told, {"n_rows": n_rows}, lease_number)
 
 

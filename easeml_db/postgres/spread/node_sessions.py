@@ -29,7 +29,7 @@ T = TypeVar("T")
 Told = dict[str, Any]
 SETTINGS = {
     "statement_timeout": "0", "idle_session_timeout": "0", "idle_in_transaction_session_timeout": "0",
-    "lock_timeout": "10s", "jit": "off",
+    "lock_timeout": "10s", "jit": "off", "client_connection_check_interval": "1s",
 }  # fmt: skip
 STEP = "SELECT easeml_segment.pack_on_node(%s, %s::jsonb) AS found"
 SILENCE_SECONDS, LOOK_SECONDS = 20.0, 10.0

@@ -15,6 +15,7 @@ import json
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 
+import psycopg
 from psycopg import sql
 
 from easeml_db.errors import EasemlError, RowsHeld
@@ -29,6 +30,7 @@ OTHERS = """
 SELECT count(*) AS n FROM pg_stat_activity
 WHERE application_name = %s AND usename = session_user AND datname = current_database() AND pid <> pg_backend_pid()
 """
+RECORDED = "SELECT FROM easeml.datasets WHERE dataset_id = %s"
 CLEAR = "DELETE FROM easeml_segment.datasets WHERE dataset_id = %s"
 BEGIN = "INSERT INTO easeml_segment.datasets (dataset_id, encoder) VALUES (%s, '{}')"
 ENCODER = "UPDATE easeml_segment.datasets SET encoder = %s::jsonb WHERE dataset_id = %s"
@@ -80,10 +82,17 @@ class SpreadPacking:
         await self._control.execute(FINISH, [json.dumps(self._told), lease_number])
 
     async def clear(self) -> None:
-        """Remove what the nodes have of a dataset that came to nothing; the sweep does where one does not answer."""
-        for work in self._holders.values():
-            with contextlib.suppress(EasemlError):
-                await work.execute(CLEAR, self._told["dataset_id"])
+        """Remove what the nodes have of a dataset that came to nothing; the sweep does where one does not answer.
+
+        Whoever is interrupted while it commits does not know what came of it: the control server does.
+        """
+        with contextlib.suppress(EasemlError, psycopg.Error):
+            found = await self._control.execute(RECORDED, [self._told["dataset_id"]])
+            if await found.fetchone() is not None:
+                return
+            for work in self._holders.values():
+                with contextlib.suppress(EasemlError):
+                    await work.execute(CLEAR, self._told["dataset_id"])
 
     async def _begin(self, work: NodeWork) -> None:
         dataset_id = self._told["dataset_id"]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import ExitStack, suppress
 
-from easeml_db.errors import NotReady
+from easeml_db.errors import EasemlError, NotReady
 from easeml_db.postgres.spread.node_sessions import NodeWork, Told, told_by
+from easeml_db.postgres.states_in_use import StatesInUse
 from easeml_db.postgres.transfers import NODE, Connection, Place, bring_state
 
 CHECK = "SELECT easeml_segment.check_part(%s, %s, %s)"
@@ -19,10 +21,13 @@ OF_OPENING = ("architecture", "config", "max_epochs", "metric", "dataset_id", "t
 class _Replay:
     """A trial that is trained again, and what the comparison has found so far."""
 
-    def __init__(self, control: Connection, told: Told, works: Mapping[str, NodeWork]) -> None:
-        self._control, self._told = control, told
+    def __init__(
+        self, control: Connection, told: Told, works: Mapping[str, NodeWork], lease_number: int, in_use: StatesInUse
+    ) -> None:
+        self._control, self._told, self._lease_number, self._in_use = control, told, lease_number, in_use
         self._homes = {part: works[name] for name, parts in told["homes"].items() for part in parts}
         self._at: tuple[NodeWork, int] | None = None  # where the newest state is, and its number
+        self._kept = ExitStack()  # it is no garbage
         self.n_matching = 0
         self.first_difference: Told | None = None
         self.final_sha256 = ""
@@ -41,18 +46,19 @@ class _Replay:
         order = {name: unit[name] for name in ("epoch", "position", "partition_number", "seed")}
         order |= {"trial_id": self._told["trial_id"], "kind": "train", "step": 0, "slot_id": 0, "attempt": 1}
         opened = {name: self._told[name] for name in OF_OPENING} | dict.fromkeys(
-            ("best_checkpoint_id", "best_epoch", "best_metric_value", "best_loss", "memory_limit_bytes", "started_at")
+            ("best_checkpoint_id", "best_epoch", "best_metric_value", "best_loss", "started_at")
         )
         opened |= {
-            "checkpoint_id": before, "new_checkpoint_id": number, "n_slots": 1,
-            "mean_rows": {"train": 1.0, "evaluate": 1.0},
+            "checkpoint_id": before, "new_checkpoint_id": number, "mean_rows": {"train": 1.0, "evaluate": 1.0},
+            **self._told["limits"][work.node.segment_name],
         }  # fmt: skip
-        # Of lease 0, so that any coordinator takes what is left of it for garbage.
-        (found,) = await work.execute(TRAIN, json.dumps(order | {"lease_number": 0}), json.dumps(opened))
-        self._compare(unit, found["result"]["sha256"])
-        if self._at is not None:
-            await self._at[0].execute(FORGET, self._at[1])
-        self._at = work, number
+        with ExitStack() as using:
+            using.enter_context(self._in_use.using(number))
+            order |= {"lease_number": self._lease_number}
+            (found,) = await work.execute(TRAIN, json.dumps(order), json.dumps(opened))
+            self._compare(unit, found["result"]["sha256"])
+            await self.forget()
+            self._at, self._kept = (work, number), using.pop_all()
 
     async def _bring(self, work: NodeWork) -> int | None:
         """Have the newest state on a node; return its number, None before the first unit."""
@@ -61,7 +67,7 @@ class _Replay:
         source, number = self._at
         if source is not work:
             async with told_by(work.node):
-                await bring_state(Place(source.connection, NODE), work.connection, number, 0)
+                await bring_state(Place(source.connection, NODE), work.connection, number, self._lease_number)
             await source.execute(FORGET, number)
             self._at = work, number
         return number
@@ -80,21 +86,28 @@ class _Replay:
             }
 
     async def forget(self) -> None:
-        """Remove the last state."""
-        if self._at is not None:
-            await self._at[0].execute(FORGET, self._at[1])
+        """Remove the last state; one that cannot be removed is garbage."""
+        with self._kept:
+            if self._at is not None:
+                await self._at[0].execute(FORGET, self._at[1])
+                self._at = None
 
 
-async def replay(control: Connection, told: Told, works: Mapping[str, NodeWork]) -> Told:
+async def replay(
+    control: Connection, told: Told, works: Mapping[str, NodeWork], lease_number: int, in_use: StatesInUse
+) -> Told:
     """Train a trial again where its rows lie; return what easeml.replay promises."""
     lacking = set(range(len(told["train_rows"]))) - {part for parts in told["homes"].values() for part in parts}
     if lacking:
         raise NotReady(f"the rows of partition {min(lacking)} are on no node")
-    again = _Replay(control, told, works)
-    await again.check()
-    for unit in told["units"]:
-        await again.repeat(unit)
-    await again.forget()
+    again = _Replay(control, told, works, lease_number, in_use)
+    try:
+        await again.check()
+        for unit in told["units"]:
+            await again.repeat(unit)
+    finally:
+        with suppress(EasemlError):
+            await again.forget()
     n_units = len(told["units"])
     return {
         "trial_id": told["trial_id"], "n_units": n_units, "n_matching": again.n_matching,

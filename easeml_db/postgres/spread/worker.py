@@ -1,8 +1,13 @@
-"""Does what tenants have asked of nodes, one thing at a time, in the background: packings, and jobs of other kinds."""
+"""Does what tenants have asked of nodes, in the background: packings, and jobs of other kinds.
+
+Tenants take turns, each with one thing at a time, and some are at work side by side. What takes too long ends, and so
+does what nobody wants any more. Whatever one of them raises ends that one alone.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -10,42 +15,64 @@ from typing import Any
 import psycopg
 from psycopg.types.json import Jsonb
 
-from easeml_db.errors import EasemlError, NotFound, StaleLease
+from easeml_db.errors import EasemlError, NotReady, StaleLease
 from easeml_db.postgres import background
 from easeml_db.postgres.connection import connect, unit_error
 from easeml_db.postgres.spread.jobs import do_job
 from easeml_db.postgres.spread.node_sessions import PASSING, SETTINGS, Told
 from easeml_db.postgres.spread.packing import pack_dataset
+from easeml_db.postgres.states_in_use import StatesInUse
 from easeml_db.postgres.store_session import StoreSession
+from easeml_db.postgres.transfers import Connection
 
 LOOK_SECONDS = 0.5
+MOST_AT_ONCE = 4
 
 
 @dataclass(frozen=True)
 class Asked:
-    """One kind of request: how the next one is found and noted down, what tells it apart, and who does it."""
+    """One kind of request: how it is found, opened and noted down, which are wanted, and who does one."""
 
     what: str
     next_one: str
+    opened: str
+    wanted: str
     note: str
-    number: str
     do: Callable[[str, Told, int], Awaitable[None]]
 
 
 PACKINGS = Asked(
     "packings",
-    "SELECT easeml.next_packing() AS told",
+    "SELECT easeml.next_packing(%s::name[]) AS told",
+    "SELECT easeml.open_packing(%s) AS told",
+    "SELECT easeml.wanted_packings() AS numbers",
     "SELECT easeml.note_packing(%s, %s::jsonb, %s, %s)",
-    "dataset_id",
     pack_dataset,
 )
-JOBS = Asked(
-    "jobs on nodes",
-    "SELECT easeml.next_node_job() AS told",
-    "SELECT easeml.note_node_job(%s, %s::jsonb, %s, %s)",
-    "job_id",
-    do_job,
-)
+
+
+def node_jobs(in_use: StatesInUse) -> Asked:
+    """Return the kind of request that is no packing. `in_use`: states that no sweep of a node removes."""
+
+    async def do(dsn: str, told: Told, lease_number: int) -> None:
+        await do_job(dsn, told, lease_number, in_use)
+
+    return Asked(
+        "jobs on nodes",
+        "SELECT easeml.next_node_job(%s::name[]) AS told",
+        "SELECT easeml.open_node_job(%s) AS told",
+        "SELECT easeml.wanted_node_jobs() AS numbers",
+        "SELECT easeml.note_node_job(%s, %s::jsonb, %s, %s)",
+        do,
+    )
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What is under way."""
+
+    tenant: str
+    task: asyncio.Task[None]
 
 
 class NodeWorker:
@@ -53,8 +80,9 @@ class NodeWorker:
 
     def __init__(self, leading: StoreSession, asked: Asked) -> None:
         self._leading, self._asked = leading, asked
-        self._connection: psycopg.AsyncConnection[dict[str, Any]] | None = None
+        self._connection: Connection | None = None
         self._keeping: asyncio.Task[None] | None = None
+        self._at_work: dict[int, _Work] = {}
 
     def begin(self) -> None:
         """Start looking."""
@@ -62,9 +90,11 @@ class NodeWorker:
 
     async def close(self) -> None:
         """Do no more."""
-        if self._keeping is not None:
-            self._keeping.cancel()
-            await asyncio.wait([self._keeping])
+        tasks = [work.task for work in self._at_work.values()]
+        tasks += [self._keeping] if self._keeping is not None else []
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         if self._connection is not None:
             await self._connection.close()
 
@@ -72,32 +102,61 @@ class NodeWorker:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             if self._leading.lease_number:
-                try:
+                # No server, rows that somebody holds: the next turn begins anew.
+                with contextlib.suppress(EasemlError, psycopg.Error):
                     await self.take_turn()
-                except (EasemlError, psycopg.Error):  # no server, rows that somebody holds: the next turn begins anew
-                    continue
 
-    async def take_turn(self) -> bool:
-        """Do what is next; say whether there was something."""
+    async def take_turn(self) -> int:
+        """End what nobody wants any more, and begin what is next; return how much is under way."""
         if self._connection is None or self._connection.closed:
             self._connection = await connect(self._leading.dsn, f"easeml coordinator ({self._asked.what})", **SETTINGS)
-        row = await (await self._connection.execute(self._asked.next_one.encode())).fetchone()
-        told: Told | None = None if row is None else row["told"]
-        if told is None:
-            return False
-        lease_number, number = self._leading.lease_number, told[self._asked.number]
+        self._at_work = {number: work for number, work in self._at_work.items() if not work.task.done()}
+        wanted = set((await self._row(self._asked.wanted))["numbers"])
+        for number, work in self._at_work.items():
+            if number not in wanted:
+                work.task.cancel()
+        while len(self._at_work) < MOST_AT_ONCE:
+            busy = [work.tenant for work in self._at_work.values()]
+            told: Told | None = (await self._row(self._asked.next_one, busy))["told"]
+            if told is None:
+                break
+            self._at_work[told["number"]] = _Work(told["tenant"], background.begin(self._do(told["number"])))
+        return len(self._at_work)
+
+    async def _do(self, number: int) -> None:
+        """Do one thing, and write down what is in the way."""
+        lease_number, seconds = self._leading.lease_number, None
         try:
-            await self._asked.do(self._leading.dsn, told, lease_number)
-        except (EasemlError, psycopg.Error) as error:
-            found = unit_error(error) if isinstance(error, psycopg.Error) else error
-            if not isinstance(found, StaleLease | NotFound) or found.message.startswith("segment"):
-                await self._note(number, found, lease_number)
-        return True
+            told = (await self._row(self._asked.opened, number))["told"]
+            if told is not None:
+                seconds = told["seconds"]
+                async with asyncio.timeout(seconds):
+                    await self._asked.do(self._leading.dsn, told, lease_number)
+        except StaleLease:
+            return
+        except TimeoutError:
+            hint = "An administrator may allow more: SELECT easeml.set_node_job_limit(seconds)."
+            found: EasemlError = NotReady(f"it took longer than {seconds:g} seconds", hint=hint)
+        except EasemlError as error:
+            found = error
+        except psycopg.Error as error:
+            found = unit_error(error)
+        except Exception as error:  # noqa: BLE001 - whatever it is, that of other tenants is to be done
+            found = EasemlError(f"it could not be done: {type(error).__name__}: {error}")
+        else:
+            return
+        await self._note(number, found, lease_number)
 
     async def _note(self, number: int, found: EasemlError, lease_number: int) -> None:
         """Record what is in the way; the words of a driver about a connection stay out of the tables."""
         detail = None if isinstance(found, PASSING) else found.detail
         told = {"sqlstate": found.sqlstate, "message": str(found), "detail": detail, "hint": found.hint}
-        values = [number, Jsonb(told), not isinstance(found, PASSING), lease_number]
-        if self._connection is not None:
-            await self._connection.execute(self._asked.note.encode(), values)
+        printable = {name: text and text.replace("\0", "") for name, text in told.items()}
+        await self._row(self._asked.note, number, Jsonb(printable), not isinstance(found, PASSING), lease_number)
+
+    async def _row(self, statement: str, *values: object) -> dict[str, Any]:
+        """Return the only row of a statement, on the one connection that all share."""
+        if self._connection is None:
+            return {}
+        row = await (await self._connection.execute(statement.encode(), list(values))).fetchone()
+        return row or {}

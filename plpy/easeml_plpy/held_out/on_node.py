@@ -15,18 +15,18 @@ from easeml_plpy.encoding import fields_from_bytes
 from easeml_plpy.held_out.answers import paged_outputs
 from easeml_plpy.held_out.question import SPLITS
 from easeml_plpy.live_trials import resumed_trial
-from easeml_plpy.node_prediction import trial_on_node
+from easeml_plpy.node_prediction import job_limit_bytes, trial_on_node
 from easeml_plpy.outputs import measurable_on
-from easeml_plpy.serving import MEMORY, Served
+from easeml_plpy.serving import Served
 from easeml_plpy.session import Command, Session, node_entry_point
 
 NEW_TABLE = """
-CREATE TEMPORARY TABLE easeml_answers (trial_id bigint, tenant name, checkpoint_id bigint, split text,
-    partition_number integer, block_number integer, n_rows integer, outputs bytea, targets bytea) ON COMMIT DROP
+CREATE TEMPORARY TABLE easeml_answers (split text, partition_number integer, block_number integer, n_rows integer,
+    outputs bytea, targets bytea) ON COMMIT DROP
 """
 ANSWERED = Command(
-    "INSERT INTO pg_temp.easeml_answers VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
-    ("int8", "name", "int8", "text", "int4", "int4", "int4", "bytea", "bytea"),
+    "INSERT INTO pg_temp.easeml_answers VALUES ($1, $2, $3, $4, $5, $6)",
+    ("text", "int4", "int4", "int4", "bytea", "bytea"),
     is_kept=False,
 )
 
@@ -35,7 +35,7 @@ ANSWERED = Command(
 def answer_on_node(session: Session, told: str) -> str:
     """Fill the temporary table; return how many rows were answered as JSON. Raises CorruptCheckpoint."""
     order = json.loads(told)
-    bind("cpu", 1, session.kept(MEMORY))
+    bind("cpu", 1, job_limit_bytes(session, order))
     session.execute(NEW_TABLE)
     served = trial_on_node(session, order, resumed_trial)
     n_rows = 0
@@ -51,7 +51,6 @@ def _answer(session: Session, served: Served, told: Mapping[str, Any], place: tu
     for number, stored in enumerate(session.each(datasets.BLOCKS, told["dataset_id"], *place)):
         fields = fields_from_bytes(served.data.encoder, stored.inputs, stored.n_rows)
         outputs = paged_outputs(served, fields).astype(np.float64).tobytes()
-        whose = (told["trial_id"], told["tenant"], told["checkpoint_id"])
-        session.run(ANSWERED, *whose, *place, number, stored.n_rows, outputs, stored.targets)
+        session.run(ANSWERED, *place, number, stored.n_rows, outputs, stored.targets)
         n_rows += stored.n_rows
     return n_rows
