@@ -33,6 +33,8 @@ NAMES = (
     "packing_speed",
     "prediction_speed",
     "coordinator_overhead",
+    "many_segments",
+    "hops",
     "kills",
     "catalogue",
     "bursts",

@@ -144,24 +144,25 @@ class NodeHub:
         found = self._landed.pop(checkpoint_id, None)
         return replace(found, is_ahead=task is None) if found else None
 
-    async def send(self, target: Connection, checkpoint_id: int, lease_number: int) -> int:
+    async def send(self, target: Connection, state: KnownState, lease_number: int) -> int:
         """Copy a state from here to another node; return the bytes. Raises NotFound where it is not here."""
         async with self._heard(), self._sending.taken() as source:
-            return await bring_state(Place(source, NODE), target, checkpoint_id, lease_number)
+            return await bring_state(Place(source, NODE), target, state, lease_number)
 
     async def send_here(self, control: Connection, state: KnownState, tenant: str) -> int:
         """Copy a state from here to the control server, in the transaction that its connection is in."""
         async with self._heard(), self._sending.taken() as source:
             return await fetch_state(source, control, state, tenant)
 
-    def push(self, target: NodeHub, checkpoint_id: int, lease_number: int) -> None:
+    def push(self, target: NodeHub, state: KnownState, lease_number: int) -> None:
         """Begin to copy a state to where it is going to be wanted; one that fails is fetched when it is."""
+        checkpoint_id = state.checkpoint_id
 
         async def push() -> None:
             with contextlib.suppress(EasemlError, psycopg.Error):
                 async with target._receiving.taken() as connection:
                     began = time.monotonic()
-                    n_bytes = await self.send(connection, checkpoint_id, lease_number)
+                    n_bytes = await self.send(connection, state, lease_number)
                 target._note_landing(self, checkpoint_id, n_bytes, time.monotonic() - began)
 
         if checkpoint_id not in target._arriving:

@@ -64,6 +64,11 @@ class _Unit(NamedTuple):
     hop: str | None
 
 
+def _known(unit: dict[str, Any], state: dict[str, Any]) -> KnownState:
+    """Return a state of a unit's trial as it has to be."""
+    return KnownState(state["checkpoint_id"], unit["trial_id"], state["n_bytes"], state["sha256"])
+
+
 class NodeUnitSession:
     """Two connections, to the control server and to the node. `hubs` are the nodes by segment, this one among them."""
 
@@ -170,20 +175,20 @@ class NodeUnitSession:
         if state is None:
             return None
         landed = await self._hub.arrived(state["checkpoint_id"])
-        known = KnownState(state["checkpoint_id"], unit["trial_id"], state["n_bytes"], state["sha256"])
+        known = _known(unit, state)
         if await has_state(self._remote, known):
             return landed
         return await self._fetch(unit, text, state, known)
 
     async def _fetch(self, unit: dict[str, Any], text: str, state: dict[str, Any], known: KnownState) -> Hop | None:
         """Bring a state that is not on the node; return how it came, None where it came by itself meanwhile."""
-        checkpoint_id, lease_number, began = state["checkpoint_id"], unit["lease_number"], time.monotonic()
+        lease_number, began = unit["lease_number"], time.monotonic()
         found: list[tuple[int, int]] = []
 
         async def bring(hub: NodeHub) -> None:
             if hub is self._hub:
                 raise NotFound("it was looked for there")
-            n_bytes = await hub.send(self._remote, checkpoint_id, lease_number)
+            n_bytes = await hub.send(self._remote, known, lease_number)
             if not await has_state(self._remote, known):
                 raise NotFound("it has another one under that number")
             found.append((hub.node.segment_id, n_bytes))
@@ -192,7 +197,7 @@ class NodeUnitSession:
             await found_on_a_node(self._control, text, self._hubs, state["segments"], bring)
         else:
             source = Place(self._control, CONTROL)
-            found.append((HERE, await bring_state(source, self._remote, checkpoint_id, lease_number)))
+            found.append((HERE, await bring_state(source, self._remote, known, lease_number)))
         ((segment_id, n_bytes),) = found
         if not n_bytes:
             return None
@@ -208,18 +213,18 @@ class NodeUnitSession:
         if procedure == "evaluate_unit":
             values = (text, json.dumps(opened), json.dumps(told), text, text, unit.hop)
             row = await self._one(self._control, RECORD_EVALUATION, *values)
-            recorded, state_id = {**row["recorded"], "segments": row["segments"]}, opened["state"]["checkpoint_id"]
+            recorded, state = {**row["recorded"], "segments": row["segments"]}, opened["state"]
         else:
             recorded = await self._record_training(unit, opened, told)
-            state_id = opened["new_checkpoint_id"]
-        self._push(text, state_id, recorded["segments"])
+            state = {**told, "checkpoint_id": opened["new_checkpoint_id"]}
+        self._push(text, state, recorded["segments"])
         return {**recorded, "pruned_bytes": recorded["pruned_bytes"] or 0}
 
     async def _record_training(self, unit: _Unit, opened: dict[str, Any], told: dict[str, Any]) -> dict[str, Any]:
         text, hop = unit
         order = json.loads(text)
         # The number is the one that was ordered, whatever the node says.
-        state = KnownState(opened["new_checkpoint_id"], order["trial_id"], told["n_bytes"], told["sha256"])
+        state = _known(order, {**told, "checkpoint_id": opened["new_checkpoint_id"]})
         said = json.dumps({**told, "checkpoint_id": state.checkpoint_id})
         segment_id, started_at = self._hub.node.segment_id, opened["started_at"]
         if order["position"] != opened["n_partitions"] - 1:
@@ -239,13 +244,14 @@ class NodeUnitSession:
         if not n_bytes:
             raise SlotLost(f"checkpoint {state.checkpoint_id} is not on the node that made it")
 
-    def _push(self, text: str, checkpoint_id: int, wanted: list[int]) -> None:
+    def _push(self, text: str, state: dict[str, Any], wanted: list[int]) -> None:
         """Send the state ahead to where the trial goes next, and to nodes that keep copies."""
-        lease_number = json.loads(text)["lease_number"]
+        unit = json.loads(text)
+        lease_number, known = unit["lease_number"], _known(unit, state)
         self._hub.recorded(lease_number)
         for target in (self._hubs.get(segment_id) for segment_id in wanted):
             if target is not None and target is not self._hub:
-                self._hub.push(target, checkpoint_id, lease_number)
+                self._hub.push(target, known, lease_number)
 
     @staticmethod
     async def _one(connection: Connection, statement: str, *values: object) -> dict[str, Any]:

@@ -6,6 +6,7 @@ What arrives is there as a whole or not at all, and a second one of the same nam
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 from collections.abc import Awaitable
 from dataclasses import dataclass
@@ -21,7 +22,6 @@ Connection = psycopg.AsyncConnection[dict[str, Any]]
 
 SILENCE_SECONDS = 20.0
 CONTROL, NODE = "easeml", "easeml_segment"
-ROW = "SELECT trial_id, n_bytes, sha256 FROM {schema}.checkpoints WHERE checkpoint_id = %s"
 STATE_OUT: dict[str, LiteralString] = {
     NODE: "SELECT checkpoint_id, chunk_number, bytes FROM easeml_segment.checkpoint_chunks WHERE checkpoint_id = {id}"
     " ORDER BY chunk_number",
@@ -42,9 +42,12 @@ CHUNKS_OUT: LiteralString = """
 COPY (SELECT bytes FROM easeml_segment.checkpoint_chunks WHERE checkpoint_id = {id} ORDER BY chunk_number)
 TO STDOUT (FORMAT binary)
 """
-NEW_STATE = """
+EMPTY_COPY_BYTES = 21  # of the binary format: its beginning and its end
+# In one message: each that a hop waits for is a good part of what a small state takes.
+NEW_STATE: LiteralString = """
+BEGIN;
 INSERT INTO easeml_segment.checkpoints (checkpoint_id, trial_id, lease_number, n_bytes, sha256)
-VALUES (%s, %s, %s, %s, %s) ON CONFLICT DO NOTHING RETURNING checkpoint_id
+VALUES ({id}, {trial}, {lease}, {n_bytes}, {sha256}) ON CONFLICT DO NOTHING RETURNING checkpoint_id
 """
 
 
@@ -110,21 +113,28 @@ async def forget_state(node: Connection, checkpoint_id: int) -> None:
     await node.execute(DROP_STATE, [checkpoint_id])
 
 
-async def bring_state(source: Place, node: Connection, checkpoint_id: int, lease_number: int) -> int:
+async def bring_state(source: Place, node: Connection, state: KnownState, lease_number: int) -> int:
     """Copy a state to a node that may have it already; return the bytes. Raises NotFound where the source lacks it."""
-    found = await soon(source.connection.execute(ROW.format(schema=source.schema).encode(), [checkpoint_id]))
-    row = await found.fetchone()
-    if row is None:
-        raise NotFound(f"checkpoint {checkpoint_id} is not there")
-    async with node.transaction():
-        values = [checkpoint_id, row["trial_id"], lease_number, row["n_bytes"], row["sha256"]]
-        if await (await node.execute(NEW_STATE, values)).fetchone() is None:
-            return 0
-        query = sql.SQL(STATE_OUT[source.schema]).format(id=sql.Literal(checkpoint_id))
-        into = sql.SQL("easeml_segment.checkpoint_chunks (checkpoint_id, chunk_number, bytes)")
-        n_bytes = await copy_rows(source.connection, node, query, into)
-        if n_bytes < row["n_bytes"]:
-            raise CorruptCheckpoint(f"checkpoint {checkpoint_id} has {n_bytes} of its {row['n_bytes']} bytes")
+    begin = sql.SQL(NEW_STATE).format(
+        id=state.checkpoint_id, trial=state.trial_id, lease=lease_number, n_bytes=state.n_bytes, sha256=state.sha256
+    )
+    query = sql.SQL(STATE_OUT[source.schema]).format(id=sql.Literal(state.checkpoint_id))
+    into = sql.SQL("easeml_segment.checkpoint_chunks (checkpoint_id, chunk_number, bytes)")
+    try:
+        begun = await node.execute(begin)
+        begun.nextset()
+        n_bytes = 0
+        if await begun.fetchone() is not None:
+            n_bytes = await copy_rows(source.connection, node, query, into)
+            if n_bytes <= EMPTY_COPY_BYTES:
+                raise NotFound(f"checkpoint {state.checkpoint_id} is not there")
+            if n_bytes < state.n_bytes:
+                raise CorruptCheckpoint(f"checkpoint {state.checkpoint_id} has {n_bytes} of its {state.n_bytes} bytes")
+        await node.execute("COMMIT")
+    except BaseException:
+        with contextlib.suppress(psycopg.Error, ServerUnavailable):
+            await soon(node.execute("ROLLBACK"))
+        raise
     return n_bytes
 
 

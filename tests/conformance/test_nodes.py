@@ -10,6 +10,7 @@ import pytest
 from easeml_db.coordinator.ports.messages import SlotReady, UnitFailed, UnitRecorded
 from easeml_db.errors import RowsHeld, SlotLost, StaleLease
 from easeml_db.postgres.nodes import unreachable
+from easeml_db.postgres.transfers import KnownState
 from tests.conformance.conftest import N_PARTITIONS
 
 if TYPE_CHECKING:
@@ -37,6 +38,13 @@ async def recorded(world: WarmOnNodes, run_id: int, slot_id: int, step: int) -> 
 def hub_of(world: WarmOnNodes, segment: str) -> NodeHub:
     """What the executor keeps of a node."""
     return next(hub for hub in world.hubs.values() if hub.node.segment_name == segment)
+
+
+def known(world: WarmOnNodes, checkpoint_id: int) -> KnownState:
+    """A state as the control server knows it."""
+    columns = "checkpoint_id, trial_id, n_bytes, sha256"
+    (row,) = world.control.rows(f"SELECT {columns} FROM easeml.checkpoints WHERE checkpoint_id = %s", checkpoint_id)
+    return KnownState(**row)
 
 
 async def test_a_state_within_an_epoch_is_elsewhere_and_at_its_end_here_too(world: WarmOnNodes) -> None:
@@ -196,7 +204,7 @@ async def test_bytes_that_are_not_the_state_are_dropped_where_they_are(world: Wa
     run_id = await world.ready(2)
     trial_id = await recorded(world, run_id, 1, 0)
     newest = world.control.value("SELECT checkpoint_id FROM easeml.trials WHERE trial_id = %s", trial_id)
-    hub_of(world, "east").push(hub_of(world, "west"), newest, world.lease_number)
+    hub_of(world, "east").push(hub_of(world, "west"), known(world, newest), world.lease_number)
     assert await hub_of(world, "west").arrived(newest) is not None
     world.nodes["west"].execute(
         "UPDATE easeml_segment.checkpoint_chunks SET bytes = set_byte(bytes, 9, 255 - get_byte(bytes, 9))"
@@ -236,9 +244,9 @@ async def test_a_state_that_was_there_already_is_no_hop(world: WarmOnNodes) -> N
     trial_id = await recorded(world, run_id, 1, 0)
     newest = world.control.value("SELECT checkpoint_id FROM easeml.trials WHERE trial_id = %s", trial_id)
     east, west = (hub_of(world, name) for name in world.nodes)
-    east.push(west, newest, world.lease_number)
+    east.push(west, known(world, newest), world.lease_number)
     assert await west.arrived(newest) is not None
-    east.push(west, newest, world.lease_number)
+    east.push(west, known(world, newest), world.lease_number)
     assert await west.arrived(newest) is None
 
 

@@ -20,7 +20,7 @@ from easeml_db.postgres.packed_parts import NEW_DATASET
 from easeml_db.postgres.spread.node_sessions import SETTINGS, NodeWork, Told, all_of, node_work, told_by
 from easeml_db.postgres.spread.replaying import replay
 from easeml_db.postgres.states_in_use import StatesInUse
-from easeml_db.postgres.transfers import CONTROL, Connection, Place, bring_state, copy_rows
+from easeml_db.postgres.transfers import CONTROL, Connection, KnownState, Place, bring_state, copy_rows
 
 Works = Mapping[str, NodeWork]
 ANSWER = "SELECT easeml_segment.answer_on_node(%s::jsonb) AS found"
@@ -32,7 +32,7 @@ CREATE TEMPORARY TABLE easeml_answers (split text, partition_number integer, blo
 """
 ANSWERS_OUT, ANSWERS_IN = "SELECT * FROM pg_temp.easeml_answers", "pg_temp.easeml_answers"
 KEEP = "SELECT easeml.keep_node_answers(%s, %s, %s)"
-NOT_TOLD = ("nodes", "places", "homes", "encoder", "units", "limits")
+NOT_TOLD = ("nodes", "places", "homes", "encoder", "units", "limits", "state")
 FINISH = "SELECT easeml.finish_node_job(%s, %s::jsonb, %s)"
 
 
@@ -68,9 +68,10 @@ async def _prepare(control: Connection, work: NodeWork, told: Told, lease_number
         await work.execute(REGISTER, json.dumps(told["registered"]))
     if told["kind"] == "replay":
         return
+    state = KnownState(told["checkpoint_id"], told["trial_id"], **told["state"])
     try:
         async with told_by(work.node):
-            await bring_state(Place(control, CONTROL), work.connection, told["checkpoint_id"], lease_number)
+            await bring_state(Place(control, CONTROL), work.connection, state, lease_number)
     except NotFound as error:
         raise SlotLost(f"the best state of trial {told['trial_id']} has been replaced: it begins anew") from error
 

@@ -9,7 +9,7 @@ from contextlib import ExitStack, suppress
 from easeml_db.errors import EasemlError, NotReady
 from easeml_db.postgres.spread.node_sessions import NodeWork, Told, told_by
 from easeml_db.postgres.states_in_use import StatesInUse
-from easeml_db.postgres.transfers import NODE, Connection, Place, bring_state
+from easeml_db.postgres.transfers import NODE, Connection, KnownState, Place, bring_state
 
 CHECK = "SELECT easeml_segment.check_part(%s, %s, %s)"
 TRAIN = "CALL easeml_segment.train_on_node(%s::jsonb, %s::jsonb, NULL)"
@@ -26,7 +26,7 @@ class _Replay:
     ) -> None:
         self._control, self._told, self._lease_number, self._in_use = control, told, lease_number, in_use
         self._homes = {part: works[name] for name, parts in told["homes"].items() for part in parts}
-        self._at: tuple[NodeWork, int] | None = None  # where the newest state is, and its number
+        self._at: tuple[NodeWork, KnownState] | None = None  # where the newest state is, and which
         self._kept = ExitStack()  # it is no garbage
         self.n_matching = 0
         self.first_difference: Told | None = None
@@ -56,21 +56,23 @@ class _Replay:
             using.enter_context(self._in_use.using(number))
             order |= {"lease_number": self._lease_number}
             (found,) = await work.execute(TRAIN, json.dumps(order), json.dumps(opened))
-            self._compare(unit, found["result"]["sha256"])
+            told = found["result"]
+            self._compare(unit, told["sha256"])
             await self.forget()
-            self._at, self._kept = (work, number), using.pop_all()
+            state = KnownState(number, self._told["trial_id"], told["n_bytes"], told["sha256"])
+            self._at, self._kept = (work, state), using.pop_all()
 
     async def _bring(self, work: NodeWork) -> int | None:
         """Have the newest state on a node; return its number, None before the first unit."""
         if self._at is None:
             return None
-        source, number = self._at
+        source, state = self._at
         if source is not work:
             async with told_by(work.node):
-                await bring_state(Place(source.connection, NODE), work.connection, number, self._lease_number)
-            await source.execute(FORGET, number)
-            self._at = work, number
-        return number
+                await bring_state(Place(source.connection, NODE), work.connection, state, self._lease_number)
+            await source.execute(FORGET, state.checkpoint_id)
+            self._at = work, state
+        return state.checkpoint_id
 
     def _compare(self, unit: Told, sha256: str) -> None:
         self.final_sha256 = sha256
@@ -89,7 +91,7 @@ class _Replay:
         """Remove the last state; one that cannot be removed is garbage."""
         with self._kept:
             if self._at is not None:
-                await self._at[0].execute(FORGET, self._at[1])
+                await self._at[0].execute(FORGET, self._at[1].checkpoint_id)
                 self._at = None
 
 

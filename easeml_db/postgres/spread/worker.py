@@ -22,7 +22,7 @@ from easeml_db.postgres.spread.jobs import do_job
 from easeml_db.postgres.spread.node_sessions import PASSING, SETTINGS, Told
 from easeml_db.postgres.spread.packing import pack_dataset
 from easeml_db.postgres.states_in_use import StatesInUse
-from easeml_db.postgres.store_session import StoreSession
+from easeml_db.postgres.store_session import LOCK_TIMEOUT, StoreSession
 from easeml_db.postgres.transfers import Connection
 
 LOOK_SECONDS = 0.5
@@ -109,7 +109,8 @@ class NodeWorker:
     async def take_turn(self) -> int:
         """End what nobody wants any more, and begin what is next; return how much is under way."""
         if self._connection is None or self._connection.closed:
-            self._connection = await connect(self._leading.dsn, f"easeml coordinator ({self._asked.what})", **SETTINGS)
+            what = f"easeml coordinator ({self._asked.what})"
+            self._connection = await connect(self._leading.dsn, what, **SETTINGS | {"lock_timeout": LOCK_TIMEOUT})
         self._at_work = {number: work for number, work in self._at_work.items() if not work.task.done()}
         wanted = set((await self._row(self._asked.wanted))["numbers"])
         for number, work in self._at_work.items():
