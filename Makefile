@@ -10,10 +10,11 @@ WORKERS ?= $(shell echo $$((2 * $$(nproc))))
 SOURCES := $(shell find '$(CLONE)/easeml_db' '$(CLONE)/plpy' '$(CLONE)/loaders' '$(CLONE)/reader' '$(CLONE)/experiments' '$(CLONE)/sql' -type f -not -name '*.pyc' -not -name 'easeml--*.sql' 2>/dev/null | sed 's/ /\\ /g')
 INSTALLED := $(VENV)/easeml-installed
 
-.PHONY: help setup demo test suite unit lint docs benchmarks clean
+.PHONY: help setup demo test test-versions suite unit lint docs benchmarks clean
 help:
 	@echo 'make demo [DATASET=digits|fashion-mnist|tenants|cluster]   set everything up and run the main job, or share it'
 	@echo 'make test                                  set everything up and pass all tests'
+	@echo 'make test-versions [VERSIONS="15 18"] [TESTS=...]   pass tests on PostgreSQL 15 to 18'
 	@echo 'make attack [SECONDS_EACH=60]                attack it for an hour, and measure what other tenants notice'
 	@echo 'make unit | lint | docs | clean'
 	@echo 'make benchmarks [BEFORE=clone] [QUICK=1]   measure this clone, or compare it with another by turns'
@@ -38,6 +39,9 @@ test: setup
 # Every worker reads all tests: compiled ones, but for the first time.
 suite: setup
 	@cd '$(CLONE)' && PYTHONDONTWRITEBYTECODE= '$(BIN)/pytest' -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations=10 tests
+
+test-versions: setup
+	@cd '$(CLONE)' && '$(BIN)/python' tests/versions.py $(if $(VERSIONS),--versions '$(VERSIONS)') $(TESTS)
 
 attack: setup
 	@cd '$(CLONE)' && '$(BIN)/pytest' tests/attack -s -p no:randomly --attack-seconds $(SECONDS_EACH) --attack-rows 20000
