@@ -57,6 +57,20 @@ END
 $$;
 COMMENT ON FUNCTION easeml.run_of(name, name, bigint) IS 'Returns the run of that number, or raises an error unless it is the tenant''s, or the caller an administrator (internal).';
 
+CREATE FUNCTION easeml.lock_run(caller name, asker name, run_id bigint) RETURNS easeml.runs LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    run easeml.runs := easeml.run_of(caller, asker, run_id);
+BEGIN
+    -- As it is once nobody else changes it. The run before its trials, as everybody: in another order two could wait for each other.
+    SELECT r.* INTO run FROM easeml.runs r WHERE r.run_id = lock_run.run_id FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        PERFORM easeml.fail_run(run_id);
+    END IF;
+    RETURN run;
+END
+$$;
+COMMENT ON FUNCTION easeml.lock_run(name, name, bigint) IS 'Returns what easeml.run_of does, of a run that nobody changes until the transaction ends (internal).';
+
 CREATE FUNCTION easeml.note_run(run easeml.runs, kind text, caller name) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     INSERT INTO easeml.events (tenant, run_id, kind, message) VALUES (run.tenant, run.run_id, note_run.kind, format('%s by %s', note_run.kind, caller));
@@ -75,7 +89,7 @@ COMMENT ON FUNCTION easeml.lock_trials(bigint) IS
 
 CREATE FUNCTION easeml.perform_cancel(caller name, asker name, arguments jsonb) RETURNS jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    run easeml.runs := easeml.run_of(caller, asker, (arguments ->> 'run_id')::bigint);
+    run easeml.runs := easeml.lock_run(caller, asker, (arguments ->> 'run_id')::bigint);
 BEGIN
     IF run.status NOT IN ('queued', 'running') THEN
         PERFORM easeml.fail('ML004', format('run %s is %s: only a queued or running run can be cancelled', run.run_id, run.status),
@@ -92,7 +106,7 @@ COMMENT ON FUNCTION easeml.perform_cancel(name, name, jsonb) IS 'Cancels a run f
 
 CREATE FUNCTION easeml.perform_resume(caller name, asker name, arguments jsonb) RETURNS jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    run easeml.runs := easeml.run_of(caller, asker, (arguments ->> 'run_id')::bigint);
+    run easeml.runs := easeml.lock_run(caller, asker, (arguments ->> 'run_id')::bigint);
 BEGIN
     IF run.status NOT IN ('cancelled', 'failed') THEN
         PERFORM easeml.fail('ML004', format('run %s is %s: only a cancelled or failed run can be resumed', run.run_id, run.status),
@@ -101,8 +115,6 @@ BEGIN
                 WHEN run.status = 'finished' THEN 'Start another with more time: easeml.select_models(dataset, max_seconds => 600).' ELSE 'It goes on by itself.' END);
     END IF;
     PERFORM easeml.check_run_limits(caller, run.tenant, run.n_configs);
-    -- The run before its trials, as whoever cancels, drops or prunes it: in another order two could wait for each other.
-    PERFORM FROM easeml.runs r WHERE r.run_id = run.run_id FOR NO KEY UPDATE;
     PERFORM easeml.lock_trials(run.run_id);
     UPDATE easeml.trials t SET status = CASE WHEN t.n_steps_done = 2 * t.target_epochs * d.n_partitions::bigint AND t.target_epochs < t.max_epochs THEN 'paused' ELSE 'waiting' END,
         failure_reason = NULL, finished_at = NULL
@@ -122,6 +134,7 @@ DECLARE
     answering record;
 BEGIN
     PERFORM easeml.lock_serving(run.tenant, name);
+    run := easeml.lock_run(caller, asker, run.run_id);
     SELECT a.* INTO answering FROM easeml.answering a WHERE a.tenant = run.tenant AND a.dataset_name = name AND a.run_id = run.run_id;
     IF FOUND AND (arguments ->> 'force')::boolean IS NOT TRUE THEN
         PERFORM easeml.fail('ML004', format('run %s has trial %s, which answers for dataset %s', run.run_id, answering.trial_id, quote_literal(name)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+import psycopg
 import pytest
 
 from easeml_db.postgres import slot_session, store_session
@@ -78,3 +79,17 @@ def test_the_service_gives_way_before_the_server_looks_for_circles(database: Ses
         " WHERE oid = 'easeml.prune_batch'::regproc AND s LIKE 'lock_timeout=%%ms'"
     )
     assert 0 < database.value(pruning) < at_once
+
+
+def test_two_who_resume_a_run_at_once_resume_it_once(database: Session, run_id: int) -> None:
+    database.execute("SELECT easeml.cancel(%s)", [run_id])
+    other = database.again()
+    with ThreadPoolExecutor(1) as pool:
+        with database.transaction():
+            database.execute("SELECT easeml.resume(%s)", [run_id])
+            second = pool.submit(other.execute, "SELECT easeml.resume(%s)", [run_id])
+            with database.again() as watcher:
+                watcher.wait_until(IS_WAITING, other.info.backend_pid)
+        with pytest.raises(psycopg.Error, match="only a cancelled or failed run can be resumed"):
+            second.result()
+    assert database.value("SELECT n_resumes FROM easeml.runs WHERE run_id = %s", run_id) == 1

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
+from easeml_db.postgres.queries import queries
 from tests.integration.test_plans import HALVING, SHELL_PLAN, anna, lena, shell
 
 if TYPE_CHECKING:
@@ -75,6 +76,17 @@ def test_the_rest_of_a_planned_run_may_be_planned_with_several_slots_for_each_tr
     joint = "SELECT easeml.run_standing(r) -> 'knowledge' -> 'joint' FROM easeml.runs r WHERE run_id = %s"
     assert lena.value(joint, planned(PLANNED)) == ["mlp"]
     assert lena.value(joint, planned("")) == []
+
+
+def test_a_plan_is_read_with_its_prices_also_when_the_slots_that_it_was_made_for_are_gone(
+    anna: Session, planned: Any
+) -> None:
+    run_id = planned(PLANNED)
+    with anna.transaction(force_rollback=True):
+        anna.execute("SELECT easeml.remove_slot(slot_id, force => true) FROM easeml.slots")
+        (read,) = anna.rows(queries("coordinator")["read_plan"], run_id=run_id)
+    used = anna.values("SELECT DISTINCT instance_type FROM easeml.planned_stages WHERE run_id = %s", run_id)
+    assert used == [each["instance_type"] for each in read["types"]]
 
 
 def test_a_limit_alone_makes_a_run_planned_and_others_stay_as_they_are(lena: Session, planned: Any) -> None:

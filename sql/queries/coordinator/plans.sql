@@ -30,7 +30,7 @@ ORDER BY r.tenant = %(last_tenant)s, d.due_at LIMIT 1
 SELECT easeml.record_forecast(%(run_id)s)
 
 -- name: read_plan
--- The plan that holds for a run, its limits and its prices, of this server's slots for the devices that it has. The server's clock made the times; the coordinator's reads them.
+-- The plan that holds for a run, its limits and its prices: of this server's slots for the devices that it has now, or had when the plan was made. The server's clock made the times; the coordinator's reads them.
 SELECT p.revision, extract(epoch FROM p.made_at)::double precision AS made_seconds, p.seconds_mean, p.seconds_p95, p.cost_before, p.cost_mean, p.cost_p95,
     extract(epoch FROM r.deadline)::double precision AS deadline_seconds, r.max_cost, r.price_list, l.is_local,
     CASE WHEN l.is_local THEN 'local' ELSE (SELECT v.provisioner FROM easeml.provisioners v WHERE v.price_list = r.price_list) END AS provisioner,
@@ -38,7 +38,8 @@ SELECT p.revision, extract(epoch FROM p.made_at)::double precision AS made_secon
     (SELECT coalesce(max(e.place), 0) FROM easeml.executed_stages e WHERE e.run_id = r.run_id) AS n_stages,
     (SELECT coalesce(sum(i.cost), 0) FROM easeml.instances i WHERE i.run_id = r.run_id AND i.ended_at IS NOT NULL) AS ended_cost,
     (SELECT jsonb_agg(to_jsonb(t) ORDER BY t.price_per_hour, t.instance_type) FROM easeml.instance_types t
-        WHERE t.price_list = r.price_list AND (NOT l.is_local OR EXISTS (SELECT FROM easeml.slots s WHERE split_part(s.device, ':', 1) = t.device_kind))) AS types
+        WHERE t.price_list = r.price_list AND (NOT l.is_local OR EXISTS (SELECT FROM easeml.slots s WHERE split_part(s.device, ':', 1) = t.device_kind)
+            OR EXISTS (SELECT FROM easeml.planned_stages g WHERE g.run_id = p.run_id AND g.revision = p.revision AND g.instance_type = t.instance_type))) AS types
 FROM easeml.runs r JOIN easeml.price_lists l USING (price_list) JOIN easeml.plans p USING (run_id)
 WHERE r.run_id = %(run_id)s AND p.revision = (SELECT max(n.revision) FROM easeml.plans n WHERE n.run_id = r.run_id)
 
