@@ -16,7 +16,7 @@ RETENTION_COLUMNS = {"what": "what", "keep": "kept for", "is_default": "default"
 PRUNED_COLUMNS = {"what": "what", "keep": "kept for", "n_rows": "rows"}
 
 
-@click.command()
+@click.command(context_settings={"ignore_unknown_options": True})  # '-3 days' is an interval, if none to keep for
 @click.argument("what", required=False)
 @click.argument("keep", required=False, metavar="[INTERVAL]")
 @dsn_option

@@ -485,3 +485,10 @@ def test_the_command_counts_before_it_removes(catalogue: Session) -> None:
     easeml(catalogue, "retention", "events", "forever")
     assert catalogue.value("SELECT keep IS NULL FROM easeml.retention WHERE what = 'events'")
     catalogue.execute("DELETE FROM easeml.retention_settings")
+
+
+@pytest.mark.parametrize("interval", ["-3 days", "0", "0 days"])
+def test_the_command_refuses_an_interval_that_is_none_to_keep_for(interval: str, catalogue: Session) -> None:
+    with pytest.raises(EasemlError, match="keep: expected a time to keep units for, got"):
+        easeml(catalogue, "retention", "units", interval)
+    assert catalogue.value("SELECT count(*) FROM easeml.retention_settings WHERE what = 'units'") == 0
