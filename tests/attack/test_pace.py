@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -17,6 +19,7 @@ CLOCK = "UPDATE easeml.tenant_roles SET paced_until = clock_timestamp() + %s::in
 PACED_UNTIL = "SELECT paced_until FROM easeml.tenant_roles WHERE tenant = 'mallory'"
 AHEAD = "SELECT extract(epoch FROM paced_until - clock_timestamp()) FROM easeml.tenant_roles WHERE tenant = 'mallory'"
 WAITED_FOR = "SELECT easeml.seconds_ahead('mallory')"
+IS_ASLEEP = "SELECT count(*) = 1 FROM pg_stat_activity WHERE pid = %s AND wait_event = 'PgSleep'"
 RUNS = "SELECT count(*) FROM easeml.runs WHERE tenant = 'mallory'"
 
 
@@ -35,20 +38,22 @@ def prepared(module_database: Session) -> dict[str, Session]:
 def tenants(module_database: Session, prepared: dict[str, Session]) -> Iterator[dict[str, Session]]:
     """Both without runs, and mallory's clock where that of a newcomer stands."""
     yield prepared
-    prepared["mallory"].execute("RESET statement_timeout")
     module_database.execute("SELECT easeml.drop_run(run_id, force => true) FROM easeml.runs")
     module_database.execute("UPDATE easeml.tenant_roles SET paced_until = NULL")
 
 
 def is_made_to_wait(module_database: Session, mallory: Session, statement: str) -> bool:
-    """Say whether a statement is still under way when its tenant's clock would let it begin."""
+    """Say whether a statement falls asleep for its tenant's clock, which is far ahead."""
     module_database.execute(CLOCK, ["1 hour"])
-    mallory.execute("SET statement_timeout = '3s'")
-    try:
-        mallory.execute(statement)
-    except psycopg.errors.QueryCanceled as error:
-        return "easeml.await_pace" in (error.diag.context or "")
-    return False
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(mallory.execute, statement)
+        while not asked.done():
+            if module_database.value(IS_ASLEEP, mallory.info.backend_pid):
+                mallory.cancel_safe()
+            time.sleep(0.02)
+    error = asked.exception()
+    assert error is None or isinstance(error, psycopg.errors.QueryCanceled), error
+    return error is not None and "easeml.await_pace" in (error.diag.context or "")
 
 
 @pytest.mark.parametrize("action", ["start", "resume"])
@@ -93,10 +98,7 @@ def test_sessions_of_one_tenant_wait_one_after_another(module_database: Session,
     waiting = threading.Thread(target=wait)
     waiting.start()
     try:
-        module_database.wait_until(
-            "SELECT count(*) = 1 FROM pg_stat_activity WHERE pid = %s AND wait_event = 'PgSleep'",
-            first.info.backend_pid,
-        )
+        module_database.wait_until(IS_ASLEEP, first.info.backend_pid)
         second.execute("SET lock_timeout = '50ms'")
         with pytest.raises(psycopg.errors.LockNotAvailable) as refused:
             second.execute(SELECT % 1)
