@@ -106,8 +106,13 @@ def disturb(database: Session, slot_id: int, action: str) -> None:
         assert not database.value(f"SELECT {is_over}"), "the run ended undisturbed"
         busy = "count(*) = 2 FROM easeml.slots WHERE unit_started_at IS NOT NULL AND kind = 'train'"
         database.wait_until(f"SELECT {is_over} OR {busy}")
-        database.execute(f"SELECT {action}(backend_pid) FROM easeml.slots WHERE slot_id = %s", [slot_id])
-        database.wait_until(f"SELECT {is_over} OR count(*) < 2 FROM easeml.slots WHERE unit_started_at IS NOT NULL")
+        done_at = database.value(
+            f"SELECT clock_timestamp() FROM (SELECT {action}(backend_pid) FROM easeml.slots WHERE slot_id = %s) s",
+            slot_id,
+        )
+        # A gang that was hit is said to be tried again before the next one starts.
+        next_one = "(SELECT count(*) = 2 FROM easeml.slots WHERE unit_started_at > %s)"
+        database.wait_until(f"SELECT {is_over} OR {next_one} OR ({N_RETRIES}) > %s", done_at, n_retries)
 
 
 def test_a_disturbed_gang_is_tried_again_and_the_run_ends(database: Session) -> None:
