@@ -172,6 +172,9 @@ def _answer(connection: Connection, task: str, what: str, value: object, trial_i
         answer: Row = call(connection, "infer", task, value, trial_id)
     except psycopg.Error as error:
         told = server_error(error)
+        if isinstance(told, NotFound) and told.message.startswith("there is no dataset"):
+            hint = "easeml task lists yours; one that somebody else lets you use is tenant.task."
+            raise NotFound(f"there is no task {task!r} that you may ask", hint=hint) from error
         if not isinstance(told, ShapeMismatch | InvalidArgument | InvalidData):
             raise
         raise type(told)(f"{what}: {told.message}", detail=told.detail, hint=told.hint) from error

@@ -104,6 +104,7 @@ def test_what_does_not_fit_is_named_by_its_line(asked: Run) -> None:
     assert isinstance(refused, InvalidData)
     assert "standard input, line 2, column 6: no JSON" in str(refused)
     assert "cannot read @nowhere" in str(refusal(asked, "infer", "vectors in json", "--input", "@nowhere"))
+    assert "there is no task 'nowhere' that you may ask" in str(refusal(asked, "infer", "nowhere", "--input", "[1]"))
     assert asked("infer", "vectors in json").exit_code == 2
 
 
