@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from easeml_db.postgres.extension_files import install
 from tests.conftest import Session, temporary_server
 from tests.nodes import prepare_node, service_file
 
@@ -36,9 +37,10 @@ SELECT EXISTS (SELECT FROM easeml.checkpoints c JOIN easeml.trials t USING (chec
 
 
 @pytest.fixture(scope="module")
-def nodes(snapshot: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Embedded, dict[str, str]]]:
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Embedded, dict[str, str]]]:
     """A server of its own with two nodes, and their connection strings for superusers."""
-    with temporary_server(snapshot) as server, ExitStack() as stack:
+    with temporary_server() as server, ExitStack() as stack:
+        install(Path(server.facts["binaries"]))
         with Session.open(server.dsn(database="postgres")) as root:
             root.execute("CREATE DATABASE east")
             root.execute("CREATE DATABASE west")
