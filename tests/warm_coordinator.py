@@ -5,20 +5,22 @@ A coordinator runs the same code as a user's, with the environment, arguments an
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from easeml_db.local.processes import coordinator_environment
+from tests.warm_server import HASH_SEED
 
 SOURCE = Path(__file__).parent / "preloading" / "coordinators.py"
 
@@ -32,14 +34,22 @@ class Parent:
             # Not in the source tree, and not a script: Python would import from its folder.
             command = [sys.executable, "-c", SOURCE.read_text(encoding="utf-8"), str(theirs.fileno())]
             self._process = subprocess.Popen(
-                command, cwd="/", env=coordinator_environment(), pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                command, cwd="/", env=coordinator_environment() | {"PYTHONHASHSEED": os.environ[HASH_SEED]},
+                pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                start_new_session=True,
             )  # fmt: skip
+        self._lock = threading.Lock()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it can be asked."""
+        return self._process.poll() is None
 
     def ask(self, asked: Mapping[str, Any], *files: int) -> Any:
         """Send a message, with files; return the answer."""
-        socket.send_fds(self._asks, [json.dumps(asked).encode()], files)
-        return json.loads(self._asks.recv(64))
+        with self._lock:
+            socket.send_fds(self._asks, [json.dumps(asked).encode()], files)
+            return json.loads(self._asks.recv(64))
 
     def close(self) -> None:
         """End it; coordinators that still run go on."""
@@ -73,25 +83,29 @@ class Forked:
             os.kill(self.pid, which)
 
     def kill(self) -> None:
-        """End it at once."""
-        self.send_signal(signal.SIGKILL)
+        """End it at once, whoever else has ended."""
+        if self.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
 
     def terminate(self) -> None:
         """Ask it to end."""
         self.send_signal(signal.SIGTERM)
 
 
-_parent = cache(Parent)
+_parents: list[Parent] = []
 
 
 def end_parent() -> None:
     """End the process that coordinators fork from, if one was started."""
-    if _parent.cache_info().currsize:
-        _parent().close()
+    while _parents:
+        _parents.pop().close()
 
 
 def forked_coordinator(arguments: Sequence[str], log: int) -> Forked:
     """Start `easeml` with these arguments, which prints into an open file."""
-    parent = _parent()
+    if not _parents or not _parents[-1].is_alive:
+        _parents.append(Parent())
+    parent = _parents[-1]
     asked = {"arguments": list(arguments), "environment": coordinator_environment()}
     return Forked(parent, parent.ask(asked, log))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.warm_coordinator import SOURCE
 from tests.warm_server import HASH_SEED
 
 if TYPE_CHECKING:
@@ -82,3 +83,10 @@ def test_sessions_share_the_hashes_of_this_run_of_the_tests(
     ended = subprocess.run([sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True)
     is_warm = bool(shutil.which("cc") and not pytestconfig.getoption("--cold-sessions"))
     assert not is_warm or set(found) == {ended.stdout.strip()}
+
+
+def test_a_coordinator_of_the_tests_forks_from_a_process_that_has_all_that_it_needs() -> None:
+    needed = ["psycopg", "easeml_db.coordinator.loop", "easeml_db.postgres.executor", "scipy.optimize"]
+    code = f"import runpy, sys; runpy.run_path({str(SOURCE)!r}); print({{*{needed}}} - {{*sys.modules}})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd="/")
+    assert done.stdout.strip() == "set()"

@@ -15,6 +15,8 @@ import sys
 import scipy.optimize
 import scipy.special  # noqa: F401
 
+# Commands import themselves when they are called: this one here, with all that it needs.
+import easeml_db.cli.coordinator  # noqa: F401
 from easeml_db.cli import main
 
 MESSAGE_BYTES = 1 << 16
