@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import click
+import psycopg
+from psycopg.conninfo import make_conninfo
 
 from easeml_db.cli.connection import data_option, dsn_option, embedded
 from easeml_db.cli.output import json_option, print_json, say
@@ -19,6 +21,7 @@ from easeml_db.local.restores import check
 from easeml_db.local.restores import restore as restore_file
 from easeml_db.local.server import Embedded
 from easeml_db.local.waiting import wait_for_coordinator
+from easeml_db.postgres.connection import connect_now, not_a_connection_string
 
 MOST_JOBS = 4
 allow_missing_option = click.option(
@@ -39,9 +42,9 @@ def backup(file: Path, overwrite: bool, folder: Path | None, dsn: str | None, as
     """
     began = time.monotonic()
     server = None if dsn else _running(folder)
-    made = back_up(
-        dsn or _dsn(server), _programs(server), file.absolute(), may_replace=overwrite
-    )  # fmt: skip
+    source = dsn or _dsn(server)
+    programs = _programs(server) if server else _programs_for(source)
+    made = back_up(source, programs, file.absolute(), may_replace=overwrite)
     n_bytes = file.stat().st_size
     if as_json:
         print_json({"file": str(file), "n_bytes": n_bytes, "version": made.version, "n_rows": made.n_rows})
@@ -67,7 +70,7 @@ def restore(
     """
     jobs = n_jobs or min(MOST_JOBS, len(os.sched_getaffinity(0)))
     if dsn:
-        done = restore_file(dsn, find_client_programs(), file, n_jobs=jobs, allow_missing=allow_missing)
+        done = restore_file(dsn, _programs_for(dsn, dbname="postgres"), file, n_jobs=jobs, allow_missing=allow_missing)
     else:
         server = _running(folder)
         check(server.dsn(), _programs(server), file)  # a restore that is refused interrupts no run
@@ -77,11 +80,13 @@ def restore(
             )
     if as_json:
         print_json({"database": done.database, "version": done.dump.version, "check": done.check,
-                    "new_roles": done.new_roles})  # fmt: skip
+                    "new_roles": done.new_roles, "other_groups": done.other_groups})  # fmt: skip
         return
     say(f"database {done.database}: {done.check}")
     if done.new_roles:
         say(f"new roles, without passwords: {', '.join(done.new_roles)}")
+    for role, group in done.other_groups:
+        say(f"not granted, since a group {group} may be another one here: role {role} was a member of it")
     if dsn:
         say("start its coordinator: easeml coordinator --dsn ...")
 
@@ -100,8 +105,17 @@ def _dsn(server: Embedded | None) -> str:
     return server.dsn() if server else ""
 
 
-def _programs(server: Embedded | None) -> Path:
-    return Path(server.facts["binaries"]) if server else find_client_programs()
+def _programs_for(dsn: str, **parts: str) -> Path:
+    try:
+        target = make_conninfo(dsn, **parts)
+    except psycopg.ProgrammingError as error:
+        raise not_a_connection_string(error) from error
+    with connect_now(target) as connection:
+        return find_client_programs(connection.info.server_version // 10_000)
+
+
+def _programs(server: Embedded) -> Path:
+    return Path(server.facts["binaries"])
 
 
 @contextmanager

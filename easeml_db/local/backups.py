@@ -22,13 +22,15 @@ def back_up(dsn: str, programs: Path, path: Path, *, may_replace: bool = False) 
         raise NotAllowed(f"{path} is there already", hint="Give another name, or --overwrite.")
     if not path.parent.is_dir():
         raise InvalidArgument(f"there is no folder {path.parent}", hint="Make it, or give another FILE.")
-    _check(dsn)
-    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     target, environment = without_password(dsn, os.environ)
+    encoding = _encoding(dsn)
+    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         os.close(_private(part))
         # Packed rows and states hardly shrink: the first level takes what there is to gain.
         command: list[str | Path] = [programs / "pg_dump", "--format=custom", "--compress=1", f"--file={part}"]
+        if encoding != "SQL_ASCII":  # whose text is in no encoding that is known
+            command += ["--encoding=UTF8"]
         run_program([*command, f"--dbname={target}"], environment)
         found = read_dump(programs, part)
         part.replace(path)
@@ -44,9 +46,12 @@ def _private(path: Path) -> int:
         raise NotAllowed(f"cannot write into {path.parent}: {error.strerror}") from error
 
 
-def _check(dsn: str) -> None:
+def _encoding(dsn: str) -> str:
+    """Return the encoding of a database. Raises NotReady for one without easeml."""
     with connect_now(dsn) as connection:
         if not connection.execute(EXTENSION).fetchall():
             raise NotReady(
                 "this database has no extension easeml", hint="Name another with --dsn, or use pg_dump for this one."
             )
+        (row,) = connection.execute("SHOW server_encoding").fetchall()
+    return str(row["server_encoding"])

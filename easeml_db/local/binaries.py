@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
 from pathlib import Path
 
 from easeml_db.errors import InvalidArgument, NotFound
@@ -30,20 +31,33 @@ def find_binaries() -> Path:
     return max(found)[1]
 
 
-def find_client_programs() -> Path:
-    """Return the folder of the newest pg_dump and pg_restore, or that of EASEML_BINDIR. Raises NotFound."""
+def find_client_programs(major: int) -> Path:
+    """Return the folder of pg_dump and pg_restore of a server's major version, or that of EASEML_BINDIR.
+
+    Those of a newer version write files and statements that an older server does not know, those of an older version
+    refuse a newer server. Raises NotFound where no others are there.
+    """
     if chosen := os.environ.get("EASEML_BINDIR"):
         return Path(chosen)
     folders = [folder for place, pattern in PLACES for folder in place.glob(pattern)]
-    found = [(_major(folder), folder) for folder in folders if (folder / "pg_restore").exists()]
-    if found:
-        return max(found)[1]
-    if somewhere := shutil.which("pg_restore"):
+    found = {_major(folder): folder for folder in folders if (folder / "pg_restore").exists()}
+    if major in found:
+        return found[major]
+    if (somewhere := shutil.which("pg_restore")) and _version(somewhere) == major:
         return Path(somewhere).parent
+    there = ", ".join(map(str, sorted(found))) or "none"
     raise NotFound(
-        "there is no pg_dump and no pg_restore on this machine",
-        hint="Install PostgreSQL's client package, for example: apt-get install postgresql-client.",
+        f"the server is PostgreSQL {major}, and this machine has no pg_dump and pg_restore of that version: {there}",
+        hint=f"Install that version's client package, for example: apt-get install postgresql-client-{major}."
+        " EASEML_BINDIR names a folder with others that you want to use.",
     )
+
+
+def _version(program: str) -> int:
+    """Return the major version that a program says it has; 0 where it says none."""
+    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
+    found = re.search(r" (\d+)", said)
+    return int(found[1]) if found else 0
 
 
 def _major(folder: Path) -> int:

@@ -14,10 +14,13 @@ from typing import NamedTuple
 
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from easeml_db.errors import EasemlError, InvalidData
+from easeml_db.errors import EasemlError, InvalidArgument, InvalidData
 
 FIRST_VERSION = "0.1.0"
 """The only release whose dumps do not say what made them."""
+READ_ENCODINGS = ("UTF8", "SQL_ASCII")
+SECRETS = ("sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key")
+"""Of connection strings, for which libpq reads no environment variable."""
 
 
 class DumpedRole(NamedTuple):
@@ -56,12 +59,26 @@ def read_dump(programs: Path, path: Path) -> Dump:
         ) from error
     if " EXTENSION - easeml " not in listed:
         raise InvalidData(f"{path} is the dump of a database without easeml", hint="Restore it with pg_restore itself.")
+    if not _is_known_text(printed):
+        raise InvalidData(
+            f"{path}: its names of roles are not in UTF-8",
+            hint="Make it again: easeml backup, or pg_dump -Fc --encoding=UTF8.",
+        )
     return described(path, printed)
+
+
+def _is_known_text(printed: str) -> bool:
+    """Say whether bytes that were read as UTF-8 are that."""
+    try:
+        printed.encode()
+    except UnicodeEncodeError:
+        return False
+    return printed.isascii() or any(f"SET client_encoding = '{name}';" in printed for name in READ_ENCODINGS)
 
 
 def described(path: Path, printed: str) -> Dump:
     """Return a dump as the COPY of its row in easeml.dumps describes it."""
-    lines = iter(printed.splitlines())
+    lines = iter(printed.split("\n"))  # names may have other ends of lines in them
     for line in lines:
         if line.startswith("COPY easeml.dumps ("):
             columns = line[line.index("(") + 1 : line.index(")")].split(", ")
@@ -75,28 +92,41 @@ def described(path: Path, printed: str) -> Dump:
 
 
 def run_program(command: Sequence[str | Path], environment: Mapping[str, str] | None = None) -> str:
-    """Run a program of PostgreSQL and return what it printed. Raises EasemlError with what it complained of."""
+    """Run a program of PostgreSQL and return what it printed, as UTF-8 where it is that, whatever the locale.
+
+    Raises EasemlError with what it complained of.
+    """
     done = subprocess.run(
         command,
         capture_output=True,
-        text=True,
-        errors="replace",
+        encoding="utf-8",
+        errors="surrogateescape",
         check=False,
         env=environment,
         stdin=subprocess.DEVNULL,
     )
     if done.returncode != 0:
         name = Path(command[0]).name
-        raise EasemlError(
-            f"{name} failed", detail="\n".join(done.stderr.splitlines()[-12:]) or f"code {done.returncode}"
-        )
+        raise EasemlError(f"{name} failed", detail=_shown(done.stderr) or f"code {done.returncode}")
     return done.stdout
+
+
+def _shown(text: str) -> str:
+    return "\n".join(text.encode("utf-8", "surrogateescape").decode("utf-8", "replace").splitlines()[-12:])
 
 
 def without_password(dsn: str, environment: Mapping[str, str], **changed: str) -> tuple[str, dict[str, str]]:
     """Return a connection string for a program's arguments, which all users of a machine can read, and its environment
-    with the password."""
+    with the password.
+
+    Raises InvalidArgument for another secret, which cannot be handed on so.
+    """
     parts = {**conninfo_to_dict(dsn), **changed}
+    if secret := next((name for name in SECRETS if parts.get(name)), None):
+        raise InvalidArgument(
+            f"--dsn has {secret}, which all users of this machine could read while pg_dump or pg_restore runs",
+            hint="Put it into a service of ~/.pg_service.conf, and give --dsn 'service=NAME ...'.",
+        )
     password = parts.pop("password", None)
     own = dict(environment) if password is None else {**environment, "PGPASSWORD": str(password)}
     return make_conninfo("", **parts), own

@@ -1,14 +1,13 @@
 """A backup becomes a database: made beside the one that it replaces, checked, and put in its place at the end.
 
-So an interrupted restore leaves nothing but a database of another name, which the next one drops.
+So an interrupted restore leaves nothing; one that is killed leaves a database of another name and roles without rights,
+which the next one drops or completes.
 """
 
 from __future__ import annotations
 
 import os
 import tempfile
-import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,13 +17,21 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from easeml_db import __version__
 from easeml_db.errors import EasemlError, InvalidArgument, NotAllowed, VersionMismatch
-from easeml_db.local.dump_files import Dump, DumpedRole, read_dump, run_program, without_password
+from easeml_db.local.dump_files import Dump, read_dump, run_program, without_password
+from easeml_db.local.restore_places import (
+    check_unused,
+    drop,
+    make_beside,
+    only_restore,
+    options_of,
+    put_in_place,
+    remark_of,
+)
+from easeml_db.local.restored_roles import complete_roles, drop_unfinished_roles, make_roles
 from easeml_db.postgres.connection import connect_now, server_error
 from easeml_db.postgres.versions import check_available, is_older, update_extension
 
 Connection = psycopg.Connection[dict[str, Any]]
-SUFFIX = "_restoring"
-MAX_NAME = 63
 # What somebody has put into a database: tables that belong to no extension, and what easeml knows.
 TABLES = """SELECT count(*) AS n FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace s ON s.oid = c.relnamespace
     WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND s.nspname !~ '^pg_' AND s.nspname <> 'information_schema'
@@ -33,13 +40,6 @@ TABLES = """SELECT count(*) AS n FROM pg_catalog.pg_class c JOIN pg_catalog.pg_n
 ROWS = """SELECT what, n FROM (VALUES ('run(s)', (SELECT count(*) FROM easeml.runs)),
     ('dataset(s)', (SELECT count(*) FROM easeml.datasets)), ('tenant(s)', (SELECT count(*) FROM easeml.tenants))
     ) k(what, n) WHERE n > 0"""
-LIKE = """SELECT format('OWNER %%I ENCODING %%L LC_COLLATE %%L LC_CTYPE %%L', pg_catalog.pg_get_userbyid(d.datdba),
-    pg_catalog.pg_encoding_to_char(d.encoding), d.datcollate, d.datctype) AS options
-    FROM pg_catalog.pg_database d WHERE d.datname = %s"""
-SESSIONS = """SELECT count(*) AS n FROM pg_catalog.pg_stat_activity
-    WHERE datname = %s AND pid <> pg_catalog.pg_backend_pid() AND backend_type = 'client backend'"""
-LEAVING_SECONDS = 5.0
-"""A session that was closed just now is listed for a while."""
 
 
 class Restored(NamedTuple):
@@ -49,6 +49,8 @@ class Restored(NamedTuple):
     dump: Dump
     check: str
     new_roles: tuple[str, ...]
+    other_groups: tuple[tuple[str, str], ...]
+    """Memberships of new roles that the dump names and nobody granted: role and group."""
 
 
 def restore(
@@ -62,7 +64,8 @@ def restore(
     dump, name = check(dsn, programs, path)
     with connect_now(make_conninfo(dsn, dbname="postgres"), "easeml restore") as connection:
         try:
-            return _restore(connection, dsn, programs, dump, name, n_jobs, allow_missing, ends_sessions)
+            with only_restore(connection):
+                return _restore(connection, dsn, programs, dump, name, n_jobs, allow_missing, ends_sessions)
         except psycopg.Error as error:
             raise server_error(error) from error
 
@@ -78,11 +81,12 @@ def check(dsn: str, programs: Path, path: Path) -> tuple[Dump, str]:
             f"{path} was made with easeml {dump.version}, and this package is {__version__}, which is older",
             hint=f"Install that version or a newer one here: pip install 'easeml-db>={dump.version}'.",
         )
+    without_password(dsn, {})  # refuses what cannot be handed on
     name = str(conninfo_to_dict(dsn).get("dbname") or "")
     if not name:
         raise InvalidArgument("--dsn names no database", hint="Add the one to restore into: dbname=NAME.")
-    with connect_now(make_conninfo(dsn, dbname="postgres"), "easeml restore") as connection:
-        if connection.execute(LIKE, [name]).fetchall():
+    with connect_now(make_conninfo(dsn, dbname="postgres"), "easeml restore") as session, only_restore(session):
+        if options_of(session, name) is not None:
             _check_empty(dsn, name)
     return dump, name
 
@@ -92,39 +96,40 @@ def _restore(
     ends_sessions: bool,
 ) -> Restored:  # fmt: skip
     check_available(connection, dump.version)
-    options = connection.execute(LIKE, [name]).fetchone()
+    options = options_of(connection, name)
     if options is not None:
         if not ends_sessions:
-            _check_unused(connection, name, "Stop its coordinator and close its sessions, then restore again.")
+            check_unused(connection, name, "Stop its coordinator and close its sessions, then restore again.")
         _check_empty(dsn, name)
-    beside = name[: MAX_NAME - len(SUFFIX)] + SUFFIX
-    _check_unused(connection, beside, "Another restore is under way: wait until it is done.")
-    _drop(connection, beside)
-    new_roles = _make_roles(connection, dump.roles)
-    like = sql.SQL(options["options"] if options else "")  # quoted by the server
-    connection.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0 {}").format(sql.Identifier(beside), like))
+    remark = remark_of(connection, name)
+    beside = make_beside(connection, name, options or "")
     try:
+        new_roles = make_roles(connection, dump.roles)
         check = _fill(make_conninfo(dsn, dbname=beside), programs, dump, n_jobs, allow_missing)
-        _grant_groups(connection, dump, new_roles)
+        if options is not None:
+            _check_empty(dsn, name)
+            drop(connection, name, force=ends_sessions)
+        with connection.transaction():
+            other_groups = complete_roles(connection, dump.roles, new_roles)
+            put_in_place(connection, beside, name, remark)
     except BaseException:
-        _drop(connection, beside, force=True)
+        drop(connection, beside, force=True)
+        drop_unfinished_roles(connection, dump.roles)
         raise
-    if options is not None:
-        _check_empty(dsn, name)
-        _drop(connection, name, force=ends_sessions)
-    connection.execute(sql.SQL("ALTER DATABASE {} RENAME TO {}").format(sql.Identifier(beside), sql.Identifier(name)))
-    return Restored(name, dump, check, new_roles)
+    return Restored(name, dump, check, new_roles, other_groups)
 
 
 def _fill(dsn: str, programs: Path, dump: Dump, n_jobs: int, allow_missing: bool) -> str:
     """Bring the rows, update what is older, and look whether everything is there; return what was found."""
     command: list[str | Path] = [programs / "pg_restore", "--exit-on-error"]
     is_former = is_older(dump.version, __version__)
-    with tempfile.NamedTemporaryFile("w", prefix="easeml-restore-") as listed:
+    with tempfile.NamedTemporaryFile(
+        "w", encoding="utf-8", errors="surrogateescape", prefix="easeml-restore-"
+    ) as listed:
         if is_former:
             # It checks foreign keys row by row, so its tables come in order; its extension and schema are there before.
             _create_extension(dsn, dump.version)
-            entries = run_program([programs / "pg_restore", "--list", dump.path]).splitlines()
+            entries = run_program([programs / "pg_restore", "--list", dump.path]).split("\n")
             listed.write("\n".join(entry for entry in entries if " SCHEMA - easeml " not in entry))
             listed.flush()
             command += [f"--use-list={listed.name}"]
@@ -163,37 +168,3 @@ def _check_empty(dsn: str, name: str) -> None:
 
 def _has_easeml(connection: Connection) -> bool:
     return bool(connection.execute("SELECT FROM pg_catalog.pg_extension WHERE extname = 'easeml'").fetchall())
-
-
-def _check_unused(connection: Connection, name: str, hint: str) -> None:
-    deadline = time.monotonic() + LEAVING_SECONDS
-    while n_sessions := connection.execute(SESSIONS, [name]).fetchall()[0]["n"]:
-        if time.monotonic() > deadline:
-            raise NotAllowed(f"{n_sessions} session(s) use database {name!r}", hint=hint)
-        time.sleep(0.1)
-
-
-def _drop(connection: Connection, name: str, *, force: bool = False) -> None:
-    how = sql.SQL("WITH (FORCE)" if force else "")
-    connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} {}").format(sql.Identifier(name), how))
-
-
-def _role_names(connection: Connection) -> set[str]:
-    return {row["rolname"] for row in connection.execute("SELECT rolname FROM pg_catalog.pg_roles").fetchall()}
-
-
-def _make_roles(connection: Connection, roles: Mapping[str, DumpedRole]) -> tuple[str, ...]:
-    """Create the roles that are missing, without passwords and without a superuser's rights; return their names."""
-    new = tuple(sorted(set(roles) - _role_names(connection)))
-    for name in new:
-        login = sql.SQL("LOGIN" if roles[name].can_log_in else "NOLOGIN")
-        connection.execute(sql.SQL("CREATE ROLE {} {}").format(sql.Identifier(name), login))
-    return new
-
-
-def _grant_groups(connection: Connection, dump: Dump, new_roles: tuple[str, ...]) -> None:
-    """Make new roles members of their groups, those of easeml among them; roles that were there keep what they have."""
-    known = _role_names(connection)
-    for name in new_roles:
-        for group in known.intersection(dump.roles[name].groups):
-            connection.execute(sql.SQL("GRANT {} TO {}").format(sql.Identifier(group), sql.Identifier(name)))

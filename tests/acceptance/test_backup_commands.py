@@ -17,7 +17,7 @@ from psycopg.conninfo import make_conninfo
 from easeml_db import __version__
 from easeml_db.cli import commands
 from easeml_db.errors import EasemlError, InvalidData, NotAllowed, VersionMismatch
-from easeml_db.local import restores
+from easeml_db.local import restore_places
 from easeml_db.local.server import Embedded
 from easeml_db.local.waiting import wait_for_coordinator
 
@@ -132,42 +132,14 @@ def test_a_database_that_holds_something_is_left_alone(
 def test_a_database_in_which_somebody_works_is_left_alone(
     backup: Path, dsn: str, open_session: Callable[[str], Session], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(restores, "LEAVING_SECONDS", 0.0)
+    monkeypatch.setattr(restore_places, "LEAVING_SECONDS", 0.0)
     with open_session(dsn):
         assert "1 session(s) use database" in str(easeml("restore", backup, "--dsn", dsn, is_fine=False))
-
-
-def test_an_interrupted_restore_can_be_run_again(
-    root: Session, backup: Path, target: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupted(*_: object) -> str:
-        raise KeyboardInterrupt
-
-    beside = conninfo(target) + "_restoring"
-    # One that was killed leaves its database; one that is interrupted takes it away.
-    root.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(beside)))
-    with monkeypatch.context() as during:
-        during.setattr(restores, "run_program", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            restores.restore(target, Path("/usr/bin"), backup, n_jobs=1)
-    assert root.values(DATABASES, conninfo(target) + "%") == []
-    easeml("restore", backup, "--dsn", target)
-    assert root.values(DATABASES, conninfo(target) + "%") == [conninfo(target)]
 
 
 def conninfo(dsn: str) -> str:
     """The name of the database."""
     return dict(part.split("=", 1) for part in dsn.replace("'", "").split())["dbname"]
-
-
-def test_two_restores_into_one_database_do_not_meet(
-    root: Session, backup: Path, target: str, open_session: Callable[[str], Session], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(restores, "LEAVING_SECONDS", 0.0)
-    beside = conninfo(target) + "_restoring"
-    root.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(beside)))
-    with open_session(make_conninfo(target, dbname=beside)):
-        assert "Another restore is under way" in str(easeml("restore", backup, "--dsn", target, is_fine=False).hint)
 
 
 def test_a_newer_version_is_refused_with_the_way_out(root: Session, target: str, tmp_path: Path) -> None:
@@ -208,10 +180,12 @@ def test_a_file_that_is_no_backup_is_refused(content: bytes, target: str, tmp_pa
     assert "no backup that pg_restore can read" in str(refused)
 
 
-def test_the_dump_of_a_database_without_easeml_is_refused(target: str, dsn: str, tmp_path: Path) -> None:
+def test_the_dump_of_a_database_without_easeml_is_refused(
+    target: str, dsn: str, tmp_path: Path, private_server: Embedded
+) -> None:
     file = str(tmp_path / "other")
     assert "no extension easeml" in str(easeml("backup", file, "--dsn", dsn, is_fine=False))
-    subprocess.run(["pg_dump", "-Fc", f"--file={file}", dsn], check=True)
+    subprocess.run([Path(private_server.facts["binaries"]) / "pg_dump", "-Fc", f"--file={file}", dsn], check=True)
     assert "without easeml" in str(easeml("restore", file, "--dsn", target, is_fine=False))
 
 

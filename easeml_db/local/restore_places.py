@@ -1,0 +1,141 @@
+"""Where a restore makes its database: beside the one that it is for, under a name and a comment that say so.
+
+A database without that comment is somebody's, whatever its name. One restore at a time works in a cluster.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from easeml_db.errors import InvalidArgument, NotAllowed
+
+Connection = psycopg.Connection[dict[str, Any]]
+SUFFIX = "_restoring"
+MAX_NAME_BYTES = 63
+LEAVING_SECONDS = 5.0
+"""A session that was closed just now is listed for a while, and has its locks."""
+LOCK = "SELECT pg_catalog.pg_try_advisory_lock(pg_catalog.hashtextextended('easeml restore', 0)) AS is_mine"
+UNLOCK = "SELECT pg_catalog.pg_advisory_unlock(pg_catalog.hashtextextended('easeml restore', 0))"
+REMARK = """SELECT pg_catalog.shobj_description(d.oid, 'pg_database') AS remark FROM pg_catalog.pg_database d
+    WHERE d.datname = %s"""
+# How to make a database like another, and what CREATE DATABASE would not make like it.
+LIKE = """SELECT format('OWNER %%I ENCODING %%L LC_COLLATE %%L LC_CTYPE %%L', pg_catalog.pg_get_userbyid(d.datdba),
+        pg_catalog.pg_encoding_to_char(d.encoding), d.datcollate, d.datctype) AS options,
+    array_remove(ARRAY[
+        CASE WHEN NOT (d.datacl @> acldefault('d', d.datdba) AND d.datacl <@ acldefault('d', d.datdba))
+            THEN 'rights (GRANT or REVOKE ... ON DATABASE)' END,
+        CASE WHEN EXISTS (SELECT FROM pg_catalog.pg_db_role_setting s WHERE s.setdatabase = d.oid)
+            THEN 'settings (ALTER DATABASE or ROLE ... SET)' END,
+        CASE WHEN d.datconnlimit <> -1 THEN 'a connection limit' END,
+        CASE WHEN d.dattablespace <> t.dattablespace THEN 'a tablespace' END,
+        CASE WHEN to_jsonb(d) -> 'datlocprovider' <> to_jsonb(t) -> 'datlocprovider'
+            OR concat(to_jsonb(d) ->> 'daticulocale', to_jsonb(d) ->> 'datlocale', to_jsonb(d) ->> 'daticurules')
+            <> concat(to_jsonb(t) ->> 'daticulocale', to_jsonb(t) ->> 'datlocale', to_jsonb(t) ->> 'daticurules')
+            THEN 'a locale provider or locale' END
+    ], NULL) AS own
+    FROM pg_catalog.pg_database d, pg_catalog.pg_database t WHERE d.datname = %s AND t.datname = 'template0'"""
+SESSIONS = """SELECT count(*) AS n FROM pg_catalog.pg_stat_activity
+    WHERE datname = %s AND pid <> pg_catalog.pg_backend_pid() AND backend_type = 'client backend'"""
+
+
+@contextlib.contextmanager
+def only_restore(connection: Connection) -> Iterator[None]:
+    """Keep other restores out during a block. Raises NotAllowed while another is under way."""
+    deadline = time.monotonic() + LEAVING_SECONDS
+    while not connection.execute(LOCK).fetchall()[0]["is_mine"]:
+        if time.monotonic() > deadline:
+            raise NotAllowed("another restore is under way on this server", hint="Wait until it is done.")
+        time.sleep(0.1)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(psycopg.Error):  # a connection that is gone has no locks
+            connection.execute(UNLOCK)
+
+
+def options_of(connection: Connection, name: str) -> str | None:
+    """Return the options of CREATE DATABASE that make one like a database, or None where there is none.
+
+    Raises InvalidArgument for a name that is too long, NotAllowed for a database with more than its successor would
+    have.
+    """
+    if len(name.encode()) > MAX_NAME_BYTES:
+        raise InvalidArgument(f"expected a database name of at most {MAX_NAME_BYTES} bytes, got {name!r}")
+    found = connection.execute(LIKE, [name]).fetchone()
+    if found is not None and found["own"]:
+        raise NotAllowed(
+            f"database {name!r} has {', '.join(found['own'])} of its own, and a restore would make it anew without",
+            hint="Restore into a name that is free: dbname=NEW. Then set them there, and rename it."
+            " Or drop this database first, and set them again afterwards.",
+        )
+    return str(found["options"]) if found is not None else None
+
+
+def place_beside(name: str) -> str:
+    """Return the name of the database in which a restore into another works; it differs for all names."""
+    if len((name + SUFFIX).encode()) <= MAX_NAME_BYTES:
+        return name + SUFFIX
+    suffix = f"_{hashlib.sha256(name.encode()).hexdigest()[:16]}{SUFFIX}"
+    return name.encode()[: MAX_NAME_BYTES - len(suffix)].decode(errors="ignore") + suffix
+
+
+def make_beside(connection: Connection, name: str, options: str) -> str:
+    """Create the database in which a restore into another works, and return its name; drop what a killed one left.
+
+    Raises NotAllowed for one that no restore into that database made, or in which one is still at work.
+    """
+    beside, mark = place_beside(name), _mark(name)
+    found = connection.execute(REMARK, [beside]).fetchone()
+    if found is not None and found["remark"] != mark:
+        raise NotAllowed(
+            f"there is a database {beside!r}, which no restore into {name!r} made",
+            hint="Rename it, or drop it if it is of no use; a restore works in a database of that name.",
+        )
+    check_unused(connection, beside, "A restore that was killed is still at work there: wait until it is done.")
+    drop(connection, beside)
+    statement = sql.SQL("CREATE DATABASE {} TEMPLATE template0 {}").format(sql.Identifier(beside), sql.SQL(options))
+    try:
+        connection.execute(statement)
+        connection.execute(sql.SQL("COMMENT ON DATABASE {} IS {}").format(sql.Identifier(beside), mark))
+    except BaseException:
+        drop(connection, beside, force=True)
+        raise
+    return beside
+
+
+def remark_of(connection: Connection, name: str) -> str | None:
+    """Return the comment on a database."""
+    found = connection.execute(REMARK, [name]).fetchone()
+    return found["remark"] if found is not None else None
+
+
+def put_in_place(connection: Connection, beside: str, name: str, remark: str | None) -> None:
+    """Give a database the name and comment of another, which is dropped by now."""
+    connection.execute(sql.SQL("COMMENT ON DATABASE {} IS {}").format(sql.Identifier(beside), remark))
+    connection.execute(sql.SQL("ALTER DATABASE {} RENAME TO {}").format(sql.Identifier(beside), sql.Identifier(name)))
+
+
+def check_unused(connection: Connection, name: str, hint: str) -> None:
+    """Refuse a database that has sessions. Raises NotAllowed."""
+    deadline = time.monotonic() + LEAVING_SECONDS
+    while n_sessions := connection.execute(SESSIONS, [name]).fetchall()[0]["n"]:
+        if time.monotonic() > deadline:
+            raise NotAllowed(f"{n_sessions} session(s) use database {name!r}", hint=hint)
+        time.sleep(0.1)
+
+
+def drop(connection: Connection, name: str, *, force: bool = False) -> None:
+    """Drop a database if it is there. force: end its sessions."""
+    how = sql.SQL("WITH (FORCE)" if force else "")
+    connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} {}").format(sql.Identifier(name), how))
+
+
+def _mark(name: str) -> str:
+    return f"easeml restore makes database {name!r} of this; it drops it when it runs again"
