@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import re
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 import psycopg
@@ -77,7 +78,7 @@ def feed_lines(connection: Connection, task: str, path: Path, skipped: Skipped) 
     is_stream = path == STANDARD_INPUT
     name = "standard input" if is_stream else path.name
     with connection.transaction():
-        for part in parts_of(sys.stdin, name) if is_stream else lines_of_json(path):
+        for part in parts_of(_standard_input(), name) if is_stream else lines_of_json(path):
             try:
                 fed = call_rows(connection, "feed", task, part.examples, on_error=on_error)[0]
             except psycopg.Error as error:
@@ -107,13 +108,20 @@ def given_inputs(given: str) -> list[tuple[str, Jsonb]]:
     text, name = given, "--input"
     try:
         if given == "-":
-            text, name = sys.stdin.read(), "standard input"
+            text, name = _standard_input().read(), "standard input"
         elif given.startswith("@"):
             text, name = Path(given[1:]).read_text(encoding="utf-8"), given[1:]
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidArgument(f"cannot read {given} as JSON in UTF-8: {error}") from error
     found = inputs_of(text, name)
     return [("input" if len(found) == 1 else f"line {line}", Jsonb(value)) for line, value in found]
+
+
+def _standard_input() -> TextIO:
+    """Return standard input as UTF-8, whatever the locale says."""
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(encoding="utf-8", errors="strict")
+    return sys.stdin
 
 
 def _is_picture(entry: dict[str, Any]) -> bool:

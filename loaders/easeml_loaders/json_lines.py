@@ -59,7 +59,7 @@ def inputs_of(text: str, name: str) -> list[tuple[int, Json]]:
 
     Raises InvalidData with the line and column of what is no JSON, and for a text without any.
     """
-    lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+    lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     if not lines:
         raise InvalidData(f"{name}: expected JSON, got nothing", hint="For example [1, 2, 3].")
     if len(lines) > 1 and _is_json(lines[0][1]):
@@ -70,6 +70,7 @@ def inputs_of(text: str, name: str) -> list[tuple[int, Json]]:
 def read_json(text: str, name: str, first_line: int = 1) -> Json:
     """Return a JSON value as the server would take it. Raises InvalidData with line and column."""
     try:
+        text.encode()  # bytes that the locale could not read are no text either
         value: Json = json.loads(text, parse_constant=_refuse)
         if "\\u" in text:
             json.dumps(value, ensure_ascii=False).encode()  # half a surrogate pair is no text

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -123,3 +126,20 @@ def test_a_line_that_is_no_example_is_named_and_nothing_is_fed(asked: Run) -> No
     assert n_fed() == before
     skipped = asked("feed", "trees in json", "-", "--on-error", "skip", "--json", given=f"{good}\n{bad}\n")
     assert json.loads(skipped.stdout)["problems"][0].startswith("line 2: ")
+
+
+@pytest.mark.parametrize(
+    ("command", "told"), [("feed", "expected JSON in UTF-8"), ("infer", "cannot read - as JSON in UTF-8")]
+)
+def test_bytes_that_are_no_utf_8_are_refused_in_any_locale(
+    command: str, told: str, asked: Run, server: Embedded
+) -> None:
+    told_how = ["feed", "vectors in json", "-"] if command == "feed" else ["infer", "vectors in json", "--input", "-"]
+    locale = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0", "EASEML_DATA": str(server.folder)}
+    environment = {name: value for name, value in os.environ.items() if name != "EASEML_DSN"} | locale
+    done = subprocess.run(
+        [sys.executable, "-m", "easeml_db", "task", *told_how],
+        input=b'{"input": ["\xff"], "output": "0"}\n', capture_output=True, check=False, cwd="/", env=environment,
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert told in done.stderr.decode()

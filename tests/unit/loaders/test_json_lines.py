@@ -26,6 +26,17 @@ def test_each_line_is_an_input(values: list[Json]) -> None:
     assert inputs_of(text, "x") == [(2 * k + 1, value) for k, value in enumerate(values)]
 
 
+@pytest.mark.parametrize("inside", ["\u2028", "\u2029", "\u0085"])
+def test_only_an_end_of_line_ends_a_line(inside: str) -> None:
+    text = f'["a{inside}b"]\r\n["c"]\n'
+    assert inputs_of(text, "x") == [(1, [f"a{inside}b"]), (2, ["c"])]
+
+
+def test_bytes_that_are_no_text_are_refused() -> None:
+    with pytest.raises(InvalidData, match="x, line 1: no JSON"):
+        inputs_of(b'["\xff"]'.decode(errors="surrogateescape"), "x")
+
+
 @given(VALUES)
 def test_one_input_may_stand_on_several_lines(value: Json) -> None:
     ((_, found),) = inputs_of("\n" + json.dumps(value, indent=1), "x")
