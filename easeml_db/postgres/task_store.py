@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import psycopg
@@ -15,6 +17,8 @@ from easeml_db.postgres.store_session import SETTINGS, StoreSession
 DUE = "SELECT task_id FROM easeml.due_tasks(%(is_first)s) AS t(task_id)"
 ADVANCE = "SELECT easeml.advance_task(%(task_id)s, %(lease_number)s) AS run_id"
 HELD = 0  # instead of a run: somebody holds the task
+LONGEST_WAIT_SECONDS = 8.0
+"""Between two looks at a task that is held all the time."""
 
 
 class PostgresTasks:
@@ -25,7 +29,7 @@ class PostgresTasks:
         self._working: asyncio.Task[None] | None = None
         self._connection: psycopg.AsyncConnection[dict[str, Any]] | None = None
         self._is_first = True  # tasks may have new architectures since the last coordinator
-        self._again: dict[int, None] = {}  # tasks that nobody could look at, in the order in which they were met
+        self._held: dict[int, tuple[float, float]] = {}  # tasks that nobody could look at: when again, after how long
 
     async def advance(self) -> None:
         """Have tasks looked at whose examples were fed or switched, in the background."""
@@ -43,13 +47,27 @@ class PostgresTasks:
         if self._connection is None or self._connection.closed:
             self._connection = await connect(self._session.dsn, "easeml coordinator (tasks)", **SETTINGS)
         rows = await (await self._connection.execute(DUE, {"is_first": self._is_first})).fetchall()
-        due, self._again = {row["task_id"]: None for row in rows} | self._again, {}
+        listed = [row["task_id"] for row in rows]
         self._is_first = False
-        for task_id in due:
-            # What one task meets with, others need not wait for: it is looked at again the next time.
+        for task_id in due_now(listed, self._held, time.monotonic()):
+            _, waited = self._held.pop(task_id, (0.0, 0.0))
+            # What one task meets with, others need not wait for: it is looked at again later.
             with contextlib.suppress(psycopg.Error):
                 values = {"task_id": task_id, "lease_number": self._session.lease_number}
                 row = await (await self._connection.execute(ADVANCE, values)).fetchone()
                 if row is None or row["run_id"] != HELD:
                     continue
-            self._again[task_id] = None
+            seconds = min(max(0.5, 2 * waited), LONGEST_WAIT_SECONDS)
+            self._held[task_id] = (time.monotonic() + seconds, seconds)
+
+
+def due_now(listed: Sequence[int], held: Mapping[int, tuple[float, float]], now: float) -> list[int]:
+    """Return the tasks to look at: those that are listed, then others whose time to be looked at again has come.
+
+    held: of tasks that nobody could look at the time of the next look, on the same clock as now, and the wait until
+    then, in seconds. A task that waits so is left out although it is listed.
+    """
+    again = [task_id for task_id, (at, _) in held.items() if at <= now]
+    return list(
+        dict.fromkeys([*(task_id for task_id in listed if task_id not in held or held[task_id][0] <= now), *again])
+    )

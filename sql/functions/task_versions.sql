@@ -102,13 +102,17 @@ DECLARE
     new_not_before timestamptz;
     wait_seconds double precision;
 BEGIN
+    -- First, and without writing: a tenant may keep a transaction open for hours.
+    IF easeml.is_starting_runs((SELECT t.tenant FROM easeml.tasks t WHERE t.task_id = advance_task.task_id)) THEN
+        RETURN 0;
+    END IF;
     SELECT t.* INTO task FROM easeml.tasks t WHERE t.task_id = advance_task.task_id FOR NO KEY UPDATE SKIP LOCKED;
     IF task.task_id IS NULL THEN
         RETURN CASE WHEN EXISTS (SELECT FROM easeml.tasks t WHERE t.task_id = advance_task.task_id) THEN 0 END;
     ELSIF easeml.is_task_running(task) THEN
         RETURN 0;
     END IF;
-    wait_seconds := greatest(easeml.seconds_ahead(task.tenant), CASE WHEN easeml.is_starting_runs(task.tenant) THEN 1 END);
+    wait_seconds := easeml.seconds_ahead(task.tenant);
     IF wait_seconds > 0 THEN
         -- Nobody has the service begin runs faster than it may begin them itself. Why the task was due may be known to this coordinator alone.
         UPDATE easeml.tasks t SET not_before = clock_timestamp() + make_interval(secs => wait_seconds) WHERE t.task_id = task.task_id;
@@ -146,7 +150,7 @@ BEGIN
     RETURN new_run_id;
 END
 $$;
-COMMENT ON FUNCTION easeml.advance_task(bigint, bigint) IS 'Looks at a task: packs what changed and begins a run if its rule says so; returns the run, NULL, or 0 where somebody holds the task, or it has an open run (internal).';
+COMMENT ON FUNCTION easeml.advance_task(bigint, bigint) IS 'Looks at a task: packs what changed and begins a run if its rule says so; returns the run, NULL, or 0 where somebody holds the task or begins a run, or it has an open run (internal).';
 
 CREATE FUNCTION easeml.start_task_run(task easeml.tasks, arms text[], reason text) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
