@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -26,6 +26,8 @@ MOST_PROCESSES = 8
 PART_BYTES = CHUNK_BYTES // 4
 MOST_FILE_BYTES = 1 << 16
 """Of a picture that is unpacked together with others."""
+TOGETHER_BYTES = 8 << 20
+"""Of the files that are unpacked together: a folder of large files of small pictures would fill the memory."""
 
 Names: TypeAlias = Sequence[tuple[str, str]]
 Read: TypeAlias = "tuple[bytes, bytes] | str"
@@ -133,7 +135,24 @@ class _Picture:
 
 def _pixels(pictures: Sequence[_Picture], wanted: Wanted) -> list[bytes | str]:
     """Return the pixels of pictures; small PNGs are unpacked together."""
-    known: Sequence[bytes | None] = [None] * len(pictures)
+    known: list[bytes | None] = []
     if may_unpack(len(pictures), wanted.shape):
-        known = unpacked([picture.content() for picture in pictures], wanted.shape)
+        for contents in _contents(pictures):
+            known += unpacked(contents, wanted.shape)
+    else:
+        known += [None] * len(pictures)
     return [picture.read(wanted) if pixels is None else pixels for picture, pixels in zip(pictures, known, strict=True)]
+
+
+def _contents(pictures: Iterable[_Picture]) -> Iterator[list[bytes]]:
+    """Yield what is in the files of pictures, in their order, so many at once that memory holds them."""
+    contents: list[bytes] = []
+    n_bytes = 0
+    for picture in pictures:
+        contents.append(picture.content())
+        n_bytes += len(contents[-1])
+        if n_bytes >= TOGETHER_BYTES:
+            yield contents
+            contents, n_bytes = [], 0
+    if contents:
+        yield contents

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import struct
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from PIL import Image, PngImagePlugin
 
+from easeml_loaders import picture_folders
 from easeml_loaders.picture_folders import read_part
 from easeml_loaders.pictures import MODES, Wanted, read_picture
 from easeml_loaders.small_pngs import COLOUR_OF, FEWEST, SIGNATURE, unpacked
@@ -97,7 +99,18 @@ def test_what_is_not_plain_is_left_to_pillow(what: str) -> None:
     assert unpacked(files, (6, 5, 1)) == [plain(1).tobytes(), None, plain(2).tobytes()]
 
 
-def test_a_folder_is_read_as_each_picture_by_itself(tmp_path: Path) -> None:
+@pytest.mark.parametrize("together", [500, picture_folders.TOGETHER_BYTES])
+def test_a_folder_is_read_as_each_picture_by_itself(
+    together: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+
+    def noted(files: Sequence[bytes], shape: tuple[int, int, int]) -> list[bytes | None]:
+        sizes.append(sum(map(len, files)))
+        return unpacked(files, shape)
+
+    monkeypatch.setattr(picture_folders, "TOGETHER_BYTES", together)
+    monkeypatch.setattr(picture_folders, "unpacked", noted)
     wanted = Wanted((6, 5, 1), frozenset({"a"}))
     names = []
     for place in range(FEWEST + 10):
@@ -109,6 +122,8 @@ def test_a_folder_is_read_as_each_picture_by_itself(tmp_path: Path) -> None:
     Image.fromarray(plain(7)).save(tmp_path / "7.png", "BMP")
     names += [("nowhere.png", "a"), ("../elsewhere.png", "a")]
     read = read_part(tmp_path, names, wanted)
+    assert max(sizes) < together + picture_folders.MOST_FILE_BYTES
+    assert (len(sizes) > 1) is (together == 500)
     assert isinstance(read[3], str)
     assert "3.png: cannot be read as a picture" in read[3]
     assert read[5] == "5.png: expected 6 by 5 pixels, got 5 by 6"
