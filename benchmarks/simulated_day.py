@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from zlib import crc32
 
 from measuring import Row, Timer, timed
 from workload import Workload
@@ -153,14 +154,19 @@ def _rows(day: Day, hours: float, timer: Timer) -> Iterator[Row]:
 
 def _seconds_of(unit: object, slot_id: int) -> float:
     """Return 2 to 6 seconds, always the same for the same unit."""
-    return UNIT_SECONDS * (0.5 + hash((unit, slot_id)) % 1009 / 1009)
+    return UNIT_SECONDS * (0.5 + _drawn((unit, slot_id)) % 1009 / 1009)
 
 
 def _failure_of(order: Order) -> EasemlError | None:
-    drawn = hash((order.unit, order.attempt)) % 10_000
+    drawn = _drawn((order.unit, order.attempt)) % 10_000
     if drawn < 1:
         return TrialFailed("a trial of the simulated day fails")
     return SlotLost("a session of the simulated day is lost") if drawn < 11 else None
+
+
+def _drawn(of: object) -> int:
+    """Return a number that is the same in every process, as hashes of text are not."""
+    return crc32(repr(of).encode())
 
 
 if __name__ == "__main__":
