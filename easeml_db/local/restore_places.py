@@ -86,7 +86,7 @@ def place_beside(name: str) -> str:
     return name.encode()[: MAX_NAME_BYTES - len(suffix)].decode(errors="ignore") + suffix
 
 
-def make_beside(connection: Connection, name: str, options: str) -> str:
+def make_beside(connection: Connection, name: str, options: str | None) -> str:
     """Create the database in which a restore into another works, and return its name; drop what a killed one left.
 
     Raises NotAllowed for one that no restore into that database made, or in which one is still at work.
@@ -98,9 +98,13 @@ def make_beside(connection: Connection, name: str, options: str) -> str:
             f"there is a database {beside!r}, which no restore into {name!r} made",
             hint="Rename it, or drop it if it is of no use; a restore works in a database of that name.",
         )
+    if options is None:  # a restore may have been killed when it had dropped the database that this one was made like
+        options = options_of(connection, beside)
     check_unused(connection, beside, "A restore that was killed is still at work there: wait until it is done.")
     drop(connection, beside)
-    statement = sql.SQL("CREATE DATABASE {} TEMPLATE template0 {}").format(sql.Identifier(beside), sql.SQL(options))
+    statement = sql.SQL("CREATE DATABASE {} TEMPLATE template0 {}").format(
+        sql.Identifier(beside), sql.SQL(options or "")
+    )
     try:
         connection.execute(statement)
         connection.execute(sql.SQL("COMMENT ON DATABASE {} IS {}").format(sql.Identifier(beside), mark))

@@ -102,7 +102,7 @@ def _restore(
             check_unused(connection, name, "Stop its coordinator and close its sessions, then restore again.")
         _check_empty(dsn, name)
     remark = remark_of(connection, name)
-    beside = make_beside(connection, name, options or "")
+    beside = make_beside(connection, name, options)
     try:
         new_roles = make_roles(connection, dump.roles)
         check = _fill(make_conninfo(dsn, dbname=beside), programs, dump, n_jobs, allow_missing)

@@ -34,7 +34,7 @@ DATABASES = "SELECT datname::text FROM pg_database WHERE datname LIKE %s ORDER B
 KILLED = """
 import os, signal, sys
 from easeml_db.local import restores
-restores._fill = lambda *arguments: os.kill(os.getpid(), signal.SIGKILL)
+restores.{} = lambda *arguments: os.kill(os.getpid(), signal.SIGKILL)
 from easeml_db.cli import commands
 commands(sys.argv[1:])
 """
@@ -96,7 +96,7 @@ def test_roles_of_an_interrupted_restore_are_whole_after_the_next(
                 restores.restore(to, Path(own_server.facts["binaries"]), backup, n_jobs=1)
         assert there.values(DATABASES, "put%") == []
         assert there.values(ROLES, [TENANT, CREW]) == []
-        command = [sys.executable, "-c", KILLED, "restore", str(backup), "--dsn", to]
+        command = [sys.executable, "-c", KILLED.format("_fill"), "restore", str(backup), "--dsn", to]
         assert subprocess.run(command, check=False, cwd="/").returncode == -9
         assert there.values(DATABASES, "put%") == ["put_there_restoring"]
         assert len(there.values(ROLES, [TENANT, CREW])) == 2
@@ -184,6 +184,19 @@ def test_an_empty_database_keeps_its_owner_and_comment(root: Session, backup: Pa
     found = """SELECT pg_get_userbyid(datdba)::text AS owner, shobj_description(oid, 'pg_database') AS comment
         FROM pg_database WHERE datname = 'put_there'"""
     assert root.rows(found) == [{"owner": CREW, "comment": "of the crew"}]
+
+
+def test_a_database_keeps_its_owner_when_a_restore_is_killed_after_dropping_it(
+    root: Session, backup: Path, target: str
+) -> None:
+    make(root, "put_there")
+    root.execute(sql.SQL("ALTER DATABASE put_there OWNER TO {}").format(sql.Identifier(CREW)))
+    command = [sys.executable, "-c", KILLED.format("put_in_place"), "restore", str(backup), "--dsn", target]
+    assert subprocess.run(command, check=False, cwd="/").returncode == -9
+    assert root.values(DATABASES, "put%") == ["put_there_restoring"]
+    easeml("restore", backup, "--dsn", target)
+    owner = "SELECT pg_get_userbyid(datdba)::text FROM pg_database WHERE datname LIKE 'put%'"
+    assert root.values(owner) == [CREW]
 
 
 def test_secrets_that_arguments_would_show_are_refused(
