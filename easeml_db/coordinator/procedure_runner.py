@@ -172,7 +172,7 @@ class ProcedureRunner:
             return 0
         rows = _rows(decisions, history, _numbering(run, arm_id, procedure), procedure)
         for arm, of_arm in groupby(rows, lambda row: _arm_of(row, history, arms)):
-            write = self._searches.apply_decisions(run.run_id, arm.arm_id, list(of_arm))
+            write = self._searches.apply_decisions(run, arm.arm_id, list(of_arm))
             pruned_bytes += await self._lease.write(write)
         name = "|".join(arm.name for arm in arms)
         await self._run_store.note(run.run_id, None, "procedure", _in_words(name, procedure.max_epochs, decisions))
@@ -184,7 +184,7 @@ class ProcedureRunner:
         return pruned_bytes
 
     async def _history(self, run: Run, arms: Sequence[Arm]) -> list[TrialHistory]:
-        histories = [await self._histories.of_arm(run.run_id, arm.arm_id) for arm in arms]
+        histories = [await self._histories.of_arm(run, arm.arm_id) for arm in arms]
         return sorted(chain.from_iterable(histories), key=lambda trial: trial.trial_number)
 
     def _note_decided(self, run: Run, trial_numbers: Set[int]) -> None:

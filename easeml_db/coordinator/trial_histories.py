@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from easeml_db.coordinator.ports.searches import SearchStore
 from easeml_db.decisions.procedures.contract import TrialHistory
+from easeml_db.words.run import Run
 
 
 class TrialHistories:
@@ -29,14 +30,14 @@ class TrialHistories:
             self._known.pop(arm_id, None)
             self._changed.pop(arm_id, None)
 
-    async def of_arm(self, run_id: int, arm_id: int) -> list[TrialHistory]:
-        """Return what is known of the trials of an arm, by trial number."""
+    async def of_arm(self, run: Run, arm_id: int) -> list[TrialHistory]:
+        """Return what is known of the trials of an arm, by trial number; NotFound."""
         changed = self._changed.pop(arm_id, set())
         known = self._known.pop(arm_id, None)  # where reading fails, all are read the next time
         if known is None:
-            found = await self._searches.trial_history(run_id, arm_id)
+            found = await self._searches.trial_history(run, arm_id)
         else:
-            found = await self._searches.trial_history(run_id, arm_id, sorted(changed)) if changed else []
+            found = await self._searches.trial_history(run, arm_id, sorted(changed)) if changed else []
         known = (known or {}) | {trial.trial_number: trial for trial in found}
         self._known[arm_id] = known
         return [known[number] for number in sorted(known)]

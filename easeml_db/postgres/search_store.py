@@ -9,8 +9,9 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
 from easeml_db.decisions.procedures.contract import TrialDecision, TrialHistory
-from easeml_db.errors import EasemlError
+from easeml_db.errors import EasemlError, NotFound
 from easeml_db.postgres.store_session import StoreSession
+from easeml_db.words.run import Run
 
 # What is answered within this time is waited for: the loop would lose as much by looking for other things to do.
 SHORT_SECONDS = 0.002
@@ -28,13 +29,14 @@ class PostgresSearches:
         """Wait for no answer any more."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    async def trial_history(
-        self, run_id: int, arm_id: int, trial_ids: Sequence[int] | None = None
-    ) -> list[TrialHistory]:
-        """Return what a procedure may know of an arm's trials, or of some of them, by trial_number."""
+    async def trial_history(self, run: Run, arm_id: int, trial_ids: Sequence[int] | None = None) -> list[TrialHistory]:
+        """Return what a procedure may know of an arm's trials, or of some of them, by trial_number; NotFound."""
         ids = None if trial_ids is None else list(trial_ids)
-        rows = await self._session.rows("read_history", run_id=run_id, arm_id=arm_id, trial_ids=ids)
-        return [_history(row) for row in rows]
+        known = {"run_id": run.run_id, "n_resumes": run.n_resumes, "arm_id": arm_id}
+        rows = await self._session.rows("read_history", trial_ids=ids, **known)
+        if not rows:
+            raise NotFound(f"run {run.run_id} is over, or was resumed meanwhile")
+        return [_history(row) for row in rows if row["trial_number"] is not None]
 
     async def answer(
         self, question: Callable[[], list[TrialDecision]], meanwhile: Callable[[float], Awaitable[None]]
@@ -46,14 +48,14 @@ class PostgresSearches:
             await meanwhile(LOOK_SECONDS)
         return future.result()
 
-    async def apply_decisions(self, run_id: int, arm_id: int, decisions: Sequence[Mapping[str, Any]]) -> int:
+    async def apply_decisions(self, run: Run, arm_id: int, decisions: Sequence[Mapping[str, Any]]) -> int:
         """Start, continue and stop trials, all or none; return the bytes of states pruned. StaleLease, NotFound, or
         EasemlError where the tables refuse what follows from rows that a tenant has written itself."""
         try:
             document = json.dumps(list(decisions), allow_nan=False)
         except ValueError as error:
             raise EasemlError(f"a decision cannot be written down: {error}") from error
-        row = await self._session.needed("apply_decisions", arm_id=arm_id, decisions=document)
+        row = await self._session.needed("apply_decisions", arm_id=arm_id, n_resumes=run.n_resumes, decisions=document)
         return int(row["pruned_bytes"])
 
 

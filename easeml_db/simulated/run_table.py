@@ -34,6 +34,7 @@ class RunTable:
         """Queue a cancelled or failed run again, with its cancelled and failed trials."""
         self._rows.move_run(run_id, "queued")
         run = self._rows.run(run_id)
+        self._rows.runs_by_id[run_id] = replace(self._rows.runs_by_id[run_id], n_resumes=run.n_resumes + 1)
         again = {run.arm_of.get(trial.trial_id) for trial in run.trials if trial.status in ("cancelled", "failed")}
         for arm in run.arms:
             if arm.arm_id in again:

@@ -19,15 +19,19 @@ class SearchTable:
     def __init__(self, rows: Rows, score_of: ScoreOf) -> None:
         self._rows, self._score_of = rows, score_of
 
-    def trial_history(self, run_id: int, arm_id: int, trial_ids: Sequence[int] | None = None) -> list[TrialHistory]:
+    def trial_history(self, run: Run, arm_id: int, trial_ids: Sequence[int] | None = None) -> list[TrialHistory]:
         """Return what a procedure may know of an arm's trials; a score for each epoch whose validation is recorded."""
-        if run_id not in self._rows.runs_by_id:
-            return []
-        run = self._rows.run(run_id)
+        self._check_open_since(run)
+        run = self._rows.run(run.run_id)
         found = [trial for trial in run.trials if run.arm_of[trial.trial_id] == arm_id]
         if trial_ids is not None:
             found = [trial for trial in found if trial.trial_id in trial_ids]
         return [self._history_of(run, trial) for trial in found]
+
+    def _check_open_since(self, run: Run) -> None:
+        """Raise NotFound where a run is over, or was resumed since it was read."""
+        if not self._rows.is_open(run.run_id) or self._rows.runs_by_id[run.run_id].n_resumes != run.n_resumes:
+            raise NotFound(f"run {run.run_id} is over, or was resumed meanwhile")
 
     def _history_of(self, run: Run, trial: Trial) -> TrialHistory:
         config, parent_id, inherited_epochs = self._rows.begun.get(trial.trial_id, ({}, None, 0))
@@ -39,13 +43,13 @@ class SearchTable:
             trial.trial_number, full, trial.status, scores, trial.target_epochs, parent, inherited_epochs
         )
 
-    def apply_decisions(
-        self, run_id: int, arm_id: int, decisions: Sequence[Mapping[str, Any]], lease_number: int
-    ) -> None:
+    def apply_decisions(self, run: Run, arm_id: int, decisions: Sequence[Mapping[str, Any]], lease_number: int) -> None:
         """Start, continue and stop trials of an arm, all or none; StaleLease, NotFound, as in SQL."""
         self._rows.fence(lease_number)
-        if not self._rows.is_open(run_id) or run_id in self._rows.held:
-            raise NotFound(f"run {run_id} is not open, or somebody is at it")
+        self._check_open_since(run)
+        run_id = run.run_id
+        if run_id in self._rows.held:
+            raise NotFound(f"somebody is at run {run_id}")
         before = dict(self._rows.trials), self._rows.runs_by_id[run_id], dict(self._rows.begun)
         try:
             for decision in decisions:

@@ -194,12 +194,10 @@ class SimulatedTenancy(SimulatedPort):
 class SimulatedSearches(SimulatedPort):
     """SearchStore in memory."""
 
-    async def trial_history(
-        self, run_id: int, arm_id: int, trial_ids: Sequence[int] | None = None
-    ) -> list[TrialHistory]:
-        """Return what a procedure may know of an arm's trials, or of some of them, by trial_number."""
+    async def trial_history(self, run: Run, arm_id: int, trial_ids: Sequence[int] | None = None) -> list[TrialHistory]:
+        """Return what a procedure may know of an arm's trials, or of some of them, by trial_number; NotFound."""
         self._life.call()
-        return self._tables.searches.trial_history(run_id, arm_id, trial_ids)
+        return self._tables.searches.trial_history(run, arm_id, trial_ids)
 
     async def answer(
         self, question: Callable[[], list[TrialDecision]], meanwhile: Callable[[float], Awaitable[None]]
@@ -207,10 +205,10 @@ class SimulatedSearches(SimulatedPort):
         """Return what a question comes to: thinking takes no simulated time."""
         return question()
 
-    async def apply_decisions(self, run_id: int, arm_id: int, decisions: Sequence[Mapping[str, Any]]) -> int:
+    async def apply_decisions(self, run: Run, arm_id: int, decisions: Sequence[Mapping[str, Any]]) -> int:
         """Start, continue and stop trials, all or none; no bytes are pruned."""
         self._life.call()
-        self._tables.searches.apply_decisions(run_id, arm_id, decisions, self._life.lease_number)
+        self._tables.searches.apply_decisions(run, arm_id, decisions, self._life.lease_number)
         return 0
 
 

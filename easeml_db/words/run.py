@@ -73,7 +73,8 @@ class Run:
     use to other runs of the same `task`. `search` is there where its procedure decides on the way, once inside
     every arm; `allocation` says how slots are shared out among its trials. Trials of `joint_architectures` can train on
     several slots at once; those of `whole_architectures` do a whole round, over all partitions, in one unit on one
-    slot. Trials with the same of the `batch_keys` may share a batch.
+    slot. Trials with the same of the `batch_keys` may share a batch. `n_resumes` says how often it was resumed: trials
+    that were over then are open again, so what was found before no longer holds.
     """
 
     run_id: int
@@ -95,6 +96,7 @@ class Run:
     joint_architectures: frozenset[str] = frozenset()
     whole_architectures: frozenset[str] = frozenset()
     batch_keys: Mapping[int, str] = field(default_factory=dict)
+    n_resumes: int = 0
 
     @property
     def is_planned(self) -> bool:

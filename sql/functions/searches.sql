@@ -18,7 +18,7 @@ $$;
 COMMENT ON FUNCTION easeml.copy_state(easeml.trials, bigint) IS
     'Gives a trial a copy of another trial''s newest state; returns the new checkpoint, or NULL if there is no state (internal).';
 
-CREATE FUNCTION easeml.apply_decisions(arm_id bigint, decisions jsonb, lease_number bigint) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION easeml.apply_decisions(arm_id bigint, n_resumes integer, decisions jsonb, lease_number bigint) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     arm easeml.arms;
     run easeml.runs;
@@ -32,9 +32,9 @@ DECLARE
 BEGIN
     PERFORM easeml.fence(jsonb_build_object('lease_number', lease_number));
     SELECT a.* INTO arm FROM easeml.arms a JOIN easeml.runs r USING (run_id)
-    WHERE a.arm_id = apply_decisions.arm_id AND r.status IN ('queued', 'running') FOR SHARE OF a, r SKIP LOCKED;
+    WHERE a.arm_id = apply_decisions.arm_id AND r.status IN ('queued', 'running') AND r.n_resumes = apply_decisions.n_resumes FOR SHARE OF a, r SKIP LOCKED;
     IF NOT FOUND THEN
-        PERFORM easeml.fail('ML003', format('arm %s is gone, its run is over, or somebody is at it', arm_id));
+        PERFORM easeml.fail('ML003', format('arm %s is gone, its run is over or was resumed since, or somebody is at it', arm_id));
     END IF;
     -- The coordinator waits for no tenant that locks its trials: it decides about them later. No unit runs on a paused trial.
     SELECT count(*) INTO n_held FROM easeml.trials t WHERE t.arm_id = arm.arm_id AND t.status = 'paused'
@@ -93,5 +93,5 @@ BEGIN
     RETURN pruned_bytes;
 END
 $$;
-COMMENT ON FUNCTION easeml.apply_decisions(bigint, jsonb, bigint) IS
-    'Starts, continues and stops trials of an arm as its procedure decided, all or none. Refuses if the lease is stale or a trial has moved on since the decision. Returns the bytes of the states that it pruned (internal).';
+COMMENT ON FUNCTION easeml.apply_decisions(bigint, integer, jsonb, bigint) IS
+    'Starts, continues and stops trials of an arm as its procedure decided, all or none. Refuses if the lease is stale, or if the run was resumed or a trial has moved on since the decision. Returns the bytes of the states that it pruned (internal).';

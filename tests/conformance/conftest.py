@@ -139,6 +139,10 @@ class World(ABC):
         """Cancel a run."""
 
     @abstractmethod
+    def resume_run(self, run_id: int) -> None:
+        """Resume a cancelled run."""
+
+    @abstractmethod
     def drop_run(self, run_id: int) -> None:
         """Remove a run and all that hangs on it."""
 
@@ -335,6 +339,9 @@ class InMemory(World):
     def cancel_run(self, run_id: int) -> None:
         self._world.cancel_run(run_id)
 
+    def resume_run(self, run_id: int) -> None:
+        self._world.resume_run(run_id)
+
     def drop_run(self, run_id: int) -> None:
         self._world.drop_run(run_id)
 
@@ -426,6 +433,9 @@ class OnPostgres(World):
 
     def cancel_run(self, run_id: int) -> None:
         self._database.execute("SELECT easeml.cancel(%s)", [run_id])
+
+    def resume_run(self, run_id: int) -> None:
+        self._database.execute("SELECT easeml.resume(%s)", [run_id])
 
     def drop_run(self, run_id: int) -> None:
         self._database.execute("SELECT easeml.drop_run(%s, force => true)", [run_id])

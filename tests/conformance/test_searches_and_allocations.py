@@ -49,17 +49,39 @@ async def test_a_procedure_sees_the_trials_of_its_arm_by_number(world: World) ->
     await world.ports.lease.acquire()
     run = await paused_run(world)
     arm_id, number = first_arm(run)
-    history = await world.ports.searches.trial_history(run.run_id, arm_id)
+    history = await world.ports.searches.trial_history(run, arm_id)
     assert number in [trial.trial_number for trial in history]
     assert [t.trial_number for t in history] == sorted(t.trial_number for t in history)
     assert {(t.status, t.target_epochs, t.parent, t.inherited_epochs) for t in history} == {("paused", 1, None, 0)}
     assert {t.config["architecture"] for t in history} == {run.architectures[run.trials[0].trial_id]}
     one = next(trial for trial in run.trials if trial.trial_number == number)
     other = next(trial for trial in run.trials if run.arm_of[trial.trial_id] != arm_id)
-    some = await world.ports.searches.trial_history(run.run_id, arm_id, [one.trial_id, other.trial_id])
+    some = await world.ports.searches.trial_history(run, arm_id, [one.trial_id, other.trial_id])
     assert some == [trial for trial in history if trial.trial_number == number]
+
+
+@pytest.mark.covers("SearchStore.trial_history", "SearchStore.apply_decisions")
+async def test_nothing_follows_from_trials_that_a_cancel_ended_and_a_resume_opened_again(world: World) -> None:
+    await world.ports.lease.acquire()
+    run = await paused_run(world)
+    arm_id, number = first_arm(run)
+    stop = {"kind": "stop", "trial_number": number}
+    world.cancel_run(run.run_id)
+    with pytest.raises(NotFound):
+        await world.ports.searches.trial_history(run, arm_id)
+    world.resume_run(run.run_id)
+    for question in (
+        world.ports.searches.trial_history(run, arm_id),
+        world.ports.searches.apply_decisions(run, arm_id, [stop]),
+    ):
+        with pytest.raises(NotFound):
+            await question
+    again = await world.run(run.run_id)
+    assert {trial.status for trial in await world.ports.searches.trial_history(again, arm_id)} == {"paused"}
+    await world.ports.searches.apply_decisions(again, arm_id, [stop])
     world.drop_run(run.run_id)
-    assert await world.ports.searches.trial_history(run.run_id, arm_id) == []
+    with pytest.raises(NotFound):
+        await world.ports.searches.trial_history(again, arm_id)
 
 
 @pytest.mark.covers("SearchStore.answer")
@@ -84,13 +106,13 @@ async def test_trials_are_started_continued_and_stopped(world: World) -> None:
     arm_id, number = first_arm(run)
     new = 1 + max(trial.trial_number for trial in run.trials)
     go_on = {"kind": "continue", "trial_number": number, "target_epochs": 2}
-    assert await world.ports.searches.apply_decisions(run.run_id, arm_id, [go_on, started(new)]) == 0
+    assert await world.ports.searches.apply_decisions(run, arm_id, [go_on, started(new)]) == 0
     trials = {trial.trial_number: trial for trial in (await world.run(run.run_id)).trials}
     assert (trials[number].status, trials[number].target_epochs) == ("waiting", 2)
     assert (trials[new].status, trials[new].target_epochs, trials[new].n_steps_done) == ("waiting", 1, 0)
     other = next(trial for trial in run.trials if run.arm_of[trial.trial_id] != arm_id)
     stop = {"kind": "stop", "trial_number": other.trial_number}
-    await world.ports.searches.apply_decisions(run.run_id, run.arm_of[other.trial_id], [stop])
+    await world.ports.searches.apply_decisions(run, run.arm_of[other.trial_id], [stop])
     trials = {trial.trial_number: trial for trial in (await world.run(run.run_id)).trials}
     assert trials[other.trial_number].status == "stopped"
 
@@ -102,9 +124,9 @@ async def test_decisions_are_applied_all_or_none(world: World) -> None:
     arm_id, number = first_arm(run)
     stop = {"kind": "stop", "trial_number": number}
     with pytest.raises(StaleLease):  # a trial can be stopped once
-        await world.ports.searches.apply_decisions(run.run_id, arm_id, [stop, stop])
+        await world.ports.searches.apply_decisions(run, arm_id, [stop, stop])
     with pytest.raises(StaleLease):  # the number is taken
-        await world.ports.searches.apply_decisions(run.run_id, arm_id, [stop, started(number)])
+        await world.ports.searches.apply_decisions(run, arm_id, [stop, started(number)])
     assert await world.run(run.run_id) == run
 
 
@@ -120,13 +142,11 @@ async def test_no_decision_is_applied_under_a_stale_lease_or_to_a_run_that_is_he
         for each in (run, over, gone):
             arm_id, number = first_arm(each)
             with pytest.raises(NotFound):
-                await world.ports.searches.apply_decisions(
-                    each.run_id, arm_id, [{"kind": "stop", "trial_number": number}]
-                )
+                await world.ports.searches.apply_decisions(each, arm_id, [{"kind": "stop", "trial_number": number}])
     world.take_over()
     arm_id, number = first_arm(run)
     with pytest.raises(StaleLease):
-        await world.ports.searches.apply_decisions(run.run_id, arm_id, [{"kind": "stop", "trial_number": number}])
+        await world.ports.searches.apply_decisions(run, arm_id, [{"kind": "stop", "trial_number": number}])
     assert await world.run(run.run_id) == run
 
 

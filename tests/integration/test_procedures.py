@@ -266,7 +266,7 @@ def test_more_units_than_32_bits_count_are_served_and_shown(points: Session) -> 
 
 def apply(session: Session, arm_id: int, *decisions: dict[str, Any], lease_number: int | None = None) -> Any:
     lease = session.value("SELECT lease_number FROM easeml.coordinator_lease") if lease_number is None else lease_number
-    return session.value("SELECT easeml.apply_decisions(%s, %s, %s)", arm_id, json.dumps(decisions), lease)
+    return session.value("SELECT easeml.apply_decisions(%s, 0, %s, %s)", arm_id, json.dumps(decisions), lease)
 
 
 def halving_arm(database: Session, *, n_paused: int) -> int:

@@ -336,8 +336,8 @@ def test_arguments_that_rows_on_nodes_cannot_have_are_refused(spread: Session) -
 
 
 @pytest.fixture(scope="module")
-def bad_tables(nodes: dict[str, Session]) -> None:
-    """Tables on the nodes that cannot be packed."""
+def bad_tables(spread: Session, nodes: dict[str, Session]) -> None:
+    """Tables on the nodes that cannot be packed, beside those that can."""
     for node in nodes.values():
         node.execute("CREATE VIEW seen AS SELECT * FROM own")
         node.execute("CREATE TABLE other AS SELECT petal::text, kind FROM own")

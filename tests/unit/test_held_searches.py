@@ -32,11 +32,11 @@ def makespan(monkeypatch: pytest.MonkeyPatch, n_refusals: int) -> float:
     world = SimulatedWorld([Slot(1, "slot-1", 1)], [halving()], seconds_of=lambda unit, slot_id: 1.0)
     apply, refused = world.tables.searches.apply_decisions, []
 
-    def apply_later(run_id: int, arm_id: int, decisions: Sequence[Mapping[str, Any]], lease_number: int) -> None:
+    def apply_later(run: Run, arm_id: int, decisions: Sequence[Mapping[str, Any]], lease_number: int) -> None:
         if len(refused) < n_refusals:
             refused.append(decisions)
             raise NotFound("somebody is at the trials")
-        apply(run_id, arm_id, decisions, lease_number)
+        apply(run, arm_id, decisions, lease_number)
 
     monkeypatch.setattr(world.tables.searches, "apply_decisions", apply_later)
     process = SimulatedProcess(world)

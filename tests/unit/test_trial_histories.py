@@ -15,6 +15,7 @@ from easeml_db.decisions.procedures.contract import StopTrial, TrialHistory
 from easeml_db.errors import TrialFailed
 from easeml_db.postgres.search_store import PostgresSearches
 from easeml_db.simulated import Faults
+from easeml_db.words.run import Run
 from tests.unit.test_searches import STAGED, run_of, search_of, serve, world_of
 
 
@@ -31,14 +32,14 @@ def test_what_is_known_is_what_the_tables_say(procedure: str, fails: bool, monke
     read: Counter[bool] = Counter()
     of_arm, trial_history = TrialHistories.of_arm, world.tables.searches.trial_history
 
-    async def checked(self: TrialHistories, run_id: int, arm_id: int) -> Any:
-        found = await of_arm(self, run_id, arm_id)
-        assert [told(trial) for trial in found] == [told(trial) for trial in trial_history(run_id, arm_id)]
+    async def checked(self: TrialHistories, run: Run, arm_id: int) -> Any:
+        found = await of_arm(self, run, arm_id)
+        assert [told(trial) for trial in found] == [told(trial) for trial in trial_history(run, arm_id)]
         return found
 
-    def counted(run_id: int, arm_id: int, trial_ids: Any = None) -> Any:
+    def counted(run: Run, arm_id: int, trial_ids: Any = None) -> Any:
         read[trial_ids is None] += 1
-        return trial_history(run_id, arm_id, trial_ids)
+        return trial_history(run, arm_id, trial_ids)
 
     monkeypatch.setattr(TrialHistories, "of_arm", checked)
     monkeypatch.setattr(world.tables.searches, "trial_history", counted)

@@ -6,15 +6,17 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from easeml_db.decisions.procedures.contract import TrialDecision, TrialHistory
+from easeml_db.words.run import Run
 
 
 class SearchStore(Protocol):
     """Reads what an arm's trials came to, and records what a procedure decides."""
 
-    async def trial_history(
-        self, run_id: int, arm_id: int, trial_ids: Sequence[int] | None = None
-    ) -> list[TrialHistory]:
-        """Return what a procedure may know of an arm's trials, or of some of them, by trial_number."""
+    async def trial_history(self, run: Run, arm_id: int, trial_ids: Sequence[int] | None = None) -> list[TrialHistory]:
+        """Return what a procedure may know of an arm's trials, or of some of them, by trial_number.
+
+        Raises NotFound where the run is over, or was resumed since it was read.
+        """
 
     async def answer(
         self, question: Callable[[], list[TrialDecision]], meanwhile: Callable[[float], Awaitable[None]]
@@ -23,10 +25,10 @@ class SearchStore(Protocol):
         called again and again until then, with the seconds for which it may wait. What the question raises comes out
         here."""
 
-    async def apply_decisions(self, run_id: int, arm_id: int, decisions: Sequence[Mapping[str, Any]]) -> int:
+    async def apply_decisions(self, run: Run, arm_id: int, decisions: Sequence[Mapping[str, Any]]) -> int:
         """Start, continue and stop trials, all or none (sql/functions/searches.sql says what a decision is); return the
         bytes of states pruned.
 
-        Raises StaleLease also where the tables are ahead of the decisions, and NotFound where the run is over or
-        somebody holds the rows.
+        Raises StaleLease also where the tables are ahead of the decisions, and NotFound where the run is over, was
+        resumed since it was read, or somebody holds the rows.
         """

@@ -8,7 +8,7 @@ SELECT run_id FROM easeml.runs WHERE is_open ORDER BY run_id
 -- name: read_runs
 -- Open runs; holders lists the segments of each partition, NULL where every slot may run every partition.
 SELECT r.run_id, r.seed, r.status, r.max_seconds, extract(epoch FROM r.started_at)::double precision AS started_seconds, d.n_partitions,
-    r.scheduler, r.visit_order, r.allocation, r.tenant::text AS tenant, d.task, r.is_ending, d.options ? 'n_folds' AS has_folds, ARRAY(SELECT a FROM unnest(r.architectures || 'ensemble'::text) a WHERE easeml.does_whole_rounds(a)) AS whole_architectures,
+    r.scheduler, r.visit_order, r.allocation, r.tenant::text AS tenant, d.task, r.n_resumes, r.is_ending, d.options ? 'n_folds' AS has_folds, ARRAY(SELECT a FROM unnest(r.architectures || 'ensemble'::text) a WHERE easeml.does_whole_rounds(a)) AS whole_architectures,
     b.is_too_large,
     CASE WHEN r.search IS NOT NULL AND NOT b.is_too_large THEN jsonb_build_object('architectures_json', (r.search -> 'architectures')::text, 'search_space_json', r.search_space::text, 'procedure', r.procedure,
         'n_configs', (r.search -> 'n_configs'), 'max_epochs', r.max_epochs, 'seed', r.seed, 'options_json', r.procedure_options::text, 'portfolio_json', (r.search -> 'portfolio')::text) END AS search, CASE WHEN d.placement = 'bound' THEN (
@@ -51,19 +51,21 @@ CROSS JOIN LATERAL (SELECT greatest(sum(c.n_train_rows), 1) AS n_rows FROM easem
 WHERE a.run_id = ANY (%(run_ids)s) AND NOT EXISTS (SELECT FROM easeml.priors q WHERE q.run_id = a.run_id AND a.arm_id <> ALL (q.arm_ids)) ORDER BY a.arm_id
 
 -- name: read_history
--- What a procedure may know of an arm's trials, or of some; scores after each epoch, higher is better.
+-- What a procedure may know of an arm's trials, or of some; scores after each epoch, higher is better. An open run has one row at least, and one that is over or was resumed since has none: its trials are cancelled, or were.
 SELECT t.trial_number, jsonb_build_object('architecture', t.architecture) || t.config AS config, t.status, t.target_epochs, t.inherited_epochs, p.trial_number AS parent,
     ARRAY(SELECT CASE WHEN r.is_higher_better THEN m.metric_value ELSE -m.metric_value END FROM easeml.epoch_metrics m
           WHERE m.trial_id = t.trial_id AND m.split = 'validation' ORDER BY m.epoch) AS scores,
     ARRAY(SELECT extract(epoch FROM m.measured_at)::double precision FROM easeml.epoch_metrics m WHERE m.trial_id = t.trial_id AND m.split = 'validation' ORDER BY m.epoch) AS moments,
     (SELECT coalesce(sum(extract(epoch FROM u.finished_at - u.started_at)) FILTER (WHERE u.n_slots = 1 OR u.state_bytes > 0), 0) FROM easeml.training_units u WHERE u.trial_id = t.trial_id)::double precision
         + (SELECT coalesce(sum(extract(epoch FROM v.finished_at - v.started_at)), 0) FROM easeml.evaluations v WHERE v.trial_id = t.trial_id)::double precision AS seconds
-FROM easeml.trials t JOIN easeml.runs r USING (run_id) LEFT JOIN easeml.trials p ON p.trial_id = t.parent_trial_id
-WHERE t.run_id = %(run_id)s AND t.arm_id = %(arm_id)s AND (%(trial_ids)s::bigint[] IS NULL OR t.trial_id = ANY (%(trial_ids)s)) ORDER BY t.trial_number
+FROM easeml.runs r
+LEFT JOIN easeml.trials t ON t.run_id = r.run_id AND t.arm_id = %(arm_id)s AND (%(trial_ids)s::bigint[] IS NULL OR t.trial_id = ANY (%(trial_ids)s))
+LEFT JOIN easeml.trials p ON p.trial_id = t.parent_trial_id
+WHERE r.run_id = %(run_id)s AND r.is_open AND r.n_resumes = %(n_resumes)s ORDER BY t.trial_number
 
 -- name: apply_decisions
 -- What a procedure has decided about the trials of an arm.
-SELECT easeml.apply_decisions(%(arm_id)s, %(decisions)s::jsonb, %(lease_number)s) AS pruned_bytes
+SELECT easeml.apply_decisions(%(arm_id)s, %(n_resumes)s, %(decisions)s::jsonb, %(lease_number)s) AS pruned_bytes
 
 -- name: plan_run
 -- How a run is scheduled from now on; a new choice goes into the run's history.
