@@ -1,26 +1,27 @@
 """Folders of pictures with their labels, or with the pictures that come out, as rows of a task.
 
-Unpacking a small picture takes ten times as long as sending it, so that several processes read a large folder.
+Unpacking a picture takes longer than sending it, so that several processes read a large folder.
 """
 
 from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from easeml_loaders.pictures import MODES, Place, Skipped, Wanted, is_known, outputs_of, pixels_of, strictly
 from easeml_loaders.small_pngs import may_unpack, unpacked
 from easeml_loaders.source import CHUNK_BYTES, Chunk, Column, Source, Values
 from easeml_plpy.errors import InvalidArgument, InvalidData
 
-MANY_PICTURES = 5_000
+MANY_PICTURES, MANY_SMALL_PNGS = 5_000, 30_000
 """From so many on further processes pay: each takes a third of a second to begin."""
 MOST_PROCESSES = 8
 PART_BYTES = CHUNK_BYTES // 4
@@ -30,8 +31,17 @@ TOGETHER_BYTES = 8 << 20
 """Of the files that are unpacked together: a folder of large files of small pictures would fill the memory."""
 
 Names: TypeAlias = Sequence[tuple[str, str]]
-Read: TypeAlias = "tuple[bytes, bytes] | str"
-"""The pixels of a picture, and of the one that comes out, or what is wrong."""
+
+
+class Pictures(NamedTuple):
+    """The pixels of pictures (n, n_bytes); and what is wrong with some of them, by their places."""
+
+    pixels: NDArray[np.uint8]
+    problems: Mapping[int, str]
+
+
+Read: TypeAlias = Sequence[Pictures]
+"""The pictures of examples, then those that come out, where some do."""
 
 
 def picture_source(folder: Path, labels: Names, wanted: Wanted, skipped: Skipped) -> Source:
@@ -49,35 +59,34 @@ def _chunks(folder: Path, labels: Names, wanted: Wanted, skipped: Skipped) -> It
     n_rows = max(1, PART_BYTES // sum(map(int, map(np.prod, shapes))))
     parts = [labels[start : start + n_rows] for start in range(0, len(labels), n_rows)]
     for part, read in zip(parts, _read_all(folder, parts, wanted), strict=True):
-        kept = [(found, label) for (name, label), found in _kept(part, read, wanted, skipped)]
-        if kept:
-            pixels = Values([found[0] for found, _ in kept])
-            if wanted.output is not None:
-                yield pixels, Values([found[1] for found, _ in kept])
-            else:
-                yield pixels, outputs_of([label for _, label in kept], wanted)
+        kept = list(_kept(part, read, wanted, skipped))
+        if not kept:
+            continue
+        pixels = [Values(each.pixels if len(kept) == len(part) else each.pixels[kept]) for each in read]
+        if wanted.output is None:
+            pixels.append(outputs_of([part[place][1] for place in kept], wanted))
+        yield pixels
 
 
-def _kept(
-    part: Names, read: Sequence[Read], wanted: Wanted, skipped: Skipped
-) -> Iterator[tuple[tuple[str, str], tuple[bytes, bytes]]]:
-    """Yield what can be fed; count the rest as skipped."""
-    for named, found in zip(part, read, strict=True):
-        if isinstance(found, str):
-            skipped.add(InvalidData(found))
+def _kept(part: Names, read: Read, wanted: Wanted, skipped: Skipped) -> Iterator[int]:
+    """Yield the places of what can be fed; count the rest as skipped."""
+    problems = {place: problem for each in reversed(read) for place, problem in each.problems.items()}
+    for place, named in enumerate(part):
+        if place in problems:
+            skipped.add(InvalidData(problems[place]))
         elif wanted.output is not None or is_known(*named, wanted, skipped):
-            yield named, found
+            yield place
 
 
-def _read_all(folder: Path, parts: Sequence[Names], wanted: Wanted) -> Iterator[list[Read]]:
+def _read_all(folder: Path, parts: Sequence[Names], wanted: Wanted) -> Iterator[Read]:
     """Yield what the files of each part hold, in their order; a few parts are read ahead."""
     n_processes = min(os.cpu_count() or 1, MOST_PROCESSES, len(parts))
-    if sum(map(len, parts)) < MANY_PICTURES or n_processes < 2:
+    if n_processes < 2 or sum(map(len, parts)) < _worth_while(parts[0], wanted):
         yield from (read_part(folder, part, wanted) for part in parts)
         return
     # Started afresh: a fork would share the connection to the server.
     with ProcessPoolExecutor(n_processes, mp_context=get_context("spawn")) as pool:
-        ahead: deque[Future[list[Read]]] = deque()
+        ahead: deque[Future[Read]] = deque()
         for part in parts:
             ahead.append(pool.submit(read_part, folder, part, wanted))
             if len(ahead) > 2 * n_processes:
@@ -86,73 +95,47 @@ def _read_all(folder: Path, parts: Sequence[Names], wanted: Wanted) -> Iterator[
             yield ahead.popleft().result()
 
 
-def read_part(folder: Path, part: Names, wanted: Wanted) -> list[Read]:
-    """Return what each file of a part holds, or what is wrong with it."""
+def _worth_while(names: Names, wanted: Wanted) -> int:
+    """Return from how many pictures on further processes pay, by the first of them."""
+    are_small = may_unpack(len(names), wanted.shape) and names[0][0].lower().endswith(".png")
+    return MANY_SMALL_PNGS if are_small else MANY_PICTURES
+
+
+def read_part(folder: Path, part: Names, wanted: Wanted) -> Read:
+    """Return what the files of a part hold, or what is wrong with them."""
     place = Place(folder)
-    given = [_Picture(place, name) for name, _ in part]
-    other = [_Picture(place, name) for _, name in part] if wanted.output is not None else []
     with strictly():
-        inputs = _pixels(given, wanted)
-        outputs = _pixels(other, wanted.output) if wanted.output is not None else [b""] * len(part)
-    return [_both(one, two) for one, two in zip(inputs, outputs, strict=True)]
+        read = [_pictures(place, [name for name, _ in part], wanted)]
+        if wanted.output is not None:
+            read.append(_pictures(place, [name for _, name in part], wanted.output))
+    return read
 
 
-def _both(given: bytes | str, wanted: bytes | str) -> Read:
-    """Return both pictures of an example, or what is wrong with the first that cannot be read."""
-    if isinstance(given, str):
-        return given
-    return wanted if isinstance(wanted, str) else (given, wanted)
-
-
-class _Picture:
-    """A picture that is to be read: its file and what is in it, or what is wrong with its name."""
-
-    def __init__(self, place: Place, name: str) -> None:
-        self.problem, self.path = "", Path()
+def _pictures(place: Place, names: Sequence[str], wanted: Wanted) -> Pictures:
+    """Read pictures: small PNGs are unpacked together, and Pillow reads all others."""
+    pixels = np.zeros((len(names), int(np.prod(wanted.shape))), np.uint8)
+    is_known = np.zeros(len(names), np.bool_)
+    if may_unpack(len(names), wanted.shape):
+        for some, contents in _contents(place, names):
+            pixels[some], is_known[some] = unpacked(contents, wanted.shape)
+    problems: dict[int, str] = {}
+    for k in np.flatnonzero(~is_known).tolist():
         try:
-            self.path = place.of(name)
+            pixels[k] = np.frombuffer(pixels_of(place.of(names[k]), wanted), np.uint8)
         except InvalidData as error:
-            self.problem = str(error)
-
-    def content(self) -> bytes:
-        """Return the whole file of a small picture, and nothing of any other."""
-        if self.problem:
-            return b""
-        try:
-            with open(self.path, "rb", buffering=0) as file:
-                content = file.read(MOST_FILE_BYTES + 1)
-        except OSError:
-            return b""
-        return content if len(content) <= MOST_FILE_BYTES else b""
-
-    def read(self, wanted: Wanted) -> bytes | str:
-        """Have Pillow read it."""
-        try:
-            return self.problem or pixels_of(self.path, wanted)
-        except InvalidData as error:
-            return str(error)
+            problems[k] = str(error)
+    return Pictures(pixels, problems)
 
 
-def _pixels(pictures: Sequence[_Picture], wanted: Wanted) -> list[bytes | str]:
-    """Return the pixels of pictures; small PNGs are unpacked together."""
-    known: list[bytes | None] = []
-    if may_unpack(len(pictures), wanted.shape):
-        for contents in _contents(pictures):
-            known += unpacked(contents, wanted.shape)
-    else:
-        known += [None] * len(pictures)
-    return [picture.read(wanted) if pixels is None else pixels for picture, pixels in zip(pictures, known, strict=True)]
-
-
-def _contents(pictures: Iterable[_Picture]) -> Iterator[list[bytes]]:
-    """Yield what is in the files of pictures, in their order, so many at once that memory holds them."""
+def _contents(place: Place, names: Sequence[str]) -> Iterator[tuple[slice, list[bytes]]]:
+    """Yield what is in small files, in their order, so many at once that memory holds them, with their places."""
     contents: list[bytes] = []
-    n_bytes = 0
-    for picture in pictures:
-        contents.append(picture.content())
+    start = n_bytes = 0
+    for name in names:
+        contents.append(place.content(name, MOST_FILE_BYTES))
         n_bytes += len(contents[-1])
         if n_bytes >= TOGETHER_BYTES:
-            yield contents
-            contents, n_bytes = [], 0
+            yield slice(start, start + len(contents)), contents
+            start, n_bytes, contents = start + len(contents), 0, []
     if contents:
-        yield contents
+        yield slice(start, start + len(contents)), contents

@@ -33,7 +33,7 @@ def save(folder, name, size=(6, 4), colour=(10, 20, 30), **options):
 def read_all(source):
     chunks = list(source.chunks())
     return [bytes(pixels) for values, _ in chunks for pixels in values.data], [
-        label for _, values in chunks for label in values.data
+        bytes(output) for _, values in chunks for output in values.data
     ]
 
 
@@ -168,6 +168,10 @@ def test_links_lead_nowhere_outside_the_folder(tmp_path):
     for name in ("out.png", "up/outside.png", "../outside.png", str(tmp_path / "outside.png"), "", ".", "up", "a\0b/c"):
         with pytest.raises(InvalidData, match=r"no file below|no such file"):
             place.of(name)
+        assert place.content(name, 1000) == b""
+    assert place.content("inside.png", 1000) == (folder / "inside.png").read_bytes()
+    assert place.content("in.png", 1000) == b"", "a link is followed by `of`, which says where it leads"
+    assert place.content("inside.png", 10) == b"", "a large file is for Pillow"
 
 
 @pytest.mark.parametrize(
