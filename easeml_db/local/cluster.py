@@ -44,22 +44,31 @@ def initialise(cluster: Path, binaries: Path) -> None:
     """Make the data directory; the superuser's password stands in a file beside it. Raises ServerUnavailable."""
     secret = cluster.parent / "password"
     write_private(secret, secrets.token_urlsafe(18))
-    if cluster.exists():  # left by an initialisation that was interrupted
-        shutil.rmtree(cluster)
+    # initdb writes PG_VERSION long before it is done: whoever interrupts it leaves no cluster, but a folder beside it.
+    unfinished = cluster.with_name(f"{cluster.name}.unfinished")
+    for left in (cluster, unfinished):
+        if left.exists():
+            shutil.rmtree(left)
     command: list[str | Path] = [
-        binaries / "initdb", "-D", cluster, "-U", SUPERUSER, "--encoding=UTF8", "--locale=C.UTF-8",
+        binaries / "initdb", "-D", unfinished, "-U", SUPERUSER, "--encoding=UTF8", "--locale=C.UTF-8",
         "--auth-local=trust", "--auth-host=scram-sha-256", f"--pwfile={secret}",
     ]  # fmt: skip
     made = run_as_server(command, check=False)
     if made.returncode != 0:
         raise ServerUnavailable("the private server could not be created", detail=made.stderr.strip())
+    unfinished.rename(cluster)
 
 
-def configure(cluster: Path, *, port: int, socket_folder: Path) -> None:
-    """Write our settings into a file of their own, which postgresql.conf includes."""
-    lines = {**SETTINGS, "listen_addresses": "'127.0.0.1'", "port": str(port)}
+def configure(
+    cluster: Path, *, port: int, socket_folder: Path, listen: str = "127.0.0.1", socket_mode: str = "0700"
+) -> None:
+    """Write our settings into a file of their own, which postgresql.conf includes.
+
+    listen: addresses as PostgreSQL reads them, empty for none; socket_mode: who may open the socket.
+    """
+    lines = {**SETTINGS, "listen_addresses": f"'{listen}'", "port": str(port)}
     lines["unix_socket_directories"] = f"'{socket_folder}'"
-    lines["unix_socket_permissions"] = "0700"
+    lines["unix_socket_permissions"] = socket_mode
     write_private(cluster / "easeml.conf", "".join(f"{name} = {value}\n" for name, value in lines.items()))
     main = cluster / "postgresql.conf"
     include = "include 'easeml.conf'\n"

@@ -12,6 +12,7 @@ from psycopg.conninfo import conninfo_to_dict
 from easeml_db.local.private_files import write_private
 from easeml_db.local.server import DATABASE, SERVICE_ROLE, Embedded
 from easeml_db.postgres.connection import connect_now
+from easeml_db.postgres.versions import update_extension
 
 SERVICES = "pg_service.conf"
 
@@ -24,7 +25,7 @@ def start_nodes(server: Embedded, names: Sequence[str]) -> None:
         node = Embedded(server.folder / "nodes" / name)
         (server.folder / "nodes").mkdir(mode=0o755, exist_ok=True)
         node.start()
-        _prepare(node)
+        prepare_node(node)
         facts = conninfo_to_dict(node.dsn(user=SERVICE_ROLE))
         sections += [f"[pg_{name}]", *(f"{key}={value}" for key, value in facts.items()), ""]
     write_private(server.folder / SERVICES, "\n".join(sections))
@@ -49,8 +50,8 @@ def remove_nodes(server: Embedded) -> None:
         Embedded(Path(server.folder) / "nodes" / name).remove()
 
 
-def _prepare(node: Embedded) -> None:
-    """Create database, extension and the coordinator's role on a node, where they are missing."""
+def prepare_node(node: Embedded) -> None:
+    """Create database, extension and the coordinator's role on a node, where they are missing; update the extension."""
     with connect_now(node.dsn(database="postgres")) as connection:
         if not connection.execute("SELECT FROM pg_database WHERE datname = %s", [DATABASE]).fetchall():
             connection.execute(f"CREATE DATABASE {DATABASE}")
@@ -58,4 +59,5 @@ def _prepare(node: Embedded) -> None:
             connection.execute(f"CREATE ROLE {SERVICE_ROLE} LOGIN")
     with connect_now(node.dsn()) as connection:
         connection.execute("CREATE EXTENSION IF NOT EXISTS easeml_segment CASCADE")
+        update_extension(connection, "easeml_segment")
         connection.execute(sql.SQL("GRANT easeml_segment TO {}").format(sql.Identifier(SERVICE_ROLE)))

@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from easeml_db.errors import NotFound, ServerUnavailable
+from easeml_plpy.memory import machine_bytes
 
 LIBPQ_FILES = ("PGSERVICEFILE", "PGSYSCONFDIR", "PGPASSFILE")
+CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 PREDICTION_MEMORY = "EASEML_PREDICTION_MEMORY_BYTES"
 
 
@@ -76,9 +78,21 @@ def coordinator_environment() -> dict[str, str]:
 
 
 def prediction_memory_bytes() -> int:
-    """Return how much memory a session that predicts may have: a quarter of the machine's, 2 GB at least."""
-    n_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return max(2 << 30, n_bytes // 4)
+    """Return how much memory a session that predicts may have: a quarter of the machine's or container's, 2 GB at
+    least."""
+    return max(2 << 30, machine_bytes() // 4)
+
+
+def available_cores(quota: Path = CPU_QUOTA) -> int:
+    """Return how many cores this process may use: those that it may run on, or as many as its container's time fills.
+
+    quota: the file in which the kernel tells microseconds, or max, and the period.
+    """
+    n_cores = len(os.sched_getaffinity(0))
+    told = quota.read_text(encoding="ascii").split() if quota.exists() else []
+    if len(told) != 2 or told[0] == "max":
+        return n_cores
+    return max(1, min(n_cores, int(told[0]) // int(told[1])))
 
 
 def package_build() -> float:

@@ -27,6 +27,7 @@ from easeml_db.local.coordinator_process import end_coordinator, find_coordinato
 from easeml_db.local.facts_file import read_facts, remember
 from easeml_db.local.private_files import check_folder, make_private_folder, own_target
 from easeml_db.local.processes import (
+    available_cores,
     last_lines,
     package_build,
     run_as_server,
@@ -109,17 +110,17 @@ class Embedded:
             return
         remember(self.folder, port=choose_port(port, self.facts.get("port")))
         configure(self.cluster, port=self.facts["port"], socket_folder=self.socket_folder)
-        self._start_postgres()
+        self.start_cluster()
 
     def stop(self) -> None:
         """Stop the coordinator, then the server; sessions are disconnected, nothing recorded is lost."""
         self.stop_coordinator()
         if self.is_running():
-            self._stop_postgres()
+            self.stop_cluster()
 
     def restart(self) -> None:
         """Restart the server alone; the coordinator reconnects by itself."""
-        self._stop_postgres()
+        self.stop_cluster()
         self.start()
 
     def remove(self) -> None:
@@ -134,10 +135,10 @@ class Embedded:
         with connect_now(self.dsn(database="postgres")) as connection:
             if not connection.execute("SELECT FROM pg_database WHERE datname = %s", [DATABASE]).fetchall():
                 connection.execute(f"CREATE DATABASE {DATABASE}")
-        self._check_build()
+        self.check_build()
         with connect_now(self.dsn()) as connection:
             prepare_database(connection, n_slots=n_slots)
-        remember(self.folder, extension_version=__version__, extension_build=extension_files.fingerprint())
+        self.remember_build()
 
     # Coordinator
 
@@ -161,7 +162,7 @@ class Embedded:
 
     # Details
 
-    def _check_build(self) -> None:
+    def check_build(self) -> None:
         """Refuse a cluster whose extension has this version's number and other contents: nothing could update it."""
         known = self.facts.get("extension_version"), self.facts.get("extension_build")
         if known[0] == __version__ and known[1] != extension_files.fingerprint():
@@ -169,6 +170,10 @@ class Embedded:
                 f"the private server in {self.folder} was made by another build of easeml {__version__}",
                 hint=f"Keep what you need of it (easeml backup), then: easeml destroy --data {self.folder}, easeml up.",
             )
+
+    def remember_build(self) -> None:
+        """Note which build of the extensions is in the server."""
+        remember(self.folder, extension_version=__version__, extension_build=extension_files.fingerprint())
 
     def prepare_folders(self) -> None:
         """Make the folders of data and socket, or check that nobody else has prepared them. Raises NotAllowed."""
@@ -191,7 +196,8 @@ class Embedded:
                     hint="Choose a folder outside root's home, for example under /var/lib.",
                 )
 
-    def _start_postgres(self) -> None:
+    def start_cluster(self) -> None:
+        """Start the server with the settings that are written, and wait until it answers. Raises ServerUnavailable."""
         log = self.folder / "server.log"
         # A server that recovers from a crash may take its time; one that has failed to start is not waited for.
         command: list[str | Path] = [self._binary("pg_ctl"), "start", "-w", "-t", "300", "-D", self.cluster, "-l", log]
@@ -199,7 +205,8 @@ class Embedded:
         if started.returncode != 0:
             raise ServerUnavailable("the private server did not start", detail=last_lines(log), hint=f"Its log: {log}")
 
-    def _stop_postgres(self) -> None:
+    def stop_cluster(self) -> None:
+        """Stop the server alone."""
         run_as_server([self._binary("pg_ctl"), "stop", "-w", "-m", "fast", "-D", self.cluster])
 
     def _binary(self, name: str) -> Path:
@@ -216,6 +223,6 @@ def prepare_database(connection: psycopg.Connection[Any], *, n_slots: int | None
         connection.execute(f"ALTER ROLE {SERVICE_ROLE} SET {name} = {value}")
     has_slots = bool(connection.execute("SELECT FROM easeml.slots LIMIT 1").fetchall())
     if n_slots is not None or not has_slots:
-        n_cores = len(os.sched_getaffinity(0))
+        n_cores = available_cores()
         n_slots = n_slots or max(1, n_cores)
         connection.execute("SELECT easeml.set_slots(%s, %s)", [n_slots, max(1, n_cores // n_slots)])

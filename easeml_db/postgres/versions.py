@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import psycopg
+from psycopg import sql
 
 from easeml_db import __version__
 from easeml_db.errors import VersionMismatch
 
 EXTENSION = "SELECT extversion FROM pg_catalog.pg_extension WHERE extname = 'easeml'"
+INSTALLED = "SELECT extversion FROM pg_catalog.pg_extension WHERE extname = %s"
 
 AVAILABLE = """SELECT v.version, e.default_version FROM pg_catalog.pg_available_extension_versions v
     JOIN pg_catalog.pg_available_extensions e USING (name) WHERE v.name = 'easeml'"""
@@ -27,17 +29,19 @@ def check_version(installed: str | None) -> None:
     )
 
 
-def update_extension(connection: psycopg.Connection[Any]) -> None:
+def update_extension(
+    connection: psycopg.Connection[Any], extension: Literal["easeml", "easeml_segment"] = "easeml"
+) -> None:
     """Bring the extension of a database to this version. Raises VersionMismatch where no way leads there."""
-    (row,) = connection.execute(EXTENSION).fetchall()
+    (row,) = connection.execute(INSTALLED, [extension]).fetchall()
     installed = row["extversion"]
     if _numbers(installed) > _numbers(__version__):
         check_version(installed)
     try:
-        connection.execute("ALTER EXTENSION easeml UPDATE")
+        connection.execute(sql.SQL("ALTER EXTENSION {} UPDATE").format(sql.Identifier(extension)))
     except psycopg.errors.InvalidParameterValue as error:
         raise VersionMismatch(
-            f"the database has extension easeml {installed}, from which no way leads to {__version__}",
+            f"the database has extension {extension} {installed}, from which no way leads to {__version__}",
             detail=str(error).strip(),
             hint="Update to a version between the two first, or dump the database and restore it into a new one.",
         ) from error

@@ -1,0 +1,282 @@
+#!/usr/bin/env python3
+"""What a container of the image does: server, node, coordinator, console, passwords, health, or any other command.
+
+A server or a node is prepared on a socket that only its own user enters, with whatever is missing; only then does it
+begin to listen, as process 1. So nobody meets a half prepared one, and a further start finds its work done.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pwd
+import secrets
+import signal
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
+
+import psycopg
+from psycopg import sql
+
+from easeml_db.errors import EasemlError, InvalidArgument, NotAllowed, NotReady, VersionMismatch
+from easeml_db.local.binaries import find_binaries
+from easeml_db.local.cluster import SUPERUSER, configure, initialise, is_initialised
+from easeml_db.local.facts_file import remember
+from easeml_db.local.nodes import prepare_node
+from easeml_db.local.private_files import write_private
+from easeml_db.local.server import SERVICE_ROLE, Embedded
+from easeml_db.postgres.connection import connect_now
+
+SECRETS = {"superuser": 0o400, "service": 0o440}
+"""Passwords by the name of their file: of the superuser for its owner alone, of the coordinator for its group, too."""
+ACCESS = """\
+# The server's own user is the superuser, without a password; everybody else says one, wherever it comes from.
+local all {superuser} peer map=container
+local all all scram-sha-256
+host all all all scram-sha-256
+"""
+HEALTH = {
+    "server": "SELECT easeml.version() IS NOT NULL AS is_healthy",
+    "node": "SELECT easeml_segment.version() IS NOT NULL AS is_healthy",
+    "coordinator": "SELECT easeml.has_live_coordinator() AS is_healthy",
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the environment asks of a server: its folders, where it listens, slots at the first start, other servers."""
+
+    data: Path
+    secrets: Path
+    sockets: Path
+    listen: str
+    port: int
+    n_slots: int | None
+    segments: Mapping[str, int]
+
+
+def settings_of(environment: Mapping[str, str]) -> Settings:
+    """Read the settings. Raises InvalidArgument."""
+    slots = environment.get("EASEML_SLOTS", "")
+    return Settings(
+        data=Path(environment.get("EASEML_DATA") or "/var/lib/easeml/data"),
+        secrets=Path(environment.get("EASEML_SECRETS") or "/var/lib/easeml/secrets"),
+        sockets=Path(environment.get("EASEML_SOCKETS") or "/run/postgresql"),
+        listen=environment.get("EASEML_LISTEN") or "*",
+        port=_number("EASEML_PORT", environment.get("EASEML_PORT") or "5432", 1024, 65535),
+        n_slots=_number("EASEML_SLOTS", slots, 1, 1000) if slots else None,
+        segments=segments_of(environment.get("EASEML_SEGMENTS", "")),
+    )
+
+
+def segments_of(text: str) -> dict[str, int]:
+    """Return the slots of each segment that is another server: 'east:2 west:1'. Raises InvalidArgument."""
+    found: dict[str, int] = {}
+    for word in text.split():
+        name, _, count = word.partition(":")
+        if not name or name in found:
+            raise InvalidArgument(f"EASEML_SEGMENTS: expected each segment once as NAME:SLOTS, got {word!r}")
+        found[name] = _number("EASEML_SEGMENTS", count, 1, 1000)
+    return found
+
+
+def _number(name: str, text: str, least: int, most: int) -> int:
+    if not text.isascii() or not text.isdigit() or not least <= int(text) <= most:
+        raise InvalidArgument(f"{name}: expected a number from {least} to {most}, got {text!r}")
+    return int(text)
+
+
+# Server and node
+
+
+def serve(kind: str, settings: Settings) -> NoReturn:
+    """Prepare the server or node, then become it."""
+    if os.geteuid() == 0:
+        raise NotAllowed(
+            "PostgreSQL refuses to run as root", hint="Leave the user of the container as the image has it."
+        )
+    _end_on_signals()
+    server = Embedded(settings.data)
+    server.prepare_folders()
+    claim(settings.data)
+    passwords = {name: read_secret(settings.secrets, name) for name in SECRETS}
+    make_cluster(server, settings)
+    configure(server.cluster, port=settings.port, socket_folder=server.socket_folder, listen="")
+    try:
+        server.start_cluster()
+        _prepare(kind, server, settings, passwords)
+    finally:
+        if server.is_running():
+            server.stop_cluster()
+    configure(
+        server.cluster, port=settings.port, socket_folder=settings.sockets, listen=settings.listen, socket_mode="0777"
+    )
+    postgres = Path(server.facts["binaries"]) / "postgres"
+    os.execve(postgres, [str(postgres), "-D", str(server.cluster)], server.environment())
+
+
+def claim(folder: Path) -> None:
+    """Keep other containers away from this folder until this process and the server that it becomes have ended: what
+    PostgreSQL writes down, a number of a process, tells nothing about another container. Raises NotAllowed."""
+    descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise NotAllowed(
+            f"another container works on {folder}", hint="Give each server a volume of its own."
+        ) from error
+    os.set_inheritable(descriptor, True)
+
+
+def make_cluster(server: Embedded, settings: Settings) -> None:
+    """Make the data directory where there is none; one of another PostgreSQL is refused. Raises VersionMismatch."""
+    binaries = find_binaries()
+    remember(server.folder, binaries=str(binaries), port=settings.port)
+    if not is_initialised(server.cluster):
+        initialise(server.cluster, binaries)
+    if "access" not in server.facts:  # later, the rules are those that administrators wrote
+        user = pwd.getpwuid(os.geteuid()).pw_name
+        write_private(server.cluster / "pg_hba.conf", ACCESS.format(superuser=SUPERUSER))
+        write_private(server.cluster / "pg_ident.conf", f"container {user} {SUPERUSER}\n")
+        (server.folder / "password").unlink(missing_ok=True)  # that of initdb: the secret takes its place
+        remember(server.folder, access="scram")
+    made = (server.cluster / "PG_VERSION").read_text(encoding="ascii").strip()
+    if made != binaries.parent.name:
+        raise VersionMismatch(
+            f"the volume was made by PostgreSQL {made}, this image has {binaries.parent.name}",
+            hint="Write a backup with the former image (easeml backup) and restore it into a new volume.",
+        )
+
+
+def _prepare(kind: str, server: Embedded, settings: Settings, passwords: Mapping[str, str]) -> None:
+    """Create what is missing and bring the extension to the version of the image."""
+    try:
+        if kind == "node":
+            server.check_build()
+            prepare_node(server)
+            server.remember_build()
+        else:
+            is_first = "extension_version" not in server.facts  # later, the slots are those that administrators set
+            server.prepare(n_slots=settings.n_slots if is_first else None)
+    except VersionMismatch as error:
+        raise VersionMismatch(
+            str(error), detail=error.detail, hint="Take the image that the volume was made with, or an empty volume."
+        ) from error
+    with connect_now(server.dsn()) as connection:
+        set_password(connection, SUPERUSER, passwords["superuser"])
+        set_password(connection, SERVICE_ROLE, passwords["service"])
+        if kind == "server":
+            add_segments(connection, settings.segments)
+
+
+def add_segments(connection: psycopg.Connection[Any], segments: Mapping[str, int]) -> None:
+    """Add other servers as segments with slots, each by the service pg_NAME, where they are missing."""
+    there = {row["segment_name"] for row in connection.execute("SELECT segment_name FROM easeml.segments")}
+    for name, n_slots in segments.items():
+        if name not in there:
+            with connection.transaction():
+                connection.execute("SELECT easeml.add_segment(%s, service => %s)", [name, f"pg_{name}"])
+                connection.execute("SELECT easeml.add_slots(%s, %s)", [n_slots, name])
+
+
+def set_password(connection: psycopg.Connection[Any], role: str, password: str) -> None:
+    """Set a role's password; the server and its log see the SCRAM verifier alone."""
+    verifier = connection.pgconn.encrypt_password(password.encode(), role.encode(), b"scram-sha-256").decode()
+    connection.execute(sql.SQL("ALTER ROLE {} PASSWORD {}").format(sql.Identifier(role), sql.Literal(verifier)))
+
+
+def _end_on_signals() -> None:
+    """Let SIGTERM and SIGINT end this process in good order: process 1 takes no notice of them by itself."""
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, end)
+
+
+# Passwords
+
+
+def make_passwords(folder: Path) -> None:
+    """Draw the passwords that are missing, each into a file of its own."""
+    for name, mode in SECRETS.items():
+        if not (folder / name).exists():
+            write_private(folder / name, secrets.token_urlsafe(24))
+            (folder / name).chmod(mode)
+
+
+def read_secret(folder: Path, name: str) -> str:
+    """Return a password. Raises NotReady where there is none."""
+    try:
+        password = (folder / name).read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise NotReady(
+            f"secret {name}: {folder / name} cannot be read: {error.strerror}",
+            hint="Run a container with the command passwords on that volume first, or put a secret there.",
+        ) from error
+    if not password:
+        raise InvalidArgument(f"secret {name}: expected a password, and {folder / name} is empty")
+    return password
+
+
+# Coordinator and console
+
+
+def coordinate(arguments: list[str], settings: Settings) -> NoReturn:
+    """Become the coordinator; its password goes into a file that libpq reads, for nodes as well. Lines of a secret
+    pgpass, for tenants whose datasets are refreshed, come after it."""
+    passwords = Path(os.environ.get("PGPASSFILE") or Path(tempfile.gettempdir()) / "easeml-pgpass")
+    lines = f"*:*:*:{SERVICE_ROLE}:{_escaped(read_secret(settings.secrets, 'service'))}\n"
+    if (settings.secrets / "pgpass").exists():
+        lines += read_secret(settings.secrets, "pgpass") + "\n"
+    write_private(passwords, lines)
+    os.environ["PGPASSFILE"] = str(passwords)
+    os.execvp("easeml", ["easeml", "coordinator", *arguments])
+
+
+def _escaped(password: str) -> str:
+    return password.replace("\\", "\\\\").replace(":", "\\:")
+
+
+def check_health(kind: str) -> int:
+    """Return 0 where the server, the node, or a coordinator answers as it should, and 1 where not."""
+    if kind not in HEALTH:
+        raise InvalidArgument(f"health: expected one of {', '.join(HEALTH)}, got {kind!r}")
+    with connect_now(os.environ["EASEML_DSN"], "easeml health") as connection:
+        (row,) = connection.execute(HEALTH[kind]).fetchall()
+    return 0 if row["is_healthy"] else 1
+
+
+def main(arguments: list[str]) -> int:
+    """Do what the arguments say, and return the exit status; most of them never return."""
+    try:
+        match arguments:
+            case ["server" | "node" as kind]:
+                serve(kind, settings_of(os.environ))
+            case ["coordinator", *more]:
+                coordinate(more, settings_of(os.environ))
+            case ["console", *more]:
+                os.execvp("easeml", ["easeml", "console", *more])
+            case ["passwords"]:
+                make_passwords(settings_of(os.environ).secrets)
+            case ["health", kind]:
+                return check_health(kind)
+            case [command, *_]:
+                os.execvp(command, arguments)
+    except (EasemlError, psycopg.Error, OSError) as error:
+        print(f"easeml: {error}", file=sys.stderr)
+        for name in ("detail", "hint"):
+            if told := getattr(error, name, None):
+                print(f"easeml: {told}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
