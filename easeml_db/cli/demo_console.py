@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import shutil
 import sys
 import time
@@ -76,11 +78,12 @@ def print_next_steps(server: Embedded, console: DemoConsole, *commands: tuple[st
     console.step("Go on by hand")
     command = "easeml" if shutil.which("easeml") else str(Path(sys.argv[0]).absolute())
     console.note(server_facts(server)["psql"], "cyan")
-    where = "" if server.folder == default_folder() else f" --data {server.folder}"
+    if server.folder != Path(os.environ.get("EASEML_DATA") or default_folder()):
+        console.note(f"export EASEML_DATA={shlex.quote(str(server.folder))}", "cyan")
     for arguments, purpose in (
         *commands,
         ("doctor", "looks whether all is well"),
-        (f"down{where}", "stops server and coordinator; the data stays"),
+        ("down", "stops server and coordinator; the data stays"),
     ):
         console.note(f"{command} {arguments:<14} {purpose}")
 

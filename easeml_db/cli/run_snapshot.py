@@ -67,7 +67,8 @@ class RunSnapshot:
                 "No coordinator is running. Start one: easeml up (private server), or easeml coordinator --dsn ..."
                 " The run goes on by itself."
             )
-        return None
+        kept_out = [slot for slot in self.slots if slot["lost_reason"] and slot["status"] != "busy"]
+        return None if not kept_out else f"{kept_out[0]['slot_name']} cannot work: {kept_out[0]['lost_reason']}"
 
 
 @dataclass

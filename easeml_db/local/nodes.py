@@ -28,6 +28,8 @@ def start_nodes(server: Embedded, names: Sequence[str]) -> None:
         prepare_node(node)
         facts = conninfo_to_dict(node.dsn(user=SERVICE_ROLE))
         sections += [f"[pg_{name}]", *(f"{key}={value}" for key, value in facts.items()), ""]
+    if not (server.folder / SERVICES).exists():
+        server.stop_coordinator()  # one that runs was started without this file, and would never find it
     write_private(server.folder / SERVICES, "\n".join(sections))
     os.environ["PGSERVICEFILE"] = str(server.folder / SERVICES)
 

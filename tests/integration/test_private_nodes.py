@@ -13,6 +13,7 @@ from easeml_db.cli import commands
 from easeml_db.local.nodes import SERVICES, nodes_of, start_nodes
 from easeml_db.local.server import Embedded
 from easeml_db.postgres.nodes import visited
+from tests.conftest import Session
 from tests.disks import open_folder
 
 
@@ -52,3 +53,24 @@ def test_nodes_come_and_go_with_their_control_server(control: Embedded) -> None:
     assert identity() == before
     assert CliRunner().invoke(commands, ["destroy", "--yes", "--data", str(control.folder)]).exit_code == 0
     assert not control.folder.exists()
+
+
+def test_a_coordinator_that_ran_before_its_nodes_finds_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PGSERVICEFILE", raising=False)
+    parent = open_folder()
+    server = Embedded(parent / "server")
+    try:
+        server.start()
+        server.prepare(n_slots=1)
+        server.start_coordinator()
+        start_nodes(server, ["east"])
+        server.start_coordinator()
+        with Session.open(server.dsn()) as session:
+            session.execute("SELECT easeml.add_segment('east', service => 'pg_east'), easeml.add_slots(1, 'east')")
+            looked = "SELECT num_nonnulls(checked_at, refusal) > 0 FROM easeml.segment_status WHERE service IS NOT NULL"
+            session.wait_until(looked)
+            assert session.values("SELECT refusal FROM easeml.segment_status WHERE service IS NOT NULL") == [None]
+    finally:
+        CliRunner().invoke(commands, ["destroy", "--yes", "--data", str(server.folder)])
+        parent.rmdir()
+        os.environ.pop("PGSERVICEFILE", None)

@@ -190,7 +190,7 @@ def slot_row(slot_id: int = 1, **facts: Any) -> dict[str, Any]:
     return {
         "slot_id": slot_id, "slot_name": f"slot-{slot_id}", "device": "cpu", "n_threads": 1, "status": "busy",
         "run_id": 1, "trial_id": slot_id, "architecture": "mlp", "kind": "train", "epoch": 1, "partition_number": 0,
-        "unit_seconds": 0.5, **facts,
+        "unit_seconds": 0.5, "lost_reason": None, **facts,
     }  # fmt: skip
 
 
@@ -235,6 +235,13 @@ def test_a_missing_coordinator_is_told_with_what_to_do() -> None:
     assert any("easeml up" in line for line in changes(snapshot(), stuck))
     assert "easeml coordinator" in shown(stuck)
     assert "set_slots" in shown(snapshot(slots=[]))
+
+
+def test_a_slot_whose_session_cannot_be_opened_says_why() -> None:
+    reason = "its session cannot be opened: service pg_east: there is no service of that name"
+    stuck = snapshot(run=run_row(status="queued"), slots=[slot_row(status="idle", lost_reason=reason)])
+    assert any(reason in line for line in changes(snapshot(), stuck))
+    assert reason in shown(stuck, width=200)
 
 
 def test_time_left_follows_the_pace_and_the_limit() -> None:
