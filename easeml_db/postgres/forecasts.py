@@ -15,16 +15,17 @@ from easeml_db.errors import EasemlError
 from easeml_db.postgres import background
 from easeml_db.postgres.store_session import StoreSession
 
-LOOK_SECONDS = 2.0
+LOOK_SECONDS = 1.0
 RESTS = 4  # times as long as the forecast took
 
 
 @dataclass(frozen=True)
 class Cadence:
-    """How often a run is forecast: first after `least_seconds`, then after each twentieth of its age, at most every
-    `least_seconds` and at least every `most_seconds`; no longer than `timeout_seconds` each, and after one that failed
-    not for `failed_seconds`."""
+    """How often a run is forecast: first after `first_seconds`, and as often while nothing is known of its times; then
+    after each twentieth of its age, at most every `least_seconds` and at least every `most_seconds`; no longer than
+    `timeout_seconds` each, and after one that failed not for `failed_seconds`."""
 
+    first_seconds: float = 1.0
     least_seconds: float = 5.0
     most_seconds: float = 60.0
     timeout_seconds: float = 30.0
@@ -77,7 +78,7 @@ class Forecasts:
         self._resting = {run_id: until for run_id, until in self._resting.items() if until > now}
         found = await session.row(
             "due_forecast", resting=list(self._resting), last_tenant=self._last_tenant,
-            least_seconds=self._cadence.least_seconds, most_seconds=self._cadence.most_seconds,
+            first_seconds=self._cadence.first_seconds, least_seconds=self._cadence.least_seconds, most_seconds=self._cadence.most_seconds,
         )  # fmt: skip
         self._last_tenant = found.get("tenant", "")
         return found.get("run_id")

@@ -6,6 +6,7 @@ Units are written by hand, as in test_plans.py; there is no coordinator, only it
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -18,7 +19,7 @@ from tests.integration.test_plans import EVALUATIONS, METRICS, TABLE, UNITS
 if TYPE_CHECKING:
     from tests.conftest import Session
 
-AT_ONCE = Cadence(least_seconds=0.0, most_seconds=0.0, timeout_seconds=200.0)
+AT_ONCE = Cadence(first_seconds=0.0, least_seconds=0.0, most_seconds=0.0, timeout_seconds=200.0)
 EPOCH_SECONDS = 24  # by hand: two units of 10 and two of 2 seconds
 SLOT_SECONDS = 6 * EPOCH_SECONDS + 3 * 4  # of a run of three trials of two epochs, which ends with three tests
 LIVE = """
@@ -155,10 +156,50 @@ def test_what_has_ended_or_begun_again_has_no_eta(lena: Session, admin: Session)
 def test_nobody_is_forecast_before_its_time_or_without_the_lease(lena: Session, admin: Session) -> None:
     run = begin_run(lena, admin)
     take_turns(admin.dsn, lease_number=6)
-    take_turns(admin.dsn, cadence=Cadence(least_seconds=60.0))
+    take_turns(admin.dsn, cadence=Cadence(first_seconds=3600.0, most_seconds=3600.0))
     assert n_forecasts(lena, run) == 0
-    take_turns(admin.dsn, 3, Cadence(least_seconds=10.0, timeout_seconds=200.0))
+    take_turns(
+        admin.dsn, 3, Cadence(first_seconds=10.0, least_seconds=3600.0, most_seconds=3600.0, timeout_seconds=200.0)
+    )
     assert n_forecasts(lena, run) == 1
+
+
+def test_a_run_of_which_nothing_is_known_is_forecast_as_soon_as_something_is(admin: Session) -> None:
+    nina = admin.as_role("nina", "easeml_tenant")
+    admin.execute("CREATE SCHEMA nina AUTHORIZATION nina")
+    nina.execute(TABLE.replace("lena", "nina"))
+    nina.execute("SELECT easeml.create_dataset('flowers', 'nina.mine', '{x}', 'y', n_partitions => 2)")
+    run = begin_run(nina, admin)
+    patient = Cadence(first_seconds=0.0, least_seconds=3600.0, most_seconds=3600.0, timeout_seconds=200.0)
+    eta = "SELECT eta_at IS NOT NULL FROM easeml.run_status WHERE run_id = %s"
+    take_turns(admin.dsn, cadence=patient)
+    assert n_forecasts(nina, run) == 1
+    assert not nina.value(eta, run)
+    for statement in (UNITS, EVALUATIONS):
+        admin.execute(statement, {"run": run})
+    admin.execute("UPDATE easeml.trials SET status = 'running', n_steps_done = 8 WHERE run_id = %s", [run])
+    admin.execute("UPDATE easeml.forecasts SET made_at = made_at - interval '5 seconds' WHERE run_id = %s", [run])
+    take_turns(admin.dsn, cadence=patient)
+    assert nina.value(eta, run)
+
+
+def test_a_planned_run_says_when_it_will_be_done_from_its_start(lena: Session, admin: Session) -> None:
+    run = lena.value(
+        "SELECT easeml.select_models('flowers', '{mlp}', n_configs => 3, max_epochs => 2, deadline => '2 hours')"
+    )
+    status = "SELECT * FROM easeml.run_status WHERE run_id = %s"
+    (plan,) = lena.rows("SELECT * FROM easeml.plans WHERE run_id = %s", run)
+    (queued,) = lena.rows(status, run)
+    assert queued["eta_at"] - plan["made_at"] >= timedelta(seconds=plan["seconds_mean"])
+    assert (queued["cost_expected"], queued["is_at_risk"]) == (plan["cost_mean"], False)
+    admin.execute("UPDATE easeml.runs SET status = 'running', started_at = clock_timestamp() WHERE run_id = %s", [run])
+    (running,) = lena.rows(status, run)
+    assert running["eta_at"] == running["started_at"] + timedelta(seconds=plan["seconds_mean"])
+    assert running["eta_p95_at"] == running["started_at"] + timedelta(seconds=plan["seconds_p95"])
+    lena.execute("SELECT easeml.cancel(%s)", [run])
+    assert lena.rows(status, run)[0]["eta_at"] is None
+    lena.execute("SELECT easeml.resume(%s)", [run])
+    assert lena.rows(status, run)[0]["eta_at"] is None  # the plan was of all, and part of it may be done
 
 
 def test_tenants_are_forecast_in_turn_however_many_runs_one_has(lena: Session, mia: Session, admin: Session) -> None:
