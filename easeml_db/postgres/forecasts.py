@@ -78,7 +78,8 @@ class Forecasts:
         self._resting = {run_id: until for run_id, until in self._resting.items() if until > now}
         found = await session.row(
             "due_forecast", resting=list(self._resting), last_tenant=self._last_tenant,
-            first_seconds=self._cadence.first_seconds, least_seconds=self._cadence.least_seconds, most_seconds=self._cadence.most_seconds,
+            first_seconds=self._cadence.first_seconds, least_seconds=self._cadence.least_seconds,
+            most_seconds=self._cadence.most_seconds,
         )  # fmt: skip
         self._last_tenant = found.get("tenant", "")
         return found.get("run_id")
