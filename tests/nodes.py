@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
+import subprocess
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from tests.conftest import Session, temporary_database
+from tests.conftest import Session, temporary_database, temporary_server
 
 if TYPE_CHECKING:
     from easeml_db.local.server import Embedded
@@ -53,3 +58,55 @@ def two_nodes(server: Embedded, folder: Path) -> Iterator[dict[str, Session]]:
             stack.callback(nodes[name].close)
         stack.enter_context(service_file(folder, {f"pg_{name}": prepare_node(nodes[name]) for name in nodes}))
         yield nodes
+
+
+@dataclass(frozen=True)
+class NodeServer:
+    """A server that is a node, and a superuser's way to it."""
+
+    name: str
+    server: Embedded
+    dsn: str
+
+    def signal(self, which: signal.Signals) -> None:
+        """Send a signal to all processes of the server, the first of them first."""
+        first = int((self.server.cluster / "postmaster.pid").read_text().split()[0])
+        children = subprocess.run(
+            ["ps", "-o", "pid=", "--ppid", str(first)], capture_output=True, text=True, check=False
+        )
+        for pid in (first, *map(int, children.stdout.split())):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, which)
+
+    def kill(self) -> None:
+        """Kill the server, and start it again."""
+        self.signal(signal.SIGKILL)
+        while self.server.is_running():
+            time.sleep(0.05)
+        self.server.start()
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """All of its processes take no notice of anything; their connections stay."""
+        self.signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.signal(signal.SIGCONT)
+
+
+@contextmanager
+def node_servers(snapshot: Path, folder: Path) -> Iterator[list[NodeServer]]:
+    """Nodes east and west, each a server of its own, by the services pg_east and pg_west."""
+    with ExitStack() as stack:
+        found, services = [], {}
+        for name in ("east", "west"):
+            server = stack.enter_context(temporary_server(snapshot))
+            with Session.open(server.dsn(database="postgres")) as session:
+                session.execute(f"CREATE DATABASE {name}")
+            dsn = server.dsn(database=name)
+            with Session.open(dsn) as session:
+                services[f"pg_{name}"] = prepare_node(session)
+            found.append(NodeServer(name, server, dsn))
+        stack.enter_context(service_file(folder, services))
+        yield found

@@ -20,6 +20,9 @@ INSERT INTO easeml.node_answers (trial_id, tenant, checkpoint_id, split, partiti
 SELECT trial_id, tenant, 0, 'test', 0, 0, 1, '', '' FROM easeml.trials;
 INSERT INTO easeml.node_hops (run_id, tenant, trial_id, from_segment_id, to_segment_id, n_bytes, seconds, is_ahead)
 SELECT run_id, tenant, trial_id, 1, 1, 1, 0, true FROM easeml.trials;
+INSERT INTO easeml.row_copies (dataset_id, tenant, split, partition_number, from_segment_id, to_segment_id, n_bytes,
+    seconds)
+SELECT dataset_id, tenant, 'train', 0, 1, 1, 0, 0 FROM easeml.datasets;
 INSERT INTO easeml.kept_blocks (dataset_id, tenant, split, partition_number, block_number, holder_id)
 SELECT dataset_id, tenant, split, partition_number, block_number, dataset_id FROM easeml.blocks;
 """

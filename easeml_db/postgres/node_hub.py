@@ -1,7 +1,7 @@
 """What the sessions of all slots share of a node: what is fetched from it, what is on its way there, what is garbage.
 
 States go from node to node through connections of their own, since the sessions of slots are busy: one that sends and
-one that receives, so that two nodes that send to each other never wait for each other.
+one that receives, so that two nodes that send to each other never wait for each other. Rows go through a third.
 """
 
 from __future__ import annotations
@@ -9,22 +9,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import psycopg
 
-from easeml_db.errors import EasemlError, NotReady, ServerUnavailable
+from easeml_db.errors import EasemlError, ServerUnavailable
 from easeml_db.postgres import background
 from easeml_db.postgres.connection import connect
-from easeml_db.postgres.nodes import Node, connect_node, unreachable
-from easeml_db.postgres.packed_parts import bring_part, has_part, lost_part, read_data
+from easeml_db.postgres.node_rows import NodeRows
+from easeml_db.postgres.node_wires import Wire
+from easeml_db.postgres.nodes import Node
 from easeml_db.postgres.states_in_use import StatesInUse
-from easeml_db.postgres.transfers import CONTROL, NODE, Connection, KnownState, Part, Place, bring_state, fetch_state
+from easeml_db.postgres.transfers import NODE, Connection, KnownState, Place, bring_state, fetch_state
 
-SETTINGS = {"statement_timeout": "0", "idle_session_timeout": "0", "lock_timeout": "10s", "jit": "off"}
 UNITS_BETWEEN_SWEEPS = 16
 MOST_LANDED = 10_000
 LISTED = "SELECT checkpoint_id FROM easeml_segment.checkpoints WHERE lease_number <= %s"
@@ -50,49 +50,13 @@ class Hop:
     is_ahead: bool
 
 
-class Wire:
-    """A connection to a node that is opened when it is needed, for one user at a time."""
-
-    def __init__(self, node: Node, what: str) -> None:
-        self._node, self._what = node, what
-        self._lock = asyncio.Lock()
-        self._connection: Connection | None = None
-
-    @asynccontextmanager
-    async def taken(self) -> AsyncIterator[Connection]:
-        """Give the connection to one user. Raises EasemlError where the node does not answer."""
-        async with self._lock:
-            if self._connection is None or self._connection.closed:
-                self._connection = await self._connected()
-            try:
-                yield self._connection
-            except psycopg.Error as error:
-                if self._connection.closed:
-                    raise unreachable(self._node.service) from error
-                raise
-
-    async def _connected(self) -> Connection:
-        """Connect; whatever is in the way is nothing that a unit can be blamed for."""
-        try:
-            return await connect_node(self._node.service, f"easeml {self._what}", SETTINGS)
-        except EasemlError as error:
-            raise unreachable(self._node.service, str(error)) from error
-
-    async def close(self) -> None:
-        """Close it."""
-        if self._connection is not None:
-            await self._connection.close()
-
-
 class NodeHub:
     """One node, as the executor uses it beside the sessions of its slots."""
 
     def __init__(self, dsn: str, node: Node, in_use: StatesInUse) -> None:
-        self.node, self.in_use = node, in_use
+        self.node, self.in_use, self.rows = node, in_use, NodeRows(node)
         self._dsn = dsn
         self._sending, self._receiving = Wire(node, "states out"), Wire(node, "states in")
-        self._parts: set[Part] = set()  # whose rows are known to be there
-        self._packing = asyncio.Lock()  # of two units that need the same rows, one brings them
         self._arriving: dict[int, asyncio.Task[None]] = {}  # states on their way here
         self._landed: dict[int, Hop] = {}  # those that came ahead of time, until a unit has asked for them
         self._n_units = 0
@@ -101,40 +65,12 @@ class NodeHub:
 
     def opened(self) -> None:
         """Note that a session was opened: who answers may have been set up anew since."""
-        self._parts.clear()
+        self.rows.opened()
         self._silent_since = None
 
     def silent_seconds(self) -> float:
         """Return for how long it has been known not to answer."""
         return 0.0 if self._silent_since is None else time.monotonic() - self._silent_since
-
-    async def need_part(self, control: Connection, node: Connection, part: Part, hubs: Mapping[int, NodeHub]) -> None:
-        """Have the rows of a part on the node: from the control server, or from the node that was given them."""
-        if part in self._parts:
-            return
-        async with self._packing:
-            if part not in self._parts:
-                await self._bring_part(control, node, part, hubs)
-                self._parts.add(part)
-
-    async def _bring_part(self, control: Connection, node: Connection, part: Part, hubs: Mapping[int, NodeHub]) -> None:
-        data = await read_data(control, part)
-        if data.home_segment_id is None:
-            await bring_part(Place(control, CONTROL), node, part, data.encoder)
-        elif data.home_segment_id == self.node.segment_id:
-            if not await has_part(node, part):
-                raise lost_part(self.node.segment_name, part)
-        elif (home := hubs.get(data.home_segment_id)) is None:
-            raise NotReady(f"the rows of partition {part.partition_number} are on a node that has no slots now")
-        else:
-            await home.send_part(node, part, data.encoder)
-
-    async def send_part(self, target: Connection, part: Part, encoder: str) -> int:
-        """Copy packed rows from here to another node; return the bytes. Raises NotAllowed where they are lost."""
-        async with self._heard(), self._sending.taken() as source:
-            if not await has_part(source, part):
-                raise lost_part(self.node.segment_name, part)
-            return await bring_part(Place(source, NODE), target, part, encoder)
 
     async def arrived(self, checkpoint_id: int) -> Hop | None:
         """Wait for a state that is on its way here; return how it came, where it was sent ahead."""
@@ -202,8 +138,8 @@ class NodeHub:
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for wire in (self._sending, self._receiving):
-            await wire.close()
+        for each in (self._sending, self._receiving, self.rows):
+            await each.close()
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = background.begin(work)

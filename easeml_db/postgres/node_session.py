@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
@@ -19,13 +19,14 @@ import psycopg
 from easeml_db.errors import CorruptCheckpoint, EasemlError, NotFound, SlotLost, TrialFailed
 from easeml_db.postgres.connection import unit_error
 from easeml_db.postgres.node_hub import Hop, NodeHub
+from easeml_db.postgres.node_orders import ends_epoch, parts_of, recorded_order
+from easeml_db.postgres.node_rows import HERE, NodeRows, note_copy
 from easeml_db.postgres.slot_session import SHOW_IDLE
 from easeml_db.postgres.state_search import found_on_a_node
 from easeml_db.postgres.transfers import (
     CONTROL,
     Connection,
     KnownState,
-    Part,
     Place,
     bring_state,
     fetch_state,
@@ -34,9 +35,15 @@ from easeml_db.postgres.transfers import (
 )
 from easeml_db.postgres.unit_session import Result
 
-WORK = {"train_unit": "train_on_node", "evaluate_unit": "evaluate_on_node", "pilot_unit": "pilot_on_node"}
+WORK = {
+    "train_unit": "train_on_node",
+    "evaluate_unit": "evaluate_on_node",
+    "pilot_unit": "pilot_on_node",
+    "train_round": "train_round_on_node",
+    "evaluate_round": "evaluate_round_on_node",
+}
+TRAINING, EVALUATING = ("train_unit", "train_round"), ("evaluate_unit", "evaluate_round")
 BATCHES = {"train_batch": "train_unit", "evaluate_batch": "evaluate_unit"}
-SPLITS = {"train": "train", "validate": "validation", "test": "test", "pilot": "train"}
 OPEN = "SELECT easeml.open_node_unit(%s::jsonb) AS opened"
 REGISTER = """
 INSERT INTO easeml_segment.registered_architectures
@@ -52,14 +59,13 @@ SELECT easeml.record_node_evaluation(%s::jsonb, %s::jsonb, %s::jsonb) AS recorde
     easeml.next_segments(%s::jsonb) AS segments, easeml.note_hop(%s::jsonb, %s::jsonb) AS noted
 """
 RECORD_PILOT = "SELECT easeml.record_pilot(%s::jsonb, %s, %s)"
-
-
-HERE = 1  # the segment that is the control server
+FindHub = Callable[[Connection, int], Awaitable[NodeHub]]
 
 
 class _Unit(NamedTuple):
-    """An order, and how the state that it starts from came here, both as JSON."""
+    """An order, as it was given and as JSON for what records it; how the state came that it starts from, as JSON."""
 
+    order: dict[str, Any]
     text: str
     hop: str | None
 
@@ -70,13 +76,21 @@ def _known(unit: dict[str, Any], state: dict[str, Any]) -> KnownState:
 
 
 class NodeUnitSession:
-    """Two connections, to the control server and to the node. `hubs` are the nodes by segment, this one among them."""
+    """Two connections, to the control server and to the node. `hubs` are the nodes by segment, this one among them;
+    `find_hub` gives that of a segment, also where none of its slots is in service."""
 
     def __init__(
-        self, slot_id: int, control: Connection, remote: Connection, hub: NodeHub, hubs: Mapping[int, NodeHub]
+        self,
+        slot_id: int,
+        control: Connection,
+        remote: Connection,
+        hub: NodeHub,
+        hubs: Mapping[int, NodeHub],
+        find_hub: FindHub,
     ) -> None:
         self.slot_id = slot_id
         self._control, self._remote, self._hub, self._hubs = control, remote, hub, hubs
+        self._find_hub = find_hub
         self._is_cancelled = False
 
     @property
@@ -139,13 +153,15 @@ class NodeUnitSession:
     async def _unit(self, procedure: str, text: str) -> Result:
         opened = (await self._one(self._control, OPEN, text))["opened"]
         with self._hub.in_use.using(opened["new_checkpoint_id"]):
-            hop = await self._prepare(json.loads(text), text, opened)
+            order = json.loads(text)
+            hop = await self._prepare(order, text, opened)
             came = None if hop is None else json.dumps(asdict(hop))
             self._check_cancelled()
             called = f"CALL easeml_segment.{WORK[procedure]}(%s::jsonb, %s::jsonb, NULL)"
             told = await self._told(called, text, opened)
             self._check_cancelled()
-            return await self._record(procedure, _Unit(text, came), opened, told)
+            unit = _Unit(order, recorded_order(order, told), came)
+            return await self._record(procedure, unit, opened, told)
 
     async def _told(self, called: str, text: str, opened: dict[str, Any]) -> dict[str, Any]:
         """Do the unit there. A state that is not what it should be is as good as lost on that node."""
@@ -167,8 +183,11 @@ class NodeUnitSession:
 
     async def _prepare(self, unit: dict[str, Any], text: str, opened: dict[str, Any]) -> Hop | None:
         """Have the rows of the unit and the state that it starts from on the node; return how the state came."""
-        part = Part(opened["dataset_id"], SPLITS[unit["kind"]], unit["partition_number"])
-        await self._hub.need_part(self._control, self._remote, part, self._hubs)
+        for part in parts_of(unit, opened):
+            copy = await self._hub.rows.need(self._control, self._remote, part, self._rows_of)
+            if copy is not None:
+                await note_copy(self._control, text, copy)
+            self._check_cancelled()
         if opened["registered"] is not None:
             await self._remote.execute(REGISTER, [json.dumps(opened["registered"])])
         state = opened["state"]
@@ -179,6 +198,9 @@ class NodeUnitSession:
         if await has_state(self._remote, known):
             return landed
         return await self._fetch(unit, text, state, known)
+
+    async def _rows_of(self, segment_id: int) -> NodeRows:
+        return (await self._find_hub(self._control, segment_id)).rows
 
     async def _fetch(self, unit: dict[str, Any], text: str, state: dict[str, Any], known: KnownState) -> Hop | None:
         """Bring a state that is not on the node; return how it came, None where it came by itself meanwhile."""
@@ -210,24 +232,23 @@ class NodeUnitSession:
         if procedure == "pilot_unit":
             await self._one(self._control, RECORD_PILOT, text, told["train_seconds"], told["evaluate_seconds"])
             return told
-        if procedure == "evaluate_unit":
+        if procedure in EVALUATING:
             values = (text, json.dumps(opened), json.dumps(told), text, text, unit.hop)
             row = await self._one(self._control, RECORD_EVALUATION, *values)
             recorded, state = {**row["recorded"], "segments": row["segments"]}, opened["state"]
         else:
             recorded = await self._record_training(unit, opened, told)
             state = {**told, "checkpoint_id": opened["new_checkpoint_id"]}
-        self._push(text, state, recorded["segments"])
+        self._push(unit.order, state, recorded["segments"])
         return {**recorded, "pruned_bytes": recorded["pruned_bytes"] or 0}
 
     async def _record_training(self, unit: _Unit, opened: dict[str, Any], told: dict[str, Any]) -> dict[str, Any]:
-        text, hop = unit
-        order = json.loads(text)
+        order, text, hop = unit
         # The number is the one that was ordered, whatever the node says.
         state = _known(order, {**told, "checkpoint_id": opened["new_checkpoint_id"]})
         said = json.dumps({**told, "checkpoint_id": state.checkpoint_id})
         segment_id, started_at = self._hub.node.segment_id, opened["started_at"]
-        if order["position"] != opened["n_partitions"] - 1:
+        if not ends_epoch(order, opened):
             return await self._one(self._control, RECORD_TRAINING, text, hop, text, started_at, said, segment_id)
         async with self._control.transaction():
             tenant = (await self._one(self._control, STORE, text, said, segment_id))["tenant"]
@@ -244,9 +265,8 @@ class NodeUnitSession:
         if not n_bytes:
             raise SlotLost(f"checkpoint {state.checkpoint_id} is not on the node that made it")
 
-    def _push(self, text: str, state: dict[str, Any], wanted: list[int]) -> None:
+    def _push(self, unit: dict[str, Any], state: dict[str, Any], wanted: list[int]) -> None:
         """Send the state ahead to where the trial goes next, and to nodes that keep copies."""
-        unit = json.loads(text)
         lease_number, known = unit["lease_number"], _known(unit, state)
         self._hub.recorded(lease_number)
         for target in (self._hubs.get(segment_id) for segment_id in wanted):

@@ -23,7 +23,13 @@ ON CONFLICT DO NOTHING RETURNING dataset_id
 BLOCKS_OUT: LiteralString = """
 SELECT dataset_id, split, partition_number, block_number, n_rows, inputs, targets FROM {schema}.version_blocks
 WHERE dataset_id = {dataset} AND split = {split} AND partition_number = {part}
+    AND block_number BETWEEN {first} AND {last}
 """
+LAST_BLOCK: LiteralString = """
+SELECT coalesce(max(block_number), -1) AS last FROM {schema}.version_blocks
+WHERE dataset_id = {dataset} AND split = {split} AND partition_number = {part}
+"""
+BLOCKS_AT_ONCE = 32  # of about 2 MB: whoever looks after the session sees a new statement, however many rows there are
 BLOCKS_IN: LiteralString = """
 easeml_segment.version_blocks (dataset_id, split, partition_number, block_number, n_rows, inputs, targets)
 """
@@ -67,7 +73,21 @@ async def bring_part(source: Place, node: Connection, part: Part, encoder: str) 
         values = [part.dataset_id, part.split, part.partition_number]
         if await (await node.execute(NEW_PARTITION, values)).fetchone() is None:
             return 0
-        query = sql.SQL(BLOCKS_OUT).format(
-            schema=sql.Identifier(source.schema), dataset=part.dataset_id, split=part.split, part=part.partition_number
-        )
-        return await copy_rows(source.connection, node, query, sql.SQL(BLOCKS_IN))
+        return await _copy_blocks(source, node, part)
+
+
+async def _copy_blocks(source: Place, node: Connection, part: Part) -> int:
+    """Copy the blocks of a part, some at a time; return the bytes."""
+    of_part = {
+        "schema": sql.Identifier(source.schema),
+        "dataset": sql.Literal(part.dataset_id),
+        "split": sql.Literal(part.split),
+        "part": sql.Literal(part.partition_number),
+    }
+    row = await (await source.connection.execute(sql.SQL(LAST_BLOCK).format(**of_part))).fetchone()
+    n_bytes = 0
+    for first in range(0, (row or {"last": -1})["last"] + 1, BLOCKS_AT_ONCE):
+        some = {"first": sql.Literal(first), "last": sql.Literal(first + BLOCKS_AT_ONCE - 1)}
+        query = sql.SQL(BLOCKS_OUT).format(**of_part, **some)
+        n_bytes += await copy_rows(source.connection, node, query, sql.SQL(BLOCKS_IN))
+    return n_bytes

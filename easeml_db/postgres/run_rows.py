@@ -46,6 +46,7 @@ def run_of(rows: RunRows, joint_architectures: Collection[str]) -> Run:
         raise InvalidData(f"run {row['run_id']}: its search is longer than a million characters")
     n_partitions, holders, search = (row.pop(name) for name in ("n_partitions", "holders", "search"))
     whole, is_ending = frozenset(row.pop("whole_architectures")), row.pop("is_ending")
+    gathering = frozenset(row.pop("gathering_segments"))
     # A trial on a dataset with folds is a committee, which has no gradients to average.
     row.pop("has_folds")
     trials = [dict(each) for each in rows.trials]
@@ -60,6 +61,7 @@ def run_of(rows: RunRows, joint_architectures: Collection[str]) -> Run:
         search=None if search is None else Search(**search),
         joint_architectures=frozenset(joint_architectures),
         whole_architectures=whole,
+        gathering_segments=gathering,
         batch_keys={trial_id: key for trial_id, key in batch_keys.items() if key is not None},
     )  # fmt: skip
     return run.in_its_ending() if is_ending else run

@@ -78,7 +78,7 @@ class Servers:
             raise
         hub.opened()
         self._segments[slot.slot_id] = slot.segment_id
-        there = NodeUnitSession(slot.slot_id, control, remote, hub, self._hubs)
+        there = NodeUnitSession(slot.slot_id, control, remote, hub, self._hubs, self._hub_of)
         await there.show_idle()
         return there
 

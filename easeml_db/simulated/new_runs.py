@@ -28,6 +28,7 @@ def new_run(
     allocation: str = "hopping",
     joint_architectures: Collection[str] = ("mlp", "linear"),
     whole_architectures: Collection[str] = ("trees",),
+    gathering_segments: Collection[int] = (),
     batch_key_of: Callable[[int], str | None] = _none,
 ) -> Run:
     """Return a queued run of fresh trials; architectures take turns and are the arms, trial ids are
@@ -58,5 +59,6 @@ def new_run(
         allocation=allocation,
         joint_architectures=frozenset(joint_architectures),
         whole_architectures=frozenset(whole_architectures),
+        gathering_segments=frozenset(gathering_segments),
         batch_keys={trial.trial_id: key for trial in trials if (key := batch_key_of(trial.trial_number)) is not None},
     )

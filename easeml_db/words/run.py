@@ -73,8 +73,9 @@ class Run:
     use to other runs of the same `task`. `search` is there where its procedure decides on the way, once inside
     every arm; `allocation` says how slots are shared out among its trials. Trials of `joint_architectures` can train on
     several slots at once; those of `whole_architectures` do a whole round, over all partitions, in one unit on one
-    slot. Trials with the same of the `batch_keys` may share a batch. `n_resumes` says how often it was resumed: trials
-    that were over then are open again, so what was found before no longer holds.
+    slot, of a segment that holds all or to which the rest may be brought (`gathering_segments`). Trials with the same
+    of the `batch_keys` may share a batch. `n_resumes` says how often it was resumed: trials that were over then are
+    open again, so what was found before no longer holds.
     """
 
     run_id: int
@@ -95,6 +96,7 @@ class Run:
     allocation: str = "hopping"
     joint_architectures: frozenset[str] = frozenset()
     whole_architectures: frozenset[str] = frozenset()
+    gathering_segments: frozenset[int] = frozenset()
     batch_keys: Mapping[int, str] = field(default_factory=dict)
     n_resumes: int = 0
 

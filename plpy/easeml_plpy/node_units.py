@@ -2,18 +2,21 @@
 
 A node knows no runs. A unit gets its order and its context in the call, reads packed rows and states of this server,
 and writes its new state here, never pointed to until the control server records the unit. What it returns is what is
-recorded there. The work itself is that of a unit on the control server (training.py, evaluation.py, pilot.py).
+recorded there. The work itself is that of a unit on the control server (training.py, evaluation.py, rounds.py,
+pilot.py).
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from .checkpoint import digest
 from .evaluation import evaluate_opened
 from .pilot import MeanRows, PilotTimes, pilot_opened
 from .recording import EvaluatedState, EvaluationFacts, RecordedTraining, TrainingFacts
+from .rounds import evaluate_opened_round, train_opened_round
 from .session import Command, Session, node_entry_point, pinned
 from .states import CHUNK_BYTES
 from .training import train_opened
@@ -59,16 +62,30 @@ def train_on_node(session: Session, unit: str, context: str, result: str | None)
     Raises TrialFailed, CorruptCheckpoint; a cancel passes through and stores nothing.
     """
     order, opened = Unit.from_text(unit), _opened(context)
-    stored: dict[str, Any] = {}
+    stored = _Stored(session, order, opened.new_checkpoint_id)
 
     def record(facts: TrainingFacts, state: bytes) -> RecordedTraining:
-        stored["sha256"] = digest(state)
-        _store(session, order, opened.new_checkpoint_id, state, stored["sha256"])
-        return {"checkpoint_id": opened.new_checkpoint_id, "state_bytes": len(state), "pruned_bytes": 0}
+        return stored.store(state)
 
-    facts, recorded = train_opened(session, order, opened.context, record)
-    told = {"checkpoint_id": recorded["checkpoint_id"], "n_bytes": recorded["state_bytes"], **stored}
-    return (json.dumps({"facts": facts, **told}),)
+    facts, _ = train_opened(session, order, opened.context, record)
+    return (json.dumps({"facts": facts, **stored.told}),)
+
+
+@node_entry_point
+@pinned
+def train_round_on_node(session: Session, unit: str, context: str, result: str | None) -> tuple[str]:
+    """Train over all partitions, which are here, and store the new state; return what `train_on_node` returns, and as
+    "parts" the facts of each member of the order."""
+    order, opened = Unit.from_text(unit), _opened(context)
+    stored = _Stored(session, order, opened.new_checkpoint_id)
+    told: list[TrainingFacts] = []
+
+    def record(parts: Sequence[TrainingFacts], state: bytes) -> RecordedTraining:
+        told.extend(parts)
+        return stored.store(state)
+
+    train_opened_round(session, order, opened.context, record)
+    return (json.dumps({"facts": told[0], "parts": told, **stored.told}),)
 
 
 @node_entry_point
@@ -86,6 +103,20 @@ def evaluate_on_node(session: Session, unit: str, context: str, result: str | No
 
 @node_entry_point
 @pinned
+def evaluate_round_on_node(session: Session, unit: str, context: str, result: str | None) -> tuple[str]:
+    """Measure the rows of all partitions, which are here; return what `evaluate_on_node` returns, and as "parts" the
+    facts of each member of the order."""
+    order, opened = Unit.from_text(unit), _opened(context)
+
+    def record(measured: EvaluatedState, parts: Sequence[EvaluationFacts]) -> Sequence[EvaluationFacts]:
+        return parts
+
+    _, parts = evaluate_opened_round(session, order, opened.context, record)
+    return (json.dumps({**parts[0], "parts": parts}),)
+
+
+@node_entry_point
+@pinned
 def pilot_on_node(session: Session, unit: str, context: str, result: str | None) -> tuple[str]:
     """Time a fresh trial on rows of one partition; return what easeml.pilot_unit returns."""
     order, opened = Unit.from_text(unit), _opened(context)
@@ -96,8 +127,19 @@ def pilot_on_node(session: Session, unit: str, context: str, result: str | None)
     return (pilot_opened(session, order, opened.context, opened.mean_rows, record),)
 
 
-def _store(session: Session, order: Unit, checkpoint_id: int, state: bytes, sha256: str) -> None:
-    session.run(STORE, checkpoint_id, order.trial_id, order.lease_number, len(state), sha256)
-    view = memoryview(state)
-    for number, start in enumerate(range(0, len(state), CHUNK_BYTES)):
-        session.run(STORE_CHUNK, checkpoint_id, number, view[start : start + CHUNK_BYTES])
+class _Stored:
+    """The new state of a unit under the number that was ordered; `told` is what the control server is told of it."""
+
+    def __init__(self, session: Session, order: Unit, checkpoint_id: int) -> None:
+        self._session, self._order, self._checkpoint_id = session, order, checkpoint_id
+        self.told: dict[str, Any] = {}
+
+    def store(self, state: bytes) -> RecordedTraining:
+        """Store it."""
+        number, n_bytes, sha256 = self._checkpoint_id, len(state), digest(state)
+        self.told = {"checkpoint_id": number, "n_bytes": n_bytes, "sha256": sha256}
+        self._session.run(STORE, number, self._order.trial_id, self._order.lease_number, n_bytes, sha256)
+        view = memoryview(state)
+        for chunk_number, start in enumerate(range(0, n_bytes, CHUNK_BYTES)):
+            self._session.run(STORE_CHUNK, number, chunk_number, view[start : start + CHUNK_BYTES])
+        return {"checkpoint_id": number, "state_bytes": n_bytes, "pruned_bytes": 0}

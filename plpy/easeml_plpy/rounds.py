@@ -1,13 +1,15 @@
 """A whole round of a trial in one unit: all partitions at once, in one session, for architectures that want all rows.
 
 It is recorded as a gang with one rank: each partition has its row, and all of them are recorded or none. The rows stand
-in the order of the partitions, so the order of visits changes no byte. Else it goes the way of a unit (training.py).
+in the order of the partitions, so the order of visits changes no byte. Else it goes the way of a unit (training.py),
+on nodes, too (node_units.py).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 
@@ -18,11 +20,22 @@ from .gang_rank import gang_of
 from .live_trials import keep_live, live_trial
 from .metrics import measure
 from .outputs import measurable_on
-from .recording import EvaluationFacts, TrainingFacts, evaluated_state, record_evaluation, record_training
+from .recording import (
+    EvaluatedState,
+    EvaluationFacts,
+    RecordedEvaluation,
+    RecordedTraining,
+    TrainingFacts,
+    evaluated_state,
+    record_evaluation,
+    record_training,
+)
 from .round_rows import round_rows
 from .session import Session, entry_point, pinned
 from .training import told, trained
-from .units import Unit, open_unit, trial_to_blame
+from .units import Unit, UnitContext, open_unit, trial_to_blame
+
+T = TypeVar("T")
 
 
 @entry_point
@@ -35,17 +48,34 @@ def train_round(session: Session, unit: str, result: str | None) -> tuple[str]:
     """
     order = Unit.from_text(unit)
     context = open_unit(session, order)
+
+    def record(parts: Sequence[TrainingFacts], state: bytes) -> RecordedTraining:
+        return record_training(session, order_with(order, parts), context, parts[0], state)
+
+    facts, recorded = train_opened_round(session, order, context, record)
+    return (told(facts, recorded),)
+
+
+def train_opened_round(
+    session: Session,
+    order: Unit,
+    context: UnitContext,
+    record: Callable[[Sequence[TrainingFacts], bytes], RecordedTraining],
+) -> tuple[TrainingFacts, RecordedTraining]:
+    """Train a round that was opened, and have its state recorded in the transaction that is committed then.
+
+    `record` takes the facts of each member of the order; what was read counts for the first.
+    """
     rows = round_rows(session, context.trial, context.trial.training_split)
     live, read_bytes = live_trial(session, order, context, context.checkpoint_id, order.seed)
     session.commit()
 
     facts, state = trained(session, live, rows, order.seed, read_bytes)
     parts = _parts_of(facts, [rows.n_rows[member.partition_number] for member in gang_of(order).members])
-    order_text = _order_with(order, parts)
-    recorded = record_training(session, order_text, context, {**parts[0], "read_bytes": read_bytes}, state)
+    recorded = record([{**parts[0], "read_bytes": read_bytes}, *parts[1:]], state)
     session.commit()
     keep_live(session, order, context, recorded["checkpoint_id"], live)
-    return (told(facts, recorded),)
+    return facts, recorded
 
 
 @entry_point
@@ -57,6 +87,24 @@ def evaluate_round(session: Session, unit: str, result: str | None) -> tuple[str
     """
     order = Unit.from_text(unit)
     context = open_unit(session, order)
+
+    def record(measured: EvaluatedState, parts: Sequence[EvaluationFacts]) -> RecordedEvaluation:
+        return record_evaluation(session, order_with(order, parts), context, measured, parts[0])
+
+    n_rows, recorded = evaluate_opened_round(session, order, context, record)
+    return (json.dumps({"n_rows": n_rows, **recorded}),)
+
+
+def evaluate_opened_round(
+    session: Session,
+    order: Unit,
+    context: UnitContext,
+    record: Callable[[EvaluatedState, Sequence[EvaluationFacts]], T],
+) -> tuple[int, T]:
+    """Measure in a round that was opened, and have the sums recorded; return the number of rows, and what came of it.
+
+    `record` takes the facts of each member of the order; what was read counts for the first.
+    """
     measured = evaluated_state(order, context)
     data = datasets.dataset(session, context.trial.dataset_id)
     rows = round_rows(session, context.trial, measured.split)
@@ -73,11 +121,11 @@ def evaluate_round(session: Session, unit: str, result: str | None) -> tuple[str
         task = data.task(context.trial.view)
         parts.append({"statistics": measure(task, outputs[own], rows.raw_targets[own]), "read_bytes": 0})
 
-    first: EvaluationFacts = {**parts[0], "read_bytes": read_bytes}
-    recorded = record_evaluation(session, _order_with(order, parts), context, measured, first)
+    parts[0] = {**parts[0], "read_bytes": read_bytes}
+    recorded = record(measured, parts)
     session.commit()
     keep_live(session, order, context, measured.checkpoint_id, live)
-    return (json.dumps({"n_rows": int(starts[-1]), **recorded}),)
+    return int(starts[-1]), recorded
 
 
 def _parts_of(facts: TrainingFacts, n_rows: Sequence[int]) -> list[TrainingFacts]:
@@ -86,7 +134,7 @@ def _parts_of(facts: TrainingFacts, n_rows: Sequence[int]) -> list[TrainingFacts
     return [{**facts, "n_rows": n, "training_seconds": seconds, "read_bytes": 0} for n in n_rows]
 
 
-def _order_with(order: Unit, parts: Sequence[Mapping[str, object]]) -> str:
+def order_with(order: Unit, parts: Sequence[Mapping[str, object]]) -> str:
     """Return the order as it is recorded: one rank, and what was done of each further partition."""
     members = zip(gang_of(order).members, parts, strict=True)
     others = [{**member._asdict(), **facts} for member, facts in members][1:]

@@ -86,6 +86,7 @@ BEGIN
             'architecture', t.architecture, 'config', t.config, 'max_epochs', r.max_epochs, 'metric', r.metric, 'encoder', d.encoder,
             'train_rows', (SELECT jsonb_agg(p.n_train_rows ORDER BY p.partition_number) FROM easeml.partitions p WHERE p.dataset_id = d.dataset_id),
             'checksums', (SELECT jsonb_agg(p.checksum ORDER BY p.partition_number) FROM easeml.partitions p WHERE p.dataset_id = d.dataset_id),
+            'is_whole', d.n_partitions > 1 AND easeml.does_whole_rounds(t.architecture),
             'registered', (SELECT to_jsonb(a) FROM easeml.registered_architectures a WHERE a.architecture = t.architecture), 'places', asked.places, 'homes', homes,
             'units', CASE asked.kind WHEN 'replay' THEN easeml.units_to_replay(t.trial_id, (asked.arguments ->> 'until_epoch')::integer) END,
             'nodes', easeml.nodes_of(segments), 'limits', easeml.node_limits(segments), 'seconds', coalesce((SELECT y.node_job_seconds FROM easeml.tenancy y), 14400))

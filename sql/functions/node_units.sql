@@ -12,6 +12,7 @@ BEGIN
         'registered', (SELECT to_jsonb(a) FROM easeml.registered_architectures a WHERE a.architecture = opened.architecture),
         -- Numbered before it is made: a number that no row takes names garbage.
         'new_checkpoint_id', CASE unit ->> 'kind' WHEN 'train' THEN nextval('easeml.checkpoints_checkpoint_id_seq') ELSE 0 END,
+        'has_folds', (SELECT d.options ? 'n_folds' FROM easeml.datasets d WHERE d.dataset_id = opened.dataset_id),
         'mean_rows', (SELECT jsonb_build_object('train', avg(p.n_train_rows)::float8, 'evaluate', avg(CASE p.n_validation_rows WHEN 0 THEN p.n_train_rows ELSE p.n_validation_rows END)::float8)
             FROM easeml.partitions p WHERE p.dataset_id = opened.dataset_id),
         'state', (SELECT jsonb_build_object('checkpoint_id', c.checkpoint_id, 'n_bytes', c.n_bytes, 'sha256', c.sha256, 'is_elsewhere', c.is_elsewhere,
@@ -48,6 +49,10 @@ DECLARE
         JOIN easeml.segments g ON g.segment_id = c.segment_id AND g.refusal IS NULL
         WHERE t.trial_id = (unit ->> 'trial_id')::bigint AND r.visit_order = 'cyclic' AND t.status = 'running');
 BEGIN
+    -- A whole round begins wherever a slot is free.
+    IF unit ? 'gang' THEN
+        following := '{}';
+    END IF;
     IF n_others = 0 THEN
         RETURN CASE WHEN cardinality(following) = 1 THEN following ELSE '{}' END;
     END IF;
@@ -69,6 +74,16 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.note_hop(jsonb, jsonb) IS 'Notes down the way of the state that a unit started from, if it came from another server (internal).';
+
+CREATE FUNCTION easeml.note_row_copy(unit jsonb, copy jsonb) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    INSERT INTO easeml.row_copies (dataset_id, tenant, run_id, split, partition_number, from_segment_id, to_segment_id, n_bytes, seconds)
+    SELECT d.dataset_id, d.tenant, (SELECT t.run_id FROM easeml.trials t WHERE t.trial_id = (unit ->> 'trial_id')::bigint), copy ->> 'split', (copy ->> 'partition_number')::integer,
+        (copy ->> 'from_segment_id')::integer, (copy ->> 'to_segment_id')::integer, (copy ->> 'n_bytes')::bigint, (copy ->> 'seconds')::float8
+    FROM easeml.datasets d WHERE d.dataset_id = (copy ->> 'dataset_id')::bigint;
+END
+$$;
+COMMENT ON FUNCTION easeml.note_row_copy(jsonb, jsonb) IS 'Notes down packed rows that went to a node because a unit of it needed them (internal).';
 
 CREATE FUNCTION easeml.record_node_training(unit jsonb, started_at timestamptz, told jsonb, segment_id integer, OUT new_checkpoint_id bigint, OUT pruned_bytes bigint, OUT segments integer[])
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$

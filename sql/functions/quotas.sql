@@ -9,16 +9,23 @@ $$;
 COMMENT ON FUNCTION easeml.used_hours(name) IS
     'Returns the slot hours that all recorded units of a tenant took, those of dropped runs included, as far as you may see them (internal: read easeml.tenant_status).';
 
+CREATE FUNCTION easeml.copied_bytes(tenant name) RETURNS bigint LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT least(coalesce(sum(p.n_bytes), 0), 9223372036854775807)::bigint FROM easeml.partitions p JOIN (SELECT DISTINCT c.dataset_id, c.partition_number, c.to_segment_id FROM easeml.row_copies c
+        JOIN easeml.segments g ON g.segment_id = c.to_segment_id WHERE c.tenant = copied_bytes.tenant) k USING (dataset_id, partition_number)
+$$;
+COMMENT ON FUNCTION easeml.copied_bytes(name) IS 'Returns the bytes of packed rows of a tenant that lie on nodes besides where they were packed, as far as you may see them (internal: read easeml.tenant_status).';
+
 CREATE FUNCTION easeml.kept_bytes(tenant name) RETURNS bigint LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     -- The rows hold the lengths, so no value is read; that of an encoder is what the disk holds.
     SELECT least(coalesce((SELECT sum(octet_length(b.inputs)::bigint + octet_length(b.targets) + coalesce(pg_column_size(b.row_keys), pg_column_size(b.row_hashes), 0)) FROM easeml.datasets d JOIN easeml.blocks b USING (dataset_id) WHERE d.tenant = kept_bytes.tenant), 0)
         + coalesce((SELECT sum(p.n_bytes) FROM easeml.partitions p WHERE p.tenant = kept_bytes.tenant AND p.home_segment_id IS NOT NULL), 0)
+        + easeml.copied_bytes(kept_bytes.tenant)
         + coalesce((SELECT sum(pg_column_size(d.encoder)) FROM easeml.datasets d WHERE d.tenant = kept_bytes.tenant), 0)
         + coalesce((SELECT sum(octet_length(e.message)) FROM easeml.events e WHERE e.tenant = kept_bytes.tenant), 0)
         + coalesce((SELECT sum(octet_length(a.outputs)::bigint + octet_length(a.targets)) FROM easeml.node_answers a WHERE a.tenant = kept_bytes.tenant), 0)
         + coalesce((SELECT sum(c.n_bytes) FROM easeml.checkpoints c WHERE c.tenant = kept_bytes.tenant), 0), 9223372036854775807)::bigint
 $$;
-COMMENT ON FUNCTION easeml.kept_bytes(name) IS 'Returns the bytes of a tenant''s packed blocks, encoders, events, answers of nodes and live checkpoints (internal).';
+COMMENT ON FUNCTION easeml.kept_bytes(name) IS 'Returns the bytes of a tenant''s packed blocks, copies of them on nodes, encoders, events, answers of nodes and live checkpoints (internal).';
 
 -- Sizes for those who may know how much a tenant keeps but not read it. It is read with the rights of easeml_owner;
 -- current_user is who asks.
@@ -37,7 +44,7 @@ BEGIN
     IF tenant IS DISTINCT FROM easeml.current_tenant() AND NOT pg_has_role('easeml_reader', 'USAGE') AND NOT pg_has_role('easeml_coordinator', 'USAGE') THEN
         RETURN NULL;
     END IF;
-    RETURN least((SELECT coalesce(sum(p.n_bytes - p.n_kept_bytes), 0) FROM easeml.partitions p WHERE p.tenant = used_bytes.tenant)
+    RETURN least((SELECT coalesce(sum(p.n_bytes - p.n_kept_bytes), 0) FROM easeml.partitions p WHERE p.tenant = used_bytes.tenant) + easeml.copied_bytes(used_bytes.tenant)
         + (SELECT coalesce(sum(s.n_bytes), 0) FROM easeml.kept_sizes s WHERE s.tenant = used_bytes.tenant), 9223372036854775807);
 END
 $$;

@@ -57,6 +57,55 @@ END
 $$;
 COMMENT ON FUNCTION easeml.check_schedule(easeml.datasets, text, text) IS 'Refuses a scheduler or visit order that does not exist or does not fit the dataset (internal).';
 
+-- Rows that lie within their nodes go nowhere. Others go to a node that has some of them already, as long as the tenant may keep so much; an open run has one node at least.
+CREATE FUNCTION easeml.gathering_segments(data easeml.datasets, is_open boolean) RETURNS integer[] LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    most bigint := (SELECT t.max_bytes FROM easeml.tenants t WHERE t.tenant = data.tenant);
+    n_left bigint;
+BEGIN
+    IF data.placement <> 'bound' OR data.shuffle = 'within' THEN
+        RETURN '{}';
+    END IF;
+    IF most IS NOT NULL THEN
+        -- Whoever serves all tenants may ask for each, and a tenant for itself.
+        n_left := most - coalesce(CASE WHEN has_function_privilege('easeml.kept_bytes(name)', 'EXECUTE') THEN easeml.kept_bytes(data.tenant) ELSE easeml.used_bytes(data.tenant) END, 0);
+    END IF;
+    -- What a node has already counts for nothing, so the one that needs least comes first, and is taken again and again.
+    RETURN (SELECT coalesce(array_agg(f.segment_id ORDER BY f.segment_id) FILTER (WHERE n_left IS NULL OR f.n_lacking = 0 OR f.so_far <= n_left OR is_open AND f.place = 1), '{}')
+        FROM (SELECT l.segment_id, l.n_lacking, sum(l.n_lacking) OVER w AS so_far, row_number() OVER w AS place
+            FROM (SELECT g.segment_id, coalesce(sum(p.n_bytes) FILTER (WHERE p.home_segment_id IS DISTINCT FROM g.segment_id AND NOT EXISTS (SELECT FROM easeml.row_copies c
+                    WHERE c.dataset_id = p.dataset_id AND c.partition_number = p.partition_number AND c.to_segment_id = g.segment_id)), 0) AS n_lacking
+                FROM easeml.segments g CROSS JOIN easeml.partitions p
+                WHERE g.service IS NOT NULL AND p.dataset_id = data.dataset_id AND EXISTS (SELECT FROM easeml.replicas r WHERE r.dataset_id = data.dataset_id AND r.segment_id = g.segment_id)
+                GROUP BY g.segment_id) l
+            WINDOW w AS (ORDER BY l.n_lacking, l.segment_id ROWS UNBOUNDED PRECEDING)) f);
+END
+$$;
+COMMENT ON FUNCTION easeml.gathering_segments(easeml.datasets, boolean) IS
+    'Returns the segments that are nodes to which all rows of a dataset may be brought, for units over all partitions at once (internal).';
+
+CREATE FUNCTION easeml.apart_reason(data easeml.datasets) RETURNS text LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF data.placement <> 'bound' OR EXISTS (SELECT FROM easeml.replicas c WHERE c.dataset_id = data.dataset_id GROUP BY c.segment_id HAVING count(*) = data.n_partitions)
+        OR easeml.gathering_segments(data, false) <> '{}' THEN
+        RETURN NULL;
+    ELSIF data.shuffle = 'within' THEN
+        RETURN format('the rows of dataset %s stay on their nodes (shuffle => ''within'')', quote_literal(data.dataset_name));
+    ELSIF easeml.gathering_segments(data, true) <> '{}' THEN
+        RETURN format('max_bytes: %s may not keep a copy of all rows of dataset %s on one node', data.tenant, quote_literal(data.dataset_name));
+    END IF;
+    RETURN format('no segment holds all of dataset %s', quote_literal(data.dataset_name));
+END
+$$;
+COMMENT ON FUNCTION easeml.apart_reason(easeml.datasets) IS 'Says why no unit can be over all partitions of a dataset at once; NULL if one can (internal).';
+
+CREATE FUNCTION easeml.apart_hint(data easeml.datasets) RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT CASE WHEN data.shuffle = 'within' THEN 'With shuffle => ''across'' rows may go to other nodes. Else leave such an architecture out.'
+        WHEN easeml.gathering_segments(data, true) <> '{}' THEN 'Remove what is not needed, ask an administrator for more, or leave such an architecture out.'
+        ELSE 'Replicate the dataset so that one segment holds all its partitions (easeml.replicate_dataset), or leave such an architecture out.' END
+$$;
+COMMENT ON FUNCTION easeml.apart_hint(easeml.datasets) IS 'Says what to do where no unit can be over all partitions of a dataset at once (internal).';
+
 CREATE FUNCTION easeml.choose_architectures(data easeml.datasets, architectures text[]) RETURNS text[] LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     chosen text[];
@@ -65,19 +114,19 @@ DECLARE
     output_shape integer[];
     n_recursive integer := jsonb_array_length(data.encoder #> '{inputs,0,recursive}');
     n_links integer := CASE n_recursive WHEN 1 THEN 0 ELSE n_recursive END;
-    is_together boolean := true;
+    apart text := easeml.apart_reason(data);
+    left_out text;
 BEGIN
     IF target ? 'shape' THEN
         output_shape := (SELECT array_agg(s::integer) FROM jsonb_array_elements_text(target -> 'shape') s);
     END IF;
-    IF data.placement = 'bound' THEN
-        is_together := EXISTS (SELECT FROM easeml.replicas c JOIN easeml.segments g USING (segment_id)
-            WHERE c.dataset_id = data.dataset_id AND g.service IS NULL GROUP BY c.segment_id HAVING count(*) = data.n_partitions);
-    END IF;
     IF architectures IS NULL THEN
-        SELECT array_agg(f.architecture) INTO chosen
-        FROM easeml.fitting_architectures(data.task, data.input_shape, data.n_outputs, data.encoder @> '{"inputs": [{"kind": "text"}]}', output_shape, n_links) f WHERE f.misfit IS NULL AND f.is_default
-            AND (is_together OR NOT easeml.does_whole_rounds(f.architecture));
+        SELECT array_agg(f.architecture) FILTER (WHERE apart IS NULL OR NOT easeml.does_whole_rounds(f.architecture)),
+            string_agg(f.architecture, ', ') FILTER (WHERE apart IS NOT NULL AND easeml.does_whole_rounds(f.architecture)) INTO chosen, left_out
+        FROM easeml.fitting_architectures(data.task, data.input_shape, data.n_outputs, data.encoder @> '{"inputs": [{"kind": "text"}]}', output_shape, n_links) f WHERE f.misfit IS NULL AND f.is_default;
+        IF left_out IS NOT NULL THEN
+            RAISE NOTICE 'left out: %: they take all partitions at once, and %', left_out, apart USING hint = easeml.apart_hint(data);
+        END IF;
     ELSIF cardinality(architectures) = 1 AND array_ndims(architectures) = 1 THEN
         chosen := architectures;
     ELSE
@@ -97,13 +146,12 @@ BEGIN
         PERFORM easeml.fail('ML001', format('architectures: there is no architecture %s', quote_nullable(unfit.architecture)),
             hint => (SELECT 'Choose from: ' || string_agg(a.architecture, ', ') || '.' FROM easeml.list_architectures() a));
     END IF;
-    IF is_together THEN
+    IF apart IS NULL THEN
         RETURN chosen;
     END IF;
     SELECT a AS architecture INTO unfit FROM unnest(chosen) a WHERE easeml.does_whole_rounds(a) LIMIT 1;
     IF FOUND THEN
-        PERFORM easeml.fail('ML001', format('architectures: %s takes all partitions at once, and no segment holds all of dataset %s', unfit.architecture, quote_literal(data.dataset_name)),
-            hint => 'Replicate the dataset so that one segment holds all its partitions (easeml.replicate_dataset), or leave this architecture out.');
+        PERFORM easeml.fail('ML001', format('architectures: %s takes all partitions at once, and %s', unfit.architecture, apart), hint => easeml.apart_hint(data));
     END IF;
     RETURN chosen;
 END

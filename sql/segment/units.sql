@@ -20,6 +20,20 @@ $$;
 COMMENT ON PROCEDURE easeml_segment.evaluate_on_node(jsonb, jsonb, jsonb) IS
     'Measures a trial on the validation or test rows of one partition, and returns the sums for the control server to record.';
 
+CREATE PROCEDURE easeml_segment.train_round_on_node(unit jsonb, context jsonb, INOUT result jsonb DEFAULT NULL) LANGUAGE plpython3u AS $$
+from easeml_plpy.node_units import train_round_on_node
+return train_round_on_node(plpy, GD, unit, context, result)
+$$;
+COMMENT ON PROCEDURE easeml_segment.train_round_on_node(jsonb, jsonb, jsonb) IS
+    'Trains a trial over all partitions at once, stores the new state here, and returns what the control server is to record.';
+
+CREATE PROCEDURE easeml_segment.evaluate_round_on_node(unit jsonb, context jsonb, INOUT result jsonb DEFAULT NULL) LANGUAGE plpython3u AS $$
+from easeml_plpy.node_units import evaluate_round_on_node
+return evaluate_round_on_node(plpy, GD, unit, context, result)
+$$;
+COMMENT ON PROCEDURE easeml_segment.evaluate_round_on_node(jsonb, jsonb, jsonb) IS
+    'Measures a trial on the validation or test rows of all partitions, and returns the sums of each for the control server to record.';
+
 CREATE PROCEDURE easeml_segment.pilot_on_node(unit jsonb, context jsonb, INOUT result jsonb DEFAULT NULL) LANGUAGE plpython3u AS $$
 from easeml_plpy.node_units import pilot_on_node
 return pilot_on_node(plpy, GD, unit, context, result)

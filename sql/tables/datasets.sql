@@ -71,6 +71,26 @@ CREATE TABLE easeml.replicas (
 COMMENT ON TABLE easeml.replicas IS 'Which segments hold which partition of the datasets with bound placement.';
 CREATE INDEX replicas_segment ON easeml.replicas (segment_id);
 
+CREATE TABLE easeml.row_copies (
+    copy_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    dataset_id bigint NOT NULL,
+    tenant name NOT NULL,
+    run_id bigint,  -- no foreign keys here: copies outlive runs, and what is known of them segments
+    split text NOT NULL CHECK (split IN ('train', 'validation', 'test')),
+    partition_number integer NOT NULL,
+    from_segment_id integer NOT NULL,
+    to_segment_id integer NOT NULL,
+    n_bytes bigint NOT NULL CHECK (n_bytes >= 0),
+    seconds double precision NOT NULL CHECK (seconds >= 0 AND seconds < 1e9),
+    copied_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    FOREIGN KEY (dataset_id, tenant) REFERENCES easeml.datasets (dataset_id, tenant) ON DELETE CASCADE
+);
+CREATE INDEX row_copies_dataset ON easeml.row_copies (dataset_id, tenant);
+CREATE INDEX row_copies_run ON easeml.row_copies (run_id);
+COMMENT ON TABLE easeml.row_copies IS 'Packed rows that went to a node when its first unit needed them; they are there as long as the dataset is.';
+COMMENT ON COLUMN easeml.row_copies.run_id IS 'The run whose unit needed them.';
+COMMENT ON COLUMN easeml.row_copies.n_bytes IS 'Bytes on the wire.';
+
 CREATE TABLE easeml.packings (
     dataset_id bigint PRIMARY KEY,
     tenant name NOT NULL,

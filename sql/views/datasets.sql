@@ -6,7 +6,8 @@ SELECT d.dataset_id, d.tenant::text AS tenant, d.dataset_name, d.version, d.sour
     d.version = max(d.version) OVER (PARTITION BY d.tenant, d.dataset_name) AS is_newest,
     (SELECT count(*) FROM easeml.runs r WHERE r.dataset_id = d.dataset_id) AS n_runs,
     d.placement, (SELECT min(c.n) FROM (SELECT count(*) AS n FROM easeml.replicas r WHERE r.dataset_id = d.dataset_id GROUP BY r.partition_number) c) AS replication_factor,
-    d.explanations, d.options - '{task,input_shape,block_rows,is_small}'::text[] AS split_options, d.row_key, d.shuffle, d.n_moved_bytes
+    d.explanations, d.options - '{task,input_shape,block_rows,is_small}'::text[] AS split_options, d.row_key, d.shuffle, d.n_moved_bytes,
+    (SELECT least(coalesce(sum(c.n_bytes), 0), 9223372036854775807)::bigint FROM easeml.row_copies c WHERE c.dataset_id = d.dataset_id) AS n_copied_bytes
 FROM easeml.datasets d
 LEFT JOIN (SELECT dataset_id, sum(n_train_rows)::bigint AS n_train_rows, sum(n_validation_rows)::bigint AS n_validation_rows,
                sum(n_test_rows)::bigint AS n_test_rows, sum(n_bytes)::bigint AS n_bytes
@@ -105,6 +106,7 @@ COMMENT ON COLUMN easeml.dataset_info.split_options IS 'The arguments of easeml.
 COMMENT ON COLUMN easeml.dataset_info.row_key IS 'SQL of what names a row of the source: JOIN easeml.dataset_rows(dataset) r ON r.row_key = this.';
 COMMENT ON COLUMN easeml.dataset_info.shuffle IS 'Of rows on nodes: across (dealt over all nodes) or within (they stayed where they were); null: they were packed here.';
 COMMENT ON COLUMN easeml.dataset_info.n_moved_bytes IS 'Bytes that went from node to node when it was packed.';
+COMMENT ON COLUMN easeml.dataset_info.n_copied_bytes IS 'Bytes of packed rows that went to nodes since, because units there needed them.';
 COMMENT ON COLUMN easeml.dataset_info.dataset_id IS 'Number of this version.';
 COMMENT ON COLUMN easeml.dataset_info.tenant IS 'Tenant that owns the dataset.';
 COMMENT ON COLUMN easeml.dataset_info.dataset_name IS 'Name, unique for its tenant.';

@@ -2,7 +2,7 @@ CREATE VIEW easeml.run_traffic WITH (security_invoker) AS
 SELECT r.run_id, u.n_units + v.n_units AS n_units, u.n_hops + v.n_hops AS n_hops,
     least(u.bytes_hopped::numeric + v.bytes_hopped, 9223372036854775807)::bigint AS bytes_hopped, u.bytes_stored AS bytes_stored,
     u.n_live_states AS n_live_states, u.live_state_bytes AS live_state_bytes, u.largest_state_bytes AS largest_state_bytes, r.tenant::text AS tenant,
-    h.n_node_hops, h.n_node_hops_ahead, h.node_bytes, h.node_seconds
+    h.n_node_hops, h.n_node_hops_ahead, h.node_bytes, h.node_seconds, w.row_bytes, w.row_seconds
 FROM easeml.runs r
 CROSS JOIN LATERAL (
     -- The trials' pointers say which states are kept, since readers of results may not read easeml.checkpoints.
@@ -17,8 +17,11 @@ CROSS JOIN LATERAL (
 CROSS JOIN LATERAL (
     SELECT count(*) AS n_node_hops, count(*) FILTER (WHERE n.is_ahead) AS n_node_hops_ahead, least(coalesce(sum(n.n_bytes), 0), 9223372036854775807)::bigint AS node_bytes,
         coalesce(sum(n.seconds), 0) AS node_seconds
-    FROM easeml.node_hops n WHERE n.run_id = r.run_id) h;
-COMMENT ON VIEW easeml.run_traffic IS 'How much state each run stored, how much of it moved to other sessions, and how much is kept.';
+    FROM easeml.node_hops n WHERE n.run_id = r.run_id) h
+CROSS JOIN LATERAL (
+    SELECT least(coalesce(sum(c.n_bytes), 0), 9223372036854775807)::bigint AS row_bytes, coalesce(sum(c.seconds), 0) AS row_seconds
+    FROM easeml.row_copies c WHERE c.run_id = r.run_id) w;
+COMMENT ON VIEW easeml.run_traffic IS 'How much state each run stored, how much of it moved to other sessions, and how much is kept; and the rows that went to nodes for it.';
 
 COMMENT ON COLUMN easeml.run_traffic.run_id IS 'The run, see easeml.run_status.';
 COMMENT ON COLUMN easeml.run_traffic.n_units IS 'Number of recorded units.';
@@ -33,3 +36,5 @@ COMMENT ON COLUMN easeml.run_traffic.n_node_hops IS 'How often a unit started fr
 COMMENT ON COLUMN easeml.run_traffic.n_node_hops_ahead IS 'How often it was there before the unit asked.';
 COMMENT ON COLUMN easeml.run_traffic.node_bytes IS 'Bytes of these states on the wire.';
 COMMENT ON COLUMN easeml.run_traffic.node_seconds IS 'Seconds that they took to travel.';
+COMMENT ON COLUMN easeml.run_traffic.row_bytes IS 'Bytes of packed rows that went to nodes, because units of the run there were the first to need them.';
+COMMENT ON COLUMN easeml.run_traffic.row_seconds IS 'Seconds that they took to travel.';

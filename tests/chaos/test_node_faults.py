@@ -5,26 +5,21 @@ The long form of it: pytest tests/chaos/test_node_faults.py -s --node-faults 100
 
 from __future__ import annotations
 
-import contextlib
-import os
 import random
-import signal
-import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.conftest import Session, temporary_server
+from tests.conftest import Session
 from tests.disks import fill, small_disk_for
-from tests.nodes import prepare_node, service_file
+from tests.nodes import node_servers
 
 if TYPE_CHECKING:
-    from easeml_db.local.server import Embedded
+    from tests.nodes import NodeServer as Node
 
     Coordinator = Callable[..., AbstractContextManager[Any]]
 
@@ -52,55 +47,10 @@ KINDS = ("kill", "stop", "fill", "coordinator")
 STATE_TABLES = ("easeml_segment.checkpoints", "easeml_segment.checkpoint_chunks")
 
 
-@dataclass(frozen=True)
-class Node:
-    """A server that is a node, and a superuser's way to it."""
-
-    name: str
-    server: Embedded
-    dsn: str
-
-    def signal(self, which: signal.Signals) -> None:
-        """Send a signal to all processes of the server, the first of them first."""
-        first = int((self.server.cluster / "postmaster.pid").read_text().split()[0])
-        children = subprocess.run(
-            ["ps", "-o", "pid=", "--ppid", str(first)], capture_output=True, text=True, check=False
-        )
-        for pid in (first, *map(int, children.stdout.split())):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, which)
-
-    def kill(self) -> None:
-        """Kill the server, and start it again."""
-        self.signal(signal.SIGKILL)
-        while self.server.is_running():
-            time.sleep(0.05)
-        self.server.start()
-
-    @contextmanager
-    def stopped(self) -> Iterator[None]:
-        """All of its processes take no notice of anything; their connections stay."""
-        self.signal(signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            self.signal(signal.SIGCONT)
-
-
 @pytest.fixture(scope="module")
 def nodes(snapshot: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Node]]:
     """Two servers that are nodes."""
-    with ExitStack() as stack:
-        found, services = [], {}
-        for name in ("east", "west"):
-            server = stack.enter_context(temporary_server(snapshot))
-            with Session.open(server.dsn(database="postgres")) as session:
-                session.execute(f"CREATE DATABASE {name}")
-            dsn = server.dsn(database=name)
-            with Session.open(dsn) as session:
-                services[f"pg_{name}"] = prepare_node(session)
-            found.append(Node(name, server, dsn))
-        stack.enter_context(service_file(tmp_path_factory.mktemp("services"), services))
+    with node_servers(snapshot, tmp_path_factory.mktemp("services")) as found:
         yield found
 
 

@@ -200,6 +200,7 @@ A_DATASET = (
     'jsonb_populate_record(NULL::easeml.datasets, \'{{"dataset_id": {dataset_id}, "tenant": "alma",'
     ' "task": "classification", "n_partitions": 1}}\')'
 )
+BOUND = A_DATASET.replace('"n_partitions": 1', '"n_partitions": 1, "placement": "bound", "dataset_name": "private"')
 ANSWERED_EMPTILY = {
     "known_times(easeml.datasets,text)": (f"SELECT easeml.known_times({A_DATASET}, 'asha') ->> 'trials'", "[]"),
     "run_standing(easeml.runs)": (f"SELECT jsonb_array_length(easeml.run_standing({A_RUN}) -> 'arms')", 0),
@@ -214,6 +215,12 @@ ANSWERED_EMPTILY = {
     "answering_trial(name,text)": ("SELECT trial_id FROM easeml.answering_trial('alma', 'private')", None),
     "refuse_unpacked_dataset(name,text)": ("SELECT easeml.refuse_unpacked_dataset('alma', 'elsewhere')::text", ""),
     "used_bytes(name)": ("SELECT easeml.used_bytes('alma')", None),
+    "copied_bytes(name)": ("SELECT easeml.copied_bytes('alma')", 0),
+    "gathering_segments(easeml.datasets,boolean)": (f"SELECT easeml.gathering_segments({BOUND}, true)", []),
+    "apart_reason(easeml.datasets)": (
+        f"SELECT easeml.apart_reason({BOUND})", "no segment holds all of dataset 'private'"
+    ),
+    "apart_hint(easeml.datasets)": (f"SELECT left(easeml.apart_hint({BOUND}), 9)", "Replicate"),
     "used_hours(name)": ("SELECT easeml.used_hours('alma')", 0.0),
 }  # fmt: skip
 

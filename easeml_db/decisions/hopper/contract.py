@@ -21,13 +21,14 @@ class Placement:
     """Which slot may run which partition.
 
     `segment_of` gives the segment of each slot, `holders` the segments that hold each partition (shape (p,)).
-    No `holders`: every slot may run every partition. Slots `elsewhere` are on other servers.
+    No `holders`: every slot may run every partition. What a segment among the `gathering` does not hold may be brought
+    there, for a unit over all partitions.
     """
 
     n_partitions: int
     segment_of: Mapping[int, int]
     holders: tuple[frozenset[int], ...] | None = None
-    elsewhere: frozenset[int] = frozenset()
+    gathering: frozenset[int] = frozenset()
 
     def __post_init__(self) -> None:
         if self.n_partitions < 1:
@@ -64,9 +65,13 @@ class Placement:
         return {slot for slot, segment in self.segment_of.items() if segment in segments}
 
     def slots_for_all(self) -> set[int]:
-        """Return the slots of this server that may run every partition."""
-        here = self.segment_of.keys() - self.elsewhere
-        return {slot for slot in here if all(self.can_run(slot, q) for q in range(self.n_partitions))}
+        """Return the slots that may run every partition, or to whose segment all may be brought."""
+        every = range(self.n_partitions)
+        return {
+            slot
+            for slot, segment in self.segment_of.items()
+            if segment in self.gathering or all(self.can_run(slot, q) for q in every)
+        }
 
 
 @dataclass(frozen=True)

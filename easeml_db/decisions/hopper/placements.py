@@ -30,8 +30,8 @@ class Placements:
         if run.run_id not in self._placements:
             slots = self._slots_for(run)
             in_service = {slot.slot_id: slot.segment_id for slot in slots}
-            elsewhere = frozenset(slot.slot_id for slot in slots if slot.service is not None)
-            self._placements[run.run_id] = Placement(run.trials[0].n_partitions, in_service, run.holders, elsewhere)
+            n_partitions, gathering = run.trials[0].n_partitions, run.gathering_segments
+            self._placements[run.run_id] = Placement(n_partitions, in_service, run.holders, gathering)
         return self._placements[run.run_id]
 
     def devices_of(self, run: Run, taken: Collection[int]) -> tuple[Device, ...]:

@@ -1,20 +1,29 @@
-"""Replaying a trial whose rows lie on nodes: unit after unit on the node that has its rows, with a state that hops."""
+"""Replaying a trial whose rows lie on nodes: unit after unit on the node that has its rows, with a state that hops.
+
+Whole rounds are repeated on one node. Rows that it lacks are brought there, as they were for the trial.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
+from itertools import groupby
 
 from easeml_db.errors import EasemlError, NotReady
+from easeml_db.postgres.node_rows import RowCopy, note_copy
+from easeml_db.postgres.packed_parts import bring_part, has_part
 from easeml_db.postgres.spread.node_sessions import NodeWork, Told, told_by
 from easeml_db.postgres.states_in_use import StatesInUse
-from easeml_db.postgres.transfers import NODE, Connection, KnownState, Place, bring_state
+from easeml_db.postgres.transfers import NODE, Connection, KnownState, Part, Place, bring_state
 
 CHECK = "SELECT easeml_segment.check_part(%s, %s, %s)"
 TRAIN = "CALL easeml_segment.train_on_node(%s::jsonb, %s::jsonb, NULL)"
+TRAIN_ROUND = "CALL easeml_segment.train_round_on_node(%s::jsonb, %s::jsonb, NULL)"
 NUMBER = "SELECT nextval('easeml.checkpoints_checkpoint_id_seq') AS number"
 FORGET = "DELETE FROM easeml_segment.checkpoints WHERE checkpoint_id = %s"
+OF_UNIT = ("position", "partition_number", "seed")
 OF_OPENING = ("architecture", "config", "max_epochs", "metric", "dataset_id", "train_rows", "device", "n_threads")
 
 
@@ -32,35 +41,67 @@ class _Replay:
         self.first_difference: Told | None = None
         self.final_sha256 = ""
 
+    async def gather(self) -> None:
+        """Have the rows of all partitions on the node that lacks least of them."""
+        parts = [Part(self._told["dataset_id"], "train", number) for number in sorted(self._homes)]
+        lacking = {}
+        for work in {id(work): work for work in self._homes.values()}.values():
+            async with told_by(work.node):
+                lacking[work] = [part for part in parts if not await has_part(work.connection, part)]
+        chosen = min(lacking, key=lambda work: (len(lacking[work]), work.node.segment_id))
+        for part in lacking[chosen]:
+            await self._copy(part, self._homes[part.partition_number], chosen)
+        self._homes = dict.fromkeys(self._homes, chosen)
+
+    async def _copy(self, part: Part, source: NodeWork, target: NodeWork) -> None:
+        began = time.monotonic()
+        async with told_by(source.node):
+            if not await has_part(source.connection, part):
+                return  # what checks the rows says so
+        async with told_by(target.node):
+            encoder = json.dumps(self._told["encoder"])
+            n_bytes = await bring_part(Place(source.connection, NODE), target.connection, part, encoder)
+        places = source.node.segment_id, target.node.segment_id
+        copy = RowCopy(part, *places, n_bytes, time.monotonic() - began)
+        await note_copy(self._control, json.dumps({"trial_id": self._told["trial_id"]}), copy)
+
     async def check(self) -> None:
         """Raise NotAllowed where packed rows are not those that the trial trained on."""
         for part, work in self._homes.items():
             await work.execute(CHECK, self._told["dataset_id"], part, self._told["checksums"][part])
 
-    async def repeat(self, unit: Told) -> None:
-        """Train a unit of the log, and compare its state with the recorded one."""
-        work = self._homes[unit["partition_number"]]
+    async def repeat(self, units: Sequence[Told]) -> None:
+        """Train a unit of the log, or all units of a whole round, and compare the state with the recorded one."""
+        first, members = units[0], [{name: unit[name] for name in OF_UNIT} for unit in units]
+        work = self._homes[first["partition_number"]]
         before = await self._bring(work)
         row = await (await self._control.execute(NUMBER)).fetchone()
         number = 0 if row is None else row["number"]
-        order = {name: unit[name] for name in ("epoch", "position", "partition_number", "seed")}
-        order |= {"trial_id": self._told["trial_id"], "kind": "train", "step": 0, "slot_id": 0, "attempt": 1}
-        opened = {name: self._told[name] for name in OF_OPENING} | dict.fromkeys(
-            ("best_checkpoint_id", "best_epoch", "best_metric_value", "best_loss", "started_at")
-        )
-        opened |= {
-            "checkpoint_id": before, "new_checkpoint_id": number, "mean_rows": {"train": 1.0, "evaluate": 1.0},
-            **self._told["limits"][work.node.segment_name],
-        }  # fmt: skip
+        at = {"step": 0, "slot_id": 0}
+        order = {**members[0], **at, "epoch": first["epoch"], "trial_id": self._told["trial_id"], "kind": "train"}
+        order |= {"attempt": 1, "lease_number": self._lease_number}
+        if self._told["is_whole"]:
+            gang = {"token": "", "rank": 0, "timeout_seconds": 0.0, "members": [{**each, **at} for each in members]}
+            order |= {"gang": gang}
         with ExitStack() as using:
             using.enter_context(self._in_use.using(number))
-            order |= {"lease_number": self._lease_number}
-            (found,) = await work.execute(TRAIN, json.dumps(order), json.dumps(opened))
+            called = TRAIN_ROUND if self._told["is_whole"] else TRAIN
+            (found,) = await work.execute(called, json.dumps(order), json.dumps(self._opened(work, before, number)))
             told = found["result"]
-            self._compare(unit, told["sha256"])
+            for unit in units:
+                self._compare(unit, told["sha256"])
             await self.forget()
             state = KnownState(number, self._told["trial_id"], told["n_bytes"], told["sha256"])
             self._at, self._kept = (work, state), using.pop_all()
+
+    def _opened(self, work: NodeWork, before: int | None, number: int) -> Told:
+        """Return what a node is told of a unit beside its order."""
+        unknown = ("best_checkpoint_id", "best_epoch", "best_metric_value", "best_loss", "started_at")
+        return {
+            **{name: self._told[name] for name in OF_OPENING}, **dict.fromkeys(unknown),
+            "checkpoint_id": before, "new_checkpoint_id": number, "mean_rows": {"train": 1.0, "evaluate": 1.0},
+            **self._told["limits"][work.node.segment_name],
+        }  # fmt: skip
 
     async def _bring(self, work: NodeWork) -> int | None:
         """Have the newest state on a node; return its number, None before the first unit."""
@@ -104,9 +145,11 @@ async def replay(
         raise NotReady(f"the rows of partition {min(lacking)} are on no node")
     again = _Replay(control, told, works, lease_number, in_use)
     try:
+        if told["is_whole"]:
+            await again.gather()
         await again.check()
-        for unit in told["units"]:
-            await again.repeat(unit)
+        for _, units in groupby(told["units"], key=lambda unit: (unit["epoch"], told["is_whole"] or unit["position"])):
+            await again.repeat(list(units))
     finally:
         with suppress(EasemlError):
             await again.forget()

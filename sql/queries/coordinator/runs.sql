@@ -6,9 +6,10 @@
 SELECT run_id FROM easeml.runs WHERE is_open ORDER BY run_id
 
 -- name: read_runs
--- Open runs; holders lists the segments of each partition, NULL where every slot may run every partition.
+-- Open runs; holders lists the segments of each partition, NULL where every slot may run every partition; to gathering segments all rows may be brought.
 SELECT r.run_id, r.seed, r.status, r.max_seconds, extract(epoch FROM r.started_at)::double precision AS started_seconds, d.n_partitions,
     r.scheduler, r.visit_order, r.allocation, r.tenant::text AS tenant, d.task, r.n_resumes, r.is_ending, d.options ? 'n_folds' AS has_folds, ARRAY(SELECT a FROM unnest(r.architectures || 'ensemble'::text) a WHERE easeml.does_whole_rounds(a)) AS whole_architectures,
+    easeml.gathering_segments(d, true) AS gathering_segments,
     b.is_too_large,
     CASE WHEN r.search IS NOT NULL AND NOT b.is_too_large THEN jsonb_build_object('architectures_json', (r.search -> 'architectures')::text, 'search_space_json', r.search_space::text, 'procedure', r.procedure,
         'n_configs', (r.search -> 'n_configs'), 'max_epochs', r.max_epochs, 'seed', r.seed, 'options_json', r.procedure_options::text, 'portfolio_json', (r.search -> 'portfolio')::text) END AS search, CASE WHEN d.placement = 'bound' THEN (

@@ -50,7 +50,7 @@ def test_a_placement_has_the_slots_in_service_with_their_segments_and_is_one_obj
     assert parts.placements.of(RUN).segment_of == {1: 1, 3: 1}
 
 
-def test_slots_on_other_servers_train_what_is_placed_there_and_never_all_partitions_at_once():
+def test_slots_on_other_servers_train_what_is_placed_there_and_all_partitions_where_all_are_or_can_be_brought():
     parts = Parts(2)
     parts.board.keep([Slot(1, "slot-1", 1), Slot(2, "slot-2", 2, service="pg_east")])
     bound = replace(RUN, holders=(frozenset({1, 2}), frozenset({1, 2})))
@@ -59,7 +59,11 @@ def test_slots_on_other_servers_train_what_is_placed_there_and_never_all_partiti
     assert parts.devices(OTHER) == [1]
     placement = parts.placements.of(bound)
     assert placement.segment_of == {1: 1, 2: 2}
-    assert (placement.slots_for({0}), placement.slots_for_all()) == ({1, 2}, {1})
+    assert (placement.slots_for({0}), placement.slots_for_all()) == ({1, 2}, {1, 2})
+    apart = replace(bound, run_id=9, holders=(frozenset({1}), frozenset({1, 2})))
+    assert parts.placements.of(apart).slots_for_all() == {1}
+    brought = replace(apart, run_id=10, gathering_segments=frozenset({2}))
+    assert parts.placements.of(brought).slots_for_all() == {1, 2}
 
 
 def test_a_run_that_has_changed_is_placed_anew_and_others_are_not():

@@ -1,6 +1,7 @@
 """Hopping: every trial has one slot at a time, and a scheduler says which idle trial goes to which idle slot.
 
-A trial that does whole rounds needs a slot that may run all partitions; else it is scheduled like all others.
+A trial that does whole rounds needs a slot that may run all partitions; else it is scheduled like all others. Where
+slots hold only some, it waits for all partitions at once, so that it counts as work for each of them.
 
 Where the run's scheduler compares or plans, the run begins with pilots. Then the scheduler is made, on the times known
 and the slots in service. It is made again when either changes, unless it was
@@ -123,6 +124,8 @@ class Hopping(Allocation):
         is_estimated = work.run.search is not None or work.seconds.is_timed(trial.trial_id)
         remaining = work.remaining_seconds(trial) if is_estimated else math.inf
         partitions, rounds = open_partitions(trial), round_number(trial)
+        if partitions and work.run.holders is not None and work.is_whole(trial.trial_id):
+            partitions = tuple(range(trial.n_partitions))
         scheduler.put(Candidate(trial.trial_id, trial.trial_number, rounds, partitions, remaining, trial.bracket))
 
     def _assignments(self, idle: Sequence[int], cached: Cached) -> list[Assignment]:

@@ -1,0 +1,107 @@
+"""The packed rows that a node has, and how those that a unit needs besides get there: once, packed.
+
+They come from the control server, or from the node that was given them when the dataset was packed. A whole round needs
+all partitions, so most of its rows come from others. A node that does not answer is waited for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict, dataclass
+
+from easeml_db.errors import RowsHeld, ServerUnavailable
+from easeml_db.postgres.node_wires import Wire
+from easeml_db.postgres.nodes import Node
+from easeml_db.postgres.packed_parts import bring_part, has_part, lost_part, read_data
+from easeml_db.postgres.transfers import CONTROL, NODE, Connection, Part, Place
+
+HERE = 1  # the segment that is the control server
+NOTE = "SELECT easeml.note_row_copy(%s::jsonb, %s::jsonb)"
+
+
+@dataclass(frozen=True)
+class RowCopy:
+    """Rows of a part that went from one server to another. `n_bytes` are those on the wire."""
+
+    part: Part
+    from_segment_id: int
+    to_segment_id: int
+    n_bytes: int
+    seconds: float
+
+
+async def note_copy(control: Connection, unit: str, copy: RowCopy) -> None:
+    """Record rows that went to a node because a unit needed them; of the unit its trial is read."""
+    told = asdict(copy)
+    await control.execute(NOTE, [unit, json.dumps({**told.pop("part"), **told})])
+
+
+class NodeRows:
+    """What is known of the rows on a node."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self._known: set[Part] = set()
+        self._bringing = asyncio.Lock()  # of two units that need the same rows, one brings them
+        self._sending = Wire(node, "rows out")
+
+    def opened(self) -> None:
+        """Note that a session was opened: who answers may have been set up anew since."""
+        self._known.clear()
+
+    async def need(
+        self, control: Connection, session: Connection, part: Part, home: Callable[[int], Awaitable[NodeRows]]
+    ) -> RowCopy | None:
+        """Have the rows of a part here, through a session of this node; return how they came, None: they were here.
+
+        `home` gives the node that is a segment. Raises RowsHeld while that one does not answer, TrialFailed where it
+        has lost them.
+        """
+        if part in self._known:
+            return None
+        async with self._bringing:
+            if part in self._known:
+                return None
+            copy = await self._bring(control, session, part, home)
+            self._known.add(part)
+            return copy
+
+    async def _bring(
+        self, control: Connection, session: Connection, part: Part, home: Callable[[int], Awaitable[NodeRows]]
+    ) -> RowCopy | None:
+        data, began = await read_data(control, part), time.monotonic()
+        if data.home_segment_id == self.node.segment_id:
+            if not await has_part(session, part):
+                raise lost_part(self.node.segment_name, part)
+            return None
+        if data.home_segment_id is None:
+            n_bytes = await bring_part(Place(control, CONTROL), session, part, data.encoder)
+        else:
+            n_bytes = await (await home(data.home_segment_id)).send(session, part, data.encoder)
+        if not n_bytes:
+            return None
+        places = data.home_segment_id or HERE, self.node.segment_id
+        return RowCopy(part, *places, n_bytes, time.monotonic() - began)
+
+    async def send(self, target: Connection, part: Part, encoder: str) -> int:
+        """Copy packed rows from here to another node, unless it has them; return the bytes.
+
+        Raises TrialFailed where they are lost, RowsHeld while this node does not answer.
+        """
+        if await has_part(target, part):
+            return 0
+        try:
+            async with self._sending.taken() as source:
+                if not await has_part(source, part):
+                    raise lost_part(self.node.segment_name, part)
+                return await bring_part(Place(source, NODE), target, part, encoder)
+        except ServerUnavailable as error:
+            where = f"segment {self.node.segment_name}, which has the rows of partition {part.partition_number}"
+            raise RowsHeld(f"{where}, does not answer") from error
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._sending.close()
