@@ -5,11 +5,13 @@ Whatever happens, every unit is recorded once, and each state is that of the sam
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psycopg
 import pytest
 
 from tests.conftest import Session
@@ -18,7 +20,7 @@ from tests.nodes import NODE_ROLE, NodeServer, node_servers
 if TYPE_CHECKING:
     Coordinator = Callable[..., AbstractContextManager[Any]]
 
-N_SLOTS, N_EPOCHS, N_PARTITIONS, N_TRIALS = 1, 3, 4, 2
+N_SLOTS, N_EPOCHS, N_PARTITIONS, N_TRIALS = 1, 2, 4, 2
 POINTS = """
 SELECT i AS id, i % 3 + sin(i) / 9 AS x, cos(i * 7.0) AS noise, chr(97 + i % 3) AS y FROM generate_series(1, 600) i
 """
@@ -26,7 +28,7 @@ LISTED = '{"east": "public.own", "west": "public.own"}'
 HERE = "SELECT easeml.create_dataset('here', 'points', '{x,noise}', 'y', n_partitions => 4, seed => 3)"
 THERE = "SELECT easeml.create_dataset('there', %s, '{x,noise}', 'y', n_partitions => 4, seed => 3)"
 RUN = """
-SELECT easeml.select_models(%s, '{lightgbm}', procedure => 'grid', max_epochs => 3, seed => 5,
+SELECT easeml.select_models(%s, '{lightgbm}', procedure => 'grid', max_epochs => 2, seed => 5,
     search_space => '{"trees_per_epoch": 5, "num_leaves": [7, 15]}')
 """
 STATES = """
@@ -35,10 +37,8 @@ JOIN easeml.trials t USING (trial_id) WHERE u.run_id = %s ORDER BY 1, 2, 3
 """
 WAITING = """
 SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()
-    AND {}
+    AND query LIKE %s
 """
-BRINGING = WAITING.format("application_name = 'easeml rows out'")
-ROUND = WAITING.format("query LIKE 'CALL easeml_segment.train_round_on_node%%'")
 
 
 @pytest.fixture(scope="module")
@@ -67,25 +67,31 @@ def control(module_database: Session, nodes: dict[str, NodeServer], coordinator:
 
 
 @contextmanager
-def caught(node: NodeServer, lock: str, waiting: str) -> Iterator[None]:
-    """Somebody waits for a lock of a node while this is entered; then the server is killed, and starts again."""
-    with Session.open(node.dsn) as session, session.transaction():
-        session.execute(f"LOCK TABLE {lock} MODE")
-        yield
-        with Session.open(node.dsn) as other:
-            other.wait_until(waiting)
-        node.kill()
-        session.close()
+def held(node: NodeServer, lock: str, what: str) -> Iterator[Callable[[], None]]:
+    """Nobody gets by a lock of a node; calling what is given waits until a statement of that kind waits for it."""
+    with Session.open(node.dsn) as session, Session.open(node.dsn) as other:
+        session.execute("BEGIN")
+        session.execute(f"LOCK TABLE {lock} IN EXCLUSIVE MODE")
+        yield lambda: other.wait_until(WAITING, what)
+        with contextlib.suppress(psycopg.OperationalError):  # it was killed
+            session.execute("ROLLBACK")
 
 
 def test_a_round_is_recorded_once_and_makes_the_same_bytes_whatever_becomes_of_its_nodes(
     control: Session, nodes: dict[str, NodeServer], coordinator: Coordinator
 ) -> None:
+    rows, states = "easeml_segment.version_blocks", "easeml_segment.checkpoints"
     with coordinator(control):
-        with caught(nodes["east"], "easeml_segment.version_blocks IN ACCESS EXCLUSIVE", BRINGING):
+        with (
+            held(nodes["east"], rows, f"COPY%{rows}%") as is_bringing,
+            held(nodes["west"], states, "CALL easeml_segment.train_round_on_node%") as is_training,
+        ):
             run_id = control.value(RUN, "there")
-        with caught(nodes["west"], "easeml_segment.checkpoints IN EXCLUSIVE", ROUND):
-            pass
+            is_bringing()  # from west
+            is_training()
+            nodes["west"].kill()
+        done = "SELECT count(*) >= %s FROM easeml.training_units WHERE run_id = %s"
+        control.wait_until(done, N_PARTITIONS * N_TRIALS, run_id)
     with coordinator(control):  # the one before was killed
         control.execute("CALL easeml.wait(%s)", [run_id])
         here = control.value(RUN, "here")
