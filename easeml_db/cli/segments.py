@@ -37,11 +37,12 @@ segments = listing_group("segments", "List segments (without a command), or add,
 @segments.command("add")
 @click.argument("name", metavar="SEGMENT")
 @click.option("--service", help="Another server, by its name in pg_service.conf (default: a part of this server).")
+@click.option("--engine", default="postgres", help="What that server is: postgres (default), or citus: a worker.")
 @group_options
-def add(name: str, service: str | None, dsn: str | None, as_json: bool) -> None:
+def add(name: str, service: str | None, engine: str, dsn: str | None, as_json: bool) -> None:
     """Add SEGMENT: a place that holds partitions; give it slots next. Another server is looked at first."""
     with database(dsn) as connection, connection.transaction():
-        call(connection, "add_segment", name, service=service)
+        call(connection, "add_segment", name, service=service, engine=engine)
         if service is not None:
             _look_at(connection, name)
     _print(dsn, as_json)
@@ -64,6 +65,8 @@ def check(place: str, dsn: str | None, as_json: bool) -> None:
 def install_segment(service: str, role: str | None) -> None:
     """Create the extension easeml_segment on the server of SERVICE, whose role must be a superuser there."""
     with visited(service) as connection:
+        # A Citus worker has what it has for itself; on other servers this is a setting that nobody reads.
+        connection.execute("SELECT set_config('citus.enable_ddl_propagation', 'off', false)")
         connection.execute("CREATE EXTENSION IF NOT EXISTS easeml_segment CASCADE")
         if role is not None:
             connection.execute(sql.SQL("GRANT easeml_segment TO {}").format(sql.Identifier(role)))
@@ -77,7 +80,7 @@ def _look_at(connection: Connection, segment: str) -> None:
     if node.service is None:
         raise InvalidArgument(f"segment {segment} is a part of this server", hint="easeml doctor looks at that.")
     try:
-        facts = look_at(node.service)
+        facts = look_at(node.service, node.engine)
         call(connection, "note_segment", node.segment_id, Jsonb(facts), None)
         hold(node)
     except EasemlError as error:

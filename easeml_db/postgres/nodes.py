@@ -30,6 +30,8 @@ PATIENCE: dict[str, Any] = {
 }  # fmt: skip
 
 Facts = dict[str, Any]
+CITUS = "citus"
+OLDEST_CITUS = 12
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ class Node:
     segment_name: str
     service: str
     token: str
+    engine: str = "postgres"
 
 
 def node_dsn(service: str) -> str:
@@ -47,8 +50,9 @@ def node_dsn(service: str) -> str:
     return make_conninfo(service=service, **PATIENCE)
 
 
-def check_facts(service: str, facts: Mapping[str, Any]) -> None:
-    """Refuse a node of another version, or whose Python lacks what units need. Raises VersionMismatch, NotReady."""
+def check_facts(service: str, facts: Mapping[str, Any], engine: str = "postgres") -> None:
+    """Refuse a node of another version, one whose Python lacks what units need, and what is no Citus worker and should
+    be one. Raises VersionMismatch, NotReady."""
     found = {"extension easeml_segment": facts["extension"], "package easeml_plpy": facts["package"]}
     for name, version in found.items():
         if version != __version__:
@@ -62,6 +66,26 @@ def check_facts(service: str, facts: Mapping[str, Any]) -> None:
                 f"service {service}: its Python cannot import {name} ({package['fault']})",
                 hint="Install it for the Python of that server, and start the server again.",
             )
+    if engine == CITUS:
+        _check_worker(service, facts.get("citus"))
+
+
+def _check_worker(service: str, citus: Mapping[str, Any] | None) -> None:
+    if citus is None:
+        raise NotReady(
+            f"service {service}: its database has no extension citus, and its segment says engine => 'citus'",
+            hint="Name the database of the cluster in pg_service.conf, or add the segment with engine => 'postgres'.",
+        )
+    if int(citus["version"].partition(".")[0]) < OLDEST_CITUS:
+        raise VersionMismatch(
+            f"service {service}: its Citus is {citus['version']}, expected {OLDEST_CITUS} or newer",
+            hint="Update Citus on all nodes of the cluster.",
+        )
+    if citus["name"] is None:
+        raise NotReady(
+            f"service {service}: its Citus knows no cluster that it belongs to",
+            hint="On the coordinator: SELECT citus_add_node('host', port), start_metadata_sync_to_node('host', port).",
+        )
 
 
 def node_error(service: str, error: psycopg.Error) -> EasemlError:
@@ -94,12 +118,12 @@ def unreachable(service: str, text: str | None = None) -> ServerUnavailable:
     return ServerUnavailable(f"service {service}: the server cannot be reached", detail=text)
 
 
-def look_at(service: str) -> Facts:
+def look_at(service: str, engine: str = "postgres") -> Facts:
     """Return what a node says of itself. Raises what is against it."""
     with visited(service) as connection:
         row = connection.execute(FACTS).fetchone()
         facts: Facts = {} if row is None else row["facts"]
-    check_facts(service, facts)
+    check_facts(service, facts, engine)
     return facts
 
 

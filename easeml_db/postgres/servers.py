@@ -23,7 +23,7 @@ from easeml_db.postgres.transfers import Connection
 from easeml_db.postgres.unit_session import UnitSession
 from easeml_db.words.topology import Slot
 
-READ_NODE = "SELECT segment_id, segment_name, service, token FROM easeml.segments WHERE segment_id = %s"
+READ_NODE = "SELECT segment_id, segment_name, service, token, engine FROM easeml.segments WHERE segment_id = %s"
 NOTE = "SELECT easeml.note_segment(%s, %s, %s)"
 
 WATCH_SECONDS = 5.0
@@ -129,7 +129,7 @@ class Servers:
     async def _check(control: Connection, remote: Connection, node: Node) -> None:
         row = await (await remote.execute(FACTS)).fetchone()
         facts = {} if row is None else row["facts"]
-        check_facts(node.service, facts)
+        check_facts(node.service, facts, node.engine)
         await control.execute(NOTE, [node.segment_id, Jsonb(facts), None])
         await remote.execute(HOLD, [node.token])
         await remote.execute("SELECT easeml_segment.warm_node()")

@@ -19,6 +19,14 @@ NODE: Statement[str] = Statement(
     (),
     only_column,
 )
+HAS_CITUS: Statement[int] = Statement("SELECT count(*) AS n FROM pg_extension WHERE extname = 'citus'", (), only_column)
+CITUS: Statement[str] = Statement(
+    "SELECT jsonb_build_object('version', x.extversion, 'group', g.groupid, 'name', n.nodename, 'port',"
+    " n.nodeport)::text FROM pg_extension x CROSS JOIN pg_dist_local_group g"
+    " LEFT JOIN pg_dist_node n ON n.groupid = g.groupid AND n.noderole = 'primary' WHERE x.extname = 'citus'",
+    (),
+    only_column,
+)
 
 
 class _AnyVersion(Session):
@@ -36,6 +44,8 @@ def node_facts_of(session: Session) -> str:
     """Return identity, holder, versions and devices as JSON; a package that cannot be imported has its error."""
     versions = {name: _version(name) for name in PACKAGES}
     facts = json.loads(session.row(NODE)) | {"python": platform.python_version(), "package": __version__}
+    if session.row(HAS_CITUS):
+        facts["citus"] = json.loads(session.row(CITUS))
     return json.dumps(facts | {"packages": versions, "devices": _devices() if versions["torch"]["version"] else []})
 
 

@@ -90,7 +90,7 @@ BEGIN
     IF request OPERATOR(pg_catalog.->>) 'placement' OPERATOR(pg_catalog.=) 'bound' THEN
         places := easeml.places_of(source, own);
         IF places IS NULL AND shuffle IS NOT NULL THEN
-            PERFORM easeml.fail('ML001', pg_catalog.format('shuffle: %s has no foreign partitions: its rows are on this server', source), hint => 'Leave shuffle out.');
+            PERFORM easeml.fail('ML001', pg_catalog.format('shuffle: %s has no foreign partitions and is not distributed: its rows are on this server', source), hint => 'Leave shuffle out.');
         END IF;
     END IF;
     IF inputs IS NULL THEN
@@ -125,7 +125,7 @@ time_column: the newest rows test, those before them validate, the oldest train.
 key_columns: name the rows in easeml.dataset_rows; by default the primary key, or without one a hash of inputs and target.
 n_folds: cross-validation with so many folds: all rows but the test rows train, and validate in turn. There are as many partitions, whatever n_partitions says.
 A table of 100 to 2,000 rows without arrays and images gets 5, unless n_partitions, validation_fraction, placement or a column of splits, times or groups says otherwise; 0: none.
-shuffle: of rows on nodes (segments that are other servers), a table with foreign partitions or {"east": "public.sales", "west": "public.sales"}. across (the default there) deals them by their hashes over all nodes
+shuffle: of rows on nodes (segments that are other servers), a table with foreign partitions, a table that Citus distributes, or {"east": "public.sales", "west": "public.sales"}. across (the default there) deals them by their hashes over all nodes
 with slots, and sends each at most once, packed; within leaves them where they are. The nodes pack, so the dataset is there a little later: CALL easeml.wait_dataset(id).$$;
 
 CREATE FUNCTION easeml.find_version(dataset text, version integer) RETURNS easeml.datasets LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -169,7 +169,7 @@ BEGIN
             hint => 'Make a table or view of that name again, or another dataset with easeml.create_dataset.');
     END IF;
     IF old.shuffle IS NOT NULL THEN
-        RETURN easeml.ask_for_packing(jsonb_build_object('dataset', dataset, 'places', easeml.foreign_places(to_regclass(old.source))), to_regclass(old.source));
+        RETURN easeml.ask_for_packing(jsonb_build_object('dataset', dataset, 'places', easeml.places_of(old.source, to_regclass(old.source))), to_regclass(old.source));
     END IF;
     RETURN easeml.pack_version('begin_refresh', jsonb_build_object('dataset', dataset, 'is_small', easeml.is_small_table(to_regclass(old.source), old.input_columns)));
 END

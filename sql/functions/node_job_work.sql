@@ -1,10 +1,16 @@
 -- How the service finds, opens and records what tenants have asked of nodes.
 
 CREATE FUNCTION easeml.nodes_of(segments text[]) RETURNS jsonb LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT coalesce(jsonb_object_agg(g.segment_name, jsonb_build_object('segment_id', g.segment_id, 'segment_name', g.segment_name, 'service', g.service, 'token', g.token)), '{}')
+    SELECT coalesce(jsonb_object_agg(g.segment_name, jsonb_build_object('segment_id', g.segment_id, 'segment_name', g.segment_name, 'service', g.service, 'token', g.token, 'engine', g.engine)), '{}')
     FROM easeml.segments g WHERE g.service IS NOT NULL AND g.segment_name = ANY (segments)
 $$;
 COMMENT ON FUNCTION easeml.nodes_of(text[]) IS 'Returns what it takes to work with the nodes of segments (internal).';
+
+CREATE FUNCTION easeml.workers_for(places jsonb) RETURNS text[] LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    -- Where a table may be a distributed one, any worker may have a part of it.
+    SELECT ARRAY(SELECT g.segment_name FROM easeml.segments g WHERE g.engine = 'citus' AND EXISTS (SELECT FROM easeml.segments o WHERE o.engine = 'citus' AND places ? o.segment_name))
+$$;
+COMMENT ON FUNCTION easeml.workers_for(jsonb) IS 'Returns the segments that are workers of Citus if a table is named on one of them, else none (internal).';
 
 CREATE FUNCTION easeml.units_to_replay(trial_id bigint, until_epoch integer) RETURNS jsonb LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT coalesce(jsonb_agg(jsonb_build_object('epoch', u.epoch, 'position', u.position, 'partition_number', u.partition_number, 'seed', u.seed, 'sha256', u.state_sha256) ORDER BY u.epoch, u.position), '[]')
@@ -52,6 +58,7 @@ DECLARE
     trial easeml.trials;
     homes jsonb;
     segments text[];
+    workers text[] := '{}';
     lost text;
 BEGIN
     SELECT j.* INTO asked FROM easeml.node_jobs j WHERE j.job_id = open_node_job.job_id AND j.ended_at IS NULL;
@@ -81,6 +88,9 @@ BEGIN
     IF lost IS NOT NULL OR cardinality(segments) = 0 THEN
         PERFORM easeml.fail('ML004', coalesce(format('segment %s is no node any more', quote_literal(lost)), 'its rows are on no node'));
     END IF;
+    IF asked.kind = 'predictions' THEN
+        workers := easeml.workers_for(asked.places);
+    END IF;
     RETURN (SELECT asked.arguments || jsonb_build_object('job_id', asked.job_id, 'kind', asked.kind, 'role', asked.caller, 'tenant', t.tenant, 'dataset', d.dataset_name, 'dataset_id', d.dataset_id,
             'trial_id', t.trial_id, 'checkpoint_id', t.best_checkpoint_id, 'state', (SELECT jsonb_build_object('n_bytes', c.n_bytes, 'sha256', c.sha256) FROM easeml.checkpoints c WHERE c.checkpoint_id = t.best_checkpoint_id),
             'architecture', t.architecture, 'config', t.config, 'max_epochs', r.max_epochs, 'metric', r.metric, 'encoder', d.encoder,
@@ -89,7 +99,7 @@ BEGIN
             'is_whole', d.n_partitions > 1 AND easeml.does_whole_rounds(t.architecture),
             'registered', (SELECT to_jsonb(a) FROM easeml.registered_architectures a WHERE a.architecture = t.architecture), 'places', asked.places, 'homes', homes,
             'units', CASE asked.kind WHEN 'replay' THEN easeml.units_to_replay(t.trial_id, (asked.arguments ->> 'until_epoch')::integer) END,
-            'nodes', easeml.nodes_of(segments), 'limits', easeml.node_limits(segments), 'seconds', coalesce((SELECT y.node_job_seconds FROM easeml.tenancy y), 14400))
+            'nodes', easeml.nodes_of(segments), 'workers', easeml.nodes_of(workers), 'limits', easeml.node_limits(segments || workers), 'seconds', coalesce((SELECT y.node_job_seconds FROM easeml.tenancy y), 14400))
         FROM easeml.trials t JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id) WHERE t.trial_id = asked.trial_id);
 END
 $$;

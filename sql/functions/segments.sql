@@ -10,8 +10,10 @@ BEGIN
         PERFORM easeml.fail('ML001', 'service: expected the name of a libpq service, not a connection string',
             hint => 'Write a section [name] with host, dbname and user into pg_service.conf, the password into .pgpass, and say service => ''name''.');
     END IF;
-    IF engine IS DISTINCT FROM 'postgres' THEN
-        PERFORM easeml.fail('ML001', format('engine: expected postgres, got %s', quote_nullable(engine)));
+    IF engine IS NULL OR engine NOT IN ('postgres', 'citus') THEN
+        PERFORM easeml.fail('ML001', format('engine: expected postgres or citus, got %s', quote_nullable(engine)));
+    ELSIF engine = 'citus' AND service IS NULL THEN
+        PERFORM easeml.fail('ML001', 'service: expected that of a Citus worker: this server is one of no cluster that it would ask', hint => 'Say service => ''name'', a section of pg_service.conf.');
     END IF;
 END
 $$;
@@ -38,7 +40,7 @@ $$;
 COMMENT ON FUNCTION easeml.add_segment(text, text, text) IS
 $$Adds a segment, a place that holds partitions of datasets with bound placement, and returns its number. Give it slots with easeml.add_slots(n, segment).
 service: another server with the extension easeml_segment, by its name in pg_service.conf on the machine of the coordinator; without one the segment is a part of this server.
-engine: what the server is; so far postgres. The command easeml segments add looks at the server first; else the coordinator does, before it opens a slot there.$$;
+engine: what the server is: postgres, or citus: a worker of a Citus cluster, whose distributed tables may be sources. The command easeml segments add looks at the server first; else the coordinator does, before it opens a slot there.$$;
 
 CREATE FUNCTION easeml.note_segment(segment_id integer, facts jsonb, refusal text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

@@ -33,6 +33,21 @@ $$;
 COMMENT ON FUNCTION easeml.foreign_places(regclass) IS
     'Returns the tables on other servers that a table of foreign partitions stands for, as [{"server", "table", "partition", "service", "database", "port"}]; NULL if it has none (internal).';
 
+CREATE FUNCTION easeml.cluster_places(relation regclass) RETURNS jsonb LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    workers jsonb;
+BEGIN
+    -- The catalog of Citus is there where this server is a node of a cluster, and has no type that could be named here.
+    IF to_regclass('pg_catalog.pg_dist_partition') IS NULL OR to_regclass('pg_catalog.pg_dist_node') IS NULL THEN
+        RETURN NULL;
+    END IF;
+    EXECUTE 'SELECT jsonb_agg(jsonb_build_object(''group'', n.groupid, ''name'', n.nodename, ''port'', n.nodeport) ORDER BY n.groupid) FROM pg_dist_node n
+        WHERE n.noderole = ''primary'' AND EXISTS (SELECT FROM pg_dist_partition p WHERE p.logicalrelid = $1)' INTO workers USING relation;
+    RETURN CASE WHEN workers IS NOT NULL THEN jsonb_build_array(jsonb_build_object('table', easeml.qualified_name(relation), 'workers', workers)) END;
+END
+$$;
+COMMENT ON FUNCTION easeml.cluster_places(regclass) IS 'Returns a table that Citus distributes from this server, as [{"table", "workers"}], to be resolved by one of them; NULL if it does not (internal).';
+
 CREATE FUNCTION easeml.listed_places(source text) RETURNS jsonb LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     listed jsonb;
@@ -53,7 +68,7 @@ $$;
 COMMENT ON FUNCTION easeml.listed_places(text) IS 'Returns the tables that a json object names, as [{"segment", "table"}] (internal).';
 
 CREATE FUNCTION easeml.places_of(source text, relation regclass) RETURNS jsonb LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT CASE WHEN source ~ '^\s*\{' THEN easeml.listed_places(source) ELSE easeml.foreign_places(relation) END
+    SELECT CASE WHEN source ~ '^\s*\{' THEN easeml.listed_places(source) ELSE coalesce(easeml.foreign_places(relation), easeml.cluster_places(relation)) END
 $$;
 COMMENT ON FUNCTION easeml.places_of(text, regclass) IS 'Returns the tables on nodes that a source stands for; NULL if its rows are here (internal).';
 
@@ -61,6 +76,16 @@ CREATE FUNCTION easeml.segment_of_place(place jsonb) RETURNS easeml.segments LAN
 DECLARE
     found easeml.segments;
 BEGIN
+    IF place ? 'workers' THEN
+        -- Whichever answers; a segment that nobody has looked at may be one of them.
+        SELECT g.* INTO found FROM easeml.segments g WHERE g.engine = 'citus' AND (g.facts IS NULL OR (place -> 'workers') @> jsonb_build_array((g.facts -> 'citus') - 'version') AND g.facts ->> 'database' = current_database())
+        ORDER BY g.facts IS NULL, g.segment_id LIMIT 1;
+        IF found.segment_id IS NULL THEN
+            PERFORM easeml.fail('ML003', format('source: table %s is distributed by Citus, and no worker of that cluster is a segment', place ->> 'table'),
+                hint => 'An administrator adds them all: SELECT easeml.add_segment(''name'', service => ''...'', engine => ''citus'').');
+        END IF;
+        RETURN found;
+    END IF;
     SELECT g.* INTO found FROM easeml.segments g WHERE CASE WHEN place ? 'segment' THEN g.segment_name = place ->> 'segment'
         ELSE g.service IN (place ->> 'service', place ->> 'server') OR g.service IS NOT NULL AND g.segment_name = place ->> 'server' END
     ORDER BY g.service IS NOT DISTINCT FROM place ->> 'service' DESC LIMIT 1;

@@ -36,8 +36,7 @@ BEGIN
     holders := ARRAY(SELECT g.segment_name FROM easeml.segments g WHERE g.service IS NOT NULL AND EXISTS (SELECT FROM easeml.slots s WHERE s.segment_id = g.segment_id) ORDER BY g.segment_id);
     RETURN asked.arguments || jsonb_build_object('dataset_id', asked.dataset_id, 'role', asked.caller, 'shuffle', asked.shuffle, 'holders', holders,
         'places', asked.places, 'seconds', coalesce((SELECT y.node_job_seconds FROM easeml.tenancy y), 14400),
-        'nodes', (SELECT jsonb_object_agg(g.segment_name, jsonb_build_object('segment_id', g.segment_id, 'segment_name', g.segment_name, 'service', g.service, 'token', g.token))
-            FROM easeml.segments g WHERE g.service IS NOT NULL AND (asked.places ? g.segment_name OR g.segment_name = ANY (holders))));
+        'nodes', easeml.nodes_of(ARRAY(SELECT jsonb_object_keys(asked.places)) || holders), 'workers', easeml.nodes_of(easeml.workers_for(asked.places)));
 END
 $$;
 COMMENT ON FUNCTION easeml.open_packing(bigint) IS 'Returns all that it takes to pack a dataset on nodes; NULL if it is not wanted any more (internal).';

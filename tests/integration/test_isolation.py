@@ -37,7 +37,7 @@ FROM easeml.trial_groups g JOIN easeml.trials t USING (run_id);
 # They take names, values or settings, and look at no row that has an tenant.
 ABOUT_NO_ROWS = {
     "check_place", "labelling_function", "read_examples",
-    "foreign_places", "listed_places", "places_of",
+    "cluster_places", "foreign_places", "listed_places", "places_of",
     "choose_architectures",
     "array_bytes", "check_dataset", "current_tenancy", "current_tenant", "default_inputs", "fail", "fail_run",
     "find_output", "find_source", "hide_context", "commit_first", "import_model", "import_trial", "store_import",

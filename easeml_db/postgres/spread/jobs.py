@@ -17,6 +17,7 @@ from easeml_db.postgres.connection import connect
 from easeml_db.postgres.node_session import REGISTER
 from easeml_db.postgres.nodes import Node
 from easeml_db.postgres.packed_parts import NEW_DATASET
+from easeml_db.postgres.spread.citus import Resolved, resolve
 from easeml_db.postgres.spread.node_sessions import SETTINGS, NodeWork, Told, all_of, node_work, told_by
 from easeml_db.postgres.spread.replaying import replay
 from easeml_db.postgres.states_in_use import StatesInUse
@@ -41,6 +42,9 @@ async def do_job(dsn: str, told: Told, lease_number: int, in_use: StatesInUse) -
     async with AsyncExitStack() as stack:
         if told["kind"] != "replay":
             stack.enter_context(in_use.using(told["checkpoint_id"]))
+        resolved = await resolve(told)
+        if told["kind"] == "predictions":
+            told["nodes"] = {name: told["nodes"][name] for name in told["places"]}
         control = await connect(dsn, "easeml coordinator (job on nodes)", **SETTINGS)
         stack.push_async_callback(control.close)
         works = {
@@ -52,7 +56,7 @@ async def do_job(dsn: str, told: Told, lease_number: int, in_use: StatesInUse) -
         if told["kind"] == "answers":
             await _answers(control, told, works, lease_number)
         elif told["kind"] == "predictions":
-            await _finish(control, told, await _predictions(told, works), lease_number)
+            await _finish(control, told, await _predictions(told, works, resolved), lease_number)
         else:
             await _finish(control, told, await replay(control, told, works, lease_number, in_use), lease_number)
 
@@ -104,7 +108,7 @@ async def _answers(control: Connection, told: Told, works: Works, lease_number: 
         await _finish(control, told, {"n_rows": n_rows}, lease_number)
 
 
-async def _predictions(told: Told, works: Works) -> Told:
+async def _predictions(told: Told, works: Works, resolved: Resolved) -> Told:
     """Have tables predicted; return how many rows there are.
 
     Nodes commit one after the other. If one goes away in that very moment, the job is done again, and finds what the
@@ -113,5 +117,6 @@ async def _predictions(told: Told, works: Works) -> Told:
     async with AsyncExitStack() as stack:
         for work in works.values():
             await stack.enter_async_context(work.connection.transaction())
-        n_rows = await _on_all(works, PREDICT, told, lambda name: {"tables": told["places"][name]})
+        async with resolved.read():
+            n_rows = await _on_all(works, PREDICT, told, lambda name: {"tables": told["places"][name]})
     return {"n_rows": n_rows}

@@ -22,7 +22,7 @@ from easeml_db.errors import (
     VersionMismatch,
 )
 from easeml_db.postgres.connection import server_error, unit_error
-from easeml_db.postgres.nodes import HOLD, Node, connect_node, node_error, unreachable
+from easeml_db.postgres.nodes import CITUS, HOLD, Node, connect_node, node_error, unreachable
 from easeml_db.postgres.transfers import Connection
 
 T = TypeVar("T")
@@ -31,6 +31,8 @@ SETTINGS = {
     "statement_timeout": "0", "idle_session_timeout": "0", "idle_in_transaction_session_timeout": "0",
     "lock_timeout": "10s", "jit": "off", "client_connection_check_interval": "1s",
 }  # fmt: skip
+# Citus hides shards in pg_class, and takes a LOCK of one, be it that of a reader, for a change.
+ENGINE_SETTINGS = {CITUS: {"citus.override_table_visibility": "off", "citus.enable_manual_changes_to_shards": "on"}}
 STEP = "SELECT easeml_segment.pack_on_node(%s, %s::jsonb) AS found"
 SILENCE_SECONDS, LOOK_SECONDS = 20.0, 10.0
 VERSION = "SELECT easeml_segment.version() AS version"
@@ -82,7 +84,7 @@ class NodeWork:
 @asynccontextmanager
 async def node_work(node: Node, what: str = "packing") -> AsyncIterator[NodeWork]:
     """Open a session on a node that serves this control server with the same version. Raises EasemlError."""
-    connection = await connect_node(node.service, f"easeml {what}", SETTINGS)
+    connection = await connect_node(node.service, f"easeml {what}", SETTINGS | ENGINE_SETTINGS.get(node.engine, {}))
     work = NodeWork(node, connection)
     try:
         (found,) = await work.execute(VERSION)

@@ -18,9 +18,10 @@ from contextlib import AsyncExitStack
 import psycopg
 from psycopg import sql
 
-from easeml_db.errors import EasemlError, RowsHeld
+from easeml_db.errors import EasemlError, NotAllowed, RowsHeld
 from easeml_db.postgres.connection import connect
 from easeml_db.postgres.nodes import Node
+from easeml_db.postgres.spread.citus import Resolved, resolve
 from easeml_db.postgres.spread.node_sessions import SETTINGS, NodeWork, Told, all_of, node_work, on_all, told_by
 from easeml_db.postgres.transfers import Connection, copy_rows
 
@@ -48,8 +49,8 @@ PIECES_OUT = "SELECT * FROM pg_temp.easeml_pieces WHERE partition_number = ANY (
 class SpreadPacking:
     """The sessions of one packing, and what is known of the dataset so far. `told` grows from step to step."""
 
-    def __init__(self, control: Connection, told: Told) -> None:
-        self._control, self._told = control, told
+    def __init__(self, control: Connection, told: Told, resolved: Resolved) -> None:
+        self._control, self._told, self._resolved = control, told, resolved
         self._sources: dict[str, NodeWork] = {}
         self._holders: dict[str, NodeWork] = {}
 
@@ -106,7 +107,8 @@ class SpreadPacking:
 
     async def _read(self) -> None:
         """Have all rows read, and settle what the dataset is and where each row goes."""
-        await self._step("source")
+        async with self._resolved.read():
+            await self._step("source")
         found = await on_all(self._sources, "places", self._told, self._own)
         is_across = self._told["shuffle"] == "across"
         if is_across:
@@ -174,12 +176,24 @@ class SpreadPacking:
         return n_bytes
 
 
+def check_holders(told: Told) -> None:
+    """Refuse rows that are to stay where nothing trains. Raises NotAllowed."""
+    lacking = [name for name in told["places"] if name not in told["holders"]]
+    if told["shuffle"] == "within" and lacking:
+        raise NotAllowed(
+            f"segment {lacking[0]} has rows and no slots, so nothing could train there",
+            hint=f"An administrator adds them: SELECT easeml.add_slots(1, '{lacking[0]}').",
+        )
+
+
 async def pack_dataset(dsn: str, told: Told, lease_number: int) -> None:
     """Pack a dataset of rows on nodes, and record it. Raises EasemlError."""
     async with AsyncExitStack() as stack:
         control = await connect(dsn, "easeml coordinator (packing)", **SETTINGS)
         stack.push_async_callback(control.close)
-        packing = SpreadPacking(control, told)
+        resolved = await resolve(told)
+        check_holders(told)
+        packing = SpreadPacking(control, told, resolved)
         await packing.open(stack)
         try:
             async with control.transaction():
