@@ -35,13 +35,13 @@ COMMENT ON FUNCTION easeml.foreign_places(regclass) IS
 
 CREATE FUNCTION easeml.cluster_places(relation regclass) RETURNS jsonb LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    workers jsonb;
+    workers text;
 BEGIN
     -- The catalog of Citus is there where this server is a node of a cluster, and has no type that could be named here.
     IF to_regclass('pg_catalog.pg_dist_partition') IS NULL OR to_regclass('pg_catalog.pg_dist_node') IS NULL THEN
         RETURN NULL;
     END IF;
-    EXECUTE 'SELECT jsonb_agg(jsonb_build_object(''group'', n.groupid, ''name'', n.nodename, ''port'', n.nodeport) ORDER BY n.groupid) FROM pg_dist_node n
+    EXECUTE 'SELECT string_agg(concat_ws('' '', n.groupid, n.nodename, n.nodeport), ''/'' ORDER BY n.groupid) FROM pg_dist_node n
         WHERE n.noderole = ''primary'' AND EXISTS (SELECT FROM pg_dist_partition p WHERE p.logicalrelid = $1)' INTO workers USING relation;
     RETURN CASE WHEN workers IS NOT NULL THEN jsonb_build_array(jsonb_build_object('table', easeml.qualified_name(relation), 'workers', workers)) END;
 END
@@ -78,7 +78,7 @@ DECLARE
 BEGIN
     IF place ? 'workers' THEN
         -- Whichever answers; a segment that nobody has looked at may be one of them.
-        SELECT g.* INTO found FROM easeml.segments g WHERE g.engine = 'citus' AND (g.facts IS NULL OR (place -> 'workers') @> jsonb_build_array((g.facts -> 'citus') - 'version') AND g.facts ->> 'database' = current_database())
+        SELECT g.* INTO found FROM easeml.segments g WHERE g.engine = 'citus' AND (g.facts IS NULL OR concat_ws(' ', g.facts #>> '{citus,group}', g.facts #>> '{citus,name}', g.facts #>> '{citus,port}') = ANY (string_to_array(place ->> 'workers', '/')) AND g.facts ->> 'database' = current_database())
         ORDER BY g.facts IS NULL, g.segment_id LIMIT 1;
         IF found.segment_id IS NULL THEN
             PERFORM easeml.fail('ML003', format('source: table %s is distributed by Citus, and no worker of that cluster is a segment', place ->> 'table'),

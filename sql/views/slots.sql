@@ -54,7 +54,7 @@ COMMENT ON COLUMN easeml.segment_status.n_slots IS 'Number of its slots.';
 COMMENT ON COLUMN easeml.segment_status.n_active_slots IS 'Number of its slots that get units.';
 COMMENT ON COLUMN easeml.segment_status.n_partitions IS 'Number of partitions that it holds, of bound datasets that you may see.';
 COMMENT ON COLUMN easeml.segment_status.n_bytes IS 'Packed bytes of those partitions.';
-COMMENT ON COLUMN easeml.segment_status.engine IS 'What kind of server it is.';
+COMMENT ON COLUMN easeml.segment_status.engine IS 'What kind of server it is: postgres, or citus (a worker of a Citus cluster).';
 COMMENT ON COLUMN easeml.segment_status.service IS 'Libpq''s name of the server that it is; null: this server.';
 COMMENT ON COLUMN easeml.segment_status.checked_at IS 'When its server was last looked at.';
 COMMENT ON COLUMN easeml.segment_status.refusal IS 'Why no units run there; null: nothing is known against it.';
