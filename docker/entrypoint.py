@@ -24,7 +24,7 @@ import psycopg
 from psycopg import sql
 
 from easeml_db.errors import EasemlError, InvalidArgument, NotAllowed, NotReady, VersionMismatch
-from easeml_db.local.binaries import find_binaries
+from easeml_db.local.binaries import find_binaries, program_version
 from easeml_db.local.cluster import SUPERUSER, configure, initialise, is_initialised
 from easeml_db.local.facts_file import remember
 from easeml_db.local.nodes import prepare_node
@@ -107,12 +107,16 @@ def serve(kind: str, settings: Settings) -> NoReturn:
     passwords = {name: read_secret(settings.secrets, name) for name in SECRETS}
     make_cluster(server, settings)
     configure(server.cluster, port=settings.port, socket_folder=server.socket_folder, listen="")
+    log = server.folder / "server.log"
+    log.unlink(missing_ok=True)
     try:
         server.start_cluster()
         _prepare(kind, server, settings, passwords)
     finally:
         if server.is_running():
             server.stop_cluster()
+        if log.exists():  # recovery after a crash, say, is told where all is told
+            sys.stderr.write(log.read_text(encoding="utf-8", errors="replace"))
     configure(
         server.cluster, port=settings.port, socket_folder=settings.sockets, listen=settings.listen, socket_mode="0777"
     )
@@ -146,9 +150,9 @@ def make_cluster(server: Embedded, settings: Settings) -> None:
         (server.folder / "password").unlink(missing_ok=True)  # that of initdb: the secret takes its place
         remember(server.folder, access="scram")
     made = (server.cluster / "PG_VERSION").read_text(encoding="ascii").strip()
-    if made != binaries.parent.name:
+    if made != (own := str(program_version(binaries / "postgres"))):
         raise VersionMismatch(
-            f"the volume was made by PostgreSQL {made}, this image has {binaries.parent.name}",
+            f"the volume was made by PostgreSQL {made}, this image has {own}",
             hint="Write a backup with the former image (easeml backup) and restore it into a new volume.",
         )
 

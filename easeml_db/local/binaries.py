@@ -43,7 +43,7 @@ def find_client_programs(major: int) -> Path:
     found = {_major(folder): folder for folder in folders if (folder / "pg_restore").exists()}
     if major in found:
         return found[major]
-    if (somewhere := shutil.which("pg_restore")) and _version(somewhere) == major:
+    if (somewhere := shutil.which("pg_restore")) and program_version(somewhere) == major:
         return Path(somewhere).parent
     there = ", ".join(map(str, sorted(found))) or "none"
     raise NotFound(
@@ -53,7 +53,7 @@ def find_client_programs(major: int) -> Path:
     )
 
 
-def _version(program: str) -> int:
+def program_version(program: str | Path) -> int:
     """Return the major version that a program says it has; 0 where it says none."""
     said = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
     found = re.search(r" (\d+)", said)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 
 from tests.containers.dockerfile import Dockerfile, Ignored, Instruction, Stage
@@ -36,14 +37,15 @@ class Builder:
 
     def build(self) -> list[Path]:
         """Make every stage; return the layers of the image, the topmost first."""
-        for number, stage in enumerate(self.dockerfile.stages, start=1):
-            layer = self._layer(stage)
-            if (layer / "done").exists():
-                print(f"stage {number} {stage.name or 'image'}: there already")
+        seen = seen_files(self.context, Ignored(self.context / ".dockerignore"))
+        for stage in self.dockerfile.stages:
+            layer, made_of = self._layer(stage), self._made_of(stage, seen)
+            if (done := layer / "done").exists() and done.read_text(encoding="ascii") == made_of:
+                print(f"{stage.name or 'image'}: there already")
                 continue
             shutil.rmtree(layer, ignore_errors=True)
-            self._make(stage, layer)
-            (layer / "done").touch()
+            self._make(stage, layer, seen)
+            done.write_text(made_of, encoding="ascii")
         return self.layers(self.dockerfile.final)
 
     def layers(self, stage: Stage) -> list[Path]:
@@ -51,10 +53,24 @@ class Builder:
         chain = reversed(self.dockerfile.chain(stage))
         return [*(self._layer(each) / "files" for each in chain), self.base]
 
+    def _made_of(self, stage: Stage, seen: Sequence[str]) -> str:
+        """Return a hash of all that a stage is made of: instructions, arguments, copied files, other stages."""
+        told = sha256(repr([self._made_of(each, seen) for each in self.dockerfile.chain(stage)[:-1]]).encode())
+        for each in stage.instructions:
+            told.update(f"{each.word} {each.flags} {each.text}\n".encode())
+            if each.word == "ARG":
+                told.update(repr(self.arguments.get(each.text.partition("=")[0])).encode())
+            if "from" in each.flags:
+                told.update(self._made_of(self.dockerfile.stage(each.flags["from"]), seen).encode())
+            elif each.word == "COPY":
+                for path in (path for source in each.words[:-1] for path in _below(source, seen)):
+                    told.update(path.encode() + (self.context / path).read_bytes())
+        return told.hexdigest()
+
     def _layer(self, stage: Stage) -> Path:
         return self.folder / (stage.name or "image")
 
-    def _make(self, stage: Stage, layer: Path) -> None:
+    def _make(self, stage: Stage, layer: Path, seen: Sequence[str]) -> None:
         for name in ("files", "work"):
             (layer / name).mkdir(parents=True)
         below = self.layers(stage)[1:]
@@ -71,13 +87,13 @@ class Builder:
                     at = each.text
                     (root / at.lstrip("/")).mkdir(parents=True, exist_ok=True)
                 elif each.word == "COPY":
-                    self._copy(each, root, at)
+                    self._copy(each, root, at, seen)
                 elif each.word == "RUN":
                     self._run(each, root, at, environment)
                 said = " ".join(each.text.split())[:90]
                 print(f"{time.monotonic() - began:7.1f} s  {stage.name or 'image'}: {each.word} {said}", flush=True)
 
-    def _copy(self, each: Instruction, root: Path, at: str) -> None:
+    def _copy(self, each: Instruction, root: Path, at: str, seen: Sequence[str]) -> None:
         *sources, target = each.words
         to = root / os.path.normpath(os.path.join(at, target)).lstrip("/")
         if "from" in each.flags:
@@ -86,11 +102,8 @@ class Builder:
                 for source in sources:
                     _copy_tree(other / source.lstrip("/"), to)
             return
-        ignored = Ignored(self.context / ".dockerignore")
         for source in sources:
-            found = [
-                path for path in seen_files(self.context, ignored) if path == source or path.startswith(f"{source}/")
-            ]
+            found = _below(source, seen)
             if not found:
                 raise FileNotFoundError(f"line {each.line}: COPY {source}: the build sees no such file")
             for path in found:
@@ -136,6 +149,10 @@ def seen_files(context: Path, ignored: Ignored) -> list[str]:
         folders[:] = [name for name in folders if name != ".git"]
         found += [str((Path(folder) / name).relative_to(context)) for name in names]
     return sorted(path for path in found if path not in ignored)
+
+
+def _below(source: str, seen: Sequence[str]) -> list[str]:
+    return [path for path in seen if path == source or path.startswith(f"{source}/")]
 
 
 def _shown(root: Path, path: Path, at_path: str) -> str:

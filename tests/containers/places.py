@@ -49,7 +49,7 @@ class Place:
             "EASEML_DATA": f"{folder}/data", "EASEML_SECRETS": f"{folder}/secrets",
             "EASEML_SOCKETS": f"{folder}/sockets", "EASEML_LISTEN": "127.0.0.1", "EASEML_PORT": str(self.port),
             "EASEML_DSN": make_conninfo(host=f"{folder}/sockets", port=self.port, dbname=DATABASE, user=user),
-            **self.settings,
+            **{name: os.environ[name] for name in ("EASEML_BINDIR",) if name in os.environ}, **self.settings,
         }  # fmt: skip
 
     def start(self, *arguments: str, **more: str) -> subprocess.Popen[bytes]:

@@ -196,7 +196,8 @@ def test_connections_lead_to_the_server_on_its_port(project: Project) -> None:
     (server,) = project.running("server")
     (coordinator,) = project.running("coordinator")
     exposed = DOCKERFILE.final.last("EXPOSE")[0]
-    assert coordinator.dsn == {"host": server.name, "port": exposed, "dbname": DATABASE, "user": SERVICE_ROLE}
+    told = {"host": server.name, "port": exposed, "dbname": DATABASE, "user": SERVICE_ROLE}
+    assert coordinator.dsn == {**told, "connect_timeout": "5"}
     assert server.ports == [("127.0.0.1", 5432, int(exposed))]
     assert not [service.name for service in project.services.values() if service.ports and service is not server]
     for console in project.running("console"):
