@@ -99,7 +99,10 @@ def one_server(layers: Sequence[Path], folder: Path) -> None:
     dataset, select, *answers = readme_statements()
     scene.step(f"psql from the host: {dataset[:60]}", lambda: scene.psql(dataset))
     scene.step(f"psql from the host: {select}", lambda: scene.psql(select))
-    scene.step("until the leaderboard fills", lambda: scene.until("SELECT count(*) > 0 FROM easeml.leaderboard"))
+    scene.step(
+        "until the leaderboard fills",
+        lambda: scene.until("SELECT count(validation_metric) > 0 FROM easeml.leaderboard"),
+    )
     for statement in answers:
         scene.step(f"psql from the host: {statement[:60]}", partial(_n_rows, scene, statement))
     scene.step("the limit of a slot's memory", lambda: _limit(scene))
@@ -136,7 +139,7 @@ def three_servers(layers: Sequence[Path], folder: Path) -> None:
         " placement => 'bound')"
     )
     scene.psql("SELECT easeml.replicate_dataset('spread', 1)")
-    scene.psql("SELECT easeml.select_models('spread', '{mlp}', n_configs => 4, max_epochs => 4)")
+    scene.psql("SELECT easeml.select_models('spread', '{mlp}', n_configs => 8, max_epochs => 8)")
     scene.step("until the first unit of a node", lambda: scene.until(f"SELECT count(*) > 0 FROM ({PLACES}) p"))
     scene.step("east killed while it trains", lambda: scene.machine.kill("east"))
     scene.step("east started again", lambda: scene.machine.start(scene.machine.project.services["east"]).log.name)
@@ -157,7 +160,7 @@ def three_servers(layers: Sequence[Path], folder: Path) -> None:
     scene.step("stop", scene.close)
 
 
-PLACES = """SELECT g.segment_name, count(*) AS n FROM easeml.units u JOIN easeml.slots s USING (slot_id)
+PLACES = """SELECT g.segment_name, count(*) AS n FROM easeml.training_timeline u JOIN easeml.slots s USING (slot_id)
     JOIN easeml.segments g USING (segment_id) WHERE g.service IS NOT NULL GROUP BY 1 ORDER BY 1"""
 
 
