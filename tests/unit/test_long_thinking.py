@@ -72,8 +72,8 @@ def test_after_a_long_thought_others_have_a_turn_before_the_next_question() -> N
     asked: list[int] = []
 
     class Searches:
-        async def trial_history(self, run_id: int, arm_id: int, trial_ids: list[int] | None = None) -> list:
-            asked.append(run_id)
+        async def trial_history(self, run: Run, arm_id: int, trial_ids: list[int] | None = None) -> list:
+            asked.append(run.run_id)
             return []
 
         async def answer(self, ask: Callable[[], list[TrialDecision]], meanwhile: Meanwhile) -> list[TrialDecision]:

@@ -23,8 +23,8 @@ class HeldArms:
     def __init__(self) -> None:
         self.asked: list[tuple[int, int]] = []
 
-    async def trial_history(self, run_id: int, arm_id: int, trial_ids: list[int] | None = None) -> list:
-        self.asked.append((run_id, arm_id))
+    async def trial_history(self, run: Run, arm_id: int, trial_ids: list[int] | None = None) -> list:
+        self.asked.append((run.run_id, arm_id))
         raise NotFound("somebody holds the arm's rows")
 
 
