@@ -99,7 +99,7 @@ class HeldRows(NamedTuple):
             rows = place.rows
             keys = None if self.keys is None else _texts_sql([self.keys[row] for row in rows.tolist()])
             hashes = f"{{{','.join(map(str, self.hashes[rows].tolist()))}}}" if self.keys is None else None
-            fields = [values[rows] for values in self.values]
+            fields = [values.take(rows, axis=0) for values in self.values]
             yield PackedRows(*place[:3], len(rows), keys, hashes, fields, self.codes[rows])
 
 

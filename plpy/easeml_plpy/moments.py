@@ -11,7 +11,7 @@ import numpy.typing as npt
 from .encoder import Moment
 from .value_types import Array
 
-BYTES_AT_ONCE = 1 << 16
+BYTES_AT_ONCE = 1 << 16  # the sum of so many squares of bytes fits into 32 bits
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,8 +40,9 @@ def _moments_of_bytes(values: Array) -> BlockMoments:
     total = squares = 0
     for start in range(0, len(values), BYTES_AT_ONCE):
         numbers = values[start : start + BYTES_AT_ONCE].astype(np.uint32)
-        total += int(numbers.sum(dtype=np.uint64))
-        squares += int((numbers * numbers).sum(dtype=np.uint64))
+        total += int(numbers.sum(dtype=np.uint32))
+        numbers *= numbers
+        squares += int(numbers.sum(dtype=np.uint32))
     count = max(len(values), 1)
     return BlockMoments(float(len(values)), np.array([total / count]), np.array([(count * squares - total**2) / count]))
 

@@ -13,7 +13,7 @@ import pytest
 from easeml_plpy.encoder import CategoricalField, Encoder, LabelTarget, NumericField, TensorField, field_from_json
 from easeml_plpy.encoding import encode, encoded_shape, fields_from_bytes, fields_to_bytes, row_bytes
 from easeml_plpy.errors import InvalidData, ShapeMismatch
-from easeml_plpy.moments import Moments
+from easeml_plpy.moments import Moments, moments_of
 from easeml_plpy.row_values import fields_from_numbers, fields_from_values
 
 NUMBER = {"column": "n", "type": "int4", "kind": "numeric", "mean": [0.1], "scale": [2.0], "missing": [0]}
@@ -132,6 +132,8 @@ def test_moments_of_bytes_are_exact() -> None:
     for part in (values[:300], values[300:300], values[300:]):
         found.add(part)
     assert found.statistics().scale == pytest.approx(statistics.scale)
+    white = moments_of(np.full((300, 784), 255, np.uint8), False)  # the largest sums that there are
+    assert (white.mean, white.squares) == (255.0, 0.0)
 
 
 @pytest.mark.parametrize("image", [IMAGE, {**IMAGE, "type": "_float8", "dtype": "f8", "wire": "f8", "wire_rank": 2}])

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from easeml_plpy.dealing import SPLITS, Wanted
-from easeml_plpy.random_places import copies, places, splits_at_random
+from easeml_plpy.random_places import copies, in_order, places, splits_at_random
+from easeml_plpy.source_rows import MAX_LABELS
 
 
 def told_row_by_row(ranks: list[int], k: list[int], n_test: int, n_validation: int) -> list[str]:
@@ -25,7 +26,8 @@ def told_row_by_row(ranks: list[int], k: list[int], n_test: int, n_validation: i
 
 
 @pytest.mark.parametrize(
-    ("n_rows", "n_labels", "n_validation", "n_test"), [(50, 3, 8, 8), (997, 10, 150, 149), (7, 7, 2, 1), (40, 2, 1, 30)]
+    ("n_rows", "n_labels", "n_validation", "n_test"),
+    [(50, 3, 8, 8), (997, 10, 150, 149), (7, 7, 2, 1), (40, 2, 1, 30), (3 * MAX_LABELS, MAX_LABELS, 4000, 4001)],
 )
 def test_rows_are_split_as_the_server_splits_them(n_rows: int, n_labels: int, n_validation: int, n_test: int) -> None:
     generator = np.random.default_rng(n_rows)
@@ -57,3 +59,11 @@ def test_copies_are_counted_by_their_keys_else_as_they_lie() -> None:
     assert copies(hashes, ["c", "y", "a", "b", "x", "z"]).tolist() == [2, 1, 0, 1, 0, 0]
     alone = np.arange(5)
     assert Counter(copies(alone, None).tolist()) == {0: 5}
+
+
+def test_equal_keys_keep_the_order_in_which_rows_lie() -> None:
+    generator = np.random.default_rng(3)
+    k = generator.integers(-5, 5, 10_000)
+    assert in_order(k).tolist() == sorted(range(len(k)), key=lambda row: k[row])
+    apart = generator.permutation(10_000) - 5_000
+    assert in_order(apart).tolist() == sorted(range(len(k)), key=lambda row: apart[row])
