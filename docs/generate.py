@@ -86,6 +86,7 @@ GROUPS = {
     "Evaluation": (
         "evaluate",
         "evaluate_on_nodes",
+        "explain_on_nodes",
         "confusion_matrix",
         "class_metrics",
         "roc_curve",

@@ -40,9 +40,6 @@ BEGIN
         PERFORM easeml.fail('ML003', format('dataset %s has no trial %s', quote_literal(dataset), trial_id), hint => 'SELECT trial_id FROM easeml.leaderboard lists them.');
     ELSIF checkpoint_id IS NULL THEN
         PERFORM easeml.fail('ML010', format('trial %s has no measured epoch yet', examined_trial_id));
-    ELSIF is_elsewhere AND NOT EXISTS (SELECT FROM easeml.node_answers a WHERE a.trial_id = examined_trial.examined_trial_id AND a.checkpoint_id = examined_trial.checkpoint_id) THEN
-        PERFORM easeml.fail('ML010', format('the rows of dataset %s are on its nodes, and trial %s has not answered them yet', quote_literal(dataset_name), examined_trial_id),
-            hint => format('Have it do so first: CALL easeml.evaluate_on_nodes(%s, %s).', quote_literal(dataset_name), examined_trial_id));
     END IF;
 END
 $$;
@@ -177,7 +174,7 @@ COMMENT ON FUNCTION easeml.explain(text, bigint, text, text, integer, integer, b
 $$Says which inputs a trial needs: how much worse its metric gets when the values of one input are permuted among held-out rows (permutation importance), the most important first.
 An element of an array of up to 256 is an input of its own; longer arrays and images are cut into patches, 7 a side at most, named by their rows and columns: image[1:4][5:8]. Inputs that tell the same may each look unimportant.
 metric: one of easeml.evaluate; by default that of the trial's run. n_rows: how many rows are drawn at most; by default 2,000, or fewer where rows hold many numbers. n_repeats: permutations of each input, of which mean and standard deviation are shown.
-split: test or validation. seed: the same seed gives the same numbers.$$;
+split: test or validation. seed: the same seed gives the same numbers. Where the rows are on nodes, easeml.explain_on_nodes with the same arguments comes first.$$;
 
 CREATE FUNCTION easeml.explain_row(
     dataset text, inputs jsonb, trial_id bigint DEFAULT NULL, label text DEFAULT NULL, n_orders integer DEFAULT NULL, seed bigint DEFAULT 0,

@@ -70,13 +70,15 @@ BEGIN
         IF serving.is_audited THEN
             PERFORM easeml.log_prediction(serving.tenant, serving.dataset_name, caller, serving.serving_trial_id);
         END IF;
-    ELSIF wanted IN ('answers', 'replay') THEN
+    ELSIF wanted IN ('answers', 'replay', 'explanation') THEN
         trial := easeml.trial_on_nodes(asker, dataset, (arguments ->> 'trial_id')::bigint);
         IF wanted = 'replay' THEN
             PERFORM easeml.check_replay_on_nodes(trial, arguments);
+        ELSIF wanted = 'explanation' AND coalesce(arguments #>> '{options,split}' NOT IN ('validation', 'test'), true) THEN
+            PERFORM easeml.fail('ML001', format('split: expected validation or test, got %s', quote_nullable(arguments #>> '{options,split}')));
         END IF;
     ELSE
-        PERFORM easeml.fail('ML001', format('kind: expected answers, predictions or replay, got %s', quote_nullable(wanted)));
+        PERFORM easeml.fail('ML001', format('kind: expected answers, predictions, replay or explanation, got %s', quote_nullable(wanted)));
     END IF;
     IF wanted = 'answers' AND easeml.is_bound_by_limits(caller) THEN
         PERFORM easeml.check_kept_bytes(asker);
@@ -132,7 +134,7 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON PROCEDURE easeml.ask_nodes(text, jsonb, jsonb) IS 'Asks the service for a job on nodes, and waits for it (internal: call easeml.evaluate_on_nodes, easeml.predict_on_nodes or easeml.replay).';
+COMMENT ON PROCEDURE easeml.ask_nodes(text, jsonb, jsonb) IS 'Asks the service for a job on nodes, and waits for it (internal: call easeml.evaluate_on_nodes, easeml.predict_on_nodes, easeml.explain_on_nodes or easeml.replay).';
 
 CREATE PROCEDURE easeml.evaluate_on_nodes(dataset text, trial_id bigint DEFAULT NULL, INOUT n_rows bigint DEFAULT NULL) LANGUAGE plpgsql AS $$
 DECLARE
@@ -166,3 +168,19 @@ COMMENT ON PROCEDURE easeml.predict_on_nodes(text, text, text, bigint, text[], b
 $$Predicts for tables on nodes where they lie, writes the predictions beside them, and waits for it: CALL easeml.predict_on_nodes('visits', '{"east": "public.new_visits"}', 'public.predicted').
 source: a table of foreign partitions, or tables by segment, as in easeml.create_dataset. output: schema and name of a table that is made on each of these nodes. It has the columns of
 easeml.predict_table, whose further arguments these are. Returns the number of rows. A role of your name on each node must be able to read the source and to make tables in the schema.$$;
+
+CREATE PROCEDURE easeml.explain_on_nodes(dataset text, trial_id bigint DEFAULT NULL, split text DEFAULT 'test', metric text DEFAULT NULL, n_rows integer DEFAULT NULL, n_repeats integer DEFAULT 5,
+    seed bigint DEFAULT 0, INOUT n_inputs bigint DEFAULT NULL)
+LANGUAGE plpgsql AS $$
+DECLARE
+    result jsonb;
+BEGIN
+    CALL easeml.ask_nodes('explanation', pg_catalog.jsonb_build_object('dataset', dataset, 'trial_id', trial_id,
+        'options', pg_catalog.jsonb_build_object('split', split, 'metric', metric, 'n_rows', n_rows, 'n_repeats', n_repeats, 'seed', seed)), result);
+    n_inputs := pg_catalog.jsonb_array_length(result OPERATOR(pg_catalog.->) 'rows');
+END
+$$;
+COMMENT ON PROCEDURE easeml.explain_on_nodes(text, bigint, text, text, integer, integer, bigint, bigint) IS
+$$Has nodes find out which inputs a trial needs, where its rows lie on them, and waits for it; then easeml.explain with the same arguments returns it: CALL easeml.explain_on_nodes('visits').
+With shuffle => 'across' one node is brought the held-out rows that it lacks, and the numbers are those of one server. With 'within' each node permutes its own rows, and what
+comes here are means over the nodes, weighted by their rows. No input comes here. Arguments as in easeml.explain. Returns the number of inputs.$$;

@@ -69,6 +69,12 @@ return answer_on_node(plpy, GD, told)
 $$;
 COMMENT ON FUNCTION easeml_segment.answer_on_node(jsonb) IS 'Has a trial answer the held-out rows that lie here; the answers are in a temporary table until the transaction ends.';
 
+CREATE FUNCTION easeml_segment.explain_on_node(told jsonb) RETURNS jsonb LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
+from easeml_plpy.held_out.on_node import explain_on_node
+return explain_on_node(plpy, GD, told)
+$$;
+COMMENT ON FUNCTION easeml_segment.explain_on_node(jsonb) IS 'Says what the inputs of a trial are worth on the held-out rows that lie here.';
+
 CREATE FUNCTION easeml_segment.check_part(dataset_id bigint, partition_number integer, checksum bigint) RETURNS void LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
 from easeml_plpy.replay import check_part
 return check_part(plpy, GD, dataset_id, partition_number, checksum)

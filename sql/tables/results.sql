@@ -160,7 +160,7 @@ CREATE TABLE easeml.node_jobs (
     job_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     tenant name NOT NULL,
     caller name NOT NULL,
-    kind text NOT NULL CHECK (kind IN ('answers', 'predictions', 'replay')),
+    kind text NOT NULL CHECK (kind IN ('answers', 'predictions', 'replay', 'explanation')),
     dataset_id bigint NOT NULL REFERENCES easeml.datasets ON DELETE CASCADE,
     trial_id bigint NOT NULL REFERENCES easeml.trials ON DELETE CASCADE,
     arguments jsonb NOT NULL,
@@ -179,7 +179,7 @@ CREATE INDEX node_jobs_dataset ON easeml.node_jobs (dataset_id);
 CREATE INDEX node_jobs_trial ON easeml.node_jobs (trial_id);
 CREATE INDEX node_jobs_open ON easeml.node_jobs (asked_at) WHERE ended_at IS NULL;
 COMMENT ON TABLE easeml.node_jobs IS 'What tenants have asked to be done where rows lie on other servers, besides packing.';
-COMMENT ON COLUMN easeml.node_jobs.kind IS 'answers: of a trial for held-out rows; predictions: for tables; replay: of a trial.';
+COMMENT ON COLUMN easeml.node_jobs.kind IS 'answers: of a trial for held-out rows; predictions: for tables; replay: of a trial; explanation: which inputs a trial needs.';
 COMMENT ON COLUMN easeml.node_jobs.caller IS 'The role that asked: a role of that name reads and writes tables on the nodes.';
 COMMENT ON COLUMN easeml.node_jobs.places IS 'For predictions the tables, by segment.';
 COMMENT ON COLUMN easeml.node_jobs.not_before IS 'When it is tried again: a node did not answer.';

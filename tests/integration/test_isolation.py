@@ -181,6 +181,8 @@ REFUSED = {
     "wait(bigint,double precision)": "CALL easeml.wait({run_id}, 1)",
     "wait_dataset(bigint,double precision)": "CALL easeml.wait_dataset({dataset_id}, 1)",
     "evaluate_on_nodes(text,bigint,bigint)": "CALL easeml.evaluate_on_nodes('private', {trial_id})",
+    "explain_on_nodes(text,bigint,text,text,integer,integer,bigint,bigint)":
+        "CALL easeml.explain_on_nodes('private', {trial_id})",
     "predict_on_nodes(text,text,text,bigint,text[],boolean,bigint)":
         "CALL easeml.predict_on_nodes('private', '{{\"east\": \"public.mine\"}}', 'public.stolen', {trial_id})",
     "ask_nodes(text,jsonb,jsonb)":

@@ -180,11 +180,25 @@ def test_rows_that_stay_are_packed_where_they_are(spread: Session, nodes: dict[s
     spread.execute("CALL easeml.wait_dataset(%s, 60)", [again])
     same = [{key: row[key] for key in row if key != "block_number"} for row in blocks_on(nodes, again)]
     assert same == [{key: row[key] for key in row if key != "block_number"} for row in blocks_on(nodes, dataset_id)]
+    _explained_where_they_are(spread, nodes, again)
     with pytest.raises(psycopg.Error, match="stay on the nodes"):
         spread.execute("SELECT easeml.replicate_dataset('stays', 2)")
     with pytest.raises(psycopg.Error, match="are on its nodes"):
         spread.execute("SELECT easeml.dataset_rows('stays')")
-    spread.execute("SELECT easeml.drop_dataset('stays')")
+    spread.execute("SELECT easeml.drop_dataset('stays', cascade => true)")
+
+
+def _explained_where_they_are(spread: Session, nodes: dict[str, Session], dataset_id: int) -> None:
+    """Each node permutes its own rows, and none moves."""
+    spread.execute("CALL easeml.wait(%s)", [spread.value(SELECT_MODELS, "stays")])
+    held = [node.rows(BLOCKS.format("easeml_segment"), dataset_id) for node in nodes.values()]
+    n_inputs = spread.value("CALL easeml.explain_on_nodes('stays', n_rows => 60)")
+    found = spread.rows("SELECT * FROM easeml.explain('stays', n_rows => 60)")
+    assert len(found) == n_inputs > 7
+    assert found == sorted(found, key=lambda row: -row["importance"])
+    assert any(row["importance"] > 0 for row in found)
+    assert [node.rows(BLOCKS.format("easeml_segment"), dataset_id) for node in nodes.values()] == held
+    assert spread.value("SELECT n_copied_bytes FROM easeml.dataset_info WHERE dataset_id = %s", dataset_id) == 0
 
 
 def test_a_run_on_rows_of_nodes_ends_in_the_bytes_of_the_run_on_one_server(
@@ -229,8 +243,17 @@ def _evaluations_are_those_of_one_server(spread: Session) -> None:
         for row in there + here:
             row.pop("row_key", None), row.pop("evaluated_trial_id", None)
         assert there == here, subject
-    with pytest.raises(psycopg.Error, match="they are on its nodes"):
+    with pytest.raises(psycopg.Error, match="they have not been asked for this"):
         spread.execute("SELECT * FROM easeml.explain('there')")
+    for told in ("", ", split => 'validation', metric => 'log_loss', n_rows => 50, n_repeats => 3, seed => 4"):
+        assert spread.value(f"CALL easeml.explain_on_nodes('there'{told})") == 2
+        here = spread.rows(f"SELECT * FROM easeml.explain('here'{told})")
+        assert spread.rows(f"SELECT * FROM easeml.explain('there'{told})") == here
+        assert {row["input"] for row in here} == {"petal", "soil"}
+    with pytest.raises(psycopg.Error, match="metric: expected one that ranks"):
+        spread.execute("CALL easeml.explain_on_nodes('there', metric => 'beauty')")
+    with pytest.raises(psycopg.Error, match="split: expected validation or test, got 'train'"):
+        spread.execute("CALL easeml.explain_on_nodes('there', split => 'train')")
 
 
 def _predictions_are_those_of_one_server(spread: Session, nodes: dict[str, Session]) -> None:

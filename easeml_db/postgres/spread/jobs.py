@@ -1,4 +1,4 @@
-"""What tenants ask of nodes besides packing: held-out rows answered, tables predicted, trials replayed.
+"""What tenants ask of nodes besides packing: held-out rows answered, tables predicted, trials replayed and explained.
 
 Each node does its part where the rows lie, with a state that is sent to it. The commit point is the row of the job on
 the control server.
@@ -18,6 +18,7 @@ from easeml_db.postgres.node_session import REGISTER
 from easeml_db.postgres.nodes import Node
 from easeml_db.postgres.packed_parts import NEW_DATASET
 from easeml_db.postgres.spread.citus import Resolved, resolve
+from easeml_db.postgres.spread.explaining import explained
 from easeml_db.postgres.spread.node_sessions import SETTINGS, NodeWork, Told, all_of, node_work, told_by
 from easeml_db.postgres.spread.replaying import replay
 from easeml_db.postgres.states_in_use import StatesInUse
@@ -57,6 +58,9 @@ async def do_job(dsn: str, told: Told, lease_number: int, in_use: StatesInUse) -
             await _answers(control, told, works, lease_number)
         elif told["kind"] == "predictions":
             await _finish(control, told, await _predictions(told, works, resolved), lease_number)
+        elif told["kind"] == "explanation":
+            found = await explained(control, told, _told_to_nodes(told), works)
+            await _finish(control, told, found, lease_number)
         else:
             await _finish(control, told, await replay(control, told, works, lease_number, in_use), lease_number)
 

@@ -6,17 +6,15 @@ Whole rounds are repeated on one node. Rows that it lacks are brought there, as 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from itertools import groupby
 
-from easeml_db.errors import EasemlError, NotReady
-from easeml_db.postgres.node_rows import RowCopy, note_copy
-from easeml_db.postgres.packed_parts import bring_part, has_part
+from easeml_db.errors import EasemlError
+from easeml_db.postgres.spread.gathering import gather, homes_of
 from easeml_db.postgres.spread.node_sessions import NodeWork, Told, told_by
 from easeml_db.postgres.states_in_use import StatesInUse
-from easeml_db.postgres.transfers import NODE, Connection, KnownState, Part, Place, bring_state
+from easeml_db.postgres.transfers import NODE, Connection, KnownState, Place, bring_state
 
 CHECK = "SELECT easeml_segment.check_part(%s, %s, %s)"
 TRAIN = "CALL easeml_segment.train_on_node(%s::jsonb, %s::jsonb, NULL)"
@@ -34,7 +32,7 @@ class _Replay:
         self, control: Connection, told: Told, works: Mapping[str, NodeWork], lease_number: int, in_use: StatesInUse
     ) -> None:
         self._control, self._told, self._lease_number, self._in_use = control, told, lease_number, in_use
-        self._homes = {part: works[name] for name, parts in told["homes"].items() for part in parts}
+        self._homes = homes_of(told, works)
         self._at: tuple[NodeWork, KnownState] | None = None  # where the newest state is, and which
         self._kept = ExitStack()  # it is no garbage
         self.n_matching = 0
@@ -42,28 +40,9 @@ class _Replay:
         self.final_sha256 = ""
 
     async def gather(self) -> None:
-        """Have the rows of all partitions on the node that lacks least of them."""
-        parts = [Part(self._told["dataset_id"], "train", number) for number in sorted(self._homes)]
-        lacking = {}
-        for work in {id(work): work for work in self._homes.values()}.values():
-            async with told_by(work.node):
-                lacking[work] = [part for part in parts if not await has_part(work.connection, part)]
-        chosen = min(lacking, key=lambda work: (len(lacking[work]), work.node.segment_id))
-        for part in lacking[chosen]:
-            await self._copy(part, self._homes[part.partition_number], chosen)
+        """Have the rows of all partitions on one node."""
+        chosen = await gather(self._control, self._told, self._homes, "train")
         self._homes = dict.fromkeys(self._homes, chosen)
-
-    async def _copy(self, part: Part, source: NodeWork, target: NodeWork) -> None:
-        began = time.monotonic()
-        async with told_by(source.node):
-            if not await has_part(source.connection, part):
-                return  # what checks the rows says so
-        async with told_by(target.node):
-            encoder = json.dumps(self._told["encoder"])
-            n_bytes = await bring_part(Place(source.connection, NODE), target.connection, part, encoder)
-        places = source.node.segment_id, target.node.segment_id
-        copy = RowCopy(part, *places, n_bytes, time.monotonic() - began)
-        await note_copy(self._control, json.dumps({"trial_id": self._told["trial_id"]}), copy)
 
     async def check(self) -> None:
         """Raise NotAllowed where packed rows are not those that the trial trained on."""
@@ -140,9 +119,6 @@ async def replay(
     control: Connection, told: Told, works: Mapping[str, NodeWork], lease_number: int, in_use: StatesInUse
 ) -> Told:
     """Train a trial again where its rows lie; return what easeml.replay promises."""
-    lacking = set(range(len(told["train_rows"]))) - {part for parts in told["homes"].values() for part in parts}
-    if lacking:
-        raise NotReady(f"the rows of partition {min(lacking)} are on no node")
     again = _Replay(control, told, works, lease_number, in_use)
     try:
         if told["is_whole"]:

@@ -26,7 +26,7 @@ from easeml_plpy.live_trials import resumed_trial
 from easeml_plpy.outputs import measurable_on
 from easeml_plpy.prediction import ROWS_AT_ONCE, outputs_of
 from easeml_plpy.serving import MEMORY, Served, within_memory
-from easeml_plpy.session import Kept, Session, Statement
+from easeml_plpy.session import Kept, Session, Statement, only_column
 from easeml_plpy.states import read_state
 from easeml_plpy.target_statistics import folds_of
 from easeml_plpy.value_types import Array
@@ -94,6 +94,11 @@ ANSWERED = Statement(
     ("int8", "int8", "text"),
     _Answered,
 )
+IS_ANSWERED: Statement[bool] = Statement(
+    "SELECT EXISTS (SELECT FROM easeml.node_answers WHERE trial_id = $1 AND checkpoint_id = $2) AS found",
+    ("int8", "int8"),
+    only_column,
+)
 KEYS = Statement(
     "SELECT n_rows, coalesce(row_keys, row_hashes::text[]) AS keys FROM easeml.version_blocks"
     " WHERE dataset_id = $1 AND split = $2 AND partition_number = $3 ORDER BY block_number",
@@ -107,6 +112,16 @@ ANSWERS: Kept[Bounded[Answers]] = Kept(lambda: Bounded(ANSWERS_BYTES, lambda ans
 def examined_trial(session: Session, dataset: str | None, trial_id: int | None) -> Examined:
     """Return the trial of that number, else the one that answers. Raises what easeml.examined_trial refuses."""
     return session.row(EXAMINED, dataset, trial_id)
+
+
+def require_answers(session: Session, examined: Examined) -> None:
+    """Raise NotReady where the rows are on nodes, and these have not answered them with the state of now."""
+    if examined.is_elsewhere and not session.row(IS_ANSWERED, examined.trial_id, examined.checkpoint_id):
+        name, trial_id = examined.dataset_name, examined.trial_id
+        raise NotReady(
+            f"the rows of dataset {name!r} are on its nodes, and trial {trial_id} has not answered them yet",
+            hint=f"Have it do so first: CALL easeml.evaluate_on_nodes('{name}', {trial_id}).",
+        )
 
 
 def restored(session: Session, examined: Examined) -> Served:

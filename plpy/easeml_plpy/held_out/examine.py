@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from easeml_plpy.errors import NotReady
 from easeml_plpy.held_out import classification, regression, tables
-from easeml_plpy.held_out.answers import examined_trial
+from easeml_plpy.held_out.answers import examined_trial, require_answers
 from easeml_plpy.held_out.explain import explain, explain_row
 from easeml_plpy.held_out.question import SPLITS, Question
 from easeml_plpy.held_out.scores import Score, or_null, score_values
@@ -22,7 +22,10 @@ T = TypeVar("T")
 @answering
 def examine_trial(session: Session, subject: str, dataset: str | None, trial_id: int | None, options: str) -> str:
     """Return the rows of what is asked as a JSON array of objects."""
-    question = Question(session, examined_trial(session, dataset, trial_id), json.loads(options))
+    examined = examined_trial(session, dataset, trial_id)
+    if subject not in ABOUT_INPUTS:
+        require_answers(session, examined)
+    question = Question(session, examined, json.loads(options))
     return json.dumps(list(SUBJECTS[subject](question)), allow_nan=False)
 
 
@@ -98,3 +101,5 @@ SUBJECTS: Mapping[str, Callable[[Question], Iterable[Row]]] = {
     "explain": explain,
     "explain_row": explain_row,
 }
+ABOUT_INPUTS = ("explain", "explain_row")
+"""What asks for more than the answers for held-out rows."""

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from easeml_plpy.encoder import Encoder, NumberTarget
-from easeml_plpy.errors import InvalidArgument, NotFound, close_matches_hint
+from easeml_plpy.errors import InvalidArgument, NotFound, NotReady, close_matches_hint
 from easeml_plpy.held_out import classification, regression
 from easeml_plpy.held_out.answers import paged_outputs, restored, sampled_rows
 from easeml_plpy.held_out.attribution import Attribution, sampled_attribution
@@ -24,6 +24,7 @@ from easeml_plpy.held_out.tables import Row
 from easeml_plpy.prediction import check_finite
 from easeml_plpy.row_values import fields_from_values, row_of_text
 from easeml_plpy.serving import Served
+from easeml_plpy.session import Statement, only_column
 from easeml_plpy.trainers.boosting import BoostingTrial
 from easeml_plpy.value_types import JSON, Array
 
@@ -47,8 +48,36 @@ def _count(question: Question, name: str, bounds: tuple[int, int], default: int)
     return default if question.options[name] is None else question.count(name, *bounds)
 
 
+EXPLAINED: Statement[str] = Statement(
+    "SELECT result ->> 'rows' AS rows FROM easeml.node_jobs WHERE kind = 'explanation' AND trial_id = $1"
+    " AND result ->> 'checkpoint_id' = $2::text AND arguments -> 'options' = $3 ORDER BY job_id DESC LIMIT 1",
+    ("int8", "int8", "jsonb"),
+    only_column,
+)
+
+
 def explain(question: Question) -> Iterable[Row]:
-    """Yield the inputs with what they are worth for a metric on held-out rows."""
+    """Return the inputs with what they are worth for a metric on held-out rows: now, or as nodes have found."""
+    return _explained_by_nodes(question) if question.examined.is_elsewhere else explained(question)
+
+
+def _explained_by_nodes(question: Question) -> Iterable[Row]:
+    """Return what came of the same question on nodes. Raises NotReady."""
+    examined = question.examined
+    found = question.session.rows(
+        EXPLAINED, examined.trial_id, examined.checkpoint_id, json.dumps(dict(question.options))
+    )
+    if not found:
+        raise NotReady(
+            f"the rows of dataset {examined.dataset_name!r} are on its nodes, and they have not been asked for this",
+            hint=f"Ask first, with the same arguments: CALL easeml.explain_on_nodes('{examined.dataset_name}', ...).",
+        )
+    rows: Iterable[Row] = json.loads(found[0])
+    return rows
+
+
+def explained(question: Question) -> Iterable[Row]:
+    """Yield the inputs with what they are worth for a metric on held-out rows that are here."""
     score, sign = _score(question)
     split = question.split()
     n_repeats, seed = question.count("n_repeats", 1, 1000), question.count("seed", 0, 2**32 - 1)

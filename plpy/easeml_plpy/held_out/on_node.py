@@ -1,4 +1,5 @@
-"""On a node: what a trial answers for held-out rows that lie here, block by block, as `answers` computes it."""
+"""On a node: what a trial answers for held-out rows that lie here, block by block, as `answers` computes it, and which
+inputs it needs for them, as `explain` finds it."""
 
 from __future__ import annotations
 
@@ -12,8 +13,9 @@ import numpy as np
 from easeml_plpy import datasets
 from easeml_plpy.devices import bind
 from easeml_plpy.encoding import fields_from_bytes
-from easeml_plpy.held_out.answers import paged_outputs
-from easeml_plpy.held_out.question import SPLITS
+from easeml_plpy.held_out.answers import Examined, paged_outputs
+from easeml_plpy.held_out.explain import explained
+from easeml_plpy.held_out.question import SPLITS, Question
 from easeml_plpy.live_trials import resumed_trial
 from easeml_plpy.node_prediction import job_limit_bytes, trial_on_node
 from easeml_plpy.outputs import measurable_on
@@ -43,6 +45,26 @@ def answer_on_node(session: Session, told: str) -> str:
         for part in order["parts"]:
             n_rows += _answer(session, replace(served, live=measurable_on(split, served.live)), order, (split, part))
     return json.dumps({"n_rows": n_rows})
+
+
+@node_entry_point
+def explain_on_node(session: Session, told: str) -> str:
+    """Return what inputs are worth on the held-out rows that are here, as easeml.explain does: JSON {"rows"}."""
+    order = json.loads(told)
+    bind("cpu", 1, job_limit_bytes(session, order))
+    examined = Examined(
+        dataset_name=order["dataset"],
+        dataset_id=order["dataset_id"],
+        n_partitions=order["n_partitions"],
+        trial_id=order["trial_id"],
+        checkpoint_id=order["checkpoint_id"],
+        architecture=order["architecture"],
+        config=json.dumps(order["config"]),
+        metric=order["metric"],
+        is_elsewhere=False,
+    )
+    rows = explained(Question(session, examined, order["options"]))
+    return json.dumps({"rows": list(rows)}, allow_nan=False)
 
 
 def _answer(session: Session, served: Served, told: Mapping[str, Any], place: tuple[str, int]) -> int:
