@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -56,6 +57,16 @@ def change_secret(place: Place, name: str, text: str) -> None:
     path.unlink(missing_ok=True)
     path.write_text(text, encoding="utf-8")
     os.chown(path, *server_ids())
+
+
+def begin(place: Place) -> subprocess.Popen[bytes]:
+    """Start a server and wait until it has begun to prepare itself."""
+    lock = place.folder / "data" / "lock"
+    lock.unlink(missing_ok=True)
+    process = place.start("server")
+    while not lock.exists():
+        assert process.poll() is None, place.said
+    return process
 
 
 def train(place: Place) -> None:
@@ -170,6 +181,8 @@ def test_two_containers_do_not_share_a_volume(place: Place) -> None:
     finally:
         server.kill()
         server.wait()
+    with (place.folder / "data" / "lock").open("r+") as lock:  # all processes of a container end at once, these do not
+        fcntl.flock(lock, fcntl.LOCK_EX)
     again = place.up()  # a server that was killed keeps nobody away, and recovers
     assert down(again) == 0
     assert state_of(place) == "shut down"
@@ -177,10 +190,12 @@ def test_two_containers_do_not_share_a_volume(place: Place) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_whoever_is_stopped_while_it_prepares_goes_on_at_the_next_start(place: Place, number: signal.Signals) -> None:
-    process = place.start("server")
-    while not (place.folder / "data" / "lock").exists():
-        assert process.poll() is None, place.said
-    assert down(process, number) == 128 + number
+    password = place.secret("service")
+    (place.folder / "secrets" / "service").unlink()
+    os.mkfifo(place.folder / "secrets" / "service", 0o666)  # whoever reads it waits
+    assert down(begin(place), number) == 128 + number
+    change_secret(place, "service", password)
+    down(begin(place), number)  # at any moment of its work
     server = place.up()
     with place.session() as session:
         assert session.value("SELECT easeml.version()") == __version__
