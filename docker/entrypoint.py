@@ -211,8 +211,21 @@ def make_passwords(folder: Path) -> None:
     """Draw the passwords that are missing, each into a file of its own."""
     for name, mode in SECRETS.items():
         if not (folder / name).exists():
-            write_private(folder / name, secrets.token_urlsafe(24))
-            (folder / name).chmod(mode)
+            _keep(folder / name, secrets.token_urlsafe(24), mode)
+
+
+def choose_password(folder: Path, name: str, password: str) -> None:
+    """Keep a password that somebody chose; servers take it over at their next start. Raises InvalidArgument."""
+    if name not in SECRETS:
+        raise InvalidArgument(f"passwords: expected one of {', '.join(SECRETS)}, got {name!r}")
+    if not password:
+        raise InvalidArgument(f"passwords {name}: expected a password on standard input, got none")
+    _keep(folder / name, password, SECRETS[name])
+
+
+def _keep(path: Path, password: str, mode: int) -> None:
+    write_private(path, password)
+    path.chmod(mode)
 
 
 def read_secret(folder: Path, name: str) -> str:
@@ -269,6 +282,8 @@ def main(arguments: list[str]) -> int:
                 os.execvp("easeml", ["easeml", "console", *more])
             case ["passwords"]:
                 make_passwords(settings_of(os.environ).secrets)
+            case ["passwords", name]:
+                choose_password(settings_of(os.environ).secrets, name, sys.stdin.readline().rstrip("\n"))
             case ["health", kind]:
                 return check_health(kind)
             case [command, *_]:

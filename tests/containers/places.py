@@ -12,6 +12,7 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import psycopg
 import pytest
@@ -52,18 +53,20 @@ class Place:
             **{name: os.environ[name] for name in ("EASEML_BINDIR",) if name in os.environ}, **self.settings,
         }  # fmt: skip
 
-    def start(self, *arguments: str, **more: str) -> subprocess.Popen[bytes]:
-        """Start the entrypoint; its output goes to the next log."""
+    def start(self, *arguments: str, told: str = "", **more: str) -> subprocess.Popen[bytes]:
+        """Start the entrypoint with what it is told on standard input; its output goes to the next log."""
         self.log_number += 1
-        with self.log.open("wb") as log:
+        with self.log.open("wb") as log, TemporaryFile() as told_in:
+            told_in.write(told.encode())
+            told_in.seek(0)
             return subprocess.Popen(
-                [sys.executable, str(self.folder / "entrypoint.py"), *arguments], cwd="/", stdin=subprocess.DEVNULL,
+                [sys.executable, str(self.folder / "entrypoint.py"), *arguments], cwd="/", stdin=told_in,
                 stdout=log, stderr=log, env=self.environment() | more, **server_identity(),
             )  # fmt: skip
 
-    def run(self, *arguments: str, **more: str) -> int:
+    def run(self, *arguments: str, told: str = "", **more: str) -> int:
         """Run the entrypoint to its end; return its exit status."""
-        return self.start(*arguments, **more).wait()
+        return self.start(*arguments, told=told, **more).wait()
 
     @property
     def log(self) -> Path:

@@ -23,6 +23,7 @@ from tests.containers.compose import Mount, Project, Service, n_bytes, seconds
 from tests.containers.dockerfile import Stage
 
 NETWORK = "10.91.0"
+CLOSED = "noexec,nosuid,nodev"  # as Docker mounts folders in memory
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 
 
@@ -199,12 +200,13 @@ class Machine:
         lines = [f"mount -o remount,ro {seen}"] if service.told.get("read_only") else []
         lines += [f"mount -t proc proc {seen}/proc", f"mount -t tmpfs -o mode=755 tmpfs {seen}/dev"]
         lines += [f"touch {seen}/dev/{name} && mount --bind /dev/{name} {seen}/dev/{name}" for name in DEVICES]
-        lines += [f"mkdir {seen}/dev/shm && mount -t tmpfs -o size={shm},mode=1777 tmpfs {seen}/dev/shm"]
+        lines += [f"mkdir {seen}/dev/shm && mount -t tmpfs -o {CLOSED},size={shm},mode=1777 tmpfs {seen}/dev/shm"]
         lines += [f"mount -t tmpfs tmpfs {seen}/sys && mkdir -p {seen}/sys/fs/cgroup"]
         lines += [f"echo {memory or 'max'} >{seen}/sys/fs/cgroup/memory.max"]
         for path, options in service.tmpfs.items():
             told = {"mode": "1777", **options}
-            lines.append(f"mount -t tmpfs -o {','.join(f'{k}={v}' for k, v in told.items())} tmpfs {seen}{path}")
+            options = ",".join([CLOSED, *(f"{key}={value}" for key, value in told.items())])
+            lines.append(f"mount -t tmpfs -o {options} tmpfs {seen}{path}")
         return lines
 
     def _volume(self, mount: Mount, seen: Path) -> str:

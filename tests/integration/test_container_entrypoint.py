@@ -122,6 +122,7 @@ def test_only_who_says_the_password_comes_in_and_a_new_one_holds_from_the_next_s
         "superuser": 0o400, "service": 0o440,
     }  # fmt: skip
     assert place.run("passwords") == 0
+    assert place.run("passwords", "superuser") == place.run("passwords", "moon", told="x\n") == 1
     assert {name: place.secret(name) for name in before} == before
     server = place.up()
     try:
@@ -137,7 +138,8 @@ def test_only_who_says_the_password_comes_in_and_a_new_one_holds_from_the_next_s
         assert all(password.startswith("SCRAM-SHA-256$") for password in stored)
         assert down(server) == 0
         assert not (place.folder / "data" / "password").exists()
-        change_secret(place, "superuser", "a new one\n")
+        assert place.run("passwords", "superuser", told="a new one\n") == 0, place.said
+        assert stat.S_IMODE((secrets / "superuser").stat().st_mode) == 0o400
         server = place.up()
         with pytest.raises(psycopg.OperationalError, match="password"):
             psycopg.connect(place.dsn(SUPERUSER, before["superuser"]))
