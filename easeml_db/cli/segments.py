@@ -12,7 +12,7 @@ from easeml_db.cli.output import print_json, print_rows, say
 from easeml_db.cli.places import place_command
 from easeml_db.cli.statements import Connection, call, rows
 from easeml_db.errors import EasemlError, InvalidArgument
-from easeml_db.postgres.nodes import Node, hold, look_at, visited
+from easeml_db.postgres.nodes import OWN_DDL, Node, hold, look_at, visited
 
 COLUMNS = {
     "segment_name": "segment", "service": "service", "n_slots": "slots", "n_active_slots": "active",
@@ -65,8 +65,7 @@ def check(place: str, dsn: str | None, as_json: bool) -> None:
 def install_segment(service: str, role: str | None) -> None:
     """Create the extension easeml_segment on the server of SERVICE, whose role must be a superuser there."""
     with visited(service) as connection:
-        # A Citus worker has what it has for itself; on other servers this is a setting that nobody reads.
-        connection.execute("SELECT set_config('citus.enable_ddl_propagation', 'off', false)")
+        connection.execute(OWN_DDL)
         connection.execute("CREATE EXTENSION IF NOT EXISTS easeml_segment CASCADE")
         if role is not None:
             connection.execute(sql.SQL("GRANT easeml_segment TO {}").format(sql.Identifier(role)))

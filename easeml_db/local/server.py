@@ -38,6 +38,7 @@ from easeml_db.local.processes import (
 )
 from easeml_db.postgres import extension_files
 from easeml_db.postgres.connection import connect_now
+from easeml_db.postgres.nodes import OWN_DDL
 from easeml_db.postgres.versions import update_extension
 
 MAX_SOCKET_PATH = 107
@@ -215,6 +216,7 @@ class Embedded:
 
 def prepare_database(connection: psycopg.Connection[Any], *, n_slots: int | None = None) -> None:
     """Create the extension, the coordinator's login role and the slots, where they are missing."""
+    connection.execute(OWN_DDL)
     connection.execute("CREATE EXTENSION IF NOT EXISTS easeml CASCADE")
     update_extension(connection)
     if not connection.execute("SELECT FROM pg_roles WHERE rolname = %s", [SERVICE_ROLE]).fetchall():

@@ -31,6 +31,8 @@ PATIENCE: dict[str, Any] = {
 
 Facts = dict[str, Any]
 CITUS = "citus"
+# A node of a Citus cluster has our extensions for itself; on another server nobody reads this setting.
+OWN_DDL = "SELECT set_config('citus.enable_ddl_propagation', 'off', false)"
 OLDEST_CITUS = 12
 
 

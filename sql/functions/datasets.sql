@@ -87,6 +87,9 @@ BEGIN
     ELSIF inputs IS NULL THEN
         PERFORM easeml.fail('ML001', 'inputs: expected columns: those of tables on other servers are not known here');
     END IF;
+    IF easeml.cluster_places(own) IS NOT NULL THEN
+        request := request OPERATOR(pg_catalog.||) '{"placement": "bound"}';
+    END IF;
     IF request OPERATOR(pg_catalog.->>) 'placement' OPERATOR(pg_catalog.=) 'bound' THEN
         places := easeml.places_of(source, own);
         IF places IS NULL AND shuffle IS NOT NULL THEN

@@ -37,12 +37,12 @@ CREATE FUNCTION easeml.cluster_places(relation regclass) RETURNS jsonb LANGUAGE 
 DECLARE
     workers text;
 BEGIN
-    -- The catalog of Citus is there where this server is a node of a cluster, and has no type that could be named here.
+    -- The catalog of Citus is there where this server is a node of a cluster, and has no type that could be named here. A table of the coordinator's own has its rows here.
     IF to_regclass('pg_catalog.pg_dist_partition') IS NULL OR to_regclass('pg_catalog.pg_dist_node') IS NULL THEN
         RETURN NULL;
     END IF;
     EXECUTE 'SELECT string_agg(concat_ws('' '', n.groupid, n.nodename, n.nodeport), ''/'' ORDER BY n.groupid) FROM pg_dist_node n
-        WHERE n.noderole = ''primary'' AND EXISTS (SELECT FROM pg_dist_partition p WHERE p.logicalrelid = $1)' INTO workers USING relation;
+        WHERE n.noderole = ''primary'' AND EXISTS (SELECT FROM pg_dist_partition p WHERE p.logicalrelid = $1 AND (p.partmethod, p.repmodel, p.colocationid) <> (''n'', ''s'', 0))' INTO workers USING relation;
     RETURN CASE WHEN workers IS NOT NULL THEN jsonb_build_array(jsonb_build_object('table', easeml.qualified_name(relation), 'workers', workers)) END;
 END
 $$;
