@@ -225,6 +225,14 @@ def test_a_control_server_that_is_the_coordinator_names_its_tables_as_sql_does(d
     opened = database.value("SELECT easeml.open_packing(%s)", dataset_id)
     assert sorted(opened["workers"]) == ["else", "w1"]
     assert opened["workers"]["w1"]["engine"] == "citus"
+    database.execute("SELECT easeml.drop_dataset('d')")
+    database.execute(CREATE, ["d", "tulips", None])
+    assert database.value("SELECT shuffle FROM easeml.packings") == "across"
+    database.execute("SELECT easeml.drop_dataset('d')")
+    # A local table that Citus knows has its rows on the coordinator, which is this server.
+    database.execute("UPDATE pg_dist_partition SET partmethod = 'n', colocationid = 0")
+    database.execute(CREATE, ["d", "tulips", None])
+    assert database.value("SELECT shuffle IS NULL FROM easeml.datasets WHERE dataset_name = 'd'")
 
 
 @pytest.mark.parametrize(

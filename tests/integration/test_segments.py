@@ -15,6 +15,7 @@ from easeml_db.cli import commands
 from easeml_db.errors import InvalidArgument, NotAllowed, NotReady, VersionMismatch
 from easeml_db.local.server import Embedded
 from easeml_db.postgres.nodes import check_facts, look_at, node_error
+from tests.citus import GROUPS, make_lookalike
 from tests.conftest import Session, temporary_database
 from tests.nodes import section, two_nodes
 
@@ -106,6 +107,29 @@ def test_a_node_of_another_version_or_without_torch_is_refused_by_name() -> None
     }
     with pytest.raises(NotReady, match="cannot import torch"):
         check_facts("pg_east", lacking)
+
+
+def test_a_worker_of_citus_is_one_of_a_cluster_and_of_a_version_that_is_known() -> None:
+    citus = {"version": "12.1-1", "group": 1, "name": "127.0.0.1", "port": 9701}
+    check_facts("pg_w1", FACTS | {"citus": citus}, "citus")
+    with pytest.raises(NotReady, match="service pg_w1: its database has no extension citus"):
+        check_facts("pg_w1", FACTS, "citus")
+    with pytest.raises(VersionMismatch, match=r"service pg_w1: its Citus is 11\.3-1, expected 12 or newer"):
+        check_facts("pg_w1", FACTS | {"citus": citus | {"version": "11.3-1"}}, "citus")
+    with pytest.raises(NotReady, match="service pg_w1: its Citus knows no cluster that it belongs to"):
+        check_facts("pg_w1", FACTS | {"citus": citus | {"name": None}}, "citus")
+
+
+def test_a_worker_is_added_with_what_citus_says_of_it(control: Session, services: dict[str, Session]) -> None:
+    refused = easeml(control, "segments", "add", "w1", "--service", "pg_west", "--engine", "citus")
+    assert isinstance(refused.exception, NotReady)
+    services["pg_west"].execute("SELECT easeml_segment.release()")
+    make_lookalike(services["pg_west"], GROUPS["west"])
+    done = easeml(control, "segments", "add", "w1", "--service", "pg_west", "--engine", "citus")
+    assert done.exit_code == 0, done.output
+    facts = control.value("SELECT easeml.segment_facts('w1')")
+    assert facts["citus"] == {"version": "12.1-1", "group": 2, "name": "127.0.0.1", "port": 9702}
+    services["pg_west"].execute("SELECT easeml_segment.release()")
 
 
 @pytest.mark.parametrize(
