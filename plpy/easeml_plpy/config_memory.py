@@ -90,6 +90,7 @@ class Check:
     def __init__(self, chosen: Architecture, task: Task, train_rows: Sequence[int], limit: int | None) -> None:
         self._chosen, self._task, self._train_rows, self._limit = chosen, task, train_rows, limit
         self._known = {each.name: each for each in chosen.hyperparameters}
+        self._plain = {each.name: PLAIN.get(each.kind) for each in chosen.hyperparameters}
         self._lists = {each.name for each in chosen.hyperparameters if each.kind in LISTS}
         self._fitting: dict[tuple[str, ...], set[str]] = {}  # by names of settings, the values of configs that fit
         self.n_checked = 0
@@ -108,14 +109,14 @@ class Check:
         if config.keys() != self._known.keys():
             return complete(self._chosen, config)
         settled = Config(config)  # type: ignore[arg-type]
-        for name, known in self._known.items():
-            if type(config[name]) is not PLAIN.get(known.kind):
-                settled[name] = known.check(config[name], f"config.{name}")
+        for name, kind in self._plain.items():
+            if type(config[name]) is not kind:
+                settled[name] = self._known[name].check(config[name], f"config.{name}")
         return settled
 
 
 def _values(config: Mapping[str, object], names: Sequence[str]) -> str:
-    return repr([config.get(name) for name in names])
+    return repr(list(map(config.get, names)))
 
 
 def _check_config(

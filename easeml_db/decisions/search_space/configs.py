@@ -17,7 +17,7 @@ def config_of(subspace: Subspace, values: Sequence[Value]) -> Config:
     """Name the values (one for each dimension); tuples become JSON lists."""
     config: Config = {RESERVED: subspace.architecture}
     for dimension, value in zip(subspace.dimensions, values, strict=True):
-        config[dimension.name] = as_json(value)
+        config[dimension.name] = as_json(value) if isinstance(value, tuple) else value
     return config
 
 

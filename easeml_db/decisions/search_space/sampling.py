@@ -10,8 +10,9 @@ from itertools import islice, product
 
 import numpy as np
 
-from easeml_db.decisions.search_space.configs import Config, config_of, key_of
+from easeml_db.decisions.search_space.configs import Config, config_of
 from easeml_db.decisions.search_space.parsing import SearchSpace, Subspace
+from easeml_db.decisions.search_space.specs import Value
 
 MAX_REDRAWS = 200
 LARGEST_LISTED = 20_000  # a larger space does not run out: no run draws more than 10,000 configs
@@ -34,9 +35,9 @@ def draws(space: SearchSpace, rng: np.random.Generator) -> Iterator[Config]:
                 yield config
 
 
-def draw(subspace: Subspace, rng: np.random.Generator) -> Config:
-    """Draw one config of one architecture, every hyperparameter on its own."""
-    return config_of(subspace, [dimension.domain.draw(rng) for dimension in subspace.dimensions])
+def draw(subspace: Subspace, rng: np.random.Generator) -> list[Value]:
+    """Draw the values of one config of one architecture, every hyperparameter on its own."""
+    return [dimension.domain.draw(rng) for dimension in subspace.dimensions]
 
 
 class _Drawer:
@@ -44,17 +45,17 @@ class _Drawer:
 
     def __init__(self, subspace: Subspace) -> None:
         self._subspace = subspace
-        self._seen: set[str] = set()
+        self._seen: set[str] = set()  # values as Python writes them: equal texts for equal configs only
         self._rest: list[Config] | None = None
 
     def next(self, rng: np.random.Generator) -> Config | None:
         if self._rest is None:
             for _ in range(MAX_REDRAWS):
-                config = draw(self._subspace, rng)
-                key = key_of(config)
+                values = draw(self._subspace, rng)
+                key = repr(values)
                 if key not in self._seen:
                     self._seen.add(key)
-                    return config
+                    return config_of(self._subspace, values)
             self._rest = self._shuffled_rest(rng)
         return self._rest.pop() if self._rest else None
 
@@ -64,6 +65,5 @@ class _Drawer:
         if n_values is None or n_values > LARGEST_LISTED:
             return []
         domains = [dimension.domain.values() for dimension in self._subspace.dimensions]
-        everything = (config_of(self._subspace, values) for values in product(*domains))
-        rest = [config for config in everything if key_of(config) not in self._seen]
-        return [rest[int(position)] for position in rng.permutation(len(rest))]
+        rest = [values for values in product(*domains) if repr(list(values)) not in self._seen]
+        return [config_of(self._subspace, rest[int(position)]) for position in rng.permutation(len(rest))]

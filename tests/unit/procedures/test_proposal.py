@@ -11,7 +11,6 @@ from easeml_db.decisions.procedures.contract import SearchArguments, StartTrial,
 from easeml_db.decisions.procedures.creation import create_procedure
 from easeml_db.decisions.procedures.proposal import begin_search
 from easeml_db.decisions.search_space import sampling
-from easeml_db.decisions.search_space.configs import key_of
 from easeml_db.decisions.search_space.parsing import parse_search_space
 from easeml_db.errors import InvalidArgument
 from easeml_db.words.run import Search
@@ -203,16 +202,19 @@ def test_more_trials_than_a_run_may_have_are_refused():
 
 @pytest.mark.parametrize("procedure", ["tpe", "bohb"])
 def test_the_work_of_starting_many_trials_grows_no_faster_than_their_number(procedure, monkeypatch):
-    n_keys = 0
+    n_calls = 0
 
-    def counted(config):
-        nonlocal n_keys
-        n_keys += 1
-        return key_of(config)
+    def counted(function):
+        def call(*arguments):
+            nonlocal n_calls
+            n_calls += 1
+            return function(*arguments)
 
-    for module in (drawing, sampling):
-        monkeypatch.setattr(module, "key_of", counted)
+        return call
+
+    monkeypatch.setattr(drawing, "key_of", counted(drawing.key_of))
+    monkeypatch.setattr(sampling, "draw", counted(sampling.draw))
     begun = json.loads(begin_search(ARCHITECTURES, None, procedure, 200, 6561, 0, '{"n_parallel": 200}'))
     n_trials = len(begun["trials"])
     assert n_trials == 400  # in two arms
-    assert n_keys < 10 * n_trials
+    assert n_trials < n_calls < 10 * n_trials
