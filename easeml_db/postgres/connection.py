@@ -26,6 +26,9 @@ MISSING_SCHEMA = re.compile(r"\beaseml\b")
 # A cancel, a shutdown, a crash of a neighbour, a lost connection, lack of memory or connections: the unit itself is
 # blameless and may run again.
 LOST = re.compile(r"^(57014|57P0[1-5]|08...|53...|25P03|58...)$")
+REPLACED = re.compile(
+    r"^(cache lookup failed for|could not open relation with OID)|\beaseml_segment\b.* does not exist"
+)
 
 
 async def connect(dsn: str, application_name: str, **settings: str) -> psycopg.AsyncConnection[dict[str, Any]]:
@@ -104,6 +107,11 @@ def server_error(error: psycopg.Error) -> EasemlError:
     return EasemlError(message, detail=error.diag.message_detail, hint=hint)
 
 
+def is_replaced(error: psycopg.Error) -> bool:
+    """Say whether a statement met functions or tables that somebody has dropped, or dropped and made again."""
+    return error.sqlstate in ("XX000", *MISSING) and bool(REPLACED.search(error.diag.message_primary or ""))
+
+
 def unit_error(error: psycopg.Error) -> EasemlError:
     """Say whose fault a failed unit was: OutOfSpace or RowsHeld (run it again later), SlotLost (run it again now), an
     error of class ML, or the trial's own."""
@@ -111,7 +119,7 @@ def unit_error(error: psycopg.Error) -> EasemlError:
         return out_of_space(error)
     if error.sqlstate == "55P03":
         return rows_held(error)
-    if error.sqlstate is None or LOST.match(error.sqlstate):
+    if error.sqlstate is None or LOST.match(error.sqlstate) or is_replaced(error):
         return SlotLost(" ".join(str(error).split()) or type(error).__name__)
     if error.sqlstate.startswith("ML"):
         return server_error(error)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import psycopg
 
 from easeml_db.errors import CorruptCheckpoint, EasemlError, NotFound, SlotLost, TrialFailed
-from easeml_db.postgres.connection import unit_error
+from easeml_db.postgres.connection import is_replaced, unit_error
 from easeml_db.postgres.node_hub import Hop, NodeHub
 from easeml_db.postgres.node_orders import ends_epoch, parts_of, recorded_order
 from easeml_db.postgres.node_rows import HERE, NodeRows, note_copy
@@ -113,6 +113,8 @@ class NodeUnitSession:
         try:
             return await self._unit(procedure, text)
         except psycopg.Error as error:
+            if is_replaced(error):
+                await self.close()  # the next session looks at the node again
             raise unit_error(error) from error
 
     async def cancel(self) -> None:

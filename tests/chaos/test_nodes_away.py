@@ -34,6 +34,7 @@ MID_EPOCH = """
 SELECT EXISTS (SELECT FROM easeml.checkpoints c JOIN easeml.trials t USING (checkpoint_id)
     WHERE c.is_elsewhere AND t.run_id = %s AND c.epoch >= %s)
 """
+WAITED_FOR = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE %s = ANY (pg_blocking_pids(pid)))"
 
 
 @pytest.fixture(scope="module")
@@ -54,13 +55,10 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Embedded, 
 
 
 def set_up_anew(dsn: str) -> None:
-    """Have a node lose all that it holds."""
-    with Session.open(dsn) as node, node.transaction():
-        node.execute(
-            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = current_database()"
-            " AND pid <> pg_backend_pid()"
-        )
+    """Have a node lose all that it holds, while a session is in the middle of using it."""
+    with Session.open(dsn) as watcher, Session.open(dsn) as node, node.transaction():
         node.execute("DROP EXTENSION easeml_segment")
+        watcher.wait_until(WAITED_FOR, node.value("SELECT pg_backend_pid()"))
         node.execute("CREATE EXTENSION easeml_segment")
 
 
