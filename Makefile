@@ -7,13 +7,15 @@ DATASET ?= digits
 SECONDS_EACH ?= 60
 # Tests wait for servers more than they compute: two workers a core, each with a server of its own.
 WORKERS ?= $(shell echo $$((2 * $$(nproc))))
+# Whoever runs the tests again has the same order, examples and hashes; SEED=2 has others.
+SEED ?= 1
 SOURCES := $(shell find '$(CLONE)/easeml_db' '$(CLONE)/plpy' '$(CLONE)/loaders' '$(CLONE)/reader' '$(CLONE)/experiments' '$(CLONE)/sql' -type f -not -name '*.pyc' -not -name 'easeml--*.sql' 2>/dev/null | sed 's/ /\\ /g')
 INSTALLED := $(VENV)/easeml-installed
 
 .PHONY: help setup demo test test-versions suite unit lint docs benchmarks clean
 help:
 	@echo 'make demo [DATASET=digits|fashion-mnist|tenants|cluster]   set everything up and run the main job, or share it'
-	@echo 'make test                                  set everything up and pass all tests'
+	@echo 'make test [SEED=2]                         set everything up and pass all tests, in another order'
 	@echo 'make test-versions [VERSIONS="15 18"] [TESTS=...]   pass tests on PostgreSQL 15 to 18'
 	@echo 'make attack [SECONDS_EACH=60]                attack it for an hour, and measure what other tenants notice'
 	@echo 'make unit | lint | docs | clean'
@@ -38,7 +40,7 @@ test: setup
 
 # Every worker reads all tests: compiled ones, but for the first time.
 suite: setup
-	@cd '$(CLONE)' && PYTHONDONTWRITEBYTECODE= '$(BIN)/pytest' -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations=10 tests
+	@cd '$(CLONE)' && PYTHONDONTWRITEBYTECODE= '$(BIN)/pytest' -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations=10 --randomly-seed=$(SEED) --hypothesis-seed=$(SEED) --hash-seed=$(SEED) tests
 
 test-versions: setup
 	@cd '$(CLONE)' && '$(BIN)/python' tests/versions.py $(if $(VERSIONS),--versions '$(VERSIONS)') $(TESTS)
