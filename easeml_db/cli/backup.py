@@ -97,7 +97,10 @@ COMMANDS = (backup, restore)
 def _running(folder: Path | None) -> Embedded:
     server = embedded(folder)
     if not server.is_running():
-        raise NotReady(f"there is no running server in {server.folder}", hint="Start one: easeml up, or give --dsn.")
+        raise NotReady(
+            f"there is no running server in {server.folder}",
+            hint=f"Start one: easeml up --data {server.folder}, or give --dsn.",
+        )
     return server
 
 

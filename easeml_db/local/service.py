@@ -22,6 +22,7 @@ from easeml_db.postgres.executor import UNIT_LEASE_SECONDS
 from easeml_db.postgres.ports import postgres_ports
 
 RETRY_SECONDS = 1.0
+TELL_AGAIN_SECONDS = 60.0
 STOP_SECONDS = 5.0
 
 
@@ -95,6 +96,7 @@ async def _serve(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
+    told, told_seconds = "", 0.0
     while not stopping.is_set():
         inboxes[:] = [QueueInbox((counters.count, journal.heard))]
         try:
@@ -111,7 +113,9 @@ async def _serve(
             return
         # RowsHeld: an update of the extension, say, locks whole tables for longer than a statement of ours waits.
         except (OutOfSpace, RowsHeld, ServerUnavailable, SlotLost, StandbyOnly) as error:
-            journal.say(f"{error}; trying again")
+            if str(error) != told or time.monotonic() - told_seconds >= TELL_AGAIN_SECONDS:
+                told, told_seconds = str(error), time.monotonic()
+                journal.say(f"{error}; trying again")
             await _pause(stopping)
 
 

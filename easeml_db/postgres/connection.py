@@ -42,6 +42,8 @@ async def connect(dsn: str, application_name: str, **settings: str) -> psycopg.A
         )  # fmt: skip
     except psycopg.OperationalError as error:
         raise unavailable(error) from error
+    except psycopg.ProgrammingError as error:
+        raise not_a_connection_string(error) from error
 
 
 def connect_now(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import reprlib
 import struct
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -21,7 +20,7 @@ from .errors import ShapeMismatch
 from .object_rows import Objects, side_by_side
 from .task_objects import check_length, objects_of, series_of_numbers
 from .tokens import Tokenizer
-from .value_types import JSON, Array
+from .value_types import JSON, Array, shown
 
 T = TypeVar("T", np.float64, np.float32, np.int32)
 MAX_TEXT_BYTES = 32 << 20
@@ -224,7 +223,7 @@ def coded(field: CategoricalField | TextField, values: Sequence[JSON]) -> Array:
 
 def _check_text(field: CategoricalField | TextField, value: JSON) -> None:
     if isinstance(value, list | dict):
-        raise ShapeMismatch(f"input {field.column!r}: expected a text, got {reprlib.repr(value)}", hint=KNOWN)
+        raise ShapeMismatch(f"input {field.column!r}: expected a text, got {shown(value)}", hint=KNOWN)
 
 
 def _field_from_value(field: Field, value: JSON) -> Array:
@@ -236,9 +235,9 @@ def _field_from_value(field: Field, value: JSON) -> Array:
             return np.array([math.nan if value is None else float(value)])
         array = _numbers(field, value)
     except (OverflowError, TypeError, ValueError) as error:
-        raise ShapeMismatch(
-            f"input {field.column!r}: expected a number, got {reprlib.repr(value)}", hint=KNOWN
-        ) from error
+        is_time = isinstance(field, NumericField) and field.is_time
+        what = "a date or time such as '2030-12-31 18:00'" if is_time else "a number"
+        raise ShapeMismatch(f"input {field.column!r}: expected {what}, got {shown(value)}", hint=KNOWN) from error
     expected = math.prod(field.shape)
     if np.size(array) != expected:
         raise ShapeMismatch(
@@ -265,7 +264,7 @@ def _seconds(text: str, *, has_zone: bool) -> float:
     """Return seconds since 1970 of a date or time as SQL and JSON write it; an offset counts if the type has one."""
     parts = _TIME.fullmatch(text) if len(text) < 100 else None
     if parts is None:
-        raise ValueError(f"not a time: {reprlib.repr(text)}")
+        raise ValueError(f"not a time: {shown(text)}")
     microseconds = int(np.datetime64(parts["moment"].replace(" ", "T")[:26], "us").astype(np.int64))
     if has_zone and parts["offset"]:
         offset = sum(int(part) * unit for part, unit in zip(parts["offset"].split(":"), (3600, 60, 1), strict=False))

@@ -6,11 +6,11 @@ import json
 from collections.abc import Mapping
 
 from .encoder import LabelTarget, ObjectsField, TensorTarget
-from .errors import ShapeMismatch
+from .errors import NotFound, ShapeMismatch
 from .prediction import outputs_of
 from .probabilities import FIELDS
 from .row_values import fields_from_values, row_of_text
-from .serving import served
+from .serving import Served, served
 from .session import Session, answering
 from .value_types import JSON
 
@@ -18,7 +18,7 @@ from .value_types import JSON
 @answering
 def infer_output(session: Session, dataset: str, given: str, inputs: bytes | None, trial_id: int | None) -> str:
     """Return {"output": [...], "trial_id": ...} as JSON, with label and probability where classes come out."""
-    chosen = served(session, dataset, trial_id)
+    chosen = _asked(session, dataset, trial_id)
     if inputs is None:
         raise ShapeMismatch("input: expected a value, got NULL")
     encoder = chosen.data.encoder
@@ -36,6 +36,19 @@ def infer_output(session: Session, dataset: str, given: str, inputs: bytes | Non
         best = int(outputs.argmax())
         found |= {"label": target.labels[best], "probability": float(outputs[best])}
     return json.dumps(found)
+
+
+def _asked(session: Session, task: str, trial_id: int | None) -> Served:
+    """Return the trial that answers. Raises what `served` does, of a task that is not there in words of tasks."""
+    try:
+        return served(session, task, trial_id)
+    except NotFound as error:
+        if not error.message.startswith("there is no dataset"):
+            raise
+        raise NotFound(
+            f"there is no task {task!r} that you may ask",
+            hint="SELECT task_name FROM easeml.task_status lists yours; one that somebody lets you use is tenant.task.",
+        ) from error
 
 
 def _by_columns(row: Mapping[str, JSON]) -> dict[str, JSON]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import reprlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ from .errors import InvalidArgument, ShapeMismatch
 from .session import Session, answering
 from .task_columns import array_text, columns_of_objects, objects_field, target_of
 from .task_objects import objects_of, series_of
-from .value_types import JSON
+from .value_types import JSON, shown
 
 MOST_BYTES = 32 << 20
 
@@ -46,7 +45,7 @@ def read_examples(session: Session, specification: str, classes: Sequence[str] |
 def _row(wanted: Mapping[str, Any], classes: Sequence[str] | None, row: JSON) -> dict[str, JSON]:
     try:
         if not isinstance(row, Mapping) or not row.keys() <= {"input", "output"} or "input" not in row:
-            raise ShapeMismatch('expected {"input": ..., "output": ...}, got ' + reprlib.repr(row))
+            raise ShapeMismatch('expected {"input": ..., "output": ...}, got ' + shown(row))
         return _columns(wanted, row["input"]) | _output_column(wanted, classes, row.get("output"))
     except ShapeMismatch as error:
         return {"problem": str(error)}
@@ -77,7 +76,7 @@ def _inputs(wanted: Sequence[Mapping[str, Any]], given: JSON) -> list[tuple[Mapp
         return [(wanted[0], given)]
     names = [entry["name"] for entry in wanted]
     if not isinstance(given, Mapping) or given.keys() != set(names):
-        raise ShapeMismatch(f"input: expected an object with {', '.join(names)}, got {reprlib.repr(given)}")
+        raise ShapeMismatch(f"input: expected an object with {', '.join(names)}, got {shown(given)}")
     return [(entry, given[entry["name"]]) for entry in wanted]
 
 
@@ -89,7 +88,7 @@ def _tensor(entry: Mapping[str, Any], value: JSON) -> str:
     try:
         array = np.array(value, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
-        raise ShapeMismatch(f"{entry['column']}: expected {entry['text']}, got {reprlib.repr(value)}") from error
+        raise ShapeMismatch(f"{entry['column']}: expected {entry['text']}, got {shown(value)}") from error
     if array.shape not in (shape, (math.prod(shape),)):
         raise ShapeMismatch(
             f"{entry['column']}: expected {entry['text']}, got Tensor[{','.join(map(str, array.shape))}]"
@@ -104,11 +103,11 @@ def _tensor(entry: Mapping[str, Any], value: JSON) -> str:
 
 def _bytes_of_text(entry: Mapping[str, Any], value: str) -> str:
     if entry["type"] != "bytea":
-        raise ShapeMismatch(f"{entry['column']}: expected numbers of {entry['text']}, got {reprlib.repr(value)}")
+        raise ShapeMismatch(f"{entry['column']}: expected numbers of {entry['text']}, got {shown(value)}")
     try:
         given = bytes.fromhex(value.removeprefix("\\x"))
     except ValueError as error:
-        raise ShapeMismatch(f"{entry['column']}: expected hexadecimal bytes, got {reprlib.repr(value)}") from error
+        raise ShapeMismatch(f"{entry['column']}: expected hexadecimal bytes, got {shown(value)}") from error
     if len(given) != entry["n_values"]:
         raise ShapeMismatch(f"{entry['column']}: expected {entry['text']}, {entry['n_values']} bytes, got {len(given)}")
     return "\\x" + given.hex()
@@ -129,14 +128,14 @@ def _output(classes: Sequence[str] | None, value: JSON) -> JSON:
     if classes is None:
         number = value[0] if isinstance(value, list) and len(value) == 1 else value
         if isinstance(number, bool | list | Mapping) or not math.isfinite(_number(number)):
-            raise ShapeMismatch(f"output: expected a finite number, got {reprlib.repr(value)}")
+            raise ShapeMismatch(f"output: expected a finite number, got {shown(value)}")
         return _number(number)
     if isinstance(value, list):
         if len(value) != len(classes):
             raise ShapeMismatch(f"output: expected Tensor[{len(classes)}], got {len(value)} numbers")
         return classes[int(np.argmax([_number(each) for each in value]))]
     if str(value) not in classes:
-        raise ShapeMismatch(f"output: expected one of {_some(classes)}, got {reprlib.repr(value)}")
+        raise ShapeMismatch(f"output: expected one of {_some(classes)}, got {shown(value)}")
     return str(value)
 
 
@@ -144,7 +143,7 @@ def _number(value: JSON) -> float:
     try:
         return float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError) as error:
-        raise ShapeMismatch(f"output: expected a number, got {reprlib.repr(value)}") from error
+        raise ShapeMismatch(f"output: expected a number, got {shown(value)}") from error
 
 
 def _some(classes: Sequence[str]) -> str:

@@ -8,7 +8,6 @@ alone will do.
 from __future__ import annotations
 
 import math
-import reprlib
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
@@ -17,7 +16,7 @@ import numpy as np
 from .errors import ShapeMismatch
 from .number_fields import ObjectsField
 from .object_rows import MOST_DEPTH, Objects
-from .value_types import JSON, Array
+from .value_types import JSON, Array, shown
 
 MOST_OBJECTS = 10_000
 """Of a series or a tree."""
@@ -35,7 +34,7 @@ def objects_of(field: ObjectsField, given: JSON) -> Objects:
         objects, links = given, []
     else:
         what = "an object with its recursive fields" if field.n_links else "a list, or an object that leads to the next"
-        raise ShapeMismatch(f"{field.column}: expected {what}, got {reprlib.repr(given)}")
+        raise ShapeMismatch(f"{field.column}: expected {what}, got {shown(given)}")
     if not 1 <= len(objects) <= MOST_OBJECTS:
         raise ShapeMismatch(f"{field.column}: expected 1 to {MOST_OBJECTS} objects, got {len(objects)}")
     columns = [
@@ -81,9 +80,7 @@ def _refuse_links(field: ObjectsField, given: Sequence[JSON]) -> None:
     """Refuse objects of a list that lead to others: the list says already which is the next."""
     for each in given:
         if isinstance(each, Mapping) and each.keys() & set(field.recursive):
-            raise ShapeMismatch(
-                f"{field.column}: expected a list of objects that lead to no other, got {reprlib.repr(each)}"
-            )
+            raise ShapeMismatch(f"{field.column}: expected a list of objects that lead to no other, got {shown(each)}")
 
 
 def _nested(field: ObjectsField, root: JSON) -> tuple[list[JSON], list[list[int]]]:
@@ -94,7 +91,7 @@ def _nested(field: ObjectsField, root: JSON) -> tuple[list[JSON], list[list[int]
     while waiting:
         given, parent, place, depth = waiting.pop()
         if not isinstance(given, Mapping):
-            raise ShapeMismatch(f"{field.column}: expected an object or null, got {reprlib.repr(given)}")
+            raise ShapeMismatch(f"{field.column}: expected an object or null, got {shown(given)}")
         if field.n_links and depth > MOST_DEPTH:
             raise ShapeMismatch(f"{field.column}: expected a tree of at most {MOST_DEPTH} levels, got more")
         if len(found) == MOST_OBJECTS:
@@ -114,14 +111,13 @@ def _tensor_of(field: ObjectsField, name: str, given: JSON) -> JSON:
         if len(field.tensors) == 1:
             return given
         raise ShapeMismatch(
-            f"{field.column}: expected objects with {', '.join(each for each, _ in field.tensors)}, got"
-            f" {reprlib.repr(given)}"
+            f"{field.column}: expected objects with {', '.join(each for each, _ in field.tensors)}, got {shown(given)}"
         )
     known = {each for each, _ in field.tensors}
     if not known <= given.keys() <= known | set(field.recursive):
         raise ShapeMismatch(
             f"{field.column}: expected an object with {', '.join((*sorted(known), *field.recursive))}, got"
-            f" {reprlib.repr(given)}"
+            f" {shown(given)}"
         )
     return given[name]
 

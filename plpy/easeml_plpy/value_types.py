@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -17,3 +19,16 @@ Floats: TypeAlias = npt.NDArray[np.float32]
 
 Pause: TypeAlias = Callable[[], None]
 """What long work calls after each mini-batch, so that a cancel gets through."""
+
+MOST_CHARACTERS = 80
+
+
+def shown(value: JSON) -> str:
+    """Return a value as its writer knows it, for a message: JSON where Python has other words, cut where it is long."""
+    if isinstance(value, str | int | float) and not isinstance(value, bool):
+        return reprlib.repr(value)
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except ValueError:  # a number with more digits than Python writes
+        return reprlib.repr(value)
+    return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 20]}...{text[-17:]}"

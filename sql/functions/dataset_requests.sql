@@ -72,7 +72,7 @@ BEGIN
         PERFORM easeml.fail('ML001', format('n_folds: expected 2 to 20, or 0 (rows of their own validate), got %s', wanted.n_folds), hint => '5 and 10 are usual.');
     END IF;
     IF wanted.n_folds > 0 AND wanted.time_column IS NOT NULL THEN
-        PERFORM easeml.fail('ML001', 'n_folds and time_column exclude each other: older rows would be predicted from newer ones');
+        PERFORM easeml.fail('ML001', 'n_folds and time_column exclude each other: older rows would be predicted from newer ones', hint => 'Leave one of them out.');
     END IF;
     IF wanted.n_folds > 0 AND wanted.placement = 'bound' THEN
         PERFORM easeml.fail('ML001', 'n_folds and placement bound exclude each other', hint => 'Folds are for small tables: leave placement out.');

@@ -24,7 +24,8 @@ BEGIN
     IF NOT FOUND THEN
         PERFORM easeml.fail('ML003', format('there is no trial %s of yours', coalesce(arguments ->> 'trial_id', 'NULL')), hint => 'SELECT trial_id FROM easeml.leaderboard lists them.');
     ELSIF trial.best_checkpoint_id IS NULL THEN
-        PERFORM easeml.fail('ML010', format(CASE WHEN trial.best_metric_value IS NULL THEN 'trial %s has no measured epoch yet' ELSE 'trial %s has no state any more: it was old, and was removed' END, trial.trial_id));
+        PERFORM easeml.fail('ML010', format(CASE WHEN trial.best_metric_value IS NULL THEN 'trial %s has no measured epoch yet' ELSE 'trial %s has no state any more: it was old, and was removed' END, trial.trial_id),
+            hint => CASE WHEN trial.best_metric_value IS NULL THEN 'Wait for its first epoch. If its run was cancelled or has failed, go on with it: SELECT easeml.resume(run_id).' ELSE 'Choose another one, or train it again.' END);
     END IF;
     PERFORM easeml.lock_serving(asker, trial.dataset_name);
     INSERT INTO easeml.deployments (tenant, dataset_name, trial_id) VALUES (asker, trial.dataset_name, trial.trial_id)

@@ -22,6 +22,13 @@ BEGIN
             hint := easeml.near_names(dataset, (SELECT array_agg(DISTINCT d.dataset_name) FROM easeml.datasets d WHERE d.tenant = easeml.current_tenant()));
         END IF;
     END IF;
+    IF NOT is_visible AND owner IS NOT NULL THEN
+        -- By itself: who may only predict may not even call that function.
+        IF owner = easeml.current_tenant() THEN
+            PERFORM easeml.fail('ML004', format('dataset %s was imported: it has no rows to measure', quote_literal(dataset)),
+                hint => 'easeml.predict and easeml.predict_table answer. Where it was trained, easeml.evaluate measures it.');
+        END IF;
+    END IF;
     IF NOT is_visible THEN
         PERFORM easeml.fail('ML003', format('there is no dataset %s whose rows role %s may see', quote_nullable(dataset), quote_ident(current_user)),
             hint => coalesce(hint, 'The tenant who made a dataset may see its rows. Whoever was given use of it may predict, and no more.'));
@@ -39,7 +46,7 @@ BEGIN
     IF dataset_id IS NULL THEN
         PERFORM easeml.fail('ML003', format('dataset %s has no trial %s', quote_literal(dataset), trial_id), hint => 'SELECT trial_id FROM easeml.leaderboard lists them.');
     ELSIF checkpoint_id IS NULL THEN
-        PERFORM easeml.fail('ML010', format('trial %s has no measured epoch yet', examined_trial_id));
+        PERFORM easeml.fail('ML010', format('trial %s has no measured epoch yet', examined_trial_id), hint => 'Wait for its first epoch. If its run was cancelled or has failed, go on with it: SELECT easeml.resume(run_id).');
     END IF;
 END
 $$;

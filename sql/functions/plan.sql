@@ -110,7 +110,8 @@ BEGIN
         PERFORM easeml.fail('ML001', format('deadline: expected an interval above 0 and below 30 years, got %s', deadline),
             hint => 'It counts from the start of the run: deadline => interval ''20 minutes''.');
     ELSIF NOT (max_cost > 0 AND max_cost < 'Infinity') THEN
-        PERFORM easeml.fail('ML001', format('max_cost: expected a number above 0, got %s', max_cost));
+        PERFORM easeml.fail('ML001', format('max_cost: expected a number above 0, got %s', max_cost),
+            hint => 'It is for the whole run, in the money of its price list: max_cost => 3.50. Without it there is no limit.');
     ELSIF confidence IS NOT NULL AND NOT (confidence >= 0.5 AND confidence < 1) THEN
         PERFORM easeml.fail('ML001', format('confidence: expected at least 0.5 and less than 1, got %s', confidence), hint => 'NULL: the limits hold in the mean.');
     END IF;

@@ -73,7 +73,8 @@ DECLARE
 BEGIN
     SELECT p.* INTO found FROM easeml.provisioners p WHERE p.provisioner = drop_provisioner.provisioner;
     IF found.start_program IS NULL THEN
-        PERFORM easeml.fail('ML003', format('there is no provisioner %s that could be dropped', quote_nullable(provisioner)));
+        PERFORM easeml.fail('ML003', format('there is no provisioner %s that could be dropped', quote_nullable(provisioner)),
+            hint => 'Those that easeml.create_provisioner has made can be; local is this server.');
     END IF;
     SELECT string_agg(DISTINCT u.run_id::text, ', ') INTO users FROM (
         SELECT r.run_id FROM easeml.runs r WHERE r.price_list = found.price_list AND r.status IN ('queued', 'running')

@@ -21,7 +21,7 @@ BEGIN
         PERFORM easeml.fail('ML010', format('the training units of trial %s were old, and were removed', trial_id), hint => 'Those of the best trial of a run and of trials that answer are kept: easeml.retention.');
     ELSIF NOT EXISTS (SELECT FROM easeml.training_units u WHERE u.trial_id = check_replay_options.trial_id)
         AND NOT EXISTS (SELECT FROM easeml.trials t WHERE t.trial_id = check_replay_options.trial_id AND t.parent_trial_id IS NOT NULL) THEN
-        PERFORM easeml.fail('ML010', format('trial %s has no recorded training unit yet', trial_id));
+        PERFORM easeml.fail('ML010', format('trial %s has no recorded training unit yet', trial_id), hint => 'Wait for its first epoch. If its run was cancelled or has failed, go on with it: SELECT easeml.resume(run_id).');
     END IF;
 END
 $$;

@@ -8,11 +8,14 @@ $$;
 COMMENT ON FUNCTION easeml.metric_text(double precision) IS 'Writes a metric with four digits (internal).';
 
 CREATE FUNCTION easeml.tried_sentence(run easeml.runs) RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT format('Run %s is %s%s. It trained %s configs for %s epochs in all: %s.', run.run_id, run.status,
-        CASE WHEN run.started_at IS NOT NULL THEN format(' after %s seconds', round(extract(epoch FROM coalesce(run.finished_at, clock_timestamp()) - run.started_at))) END,
-        coalesce(sum(a.n_trials), 0), coalesce(sum(a.n_epochs), 0), coalesce(string_agg(format('%s %s', a.n_trials, a.architecture), ', ' ORDER BY a.n_trials DESC, a.architecture), 'nothing yet'))
-    FROM (SELECT t.architecture, count(*) AS n_trials, sum((SELECT count(*) FROM easeml.epoch_metrics m WHERE m.trial_id = t.trial_id AND m.split = 'validation')) AS n_epochs
-        FROM easeml.trials t WHERE t.run_id = run.run_id AND t.architecture <> 'ensemble' AND t.n_steps_done > 0 GROUP BY t.architecture) a
+    SELECT format('Run %s is %s%s. It trained %s config%s for %s epoch%s in all: %s.', run.run_id, run.status,
+        CASE WHEN run.started_at IS NOT NULL THEN coalesce(format(' after %s second', nullif(l.seconds, 0)) || CASE WHEN l.seconds > 1 THEN 's' ELSE '' END, ' in less than a second') END,
+        a.n_trials, CASE WHEN a.n_trials <> 1 THEN 's' END, a.n_epochs, CASE WHEN a.n_epochs <> 1 THEN 's' END, a.tried)
+    FROM (SELECT round(extract(epoch FROM coalesce(run.finished_at, clock_timestamp()) - run.started_at)) AS seconds) l CROSS JOIN (
+        SELECT coalesce(sum(k.n_trials), 0) AS n_trials, coalesce(sum(k.n_epochs), 0) AS n_epochs,
+            coalesce(string_agg(format('%s %s', k.n_trials, k.architecture), ', ' ORDER BY k.n_trials DESC, k.architecture), 'nothing yet') AS tried
+        FROM (SELECT t.architecture, count(*) AS n_trials, sum((SELECT count(*) FROM easeml.epoch_metrics m WHERE m.trial_id = t.trial_id AND m.split = 'validation')) AS n_epochs
+            FROM easeml.trials t WHERE t.run_id = run.run_id AND t.architecture <> 'ensemble' AND t.n_steps_done > 0 GROUP BY t.architecture) k) a
 $$;
 COMMENT ON FUNCTION easeml.tried_sentence(easeml.runs) IS 'Says what a run has tried (internal).';
 
@@ -62,10 +65,11 @@ BEGIN
         RETURN CASE WHEN run.max_seconds IS NOT NULL THEN format('No epoch ended within the time: give it more, for example easeml.select_models(%L, max_seconds => %s).', name, round(4 * run.max_seconds)) END;
     ELSIF last_seconds > 0.75 * total_seconds AND run.max_seconds IS NOT NULL THEN
         RETURN format('It was still improving in the last quarter of the time. For more: easeml.select_models(%L, max_seconds => %s).', name, round(4 * run.max_seconds));
-    ELSIF last_seconds > 0.75 * total_seconds THEN
+    ELSIF last_seconds > 0.75 * total_seconds OR total_seconds < 5 AND run.max_seconds IS NULL THEN
         RETURN format('It was still improving in the last quarter of the time. For more: more configs or epochs, or a time limit instead: easeml.select_models(%L, max_seconds => 600).', name);
     END IF;
-    RETURN format('The last improvement came after %s of %s seconds. More of the same is not likely to help; more rows, further columns or another search_space may.', round(last_seconds), round(total_seconds));
+    RETURN format('The last improvement came after %s of %s. More of the same is not likely to help; more rows, further columns or another search_space may.',
+        round(last_seconds), format('%s second%s', round(total_seconds), CASE WHEN round(total_seconds) <> 1 THEN 's' END));
 END
 $$;
 COMMENT ON FUNCTION easeml.advice_sentence(easeml.runs) IS 'Says whether a run was still improving, and what to do for more (internal).';

@@ -145,6 +145,10 @@ BEGIN
             (SELECT string_agg(format('%s(%s)::text', f, columns), ', ' ORDER BY place) FROM unnest(chosen) WITH ORDINALITY c(f, place)), found.examples) INTO labels USING max_examples;
     EXCEPTION WHEN read_only_sql_transaction THEN
         PERFORM easeml.fail('ML004', format('a labelling function of task %s wants to write: %s', quote_literal(task), SQLERRM), hint => 'It may only read; take it off with easeml.remove_labelling_function.');
+    WHEN raise_exception OR plpgsql_error OR external_routine_exception OR data_exception OR integrity_constraint_violation OR feature_not_supported
+        OR syntax_error_or_access_rule_violation THEN
+        PERFORM easeml.fail('ML002', format('a labelling function of task %s raised an error: %s', quote_literal(task), SQLERRM),
+            hint => format('Nothing was labelled. Mend it (%s), or take it off with easeml.remove_labelling_function.', array_to_string(chosen, ', ')));
     END;
     SELECT l INTO wrong FROM jsonb_array_elements(labels) l
     WHERE CASE WHEN found.classes IS NULL THEN NOT (l ->> 'output') ~ '^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?$' ELSE l ->> 'output' <> ALL (found.classes) END LIMIT 1;

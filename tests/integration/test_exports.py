@@ -168,7 +168,7 @@ def test_an_imported_trial_is_a_trial_like_any_other(trained: Session, imported:
 
 def test_an_imported_dataset_is_not_trained_packed_or_replayed(trained: Session, imported: int) -> None:
     refused(trained, "SELECT easeml.select_models('kept')", [], "ML004", "was imported: it has no rows to train on")
-    refused(trained, "SELECT easeml.refresh_dataset('kept')", [], "ML003", "source imported of dataset 'kept' is gone")
+    refused(trained, "SELECT easeml.refresh_dataset('kept')", [], "ML004", "was imported: it has no source to pack")
     with pytest.raises(psycopg.Error, match="no recorded training unit"):
         trained.execute("CALL easeml.replay(%s)", [imported])
 

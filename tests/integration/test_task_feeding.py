@@ -106,7 +106,7 @@ def test_a_labelling_function_labels_what_it_knows_and_may_not_write(fay: Sessio
 
 
 LIARS = {
-    "raises": ("SELECT (1 / (numbers[1] - numbers[1])::int)::text", "22012"),
+    "raises": ("SELECT (1 / (numbers[1] - numbers[1])::int)::text", "ML002"),
     "gives_another_class": ("SELECT 'perhaps'::text", "ML009"),
     "writes_by_a_detour": ("SELECT shed.write()", "ML004"),
 }

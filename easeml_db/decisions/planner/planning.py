@@ -170,15 +170,16 @@ class _Search:
         in_time = [one for one in found if goal.is_in_time(one)]
         if deadline is not None and not in_time:
             return InvalidArgument(
-                f"deadline: expected at least {_seconds(goal.seconds(fastest))}, the fastest plan,"
+                f"deadline: expected at least {_seconds(_rounded_up(goal.seconds(fastest)))}, the fastest plan,"
                 f" got {_seconds(deadline)}",
-                hint=f"The fastest plan costs {goal.cost(fastest):.2f}. Allow more time, fewer trials or fewer epochs.",
+                hint=f"The fastest plan costs {_money(goal.cost(fastest))}."
+                " Allow more time, fewer trials or fewer epochs.",
             )
         cheapest = min(in_time, key=lambda one: (goal.cost(one), goal.seconds(one)))
         within = "" if deadline is None else f" within {_seconds(deadline)}"
         return InvalidArgument(
-            f"max_cost: expected at least {goal.cost(cheapest):.2f}, the cheapest plan{within},"
-            f" got {goal.max_cost:.2f}",
+            f"max_cost: expected at least {_money(_rounded_up(goal.cost(cheapest)))}, the cheapest plan{within},"
+            f" got {_money(goal.max_cost)}",
             hint=f"That plan takes {_seconds(goal.seconds(cheapest))}. Allow more money, or more time.",
         )
 
@@ -226,6 +227,16 @@ def _spread(items: Sequence[_Item], most: int) -> list[_Item]:
         return list(items)
     places = np.linspace(0, len(items) - 1, most).round().astype(int)
     return [items[k] for k in places]
+
+
+def _rounded_up(value: float) -> float:
+    """Return the next number of three digits: whoever asks for just that gets it."""
+    unit = 10.0 ** (math.floor(math.log10(value)) - 2) if value > 0 else 1.0
+    return math.ceil(value / unit - 1e-9) * unit
+
+
+def _money(cost: float | None) -> str:
+    return f"{cost or 0:.2f}" if not cost or cost >= 0.1 else f"{cost:.3g}"
 
 
 def _seconds(seconds: float) -> str:

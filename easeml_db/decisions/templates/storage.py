@@ -10,6 +10,7 @@ from easeml_db.decisions.templates.catalogue import match
 from easeml_db.decisions.templates.parsing import parse_program
 from easeml_db.decisions.templates.printing import print_program, print_tensor
 from easeml_db.decisions.templates.program import ObjectType, Program, Tensor
+from easeml_db.decisions.templates.scanning import EXAMPLE
 from easeml_db.errors import InvalidArgument, NotAllowed
 
 Storage = Literal["bytes", "numbers"]
@@ -25,7 +26,7 @@ NOMINAL_OBJECTS = 64
 """The length with which architectures are asked whether they fit, before a series or tree has been fed."""
 
 
-def describe_program(text: str, storage: str | None) -> str:
+def describe_program(text: str | None, storage: str | None) -> str:
     """Return the columns and the task of a program as JSON. Raises InvalidArgument, NotAllowed.
 
     storage: bytes (a bytea of 8-bit values), numbers (an array of real), None: bytes for pictures, else numbers.
@@ -35,6 +36,8 @@ def describe_program(text: str, storage: str | None) -> str:
             f"storage: expected {' or '.join(STORAGES)}, got {storage!r}",
             hint="bytes are whole numbers from 0 to 255, such as pixels; leave it out, and the program decides.",
         )
+    if text is None:
+        raise InvalidArgument("program: expected a text, got NULL", hint=EXAMPLE)
     program = parse_program(text)
     template = match(program)
     _refuse_what_is_not_stored(program, template.workload)
