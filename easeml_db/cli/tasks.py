@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +111,11 @@ def feed(
         else:
             n_fed = feed_pictures(connection, _task(connection, name), pictures, labels, resize, skipped)
     facts = {"task": name, "n_fed": n_fed, "n_skipped": skipped.n_examples, "problems": skipped.problems}
-    _say(as_json, "\n".join([f"fed {n_fed} examples, skipped {skipped.n_examples}", *skipped.problems]), **facts)
+    _say(
+        as_json,
+        "\n".join([f"fed {n_fed} example{'' if n_fed == 1 else 's'}, skipped {skipped.n_examples}", *skipped.problems]),
+        **facts,
+    )
 
 
 @task.command()
@@ -121,17 +126,17 @@ def feed(
 @dsn_option
 @json_option
 def refine(name: str, off: list[int] | None, on: list[int] | None, limit: int, dsn: str | None, as_json: bool) -> None:
-    """List the examples of task NAME, newest first, or switch some of them off and on."""
+    """List the examples of task NAME, newest first, or switch some of them off and on, and list these."""
+    switched = [*(off or ()), *(on or ())]
     with database(dsn) as connection:
         found = _task(connection, name)
         table = _table(found)
         for numbers, is_on in ((off, False), (on, True)):
             if numbers:
                 _switch(connection, table, numbers, is_on=is_on)
-        listed = connection.execute(
-            sql.SQL("SELECT example_id, output, is_on, fed_at FROM {} ORDER BY example_id DESC LIMIT %s").format(table),
-            [limit],
-        ).fetchall()
+        these, newest = sql.SQL("WHERE example_id = ANY (%s) ORDER BY 1"), sql.SQL("ORDER BY 1 DESC LIMIT %s")
+        query = sql.SQL("SELECT example_id, output, is_on, fed_at FROM {} {}")
+        listed = connection.execute(query.format(table, these if switched else newest), [switched or limit]).fetchall()
     print_rows(listed, as_json=as_json, empty=f"nothing was fed to {name} yet")
 
 
@@ -172,9 +177,9 @@ def _answer(connection: Connection, task: str, what: str, value: object, trial_i
         answer: Row = call(connection, "infer", task, value, trial_id)
     except psycopg.Error as error:
         told = server_error(error)
-        if isinstance(told, NotFound) and told.message.startswith("there is no dataset"):
+        if isinstance(told, NotFound) and told.message.startswith("there is no task"):
             hint = "easeml task lists yours; one that somebody else lets you use is tenant.task."
-            raise NotFound(f"there is no task {task!r} that you may ask", hint=hint) from error
+            raise NotFound(told.message, hint=hint) from error
         if not isinstance(told, ShapeMismatch | InvalidArgument | InvalidData):
             raise
         raise type(told)(f"{what}: {told.message}", detail=told.detail, hint=told.hint) from error
@@ -225,7 +230,8 @@ def client(name: str, out: Path, dsn: str | None, as_json: bool) -> None:
     with database(dsn) as connection:
         found = _task(connection, name)
     package = write_client(out, name, found)
-    _say(as_json, f"{out}: install it with pip install {out}, then: {package} --help", out=str(out), package=package)
+    folder = shlex.quote(str(out.absolute()))  # a bare name would be a package of the index to pip
+    _say(as_json, f"{out}: install it with pip install {folder}, then: {package} --help", out=str(out), package=package)
 
 
 COMMANDS = (task,)

@@ -63,11 +63,12 @@ def test_a_folder_of_pictures_becomes_an_answer(skies: Any, pictures: Path) -> N
 
 
 def test_examples_are_listed_and_switched(skies: Any) -> None:
-    assert skies("refine", "--off", "17,18", "--limit", "1")[0]["example_id"] >= N_PICTURES
+    switched = skies("refine", "--off", "17,18", "--limit", "1")
+    assert [(row["example_id"], row["is_on"]) for row in switched] == [(17, False), (18, False)]
+    assert skies("refine", "--limit", "1")[0]["example_id"] >= N_PICTURES
     off = {row["example_id"] for row in skies("refine", "--limit", "200") if not row["is_on"]}
     assert {17, 18} <= off
-    on = {row["example_id"] for row in skies("refine", "--on", "17,18", "--limit", "200") if row["is_on"]}
-    assert {17, 18} <= on
+    assert all(row["is_on"] for row in skies("refine", "--on", "17,18"))
 
 
 def test_a_broken_picture_is_named_and_nothing_is_fed(skies: Any, run_easeml: Any, pictures: Path) -> None:
@@ -116,9 +117,20 @@ def test_a_generated_client_feeds_asks_and_refines(
         with pytest.raises(ValueError, match="expected shape"):
             task.infer(picture[0])
     np.save(tmp_path / "one.npy", picture)
-    command = [sys.executable, client.__file__, "--dsn", server.dsn(), "infer", str(tmp_path / "one.npy")]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout)["label"] == answer.label
+    place, infer = ["--dsn", server.dsn()], ["infer", str(tmp_path / "one.npy")]
+    for arguments in ([*place, *infer], [*infer, *place]):
+        command = [sys.executable, client.__file__, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert json.loads(done.stdout)["label"] == answer.label
+
+
+def test_a_client_is_installed_by_its_path_and_not_by_a_name(
+    skies: Any, run_easeml: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    made = run_easeml("task", "client", "night skies", "--out", "client")
+    assert f"pip install {tmp_path / 'client'}," in made.stdout, made.output
+    assert skies("refine", "--limit", "1")
 
 
 def test_series_are_fed_as_lines_of_json_all_or_none(run_easeml: Any, skies: Any, tmp_path: Path) -> None:
