@@ -168,7 +168,7 @@ BEGIN
     IF old.shuffle IS NOT NULL AND old.source ~ '^\s*\{' THEN
         RETURN easeml.ask_for_packing(jsonb_build_object('dataset', dataset, 'places', easeml.listed_places(old.source)), NULL);
     END IF;
-    IF NOT EXISTS (SELECT FROM easeml.partitions p WHERE p.dataset_id = old.dataset_id) THEN
+    IF old.shuffle IS NULL AND NOT EXISTS (SELECT FROM easeml.partitions p WHERE p.dataset_id = old.dataset_id) THEN
         PERFORM easeml.fail('ML004', format('dataset %s was imported: it has no source to pack again', quote_literal(dataset)),
             hint => 'Make a dataset of a table: easeml.create_dataset(name, source, inputs, target).');
     ELSIF to_regclass(old.source) IS NULL THEN
