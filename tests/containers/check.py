@@ -41,11 +41,12 @@ def main() -> int:
             parser.error("it needs root: chroot, mount and unshare")
         base = bare_system(folder / "base")
         print(f"bare system: {sum(1 for _ in base.rglob('*'))} files")
-        return inside([], "build") or (told.only != "build" and inside(["--net"], told.only or "both"))
+        wanted = [told.only] if told.only else ["one", "cluster"]
+        return inside([], "build") or max((inside(["--net"], each) for each in wanted if each != "build"), default=0)
     layers = build(folder, dict(each.split("=", 1) for each in told.arg), told.share)
-    if os.environ[INSIDE] in ("one", "both"):
+    if os.environ[INSIDE] == "one":
         scenes.one_server(layers, folder / "one")
-    if os.environ[INSIDE] in ("cluster", "both"):
+    if os.environ[INSIDE] == "cluster":
         scenes.three_servers(layers, folder / "cluster")
     return 0
 
