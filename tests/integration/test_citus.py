@@ -6,6 +6,7 @@ EASEML_TEST_CITUS names its coordinator and PGSERVICEFILE a file with the servic
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -202,6 +203,19 @@ def test_a_worker_that_is_no_segment_and_a_table_of_somebody_else_are_named(
         packed(dropped, "half", tulips, "across")
     dropped.execute("UPDATE easeml.segments SET engine = 'citus' WHERE segment_name = %s", [second])
     dropped.execute("SELECT easeml.drop_dataset('half')")
+
+
+def test_plain_tables_of_workers_are_sources_as_on_any_node(dropped: Session, cluster: Cluster) -> None:
+    here = dropped.value(HERE)
+    for number, worker in enumerate(cluster.workers.values()):
+        worker.execute("DROP TABLE IF EXISTS own_tulips")
+        worker.execute(f"CREATE TABLE own_tulips AS SELECT * FROM ({ROWS}) r WHERE id % 2 = {number}")
+        worker.execute(f"GRANT SELECT ON own_tulips TO {NODE_ROLE}")
+    source = json.dumps({name: ["public.own_tulips"] for name in cluster.workers})
+    there = packed(dropped, "there", source, "across")
+    assert blocks_on(cluster, there) == dropped.rows(BLOCKS.format("easeml"), here)
+    for worker in cluster.workers.values():
+        worker.execute("DROP TABLE own_tulips")
 
 
 def test_a_control_server_that_is_the_coordinator_names_its_tables_as_sql_does(database: Session) -> None:

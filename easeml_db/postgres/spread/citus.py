@@ -35,7 +35,7 @@ SELECT format('%%I.%%I', n.nspname, c.relname) AS relation, c.relkind::text AS k
     p.partmethod::text AS partition_method, p.repmodel::text AS replication_model, p.colocationid AS colocation,
     EXISTS (SELECT FROM pg_roles r WHERE r.rolname = %s AND has_schema_privilege(r.oid, n.oid, 'USAGE')
         AND has_any_column_privilege(r.oid, c.oid, 'SELECT')) AS is_readable,
-    s.shardid AS shard_id, format('%%I.%%I', n.nspname, i.words[cardinality(i.words)]) AS shard,
+    s.shardid AS shard_id, format('%%I.', n.nspname) || quote_ident(i.words[cardinality(i.words)]) AS shard,
     w.groupid, w.nodename, w.nodeport
 FROM (SELECT to_regclass(%s) AS relid UNION SELECT relid FROM pg_partition_tree(to_regclass(%s))) t
 JOIN pg_class c ON c.oid = t.relid JOIN pg_namespace n ON n.oid = c.relnamespace LEFT JOIN pg_am m ON m.oid = c.relam
@@ -163,7 +163,7 @@ def placements_of(rows: Iterable[Mapping[str, Any]]) -> list[Placement]:
             else (row["partition_method"], row["replication_model"], row["colocation"]),
             row["is_readable"],
             row["shard_id"],
-            row["shard"] if row["shard_id"] is not None else None,
+            row["shard"],
             None if row["groupid"] is None else _worker(row),
         )
         for row in rows
