@@ -137,7 +137,7 @@ def _predict(session: Session, told: Told, output: str, encoder: Encoder) -> int
     keys = _keys(session, told, columns, encoder, tuple(tables))
     needed = list(dict.fromkeys([*keys, *sources]))
     check_types(first, columns, encoder.inputs)
-    relation = _source(session, [name for name, _ in tables.values()], [columns[name].quoted for name in needed])
+    relation = one_relation(session, [name for name, _ in tables.values()], [columns[name].quoted for name in needed])
     wanted = TableRequest(
         None, told["trial_id"], session.row(RELATION, relation), relation, output, told["probabilities"]
     )
@@ -164,7 +164,7 @@ def _keys(session: Session, told: Told, columns: Columns, encoder: Encoder, tabl
     return keys
 
 
-def _source(session: Session, tables: Sequence[str], columns: Sequence[str]) -> str:
+def one_relation(session: Session, tables: Sequence[str], columns: Sequence[str]) -> str:
     """Return a relation that can be read by page: the one table, or a temporary copy of what is needed of several."""
     if len(tables) == 1:
         return tables[0]

@@ -8,6 +8,25 @@ $$;
 COMMENT ON FUNCTION easeml.measure_drift(bigint, oid, jsonb) IS
     'Compares the rows of a relation with the training rows of a version of a dataset, with the rights of the caller; returns rows as a json array, or an error (internal: use easeml.drift).';
 
+CREATE FUNCTION easeml.drift_options(source text, time_column text, every interval, n_rows integer) RETURNS jsonb LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT jsonb_build_object('source', source, 'time_column', time_column, 'every', every, 'every_seconds', coalesce(date_part('epoch', every), 0), 'n_rows', n_rows)
+$$;
+COMMENT ON FUNCTION easeml.drift_options(text, text, interval, integer) IS 'Returns what is asked of easeml.drift as a json object, by which what nodes have found is known again (internal).';
+
+CREATE FUNCTION easeml.drift_of_nodes(data easeml.datasets, options jsonb) RETURNS json LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    found jsonb := (SELECT j.result -> 'rows' FROM easeml.node_jobs j WHERE j.kind = 'drift' AND j.dataset_id = data.dataset_id AND j.arguments -> 'options' = drift_of_nodes.options AND j.result IS NOT NULL
+        ORDER BY j.job_id DESC LIMIT 1);
+BEGIN
+    IF found IS NULL THEN
+        PERFORM easeml.fail('ML010', format('the rows of dataset %s are on its nodes, and they have not been asked for this', quote_literal(data.dataset_name)),
+            hint => format('Ask first, with the same arguments: CALL easeml.drift_on_nodes(%s, ...).', quote_literal(data.dataset_name)));
+    END IF;
+    RETURN found::json;
+END
+$$;
+COMMENT ON FUNCTION easeml.drift_of_nodes(easeml.datasets, jsonb) IS 'Returns what nodes have found when they were last asked for the drift of a dataset, or refuses (internal).';
+
 -- Not pinned to a search_path: easeml.find_source needs the caller's. All else is named with its schema.
 CREATE FUNCTION easeml.drift(
     dataset text, source text DEFAULT NULL, time_column text DEFAULT NULL, every interval DEFAULT '1 day', n_rows integer DEFAULT 100000, version integer DEFAULT NULL,
@@ -19,11 +38,13 @@ DECLARE
     found record;
     measured record;
 BEGIN
-    PERFORM easeml.refuse_rows_elsewhere(data, 'easeml.drift');
-    found := easeml.find_source(coalesce(source, data.source));
-    measured := easeml.measure_drift(data.dataset_id, found.relation::pg_catalog.oid, pg_catalog.jsonb_build_object('time_column', time_column, 'every', every,
-        'every_seconds', coalesce(pg_catalog.date_part('epoch', every), 0), 'n_rows', n_rows));
-    PERFORM easeml.raise_failure(measured.failure);
+    IF data.shuffle IS NOT NULL THEN
+        SELECT easeml.drift_of_nodes(data, easeml.drift_options(coalesce(source, data.source), time_column, every, n_rows)) AS rows INTO measured;
+    ELSE
+        found := easeml.find_source(coalesce(source, data.source));
+        measured := easeml.measure_drift(data.dataset_id, found.relation::pg_catalog.oid, easeml.drift_options(NULL, time_column, every, n_rows));
+        PERFORM easeml.raise_failure(measured.failure);
+    END IF;
     RETURN QUERY SELECT pg_catalog.to_timestamp(m.since), m.input, m.kind, m.n_rows, m.psi, m.chance_psi, m.drift, m.trained_missing, m.missing, m.unseen, m.unseen_values, m.gone_values
         FROM pg_catalog.json_to_recordset(measured.rows) m(since double precision, input text, kind text, n_rows bigint, psi double precision, chance_psi double precision, drift text,
             trained_missing double precision, missing double precision, unseen double precision, unseen_values text[], gone_values text[]);
@@ -36,4 +57,5 @@ time_column: a date or timestamp of the source that tells its rows apart by peri
 n_rows: how many rows are read at most, evenly over the source (1 to 1,000,000). version: of the dataset, by default the newest.
 psi is the population stability index over ten bins of numbers (of arrays their mean, of texts their number of words), or the commonest categories; chance_psi is what so many rows have by chance alone.
 drift says what psi is beyond chance: none, moderate (0.1) or large (0.25). missing is the share of rows without a value, trained_missing that of the training rows.
-unseen is the share of rows with a category that no training row had, or a number beyond all of theirs; unseen_values names the commonest such categories, gone_values those that occur no more.$$;
+unseen is the share of rows with a category that no training row had, or a number beyond all of theirs; unseen_values names the commonest such categories, gone_values those that occur no more.
+Where the rows of the dataset are on nodes, easeml.drift_on_nodes with the same arguments comes first.$$;

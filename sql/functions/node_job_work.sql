@@ -52,6 +52,31 @@ CREATE FUNCTION easeml.node_limits(segments text[]) RETURNS jsonb LANGUAGE sql S
 $$;
 COMMENT ON FUNCTION easeml.node_limits(text[]) IS 'Returns by segment the memory of its smallest slot, and among how many the machine is shared while a job runs beside them (internal).';
 
+CREATE FUNCTION easeml.settle_drift(step text, told jsonb) RETURNS jsonb LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
+from easeml_plpy.drift.settling import settle_drift
+return settle_drift(plpy, GD, step, told)
+$$;
+COMMENT ON FUNCTION easeml.settle_drift(text, jsonb) IS 'Puts together what nodes found in a step of comparing rows, and returns what follows (internal).';
+
+CREATE FUNCTION easeml.open_drift_job(asked easeml.node_jobs) RETURNS jsonb LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    homes jsonb := (SELECT coalesce(jsonb_object_agg(h.segment_name, h.parts), '{}') FROM (SELECT g.segment_name, jsonb_agg(p.partition_number ORDER BY p.partition_number) AS parts
+        FROM easeml.partitions p JOIN easeml.segments g ON g.segment_id = p.home_segment_id WHERE p.dataset_id = asked.dataset_id GROUP BY g.segment_name) h);
+    segments text[] := ARRAY(SELECT jsonb_object_keys(homes) UNION SELECT jsonb_object_keys(asked.places));
+    workers text[] := easeml.workers_for(asked.places);
+    lost text := (SELECT min(s) FROM unnest(segments) s WHERE NOT easeml.nodes_of(segments) ? s);
+BEGIN
+    IF lost IS NOT NULL OR homes = '{}' THEN
+        PERFORM easeml.fail('ML004', coalesce(format('segment %s is no node any more', quote_literal(lost)), 'its rows are on no node'));
+    END IF;
+    RETURN (SELECT asked.arguments || jsonb_build_object('job_id', asked.job_id, 'kind', asked.kind, 'role', asked.caller, 'tenant', d.tenant, 'dataset', d.dataset_name, 'dataset_id', d.dataset_id, 'encoder', d.encoder,
+            'registered', NULL, 'places', asked.places, 'homes', homes, 'nodes', easeml.nodes_of(segments), 'workers', easeml.nodes_of(workers), 'limits', easeml.node_limits(segments || workers),
+            'seconds', coalesce((SELECT y.node_job_seconds FROM easeml.tenancy y), 14400))
+        FROM easeml.datasets d WHERE d.dataset_id = asked.dataset_id);
+END
+$$;
+COMMENT ON FUNCTION easeml.open_drift_job(easeml.node_jobs) IS 'Returns all that it takes to compare rows on nodes with those that were trained on (internal).';
+
 CREATE FUNCTION easeml.open_node_job(job_id bigint) RETURNS jsonb LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     asked easeml.node_jobs;
@@ -68,6 +93,8 @@ BEGIN
     -- Since it was asked for, the right may have been withdrawn, and another trial may answer.
     IF NOT EXISTS (SELECT FROM pg_roles r WHERE r.rolname = asked.caller AND pg_has_role(r.oid, 'easeml_tenant', 'USAGE')) THEN
         PERFORM easeml.fail('ML004', format('role %s is no tenant any more', quote_ident(asked.caller)));
+    ELSIF asked.kind = 'drift' THEN
+        RETURN easeml.open_drift_job(asked);
     ELSIF asked.kind = 'predictions' THEN
         SELECT t.* INTO trial FROM easeml.trials t
         WHERE t.trial_id = (easeml.serving_trial(asked.caller, asked.arguments ->> 'dataset', (asked.arguments ->> 'trial_id')::bigint)).serving_trial_id;

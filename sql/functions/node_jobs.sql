@@ -46,6 +46,22 @@ END
 $$;
 COMMENT ON FUNCTION easeml.check_replay_on_nodes(easeml.trials, jsonb) IS 'Refuses what no replay on nodes can do (internal).';
 
+CREATE FUNCTION easeml.version_on_nodes(caller name, asker name, dataset text, version integer) RETURNS easeml.datasets LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    newest easeml.datasets := easeml.dataset_of(caller, asker, dataset);
+    found easeml.datasets;
+BEGIN
+    SELECT d.* INTO found FROM easeml.datasets d WHERE d.tenant = newest.tenant AND d.dataset_name = newest.dataset_name AND d.version = coalesce(version_on_nodes.version, newest.version);
+    IF found.dataset_id IS NULL THEN
+        PERFORM easeml.fail('ML003', format('dataset %s has no version %s', quote_literal(dataset), version), hint => format('It has versions up to %s.', newest.version));
+    ELSIF found.shuffle IS NULL THEN
+        PERFORM easeml.fail('ML004', format('the rows of dataset %s are on this server', quote_literal(found.dataset_name)), hint => 'Call easeml.drift, which reads them here.');
+    END IF;
+    RETURN found;
+END
+$$;
+COMMENT ON FUNCTION easeml.version_on_nodes(name, name, text, integer) IS 'Returns a version of a dataset whose rows are on nodes, by default the newest, or refuses (internal).';
+
 CREATE FUNCTION easeml.begin_node_job(caller name, asker name, arguments jsonb) RETURNS jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     wanted text := arguments ->> 'kind';
@@ -54,6 +70,7 @@ DECLARE
     serving record;
     tables jsonb;
     new_id bigint;
+    data_id bigint;
 BEGIN
     PERFORM easeml.check_json('arguments', arguments, 1000000, 4);
     IF wanted = 'predictions' THEN
@@ -77,8 +94,16 @@ BEGIN
         ELSIF wanted = 'explanation' AND coalesce(arguments #>> '{options,split}' NOT IN ('validation', 'test'), true) THEN
             PERFORM easeml.fail('ML001', format('split: expected validation or test, got %s', quote_nullable(arguments #>> '{options,split}')));
         END IF;
+    ELSIF wanted = 'drift' THEN
+        data_id := (easeml.version_on_nodes(caller, asker, dataset, (arguments ->> 'version')::integer)).dataset_id;
+        tables := easeml.tables_by_segment(coalesce(nullif(arguments -> 'places', 'null'), '[]'));
+        IF tables IS NULL THEN
+            PERFORM easeml.fail('ML001', 'source: expected a table of foreign partitions, or a json object of tables by segment', hint => 'Only rows on nodes are compared with rows on nodes.');
+        ELSIF jsonb_typeof(arguments -> 'options') IS DISTINCT FROM 'object' OR jsonb_typeof(arguments #> '{options,every_seconds}') IS DISTINCT FROM 'number' THEN
+            PERFORM easeml.fail('ML001', 'every: expected an interval', hint => 'For example ''1 day''.');
+        END IF;
     ELSE
-        PERFORM easeml.fail('ML001', format('kind: expected answers, predictions, replay or explanation, got %s', quote_nullable(wanted)));
+        PERFORM easeml.fail('ML001', format('kind: expected answers, predictions, replay, explanation or drift, got %s', quote_nullable(wanted)));
     END IF;
     IF wanted = 'answers' AND easeml.is_bound_by_limits(caller) THEN
         PERFORM easeml.check_kept_bytes(asker);
@@ -89,8 +114,8 @@ BEGIN
     END IF;
     -- The statement that asks, by which easeml.wanted_node_jobs sees whether somebody still waits.
     INSERT INTO easeml.node_jobs (tenant, caller, kind, dataset_id, trial_id, arguments, places, asker_pid, asker_started, asker_asked)
-    SELECT asker, begin_node_job.caller, wanted, r.dataset_id, trial.trial_id, begin_node_job.arguments - '{places,kind}'::text[], tables, a.pid, a.backend_start, a.query_start
-    FROM easeml.runs r LEFT JOIN pg_stat_activity a ON a.pid = pg_backend_pid() WHERE r.run_id = trial.run_id RETURNING job_id INTO new_id;
+    SELECT asker, begin_node_job.caller, wanted, coalesce(data_id, (SELECT r.dataset_id FROM easeml.runs r WHERE r.run_id = trial.run_id)), trial.trial_id, begin_node_job.arguments - '{places,kind}'::text[], tables, a.pid, a.backend_start, a.query_start
+    FROM (SELECT pg_backend_pid() AS pid) own LEFT JOIN pg_stat_activity a USING (pid) RETURNING job_id INTO new_id;
     RETURN to_jsonb(new_id);
 END
 $$;
@@ -184,3 +209,25 @@ COMMENT ON PROCEDURE easeml.explain_on_nodes(text, bigint, text, text, integer, 
 $$Has nodes find out which inputs a trial needs, where its rows lie on them, and waits for it; then easeml.explain with the same arguments returns it: CALL easeml.explain_on_nodes('visits').
 With shuffle => 'across' one node is brought the held-out rows that it lacks, and the numbers are those of one server. With 'within' each node permutes its own rows, and what
 comes here are means over the nodes, weighted by their rows. No input comes here. Arguments as in easeml.explain. Returns the number of inputs.$$;
+
+CREATE PROCEDURE easeml.drift_on_nodes(dataset text, source text DEFAULT NULL, time_column text DEFAULT NULL, every interval DEFAULT '1 day', n_rows integer DEFAULT 100000, version integer DEFAULT NULL,
+    INOUT n_compared bigint DEFAULT NULL)
+LANGUAGE plpgsql AS $$
+DECLARE
+    data easeml.datasets := easeml.find_version(dataset, version);
+    named text := coalesce(source, data.source);
+    own regclass;
+    result jsonb;
+BEGIN
+    IF named OPERATOR(pg_catalog.!~) '^\s*\{' THEN
+        own := (SELECT f.relation FROM easeml.find_source(named) f);
+    END IF;
+    CALL easeml.ask_nodes('drift', pg_catalog.jsonb_build_object('dataset', dataset, 'version', data.version, 'places', easeml.places_of(named, own),
+        'options', easeml.drift_options(named, time_column, every, n_rows)), result);
+    n_compared := pg_catalog.jsonb_array_length(result OPERATOR(pg_catalog.->) 'rows');
+END
+$$;
+COMMENT ON PROCEDURE easeml.drift_on_nodes(text, text, text, interval, integer, integer, bigint) IS
+$$Has nodes compare their rows with those that were trained on, where these lie on nodes, and waits for it; then easeml.drift with the same arguments returns it: CALL easeml.drift_on_nodes('visits').
+Each node counts its own rows by bin, so the numbers are those of one server. source: a table of foreign partitions, or tables by segment; by default that of the dataset. Arguments as in easeml.drift.
+A role of your name on each node must be able to read the source. Returns the number of rows of easeml.drift.$$;

@@ -75,6 +75,12 @@ return explain_on_node(plpy, GD, told)
 $$;
 COMMENT ON FUNCTION easeml_segment.explain_on_node(jsonb) IS 'Says what the inputs of a trial are worth on the held-out rows that lie here.';
 
+CREATE FUNCTION easeml_segment.drift_on_node(step text, told jsonb) RETURNS jsonb LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp SET enable_hashagg = off SET jit = off AS $$
+from easeml_plpy.drift.on_node import drift_on_node
+return drift_on_node(plpy, GD, step, told)
+$$;
+COMMENT ON FUNCTION easeml_segment.drift_on_node(text, jsonb) IS 'Does a step of comparing rows of this server with training rows that lie on several, and returns counts. The steps are calls of one session.';
+
 CREATE FUNCTION easeml_segment.check_part(dataset_id bigint, partition_number integer, checksum bigint) RETURNS void LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
 from easeml_plpy.replay import check_part
 return check_part(plpy, GD, dataset_id, partition_number, checksum)

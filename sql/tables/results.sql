@@ -160,9 +160,9 @@ CREATE TABLE easeml.node_jobs (
     job_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     tenant name NOT NULL,
     caller name NOT NULL,
-    kind text NOT NULL CHECK (kind IN ('answers', 'predictions', 'replay', 'explanation')),
+    kind text NOT NULL CHECK (kind IN ('answers', 'predictions', 'replay', 'explanation', 'drift')),
     dataset_id bigint NOT NULL REFERENCES easeml.datasets ON DELETE CASCADE,
-    trial_id bigint NOT NULL REFERENCES easeml.trials ON DELETE CASCADE,
+    trial_id bigint REFERENCES easeml.trials ON DELETE CASCADE,
     arguments jsonb NOT NULL,
     places jsonb,
     asked_at timestamptz NOT NULL DEFAULT clock_timestamp(),
@@ -179,9 +179,10 @@ CREATE INDEX node_jobs_dataset ON easeml.node_jobs (dataset_id);
 CREATE INDEX node_jobs_trial ON easeml.node_jobs (trial_id);
 CREATE INDEX node_jobs_open ON easeml.node_jobs (asked_at) WHERE ended_at IS NULL;
 COMMENT ON TABLE easeml.node_jobs IS 'What tenants have asked to be done where rows lie on other servers, besides packing.';
-COMMENT ON COLUMN easeml.node_jobs.kind IS 'answers: of a trial for held-out rows; predictions: for tables; replay: of a trial; explanation: which inputs a trial needs.';
+COMMENT ON COLUMN easeml.node_jobs.kind IS 'answers: of a trial for held-out rows; predictions: for tables; replay: of a trial; explanation: which inputs a trial needs; drift: of tables.';
 COMMENT ON COLUMN easeml.node_jobs.caller IS 'The role that asked: a role of that name reads and writes tables on the nodes.';
-COMMENT ON COLUMN easeml.node_jobs.places IS 'For predictions the tables, by segment.';
+COMMENT ON COLUMN easeml.node_jobs.trial_id IS 'Null: what is asked for is about no trial (drift).';
+COMMENT ON COLUMN easeml.node_jobs.places IS 'For predictions and drift the tables, by segment.';
 COMMENT ON COLUMN easeml.node_jobs.not_before IS 'When it is tried again: a node did not answer.';
 COMMENT ON COLUMN easeml.node_jobs.problem IS 'What is in the way, or why it came to nothing if it has ended: the parts of an error.';
 COMMENT ON COLUMN easeml.node_jobs.asker_pid IS 'The session that waits for it; null: it is done whether somebody waits or not.';

@@ -38,7 +38,7 @@ FROM easeml.trial_groups g JOIN easeml.trials t USING (run_id);
 ABOUT_NO_ROWS = {
     "check_place", "labelling_function", "read_examples",
     "cluster_places", "foreign_places", "listed_places", "places_of",
-    "choose_architectures",
+    "choose_architectures", "drift_options",
     "array_bytes", "check_dataset", "current_tenancy", "current_tenant", "default_inputs", "fail", "fail_run",
     "find_output", "find_source", "hide_context", "commit_first", "import_model", "import_trial", "store_import",
     "fitting_architectures", "has_live_coordinator", "instance_cost", "is_bound_by_limits", "is_small_table",
@@ -181,6 +181,7 @@ REFUSED = {
     "wait(bigint,double precision)": "CALL easeml.wait({run_id}, 1)",
     "wait_dataset(bigint,double precision)": "CALL easeml.wait_dataset({dataset_id}, 1)",
     "evaluate_on_nodes(text,bigint,bigint)": "CALL easeml.evaluate_on_nodes('private', {trial_id})",
+    "drift_on_nodes(text,text,text,interval,integer,integer,bigint)": "CALL easeml.drift_on_nodes('private')",
     "explain_on_nodes(text,bigint,text,text,integer,integer,bigint,bigint)":
         "CALL easeml.explain_on_nodes('private', {trial_id})",
     "predict_on_nodes(text,text,text,bigint,text[],boolean,bigint)":

@@ -1,4 +1,5 @@
-"""What tenants ask of nodes besides packing: held-out rows answered, tables predicted, trials replayed and explained.
+"""What tenants ask of nodes besides packing: held-out rows answered, tables predicted, trials replayed and explained,
+rows compared with those that were trained on.
 
 Each node does its part where the rows lie, with a state that is sent to it. The commit point is the row of the job on
 the control server.
@@ -18,6 +19,7 @@ from easeml_db.postgres.node_session import REGISTER
 from easeml_db.postgres.nodes import Node
 from easeml_db.postgres.packed_parts import NEW_DATASET
 from easeml_db.postgres.spread.citus import Resolved, resolve
+from easeml_db.postgres.spread.drifting import measured
 from easeml_db.postgres.spread.explaining import explained
 from easeml_db.postgres.spread.node_sessions import SETTINGS, NodeWork, Told, all_of, node_work, told_by
 from easeml_db.postgres.spread.replaying import replay
@@ -35,17 +37,21 @@ CREATE TEMPORARY TABLE easeml_answers (split text, partition_number integer, blo
 ANSWERS_OUT, ANSWERS_IN = "SELECT * FROM pg_temp.easeml_answers", "pg_temp.easeml_answers"
 KEEP = "SELECT easeml.keep_node_answers(%s, %s, %s)"
 NOT_TOLD = ("nodes", "places", "homes", "encoder", "units", "limits", "state")
+STATELESS = ("replay", "drift")
+"""They need no state of a trial, or make it themselves."""
 FINISH = "SELECT easeml.finish_node_job(%s, %s::jsonb, %s)"
 
 
 async def do_job(dsn: str, told: Told, lease_number: int, in_use: StatesInUse) -> None:
     """Do a job, and record what came of it. Raises EasemlError."""
     async with AsyncExitStack() as stack:
-        if told["kind"] != "replay":
+        if told["kind"] not in STATELESS:
             stack.enter_context(in_use.using(told["checkpoint_id"]))
         resolved = await resolve(told)
         if told["kind"] == "predictions":
             told["nodes"] = {name: told["nodes"][name] for name in told["places"]}
+        elif told["kind"] == "drift":
+            told["nodes"] = {name: told["nodes"][name] for name in {*told["places"], *told["homes"]}}
         control = await connect(dsn, "easeml coordinator (job on nodes)", **SETTINGS)
         stack.push_async_callback(control.close)
         works = {
@@ -61,6 +67,10 @@ async def do_job(dsn: str, told: Told, lease_number: int, in_use: StatesInUse) -
         elif told["kind"] == "explanation":
             found = await explained(control, told, _told_to_nodes(told), works)
             await _finish(control, told, found, lease_number)
+        elif told["kind"] == "drift":
+            async with resolved.read():
+                rows = await measured(control, told, works)
+            await _finish(control, told, rows, lease_number)
         else:
             await _finish(control, told, await replay(control, told, works, lease_number, in_use), lease_number)
 
@@ -74,7 +84,7 @@ async def _prepare(control: Connection, work: NodeWork, told: Told, lease_number
     await work.execute(NEW_DATASET, told["dataset_id"], json.dumps(told["encoder"]))
     if told["registered"] is not None:
         await work.execute(REGISTER, json.dumps(told["registered"]))
-    if told["kind"] == "replay":
+    if told["kind"] in STATELESS:
         return
     state = KnownState(told["checkpoint_id"], told["trial_id"], **told["state"])
     try:

@@ -47,8 +47,7 @@ class NumberBins:
         """Return bins with equally many of these training rows each; one a number where these are few."""
         known = values[np.isfinite(values)]
         distinct = np.unique(known)
-        tenths = np.quantile(known, np.arange(1, N_BINS) / N_BINS, method="lower") if len(known) else known
-        edges = distinct[:-1] if len(distinct) <= N_BINS else np.unique(tenths)
+        edges = distinct[:-1] if len(distinct) <= N_BINS else np.unique(np.sort(known)[tenth_places(len(known))])
         low, high = (float(known.min()), float(known.max())) if len(known) else (np.inf, -np.inf)
         bins = cls(edges, low, high, np.empty(0))
         return cls(edges, low, high, bins.counts(values))
@@ -74,13 +73,21 @@ class CategoryBins:
     @classmethod
     def of(cls, codes: Array, n_categories: int) -> CategoryBins:
         """Return bins for the commonest of these training rows' categories."""
-        known = codes[(codes >= 0) & (codes < n_categories)]
-        seen = np.bincount(known, minlength=n_categories)
+        bins = cls.seen_as(seen_codes(codes, n_categories))
+        return cls(bins.place, bins.seen, bins.trained_counts(codes))
+
+    @classmethod
+    def seen_as(cls, seen: Array) -> CategoryBins:
+        """Return bins for categories that so many training rows had each; these are not counted yet."""
+        n_categories = len(seen)
         common = np.argsort(-seen, kind="stable")[:MOST_CATEGORIES]
         place = np.full(n_categories, len(common))
         place[common] = np.arange(len(common))
-        bins = cls(place, seen, np.empty(0))
-        return cls(place, seen, bins.counts(np.where(codes >= n_categories, MISSING, codes)))
+        return cls(place, seen, np.empty(0))
+
+    def trained_counts(self, codes: Array) -> Array:
+        """Return how many of these codes of training rows are in each bin."""
+        return self.counts(np.where(codes >= len(self.place), MISSING, codes))
 
     def counts(self, values: Array) -> Array:
         """Return how many of these codes are in each bin."""
@@ -92,3 +99,13 @@ class CategoryBins:
     def n_unseen(self, values: Array) -> int:
         """Count the codes of categories that no training row had."""
         return int((values == UNKNOWN).sum())
+
+
+def tenth_places(n: int) -> Array:
+    """Return where the tenths of n sorted numbers are, each the lower of two."""
+    return np.floor((n - 1) * (np.arange(1, N_BINS) / N_BINS)).astype(np.intp)
+
+
+def seen_codes(codes: Array, n_categories: int) -> Array:
+    """Return how many of these codes are of each category."""
+    return np.bincount(codes[(codes >= 0) & (codes < n_categories)], minlength=n_categories)

@@ -35,7 +35,7 @@ ENCODER: Statement[str] = Statement("SELECT encoder FROM easeml.datasets WHERE d
 
 
 @dataclass
-class _Seen:
+class Seen:
     """What the rows of one period have of one column."""
 
     counts: Array
@@ -48,8 +48,18 @@ class _Seen:
         self.n_unseen += bins.n_unseen(values)
         if isinstance(bins, CategoryBins) and texts is not None:
             self.unseen.update(text for text, code in zip(texts, values, strict=True) if text and code == UNKNOWN)
-            if len(self.unseen) > MOST_UNSEEN:  # each row may have one of its own
-                self.unseen = Counter(dict(self.unseen.most_common(MOST_UNSEEN // 2)))
+            self._forget_rare()
+
+    def merge(self, other: Seen) -> None:
+        """Add what others have counted over the same bins."""
+        self.counts = self.counts + other.counts
+        self.n_unseen += other.n_unseen
+        self.unseen.update(other.unseen)
+        self._forget_rare()
+
+    def _forget_rare(self) -> None:
+        if len(self.unseen) > MOST_UNSEEN:  # each row may have one of its own
+            self.unseen = Counter(dict(self.unseen.most_common(MOST_UNSEEN // 2)))
 
 
 @answering
@@ -67,14 +77,14 @@ def measure_drift(session: Session, dataset_id: int, relation: int, options: str
     check_types(name, columns, encoder.inputs, "name that")
     has_target = target_field(encoder) is not None and encoder.target.column in columns
     compared = compared_columns(encoder, has_target=has_target)
-    periods = _periods(name, columns, wanted)
-    source = Source(name, columns, compared, encoder.target.column, periods, _n_rows(wanted))
+    periods = periods_of(name, columns, wanted)
+    source = Source(name, columns, compared, encoder.target.column, periods, rows_at_most(wanted))
     bins = trained_bins(session, dataset_id, encoder, has_target=has_target)
-    seen = _count(source.chunks(session), bins)
+    seen = count_rows(source.chunks(session), bins, [np.zeros_like(each.trained) for each in bins])
     return json.dumps([
         {"since": None if period is None or periods is None else period * periods.seconds, **row}
         for period, found in seen.items()
-        for row in _rows(compared, bins, found)
+        for row in rows_of(compared, bins, found)
     ])  # fmt: skip
 
 
@@ -86,7 +96,7 @@ def _encoder(session: Session, dataset_id: int) -> Encoder:
     return Encoder.from_text(found[0])
 
 
-def _periods(name: str, columns: Columns, wanted: Mapping[str, Any]) -> Periods | None:
+def periods_of(name: str, columns: Columns, wanted: Mapping[str, Any]) -> Periods | None:
     """Return how rows are told apart by time. Raises InvalidArgument."""
     if not wanted["every_seconds"] > 0:
         raise InvalidArgument(
@@ -105,25 +115,23 @@ def _periods(name: str, columns: Columns, wanted: Mapping[str, Any]) -> Periods 
     return Periods(column.quoted, float(wanted["every_seconds"]))
 
 
-def _n_rows(wanted: Mapping[str, Any]) -> int:
+def rows_at_most(wanted: Mapping[str, Any]) -> int:
     n_rows = wanted["n_rows"]
     if n_rows is None or not 1 <= n_rows <= MOST_ROWS:
         raise InvalidArgument(f"n_rows: expected 1 to {MOST_ROWS}, got {'NULL' if n_rows is None else n_rows}")
     return int(n_rows)
 
 
-def _count(chunks: Iterator[Chunk], bins: Sequence[Bins]) -> dict[float | None, list[_Seen]]:
-    """Return what the rows of each period have, by column."""
-    seen: defaultdict[float | None, list[_Seen]] = defaultdict(
-        lambda: [_Seen(np.zeros_like(each.trained)) for each in bins]
-    )
+def count_rows(chunks: Iterator[Chunk], bins: Sequence[Bins], zeros: Sequence[Array]) -> dict[float | None, list[Seen]]:
+    """Return what the rows of each period have, by column. `zeros` are counts before there is a row."""
+    seen: defaultdict[float | None, list[Seen]] = defaultdict(lambda: [Seen(each.copy()) for each in zeros])
     for chunk in chunks:
         for found, each, values, texts in zip(seen[chunk.period], bins, chunk.columns, chunk.texts, strict=True):
             found.add(each, values, texts)
     return seen
 
 
-def _rows(compared: Sequence[Compared], bins: Sequence[Bins], seen: Sequence[_Seen]) -> Iterator[dict[str, Any]]:
+def rows_of(compared: Sequence[Compared], bins: Sequence[Bins], seen: Sequence[Seen]) -> Iterator[dict[str, Any]]:
     for column, each, found in zip(compared, bins, seen, strict=True):
         n_rows = int(found.counts.sum())
         index, chance = stability_index(each.trained, found.counts), chance_index(each.trained, found.counts)
@@ -137,12 +145,17 @@ def _rows(compared: Sequence[Compared], bins: Sequence[Bins], seen: Sequence[_Se
             "trained_missing": float(each.trained[-1] / each.trained.sum()),
             "missing": float(found.counts[-1] / n_rows),
             "unseen": found.n_unseen / n_rows,
-            "unseen_values": [text[:SHOWN_CHARACTERS] for text, _ in found.unseen.most_common(N_SHOWN)],
+            "unseen_values": [text[:SHOWN_CHARACTERS] for text in _commonest(found.unseen)],
             "gone_values": _gone(column, each, found),
         }
 
 
-def _gone(column: Compared, bins: Bins, found: _Seen) -> list[str]:
+def _commonest(unseen: Counter[str]) -> list[str]:
+    """Return the texts that occur most; of those that occur alike, the first of the alphabet."""
+    return sorted(unseen, key=lambda text: (-unseen[text], text))[:N_SHOWN]
+
+
+def _gone(column: Compared, bins: Bins, found: Seen) -> list[str]:
     """Return the categories that training had and these rows have not."""
     if not isinstance(column, CategoricalField) or not isinstance(bins, CategoryBins):
         return []

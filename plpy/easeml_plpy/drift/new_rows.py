@@ -19,7 +19,7 @@ from easeml_plpy.encoding import row_bytes
 from easeml_plpy.errors import InvalidArgument, InvalidData
 from easeml_plpy.row_values import coded
 from easeml_plpy.sent_columns import decode_payload, payload_sql
-from easeml_plpy.session import Session, Statement
+from easeml_plpy.session import Session, Statement, only_column
 from easeml_plpy.source_rows import label_sql
 from easeml_plpy.table_prediction import input_value_sql
 from easeml_plpy.value_types import Array
@@ -28,6 +28,7 @@ CHUNK_ROWS = 4096
 MOST_ROWS, MOST_BYTES = 1_000_000, 256 << 20
 MOST_PERIODS = 1_000
 COUNTS = "SELECT count(*) AS n_rows, count(DISTINCT {period}) AS n_periods FROM {source}"
+PERIODS = "SELECT DISTINCT {period} AS period FROM {source} ORDER BY 1 LIMIT {most}"
 # Columns of the source may have any name, but hardly these.
 CHUNKS = """
 SELECT "easeml.period" AS period, count(*)::int AS n, {payload} AS payload, {texts} AS texts
@@ -63,7 +64,9 @@ class _Sent(NamedTuple):
     texts: str | None
 
 
-class _Counts(NamedTuple):
+class Counts(NamedTuple):
+    """Rows that have a time, and their periods."""
+
     n_rows: int
     n_periods: int
 
@@ -82,7 +85,13 @@ class Source:
 
     def chunks(self, session: Session) -> Iterator[Chunk]:
         """Yield the rows. Raises InvalidArgument for too many periods, InvalidData for an empty source."""
-        for sent in session.each(self._statement(self._counted(session))):
+        counts = self.counts(session)
+        check_counts(self.name, counts.n_rows, counts.n_periods)
+        yield from self.every(session, -(-counts.n_rows // self.most))
+
+    def every(self, session: Session, step: int) -> Iterator[Chunk]:
+        """Yield every so many rows."""
+        for sent in session.each(self._statement(session.schema, step)):
             numbers = iter(decode_payload(self._numbers(), sent.payload, sent.n))
             texts = iter(columns_of.text_columns(sent.texts, len(self._texts()), sent.n))
             yield self._chunk(sent.period, numbers, texts)
@@ -101,29 +110,32 @@ class Source:
                 columns.append(values_of(field, next(numbers)))
         return Chunk(period, columns, said)
 
-    def _counted(self, session: Session) -> int:
-        """Return how many rows there are."""
-        period = "1" if self.periods is None else self.periods.sql()
-        sql = COUNTS.format(period=period, source=self._rows())
-        counts = session.row(Statement(sql, (), _Counts, is_kept=False))
-        if not counts.n_rows:
-            raise InvalidData(f"{self.name} has no rows", hint="Compare rows that are there.")
-        if counts.n_periods > MOST_PERIODS:
-            raise InvalidArgument(
-                f"every: expected at most {MOST_PERIODS} periods, got {counts.n_periods}",
-                hint="Take longer ones: every => '1 month'.",
-            )
-        return counts.n_rows
+    def counts(self, session: Session) -> Counts:
+        """Return how many rows and periods there are."""
+        sql = COUNTS.format(period=self._period("1"), source=self._rows())
+        return session.row(Statement(sql, (), Counts, is_kept=False))
 
-    def _statement(self, n_rows: int) -> Statement[_Sent]:
-        most = max(1, min(self.n_rows, MOST_BYTES // max(row_bytes(self.compared), 1)))
-        step = -(-n_rows // most)
+    def first_periods(self, session: Session) -> list[float]:
+        """Return the periods of the rows in their order, one more than there may be at most."""
+        sql = PERIODS.format(period=self._period("NULL::float8"), source=self._rows(), most=MOST_PERIODS + 1)
+        found: Statement[float] = Statement(sql, (), only_column, is_kept=False)
+        return session.rows(found)
+
+    @property
+    def most(self) -> int:
+        """How many rows are read at most."""
+        return max(1, min(self.n_rows, MOST_BYTES // max(row_bytes(self.compared), 1)))
+
+    def _period(self, none: str) -> str:
+        return none if self.periods is None else self.periods.sql()
+
+    def _statement(self, schema: str, step: int) -> Statement[_Sent]:
         needed = dict.fromkeys(self._column(field).quoted for field in self.compared)
         sql = CHUNKS.format(
-            payload=payload_sql([(field, self._value(field)) for field in self._numbers()]),
+            payload=payload_sql([(field, self._value(field)) for field in self._numbers()], schema),
             texts=columns_of.texts_sql([(field, self._value(field)) for field in self._texts()], ""),
             columns=", ".join(needed),
-            period="NULL::float8" if self.periods is None else self.periods.sql(),
+            period=self._period("NULL::float8"),
             order="" if self.periods is None else f"ORDER BY {self.periods.sql()}",
             source=self._rows(),
             step=step,
@@ -152,3 +164,14 @@ class Source:
             # An array that is missing is no error here, whatever training had.
             return f"({input_value_sql(column, replace(field, missing=(0,)))})::float{field.wire[1:]}[]"
         return input_value_sql(column, field)
+
+
+def check_counts(name: str, n_rows: int, n_periods: int) -> None:
+    """Raise InvalidData for an empty source, InvalidArgument for too many periods."""
+    if not n_rows:
+        raise InvalidData(f"{name} has no rows", hint="Compare rows that are there.")
+    if n_periods > MOST_PERIODS:
+        raise InvalidArgument(
+            f"every: expected at most {MOST_PERIODS} periods, got {n_periods}",
+            hint="Take longer ones: every => '1 month'.",
+        )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from easeml_plpy.drift.bins import Bins
-from easeml_plpy.drift.columns import bins_of, compared_columns, values_of
+from easeml_plpy.drift.columns import Compared, bins_of, compared_columns, values_of
 from easeml_plpy.encoder import Encoder
 from easeml_plpy.encoding import fields_from_bytes, targets_from_bytes
 from easeml_plpy.errors import NotAllowed
@@ -18,7 +19,9 @@ MOST_ROWS = 100_000
 MOST_BYTES = 128 << 20
 
 
-class _Block(NamedTuple):
+class Block(NamedTuple):
+    """A block as it is stored."""
+
     n_rows: int
     inputs: bytes
     targets: bytes
@@ -26,10 +29,10 @@ class _Block(NamedTuple):
 
 # Rows are in the order of a hash, so the first of each partition are as good as any.
 BLOCKS = Statement(
-    "SELECT n_rows, inputs, targets FROM easeml.version_blocks WHERE dataset_id = $1 AND split = 'train'"
+    "SELECT n_rows, inputs, targets FROM {schema}.version_blocks WHERE dataset_id = $1 AND split = 'train'"
     " ORDER BY block_number, partition_number",
     ("int8",),
-    _Block,
+    Block,
 )
 
 
@@ -39,10 +42,7 @@ def trained_bins(session: Session, dataset_id: int, encoder: Encoder, *, has_tar
     parts: list[list[Array]] = []
     n_rows = n_bytes = 0
     for block in session.each(BLOCKS, dataset_id):
-        stored = [*fields_from_bytes(encoder, block.inputs, block.n_rows)]
-        if has_target:
-            stored.append(targets_from_bytes(encoder.target, block.targets, block.n_rows))
-        parts.append([values_of(field, part) for field, part in zip(compared, stored, strict=True)])
+        parts.append(block_values(encoder, compared, block, has_target=has_target))
         n_rows, n_bytes = n_rows + block.n_rows, n_bytes + len(block.inputs)
         if n_rows >= MOST_ROWS or n_bytes >= MOST_BYTES:
             break
@@ -50,3 +50,11 @@ def trained_bins(session: Session, dataset_id: int, encoder: Encoder, *, has_tar
         raise NotAllowed("the dataset was imported: it has no training rows to compare with")
     columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
     return [bins_of(field, values) for field, values in zip(compared, columns, strict=True)]
+
+
+def block_values(encoder: Encoder, compared: Sequence[Compared], block: Block, *, has_target: bool) -> list[Array]:
+    """Return the values of a block by column."""
+    stored = [*fields_from_bytes(encoder, block.inputs, block.n_rows)]
+    if has_target:
+        stored.append(targets_from_bytes(encoder.target, block.targets, block.n_rows))
+    return [values_of(field, part) for field, part in zip(compared, stored, strict=True)]

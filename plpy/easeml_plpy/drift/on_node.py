@@ -1,0 +1,209 @@
+"""On a node: how its training rows, and its rows of a source, are spread over bins. Counts leave it, and no row.
+
+The steps of one comparison are calls of one session, which keeps the columns in between.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from easeml_plpy import columns as columns_of
+from easeml_plpy import datasets
+from easeml_plpy.coded_fields import CategoricalField
+from easeml_plpy.devices import bind
+from easeml_plpy.drift.bins import N_BINS, Bins, CategoryBins, NumberBins, seen_codes
+from easeml_plpy.drift.columns import Compared, compared_columns, target_field
+from easeml_plpy.drift.measure import count_rows, periods_of, rows_at_most
+from easeml_plpy.drift.new_rows import Source
+from easeml_plpy.drift.order_keys import number_of
+from easeml_plpy.drift.training_rows import Block, block_values
+from easeml_plpy.encoder import Encoder
+from easeml_plpy.errors import NotAllowed
+from easeml_plpy.node_prediction import RELATION, job_limit_bytes, one_relation
+from easeml_plpy.session import Kept, Session, Statement, node_entry_point
+from easeml_plpy.spread.tables import check_same, may_read, open_table
+from easeml_plpy.table_prediction import check_types
+from easeml_plpy.value_types import Array
+
+Told = Mapping[str, Any]
+
+
+class _Size(NamedTuple):
+    partition_number: int
+    block_number: int
+    n_rows: int
+    n_bytes: int
+
+
+@dataclass
+class _Kept:
+    """What a session keeps between the steps: values by column, numbers sorted as well, and the source."""
+
+    values: list[Array] = field(default_factory=list)
+    in_order: list[Array] = field(default_factory=list)
+    source: Source | None = None
+
+
+KEPT: Kept[_Kept] = Kept(_Kept)
+SIZES = Statement(
+    "SELECT partition_number, block_number, n_rows, octet_length(inputs) AS n_bytes FROM easeml_segment.version_blocks"
+    " WHERE dataset_id = $1 AND split = 'train' AND partition_number = ANY ($2)",
+    ("int8", "int4[]"),
+    _Size,
+)
+BLOCK = Statement(
+    "SELECT n_rows, inputs, targets FROM easeml_segment.version_blocks"
+    " WHERE dataset_id = $1 AND split = 'train' AND partition_number = $2 AND block_number = $3",
+    ("int8", "int4", "int4"),
+    Block,
+)
+
+
+@node_entry_point
+def drift_on_node(session: Session, step: str, told: str) -> str:
+    """Do a step; return what it found as JSON."""
+    order = json.loads(told)
+    bind("cpu", 1, job_limit_bytes(session, order))
+    return json.dumps(STEPS[step](session, order))
+
+
+def _encoder(session: Session, told: Told) -> Encoder:
+    return datasets.dataset(session, told["dataset_id"]).encoder
+
+
+def _compared(session: Session, told: Told) -> list[Compared]:
+    return compared_columns(_encoder(session, told), has_target=told["has_target"])
+
+
+def _open_source(session: Session, told: Told) -> Told:
+    """Find the rows that are compared; return how many there are, their periods, and whether they have targets."""
+    encoder, options = _encoder(session, told), told["options"]
+    if encoder.objects is not None:
+        raise NotAllowed("series and trees go in, whose columns cannot be compared")
+    needed = list(dict.fromkeys(each.source for each in encoder.inputs))
+    tables = {name: open_table(session, name, told["role"], needed) for name in told["tables"]}
+    found = {name: columns_of.read_columns(session, session.row(RELATION, name)) for name in tables}
+    first = next(iter(tables))
+    check_types(first, found[first], encoder.inputs, "name that")
+    has_target = target_field(encoder) is not None and all(encoder.target.column in each for each in found.values())
+    extra = [encoder.target.column] if has_target else []
+    extra += [] if options["time_column"] is None else [options["time_column"]]
+    for name, columns in found.items():
+        columns_of.require(columns, extra, "time_column", name)
+        may_read(session, name, told["role"], extra)
+    needed = list(dict.fromkeys([*needed, *extra]))
+    types = {name: {key: columns[key].type for key in needed} for name, columns in found.items()}
+    check_same(types[first], [(name, types[name]) for name in found if name != first], first)
+    relation = one_relation(
+        session, [name for name, _ in tables.values()], [found[first][key].quoted for key in needed]
+    )
+    columns = columns_of.read_columns(session, session.row(RELATION, relation))
+    periods = periods_of(relation, columns, options)
+    compared = compared_columns(encoder, has_target=has_target)
+    source = Source(relation, columns, compared, encoder.target.column, periods, rows_at_most(options))
+    session.kept(KEPT).source = source
+    n_rows = source.counts(session).n_rows
+    times = [] if periods is None else source.first_periods(session)
+    return {"n_rows": n_rows, "periods": times, "has_target": has_target, "most": source.most}
+
+
+def _sizes(session: Session, told: Told) -> Told:
+    """Return the training blocks that were packed here: partition, number, rows, bytes."""
+    return {"blocks": [list(each) for each in session.rows(SIZES, told["dataset_id"], told["parts"])]}
+
+
+def _read_trained(session: Session, told: Told) -> Told:
+    """Read the blocks that are told, and keep their columns; return what is in each."""
+    kept, compared = session.kept(KEPT), _compared(session, told)
+    encoder = _encoder(session, told)
+    parts = [
+        block_values(encoder, compared, session.row(BLOCK, told["dataset_id"], *place), has_target=told["has_target"])
+        for place in told["blocks"]
+    ]
+    kept.values = [np.concatenate(values) for values in zip(*parts, strict=True)] if parts else []
+    kept.values = kept.values or [
+        np.empty(0, int if isinstance(each, CategoricalField) else float) for each in compared
+    ]
+    kept.in_order = [np.sort(values[np.isfinite(values)]) for values in kept.values]
+    return {"columns": [_facts(*each) for each in zip(compared, kept.values, kept.in_order, strict=True)]}
+
+
+def _facts(column: Compared, values: Array, in_order: Array) -> Told:
+    if isinstance(column, CategoricalField):
+        return {"seen": seen_codes(values, len(column.categories)).tolist()}
+    distinct = np.unique(in_order)
+    ends = [float(in_order[0]), float(in_order[-1])] if len(in_order) else []
+    return {"n": len(in_order), "ends": ends, "distinct": distinct.tolist() if len(distinct) <= N_BINS else None}
+
+
+def _ranks(session: Session, told: Told) -> Told:
+    """Return how many numbers of some columns are no greater than some others."""
+    kept = session.kept(KEPT).in_order
+    return {
+        "ranks": {
+            place: np.searchsorted(kept[int(place)], [number_of(key) for key in keys], side="right").tolist()
+            for place, keys in told["thresholds"].items()
+        }
+    }
+
+
+def bins_from(told: Sequence[Told]) -> list[Bins]:
+    """Return bins as they were settled; what training rows have in them is empty where nobody counted yet."""
+    return [
+        CategoryBins(np.array(each["place"]), np.array(each["seen"]), np.array(each.get("trained", [])))
+        if "place" in each
+        else NumberBins(np.array(each["edges"], float), *_ends(each), np.array(each.get("trained", [])))
+        for each in told
+    ]
+
+
+def _ends(told: Told) -> tuple[float, float]:
+    low, high = told["ends"] or (np.inf, -np.inf)
+    return low, high
+
+
+def _count_trained(session: Session, told: Told) -> Told:
+    """Return how many of the training rows are in each bin."""
+    counted = [
+        bins.trained_counts(values) if isinstance(bins, CategoryBins) else bins.counts(values)
+        for bins, values in zip(bins_from(told["bins"]), session.kept(KEPT).values, strict=True)
+    ]
+    return {"counts": [each.tolist() for each in counted]}
+
+
+def _count_new(session: Session, told: Told) -> Told:
+    """Return by period and column how many rows of the source are in each bin, and what no training row had."""
+    source, bins = session.kept(KEPT).source, bins_from(told["bins"])
+    if source is None:
+        raise NotAllowed("the source was not opened before")
+    compared = _compared(session, told)
+    zeros = [np.zeros(n, int) for n in told["widths"]]
+    chunks = (each._replace(columns=each.columns[: len(compared)], texts=each.texts[: len(compared)])
+              for each in source.every(session, told["step"]))  # fmt: skip
+    seen = count_rows(chunks, bins, zeros)
+    return {
+        "periods": [
+            [period, [[each.counts.tolist(), each.n_unseen, _commonest(each.unseen)] for each in found]]
+            for period, found in seen.items()
+        ]
+    }
+
+
+def _commonest(unseen: Counter[str]) -> list[tuple[str, int]]:
+    return unseen.most_common()
+
+
+STEPS: Mapping[str, Callable[[Session, Told], Told]] = {
+    "source": _open_source,
+    "sizes": _sizes,
+    "trained": _read_trained,
+    "ranks": _ranks,
+    "counts": _count_trained,
+    "new": _count_new,
+}
