@@ -181,6 +181,9 @@ REFUSED = {
     "wait(bigint,double precision)": "CALL easeml.wait({run_id}, 1)",
     "wait_dataset(bigint,double precision)": "CALL easeml.wait_dataset({dataset_id}, 1)",
     "evaluate_on_nodes(text,bigint,bigint)": "CALL easeml.evaluate_on_nodes('private', {trial_id})",
+    "drift_of_nodes(easeml.datasets,jsonb)":
+        "SELECT easeml.drift_of_nodes(jsonb_populate_record(NULL::easeml.datasets,"
+        " '{{\"dataset_id\": {dataset_id}, \"dataset_name\": \"private\"}}'), '{{}}')",
     "drift_on_nodes(text,text,text,interval,integer,integer,bigint)": "CALL easeml.drift_on_nodes('private')",
     "explain_on_nodes(text,bigint,text,text,integer,integer,bigint,bigint)":
         "CALL easeml.explain_on_nodes('private', {trial_id})",
