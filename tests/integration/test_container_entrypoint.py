@@ -89,6 +89,7 @@ def train(place: Place) -> None:
             assert passwords.read_text(encoding="utf-8").endswith(f":{SERVICE_ROLE}:{place.secret('service')}\n{anna}")
         finally:
             assert down(coordinator) == 0
+        session.wait_until("SELECT NOT easeml.has_live_coordinator()")  # a busy one ends before it has said so
         assert place.run("health", "coordinator") == 1
 
 
