@@ -128,7 +128,7 @@ BEGIN
             ('easeml_coordinator', '{open_node_unit,store_node_state,record_node_training,record_node_evaluation,next_segments,note_hop,note_row_copy,gathering_segments,rewind_trial,note_segment,check_json}'),
             ('easeml_coordinator', '{next_packing,wanted_packings,open_packing,nodes_of,workers_for,note_packing,settle_packing,finish_packing}'),
             ('easeml_coordinator', '{next_node_job,wanted_node_jobs,open_node_job,settle_drift,keep_node_answers,note_node_job,finish_node_job,is_bound_by_limits,check_kept_bytes,kept_bytes}'),
-            ('easeml_coordinator', '{slot_seconds,record_forecast,forecast,run_standing,make_forecast,known_times,timed_trials}'),
+            ('easeml_coordinator', '{slot_seconds,planned_cost,instance_cost,record_forecast,forecast,run_standing,make_forecast,known_times,timed_trials}'),
             ('easeml_coordinator', '{local_slots,request_instances,attach_slots,release_instance,end_instance,keep_revision,keep_plan,keep_stage,keep_call,lock_topology}'),
             ('easeml_admin', '{create_tenant,alter_tenant,drop_tenant,adopt_tenant,set_policy,set_slots,add_slots,drain_slot,resume_slot,remove_slot,
                 set_retention,prune_batch,add_segment,set_state_copies,set_node_job_limit,segment_facts,drain_segment,resume_segment,remove_segment,create_price_list,drop_price_list,create_provisioner,limit_provisioner,drop_provisioner}'),

@@ -94,6 +94,11 @@ def take_turns(dsn: str, n_turns: int = 1, cadence: Cadence = AT_ONCE, *, lease_
     return asyncio.run(turns())
 
 
+def service(admin: Session) -> str:
+    """The connection string of a role that may what a coordinator's may, and no more."""
+    return admin.as_role("foreteller", "easeml_coordinator").dsn
+
+
 def n_forecasts(session: Session, run: int) -> int:
     return int(session.value("SELECT count(*) FROM easeml.run_forecasts WHERE run_id = %s", run))
 
@@ -103,7 +108,7 @@ def test_run_status_shows_the_newest_forecast(lena: Session, admin: Session) -> 
     status = "SELECT *, extract(epoch FROM eta_at - now()) AS left FROM easeml.run_status WHERE run_id = %s"
     (before,) = lena.rows(status, run)
     assert (before["eta_at"], before["cost_expected"], before["cost_so_far"]) == (None, None, 0)
-    take_turns(admin.dsn)
+    take_turns(service(admin))
     (row,) = lena.rows(status, run)
     assert float(row["left"]) == pytest.approx(SLOT_SECONDS / 2, rel=0.15)
     assert row["eta_at"] < row["eta_p95_at"]
@@ -113,7 +118,7 @@ def test_run_status_shows_the_newest_forecast(lena: Session, admin: Session) -> 
 
 def test_a_run_is_at_risk_when_it_may_end_after_the_deadline_of_its_tenant(lena: Session, admin: Session) -> None:
     run = begin_run(lena, admin)
-    take_turns(admin.dsn)
+    take_turns(service(admin))
     admin.execute("SELECT easeml.create_tenant('lena')")
     found = []
     for interval in ("1 minute", "1 hour"):
@@ -125,7 +130,7 @@ def test_a_run_is_at_risk_when_it_may_end_after_the_deadline_of_its_tenant(lena:
 
 def test_a_run_is_at_risk_by_its_own_deadline_and_cost(lena: Session, admin: Session) -> None:
     run = begin_run(lena, admin)
-    take_turns(admin.dsn)
+    take_turns(service(admin))
     found = []
     for limit in ("deadline = now() + interval '1 hour'", "deadline = now()", "deadline = NULL, max_cost = 0.01"):
         admin.execute(f"UPDATE easeml.runs SET {limit} WHERE run_id = %s", [run])
@@ -136,14 +141,14 @@ def test_a_run_is_at_risk_by_its_own_deadline_and_cost(lena: Session, admin: Ses
 
 def test_a_run_that_takes_longer_than_forecast_is_due_now(lena: Session, admin: Session) -> None:
     run = begin_run(lena, admin)
-    take_turns(admin.dsn)
+    take_turns(service(admin))
     admin.execute("UPDATE easeml.forecasts SET eta_at = now() - interval '1 hour' WHERE run_id = %s", [run])
     assert lena.value("SELECT eta_at >= now() FROM easeml.run_status WHERE run_id = %s", run)
 
 
 def test_what_has_ended_or_begun_again_has_no_eta(lena: Session, admin: Session) -> None:
     run = begin_run(lena, admin)
-    take_turns(admin.dsn)
+    take_turns(service(admin))
     eta = "SELECT eta_at IS NULL FROM easeml.run_status WHERE run_id = %s"
     lena.execute("SELECT easeml.cancel(%s)", [run])
     assert lena.value(eta, run)
@@ -155,8 +160,8 @@ def test_what_has_ended_or_begun_again_has_no_eta(lena: Session, admin: Session)
 
 def test_nobody_is_forecast_before_its_time_or_without_the_lease(lena: Session, admin: Session) -> None:
     run = begin_run(lena, admin)
-    take_turns(admin.dsn, lease_number=6)
-    take_turns(admin.dsn, cadence=Cadence(first_seconds=3600.0, most_seconds=3600.0))
+    take_turns(service(admin), lease_number=6)
+    take_turns(service(admin), cadence=Cadence(first_seconds=3600.0, most_seconds=3600.0))
     assert n_forecasts(lena, run) == 0
     take_turns(
         admin.dsn, 3, Cadence(first_seconds=10.0, least_seconds=3600.0, most_seconds=3600.0, timeout_seconds=200.0)
@@ -172,14 +177,14 @@ def test_a_run_of_which_nothing_is_known_is_forecast_as_soon_as_something_is(adm
     run = begin_run(nina, admin)
     patient = Cadence(first_seconds=0.0, least_seconds=3600.0, most_seconds=3600.0, timeout_seconds=200.0)
     eta = "SELECT eta_at IS NOT NULL FROM easeml.run_status WHERE run_id = %s"
-    take_turns(admin.dsn, cadence=patient)
+    take_turns(service(admin), cadence=patient)
     assert n_forecasts(nina, run) == 1
     assert not nina.value(eta, run)
     for statement in (UNITS, EVALUATIONS):
         admin.execute(statement, {"run": run})
     admin.execute("UPDATE easeml.trials SET status = 'running', n_steps_done = 8 WHERE run_id = %s", [run])
     admin.execute("UPDATE easeml.forecasts SET made_at = made_at - interval '5 seconds' WHERE run_id = %s", [run])
-    take_turns(admin.dsn, cadence=patient)
+    take_turns(service(admin), cadence=patient)
     assert nina.value(eta, run)
 
 
@@ -196,6 +201,8 @@ def test_a_planned_run_says_when_it_will_be_done_from_its_start(lena: Session, a
     (running,) = lena.rows(status, run)
     assert running["eta_at"] == running["started_at"] + timedelta(seconds=plan["seconds_mean"])
     assert running["eta_p95_at"] == running["started_at"] + timedelta(seconds=plan["seconds_p95"])
+    take_turns(service(admin))
+    assert n_forecasts(lena, run) == 1
     lena.execute("SELECT easeml.cancel(%s)", [run])
     assert lena.rows(status, run)[0]["eta_at"] is None
     lena.execute("SELECT easeml.resume(%s)", [run])
@@ -205,7 +212,7 @@ def test_a_planned_run_says_when_it_will_be_done_from_its_start(lena: Session, a
 def test_tenants_are_forecast_in_turn_however_many_runs_one_has(lena: Session, mia: Session, admin: Session) -> None:
     many = [begin_run(lena, admin, "1 hour") for _ in range(3)]
     one = begin_run(mia, admin, "1 minute")
-    take_turns(admin.dsn, 2)
+    take_turns(service(admin), 2)
     assert n_forecasts(mia, one) == 1
     assert sum(n_forecasts(lena, run) for run in many) == 1
 
@@ -226,7 +233,7 @@ def test_a_forecast_that_takes_too_long_is_given_up_and_others_go_on(
     kept = admin.value("SELECT pg_get_functiondef('easeml.record_forecast'::regproc)")
     admin.execute(hang.format(slow))
     try:
-        rests = take_turns(admin.dsn, 3, Cadence(least_seconds=0.0, most_seconds=0.0, timeout_seconds=4.0))
+        rests = take_turns(service(admin), 3, Cadence(least_seconds=0.0, most_seconds=0.0, timeout_seconds=4.0))
     finally:
         admin.execute(kept)
     assert n_forecasts(lena, slow) == 0
@@ -241,14 +248,14 @@ def test_a_long_run_keeps_few_forecasts(lena: Session, admin: Session) -> None:
         " FROM generate_series(now() - interval '9 hours', now(), interval '3 hours') t",
         [run],
     )
-    take_turns(admin.dsn, 5)
+    take_turns(service(admin), 5)
     made = lena.values("SELECT now() - made_at FROM easeml.run_forecasts WHERE run_id = %s ORDER BY made_at", run)
     assert len(made) == 5  # every third hour, and the newest
 
 
 def test_forecasts_belong_to_the_tenant_and_go_with_the_run(lena: Session, mia: Session, admin: Session) -> None:
     run = begin_run(lena, admin)
-    take_turns(admin.dsn)
+    take_turns(service(admin))
     assert n_forecasts(lena, run) == 1
     assert n_forecasts(mia, run) == 0
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
