@@ -135,11 +135,14 @@ def _traffic(traffic: Row) -> str:
 
 def _between_servers(traffic: Row) -> str:
     """Say what went from server to server, if anything did."""
-    n_hops = traffic.get("n_node_hops") or 0
-    if not n_hops:
-        return ""
-    ahead = percent_text(traffic["n_node_hops_ahead"] / n_hops)
-    return (
-        f" From server to server they went {n_hops:,} times, {bytes_text(traffic['node_bytes'])} in"
-        f" {duration_text(traffic['node_seconds'])}; {ahead} were there before a unit asked."
-    )
+    words, n_hops = "", traffic.get("n_node_hops") or 0
+    if n_hops:
+        ahead = percent_text(traffic["n_node_hops_ahead"] / n_hops)
+        words += (
+            f" From server to server they went {n_hops:,} times, {bytes_text(traffic['node_bytes'])} in"
+            f" {duration_text(traffic['node_seconds'])}; {ahead} were there before a unit asked."
+        )
+    if traffic.get("row_bytes"):
+        took = duration_text(traffic["row_seconds"])
+        words += f" {bytes_text(traffic['row_bytes'])} of packed rows went to servers that lacked them, in {took}."
+    return words

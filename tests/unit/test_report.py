@@ -276,9 +276,11 @@ def test_the_page_says_what_went_from_server_to_server() -> None:
     assert "From server to server" not in page_of(rows_of(FOUR_UNITS))
     traffic = dict(rows_of(FOUR_UNITS).traffic)
     traffic |= {"n_node_hops": 8, "n_node_hops_ahead": 6, "node_bytes": 8_000_000, "node_seconds": 2.0}
+    traffic |= {"row_bytes": 5_000_000, "row_seconds": 1.0}
     packed = run(shuffle="across", n_moved_bytes=2_000_000, packing_seconds=3.0)
     text = without_scripts(page_of(rows_of(FOUR_UNITS, run=packed, traffic=traffic)))
     assert "From server to server they went 8 times, 8.0 MB in 2.0 s; 75 % were there before a unit asked." in text
+    assert "5.0 MB of packed rows went to servers that lacked them, in 1.0 s." in text
     assert "shuffled across them in 3.0 s; 2.0 MB went from node to node" in text
 
 
