@@ -41,7 +41,8 @@ class RunSnapshot:
         run = self.run
         if run["eta_seconds"] is None:
             return None if self.seconds_left is None else f"about {duration(self.seconds_left)} left"
-        cost = f"cost {cost_text(run['cost_so_far'])} of about {cost_text(run['cost_expected'])}"
+        expected = "" if run["cost_expected"] is None else f" of about {cost_text(run['cost_expected'])}"
+        cost = f"cost {cost_text(run['cost_so_far'])}{expected}"
         risk = ", deadline at risk" if run["is_at_risk"] else ""
         most = duration(run["eta_p95_seconds"])
         return f"about {duration(run['eta_seconds'])} left, 95 % within {most}, {cost}{risk}"

@@ -41,16 +41,17 @@ LEFT JOIN LATERAL (
 CROSS JOIN LATERAL (SELECT CASE WHEN r.price_list IS NOT NULL THEN easeml.planned_cost(r.run_id, t.slot_seconds)
     ELSE t.slot_seconds / 3600 * (SELECT min(i.price_per_hour / i.n_slots) FROM easeml.instance_types i WHERE i.price_list = 'local') END AS cost_so_far) c
 LEFT JOIN LATERAL (
-    -- A run that takes longer, or costs more, than was forecast is due now. Until its first forecast a planned run goes as its plan says, from when it begins.
-    SELECT greatest(k.eta_at, clock_timestamp()) AS eta_at, greatest(k.eta_p95_at, clock_timestamp()) AS eta_p95_at, greatest(k.cost_expected, c.cost_so_far) AS cost_expected, k.cost_p95
+    -- A run that takes longer, or costs more, than was forecast is due now. Until its first forecast a planned run goes as its plan says, from when it begins, and one with a time limit up to that.
+    SELECT greatest(k.eta_at, clock_timestamp()) AS eta_at, greatest(k.eta_p95_at, clock_timestamp()) AS eta_p95_at, CASE WHEN k.cost_expected IS NOT NULL THEN greatest(k.cost_expected, c.cost_so_far) END AS cost_expected, k.cost_p95
     FROM (
-        (SELECT true AS is_forecast, l.eta_at, l.eta_p95_at, l.cost_expected, l.cost_p95 FROM easeml.forecasts l
+        (SELECT 1 AS place, l.eta_at, l.eta_p95_at, l.cost_expected, l.cost_p95 FROM easeml.forecasts l
             WHERE l.run_id = r.run_id AND l.made_at >= r.started_at ORDER BY l.made_at DESC LIMIT 1)
         UNION ALL
-        (SELECT false, b.began_at + make_interval(secs => p.seconds_mean), b.began_at + make_interval(secs => p.seconds_p95), p.cost_before + p.cost_mean, p.cost_before + p.cost_p95
+        (SELECT 2, b.began_at + make_interval(secs => p.seconds_mean), b.began_at + make_interval(secs => p.seconds_p95), p.cost_before + p.cost_mean, p.cost_before + p.cost_p95
             FROM easeml.plans p CROSS JOIN LATERAL (SELECT CASE r.status WHEN 'queued' THEN clock_timestamp() ELSE greatest(p.made_at, r.started_at) END AS began_at) b
-            WHERE r.price_list IS NOT NULL AND p.run_id = r.run_id AND (r.n_resumes = 0 OR p.made_at >= r.started_at) ORDER BY p.revision DESC LIMIT 1)) k
-    WHERE r.status IN ('queued', 'running') AND k.eta_at IS NOT NULL AND easeml.has_live_coordinator() ORDER BY k.is_forecast DESC LIMIT 1) f ON true
+            WHERE r.price_list IS NOT NULL AND p.run_id = r.run_id AND (r.n_resumes = 0 OR p.made_at >= r.started_at) ORDER BY p.revision DESC LIMIT 1)
+        UNION ALL SELECT 3, b.ends_at, b.ends_at, NULL, NULL FROM (SELECT CASE WHEN r.max_seconds <= 1e9 THEN r.started_at + make_interval(secs => r.max_seconds) END AS ends_at) b) k
+    WHERE r.status IN ('queued', 'running') AND k.eta_at IS NOT NULL AND easeml.has_live_coordinator() ORDER BY k.place LIMIT 1) f ON true
 CROSS JOIN LATERAL (SELECT CASE WHEN r.status IN ('queued', 'running') THEN least(r.deadline, (SELECT n.deadline FROM easeml.tenants n WHERE n.tenant = r.tenant)) END AS deadline) x;
 COMMENT ON VIEW easeml.run_status IS 'Runs with their progress. A run is interrupted if it is running and no coordinator is alive.';
 
@@ -156,7 +157,7 @@ COMMENT ON COLUMN easeml.run_status.n_paused IS 'Number of trials that wait for 
 COMMENT ON COLUMN easeml.run_status.n_stopped IS 'Number of trials that their procedure, or the end of the run, stopped.';
 COMMENT ON COLUMN easeml.run_status.procedure_options IS 'Options of the procedure.';
 COMMENT ON COLUMN easeml.run_status.allocation IS 'How trials share the slots, see easeml.select_models.';
-COMMENT ON COLUMN easeml.run_status.eta_at IS 'When the run is expected to be done, as of the newest forecast (easeml.run_forecasts), before it of its plan if it has one; null while nobody knows, and once it has ended.';
+COMMENT ON COLUMN easeml.run_status.eta_at IS 'When the run is expected to be done, as of the newest forecast (easeml.run_forecasts), before it of its plan or its time limit; null while nobody knows, and once it has ended.';
 COMMENT ON COLUMN easeml.run_status.eta_p95_at IS 'When it is done in 95 of 100 cases.';
 COMMENT ON COLUMN easeml.run_status.price_list IS 'Price list of a planned run, see easeml.prices.';
 COMMENT ON COLUMN easeml.run_status.cost_so_far IS 'Slot time of its recorded units at the prices of price list local; of a planned run, what its instances cost by the rules of its price list, if they were gone now.';

@@ -188,6 +188,16 @@ def test_a_run_of_which_nothing_is_known_is_forecast_as_soon_as_something_is(adm
     assert nina.value(eta, run)
 
 
+def test_a_run_with_a_time_limit_goes_up_to_it_until_its_first_forecast(lena: Session, admin: Session) -> None:
+    run = lena.value("SELECT easeml.select_models('flowers', '{mlp}', max_seconds => 300)")
+    status = "SELECT eta_at, eta_p95_at, started_at, cost_expected FROM easeml.run_status WHERE run_id = %s"
+    assert lena.rows(status, run)[0]["eta_at"] is None
+    admin.execute("UPDATE easeml.runs SET status = 'running', started_at = clock_timestamp() WHERE run_id = %s", [run])
+    (row,) = lena.rows(status, run)
+    assert row["eta_at"] == row["eta_p95_at"] == row["started_at"] + timedelta(seconds=300)
+    assert row["cost_expected"] is None
+
+
 def test_a_planned_run_says_when_it_will_be_done_from_its_start(lena: Session, admin: Session) -> None:
     run = lena.value(
         "SELECT easeml.select_models('flowers', '{mlp}', n_configs => 3, max_epochs => 2, deadline => '2 hours')"

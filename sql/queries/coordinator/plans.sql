@@ -16,11 +16,11 @@ ON CONFLICT (tenant, dataset_id, architecture, device_kind) DO UPDATE SET alpha 
     measurements = EXCLUDED.measurements, run_id = EXCLUDED.run_id, measured_at = clock_timestamp()
 
 -- name: due_forecast
--- A run whose last forecast is old for its age, of another tenant than the last one if there is any; none unless the lease is ours. A plan knows the beginning.
+-- A run whose last forecast is old for its age, of another tenant than the last one if there is any; none unless the lease is ours. A plan or a time limit says enough for the beginning.
 SELECT r.run_id, r.tenant::text AS tenant FROM easeml.runs r
 LEFT JOIN LATERAL (SELECT f.made_at, f.eta_at IS NOT NULL AS is_known FROM easeml.forecasts f WHERE f.run_id = r.run_id AND f.made_at >= r.started_at ORDER BY f.made_at DESC LIMIT 1) f ON true
 CROSS JOIN LATERAL (SELECT coalesce(f.made_at, r.started_at) + make_interval(secs => least(greatest(0.05 * extract(epoch FROM clock_timestamp() - r.started_at),
-    CASE WHEN f.is_known OR r.price_list IS NOT NULL THEN %(least_seconds)s ELSE %(first_seconds)s END), %(most_seconds)s)) AS due_at) d
+    CASE WHEN f.is_known OR num_nonnulls(r.price_list, r.max_seconds) > 0 THEN %(least_seconds)s ELSE %(first_seconds)s END), %(most_seconds)s)) AS due_at) d
 WHERE r.is_open AND r.status = 'running' AND r.run_id <> ALL (%(resting)s::bigint[]) AND d.due_at <= clock_timestamp()
     AND %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease)
 ORDER BY r.tenant = %(last_tenant)s, d.due_at LIMIT 1
