@@ -55,8 +55,12 @@ def test_the_password_is_nobody_elses_from_its_first_moment(tmp_path: Path, monk
     class Made:
         returncode = 0
 
+    def initdb(command: list[str | Path], **_: object) -> type[Made]:
+        Path(command[command.index("-D") + 1]).mkdir()
+        return Made
+
     monkeypatch.setattr(os, "open", watched)
-    monkeypatch.setattr(cluster, "run_as_server", lambda *_, **__: Made)
+    monkeypatch.setattr(cluster, "run_as_server", initdb)
     cluster.initialise(tmp_path / "cluster", tmp_path)
     assert opened
     assert all(flags & os.O_EXCL and flags & os.O_NOFOLLOW and mode == 0o600 for flags, mode in opened)

@@ -35,6 +35,6 @@ def test_an_interrupted_experiment_leaves_nothing_behind(number: signal.Signals,
     assert "loading" in process.stderr.readline()
     assert list(servers_folder.glob("easeml-experiment-*"))
     process.send_signal(number)
-    process.communicate(timeout=300)
-    assert process.returncode == 1
+    _, told = process.communicate(timeout=300)
+    assert process.returncode == 1, told
     assert not list(servers_folder.iterdir())
