@@ -36,5 +36,7 @@ def test_an_interrupted_experiment_leaves_nothing_behind(number: signal.Signals,
     assert list(servers_folder.glob("easeml-experiment-*"))
     process.send_signal(number)
     _, told = process.communicate(timeout=300)
-    assert process.returncode == 1, told
+    # Python ends itself by the signal where the interrupt has passed code compiled at run time, as in dataclasses.
+    assert process.returncode in (1, -signal.SIGINT), told
+    assert told.strip() == "Aborted!"
     assert not list(servers_folder.iterdir())
