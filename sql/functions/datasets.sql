@@ -98,8 +98,8 @@ BEGIN
     END IF;
     IF inputs IS NULL THEN
         inputs := easeml.default_inputs(own, pg_catalog.array_cat(array[target, split_column, group_column], key_columns));
-        RAISE NOTICE 'inputs: %', CASE WHEN pg_catalog.cardinality(inputs) <= 50 THEN pg_catalog.array_to_string(inputs, ', ')
-            ELSE pg_catalog.format('%s, and %s others', pg_catalog.array_to_string(inputs[:20], ', '), pg_catalog.cardinality(inputs) - 20) END USING HINT = 'Name columns in inputs to take others.';
+        RAISE NOTICE 'inputs: %', CASE WHEN pg_catalog.cardinality(inputs) OPERATOR(pg_catalog.<=) 50 THEN pg_catalog.array_to_string(inputs, ', ')
+            ELSE pg_catalog.format('%s, and %s others', pg_catalog.array_to_string(inputs[:20], ', '), pg_catalog.cardinality(inputs) OPERATOR(pg_catalog.-) 20) END USING HINT = 'Name columns in inputs to take others.';
     END IF;
     IF places IS NOT NULL THEN
         RETURN easeml.ask_for_packing(request OPERATOR(pg_catalog.||) pg_catalog.jsonb_build_object('source', coalesce(own_name, source), 'inputs', inputs,
@@ -168,7 +168,7 @@ BEGIN
     IF old.shuffle IS NOT NULL AND old.source ~ '^\s*\{' THEN
         RETURN easeml.ask_for_packing(jsonb_build_object('dataset', dataset, 'places', easeml.listed_places(old.source)), NULL);
     END IF;
-    IF old.shuffle IS NULL AND NOT EXISTS (SELECT FROM easeml.partitions p WHERE p.dataset_id = old.dataset_id) THEN
+    IF old.source = 'imported' AND NOT EXISTS (SELECT FROM easeml.partitions p WHERE p.dataset_id = old.dataset_id) THEN
         PERFORM easeml.fail('ML004', format('dataset %s was imported: it has no source to pack again', quote_literal(dataset)),
             hint => 'Make a dataset of a table: easeml.create_dataset(name, source, inputs, target).');
     ELSIF to_regclass(old.source) IS NULL THEN
