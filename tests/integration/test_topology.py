@@ -274,7 +274,8 @@ def test_slots_come_and_go_while_a_run_goes_on(database: Session, coordinator: C
         database.execute("SELECT easeml.resume_slot(2)")
         database.wait_until("SELECT n_units_done > %s FROM easeml.slots WHERE slot_id = 2", n_before)
         database.execute("SELECT easeml.cancel(%s)", [run_id])
-        database.execute("UPDATE easeml.trials SET max_epochs = n_steps_done / 8 + 1")
-        database.execute("SELECT easeml.resume(%s)", [run_id])
+    database.execute("UPDATE easeml.trials SET max_epochs = n_steps_done / 8 + 1")  # as no coordinator knows it yet
+    database.execute("SELECT easeml.resume(%s)", [run_id])
+    with coordinator(database):
         check_visits(database, run_id)
     assert database.value("SELECT count(*) FROM easeml.trials WHERE status <> 'finished'") == 0
