@@ -1,4 +1,4 @@
-"""The page docs/benchmarks.md: a table for each benchmark, with a second tree's values where two were compared."""
+"""The page docs/benchmarks.md: a section for each benchmark, of the last time that it was measured."""
 
 from __future__ import annotations
 
@@ -6,18 +6,30 @@ import importlib
 import os
 import platform
 import shlex
+import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
+from importlib.metadata import version
+from pathlib import Path
 from statistics import median
 from typing import Any
 
 from measuring import Row
+from trees import Tree
+
+from easeml_db.local.binaries import find_binaries
 
 MOST_WORSE = 0.03
 HEADINGS = ("measure", "setting", "value", "target", "holds")
-Results = Mapping[str, Sequence["Measured"]]
+INTRODUCTION = """# Benchmarks
+
+Each section has a benchmark of `benchmarks/` as it was last measured; `python benchmarks/run.py NAME --out docs`
+renews it. A ratio is the median over pairs that were measured by turns, so that both sides met the same neighbours.
+The server is a private one as `easeml up` makes it, with its default settings (durable commits and all), on
+two slots of one thread each; datasets are packed by a tenant under row-level security.
+"""
 
 
 @dataclass(frozen=True)
@@ -50,23 +62,52 @@ class Measured:
         return self.row.to_json() | (compared if self.before else {})
 
 
-def page(results: Results, before: str | None = None) -> str:
-    """Return the whole page; `before` names the other tree where two were compared."""
-    command = shlex.join(["python", "benchmarks/run.py", *sys.argv[1:]])
-    parts = [
-        "# Benchmarks\n",
-        f"Made on {date.today().isoformat()} by `{command}`; do not edit by hand.\n",
-        "Each ratio is the median over pairs that were measured by turns, so that both sides met the same neighbours.",
-        "The server is a private one as `easeml up` makes it, with its default settings (durable commits and all), on",
-        "two slots of one thread each; datasets are packed by a tenant under row-level security.\n",
-    ]
+def renewed(old: str, section: tuple[str, str], names: Sequence[str]) -> str:
+    """Return the page with one section, a heading and a text, in the place of what `old` has under that heading.
+
+    Sections of `names`, the benchmarks there are, come in their order; those that were written by hand follow.
+    """
+    sections = {**dict(_sections(old)), section[0]: section[1]}
+    ours = [heading(name) for name in names]
+    order = [each for each in ours if each in sections] + [each for each in sections if each not in ours]
+    return INTRODUCTION + "".join(f"\n## {each}\n\n{sections[each]}\n" for each in order)
+
+
+def _sections(text: str) -> Iterator[tuple[str, str]]:
+    for part in f"\n{text}".split("\n## ")[1:]:
+        first, _, body = part.partition("\n")
+        yield first.strip(), body.strip()
+
+
+def heading(name: str) -> str:
+    """Return the heading of a benchmark's section."""
+    return name.replace("_", " ").capitalize()
+
+
+def section(name: str, rows: Sequence[Measured], circumstances: str, before: str | None = None) -> str:
+    """Return what a benchmark measures, when and where it was measured, and its rows.
+
+    `before` names the other tree where two were compared.
+    """
+    parts = [(importlib.import_module(name).__doc__ or "").strip(), "", f"{circumstances}.", ""]
     if before is not None:
         parts += [_comparison(before)]
-    parts += ["\n".join(f"* {name}: {value}" for name, value in machine().items()) + "\n"]
-    for name, rows in results.items():
-        parts += [f"## {name.replace('_', ' ').capitalize()}\n", (importlib.import_module(name).__doc__ or "").strip()]
-        parts += ["", *_table(rows, is_compared=before is not None), ""]
-    return "\n".join(parts)
+    return "\n".join([*parts, *_table(rows, is_compared=before is not None)])
+
+
+def circumstances() -> str:
+    """Return day, commit, command and machine of a benchmark that begins now, and how busy the machine has been."""
+    command = shlex.join(["python", "benchmarks/run.py", *sys.argv[1:]])
+    commit = Tree(Path(__file__).resolve().parent.parent, sys.executable).describe()
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        models = [line.partition(":")[2].strip() for line in file if line.startswith("model name")]
+    server = subprocess.run([find_binaries() / "postgres", "--version"], capture_output=True, text=True, check=True)
+    return (
+        f"Measured on {date.today().isoformat()} at {commit} by `{command}`:"
+        f" {len(os.sched_getaffinity(0))} cores of {models[0] if models else platform.machine()}, load average"
+        f" {os.getloadavg()[0]:.1f} at the start, PostgreSQL {server.stdout.split()[2]},"
+        f" Python {platform.python_version()}, torch {version('torch')}"
+    )
 
 
 def _comparison(before: str) -> str:
@@ -102,23 +143,3 @@ def ratio_text(measured: Measured) -> str:
         return ""
     text = f"{median(ratios):.3f}"
     return f"{f'**{text}**' if measured.is_worse else text} ({min(ratios):.3f} to {max(ratios):.3f})"
-
-
-def machine() -> dict[str, str]:
-    """Return what the numbers were measured on."""
-    import numpy as np
-    import torch
-
-    from easeml_db import __version__
-    from easeml_db.local.binaries import find_binaries
-
-    with open("/proc/cpuinfo", encoding="utf-8") as file:
-        models = [line.partition(":")[2].strip() for line in file if line.startswith("model name")]
-    server = os.popen(f"{find_binaries() / 'postgres'} --version").read().strip()
-    return {
-        "processor": f"{len(os.sched_getaffinity(0))} cores, {models[0] if models else platform.machine()}",
-        "system": platform.platform(),
-        "server": server,
-        "Python": f"{platform.python_version()}, torch {torch.__version__}, numpy {np.__version__}",
-        "easeml": __version__,
-    }

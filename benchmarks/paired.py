@@ -13,40 +13,17 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from measuring import Row
 from page import Measured
+from trees import Tree
 
 HERE = Path(__file__).resolve().parent
-PRINT_BIN = "print-bin: ; @echo $(BIN)"
 Key = tuple[str, int]  # a name, and the place among the rows of that name
-
-
-@dataclass(frozen=True)
-class Tree:
-    """A clone and the Python of the environment that it is installed in."""
-
-    clone: Path
-    python: str
-
-    def describe(self) -> str:
-        """Return its commit in short, or its folder where git knows none."""
-        command = ["git", "-C", self.clone, "rev-parse", "--short", "HEAD"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        return f"commit {done.stdout.strip()}" if done.returncode == 0 else str(self.clone.name)
-
-
-def tree_at(clone: Path, python: str | None) -> Tree:
-    """Return the tree in a clone; without a Python, with that of the environment that its Makefile makes."""
-    if python is None:
-        command = ["make", "-s", "-C", clone, f"--eval={PRINT_BIN}", "print-bin"]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        python = f"{done.stdout.strip()}/python"
-    return Tree(clone.resolve(), python)
 
 
 class Side:
@@ -94,20 +71,18 @@ def _side(tree: Tree, *, n_rounds: int, is_quick: bool) -> Iterator[Side]:
 
 def compare(
     names: Sequence[str], before: Tree, *, n_rounds: int, is_quick: bool, show: Callable[[Measured], None]
-) -> Mapping[str, Sequence[Measured]]:
-    """Run the benchmarks on both trees by turns; show a benchmark's rows when all its rounds are done."""
+) -> Iterator[tuple[str, Sequence[Measured]]]:
+    """Run the benchmarks on both trees by turns; show and yield a benchmark's rows when all its rounds are done."""
     after = Tree(HERE.parent, sys.executable)
-    results: dict[str, Sequence[Measured]] = {}
     with (
         _side(before, n_rounds=n_rounds, is_quick=is_quick) as old,
         _side(after, n_rounds=n_rounds, is_quick=is_quick) as new,
     ):
         for name in names:
-            rounds = [_round(name, old, new, number) for number in range(n_rounds)]
-            results[name] = paired(rounds)
-            for row in results[name]:
+            rows = paired([_round(name, old, new, number) for number in range(n_rounds)])
+            for row in rows:
                 show(row)
-    return results
+            yield name, rows
 
 
 def _round(name: str, old: Side, new: Side, number: int) -> tuple[list[Row], list[Row]]:

@@ -2,8 +2,9 @@
 
     python benchmarks/run.py [--quick] [--json] [--out DIR] [--before CLONE] [NAME ...]
 
-A full run takes about three quarters of an hour and writes DIR/benchmarks.md (docs/ unless told otherwise). --quick
-tries the code on 2,000 images; its numbers mean nothing. A quick or partial run writes a file only where --out says so.
+A full run takes about two hours and writes docs/benchmarks.md. --out DIR writes DIR/benchmarks.md: each benchmark
+replaces its section there as soon as it is done, and what was not measured stays. --quick tries the code on 2,000
+images; its numbers mean nothing. A quick or partial run writes a file only where --out says so.
 
 --before measures another clone in the same run, by turns with this one, and shows its values and the ratios too. Set
 the clone up first (make -C CLONE setup). The repeats of a benchmark are spread over the rounds, so a full comparison
@@ -17,12 +18,13 @@ import functools
 import importlib
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TextIO
 
-from page import Measured, Results, page, ratio_text
-from paired import Tree, compare, tree_at
+from page import Measured, circumstances, heading, ratio_text, renewed, section
+from paired import compare
+from trees import Tree, tree_at
 
 NAMES = (
     "training_speed",
@@ -49,16 +51,23 @@ def main() -> None:
     """Parse, measure, print, write."""
     arguments = _arguments()
     before = None if arguments.before is None else tree_at(arguments.before, arguments.before_python)
-    results = _results(arguments, before)
-    if arguments.json:
-        print(json.dumps([measured.to_json() for rows in results.values() for measured in rows], indent=2))
     is_complete = not arguments.quick and not arguments.names
     folder = arguments.out or (DOCS if is_complete else None)
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "benchmarks.md").write_text(
-            page(results, None if before is None else before.describe()), encoding="utf-8"
-        )
+    measured: list[Measured] = []
+    for name, rows, where in _results(arguments, before):
+        measured += rows
+        if folder is not None:
+            text = section(name, rows, where, None if before is None else before.describe())
+            _write(folder / "benchmarks.md", (heading(name), text))
+    if arguments.json:
+        print(json.dumps([each.to_json() for each in measured], indent=2))
+
+
+def _write(path: Path, new: tuple[str, str]) -> None:
+    old = path.read_text(encoding="utf-8") if path.exists() else ""
+    path.write_text(renewed(old, new, NAMES), encoding="utf-8")
 
 
 def _arguments() -> argparse.Namespace:
@@ -81,27 +90,33 @@ def _arguments() -> argparse.Namespace:
     return arguments
 
 
-def _results(arguments: argparse.Namespace, before: Tree | None) -> Results:
-    """Measure this tree, or both by turns; show each row as it comes."""
+def _results(arguments: argparse.Namespace, before: Tree | None) -> Iterator[tuple[str, Sequence[Measured], str]]:
+    """Measure this tree, or both by turns; show each row as it comes, and yield each benchmark when it is done."""
     names = arguments.names or NAMES
     show = functools.partial(_show, file=sys.stderr if arguments.json else sys.stdout)
     if before is None:
-        return measure(names, is_quick=arguments.quick, show=show)
-    return compare(names, before, n_rounds=arguments.rounds, is_quick=arguments.quick, show=show)
+        benchmarks = measure(names, is_quick=arguments.quick, show=show)
+    else:
+        benchmarks = compare(names, before, n_rounds=arguments.rounds, is_quick=arguments.quick, show=show)
+    where = circumstances()
+    for name, rows in benchmarks:
+        yield name, rows, where
+        where = circumstances()
 
 
-def measure(names: Sequence[str], *, is_quick: bool, show: Callable[[Measured], None]) -> Results:
-    """Run the benchmarks one after another on one server."""
+def measure(
+    names: Sequence[str], *, is_quick: bool, show: Callable[[Measured], None]
+) -> Iterator[tuple[str, Sequence[Measured]]]:
+    """Run the benchmarks one after another on one server; yield each with its rows when it is done."""
     from workload import opened
 
-    results: dict[str, list[Measured]] = {}
     with opened(is_quick=is_quick) as workload:
         for name in names:
-            results[name] = []
+            rows = []
             for row in importlib.import_module(name).measure(workload):
-                results[name].append(Measured(row))
-                show(results[name][-1])
-    return results
+                rows.append(Measured(row))
+                show(rows[-1])
+            yield name, rows
 
 
 def _show(measured: Measured, file: TextIO) -> None:

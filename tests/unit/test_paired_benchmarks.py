@@ -1,4 +1,4 @@
-"""A comparison of two trees: which rows are paired, what the ratio is, when it counts as worse."""
+"""Benchmarks: which rows of two trees are paired, when a ratio counts as worse, what a page keeps of earlier runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
 from measuring import Row
-from page import Measured, ratio_text
+from page import Measured, heading, ratio_text, renewed
 from paired import Side, _round, paired
 
 
@@ -79,3 +79,12 @@ def test_the_trees_take_turns_row_by_row_and_the_longer_one_is_measured_to_its_e
     assert [each.value for each in old] == [1.0, 2.0]
     assert [each.value for each in new] == [3.0, 4.0, 5.0]
     assert "".join(asked) == order
+
+
+def test_a_page_keeps_what_was_not_measured_again():
+    names = ("whole_run", "hops", "year")
+    page = renewed("", (heading("hops"), "of May"), names)
+    page = renewed(f"{page}\n## By hand\n\ntwo lines\n\nand a third\n", (heading("whole_run"), "of June"), names)
+    page = renewed(page, (heading("hops"), "of July"), names)
+    assert page.endswith("\n## Whole run\n\nof June\n\n## Hops\n\nof July\n\n## By hand\n\ntwo lines\n\nand a third\n")
+    assert page.count("\n## ") == 3
