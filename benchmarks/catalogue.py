@@ -65,6 +65,12 @@ PAGES = {
     "slots": "SELECT * FROM easeml.slot_status",
     "segments": "SELECT * FROM easeml.segment_status",
     "coordinators": "SELECT * FROM easeml.coordinator_status",
+    "answering now": "SELECT * FROM easeml.answering WHERE tenant = 'tenant_1'",
+    "health": "SELECT * FROM easeml.health",
+    "what is kept for how long": "SELECT * FROM easeml.retention",
+    "what trains again": "SELECT * FROM easeml.refresh_status",
+    "what came of it": "SELECT * FROM easeml.refresh_history ORDER BY refresh_id DESC LIMIT 20",
+    "tasks": "SELECT * FROM easeml.task_status",
     "summary of a run": "SELECT * FROM easeml.run_summary({run})",
 }
 WHOLE = {

@@ -18,7 +18,6 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 import easeml_loaders
 from easeml_db.cli.output import say
-from easeml_db.errors import EasemlError
 from easeml_loaders import IfExists, LoadedTable, Source, fashion_mnist, load_table, source
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -44,12 +43,13 @@ class Destination:
 
     @functools.cached_property
     def conninfo(self) -> str:
-        """The database given, or the embedded one, started when it is first needed."""
-        if self.dsn is not None:
-            return self.dsn
+        """The database given, or the embedded one; it has answered. Raises InvalidArgument, ServerUnavailable."""
         from easeml_db.cli.connection import dsn_or_embedded
+        from easeml_db.postgres.connection import connect_now
 
-        return dsn_or_embedded()
+        conninfo = self.dsn if self.dsn is not None else dsn_or_embedded()
+        connect_now(conninfo).close()
+        return conninfo
 
 
 @click.group()
@@ -179,26 +179,13 @@ for _name in easeml_loaders.BUNDLED_NAMES:
 def write(destination: Destination, read: Callable[[source.Progress], Source]) -> None:
     """Make the source, write it, report: the part that all commands share."""
     started_seconds = time.perf_counter()
-    with one_line_errors():
-        conninfo = destination.conninfo
-        with progress_bar(destination.table) as progress:
-            rows = read(progress)
-            loaded = load_table(conninfo, rows, destination.table, if_exists=destination.if_exists, progress=progress)
+    conninfo = destination.conninfo
+    with progress_bar(destination.table) as progress:
+        rows = read(progress)
+        loaded = load_table(conninfo, rows, destination.table, if_exists=destination.if_exists, progress=progress)
     for note in rows.notes:
         say(f"notice: {note}", err=True)
     report(loaded, time.perf_counter() - started_seconds, destination.as_json)
-
-
-@contextmanager
-def one_line_errors() -> Iterator[None]:
-    """Our errors as click's: one line on standard error, exit code 1; with --debug as they are."""
-    try:
-        yield
-    except EasemlError as error:
-        if click.get_current_context().find_root().params.get("debug"):
-            raise
-        hint = f" (hint: {error.hint})" if error.hint else ""
-        raise click.ClickException(f"{error}{hint}") from error
 
 
 @contextmanager

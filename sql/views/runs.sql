@@ -6,7 +6,7 @@ SELECT r.run_id, r.tenant::text AS tenant, d.dataset_name, d.version AS dataset_
     CASE WHEN r.status = 'running' AND NOT easeml.has_live_coordinator() THEN 'interrupted' ELSE r.status END AS status,
     r.procedure, r.metric, r.max_epochs, r.seed,
     t.n_trials, t.n_finished, t.n_failed, t.n_units_done, w.n_units,
-    round(100.0 * t.n_units_done / nullif(w.n_units, 0), 1)::double precision AS percent_done,
+    CASE WHEN r.procedure = 'import' THEN 100 ELSE round(100.0 * t.n_units_done / nullif(w.n_units, 0), 1) END::double precision AS percent_done,
     b.trial_id AS best_trial_id, (SELECT k.best_metric_value FROM easeml.trials k WHERE k.trial_id = b.trial_id) AS best_metric_value,
     r.created_at, r.started_at, r.finished_at,
     extract(epoch FROM coalesce(r.finished_at, greatest(now(), statement_timestamp())) - r.started_at)::double precision AS elapsed_seconds,
@@ -27,7 +27,8 @@ LEFT JOIN LATERAL (
     FROM easeml.trials WHERE run_id = r.run_id) t ON true
 LEFT JOIN LATERAL (
     -- The trials of a search with a time limit are as many as there is time for: at the pace so far.
-    SELECT CASE WHEN r.search IS NULL THEN t.n_trials * (2 * r.max_epochs + 1) * d.n_partitions
+    SELECT CASE WHEN r.procedure = 'import' THEN 0 -- its trial was trained elsewhere
+        WHEN r.search IS NULL THEN t.n_trials * (2 * r.max_epochs + 1) * d.n_partitions
         WHEN r.status = 'running' AND r.max_seconds IS NOT NULL
             THEN least(ceil(t.n_units_done * least(r.max_seconds, 1e9) / greatest(extract(epoch FROM greatest(now(), statement_timestamp()) - r.started_at), 0.001)), 9e18)::bigint
         WHEN r.status IN ('queued', 'running') AND r.max_seconds IS NULL

@@ -166,6 +166,11 @@ def test_an_imported_trial_is_a_trial_like_any_other(trained: Session, imported:
     assert guest.value("SELECT easeml.predict_value('postgres.kept', %s::jsonb)", row) is not None
 
 
+def test_an_imported_trial_is_done_and_has_no_units(trained: Session, imported: int) -> None:
+    asked = "SELECT n_units, n_units_done, percent_done FROM easeml.run_status WHERE procedure = 'import'"
+    assert trained.rows(asked) == [{"n_units": 0, "n_units_done": 0, "percent_done": 100}]
+
+
 def test_an_imported_dataset_is_not_trained_packed_or_replayed(trained: Session, imported: int) -> None:
     refused(trained, "SELECT easeml.select_models('kept')", [], "ML004", "was imported: it has no rows to train on")
     refused(trained, "SELECT easeml.refresh_dataset('kept')", [], "ML004", "was imported: it has no source to pack")

@@ -135,9 +135,9 @@ def test_bundled_data_sets_load(dsn: str, name: str) -> None:
 def test_existing_table_is_refused_with_the_way_out(dsn: str) -> None:
     assert command(dsn, "iris").exit_code == 0
     refused = command(dsn, "iris")
-    assert refused.exit_code == 1
-    assert "already exists" in refused.stderr
-    assert "--replace" in refused.stderr
+    assert isinstance(refused.exception, NotAllowed)
+    assert "already exists" in str(refused.exception)
+    assert "--replace" in str(refused.exception.hint)
     assert command(dsn, "iris", "--replace").exit_code == 0
     assert command(dsn, "iris", "--append").exit_code == 0
     assert query(dsn, "SELECT count(*), max(id) FROM iris") == [(300, 300)]
@@ -165,8 +165,8 @@ def test_wrong_csv_is_refused_before_a_table_is_replaced(dsn: str, tmp_path: Pat
     execute(dsn, "CREATE TABLE t (a bigint)")
     file = csv_at(tmp_path, "a,b\n1,2\n3\n")
     result = command(dsn, "csv", str(file), "--table", "t", "--replace")
-    assert result.exit_code == 1
-    assert result.stderr == f"Error: {file}, line 3: expected 2 fields, got 1\n"
+    assert isinstance(result.exception, InvalidData)
+    assert str(result.exception) == f"{file}, line 3: expected 2 fields, got 1"
     assert column_types(dsn, "t") == {"a": "bigint"}
 
 
@@ -176,7 +176,13 @@ def test_appended_csv_takes_the_types_of_the_table(dsn: str, tmp_path: Path) -> 
     assert result.exit_code == 0, result.output
     assert query(dsn, "SELECT * FROM t") == [("3", 1.0, 2)]
     result = command(dsn, "csv", str(csv_at(tmp_path, "x,n\n1,2\n1,x\n")), "--table", "t", "--append")
-    assert "line 3: column 'n' is smallint, got 'x'" in result.stderr
+    assert "line 3: column 'n' is smallint, got 'x'" in str(result.exception)
+
+
+def test_a_missing_package_is_told_with_the_way_to_it(dsn: str, tmp_path: Path) -> None:
+    refused = command(dsn, "fashion-mnist", "--folder", str(tmp_path)).exception
+    assert isinstance(refused, NotFound)
+    assert "apt-get install dataset-fashion-mnist" in str(refused.hint)
 
 
 def test_append_of_other_columns_or_types_is_refused(dsn: str) -> None:
