@@ -6,23 +6,21 @@ Unpacking a picture takes longer than sending it, so that several processes read
 from __future__ import annotations
 
 import os
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from easeml_loaders.forked import can_fork, read_in_processes
 from easeml_loaders.pictures import MODES, Place, Skipped, Wanted, is_known, outputs_of, pixels_of, strictly
 from easeml_loaders.small_pngs import may_unpack, unpacked
 from easeml_loaders.source import CHUNK_BYTES, Chunk, Column, Source, Values
 from easeml_plpy.errors import InvalidArgument, InvalidData
 
-MANY_PICTURES, MANY_SMALL_PNGS = 5_000, 30_000
-"""From so many on further processes pay: each takes a third of a second to begin."""
+MANY_PICTURES = 500
+"""From so many on further processes pay: each takes some milliseconds to begin."""
 MOST_PROCESSES = 8
 PART_BYTES = CHUNK_BYTES // 4
 MOST_FILE_BYTES = 1 << 16
@@ -55,8 +53,7 @@ def picture_source(folder: Path, labels: Names, wanted: Wanted, skipped: Skipped
 
 
 def _chunks(folder: Path, labels: Names, wanted: Wanted, skipped: Skipped) -> Iterator[Chunk]:
-    shapes = [each.shape for each in (wanted, wanted.output) if each is not None]
-    n_rows = max(1, PART_BYTES // sum(map(int, map(np.prod, shapes))))
+    n_rows = max(1, PART_BYTES // sum(_sizes(wanted)))
     parts = [labels[start : start + n_rows] for start in range(0, len(labels), n_rows)]
     for part, read in zip(parts, _read_all(folder, parts, wanted), strict=True):
         kept = list(_kept(part, read, wanted, skipped))
@@ -81,50 +78,66 @@ def _kept(part: Names, read: Read, wanted: Wanted, skipped: Skipped) -> Iterator
 def _read_all(folder: Path, parts: Sequence[Names], wanted: Wanted) -> Iterator[Read]:
     """Yield what the files of each part hold, in their order; a few parts are read ahead."""
     n_processes = min(os.cpu_count() or 1, MOST_PROCESSES, len(parts))
-    if n_processes < 2 or sum(map(len, parts)) < _worth_while(parts[0], wanted):
+    if n_processes < 2 or sum(map(len, parts)) < MANY_PICTURES or not can_fork():
         yield from (read_part(folder, part, wanted) for part in parts)
         return
-    # Started afresh: a fork would share the connection to the server.
-    with ProcessPoolExecutor(n_processes, mp_context=get_context("spawn")) as pool:
-        ahead: deque[Future[Read]] = deque()
-        for part in parts:
-            ahead.append(pool.submit(read_part, folder, part, wanted))
-            if len(ahead) > 2 * n_processes:
-                yield ahead.popleft().result()
-        while ahead:
-            yield ahead.popleft().result()
+    sizes = _sizes(wanted)
 
+    def read(number: int, memory: NDArray[np.uint8]) -> list[Mapping[int, str]]:
+        return _read_into(_arrays(memory, len(parts[number]), sizes), folder, parts[number], wanted)
 
-def _worth_while(names: Names, wanted: Wanted) -> int:
-    """Return from how many pictures on further processes pay, by the first of them."""
-    are_small = may_unpack(len(names), wanted.shape) and names[0][0].lower().endswith(".png")
-    return MANY_SMALL_PNGS if are_small else MANY_PICTURES
+    found = read_in_processes(len(parts), n_processes, len(parts[0]) * sum(sizes), read)
+    for part, (problems, memory) in zip(parts, found, strict=True):
+        arrays = _arrays(memory, len(part), sizes)
+        yield [
+            Pictures(pixels.copy(), named)
+            for pixels, named in zip(arrays, cast("list[Mapping[int, str]]", problems), strict=True)
+        ]
 
 
 def read_part(folder: Path, part: Names, wanted: Wanted) -> Read:
     """Return what the files of a part hold, or what is wrong with them."""
+    arrays = [np.empty((len(part), size), np.uint8) for size in _sizes(wanted)]
+    return list(map(Pictures, arrays, _read_into(arrays, folder, part, wanted)))
+
+
+def _sizes(wanted: Wanted) -> list[int]:
+    """Return how many bytes each picture of an example has."""
+    return [int(np.prod(each.shape)) for each in (wanted, wanted.output) if each is not None]
+
+
+def _arrays(memory: NDArray[np.uint8], n_rows: int, sizes: Sequence[int]) -> list[NDArray[np.uint8]]:
+    """Return the pixels of a part, an array (n_rows, size) for each picture of an example, that lie in a memory."""
+    ends = n_rows * np.cumsum([0, *sizes])
+    return [memory[ends[k] : ends[k + 1]].reshape(n_rows, size) for k, size in enumerate(sizes)]
+
+
+def _read_into(
+    arrays: Sequence[NDArray[np.uint8]], folder: Path, part: Names, wanted: Wanted
+) -> list[Mapping[int, str]]:
+    """Write the pixels of the files of a part, and return what is wrong with some of them, by their places."""
     place = Place(folder)
     with strictly():
-        read = [_pictures(place, [name for name, _ in part], wanted)]
+        problems = [_read_pictures(arrays[0], place, [name for name, _ in part], wanted)]
         if wanted.output is not None:
-            read.append(_pictures(place, [name for _, name in part], wanted.output))
-    return read
+            problems.append(_read_pictures(arrays[1], place, [name for _, name in part], wanted.output))
+    return problems
 
 
-def _pictures(place: Place, names: Sequence[str], wanted: Wanted) -> Pictures:
-    """Read pictures: small PNGs are unpacked together, and Pillow reads all others."""
-    pixels = np.zeros((len(names), int(np.prod(wanted.shape))), np.uint8)
+def _read_pictures(pixels: NDArray[np.uint8], place: Place, names: Sequence[str], wanted: Wanted) -> Mapping[int, str]:
+    """Read pictures: small PNGs are unpacked together, and Pillow reads all others. What cannot be read is zero."""
     is_known = np.zeros(len(names), np.bool_)
     if may_unpack(len(names), wanted.shape):
         for some, contents in _contents(place, names):
             pixels[some], is_known[some] = unpacked(contents, wanted.shape)
     problems: dict[int, str] = {}
     for k in np.flatnonzero(~is_known).tolist():
+        pixels[k] = 0
         try:
             pixels[k] = np.frombuffer(pixels_of(place.of(names[k]), wanted), np.uint8)
         except InvalidData as error:
             problems[k] = str(error)
-    return Pictures(pixels, problems)
+    return problems
 
 
 def _contents(place: Place, names: Sequence[str]) -> Iterator[tuple[slice, list[bytes]]]:

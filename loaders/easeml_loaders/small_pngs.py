@@ -44,36 +44,36 @@ def unpacked(files: Sequence[bytes], shape: tuple[int, int, int]) -> tuple[Bytes
     shape: height, width and channels that all of them must have.
     """
     height, width, channels = shape
-    header = struct.pack(">IIBBBBB", width, height, 8, COLOUR_OF[channels], 0, 0, 0)
     n_line = 1 + width * channels
-    found = {place: _lines(file, header, height * n_line) for place, file in enumerate(files)}
-    lines = {place: each for place, each in found.items() if each and max(each[::n_line]) <= LAST_FILTER}
+    header = b"IHDR" + struct.pack(">IIBBBBB", width, height, 8, COLOUR_OF[channels], 0, 0, 0)
+    begin = SIGNATURE + struct.pack(">I", 13) + header + struct.pack(">I", zlib.crc32(header))
+    lines = [_lines(file, begin, height * n_line) for file in files]
+    places = [place for place, each in enumerate(lines) if each is not None]
+    found = np.frombuffer(b"".join(filter(None, lines)), np.uint8).reshape(len(places), height, n_line)
     pixels, is_known = np.zeros((len(files), height * width * channels), np.uint8), np.zeros(len(files), np.bool_)
-    if lines:
-        places = list(lines)
-        pixels[places], is_known[places] = _unfiltered(list(lines.values()), shape), True
+    is_known[places] = (found[:, :, 0] <= LAST_FILTER).all(1)
+    if is_known.any():
+        pixels[is_known] = _unfiltered(found[is_known[places]], shape)
     return pixels, is_known
 
 
-def _lines(file: bytes, header: bytes, n_bytes: int) -> bytes | None:
+def _lines(file: bytes, begin: bytes, n_bytes: int) -> bytes | None:
     """Return the lines of a plain file, each behind the number of its filter; None for any other."""
-    if file[:8] != SIGNATURE:
+    if not file.startswith(begin):
         return None
-    place, packed, is_first = 8, [], True
+    place, packed = len(begin), b""
     while place + 12 <= len(file):
-        length = int.from_bytes(file[place : place + 4], "big")
-        kind, end = file[place + 4 : place + 8], place + 8 + length
-        if end + 4 > len(file) or zlib.crc32(file[place + 4 : end]) != int.from_bytes(file[end : end + 4], "big"):
-            return None
-        if is_first != (kind == b"IHDR") or (is_first and file[place + 8 : end] != header):
+        kind = file[place + 4 : place + 8]
+        end = place + 8 + int.from_bytes(file[place : place + 4], "big")
+        if zlib.crc32(file[place + 4 : end]) != int.from_bytes(file[end : end + 4], "big") or end + 4 > len(file):
             return None
         if kind == b"IDAT":
-            packed.append(file[place + 8 : end])
+            packed += file[place + 8 : end]
         elif kind == b"IEND":
-            return _inflated(packed[0] if len(packed) == 1 else b"".join(packed), n_bytes)
-        elif not is_first and kind not in IGNORED:
+            return _inflated(packed, n_bytes)
+        elif kind not in IGNORED:
             return None
-        place, is_first = end + 4, False
+        place = end + 4
     return None
 
 
@@ -88,14 +88,17 @@ def _inflated(packed: bytes, n_bytes: int) -> bytes | None:
     return lines if is_whole else None
 
 
-def _unfiltered(pictures: Sequence[bytes], shape: tuple[int, int, int]) -> Bytes:
-    """Return the pixels (n, height * width * channels) of the lines of pictures. A blank line stands above each, since
-    nothing is above its first one."""
+def _unfiltered(pictures: Bytes, shape: tuple[int, int, int]) -> Bytes:
+    """Return the pixels (n, height * width * channels) of the lines (n, height, line) of pictures. A blank line stands
+    above each, since nothing is above its first one."""
     from PIL import Image
 
     height, width, channels = shape
-    blank = bytes(1 + width * channels)
-    stream = zlib.compress(blank + blank.join(pictures), 0)
-    tall = Image.frombytes(MODES[channels], (width, len(pictures) * (height + 1)), stream, "zip", MODES[channels], 0)
-    pixels = np.frombuffer(tall.tobytes(), np.uint8).reshape(len(pictures), height + 1, -1)
+    tall = np.zeros((len(pictures), height + 1, pictures.shape[2]), np.uint8)
+    tall[:, 1:] = pictures
+    stream = zlib.compress(tall.data, 0)
+    mode, size = MODES[channels], (width, len(pictures) * (height + 1))
+    pixels = np.frombuffer(Image.frombytes(mode, size, stream, "zip", mode, 0).tobytes(), np.uint8).reshape(
+        len(pictures), height + 1, -1
+    )
     return pixels[:, 1:].reshape(len(pictures), -1)
