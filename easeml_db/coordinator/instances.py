@@ -51,12 +51,14 @@ class Instances:
         self._unrecorded_until = 0.0
         self.n_local = 0  # slots that this server may have, those added for planned runs among them
         self._ended_cost: dict[int, float] = {}  # by run, of those that ended since we took over
+        self._since: dict[int, float] = {}  # when each was requested, or came up, or we took it over
 
     async def take_up(self) -> None:
         """Find the instances of an earlier coordinator, and go on with each where it stands."""
         await self.count_local()
         for instance in await self._store.alive():
             self._known[instance.instance_id] = instance
+            self._since[instance.instance_id] = self._clock.now_seconds()
             if instance.status != "releasing":
                 await self._provisioner.start(instance)
 
@@ -72,6 +74,10 @@ class Instances:
     def of(self, run_id: int) -> list[Instance]:
         """Return those of a run that are wanted or there, the oldest first."""
         return [each for each in self._known.values() if each.run_id == run_id and each.status != "releasing"]
+
+    def age(self, instance: Instance, now_seconds: float) -> float:
+        """Return for how long an instance has been in its status, since we took over at most."""
+        return now_seconds - self._since.get(instance.instance_id, now_seconds)
 
     def n_slots(self, provisioner: str, *, without: int) -> dict[int, int]:
         """Return how many slots the instances of a provisioner have, by run, but for one run."""
@@ -115,6 +121,7 @@ class Instances:
             numbers = await self._lease.write(self._store.request(run_id, provisioner, instance_type, n))
         await self._read(numbers)
         for number in numbers:
+            self._since[number] = self._clock.now_seconds()
             await self._provisioner.start(self._known[number])
 
     async def release(self, instance_ids: Collection[int]) -> None:
@@ -186,6 +193,7 @@ class Instances:
             await self.release([instance.instance_id])
             return
         self._n_in_a_row.pop(instance.run_id, None)
+        self._since[instance.instance_id] = self._clock.now_seconds()
         await self._read([instance.instance_id])
         await self._open_slots()
 
@@ -200,5 +208,6 @@ class Instances:
         await self._lease.write(self._store.end(instance.instance_id, status, cost, reason))
         self._known.pop(instance.instance_id, None)
         self._stopping.pop(instance.instance_id, None)
+        self._since.pop(instance.instance_id, None)
         self._ended_cost[instance.run_id] = self._ended_cost.get(instance.run_id, 0.0) + cost
         await self._open_slots()

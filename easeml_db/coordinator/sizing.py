@@ -115,8 +115,11 @@ class Sizing:
         if cap is not None:
             most[stage.instance_type] = min(most[stage.instance_type], cap)
         mine = self._instances.of(plan.run_id)
-        n_held = sum(each.instance_type == stage.instance_type for each in mine)
-        return Circumstances(now_seconds, cost, stage.instance_type, n_held, most)
+        held = [each for each in mine if each.instance_type == stage.instance_type]
+        # Slots of this server have their sessions, but for those that are added.
+        young = [] if plan.is_local else held
+        ages = [(each.status == "ready", self._instances.age(each, now_seconds)) for each in young]
+        return Circumstances(now_seconds, cost, stage.instance_type, len(held), most, tuple(ages))
 
     # Where only work is paid
 

@@ -170,10 +170,10 @@ class Provisioners:
             output = await call_program(command, _environment(instance), programs.timeout_seconds)
             answer = Answer("gone") if program == "stop" else read_answer(output)
         except ProgramFailed as error:
-            self._deliver(ProgramSaid(instance.instance_id, program, str(error), output[:MAX_OUTPUT]))
+            self._deliver(ProgramSaid(instance.instance_id, program, str(error), output[-MAX_OUTPUT:]))
             raise ProgramFailed(f"{program}: {error}") from error
         if program != "probe":
-            self._deliver(ProgramSaid(instance.instance_id, program, answer.status, output[:MAX_OUTPUT]))
+            self._deliver(ProgramSaid(instance.instance_id, program, answer.status, output[-MAX_OUTPUT:]))
         return answer
 
 
@@ -213,11 +213,11 @@ async def call_program(command: tuple[str, ...], environment: dict[str, str], ti
 
 
 async def _read(process: asyncio.subprocess.Process) -> str:
-    """Return the beginning of what a process prints, once it has ended; the rest is thrown away."""
+    """Return the end of what a process prints, where its answer stands, once it has ended; the rest is thrown away."""
     kept = b""
     stream = process.stdout
     while stream is not None and (more := await stream.read(65536)):
-        kept = (kept + more)[: 4 * MAX_OUTPUT]
+        kept = (kept + more)[-4 * MAX_OUTPUT :]
     await process.wait()
     return kept.decode(errors="replace").replace("\0", "")
 

@@ -290,3 +290,24 @@ def test_deadlines_are_kept_though_trials_differ_and_instances_fail(seed):
     world = world_with([run], [plan], n_slots=1, cloud_faults=faults, seed=seed)
     serve(world)
     assert finished_seconds(world) <= 80.0
+
+
+def test_a_run_whose_machines_are_still_starting_is_not_planned_again_for_that(monkeypatch):
+    """Queue and start of a machine take a minute, as planned: it is not ahead when it has asked for it, nor behind
+    ever after."""
+    slow = replace(MACHINE, queue=Latency(40.0), initialisation=Latency(20.0))
+    run = planned_run()
+    plan = first_plan(run, PriceList("cloud", (slow,)), Goal(150.0), provisioner="cloud", spread=0.1)
+    faults = CloudFaults(queue_seconds=lambda k: 40.0, start_seconds=lambda k: 20.0)
+    world = world_with([run], [plan], n_slots=1, cloud_faults=faults, spread=0.1)
+    table, made = world.tables.plans_table, []
+    keep = table.keep
+
+    def noted(run_id, row, plan, lease_number):
+        made.append(plan.made_seconds)
+        keep(run_id, row, plan, lease_number)
+
+    monkeypatch.setattr(table, "keep", noted)
+    serve(world)
+    assert finished_seconds(world) <= 150.0
+    assert min(made) > 60.0

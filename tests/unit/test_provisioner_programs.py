@@ -118,6 +118,14 @@ def test_output_is_bounded_and_what_a_program_leaves_behind_is_killed(tmp_path: 
     assert len(asyncio.run(call_program(instance.programs.start, {"PATH": "/usr/bin:/bin"}, 20.0))) <= 4 * MAX_OUTPUT
 
 
+def test_the_answer_of_a_program_that_talks_much_is_found_and_kept(tmp_path: Path) -> None:
+    text = GOOD.replace("start) echo", "start) yes waiting | head -c 200000; echo", 1)
+    heard = told(instance_of(tmp_path / "p", text))
+    assert isinstance(heard[-1], InstanceUp)
+    said = next(message for message in heard if isinstance(message, ProgramSaid))
+    assert said.output.rstrip().endswith(READY)
+
+
 def test_answers_are_read_from_the_last_line() -> None:
     answer = read_answer(f"starting up\n{READY}\n\n")
     assert (answer.status, answer.n_slots, answer.device) == ("ready", 2, None)

@@ -31,13 +31,15 @@ LEAST_SECONDS, LEAST_COST = 1e-3, 1e-9
 @dataclass(frozen=True)
 class Circumstances:
     """What a run has, and may have: instances held of one type, what it has cost, and by type how many instances it may
-    have at most (absent: as many as the price list says)."""
+    have at most (absent: as many as the price list says). `ages` of those held that may still be starting: whether each
+    is up, and the seconds since it came up, or was requested."""
 
     now_seconds: float
     cost: float
     held_type: str = ""
     n_held: int = 0
     most: Mapping[str, int] | None = None
+    ages: tuple[tuple[bool, float], ...] = ()
 
 
 class Rest:
@@ -54,7 +56,9 @@ class Rest:
             profiles = knowledge.profiles(architectures_of(self._stages), kinds, is_local=False)
             if not any(load.is_tested for stage in self._stages for load in stage.loads):
                 self.ending_seconds = ENDING_EPOCHS * max(profile.seconds(1) for profile in profiles.values())
-            job = Job(self._stages, profiles, data_gb=standing["knowledge"]["data_gb"])
+            sessions = [profile.session_seconds for (_, kind), profile in profiles.items() if kind == self._held_kind()]
+            waiting = self._starting_seconds(max(sessions, default=0.0))
+            job = Job(self._stages, profiles, data_gb=standing["knowledge"]["data_gb"], margin_seconds=waiting)
             prices = PriceList(plan.prices.name, self._types)
             self._simulator = Simulator(job, prices, n_samples=SAMPLES, seed=standing["seed"])
         self.notes = "; ".join(knowledge.notes)
@@ -77,6 +81,24 @@ class Rest:
         """How long it takes to replace an instance that dies."""
         waits = [latency for each in self._types for latency in (each.queue, each.initialisation)]
         return sum(latency.mean_seconds + latency.sd_seconds for latency in waits) / max(1, len(self._types))
+
+    def _held_kind(self) -> str | None:
+        number = self._number(self._now.held_type)
+        return None if number is None else self._types[number].device_kind
+
+    def _starting_seconds(self, session_seconds: float) -> float:
+        """Return how long the instances that are held train nothing yet, in the mean of all of them: what was requested
+        just now is no reason to call a run ahead of its plan."""
+        number = self._number(self._now.held_type)
+        if number is None or not self._now.n_held:
+            return 0.0
+        instance = self._types[number]
+        up_after = instance.queue.mean_seconds + instance.initialisation.mean_seconds
+        left = (
+            max(0.0, session_seconds - age) if is_up else max(0.0, up_after - age) + session_seconds
+            for is_up, age in self._now.ages
+        )
+        return sum(left) / self._now.n_held
 
     def as_planned(self) -> Prediction | None:
         """Predict the rest with the slots that the plan gives its stages; None where that cannot be."""
