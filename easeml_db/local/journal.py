@@ -21,7 +21,7 @@ from easeml_db.coordinator.ports.messages import (
     UnitFailed,
     UnitRecorded,
 )
-from easeml_db.errors import NotAllowed
+from easeml_db.errors import NotAllowed, SlotLost
 from easeml_db.local.private_files import open_to_append
 from easeml_db.words.visible_text import visible
 
@@ -49,7 +49,8 @@ class Journal:
                     if one.unit.trial_id in failures:
                         self._write("failed", str(failures[one.unit.trial_id]), _unit(one))
             case UnitFailed(order, error):
-                self._write("failed", str(error), _unit(order))
+                # Nobody's fault: it was cancelled, at the end of its run's time too, or its session is gone.
+                self._write("lost" if isinstance(error, SlotLost) else "failed", str(error), _unit(order))
             case SlotStuck(order, reason, slot_ids):
                 self._write("stuck", reason, _unit(order) | {"slot_ids": list(slot_ids)})
             case SlotWaiting(slot_id, reason):

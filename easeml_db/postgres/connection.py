@@ -83,21 +83,24 @@ def unavailable(error: psycopg.Error) -> ServerUnavailable:
     )
 
 
+def primary(error: psycopg.Error) -> str:
+    """Return what went wrong in one line: without details, context, and what PL/Python puts before a message."""
+    return PREFIX.sub("", error.diag.message_primary or " ".join(str(error).split()))
+
+
 def out_of_space(error: psycopg.Error) -> OutOfSpace:
     """Say that a disk of the server is full, and what the server said."""
-    text = PREFIX.sub("", error.diag.message_primary or " ".join(str(error).split()))
-    return OutOfSpace(f"the server's disk is full: {text}", hint="Make room; work goes on by itself.")
+    return OutOfSpace(f"the server's disk is full: {primary(error)}", hint="Make room; work goes on by itself.")
 
 
 def rows_held(error: psycopg.Error) -> RowsHeld:
     """Say that somebody's open transaction holds what was to be written."""
-    text = PREFIX.sub("", error.diag.message_primary or " ".join(str(error).split()))
-    return RowsHeld(f"an open transaction is in the way: {text}", hint="Commit it, or roll it back.")
+    return RowsHeld(f"an open transaction is in the way: {primary(error)}", hint="Commit it, or roll it back.")
 
 
 def server_error(error: psycopg.Error) -> EasemlError:
     """Return the error that the server raised as the class it has in Python; others keep their message and code."""
-    message = PREFIX.sub("", error.diag.message_primary or " ".join(str(error).split()))
+    message = primary(error)
     if error.sqlstate and error.sqlstate.startswith("ML"):
         return from_sqlstate(error.sqlstate, message, error.diag.message_detail, error.diag.message_hint)
     if error.sqlstate in MISSING and MISSING_SCHEMA.search(message):
@@ -122,7 +125,7 @@ def unit_error(error: psycopg.Error) -> EasemlError:
     if error.sqlstate == "55P03":
         return rows_held(error)
     if error.sqlstate is None or LOST.match(error.sqlstate) or is_replaced(error):
-        return SlotLost(" ".join(str(error).split()) or type(error).__name__)
+        return SlotLost(primary(error) or type(error).__name__)
     if error.sqlstate.startswith("ML"):
         return server_error(error)
-    return TrialFailed(PREFIX.sub("", error.diag.message_primary or str(error)))
+    return TrialFailed(primary(error))

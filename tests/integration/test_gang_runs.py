@@ -123,6 +123,9 @@ def test_a_disturbed_gang_is_tried_again_and_the_run_ends(database: Session) -> 
     wait_for_end(database)
     check_recorded_once(database, 1)
     assert database.value("SELECT max(attempt) FROM easeml.training_units") > 1
+    told = set(database.values("SELECT message FROM easeml.run_events WHERE kind = 'retry'"))
+    assert told
+    assert not [each for each in told if "CONTEXT" in each or "spiexceptions" in each]
 
 
 def test_a_slot_removed_from_a_gang_whose_other_rank_is_stopped_leaves_that_one_in_service(

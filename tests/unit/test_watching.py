@@ -68,10 +68,13 @@ def test_a_failure_is_a_line_with_run_and_trial_for_people_and_for_programs(tmp_
         path = tmp_path / str(is_json)
         written = Journal(path, is_json=is_json)
         written.heard(UnitFailed(order(), TrialFailed("the loss is \x1b[31mno number\nand more")))
+        written.heard(UnitFailed(order(), SlotLost("canceling statement due to user request")))
         written.heard(UnitRecorded(order(), 1.0))
         written.heard(SlotReady(7))
         written.close()
-        (line,) = path.read_text(encoding="utf-8").splitlines()
+        line, lost = path.read_text(encoding="utf-8").splitlines()
+        assert "failed" not in lost
+        assert "lost" in lost
         if is_json:
             found = json.loads(line)
             assert (found["event"], found["run_id"], found["trial_id"], found["slot_id"]) == ("failed", 3, 5, 7)
