@@ -133,7 +133,8 @@ CREATE FUNCTION easeml.tensor_column(entry jsonb, is_required boolean) RETURNS t
             -- Each is one look at the array; && finds no NULL. Of a series or tree the first size is the number of its objects.
             WHEN i.role = 'object' THEN format('cardinality(%1$I) BETWEEN %2$s AND %3$s AND array_dims(%1$I) = format(''[1:%%s]'', cardinality(%1$I) / %2$s) || %4$L AND num_nulls(VARIADIC %1$I) = 0 AND NOT %1$I && ''{NaN,Infinity,-Infinity}''',
                 i.column, i.n_values, i.n_values * i.most_objects, (SELECT string_agg(format('[1:%s]', s), '') FROM unnest(i.shape) s))
-            ELSE format('array_dims(%I) = %L AND num_nulls(VARIADIC %1$I) = 0 AND NOT %1$I && ''{NaN,Infinity,-Infinity}''', i.column, (SELECT string_agg(format('[1:%s]', s), '') FROM unnest(i.shape) s)) END)
+            -- An empty array has no dimensions at all, which alone would be neither right nor wrong.
+            ELSE format('cardinality(%I) = %s AND array_dims(%1$I) = %3$L AND num_nulls(VARIADIC %1$I) = 0 AND NOT %1$I && ''{NaN,Infinity,-Infinity}''', i.column, i.n_values, (SELECT string_agg(format('[1:%s]', s), '') FROM unnest(i.shape) s)) END)
     FROM jsonb_to_record(entry) i("column" text, type text, text text, n_values bigint, shape integer[], role text, most_objects bigint)
 $$;
 COMMENT ON FUNCTION easeml.tensor_column(jsonb, boolean) IS 'Returns the column of a tensor as SQL writes it, with a constraint that holds its shape (internal).';

@@ -69,12 +69,31 @@ DECLARE
     columns text := (SELECT string_agg(quote_ident(i), ', ') FROM unnest(inputs) i) || ', output';
     place text := format('%I.%I', schema, name);
     feeder text := format('%I.%I', schema, name || '_feed');
+    variables text;
+    missing text;
+    wrong text;
 BEGIN
     EXECUTE format('CREATE VIEW %s AS SELECT example_id, %s FROM %s', place, columns, examples);
     EXECUTE format('CREATE VIEW %I.%I AS SELECT example_id, fed_at, is_on, %s FROM %s', schema, name || '_refine', columns, examples);
+    -- What the constraints of the table would refuse, the trigger tells in a line, unless COPY or somebody's own function is under way, whose lines say where. Variables have the names of the columns.
+    SELECT string_agg(format('%I %s := NEW.%1$I;', a.attname, format_type(a.atttypid, NULL)), ' '),
+        string_agg(format('WHEN %1$I IS NULL THEN %2$L', a.attname, a.attname || ': expected a value, got NULL'), ' ') FILTER (WHERE a.attnotnull)
+    INTO variables, missing FROM pg_attribute a WHERE a.attrelid = examples::regclass AND a.attname = ANY (inputs || 'output'::text);
+    SELECT string_agg(format('WHEN (%s) IS FALSE THEN %s', c.expression, CASE WHEN cardinality(c.conkey) > 1 THEN format('%L', 'expected that ' || c.conname)
+            ELSE format('%L || %s', a.attname || ': expected ' || regexp_replace(c.conname, '^.* is ', '') || CASE WHEN a.atttypid = 'bytea'::regtype THEN ', ' || substring(c.expression, '= ([0-9]+)') || ' bytes' ELSE '' END || ', got ',
+                replace(CASE a.atttypid WHEN 'bytea'::regtype THEN 'octet_length(?)::text' WHEN 'text'::regtype THEN 'quote_literal(left(?, 60))' WHEN 'float8'::regtype THEN '?::text'
+                    ELSE 'coalesce(''an array '' || array_dims(?), ''an empty array'') || CASE WHEN num_nulls(VARIADIC ?) > 0 THEN '', with NULL in it'' WHEN ?::real[] && ''{NaN,Infinity,-Infinity}'' THEN '', with NaN or infinity in it'' ELSE '''' END'
+                    END, '?', quote_ident(a.attname))) END), ' ' ORDER BY c.conname)
+    INTO wrong FROM (SELECT c.*, pg_get_expr(c.conbin, c.conrelid) AS expression FROM pg_constraint c WHERE c.conrelid = examples::regclass AND c.contype = 'c') c
+    LEFT JOIN pg_attribute a ON a.attrelid = c.conrelid AND a.attnum = c.conkey[1];
     -- With a trigger, COPY takes the view for a table; in the schema of the caller it has a plan of its own, which one for all tasks could not keep.
     EXECUTE format('CREATE FUNCTION %s() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS %L', feeder,
-        format('BEGIN INSERT INTO %s (%s) VALUES (%s) RETURNING example_id INTO NEW.example_id; RETURN NEW; END', examples, columns, 'NEW.' || replace(columns, ', ', ', NEW.')));
+        format('DECLARE %s callers text; problem text := CASE %s %s END; BEGIN IF problem IS NOT NULL THEN GET DIAGNOSTICS callers = PG_CONTEXT; IF strpos(callers, chr(10)) = 0 THEN PERFORM easeml.hide_context(); END IF;
+RAISE EXCEPTION USING errcode = ''ML009'', message = problem, detail = format(''The row: %%s'', left(concat_ws('', '', %s), 200)), hint = %L; END IF;
+INSERT INTO %s (%s) VALUES (%s) RETURNING example_id INTO NEW.example_id; RETURN NEW; END',
+            variables, missing, wrong, (SELECT string_agg(format('left(%s::text, 60)', CASE WHEN a.atttypid = 'bytea'::regtype THEN format('substr(%I, 1, 30)', a.attname) ELSE quote_ident(a.attname) END), ', ' ORDER BY a.attnum)
+                FROM pg_attribute a WHERE a.attrelid = examples::regclass AND a.attname = ANY (inputs || 'output'::text)),
+            format('Nothing of the statement was stored. Mend the row, or leave such rows out: easeml.feed(%L, examples => ..., on_error => ''skip'').', name), examples, columns, 'NEW.' || replace(columns, ', ', ', NEW.')));
     EXECUTE format('CREATE TRIGGER feed INSTEAD OF INSERT ON %s FOR EACH ROW EXECUTE FUNCTION %s()', place, feeder);
 END
 $$;

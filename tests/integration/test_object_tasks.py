@@ -108,7 +108,7 @@ def test_the_table_refuses_links_that_make_no_tree(ada: Session, links: str) -> 
     statement = (
         "INSERT INTO lab.halves (input, input_first, input_second, output) VALUES ('{{1,1},{2,2},{3,3}}', %s, '1')"
     )
-    with pytest.raises(psycopg.errors.CheckViolation):
+    with pytest.raises(psycopg.Error, match="expected"):
         ada.execute(statement % links)
 
 
@@ -123,7 +123,7 @@ def test_a_tree_too_deep_is_refused_wherever_it_comes_from(ada: Session) -> None
     insert = "INSERT INTO lab.halves (input, input_first, input_second, output) VALUES"
     with ada.transaction(force_rollback=True):
         ada.execute(f"{insert} ({chain_of(256)})")
-    with pytest.raises(psycopg.errors.CheckViolation, match="links form one tree"):
+    with pytest.raises(psycopg.Error, match="links form one tree"):
         ada.execute(f"{insert} ({chain_of(257)})")
     deep = '{"ink":[1,1],"first":' * 300 + "null" + "}" * 300
     with pytest.raises(psycopg.Error, match="at most 256 levels"):
@@ -146,14 +146,14 @@ def test_a_tree_too_deep_is_refused_wherever_it_comes_from(ada: Session) -> None
     "array_fill(1::real, ARRAY[10001, 8]), 0",
 ])  # fmt: skip
 def test_the_table_refuses_series_of_another_shape(ada: Session, values: str) -> None:
-    with pytest.raises(psycopg.errors.CheckViolation):
+    with pytest.raises(psycopg.Error, match="expected"):
         ada.execute(f"INSERT INTO lab.strokes (input, output) VALUES ({values})")
 
 
 def test_several_tensors_of_an_object_are_of_as_many_objects(ada: Session) -> None:
     insert = "INSERT INTO lab.pairs (input_a, input_b, output) VALUES ('{{1},{2}}', %s, 1)"
     ada.execute(insert, ["{{{1,2},{3,4}},{{5,6},{7,8}}}"])
-    with pytest.raises(psycopg.errors.CheckViolation, match="as many objects"):
+    with pytest.raises(psycopg.Error, match="as many objects"):
         ada.execute(insert, ["{{{1,2},{3,4}}}"])
     rows = ada.rows("SELECT object, input_a, input_b, input_next FROM lab.pairs_objects ORDER BY object")
     assert [tuple(row.values()) for row in rows] == [

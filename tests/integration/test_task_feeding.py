@@ -67,12 +67,50 @@ def test_examples_come_in_by_every_way(fay: Session) -> None:
     assert fay.values("SELECT output FROM shed.sums_refine") == [3.0]
 
 
-@pytest.mark.parametrize(
-    "values", ["('{1,2,3}', 'no')", "('{1,NaN}', 'no')", "('{1,NULL}', 'no')", "('{1,2}', 'perhaps')", "(NULL, 'no')"]
-)
-def test_the_table_itself_refuses_what_does_not_fit(fay: Session, values: str) -> None:
-    with pytest.raises(psycopg.errors.IntegrityError):
-        fay.execute(f"INSERT INTO shed.odd (input, output) VALUES {values}")
+WRONG_ROWS = {
+    "'{1,2,3}', 'no'": "input: expected Tensor[2], got an array [1:3]",
+    "'{}', 'no'": "input: expected Tensor[2], got an empty array",
+    "'{1,NaN}', 'no'": "input: expected Tensor[2], got an array [1:2], with NaN or infinity in it",
+    "'{1,NULL}', 'no'": "input: expected Tensor[2], got an array [1:2], with NULL in it",
+    "'{1,2}', 'perhaps'": "output: expected one of the classes, got 'perhaps'",
+    "NULL, 'no'": "input: expected a value, got NULL",
+}
+
+
+@pytest.mark.parametrize("row", WRONG_ROWS)
+def test_a_row_that_does_not_fit_is_told_in_one_line_and_nothing_is_stored(fay: Session, row: str) -> None:
+    before = n_fed(fay, "odd")
+    with pytest.raises(psycopg.Error) as caught:
+        fay.execute(f"INSERT INTO shed.odd (input, output) VALUES ('{{3,4}}', 'yes'), ({row})")
+    told = caught.value.diag
+    assert (told.sqlstate, told.message_primary, told.context) == ("ML009", WRONG_ROWS[row], None)
+    assert told.message_detail is not None
+    assert told.message_detail.startswith("The row: ")
+    assert told.message_hint is not None
+    assert "Nothing of the statement was stored" in told.message_hint
+    assert n_fed(fay, "odd") == before
+
+
+def test_copy_names_the_line_that_does_not_fit(fay: Session) -> None:
+    with (
+        pytest.raises(psycopg.Error, match=r"expected Tensor\[2\], got an array \[1:1\]") as caught,
+        fay.cursor().copy("COPY shed.odd (input, output) FROM STDIN") as copy,
+    ):
+        copy.write("{1,2}\tyes\n{1}\tyes\n")
+    assert "COPY odd, line 2" in (caught.value.diag.context or "")
+
+
+def test_somebodys_own_function_says_which_row_it_fed(fay: Session) -> None:
+    with pytest.raises(psycopg.Error, match="expected a value") as caught:
+        fay.execute("DO $$ BEGIN INSERT INTO shed.odd (input) VALUES (NULL); END $$")
+    assert "inline_code_block line 1" in (caught.value.diag.context or "")
+
+
+def test_the_table_refuses_what_does_not_fit_however_it_comes(fay: Session) -> None:
+    table = fay.value("SELECT examples FROM easeml.task_status WHERE task_name = 'odd'")
+    for array in ("{1}", "{}", "{1,NULL}"):
+        with pytest.raises(psycopg.errors.IntegrityError):
+            fay.execute(f"INSERT INTO {table} (input, output) VALUES ('{array}', 'no')")
 
 
 @pytest.mark.parametrize(

@@ -161,7 +161,7 @@ def test_a_longer_answer_lengthens_the_next_version(ada: Session, module_databas
          "ML009: example 1: output: expected Tensor[3] of each object, got Tensor[2]"),
         ("SELECT easeml.feed('backwards', examples => '[{\"input\": [[1,2,3]], \"output\": []}]')",
          "ML009: example 1: output: expected 1 to 10000 objects, got 0"),
-        ("INSERT INTO lab.backwards (input, output) VALUES ('{{1,2,3}}', '{{1,2}}')", "23514: new"),
+        ("INSERT INTO lab.backwards (input, output) VALUES ('{{1,2,3}}', '{{1,2}}')", "ML009: output: expected"),
         ("SELECT easeml.predict('cleaning', decode(repeat('00', 64), 'hex'))", "ML004: tensors come out"),
         ("SELECT * FROM easeml.evaluate('cleaning')", "ML004: tensors come out of dataset 'cleaning'"),
         ("SELECT * FROM easeml.residuals('cleaning')", "ML004: tensors come out of dataset 'cleaning'"),
@@ -171,7 +171,7 @@ def test_a_longer_answer_lengthens_the_next_version(ada: Session, module_databas
         ("SELECT easeml.select_models('cleaning', metric => 'accuracy')", "ML001: metric: there is no regression"),
         ("SELECT easeml.feed('cleaning', examples => '[{\"input\": \"00\", \"output\": \"00\"}]')", "ML009: example 1"),
         ("SELECT easeml.feed('halves', examples => '[{\"input\": [[1]], \"output\": [[1]]}]')", "ML009: example 1"),
-        ("INSERT INTO lab.cleaning (input, output) VALUES (decode(repeat('00', 64), 'hex'), '\\x00')", "23514: new"),
+        ("INSERT INTO lab.cleaning (input, output) VALUES (decode(repeat('00', 64), 'hex'), '\\x00')", "ML009: output"),
         ("SELECT easeml.create_task('x', 'Input = [4,4] Output = [4,4]', 'lab', classes => '{a}')", "ML001: classes"),
     ],
 )  # fmt: skip
