@@ -165,14 +165,6 @@ return specifications(plpy, GD, architectures, target)
 $$;
 COMMENT ON FUNCTION easeml.specifications(text[], jsonb) IS 'Returns what architectures declare of their hyperparameters, as a procedure reads it, for a dataset with that target (internal).';
 
-CREATE FUNCTION easeml.check_memory(encoder jsonb, train_rows bigint[], trials jsonb, OUT limit_bytes bigint, OUT failure jsonb)
-LANGUAGE plpython3u STABLE SET search_path = pg_catalog, pg_temp AS $$
-from easeml_plpy.config_memory import check_memory
-return check_memory(plpy, GD, encoder, train_rows, trials)
-$$;
-COMMENT ON FUNCTION easeml.check_memory(jsonb, bigint[], jsonb) IS
-    'Refuses trials that no slot has the memory to train; train_rows are the rows of each partition. Returns what a slot may take at most, NULL if one is on a GPU, or an error (internal).';
-
 CREATE FUNCTION easeml.takes_n_parallel(procedure text) RETURNS boolean LANGUAGE plpython3u IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_db.decisions.procedures import takes_n_parallel
 from easeml_plpy.session import guarded

@@ -55,7 +55,6 @@ DECLARE
     run easeml.runs;
     ranking record;
     begun record;
-    memory record;
     train_rows bigint[];
     chosen text[];
     budget jsonb;
@@ -91,10 +90,8 @@ BEGIN
     IF run.procedure = 'race' AND run.search_space IS NULL THEN
         portfolio := easeml.choose_portfolio(specifications, easeml.measured_configs(asker, data.task));
     END IF;
-    begun := easeml.begin_search(specifications, run.search_space, run.procedure, run.n_configs, run.max_epochs, run.seed, options, portfolio);
+    begun := easeml.begin_search(data.encoder, train_rows, specifications, run.search_space, run.procedure, run.n_configs, run.max_epochs, run.seed, options, portfolio);
     PERFORM easeml.raise_failure(begun.failure);
-    memory := easeml.check_memory(data.encoder, train_rows, begun.search -> 'trials');
-    PERFORM easeml.raise_failure(memory.failure);
     IF run.price_list IS NOT NULL THEN
         plan := easeml.plan_for_run(data, run, (arguments ->> 'n_configs')::integer);
     END IF;

@@ -1,13 +1,13 @@
 -- Starting a run: arms and first trials are queued, and a coordinator trains them.
 
-CREATE FUNCTION easeml.begin_search(architectures jsonb, search_space jsonb, procedure text, n_configs integer, max_epochs integer, seed bigint, procedure_options jsonb,
-    portfolio jsonb, OUT search jsonb, OUT failure jsonb) LANGUAGE plpython3u IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-from easeml_db.decisions.procedures.proposal import begin_search
-from easeml_plpy.session import answered_by
-return answered_by(plpy, begin_search, architectures, search_space, procedure, n_configs, max_epochs, seed, procedure_options, portfolio)
+CREATE FUNCTION easeml.begin_search(encoder jsonb, train_rows bigint[], architectures jsonb, search_space jsonb, procedure text, n_configs integer, max_epochs integer, seed bigint,
+    procedure_options jsonb, portfolio jsonb, OUT search jsonb, OUT failure jsonb) LANGUAGE plpython3u STABLE SET search_path = pg_catalog, pg_temp AS $$
+from easeml_db.decisions.procedures.proposal import begun_search
+from easeml_plpy.config_memory import within_memory
+return within_memory(plpy, GD, begun_search, encoder, train_rows, architectures, search_space, procedure, n_configs, max_epochs, seed, procedure_options, portfolio)
 $$;
-COMMENT ON FUNCTION easeml.begin_search(jsonb, jsonb, text, integer, integer, bigint, jsonb, jsonb) IS
-    'Returns a run''s arms, its first trials and the largest number of trials as a json object, a pure function of its arguments, or an error (internal).';
+COMMENT ON FUNCTION easeml.begin_search(jsonb, bigint[], jsonb, jsonb, text, integer, integer, bigint, jsonb, jsonb) IS
+    'Returns a run''s arms, its first trials and the largest number of trials as a json object, or an error: also where no slot has the memory for a trial; train_rows are the rows of each partition (internal).';
 
 CREATE FUNCTION easeml.select_models(
     dataset text,

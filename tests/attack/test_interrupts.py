@@ -84,7 +84,9 @@ WORST = {
     ),
     "measure_drift": ("SELECT count(*) FROM easeml.drift('points', 'many')",),
     "fitting_architectures": ("SELECT easeml.select_models('points', array_fill('x'::text, ARRAY[2000000]))",),
-    "check_memory": ("SELECT easeml.select_models('points', '{mlp}', procedure => 'random', n_configs => 9000)",),
+    "begin_search within memory": (
+        "SELECT easeml.select_models('points', '{mlp}', procedure => 'random', n_configs => 9000)",
+    ),
     "fitting_architectures with many sizes": (
         "SELECT easeml.create_dataset('sizes', 'images', '{x}', 'y', input_shape => array_fill(1, ARRAY[5000000]))",
     ),

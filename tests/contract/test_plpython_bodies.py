@@ -1,7 +1,7 @@
 """Every PL/Python body is one import and one call of a function of the same name, which takes the SQL arguments.
 
 A pure core may be called too: `guarded` and `guarded_and_bounded` turn its errors into SQL errors, `answered_by`
-returns them as `failure`.
+returns them as `failure`, and so does `within_memory`, whose own arguments come first.
 """
 
 import ast
@@ -16,7 +16,7 @@ MAX_LINES = 3
 FREE_BODIES = {"python_facts"}
 # SQL name -> target of those that call a pure core; its word differs from the SQL name, which stands among others.
 PURE_TARGETS = {
-    "begin_search": ("easeml_db.decisions.procedures.proposal", "begin_search"),
+    "begin_search": ("easeml_db.decisions.procedures.proposal", "begun_search"),
     "plan_search": ("easeml_db.decisions.procedures.proposal", "preview"),
     "complete_allocation": ("easeml_db.decisions.hopper.allocation.registry", "complete_allocation"),
     "planned_allocation": ("easeml_db.decisions.hopper.allocation.registry", "planned_allocation"),
@@ -64,6 +64,10 @@ def names(nodes):
     return [ast.unparse(node) for node in nodes]
 
 
+def names_of_inputs(routine):
+    return [argument.name for argument in routine.inputs]
+
+
 def target_of(routine):
     """Return (module, name, arguments) of the function that does the work, without what turns its errors around it."""
     modules, call = parsed(routine)
@@ -72,6 +76,10 @@ def target_of(routine):
         assert modules[called] == "easeml_plpy.session"
         assert arguments[0] == "plpy"
         return modules[arguments[1]], arguments[1], arguments[2:]
+    if called == "within_memory":
+        assert modules[called] == "easeml_plpy.config_memory"
+        assert arguments[:2] + arguments[3:5] == ["plpy", "GD", *names_of_inputs(routine)[:2]]
+        return modules[arguments[2]], arguments[2], arguments[5:]
     return modules[called], called, arguments
 
 
@@ -92,7 +100,7 @@ def test_bodies_import_their_target_from_where_it_may_live(bodies):
 
 def test_bodies_pass_the_arguments_in_their_order(bodies):
     for routine in bodies:
-        expected = [argument.name for argument in routine.inputs]
+        expected = names_of_inputs(routine)[2 if "within_memory" in routine.body else 0 :]
         if routine.name not in PURE_TARGETS:
             expected = ["plpy", "GD", *expected]
         assert target_of(routine)[2] == expected, routine.signature

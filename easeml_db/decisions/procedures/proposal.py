@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import update_wrapper
+from typing import TypeVar
 
 from easeml_db.decisions.procedures import PROCEDURES, is_run_wide
 from easeml_db.decisions.procedures.contract import Procedure, StartTrial
@@ -24,6 +25,7 @@ from easeml_db.words.run import Search
 
 MAX_TRIALS = 1_000_000  # over all arms of a run
 Row = dict[str, object]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -34,10 +36,8 @@ class ArmSearch:
     procedure: Procedure
 
 
-def for_sql(
-    function: Callable[[Search], object],
-) -> Callable[..., str]:
-    """Make `function(search)` callable with the arguments that SQL has for it; its answer becomes JSON."""
+def taking_arguments(function: Callable[[Search], T]) -> Callable[..., T]:
+    """Make `function(search)` callable with the arguments that SQL has for it."""
 
     def run(
         architectures_json: str,
@@ -48,18 +48,24 @@ def for_sql(
         seed: int,
         options_json: str | None,
         portfolio_json: str | None = None,
-    ) -> str:
-        search = Search(
-            architectures_json, search_space_json, procedure, n_configs, max_epochs, seed, options_json, portfolio_json
+    ) -> T:
+        return function(
+            Search(
+                *(architectures_json, search_space_json, procedure, n_configs, max_epochs, seed, options_json),
+                portfolio_json,
+            )
         )
-        return json.dumps(function(search))
 
     update_wrapper(run, function)
     return run
 
 
-@for_sql
-def begin_search(search: Search) -> Row:
+def for_sql(function: Callable[..., object]) -> Callable[..., str]:
+    """Make `function(search)` callable in the same way; its answer becomes JSON."""
+    return update_wrapper(taking_arguments(lambda search: json.dumps(function(search))), function)
+
+
+def _begun(search: Search) -> Row:
     """Return what a run begins with, or refuse what is wrong with the path at which it stands: a JSON object.
 
     is_one_shot  whether these are all trials
@@ -71,6 +77,9 @@ def begin_search(search: Search) -> Row:
     if _is_one_shot(search):
         return _one_shot(create_procedure(search), search.max_epochs)
     return _run_wide(search) if is_run_wide(search.procedure) else _staged(_arm_searches(search))
+
+
+begun_search, begin_search = taking_arguments(_begun), for_sql(_begun)
 
 
 @for_sql

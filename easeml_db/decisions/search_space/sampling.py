@@ -5,13 +5,14 @@ The first k of n configs do not depend on n: a longer search with the same seed 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice, product
 
 import numpy as np
 
-from easeml_db.decisions.search_space.configs import Config, config_of
-from easeml_db.decisions.search_space.parsing import SearchSpace, Subspace
+from easeml_db.decisions.search_space.configs import Config, as_json, config_of
+from easeml_db.decisions.search_space.domains import Choices, Domain
+from easeml_db.decisions.search_space.parsing import Dimension, SearchSpace, Subspace
 from easeml_db.decisions.search_space.specs import Value
 
 MAX_REDRAWS = 200
@@ -35,9 +36,9 @@ def draws(space: SearchSpace, rng: np.random.Generator) -> Iterator[Config]:
                 yield config
 
 
-def draw(subspace: Subspace, rng: np.random.Generator) -> list[Value]:
+def draw(dimensions: Sequence[Dimension], rng: np.random.Generator) -> list[Value]:
     """Draw the values of one config of one architecture, every hyperparameter on its own."""
-    return [dimension.domain.draw(rng) for dimension in subspace.dimensions]
+    return [dimension.domain.draw(rng) for dimension in dimensions]
 
 
 class _Drawer:
@@ -45,25 +46,38 @@ class _Drawer:
 
     def __init__(self, subspace: Subspace) -> None:
         self._subspace = subspace
+        self._open = [dimension for dimension in subspace.dimensions if not _is_settled(dimension.domain)]
+        self._first = config_of(subspace, [next(iter(each.domain.values())) for each in subspace.dimensions])
         self._seen: set[str] = set()  # values as Python writes them: equal texts for equal configs only
         self._rest: list[Config] | None = None
 
     def next(self, rng: np.random.Generator) -> Config | None:
         if self._rest is None:
             for _ in range(MAX_REDRAWS):
-                values = draw(self._subspace, rng)
+                values = draw(self._open, rng)
                 key = repr(values)
                 if key not in self._seen:
                     self._seen.add(key)
-                    return config_of(self._subspace, values)
+                    return self._config(values)
             self._rest = self._shuffled_rest(rng)
         return self._rest.pop() if self._rest else None
+
+    def _config(self, values: Sequence[Value]) -> Config:
+        config = self._first.copy()
+        for dimension, value in zip(self._open, values, strict=True):
+            config[dimension.name] = as_json(value) if isinstance(value, tuple) else value
+        return config
 
     def _shuffled_rest(self, rng: np.random.Generator) -> list[Config]:
         """List what was not drawn yet; a space too large to list counts as run out."""
         n_values = self._subspace.n_values
         if n_values is None or n_values > LARGEST_LISTED:
             return []
-        domains = [dimension.domain.values() for dimension in self._subspace.dimensions]
+        domains = [dimension.domain.values() for dimension in self._open]
         rest = [values for values in product(*domains) if repr(list(values)) not in self._seen]
-        return [config_of(self._subspace, rest[int(position)]) for position in rng.permutation(len(rest))]
+        return [self._config(rest[int(position)]) for position in rng.permutation(len(rest))]
+
+
+def _is_settled(domain: Domain) -> bool:
+    """Say whether a domain has one value, which is no list, and draws nothing for it: most of a config is such."""
+    return isinstance(domain, Choices) and len(domain.options) == 1 and not isinstance(domain.options[0], tuple)
