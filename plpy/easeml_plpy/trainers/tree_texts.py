@@ -1,11 +1,14 @@
 """LightGBM's texts of trees that come from elsewhere: checked number by number before LightGBM reads them.
 
-LightGBM trusts its texts. A child that is not there, or a feature beyond the row, would have it read other memory.
+LightGBM trusts its texts. A child that is not there, or a feature beyond the row, would have it read other memory; and
+an error that it finds in one of its threads ends the whole process. So each number stands here as LightGBM writes it:
+of 20e-1, which Python reads as 2, LightGBM reads 20.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -13,7 +16,11 @@ from easeml_plpy.errors import CorruptCheckpoint
 from easeml_plpy.trainers.boosters import END_OF_TREES, check_text
 from easeml_plpy.value_types import Array
 
-MOST_LEAVES = 1 << 16
+MOST_LEAVES, MOST_DEPTH = 4096, 1024
+"""What a trial may have; and what Shapley values can be computed of: they take memory by the square of the depth."""
+PLAIN = re.compile(r"[\n -~]*")
+_WHOLE, _REAL = r"-?[0-9]{1,10}", r"-?[0-9]{1,400}(\.[0-9]{1,400})?(e[-+]?[0-9]{1,3})?"
+WHOLE_NUMBERS, NUMBERS = (re.compile(f"{one}( {one})*") for one in (_WHOLE, _REAL))
 HEADER = frozenset(
     {"version", "num_class", "num_tree_per_iteration", "label_index", "max_feature_idx", "objective", "feature_names"}
     | {"feature_infos", "tree_sizes", "monotone_constraints"}
@@ -25,10 +32,14 @@ PER_NODE = (
 )
 SINGLE = ("num_leaves", "num_cat", "is_linear", "shrinkage")
 CATEGORIES = ("cat_boundaries", "cat_threshold")
+REAL = frozenset(
+    {"leaf_value", "leaf_weight", "split_gain", "threshold", "internal_value", "internal_weight", "shrinkage"}
+)
 
 
 def check_trees(text: str, n_features: int, n_margins: int) -> None:
     """Raise CorruptCheckpoint unless every number of the trees leads to something that is there."""
+    _demand(PLAIN.fullmatch(text) is not None, "there are other characters than those of numbers and names")
     check_text(text)
     header, *trees = text.removesuffix(END_OF_TREES).split("\n\nTree=")
     told = _entries(header.removeprefix("tree\n"), HEADER)
@@ -39,10 +50,19 @@ def check_trees(text: str, n_features: int, n_margins: int) -> None:
     _demand(told.get("objective", "custom") in objectives, f"the objective is {told.get('objective')!r}")
     names, ranges = told.get("feature_names", "").split(" "), told.get("feature_infos", "").split(" ")
     _demand(len(names) == len(ranges) == n_features, f"features are not {n_features}")
+    _check_sizes(told["tree_sizes"], trees)
+    _demand(len(trees) % n_margins == 0, "a round has too few trees")
     for number, tree in enumerate(trees):
         place, _, entries = tree.partition("\n")
         _demand(place == str(number), f"tree {place!r} stands at the place of {number}")
         _check_tree(_entries(entries, {*PER_LEAF, *PER_NODE, *SINGLE, *CATEGORIES}), n_features)
+
+
+def _check_sizes(told: str, trees: Sequence[str]) -> None:
+    """LightGBM reads each tree by itself, from where the sizes of those before it say that it begins."""
+    sizes = [len(f"Tree={tree}\n\n") for tree in trees]
+    sizes[-1] -= len("\n\n")  # the end stands in the place of what parts trees
+    _demand(told == " ".join(map(str, sizes)), "a tree is not where its size says")
 
 
 def _check_tree(told: Mapping[str, str], n_features: int) -> None:
@@ -71,6 +91,12 @@ def _check_links(left: Array, right: Array) -> None:
         _demand(bool(((children < 0) | (children > nodes)).all()), "a tree leads back to an earlier node")
     both = np.concatenate([left, right])
     _demand(len(np.unique(both)) == len(both), "two nodes of a tree have the same child")
+    depth = [1] * len(left)
+    for node, pair in enumerate(np.stack([left, right], 1).astype(int).tolist()):
+        for child in pair:
+            if child > 0:
+                depth[child] = depth[node] + 1
+    _demand(max(depth) <= MOST_DEPTH, f"a tree is more than {MOST_DEPTH} splits deep")
 
 
 def _check_sets(told: Mapping[str, str], wanted: Array, n_sets: int) -> None:
@@ -101,12 +127,11 @@ def _entries(text: str, known: frozenset[str] | set[str]) -> dict[str, str]:
 
 
 def _numbers(told: Mapping[str, str], name: str, dtype: type[np.float64], n: int) -> Array:
-    words = told.get(name, "").split(" ")
+    value = told.get(name, "")
+    words = value.split(" ")
     _demand(len(words) == n, f"{name} has {len(words)} numbers, expected {n}")
-    try:
-        numbers = np.array(words, dtype)
-    except ValueError as error:
-        raise _corrupt(f"{name} is no number") from error
+    _demand((NUMBERS if name in REAL else WHOLE_NUMBERS).fullmatch(value) is not None, f"{name} is no number")
+    numbers = np.array(words, dtype)
     _demand(bool(np.isfinite(numbers).all()), f"{name} is not finite")
     return numbers
 

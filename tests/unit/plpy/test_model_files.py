@@ -350,16 +350,35 @@ def resized(text: str) -> str:
     """The text with the sizes of its trees made to fit."""
     header, *trees = text.removesuffix(END_OF_TREES).split("\n\nTree=")
     lines = [line for line in header.split("\n") if not line.startswith("tree_sizes=")]
-    sizes = [len(f"Tree={tree}\n\n") for tree in trees]
-    whole = "\n".join([*lines, "tree_sizes=" + " ".join(map(str, sizes))]) + "\n"
-    return whole + "".join(f"\nTree={tree}\n" for tree in trees) + END_OF_TREES
+    sizes = [len(f"Tree={tree}\n\n".encode()) for tree in trees]
+    sizes[-1] -= 2
+    whole = "\n".join([*lines, "tree_sizes=" + " ".join(map(str, sizes))])
+    return "\n\nTree=".join([whole, *trees]) + END_OF_TREES
 
 
 def changed(name: str, words: Callable[[list[str]], list[str]]) -> str:
+    """The text with other words in the first line of that name; what else it says fits them."""
     lines = tree_text().split("\n")
     at = next(k for k, line in enumerate(lines) if line.startswith(f"{name}="))
     lines[at] = f"{name}=" + " ".join(words(lines[at].partition("=")[2].split(" ")))
-    return "\n".join(lines)
+    return "\n".join(lines) if name == "tree_sizes" else resized("\n".join(lines))
+
+
+def chain(n_leaves: int) -> str:
+    """A tree that splits one row off at a time."""
+    n = n_leaves - 1
+    numbers = {"num_leaves": [n_leaves], "num_cat": [0], "split_feature": [0] * n, "split_gain": [1] * n}
+    numbers |= {"threshold": [0.5] * n, "decision_type": [2] * n, "left_child": [*range(1, n), -1]}
+    numbers |= {
+        "right_child": [-2 - k for k in range(n)],
+        "leaf_value": [0.1] * n_leaves,
+        "leaf_weight": [1] * n_leaves,
+    }
+    numbers |= {"leaf_count": [1] * n_leaves, "internal_value": [0] * n, "internal_weight": [1] * n}
+    numbers |= {"internal_count": [n_leaves - k for k in range(n)], "is_linear": [0], "shrinkage": [0.1]}
+    lines = [f"{name}=" + " ".join(map(str, values)) for name, values in numbers.items()]
+    header = tree_text().partition("\n\nTree=0\n")[0]
+    return resized("\n".join([header, "", "Tree=0", *lines, "\n\n"]) + END_OF_TREES)
 
 
 @pytest.mark.parametrize(
@@ -381,6 +400,20 @@ def changed(name: str, words: Callable[[list[str]], list[str]]) -> str:
         ("num_class", lambda words: ["1000000"]),
         ("max_feature_idx", lambda words: ["100000"]),
         ("objective", lambda words: ["lambdarank"]),
+        # LightGBM would read these as other numbers than Python does, or end the process.
+        ("split_feature", lambda words: ["2000000000e-9", *words[1:]]),
+        ("split_feature", lambda words: ["0_2", *words[1:]]),
+        ("split_feature", lambda words: ["\u0662", *words[1:]]),
+        ("left_child", lambda words: [f"{words[0]}0000000e-7", *words[1:]]),
+        ("num_leaves", lambda words: [f"{words[0]}0000000e-7"]),
+        ("leaf_value", lambda words: ["0x1p3", *words[1:]]),
+        ("leaf_value", lambda words: ["1_0", *words[1:]]),
+        ("leaf_count", lambda words: ["1.5", *words[1:]]),
+        ("shrinkage", lambda words: ["0.1\rnum_leaves=9"]),
+        ("feature_names", lambda words: ["a\rmax_feature_idx=100000", *words[1:]]),
+        ("feature_names", lambda words: ["a\0", *words[1:]]),
+        ("tree_sizes", lambda words: [str(int(words[0]) + 5), str(int(words[1]) - 5), *words[2:]]),
+        ("tree_sizes", lambda words: ["-" + words[0], str(int(words[1]) + 2 * int(words[0])), *words[2:]]),
     ],
 )
 def test_trees_that_lead_elsewhere_are_refused(name: str, words: Callable[[list[str]], list[str]]) -> None:
@@ -395,3 +428,10 @@ def test_trees_that_lead_elsewhere_are_refused(name: str, words: Callable[[list[
 
 def test_trees_as_they_were_grown_are_accepted() -> None:
     check_trees(tree_text(), 3, 1)
+    assert resized(tree_text()) == tree_text()
+
+
+def test_a_tree_that_is_too_deep_to_be_explained_is_refused() -> None:
+    check_trees(chain(1000), 3, 1)
+    with pytest.raises(CorruptCheckpoint, match="splits deep"):
+        check_trees(chain(1100), 3, 1)
