@@ -33,7 +33,7 @@ LIKE = """SELECT format('OWNER %%I ENCODING %%L LC_COLLATE %%L LC_CTYPE %%L', pg
             THEN 'rights (GRANT or REVOKE ... ON DATABASE)' END,
         CASE WHEN EXISTS (SELECT FROM pg_catalog.pg_db_role_setting s WHERE s.setdatabase = d.oid)
             THEN 'settings (ALTER DATABASE or ROLE ... SET)' END,
-        CASE WHEN d.datconnlimit <> -1 THEN 'a connection limit' END,
+        CASE WHEN d.datconnlimit NOT IN (-1, -2) THEN 'a connection limit' END,
         CASE WHEN d.dattablespace <> t.dattablespace THEN 'a tablespace' END,
         CASE WHEN to_jsonb(d) -> 'datlocprovider' <> to_jsonb(t) -> 'datlocprovider'
             OR concat(to_jsonb(d) ->> 'daticulocale', to_jsonb(d) ->> 'datlocale', to_jsonb(d) ->> 'daticurules')
@@ -41,6 +41,8 @@ LIKE = """SELECT format('OWNER %%I ENCODING %%L LC_COLLATE %%L LC_CTYPE %%L', pg
             THEN 'a locale provider or locale' END
     ], NULL) AS own
     FROM pg_catalog.pg_database d, pg_catalog.pg_database t WHERE d.datname = %s AND t.datname = 'template0'"""
+# What an interrupted DROP DATABASE leaves: nobody can connect to it, and it can only be dropped again.
+HALF_DROPPED = "SELECT FROM pg_catalog.pg_database d WHERE d.datname = %s AND d.datconnlimit = -2"
 SESSIONS = """SELECT count(*) AS n FROM pg_catalog.pg_stat_activity
     WHERE datname = %s AND pid <> pg_catalog.pg_backend_pid() AND backend_type = 'client backend'"""
 
@@ -76,6 +78,11 @@ def options_of(connection: Connection, name: str) -> str | None:
             " Or drop this database first, and set them again afterwards.",
         )
     return str(found["options"]) if found is not None else None
+
+
+def is_half_dropped(connection: Connection, name: str) -> bool:
+    """Say whether somebody's DROP DATABASE was interrupted, as by a restore that was killed."""
+    return bool(connection.execute(HALF_DROPPED, [name]).fetchall())
 
 
 def place_beside(name: str) -> str:

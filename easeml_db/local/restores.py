@@ -21,6 +21,7 @@ from easeml_db.local.dump_files import Dump, read_dump, run_program, without_pas
 from easeml_db.local.restore_places import (
     check_unused,
     drop,
+    is_half_dropped,
     make_beside,
     only_restore,
     options_of,
@@ -87,7 +88,7 @@ def check(dsn: str, programs: Path, path: Path) -> tuple[Dump, str]:
         raise InvalidArgument("--dsn names no database", hint="Add the one to restore into: dbname=NAME.")
     with connect_now(make_conninfo(dsn, dbname="postgres"), "easeml restore") as session, only_restore(session):
         if options_of(session, name) is not None:
-            _check_empty(dsn, name)
+            _check_empty(session, dsn, name)
     return dump, name
 
 
@@ -100,14 +101,14 @@ def _restore(
     if options is not None:
         if not ends_sessions:
             check_unused(connection, name, "Stop its coordinator and close its sessions, then restore again.")
-        _check_empty(dsn, name)
+        _check_empty(connection, dsn, name)
     remark = remark_of(connection, name)
     beside = make_beside(connection, name, options)
     try:
         new_roles = make_roles(connection, dump.roles)
         check = _fill(make_conninfo(dsn, dbname=beside), programs, dump, n_jobs, allow_missing)
         if options is not None:
-            _check_empty(dsn, name)
+            _check_empty(connection, dsn, name)
             drop(connection, name, force=ends_sessions)
         with connection.transaction():
             other_groups = complete_roles(connection, dump.roles, new_roles)
@@ -153,10 +154,12 @@ def _create_extension(dsn: str, version: str) -> None:
         connection.execute(sql.SQL("CREATE EXTENSION easeml VERSION {} CASCADE").format(sql.Literal(version)))
 
 
-def _check_empty(dsn: str, name: str) -> None:
-    with connect_now(dsn) as connection:
-        found = connection.execute(ROWS).fetchall() if _has_easeml(connection) else []
-        n_tables = connection.execute(TABLES).fetchall()[0]["n"]
+def _check_empty(connection: Connection, dsn: str, name: str) -> None:
+    if is_half_dropped(connection, name):
+        return
+    with connect_now(dsn) as session:
+        found = session.execute(ROWS).fetchall() if _has_easeml(session) else []
+        n_tables = session.execute(TABLES).fetchall()[0]["n"]
     told = [f"{row['n']} {row['what']}" for row in found] + ([f"{n_tables} table(s) or view(s)"] if n_tables else [])
     if told:
         raise NotAllowed(

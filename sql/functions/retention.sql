@@ -246,6 +246,8 @@ DECLARE
     before timestamptz;
     run_ids bigint[];
 BEGIN
+    after := coalesce(after, 0);
+    is_dry := coalesce(is_dry, true); -- nothing leaves unless somebody says so
     IF NOT EXISTS (SELECT FROM easeml.retention_rules() u WHERE u.what = prune_batch.what) THEN
         PERFORM easeml.fail('ML001', format('what: there is nothing called %s to remove', quote_nullable(what)),
             hint => (SELECT 'Choose one of: ' || string_agg(u.what, ', ') || '.' FROM easeml.retention_rules() u));

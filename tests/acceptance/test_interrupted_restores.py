@@ -199,6 +199,20 @@ def test_a_database_keeps_its_owner_when_a_restore_is_killed_after_dropping_it(
     assert root.values(owner) == [CREW]
 
 
+@pytest.mark.parametrize("half_dropped", ["put_there", "put_there_restoring"])
+def test_a_restore_that_was_killed_in_the_middle_of_a_drop_can_be_run_again(
+    half_dropped: str, root: Session, backup: Path, target: str
+) -> None:
+    if half_dropped == "put_there":
+        make(root, "put_there")
+    command = [sys.executable, "-c", KILLED.format("_fill"), "restore", str(backup), "--dsn", target]
+    assert subprocess.run(command, check=False, cwd="/").returncode == -9
+    # So an interrupted DROP DATABASE leaves it.
+    root.execute("UPDATE pg_database SET datconnlimit = -2 WHERE datname = %s", [half_dropped])
+    easeml("restore", backup, "--dsn", target)
+    assert root.values(DATABASES, "put%") == ["put_there"]
+
+
 def test_secrets_that_arguments_would_show_are_refused(
     backup: Path, target: str, root: Session, tmp_path: Path
 ) -> None:

@@ -95,6 +95,13 @@ def test_a_dry_run_counts_what_then_leaves_and_open_runs_keep_it(what: str, rows
     assert what in ("states", "decisions") or count(rows, *TABLES[what], where=of_open) == of_open_before
 
 
+def test_nothing_leaves_unless_somebody_says_so(rows: Session) -> None:
+    before = count(rows, *TABLES["units"])
+    asked = "SELECT n_rows FROM easeml.prune_batch('units', NULL, NULL)"
+    assert rows.value(asked) == rows.value("SELECT n_rows FROM easeml.prune_batch('units')") > 0
+    assert count(rows, *TABLES["units"]) == before
+
+
 def fetched(session: Session, table: str) -> int:
     """Rows of a table that this transaction has fetched."""
     return int(session.value(f"SELECT pg_stat_get_xact_tuples_fetched('easeml.{table}'::regclass)"))
