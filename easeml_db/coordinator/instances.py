@@ -142,6 +142,9 @@ class Instances:
         for instance in list(self._known.values()):
             is_due = instance.status == "releasing" and self._stopping.get(instance.instance_id, 0.0) <= now_seconds
             if is_due and not self.n_busy(instance):
+                if instance.instance_id in self._stopping:  # its programs may have been mended, or be there again
+                    await self._read([instance.instance_id])
+                    instance = self._known[instance.instance_id]
                 self._stopping[instance.instance_id] = float("inf")
                 await self._provisioner.stop(instance)
 

@@ -279,7 +279,10 @@ class PlannedRuns:
         if size.is_short and followed.record is not None and size.n_instances != followed.cap:
             followed.cap = size.n_instances
             await self._replan(followed, now, f"{size.n_instances} instances are to be had now")
-        self._dispatcher.follow_plan(run_id, followed.planned.width, has_own_slots=not size.is_shared)
+        has_stages = followed.planned.key.target_epochs > 0
+        self._dispatcher.follow_plan(
+            run_id, followed.planned.width, has_own_slots=not size.is_shared, has_stages=has_stages
+        )
         await self._instances.release(self._sizing.surplus(run_id, size))
         n_missing = self._sizing.n_missing(run_id, size)
         money = (followed.plan.max_cost or math.inf) - self._cost(followed, now)

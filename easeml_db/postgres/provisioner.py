@@ -30,13 +30,14 @@ from easeml_db.coordinator.ports.messages import (
     ProgramSaid,
 )
 from easeml_db.postgres import background
-from easeml_db.words.instance import Instance, Programs
+from easeml_db.words.instance import LOCAL, Instance, Programs
 
 MAX_OUTPUT = 4000
 CLOSE_SECONDS = 2.0
 PROBE_SECONDS, WATCH_SECONDS = 1.0, 15.0  # between probes, of an instance that starts, and of one that is ready
 MISSED_PROBES = 3  # in a row, until a ready instance counts as dead
 DEVICE = re.compile(r"^(cpu(:[0-9]+)?|cuda:[0-9]+)$")
+GONE = "its provisioner is gone from the tables: it cannot be stopped until there is one of that name again"
 STATUSES = ("starting", "ready", "gone")
 
 
@@ -62,20 +63,26 @@ class Provisioners:
 
     async def start(self, instance: Instance) -> None:
         """Start an instance, or find it, and watch it until it is stopped."""
-        if instance.programs is None:
+        if instance.provisioner == LOCAL:
             self._deliver(InstanceBilled(instance.instance_id))
             self._deliver(InstanceUp(instance.instance_id))
             return
         programs = instance.programs
-        self._run(instance, lambda: self._live(instance, programs))
+        if programs is None:
+            self._deliver(InstanceFailed(instance.instance_id, GONE, is_stopping=True))
+        else:
+            self._run(instance, lambda: self._live(instance, programs))
 
     async def stop(self, instance: Instance) -> None:
         """Stop an instance, whether it is ready or not."""
-        if instance.programs is None:
+        if instance.provisioner == LOCAL:
             self._deliver(InstanceDown(instance.instance_id))
             return
         programs = instance.programs
-        self._run(instance, lambda: self._stop(instance, programs))
+        if programs is None:
+            self._deliver(InstanceFailed(instance.instance_id, GONE, is_stopping=True))
+        else:
+            self._run(instance, lambda: self._stop(instance, programs))
 
     async def close(self) -> None:
         """Watch nothing any more; instances stay as they are."""

@@ -217,9 +217,10 @@ BEGIN
     ELSIF max_seconds IS NULL THEN
         PERFORM easeml.fail('ML001', 'max_seconds: expected a number above 0, got NULL', hint => 'It is how long the measurement takes at most.');
     END IF;
-    -- Trials alone, not in batches, which take less: plans count what a trial takes by itself.
+    -- Trials alone, not in batches, which take less: plans count what a trial takes by itself. The time may be too short for all: any trial may be next, so that none
+    -- waits for the longest ones, and each architecture is timed.
     RETURN easeml.select_models(dataset, architectures, search_space, 'random', n_configs * cardinality(chosen), n_epochs,
-        max_seconds => max_seconds, seed => seed, allocation => allocation);
+        max_seconds => max_seconds, seed => seed, allocation => allocation, scheduler => CASE WHEN allocation = 'hopping' THEN 'random' ELSE 'auto' END);
 END
 $$;
 COMMENT ON FUNCTION easeml.profile_dataset(text, text[], jsonb, integer, integer, double precision, bigint, text) IS

@@ -41,7 +41,7 @@ BEGIN
     IF found.price_list IS NULL THEN
         PERFORM easeml.fail('ML003', format('there is no price list %s', quote_nullable(price_list)), hint => 'SELECT * FROM easeml.prices lists them.');
     ELSIF found.is_shipped THEN
-        PERFORM easeml.fail('ML004', format('price list %s comes with easeml and is in use', price_list), hint => 'Make one of your own with easeml.create_price_list, and name it where you plan.');
+        PERFORM easeml.fail('ML004', format('price list %s comes with easeml and stays', price_list), hint => 'Make one of your own with easeml.create_price_list, and name it where you plan.');
     END IF;
     SELECT string_agg(r.run_id::text, ', ' ORDER BY r.run_id) INTO users FROM easeml.runs r WHERE r.price_list = found.price_list AND r.status IN ('queued', 'running');
     IF users IS NOT NULL THEN

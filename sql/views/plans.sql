@@ -32,7 +32,8 @@ COMMENT ON VIEW easeml.instance_status IS 'Instances that planned runs had, and 
 CREATE VIEW easeml.plan_accuracy WITH (security_invoker) AS
 SELECT e.run_id, e.place AS stage, e.label, e.revision, p.seconds_mean AS seconds_planned, p.seconds_p95 AS seconds_p95_planned,
     extract(epoch FROM coalesce(e.ended_at, clock_timestamp()) - e.began_at)::double precision AS seconds, p.cost_mean AS cost_planned, p.cost_p95 AS cost_p95_planned, e.cost,
-    p.n_slots AS n_slots_planned, e.n_slots, p.n_trials AS n_trials_planned,
+    p.n_slots AS n_slots_planned,
+    CASE WHEN e.ended_at IS NULL THEN greatest(e.n_slots, (SELECT sum(i.n_slots) FROM easeml.instances i WHERE i.run_id = e.run_id AND i.status = 'ready'))::integer ELSE e.n_slots END AS n_slots, p.n_trials AS n_trials_planned,
     CASE WHEN e.ended_at IS NULL THEN 'under way' WHEN p.run_id IS NULL THEN 'it was not planned' ELSE coalesce(nullif(concat_ws('; ',
         CASE WHEN e.n_slots <> p.n_slots THEN format('%s slots instead of %s', e.n_slots, p.n_slots) END,
         CASE WHEN e.n_failures > 0 THEN format('%s instances failed', e.n_failures) END,
@@ -72,7 +73,7 @@ COMMENT ON COLUMN easeml.plan_accuracy.cost_planned IS 'Cost that was expected.'
 COMMENT ON COLUMN easeml.plan_accuracy.cost_p95_planned IS 'In 95 of 100 cases it was to cost less.';
 COMMENT ON COLUMN easeml.plan_accuracy.cost IS 'What the run cost while it lasted; null while it lasts.';
 COMMENT ON COLUMN easeml.plan_accuracy.n_slots_planned IS 'Slots that were planned.';
-COMMENT ON COLUMN easeml.plan_accuracy.n_slots IS 'Most slots that it had at once.';
+COMMENT ON COLUMN easeml.plan_accuracy.n_slots IS 'Most slots that it had at once; of one under way, those that it has now.';
 COMMENT ON COLUMN easeml.plan_accuracy.n_trials_planned IS 'Trials that were planned.';
 COMMENT ON COLUMN easeml.plan_accuracy.reason IS 'Why plan and execution differ; as planned: they do not.';
 COMMENT ON COLUMN easeml.plan_accuracy.began_at IS 'When it began; the first stage begins when its slots are asked for.';

@@ -171,6 +171,25 @@ def test_a_price_list_in_use_by_a_run_is_not_dropped(lena: Session, anna: Sessio
     anna.execute("SELECT easeml.drop_price_list('dear')")
 
 
+def test_a_stage_under_way_is_shown_with_the_slots_that_it_has_now(lena: Session, anna: Session, planned: Any) -> None:
+    run_id = planned(PLANNED)
+    anna.execute(
+        "INSERT INTO easeml.executed_stages (run_id, tenant, place, revision, label, arm, bracket, target_epochs,"
+        " began_at, n_trials, n_slots, cost_before) SELECT %s, 'lena', 1, 1, 'rung', 'mlp', 0, 1, now(), 9, 0, 0",
+        [run_id],
+    )
+    anna.execute(
+        "INSERT INTO easeml.instances (run_id, tenant, provisioner, price_list, instance_type, device_kind, n_slots,"
+        " price_per_hour, billed_by, billed_per, minimum_seconds, data_price, status) SELECT %s, 'lena', 'local',"
+        " 'local', 'cpu slot', 'cpu', 1, 1, 'second', 'instance', 0, 0, 'ready' FROM generate_series(1, 2)",
+        [run_id],
+    )
+    shown = "SELECT reason, n_slots FROM easeml.plan_accuracy WHERE run_id = %s"
+    assert lena.rows(shown, run_id) == [{"reason": "under way", "n_slots": 2}]
+    anna.execute("UPDATE easeml.instances SET status = 'released', ended_at = now() WHERE run_id = %s", [run_id])
+    assert lena.rows(shown, run_id) == [{"reason": "under way", "n_slots": 0}]
+
+
 def test_a_resumed_run_has_its_deadline_anew(lena: Session, planned: Any) -> None:
     run_id = planned(", deadline => interval '400 seconds'")
     first = lena.value("SELECT deadline FROM easeml.runs WHERE run_id = %s", run_id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -311,3 +312,29 @@ def test_a_run_whose_machines_are_still_starting_is_not_planned_again_for_that(m
     serve(world)
     assert finished_seconds(world) <= 150.0
     assert min(made) > 60.0
+
+
+def test_no_trial_goes_on_while_one_of_an_earlier_stage_waits_for_a_slot():
+    """Some trials are let go on before the last ones of their rung are validated: these go first, else the stage ends
+    late, and with it the run."""
+    run = planned_run(n_configs=16)
+    world = world_with([run], [first_plan(run, PRICES, Goal(400.0), spread=0.1)], n_slots=2, spread=0.1)
+    serve(world)
+    rung_of = {1: 1, 2: 2, 3: 4, 4: 4} | dict.fromkeys(range(5, 9), 8)
+    units: dict[int, list[Any]] = {}
+    for unit in sorted(world.units, key=lambda unit: unit.started_seconds):
+        units.setdefault(unit.order.unit.trial_id, []).append(unit)
+    waits = [
+        (rung_of[after.order.unit.epoch], before.finished_seconds, after.started_seconds)
+        for mine in units.values()
+        for before, after in pairwise(mine)
+        if rung_of[before.order.unit.epoch] == rung_of[after.order.unit.epoch]
+    ]
+    assert len(waits) > 50
+    overtaking = [
+        unit.order.unit
+        for unit in world.units
+        for rung, since, until in waits
+        if rung < rung_of[unit.order.unit.epoch] and since < unit.started_seconds < until
+    ]
+    assert overtaking == []

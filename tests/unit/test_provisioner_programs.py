@@ -103,6 +103,15 @@ def test_an_instance_that_cannot_be_stopped_is_not_taken_for_gone(tmp_path: Path
     assert last.is_stopping
 
 
+@pytest.mark.parametrize("then_stop", [False, True])
+def test_an_instance_whose_provisioner_is_gone_is_not_taken_for_gone(then_stop: bool) -> None:
+    """An administrator may delete rows: what runs goes on and is paid, so it must stay in the tables."""
+    instance = Instance(7, 1, "shelf", "small", 2, "ready", "r-7", Bill(1.0))
+    last = told(instance, then_stop=then_stop)[-1]
+    assert isinstance(last, InstanceFailed)
+    assert last.is_stopping
+
+
 def test_a_program_that_is_not_there_is_said_so(tmp_path: Path) -> None:
     with pytest.raises(ProgramFailed, match="it cannot be called"):
         asyncio.run(call_program((str(tmp_path / "none"),), {}, 5.0))

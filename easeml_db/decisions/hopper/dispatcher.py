@@ -77,10 +77,12 @@ class Dispatcher:
         """Return the open runs that follow a plan, the oldest first."""
         return self._planned.keys()
 
-    def follow_plan(self, run_id: int, width: int, *, has_own_slots: bool) -> None:
+    def follow_plan(self, run_id: int, width: int, *, has_own_slots: bool, has_stages: bool) -> None:
         """Give each trial of a planned run so many slots, of those that are held for the run or of the shared ones."""
         open_run = self.runs.get(run_id)
-        if open_run is not None and open_run.allocation.follow(width, has_own_slots=has_own_slots):
+        if open_run is None:
+            return
+        if open_run.allocation.follow(width, has_own_slots=has_own_slots, has_stages=has_stages):
             self.board.version += 1
             self.runs.touch(run_id)
 

@@ -170,8 +170,9 @@ class Allocation(RunHooks, ABC):
         """Return the slots to hold back while nothing more is started, but units are under way."""
         return frozenset()
 
-    def follow(self, width: int, *, has_own_slots: bool) -> bool:
-        """Give each trial as many slots as the plan says, the run's own or shared ones; return whether that is new."""
+    def follow(self, width: int, *, has_own_slots: bool, has_stages: bool = False) -> bool:
+        """Give each trial as many slots as the plan says, the run's own or shared ones; return whether that is new.
+        `has_stages`: a stage ends with its last trial, so whoever trains less far goes first."""
         return False
 
     def n_claims(self, placement: Placement, n_working: int) -> int:

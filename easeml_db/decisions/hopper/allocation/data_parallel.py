@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from easeml_db.decisions.hopper.allocation.contract import Allocation, Choice, SlotOffer, Start
-from easeml_db.decisions.hopper.allocation.hopping import Hopping
+from easeml_db.decisions.hopper.allocation.hopping import Hopping, bracket_of
 from easeml_db.decisions.hopper.contract import Placement
 from easeml_db.decisions.hopper.gangs import GangSlots, able_slots, gang_slots, gangs_to_start
 from easeml_db.decisions.hopper.planning import SchedulerChoice
@@ -24,7 +24,7 @@ class DataParallel(Allocation):
     def __init__(self, work: RunWork) -> None:
         super().__init__(work)
         self._has_gangs = False  # as of the last choice
-        self._hopping = Hopping(work, self._is_in_gangs)
+        self._hopping = Hopping(work, self._is_in_gangs, self.rank)
 
     def choose(self, offer: SlotOffer) -> Choice:
         """Return the gangs whose slots are all idle, hold back the slots of the others, and let the rest hop."""
@@ -39,6 +39,10 @@ class DataParallel(Allocation):
         if self._is_parallel(n_working):
             return min(len(placement.segment_of), len(self.work.trials) * placement.n_partitions)
         return super().n_claims(placement, n_working)
+
+    def rank(self, trial: Trial) -> int:
+        """Return which trials that hop go first."""
+        return bracket_of(trial)
 
     # When trials train in gangs
 

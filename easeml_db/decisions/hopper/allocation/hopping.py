@@ -29,14 +29,25 @@ def _never(trial_id: int) -> bool:
     return False
 
 
+def bracket_of(trial: Trial) -> int:
+    """Return the rank by which trials of the bracket that began first go first."""
+    return trial.bracket
+
+
 class Hopping(Allocation):
-    """Serves the trials that `is_elsewhere` does not name: those are started by another allocation."""
+    """Serves the trials that `is_elsewhere` does not name: those are started by another allocation. Those of a lower
+    `rank` go first."""
 
     uses_gangs = False
 
-    def __init__(self, work: RunWork, is_elsewhere: Callable[[int], bool] = _never) -> None:
+    def __init__(
+        self,
+        work: RunWork,
+        is_elsewhere: Callable[[int], bool] = _never,
+        rank: Callable[[Trial], int] = bracket_of,
+    ) -> None:
         super().__init__(work)
-        self._is_elsewhere = is_elsewhere
+        self._is_elsewhere, self._rank = is_elsewhere, rank
         self.pilots = PilotQueue(work, is_elsewhere)
         self._planning = Planning()
         self._placement: Placement | None = None
@@ -126,7 +137,7 @@ class Hopping(Allocation):
         partitions, rounds = open_partitions(trial), round_number(trial)
         if partitions and work.run.holders is not None and work.is_whole(trial.trial_id):
             partitions = tuple(range(trial.n_partitions))
-        scheduler.put(Candidate(trial.trial_id, trial.trial_number, rounds, partitions, remaining, trial.bracket))
+        scheduler.put(Candidate(trial.trial_id, trial.trial_number, rounds, partitions, remaining, self._rank(trial)))
 
     def _assignments(self, idle: Sequence[int], cached: Cached) -> list[Assignment]:
         if self.work.attempts or self._bound_to_all():

@@ -23,15 +23,21 @@ class Planned(DataParallel):
 
     def __init__(self, work: RunWork) -> None:
         super().__init__(work)
-        self._width = 1
+        self._width, self._has_stages = 1, False
         self._places = GangPlaces()
         self.has_own_slots = True
 
-    def follow(self, width: int, *, has_own_slots: bool) -> bool:
+    def follow(self, width: int, *, has_own_slots: bool, has_stages: bool = False) -> bool:
         """Give each trial as many slots as the plan says, the run's own or shared ones; return whether that is new."""
-        is_new = (width, has_own_slots) != (self._width, self.has_own_slots)
-        self._width, self.has_own_slots = width, has_own_slots
+        is_new = (width, has_own_slots, has_stages) != (self._width, self.has_own_slots, self._has_stages)
+        self._width, self.has_own_slots, self._has_stages = width, has_own_slots, has_stages
         return is_new
+
+    def rank(self, trial: Trial) -> int:
+        """Let the stage under way end first: some trials go on before its last ones are validated, and nobody knows who
+        goes on for good, nor are slots given back, until these are."""
+        most = trial.max_epochs + 1
+        return trial.bracket * most + trial.due_epochs if self._has_stages else trial.bracket
 
     def pays(self, n_trials: int, n_slots: int) -> bool:
         """Say whether the plan gives a trial several slots."""
