@@ -109,7 +109,7 @@ async def advance_as(dsn: str, role: str, dataset: str, *, most_seconds: float =
     command = [sys.executable, "-m", "easeml_db", "refresh", "--advance", "--", dataset]
     process = await asyncio.create_subprocess_exec(
         *command, env=environment, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE, cwd="/",  # Python imports from where it starts, which anybody may write in
     )  # fmt: skip
     try:
         said = await asyncio.wait_for(_said(process), most_seconds)

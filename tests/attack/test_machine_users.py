@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import stat
 import subprocess
@@ -24,6 +25,7 @@ from easeml_db.local.private_files import (
     write_private,
 )
 from easeml_db.local.server import Embedded
+from easeml_db.postgres.refreshes import advance_as
 
 if TYPE_CHECKING:
     from tests.conftest import Session
@@ -230,3 +232,16 @@ def test_sessions_of_the_service_trust_no_schema_of_tenants(module_database: Ses
     assert service.value("SHOW search_path") == "pg_catalog, pg_temp"
     assert service.value("SHOW idle_in_transaction_session_timeout") == "1min"
     assert not module_database.value("SELECT rolsuper OR rolcreaterole FROM pg_roles WHERE rolname = 'easeml_service'")
+
+
+def test_a_folder_in_which_a_coordinator_was_started_has_nothing_that_its_processes_import(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever serves a server of one's own may stand in /tmp; a tenant's refresh begins a process there."""
+    for name in ("easeml_db", "json", "click"):
+        (tmp_path / f"{name}.py").write_text("open('was-run', 'w').close()\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    said = asyncio.run(advance_as(f"host={tmp_path}/nowhere dbname=easeml user=service", "anna", "houses"))
+    assert said is not None
+    assert not (tmp_path / "was-run").exists()
+    assert f"{tmp_path}/nowhere" in said, "it came as far as the server that is not there"
