@@ -124,6 +124,38 @@ def test_a_generated_client_feeds_asks_and_refines(
         assert json.loads(done.stdout)["label"] == answer.label
 
 
+def test_the_command_of_a_client_takes_pictures_json_and_csv(
+    client: ModuleType, server: Embedded, skies: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(*arguments: object) -> tuple[int, str]:
+        status = client.main(["--dsn", server.dsn(), *map(str, arguments)])
+        shown = capsys.readouterr()
+        return status, shown.out + shown.err
+
+    pixels = np.full((8, 8), 200, np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "one.png")
+    Image.new("RGB", (20, 10), (200, 200, 200)).save(tmp_path / "large.jpeg")
+    np.savetxt(tmp_path / "one.csv", pixels, fmt="%d", delimiter=",")
+    (tmp_path / "one.json").write_text(json.dumps(pixels[:, :, None].tolist()))
+    (tmp_path / "broken.png").write_bytes((tmp_path / "one.png").read_bytes()[:50])
+    names = ("one.png", "large.jpeg", "one.csv", "one.json")
+    status, shown = run("infer", *(tmp_path / name for name in names), json.dumps(pixels[:, :, None].tolist()))
+    assert status == 0, shown
+    answers = [json.loads(line) for line in shown.splitlines()]
+    assert len(answers) == 5
+    assert all(answer["output"] == answers[0]["output"] for answer in answers[2:])
+    assert run("feed", tmp_path / "one.png", "bright") == (0, "")
+    assert skies("refine", "--limit", "1")[0]["output"] == "bright"
+    status, shown = run("feed", tmp_path / "large.jpeg", "bright")
+    assert status == 1
+    assert "expected shape (8, 8, 1), got (10, 20, 1)" in shown
+    assert run("feed", tmp_path / "large.jpeg", "bright", "--resize") == (0, "")
+    for wrong, told in (("broken.png", "cannot be read as a picture"), ("none.png", "No such file")):
+        status, shown = run("infer", tmp_path / wrong)
+        assert status == 1
+        assert told in shown
+
+
 def test_a_client_is_installed_by_its_path_and_not_by_a_name(
     skies: Any, run_easeml: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -167,7 +199,9 @@ def test_a_client_of_trees_takes_objects_within_objects(
         task.feed({**leaf, "left": leaf, "right": {**leaf, "right": leaf}}, "1")
         with pytest.raises(ValueError, match="expected shape"):
             task.feed({**leaf, "left": {"word": np.zeros(3)}}, "1")
-    assert len(json.loads(run_easeml("task", "refine", "sentences", "--json").stdout)) == 1
+    tree = '{"word": [1, 2], "left": {"word": [3, 4], "right": null}}'
+    assert client.main(["--dsn", server.dsn(), "feed", tree, "1"]) == 0
+    assert len(json.loads(run_easeml("task", "refine", "sentences", "--json").stdout)) == 2
 
 
 def test_a_client_feeds_the_series_that_comes_out(
@@ -186,6 +220,12 @@ def test_a_client_feeds_the_series_that_comes_out(
     assert client.main(["--dsn", server.dsn(), "feed", *files]) == 0
     fed = json.loads(run_easeml("task", "refine", "translating", "--json").stdout)
     assert sorted(len(each["output"]) for each in fed) == [1, 4]
+    np.savetxt(tmp_path / "given.csv", given, delimiter=",")
+    place = ["--dsn", server.dsn(), "feed"]
+    assert client.main([*place, str(tmp_path / "given.csv"), "[[1, 2, 3], [4, 5, 6]]"]) == 0
+    assert client.main([*place, str(tmp_path / "nothing.png"), "[[1, 2, 3]]"]) == 1
+    fed = json.loads(run_easeml("task", "refine", "translating", "--json").stdout)
+    assert sorted(len(each["output"]) for each in fed) == [1, 2, 4]
 
 
 def test_pictures_that_come_out_of_pictures_are_fed_from_folders(

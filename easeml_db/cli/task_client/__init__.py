@@ -26,6 +26,7 @@ def write_client(folder: Path, name: str, task: dict[str, Any]) -> str:
         "dtype": "uint8" if inputs[0]["type"] == "bytea" else "float32",
         "classes": repr(tuple(task["classes"])) if task["classes"] is not None else "()",
         "tensors_come_out": repr(task["specification"]["output"] is not None),
+        "output_shape": repr(tuple((task["specification"]["output"] or {}).get("shape", ()))),
         "output_type": _output_type(task),
         "program": task["program"],
     }
