@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,9 @@ from numpy.typing import NDArray
 from easeml_loaders.files import reading
 from easeml_loaders.source import CHUNK_BYTES, Chunk, Column, Source, Values
 from easeml_plpy.errors import InvalidData
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 FORMATS = ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP", "PPM")
 MODES = {1: "L", 3: "RGB", 4: "RGBA"}
@@ -127,7 +130,7 @@ def pixels_of(path: Path, wanted: Wanted) -> bytes:
     try:
         with Image.open(path, formats=FORMATS) as picture:
             _check_size(path, picture.size, wanted)
-            converted = picture if picture.mode == MODES[channels] else picture.convert(MODES[channels])
+            converted = _converted(picture, path, MODES[channels])
             if converted.size != (width, height):
                 converted = converted.resize((width, height), Image.Resampling.BILINEAR)
             return converted.tobytes()
@@ -135,6 +138,22 @@ def pixels_of(path: Path, wanted: Wanted) -> bytes:
         raise
     except Exception as error:
         raise InvalidData(f"{path.name}: cannot be read as a picture: {_reason(error)}") from error
+
+
+def _converted(picture: Image.Image, path: Path, mode: str) -> Image.Image:
+    """Return a picture in a mode of 8 bits. Raises InvalidData where nothing says what its numbers mean there."""
+    from PIL import Image
+
+    if picture.mode == mode:
+        return picture
+    is_wide = picture.mode.startswith("I;16") or (picture.mode, picture.format) == ("I", "PNG")
+    if is_wide:  # Pillow would cut off at 255 what goes to 65,535
+        picture = Image.fromarray((np.asarray(picture) >> 8).astype(np.uint8))
+    elif picture.mode in ("I", "F"):
+        raise InvalidData(
+            f"{path.name}: expected 8 or 16 bits for each value, got 32: nothing says which of them are black and white"
+        )
+    return picture.convert(mode)
 
 
 def png_of(pixels: NDArray[np.uint8]) -> bytes:

@@ -82,6 +82,21 @@ def test_what_cannot_be_read_is_named_and_skipped(tmp_path):
     assert "label 'c' is no class of the task" in told
 
 
+@pytest.mark.parametrize("name", ["grey.png", "grey.tif"])
+def test_of_16_bits_the_upper_ones_count(tmp_path, name):
+    values = np.array([0, 255, 256, 30_000, 65_535, 1], np.uint16).reshape(2, 3)
+    Image.fromarray(values).save(tmp_path / name)
+    assert list(read_picture(tmp_path / name, Wanted((2, 3, 1), None))) == [0, 0, 1, 117, 255, 0]
+    assert list(read_picture(tmp_path / name, Wanted((2, 3, 3), None)))[9:12] == [117] * 3
+
+
+@pytest.mark.parametrize("element", [np.int32, np.float32])
+def test_numbers_that_are_no_brightness_are_refused(tmp_path, element):
+    Image.fromarray(np.ones((2, 3), element)).save(tmp_path / "numbers.tif")
+    with pytest.raises(InvalidData, match=r"numbers\.tif: expected 8 or 16 bits for each value, got 32"):
+        read_picture(tmp_path / "numbers.tif", Wanted((2, 3, 1), None))
+
+
 def test_the_first_problem_is_an_error_unless_examples_may_be_skipped(tmp_path):
     save(tmp_path, "small.png", size=(5, 5))
     with pytest.raises(InvalidData, match=r"small\.png: expected 4 by 6 pixels") as caught:
