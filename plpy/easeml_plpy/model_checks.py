@@ -34,6 +34,7 @@ from .source_texts import ALL_CATEGORIES
 from .target_statistics import N_FOLDS
 from .task import MAX_RANK, Task
 from .tokens import ANALYZERS, MOST_TOKENS, N_HASHES
+from .trainers.ensemble import names_of
 from .trainers.tree_texts import check_trees
 from .value_types import Array
 
@@ -195,11 +196,15 @@ def _check_boosters(chosen: Architecture, config: Mapping[str, Any], task: Task,
 
 
 def _members(state: bytes) -> Iterator[tuple[Mapping[str, Any], bytes]]:
-    yield from zip(checkpoint.load(state).read("members", list), _payloads(state), strict=True)
+    """Yield what is told of each member, with each of its states, as the ensemble finds them: by their names."""
+    loaded = checkpoint.load(state)
+    for told, names in zip(told_members := loaded.read("members", list), names_of(told_members), strict=True):
+        for name in names:
+            yield told, loaded.tensors[name].numpy().tobytes()
 
 
 def _payloads(state: bytes) -> list[bytes]:
-    """Return the states of the members of an ensemble or a committee."""
+    """Return the states of the members of a committee."""
     loaded = checkpoint.load(state)
     return [loaded.tensors[name].numpy().tobytes() for name in sorted(loaded.tensors)]
 

@@ -166,15 +166,18 @@ class EnsembleTrainer(Trainer[EnsembleTrial]):
     def _members(self, state: checkpoint.Checkpoint) -> list[Member]:
         """Return the members of a state. Raises CorruptCheckpoint."""
         told = state.read("members", list)
-        names = {f"{_MEMBER}{k:03}" for k in range(len(told))}
-        names |= {f"{_REFIT}{k:03}" for k, each in enumerate(told) if each["is_refit"]}
-        if names != set(state.arrays):
+        if {name for names in names_of(told) for name in names} != set(state.arrays):
             raise CorruptCheckpoint(f"state has {len(told)} members and states {', '.join(sorted(state.arrays))}")
         payloads = {name: array.tobytes() for name, array in state.arrays.items()}
         members = [
             _member(each, payloads[f"{_MEMBER}{k:03}"], payloads.get(f"{_REFIT}{k:03}")) for k, each in enumerate(told)
         ]
         return members
+
+
+def names_of(told: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    """Return the names under which a state has the states of each member: its own, and that of its refit if any."""
+    return [(f"{_MEMBER}{k:03}", *([f"{_REFIT}{k:03}"] if each["is_refit"] else [])) for k, each in enumerate(told)]
 
 
 def _member(told: Mapping[str, Any], state: bytes, refit: bytes | None) -> Member:

@@ -435,3 +435,29 @@ def test_a_tree_that_is_too_deep_to_be_explained_is_refused() -> None:
     check_trees(chain(1000), 3, 1)
     with pytest.raises(CorruptCheckpoint, match="splits deep"):
         check_trees(chain(1100), 3, 1)
+
+
+def test_each_state_of_an_ensemble_is_looked_at_as_the_member_that_it_answers_for() -> None:
+    """From the thousandth on, names of states do not stand in the order of the members; and a refit is a state, too."""
+    data, chosen = Dataset(encoder_of(NUMBERS)), architecture("ensemble")
+    starts = {part.view.name: part.start for part in parts_of(data.encoder)}
+    state = checkpoint.load(trained("lightgbm", NUMBERS))
+    (name,) = state.tensors
+    deep = checkpoint.dump({name: np.frombuffer(chain(1100).encode(), np.uint8)}, state.attributes)
+
+    def member(name: str, own: bytes, refit: bytes | None = None) -> Member:
+        view = data.view(architecture(name).view).name
+        return Member(name, config_of(name), data.task(architecture(name).view), 1e-3, starts[view], own, refit)
+
+    def file(members: list[Member]) -> ModelFile:
+        payload = EnsembleTrial(Blueprint(chosen, {}, data.task(chosen.view)), members).dump()  # type: ignore[arg-type]
+        return file_of("ensemble", NUMBERS, payload, {"members": [{"trial": 1, "weight": 1.0}]})
+
+    fine = member("lightgbm", trained("lightgbm", NUMBERS))
+    assert restored(file([fine, replace(fine, refit=fine.state)]))
+    with pytest.raises(CorruptCheckpoint, match="splits deep"):
+        restored(file([replace(fine, refit=deep)]))
+    many = [member("linear", trained("linear", NUMBERS))] * 1001
+    many[101], many[1000] = member("lightgbm", deep), fine
+    with pytest.raises(CorruptCheckpoint, match="splits deep"):
+        restored(file(many))
