@@ -110,6 +110,9 @@ BEGIN
         'stages', jsonb_path_query_array(plan, '$[*] ? (@.plan == "planned" && @.stage != null)')));
     RAISE NOTICE 'run % is planned: % s (95 %% within % s), cost % (95 %% within %)', run.run_id, round((total ->> 'seconds_mean')::numeric), round((total ->> 'seconds_p95')::numeric),
         round((total ->> 'cost_mean')::numeric, 4), round((total ->> 'cost_p95')::numeric, 4) USING hint = format('SELECT * FROM easeml.plan_revisions WHERE run_id = %s shows how the plan changes.', run.run_id);
+    IF run.max_seconds < (total ->> 'seconds_mean')::double precision THEN
+        RAISE NOTICE 'its max_seconds end it after % s, with what it has by then: its plan takes longer', run.max_seconds USING hint = 'A deadline keeps the whole search; without max_seconds nothing cuts it short.';
+    END IF;
 END
 $$;
 COMMENT ON FUNCTION easeml.keep_first_plan(easeml.runs, jsonb) IS 'Records the plan with which a run begins, and says it (internal).';

@@ -36,8 +36,8 @@ SELECT e.run_id, e.place AS stage, e.label, e.revision, p.seconds_mean AS second
     CASE WHEN e.ended_at IS NULL THEN greatest(e.n_slots, (SELECT sum(i.n_slots) FROM easeml.instances i WHERE i.run_id = e.run_id AND i.status = 'ready'))::integer ELSE e.n_slots END AS n_slots, p.n_trials AS n_trials_planned,
     CASE WHEN e.ended_at IS NULL THEN 'under way' WHEN p.run_id IS NULL THEN 'it was not planned' ELSE coalesce(nullif(concat_ws('; ',
         CASE WHEN e.n_slots <> p.n_slots THEN format('%s slots instead of %s', e.n_slots, p.n_slots) END,
-        CASE WHEN e.n_failures > 0 THEN format('%s instances failed', e.n_failures) END,
-        CASE WHEN n.n > 0 THEN format('planned again %s times on the way', n.n) END,
+        CASE WHEN e.n_failures > 0 THEN format('%s instance%s failed', e.n_failures, CASE WHEN e.n_failures > 1 THEN 's' END) END,
+        CASE WHEN n.n > 0 THEN format('planned again %s on the way', CASE n.n WHEN 1 THEN 'once' ELSE n.n || ' times' END) END,
         CASE WHEN extract(epoch FROM e.ended_at - e.began_at) > p.seconds_p95 THEN 'trials took longer than in 95 of 100 cases'
             WHEN extract(epoch FROM e.ended_at - e.began_at) < 0.8 * p.seconds_mean THEN 'trials took less than was known of them' END), ''), 'as planned') END AS reason,
     e.began_at, e.ended_at, e.tenant::text AS tenant

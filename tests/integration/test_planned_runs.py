@@ -190,6 +190,35 @@ def test_a_stage_under_way_is_shown_with_the_slots_that_it_has_now(lena: Session
     assert lena.rows(shown, run_id) == [{"reason": "under way", "n_slots": 0}]
 
 
+def test_why_a_stage_differs_is_said_in_numbers(lena: Session, anna: Session, planned: Any) -> None:
+    run_id = planned(PLANNED)
+    anna.execute(
+        "INSERT INTO easeml.executed_stages (run_id, tenant, place, revision, label, arm, bracket, target_epochs,"
+        " began_at, ended_at, n_trials, n_slots, cost_before, n_failures) SELECT run_id, tenant, g, 1, 'rung', arm,"
+        " bracket, target_epochs, now(), now() + make_interval(secs => seconds_mean), n_trials, n_slots, 0, g"
+        " FROM easeml.planned_stages, generate_series(1, 2) g WHERE run_id = %s AND stage = 0",
+        [run_id],
+    )
+    reasons = lena.values("SELECT reason FROM easeml.plan_accuracy WHERE run_id = %s ORDER BY stage", run_id)
+    assert reasons == ["1 instance failed", "2 instances failed"]
+
+
+def test_a_run_that_its_max_seconds_will_end_before_its_plan_says_so(lena: Session, planned: Any) -> None:
+    notices: list[str] = []
+
+    def note(notice: psycopg.errors.Diagnostic) -> None:
+        notices.append(notice.message_primary or "")
+
+    lena.add_notice_handler(note)
+    try:
+        planned(", deadline => interval '400 seconds', max_seconds => 3000")
+        assert not any("max_seconds" in notice for notice in notices)
+        planned(", deadline => interval '400 seconds', max_seconds => 30")
+        assert any("its max_seconds end it after 30 s" in notice for notice in notices)
+    finally:
+        lena.remove_notice_handler(note)
+
+
 def test_a_resumed_run_has_its_deadline_anew(lena: Session, planned: Any) -> None:
     run_id = planned(", deadline => interval '400 seconds'")
     first = lena.value("SELECT deadline FROM easeml.runs WHERE run_id = %s", run_id)

@@ -130,7 +130,7 @@ def _prices(request: Mapping[str, Any]) -> PriceList:
         types = [_limited(each, most) for each in types if each.n_slots <= most]
         if not types:
             raise InvalidArgument(
-                f"price_list: expected instances of at most {most} slots, your limit, got larger ones",
+                f"price_list: expected instances of at most {most} slots, what your limit leaves, got larger ones",
                 hint="Choose another price list, or ask an administrator for more slots.",
             )
     return PriceList(request["price_list"], tuple(types))
