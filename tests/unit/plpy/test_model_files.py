@@ -33,6 +33,7 @@ from easeml_plpy.trainers import trainer_for
 from easeml_plpy.trainers.boosters import END_OF_TREES
 from easeml_plpy.trainers.contract import Blueprint, state_header
 from easeml_plpy.trainers.ensemble import EnsembleTrial, Member
+from easeml_plpy.trainers.lightgbm_library import CONTRIBUTIONS, GrownTrees
 from easeml_plpy.trainers.tree_texts import check_trees
 from easeml_plpy.value_types import Array
 from easeml_plpy.views.combined import parts_of
@@ -431,10 +432,21 @@ def test_trees_as_they_were_grown_are_accepted() -> None:
     assert resized(tree_text()) == tree_text()
 
 
+def test_what_columns_add_is_asked_of_one_round_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two of them a cancel takes effect: with many deep trees all take hours."""
+    rows = np.random.default_rng(5).normal(size=(7, 3))
+    trees = GrownTrees(tree_text())
+    whole = trees._predicted(rows, CONTRIBUTIONS, 1, 4)
+    asked, ask = [], trees._predicted
+    monkeypatch.setattr(trees, "_predicted", lambda *given, **named: asked.append(named) or ask(*given, **named))
+    assert np.allclose(trees.contributions(rows, 1)[:, 0], whole)
+    assert asked == [{"rounds": (k, 1)} for k in range(4)]
+
+
 def test_a_tree_that_is_too_deep_to_be_explained_is_refused() -> None:
-    check_trees(chain(1000), 3, 1)
+    check_trees(chain(500), 3, 1)
     with pytest.raises(CorruptCheckpoint, match="splits deep"):
-        check_trees(chain(1100), 3, 1)
+        check_trees(chain(600), 3, 1)
 
 
 def test_each_state_of_an_ensemble_is_looked_at_as_the_member_that_it_answers_for() -> None:
@@ -443,7 +455,7 @@ def test_each_state_of_an_ensemble_is_looked_at_as_the_member_that_it_answers_fo
     starts = {part.view.name: part.start for part in parts_of(data.encoder)}
     state = checkpoint.load(trained("lightgbm", NUMBERS))
     (name,) = state.tensors
-    deep = checkpoint.dump({name: np.frombuffer(chain(1100).encode(), np.uint8)}, state.attributes)
+    deep = checkpoint.dump({name: np.frombuffer(chain(600).encode(), np.uint8)}, state.attributes)
 
     def member(name: str, own: bytes, refit: bytes | None = None) -> Member:
         view = data.view(architecture(name).view).name
