@@ -16,7 +16,7 @@ from easeml_plpy.errors import CorruptCheckpoint
 from easeml_plpy.trainers.boosters import END_OF_TREES, check_text
 from easeml_plpy.value_types import Array
 
-MOST_LEAVES, MOST_DEPTH = 4096, 512
+MOST_LEAVES, MOST_DEPTH = 4096, 256
 """What a trial may have; and what Shapley values can be computed of: they take memory and time by the square of it."""
 PLAIN = re.compile(r"[\n -~]*")
 _WHOLE, _REAL = r"-?[0-9]{1,10}", r"-?[0-9]{1,400}(\.[0-9]{1,400})?(e[-+]?[0-9]{1,3})?"

@@ -444,9 +444,9 @@ def test_what_columns_add_is_asked_of_one_round_after_the_other(monkeypatch: pyt
 
 
 def test_a_tree_that_is_too_deep_to_be_explained_is_refused() -> None:
-    check_trees(chain(500), 3, 1)
+    check_trees(chain(250), 3, 1)
     with pytest.raises(CorruptCheckpoint, match="splits deep"):
-        check_trees(chain(600), 3, 1)
+        check_trees(chain(300), 3, 1)
 
 
 def test_each_state_of_an_ensemble_is_looked_at_as_the_member_that_it_answers_for() -> None:
@@ -455,7 +455,7 @@ def test_each_state_of_an_ensemble_is_looked_at_as_the_member_that_it_answers_fo
     starts = {part.view.name: part.start for part in parts_of(data.encoder)}
     state = checkpoint.load(trained("lightgbm", NUMBERS))
     (name,) = state.tensors
-    deep = checkpoint.dump({name: np.frombuffer(chain(600).encode(), np.uint8)}, state.attributes)
+    deep = checkpoint.dump({name: np.frombuffer(chain(300).encode(), np.uint8)}, state.attributes)
 
     def member(name: str, own: bytes, refit: bytes | None = None) -> Member:
         view = data.view(architecture(name).view).name
