@@ -120,16 +120,16 @@ BEGIN
         RETURN NULL;
     END IF;
     n_changes := easeml.counted_changes(task.examples);  -- before the rows are counted: what is fed meanwhile shows at the next look
-    newest := (SELECT d.dataset_id FROM easeml.datasets d WHERE d.tenant = task.tenant AND d.dataset_name = task.task_name ORDER BY d.version DESC LIMIT 1);
-    new_n_pending := easeml.pending_examples(task, newest);
-    new_pending_since := CASE WHEN new_n_pending > 0 THEN coalesce(task.pending_since, clock_timestamp()) END;
-    arms := easeml.task_arms(task.specification);
-    has_run := EXISTS (SELECT FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id) WHERE d.tenant = task.tenant AND d.dataset_name = task.task_name AND r.status = 'finished');
-    new_arms := ARRAY(SELECT unnest(arms) EXCEPT SELECT unnest(r.architectures) FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id) WHERE d.tenant = task.tenant AND d.dataset_name = task.task_name);
-    reason := easeml.run_reason(new_n_pending, coalesce(extract(epoch FROM clock_timestamp() - new_pending_since) / 60, 0)::float8, has_run, task.wanted_at IS NOT NULL,
-        CASE WHEN task.run_options ? 'architectures' THEN 0 ELSE cardinality(new_arms) END, task.run_after_examples, task.run_after_minutes);
-    IF reason IS NOT NULL THEN
-        BEGIN
+    BEGIN
+        newest := (SELECT d.dataset_id FROM easeml.datasets d WHERE d.tenant = task.tenant AND d.dataset_name = task.task_name ORDER BY d.version DESC LIMIT 1);
+        new_n_pending := easeml.pending_examples(task, newest);
+        new_pending_since := CASE WHEN new_n_pending > 0 THEN coalesce(task.pending_since, clock_timestamp()) END;
+        arms := easeml.task_arms(task.specification);
+        has_run := EXISTS (SELECT FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id) WHERE d.tenant = task.tenant AND d.dataset_name = task.task_name AND r.status = 'finished');
+        new_arms := ARRAY(SELECT unnest(arms) EXCEPT SELECT unnest(r.architectures) FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id) WHERE d.tenant = task.tenant AND d.dataset_name = task.task_name);
+        reason := easeml.run_reason(new_n_pending, coalesce(extract(epoch FROM clock_timestamp() - new_pending_since) / 60, 0)::float8, has_run, task.wanted_at IS NOT NULL,
+            CASE WHEN task.run_options ? 'architectures' THEN 0 ELSE cardinality(new_arms) END, task.run_after_examples, task.run_after_minutes);
+        IF reason IS NOT NULL THEN
             IF new_n_pending > 0 OR newest IS NULL THEN
                 packed := easeml.pack_task(task.task_id);
                 PERFORM easeml.raise_failure(packed.failure);
@@ -137,13 +137,17 @@ BEGIN
             new_run_id := easeml.start_task_run(task, CASE WHEN reason = 'new architecture' AND new_n_pending = 0 THEN new_arms ELSE arms END, reason);
             new_n_pending := 0;
             new_pending_since := NULL;
-        EXCEPTION WHEN SQLSTATE 'ML001' OR SQLSTATE 'ML002' OR SQLSTATE 'ML003' OR SQLSTATE 'ML004' OR SQLSTATE 'ML009' OR SQLSTATE 'ML015' OR data_exception OR program_limit_exceeded THEN
-            new_problem := left(SQLERRM, 1000);
-            -- Too few examples wait for more; a limit of the tenant may be lifted.
-            new_not_before := CASE WHEN SQLSTATE <> 'ML002' THEN clock_timestamp() + interval '1 minute' END;
-        END;
-    END IF;
-    UPDATE easeml.tasks t SET n_seen_changes = coalesce(n_changes, -1), n_pending = new_n_pending, pending_since = new_pending_since, problem = new_problem, not_before = new_not_before,
+        END IF;
+    EXCEPTION WHEN OTHERS THEN
+        -- Locks, a full disk, a server that stops: nothing that the tenant could mend, and over by itself.
+        IF SQLSTATE ~ '^(08|25|40|53|55|57|58|XX|ML006|ML01[1246])' THEN
+            RAISE;
+        END IF;
+        new_problem := left(SQLERRM, 1000);
+        -- Too few examples wait for more; a limit of the tenant may be lifted.
+        new_not_before := CASE WHEN SQLSTATE <> 'ML002' THEN clock_timestamp() + interval '1 minute' END;
+    END;
+    UPDATE easeml.tasks t SET n_seen_changes = coalesce(n_changes, -1), n_pending = coalesce(new_n_pending, t.n_pending), pending_since = new_pending_since, problem = new_problem, not_before = new_not_before,
         wanted_at = CASE WHEN new_not_before IS NOT NULL THEN t.wanted_at END WHERE t.task_id = task.task_id;
     -- At last, since the lock that it takes delays a takeover.
     PERFORM easeml.fence(jsonb_build_object('lease_number', lease_number));

@@ -47,6 +47,16 @@ def create(session: Session, name: str, program: str = IMAGES, **arguments: Any)
     )
 
 
+def test_a_task_says_what_keeps_it_from_being_packed_whatever_that_is(ada: Session, module_database: Session) -> None:
+    create(ada, "torn", classes=["a", "b", "c"])
+    feed_pictures(ada, "lab.torn", 30)
+    examples = module_database.value("SELECT examples::text FROM easeml.tasks WHERE task_name = 'torn'")
+    module_database.execute(f"ALTER TABLE {examples} DROP COLUMN output CASCADE")  # by an administrator
+    ada.execute("SELECT easeml.run_task('torn')")
+    assert advance(module_database, "torn") is None
+    assert "output" in ada.value("SELECT problem FROM easeml.task_status WHERE task_name = 'torn'")
+
+
 def test_a_task_says_what_it_is_and_which_architectures_may_learn_it(ada: Session) -> None:
     notices: list[str] = []
     ada.add_notice_handler(lambda notice: notices.append(str(notice.message_primary)))
