@@ -49,8 +49,9 @@ def test_a_task_goes_on_where_it_was(way: str, fay: Session, dsn: str, tmp_path:
         again.execute("SELECT easeml.feed('odd', '{7,8}'::real[], 'yes')")
         assert again.value("SELECT max(example_id) FROM shed.odd_refine") == 4
         for values in ("('{1,2,3}', 'no')", "('{1,2}', 'perhaps')"):
-            with pytest.raises(psycopg.errors.IntegrityError):
+            with pytest.raises(psycopg.DatabaseError, match="expected") as refused:
                 again.execute(f"INSERT INTO shed.odd (input, output) VALUES {values}")
+            assert refused.value.sqlstate == "ML009"
         (place,) = restored.values("SELECT examples FROM easeml.tasks")
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             restored.as_role("mallory").execute(f"SELECT FROM {place}")
