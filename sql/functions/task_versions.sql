@@ -138,11 +138,9 @@ BEGIN
             new_n_pending := 0;
             new_pending_since := NULL;
         END IF;
-    EXCEPTION WHEN OTHERS THEN
-        -- Locks, a full disk, a server that stops: nothing that the tenant could mend, and over by itself.
-        IF SQLSTATE ~ '^(08|25|40|53|55|57|58|XX|ML006|ML01[1246])' THEN
-            RAISE;
-        END IF;
+    -- Not what is over by itself: locks, a full disk, a server that stops.
+    EXCEPTION WHEN SQLSTATE 'ML001' OR SQLSTATE 'ML002' OR SQLSTATE 'ML003' OR SQLSTATE 'ML004' OR SQLSTATE 'ML005' OR SQLSTATE 'ML008' OR SQLSTATE 'ML009' OR SQLSTATE 'ML015'
+        OR data_exception OR program_limit_exceeded OR syntax_error_or_access_rule_violation OR integrity_constraint_violation OR feature_not_supported OR external_routine_exception THEN
         new_problem := left(SQLERRM, 1000);
         -- Too few examples wait for more; a limit of the tenant may be lifted.
         new_not_before := CASE WHEN SQLSTATE <> 'ML002' THEN clock_timestamp() + interval '1 minute' END;
