@@ -42,7 +42,14 @@ STATUSES = ("starting", "ready", "gone")
 
 
 class ProgramFailed(Exception):
-    """A program timed out, ended with an error, or printed what nobody can read."""
+    """A program timed out, ended with an error, or printed what nobody can read.
+
+    The message is also the tenant's, whose run it was for. `output` is for administrators: it may hold secrets.
+    """
+
+    def __init__(self, message: str, output: str = "") -> None:
+        super().__init__(message)
+        self.output = output
 
 
 @dataclass(frozen=True)
@@ -171,13 +178,12 @@ class Provisioners:
 
     async def _call(self, instance: Instance, program: str, programs: Programs) -> Answer:
         """Call a program, and tell what it said. Raises ProgramFailed."""
-        output = ""
         try:
             command = {"start": programs.start, "probe": programs.probe, "stop": programs.stop}[program]
             output = await call_program(command, _environment(instance), programs.timeout_seconds)
             answer = Answer("gone") if program == "stop" else read_answer(output)
         except ProgramFailed as error:
-            self._deliver(ProgramSaid(instance.instance_id, program, str(error), output[-MAX_OUTPUT:]))
+            self._deliver(ProgramSaid(instance.instance_id, program, str(error), error.output[-MAX_OUTPUT:]))
             raise ProgramFailed(f"{program}: {error}") from error
         if program != "probe":
             self._deliver(ProgramSaid(instance.instance_id, program, answer.status, output[-MAX_OUTPUT:]))
@@ -215,7 +221,7 @@ async def call_program(command: tuple[str, ...], environment: dict[str, str], ti
         with contextlib.suppress(asyncio.TimeoutError):  # the pipe closes with the last that holds it
             await asyncio.wait_for(_read(process), CLOSE_SECONDS)
     if process.returncode:
-        raise ProgramFailed(f"it ended with status {process.returncode}: {' '.join(output.split())[:500]}")
+        raise ProgramFailed(f"it ended with status {process.returncode}", output)
     return output
 
 
@@ -237,12 +243,11 @@ def read_answer(output: str) -> Answer:
     except (ValueError, RecursionError):
         said = None
     if not isinstance(said, dict) or said.get("status") not in STATUSES:
-        got = " ".join(output.split())[:200] or "nothing"
-        raise ProgramFailed(f'expected a line of JSON with a "status" of {", ".join(STATUSES)}, got {got}')
+        raise ProgramFailed(f'expected a line of JSON with a "status" of {", ".join(STATUSES)}, got another', output)
     n_slots, device = said.get("n_slots"), said.get("device")
     is_number = isinstance(n_slots, int) and not isinstance(n_slots, bool)
     if said["status"] == "ready" and not is_number:
-        raise ProgramFailed(f"expected n_slots of a ready instance as a whole number, got {str(n_slots)[:200]}")
+        raise ProgramFailed("expected n_slots of a ready instance as a whole number, got something else", output)
     if device is not None and not (isinstance(device, str) and DEVICE.match(device)):
-        raise ProgramFailed(f"expected a device such as cpu or cuda:0, got {str(device)[:200]}")
+        raise ProgramFailed("expected a device such as cpu or cuda:0, got something else", output)
     return Answer(said["status"], n_slots if is_number else None, device)
