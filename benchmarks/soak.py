@@ -1,8 +1,10 @@
 """What grows while tenants train, predict and look on, run after run: memory, files and sessions of the service.
 
-Four tenants start small runs of every kind one after the other, predict with them and read the views. After a first
-third, in which caches fill, each number is the median of the last third over that of the second. It takes ten
-minutes, or as long as the environment variable SOAK_MINUTES says, on a private server of its own with two slots.
+Four tenants start small runs of every kind one after the other, predict with them and read the views. Runs keep the
+states of their trials, which came to 1.4 GB a minute, so each tenant drops all but its newest ones, and those that
+failed, which are counted; what is dropped must make room for what comes. After a first third, in which caches fill,
+each number is the median of the last third over that of the second. It takes ten minutes, or as long as the environment
+variable SOAK_MINUTES says, on a private server of its own with two slots.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from easeml_db.local.waiting import running_coordinator
 MINUTES = 10.0
 N_TENANTS = 4
 LOOKS = 60  # over the whole time
+N_KEPT_RUNS = 5  # of each tenant
 GROWTH = 1.05
 ROWS = """
 CREATE TABLE {tenant}.flats AS
@@ -50,6 +53,7 @@ class Look:
     largest_slot_bytes: int
     slot_files: int
     n_sessions: int
+    database_bytes: int
 
 
 def measure(workload: Workload) -> Iterator[Row]:
@@ -60,17 +64,16 @@ def measure(workload: Workload) -> Iterator[Row]:
         with running_coordinator(server):
             looks = list(_looks(owner, tenants, minutes))
         counted = owner.execute(
-            "SELECT count(*) AS n_runs, count(*) FILTER (WHERE status = 'failed') AS n_failed,"
-            " (SELECT count(*) FROM easeml.training_units) + (SELECT count(*) FROM easeml.evaluations) AS n_units"
-            " FROM easeml.runs"
+            "SELECT max(run_id) AS n_runs, count(*) FILTER (WHERE status = 'failed') AS n_failed FROM easeml.runs"
         ).fetchall()[0]
-    setting = f"{minutes:g} minutes, {counted['n_runs']} runs, {counted['n_units']} units"
+    setting = f"{minutes:g} minutes, {counted['n_runs']} runs"
     for name, value in {
         "memory of the coordinator": lambda look: look.coordinator_bytes,
         "open files of the coordinator": lambda look: look.coordinator_files,
         "memory of the largest slot": lambda look: look.largest_slot_bytes,
         "open files of the slots": lambda look: look.slot_files,
         "sessions of the server": lambda look: look.n_sessions,
+        "size of the database": lambda look: look.database_bytes,
     }.items():
         bound = (
             None if name == "open files of the slots" else GROWTH
@@ -110,6 +113,12 @@ def _use(tenant: Session, procedure: str, options: dict[str, Any]) -> None:
         return
     if run is not None and run["status"] == "finished":
         tenant.execute("""SELECT easeml.predict('flats', '{"area": 30, "rooms": 2}')""")
+    tenant.execute(
+        "SELECT easeml.drop_run(run_id, force => true)"
+        " FROM (SELECT run_id, status FROM easeml.run_status ORDER BY run_id DESC OFFSET %s) AS older"
+        " WHERE status <> 'failed'",
+        [N_KEPT_RUNS],
+    )
     for view in VIEWS:
         tenant.execute(f"SELECT * FROM easeml.{view} LIMIT 20".encode()).fetchall()
     named = ", ".join(f"{name} => {value}" for name, value in options.items())
@@ -122,12 +131,14 @@ def _look(owner: Session) -> Look:
     row = owner.execute(
         "SELECT (SELECT c.process_id FROM easeml.coordinators c ORDER BY lease_number DESC LIMIT 1) AS coordinator,"
         " ARRAY(SELECT s.backend_pid FROM easeml.slots s JOIN pg_stat_activity a ON a.pid = s.backend_pid) AS slots,"
-        " (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend') AS n_sessions"
+        " (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend') AS n_sessions,"
+        " pg_database_size(current_database()) AS database_bytes"
     ).fetchall()[0]
     slots = [pid for pid in row["slots"] if pid is not None]
     return Look(
         _private_bytes(row["coordinator"]), _n_files(row["coordinator"]),
         max((_private_bytes(pid) for pid in slots), default=0), sum(_n_files(pid) for pid in slots), row["n_sessions"],
+        row["database_bytes"],
     )  # fmt: skip
 
 
@@ -144,5 +155,6 @@ def _n_files(pid: int) -> int:
 def _growth(name: str, setting: str, looks: list[Look], value: Callable[[Look], int], bound: float | None) -> Row:
     third = max(1, len(looks) // 3)
     before, after = (median(value(look) for look in part) for part in (looks[third : 2 * third], looks[2 * third :]))
-    shown = f"{before / 2**20:.1f} to {after / 2**20:.1f} MB" if "memory" in name else f"{before:g} to {after:g}"
+    is_bytes = name.startswith(("memory", "size"))
+    shown = f"{before / 2**20:.1f} to {after / 2**20:.1f} MB" if is_bytes else f"{before:g} to {after:g}"
     return Row(name, f"{shown}; {setting}", after / max(before, 1), "x", at_most=bound)
