@@ -45,10 +45,12 @@ def initialise(cluster: Path, binaries: Path) -> None:
     secret = cluster.parent / "password"
     write_private(secret, secrets.token_urlsafe(18))
     # initdb writes PG_VERSION long before it is done: whoever interrupts it leaves no cluster, but a folder beside it.
-    unfinished = cluster.with_name(f"{cluster.name}.unfinished")
-    for left in (cluster, unfinished):
-        if left.exists():
-            shutil.rmtree(left)
+    # Each attempt has a folder of its own, since an interrupted one may still be at work: it removes what it made.
+    if cluster.exists():
+        shutil.rmtree(cluster)
+    for left in cluster.parent.glob(f"{cluster.name}.unfinished-*"):
+        shutil.rmtree(left, ignore_errors=True)
+    unfinished = cluster.with_name(f"{cluster.name}.unfinished-{secrets.token_hex(4)}")
     command: list[str | Path] = [
         binaries / "initdb", "-D", unfinished, "-U", SUPERUSER, "--encoding=UTF8", "--locale=C.UTF-8",
         "--auth-local=trust", "--auth-host=scram-sha-256", f"--pwfile={secret}",

@@ -9,22 +9,29 @@ import shutil
 import signal
 import stat
 import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
 
 from easeml_db import __version__
 from easeml_db.local.binaries import find_binaries
-from easeml_db.local.cluster import SUPERUSER
-from easeml_db.local.processes import server_ids
+from easeml_db.local.cluster import SUPERUSER, is_initialised
+from easeml_db.local.processes import server_identity, server_ids
 from easeml_db.local.server import SERVICE_ROLE
+from tests.conftest import PATIENCE_SECONDS
 from tests.containers.places import Place, down
 from tests.disks import open_folder
 
 SLOTS = "SELECT slot_id FROM easeml.slots ORDER BY slot_id"
 POINTS = """CREATE TABLE public.points AS
     SELECT i AS id, sin(i) AS x, (sin(i) > 0)::int AS label FROM generate_series(1, 200) i"""
+INITIALISE = """import sys
+from pathlib import Path
+from easeml_db.local.cluster import initialise
+initialise(Path(sys.argv[1]) / "cluster", Path(sys.argv[2]))"""
 
 
 @pytest.fixture
@@ -67,6 +74,18 @@ def begin(place: Place) -> subprocess.Popen[bytes]:
     while not lock.exists():
         assert process.poll() is None, place.said
     return process
+
+
+def begin_cluster(folder: Path) -> tuple[subprocess.Popen[bytes], int]:
+    """Start making a cluster and wait until its first folders stand; return the process and that of initdb."""
+    others = set(folder.glob("*/pg_wal"))
+    process = subprocess.Popen(
+        [sys.executable, "-c", INITIALISE, folder, find_binaries()], cwd=folder, **server_identity()
+    )
+    while set(folder.glob("*/pg_wal")) <= others:
+        assert process.poll() is None
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text(encoding="ascii")
+    return process, int(children.split()[0])
 
 
 def train(place: Place) -> None:
@@ -259,3 +278,16 @@ def test_root_is_refused_and_other_commands_run_as_they_are(empty: Place) -> Non
     assert __version__ in empty.said
     assert empty.run("health", "moon") == 1
     assert "expected one of server, node, coordinator" in empty.said
+
+
+def test_a_cluster_is_made_beside_an_interrupted_attempt_that_is_still_at_work(empty: Place) -> None:
+    folder = empty.folder / "data"
+    first, initdb = begin_cluster(folder)
+    os.kill(initdb, signal.SIGSTOP)
+    first.kill()
+    first.wait()
+    second, _ = begin_cluster(folder)
+    os.kill(initdb, signal.SIGCONT)
+    assert second.wait(PATIENCE_SECONDS) == 0
+    assert is_initialised(folder / "cluster")
+    assert (folder / "cluster" / "postgresql.conf").stat().st_size > 0
