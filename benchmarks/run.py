@@ -29,6 +29,7 @@ from trees import Tree, tree_at
 NAMES = (
     "training_speed",
     "whole_run",
+    "picture_task",
     "batched_trials",
     "unit_overhead",
     "checkpoint_space",
