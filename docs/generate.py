@@ -87,6 +87,7 @@ GROUPS = {
         "evaluate",
         "evaluate_on_nodes",
         "explain_on_nodes",
+        "explain_row_on_nodes",
         "drift_on_nodes",
         "confusion_matrix",
         "class_metrics",

@@ -196,7 +196,8 @@ $$;
 COMMENT ON FUNCTION easeml.explain_row(text, jsonb, bigint, text, integer, bigint) IS
 $$Says what each input of one row adds to the answer (Shapley values), the largest part first. The row without an input is the base, what is answered without knowing the row; base and contributions add up to the answer.
 inputs: a json object of the columns, for example to_jsonb(t). label: the class whose answer is explained; by default the predicted one.
-Boosted trees have exact values from LightGBM, in log odds (or units of the target). Other trials are asked for rows mixed of this one and validation rows, along n_orders random orders of the inputs (by default 100, or fewer where rows hold many numbers); contributions are estimates in probability (or units of the target), with their standard errors.$$;
+Boosted trees have exact values from LightGBM, in log odds (or units of the target). Other trials are asked for rows mixed of this one and validation rows, along n_orders random orders of the inputs (by default 100, or fewer where rows hold many numbers); contributions are estimates in probability (or units of the target), with their standard errors.
+Where the rows are on nodes, easeml.explain_row_on_nodes with the same arguments comes first, but for boosted trees.$$;
 
 CREATE FUNCTION easeml.hyperparameter_importances(trials jsonb, specifications jsonb, OUT importances json, OUT failure jsonb)
 LANGUAGE plpython3u IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$

@@ -124,7 +124,7 @@ BEGIN
             'train_rows', (SELECT jsonb_agg(p.n_train_rows ORDER BY p.partition_number) FROM easeml.partitions p WHERE p.dataset_id = d.dataset_id),
             'checksums', (SELECT jsonb_agg(p.checksum ORDER BY p.partition_number) FROM easeml.partitions p WHERE p.dataset_id = d.dataset_id),
             'shuffle', d.shuffle, 'n_partitions', d.n_partitions, 'n_held_out', (SELECT jsonb_object_agg(h.segment_name, h.n) FROM (SELECT g.segment_name,
-                sum(CASE asked.arguments #>> '{options,split}' WHEN 'validation' THEN p.n_validation_rows ELSE p.n_test_rows END) AS n
+                sum(CASE asked.arguments #>> '{options,split}' WHEN 'test' THEN p.n_test_rows ELSE p.n_validation_rows END) AS n
                 FROM easeml.partitions p JOIN easeml.segments g ON g.segment_id = p.home_segment_id WHERE p.dataset_id = d.dataset_id GROUP BY g.segment_name) h),
             'is_whole', d.n_partitions > 1 AND easeml.does_whole_rounds(t.architecture),
             'registered', (SELECT to_jsonb(a) FROM easeml.registered_architectures a WHERE a.architecture = t.architecture), 'places', asked.places, 'homes', homes,

@@ -91,7 +91,9 @@ BEGIN
         trial := easeml.trial_on_nodes(asker, dataset, (arguments ->> 'trial_id')::bigint);
         IF wanted = 'replay' THEN
             PERFORM easeml.check_replay_on_nodes(trial, arguments);
-        ELSIF wanted = 'explanation' AND coalesce(arguments #>> '{options,split}' NOT IN ('validation', 'test'), true) THEN
+        ELSIF wanted = 'explanation' AND coalesce(arguments ->> 'subject' NOT IN ('explain', 'explain_row'), true) THEN
+            PERFORM easeml.fail('ML001', format('subject: expected explain or explain_row, got %s', quote_nullable(arguments ->> 'subject')));
+        ELSIF arguments ->> 'subject' = 'explain' AND coalesce(arguments #>> '{options,split}' NOT IN ('validation', 'test'), true) THEN
             PERFORM easeml.fail('ML001', format('split: expected validation or test, got %s', quote_nullable(arguments #>> '{options,split}')));
         END IF;
     ELSIF wanted = 'drift' THEN
@@ -159,7 +161,7 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON PROCEDURE easeml.ask_nodes(text, jsonb, jsonb) IS 'Asks the service for a job on nodes, and waits for it (internal: call easeml.evaluate_on_nodes, easeml.predict_on_nodes, easeml.explain_on_nodes or easeml.replay).';
+COMMENT ON PROCEDURE easeml.ask_nodes(text, jsonb, jsonb) IS 'Asks the service for a job on nodes, and waits for it (internal: call easeml.evaluate_on_nodes, easeml.predict_on_nodes, easeml.explain_on_nodes, easeml.explain_row_on_nodes or easeml.replay).';
 
 CREATE PROCEDURE easeml.evaluate_on_nodes(dataset text, trial_id bigint DEFAULT NULL, INOUT n_rows bigint DEFAULT NULL) LANGUAGE plpgsql AS $$
 DECLARE
@@ -200,7 +202,7 @@ LANGUAGE plpgsql AS $$
 DECLARE
     result jsonb;
 BEGIN
-    CALL easeml.ask_nodes('explanation', pg_catalog.jsonb_build_object('dataset', dataset, 'trial_id', trial_id,
+    CALL easeml.ask_nodes('explanation', pg_catalog.jsonb_build_object('subject', 'explain', 'dataset', dataset, 'trial_id', trial_id,
         'options', pg_catalog.jsonb_build_object('split', split, 'metric', metric, 'n_rows', n_rows, 'n_repeats', n_repeats, 'seed', seed)), result);
     n_inputs := pg_catalog.jsonb_array_length(result OPERATOR(pg_catalog.->) 'rows');
 END
@@ -209,6 +211,23 @@ COMMENT ON PROCEDURE easeml.explain_on_nodes(text, bigint, text, text, integer, 
 $$Has nodes find out which inputs a trial needs, where its rows lie on them, and waits for it; then easeml.explain with the same arguments returns it: CALL easeml.explain_on_nodes('visits').
 With shuffle => 'across' one node is brought the held-out rows that it lacks, and the numbers are those of one server. With 'within' each node permutes its own rows, and what
 comes here are means over the nodes, weighted by their rows. No input comes here. Arguments as in easeml.explain. Returns the number of inputs.$$;
+
+CREATE PROCEDURE easeml.explain_row_on_nodes(dataset text, inputs jsonb, trial_id bigint DEFAULT NULL, label text DEFAULT NULL, n_orders integer DEFAULT NULL, seed bigint DEFAULT 0,
+    INOUT n_inputs bigint DEFAULT NULL)
+LANGUAGE plpgsql AS $$
+DECLARE
+    result jsonb;
+BEGIN
+    CALL easeml.ask_nodes('explanation', pg_catalog.jsonb_build_object('subject', 'explain_row', 'dataset', dataset, 'trial_id', trial_id,
+        'options', pg_catalog.jsonb_build_object('inputs', inputs::pg_catalog.text, 'label', label, 'n_orders', n_orders, 'seed', seed)), result);
+    n_inputs := pg_catalog.jsonb_array_length(result OPERATOR(pg_catalog.->) 'rows') OPERATOR(pg_catalog.-) 1;
+END
+$$;
+COMMENT ON PROCEDURE easeml.explain_row_on_nodes(text, jsonb, bigint, text, integer, bigint, bigint) IS
+$$Has nodes find out what each input of a row adds to the answer, where the rows that a trial was validated on lie on them, and waits for it; then easeml.explain_row with the same arguments returns it:
+CALL easeml.explain_row_on_nodes('visits', '{"age": 44, "ward": "B"}'). With shuffle => 'across' one node is brought the validation rows that it lacks, and the numbers are those of one server. With
+'within' each node mixes the row with its own, and what comes here are means over the nodes, weighted by their rows: estimates of the same contributions. No other row comes here. Arguments as in easeml.explain_row.
+Returns the number of inputs. Boosted trees need no rows: easeml.explain_row answers at once.$$;
 
 CREATE PROCEDURE easeml.drift_on_nodes(dataset text, source text DEFAULT NULL, time_column text DEFAULT NULL, every interval DEFAULT '1 day', n_rows integer DEFAULT 100000, version integer DEFAULT NULL,
     INOUT n_compared bigint DEFAULT NULL)

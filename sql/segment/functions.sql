@@ -73,7 +73,7 @@ CREATE FUNCTION easeml_segment.explain_on_node(told jsonb) RETURNS jsonb LANGUAG
 from easeml_plpy.held_out.on_node import explain_on_node
 return explain_on_node(plpy, GD, told)
 $$;
-COMMENT ON FUNCTION easeml_segment.explain_on_node(jsonb) IS 'Says what the inputs of a trial are worth on the held-out rows that lie here.';
+COMMENT ON FUNCTION easeml_segment.explain_on_node(jsonb) IS 'Says what the inputs of a trial are worth on the held-out rows that lie here, or add to the answer for a row.';
 
 CREATE FUNCTION easeml_segment.drift_on_node(step text, told jsonb) RETURNS jsonb LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp SET enable_hashagg = off SET jit = off AS $$
 from easeml_plpy.drift.on_node import drift_on_node

@@ -179,7 +179,7 @@ CREATE INDEX node_jobs_dataset ON easeml.node_jobs (dataset_id);
 CREATE INDEX node_jobs_trial ON easeml.node_jobs (trial_id);
 CREATE INDEX node_jobs_open ON easeml.node_jobs (asked_at) WHERE ended_at IS NULL;
 COMMENT ON TABLE easeml.node_jobs IS 'What tenants have asked to be done where rows lie on other servers, besides packing.';
-COMMENT ON COLUMN easeml.node_jobs.kind IS 'answers: of a trial for held-out rows; predictions: for tables; replay: of a trial; explanation: which inputs a trial needs; drift: of tables.';
+COMMENT ON COLUMN easeml.node_jobs.kind IS 'answers: of a trial for held-out rows; predictions: for tables; replay: of a trial; explanation: which inputs a trial needs, for held-out rows or for one; drift: of tables.';
 COMMENT ON COLUMN easeml.node_jobs.caller IS 'The role that asked: a role of that name reads and writes tables on the nodes.';
 COMMENT ON COLUMN easeml.node_jobs.trial_id IS 'Null: what is asked for is about no trial (drift).';
 COMMENT ON COLUMN easeml.node_jobs.places IS 'For predictions and drift the tables, by segment.';

@@ -169,7 +169,7 @@ FROM easeml.node_jobs j;
 COMMENT ON VIEW easeml.node_job_status IS 'What nodes were asked to do besides packing: answers for held-out rows, predictions of tables, replays, explanations, drift. The last 20 of each tenant that have ended are kept.';
 COMMENT ON COLUMN easeml.node_job_status.job_id IS 'Its number.';
 COMMENT ON COLUMN easeml.node_job_status.tenant IS 'Tenant that asked.';
-COMMENT ON COLUMN easeml.node_job_status.kind IS 'answers (easeml.evaluate_on_nodes), predictions (easeml.predict_on_nodes), replay, explanation (easeml.explain_on_nodes) or drift (easeml.drift_on_nodes).';
+COMMENT ON COLUMN easeml.node_job_status.kind IS 'answers (easeml.evaluate_on_nodes), predictions (easeml.predict_on_nodes), replay, explanation (easeml.explain_on_nodes, easeml.explain_row_on_nodes) or drift (easeml.drift_on_nodes).';
 COMMENT ON COLUMN easeml.node_job_status.dataset_id IS 'The dataset of the trial.';
 COMMENT ON COLUMN easeml.node_job_status.trial_id IS 'The trial; null where it is about none (drift).';
 COMMENT ON COLUMN easeml.node_job_status.places IS 'The tables that are predicted or compared, by segment.';
@@ -179,4 +179,4 @@ COMMENT ON COLUMN easeml.node_job_status.ended_at IS 'When it was done, or faile
 COMMENT ON COLUMN easeml.node_job_status.status IS 'queued, running, waiting (it is tried again), done, failed, or cancelled: whoever asked for it does not wait any more.';
 COMMENT ON COLUMN easeml.node_job_status.problem IS 'What it waits for, or why it failed.';
 COMMENT ON COLUMN easeml.node_job_status.hint IS 'What to do about it.';
-COMMENT ON COLUMN easeml.node_job_status.result IS 'What came of it: n_rows, what easeml.replay returns, or the rows that easeml.explain or easeml.drift does.';
+COMMENT ON COLUMN easeml.node_job_status.result IS 'What came of it: n_rows, what easeml.replay returns, or the rows that easeml.explain, easeml.explain_row or easeml.drift does.';

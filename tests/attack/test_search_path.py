@@ -22,7 +22,7 @@ SQL = Path(__file__).resolve().parents[2] / "sql"
 # They mean the caller's own names, and qualify everything else; byteasend calls nothing.
 UNPINNED = {
     "array_bytes", "bytes_as_numbers", "create_dataset", "drift", "evaluate_on_nodes", "find_output", "find_source",
-    "drift_on_nodes", "explain_on_nodes", "predict_on_nodes", "predict_table",
+    "drift_on_nodes", "explain_on_nodes", "explain_row_on_nodes", "predict_on_nodes", "predict_table",
 }  # fmt: skip
 # Procedures that commit cannot have a setting: their bodies set it first, and after each commit.
 COMMITTING = {
@@ -43,6 +43,7 @@ WARNINGS = {
         "evaluate_on_nodes",
         "predict_on_nodes",
         "explain_on_nodes",
+        "explain_row_on_nodes",
         "drift_on_nodes",
         "find_output",
         "predict_table",

@@ -187,6 +187,8 @@ REFUSED = {
     "drift_on_nodes(text,text,text,interval,integer,integer,bigint)": "CALL easeml.drift_on_nodes('private')",
     "explain_on_nodes(text,bigint,text,text,integer,integer,bigint,bigint)":
         "CALL easeml.explain_on_nodes('private', {trial_id})",
+    "explain_row_on_nodes(text,jsonb,bigint,text,integer,bigint,bigint)":
+        "CALL easeml.explain_row_on_nodes('private', '{{\"x\": 1}}', {trial_id})",
     "predict_on_nodes(text,text,text,bigint,text[],boolean,bigint)":
         "CALL easeml.predict_on_nodes('private', '{{\"east\": \"public.mine\"}}', 'public.stolen', {trial_id})",
     "ask_nodes(text,jsonb,jsonb)":

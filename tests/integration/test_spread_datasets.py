@@ -189,7 +189,7 @@ def test_rows_that_stay_are_packed_where_they_are(spread: Session, nodes: dict[s
 
 
 def _explained_where_they_are(spread: Session, nodes: dict[str, Session], dataset_id: int) -> None:
-    """Each node permutes its own rows, and none moves."""
+    """Each node permutes its own rows, or mixes a row with them, and none moves."""
     spread.execute("CALL easeml.wait(%s)", [spread.value(SELECT_MODELS, "stays")])
     held = [node.rows(BLOCKS.format("easeml_segment"), dataset_id) for node in nodes.values()]
     n_inputs = spread.value("CALL easeml.explain_on_nodes('stays', n_rows => 60)")
@@ -197,6 +197,15 @@ def _explained_where_they_are(spread: Session, nodes: dict[str, Session], datase
     assert len(found) == n_inputs > 7
     assert found == sorted(found, key=lambda row: -row["importance"])
     assert any(row["importance"] > 0 for row in found)
+    a_row = Jsonb(spread.value("SELECT to_jsonb(f) - 'kind' FROM flowers f WHERE id = 600"))
+    assert spread.value("CALL easeml.explain_row_on_nodes('stays', %s, n_orders => 50)", a_row) == n_inputs
+    base, *parts = spread.rows("SELECT * FROM easeml.explain_row('stays', %s, n_orders => 50)", a_row)
+    assert base["input"] is None
+    assert {row["input"] for row in parts} == {row["input"] for row in found}
+    said = spread.value("SELECT easeml.predict_probabilities('stays', %s)", a_row)
+    assert base["explained_label"] == max(said, key=said.get)
+    assert sum(row["contribution"] for row in (base, *parts)) == pytest.approx(max(said.values()), abs=1e-5)
+    assert any(row["standard_error"] > 0 for row in parts)
     assert [node.rows(BLOCKS.format("easeml_segment"), dataset_id) for node in nodes.values()] == held
     assert spread.value("SELECT n_copied_bytes FROM easeml.dataset_info WHERE dataset_id = %s", dataset_id) == 0
 
@@ -250,10 +259,28 @@ def _evaluations_are_those_of_one_server(spread: Session) -> None:
         here = spread.rows(f"SELECT * FROM easeml.explain('here'{told})")
         assert spread.rows(f"SELECT * FROM easeml.explain('there'{told})") == here
         assert {row["input"] for row in here} == {"petal", "soil"}
+    _rows_are_explained_as_on_one_server(spread)
     with pytest.raises(psycopg.Error, match="metric: expected one that ranks"):
         spread.execute("CALL easeml.explain_on_nodes('there', metric => 'beauty')")
     with pytest.raises(psycopg.Error, match="split: expected validation or test, got 'train'"):
         spread.execute("CALL easeml.explain_on_nodes('there', split => 'train')")
+
+
+def _rows_are_explained_as_on_one_server(spread: Session) -> None:
+    told = """'{}', '{{"petal": 1.25, "soil": "clay"}}'{}"""
+    with pytest.raises(psycopg.Error, match="they have not been asked for this") as refused:
+        spread.execute(f"SELECT * FROM easeml.explain_row({told.format('there', '')})")
+    assert "CALL easeml.explain_row_on_nodes('there', ...)" in str(refused.value.diag.message_hint)
+    for more in ("", ", label => 'lily', n_orders => 20, seed => 4"):
+        assert spread.value(f"CALL easeml.explain_row_on_nodes({told.format('there', more)})") == 2
+        here, there = (
+            spread.rows(f"SELECT * FROM easeml.explain_row({told.format(name, more)})") for name in ("here", "there")
+        )
+        assert there == here
+        assert [row["standard_error"] is None for row in there] == [True, False, False]
+    for wrong, words in (("label => 'z'", "has no class 'z'"), ("seed => -1", "seed: expected a number from 0")):
+        with pytest.raises(psycopg.Error, match=words):
+            spread.execute(f"CALL easeml.explain_row_on_nodes({told.format('there', ', ' + wrong)})")
 
 
 def _predictions_are_those_of_one_server(spread: Session, nodes: dict[str, Session]) -> None:

@@ -58,11 +58,20 @@ EXPLAINED: Statement[str] = Statement(
 
 def explain(question: Question) -> Iterable[Row]:
     """Return the inputs with what they are worth for a metric on held-out rows: now, or as nodes have found."""
-    return _explained_by_nodes(question) if question.examined.is_elsewhere else explained(question)
+    if question.examined.is_elsewhere:
+        return _explained_by_nodes(question, "explain_on_nodes")
+    return explained(question)
 
 
-def _explained_by_nodes(question: Question) -> Iterable[Row]:
-    """Return what came of the same question on nodes. Raises NotReady."""
+def explain_row(question: Question) -> Iterable[Row]:
+    """Return what each input of one row adds to the answer: now, or as nodes have found, if that takes their rows."""
+    if question.examined.is_elsewhere and _exact_trees(restored(question.session, question.examined)) is None:
+        return _explained_by_nodes(question, "explain_row_on_nodes")
+    return explained_row(question)
+
+
+def _explained_by_nodes(question: Question, procedure: str) -> Iterable[Row]:
+    """Return what came of the same question on nodes, which a procedure asks. Raises NotReady."""
     examined = question.examined
     found = question.session.rows(
         EXPLAINED, examined.trial_id, examined.checkpoint_id, json.dumps(dict(question.options))
@@ -70,7 +79,7 @@ def _explained_by_nodes(question: Question) -> Iterable[Row]:
     if not found:
         raise NotReady(
             f"the rows of dataset {examined.dataset_name!r} are on its nodes, and they have not been asked for this",
-            hint=f"Ask first, with the same arguments: CALL easeml.explain_on_nodes('{examined.dataset_name}', ...).",
+            hint=f"Ask first, with the same arguments: CALL easeml.{procedure}('{examined.dataset_name}', ...).",
         )
     rows: Iterable[Row] = json.loads(found[0])
     return rows
@@ -130,8 +139,11 @@ class _Explained(NamedTuple):
     unit: str
 
 
-def explain_row(question: Question) -> Iterator[Row]:
-    """Yield the base without an input, then what each input of one row adds to the answer, the largest part first."""
+def explained_row(question: Question) -> Iterator[Row]:
+    """Yield the base without an input, then what each input of one row adds to the answer, the largest part first.
+
+    But for trees whose parts are exact, validation rows that are here stand for what is not known of the row.
+    """
     seed = question.count("seed", 0, 2**32 - 1)
     served = restored(question.session, question.examined)
     encoder = served.data.encoder
@@ -141,8 +153,9 @@ def explain_row(question: Question) -> Iterator[Row]:
     features = features_of(encoder)
     n_orders = _count(question, "n_orders", (2, MOST_ORDERS), bounded(encoder, 2 * len(features) + 2, N_ORDERS))
     explained = _explained(question, served, row)
-    if isinstance(served.live, BoostingTrial) and served.live.is_additive:
-        found = _of_trees(served, served.live, row, features, explained)
+    trees = _exact_trees(served)
+    if trees is not None:
+        found = _of_trees(served, trees, row, features, explained)
     else:
         background, _ = sampled_rows(question.session, question.examined, "validation", N_BACKGROUND_ROWS, seed)
 
@@ -165,6 +178,11 @@ def _explained(question: Question, served: Served, row: Sequence[Array]) -> _Exp
     output = int(paged_outputs(served, row)[0].argmax()) if label is None else question.labels.index(label)
     unit = "log odds" if isinstance(served.live, BoostingTrial) else "probability"
     return _Explained(output, question.labels[output], unit)
+
+
+def _exact_trees(served: Served) -> BoostingTrial | None:
+    """Return the boosted trees whose answers LightGBM takes apart by itself, None where mixed rows are asked for."""
+    return served.live if isinstance(served.live, BoostingTrial) and served.live.is_additive else None
 
 
 def _of_trees(

@@ -1,5 +1,5 @@
 """On a node: what a trial answers for held-out rows that lie here, block by block, as `answers` computes it, and which
-inputs it needs for them, as `explain` finds it."""
+inputs it needs for them or for a row, as `explain` finds it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from easeml_plpy import datasets
 from easeml_plpy.devices import bind
 from easeml_plpy.encoding import fields_from_bytes
 from easeml_plpy.held_out.answers import Examined, paged_outputs
-from easeml_plpy.held_out.explain import explained
+from easeml_plpy.held_out.explain import explained, explained_row
 from easeml_plpy.held_out.question import SPLITS, Question
 from easeml_plpy.live_trials import resumed_trial
 from easeml_plpy.node_prediction import job_limit_bytes, trial_on_node
@@ -31,6 +31,7 @@ ANSWERED = Command(
     ("text", "int4", "int4", "int4", "bytea", "bytea"),
     is_kept=False,
 )
+SUBJECTS = {"explain": explained, "explain_row": explained_row}
 
 
 @node_entry_point
@@ -49,7 +50,8 @@ def answer_on_node(session: Session, told: str) -> str:
 
 @node_entry_point
 def explain_on_node(session: Session, told: str) -> str:
-    """Return what inputs are worth on the held-out rows that are here, as easeml.explain does: JSON {"rows"}."""
+    """Return what inputs are worth on the held-out rows that are here, or add to the answer for a row that is told:
+    what easeml.explain or easeml.explain_row returns, as JSON {"rows"}."""
     order = json.loads(told)
     bind("cpu", 1, job_limit_bytes(session, order))
     examined = Examined(
@@ -63,7 +65,7 @@ def explain_on_node(session: Session, told: str) -> str:
         metric=order["metric"],
         is_elsewhere=False,
     )
-    rows = explained(Question(session, examined, order["options"]))
+    rows = SUBJECTS[order["subject"]](Question(session, examined, order["options"]))
     return json.dumps({"rows": list(rows)}, allow_nan=False)
 
 
