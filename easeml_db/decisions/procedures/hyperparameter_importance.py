@@ -26,7 +26,8 @@ def hyperparameter_importances(trials_json: str, specifications_json: str) -> st
     """Return rows of (architecture, hyperparameter, importance, n_values, n_trials) as JSON, important ones first.
 
     trials: [{"architecture", "config", "value"}, ...]; specifications: what architectures declare, by name. An
-    architecture with fewer than four trials tells nothing, nor does a hyperparameter that never varied.
+    architecture with fewer than four trials tells nothing, nor does a hyperparameter that never varied. Where all
+    trials have the same metric, the importance of each is 0.
     """
     trials, specifications = json.loads(trials_json), json.loads(specifications_json)
     found: list[Row] = []
@@ -64,7 +65,9 @@ def _key(value: object) -> str:
 def _shares(
     varied: Mapping[str, Sequence[object]], specs: Mapping[str, HyperparameterSpec], values: Sequence[float]
 ) -> dict[str, float]:
-    """Return the importance of each hyperparameter, the largest first."""
+    """Return the importance of each hyperparameter, the largest first; none explains a metric that never varied."""
+    if min(values) == max(values):
+        return dict.fromkeys(varied, 0.0)
     import optuna
     from optuna.importance import FanovaImportanceEvaluator
     from optuna.trial import create_trial

@@ -59,3 +59,8 @@ def test_nothing_that_varied_gives_no_row() -> None:
     alike = [{"architecture": "net", "config": {"rate": 0.1}, "value": value} for value in (1.0, 2.0, 3.0, 4.0)]
     assert importances(alike, net=SPECS) == []
     assert importances([], net=SPECS) == []
+
+
+def test_a_metric_that_is_the_same_in_all_trials_has_no_cause() -> None:
+    found = importances([trial | {"value": 1.0} for trial in trials(5, "rate")], net=SPECS)
+    assert {row["hyperparameter"]: row["importance"] for row in found} == {"rate": 0, "size": 0, "loss": 0}
