@@ -24,12 +24,15 @@ COMMENT ON FUNCTION easeml.pack_version(text, jsonb) IS 'Begins a version of a d
 
 CREATE FUNCTION easeml.default_inputs(source regclass, others text[]) RETURNS text[] LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT coalesce(array_agg(a.attname::text ORDER BY a.attnum), '{}') FROM pg_attribute a
-    WHERE a.attrelid = source AND a.attnum > 0 AND NOT a.attisdropped AND a.attidentity = '' AND a.atttypid <> 'uuid'::regtype
+    JOIN pg_type b ON b.oid = a.atttypid JOIN pg_type t ON t.oid = CASE WHEN b.typtype = 'd' THEN b.typbasetype ELSE b.oid END
+    WHERE a.attrelid = source AND a.attnum > 0 AND NOT a.attisdropped AND a.attidentity = ''
+        -- easeml_plpy.columns.input_field takes these types.
+        AND (t.typtype = 'e' OR t.oid = ANY ('{int2,int4,int8,float4,float8,numeric,bool,date,timestamp,timestamptz,text,varchar,bpchar,name,"\"char\"",json,jsonb,bytea,int2[],int4[],int8[],float4[],float8[],numeric[],bool[]}'::regtype[]))
         AND a.attname NOT IN (SELECT o FROM unnest(others) o WHERE o IS NOT NULL)
         AND (a.atttypid IN ('date'::regtype, 'timestamp'::regtype, 'timestamptz'::regtype)
             OR NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = source AND i.indisprimary AND i.indnkeyatts = 1 AND i.indkey[0] = a.attnum))
 $$;
-COMMENT ON FUNCTION easeml.default_inputs(regclass, text[]) IS 'Returns the columns of a source that may tell something about its target: all but the others, and those that only name rows (internal).';
+COMMENT ON FUNCTION easeml.default_inputs(regclass, text[]) IS 'Returns the columns of a source that may tell something about its target: all but the others, those that only name rows, and those of types that cannot be inputs (internal).';
 
 CREATE FUNCTION easeml.is_small_table(source regclass, inputs text[]) RETURNS boolean LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -75,6 +78,8 @@ DECLARE
         'block_rows', block_rows, 'placement', CASE WHEN shuffle IS NULL AND source OPERATOR(pg_catalog.!~) '^\s*\{' THEN placement ELSE 'bound' END, 'shuffle', shuffle, 'split_column', split_column, 'time_column', time_column, 'group_column', group_column,
         'key_columns', key_columns, 'n_folds', n_folds);
     leaves_open boolean := pg_catalog.num_nonnulls(n_folds, n_partitions, validation_fraction, split_column, time_column, group_column) OPERATOR(pg_catalog.=) 0 AND placement OPERATOR(pg_catalog.=) 'shared';
+    others text[] := pg_catalog.array_cat(array[target, split_column, group_column], key_columns);
+    left_out text;
     is_elsewhere boolean := source OPERATOR(pg_catalog.~) '^\s*\{';
     own regclass;  -- null: the tables are elsewhere, each named by itself
     own_name text;
@@ -97,9 +102,12 @@ BEGIN
         END IF;
     END IF;
     IF inputs IS NULL THEN
-        inputs := easeml.default_inputs(own, pg_catalog.array_cat(array[target, split_column, group_column], key_columns));
+        inputs := easeml.default_inputs(own, others);
+        SELECT pg_catalog.string_agg(a.attname, ', ' ORDER BY a.attnum) INTO left_out FROM pg_catalog.pg_attribute a
+        WHERE a.attrelid OPERATOR(pg_catalog.=) own AND a.attnum OPERATOR(pg_catalog.>) 0 AND NOT a.attisdropped
+            AND a.attname::text OPERATOR(pg_catalog.<>) ALL (pg_catalog.array_remove(pg_catalog.array_cat(inputs, others), NULL));
         RAISE NOTICE 'inputs: %', CASE WHEN pg_catalog.cardinality(inputs) OPERATOR(pg_catalog.<=) 50 THEN pg_catalog.array_to_string(inputs, ', ')
-            ELSE pg_catalog.format('%s, and %s others', pg_catalog.array_to_string(inputs[:20], ', '), pg_catalog.cardinality(inputs) OPERATOR(pg_catalog.-) 20) END USING HINT = 'Name columns in inputs to take others.';
+            ELSE pg_catalog.format('%s, and %s others', pg_catalog.array_to_string(inputs[:20], ', '), pg_catalog.cardinality(inputs) OPERATOR(pg_catalog.-) 20) END OPERATOR(pg_catalog.||) coalesce('; left out: ' OPERATOR(pg_catalog.||) left_out, '') USING HINT = 'Name columns in inputs to take others.';
     END IF;
     IF places IS NOT NULL THEN
         RETURN easeml.ask_for_packing(request OPERATOR(pg_catalog.||) pg_catalog.jsonb_build_object('source', coalesce(own_name, source), 'inputs', inputs,
@@ -118,7 +126,7 @@ $$Registers a table or view as a dataset and returns the dataset's id. It shuffl
 (stratified for labels, with a row of each class that has three in each split), and packs them into partitions. No row leaves the database.
 name: any text; only your own datasets must differ from it. source: a table or view that you may read, written as in SQL.
 inputs: columns of numbers, booleans, dates, text and other categories, arrays of numbers of one shape, or one bytea of 8-bit values with input_shape. A NULL input is imputed and flagged.
-Without inputs all columns are taken but those with another part here, and those that only name rows: uuid, identity columns, a primary key of one column that is no date.
+Without inputs all columns are taken but those with another part here, and those that only name rows (uuid, identity columns, a primary key of one column that is no date), and those of types that cannot be inputs; a notice lists both.
 target: text, integer or boolean (labels), or a real number (regression). Rows with a NULL target are left out.
 n_partitions: parts that train side by side (4). validation_fraction (0.15), test_fraction: between 0 and 1. seed: the same rows and seed give the same split.
 task: classification or regression; by default the target's type decides. input_shape: for bytea and one-dimensional arrays, e.g. {28,28}.
