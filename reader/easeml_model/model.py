@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from easeml_plpy.encoder import LabelTarget
+from easeml_plpy.errors import InvalidArgument
 from easeml_plpy.model_checks import restored
 from easeml_plpy.model_file import ModelDocument, ModelFile
 from easeml_plpy.prediction import ROWS_AT_ONCE, outputs_of
@@ -39,7 +40,11 @@ class Model:
         return list(target.labels) if isinstance(target, LabelTarget) else None
 
     def outputs(self, rows: Sequence[Row]) -> npt.NDArray[np.floating[Any]]:
-        """Return what the trial says of rows: probabilities (n, classes), or values (n, 1). Raises ShapeMismatch."""
+        """Return what the trial says of rows: probabilities (n, classes), or values (n, 1).
+
+        Raises InvalidArgument for what are no rows, ShapeMismatch for values that do not fit.
+        """
+        check_rows(rows)
         pages = [rows[start : start + ROWS_AT_ONCE] for start in range(0, len(rows), ROWS_AT_ONCE)]
         encoder = self._served.data.encoder
         parts = [outputs_of(self._served, fields_from_rows(encoder, page)) for page in pages]
@@ -56,6 +61,19 @@ class Model:
         """Return the probability of each class for each row; no class, no entry."""
         names = self.labels or []
         return [dict(zip(names, map(float, row), strict=False)) for row in self.outputs(rows)]
+
+
+def check_rows(rows: object) -> None:
+    """Refuse what is no list of rows, a pandas table for example. Raises InvalidArgument."""
+    if not isinstance(rows, Sequence) or isinstance(rows, str | bytes):
+        got = type(rows).__name__
+    else:
+        got = next((f"a list of {type(row).__name__}" for row in rows if not isinstance(row, Mapping)), "")
+    if got:
+        raise InvalidArgument(
+            f"rows: expected a list of rows, each a dict by column, got {got}",
+            hint="For one row [row], for a pandas table table.to_dict('records').",
+        )
 
 
 def load(path: str | PathLike[str]) -> Model:

@@ -24,7 +24,7 @@ from easeml_plpy.coded_fields import CategoricalField
 from easeml_plpy.datasets import Dataset
 from easeml_plpy.encoder import Encoder, LabelTarget, NumberTarget, NumericField, Target, TensorField
 from easeml_plpy.encoding import encoded_shape
-from easeml_plpy.errors import CorruptCheckpoint, EasemlError, InvalidData, VersionMismatch
+from easeml_plpy.errors import CorruptCheckpoint, EasemlError, InvalidArgument, InvalidData, VersionMismatch
 from easeml_plpy.model_checks import restored
 from easeml_plpy.model_file import MOST_BYTES, ModelDocument, ModelFile
 from easeml_plpy.prediction import outputs_of
@@ -133,6 +133,14 @@ def test_a_file_answers_as_its_trial_does(name: str, target: Target, tmp_path: P
         assert model.predict_probabilities(rows_of(1))[0].keys() == {"a", "b", "c"}
     else:
         assert model.predict(rows_of()[:3]) == pytest.approx(expected[:3, 0].tolist(), rel=1e-5)
+
+
+@pytest.mark.parametrize("rows", [{"size": 1}, "size", [[1, 2, "red"]], [{"size": 1}, None], np.ones((2, 3))])
+def test_what_are_no_rows_is_told_from_rows(rows: Any) -> None:
+    model = easeml_model.Model(ModelFile.from_bytes(file_of("linear", LABELS, trained("linear", LABELS)).to_bytes()))
+    with pytest.raises(InvalidArgument, match="rows: expected a list of rows, each a dict by column, got ") as refused:
+        model.predict(rows)
+    assert "to_dict('records')" in str(refused.value.hint)
 
 
 def ensemble_file(*, nested: bool = False) -> ModelFile:
