@@ -17,6 +17,7 @@ import numpy as np
 from .coded_fields import CategoricalField, TextField
 from .encoder import Field, NumericField, TensorField
 from .errors import InvalidArgument, InvalidData, ShapeMismatch
+from .near_names import columns_hint
 from .session import Session, Statement, only_column
 from .tokens import MOST_CHARACTERS
 from .value_types import Array
@@ -132,7 +133,7 @@ def require(columns: Columns, names: Iterable[str | None], argument: str, source
     for name in names:
         if name not in columns:
             shown = "NULL" if name is None else repr(name)
-            raise InvalidArgument(f"{argument}: {source} has no column {shown}", hint=f"It has: {', '.join(columns)}.")
+            raise InvalidArgument(f"{argument}: {source} has no column {shown}", hint=columns_hint(name, [*columns]))
 
 
 def input_field(column: Column) -> Field:

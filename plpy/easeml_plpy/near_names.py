@@ -18,10 +18,23 @@ def near_names(session: Session, given: str | None, known: Sequence[str] | None)
 
 def names_hint(given: str | None, known: Sequence[str]) -> str | None:
     """Return the hint as a pure function of its arguments."""
-    if not known:
-        return None
-    meant = {name.partition(".")[2] or name: name for name in known} | {name: name for name in known}
-    near = dict.fromkeys(meant[name] for name in get_close_matches(given or "", meant, n=3))
-    question = "Did you mean " + " or ".join(repr(name) for name in near) + "? " if near else ""
-    rest = f" and {len(known) - MOST_NAMES} more" if len(known) > MOST_NAMES else ""
-    return f"{question}You may use: {', '.join(sorted(known)[:MOST_NAMES])}{rest}."
+    return f"{question(given, known)}You may use: {some_of(sorted(known))}." if known else None
+
+
+def columns_hint(given: str | None, known: Sequence[str]) -> str:
+    """Return the hint for a column that a relation does not have: the nearest columns, then some of all."""
+    return f"{question(given, known)}It has: {some_of(known)}."
+
+
+def question(given: str | None, known: Sequence[str]) -> str:
+    """Ask for the nearest names, whatever their case and tenant; nothing where none is near."""
+    meant = {name.partition(".")[2].lower() or name.lower(): name for name in known}
+    meant |= {name.lower(): name for name in known}
+    near = dict.fromkeys(meant[name] for name in get_close_matches((given or "").lower(), meant, n=3))
+    return "Did you mean " + " or ".join(repr(name) for name in near) + "? " if near else ""
+
+
+def some_of(names: Sequence[str]) -> str:
+    """Write the first of many names, and how many more there are."""
+    rest = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return ", ".join(names[:MOST_NAMES]) + rest

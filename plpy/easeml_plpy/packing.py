@@ -30,6 +30,7 @@ from .encoder import Encoder, Field, LabelTarget, Target
 from .encoding import encoded_shape, fields_to_bytes, row_bytes
 from .errors import InvalidArgument, InvalidData
 from .explanations import explanations, notices
+from .near_names import some_of
 from .pack_request import PackRequest, begun_dataset
 from .packing_statistics import PackingStatistics
 from .session import Command, Session, Statement, answering
@@ -102,7 +103,7 @@ def _pack_placed(
 def check_columns(wanted: PackRequest, columns: Columns) -> None:
     if not wanted.inputs:
         raise InvalidArgument(
-            "inputs: expected at least one column", hint=f"{wanted.source} has: {', '.join(columns)}."
+            "inputs: expected at least one column", hint=f"{wanted.source} has: {some_of([*columns])}."
         )
     columns_of.check_number(len(wanted.inputs))
     columns_of.require(columns, wanted.inputs, "inputs", wanted.source)

@@ -278,7 +278,10 @@ def _as_stored(field: NumericField | TensorField, numbers: npt.NDArray[np.float6
     Raises ShapeMismatch for an array with missing elements where training had none.
     """
     if isinstance(field, TensorField) and not field.missing and np.isnan(numbers).any():
-        raise ShapeMismatch(f"input {field.column!r} has missing elements, and no row that was trained on had any")
+        raise ShapeMismatch(
+            f"input {field.column!r} has missing elements, and no row that was trained on had any",
+            hint="Give each element a number.",
+        )
     if field.type not in ("float4", "_float4"):
         return numbers
     held = np.clip(numbers, -_GREATEST_REAL, _GREATEST_REAL).astype(np.float32).astype(np.float64)

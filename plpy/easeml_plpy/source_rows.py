@@ -142,7 +142,9 @@ def task_of(request: PackRequest, column: Column) -> TaskKind:
 def target_of(session: Session, request: PackRequest, column: Column) -> Target:
     """Decide the task and describe the target: its labels, or that it is a number."""
     if task_of(request, column) == "classification" and not _is_measured(session, request, column):
-        return label_target(request, column, labels_in(session, column))
+        target = label_target(request, column, labels_in(session, column))
+        _check_repeats(session, target)
+        return target
     return number_target(request, column, numbers_in(session))
 
 
@@ -229,6 +231,20 @@ def label_target(request: PackRequest, column: Column, labels: Sequence[str]) ->
     if len(labels) > MAX_LABELS:
         raise InvalidData(
             f"the target {request.target!r} has more than {MAX_LABELS} classes",
-            hint="If it is a number to predict, say task => 'regression'.",
+            hint="Name a column whose values come again and again."
+            if column.is_text
+            else "If it is a number to predict, say task => 'regression'.",
         )
     return LabelTarget(request.target, column.type, tuple(labels))
+
+
+def _check_repeats(session: Session, target: LabelTarget) -> None:
+    """Refuse labels of which each row has another. Raises InvalidData."""
+    if len(target.labels) <= FEW_LABELS:
+        return
+    n_rows = int(session.execute("SELECT count(*) AS n FROM pg_temp.easeml_rows")[0]["n"])
+    if n_rows == len(target.labels):
+        raise InvalidData(
+            f"the target {target.column!r} has another value in each of {n_rows} rows: there are no classes to learn",
+            hint="Name a column whose values come again and again, or a number: task => 'regression'.",
+        )

@@ -140,7 +140,7 @@ BAD_DATASETS = {
     "'d', 't', '{x}', 'y', task => 'regression'": ("ML001", "'y' has type text, regression needs a number"),
     "'d', 't', '{x}', 'y', task => 'ranking'": ("ML001", "task: expected classification, regression.*got 'ranking'"),
     "'d', 't', '{z}', 'n'": None,
-    "'d', 't', '{z}', 'many'": ("ML002", "leaves no (validation|test) row"),  # each label once: all train
+    "'d', 't', '{z}', 'many'": ("ML002", "'many' has another value in each of 100 rows"),
     "'d', 'crowd', '{x}', 'y'": ("ML002", "more than 10000 classes"),
     # options
     "'d', 't', '{x}', 'y', n_partitions => 0": ("ML001", "n_partitions: expected 1 to 10000, got 0"),

@@ -48,7 +48,8 @@ SLIPS = [
     Slip(SOURCE.format("'SELECT * FROM flowers', '{width}', 'species'"), "source: .* got a query", "CREATE VIEW"),
     Slip(SOURCE.format("'flower', '{width}', 'species'"), "no table or view 'flower'", "schema and name"),
     Slip(SOURCE.format("'analytics.flowers', '{width}', 'species'"), "no table or view", "schema and name"),
-    Slip(SOURCE.format("'flowers', '{widht}', 'species'"), "no column 'widht'", "It has: id, width"),
+    Slip(SOURCE.format("'flowers', '{widht}', 'species'"), "no column 'widht'", "mean 'width'. It has: id, width"),
+    Slip(SOURCE.format("'odd', '{x}', 'label'"), "'label' has another value in each of 90 rows", "again and again"),
     Slip(SOURCE.format("'flowers', '{width}', 'spezies'"), "target: .*no column 'spezies'", "It has: id"),
     Slip(SOURCE.format("'flowers', '{width,species}', 'species'"), "'species' is among the inputs", "inputs"),
     Slip(SOURCE.format("'flowers', '{}', 'species'"), "inputs: expected at least one column", "has: id"),
@@ -88,6 +89,7 @@ SLIPS = [
     Slip("SELECT easeml.replicate_dataset('flowers', 2)", "shared", "placement"),
     # runs
     Slip("SELECT easeml.select_models('flower')", "no dataset 'flower'", "Did you mean 'flowers'"),
+    Slip("SELECT easeml.select_models('FLOWERS')", "no dataset 'FLOWERS'", "Did you mean 'flowers'"),
     Slip(RUN.format("'{lightgmb}'"), "no architecture 'lightgmb'", "lightgbm"),
     Slip(RUN.format("'{lenet}'"), "lenet does not fit dataset 'flowers'", "easeml.architectures"),
     Slip(RUN.format("metric => 'acuracy'"), "no classification metric 'acuracy'", "accuracy"),
