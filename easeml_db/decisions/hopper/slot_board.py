@@ -20,7 +20,7 @@ class SlotBoard:
         self._held: frozenset[int] = frozenset()  # of these, those held for some run
         self._cached: dict[int, dict[int, set[int]]] = {}  # partitions by run, by slot with a session
         self._absent: set[int] = set()  # slots whose session cannot be opened: nobody waits for them
-        self._idle: list[int] = []  # slots with a session and without a unit that may get one, in order
+        self._idle = _Ordered()  # slots with a session and without a unit that may get one, in order
         self._busy: dict[int, tuple[TrainingUnit, ...]] = {}  # several: those of a whole round or a batch
         self._gangs: dict[int, Sequence[int]] = {}  # slots of gangs, by their first
         self._slots_of: dict[int, dict[int, None]] = {}  # busy slots, by run
@@ -36,7 +36,7 @@ class SlotBoard:
         self._kept = frozenset(slot.slot_id for slot in kept)
         for slot_id in self._cached.keys() - self._kept:
             self.gone(slot_id)
-        self._idle = sorted(slot for slot in self._active if slot in self._cached and slot not in self._busy)
+        self._idle = _Ordered(slot for slot in self._active if slot in self._cached and slot not in self._busy)
         self.version += 1
         return kept
 
@@ -48,11 +48,12 @@ class SlotBoard:
         self._cached[slot_id] = {}
         self._absent.discard(slot_id)
         self.version += 1
-        self._add_idle(slot_id)
+        if slot_id in self._active and slot_id not in self._busy:
+            self._idle.add(slot_id)
 
     def gone(self, slot_id: int) -> None:
         """Take a slot out of service: its session is gone. Its unit, if any, is under way until it is answered."""
-        self._discard_idle(slot_id)
+        self._idle.discard(slot_id)
         self._cached.pop(slot_id, None)
         self.version += 1
 
@@ -108,7 +109,7 @@ class SlotBoard:
 
     def idle(self, without: Collection[int] = ()) -> Sequence[int]:
         """Return the idle slots in order, less some."""
-        return [slot for slot in self._idle if slot not in without] if without else self._idle
+        return [slot for slot in self._idle.numbers if slot not in without] if without else self._idle.numbers
 
     def n_pilots(self) -> int:
         """Count the slots that run pilots."""
@@ -145,7 +146,7 @@ class SlotBoard:
         parts = [tuple(units)] if len(slots) == 1 else [(unit,) for unit in units]
         for part, slot_id in zip(parts, slots, strict=True):
             run_id = part[0].run_id
-            self._discard_idle(slot_id)
+            self._idle.discard(slot_id)
             self._busy[slot_id] = part
             self._cached[slot_id].setdefault(run_id, set()).update(unit.partition_number for unit in part)
             self._slots_of.setdefault(run_id, {})[slot_id] = None
@@ -157,25 +158,32 @@ class SlotBoard:
         units: list[TrainingUnit] = []
         for each in self._gangs.pop(slot_id, (slot_id,)):
             units += self._busy.pop(each)
-            if each in self._cached:
-                self._add_idle(each)
+            if each in self._cached and each in self._active:
+                self._idle.add(each)
             slots = self._slots_of[units[-1].run_id]
             del slots[each]
             if not slots:
                 del self._slots_of[units[-1].run_id]
         return units
 
-    def _add_idle(self, slot_id: int) -> None:
-        if slot_id in self._busy or slot_id not in self._active:
-            return
-        place = bisect_left(self._idle, slot_id)
-        if place == len(self._idle) or self._idle[place] != slot_id:
-            self._idle.insert(place, slot_id)
 
-    def _discard_idle(self, slot_id: int) -> None:
-        place = bisect_left(self._idle, slot_id)
-        if place < len(self._idle) and self._idle[place] == slot_id:
-            del self._idle[place]
+class _Ordered:
+    """Numbers in order, each once."""
+
+    def __init__(self, numbers: Iterable[int] = ()) -> None:
+        self.numbers = sorted(set(numbers))
+
+    def add(self, number: int) -> None:
+        """Put a number in its place."""
+        place = bisect_left(self.numbers, number)
+        if self.numbers[place : place + 1] != [number]:
+            self.numbers.insert(place, number)
+
+    def discard(self, number: int) -> None:
+        """Take a number out."""
+        place = bisect_left(self.numbers, number)
+        if self.numbers[place : place + 1] == [number]:
+            del self.numbers[place]
 
 
 class _CachedPartitions(Mapping[int, Collection[int]]):

@@ -19,7 +19,6 @@ from torch import nn
 from easeml_plpy import checkpoint
 from easeml_plpy.architectures.target_transforms import target_transform
 from easeml_plpy.errors import TrialFailed
-from easeml_plpy.task import Task
 from easeml_plpy.trainers.averaging import AveragedWeights
 from easeml_plpy.trainers.contract import Blueprint, Rows, Training, check_inputs, check_rows, state_header, visit_order
 from easeml_plpy.trainers.lengths import by_length
@@ -41,27 +40,27 @@ class TorchTrial:
 
     def __init__(self, blueprint: Blueprint, module: nn.Module, *, n_steps_total: int) -> None:
         self.blueprint = blueprint
-        self._task = blueprint.task
+        self.task = blueprint.task
         self.descent = Descent.of(blueprint.config)
-        self._device = torch_device(blueprint.device)
-        self._module = module.to(self._device)
-        self._optimizer = build_optimizer(self.descent, self._module, self._device)
-        self.loss = Loss(self._task, blueprint.config)
-        self._transform = target_transform(self._task, blueprint.config)
-        self._averaged = AveragedWeights(self._module, self.descent.averaging) if self.descent.averaging else None
+        self.device = torch_device(blueprint.device)
+        self.module = module.to(self.device)
+        self._optimizer = build_optimizer(self.descent, self.module, self.device)
+        self.loss = Loss(self.task, blueprint.config)
+        self._transform = target_transform(self.task, blueprint.config)
+        self._averaged = AveragedWeights(self.module, self.descent.averaging) if self.descent.averaging else None
         self.n_steps = 0
         self._n_steps_total = n_steps_total
 
     def train(self, inputs: torch.Tensor, targets: torch.Tensor, *, seed: int, pause: Pause) -> Training:
         """See LiveTrial. A loss that is not finite is noticed within 64 steps."""
-        check_rows(self._task, inputs, targets)
+        check_rows(self.task, inputs, targets)
         if not len(inputs):
             return Training(math.nan, 0, 0)
-        inputs, targets = inputs.to(self._device), targets.to(self._device)
+        inputs, targets = inputs.to(self.device), targets.to(self.device)
         order = visit_order(len(inputs), seed)
-        if self._task.objects is not None:
-            order = by_length(order, inputs, self._task.objects, self.batch_size, seed)
-        order = order.to(self._device)
+        if self.task.objects is not None:
+            order = by_length(order, inputs, self.task.objects, self.batch_size, seed)
+        order = order.to(self.device)
         self.begin_pass(targets, seed)
         first_step = self.n_steps
         loss_sum = self.train_rows(inputs, targets, order, pause)
@@ -70,20 +69,20 @@ class TorchTrial:
 
     def outputs(self, inputs: Rows) -> Array:
         """See AnsweringTrial."""
-        check_inputs(self._task, inputs)
+        check_inputs(self.task, inputs)
         rows = torch.as_tensor(inputs)
-        self._module.eval()
+        self.module.eval()
         n_rows = max(1, min(_OUTPUT_ROWS, _OUTPUT_BYTES // _row_bytes(rows)))
         averages = contextlib.nullcontext() if self._averaged is None else self._averaged.in_place()
         with torch.inference_mode(), averages:
-            batches = [self._answer(batch.to(self._device)).cpu() for batch in torch.split(rows, n_rows)]
+            batches = [self._answer(batch.to(self.device)).cpu() for batch in torch.split(rows, n_rows)]
         outputs: Array = torch.cat(batches).numpy().astype(np.float32, copy=False)
         return outputs
 
     def dump(self) -> bytes:
         """See LiveTrial."""
         attributes = {
-            **state_header(self.blueprint.architecture, self._task),
+            **state_header(self.blueprint.architecture, self.task),
             "optimizer": self.descent.optimizer,
             "n_steps": self.n_steps,
             "n_steps_total": self._n_steps_total,
@@ -92,7 +91,7 @@ class TorchTrial:
 
     def restore(self, state: checkpoint.Checkpoint) -> None:
         """Restore the optimiser and counter of a state whose module is already in place."""
-        names = [name for name, _ in self._module.named_parameters()]
+        names = [name for name, _ in self.module.named_parameters()]
         slots: dict[int, dict[str, torch.Tensor]] = {}
         if state.attributes["optimizer"] == self.descent.optimizer:
             for key, tensor in with_prefix(state.tensors, OPTIMIZER).items():
@@ -113,7 +112,7 @@ class TorchTrial:
         losses = []
         batches = zip(torch.split(inputs, batch_size), torch.split(targets, batch_size), strict=True)
         for batch, wanted in batches:
-            losses.append(self.step(self._module, batch, wanted))
+            losses.append(self.step(self.module, batch, wanted))
             pause()
         values = self.checked(losses)
         n_last = len(inputs) - batch_size * (len(values) - 1)
@@ -132,7 +131,7 @@ class TorchTrial:
         """Get ready to train on rows with these targets."""
         torch.manual_seed(seed)
         self.loss.see(targets)
-        self._module.train()
+        self.module.train()
 
     def learning_rates(self, n_steps: int) -> list[float]:
         """Return the learning rates of the next steps."""
@@ -140,7 +139,7 @@ class TorchTrial:
 
     def optimizer_slots(self) -> list[dict[str, torch.Tensor]]:
         """Return what the optimiser keeps of each parameter; nothing before the first step."""
-        kept = [self._optimizer.state.get(parameter, {}) for parameter in self._module.parameters()]
+        kept = [self._optimizer.state.get(parameter, {}) for parameter in self.module.parameters()]
         return [{slot: tensor for slot, tensor in each.items() if tensor is not None} for each in kept]
 
     def averages(self) -> Mapping[str, torch.Tensor]:
@@ -156,7 +155,7 @@ class TorchTrial:
         n_steps: int,
     ) -> None:
         """Go on from the numbers that steps elsewhere have come to, in the order of the parameters."""
-        parameters = list(self._module.parameters())
+        parameters = list(self.module.parameters())
         for parameter, new in zip(parameters, weights, strict=True):
             parameter.data.copy_(new)
         for parameter, own in zip(parameters, slots, strict=False):
@@ -164,21 +163,6 @@ class TorchTrial:
         for average, new in zip(self.averages().values(), averages or (), strict=False):
             average.copy_(new)
         self.n_steps += n_steps
-
-    @property
-    def module(self) -> nn.Module:
-        """The network."""
-        return self._module
-
-    @property
-    def task(self) -> Task:
-        """What it learns."""
-        return self._task
-
-    @property
-    def device(self) -> torch.device:
-        """Where it is."""
-        return self._device
 
     @property
     def batch_size(self) -> int:
@@ -220,8 +204,8 @@ class TorchTrial:
         self._optimizer.zero_grad(set_to_none=True)
 
     def _answer(self, batch: torch.Tensor) -> torch.Tensor:
-        outputs: torch.Tensor = self._module(batch)
-        answers = outputs.softmax(dim=-1) if self._task.kind == "classification" else outputs
+        outputs: torch.Tensor = self.module(batch)
+        answers = outputs.softmax(dim=-1) if self.task.kind == "classification" else outputs
         if self._transform is not None:
             answers = self._transform.inverse(answers, torch)
         return answers.mean(dim=1) if answers.dim() == 3 else answers
@@ -237,9 +221,9 @@ class TorchTrial:
 
     def _tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Yield everything that is stored, by its name in the state."""
-        for name, tensor in self._module.state_dict().items():
+        for name, tensor in self.module.state_dict().items():
             yield MODULE + name, tensor
-        for name, parameter in self._module.named_parameters():
+        for name, parameter in self.module.named_parameters():
             for slot, tensor in self._optimizer.state.get(parameter, {}).items():
                 if tensor is not None:
                     yield f"{OPTIMIZER}{slot}/{name}", tensor
@@ -257,7 +241,7 @@ class TorchTrial:
 
     def check_parameters(self) -> None:
         """Raise TrialFailed when the last step broke a parameter, which no loss has shown yet."""
-        is_finite = [torch.isfinite(parameter).all() for parameter in self._module.parameters()]
+        is_finite = [torch.isfinite(parameter).all() for parameter in self.module.parameters()]
         if not bool(torch.stack(is_finite).all()):
             step = self.n_steps - 1
             raise self._diverged(f"parameters are not finite after step {step}", step)
