@@ -176,7 +176,9 @@ def curve(data: ChartData, field: Literal["metric", "loss"], title: str, frame: 
     values = [value for value in data.datasets["curves"][field] if value is not None]
     n_epochs = max(data.datasets["curves"]["epoch"], default=1)
     epoch = alt.X("epoch:Q").scale(alt.Scale(domain=[1, n_epochs] if n_epochs > 1 else [0.5, 1.5]))
-    epoch = epoch.axis(alt.Axis(title="epoch", tickMinStep=1, format="d", grid=False, tickCount=min(n_epochs, 12)))
+    # Named one by one: of two or three epochs there would be ticks between, with the same label as the next.
+    ticks = list(range(1, n_epochs + 1)) if n_epochs <= 12 else alt.Undefined
+    epoch = epoch.axis(alt.Axis(title="epoch", format="d", grid=False, tickCount=12, values=ticks))
     source = alt.LookupData(data=alt.NamedData("trials"), key="trial", fields=["trial_name"])
     base = alt.Chart(alt.NamedData("curves")).transform_filter(f"isValid(datum.{field})")
     base = base.transform_lookup(lookup="trial", from_=source).encode(

@@ -263,6 +263,17 @@ def test_every_chart_names_data_that_the_page_has() -> None:
         assert "datasets" not in chart
 
 
+@pytest.mark.parametrize("n_epochs", [1, 2, 3, 12])
+def test_each_of_a_few_epochs_has_one_tick(n_epochs: int) -> None:
+    curves = [
+        {"trial_id": 1, "epoch": epoch, "training_loss": 0.5, "validation_metric": 0.9}
+        for epoch in range(1, n_epochs + 1)
+    ]
+    drawn = drawing(page_of(rows_of(FOUR_UNITS, curves=curves)))
+    axis = f'"title": "epoch", "values": {list(range(1, n_epochs + 1))}'
+    assert axis in json.dumps(drawn["charts"]["metric"])
+
+
 def test_the_page_says_the_figures() -> None:
     text = without_scripts(page_of(rows_of(FOUR_UNITS)))
     assert "Run 7 on digits" in text
