@@ -53,7 +53,7 @@ def measure_classification(outputs: Array, targets: Array) -> ClassificationStat
 def _log_loss_sum(outputs: Array, classes: Array) -> float:
     """Return the sum over rows of -log p(right class)."""
     right = outputs[np.arange(len(classes)), classes].astype(np.float64)
-    return float(-np.log(right.clip(SMALLEST_PROBABILITY, 1.0)).sum())
+    return float(0.0 - np.log(right.clip(SMALLEST_PROBABILITY, 1.0)).sum())  # 0, not -0, where all are certain
 
 
 def combine_classification(parts: Sequence[ClassificationStatistics]) -> ClassificationStatistics:

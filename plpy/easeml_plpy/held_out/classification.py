@@ -143,7 +143,7 @@ def _balanced_accuracy(answers: ClassAnswers) -> float:
 
 def _log_loss(answers: ClassAnswers) -> float:
     right = answers.probabilities[np.arange(len(answers.classes)), answers.classes]
-    return float(-np.log(right.clip(SMALLEST_PROBABILITY, 1.0)).mean())
+    return float(0.0 - np.log(right.clip(SMALLEST_PROBABILITY, 1.0)).mean())  # 0, not -0, where all are certain
 
 
 def _brier_score(answers: ClassAnswers) -> float:

@@ -11,6 +11,8 @@ import pytest
 from sklearn import metrics as reference
 
 from easeml_plpy.errors import InvalidArgument, InvalidData, NotFound, ShapeMismatch
+from easeml_plpy.held_out import classification
+from easeml_plpy.held_out.scores import score_values
 from easeml_plpy.metrics import DEFAULT_METRIC, METRICS, classes_seen, combine, is_better, measure, metric, values
 from easeml_plpy.task import Task
 
@@ -119,6 +121,13 @@ def test_a_certain_mistake_costs_a_finite_log_loss() -> None:
     outputs = np.array([[1, 0, 0, 0]], dtype=np.float32)
     got = values(CLASSES, measure(CLASSES, outputs, np.array([1])))
     assert got["log_loss"] == pytest.approx(15.94, abs=0.01)
+
+
+def test_answers_that_are_certain_and_right_cost_nothing_and_not_minus_nothing() -> None:
+    sure = np.eye(4, dtype=np.float32)
+    assert str(values(CLASSES, measure(CLASSES, sure, np.arange(4)))["log_loss"]) == "0.0"
+    answers = classification.ClassAnswers(np.arange(4), sure.astype(np.float64))
+    assert str(score_values(classification.SCORES, answers)["log_loss"]) == "0.0"
 
 
 @pytest.mark.parametrize(("output", "r2"), [(2.0, 1.0), (3.0, 0.0)])
