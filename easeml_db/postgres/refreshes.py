@@ -2,7 +2,7 @@
 
 A source may be a view, which calls functions of whoever made it. So it is read with the rights of its tenant and no
 others, and what it sends does not come into this process. A look is bounded: one for each tenant at a time, some in
-all, a time after which the process is killed, and a rest after one that failed.
+all, a time after which the process is killed, a shorter one while others wait, and a rest after one that failed.
 """
 
 from __future__ import annotations
@@ -13,30 +13,45 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from easeml_db.errors import EasemlError
 from easeml_db.postgres import background
+from easeml_db.postgres.step_places import SHORT_SECONDS, Change, Places, change_of
 from easeml_db.postgres.store_session import StoreSession
 
 LOOK_SECONDS = 5.0
-MOST_AT_ONCE = 2
 MOST_SECONDS = 1800.0
 MOST_OUTPUT = 2000
 REST_SECONDS = 300.0
-"""How long a tenant rests after a step that failed for a reason that cannot be written down."""
+"""How long a dataset rests after a step that failed; its tenant, where the reason cannot be written down."""
+NOTE_ATTEMPTS = 5  # a second apart: so long the server may take to see that the process of a step is gone
+FOR_OTHERS = "it took longer than {:g} seconds while others waited, and begins anew when it can have longer"
+
+
+@dataclass
+class Step:
+    """A step under way: since when, what ends it for others, and its work here."""
+
+    began: float = field(default_factory=time.monotonic)
+    ended_for_others: asyncio.Event = field(default_factory=asyncio.Event)
+    work: asyncio.Task[None] | None = None
 
 
 class Refreshes:
     """Looks for as long as this process holds the lease, which the leading session knows."""
 
-    def __init__(self, leading: StoreSession, *, look_seconds: float = LOOK_SECONDS) -> None:
-        self._leading, self._look_seconds = leading, look_seconds
+    def __init__(
+        self, leading: StoreSession, *, look_seconds: float = LOOK_SECONDS, short_seconds: float = SHORT_SECONDS
+    ) -> None:
+        self._leading, self._look_seconds, self._short_seconds = leading, look_seconds, short_seconds
         self._own: StoreSession | None = None  # opened when the lease is ours
         self._keeping: asyncio.Task[None] | None = None
-        self._at_work: dict[str, asyncio.Task[None]] = {}  # by role
+        self._at_work: dict[str, Step] = {}  # by role
+        self._places = Places()
         self._last: dict[str, float] = {}  # when a step was last taken, by role
         self._rests: dict[str, float] = {}  # until when, by role
 
@@ -46,7 +61,7 @@ class Refreshes:
 
     async def close(self) -> None:
         """Look no more, and end the processes."""
-        tasks = [*self._at_work.values(), *([self._keeping] if self._keeping is not None else [])]
+        tasks = [task for task in (*self._works(), self._keeping) if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -62,12 +77,29 @@ class Refreshes:
                     await self._leave()
 
     async def _look(self) -> None:
-        self._at_work = {role: task for role, task in self._at_work.items() if not task.done()}
         session = await self._session()
-        for row in self._in_turns(await session.rows("due_refreshes")):
-            if row["role"] not in self._at_work and len(self._at_work) < MOST_AT_ONCE:
-                self._last[row["role"]] = time.monotonic()
-                self._at_work[row["role"]] = background.begin(self._advance(row))
+        due = {row["role"]: row for row in self._in_turns(await session.rows("due_refreshes"))}
+        for role in (change := self._change(list(due))).ends:
+            self._at_work[role].ended_for_others.set()
+        if change.ends:
+            await asyncio.wait([work for work in self._works(change.ends) if work is not None])
+            change = self._change(list(due))
+        for role in change.begins:
+            step = self._at_work[role] = Step()
+            self._last[role] = step.began
+            step.work = background.begin(self._advance(due[role], step))
+
+    def _works(self, roles: Sequence[str] | None = None) -> list[asyncio.Task[None] | None]:
+        return [step.work for role, step in self._at_work.items() if roles is None or role in roles]
+
+    def _change(self, due: Sequence[str]) -> Change:
+        """Return whose steps end and begin, and remember who has the long place."""
+        self._at_work = {role: step for role, step in self._at_work.items() if step.work and not step.work.done()}
+        began = {role: step.began for role, step in self._at_work.items()}
+        waiting = [role for role in due if role not in began]
+        change = change_of(self._places, began, waiting, time.monotonic(), short_seconds=self._short_seconds)
+        self._places = change.places
+        return change
 
     def _in_turns(self, due: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return what is due, whoever was served longest ago first: nobody waits for all datasets of another."""
@@ -75,16 +107,26 @@ class Refreshes:
         awake = (row for row in due if self._rests.get(row["role"], now) <= now)
         return sorted(awake, key=lambda row: self._last.get(row["role"], 0.0))
 
-    async def _advance(self, row: dict[str, Any]) -> None:
+    async def _advance(self, row: dict[str, Any], step: Step) -> None:
         """Take the next step of a dataset, and write down what kept it from being taken."""
-        problem = await advance_as(self._leading.dsn, row["role"], row["dataset_name"])
+        problem = await advance_as(self._leading.dsn, row["role"], row["dataset_name"], end=step.ended_for_others)
         if problem is None:
             return
+        if step.ended_for_others.is_set():  # its turn comes again by the order of places
+            for _ in range(NOTE_ATTEMPTS):
+                if await self._note(row, FOR_OTHERS.format(self._short_seconds), rest_seconds=0):
+                    return
+                await asyncio.sleep(1)
+        elif not await self._note(row, problem, rest_seconds=REST_SECONDS):
+            # Whoever holds the row of the rule would have a process started every few seconds.
+            self._rests[row["role"]] = time.monotonic() + REST_SECONDS
+
+    async def _note(self, row: dict[str, Any], problem: str, *, rest_seconds: float) -> bool:
+        """Write down why a step was not taken, and when it is tried again; say whether the row could be written."""
         with contextlib.suppress(EasemlError):
-            if await (await self._session()).write("refresh_problem", problem=problem, **row):
-                return
-        # Whoever holds the row of the rule would have a process started every few seconds.
-        self._rests[row["role"]] = time.monotonic() + REST_SECONDS
+            told = {"problem": problem, "rest_seconds": rest_seconds, **row}
+            return bool(await (await self._session()).write("refresh_problem", **told))
+        return False
 
     async def _session(self) -> StoreSession:
         if self._own is None:
@@ -100,26 +142,36 @@ class Refreshes:
             self._own = None
 
 
-async def advance_as(dsn: str, role: str, dataset: str, *, most_seconds: float = MOST_SECONDS) -> str | None:
-    """Take the next step of a refreshed dataset as its tenant, in a process; return what went wrong."""
+async def advance_as(
+    dsn: str, role: str, dataset: str, *, most_seconds: float = MOST_SECONDS, end: asyncio.Event | None = None
+) -> str | None:
+    """Take the next step of a refreshed dataset as its tenant, in a process; return what went wrong.
+
+    The process is killed after `most_seconds`, and when `end` is set; the server then ends what it was doing.
+    """
     # The password, if any, is that of the service; libpq finds that of the tenant in its file.
     parameters = {name: value for name, value in conninfo_to_dict(dsn).items() if name != "password"}
-    options = f"{parameters.get('options', '')} -c statement_timeout={most_seconds:.0f}s"
+    bounds = f"-c statement_timeout={most_seconds:.0f}s -c client_connection_check_interval=1s"
+    options = f"{parameters.get('options', '')} {bounds}"
     environment = {**os.environ, "EASEML_DSN": make_conninfo("", **{**parameters, "user": role, "options": options})}
     command = [sys.executable, "-m", "easeml_db", "refresh", "--advance", "--", dataset]
     process = await asyncio.create_subprocess_exec(
         *command, env=environment, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE, cwd="/",  # Python imports from where it starts, which anybody may write in
     )  # fmt: skip
+    saying = asyncio.create_task(_said(process))
+    ending = asyncio.create_task((end or asyncio.Event()).wait())
     try:
-        said = await asyncio.wait_for(_said(process), most_seconds)
-    except asyncio.TimeoutError:
-        return f"it took longer than {most_seconds:g} seconds"
+        await asyncio.wait({saying, ending}, timeout=most_seconds, return_when=asyncio.FIRST_COMPLETED)
+        if not saying.done():
+            return "others waited" if ending.done() else f"it took longer than {most_seconds:g} seconds"
+        return None if process.returncode == 0 else saying.result()
     finally:
+        saying.cancel()
+        ending.cancel()
         if process.returncode is None:
             process.kill()
             await process.wait()
-    return None if process.returncode == 0 else said
 
 
 async def _said(process: asyncio.subprocess.Process) -> str:

@@ -172,7 +172,7 @@ ORDER BY u.tenant, u.next_at
 
 -- name: refresh_problem
 -- Why a step could not be taken; it is tried again later. No row where somebody holds it.
-UPDATE easeml.refresh_rules u SET problem = left(%(problem)s, 1000), not_before = clock_timestamp() + interval '5 minutes'
+UPDATE easeml.refresh_rules u SET problem = left(%(problem)s, 1000), not_before = clock_timestamp() + %(rest_seconds)s * interval '1 second'
 FROM easeml.tenant_roles t WHERE t.tenant = u.tenant AND t.role = to_regrole(quote_ident(%(role)s)) AND (u.tenant, u.dataset_name) IN (
     SELECT w.tenant, w.dataset_name FROM easeml.refresh_rules w WHERE w.dataset_name = %(dataset_name)s FOR NO KEY UPDATE SKIP LOCKED)
     AND %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease)

@@ -1,0 +1,62 @@
+"""Who has the few places in which the service takes steps for tenants unasked, such as looks at what is refreshed.
+
+A step may take half an hour, and nobody knows beforehand which will. So of all places one may be held that long while
+others wait, and the rest are given on after a minute: however many tenants hold places for as long as they can, each
+other one begins after a minute for each tenant that is before it. Whoever was ended stands in line for the one long
+place, and has it for a whole step when its turn comes: nobody who needs long is kept from it for ever. While nobody
+waits who has not had its minute, nobody is ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+MOST_AT_ONCE = 2
+SHORT_SECONDS = 60.0
+"""After this time a step that does not have the long place is ended, if somebody waits."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """Who has the long place, and who stands in line for it, having been ended for others."""
+
+    long: str | None = None
+    line: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Change:
+    """What happens now: whose steps end, whose begin, and who has what afterwards."""
+
+    places: Places
+    ends: tuple[str, ...] = ()
+    begins: tuple[str, ...] = ()
+
+
+def change_of(
+    places: Places, at_work: Mapping[str, float], waiting: Sequence[str], now: float, *, short_seconds: float
+) -> Change:
+    """Return whose steps end and begin now.
+
+    at_work: since when each step at work has been, by tenant. waiting: tenants with a step to take and none at work,
+    in order of their turns. Those that end are still at work: ask again when they are over.
+    """
+    line = [tenant for tenant in places.line if tenant in at_work or tenant in waiting]
+    long = places.long if places.long in at_work else None
+    n_free = MOST_AT_ONCE - len(at_work)
+    begins: list[str] = []
+    if long is None and line and (line[0] in at_work or n_free > 0):
+        long = line.pop(0)
+        begins += [long] if long not in at_work else []
+    # Those in line have had their minute: without the long place they would only begin anew, and be ended again.
+    in_turn = sorted((tenant for tenant in waiting if tenant not in begins), key=lambda tenant: tenant in line)
+    begins = (begins + in_turn)[: max(n_free, 0)]
+    n_fresh = sum(tenant not in begins and tenant not in line for tenant in in_turn)
+    late = [tenant for tenant, began in at_work.items() if tenant != long and now - began >= short_seconds]
+    late.sort(key=lambda tenant: at_work[tenant])
+    if n_fresh and late and long is None and not line:
+        long = late.pop(0)
+    ends = late[:n_fresh]
+    line += [tenant for tenant in ends if tenant not in line]
+    return Change(Places(long, tuple(line)), tuple(ends), tuple(begins))
