@@ -22,12 +22,12 @@ from typing import IO
 import numpy as np
 
 from easeml_loaders.csv_types import ALIASES, EPOCH, FIELD_TYPES, GUESSES, NULL_WORDS, FieldType
-from easeml_loaders.files import opened
+from easeml_loaders.files import MOST_LINE_BYTES, lines_of, opened
 from easeml_loaders.source import CHUNK_BYTES, Chunk, Column, Progress, Source, Values, check_column_names
 from easeml_plpy.errors import InvalidArgument, InvalidData
 
 CHUNK_ROWS = 8192
-MAX_FIELD_CHARACTERS = 64 * 1024 * 1024  # a quote that is never closed should not swallow the whole file
+MOST_FIELDS = 4_000_000  # of a record, delimiters within quotes included; a table has 1,600 columns
 
 
 @dataclass(frozen=True)
@@ -107,19 +107,37 @@ def _check_delimiter(file: CsvFile, header: Sequence[str]) -> None:
 
 def _records(file: CsvFile, stream: IO[bytes]) -> Iterator[tuple[int, list[str]]]:
     """Yield (line, fields) of each record that is not blank."""
-    csv.field_size_limit(max(csv.field_size_limit(), MAX_FIELD_CHARACTERS))
-    reader = csv.reader(_lines(file.path, stream), delimiter=file.delimiter, strict=True)
+    csv.field_size_limit(max(csv.field_size_limit(), MOST_LINE_BYTES))
+    record = _Record()
+    reader = csv.reader(_lines(file, stream, record), delimiter=file.delimiter, strict=True)
     try:
         for row in reader:
+            record.n_bytes = record.n_marks = 0
             if row:
                 yield reader.line_num, row
     except csv.Error as error:
         raise InvalidData(f"{file.path}, line {reader.line_num}: {error}") from error
 
 
-def _lines(path: Path, stream: IO[bytes]) -> Iterator[str]:
+@dataclass
+class _Record:
+    """What the lines of a record hold so far: within quotes a record spans lines, and those without end all of them."""
+
+    n_bytes: int = 0
+    n_marks: int = 0
+
+
+def _lines(file: CsvFile, stream: IO[bytes], record: _Record) -> Iterator[str]:
     """Yield decoded lines with their ends; a byte order mark at the start is no part of the first name."""
-    for number, line in enumerate(stream, 1):
+    path, mark = file.path, file.delimiter.encode()
+    for number, line in enumerate(lines_of(stream, path), 1):
+        record.n_bytes += len(line)
+        record.n_marks += line.count(mark)
+        if record.n_bytes > MOST_LINE_BYTES or record.n_marks > MOST_FIELDS:
+            raise InvalidData(
+                f"{path}, line {number}: a record of more than {MOST_LINE_BYTES} bytes or {MOST_FIELDS} fields",
+                hint="A quote that is never closed makes one record of all lines that follow.",
+            )
         if b"\0" in line:
             raise InvalidData(f"{path}, line {number}: a zero byte, which PostgreSQL's text cannot hold")
         try:

@@ -6,14 +6,21 @@ import gzip
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
-from typing import IO
+from typing import IO, AnyStr
 from zipfile import BadZipFile
 
 from easeml_plpy.errors import InvalidArgument, InvalidData
 
 GZIP_MAGIC = b"\x1f\x8b"
 LARGEST_RATIO = 1032  # deflate packs no more than that into a byte
+MOST_LINE_BYTES = 64 << 20
+"""Of a line: a packed file of some megabytes, or one with holes, has lines that fill the memory of any machine."""
+MOST_ROW_BYTES = 256 << 20
+"""Of a row of arrays: PostgreSQL keeps fields of less than a gigabyte, and a row is held several times."""
+MOST_WHOLE_BYTES = 1 << 30
+"""Of what is unpacked whole."""
 
 
 @contextmanager
@@ -23,6 +30,8 @@ def reading(path: Path) -> Iterator[None]:
         yield
     except (gzip.BadGzipFile, BadZipFile, zlib.error, EOFError) as error:
         raise InvalidData(f"{path}: damaged or cut off: {error}") from error
+    except MemoryError as error:
+        raise InvalidData(f"{path}: reading it takes more memory than there is") from error
     except OSError as error:
         raise InvalidArgument(f"cannot read {path}: {error.strerror or error}") from error
 
@@ -40,6 +49,19 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
             yield file
 
 
+def lines_of(stream: IO[AnyStr], name: Path | str, most: int = MOST_LINE_BYTES) -> Iterator[AnyStr]:
+    """Yield lines with their ends; refuse one that is longer than `most` (bytes, or characters of a text) before it is
+    read to its end."""
+    for number in count(1):
+        line = stream.readline(most + 1)
+        if not line:
+            return
+        if len(line) > most:
+            kind = "bytes" if isinstance(line, bytes) else "characters"
+            raise InvalidData(f"{name}, line {number}: expected lines of at most {most} {kind}, got a longer one")
+        yield line
+
+
 def most_bytes(path: Path) -> int:
     """Return how many bytes a file holds at most: its size, or where it is packed, what deflate can make of it."""
     with reading(path), path.open("rb") as file:
@@ -52,6 +74,14 @@ def check_holds(path: Path, n_bytes: int, most: int) -> None:
     if n_bytes > most:
         raise InvalidData(
             f"{path}: cut off: its header says {_shown(n_bytes)} bytes of data, and it holds {most} at most"
+        )
+
+
+def check_row(path: Path, n_bytes: int) -> None:
+    """Refuse a file whose header promises rows that are larger than any that can be stored."""
+    if n_bytes > MOST_ROW_BYTES:
+        raise InvalidData(
+            f"{path}: expected rows of at most {MOST_ROW_BYTES} bytes, its header says {_shown(n_bytes)} bytes a row"
         )
 
 

@@ -14,7 +14,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from easeml_loaders.files import check_ended, check_holds, most_bytes, opened, read_exactly, reading
+from easeml_loaders.files import check_ended, check_holds, check_row, most_bytes, opened, read_exactly, reading
 from easeml_loaders.source import (
     MAX_ARRAY_RANK,
     BytesAs,
@@ -69,6 +69,7 @@ def idx_pair(images: Path, labels: Path) -> IdxPair:
         raise InvalidData(f"{n_images} images in {images}, but {n_labels} labels in {labels}")
     for path, n_bytes in ((images, n_images * prod(shape)), (labels, n_labels)):
         check_holds(path, n_bytes, most_bytes(path))
+    check_row(images, prod(shape))
     return IdxPair(images, labels, n_images, tuple(shape))
 
 

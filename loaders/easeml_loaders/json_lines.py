@@ -6,15 +6,17 @@ They are handed on in parts that a statement can take.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple, NoReturn, TypeAlias
+from typing import NamedTuple, NoReturn, TextIO, TypeAlias
 
-from easeml_loaders.files import reading
+from easeml_loaders.files import lines_of, reading
 from easeml_plpy.errors import InvalidData
 
 MOST_BYTES = 8 << 20
 """Of the lines of a part, together: a fraction of what easeml.feed takes."""
+MOST_LINE_CHARACTERS = 256 << 20
+"""The server keeps no longer text as jsonb; a stream without line ends would fill the memory."""
 Json: TypeAlias = dict[str, "Json"] | list["Json"] | str | float | bool | None
 
 
@@ -31,13 +33,13 @@ def lines_of_json(path: Path) -> Iterator[Part]:
         yield from parts_of(file, str(path))
 
 
-def parts_of(lines: Iterable[str], name: str) -> Iterator[Part]:
+def parts_of(lines: TextIO, name: str) -> Iterator[Part]:
     """Yield the parts of lines that are read one by one; `name` says in errors where they come from."""
     part: list[str] = []
     numbers: list[int] = []
     size = 0
     try:
-        for number, text in enumerate(lines, 1):
+        for number, text in enumerate(lines_of(lines, name, MOST_LINE_CHARACTERS), 1):
             line = text.rstrip("\r\n")
             if not line.strip():
                 continue

@@ -20,8 +20,10 @@ from numpy.typing import NDArray
 
 from easeml_loaders.files import (
     LARGEST_RATIO,
+    MOST_WHOLE_BYTES,
     check_ended,
     check_holds,
+    check_row,
     most_bytes,
     opened,
     read_exactly,
@@ -162,7 +164,15 @@ def _check_lengths(arrays: Sequence[StoredArray], path: Path) -> None:
     for array in arrays:
         if not array.shape:
             raise InvalidData(f"{path}: array {array.name!r} is a single value, expected one row an example")
-        check_holds(path, array.shape[0] * array.row_bytes, array.most_bytes)
+        n_bytes = array.shape[0] * array.row_bytes
+        check_holds(path, n_bytes, array.most_bytes)
+        check_row(path, array.row_bytes)
+        if array.is_fortran and n_bytes > max(MOST_WHOLE_BYTES, path.stat().st_size):
+            raise InvalidData(
+                f"{path}: array {array.name!r} is packed and in Fortran order, so it would be unpacked whole:"
+                f" expected at most {MOST_WHOLE_BYTES} bytes, got {n_bytes}",
+                hint="Save it in C order: numpy.ascontiguousarray.",
+            )
     if len({array.shape[0] for array in arrays}) > 1:
         lengths = ", ".join(f"{array.name} {array.shape[0]}" for array in arrays)
         raise InvalidData(

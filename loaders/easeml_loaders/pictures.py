@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from easeml_loaders.files import reading
+from easeml_loaders.files import lines_of, reading
 from easeml_loaders.source import CHUNK_BYTES, Chunk, Column, Source, Values
 from easeml_plpy.errors import InvalidData
 
@@ -32,6 +32,7 @@ FORMATS = ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP", "PPM")
 MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 MOST_PIXELS = 1 << 26
 MOST_LABELS = 100_000_000
+MOST_LINE_CHARACTERS = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ def read_labels(path: Path, column: str = "label") -> list[tuple[str, str]]:
     """
     with reading(path), path.open(encoding="utf-8-sig", newline="") as lines:
         try:
-            found = csv.reader(lines)
+            found = csv.reader(lines_of(lines, path, MOST_LINE_CHARACTERS))
             names = next(found, [])
             if not {"file", column} <= set(names):
                 raise InvalidData(

@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from easeml_loaders import idx_source, numpy_source
+from easeml_loaders import csv_source, idx_source, json_lines, numpy_source
+from easeml_loaders.pictures import read_labels
 from easeml_plpy.errors import InvalidData
 
 LARGEST = 2**32 - 1
@@ -99,6 +100,58 @@ def test_a_member_that_claims_to_be_larger_than_its_bytes_can_become(tmp_path: P
     path.write_bytes(npz(npy("(400000000,)", is_fortran=True), claimed=3_200_000_128))
     with pytest.raises(InvalidData, match="cut off"):
         list(numpy_source(path).chunks())
+
+
+def packed(path: Path, begin: bytes, repeated: bytes, n_megabytes: int) -> Path:
+    """Write some kilobytes that unpack to megabytes, without end of line."""
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        file.write(begin)
+        for _ in range(n_megabytes):
+            file.write(repeated * ((1 << 20) // len(repeated)))
+    return path
+
+
+ENDLESS = {
+    "a line": (b"a,b\n1,", b"x", "line 2: expected lines of at most 67108864 bytes"),
+    "a header": (b"", b"abcdefgh", "line 1: expected lines of at most 67108864 bytes"),
+    "commas": (b"a,b\n1", b",", "line 2: "),
+    "a record within quotes": (b'a,b\n1,"', b'\n","', "a record of more than 67108864 bytes or 4000000 fields"),
+}
+
+
+@pytest.mark.parametrize("what", sorted(ENDLESS))
+def test_csv_without_end(tmp_path: Path, what: str) -> None:
+    begin, repeated, message = ENDLESS[what]
+    with pytest.raises(InvalidData, match=message) as refused:
+        csv_source(packed(tmp_path / "x.csv.gz", begin, repeated, 70))
+    assert "\n" not in str(refused.value)
+
+
+def test_labels_and_lines_of_json_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    labels = tmp_path / "labels.csv"
+    labels.write_bytes(b"file,label\n" + b"," * (2 << 20))
+    with pytest.raises(InvalidData, match="line 2: expected lines of at most 1048576 characters"):
+        read_labels(labels)
+    monkeypatch.setattr(json_lines, "MOST_LINE_CHARACTERS", 1000)
+    with pytest.raises(InvalidData, match="line 2: expected lines of at most 1000 characters"):
+        list(json_lines.parts_of(io.StringIO("[1]\n" + " " * 5000), "input"))
+
+
+def test_packed_rows_and_arrays_that_would_be_unpacked_whole(tmp_path: Path) -> None:
+    """A megabyte that unpacks to a gigabyte: the size of the file alone does not justify it."""
+    padding = bytes(3 << 20)
+    rows = tmp_path / "rows.npy.gz"
+    rows.write_bytes(gzip.compress(npy("(2, 150000000)")) + padding)
+    with pytest.raises(InvalidData, match="its header says 1200000000 bytes a row"):
+        numpy_source(rows)
+    whole = tmp_path / "whole.npy.gz"
+    whole.write_bytes(gzip.compress(npy("(300000000,)", is_fortran=True)) + padding)
+    with pytest.raises(InvalidData, match="in Fortran order, so it would be unpacked whole"):
+        numpy_source(whole)
+    (tmp_path / "images").write_bytes(gzip.compress(idx((1, 50000, 40000))) + padding)
+    (tmp_path / "labels").write_bytes(idx((1,), bytes(1)))
+    with pytest.raises(InvalidData, match="its header says 2000000000 bytes a row"):
+        idx_source(tmp_path / "images", tmp_path / "labels")
 
 
 def test_what_is_whole_still_loads(tmp_path: Path) -> None:
