@@ -1,4 +1,4 @@
-"""What the order of a unit says to a node: which rows it needs there, and how it is recorded.
+"""What the order of a unit says to a node: which rows and states it needs there, and how it is recorded.
 
 A unit is over one partition; a whole round is over all, and is recorded with what was done of each.
 """
@@ -10,17 +10,47 @@ from collections.abc import Sequence
 from typing import Any
 
 from easeml_db.errors import SlotLost
-from easeml_db.postgres.transfers import Part
+from easeml_db.postgres.transfers import KnownState, Part
 
 SPLITS = {"train": "train", "validate": "validation", "test": "test", "pilot": "train"}
 FACTS = ("n_rows", "loss", "training_seconds", "read_bytes", "statistics")
+OF_STATE = ("checkpoint_id", "trial_id", "n_bytes", "sha256")
 Fields = dict[str, Any]
 
 
 def parts_of(order: Fields, opened: Fields) -> list[Part]:
-    """Return the parts whose rows a unit reads. With folds, rows that train validate, each in its turn."""
-    split = "train" if opened["has_folds"] and order["kind"] == "validate" else SPLITS[order["kind"]]
-    return [Part(opened["dataset_id"], split, each["partition_number"]) for each in _members(order)]
+    """Return the parts whose rows a unit reads."""
+    numbers = [each["partition_number"] for each in _members(order)]
+    return [
+        Part(opened["dataset_id"], split, number) for split in splits_of(order["kind"], opened) for number in numbers
+    ]
+
+
+def splits_of(kind: str, opened: Fields) -> tuple[str, ...]:
+    """Return the splits that a unit reads. With folds, rows that train validate, each in its turn.
+
+    An ensemble chooses its members on validation rows, and may have them trained again on all.
+    """
+    composition, has_folds = opened["composition"], opened.get("has_folds", False)
+    if has_folds and (kind == "validate" or composition is not None):
+        return ("train",)
+    if composition is None:
+        return (SPLITS[kind],)
+    return ("validation", "train") if composition["is_refit_wanted"] else ("validation",)
+
+
+def mates_of(opened: Fields) -> list[KnownState]:
+    """Return the states of which an ensemble is made, by a unit that makes one. They are on the control server."""
+    candidates = [] if opened["composition"] is None else opened["composition"]["candidates"]
+    return [KnownState(*(each[name] for name in OF_STATE)) for each in candidates]
+
+
+def later(opened: Fields, seconds: float) -> Fields:
+    """Return what was opened so many seconds ago: its run has less time left."""
+    composition = opened["composition"]
+    if composition is None or composition["seconds_left"] is None:
+        return opened
+    return {**opened, "composition": {**composition, "seconds_left": composition["seconds_left"] - seconds}}
 
 
 def ends_epoch(order: Fields, opened: Fields) -> bool:

@@ -19,7 +19,7 @@ import psycopg
 from easeml_db.errors import CorruptCheckpoint, EasemlError, NotFound, SlotLost, TrialFailed
 from easeml_db.postgres.connection import is_replaced, unit_error
 from easeml_db.postgres.node_hub import Hop, NodeHub
-from easeml_db.postgres.node_orders import ends_epoch, parts_of, recorded_order
+from easeml_db.postgres.node_orders import ends_epoch, later, mates_of, parts_of, recorded_order
 from easeml_db.postgres.node_rows import HERE, NodeRows, note_copy
 from easeml_db.postgres.slot_session import SHOW_IDLE
 from easeml_db.postgres.state_search import found_on_a_node
@@ -28,6 +28,7 @@ from easeml_db.postgres.transfers import (
     Connection,
     KnownState,
     Place,
+    bring_known,
     bring_state,
     fetch_state,
     forget_state,
@@ -47,7 +48,8 @@ BATCHES = {"train_batch": "train_unit", "evaluate_batch": "evaluate_unit"}
 OPEN = "SELECT easeml.open_node_unit(%s::jsonb) AS opened"
 REGISTER = """
 INSERT INTO easeml_segment.registered_architectures
-SELECT r.* FROM jsonb_populate_record(NULL::easeml_segment.registered_architectures, %s::jsonb) r ON CONFLICT DO NOTHING
+SELECT r.* FROM jsonb_populate_recordset(NULL::easeml_segment.registered_architectures, %s::jsonb) r
+ON CONFLICT DO NOTHING
 """
 STORE = "SELECT easeml.store_node_state(%s::jsonb, %s::jsonb, %s, false) AS tenant"
 RECORD_TRAINING = """
@@ -155,23 +157,26 @@ class NodeUnitSession:
     async def _unit(self, procedure: str, text: str) -> Result:
         opened = (await self._one(self._control, OPEN, text))["opened"]
         with self._hub.in_use.using(opened["new_checkpoint_id"]):
-            order = json.loads(text)
+            order, began = json.loads(text), time.monotonic()
             hop = await self._prepare(order, text, opened)
             came = None if hop is None else json.dumps(asdict(hop))
             self._check_cancelled()
             called = f"CALL easeml_segment.{WORK[procedure]}(%s::jsonb, %s::jsonb, NULL)"
-            told = await self._told(called, text, opened)
+            told = await self._told(called, text, later(opened, time.monotonic() - began))
             self._check_cancelled()
             unit = _Unit(order, recorded_order(order, told), came)
             return await self._record(procedure, unit, opened, told)
 
     async def _told(self, called: str, text: str, opened: dict[str, Any]) -> dict[str, Any]:
-        """Do the unit there. A state that is not what it should be is as good as lost on that node."""
+        """Do the unit there. States that are not what they should be are as good as lost on that node."""
         try:
             told: dict[str, Any] = (await self._one(self._remote, called, text, json.dumps(opened)))["result"]
         except psycopg.Error as error:
-            if error.sqlstate == CorruptCheckpoint.sqlstate and opened["state"] is not None:
-                await forget_state(self._remote, opened["state"]["checkpoint_id"])
+            read = [opened["state"]["checkpoint_id"]] if opened["state"] is not None else []
+            read += [mate.checkpoint_id for mate in mates_of(opened)]
+            if error.sqlstate == CorruptCheckpoint.sqlstate and read:
+                for checkpoint_id in read:
+                    await forget_state(self._remote, checkpoint_id)
                 raise SlotLost(str(unit_error(error))) from error
             raise
         return told
@@ -190,8 +195,11 @@ class NodeUnitSession:
             if copy is not None:
                 await note_copy(self._control, text, copy)
             self._check_cancelled()
-        if opened["registered"] is not None:
+        if opened["registered"]:
             await self._remote.execute(REGISTER, [json.dumps(opened["registered"])])
+        for mate in mates_of(opened):
+            await bring_known(self._control, self._remote, mate, unit["lease_number"])
+            self._check_cancelled()
         state = opened["state"]
         if state is None:
             return None

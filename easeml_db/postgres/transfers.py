@@ -138,6 +138,12 @@ async def bring_state(source: Place, node: Connection, state: KnownState, lease_
     return n_bytes
 
 
+async def bring_known(control: Connection, node: Connection, state: KnownState, lease_number: int) -> None:
+    """Have a state that the control server keeps on a node, too. Raises NotFound where it is there no more."""
+    if not await has_state(node, state):
+        await bring_state(Place(control, CONTROL), node, state, lease_number)
+
+
 async def fetch_state(node: Connection, control: Connection, state: KnownState, tenant: str) -> int:
     """Copy a state from a node to the control server, in the transaction that its connection is in.
 

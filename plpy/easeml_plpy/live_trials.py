@@ -8,6 +8,7 @@ from typing import NamedTuple
 from . import datasets
 from .architectures import architecture, complete
 from .cache import Bounded
+from .composition import Composition, composition_of
 from .config_memory import HINT, shortage
 from .devices import device_bytes
 from .ensembles import composed_trial
@@ -58,7 +59,7 @@ def live_trial(
         task = datasets.dataset(session, context.trial.dataset_id).task(context.trial.view)
         check_fits(context.trial, task, context.device)
         if checkpoint_id is None:
-            return begun_trial(session, unit.trial_id, context.trial, seed, context.device), 0
+            return begun_trial(session, unit.trial_id, context.trial, seed, context.device, context.composition), 0
         state = read_state(session, unit.trial_id, checkpoint_id)
         live = resumed_trial(context.trial.architecture, context.trial.config, task, state, context.device)
         return live, len(state)
@@ -79,10 +80,15 @@ def check_fits(trial: TrialSpec, task: Task, device: str) -> None:
         raise TrialFailed(f"out of memory: {words}, and its slot may take {limit / 1e9:.1f} GB", hint=HINT)
 
 
-def begun_trial(session: Session, trial_id: int, trial: TrialSpec, seed: int, device: str) -> LiveTrial:
-    """Return a trial before its first unit: one that its seed draws, or one made of other trials of its run."""
+def begun_trial(
+    session: Session, trial_id: int, trial: TrialSpec, seed: int, device: str, composition: Composition | None = None
+) -> LiveTrial:
+    """Return a trial before its first unit: one that its seed draws, or one made of other trials of its run.
+
+    These are those of `composition`; without one the tables say which.
+    """
     if architecture(trial.architecture).is_derived:
-        return composed_trial(session, trial_id, trial, seed, device)
+        return composed_trial(session, composition or composition_of(session, trial_id), trial, seed, device)
     return fresh_trial(trial, datasets.dataset(session, trial.dataset_id).task(trial.view), seed, device)
 
 

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from .checkpoint import digest
+from .composition import Composition
 from .evaluation import evaluate_opened
 from .pilot import MeanRows, PilotTimes, pilot_opened
 from .recording import EvaluatedState, EvaluationFacts, RecordedTraining, TrainingFacts
@@ -45,7 +46,10 @@ class _Opened(NamedTuple):
 def _opened(text: str) -> _Opened:
     """Parse what easeml.open_node_unit returned, and bind the session to its slot."""
     told = json.loads(text)
-    return _Opened(bound_context(opened_from_text(text)), told["new_checkpoint_id"], MeanRows(**told["mean_rows"]))
+    context = bound_context(opened_from_text(text))
+    if told["composition"] is not None:
+        context = context._replace(composition=Composition.from_json(told["composition"]))
+    return _Opened(context, told["new_checkpoint_id"], MeanRows(**told["mean_rows"]))
 
 
 @node_entry_point

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypedDict
 
 from .checkpoint import digest
@@ -14,15 +14,18 @@ from .metrics import METRICS, Statistics, classes_seen, combine, is_better, mean
 from .session import Session, Statement, only_column
 from .states import store_chunks
 from .units import Unit, UnitContext
+from .value_types import JSON
 
 
 class TrainingFacts(TypedDict):
-    """What a unit has trained: rows, mean loss, seconds, and the bytes of state that it had to read."""
+    """What a unit has trained: rows, mean loss, seconds, the bytes of state that it had to read, and the members that
+    an ensemble has chosen."""
 
     n_rows: int
     loss: float | None
     training_seconds: float
     read_bytes: int
+    members: Sequence[Mapping[str, JSON]] | None
 
 
 class RecordedTraining(TypedDict):
@@ -92,6 +95,8 @@ def record_training(
 ) -> RecordedTraining:
     """Record a state and what led to it. `order` is the unit's, or a gang's with the facts of all members."""
     sha256 = digest(state)
+    if facts["members"] is not None:
+        order = json.dumps(json.loads(order) | {"members": facts["members"]})
     # Chunks go first: what easeml.record_training locks is locked until the commit.
     chunked_id = store_chunks(session, order, state, sha256)
     recorded = session.row(

@@ -16,21 +16,16 @@ import torch
 
 from .architectures import architecture, complete
 from .cancellation import SessionPause
+from .composition import Composition
 from .datasets import PartitionRows, dataset
 from .round_rows import round_rows
-from .session import Session, Statement
+from .session import Session
 from .trainers import trainer_for
 from .units import TrialSpec
 
 SPLITS = ("train", "validation")
 MOST_BYTES = 256 << 20  # of the rows, which are there twice
 SLOWER = 2.5  # than when it was measured, at most: there are more rows, and it may have been trained in a batch
-
-
-class _Limits(NamedTuple):
-    is_wanted: bool
-    seconds_left: float | None
-    reading_seconds: float  # as long as packing took: all rows are decoded once more
 
 
 class Learner(NamedTuple):
@@ -41,25 +36,15 @@ class Learner(NamedTuple):
     seconds: float
 
 
-LIMITS = Statement(
-    "SELECT coalesce(r.procedure_options ->> 'refit', 'true') = 'true' AS is_wanted,"
-    " r.max_seconds - extract(epoch FROM clock_timestamp() - r.started_at)::float8 AS seconds_left,"
-    " coalesce(d.packing_seconds, 0) AS reading_seconds FROM easeml.trials t JOIN easeml.runs r USING (run_id)"
-    " JOIN easeml.datasets d USING (dataset_id) WHERE t.trial_id = $1",
-    ("int8",),
-    _Limits,
-)
-
-
-def with_time_for(session: Session, trial_id: int, learners: Mapping[int, Learner]) -> frozenset[int]:
+def with_time_for(session: Session, told: Composition, learners: Mapping[int, Learner]) -> frozenset[int]:
     """Return the keys of those for whose training the run has time left, the one of the greatest weight first."""
-    limits = session.row(LIMITS, trial_id)
-    if not limits.is_wanted:
+    if not told.is_refit_wanted:
         return frozenset()
-    left = math.inf if limits.seconds_left is None else limits.seconds_left
+    left = math.inf if told.seconds_left is None else told.seconds_left
     chosen = set()
     for key, learner in sorted(learners.items(), key=lambda item: (-item[1].weight, item[0])):
-        seconds = limits.reading_seconds + learner.seconds * SLOWER
+        # All rows are decoded once more, which takes about as long as packing them.
+        seconds = told.reading_seconds + learner.seconds * SLOWER
         if seconds <= left and not _are_too_many(session, learner.spec):
             chosen.add(key)
             left -= seconds

@@ -72,7 +72,7 @@ def train_opened_round(
 
     facts, state = trained(session, live, rows, order.seed, read_bytes)
     parts = _parts_of(facts, [rows.n_rows[member.partition_number] for member in gang_of(order).members])
-    recorded = record([{**parts[0], "read_bytes": read_bytes}, *parts[1:]], state)
+    recorded = record([{**parts[0], "read_bytes": read_bytes, "members": facts["members"]}, *parts[1:]], state)
     session.commit()
     keep_live(session, order, context, recorded["checkpoint_id"], live)
     return facts, recorded
@@ -131,7 +131,7 @@ def evaluate_opened_round(
 def _parts_of(facts: TrainingFacts, n_rows: Sequence[int]) -> list[TrainingFacts]:
     """Return what is recorded of each partition: its rows, an equal share of the time, the loss of all."""
     seconds = facts["training_seconds"] / len(n_rows)
-    return [{**facts, "n_rows": n, "training_seconds": seconds, "read_bytes": 0} for n in n_rows]
+    return [{**facts, "n_rows": n, "training_seconds": seconds, "read_bytes": 0, "members": None} for n in n_rows]
 
 
 def order_with(order: Unit, parts: Sequence[Mapping[str, object]]) -> str:

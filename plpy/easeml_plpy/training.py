@@ -89,4 +89,10 @@ def refuse_part(context: UnitContext) -> None:
 def training_facts(training: Training, seconds: float, read_bytes: int) -> TrainingFacts:
     """Return what a unit records of its training; there is no loss where there are no rows."""
     loss = training.loss_mean if training.n_rows else None
-    return {"n_rows": training.n_rows, "loss": loss, "training_seconds": seconds, "read_bytes": read_bytes}
+    return {
+        "n_rows": training.n_rows,
+        "loss": loss,
+        "training_seconds": seconds,
+        "read_bytes": read_bytes,
+        "members": training.members,
+    }

@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from typing import NamedTuple, TypeAlias
 
 from .architectures import architecture
+from .composition import Composition
 from .devices import bind
 from .errors import EasemlError, TrialFailed
 from .memory import slot_share
@@ -94,7 +95,10 @@ class TrialSpec(NamedTuple):
 
 
 class UnitContext(NamedTuple):
-    """What a unit has to know, read by one statement. `device` is as torch names it, and the session is bound to it."""
+    """What a unit has to know, read by one statement. `device` is as torch names it, and the session is bound to it.
+
+    `composition`: what an ensemble can be made of, where the session has no tables that say so.
+    """
 
     trial: TrialSpec
     checkpoint_id: int | None
@@ -105,6 +109,7 @@ class UnitContext(NamedTuple):
     metric: str
     device: str
     started_at: Instant
+    composition: Composition | None = None
 
 
 class OpenedUnit(NamedTuple):

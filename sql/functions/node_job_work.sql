@@ -70,7 +70,7 @@ BEGIN
         PERFORM easeml.fail('ML004', coalesce(format('segment %s is no node any more', quote_literal(lost)), 'its rows are on no node'));
     END IF;
     RETURN (SELECT asked.arguments || jsonb_build_object('job_id', asked.job_id, 'kind', asked.kind, 'role', asked.caller, 'tenant', d.tenant, 'dataset', d.dataset_name, 'dataset_id', d.dataset_id, 'encoder', d.encoder,
-            'registered', NULL, 'places', asked.places, 'homes', homes, 'nodes', easeml.nodes_of(segments), 'workers', easeml.nodes_of(workers), 'limits', easeml.node_limits(segments || workers),
+            'registered', '[]'::jsonb, 'places', asked.places, 'homes', homes, 'nodes', easeml.nodes_of(segments), 'workers', easeml.nodes_of(workers), 'limits', easeml.node_limits(segments || workers),
             'seconds', coalesce((SELECT y.node_job_seconds FROM easeml.tenancy y), 14400))
         FROM easeml.datasets d WHERE d.dataset_id = asked.dataset_id);
 END
@@ -127,7 +127,7 @@ BEGIN
                 sum(CASE asked.arguments #>> '{options,split}' WHEN 'test' THEN p.n_test_rows ELSE p.n_validation_rows END) AS n
                 FROM easeml.partitions p JOIN easeml.segments g ON g.segment_id = p.home_segment_id WHERE p.dataset_id = d.dataset_id GROUP BY g.segment_name) h),
             'is_whole', d.n_partitions > 1 AND easeml.does_whole_rounds(t.architecture),
-            'registered', (SELECT to_jsonb(a) FROM easeml.registered_architectures a WHERE a.architecture = t.architecture), 'places', asked.places, 'homes', homes,
+            'registered', easeml.registered_for(t.trial_id), 'composition', CASE WHEN asked.kind = 'replay' AND t.architecture = 'ensemble' THEN easeml.composition(t.trial_id) END, 'places', asked.places, 'homes', homes,
             'units', CASE asked.kind WHEN 'replay' THEN easeml.units_to_replay(t.trial_id, (asked.arguments ->> 'until_epoch')::integer) END,
             'nodes', easeml.nodes_of(segments), 'workers', easeml.nodes_of(workers), 'limits', easeml.node_limits(segments || workers), 'seconds', coalesce((SELECT y.node_job_seconds FROM easeml.tenancy y), 14400))
         FROM easeml.trials t JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id) WHERE t.trial_id = asked.trial_id);

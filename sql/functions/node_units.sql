@@ -1,5 +1,11 @@
 -- Units on other servers: opened and recorded here, in the session that the coordinator keeps for the slot. The node has written the new state before.
 
+CREATE FUNCTION easeml.registered_for(trial_id bigint) RETURNS jsonb LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT coalesce(jsonb_agg(to_jsonb(a) ORDER BY a.architecture), '[]') FROM easeml.registered_architectures a
+    WHERE a.architecture IN (SELECT o.architecture FROM easeml.trials t JOIN easeml.trials o USING (run_id) WHERE t.trial_id = registered_for.trial_id AND (o.trial_id = t.trial_id OR t.architecture = 'ensemble'))
+$$;
+COMMENT ON FUNCTION easeml.registered_for(bigint) IS 'Returns the registered architectures that a trial is made with: its own, or those of the members of an ensemble (internal).';
+
 CREATE FUNCTION easeml.open_node_unit(unit jsonb) RETURNS jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     opened record;
@@ -9,7 +15,8 @@ BEGIN
     wanted := CASE unit ->> 'kind' WHEN 'test' THEN coalesce(opened.best_checkpoint_id, opened.checkpoint_id) WHEN 'pilot' THEN NULL ELSE opened.checkpoint_id END;
     RETURN to_jsonb(opened) || jsonb_build_object(
         'n_slots', (SELECT count(*) FROM easeml.slots s JOIN easeml.slots own USING (segment_id) WHERE own.slot_id = (unit ->> 'slot_id')::integer),
-        'registered', (SELECT to_jsonb(a) FROM easeml.registered_architectures a WHERE a.architecture = opened.architecture),
+        'registered', easeml.registered_for((unit ->> 'trial_id')::bigint),
+        'composition', CASE WHEN opened.architecture = 'ensemble' AND unit ->> 'kind' = 'train' THEN easeml.composition((unit ->> 'trial_id')::bigint) END,
         -- Numbered before it is made: a number that no row takes names garbage.
         'new_checkpoint_id', CASE unit ->> 'kind' WHEN 'train' THEN nextval('easeml.checkpoints_checkpoint_id_seq') ELSE 0 END,
         'has_folds', (SELECT d.options ? 'n_folds' FROM easeml.datasets d WHERE d.dataset_id = opened.dataset_id),
@@ -92,7 +99,7 @@ BEGIN
         PERFORM easeml.store_node_state(unit, told, segment_id, true);
     END IF;
     SELECT r.new_checkpoint_id, r.pruned_bytes INTO new_checkpoint_id, pruned_bytes
-    FROM easeml.record_training(unit, record_node_training.started_at, (told #>> '{facts,training_seconds}')::float8, (told #>> '{facts,n_rows}')::bigint,
+    FROM easeml.record_training(unit || jsonb_build_object('members', told #> '{facts,members}'), record_node_training.started_at, (told #>> '{facts,training_seconds}')::float8, (told #>> '{facts,n_rows}')::bigint,
         (told #>> '{facts,loss}')::float8, (told #>> '{facts,read_bytes}')::bigint, told ->> 'sha256', NULL, (told ->> 'checkpoint_id')::bigint) r;
     segments := easeml.next_segments(unit);
 END

@@ -67,6 +67,12 @@ BEGIN
         SELECT c.checkpoint_id, c.n_bytes, c.is_elsewhere INTO STRICT new_checkpoint_id, state_bytes, stays_elsewhere
         FROM easeml.checkpoints c WHERE c.checkpoint_id = chunked_checkpoint_id AND c.trial_id = trial.trial_id;
     END IF;
+    IF jsonb_typeof(unit -> 'members') = 'array' THEN
+        -- What an ensemble has chosen to be made of: trials of its run, and no others.
+        UPDATE easeml.trials t SET config = jsonb_build_object('members', (SELECT coalesce(jsonb_agg(jsonb_strip_nulls(to_jsonb(m)) ORDER BY m.trial), '[]')
+            FROM jsonb_to_recordset(unit -> 'members') m(trial bigint, weight double precision, refit_epochs integer) JOIN easeml.trials o ON o.run_id = t.run_id AND o.trial_number = m.trial AND o.trial_id <> t.trial_id))
+        WHERE t.trial_id = trial.trial_id AND t.architecture = 'ensemble';
+    END IF;
     -- The unit of this rank, which alone counts the bytes of the state, then those of the other ranks of its gang.
     INSERT INTO easeml.training_units (trial_id, run_id, tenant, epoch, position, partition_number, slot_id, attempt, seed, lease_number,
         started_at, finished_at, training_seconds, n_rows, loss, from_checkpoint_id, checkpoint_id, state_bytes, state_sha256, read_bytes, n_slots, stack)

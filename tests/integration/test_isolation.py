@@ -218,6 +218,7 @@ ANSWERED_EMPTILY = {
         f"SELECT string_agg(s, ' ') FROM easeml.best_sentences({A_RUN}) s", "No trial has been measured."
     ),
     "tried_sentence(easeml.runs)": (f"SELECT easeml.tried_sentence({A_RUN}) LIKE '%%trained 0 configs%%'", True),
+    "composition(bigint)": ("SELECT easeml.composition({trial_id})", None),
     "planned_cost(bigint,double precision)": ("SELECT easeml.planned_cost({run_id}, 0)", 0.0),
     "is_being_packed(bigint)": ("SELECT easeml.is_being_packed({dataset_id})", False),
     "answering_trial(name,text)": ("SELECT trial_id FROM easeml.answering_trial('alma', 'private')", None),

@@ -1,4 +1,4 @@
-"""Bringing the rows of a split together on one node, for a job that needs all of them at once."""
+"""Bringing the rows of splits together on one node, for a job that needs all of them at once."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def homes_of(told: Told, works: Mapping[str, NodeWork]) -> dict[int, NodeWork]:
     return homes
 
 
-async def gather(control: Connection, told: Told, homes: Mapping[int, NodeWork], split: str) -> NodeWork:
+async def gather(control: Connection, told: Told, homes: Mapping[int, NodeWork], *splits: str) -> NodeWork:
     """Have the rows of all partitions on the node that lacks least of them; return it."""
-    parts = [Part(told["dataset_id"], split, number) for number in sorted(homes)]
+    parts = [Part(told["dataset_id"], split, number) for split in splits for number in sorted(homes)]
     lacking = {}
     for work in {work.node.segment_id: work for work in homes.values()}.values():
         async with told_by(work.node):

@@ -82,7 +82,7 @@ async def _finish(control: Connection, told: Told, result: Told, lease_number: i
 async def _prepare(control: Connection, work: NodeWork, told: Told, lease_number: int) -> None:
     """Have on a node what the job needs besides rows: the encoder, the architecture, the state."""
     await work.execute(NEW_DATASET, told["dataset_id"], json.dumps(told["encoder"]))
-    if told["registered"] is not None:
+    if told["registered"]:
         await work.execute(REGISTER, json.dumps(told["registered"]))
     if told["kind"] in STATELESS:
         return

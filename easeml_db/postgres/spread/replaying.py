@@ -11,10 +11,11 @@ from contextlib import ExitStack, suppress
 from itertools import groupby
 
 from easeml_db.errors import EasemlError
+from easeml_db.postgres.node_orders import mates_of, splits_of
 from easeml_db.postgres.spread.gathering import gather, homes_of
 from easeml_db.postgres.spread.node_sessions import NodeWork, Told, told_by
 from easeml_db.postgres.states_in_use import StatesInUse
-from easeml_db.postgres.transfers import NODE, Connection, KnownState, Place, bring_state
+from easeml_db.postgres.transfers import NODE, Connection, KnownState, Place, bring_known, bring_state
 
 CHECK = "SELECT easeml_segment.check_part(%s, %s, %s)"
 TRAIN = "CALL easeml_segment.train_on_node(%s::jsonb, %s::jsonb, NULL)"
@@ -41,7 +42,7 @@ class _Replay:
 
     async def gather(self) -> None:
         """Have the rows of all partitions on one node."""
-        chosen = await gather(self._control, self._told, self._homes, "train")
+        chosen = await gather(self._control, self._told, self._homes, *splits_of("train", self._told))
         self._homes = dict.fromkeys(self._homes, chosen)
 
     async def check(self) -> None:
@@ -78,13 +79,17 @@ class _Replay:
         unknown = ("best_checkpoint_id", "best_epoch", "best_metric_value", "best_loss", "started_at")
         return {
             **{name: self._told[name] for name in OF_OPENING}, **dict.fromkeys(unknown),
+            "composition": self._told["composition"],
             "checkpoint_id": before, "new_checkpoint_id": number, "mean_rows": {"train": 1.0, "evaluate": 1.0},
             **self._told["limits"][work.node.segment_name],
         }  # fmt: skip
 
     async def _bring(self, work: NodeWork) -> int | None:
-        """Have the newest state on a node; return its number, None before the first unit."""
+        """Have the newest state on a node; return its number, None before the first unit, which may need others."""
         if self._at is None:
+            async with told_by(work.node):
+                for mate in mates_of(self._told):
+                    await bring_known(self._control, work.connection, mate, self._lease_number)
             return None
         source, state = self._at
         if source is not work:

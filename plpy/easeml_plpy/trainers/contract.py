@@ -38,11 +38,15 @@ Rows: TypeAlias = "torch.Tensor | Array"
 
 @dataclass(frozen=True)
 class Training:
-    """What a pass over rows did; `loss_mean` is per row, NaN when there were no rows."""
+    """What a pass over rows did; `loss_mean` is per row, NaN when there were no rows.
+
+    `members`: what an ensemble chose to be made of, as its config says it.
+    """
 
     loss_mean: float
     n_rows: int
     n_steps: int
+    members: Sequence[Mapping[str, JSON]] | None = None
 
 
 class AnsweringTrial(Protocol):

@@ -81,16 +81,23 @@ Restore: TypeAlias = Callable[[Member], AnsweringTrial]
 
 
 class EnsembleTrial:
-    """The members, restored."""
+    """The members, restored. `chosen`: what its config is to say of them, where they have just been chosen."""
 
-    def __init__(self, blueprint: Blueprint, members: Sequence[Member], restore: Restore | None = None) -> None:
-        self._blueprint, self._members = blueprint, members
+    def __init__(
+        self,
+        blueprint: Blueprint,
+        members: Sequence[Member],
+        restore: Restore | None = None,
+        *,
+        chosen: Sequence[Mapping[str, JSON]] | None = None,
+    ) -> None:
+        self._blueprint, self._members, self._chosen = blueprint, members, chosen
         self._restore = restore or _resumed(blueprint.device)
         self._live: Sequence[AnsweringTrial] | None = None
 
     def train(self, inputs: torch.Tensor, targets: torch.Tensor, *, seed: int, pause: Pause) -> Training:
         """See LiveTrial. The members have been trained."""
-        return Training(math.nan, 0, 0)
+        return Training(math.nan, 0, 0, self._chosen)
 
     def train_in_folds(
         self, inputs: torch.Tensor, targets: torch.Tensor, folds: Array, *, seed: int, pause: Pause
