@@ -14,6 +14,7 @@ from easeml_db.console.pages import pages
 from easeml_db.console.rows import connected, dsn_of_role, told
 from easeml_db.console.settings import Settings
 from easeml_db.errors import EasemlError, NotFound
+from easeml_db.words.visible_text import visible_value
 
 MOST_BYTES = 32 << 20
 HEADERS = {
@@ -35,6 +36,7 @@ def make_app(settings: Settings, now: Callable[[], float] = time.monotonic) -> F
     app = Flask("easeml_db.console")
     app.config["MAX_CONTENT_LENGTH"] = app.config["MAX_FORM_MEMORY_SIZE"] = MOST_BYTES
     app.jinja_env.filters.update(number=_number, moment=_moment)
+    app.jinja_env.finalize = _shown
     logins, cookie = Logins(now), f"easeml_console_{settings.port}"
     app.register_blueprint(pages)
 
@@ -106,6 +108,11 @@ def _problem(error: EasemlError) -> tuple[str, int]:
 
 def _refusal(error: HTTPException) -> tuple[str, int]:
     return render_template("problem.html", message=error.description or error.name, hint=None), error.code or 500
+
+
+def _shown(value: object) -> object:
+    """Return what a template writes: texts of others in one line, without what would turn the direction of writing."""
+    return visible_value(value) if type(value) in (str, list, dict, tuple) else value
 
 
 def _number(value: object) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from easeml_loaders.pictures import Wanted, read_picture
 
 pages = Blueprint("pages", __name__)
 PAGE_ROWS = 24
+UNPACKING = threading.Lock()  # a picture takes hundreds of megabytes while it is unpacked: one at a time, for all
 OPEN_STATUSES = ("queued", "running")
 
 
@@ -144,13 +146,15 @@ def _answer(connection: Connection, task: Row, takes_picture: bool) -> dict[str,
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "picture"
             given.save(path)
-            value = read_picture(path, Wanted((height, width, channels), None, is_resized=True))
+            with UNPACKING:
+                value = read_picture(path, Wanted((height, width, channels), None, is_resized=True))
     else:
         try:
             value = Jsonb(json.loads(request.form.get("input", "")))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
+            said = "nested too deep" if isinstance(error, RecursionError) else str(error)
             raise InvalidArgument(
-                f"expected the input as JSON: {error}", hint="For example [[1, 2], [3, 4]]."
+                f"expected the input as JSON: {said}", hint="For example [[1, 2], [3, 4]]."
             ) from error
     found = connection.execute("SELECT easeml.infer(%s, %s) AS answer", [task["task_name"], value]).fetchone()
     answer: dict[str, Any] = found["answer"] if found else {}

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 FORMATS = ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP", "PPM")
 MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 MOST_PIXELS = 1 << 26
+BOMB_PIXELS, BOMB_RATIO = 1 << 24, 1000
+"""From so many pixels on, a file has a byte for each thousand of them: 34 bytes of WebP are 65 million, all black."""
 MOST_LABELS = 100_000_000
 MOST_LINE_CHARACTERS = 1 << 20
 
@@ -290,6 +292,11 @@ def _check_size(path: Path, size: tuple[int, int], wanted: Wanted) -> None:
     height, width, _ = wanted.shape
     if size[0] * size[1] > MOST_PIXELS:
         raise InvalidData(f"{path.name}: {size[1]} by {size[0]} pixels are more than {MOST_PIXELS}")
+    if size[0] * size[1] > max(BOMB_PIXELS, BOMB_RATIO * path.stat().st_size):
+        raise InvalidData(
+            f"{path.name}: {size[1]} by {size[0]} pixels in {path.stat().st_size} bytes: no picture, but a file made"
+            " to fill the memory"
+        )
     if size != (width, height) and not wanted.is_resized:
         raise InvalidData(f"{path.name}: expected {height} by {width} pixels, got {size[1]} by {size[0]}")
 
