@@ -38,7 +38,10 @@ DECLARE
     found record;
     measured record;
 BEGIN
-    IF data.shuffle IS NOT NULL THEN
+    IF data.source OPERATOR(pg_catalog.=) 'imported' AND NOT EXISTS (SELECT FROM easeml.partitions p WHERE p.dataset_id OPERATOR(pg_catalog.=) data.dataset_id) THEN
+        PERFORM easeml.fail('ML004', pg_catalog.format('dataset %s was imported: it has no training rows to compare with', pg_catalog.quote_literal(dataset)),
+            hint => 'Where it was trained, easeml.drift compares.');
+    ELSIF data.shuffle IS NOT NULL THEN
         SELECT easeml.drift_of_nodes(data, easeml.drift_options(coalesce(source, data.source), time_column, every, n_rows)) AS rows INTO measured;
     ELSE
         found := easeml.find_source(coalesce(source, data.source));

@@ -174,6 +174,8 @@ def test_an_imported_trial_is_done_and_has_no_units(trained: Session, imported: 
 def test_an_imported_dataset_is_not_trained_packed_or_replayed(trained: Session, imported: int) -> None:
     refused(trained, "SELECT easeml.select_models('kept')", [], "ML004", "was imported: it has no rows to train on")
     refused(trained, "SELECT easeml.refresh_dataset('kept')", [], "ML004", "was imported: it has no source to pack")
+    for call in ("easeml.drift('kept')", "easeml.drift('kept', 'prices')"):
+        refused(trained, f"SELECT * FROM {call}", [], "ML004", "'kept' was imported: it has no training rows")
     with pytest.raises(psycopg.Error, match="no recorded training unit"):
         trained.execute("CALL easeml.replay(%s)", [imported])
 
