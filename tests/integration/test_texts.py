@@ -85,7 +85,7 @@ def test_inputs_that_tell_nothing_are_named(shop: Session) -> None:
     assert told == [
         "input 'nothing' is NULL in all training rows: nothing can be learnt from that",
         "input 'seven' is the same in all training rows: nothing can be learnt from that",
-        "input 'id' has another whole number in each row: leave out what only names rows",
+        "input 'id' has another whole number in each row: leave out what only names rows, new rows have others",
     ]
 
 

@@ -41,7 +41,7 @@ def test_inputs_that_tell_nothing_are_named_in_a_line_for_each_kind() -> None:
     assert list(notices(fields, ["id"])) == [
         "input 'none' is NULL in all training rows: nothing can be learnt from that",
         "inputs 'one', 'e' are the same in all training rows: nothing can be learnt from that",
-        "input 'id' has another whole number in each row: leave out what only names rows",
+        "input 'id' has another whole number in each row: leave out what only names rows, new rows have others",
     ]
     assert list(notices([NUMBER, COLOUR, SOMETIMES_ONE, replace(NUMBER, knots=())], [])) == []
 
