@@ -10,9 +10,11 @@ import click
 from easeml_db.cli.connection import database, dsn_option
 from easeml_db.cli.output import json_option, print_json, say
 from easeml_db.cli.statements import call
-from easeml_db.errors import EasemlError, NotAllowed
+from easeml_db.errors import EasemlError, InvalidData, NotAllowed
 
 SUFFIX = ".safetensors"
+MOST_BYTES = 1 << 30
+"""PostgreSQL takes no larger value; a device has no end at all."""
 
 
 @click.command("export")
@@ -26,19 +28,28 @@ def export_command(
     dataset: str, trial_id: int | None, out: Path | None, force: bool, dsn: str | None, as_json: bool
 ) -> None:
     """Write a trial of DATASET with its encoder into one file, for easeml import or the Python package easeml_model."""
-    path = out or Path(re.sub(r"[^\w.-]+", "-", dataset) + SUFFIX)
+    path = out or Path(file_name(dataset))
+    taken = NotAllowed(f"{path} exists already", hint="Give another name with --out, or --force.")
     if path.exists() and not force:
-        raise NotAllowed(f"{path} exists already", hint="Give another name with --out, or --force.")
+        raise taken
     with database(dsn) as connection:
         contents = bytes(call(connection, "export_trial", dataset, trial_id=trial_id))
     try:
-        path.write_bytes(contents)
+        with path.open("wb" if force else "xb") as file:  # a link that somebody has prepared there is not followed
+            file.write(contents)
+    except FileExistsError as error:
+        raise taken from error
     except OSError as error:
         raise EasemlError(f"cannot write {path}: {error.strerror}", hint="Choose another place with --out.") from error
     if as_json:
         print_json({"file": str(path), "n_bytes": len(contents)})
     else:
         say(f"{path}: {len(contents)} bytes")
+
+
+def file_name(dataset: str) -> str:
+    """Return the file of a dataset: neither a hidden one nor one that other commands take for an option."""
+    return (re.sub(r"[^\w.-]+", "-", dataset).lstrip("-.") or "trial") + SUFFIX
 
 
 @click.command("import")
@@ -48,7 +59,10 @@ def export_command(
 @json_option
 def import_command(file: Path, name: str | None, dsn: str | None, as_json: bool) -> None:
     """Store FILE, which easeml export has written, as a dataset that predicts."""
-    contents = file.read_bytes()
+    with file.open("rb") as stored:
+        contents = stored.read(MOST_BYTES + 1)
+    if len(contents) > MOST_BYTES:
+        raise InvalidData(f"{file}: expected a trial of at most {MOST_BYTES} bytes, got a larger file")
     with database(dsn) as connection:
         trial_id = call(connection, "import_trial", contents, name=name)
         row = connection.execute(
