@@ -19,7 +19,8 @@ BEGIN
             OR (owner = easeml.current_tenant() OR pg_has_role('easeml_coordinator', 'USAGE'))
                 AND EXISTS (SELECT FROM easeml.datasets d WHERE d.tenant = owner AND d.dataset_name = examined_trial.dataset_name AND d.shuffle IS NOT NULL);
         IF NOT is_visible THEN
-            hint := easeml.near_names(dataset, (SELECT array_agg(DISTINCT d.dataset_name) FROM easeml.datasets d WHERE d.tenant = easeml.current_tenant()));
+            hint := easeml.near_names(dataset, (SELECT array_agg(DISTINCT CASE WHEN d.tenant = easeml.current_tenant() THEN d.dataset_name ELSE d.tenant || '.' || d.dataset_name END)
+                FROM easeml.datasets d WHERE d.tenant = easeml.current_tenant() OR pg_has_role('easeml_coordinator', 'USAGE')));
         END IF;
     END IF;
     IF NOT is_visible AND owner IS NOT NULL THEN

@@ -315,6 +315,11 @@ def test_only_who_may_see_the_rows_gets_them(ada: Session, module_database: Sess
                     shared.execute(f"SELECT * FROM easeml.{call}(%s)", [name])  # type: ignore[arg-type]
                 message = f"there is no dataset '{name}' whose rows role {role} may see"
                 assert refused.value.diag.message_primary == message
+                assert "You may use" not in (refused.value.diag.message_hint or ""), "names of others are theirs"
+    shared.execute("SET ROLE held_chief")
+    with pytest.raises(psycopg.Error, match="whose rows role held_chief may see") as unnamed:
+        shared.execute("SELECT * FROM easeml.evaluate('kept')")
+    assert (unnamed.value.diag.message_hint or "").startswith("Did you mean 'ada.kept'")
     shared.execute("SET ROLE held_predictor")
     with pytest.raises(psycopg.Error, match="whose rows role held_predictor may see"):
         shared.execute("SELECT * FROM easeml.explain_row('ada.kept', %s)", [ROW])
