@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -197,3 +198,15 @@ def test_labels_need_a_header_and_rows(tmp_path, text, message):
     (tmp_path / "labels.csv").write_text(text)
     with pytest.raises(InvalidData, match=message):
         read_labels(tmp_path / "labels.csv")
+
+
+def test_a_jpeg_of_very_many_scans_is_refused_before_it_is_drawn(tmp_path: Path) -> None:
+    """Each scan of 95 bytes is drawn over all pixels."""
+    path = tmp_path / "x.jpg"
+    Image.new("RGB", (4096, 4096)).save(path, progressive=True)
+    whole = path.read_bytes()
+    last = whole[whole.rfind(b"\xff\xda") : -2]
+    read_picture(path, Wanted((8, 8, 3), None, is_resized=True))
+    path.write_bytes(whole[:-2] + 300 * last + whole[-2:])
+    with pytest.raises(InvalidData, match=r"a JPEG of 3\d\d scans over 16777216 pixels, made to take long"):
+        read_picture(path, Wanted((8, 8, 3), None, is_resized=True))
