@@ -9,7 +9,7 @@ COMMENT ON FUNCTION easeml.metric_text(double precision) IS 'Writes a metric wit
 
 CREATE FUNCTION easeml.tried_sentence(run easeml.runs) RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT format('Run %s is %s%s. It trained %s config%s for %s epoch%s in all: %s.', run.run_id, run.status,
-        CASE WHEN run.started_at IS NOT NULL THEN coalesce(format(' after %s second', nullif(l.seconds, 0)) || CASE WHEN l.seconds > 1 THEN 's' ELSE '' END, ' in less than a second') END,
+        CASE WHEN run.started_at IS NOT NULL THEN coalesce(' after ' || nullif(l.seconds, 0) || ' second' || CASE WHEN l.seconds > 1 THEN 's' ELSE '' END, ' in less than a second') END,
         a.n_trials, CASE WHEN a.n_trials <> 1 THEN 's' END, a.n_epochs, CASE WHEN a.n_epochs <> 1 THEN 's' END, a.tried)
     FROM (SELECT round(extract(epoch FROM coalesce(run.finished_at, clock_timestamp()) - run.started_at)) AS seconds) l CROSS JOIN (
         SELECT coalesce(sum(k.n_trials), 0) AS n_trials, coalesce(sum(k.n_epochs), 0) AS n_epochs,

@@ -34,6 +34,10 @@ CREATE FUNCTION barn.writes(real[]) RETURNS text LANGUAGE plpgsql STABLE AS
 ROW = """SELECT easeml.predict('fields', '{{"width": {}, "sown": {}, "kind": {}}}')"""
 FEED = "SELECT * FROM easeml.feed('{}', examples => '[{}]')"
 PLAN = "SELECT easeml.select_models('fields', '{{linear}}', n_configs => 3, max_epochs => 9, {})"
+LASTED = """
+SELECT easeml.tried_sentence(jsonb_populate_record(r, jsonb_build_object('finished_at', r.started_at + %s::interval)))
+FROM easeml.runs r WHERE run_id = 1
+"""
 SLIPS = [
     # rows
     Slip(ROW.format(1, '"soon"', '"1"'), "'sown': expected a date or time such as .*, got 'soon'", "null"),
@@ -109,6 +113,8 @@ def test_a_summary_counts_as_people_do(prepared: Session) -> None:
     first, *_, last = prepared.values("SELECT s FROM easeml.run_summary(1) s")
     assert "It trained 1 config for 1 epoch in all: 1 linear." in first
     assert not re.search(r"\b1 seconds|\b0 seconds", f"{first} {last}")
+    for seconds, words in (("0.2", "in less than a second"), ("1", "after 1 second"), ("2.1", "after 2 seconds")):
+        assert f"Run 1 is finished {words}. " in prepared.value(LASTED, f"{seconds} s")
 
 
 def test_a_notice_of_very_many_inputs_is_short(prepared: Session) -> None:
