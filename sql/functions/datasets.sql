@@ -105,7 +105,7 @@ BEGIN
         inputs := easeml.default_inputs(own, others);
         SELECT pg_catalog.string_agg(a.attname, ', ' ORDER BY a.attnum) INTO left_out FROM pg_catalog.pg_attribute a
         WHERE a.attrelid OPERATOR(pg_catalog.=) own AND a.attnum OPERATOR(pg_catalog.>) 0 AND NOT a.attisdropped
-            AND a.attname::text OPERATOR(pg_catalog.<>) ALL (pg_catalog.array_remove(pg_catalog.array_cat(inputs, others), NULL));
+            AND a.attname::pg_catalog.text OPERATOR(pg_catalog.<>) ALL (pg_catalog.array_remove(pg_catalog.array_cat(inputs, others), NULL));
         RAISE NOTICE 'inputs: %', CASE WHEN pg_catalog.cardinality(inputs) OPERATOR(pg_catalog.<=) 50 THEN pg_catalog.array_to_string(inputs, ', ')
             ELSE pg_catalog.format('%s, and %s others', pg_catalog.array_to_string(inputs[:20], ', '), pg_catalog.cardinality(inputs) OPERATOR(pg_catalog.-) 20) END OPERATOR(pg_catalog.||) coalesce('; left out: ' OPERATOR(pg_catalog.||) left_out, '') USING HINT = 'Name columns in inputs to take others.';
     END IF;
