@@ -7,7 +7,11 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from psycopg.types.json import Jsonb
 
+from easeml_db.postgres.node_session import REGISTER
+from tests.integration.test_registered_architectures import MIXER
+from tests.integration.test_tasks import IMAGES
 from tests.nodes import NODE_ROLE, two_nodes
 
 if TYPE_CHECKING:
@@ -104,7 +108,24 @@ def test_an_ensemble_of_trials_on_nodes_is_made_tested_examined_and_replayed_the
     found = {row["id"]: row for node in nodes.values() for row in node.rows("SELECT id, predicted_value FROM told")}
     for row in spread.rows(f"SELECT id, easeml.predict_value('noisy', to_jsonb(r)) AS value FROM ({ROWS} LIMIT 9) r"):
         assert found[row["id"]]["predicted_value"] == pytest.approx(row["value"], rel=1e-5)
+    _what_members_are_registered_as_goes_along(spread, nodes["east"], best, others[-1])
     spread.execute("SELECT easeml.drop_dataset('noisy', cascade => true)")
+
+
+def _what_members_are_registered_as_goes_along(
+    spread: Session, node: Session, ensemble: dict[str, Any], member: dict[str, Any]
+) -> None:
+    needed = "SELECT easeml.registered_for(%s)"
+    assert spread.value(needed, ensemble["trial_id"]) == []
+    with spread.transaction(force_rollback=True):
+        spread.execute(MIXER, [[IMAGES]])
+        spread.execute("UPDATE easeml.trials SET architecture = 'mixer' WHERE trial_id = %s", [member["trial_id"]])
+        told = spread.value(needed, ensemble["trial_id"])
+        assert told == spread.value(needed, member["trial_id"])
+    with node.transaction(force_rollback=True):
+        node.execute(REGISTER, [Jsonb(told)])
+        node.execute(REGISTER, [Jsonb(told)])
+        assert node.values("SELECT architecture FROM easeml_segment.registered_architectures") == ["mixer"]
 
 
 def test_a_node_that_has_all_rows_makes_one_of_them_in_one_unit(spread: Session) -> None:
