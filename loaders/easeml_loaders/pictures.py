@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from easeml_loaders.files import lines_of, reading
+from easeml_loaders.picture_bombs import check_fill, check_pixels, check_scans
 from easeml_loaders.source import CHUNK_BYTES, Chunk, Column, Source, Values
 from easeml_plpy.errors import InvalidData
 
@@ -30,11 +31,6 @@ if TYPE_CHECKING:
 
 FORMATS = ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP", "PPM")
 MODES = {1: "L", 3: "RGB", 4: "RGBA"}
-MOST_PIXELS = 1 << 26
-BOMB_PIXELS, BOMB_RATIO = 1 << 24, 1000
-"""From so many pixels on, a file has a byte for each thousand of them: 34 bytes of WebP are 65 million, all black."""
-MOST_SCANS, MOST_SCANNED_PIXELS = 100, 1 << 32
-"""A JPEG is drawn in some ten scans; one of 95 bytes goes over all of its pixels, and a file may have thousands."""
 MOST_LABELS = 100_000_000
 MOST_LINE_CHARACTERS = 1 << 20
 
@@ -102,6 +98,7 @@ def picture_size(folder: Path, labels: Sequence[tuple[str, str]]) -> tuple[int, 
     for name, _ in labels[:100]:
         try:
             path = Place(folder).of(name)
+            check_fill(path)
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
                 with Image.open(path, formats=FORMATS) as picture:
@@ -133,10 +130,11 @@ def pixels_of(path: Path, wanted: Wanted) -> bytes:
 
     height, width, channels = wanted.shape
     try:
+        check_fill(path)
         with Image.open(path, formats=FORMATS) as picture:
             _check_size(path, picture.size, wanted)
             if picture.format == "JPEG":
-                _check_scans(path, picture.size[0] * picture.size[1])
+                check_scans(path, picture.size[0] * picture.size[1])
             converted = _converted(picture, path, MODES[channels])
             if converted.size != (width, height):
                 converted = converted.resize((width, height), Image.Resampling.BILINEAR)
@@ -294,27 +292,9 @@ class Place:
 
 def _check_size(path: Path, size: tuple[int, int], wanted: Wanted) -> None:
     height, width, _ = wanted.shape
-    if size[0] * size[1] > MOST_PIXELS:
-        raise InvalidData(f"{path.name}: {size[1]} by {size[0]} pixels are more than {MOST_PIXELS}")
-    if size[0] * size[1] > max(BOMB_PIXELS, BOMB_RATIO * path.stat().st_size):
-        raise InvalidData(
-            f"{path.name}: {size[1]} by {size[0]} pixels in {path.stat().st_size} bytes: no picture, but a file made"
-            " to fill the memory"
-        )
+    check_pixels(path, size)
     if size != (width, height) and not wanted.is_resized:
         raise InvalidData(f"{path.name}: expected {height} by {width} pixels, got {size[1]} by {size[0]}")
-
-
-def _check_scans(path: Path, n_pixels: int) -> None:
-    if path.stat().st_size * n_pixels <= MOST_SCANNED_PIXELS:  # too small a file, or too few pixels, to take long
-        return
-    n_scans, before = 0, b""
-    with path.open("rb") as file:
-        while part := file.read(CHUNK_BYTES):
-            n_scans += (before + part).count(b"\xff\xda")
-            before = part[-1:]
-    if n_scans > max(MOST_SCANS, MOST_SCANNED_PIXELS // n_pixels):
-        raise InvalidData(f"{path.name}: a JPEG of {n_scans} scans over {n_pixels} pixels, made to take long")
 
 
 def _reason(error: Exception) -> str:

@@ -210,3 +210,16 @@ def test_a_jpeg_of_very_many_scans_is_refused_before_it_is_drawn(tmp_path: Path)
     path.write_bytes(whole[:-2] + 300 * last + whole[-2:])
     with pytest.raises(InvalidData, match=r"a JPEG of 3\d\d scans over 16777216 pixels, made to take long"):
         read_picture(path, Wanted((8, 8, 3), None, is_resized=True))
+
+
+@pytest.mark.parametrize("place", [2, -2], ids=["head", "end"])
+def test_a_jpeg_of_bytes_that_only_fill_is_refused_before_anything_reads_its_head(tmp_path: Path, place: int) -> None:
+    """Pillow goes over them one by one: 50 million take a minute."""
+    path = tmp_path / "x.jpg"
+    Image.new("RGB", (16, 16)).save(path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:place] + 6_000_000 * b"\xff" + whole[place:])
+    with pytest.raises(InvalidData, match=r"a JPEG of which \d+ bytes only fill, made to take long"):
+        read_picture(path, Wanted((16, 16, 3), None))
+    with pytest.raises(InvalidData, match="only fill"):
+        picture_size(tmp_path, [("x.jpg", "a")])
