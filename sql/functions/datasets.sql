@@ -34,6 +34,31 @@ CREATE FUNCTION easeml.default_inputs(source regclass, others text[]) RETURNS te
 $$;
 COMMENT ON FUNCTION easeml.default_inputs(regclass, text[]) IS 'Returns the columns of a source that may tell something about its target: all but the others, those that only name rows, and those of types that cannot be inputs (internal).';
 
+CREATE FUNCTION easeml.row_numbers(source regclass, columns text[]) RETURNS text[] LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    whole text[] := ARRAY(SELECT a.attname FROM pg_attribute a WHERE a.attrelid = source AND a.attname = ANY (columns) AND a.atttypid = ANY ('{int2,int4,int8}'::regtype[]) ORDER BY a.attnum);
+    told text[];
+    are_dense boolean[];
+    found text[] := '{}';
+    is_one boolean;
+BEGIN
+    IF cardinality(whole) = 0 THEN
+        RETURN found;
+    END IF;
+    SELECT array_agg(format('max(%1$I)::numeric - min(%1$I) + 1 = count(*) AND count(%1$I) = count(*) AND count(*) >= 100', c)) INTO told FROM unnest(whole) c;
+    EXECUTE format('SELECT ARRAY[%s] FROM %s', array_to_string(told, ', '), easeml.qualified_name(source)) INTO are_dense;
+    FOR k IN 1..cardinality(whole) LOOP
+        IF are_dense[k] THEN
+            EXECUTE format('SELECT count(DISTINCT %I) = count(*) FROM %s', whole[k], easeml.qualified_name(source)) INTO is_one;
+            found := CASE WHEN is_one THEN array_append(found, whole[k]) ELSE found END;
+        END IF;
+    END LOOP;
+    RETURN found;
+END
+$$;
+COMMENT ON FUNCTION easeml.row_numbers(regclass, text[]) IS
+    'Returns those of some columns that number the rows of a source: 100 rows or more, whole numbers, each once, without a gap; with the rights of the caller (internal).';
+
 CREATE FUNCTION easeml.is_small_table(source regclass, inputs text[]) RETURNS boolean LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     n_rows bigint;
@@ -79,6 +104,7 @@ DECLARE
         'key_columns', key_columns, 'n_folds', n_folds);
     leaves_open boolean := pg_catalog.num_nonnulls(n_folds, n_partitions, validation_fraction, split_column, time_column, group_column) OPERATOR(pg_catalog.=) 0 AND placement OPERATOR(pg_catalog.=) 'shared';
     others text[] := pg_catalog.array_cat(array[target, split_column, group_column], key_columns);
+    row_numbers text[];
     left_out text;
     is_elsewhere boolean := source OPERATOR(pg_catalog.~) '^\s*\{';
     own regclass;  -- null: the tables are elsewhere, each named by itself
@@ -103,7 +129,13 @@ BEGIN
     END IF;
     IF inputs IS NULL THEN
         inputs := easeml.default_inputs(own, others);
-        SELECT pg_catalog.string_agg(a.attname, ', ' ORDER BY a.attnum) INTO left_out FROM pg_catalog.pg_attribute a
+        -- What numbers the rows tells of those that were there, and misleads for new ones, where rows came in some order.
+        row_numbers := CASE WHEN places IS NULL THEN easeml.row_numbers(own, pg_catalog.array_remove(inputs, time_column)) ELSE '{}' END;
+        IF pg_catalog.cardinality(row_numbers) OPERATOR(pg_catalog.<) pg_catalog.cardinality(inputs) THEN
+            inputs := ARRAY(SELECT i FROM pg_catalog.unnest(inputs) WITH ORDINALITY u(i, place) WHERE i OPERATOR(pg_catalog.<>) ALL (row_numbers) ORDER BY place);
+        END IF;
+        SELECT pg_catalog.string_agg(a.attname OPERATOR(pg_catalog.||) CASE WHEN a.attname::pg_catalog.text OPERATOR(pg_catalog.=) ANY (row_numbers) THEN ' (numbers the rows)' ELSE '' END, ', ' ORDER BY a.attnum)
+        INTO left_out FROM pg_catalog.pg_attribute a
         WHERE a.attrelid OPERATOR(pg_catalog.=) own AND a.attnum OPERATOR(pg_catalog.>) 0 AND NOT a.attisdropped
             AND a.attname::pg_catalog.text OPERATOR(pg_catalog.<>) ALL (pg_catalog.array_remove(pg_catalog.array_cat(inputs, others), NULL));
         RAISE NOTICE 'inputs: %', CASE WHEN pg_catalog.cardinality(inputs) OPERATOR(pg_catalog.<=) 50 THEN pg_catalog.array_to_string(inputs, ', ')
