@@ -13,7 +13,8 @@ MAX_RUNS = 500  # the newest
 
 
 class History:
-    """Closed arms by run. Adding one again replaces it."""
+    """Closed arms by run. Adding one again replaces it. Of very many runs the oldest are forgotten, but for what their
+    arms cost: nobody asks for their qualities."""
 
     def __init__(self, arms: Iterable[PastArm] = ()) -> None:
         self._arms: dict[int, dict[str, PastArm]] = {}
@@ -28,6 +29,9 @@ class History:
             self._count(tried[arm.name], -1)
         tried[arm.name] = arm
         self._count(arm, 1)
+        if len(self._arms) > 2 * MAX_RUNS:
+            for run_id in sorted(self._arms)[:-MAX_RUNS]:
+                del self._arms[run_id]
 
     def _count(self, arm: PastArm, sign: int) -> None:
         if arm.cost_seconds > 0:

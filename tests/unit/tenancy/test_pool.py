@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from easeml_db.decisions.tenancy.history import History
+from easeml_db.decisions.tenancy.history import MAX_RUNS, History
 from easeml_db.decisions.tenancy.policies import POLICIES
 from easeml_db.decisions.tenancy.pool import Pool
 from easeml_db.words.run import Arm, Run
@@ -138,3 +138,15 @@ def test_a_choice_changes_nothing_before_it_is_carried_out(policy: str) -> None:
     assert chosen is not None
     assert again is not None
     assert again.row() == chosen.row()
+
+
+def test_a_history_of_very_many_runs_keeps_the_newest_and_what_all_of_them_cost() -> None:
+    def past(run_ids: range) -> list[PastArm]:
+        return [PastArm(run, "t", name, run / 9999, 2.0, 1.0) for run in run_ids for name in ("a", "b")]
+
+    history, newest = History(past(range(3000))), History(past(range(2500, 3000)))
+    found = history.qualities("t", ("a", "b"), without=0)
+    assert np.array_equal(found, newest.qualities("t", ("a", "b"), without=0))
+    assert len(found) == MAX_RUNS
+    assert history.seconds_per_work("a") == 2.0
+    assert len(pickle.dumps(history)) < 3 * len(pickle.dumps(newest))
