@@ -158,7 +158,7 @@ $$Registers a table or view as a dataset and returns the dataset's id. It shuffl
 (stratified for labels, with a row of each class that has three in each split), and packs them into partitions. No row leaves the database.
 name: any text; only your own datasets must differ from it. source: a table or view that you may read, written as in SQL.
 inputs: columns of numbers, booleans, dates, text and other categories, arrays of numbers of one shape, or one bytea of 8-bit values with input_shape. A NULL input is imputed and flagged.
-Without inputs all columns are taken but those with another part here, and those that only name rows (uuid, identity columns, a primary key of one column that is no date), and those of types that cannot be inputs; a notice lists both.
+Without inputs all columns are taken but those with another part here, and those that only name rows (uuid, identity columns, 100 or more whole numbers that follow one another without a gap, a primary key of one column that is no date), and those of types that cannot be inputs; a notice lists both.
 target: text, integer or boolean (labels), or a real number (regression). Rows with a NULL target are left out.
 n_partitions: parts that train side by side (4). validation_fraction (0.15), test_fraction: between 0 and 1. seed: the same rows and seed give the same split.
 task: classification or regression; by default the target's type decides. input_shape: for bytea and one-dimensional arrays, e.g. {28,28}.

@@ -646,6 +646,16 @@ def test_unseen_and_missing_categories_have_places_of_their_own(scratch: Session
     assert sorted(encoded(f"kind {i}") for i in range(4)) == [0, 1, 2, 3]
 
 
+TAKEN = "SELECT input_columns FROM easeml.datasets WHERE dataset_id = %s"
+
+
+def heard(database: Session) -> list[str]:
+    """What the server tells from now on."""
+    notices: list[str] = []
+    database.add_notice_handler(lambda notice: notices.append(notice.message_primary or ""))
+    return notices
+
+
 def test_without_inputs_columns_of_types_that_cannot_be_inputs_are_left_out_and_named(database: Session) -> None:
     database.execute(
         "CREATE TYPE size AS ENUM ('small', 'large'); CREATE DOMAIN height AS float8; CREATE DOMAIN at_hour AS time;"
@@ -655,12 +665,10 @@ def test_without_inputs_columns_of_types_that_cannot_be_inputs_are_left_out_and_
         " ARRAY[i % 3, i % 4]::real[] AS parts, jsonb_build_object('k', i % 5) AS doc, i % 2 = 0 AS f,"
         " (i % 3)::text AS kind FROM generate_series(1, 60) i"
     )
-    notices: list[str] = []
-    database.add_notice_handler(lambda notice: notices.append(notice.message_primary or ""))
+    notices = heard(database)
     kept = database.value("SELECT easeml.create_dataset('visits', 'visits', target => 'kind')")
     assert "inputs: x, y, s, parts, doc, f; left out: hour, opened, host, words" in notices
-    taken = "SELECT input_columns FROM easeml.datasets WHERE dataset_id = %s"
-    assert database.value(taken, kept) == ["x", "y", "s", "parts", "doc", "f"]
+    assert database.value(TAKEN, kept) == ["x", "y", "s", "parts", "doc", "f"]
 
 
 def test_without_inputs_a_column_that_numbers_the_rows_is_left_out_unless_it_is_all_there_is(database: Session) -> None:
@@ -671,13 +679,12 @@ def test_without_inputs_a_column_that_numbers_the_rows_is_left_out_unless_it_is_
         "CREATE VIEW counted AS SELECT id, is_long FROM walks;"
         "CREATE VIEW few AS SELECT id, often, is_long FROM walks WHERE id <= 99"
     )
-    notices: list[str] = []
-    database.add_notice_handler(lambda notice: notices.append(notice.message_primary or ""))
+    notices = heard(database)
 
     def taken(source: str, **named: str) -> list[str]:
         more = "".join(f", {name} => '{value}'" for name, value in named.items())
         made = database.value(f"SELECT easeml.create_dataset('{source}', '{source}', target => 'is_long'{more})")
-        found = database.value("SELECT input_columns FROM easeml.datasets WHERE dataset_id = %s", made)
+        found = database.value(TAKEN, made)
         database.execute(f"SELECT easeml.drop_dataset('{source}')")
         return found  # type: ignore[no-any-return]
 
@@ -697,16 +704,14 @@ def test_without_inputs_all_columns_count_but_those_that_only_name_rows(database
         "INSERT INTO stays SELECT i, gen_random_uuid(), date '2030-01-01' + i, i % 7, 'guest ' || i % 5,"
         " (ARRAY['train', 'validation', 'test'])[1 + i % 3], i % 7 + i % 5 FROM generate_series(1, 60) i"
     )
-    notices: list[str] = []
-    database.add_notice_handler(lambda notice: notices.append(notice.message_primary or ""))
+    notices = heard(database)
     kept = database.value("SELECT easeml.create_dataset('stays', 'stays', target => 'price', split_column => 'part')")
-    taken = "SELECT input_columns FROM easeml.datasets WHERE dataset_id = %s"
-    assert database.value(taken, kept) == ["day", "nights", "Of Whom"]
+    assert database.value(TAKEN, kept) == ["day", "nights", "Of Whom"]
     assert "inputs: day, nights, Of Whom; left out: id, token" in notices
     refreshed = database.value("SELECT easeml.refresh_dataset('stays')")
-    assert database.value(taken, refreshed) == ["day", "nights", "Of Whom"]
+    assert database.value(TAKEN, refreshed) == ["day", "nights", "Of Whom"]
     database.execute("ALTER TABLE stays DROP CONSTRAINT stays_pkey, ADD PRIMARY KEY (nights, day)")
     keyed = database.value(
         "SELECT easeml.create_dataset('keyed', 'stays', target => 'price', key_columns => '{token}')"
     )
-    assert database.value(taken, keyed) == ["day", "nights", "Of Whom", "part"]
+    assert database.value(TAKEN, keyed) == ["day", "nights", "Of Whom", "part"]
