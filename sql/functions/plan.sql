@@ -21,24 +21,33 @@ BEGIN
             FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id) JOIN easeml.trials t ON t.run_id = r.run_id
             WHERE r.tenant = data.tenant AND d.task = data.task AND t.status <> 'waiting' AND t.n_steps_done > 0
             ORDER BY d.dataset_id = data.dataset_id DESC, t.trial_id DESC LIMIT 200
+        ), units AS (
+            SELECT t.run_id, t.trial_id, t.architecture, t.n_partitions, u.epoch, u.n_slots, u.slot_id, u.stack IS NOT NULL AS is_batched, extract(epoch FROM u.finished_at - u.started_at)::float8 AS seconds,
+                row_number() OVER (PARTITION BY t.run_id, u.slot_id, u.partition_number ORDER BY u.started_at) = 1 AS is_first
+            FROM trials t CROSS JOIN LATERAL (SELECT v.* FROM easeml.training_units v WHERE v.trial_id = t.trial_id AND v.epoch <= 25) u
+        ), usual AS (
+            -- The first unit of a slot on a partition reads its rows, which a run does once: much of the few units that a pilot has, little of those of a search.
+            SELECT u.*, CASE WHEN u.is_first
+                THEN least(u.seconds, coalesce(avg(u.seconds) FILTER (WHERE NOT u.is_first) OVER (PARTITION BY u.run_id, u.architecture, u.n_slots, u.is_batched), u.seconds))
+                ELSE u.seconds END AS usual_seconds
+            FROM units u
         ), epochs AS (
             -- Of an epoch that was cut short, the units that there are stand for all.
-            SELECT t.trial_id, u.epoch, u.n_slots, bool_or(u.stack IS NOT NULL) AS is_batched, split_part(coalesce(min(s.device), 'cpu'), ':', 1) AS device_kind,
-                ceil(t.n_partitions::float8 / u.n_slots) * avg(extract(epoch FROM u.finished_at - u.started_at))::float8 AS train_seconds,
-                ceil(t.n_partitions::float8 / u.n_slots) * coalesce((
+            SELECT u.trial_id, u.epoch, u.n_slots, bool_or(u.is_batched) AS is_batched, split_part(coalesce(min(s.device), 'cpu'), ':', 1) AS device_kind,
+                ceil(u.n_partitions::float8 / u.n_slots) * avg(u.usual_seconds) AS train_seconds, avg(u.seconds - u.usual_seconds) FILTER (WHERE u.is_first) AS reading_seconds,
+                ceil(u.n_partitions::float8 / u.n_slots) * coalesce((
                     SELECT avg(extract(epoch FROM e.finished_at - e.started_at))::float8 FROM easeml.evaluations e
-                    WHERE e.trial_id = t.trial_id AND e.epoch = u.epoch AND e.split = 'validation'), 0) AS evaluate_seconds
-            FROM trials t CROSS JOIN LATERAL (SELECT v.* FROM easeml.training_units v WHERE v.trial_id = t.trial_id AND v.epoch <= 25) u
-            LEFT JOIN easeml.slots s ON s.slot_id = u.slot_id
-            GROUP BY t.trial_id, t.n_partitions, u.epoch, u.n_slots
+                    WHERE e.trial_id = u.trial_id AND e.epoch = u.epoch AND e.split = 'validation'), 0) AS evaluate_seconds
+            FROM usual u LEFT JOIN easeml.slots s ON s.slot_id = u.slot_id
+            GROUP BY u.trial_id, u.n_partitions, u.epoch, u.n_slots
         )
         SELECT coalesce(jsonb_agg(jsonb_build_object('architecture', t.architecture, 'device_kind', e.device_kind, 'n_slots', e.n_slots, 'is_same', t.is_same, 'scale', t.scale,
             'epoch_seconds', e.mean, 'sd_seconds', e.sd, 'n_epochs', e.n, 'test_seconds', e.evaluate_seconds,
-            'run_id', t.run_id, 'mean_epoch', e.epoch, 'growth_seconds', e.growth, 'is_batched', e.is_batched,
+            'run_id', t.run_id, 'mean_epoch', e.epoch, 'growth_seconds', e.growth, 'is_batched', e.is_batched, 'reading_seconds', e.reading_seconds,
             'tested_seconds', v.seconds, 'tested_epoch', v.epoch) ORDER BY t.trial_id), '[]')
         FROM trials t JOIN (
             SELECT p.trial_id, p.n_slots, p.device_kind, bool_or(p.is_batched) AS is_batched, avg(p.train_seconds + p.evaluate_seconds) AS mean,
-                coalesce(stddev_samp(p.train_seconds + p.evaluate_seconds), 0) AS sd, count(*) AS n, avg(p.evaluate_seconds) AS evaluate_seconds,
+                coalesce(stddev_samp(p.train_seconds + p.evaluate_seconds), 0) AS sd, count(*) AS n, avg(p.evaluate_seconds) AS evaluate_seconds, avg(p.reading_seconds) AS reading_seconds,
                 avg(p.epoch)::float8 AS epoch, coalesce(regr_slope(p.train_seconds + p.evaluate_seconds, p.epoch), 0) AS growth
             FROM epochs p GROUP BY p.trial_id, p.n_slots, p.device_kind) e USING (trial_id)
         LEFT JOIN LATERAL (

@@ -194,6 +194,26 @@ def test_what_passes_before_the_first_unit_and_after_the_last_is_in_the_plan(
             lena.execute("SELECT easeml.drop_run(%s, force => true)", [run_id])
 
 
+def test_the_first_unit_of_a_slot_on_a_partition_counts_once_and_not_for_every_epoch(
+    lena: Session, module_database: Session
+) -> None:
+    """Of the two first of twelve units each takes 4 seconds longer: a run reads its rows once."""
+    before = total(lena.rows(PLAN.format("")), "static")["seconds_mean"]
+    with module_database.transaction(force_rollback=True):
+        module_database.execute(
+            "UPDATE easeml.training_units u SET started_at = started_at - interval '4 seconds'"
+            " WHERE trial_id = (SELECT min(trial_id) FROM easeml.training_units) AND epoch = 1"
+        )
+        module_database.execute("SET LOCAL ROLE lena")
+        known = module_database.value(
+            "SELECT easeml.timed_trials(d) FROM easeml.datasets d WHERE dataset_name = 'flowers'"
+        )
+        after = total(module_database.rows(PLAN.format("")), "static")["seconds_mean"]
+    assert [row["epoch_seconds"] for row in known] == [24, 24, 24]
+    assert [row["reading_seconds"] for row in known] == [4, None, None]
+    assert after == pytest.approx(before + 2 * 4, abs=1e-6)
+
+
 def test_trials_that_trained_in_batches_are_known_as_such(lena: Session, module_database: Session) -> None:
     known = (
         "SELECT DISTINCT t -> 'is_batched' FROM easeml.datasets d, jsonb_array_elements(easeml.timed_trials(d)) t"

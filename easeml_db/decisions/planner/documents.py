@@ -109,7 +109,9 @@ def make_plan(
     kinds = [each.device_kind for each in prices.types]
     profiles = knowledge.profiles(architectures_of(stages), kinds, is_local=request["is_local"])
     known = request["knowledge"]
-    job = Job(stages, profiles, data_gb=known["data_gb"], margin_seconds=known.get("margin_seconds") or 0.0)
+    reading = max(profile.reading_seconds for profile in profiles.values())
+    margin = (known.get("margin_seconds") or 0.0) + reading
+    job = Job(stages, profiles, data_gb=known["data_gb"], margin_seconds=margin)
     simulator = Simulator(job, prices, n_samples=_n_samples(job), seed=seed)
     goal = request["goal"]
     if goal.get("n_points") is not None:

@@ -119,7 +119,8 @@ class TrialProfile:
     `units_per_epoch` units, between which a trial may hop. A test takes `test_epochs` of the first epoch, and with each
     epoch before it the share `test_growth` of that more. `session_seconds` until a slot that starts can train it,
     `restore_seconds` to bring a state there. Before each unit, of training and of validation, a slot waits
-    `turn_seconds`. `note` says what was not measured. Raises InvalidArgument.
+    `turn_seconds`. Once in a run it takes `reading_seconds` to read the rows. `note` says what was not measured.
+    Raises InvalidArgument.
     """
 
     epoch_seconds: Mapping[int, float]
@@ -134,6 +135,7 @@ class TrialProfile:
     turn_seconds: float = 0.0
     growth: float = 0.0
     test_growth: float = 0.0
+    reading_seconds: float = 0.0
     note: str | None = None
 
     def __post_init__(self) -> None:
@@ -143,7 +145,7 @@ class TrialProfile:
             raise InvalidArgument("epoch_seconds: expected numbers above 0")
         others = (
             self.spread, self.trial_spread, self.uncertainty, self.session_seconds, self.restore_seconds,
-            self.test_epochs, self.turn_seconds, self.growth, self.test_growth,
+            self.test_epochs, self.turn_seconds, self.growth, self.test_growth, self.reading_seconds,
         )  # fmt: skip
         if not all(math.isfinite(value) and value >= 0 for value in others) or self.units_per_epoch < 1:
             raise InvalidArgument("a profile: expected spreads and seconds of at least 0, and at least 1 unit an epoch")

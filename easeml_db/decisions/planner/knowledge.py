@@ -6,11 +6,13 @@ shared devices out: of the architecture, else of another one on the same kind of
 
     trials     for each trial and width {"architecture", "device_kind", "n_slots", "is_same", "scale", "epoch_seconds",
                "sd_seconds", "n_epochs", "test_seconds", "run_id", "mean_epoch", "growth_seconds", "is_batched",
-               "tested_seconds", "tested_epoch"};
+               "tested_seconds", "tested_epoch", "reading_seconds"};
                `scale`: rows of this dataset by rows of the trial's; `is_same`: on this one; mean_epoch: of the epochs
                that were timed, each of which took growth_seconds longer than the one before it; is_batched: its epochs
                are its share of batches of trials, which take less than the same trials one by one; tested_seconds: of
-               its test after tested_epoch epochs, null where it has none
+               its test after tested_epoch epochs, null where it has none; reading_seconds: by which the
+               first unit of a slot on a partition took longer than others do, which epoch_seconds leaves out; null
+               where the trial had none of these
     speedups   [{"architecture", "device_kind", "is_same", "speedups", "restore_seconds"}]
     whole      architectures whose trials take all partitions in one unit
     joint      architectures that can train on several slots at once
@@ -187,6 +189,8 @@ class Knowledge:
         spread = fmean([row["sd_seconds"] / max(row["epoch_seconds"], 1e-9) for row in nearest])
         trial_spread, error = _spread_of(means, spread, [max(row["n_epochs"], 1) for row in nearest])
         test_epochs, test_growth = _test_of(nearest, growth, is_growing=is_growing)
+        units = 1 if name in self._whole else self._n_partitions
+        reading = [row["reading_seconds"] * row["scale"] for row in nearest if row.get("reading_seconds") is not None]
         elsewhere = 0.0 if nearest[0]["is_same"] else ELSEWHERE
         is_other_run = any(row.get("run_id") not in (None, self._run_id) for row in nearest)
         between = max(BETWEEN_RUNS, _between_runs(nearest, means)) if is_other_run else 0.0
@@ -195,8 +199,8 @@ class Knowledge:
         seconds, restore = self._by_width(name, kind, mean, rows)
         return TrialProfile(
             seconds, min(spread, 2.0), min(trial_spread, 2.0), min(uncertainty, 2.0),
-            1 if name in self._whole else self._n_partitions, restore_seconds=restore,
-            test_epochs=min(test_epochs, 1.0), turn_seconds=self._turn(name), growth=growth, test_growth=test_growth,
+            units, restore_seconds=restore, test_epochs=min(test_epochs, 1.0), turn_seconds=self._turn(name),
+            growth=growth, test_growth=test_growth, reading_seconds=units * fmean(reading) if reading else 0.0,
         )  # fmt: skip
 
     def _by_width(self, name: str, kind: str, mean: float, rows: Sequence[Row]) -> tuple[dict[int, float], float]:

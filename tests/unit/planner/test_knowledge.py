@@ -48,6 +48,15 @@ def test_a_test_takes_the_share_of_an_epoch_that_its_validation_takes() -> None:
     assert profiles(trials=timed)["mlp"].test_epochs == pytest.approx(0.25)
 
 
+def test_a_slot_reads_each_partition_once() -> None:
+    timed = [
+        row | {"reading_seconds": seconds} for row, seconds in zip(known()["trials"], [1, 2, None] * 2, strict=True)
+    ]
+    both = profiles(trials=timed, whole=["trees"])
+    assert [profile.reading_seconds for profile in both.values()] == [3.0, 1.5]  # trees read all of them in one unit
+    assert profiles()["mlp"].reading_seconds == 0
+
+
 def test_slots_of_this_server_have_their_sessions_unless_they_are_added() -> None:
     assert starts(is_local=True) == [0.0, 0.0]
     assert starts(is_local=True, adds_slots=True) == [2.0, 3.5]
