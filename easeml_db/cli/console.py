@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 
 import click
@@ -20,31 +19,26 @@ from easeml_db.errors import InvalidArgument, NotReady
 def console(host: str, port: int, remote: bool, dsn: str | None) -> None:
     """Show tasks and runs in a browser, to whoever logs in as a role of the database."""
     try:
-        from werkzeug.serving import make_server
-
-        from easeml_db.console.app import make_app
+        from easeml_db.console.server import make_server
         from easeml_db.console.settings import Settings
     except ImportError as error:
-        raise NotReady("the console needs Flask", hint="pip install 'easeml-db[console]'") from error
+        raise NotReady("the console needs Flask and waitress", hint="pip install 'easeml-db[console]'") from error
     settings = Settings(dsn_or_embedded(dsn), host, port)
     if not (settings.is_loopback or remote):
         raise InvalidArgument(
             f"--host: {host} may be reached from other machines, and passwords would cross the network unencrypted",
             hint="Leave it out and use an SSH tunnel; --remote allows it all the same.",
         )
-    # Neither the log of requests, which has the key, nor a password of the environment is for those who log in.
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    # A password of the environment is not for those who log in.
     for name in ("PGPASSWORD", "PGPASSFILE", "PGSERVICE", "PGSSLCERT", "PGSSLKEY"):
         os.environ.pop(name, None)
     try:
-        server = make_server(host, port, make_app(settings), threaded=True)
-    except (OSError, SystemExit) as error:
+        server = make_server(settings)
+    except (OSError, ValueError) as error:
         raise NotReady(f"cannot listen on {host}:{port}", hint="Choose another --port.") from error
     say(f"{settings.address}\nopen this address in a browser; Ctrl+C ends the console")
-    try:
-        server.serve_forever()
-    except KeyboardInterrupt:
-        say("")
+    server.run()  # until Ctrl+C
+    say("")
 
 
 COMMANDS = (console,)

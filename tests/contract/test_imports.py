@@ -75,8 +75,8 @@ FOREIGN: dict[str, frozenset[str]] = {
     "decisions.hopper": frozenset({"numpy", "scipy", "ortools"}),
     "postgres": frozenset({"numpy", "psycopg"}),
     "local": frozenset({"psycopg"}),
-    "cli": frozenset({"click", "rich", "psycopg", "numpy", "werkzeug"}),
-    "console": frozenset({"flask", "werkzeug", "psycopg", "numpy"}),
+    "cli": frozenset({"click", "rich", "psycopg", "numpy"}),
+    "console": frozenset({"flask", "waitress", "werkzeug", "psycopg", "numpy"}),
     "report": frozenset({"altair", "vl_convert"}),
 }
 IMPURE = frozenset({"time", "random", "os", "socket", "logging", "psycopg", "torch"})

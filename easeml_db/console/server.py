@@ -1,0 +1,30 @@
+"""The web server of the console: waitress, whose threads and connections are bounded, and which reads slow requests
+without a thread for each."""
+
+from __future__ import annotations
+
+import logging
+
+from waitress import create_server
+from waitress.server import BaseWSGIServer, MultiSocketServer
+
+from easeml_db.console.app import MOST_BYTES, make_app
+from easeml_db.console.settings import Settings
+
+N_THREADS = 8  # pages that are made at once, each on a connection of its own to the database
+MOST_CONNECTIONS = 100
+IDLE_SECONDS = 20
+
+
+def make_server(settings: Settings) -> BaseWSGIServer | MultiSocketServer:
+    """Listen at the settings' host and port; `run()` serves until Ctrl+C. Raises OSError where that is not possible.
+
+    Of further connections than MOST_CONNECTIONS none is accepted until another has ended, or was idle for IDLE_SECONDS.
+    """
+    # Neither how many wait for a thread nor who asked what is for the terminal of whoever started it.
+    logging.getLogger("waitress").setLevel(logging.ERROR)
+    return create_server(
+        make_app(settings), host=settings.host, port=settings.port, threads=N_THREADS, ident=None,
+        connection_limit=MOST_CONNECTIONS, channel_timeout=IDLE_SECONDS, cleanup_interval=IDLE_SECONDS // 4,
+        max_request_body_size=MOST_BYTES + 1,
+    )  # fmt: skip
