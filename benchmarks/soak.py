@@ -143,9 +143,10 @@ def _look(owner: Session) -> Look:
 
 
 def _private_bytes(pid: int) -> int:
-    """Return the memory of a process without what it shares with others, such as the server's buffers."""
+    """Return the memory of a process without what it shares with others, such as the server's buffers. Pages of its
+    libraries do not count: they are its own only as long as no other process has loaded them."""
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8").splitlines()
-    return 1024 * sum(int(line.split()[1]) for line in lines if line.startswith(("Private_Clean:", "Private_Dirty:")))
+    return 1024 * sum(int(line.split()[1]) for line in lines if line.startswith("Private_Dirty:"))
 
 
 def _n_files(pid: int) -> int:

@@ -33,7 +33,7 @@ class Tenancy:
         return self.tenants.get(name) or Tenant(name)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class PastArm:
     """An arm that some run has closed: what it came to, and what it cost for how much work (see `run.Arm`)."""
 

@@ -65,6 +65,7 @@ class Dispatcher:
     def drop_run(self, run_id: int) -> None:
         """Forget a run: nothing of it starts any more."""
         self.runs.drop(run_id)
+        self.board.forget(run_id)
         self._placements.forget(run_id)
         self._records.pop(run_id, None)
         self._planned.pop(run_id, None)

@@ -31,49 +31,63 @@ class ObservedUnit(NamedTuple):
 
 
 class _KindSums:
-    """Of one kind of units: sums of seconds, each with the number of units that it is of."""
+    """Of one kind of units: sums of seconds, each with the number of units that it is of. `architectures` has that of
+    all units under None."""
 
-    def __init__(self) -> None:
+    def __init__(self, architectures: dict[str | None, _Sum]) -> None:
         self.trials: dict[int, _Sum] = {}
         self.pilots: dict[int, _Sum] = {}
-        self.architectures: dict[str, _Sum] = {}
-        self.all: _Sum | None = None
+        self.architectures = architectures
 
     def observe(self, unit: ObservedUnit) -> None:
         """Add a unit to the sums of its trial, of its architecture and of all."""
         seconds = _checked(unit.seconds)
         self.trials[unit.trial_id] = _plus(self.trials.get(unit.trial_id), seconds)
-        self.architectures[unit.architecture] = _plus(self.architectures.get(unit.architecture), seconds)
-        self.all = _plus(self.all, seconds)
+        for name in (unit.architecture, None):
+            self.architectures[name] = _plus(self.architectures.get(name), seconds)
 
     def nearest(self, trial_id: int, architecture: str) -> _Sum | None:
         """Return what is known nearest to a trial."""
-        return (
-            self.trials.get(trial_id) or self.pilots.get(trial_id) or self.architectures.get(architecture) or self.all
-        )
+        of_trial = self.trials.get(trial_id) or self.pilots.get(trial_id)
+        return of_trial or self.architectures.get(architecture) or self.architectures.get(None)
 
 
 class UnitSeconds:
-    """Means of unit times. The order of observations does not matter beyond rounding."""
+    """Means of unit times. The order of observations does not matter beyond rounding.
+
+    Runs share what is known of architectures. What is known of trials is of their run alone, and goes with it.
+    """
 
     def __init__(self, observed: Iterable[ObservedUnit] = ()) -> None:
-        self._kinds: defaultdict[str, _KindSums] = defaultdict(_KindSums)
+        self._architectures: defaultdict[str, dict[str | None, _Sum]] = defaultdict(dict)  # by kind
+        self._kinds: dict[str, _KindSums] = {}
         for unit in observed:
             self.observe(unit)
 
+    def of_run(self) -> UnitSeconds:
+        """Return the same for the trials of one more run."""
+        of_run = UnitSeconds()
+        of_run._architectures = self._architectures
+        return of_run
+
+    def _of(self, kind: str) -> _KindSums:
+        if kind not in self._kinds:
+            self._kinds[kind] = _KindSums(self._architectures[kind])
+        return self._kinds[kind]
+
     def observe(self, unit: ObservedUnit) -> None:
         """Take one more finished unit into account."""
-        self._kinds[unit.kind].observe(unit)
+        self._of(unit.kind).observe(unit)
 
     def pilot(self, trial_id: int, train_seconds: float, evaluate_seconds: float) -> None:
         """Take a trial's pilot into account: it counts until its first unit is observed."""
-        self._kinds["train"].pilots[trial_id] = _checked(train_seconds), 1
+        self._of("train").pilots[trial_id] = _checked(train_seconds), 1
         for kind in ("validate", "test"):
-            self._kinds[kind].pilots[trial_id] = _checked(evaluate_seconds), 1
+            self._of(kind).pilots[trial_id] = _checked(evaluate_seconds), 1
 
     def is_timed(self, trial_id: int) -> bool:
         """Say whether a trial's own training units, or its pilot, have been timed."""
-        train = self._kinds["train"]
+        train = self._of("train")
         return trial_id in train.trials or trial_id in train.pilots
 
     def expected(self, trial_id: int, architecture: str, kind: str) -> float:
@@ -83,7 +97,7 @@ class UnitSeconds:
 
     def known(self, trial_id: int, architecture: str, kind: str) -> float | None:
         """Return the same; None where no unit of this kind was ever timed."""
-        known = self._kinds[kind].nearest(trial_id, architecture)
+        known = self._of(kind).nearest(trial_id, architecture)
         return None if known is None else known[0] / known[1]
 
     def remaining(self, trial: Trial, architecture: str) -> float:

@@ -45,7 +45,7 @@ class OpenRuns:
         """Add a run, or renew what is known of it. `busy`: a slot of each of its trials that is under way already."""
         known = self._runs.get(run.run_id)
         if known is None:
-            known = self._runs[run.run_id] = OpenRun(run, self._seconds, busy)
+            known = self._runs[run.run_id] = OpenRun(run, self._seconds.of_run(), busy)
             self._n_of_tenant[run.tenant] += 1
         else:
             known.renew(run)

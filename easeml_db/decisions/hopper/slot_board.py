@@ -141,6 +141,11 @@ class SlotBoard:
 
     # Units
 
+    def forget(self, run_id: int) -> None:
+        """Keep in mind no more what slots have cached of a run: it is over."""
+        for cached in self._cached.values():
+            cached.pop(run_id, None)
+
     def begin(self, units: Sequence[TrainingUnit], slots: Sequence[int]) -> None:
         """Mark slots as busy with units, each with its own, or one with all of them."""
         parts = [tuple(units)] if len(slots) == 1 else [(unit,) for unit in units]

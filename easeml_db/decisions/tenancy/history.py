@@ -10,6 +10,7 @@ from easeml_db.decisions.bandits.prior import Matrix
 from easeml_db.words.tenant import PastArm
 
 MAX_RUNS = 500  # the newest
+MARGIN = 50  # that may be kept beside them, so that not each run that ends has all of them sorted
 
 
 class History:
@@ -29,7 +30,7 @@ class History:
             self._count(tried[arm.name], -1)
         tried[arm.name] = arm
         self._count(arm, 1)
-        if len(self._arms) > 2 * MAX_RUNS:
+        if len(self._arms) > MAX_RUNS + MARGIN:
             for run_id in sorted(self._arms)[:-MAX_RUNS]:
                 del self._arms[run_id]
 

@@ -69,6 +69,15 @@ def test_a_pilot_counts_until_a_unit_is_observed():
     assert [seconds.expected(1, "mlp", kind) for kind in ("train", "validate")] == [5.0, 1.0]
 
 
+def test_runs_share_what_is_known_of_architectures_and_not_of_trials():
+    of_all = UnitSeconds()
+    first, second = of_all.of_run(), of_all.of_run()
+    first.observe(ObservedUnit(1, "mlp", "train", 3.0))
+    second.observe(ObservedUnit(2, "mlp", "train", 5.0))
+    assert [each.expected(1, "mlp", "train") for each in (first, second, of_all.of_run())] == [3.0, 4.0, 4.0]
+    assert (first.is_timed(1), second.is_timed(1), of_all.is_timed(2)) == (True, False, False)
+
+
 @given(st.lists(st.tuples(st.sampled_from(["train", "validate", "test"]), st.floats(0, 100)), max_size=20))
 def test_remaining_seconds_are_the_sum_over_the_units_left(observed):
     seconds = UnitSeconds(ObservedUnit(1, "mlp", kind, value) for kind, value in observed)

@@ -35,6 +35,16 @@ def test_a_slot_is_idle_once_its_session_is_open_and_busy_until_its_unit_is_answ
     assert (list(board.idle()), list(board.slots_of(1)), list(board.busy_runs())) == ([1, 2], [], [])
 
 
+def test_a_run_that_is_over_leaves_nothing_behind():
+    board = board_of(2)
+    board.begin([unit(7, 3)], [1])
+    board.begin([unit(8, 4, run_id=2)], [2])
+    board.forget(1)
+    assert [set(board.cached(run_id)[slot_id]) for run_id, slot_id in ((1, 1), (2, 2))] == [set(), {4}]
+    assert board.answered(1) == [unit(7, 3)]
+    assert [run_id for run_id, _ in board.busy_runs()] == [2]
+
+
 def test_a_gang_is_answered_by_its_first_slot_and_frees_all():
     board = board_of(3)
     gang = [unit(7, 0), unit(7, 1)]
