@@ -278,7 +278,7 @@ class PlannedRuns:
         size = self._sizing.wanted(followed.plan, followed.planned, followed.keys, followed.n_seen, followed.cap)
         if size.is_short and followed.record is not None and size.n_instances != followed.cap:
             followed.cap = size.n_instances
-            await self._replan(followed, now, f"{size.n_instances} instances are to be had now")
+            await self._replan(followed, now, f"instances to be had now: {size.n_instances}")
         has_stages = followed.planned.key.target_epochs > 0
         self._dispatcher.follow_plan(
             run_id, followed.planned.width, has_own_slots=not size.is_shared, has_stages=has_stages
