@@ -99,10 +99,8 @@ def picture_size(folder: Path, labels: Sequence[tuple[str, str]]) -> tuple[int, 
         try:
             path = Place(folder).of(name)
             check_fill(path)
-            with warnings.catch_warnings():
-                warnings.simplefilter("error")
-                with Image.open(path, formats=FORMATS) as picture:
-                    return picture.height, picture.width, 1 if picture.mode in ("1", "L", "I;16") else 3
+            with strictly(), Image.open(path, formats=FORMATS) as picture:
+                return picture.height, picture.width, 1 if picture.mode in ("1", "L", "I;16") else 3
         except InvalidData as error:
             problem = error
         except Exception as error:  # noqa: BLE001  Pillow raises whatever a broken file leads to
@@ -118,9 +116,15 @@ def read_picture(path: Path, wanted: Wanted) -> bytes:
 
 @contextmanager
 def strictly() -> Iterator[None]:
-    """Make errors of warnings, such as Pillow's of files that unpack to very many pixels; not cheap for each file."""
+    """Make an error of Pillow's warning of files that unpack to very many pixels; not cheap for each file.
+
+    Its others say nothing of pixels: broken EXIF data, a palette whose colours are transparent.
+    """
+    from PIL import Image
+
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("error", Image.DecompressionBombWarning)
         yield
 
 

@@ -49,6 +49,17 @@ def test_pictures_become_their_pixels_in_whatever_format(tmp_path):
     assert picture_size(tmp_path, labels) == (4, 6, 3)
 
 
+def test_a_sound_picture_with_odd_notes_beside_its_pixels_is_read(tmp_path):
+    """A palette whose colours have transparencies, and EXIF data that breaks off: Pillow warns of both."""
+    colours = Image.new("RGB", (6, 4), (10, 20, 30)).quantize(2)
+    colours.save(tmp_path / "icon.png", transparency=bytes(256))
+    save(tmp_path, "photo.jpg", exif=b"Exif\0\0II*\0\x08\0\0\0\xff\xff\x12\x01")
+    for name in ("icon.png", "photo.jpg"):
+        assert picture_size(tmp_path, [(name, "a")]) == (4, 6, 3)
+        pixels = np.frombuffer(read_picture(tmp_path / name, WANTED), np.uint8).reshape(24, 3)
+        assert np.abs(pixels - np.array([10, 20, 30])).max() <= 9  # of JPEG
+
+
 def bomb(path):
     """Write a PNG of a few hundred bytes whose header promises 60,000 by 60,000 pixels."""
 
