@@ -112,6 +112,9 @@ def _predict_row(dataset: str, row: Any, trial_id: int | None, dsn: str | None, 
     elif answer:
         sure = "" if answer["probability"] is None else f", probability {text_of(answer['probability'])}"
         say(f"{answer['label']}  (trial {answer['serving_trial_id']}{sure})")
+        if answer["clipped"]:
+            beyond = ", ".join(answer["clipped"])
+            say(f"beyond what training saw, and taken as its nearest number: {beyond}", err=True)
 
 
 def _predict_probabilities(dataset: str, row: Any, trial_id: int | None, dsn: str | None, as_json: bool) -> None:

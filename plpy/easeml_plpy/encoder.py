@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, TypeAlias
 
+from .clipping import RowBounds, row_bounds
 from .coded_fields import CategoricalField, TextField, categorical_from_json, text_from_json
 from .number_fields import Entry, Moment, NumberField, NumericField, ObjectsField, TensorField, number_from_json
 from .series_target import SeriesTarget
@@ -114,6 +115,11 @@ class Encoder:
     def objects(self) -> ObjectsField | None:
         """The series or tree that goes in, None where something else does."""
         return self.inputs[0] if isinstance(self.inputs[0], ObjectsField) else None
+
+    @cached_property
+    def row_bounds(self) -> RowBounds | None:
+        """The range of each number of a row of the inputs; None where none is known."""
+        return row_bounds(self.inputs)
 
     @property
     def array_range(self) -> tuple[float, float] | None:

@@ -12,6 +12,7 @@ from typing import TypeAlias
 import numpy as np
 
 from . import columns as columns_of
+from .clipping import clipped_inputs
 from .coded_fields import CategoricalField, TextField
 from .encoder import Field, LabelTarget, Target, TensorTarget
 from .errors import InvalidData, NotAllowed, ShapeMismatch
@@ -21,8 +22,8 @@ from .serving import Served, served, within_memory
 from .session import Kept, Session, answering, node_entry_point, tenant_entry_point
 from .value_types import Array
 
-Answer: TypeAlias = tuple[str | None, float | None, float | None, int]
-"""(label, probability, value, trial) of one row; the label of a regression is its value as text."""
+Answer: TypeAlias = tuple[str | None, float | None, float | None, int, list[str] | None]
+"""(label, probability, value, trial, clipped inputs) of one row; the label of a regression is its value as text."""
 Answers: TypeAlias = tuple[str | None, str | None, bytes, str | None, int]
 """(labels, what stands between them, their probabilities or values as float64, probabilities of all classes as a JSON
 array where they are asked for, trial) of many rows; a regression has no labels. PL/Python would turn each element of a
@@ -70,14 +71,16 @@ def check_finite(inputs: Sequence[Field], fields: Sequence[Array]) -> None:
 
 def answer(served: Served, fields: Sequence[Array]) -> Answer:
     """Answer for one row."""
-    target = served.data.encoder.target
+    encoder = served.data.encoder
+    target = encoder.target
     _refuse_tensors(target)
     outputs = outputs_of(served, fields)[0]
+    clipped = clipped_inputs(encoder.inputs, encoder.row_bounds, fields)
     if not isinstance(target, LabelTarget):
         value = float(outputs[0])
-        return repr(value), None, value, served.trial_id
+        return repr(value), None, value, served.trial_id, clipped
     best = int(outputs.argmax())
-    return target.labels[best], float(outputs[best]), None, served.trial_id
+    return target.labels[best], float(outputs[best]), None, served.trial_id, clipped
 
 
 def _refuse_tensors(target: Target) -> None:

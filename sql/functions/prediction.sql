@@ -10,21 +10,21 @@ $$;
 COMMENT ON FUNCTION easeml.open_serving(text, bigint) IS
     'Restores the trial that answers for the role that a predicting function has named, and keeps it in the session; returns the trial or an error (internal: refuses direct calls).';
 
-CREATE FUNCTION easeml.predict_json(dataset text, inputs text, trial_id bigint, OUT label text, OUT probability double precision, OUT value double precision, OUT serving_trial_id bigint, OUT failure jsonb)
+CREATE FUNCTION easeml.predict_json(dataset text, inputs text, trial_id bigint, OUT label text, OUT probability double precision, OUT value double precision, OUT serving_trial_id bigint, OUT clipped text[], OUT failure jsonb)
 LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
 from easeml_plpy.prediction import predict_json
 return predict_json(plpy, GD, dataset, inputs, trial_id)
 $$;
 COMMENT ON FUNCTION easeml.predict_json(text, text, bigint) IS 'Predicts for one row given as a json object; returns the prediction or an error (internal).';
 
-CREATE FUNCTION easeml.predict_numbers(dataset text, inputs bytea, trial_id bigint, OUT label text, OUT probability double precision, OUT value double precision, OUT serving_trial_id bigint, OUT failure jsonb)
+CREATE FUNCTION easeml.predict_numbers(dataset text, inputs bytea, trial_id bigint, OUT label text, OUT probability double precision, OUT value double precision, OUT serving_trial_id bigint, OUT clipped text[], OUT failure jsonb)
 LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
 from easeml_plpy.prediction import predict_numbers
 return predict_numbers(plpy, GD, dataset, inputs, trial_id)
 $$;
 COMMENT ON FUNCTION easeml.predict_numbers(text, bytea, bigint) IS 'Predicts for one row given as easeml.array_bytes of an array of double precision; returns the prediction or an error (internal).';
 
-CREATE FUNCTION easeml.predict_bytes(dataset text, inputs bytea, trial_id bigint, OUT label text, OUT probability double precision, OUT value double precision, OUT serving_trial_id bigint, OUT failure jsonb)
+CREATE FUNCTION easeml.predict_bytes(dataset text, inputs bytea, trial_id bigint, OUT label text, OUT probability double precision, OUT value double precision, OUT serving_trial_id bigint, OUT clipped text[], OUT failure jsonb)
 LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
 from easeml_plpy.prediction import predict_bytes
 return predict_bytes(plpy, GD, dataset, inputs, trial_id)
@@ -33,7 +33,7 @@ COMMENT ON FUNCTION easeml.predict_bytes(text, bytea, bigint) IS 'Predicts for o
 
 -- All of these call Python themselves, in an expression that PL/pgSQL keeps: a query around that call takes longer than the call.
 CREATE FUNCTION easeml.predict_row(dataset text, inputs anyarray, trial_id bigint DEFAULT NULL,
-    OUT label text, OUT probability double precision, OUT value double precision, OUT serving_trial_id bigint)
+    OUT label text, OUT probability double precision, OUT value double precision, OUT serving_trial_id bigint, OUT clipped text[])
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     answer record := easeml.predict_numbers(dataset, easeml.array_bytes(inputs::double precision[]), trial_id);
@@ -45,16 +45,17 @@ BEGIN
     probability := answer.probability;
     value := answer.value;
     serving_trial_id := answer.serving_trial_id;
+    clipped := answer.clipped;
 END
 $$;
 COMMENT ON FUNCTION easeml.predict_row(text, anyarray, bigint) IS
 $$Predicts for one row given as an array of numbers, in the order of the dataset's inputs. Returns label and probability, or value, and the trial that answered.
 dataset: a name of your own, or one that its tenant lets you use, as 'tenant.dataset'.
-A number beyond the range of the training rows counts as the nearest end of that range, NaN as missing; infinity is refused.
+A number beyond the range of the training rows counts as the nearest end of that range, and clipped names its input; NaN counts as missing; infinity is refused.
 Use it in LATERAL: SELECT n.id, p.* FROM new_rows n, LATERAL easeml.predict_row('digits', n.pixels) p.$$;
 
 CREATE FUNCTION easeml.predict_row(dataset text, inputs jsonb, trial_id bigint DEFAULT NULL,
-    OUT label text, OUT probability double precision, OUT value double precision, OUT serving_trial_id bigint)
+    OUT label text, OUT probability double precision, OUT value double precision, OUT serving_trial_id bigint, OUT clipped text[])
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     answer record := easeml.predict_json(dataset, inputs::text, trial_id);
@@ -66,14 +67,15 @@ BEGIN
     probability := answer.probability;
     value := answer.value;
     serving_trial_id := answer.serving_trial_id;
+    clipped := answer.clipped;
 END
 $$;
 COMMENT ON FUNCTION easeml.predict_row(text, jsonb, bigint) IS
 $$Predicts for one row given as a json object of columns, for example to_jsonb(t). Returns label and probability, or value, and the trial that answered.
-A number beyond the range of the training rows counts as the nearest end of that range, NaN as missing; infinity is refused.$$;
+A number beyond the range of the training rows counts as the nearest end of that range, and clipped names its input; NaN counts as missing; infinity is refused.$$;
 
 CREATE FUNCTION easeml.predict_row(dataset text, inputs text, trial_id bigint DEFAULT NULL,
-    OUT label text, OUT probability double precision, OUT value double precision, OUT serving_trial_id bigint)
+    OUT label text, OUT probability double precision, OUT value double precision, OUT serving_trial_id bigint, OUT clipped text[])
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     answer record := easeml.predict_json(dataset, inputs, trial_id);
@@ -85,13 +87,14 @@ BEGIN
     probability := answer.probability;
     value := answer.value;
     serving_trial_id := answer.serving_trial_id;
+    clipped := answer.clipped;
 END
 $$;
 COMMENT ON FUNCTION easeml.predict_row(text, text, bigint) IS
-    'Predicts for one row given as the text of a json object: a literal such as ''{"x": 1}'' means this one. Returns label and probability, or value, and the trial that answered.';
+    'Predicts for one row given as the text of a json object: a literal such as ''{"x": 1}'' means this one. Returns label and probability, or value, the trial that answered, and which inputs were clipped.';
 
 CREATE FUNCTION easeml.predict_row(dataset text, inputs bytea, trial_id bigint DEFAULT NULL,
-    OUT label text, OUT probability double precision, OUT value double precision, OUT serving_trial_id bigint)
+    OUT label text, OUT probability double precision, OUT value double precision, OUT serving_trial_id bigint, OUT clipped text[])
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     answer record := easeml.predict_bytes(dataset, inputs, trial_id);
@@ -103,10 +106,11 @@ BEGIN
     probability := answer.probability;
     value := answer.value;
     serving_trial_id := answer.serving_trial_id;
+    clipped := answer.clipped;
 END
 $$;
 COMMENT ON FUNCTION easeml.predict_row(text, bytea, bigint) IS
-    'Predicts for one image given as bytea of 8-bit values. Returns label and probability, or value, and the trial that answered.';
+    'Predicts for one image given as bytea of 8-bit values. Returns label and probability, or value, the trial that answered, and which inputs were clipped.';
 
 CREATE FUNCTION easeml.predict(dataset text, inputs anyarray, trial_id bigint DEFAULT NULL) RETURNS text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$

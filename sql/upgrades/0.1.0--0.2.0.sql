@@ -53,6 +53,8 @@ DROP FUNCTION IF EXISTS easeml.plan(text, text[], jsonb, text, integer, integer,
 DROP FUNCTION IF EXISTS easeml.create_dataset(text, text, text[], text, integer, double precision, double precision, bigint, text, integer[], integer, text, text, text, text, text[], integer), easeml.begin_version(name, integer, jsonb);
 DROP FUNCTION IF EXISTS easeml.check_run_limits(name, name), easeml.advance(jsonb), easeml.apply_decisions(bigint, jsonb, bigint);
 DROP FUNCTION IF EXISTS easeml.begin_search(jsonb, jsonb, text, integer, integer, bigint, jsonb, jsonb), easeml.check_memory(jsonb, bigint[], jsonb);
+DROP FUNCTION IF EXISTS easeml.predict_json(text, text, bigint), easeml.predict_numbers(text, bytea, bigint), easeml.predict_bytes(text, bytea, bigint),
+    easeml.predict_row(text, anyarray, bigint), easeml.predict_row(text, jsonb, bigint), easeml.predict_row(text, text, bigint), easeml.predict_row(text, bytea, bigint);
 DROP FUNCTION IF EXISTS easeml.add_segment(text), easeml.remove_segment(text), easeml.examined_trial(text, bigint);
 DROP FUNCTION IF EXISTS easeml.select_models(text, text[], jsonb, text, integer, integer, text, double precision, bigint, text, text, jsonb, text);
 

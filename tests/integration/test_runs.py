@@ -314,6 +314,9 @@ def test_an_outlier_gets_the_answer_of_the_end_of_what_training_saw(shop: Sessio
     low, high = shop.value(call, 0), shop.value(call, 16)  # each of the 17 is in some training row
     assert high > low + 10_000
     assert [shop.value(call, value) for value in (-1e300, 1e300, 17)] == [low, high, high]
+    row = "SELECT clipped FROM easeml.predict_row('houses', ARRAY[%s, %s, %s]::float8[])"
+    told = [shop.value(row, *values) for values in ((1, 0, 0), (17, 0, 0), (1, 0, -1e300))]
+    assert told == [None, ["features"], ["features"]]
 
 
 def test_mixed_columns_train_and_predict(shop: Session) -> None:

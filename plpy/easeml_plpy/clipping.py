@@ -1,0 +1,48 @@
+"""Which numbers of a row lie beyond what training saw: they count as the nearest end of it (encoding.py)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from .coded_fields import CategoricalField, TextField
+from .number_fields import NumberField, NumericField, ObjectsField, TensorField
+from .value_types import Array
+
+Input: TypeAlias = NumberField | CategoricalField | TextField
+
+
+class RowBounds(NamedTuple):
+    """The range of each number of a row, all fields one after another, and the place of the field it belongs to; what
+    is no number, or has no range, has infinite bounds."""
+
+    low: Array
+    high: Array
+    owners: Array
+
+
+def row_bounds(inputs: Sequence[Input]) -> RowBounds | None:
+    """Return the bounds of a row; None where no input has any."""
+    if any(isinstance(field, ObjectsField) for field in inputs):
+        return None  # a series or tree of any length
+    sizes = [math.prod(field.shape) for field in inputs]
+    owners = np.repeat(np.arange(len(inputs)), sizes)
+    low, high = np.full(len(owners), -np.inf), np.full(len(owners), np.inf)
+    for place, field in enumerate(inputs):
+        if isinstance(field, NumericField | TensorField) and field.range is not None:
+            low[owners == place], high[owners == place] = field.range
+    return None if np.isneginf(low).all() else RowBounds(low, high, owners)
+
+
+def clipped_inputs(inputs: Sequence[Input], bounds: RowBounds | None, fields: Sequence[Array]) -> list[str] | None:
+    """Return the names of the inputs of one row with a number beyond its range; None where there are none."""
+    if bounds is None:
+        return None
+    row = np.concatenate([each.ravel() for each in fields])
+    is_beyond = (row < bounds.low) | (row > bounds.high)
+    if not is_beyond.any():
+        return None
+    return [inputs[place].column for place in np.unique(bounds.owners[is_beyond])]
