@@ -59,6 +59,16 @@ class Checkpoint:
             for name, entry in self.entries
         }
 
+    def fill(self, tensors: Mapping[str, torch.Tensor]) -> bool:
+        """Write the numbers over those of tensors of the same names, types and shapes; False, and nothing is written,
+        if the tensors are others."""
+        found = {name: _view(entry) for name, entry in self.entries}
+        if found.keys() != tensors.keys() or any(_kind(found[name]) != _kind(each) for name, each in tensors.items()):
+            return False
+        for name, tensor in tensors.items():
+            tensor.copy_(found[name])
+        return True
+
     def read(self, name: str, kind: type[T]) -> T:
         """Return an attribute of that type. Raises CorruptCheckpoint."""
         value = self.attributes.get(name)
@@ -104,14 +114,24 @@ def verify(payload: Payload, expected_hex: str) -> None:
         )
 
 
-def _tensor(entry: Mapping[str, Any]) -> torch.Tensor:
+def _view(entry: Mapping[str, Any]) -> torch.Tensor:
+    """Return a tensor over the bytes of an entry."""
     import torch
 
     dtype = getattr(torch, TENSOR_TYPES[entry["dtype"]])
     if not entry["data"]:
         return torch.empty(entry["shape"], dtype=dtype)
-    # A copy: torch aligns its own memory, and kernels may round differently on other alignments.
-    return torch.frombuffer(entry["data"], dtype=dtype).reshape(entry["shape"]).clone()
+    return torch.frombuffer(entry["data"], dtype=dtype).reshape(entry["shape"])
+
+
+def _tensor(entry: Mapping[str, Any]) -> torch.Tensor:
+    """Return a tensor of an entry. A copy: torch aligns its own memory, and kernels may round differently on other
+    alignments."""
+    return _view(entry).clone()
+
+
+def _kind(tensor: torch.Tensor) -> tuple[torch.dtype, torch.Size]:
+    return tensor.dtype, tensor.shape
 
 
 def _specified(named: tuple[str, torch.Tensor]) -> tuple[str, safetensors.TensorSpec]:

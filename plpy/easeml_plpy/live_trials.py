@@ -38,7 +38,7 @@ class _KeptTrial(NamedTuple):
         """What it counts for: a small network for less than one trial, since batches are of many."""
         if not isinstance(self.live, TorchTrial):
             return 1.0
-        return min(1.0, max(LEAST_WEIGHT, sum(each.nbytes for each in self.live.module.parameters()) / LARGE_BYTES))
+        return min(1.0, max(LEAST_WEIGHT, self.live.parameter_bytes / LARGE_BYTES))
 
 
 LIVE: Kept[Bounded[_KeptTrial]] = Kept(lambda: Bounded(N_LIVE_TRIALS, lambda kept: kept.weight))
@@ -50,7 +50,8 @@ def live_trial(
     """Return the trial as of that checkpoint, and the bytes of state that were read from the tables for it.
 
     Without a checkpoint it is a fresh one, whose parameters the seed draws. It is taken out of the session's store:
-    only a recorded unit may put it back. Raises TrialFailed, CorruptCheckpoint.
+    only a recorded unit may put it back. After a hop it is there as of an earlier unit, and what it is made of is used
+    again. Raises TrialFailed, CorruptCheckpoint.
     """
     kept = session.kept(LIVE).pop(unit.trial_id)
     if kept is not None and (kept.checkpoint_id, kept.device) == (checkpoint_id, context.device):
@@ -61,7 +62,9 @@ def live_trial(
         if checkpoint_id is None:
             return begun_trial(session, unit.trial_id, context.trial, seed, context.device, context.composition), 0
         state = read_state(session, unit.trial_id, checkpoint_id)
-        live = resumed_trial(context.trial.architecture, context.trial.config, task, state, context.device)
+        stale = None if kept is None else kept.live
+        trial = context.trial
+        live = resumed_trial(trial.architecture, trial.config, task, state, context.device, stale=stale)
         return live, len(state)
 
 
@@ -113,8 +116,15 @@ def fresh_trial(trial: TrialSpec, task: Task, seed: int, device: str) -> LiveTri
 
 
 def resumed_trial(
-    architecture_name: str, config: Mapping[str, JSON], task: Task, state: bytes, device: str = "cpu"
+    architecture_name: str,
+    config: Mapping[str, JSON],
+    task: Task,
+    state: bytes,
+    device: str = "cpu",
+    *,
+    stale: LiveTrial | None = None,
 ) -> LiveTrial:
-    """Return a trial with a stored state; the optimiser's settings are those of the config."""
+    """Return a trial with a stored state; the optimiser's settings are those of the config. `stale`: the same trial at
+    another moment, which may become it."""
     chosen = architecture(architecture_name)
-    return resume_trial(chosen, complete(chosen, config), task, state, device=device)
+    return resume_trial(chosen, complete(chosen, config), task, state, device=device, stale=stale)

@@ -59,13 +59,21 @@ def trainer_for(name: str) -> Trainer[LiveTrial]:
 
 
 def resume_trial(
-    architecture: Architecture, config: Mapping[str, object], task: Task, state: Payload, *, device: str = "cpu"
+    architecture: Architecture,
+    config: Mapping[str, object],
+    task: Task,
+    state: Payload,
+    *,
+    device: str = "cpu",
+    stale: LiveTrial | None = None,
 ) -> LiveTrial:
-    """Return the trial that was dumped, with folds a committee. Raises CorruptCheckpoint, ShapeMismatch and others."""
+    """Return the trial that was dumped, with folds a committee. Raises CorruptCheckpoint, ShapeMismatch and others.
+
+    stale: the same trial at another moment, of no further use: it may become the trial that was dumped."""
     trainer = trainer_for(architecture.trainer)
     if task.n_folds and not architecture.is_derived:
         return resume_committee(trainer, architecture, config, task, state, device=device)
-    return trainer.resume(architecture, config, task, state, device=device)
+    return trainer.resume(architecture, config, task, state, device=device, stale=stale)
 
 
 def answering_trial(

@@ -131,9 +131,14 @@ class Trainer(ABC, Generic[L_co]):
         payload: Payload,
         *,
         device: str = "cpu",
+        stale: LiveTrial | None = None,
     ) -> L_co:
-        """Return the trial that was dumped. Raises CorruptCheckpoint, ShapeMismatch, VersionMismatch."""
-        return self._restore(*read_trial(architecture, config, task, payload, device))
+        """Return the trial that was dumped. Raises CorruptCheckpoint, ShapeMismatch, VersionMismatch.
+
+        stale: the same trial at another moment, of no further use: it may become the trial that was dumped."""
+        blueprint, state = read_trial(architecture, config, task, payload, device)
+        refilled = None if stale is None else self._refilled(stale, blueprint, state)
+        return self._restore(blueprint, state) if refilled is None else refilled
 
     def answering(
         self, architecture: Architecture, config: Mapping[str, object], task: Task, payload: Payload
@@ -151,6 +156,10 @@ class Trainer(ABC, Generic[L_co]):
     @abstractmethod
     def _begin(self, blueprint: Blueprint, *, n_steps_total: int, seed: int) -> L_co:
         """Return a trial before its first step."""
+
+    def _refilled(self, stale: LiveTrial, blueprint: Blueprint, state: Checkpoint) -> L_co | None:
+        """Return the stale trial with this state, None where it has to be made anew."""
+        return None
 
     @abstractmethod
     def _restore(self, blueprint: Blueprint, state: Checkpoint) -> L_co:

@@ -12,7 +12,7 @@ from easeml_plpy import checkpoint
 from easeml_plpy.architectures import Architecture, Config
 from easeml_plpy.errors import ShapeMismatch
 from easeml_plpy.task import Task
-from easeml_plpy.trainers.contract import AnsweringTrial, Blueprint, Trainer, read_trial
+from easeml_plpy.trainers.contract import AnsweringTrial, Blueprint, LiveTrial, Trainer, read_trial
 from easeml_plpy.trainers.numpy_network import MODULE, restored_network
 
 if TYPE_CHECKING:
@@ -50,6 +50,12 @@ class TorchTrainer(Trainer["TorchTrial"]):
         trial = self._trial(blueprint, _filled_module(blueprint, state), state.read("n_steps_total", int))
         trial.restore(state)
         return trial
+
+    def _refilled(self, stale: LiveTrial, blueprint: Blueprint, state: checkpoint.Checkpoint) -> TorchTrial | None:
+        """See Trainer. Its network and optimiser are there: to make them takes longer than to fill them."""
+        from easeml_plpy.trainers.torch_trial import TorchTrial
+
+        return stale if isinstance(stale, TorchTrial) and stale.refill(blueprint, state) else None
 
     def _trial(self, blueprint: Blueprint, module: nn.Module, n_steps_total: int) -> TorchTrial:
         from easeml_plpy.trainers.torch_trial import TorchTrial

@@ -26,7 +26,7 @@ from easeml_plpy.trainers.losses import Loss
 from easeml_plpy.trainers.numpy_network import AVERAGE, MODULE
 from easeml_plpy.trainers.optimizers import Descent, build_optimizer
 from easeml_plpy.trainers.torch_device import is_out_of_memory, torch_device
-from easeml_plpy.value_types import Array, Pause
+from easeml_plpy.value_types import JSON, Array, Pause
 
 OPTIMIZER = "optimizer/"
 _CHUNK_STEPS = 64
@@ -44,12 +44,13 @@ class TorchTrial:
         self.descent = Descent.of(blueprint.config)
         self.device = torch_device(blueprint.device)
         self.module = module.to(self.device)
+        self.parameter_bytes = sum(each.nbytes for each in module.parameters())
         self._optimizer = build_optimizer(self.descent, self.module, self.device)
         self.loss = Loss(self.task, blueprint.config)
         self._transform = target_transform(self.task, blueprint.config)
         self._averaged = AveragedWeights(self.module, self.descent.averaging) if self.descent.averaging else None
         self.n_steps = 0
-        self._n_steps_total = n_steps_total
+        self.n_steps_total = n_steps_total
 
     def train(self, inputs: torch.Tensor, targets: torch.Tensor, *, seed: int, pause: Pause) -> Training:
         """See LiveTrial. A loss that is not finite is noticed within 64 steps."""
@@ -81,13 +82,17 @@ class TorchTrial:
 
     def dump(self) -> bytes:
         """See LiveTrial."""
-        attributes = {
-            **state_header(self.blueprint.architecture, self.task),
-            "optimizer": self.descent.optimizer,
-            "n_steps": self.n_steps,
-            "n_steps_total": self._n_steps_total,
-        }
-        return checkpoint.dump(dict(self._tensors()), attributes)
+        return checkpoint.dump(dict(self._tensors()), _attributes(self, self.n_steps))
+
+    def refill(self, blueprint: Blueprint, state: checkpoint.Checkpoint) -> bool:
+        """Become the trial of that state, where this is an earlier or later moment of it; False, and nothing has
+        changed, if it is another trial, or one of another config."""
+        n_steps = state.read("n_steps", int)
+        is_same = blueprint == self.blueprint and state.attributes == _attributes(self, n_steps)
+        if not (is_same and state.fill(dict(self._tensors()))):
+            return False
+        self.n_steps = n_steps
+        return True
 
     def restore(self, state: checkpoint.Checkpoint) -> None:
         """Restore the optimiser and counter of a state whose module is already in place."""
@@ -211,7 +216,7 @@ class TorchTrial:
         return answers.mean(dim=1) if answers.dim() == 3 else answers
 
     def _learning_rate(self, step: int) -> float:
-        return self.descent.rate_at(step, self._n_steps_total)
+        return self.descent.rate_at(step, self.n_steps_total)
 
     def _chunk_rows(self, inputs: torch.Tensor) -> int:
         """Return how many rows to gather at once: a whole number of batches, within 4 MB unless one batch is larger."""
@@ -258,6 +263,16 @@ class TorchTrial:
             detail=str(error).partition("\n")[0],
             hint="Search smaller batch sizes or narrower networks.",
         )
+
+
+def _attributes(trial: TorchTrial, n_steps: int) -> dict[str, JSON]:
+    """Return what a state of the trial after so many steps says beside its tensors."""
+    return {
+        **state_header(trial.blueprint.architecture, trial.task),
+        "optimizer": trial.descent.optimizer,
+        "n_steps": n_steps,
+        "n_steps_total": trial.n_steps_total,
+    }
 
 
 def _row_bytes(inputs: torch.Tensor) -> int:

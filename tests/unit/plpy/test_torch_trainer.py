@@ -73,6 +73,58 @@ def test_a_resumed_trial_continues_byte_for_byte(name: str, optimizer: str, sche
     assert np.array_equal(hopped.outputs(first[0]), whole.outputs(first[0]))
 
 
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        *((name, {}) for name in ARCHITECTURE_NAMES),
+        *(("mlp", {"optimizer": optimizer, "averaging": 0.9}) for optimizer in ("sgd", "adam", "adamw")),
+    ],
+)
+def test_a_trial_that_another_session_has_trained_on_goes_on_in_what_the_first_one_kept(
+    name: str, settings: dict[str, Any]
+) -> None:
+    architecture, (first, second) = ARCHITECTURES[name], (rows(DIGITS, 21), rows(DIGITS, 18, seed=1))
+    config = {"batch_size": 8, "schedule": "cosine", **settings}
+    stale = start(architecture, config, DIGITS)
+    stale.train(*first, seed=5, pause=no_pause)
+    elsewhere = TRAINER.resume(architecture, config, DIGITS, stale.dump())
+    elsewhere.train(*second, seed=6, pause=no_pause)
+    assert np.isfinite(stale.outputs(first[0])).all()
+    hopped = TRAINER.resume(architecture, config, DIGITS, elsewhere.dump(), stale=stale)
+    assert hopped is stale
+    assert hopped.dump() == elsewhere.dump()
+    assert np.array_equal(hopped.outputs(first[0]), elsewhere.outputs(first[0]))
+    assert hopped.train(*first, seed=7, pause=no_pause) == elsewhere.train(*first, seed=7, pause=no_pause)
+    assert hopped.dump() == elsewhere.dump()
+
+
+@pytest.mark.parametrize(
+    ("settings", "n_steps_total", "n_rows"),
+    [
+        ({"learning_rate": 0.5}, 8, 10),
+        ({"optimizer": "sgd"}, 8, 10),
+        ({"hidden_units": [3]}, 8, 10),
+        ({}, 9, 10),
+        ({}, 8, 0),
+    ],
+    ids=["another rate", "another optimiser", "another width", "another schedule", "no slots yet"],
+)
+def test_a_kept_trial_that_is_another_one_is_left_alone(
+    settings: dict[str, Any], n_steps_total: int, n_rows: int
+) -> None:
+    """Of a config that was changed on purpose, too: its optimiser would have the settings of before."""
+    config = {"optimizer": "adam", "batch_size": 4, "hidden_units": [5], "learning_rate": 0.1}
+    stale = start(MLP, config, VECTORS)
+    stale.train(*rows(VECTORS, 10), seed=5, pause=no_pause)
+    before = stale.dump()
+    other = start(MLP, config | settings, VECTORS, n_steps_total)
+    if n_rows:
+        other.train(*rows(VECTORS, n_rows), seed=6, pause=no_pause)
+    resumed = TRAINER.resume(MLP, config | settings, VECTORS, other.dump(), stale=stale)
+    assert resumed is not stale
+    assert (resumed.dump(), stale.dump()) == (other.dump(), before)
+
+
 def test_everything_repeats_from_its_seeds_alone() -> None:
     def run(seed: int) -> bytes:
         torch.rand(7)
