@@ -93,6 +93,7 @@ def _measure_trees(workload: Workload, trial_id: int) -> Row:
 def _pairs(workload: Workload, names: tuple[str, str], trial_id: int, theirs: Callable[[], Any]) -> Pairs:
     """Measure a whole table by turns; `names` are those of the dataset and of the source."""
     numbers = count(1)
+    workload.settle()
     with workload.session() as session:
 
         def ours() -> float:
@@ -121,6 +122,7 @@ def _rows_alone(workload: Workload, source: str, dataset: str, architecture: str
         f" LATERAL easeml.predict_row(%s, {ARGUMENTS[source]}, %s) p"
     )
     firsts, rows = [], []
+    workload.settle()
     for _ in range(workload.repeats(N_PAIRS)):
         with workload.session() as session:
             firsts.append(seconds_of(lambda: session.execute(sql, [1, dataset, trial_id])))

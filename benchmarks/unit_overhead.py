@@ -25,6 +25,7 @@ N_WARM_UNITS = 2 * N_PARTITIONS
 def measure(workload: Workload) -> Iterator[Row]:
     """Yield medians with the state at hand, after a hop, and of evaluation units."""
     dataset = workload.dataset(n_rows=N_ROWS)
+    workload.settle()
     n_epochs = -(-(N_WARM_UNITS + workload.repeats(N_UNITS)) // N_PARTITIONS)
     for is_hop in (False, True):
         yield from _measure(workload, dataset, n_epochs, is_hop)

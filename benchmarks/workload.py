@@ -70,6 +70,11 @@ class Workload:
             session.execute("SELECT easeml.warm_up()")
             yield Slot(session, slot_id)
 
+    def settle(self) -> None:
+        """Have all that was loaded and trained written to its files now, so that no checkpoint falls into a measure."""
+        with self.session("postgres") as owner:
+            owner.execute("CHECKPOINT")
+
     def coordinator(self) -> AbstractContextManager[None]:
         """Return a running coordinator, as a context."""
         return running_coordinator(self.server)

@@ -195,7 +195,10 @@ FIRST_CALLS = {
         " easeml_db.decisions.hopper.allocation.registry, easeml_plpy.catalog",
         {"scipy", "torch", "optuna"},
     ),
-    "prediction": ("easeml_plpy.prediction", {"scipy", "sklearn", "torch", "lightgbm", "pandas"}),
+    "prediction": (
+        "easeml_plpy.prediction",
+        {"scipy", "sklearn", "torch", "lightgbm", "pandas", "importlib.metadata"},
+    ),
     "coordinator": ("easeml_db.local.service", {"scipy", "torch", "optuna"}),
     "command": ("easeml_db.cli", {"scipy", "sklearn", "torch", "optuna", "altair", "flask"}),
 }

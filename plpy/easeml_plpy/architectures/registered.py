@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from easeml_plpy.architectures.config import Config
@@ -24,6 +23,8 @@ from easeml_plpy.task import Task
 from easeml_plpy.value_types import JSON
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
+
     from torch import nn
 
 GROUP = "easeml.architectures"
@@ -80,13 +81,21 @@ def load_builder(entry_point: str) -> Builder:
             else f'A package offers one in its pyproject.toml: [project.entry-points."{GROUP}"], a line'
             ' mymodel = "package.module:build". Install it in the Python environment of the server.',
         )
-    (found, *_) = entry_points(group=GROUP, name=offered[entry_point])
+    (found, *_) = _entry_points().select(name=offered[entry_point])
     return cast(Builder, found.load())
 
 
 def offered_entry_points() -> dict[str, str]:
     """Return what installed packages offer, "package.module:function", with the name under which each does."""
-    return {each.value.replace(" ", ""): each.name for each in entry_points(group=GROUP)}
+    return {each.value.replace(" ", ""): each.name for each in _entry_points()}
+
+
+def _entry_points() -> EntryPoints:
+    """Return what installed packages offer to us."""
+    # Here, since it imports what reads mail and web addresses, and a session that predicts waits for that.
+    from importlib.metadata import entry_points
+
+    return entry_points(group=GROUP)
 
 
 class _Registered(NamedTuple):
