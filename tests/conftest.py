@@ -35,7 +35,7 @@ from easeml_db.local.processes import coordinator_environment
 from easeml_db.local.server import DATABASE, Embedded
 from tests.disks import open_folder
 from tests.warm_coordinator import Forked, end_parent, forked_coordinator
-from tests.warm_server import HASH_SEED, SETTING, WarmServer, can_be_warm
+from tests.warm_server import HASH_SEED, SETTING, WarmServer, can_be_warm, leave_parents
 
 # What is imported and collected stays: looking for garbage among it takes a tenth of that time.
 gc.disable()
@@ -95,8 +95,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_sessionfinish() -> None:
-    """End the process that coordinators forked from."""
+    """End the processes that coordinators and servers forked from."""
     end_parent()
+    leave_parents()
 
 
 class Session(psycopg.Connection[dict[str, Any]]):
@@ -218,7 +219,7 @@ def snapshot(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     with _alone(users):
         (users / me).unlink()
         if not any(users.iterdir()):  # pytest keeps the folders of its last three runs
-            shutil.rmtree(made.resolve())
+            shutil.rmtree(made.resolve().parent)
             made.unlink()
 
 
@@ -237,16 +238,18 @@ def _make_snapshot(made: Path, *, is_warm: bool) -> None:
             session.execute(f"CREATE DATABASE {TEMPLATE} TEMPLATE {DATABASE} {COPIED}")
             if is_warm:
                 session.execute(SETTING)
+            library = session.value("SELECT setting || '/plpython3.so' FROM pg_config WHERE name = 'PKGLIBDIR'")
         server.stop()
+        finished = open_folder()
         if is_warm:
-            server.equip()
+            server.equip(finished / "parent", library)
         facts = server.folder / "easeml.json"
         known = json.loads(facts.read_text(encoding="utf-8"))
         del known["port"]  # every copy listens on one of its own
         facts.write_text(json.dumps(known), encoding="utf-8")
-        finished = open_folder()
-        copy_folder(server.folder, finished)
-        made.symlink_to(finished)
+        (finished / "server").mkdir()
+        copy_folder(server.folder, finished / "server")
+        made.symlink_to(finished / "server")
 
 
 @pytest.fixture(scope="session")

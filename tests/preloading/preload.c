@@ -4,6 +4,10 @@
    memory when the server forks for the first time, and is initialised there. Sessions then have what sitecustomize.py
    imported. Other programs, in which there is no Python, fork as ever.
 
+   Importing takes seconds, so servers themselves fork from a process that has imported once: where PARENT is set, it
+   names the library of PL/Python, and Python is initialised before the server's main program begins. sitecustomize.py
+   returns in each process that is to become a server.
+
    It also has disks fill up where nobody may mount a small one: what writes to a file under a folder .../easeml-full-*
    finds no space while that folder has a file called filler (tests/disks.py). */
 
@@ -17,7 +21,10 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#define PARENT "EASEML_TEST_PARENT"
+
 typedef struct _object PyObject;
+typedef int (*Main)(int, char **, char **);
 
 static pid_t server; /* the process that has asked for Python */
 static int is_initialised;
@@ -56,6 +63,35 @@ pid_t fork(void)
         on_exit(end_at_once, NULL);
     }
     return child;
+}
+
+static Main program;
+
+static int prepared(int count, char **arguments, char **environment)
+{
+    const char *library = getenv(PARENT);
+
+    if (library) {
+        if (!dlopen(library, RTLD_NOW | RTLD_GLOBAL)) {
+            fprintf(stderr, "%s\n", dlerror());
+            return 1;
+        }
+        server = getpid(); /* until Python is initialised, forks are as ever */
+        call("Py_Initialize");
+        server = getpid(); /* now that of a server */
+        is_initialised = 1;
+    }
+    return program(count, arguments, environ);
+}
+
+int __libc_start_main(Main main, int count, char **arguments, Main begin, void (*end)(void), void (*loaded)(void),
+                      void *stack)
+{
+    int (*next)(Main, int, char **, Main, void (*)(void), void (*)(void), void *);
+
+    next = (int (*)(Main, int, char **, Main, void (*)(void), void (*)(void), void *))dlsym(RTLD_NEXT, "__libc_start_main");
+    program = main;
+    return next(prepared, count, arguments, begin, end, loaded, stack);
 }
 
 /* PL/Python announces its module with this, which comes too late for a Python that is initialised. */

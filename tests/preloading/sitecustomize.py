@@ -1,15 +1,23 @@
-"""Libraries that a test's server imports once, before it has any session; every Python in the server runs this file.
+"""Libraries that the tests' servers import once, before they have any session; every Python in them runs this file.
 
-The server forks its sessions, which then find the libraries in memory: importing torch takes them milliseconds instead
+A server forks its sessions, which then find the libraries in memory: importing torch takes them milliseconds instead
 of two seconds. Nothing else differs: what is imported here is put aside, and is no module of a session's Python until
 the session imports it.
+
+Servers themselves fork from one process, where the environment says so. Each connection of its socket asks for them:
+a JSON object, the environment of the server, with a file for what it prints; the answer is its process number.
 """
 
 from __future__ import annotations
 
 import ctypes
 import gc
+import json
+import os
 import re
+import select
+import signal
+import socket
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -29,6 +37,8 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
 # pandas takes it where it is there, which it is not on a server: it would start a thread.
 MISSING = "pyarrow"
 LARGE_PAGE_BYTES, MADV_COLLAPSE = 2 << 20, 25
+ASKED_AT = "EASEML_TEST_SOCKET"  # the environment variable with the number of the socket that asks for servers
+MESSAGE_BYTES = 1 << 16
 
 
 class Shelf(MetaPathFinder, Loader):
@@ -92,6 +102,44 @@ def join_pages() -> None:
                 advise(ctypes.c_void_p(first), ctypes.c_size_t(n_bytes), MADV_COLLAPSE)
 
 
+def fork_servers(listener: socket.socket) -> None:
+    """Answer until nobody is connected any more; return in each server."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
+    clients: list[socket.socket] = []
+    while True:
+        for ready in select.select([listener, *clients], [], [])[0]:
+            if ready is listener:
+                clients.append(listener.accept()[0])
+                continue
+            message, files, _, _ = socket.recv_fds(ready, MESSAGE_BYTES, 1)
+            if not message:
+                clients.remove(ready)
+                ready.close()
+                if not clients:
+                    os._exit(0)
+                continue
+            server = os.fork()
+            if not server:
+                for each in (listener, *clients):
+                    each.close()
+                become(json.loads(message), files[0])
+                return
+            os.close(files[0])
+            ready.send(str(server).encode())
+
+
+def become(environment: dict[str, str], log: int) -> None:
+    """Take on an environment, print into a file, and leave the session of the parent."""
+    for each in (signal.SIGCHLD, signal.SIGINT, signal.SIGQUIT):  # a shell has what it starts ignore the latter two
+        signal.signal(each, signal.SIG_DFL)
+    os.setsid()
+    os.environ.clear()
+    os.environ.update(environment)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)
+
+
 sys.modules[MISSING] = None  # type: ignore[assignment]
 shelf = Shelf()
 shelf.fill()
@@ -99,3 +147,5 @@ del sys.modules[MISSING]
 sys.meta_path.insert(0, shelf)
 gc.freeze()
 join_pages()
+if ASKED_AT in os.environ:
+    fork_servers(socket.socket(fileno=int(os.environ[ASKED_AT])))
