@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from itertools import count
 from pathlib import Path
@@ -84,6 +84,19 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say how to repeat it."""
     if terminalreporter.stats.get("failed") or terminalreporter.stats.get("error"):
         terminalreporter.write_line(f"sessions of warm servers: --hash-seed {os.environ[HASH_SEED]}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Have one worker compile the tests while the others wait: in a fresh clone each would compile them all."""
+    with Path(__file__).open(encoding="utf-8") as shared:
+        if "PYTEST_XDIST_WORKER" in os.environ:
+            try:
+                fcntl.flock(shared, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                fcntl.flock(shared, fcntl.LOCK_SH)
+                fcntl.flock(shared, fcntl.LOCK_UN)
+        return (yield)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -271,6 +284,13 @@ def server(snapshot: Path) -> Iterator[Embedded]:
 def own_server() -> Iterator[Embedded]:
     """An empty server for one test, which may stop it."""
     with temporary_server() as server:
+        yield server
+
+
+@pytest.fixture
+def own_warm_server(snapshot: Path) -> Iterator[Embedded]:
+    """A server with extension and slots for one test, which may stop it."""
+    with temporary_server(snapshot) as server:
         yield server
 
 

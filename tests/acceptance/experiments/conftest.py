@@ -16,8 +16,11 @@ import pytest
 from click.testing import CliRunner
 
 from easeml_db.cli import commands
+from easeml_experiments import experiment_server
 from easeml_experiments.registry import EXPERIMENTS
+from tests.conftest import copy_folder
 from tests.disks import roomy_place
+from tests.warm_server import WarmServer
 
 
 @dataclass(frozen=True)
@@ -51,8 +54,18 @@ OutcomeOf = Callable[[str], Outcome]
 
 
 @pytest.fixture
-def outcome_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> OutcomeOf:
-    """`outcome_of(name)` runs an experiment's quick form, which must print one JSON document and nothing else."""
+def outcome_of(tmp_path: Path, snapshot: Path, monkeypatch: pytest.MonkeyPatch) -> OutcomeOf:
+    """`outcome_of(name)` runs an experiment's quick form, which must print one JSON document and nothing else.
+
+    Its server is a warm one: each of its sessions would import all libraries. Experiments on a server that they make
+    themselves are in test_interrupted.py.
+    """
+
+    def prepared(folder: Path) -> WarmServer:
+        copy_folder(snapshot, folder)
+        return WarmServer(folder)
+
+    monkeypatch.setattr(experiment_server, "Embedded", prepared)
     # Not in a folder of the test's own: Ray has sockets below it, whose paths may have 107 characters.
     monkeypatch.setenv("TMPDIR", str(roomy_place()))
 
