@@ -171,6 +171,9 @@ class PlannedRuns:
             followed.n_seen = 0
         followed.planned, followed.n_seen = planned, max(followed.n_seen, len(trials))
         await self._begin_stage(followed, now)
+        if followed.record is not None:
+            n_beside = sum(n for key, n in followed.keys.items() if planned.key.arm not in ("", key.arm))
+            followed.record = replace(followed.record, n_beside=max(followed.record.n_beside, n_beside))
 
     async def _begin_stage(self, followed: Followed, now: float) -> None:
         """Record that a stage begins. The first begins when its slots are requested, whichever it then is."""

@@ -60,5 +60,5 @@ def _stage_of(row: Mapping[str, Any]) -> StageRecord:
     key = StageKey(row["arm"], row["bracket"], row["target_epochs"])
     return StageRecord(
         row["place"], row["revision"], key, row["label"], row["began_seconds"], row["n_trials"], row["n_slots"],
-        row["cost_before"], row["n_failures"],
+        row["cost_before"], row["n_failures"], row["n_beside"],
     )  # fmt: skip

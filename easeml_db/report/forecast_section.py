@@ -69,7 +69,7 @@ def _stage_cells(stage: Row) -> Sequence[object]:
     return (
         stage["label"], *("" if each is None else duration_text(each) for each in times),
         *("" if each is None else cost_text(each) for each in costs),
-        "" if stage["n_slots_planned"] is None else stage["n_slots_planned"], stage["n_slots"], stage["reason"],
+        *("" if stage[each] is None else stage[each] for each in ("n_slots_planned", "n_slots")), stage["reason"],
     )  # fmt: skip
 
 

@@ -107,11 +107,11 @@ COMMENT ON FUNCTION easeml.keep_revision(jsonb) IS 'Records that the rest of a r
 CREATE FUNCTION easeml.keep_stage(journal jsonb) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM easeml.fence(journal);
-    INSERT INTO easeml.executed_stages AS e (run_id, tenant, place, revision, label, arm, bracket, target_epochs, began_at, ended_at, n_trials, n_slots, cost_before, cost, n_failures)
+    INSERT INTO easeml.executed_stages AS e (run_id, tenant, place, revision, label, arm, bracket, target_epochs, began_at, ended_at, n_trials, n_slots, cost_before, cost, n_failures, n_beside)
     SELECT r.run_id, r.tenant, s.place, s.revision, s.label, s.arm, s.bracket, s.target_epochs, to_timestamp((journal ->> 'began_seconds')::double precision),
-        to_timestamp((journal ->> 'ended_seconds')::double precision), s.n_trials, s.n_slots, s.cost_before, s.cost, s.n_failures
+        to_timestamp((journal ->> 'ended_seconds')::double precision), s.n_trials, s.n_slots, s.cost_before, s.cost, s.n_failures, s.n_beside
     FROM (SELECT w.* FROM easeml.runs w WHERE w.run_id = (journal ->> 'run_id')::bigint FOR KEY SHARE SKIP LOCKED) r, jsonb_populate_record(NULL::easeml.executed_stages, journal) s
-    ON CONFLICT (run_id, place) DO UPDATE SET ended_at = EXCLUDED.ended_at, n_slots = EXCLUDED.n_slots, cost = EXCLUDED.cost, n_failures = EXCLUDED.n_failures;
+    ON CONFLICT (run_id, place) DO UPDATE SET ended_at = EXCLUDED.ended_at, n_slots = EXCLUDED.n_slots, cost = EXCLUDED.cost, n_failures = EXCLUDED.n_failures, n_beside = EXCLUDED.n_beside;
 END
 $$;
 COMMENT ON FUNCTION easeml.keep_stage(jsonb) IS 'Records a stage of a planned run, as it begins and as it ends; refuses if the lease is stale (internal).';

@@ -70,6 +70,7 @@ CREATE TABLE easeml.executed_stages (
     cost_before double precision NOT NULL,
     cost double precision,
     n_failures integer NOT NULL DEFAULT 0,
+    n_beside integer NOT NULL DEFAULT 0,
     PRIMARY KEY (run_id, place),
     FOREIGN KEY (run_id, tenant) REFERENCES easeml.runs (run_id, tenant) ON DELETE CASCADE
 );
@@ -79,6 +80,7 @@ COMMENT ON COLUMN easeml.executed_stages.n_slots IS 'Most slots that it had at o
 COMMENT ON COLUMN easeml.executed_stages.cost_before IS 'What the run had cost when it began.';
 COMMENT ON COLUMN easeml.executed_stages.cost IS 'What the run cost while it lasted.';
 COMMENT ON COLUMN easeml.executed_stages.n_failures IS 'Instances that did not come up, or died, while it lasted.';
+COMMENT ON COLUMN easeml.executed_stages.n_beside IS 'Most trials of other arms that trained at once while it lasted: an idle slot takes them.';
 
 CREATE TABLE easeml.provisioners (
     provisioner text PRIMARY KEY CHECK (length(provisioner) BETWEEN 1 AND 200),

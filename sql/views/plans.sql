@@ -38,13 +38,22 @@ SELECT e.run_id, e.place AS stage, e.label, e.revision, p.seconds_mean AS second
         CASE WHEN e.n_slots <> p.n_slots THEN format('%s slots instead of %s', e.n_slots, p.n_slots) END,
         CASE WHEN e.n_failures > 0 THEN format('%s instance%s failed', e.n_failures, CASE WHEN e.n_failures > 1 THEN 's' END) END,
         CASE WHEN n.n > 0 THEN format('planned again %s on the way', CASE n.n WHEN 1 THEN 'once' ELSE n.n || ' times' END) END,
-        CASE WHEN extract(epoch FROM e.ended_at - e.began_at) > p.seconds_p95 THEN 'trials took longer than in 95 of 100 cases'
+        CASE WHEN e.n_beside > 0 THEN format('trials of other arms trained beside it, %s at once', e.n_beside) END,
+        CASE WHEN extract(epoch FROM e.ended_at - e.began_at) > p.seconds_p95 THEN CASE WHEN e.n_beside = 0 THEN 'trials took longer than in 95 of 100 cases' END
             WHEN extract(epoch FROM e.ended_at - e.began_at) < 0.8 * p.seconds_mean THEN 'trials took less than was known of them' END), ''), 'as planned') END AS reason,
     e.began_at, e.ended_at, e.tenant::text AS tenant
 FROM easeml.executed_stages e
 LEFT JOIN easeml.planned_stages p ON p.run_id = e.run_id AND p.revision = e.revision AND (p.arm, p.bracket, p.target_epochs) = (e.arm, e.bracket, e.target_epochs)
 LEFT JOIN LATERAL (SELECT count(*) AS n FROM easeml.plans q WHERE q.run_id = e.run_id AND q.revision > e.revision AND q.made_at < coalesce(e.ended_at, clock_timestamp()) - interval '1 millisecond'
-    AND q.made_at > e.began_at) n ON true;
+    AND q.made_at > e.began_at) n ON true
+UNION ALL
+SELECT p.run_id, NULL, p.label, p.revision, p.seconds_mean, p.seconds_p95, NULL, p.cost_mean, p.cost_p95, NULL, p.n_slots, NULL, p.n_trials,
+    CASE WHEN EXISTS (SELECT FROM easeml.trials t JOIN easeml.arms a USING (arm_id) WHERE t.run_id = p.run_id AND p.arm IN ('', a.architecture || CASE a.augmentation WHEN 'none' THEN '' ELSE '+' || a.augmentation END)
+        AND t.bracket = p.bracket AND coalesce(t.target_epochs, t.max_epochs) >= p.target_epochs) THEN 'its trials trained beside those of other stages' ELSE 'it was not reached' END,
+    NULL, NULL, p.tenant::text
+FROM easeml.planned_stages p JOIN easeml.runs r USING (run_id)
+WHERE p.revision = 1 AND r.status NOT IN ('queued', 'running')
+    AND NOT EXISTS (SELECT FROM easeml.executed_stages e WHERE e.run_id = p.run_id AND (e.arm, e.bracket, e.target_epochs) = (p.arm, p.bracket, p.target_epochs));
 COMMENT ON VIEW easeml.plan_accuracy IS 'What was planned for each stage of a run when it began, beside what came of it, and why the two differ.';
 
 COMMENT ON COLUMN easeml.instance_status.run_id IS 'The run that it is for.';
@@ -63,7 +72,7 @@ COMMENT ON COLUMN easeml.instance_status.slot_ids IS 'Its slots.';
 COMMENT ON COLUMN easeml.instance_status.tenant IS 'Tenant that owns the run.';
 
 COMMENT ON COLUMN easeml.plan_accuracy.run_id IS 'The run, see easeml.run_status.';
-COMMENT ON COLUMN easeml.plan_accuracy.stage IS 'Place of the stage among those that the run has been through, from 1.';
+COMMENT ON COLUMN easeml.plan_accuracy.stage IS 'Place of the stage among those that the run has been through, from 1; null for one whose trials trained beside those of others, or that was not reached.';
 COMMENT ON COLUMN easeml.plan_accuracy.label IS 'What trained.';
 COMMENT ON COLUMN easeml.plan_accuracy.revision IS 'The plan that held when it began, see easeml.plan_revisions.';
 COMMENT ON COLUMN easeml.plan_accuracy.seconds_planned IS 'Seconds that were expected.';

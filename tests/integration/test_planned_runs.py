@@ -203,6 +203,35 @@ def test_why_a_stage_differs_is_said_in_numbers(lena: Session, anna: Session, pl
     assert reasons == ["1 instance failed", "2 instances failed"]
 
 
+def test_stages_that_trained_beside_others_say_so(lena: Session, module_database: Session, planned: Any) -> None:
+    """Of three stages the first took long, since another arm trained beside it; the others had no time alone."""
+    run_id = planned(PLANNED)
+    with module_database.transaction(force_rollback=True):
+        module_database.execute(
+            "INSERT INTO easeml.executed_stages (run_id, tenant, place, revision, label, arm, bracket, target_epochs,"
+            " began_at, ended_at, n_trials, n_slots, cost_before, n_beside) SELECT run_id, tenant, 1, 1, label, arm,"
+            " bracket, target_epochs, now(), now() + interval '1 day', n_trials, n_slots, 0, 4"
+            " FROM easeml.planned_stages WHERE run_id = %s AND revision = 1 AND stage = 0",
+            [run_id],
+        )
+        shown = "SELECT stage, seconds, reason FROM easeml.plan_accuracy WHERE run_id = %s ORDER BY stage, reason"
+        beside = {"stage": 1, "seconds": 86400.0, "reason": "trials of other arms trained beside it, 4 at once"}
+        assert module_database.rows(shown, run_id) == [beside]
+        module_database.execute("UPDATE easeml.runs SET status = 'cancelled' WHERE run_id = %s", [run_id])
+        first, *others = module_database.rows(shown, run_id)
+        assert first == beside
+        n_others = module_database.value(
+            "SELECT count(*) - 1 FROM easeml.planned_stages WHERE run_id = %s AND revision = 1", run_id
+        )
+        assert others == [{"stage": None, "seconds": None, "reason": "it was not reached"}] * n_others
+        assert n_others > 0
+        module_database.execute("UPDATE easeml.trials SET target_epochs = NULL WHERE run_id = %s", [run_id])
+        reasons = module_database.values(
+            "SELECT reason FROM easeml.plan_accuracy WHERE run_id = %s AND stage IS NULL", run_id
+        )
+        assert set(reasons) == {"its trials trained beside those of other stages"}
+
+
 def test_a_run_that_its_max_seconds_will_end_before_its_plan_says_so(lena: Session, planned: Any) -> None:
     notices: list[str] = []
 

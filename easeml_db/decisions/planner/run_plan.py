@@ -65,7 +65,8 @@ class RunPlan:
 
 @dataclass(frozen=True)
 class StageRecord:
-    """What a stage came to; `cost` and `ended_seconds` once it is over."""
+    """What a stage came to; `cost` and `ended_seconds` once it is over. `n_beside`: the most
+    trials of other arms that trained at once meanwhile."""
 
     place: int
     revision: int
@@ -76,6 +77,7 @@ class StageRecord:
     n_slots: int
     cost_before: float
     n_failures: int = 0
+    n_beside: int = 0
     ended_seconds: float | None = None
     cost: float | None = None
 

@@ -50,7 +50,7 @@ FROM easeml.planned_stages WHERE run_id = %(run_id)s AND revision = %(revision)s
 
 -- name: read_stage
 -- The stage that a run was in when an earlier coordinator left it.
-SELECT place, revision, label, arm, bracket, target_epochs, extract(epoch FROM began_at)::double precision AS began_seconds, n_trials, n_slots, cost_before, n_failures
+SELECT place, revision, label, arm, bracket, target_epochs, extract(epoch FROM began_at)::double precision AS began_seconds, n_trials, n_slots, cost_before, n_failures, n_beside
 FROM easeml.executed_stages WHERE run_id = %(run_id)s AND ended_at IS NULL ORDER BY place DESC LIMIT 1
 
 -- name: read_standing
