@@ -24,7 +24,8 @@ BEGIN
         chosen := easeml.choose_architectures(data, architectures);
     ELSE
         chosen := coalesce(architectures, '{mlp}');
-        PERFORM easeml.fail('ML001', format('architectures: there is no architecture %s', quote_nullable(a)), hint => 'SELECT * FROM easeml.architectures shows them.')
+        PERFORM easeml.fail('ML001', format('architectures: there is no architecture %s', quote_nullable(a)),
+            hint => (SELECT easeml.near_names(a, array_agg(l.architecture)) FROM easeml.list_architectures() l) || ' SELECT * FROM easeml.architectures shows all of them.')
         FROM unnest(chosen) a WHERE NOT EXISTS (SELECT FROM easeml.list_architectures() l WHERE l.architecture = a);
     END IF;
     plan := easeml.plan_search(easeml.specifications(chosen, data.encoder -> 'target'), search_space, procedure, n_configs, max_epochs, seed, easeml.complete_options(procedure, procedure_options));

@@ -144,7 +144,7 @@ BEGIN
             hint => 'SELECT * FROM easeml.architectures says what fits what; NULL lets easeml choose.');
     ELSIF FOUND THEN
         PERFORM easeml.fail('ML001', format('architectures: there is no architecture %s', quote_nullable(unfit.architecture)),
-            hint => (SELECT 'Choose from: ' || string_agg(a.architecture, ', ') || '.' FROM easeml.list_architectures() a));
+            hint => (SELECT easeml.near_names(unfit.architecture, array_agg(a.architecture)) FROM easeml.list_architectures() a) || ' SELECT * FROM easeml.architectures shows all of them.');
     END IF;
     IF apart IS NULL THEN
         RETURN chosen;

@@ -81,7 +81,7 @@ BEGIN
     END LOOP;
     IF former.serving_id IS NULL THEN
         PERFORM easeml.fail('ML004', format('dataset %s has nothing to go back to: %s', quote_literal(name),
-            coalesce(format('trial %s was the first to answer, of those that are left', present.trial_id), 'no trial has answered yet, of those that are left')),
+            CASE WHEN present.trial_id IS NULL THEN 'no trial has answered yet' ELSE format('trial %s was the first to answer, of those that are left', present.trial_id) END),
             hint => format('SELECT * FROM easeml.serving_history WHERE dataset_name = %L shows what answered. easeml.deploy(trial_id) lets any trial answer.', name));
     END IF;
     INSERT INTO easeml.deployments (tenant, dataset_name, trial_id) VALUES (asker, name, former.trial_id)

@@ -208,6 +208,7 @@ BAD_RUNS = {
     "'nothing'": ("ML003", "no dataset 'nothing'"),
     "NULL": ("ML003", "no dataset NULL"),
     "'labels', '{wrong}'": ("ML001", "architectures: there is no architecture .?wrong"),
+    "'labels', '{mpl}'": ("ML001", "architectures: there is no architecture 'mpl'", "Did you mean 'mlp'"),
     "'labels', '{}'": ("ML001", "architectures: expected at least one name"),
     "'labels', '{NULL}'": ("ML001", "architectures: there is no architecture NULL"),
     "'labels', '{lenet}'": ("ML001", "architectures: lenet does not fit dataset 'labels'"),
@@ -271,6 +272,10 @@ BAD_SEARCH_SPACES = {
 @pytest.mark.parametrize("arguments", BAD_RUNS)
 def test_select_models_refuses(unchanged: Session, arguments: str) -> None:
     refused(unchanged, f"SELECT easeml.select_models({arguments})", *BAD_RUNS[arguments])
+
+
+def test_a_rollback_needs_a_trial_that_has_answered(unchanged: Session) -> None:
+    refused(unchanged, "SELECT easeml.rollback('labels')", "ML004", "nothing to go back to: no trial has answered yet")
 
 
 @pytest.mark.parametrize("space", [key for key, answer in BAD_SEARCH_SPACES.items() if answer])

@@ -151,8 +151,9 @@ def test_a_preview_shows_brackets_before_anything_runs(points: Session) -> None:
     assert {row["arm"] for row in rows} == {None}
     arms = points.values("SELECT DISTINCT arm FROM easeml.preview_procedure('asha', dataset => 'points') ORDER BY 1")
     assert arms == ["extra_trees", "lightgbm", "linear", "mlp"]
-    with pytest.raises(psycopg.Error, match="there is no architecture 'mpl'"):
+    with pytest.raises(psycopg.Error, match="there is no architecture 'mpl'") as caught:
         points.rows("SELECT * FROM easeml.preview_procedure('asha', architectures => '{mpl}')")
+    assert str(caught.value.diag.message_hint).startswith("Did you mean 'mlp'?")
 
 
 def test_the_shell_lists_previews_and_starts(points: Session) -> None:
