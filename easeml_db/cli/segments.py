@@ -12,7 +12,8 @@ from easeml_db.cli.output import print_json, print_rows, say
 from easeml_db.cli.places import place_command
 from easeml_db.cli.statements import Connection, call, rows
 from easeml_db.errors import EasemlError, InvalidArgument
-from easeml_db.postgres.nodes import OWN_DDL, Node, hold, look_at, visited
+from easeml_db.postgres.greenplum.facts import installation
+from easeml_db.postgres.nodes import GREENPLUM, OWN_DDL, Node, hold, look_at, visited
 
 COLUMNS = {
     "segment_name": "segment", "service": "service", "n_slots": "slots", "n_active_slots": "active",
@@ -37,12 +38,15 @@ segments = listing_group("segments", "List segments (without a command), or add,
 @segments.command("add")
 @click.argument("name", metavar="SEGMENT")
 @click.option("--service", help="Another server, by its name in pg_service.conf (default: a part of this server).")
-@click.option("--engine", default="postgres", help="What that server is: postgres (default), or citus: a worker.")
+@click.option(
+    "--engine", default="postgres", help="What that server is: postgres (default), citus: a worker, or greenplum."
+)
+@click.option("--content", type=int, help="Which segment of the Greenplum cluster: 0, 1, ...")
 @group_options
-def add(name: str, service: str | None, engine: str, dsn: str | None, as_json: bool) -> None:
+def add(name: str, service: str | None, engine: str, content: int | None, dsn: str | None, as_json: bool) -> None:
     """Add SEGMENT: a place that holds partitions; give it slots next. Another server is looked at first."""
     with database(dsn) as connection, connection.transaction():
-        call(connection, "add_segment", name, service=service, engine=engine)
+        call(connection, "add_segment", name, service=service, engine=engine, content=content)
         if service is not None:
             _look_at(connection, name)
     _print(dsn, as_json)
@@ -62,11 +66,16 @@ def check(place: str, dsn: str | None, as_json: bool) -> None:
 @segments.command("install")
 @click.argument("service")
 @click.option("--grant", "role", help="Role by which the coordinator works there: made a member of easeml_segment.")
-def install_segment(service: str, role: str | None) -> None:
+@click.option("--engine", default="postgres", help="greenplum: SERVICE is the coordinator of a Greenplum cluster.")
+def install_segment(service: str, role: str | None, engine: str) -> None:
     """Create the extension easeml_segment on the server of SERVICE, whose role must be a superuser there."""
     with visited(service) as connection:
-        connection.execute(OWN_DDL)
-        connection.execute("CREATE EXTENSION IF NOT EXISTS easeml_segment CASCADE")
+        if engine == GREENPLUM:
+            connection.execute("CREATE EXTENSION IF NOT EXISTS plpython3u")
+            connection.execute(installation().encode())
+        else:
+            connection.execute(OWN_DDL)
+            connection.execute("CREATE EXTENSION IF NOT EXISTS easeml_segment CASCADE")
         if role is not None:
             connection.execute(sql.SQL("GRANT easeml_segment TO {}").format(sql.Identifier(role)))
     say(f"easeml_segment is installed there; now: easeml segments add NAME --service {service}")
@@ -79,7 +88,7 @@ def _look_at(connection: Connection, segment: str) -> None:
     if node.service is None:
         raise InvalidArgument(f"segment {segment} is a part of this server", hint="easeml doctor looks at that.")
     try:
-        facts = look_at(node.service, node.engine)
+        facts = look_at(node.service, node.engine, node.content)
         call(connection, "note_segment", node.segment_id, Jsonb(facts), None)
         hold(node)
     except EasemlError as error:

@@ -20,6 +20,7 @@ from easeml_db.errors import EasemlError, ServerUnavailable
 from easeml_db.postgres import background
 from easeml_db.postgres.connection import connect
 from easeml_db.postgres.node_rows import NodeRows
+from easeml_db.postgres.node_store import other_store
 from easeml_db.postgres.node_wires import Wire
 from easeml_db.postgres.nodes import Node
 from easeml_db.postgres.states_in_use import StatesInUse
@@ -158,19 +159,45 @@ class NodeHub:
         up before the control server is asked, so what it records meanwhile is in either.
         """
         async with self._receiving.taken() as node, await connect(self._dsn, "easeml garbage") as control:
-            listed = await _numbers(node, LISTED, lease_number)
+            listed = await _listed_states(node, lease_number)
             in_use = self.in_use.numbers()
             known = await _numbers(control, POINTED, list(listed))
             garbage = list(listed - known - in_use)
             if garbage:
-                await node.execute(DROP_STATES, [garbage, lease_number])
-                await node.execute(VACUUM)
-            datasets = await _numbers(node, LISTED_DATASETS)
+                await _drop_states(node, garbage, lease_number)
+            datasets = await _listed_datasets(node)
             listed_datasets = list(datasets)
             gone = list(datasets - await _numbers(control, LIVE_DATASETS, listed_datasets, listed_datasets))
             if gone:
-                await node.execute(DROP_DATASETS, [gone])
+                await _drop_datasets(node, gone)
         return len(garbage)
+
+
+async def _listed_states(node: Connection, lease_number: int) -> set[int]:
+    store = other_store(node)
+    return await (_numbers(node, LISTED, lease_number) if store is None else store.listed_states(lease_number))
+
+
+async def _drop_states(node: Connection, checkpoint_ids: list[int], lease_number: int) -> None:
+    """Remove states that were listed under a lease, and have their room used again."""
+    if (store := other_store(node)) is not None:
+        await store.drop_states(checkpoint_ids)
+        await store.vacuum()
+        return
+    await node.execute(DROP_STATES, [checkpoint_ids, lease_number])
+    await node.execute(VACUUM)
+
+
+async def _listed_datasets(node: Connection) -> set[int]:
+    store = other_store(node)
+    return await (_numbers(node, LISTED_DATASETS) if store is None else store.listed_datasets())
+
+
+async def _drop_datasets(node: Connection, dataset_ids: list[int]) -> None:
+    if (store := other_store(node)) is not None:
+        await store.drop_datasets(dataset_ids)
+        return
+    await node.execute(DROP_DATASETS, [dataset_ids])
 
 
 async def _numbers(connection: Connection, statement: str, *values: object) -> set[int]:

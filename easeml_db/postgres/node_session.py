@@ -161,14 +161,14 @@ class NodeUnitSession:
             hop = await self._prepare(order, text, opened)
             came = None if hop is None else json.dumps(asdict(hop))
             self._check_cancelled()
-            called = f"CALL easeml_segment.{WORK[procedure]}(%s::jsonb, %s::jsonb, NULL)"
-            told = await self._told(called, text, later(opened, time.monotonic() - began))
+            told = await self._told(procedure, text, later(opened, time.monotonic() - began))
             self._check_cancelled()
             unit = _Unit(order, recorded_order(order, told), came)
             return await self._record(procedure, unit, opened, told)
 
-    async def _told(self, called: str, text: str, opened: dict[str, Any]) -> dict[str, Any]:
+    async def _told(self, procedure: str, text: str, opened: dict[str, Any]) -> dict[str, Any]:
         """Do the unit there. States that are not what they should be are as good as lost on that node."""
+        called = f"CALL easeml_segment.{WORK[procedure]}(%s::jsonb, %s::jsonb, NULL)"
         try:
             told: dict[str, Any] = (await self._one(self._remote, called, text, json.dumps(opened)))["result"]
         except psycopg.Error as error:
@@ -196,7 +196,7 @@ class NodeUnitSession:
                 await note_copy(self._control, text, copy)
             self._check_cancelled()
         if opened["registered"]:
-            await self._remote.execute(REGISTER, [json.dumps(opened["registered"])])
+            await self._register(opened["registered"])
         for mate in mates_of(opened):
             await bring_known(self._control, self._remote, mate, unit["lease_number"])
             self._check_cancelled()
@@ -208,6 +208,10 @@ class NodeUnitSession:
         if await has_state(self._remote, known):
             return landed
         return await self._fetch(unit, text, state, known)
+
+    async def _register(self, registered: list[dict[str, Any]]) -> None:
+        """Tell the node of architectures of installed packages, as they were registered here."""
+        await self._remote.execute(REGISTER, [json.dumps(registered)])
 
     async def _rows_of(self, segment_id: int) -> NodeRows:
         return (await self._find_hub(self._control, segment_id)).rows

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import psycopg
 
 from easeml_db.errors import EasemlError
-from easeml_db.postgres.nodes import Node, connect_node, unreachable
+from easeml_db.postgres.nodes import Node, connect_to, unreachable
 from easeml_db.postgres.transfers import Connection
 
 SETTINGS = {"statement_timeout": "0", "idle_session_timeout": "0", "lock_timeout": "10s", "jit": "off"}
@@ -39,7 +39,7 @@ class Wire:
     async def _connected(self) -> Connection:
         """Connect; whatever is in the way is nothing that a unit can be blamed for."""
         try:
-            return await connect_node(self._node.service, f"easeml {self._what}", SETTINGS)
+            return await connect_to(self._node, f"easeml {self._what}", SETTINGS)
         except EasemlError as error:
             raise unreachable(self._node.service, str(error)) from error
 

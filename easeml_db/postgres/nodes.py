@@ -17,6 +17,8 @@ from psycopg.conninfo import make_conninfo
 from easeml_db import __version__
 from easeml_db.errors import EasemlError, InvalidArgument, NotAllowed, NotReady, ServerUnavailable, VersionMismatch
 from easeml_db.postgres.connection import MISSING, connect, connect_now, server_error
+from easeml_db.postgres.greenplum.connections import connect_segment
+from easeml_db.postgres.greenplum.facts import hold_now, look_now
 
 FACTS = "SELECT easeml_segment.node_facts() AS facts"
 HOLD = "SELECT easeml_segment.hold(%s)"
@@ -30,7 +32,7 @@ PATIENCE: dict[str, Any] = {
 }  # fmt: skip
 
 Facts = dict[str, Any]
-CITUS = "citus"
+CITUS, GREENPLUM = "citus", "greenplum"
 # A node of a Citus cluster has our extensions for itself; on another server nobody reads this setting.
 OWN_DDL = "SELECT set_config('citus.enable_ddl_propagation', 'off', false)"
 OLDEST_CITUS = 12
@@ -38,13 +40,14 @@ OLDEST_CITUS = 12
 
 @dataclass(frozen=True)
 class Node:
-    """A segment that is another server."""
+    """A segment that is another server, or of a Greenplum cluster the segment of that number (`content`)."""
 
     segment_id: int
     segment_name: str
     service: str
     token: str
     engine: str = "postgres"
+    content: int | None = None
 
 
 def node_dsn(service: str) -> str:
@@ -99,7 +102,7 @@ def node_error(service: str, error: psycopg.Error) -> EasemlError:
     if error.sqlstate in MISSING:
         return NotReady(
             f"service {service}: its database has no extension easeml_segment",
-            hint=f"easeml segments install {service}",
+            hint=f"easeml segments install {service} (of a Greenplum cluster: with --engine greenplum)",
         )
     if error.sqlstate == "42501":
         hint = "On that server: GRANT easeml_segment TO the role that the service names."
@@ -120,11 +123,15 @@ def unreachable(service: str, text: str | None = None) -> ServerUnavailable:
     return ServerUnavailable(f"service {service}: the server cannot be reached", detail=text)
 
 
-def look_at(service: str, engine: str = "postgres") -> Facts:
-    """Return what a node says of itself. Raises what is against it."""
+def look_at(service: str, engine: str = "postgres", content: int | None = None) -> Facts:
+    """Return what a node says of itself; `content`: of which segment of a Greenplum cluster. Raises what is against
+    it."""
     with visited(service) as connection:
-        row = connection.execute(FACTS).fetchone()
-        facts: Facts = {} if row is None else row["facts"]
+        if content is not None:
+            facts: Facts = look_now(connection, content)
+        else:
+            row = connection.execute(FACTS).fetchone()
+            facts = {} if row is None else row["facts"]
     check_facts(service, facts, engine)
     return facts
 
@@ -132,7 +139,10 @@ def look_at(service: str, engine: str = "postgres") -> Facts:
 def hold(node: Node) -> None:
     """Have the node serve this segment and no other. Raises NotAllowed where it serves another."""
     with visited(node.service) as connection:
-        connection.execute(HOLD, [node.token])
+        if node.content is not None:
+            hold_now(connection, node.content, node.token)
+        else:
+            connection.execute(HOLD, [node.token])
 
 
 @contextmanager
@@ -145,6 +155,18 @@ def visited(service: str) -> Iterator[psycopg.Connection[dict[str, Any]]]:
         raise node_error(service, error) from error
     except ServerUnavailable as error:
         raise _of_connecting(service, error) from error
+
+
+async def connect_to(
+    node: Node, application_name: str, settings: Mapping[str, str]
+) -> psycopg.AsyncConnection[dict[str, Any]]:
+    """Open an autocommit connection to a node, or to the cluster about the segment that it is."""
+    if node.content is None:
+        return await connect_node(node.service, application_name, settings)
+    try:
+        return await connect_segment(node_dsn(node.service), node.content, application_name, settings)
+    except ServerUnavailable as error:
+        raise _of_connecting(node.service, error) from error
 
 
 async def connect_node(

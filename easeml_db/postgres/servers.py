@@ -5,16 +5,20 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import psycopg
 from psycopg.types.json import Jsonb
 
 from easeml_db.errors import EasemlError
 from easeml_db.postgres.connection import connect
+from easeml_db.postgres.greenplum.connections import GreenplumConnection
+from easeml_db.postgres.greenplum.facts import hold, look
+from easeml_db.postgres.greenplum.session import GreenplumUnitSession, make_ready
+from easeml_db.postgres.greenplum.watching import ClusterWatch
 from easeml_db.postgres.node_hub import NodeHub
 from easeml_db.postgres.node_session import NodeUnitSession
-from easeml_db.postgres.nodes import FACTS, HOLD, Node, check_facts, connect_node, node_dsn, node_error
+from easeml_db.postgres.nodes import FACTS, HOLD, Facts, Node, check_facts, connect_to, node_dsn, node_error
 from easeml_db.postgres.slot_session import SETTINGS, open_session
 from easeml_db.postgres.state_search import FetchingSession
 from easeml_db.postgres.states_in_use import StatesInUse
@@ -23,17 +27,32 @@ from easeml_db.postgres.transfers import Connection
 from easeml_db.postgres.unit_session import UnitSession
 from easeml_db.words.topology import Slot
 
-READ_NODE = "SELECT segment_id, segment_name, service, token, engine FROM easeml.segments WHERE segment_id = %s"
+READ_NODE = """
+SELECT segment_id, segment_name, service, token, engine, content FROM easeml.segments WHERE segment_id = %s
+"""
 NOTE = "SELECT easeml.note_segment(%s, %s, %s)"
 
 WATCH_SECONDS = 5.0
+
+
+class Stuck(Protocol):
+    """What tells of units that give no sign of life."""
+
+    async def given_up(self, pids: Mapping[int, int]) -> dict[int, float]:
+        """Return the slots to give up, with their seconds of silence; it takes long where nobody answers."""
+
+    async def close(self) -> None:
+        """Close its session."""
 
 
 class NodeWatch:
     """Looks after the units on a node. One that cannot be asked for the lease of a unit has all its slots given up."""
 
     def __init__(self, node: Node, unit_lease_seconds: float) -> None:
-        self._stuck, self._lease_seconds = StuckUnits(node_dsn(node.service), unit_lease_seconds), unit_lease_seconds
+        self._stuck: Stuck = StuckUnits(node_dsn(node.service), unit_lease_seconds)
+        if node.content is not None:
+            self._stuck = ClusterWatch(node_dsn(node.service))
+        self._lease_seconds = unit_lease_seconds
         self._silent_since: float | None = None
 
     async def given_up(self, pids: Mapping[int, int]) -> dict[int, float]:
@@ -78,7 +97,8 @@ class Servers:
             raise
         hub.opened()
         self._segments[slot.slot_id] = slot.segment_id
-        there = NodeUnitSession(slot.slot_id, control, remote, hub, self._hubs, self._hub_of)
+        kind = GreenplumUnitSession if isinstance(remote, GreenplumConnection) else NodeUnitSession
+        there = kind(slot.slot_id, control, remote, hub, self._hubs, self._hub_of)
         await there.show_idle()
         return there
 
@@ -110,7 +130,7 @@ class Servers:
     async def _open_remote(self, control: Connection, node: Node, slot_id: int) -> Connection:
         """Open and warm a session on a node, and record what is known of the node since."""
         try:
-            remote = await connect_node(node.service, f"easeml slot {slot_id}", SETTINGS)
+            remote = await connect_to(node, f"easeml slot {slot_id}", SETTINGS)
             try:
                 await self._check(control, remote, node)
             except BaseException:
@@ -127,9 +147,16 @@ class Servers:
 
     @staticmethod
     async def _check(control: Connection, remote: Connection, node: Node) -> None:
-        row = await (await remote.execute(FACTS)).fetchone()
-        facts = {} if row is None else row["facts"]
-        check_facts(node.service, facts, node.engine)
-        await control.execute(NOTE, [node.segment_id, Jsonb(facts), None])
-        await remote.execute(HOLD, [node.token])
-        await remote.execute("SELECT easeml_segment.warm_node()")
+        async def note(facts: Facts) -> None:
+            check_facts(node.service, facts, node.engine)
+            await control.execute(NOTE, [node.segment_id, Jsonb(facts), None])
+
+        if isinstance(remote, GreenplumConnection) and node.content is not None:
+            await note(await look(remote, node.content))
+            await hold(remote, node.content, node.token)
+            await make_ready(remote)
+        else:
+            row = await (await remote.execute(FACTS)).fetchone()
+            await note({} if row is None else row["facts"])
+            await remote.execute(HOLD, [node.token])
+            await remote.execute("SELECT easeml_segment.warm_node()")

@@ -16,18 +16,20 @@ import psycopg
 from psycopg import sql
 
 from easeml_db.errors import CorruptCheckpoint, NotFound, ServerUnavailable
+from easeml_db.postgres.node_store import OtherStore, other_store
 
 T = TypeVar("T")
 Connection = psycopg.AsyncConnection[dict[str, Any]]
 
 SILENCE_SECONDS = 20.0
 CONTROL, NODE = "easeml", "easeml_segment"
+NOTHING: sql.Composable = sql.SQL("")
 STATE_OUT: dict[str, LiteralString] = {
     NODE: "SELECT checkpoint_id, chunk_number, bytes FROM easeml_segment.checkpoint_chunks WHERE checkpoint_id = {id}"
-    " ORDER BY chunk_number",
+    " {and_here} ORDER BY chunk_number",
     CONTROL: """
 SELECT checkpoint_id, 0 AS chunk_number, state AS bytes FROM easeml.checkpoints
-WHERE checkpoint_id = {id} AND state IS NOT NULL
+WHERE checkpoint_id = {id} AND state IS NOT NULL {and_here}
 UNION ALL SELECT checkpoint_id, chunk_number, bytes FROM easeml.checkpoint_chunks WHERE checkpoint_id = {id}
 ORDER BY chunk_number
 """,
@@ -39,7 +41,7 @@ SELECT FROM easeml_segment.checkpoints c WHERE c.checkpoint_id = %s AND c.trial_
 """
 DROP_STATE = "DELETE FROM easeml_segment.checkpoints WHERE checkpoint_id = %s"
 CHUNKS_OUT: LiteralString = """
-COPY (SELECT bytes FROM easeml_segment.checkpoint_chunks WHERE checkpoint_id = {id} ORDER BY chunk_number)
+COPY (SELECT bytes FROM easeml_segment.checkpoint_chunks WHERE checkpoint_id = {id} {and_here} ORDER BY chunk_number)
 TO STDOUT (FORMAT binary)
 """
 EMPTY_COPY_BYTES = 21  # of the binary format: its beginning and its end
@@ -100,9 +102,12 @@ async def soon(work: Awaitable[T]) -> T:
 
 async def has_state(node: Connection, state: KnownState) -> bool:
     """Say whether a node has the bytes of a state; what it has under that number and is another one is removed."""
-    values = [state.checkpoint_id, state.trial_id, state.sha256]
-    cursor = await node.execute(HAS_STATE, values)
-    if await cursor.fetchall():
+    if (store := other_store(node)) is not None:
+        found = await store.has_state(state)
+    else:
+        values = [state.checkpoint_id, state.trial_id, state.sha256]
+        found = bool(await (await node.execute(HAS_STATE, values)).fetchall())
+    if found:
         return True
     await forget_state(node, state.checkpoint_id)
     return False
@@ -110,21 +115,24 @@ async def has_state(node: Connection, state: KnownState) -> bool:
 
 async def forget_state(node: Connection, checkpoint_id: int) -> None:
     """Remove a state from a node."""
+    if (store := other_store(node)) is not None:
+        await store.drop_states([checkpoint_id])
+        return
     await node.execute(DROP_STATE, [checkpoint_id])
 
 
 async def bring_state(source: Place, node: Connection, state: KnownState, lease_number: int) -> int:
     """Copy a state to a node that may have it already; return the bytes. Raises NotFound where the source lacks it."""
-    begin = sql.SQL(NEW_STATE).format(
-        id=state.checkpoint_id, trial=state.trial_id, lease=lease_number, n_bytes=state.n_bytes, sha256=state.sha256
-    )
-    query = sql.SQL(STATE_OUT[source.schema]).format(id=sql.Literal(state.checkpoint_id))
-    into = sql.SQL("easeml_segment.checkpoint_chunks (checkpoint_id, chunk_number, bytes)")
+    store, there = other_store(node), other_store(source.connection)
+    and_here = NOTHING if there is None else there.and_here
+    query = sql.SQL(STATE_OUT[source.schema]).format(id=sql.Literal(state.checkpoint_id), and_here=and_here)
+    into: sql.Composable = sql.SQL("easeml_segment.checkpoint_chunks (checkpoint_id, chunk_number, bytes)")
+    if store is not None:
+        lead, into = store.chunk_lead(state, lease_number), store.chunk_columns
+        query = sql.SQL("SELECT {} q.chunk_number, q.bytes FROM ({}) q").format(lead, query)
     try:
-        begun = await node.execute(begin)
-        begun.nextset()
         n_bytes = 0
-        if await begun.fetchone() is not None:
+        if await _begin_state(node, store, state, lease_number):
             n_bytes = await copy_rows(source.connection, node, query, into)
             if n_bytes <= EMPTY_COPY_BYTES:
                 raise NotFound(f"checkpoint {state.checkpoint_id} is not there")
@@ -136,6 +144,19 @@ async def bring_state(source: Place, node: Connection, state: KnownState, lease_
             await soon(node.execute("ROLLBACK"))
         raise
     return n_bytes
+
+
+async def _begin_state(node: Connection, store: OtherStore | None, state: KnownState, lease_number: int) -> bool:
+    """Begin a transaction, and the row of a state; return False where the node has it already."""
+    if store is not None:
+        await node.execute("BEGIN")
+        return not await store.has_number(state.checkpoint_id)
+    begin = sql.SQL(NEW_STATE).format(
+        id=state.checkpoint_id, trial=state.trial_id, lease=lease_number, n_bytes=state.n_bytes, sha256=state.sha256
+    )
+    begun = await node.execute(begin)
+    begun.nextset()
+    return await begun.fetchone() is not None
 
 
 async def bring_known(control: Connection, node: Connection, state: KnownState, lease_number: int) -> None:
@@ -150,7 +171,9 @@ async def fetch_state(node: Connection, control: Connection, state: KnownState, 
     Return the bytes. What a node sends is checked: it writes nothing but these bytes, of this length and hash. Raises
     CorruptCheckpoint.
     """
-    read = sql.SQL(CHUNKS_OUT).format(id=sql.Literal(state.checkpoint_id))
+    store = other_store(node)
+    and_here = NOTHING if store is None else store.and_here
+    read = sql.SQL(CHUNKS_OUT).format(id=sql.Literal(state.checkpoint_id), and_here=and_here)
     n_bytes, digest, number = 0, hashlib.sha256(), 0
     async with node.cursor().copy(read) as rows, control.cursor().copy(CHUNKS_IN) as written:
         rows.set_types(["bytea"])

@@ -42,24 +42,26 @@ class _AnyVersion(Session):
 
 def node_facts_of(session: Session) -> str:
     """Return identity, holder, versions and devices as JSON; a package that cannot be imported has its error."""
-    versions = {name: _version(name) for name in PACKAGES}
+    versions = {name: version_of(name) for name in PACKAGES}
     facts = json.loads(session.row(NODE)) | {"python": platform.python_version(), "package": __version__}
     if session.row(HAS_CITUS):
         facts["citus"] = json.loads(session.row(CITUS))
-    return json.dumps(facts | {"packages": versions, "devices": _devices() if versions["torch"]["version"] else []})
+    return json.dumps(facts | {"packages": versions, "devices": devices() if versions["torch"]["version"] else []})
 
 
 node_facts = entry_point(node_facts_of, of=_AnyVersion)
 
 
-def _version(name: str) -> dict[str, str | None]:
+def version_of(name: str) -> dict[str, str | None]:
+    """Return the version of a package, or why it cannot be imported."""
     try:
         return {"version": str(importlib.import_module(name).__version__), "fault": None}
     except Exception as error:  # noqa: BLE001 - whatever keeps a package from importing is what is asked for
         return {"version": None, "fault": f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"}
 
 
-def _devices() -> list[str]:
+def devices() -> list[str]:
+    """Return what slots can be bound to here, as torch names it."""
     import torch
 
     return ["cpu", *(f"cuda:{k}" for k in range(torch.cuda.device_count()))]

@@ -61,6 +61,11 @@ def warm_node(session: Session) -> None:
 @node_entry_point
 @pinned
 def train_on_node(session: Session, unit: str, context: str, result: str | None) -> tuple[str]:
+    """Train as `train` does."""
+    return (train(session, unit, context),)
+
+
+def train(session: Session, unit: str, context: str) -> str:
     """Train and store the new state; return JSON {"facts", "checkpoint_id", "sha256", "n_bytes"}.
 
     Raises TrialFailed, CorruptCheckpoint; a cancel passes through and stores nothing.
@@ -72,14 +77,19 @@ def train_on_node(session: Session, unit: str, context: str, result: str | None)
         return stored.store(state)
 
     facts, _ = train_opened(session, order, opened.context, record)
-    return (json.dumps({"facts": facts, **stored.told}),)
+    return json.dumps({"facts": facts, **stored.told})
 
 
 @node_entry_point
 @pinned
 def train_round_on_node(session: Session, unit: str, context: str, result: str | None) -> tuple[str]:
-    """Train over all partitions, which are here, and store the new state; return what `train_on_node` returns, and as
-    "parts" the facts of each member of the order."""
+    """Train as `train_round` does."""
+    return (train_round(session, unit, context),)
+
+
+def train_round(session: Session, unit: str, context: str) -> str:
+    """Train over all partitions, which are here, and store the new state; return what `train` returns, and as "parts"
+    the facts of each member of the order."""
     order, opened = Unit.from_text(unit), _opened(context)
     stored = _Stored(session, order, opened.new_checkpoint_id)
     told: list[TrainingFacts] = []
@@ -89,12 +99,17 @@ def train_round_on_node(session: Session, unit: str, context: str, result: str |
         return stored.store(state)
 
     train_opened_round(session, order, opened.context, record)
-    return (json.dumps({"facts": told[0], "parts": told, **stored.told}),)
+    return json.dumps({"facts": told[0], "parts": told, **stored.told})
 
 
 @node_entry_point
 @pinned
 def evaluate_on_node(session: Session, unit: str, context: str, result: str | None) -> tuple[str]:
+    """Measure as `evaluate` does."""
+    return (evaluate(session, unit, context),)
+
+
+def evaluate(session: Session, unit: str, context: str) -> str:
     """Measure; return the facts that are to be recorded as JSON {"statistics", "read_bytes"}."""
     order, opened = Unit.from_text(unit), _opened(context)
 
@@ -102,33 +117,43 @@ def evaluate_on_node(session: Session, unit: str, context: str, result: str | No
         return facts
 
     _, facts = evaluate_opened(session, order, opened.context, record)
-    return (json.dumps(facts),)
+    return json.dumps(facts)
 
 
 @node_entry_point
 @pinned
 def evaluate_round_on_node(session: Session, unit: str, context: str, result: str | None) -> tuple[str]:
-    """Measure the rows of all partitions, which are here; return what `evaluate_on_node` returns, and as "parts" the
-    facts of each member of the order."""
+    """Measure as `evaluate_round` does."""
+    return (evaluate_round(session, unit, context),)
+
+
+def evaluate_round(session: Session, unit: str, context: str) -> str:
+    """Measure the rows of all partitions, which are here; return what `evaluate` returns, and as "parts" the facts of
+    each member of the order."""
     order, opened = Unit.from_text(unit), _opened(context)
 
     def record(measured: EvaluatedState, parts: Sequence[EvaluationFacts]) -> Sequence[EvaluationFacts]:
         return parts
 
     _, parts = evaluate_opened_round(session, order, opened.context, record)
-    return (json.dumps({**parts[0], "parts": parts}),)
+    return json.dumps({**parts[0], "parts": parts})
 
 
 @node_entry_point
 @pinned
 def pilot_on_node(session: Session, unit: str, context: str, result: str | None) -> tuple[str]:
+    """Time as `pilot` does."""
+    return (pilot(session, unit, context),)
+
+
+def pilot(session: Session, unit: str, context: str) -> str:
     """Time a fresh trial on rows of one partition; return what easeml.pilot_unit returns."""
     order, opened = Unit.from_text(unit), _opened(context)
 
     def record(times: PilotTimes) -> None:
         """Leave it to the control server."""
 
-    return (pilot_opened(session, order, opened.context, opened.mean_rows, record),)
+    return pilot_opened(session, order, opened.context, opened.mean_rows, record)
 
 
 class _Stored:

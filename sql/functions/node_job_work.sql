@@ -1,7 +1,7 @@
 -- How the service finds, opens and records what tenants have asked of nodes.
 
 CREATE FUNCTION easeml.nodes_of(segments text[]) RETURNS jsonb LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT coalesce(jsonb_object_agg(g.segment_name, jsonb_build_object('segment_id', g.segment_id, 'segment_name', g.segment_name, 'service', g.service, 'token', g.token, 'engine', g.engine)), '{}')
+    SELECT coalesce(jsonb_object_agg(g.segment_name, jsonb_build_object('segment_id', g.segment_id, 'segment_name', g.segment_name, 'service', g.service, 'token', g.token, 'engine', g.engine, 'content', g.content)), '{}')
     FROM easeml.segments g WHERE g.service IS NOT NULL AND g.segment_name = ANY (segments)
 $$;
 COMMENT ON FUNCTION easeml.nodes_of(text[]) IS 'Returns what it takes to work with the nodes of segments (internal).';

@@ -1,6 +1,6 @@
 -- Segments: this server as several places, and other servers. A table holds only what libpq calls a server: no host, no user, no password.
 
-CREATE FUNCTION easeml.check_segment(segment text, service text, engine text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION easeml.check_segment(segment text, service text, engine text, content integer) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF segment IS NULL OR btrim(segment) = '' OR length(segment) > 200 THEN
         PERFORM easeml.fail('ML001', format('segment: expected a name of 1 to 200 characters, got %s', quote_nullable(segment)));
@@ -10,37 +10,45 @@ BEGIN
         PERFORM easeml.fail('ML001', 'service: expected the name of a libpq service, not a connection string',
             hint => 'Write a section [name] with host, dbname and user into pg_service.conf, the password into .pgpass, and say service => ''name''.');
     END IF;
-    IF engine IS NULL OR engine NOT IN ('postgres', 'citus') THEN
-        PERFORM easeml.fail('ML001', format('engine: expected postgres or citus, got %s', quote_nullable(engine)));
+    IF engine IS NULL OR engine NOT IN ('postgres', 'citus', 'greenplum') THEN
+        PERFORM easeml.fail('ML001', format('engine: expected postgres, citus or greenplum, got %s', quote_nullable(engine)));
+    ELSIF engine = 'greenplum' AND service IS NULL THEN
+        PERFORM easeml.fail('ML001', 'service: expected that of a Greenplum cluster: its coordinator', hint => 'Say service => ''name'', a section of pg_service.conf.');
+    ELSIF engine = 'greenplum' AND (content IS NULL OR content < 0) THEN
+        PERFORM easeml.fail('ML001', format('content: expected which segment of the Greenplum cluster it is, got %s', coalesce(content::text, 'NULL')),
+            hint => 'SELECT content FROM gp_segment_configuration there: 0, 1, ... Add each of them.');
+    ELSIF engine <> 'greenplum' AND content IS NOT NULL THEN
+        PERFORM easeml.fail('ML001', format('content: expected NULL for engine %s, got %s', engine, content), hint => 'Only a Greenplum cluster has several segments behind one service.');
     ELSIF engine = 'citus' AND service IS NULL THEN
         PERFORM easeml.fail('ML001', 'service: expected that of a Citus worker: this server is one of no cluster that it would ask', hint => 'Say service => ''name'', a section of pg_service.conf.');
     END IF;
 END
 $$;
-COMMENT ON FUNCTION easeml.check_segment(text, text, text) IS 'Refuses what no segment can be called (internal).';
+COMMENT ON FUNCTION easeml.check_segment(text, text, text, integer) IS 'Refuses what no segment can be called (internal).';
 
-CREATE FUNCTION easeml.add_segment(segment text, service text DEFAULT NULL, engine text DEFAULT 'postgres') RETURNS integer LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION easeml.add_segment(segment text, service text DEFAULT NULL, engine text DEFAULT 'postgres', content integer DEFAULT NULL) RETURNS integer LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     new_segment_id integer;
     other text;
 BEGIN
-    PERFORM easeml.check_segment(segment, service, engine);
+    PERFORM easeml.check_segment(segment, service, engine, content);
     PERFORM easeml.lock_topology();
-    SELECT g.segment_name INTO other FROM easeml.segments g WHERE g.service = add_segment.service;
+    SELECT g.segment_name INTO other FROM easeml.segments g
+    WHERE g.service = add_segment.service AND (g.content IS NULL OR add_segment.content IS NULL OR g.content = add_segment.content);
     IF FOUND THEN
-        PERFORM easeml.fail('ML001', format('service %s is segment %s already', quote_literal(service), quote_literal(other)));
+        PERFORM easeml.fail('ML001', format('service %s is segment %s already', concat_ws(', content ', quote_literal(service), content), quote_literal(other)));
     END IF;
-    INSERT INTO easeml.segments (segment_name, service, engine, token) VALUES (segment, service, engine, CASE WHEN service IS NOT NULL THEN gen_random_uuid()::text END) ON CONFLICT (segment_name) DO NOTHING RETURNING segment_id INTO new_segment_id;
+    INSERT INTO easeml.segments (segment_name, service, engine, content, token) VALUES (segment, service, engine, content, CASE WHEN service IS NOT NULL THEN gen_random_uuid()::text END) ON CONFLICT (segment_name) DO NOTHING RETURNING segment_id INTO new_segment_id;
     IF new_segment_id IS NULL THEN
         PERFORM easeml.fail('ML001', format('there is a segment %s already', quote_literal(segment)));
     END IF;
     RETURN new_segment_id;
 END
 $$;
-COMMENT ON FUNCTION easeml.add_segment(text, text, text) IS
+COMMENT ON FUNCTION easeml.add_segment(text, text, text, integer) IS
 $$Adds a segment, a place that holds partitions of datasets with bound placement, and returns its number. Give it slots with easeml.add_slots(n, segment).
 service: another server with the extension easeml_segment, by its name in pg_service.conf on the machine of the coordinator; without one the segment is a part of this server.
-engine: what the server is: postgres, or citus: a worker of a Citus cluster, whose distributed tables may be sources. The command easeml segments add looks at the server first; else the coordinator does, before it opens a slot there.$$;
+engine: what the server is: postgres; citus: a worker of a Citus cluster, whose distributed tables may be sources; or greenplum: the coordinator of a Greenplum cluster, of which the segment is the one with the number content. The command easeml segments add looks at the server first; else the coordinator does, before it opens a slot there.$$;
 
 CREATE FUNCTION easeml.note_segment(segment_id integer, facts jsonb, refusal text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

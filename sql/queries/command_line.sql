@@ -28,7 +28,7 @@ SELECT * FROM easeml.slot_status ORDER BY slot_id
 
 -- name: node
 -- The segment of that name, to be looked at: only administrators may.
-SELECT g.segment_id, g.segment_name, g.service, g.token, g.engine FROM easeml.segments g WHERE g.segment_id = easeml.find_segment(%(segment)s)
+SELECT g.segment_id, g.segment_name, g.service, g.token, g.engine, g.content FROM easeml.segments g WHERE g.segment_id = easeml.find_segment(%(segment)s)
 
 -- name: segments
 -- Segments with their slots and partitions.

@@ -169,7 +169,7 @@ GRANT INSERT, DELETE ON easeml.provisioners TO pg_execute_server_program;
 
 -- What a server says of itself is for those who look after it.
 REVOKE SELECT ON easeml.segments FROM easeml_tenant, easeml_reader;
-GRANT SELECT (segment_id, segment_name, engine, service, checked_at, refusal) ON easeml.segments TO easeml_tenant, easeml_reader;
+GRANT SELECT (segment_id, segment_name, engine, service, checked_at, refusal, content) ON easeml.segments TO easeml_tenant, easeml_reader;
 
 -- What programs print may hold secrets.
 REVOKE SELECT ON easeml.provisioner_calls FROM easeml_tenant, easeml_reader;

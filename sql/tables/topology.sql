@@ -3,16 +3,19 @@
 CREATE TABLE easeml.segments (
     segment_id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     segment_name text NOT NULL UNIQUE,
-    engine text NOT NULL DEFAULT 'postgres' CHECK (engine IN ('postgres', 'citus')),
-    service text UNIQUE CHECK (service ~ '^[A-Za-z0-9_.-]{1,63}$'),
+    engine text NOT NULL DEFAULT 'postgres' CHECK (engine IN ('postgres', 'citus', 'greenplum')),
+    service text CHECK (service ~ '^[A-Za-z0-9_.-]{1,63}$'),
     token text,
     identity text UNIQUE,
     facts jsonb,
     checked_at timestamptz,
-    refusal text
+    refusal text,
+    content integer CHECK (content >= 0)
 );
+CREATE UNIQUE INDEX segments_place ON easeml.segments (service, coalesce(content, -1));
 COMMENT ON TABLE easeml.segments IS 'Places that hold partitions and run units; this server is the first.';
 COMMENT ON COLUMN easeml.segments.service IS 'Libpq''s name of the server that it is; null: this server. Host, user and password stand in the files of those who connect.';
+COMMENT ON COLUMN easeml.segments.content IS 'Which segment of a Greenplum cluster it is, by its content in gp_segment_configuration; null: no Greenplum.';
 COMMENT ON COLUMN easeml.segments.token IS 'By which its server knows that it serves this segment and no other.';
 COMMENT ON COLUMN easeml.segments.identity IS 'What its server calls itself: two segments are never the same server.';
 COMMENT ON COLUMN easeml.segments.facts IS 'What its server said of itself when it was last looked at.';

@@ -23,10 +23,10 @@ ALTER TABLE easeml.tenancy ADD COLUMN IF NOT EXISTS node_job_seconds double prec
 ALTER TABLE easeml.coordinators ADD COLUMN IF NOT EXISTS counters jsonb NOT NULL DEFAULT '{}';
 ALTER TABLE easeml.slots ADD COLUMN IF NOT EXISTS instance_id bigint, ADD COLUMN IF NOT EXISTS is_added boolean NOT NULL DEFAULT false,
     ADD COLUMN IF NOT EXISTS start_seconds jsonb NOT NULL DEFAULT '{}';
-ALTER TABLE easeml.segments ADD COLUMN IF NOT EXISTS service text UNIQUE CHECK (service ~ '^[A-Za-z0-9_.-]{1,63}$'),
+ALTER TABLE easeml.segments ADD COLUMN IF NOT EXISTS service text CHECK (service ~ '^[A-Za-z0-9_.-]{1,63}$'),
     ADD COLUMN IF NOT EXISTS token text, ADD COLUMN IF NOT EXISTS identity text UNIQUE, ADD COLUMN IF NOT EXISTS facts jsonb,
-    ADD COLUMN IF NOT EXISTS checked_at timestamptz, ADD COLUMN IF NOT EXISTS refusal text;
-ALTER TABLE easeml.segments DROP CONSTRAINT segments_engine_check, ADD CONSTRAINT segments_engine_check CHECK (engine IN ('postgres', 'citus'));
+    ADD COLUMN IF NOT EXISTS checked_at timestamptz, ADD COLUMN IF NOT EXISTS refusal text, ADD COLUMN IF NOT EXISTS content integer CHECK (content >= 0);
+ALTER TABLE easeml.segments DROP CONSTRAINT segments_engine_check, ADD CONSTRAINT segments_engine_check CHECK (engine IN ('postgres', 'citus', 'greenplum'));
 ALTER TABLE easeml.servings DROP CONSTRAINT servings_reason_check,
     ADD CONSTRAINT servings_reason_check CHECK (reason IN ('better', 'deployed', 'undeployed', 'rolled back', 'dropped', 'metric', 'refreshed'));
 ALTER TABLE easeml.checkpoints ADD COLUMN IF NOT EXISTS is_elsewhere boolean NOT NULL DEFAULT false;

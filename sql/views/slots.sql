@@ -13,7 +13,7 @@ LEFT JOIN easeml.trials t ON t.trial_id = s.trial_id AND s.unit_started_at IS NO
 COMMENT ON VIEW easeml.slot_status IS 'What each slot is doing. It shows a run and a trial only to those who may see them.';
 
 CREATE VIEW easeml.segment_status WITH (security_invoker) AS
-SELECT g.segment_id, g.segment_name, s.n_slots, s.n_active_slots, h.n_partitions, h.n_bytes, g.engine, g.service, g.checked_at, g.refusal
+SELECT g.segment_id, g.segment_name, s.n_slots, s.n_active_slots, h.n_partitions, h.n_bytes, g.engine, g.service, g.checked_at, g.refusal, g.content
 FROM easeml.segments g
 CROSS JOIN LATERAL (SELECT count(*) AS n_slots, count(*) FILTER (WHERE status = 'active') AS n_active_slots FROM easeml.slots WHERE segment_id = g.segment_id) s
 CROSS JOIN LATERAL (SELECT count(*) AS n_partitions, least(coalesce(sum(p.n_bytes), 0), 9223372036854775807)::bigint AS n_bytes
@@ -54,10 +54,11 @@ COMMENT ON COLUMN easeml.segment_status.n_slots IS 'Number of its slots.';
 COMMENT ON COLUMN easeml.segment_status.n_active_slots IS 'Number of its slots that get units.';
 COMMENT ON COLUMN easeml.segment_status.n_partitions IS 'Number of partitions that it holds, of bound datasets that you may see.';
 COMMENT ON COLUMN easeml.segment_status.n_bytes IS 'Packed bytes of those partitions.';
-COMMENT ON COLUMN easeml.segment_status.engine IS 'What kind of server it is: postgres, or citus (a worker of a Citus cluster).';
+COMMENT ON COLUMN easeml.segment_status.engine IS 'What kind of server it is: postgres, citus (a worker of a Citus cluster), or greenplum (a segment of a Greenplum cluster).';
 COMMENT ON COLUMN easeml.segment_status.service IS 'Libpq''s name of the server that it is; null: this server.';
 COMMENT ON COLUMN easeml.segment_status.checked_at IS 'When its server was last looked at.';
 COMMENT ON COLUMN easeml.segment_status.refusal IS 'Why no units run there; null: nothing is known against it.';
+COMMENT ON COLUMN easeml.segment_status.content IS 'Which segment of a Greenplum cluster it is; null: no Greenplum.';
 
 COMMENT ON COLUMN easeml.coordinator_status.lease_number IS 'Number that it drew when it took over.';
 COMMENT ON COLUMN easeml.coordinator_status.host IS 'Machine that it runs on.';

@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import AbstractContextManager, AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -41,8 +42,9 @@ from easeml_db.simulated import SimulatedProcess, SimulatedWorld, new_run
 from easeml_db.words.run import Run, Search
 from easeml_db.words.topology import Slot
 from easeml_db.words.training_unit import unit_at
+from tests import greenplum
 from tests.conftest import temporary_session
-from tests.nodes import two_nodes
+from tests.nodes import NODE_ROLE, service_file, two_nodes
 
 if TYPE_CHECKING:
     from easeml_db.local.server import Embedded
@@ -591,12 +593,66 @@ def warm_on_nodes(private_server: Embedded, tmp_path_factory: pytest.TempPathFac
         yield world
 
 
+class WarmOnGreenplum(WarmOnPostgres):
+    """Both slots are on segments of a Greenplum cluster, each on one of its own that holds both partitions."""
+
+    def __init__(self, database: Session, cluster: Session) -> None:
+        super().__init__(database)
+        self.control, self.cluster = database, cluster
+        for place in (1, 2):
+            database.execute(
+                "SELECT easeml.add_segment(%s, service => 'pg_cluster', engine => 'greenplum', content => %s)",
+                [f"gp{place}", place - 1],
+            )
+            move = "UPDATE easeml.slots SET segment_id = easeml.find_segment(%s) WHERE slot_id = %s"
+            database.execute(move, [f"gp{place}", place])
+        database.execute("UPDATE easeml.datasets SET placement = 'bound'")
+        database.execute("SELECT easeml.replicate_dataset('points', 2)")
+
+    def break_session(self, slot_id: int) -> None:
+        self.cluster.execute(greenplum.BREAK, [f"easeml slot {slot_id}"])
+
+    @property
+    def hubs(self) -> dict[int, NodeHub]:
+        """What the executor keeps of each segment."""
+        return self.ports.executor._engine._hubs  # type: ignore[attr-defined, no-any-return]
+
+
+@contextmanager
+def on_greenplum(server: Embedded, folder: Path, form: str) -> Iterator[WarmOnGreenplum]:
+    """A world whose control server is a database, beside a cluster."""
+    with ExitStack() as stack:
+        control = stack.enter_context(temporary_session(server))
+        cluster = stack.enter_context(greenplum.cluster_of(form, server))
+        dsn = make_conninfo(cluster.dsn, user=NODE_ROLE)
+        stack.enter_context(service_file(folder, {"pg_cluster": dsn}))
+        world = WarmOnGreenplum(control, cluster)
+        stack.callback(world.end)
+        yield world
+
+
+@pytest.fixture(scope="module")
+def warm_on_greenplum(private_server: Embedded, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmOnGreenplum]:
+    """One world for the tests of a module that run on what looks like a Greenplum cluster."""
+    with on_greenplum(private_server, tmp_path_factory.mktemp("services"), "recorded") as world:
+        yield world
+
+
+@pytest.fixture(scope="module")
+def warm_on_a_cluster(private_server: Embedded, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmOnGreenplum]:
+    """The same, on a real cluster."""
+    with on_greenplum(private_server, tmp_path_factory.mktemp("services"), "real") as world:
+        yield world
+
+
 # The worlds of a test that does not name its own by the marker `worlds`.
 USUAL = ("simulated", "postgres")
 WORLDS: dict[str, Callable[[pytest.FixtureRequest], World]] = {
     "simulated": lambda request: InMemory(),
     "postgres": on_postgres,
     "nodes": lambda request: request.getfixturevalue("warm_on_nodes"),
+    "greenplum": lambda request: request.getfixturevalue("warm_on_greenplum"),
+    "greenplum-real": lambda request: request.getfixturevalue("warm_on_a_cluster"),
 }
 
 
@@ -604,7 +660,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test on its worlds."""
     if "world" in metafunc.fixturenames:
         marker = metafunc.definition.get_closest_marker("worlds")
-        metafunc.parametrize("world", marker.args if marker else USUAL, indirect=True)
+        worlds = [*(marker.args if marker else USUAL)]
+        if "greenplum" in worlds and "real" in greenplum.FORMS:
+            worlds.append("greenplum-real")
+        metafunc.parametrize("world", worlds, indirect=True)
 
 
 @pytest.fixture

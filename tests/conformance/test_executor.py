@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.warm
 # Slots on other servers form no gangs and do no whole rounds.
-EVERYWHERE = ("simulated", "postgres", "nodes")
+EVERYWHERE = ("simulated", "postgres", "nodes", "greenplum")
 
 
 async def failure(world: World, order: Order) -> EasemlError:

@@ -252,7 +252,7 @@ def test_a_control_server_that_is_the_coordinator_names_its_tables_as_sql_does(d
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ("'n', service => 'pg_n', engine => 'greenplum'", "engine: expected postgres or citus, got 'greenplum'"),
+        ("'n', service => 'pg_n', engine => 'oracle'", "engine: expected postgres, citus or greenplum, got 'oracle'"),
         ("'n', engine => 'citus'", "service: expected that of a Citus worker"),
     ],
 )

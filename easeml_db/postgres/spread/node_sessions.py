@@ -22,7 +22,7 @@ from easeml_db.errors import (
     VersionMismatch,
 )
 from easeml_db.postgres.connection import server_error, unit_error
-from easeml_db.postgres.nodes import CITUS, HOLD, Node, connect_node, node_error, unreachable
+from easeml_db.postgres.nodes import CITUS, GREENPLUM, HOLD, Node, connect_node, node_error, unreachable
 from easeml_db.postgres.transfers import Connection
 
 T = TypeVar("T")
@@ -84,6 +84,11 @@ class NodeWork:
 @asynccontextmanager
 async def node_work(node: Node, what: str = "packing") -> AsyncIterator[NodeWork]:
     """Open a session on a node that serves this control server with the same version. Raises EasemlError."""
+    if node.engine == GREENPLUM:
+        raise NotAllowed(
+            f"segment {node.segment_name} is of a Greenplum cluster, and packs no rows of tables there",
+            hint="Make a foreign table here of it (postgres_fdw), name that one as the source, placement => 'bound'.",
+        )
     connection = await connect_node(node.service, f"easeml {what}", SETTINGS | ENGINE_SETTINGS.get(node.engine, {}))
     work = NodeWork(node, connection)
     try:

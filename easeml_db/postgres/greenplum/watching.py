@@ -1,0 +1,39 @@
+"""Looking after units on a cluster: whether its coordinator answers. How long a unit is silent cannot be told there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import psycopg
+
+from easeml_db.errors import ServerUnavailable
+from easeml_db.postgres.connection import connect
+
+
+class ClusterWatch:
+    """A session that asks the coordinator of a cluster for nothing but an answer.
+
+    A unit is one statement, so its transaction is as old as it: age is no sign of a stuck one.
+    """
+
+    def __init__(self, dsn: str) -> None:
+        self._dsn = dsn
+        self._session: psycopg.AsyncConnection[dict[str, Any]] | None = None
+
+    async def given_up(self, pids: Mapping[int, int]) -> dict[int, float]:
+        """Return none: who does not answer keeps this waiting, and that is what its caller counts."""
+        if pids:
+            try:
+                if self._session is None or self._session.closed:
+                    self._session = await connect(self._dsn, "easeml coordinator (watch)")
+                await self._session.execute("SELECT 1")
+            except (psycopg.Error, ServerUnavailable):
+                await self.close()
+        return {}
+
+    async def close(self) -> None:
+        """Close the session."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None

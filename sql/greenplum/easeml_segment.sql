@@ -1,0 +1,115 @@
+-- What a Greenplum cluster holds for the segments of easeml that it is. Executed by `easeml segments install SERVICE --engine greenplum`, once in a database.
+-- Nothing here is of PostgreSQL 9.5 or newer. Rows lie where their segment_key sends them; each segment of the cluster has a key of its own (keys).
+-- Rows are inserted and deleted, never updated: units hold no lock that a DELETE waits for.
+CREATE SCHEMA easeml_segment;
+COMMENT ON SCHEMA easeml_segment IS 'A node of easeml: packed rows, states, and the units that run beside them.';
+DO $roles$
+BEGIN
+    IF NOT EXISTS (SELECT 1 FROM pg_catalog.pg_roles WHERE rolname = 'easeml_segment') THEN
+        CREATE ROLE easeml_segment NOLOGIN;
+    END IF;
+    IF EXISTS (SELECT 1 FROM pg_catalog.pg_roles r WHERE r.rolname = 'easeml_segment' AND (r.rolcanlogin OR r.rolsuper OR r.rolcreaterole)) THEN
+        RAISE EXCEPTION 'role easeml_segment is there already, and can log in or has further rights' USING errcode = 'ML004', hint = 'Drop it, and install again.';
+    END IF;
+END
+$roles$;
+
+CREATE TABLE easeml_segment.node (
+    identity text NOT NULL
+) DISTRIBUTED BY (identity);
+COMMENT ON TABLE easeml_segment.node IS 'Which cluster and database this is; its one row is drawn when this is installed.';
+INSERT INTO easeml_segment.node SELECT md5(random()::text || random()::text || clock_timestamp()::text || pg_backend_pid()::text);
+
+CREATE TABLE easeml_segment.holders (
+    content integer PRIMARY KEY,
+    holder text NOT NULL
+) DISTRIBUTED BY (content);
+COMMENT ON TABLE easeml_segment.holders IS 'Which segment of a control server each segment of the cluster serves.';
+
+CREATE TABLE easeml_segment.keys (
+    segment_key integer NOT NULL
+) DISTRIBUTED BY (segment_key);
+COMMENT ON TABLE easeml_segment.keys IS 'Numbers of which each segment of the cluster has some: the least of its own is the key of its rows.';
+INSERT INTO easeml_segment.keys SELECT generate_series(1, 20000);
+
+CREATE TABLE easeml_segment.datasets (
+    segment_key integer NOT NULL,
+    dataset_id bigint NOT NULL,
+    encoder bytea NOT NULL,
+    PRIMARY KEY (segment_key, dataset_id)
+) DISTRIBUTED BY (segment_key);
+COMMENT ON TABLE easeml_segment.datasets IS 'The encoders of datasets, as the control server numbers them: JSON in UTF-8.';
+
+CREATE TABLE easeml_segment.partitions (
+    segment_key integer NOT NULL,
+    dataset_id bigint NOT NULL,
+    split text NOT NULL,
+    partition_number integer NOT NULL,
+    PRIMARY KEY (segment_key, dataset_id, split, partition_number)
+) DISTRIBUTED BY (segment_key);
+COMMENT ON TABLE easeml_segment.partitions IS 'The parts of datasets whose blocks are all on a segment.';
+
+CREATE TABLE easeml_segment.version_blocks (
+    segment_key integer NOT NULL,
+    dataset_id bigint NOT NULL,
+    split text NOT NULL,
+    partition_number integer NOT NULL,
+    block_number integer NOT NULL,
+    n_rows integer NOT NULL,
+    inputs bytea NOT NULL,
+    targets bytea NOT NULL,
+    PRIMARY KEY (segment_key, dataset_id, split, partition_number, block_number)
+) DISTRIBUTED BY (segment_key);
+ALTER TABLE easeml_segment.version_blocks ALTER inputs SET STORAGE EXTERNAL, ALTER targets SET STORAGE EXTERNAL;
+COMMENT ON TABLE easeml_segment.version_blocks IS 'Packed examples.';
+
+CREATE TABLE easeml_segment.checkpoint_chunks (
+    segment_key integer NOT NULL,
+    checkpoint_id bigint NOT NULL,
+    chunk_number integer NOT NULL,
+    trial_id bigint NOT NULL,
+    lease_number bigint NOT NULL,
+    n_bytes bigint NOT NULL,
+    sha256 text NOT NULL,
+    bytes bytea NOT NULL,
+    PRIMARY KEY (segment_key, checkpoint_id, chunk_number)
+) DISTRIBUTED BY (segment_key);
+ALTER TABLE easeml_segment.checkpoint_chunks ALTER bytes SET STORAGE EXTERNAL;
+COMMENT ON TABLE easeml_segment.checkpoint_chunks IS 'States in chunks of 1 MB. Those that the control server does not point to are garbage.';
+COMMENT ON COLUMN easeml_segment.checkpoint_chunks.lease_number IS 'The coordinator that had it written: an earlier one does not take it for garbage.';
+
+CREATE TYPE easeml_segment.worked AS (
+    checkpoint_id bigint, chunk_number integer, trial_id bigint, lease_number bigint, n_bytes bigint, sha256 text, bytes bytea, told text
+);
+
+CREATE FUNCTION easeml_segment.version() RETURNS text LANGUAGE sql IMMUTABLE AS $$ SELECT '{version}'::text $$;
+COMMENT ON FUNCTION easeml_segment.version() IS 'Returns the version of what is installed here.';
+
+CREATE FUNCTION easeml_segment.work_on_segment(work text, unit text, context text, kinds text[], owners bigint[], numbers integer[], n_rows integer[], firsts bytea[], seconds bytea[])
+RETURNS SETOF easeml_segment.worked LANGUAGE plpython3u VOLATILE AS $$
+from easeml_plpy.segment_units import work_on_segment
+return work_on_segment(plpy, GD, work, unit, context, kinds, owners, numbers, n_rows, firsts, seconds)
+$$;
+COMMENT ON FUNCTION easeml_segment.work_on_segment(text, text, text, text[], bigint[], integer[], integer[], bytea[], bytea[]) IS
+    'Does a unit with the packed rows and the state that a query hands over, on the segment that the query is dispatched to.';
+
+CREATE FUNCTION easeml_segment.facts_of_segment() RETURNS text LANGUAGE plpython3u VOLATILE AS $$
+from easeml_plpy.segment_units import facts_of_segment
+return facts_of_segment(plpy, GD)
+$$;
+COMMENT ON FUNCTION easeml_segment.facts_of_segment() IS 'Describes the Python of the segment that it runs on, as JSON, and imports what units need.';
+
+DO $privileges$
+DECLARE
+    item record;
+BEGIN
+    FOR item IN SELECT c.oid::regclass AS relation FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'easeml_segment' AND c.relkind = 'r' LOOP
+        EXECUTE format('ALTER TABLE %s OWNER TO easeml_segment', item.relation);
+    END LOOP;
+    FOR item IN SELECT p.oid::regprocedure AS routine FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = 'easeml_segment' LOOP
+        EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', item.routine);
+        EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO easeml_segment', item.routine);
+    END LOOP;
+END
+$privileges$;
+GRANT USAGE ON SCHEMA easeml_segment TO easeml_segment;

@@ -1,0 +1,109 @@
+"""Greenplum clusters for tests: a real one where EASEML_TEST_GREENPLUM names its coordinator, else a database that
+looks like one of two segments.
+
+What looks like a cluster has the tables of one, under the names that Greenplum gives, and a column gp_segment_id. What
+is said to it is what a cluster is told, but for what only Greenplum understands: how tables are distributed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import pytest
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from easeml_db.postgres.greenplum import connections, facts, session
+from tests.conftest import Session, temporary_database
+from tests.nodes import NODE_ROLE
+
+if TYPE_CHECKING:
+    from easeml_db.local.server import Embedded
+
+DSN = "EASEML_TEST_GREENPLUM"
+FORMS = ("recorded", "real") if DSN in os.environ else ("recorded",)
+N_SEGMENTS = 2
+DISTRIBUTION = re.compile(r"\s*DISTRIBUTED BY \(\w+\)")
+# As Greenplum 6.24.3 explains a unit.
+ONE_SEGMENT = ["Gather Motion 1:1  (slice1; segments: 1)", "  ->  GroupAggregate"]
+CATALOG = """
+SET allow_system_table_mods TO on;
+CREATE TABLE pg_catalog.gp_segment_configuration (content integer, role "char");
+INSERT INTO pg_catalog.gp_segment_configuration SELECT k, 'p' FROM generate_series(-1, %s) k;
+GRANT SELECT ON pg_catalog.gp_segment_configuration TO PUBLIC;
+RESET allow_system_table_mods
+"""
+
+
+# Greenplum's function takes no time to wait for.
+BREAK = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE application_name = %s AND datname = current_database()
+"""
+
+
+def make_role(cluster: Session) -> None:
+    """Make the role by which coordinators reach a cluster."""
+    if not cluster.values("SELECT 1 FROM pg_roles WHERE rolname = %s", NODE_ROLE):
+        cluster.execute(f"CREATE ROLE {NODE_ROLE} LOGIN")
+    cluster.execute(f"GRANT easeml_segment TO {NODE_ROLE}")
+
+
+def make_lookalike(database: Session, n_segments: int = N_SEGMENTS) -> None:
+    """Have a database look like a cluster."""
+    for statement in (CATALOG % (n_segments - 1)).split(";"):
+        database.execute(statement)
+    database.execute("CREATE EXTENSION IF NOT EXISTS plpython3u")
+    database.execute(DISTRIBUTION.sub("", facts.installation()))
+    for table in ("keys", "datasets", "partitions", "version_blocks", "checkpoint_chunks"):
+        database.execute(
+            f"ALTER TABLE easeml_segment.{table}"
+            f" ADD gp_segment_id integer GENERATED ALWAYS AS (segment_key %% {n_segments}) STORED".replace("%%", "%")
+        )
+
+
+@contextmanager
+def lookalike(server: Embedded) -> Iterator[Session]:
+    """A database that looks like a cluster; what only Greenplum understands is not said to it."""
+
+    async def explained(*_: object) -> list[str]:
+        return ONE_SEGMENT
+
+    with temporary_database(server) as dsn, Session.open(dsn) as database, pytest.MonkeyPatch.context() as patch:
+        make_lookalike(database)
+        make_role(database)
+        patch.setattr(connections, "OWN_SETTINGS", {})
+        patch.setattr(session, "NEW_STATE", DISTRIBUTION.sub("", session.NEW_STATE))
+        patch.setattr(session, "explained", explained)
+        patch.setattr(facts, "greenplum_version", lambda said: "6.24.3")
+        yield database
+
+
+@contextmanager
+def real(dsn: str) -> Iterator[Session]:
+    """A database of its own on a cluster."""
+    name = sql.Identifier(f"easeml_{uuid4().hex[:12]}")
+    with Session.open(dsn) as cluster:
+        cluster.execute(sql.SQL("CREATE DATABASE {}").format(name))
+        try:
+            with Session.open(make_conninfo(dsn, dbname=name.as_string().strip('"'))) as database:
+                database.execute("CREATE EXTENSION IF NOT EXISTS plpython3u")
+                database.execute(facts.installation())
+                make_role(database)
+                yield database
+        finally:
+            others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s"
+            cluster.execute(others, [name.as_string().strip('"')])
+            cluster.execute(sql.SQL("DROP DATABASE {}").format(name))
+
+
+@contextmanager
+def cluster_of(form: str, server: Embedded) -> Iterator[Session]:
+    """A cluster with at least two segments, by a superuser's session."""
+    with real(os.environ[DSN]) if form == "real" else lookalike(server) as cluster:
+        yield cluster

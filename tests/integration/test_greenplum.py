@@ -1,0 +1,108 @@
+"""Runs on segments of a Greenplum cluster: the same bytes as on one server, states that hop and are lost, garbage.
+
+The cluster is a database that looks like one; where EASEML_TEST_GREENPLUM names a coordinator, it is that one as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from tests.greenplum import FORMS, N_SEGMENTS, cluster_of
+from tests.integration.test_nodes import BOUND, FLOWERS, SCORES, SELECT_MODELS, STATES
+from tests.nodes import NODE_ROLE, service_file
+
+if TYPE_CHECKING:
+    from easeml_db.local.server import Embedded
+    from tests.conftest import Session
+
+    Coordinator = Callable[..., AbstractContextManager[Any]]
+
+SEGMENTS = tuple(f"gp{content}" for content in range(N_SEGMENTS))
+TREES = """
+SELECT easeml.select_models(%s, '{lightgbm}', procedure => 'grid', max_epochs => 2, search_space =>
+    '{"trees_per_epoch": 2, "num_leaves": [3]}')
+"""
+HELD = "SELECT DISTINCT partition_number FROM easeml_segment.partitions WHERE gp_segment_id = %s"
+
+
+@pytest.fixture(scope="module", params=FORMS)
+def cluster(
+    request: pytest.FixtureRequest, private_server: Embedded, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Session]:
+    """A cluster, by the service pg_cluster."""
+    with cluster_of(request.param, private_server) as cluster:
+        dsn = make_conninfo(cluster.dsn, user=NODE_ROLE)
+        with service_file(tmp_path_factory.mktemp("services"), {"pg_cluster": dsn}):
+            yield cluster
+
+
+@pytest.fixture(scope="module")
+def runs_here(module_database: Session, coordinator: Coordinator) -> tuple[int, int]:
+    """A run of networks and one of trees on two segments of this server."""
+    module_database.execute(FLOWERS)
+    module_database.execute("SELECT easeml.add_segment('other'), easeml.add_slots(1, 'other')")
+    module_database.execute(BOUND, ["here"])
+    return trained(module_database, coordinator, "here")
+
+
+@pytest.fixture(scope="module")
+def there(module_database: Session, cluster: Session, runs_here: tuple[int, int]) -> Iterator[Session]:
+    """The control server, whose slots are all on segments of the cluster; a dataset is placed there."""
+    module_database.execute("SELECT easeml.remove_slot(slot_id, force => true) FROM easeml.slots ORDER BY slot_id")
+    for content, name in enumerate(SEGMENTS):
+        module_database.execute(
+            "SELECT easeml.add_segment(%s, service => 'pg_cluster', engine => 'greenplum', content => %s)",
+            [name, content],
+        )
+        module_database.execute("SELECT easeml.add_slots(1, %s)", [name])
+    module_database.execute(BOUND, ["there"])
+    yield module_database
+    module_database.execute("SELECT easeml.drop_dataset('there', force => true)")
+    module_database.execute("SELECT easeml.remove_slot(slot_id, force => true) FROM easeml.slots ORDER BY slot_id")
+    for name in SEGMENTS:
+        module_database.execute("SELECT easeml.remove_segment(%s, force => true)", [name])
+
+
+def trained(database: Session, coordinator: Coordinator, dataset: str) -> tuple[int, int]:
+    """Train networks, which hop, then trees, which want all partitions; return the runs."""
+    runs = []
+    with coordinator(database):
+        for asked in (SELECT_MODELS, TREES):
+            runs.append(int(database.value(asked, dataset)))
+            database.execute("CALL easeml.wait(%s)", [runs[-1]])
+            database.execute("SELECT easeml.replicate_dataset(%s, 2)", [dataset])
+    first, second = runs
+    return first, second
+
+
+def test_runs_on_a_cluster_end_in_the_bytes_of_those_on_one_server(
+    there: Session, cluster: Session, runs_here: tuple[int, int], coordinator: Coordinator
+) -> None:
+    for here, run_id in zip(runs_here, trained(there, coordinator, "there"), strict=True):
+        assert there.value("SELECT status FROM easeml.runs WHERE run_id = %s", run_id) == "finished"
+        assert there.values(STATES, run_id)
+        assert there.rows(STATES, run_id) == there.rows(STATES, here)
+        assert there.rows(SCORES, run_id) == there.rows(SCORES, here)
+        slots = there.values("SELECT DISTINCT slot_id FROM easeml.training_units WHERE run_id = %s", run_id)
+        assert set(slots) <= {*there.values("SELECT slot_id FROM easeml.slots")}
+    # What answers is here, and nothing points to a state that is elsewhere.
+    answered = there.value("SELECT count(easeml.predict('there', jsonb_build_object('petal', petal))) FROM flowers")
+    assert answered == 300
+    assert there.values("SELECT checkpoint_id FROM easeml.checkpoints WHERE is_elsewhere") == []
+    assert {*cluster.values(HELD, 0)} | {*cluster.values(HELD, 1)} == {0, 1, 2, 3}
+
+
+def test_a_segment_says_what_it_is(there: Session, cluster: Session) -> None:
+    facts = there.value("SELECT easeml.segment_facts('gp1')")
+    identity = cluster.value("SELECT identity FROM easeml_segment.node")
+    assert facts["identity"] == f"{identity}/1"
+    assert facts["greenplum"]["content"] == 1
+    assert facts["greenplum"]["n_segments"] >= N_SEGMENTS
+    assert facts["packages"]["torch"]["version"]
+    status = "SELECT engine, content, refusal FROM easeml.segment_status WHERE segment_name = 'gp1'"
+    assert there.rows(status) == [{"engine": "greenplum", "content": 1, "refusal": None}]
