@@ -101,6 +101,7 @@ class World(ABC):
     """The ports, and what tests do besides calling them: users ask for runs, things break, a coordinator takes over."""
 
     ports: Ports
+    patience_seconds = PATIENCE_SECONDS
 
     @property
     @abstractmethod
@@ -208,9 +209,9 @@ class World(ABC):
 
     async def message(self) -> Message:
         """Return the next message that is not about what users change."""
-        message = await self.ports.inbox.next(PATIENCE_SECONDS)
+        message = await self.ports.inbox.next(self.patience_seconds)
         while isinstance(message, RunChanged | TenantsChanged | SlotsChanged):
-            message = await self.ports.inbox.next(PATIENCE_SECONDS)
+            message = await self.ports.inbox.next(self.patience_seconds)
         assert message is not None, "no message came"
         return message
 
@@ -595,6 +596,8 @@ def warm_on_nodes(private_server: Embedded, tmp_path_factory: pytest.TempPathFac
 
 class WarmOnGreenplum(WarmOnPostgres):
     """Both slots are on segments of a Greenplum cluster, each on one of its own that holds both partitions."""
+
+    patience_seconds = 5 * PATIENCE_SECONDS  # the processes of a cluster that is real import torch one by one
 
     def __init__(self, database: Session, cluster: Session) -> None:
         super().__init__(database)

@@ -16,7 +16,6 @@ from psycopg import sql
 from easeml_db.errors import CorruptCheckpoint, NotReady, SlotLost, from_sqlstate
 from easeml_db.postgres.greenplum.connections import GreenplumConnection
 from easeml_db.postgres.greenplum.statements import (
-    EMPTY,
     KEEP,
     NEW_STATE,
     STORES,
@@ -69,11 +68,10 @@ class GreenplumUnitSession(NodeUnitSession):
         if procedure not in STORES:
             row = await (await remote.execute(statement)).fetchone()
         else:
-            await remote.execute(EMPTY)
-            await remote.execute(statement)
-            row = await (await remote.execute(TOLD)).fetchone()
-            await remote.execute(KEEP)
-            await remote.execute(EMPTY)
+            async with remote.transaction():
+                await remote.execute(statement)
+                row = await (await remote.execute(TOLD)).fetchone()
+                await remote.execute(KEEP)
         if row is None:
             raise SlotLost("its rows are not on the segment any more")
         return str(row["told"])

@@ -22,9 +22,8 @@ Fields = dict[str, Any]
 NEW_STATE: LiteralString = """
 CREATE TEMPORARY TABLE IF NOT EXISTS easeml_new_state (segment_key integer NOT NULL, checkpoint_id bigint,
     chunk_number integer, trial_id bigint, lease_number bigint, n_bytes bigint, sha256 text, bytes bytea, told text)
-DISTRIBUTED BY (segment_key)
+ON COMMIT DELETE ROWS DISTRIBUTED BY (segment_key)
 """
-EMPTY: LiteralString = "TRUNCATE pg_temp.easeml_new_state"
 TOLD: LiteralString = "SELECT told FROM pg_temp.easeml_new_state WHERE told IS NOT NULL"
 KEEP: LiteralString = """
 INSERT INTO easeml_segment.checkpoint_chunks
