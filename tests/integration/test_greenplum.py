@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
+import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
@@ -106,3 +107,29 @@ def test_a_segment_says_what_it_is(there: Session, cluster: Session) -> None:
     assert facts["packages"]["torch"]["version"]
     status = "SELECT engine, content, refusal FROM easeml.segment_status WHERE segment_name = 'gp1'"
     assert there.rows(status) == [{"engine": "greenplum", "content": 1, "refusal": None}]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("'n', service => 'pg_n', engine => 'greenplum'", "content: expected which segment of the Greenplum cluster"),
+        ("'n', engine => 'greenplum', content => 0", "service: expected that of a Greenplum cluster"),
+        ("'n', service => 'pg_n', content => 0", "content: expected NULL for engine postgres, got 0"),
+        ("'n', service => 'pg_n', engine => 'greenplum', content => -1", "content: expected which segment"),
+    ],
+)
+def test_a_segment_of_a_cluster_is_named_by_service_and_content(
+    module_database: Session, arguments: str, words: str
+) -> None:
+    with pytest.raises(psycopg.Error, match=words):
+        module_database.execute(f"SELECT easeml.add_segment({arguments})")
+
+
+def test_each_segment_of_a_cluster_is_added_once(module_database: Session) -> None:
+    add = "SELECT easeml.add_segment(%s, service => 'pg_n', engine => %s, content => %s)"
+    with module_database.transaction(force_rollback=True):
+        for content in (0, 1):
+            module_database.execute(add, [f"n{content}", "greenplum", content])
+        for engine, content in (("greenplum", 1), ("postgres", None)):
+            with pytest.raises(psycopg.Error, match=r"is segment 'n[01]' already"), module_database.transaction():
+                module_database.execute(add, ["n2", engine, content])
