@@ -1,0 +1,95 @@
+"""What the executor promises where slots are on segments of a Greenplum cluster: the bytes of one server, states that
+hop and that are lost, and garbage."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from easeml_db.coordinator.ports.messages import UnitFailed, UnitRecorded
+from easeml_db.errors import StaleLease
+from tests.conformance.conftest import N_PARTITIONS
+
+if TYPE_CHECKING:
+    from tests.conformance.conftest import WarmOnGreenplum
+
+pytestmark = [pytest.mark.warm, pytest.mark.worlds("greenplum")]
+STATES = "SELECT epoch, position, state_sha256 FROM easeml.training_units WHERE trial_id = %s ORDER BY 1, 2"
+LOSE = "DELETE FROM easeml_segment.checkpoint_chunks"
+INSERT = "INSERT INTO easeml_segment.checkpoint_chunks VALUES (%s, %s, 0, 1, %s, 1, repeat('0', 64), 'x')"
+ON_FIRST = """
+SELECT DISTINCT checkpoint_id FROM easeml_segment.checkpoint_chunks WHERE gp_segment_id = 0
+"""
+
+
+async def recorded(world: WarmOnGreenplum, run_id: int, slot_id: int, step: int, *, trial: int = 0) -> int:
+    """Do a step of a trial, which must be recorded; return the trial."""
+    order = await world.order(run_id, slot_id, step=step, trial=trial)
+    message = await world.answer(order)
+    assert isinstance(message, UnitRecorded), message
+    return order.unit.trial_id
+
+
+async def test_a_trial_that_hops_between_segments_has_the_states_of_one_server(world: WarmOnGreenplum) -> None:
+    run_id = await world.ready(2)
+    for trial in (0, 1):
+        for step in range(2 * N_PARTITIONS + 1):  # an epoch with its validation, and a unit of the next
+            trial_id = await recorded(world, run_id, 1 + step % 2, step, trial=trial)
+        assert len(world.control.values(STATES, trial_id)) == N_PARTITIONS + 1
+        replayed = world.control.value("CALL easeml.replay(%s)", trial_id)
+        assert replayed["is_identical"], replayed
+    hops = world.control.rows("SELECT n_node_hops > 0 AS any FROM easeml.run_traffic WHERE run_id = %s", run_id)
+    assert hops == [{"any": True}]
+
+
+async def test_trees_take_all_partitions_on_a_segment(world: WarmOnGreenplum) -> None:
+    run_id = await world.opened_run(world.ask_for_trees())
+    order = await world.whole_round(run_id, 2)
+    assert isinstance(message := await world.answer(order), UnitRecorded), message
+    assert world.control.value("CALL easeml.replay(%s)", order.unit.trial_id)["is_identical"]
+    order = await world.whole_round(run_id, 1, step=N_PARTITIONS)
+    assert isinstance(message := await world.answer(order), UnitRecorded), message
+
+
+async def test_a_state_that_is_lost_takes_its_trial_back_and_is_made_again(world: WarmOnGreenplum) -> None:
+    run_id = await world.ready(2)
+    for step in range(2 * N_PARTITIONS + 1):
+        trial_id = await recorded(world, run_id, 1, step)
+    before = world.control.rows(STATES, trial_id)
+    world.cluster.execute(LOSE)
+    message = await world.answer(await world.order(run_id, 2, step=2 * N_PARTITIONS + 1))
+    assert isinstance(message, UnitFailed)
+    assert isinstance(message.error, StaleLease)
+    assert world.trials(run_id)[0] == ("running", 2 * N_PARTITIONS)
+    await recorded(world, run_id, 2, 2 * N_PARTITIONS)
+    assert world.control.rows(STATES, trial_id) == before
+
+
+async def test_only_what_nothing_points_to_is_removed_and_nothing_of_a_later_lease(world: WarmOnGreenplum) -> None:
+    run_id = await world.ready(2)
+    await recorded(world, run_id, 1, 0)
+    hub = next(hub for hub in world.hubs.values() if hub.node.content == 0)
+    key = world.cluster.value("SELECT min(segment_key) FROM easeml_segment.keys WHERE gp_segment_id = 0")
+    for number, lease in ((1_000_001, world.lease_number), (1_000_002, world.lease_number + 1)):
+        world.cluster.execute(INSERT, [key, number, lease])
+    async with asyncio.timeout(world.patience_seconds):
+        with hub.in_use.using(1_000_001):
+            await hub.sweep(world.lease_number)
+        assert {1_000_001, 1_000_002} <= {*world.cluster.values(ON_FIRST)}
+        assert await hub.sweep(world.lease_number) >= 1
+    known = {*world.control.values("SELECT checkpoint_id FROM easeml.checkpoints")}
+    assert {*world.cluster.values(ON_FIRST)} - known == {1_000_002}
+    world.cluster.execute("DELETE FROM easeml_segment.checkpoint_chunks WHERE checkpoint_id = 1000002")
+
+
+async def test_a_segment_says_what_it_is(world: WarmOnGreenplum) -> None:
+    await world.begin(2)
+    facts = world.control.value("SELECT easeml.segment_facts('gp2')")
+    identity = world.cluster.value("SELECT identity FROM easeml_segment.node")
+    assert facts["identity"] == f"{identity}/1"
+    assert facts["greenplum"]["content"] == 1
+    assert facts["packages"]["torch"]["version"]
+    status = "SELECT engine, content, refusal FROM easeml.segment_status WHERE segment_name = 'gp2'"
+    assert world.control.rows(status) == [{"engine": "greenplum", "content": 1, "refusal": None}]
