@@ -31,9 +31,10 @@ def section(name: str, dsn: str) -> str:
 
 @contextmanager
 def service_file(folder: Path, dsns: Mapping[str, str]) -> Iterator[Path]:
-    """A file of services that this process and its coordinators use."""
-    path = folder / "pg_service.conf"
-    path.write_text("".join(section(name, dsn) for name, dsn in dsns.items()))
+    """A file of services that this process and its coordinators use, besides those that they use already."""
+    path, before = folder / "pg_service.conf", Path(os.environ.get("PGSERVICEFILE", os.devnull))
+    known = before.read_text() if before.exists() else ""
+    path.write_text(known + "".join(section(name, dsn) for name, dsn in dsns.items()))
     os.chmod(path, 0o644)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PGSERVICEFILE", str(path))

@@ -89,8 +89,9 @@ def routine(statement):
 
 @pytest.fixture(scope="session")
 def sql_statements():
-    """All statements of sql/ but the named queries and the built file, comments left out."""
-    files = [path for path in sorted(SQL.glob("*/*.sql")) if path.parent.name not in ("queries", "upgrades")]
+    """All statements of sql/ but the named queries, the built file, and what is no extension; comments left out."""
+    others = ("queries", "upgrades", "greenplum")
+    files = [path for path in sorted(SQL.glob("*/*.sql")) if path.parent.name not in others]
     assert files
     return [statement for path in files for statement in split(path.read_text(encoding="utf-8"), ";")]
 
