@@ -34,8 +34,8 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "sklearn.linear_model": ("numpy",),
     "lightgbm": ("sklearn.linear_model",),
 }
-# pandas takes it where it is there, which it is not on a server: it would start a thread.
-MISSING = "pyarrow"
+# LightGBM takes pandas where it is there, and pandas pyarrow, which starts a thread; a server has neither.
+MISSING = ("pandas", "pyarrow")
 LARGE_PAGE_BYTES, MADV_COLLAPSE = 2 << 20, 25
 ASKED_AT = "EASEML_TEST_SOCKET"  # the environment variable with the number of the socket that asks for servers
 MESSAGE_BYTES = 1 << 16
@@ -140,10 +140,11 @@ def become(environment: dict[str, str], log: int) -> None:
     os.close(log)
 
 
-sys.modules[MISSING] = None  # type: ignore[assignment]
+sys.modules.update(dict.fromkeys(MISSING))  # type: ignore[arg-type]
 shelf = Shelf()
 shelf.fill()
-del sys.modules[MISSING]
+for name in MISSING:
+    del sys.modules[name]
 sys.meta_path.insert(0, shelf)
 gc.freeze()
 join_pages()
