@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from easeml_db.coordinator.ports.messages import UnitFailed, UnitRecorded
-from easeml_db.errors import StaleLease
+from easeml_db.coordinator.ports.messages import SlotReady, UnitFailed, UnitRecorded
+from easeml_db.errors import SlotLost, StaleLease
 from tests.conformance.conftest import N_PARTITIONS
 
 if TYPE_CHECKING:
@@ -65,6 +65,20 @@ async def test_a_state_that_is_lost_takes_its_trial_back_and_is_made_again(world
     assert world.trials(run_id)[0] == ("running", 2 * N_PARTITIONS)
     await recorded(world, run_id, 2, 2 * N_PARTITIONS)
     assert world.control.rows(STATES, trial_id) == before
+
+
+async def test_a_session_that_the_cluster_has_reset_is_opened_again_and_no_trial_is_to_blame(
+    world: WarmOnGreenplum,
+) -> None:
+    """When a segment crashes, its sessions lose their temporary tables."""
+    run_id = await world.ready(2)
+    session = world.ports.executor._sessions[1]  # type: ignore[attr-defined]
+    await session._remote.execute("DROP TABLE pg_temp.easeml_new_state")
+    message = await world.answer(await world.order(run_id, 1))
+    assert isinstance(message, UnitFailed)
+    assert isinstance(message.error, SlotLost), message.error
+    assert await world.message() == SlotReady(1)
+    await recorded(world, run_id, 1, 0)
 
 
 async def test_only_what_nothing_points_to_is_removed_and_nothing_of_a_later_lease(world: WarmOnGreenplum) -> None:

@@ -14,6 +14,7 @@ import psycopg
 from psycopg import sql
 
 from easeml_db.errors import CorruptCheckpoint, NotReady, SlotLost, from_sqlstate
+from easeml_db.postgres.connection import MISSING
 from easeml_db.postgres.greenplum.connections import GreenplumConnection
 from easeml_db.postgres.greenplum.statements import (
     KEEP,
@@ -37,13 +38,15 @@ PROBED_UNIT = {"dataset_id": 0, "composition": None, "state": {"checkpoint_id": 
 class GreenplumUnitSession(NodeUnitSession):
     """As on any node, but for the unit itself: its rows and its state are arguments of a query."""
 
+    _is_spoilt = False
+
     async def call(self, procedure: str, text: str) -> Result:
-        """Do an order and return what came of it. A session that was cancelled is not used again: what is left of the
-        cancel ends later calls."""
+        """Do an order and return what came of it. A session that was cancelled is not used again, since what is left of
+        the cancel ends later calls; nor is one that met an error: the cluster may have reset it."""
         try:
             return await super().call(procedure, text)
         finally:
-            if self._is_cancelled:
+            if self._is_cancelled or self._is_spoilt:
                 await self.close()
 
     async def _register(self, registered: list[dict[str, Any]]) -> None:
@@ -62,7 +65,19 @@ class GreenplumUnitSession(NodeUnitSession):
         raise error
 
     async def _worked(self, procedure: str, text: str, opened: dict[str, Any]) -> str:
-        """Do a unit; return what it told, once its state is where others read it."""
+        """Do a unit; return what it told, once its state is where others read it.
+
+        When a segment has crashed, sessions of the cluster go on without their temporary tables: no trial is to blame.
+        """
+        try:
+            return await self._done(procedure, text, opened)
+        except psycopg.Error as error:
+            self._is_spoilt = True
+            if error.sqlstate in MISSING and "pg_temp" in str(error):
+                raise SlotLost("the cluster has reset the session: one of its segments has crashed") from error
+            raise
+
+    async def _done(self, procedure: str, text: str, opened: dict[str, Any]) -> str:
         remote = cast("GreenplumConnection", self._remote)
         statement = unit_statement(remote.store.segment, procedure, text, opened)
         if procedure not in STORES:
