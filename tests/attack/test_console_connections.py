@@ -17,6 +17,13 @@ from easeml_db.console.server import N_THREADS
 
 N_IDLE = 60
 HOST = "127.0.0.1"
+CONSOLE = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background
+from easeml_db.cli import main
+sys.argv = ["easeml", "console", "--dsn", "dbname=nowhere", "--port", sys.argv[1]]
+main()
+"""
 
 
 def free_port() -> int:
@@ -30,7 +37,7 @@ def console() -> Iterator[tuple[subprocess.Popen[str], int]]:
     """`easeml console` and its port. It asks the server for nothing before somebody logs in."""
     for _ in range(5):  # somebody else may take a free port meanwhile
         port = free_port()
-        command = [sys.executable, "-m", "easeml_db", "console", "--port", str(port), "--dsn", "dbname=nowhere"]
+        command = [sys.executable, "-c", CONSOLE, str(port)]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         assert process.stdout is not None
         if "/login?key=" in process.stdout.readline():
@@ -38,7 +45,7 @@ def console() -> Iterator[tuple[subprocess.Popen[str], int]]:
         process.communicate()
     yield process, port
     process.send_signal(signal.SIGINT)
-    said, _ = process.communicate()
+    said, _ = process.communicate(timeout=60)
     assert process.returncode == 0
     assert "Traceback" not in said
 
