@@ -66,7 +66,10 @@ def check(place: str, dsn: str | None, as_json: bool) -> None:
 @segments.command("install")
 @click.argument("service")
 @click.option("--grant", "role", help="Role by which the coordinator works there: made a member of easeml_segment.")
-@click.option("--engine", default="postgres", help="greenplum: SERVICE is the coordinator of a Greenplum cluster.")
+@click.option(
+    "--engine", type=click.Choice(["postgres", "citus", GREENPLUM]), default="postgres",
+    help="greenplum: SERVICE is the coordinator of a Greenplum cluster (default: postgres).",
+)  # fmt: skip
 def install_segment(service: str, role: str | None, engine: str) -> None:
     """Create the extension easeml_segment on the server of SERVICE, whose role must be a superuser there."""
     with visited(service) as connection:
@@ -78,7 +81,8 @@ def install_segment(service: str, role: str | None, engine: str) -> None:
             connection.execute("CREATE EXTENSION IF NOT EXISTS easeml_segment CASCADE")
         if role is not None:
             connection.execute(sql.SQL("GRANT easeml_segment TO {}").format(sql.Identifier(role)))
-    say(f"easeml_segment is installed there; now: easeml segments add NAME --service {service}")
+    more = f" --engine {GREENPLUM} --content 0" if engine == GREENPLUM else ""
+    say(f"easeml_segment is installed there; now: easeml segments add NAME --service {service}{more}")
 
 
 def _look_at(connection: Connection, segment: str) -> None:

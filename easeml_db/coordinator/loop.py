@@ -229,7 +229,7 @@ class Coordinator:
         await self._executor.open(self._dispatcher.board.keep(await self._slots.all_slots()))
 
     async def _close_drained(self, order: Order) -> None:
-        if not self._dispatcher.board.are_active(order.slot_ids):
+        if not self._dispatcher.board.active() >= set(order.slot_ids):
             await self._open_slots()
 
     async def _renew_run(self, run_id: int) -> None:

@@ -465,3 +465,9 @@ def test_the_help_lists_every_command_once_under_a_heading() -> None:
     listed = re.findall(r"^  ([a-z][a-z-]+)  ", shown, re.MULTILINE)
     assert sorted(listed) == sorted(commands.commands)
     assert re.search(r"^Data:\n  load  ", shown, re.MULTILINE)
+
+
+def test_an_engine_that_there_is_not_is_refused_before_anything_is_installed() -> None:
+    done = CliRunner().invoke(commands, ["segments", "install", "nowhere", "--engine", "greenplm"])
+    assert done.exit_code == 2
+    assert "'greenplm' is not one of 'postgres', 'citus', 'greenplum'" in done.output

@@ -63,10 +63,6 @@ class SlotBoard:
 
     # What is known of them
 
-    def are_active(self, slot_ids: Iterable[int]) -> bool:
-        """Say whether all these slots may get units."""
-        return all(map(self._active.__contains__, slot_ids))
-
     def active(self) -> Set[int]:
         """Return the slots that may get units."""
         return self._active.keys()

@@ -71,7 +71,7 @@ def test_a_draining_slot_keeps_its_session_until_its_unit_is_answered_and_gets_n
     board.begin([unit(7)], [1])
     draining = [Slot(1, "slot-1", 1, status="draining"), Slot(2, "slot-2", 1)]
     assert [slot.slot_id for slot in board.keep(draining)] == [1, 2]
-    assert (board.are_active([1]), board.n_active()) == (False, 1)
+    assert (1 in board.active(), board.n_active()) == (False, 1)
     board.answered(1)
     assert list(board.idle()) == [2]
     assert [slot.slot_id for slot in board.keep(draining)] == [2]
