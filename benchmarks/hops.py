@@ -21,8 +21,10 @@ from workload import Workload
 
 from easeml_db.local.nodes import remove_nodes, start_nodes
 from easeml_db.local.server import Embedded
+from easeml_db.postgres.node_store import Connection, KnownState
 from easeml_db.postgres.nodes import connect_node
-from easeml_db.postgres.transfers import NODE, Connection, KnownState, Place, bring_state
+from easeml_db.postgres.segment_store import SegmentStore
+from easeml_db.postgres.transfers import bring_state
 
 NAMES = ("east", "west")
 MOST_TIMES = 1.2
@@ -61,7 +63,7 @@ async def _row(dsns: list[str], n_megabytes: int, n_pairs: int) -> Row:
             _copy(source, target)
 
         async def hop() -> None:
-            await bring_state(Place(east, NODE), west, state, 1)
+            await bring_state(SegmentStore(east), SegmentStore(west), state, 1)
 
         for pair in range(n_pairs):
             seconds = {}

@@ -18,7 +18,7 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from easeml_db.postgres.greenplum import connections, facts, session
+from easeml_db.postgres.greenplum import connections, facts, store
 from tests.conftest import Session, temporary_database
 from tests.nodes import NODE_ROLE
 
@@ -78,8 +78,8 @@ def lookalike(server: Embedded) -> Iterator[Session]:
         make_lookalike(database)
         make_role(database)
         patch.setattr(connections, "OWN_SETTINGS", {})
-        patch.setattr(session, "NEW_STATE", DISTRIBUTION.sub("", session.NEW_STATE))
-        patch.setattr(session, "explained", explained)
+        patch.setattr(store, "NEW_STATE", DISTRIBUTION.sub("", store.NEW_STATE))
+        patch.setattr(store, "explained", explained)
         patch.setattr(facts, "greenplum_version", lambda said: "6.24.3")
         yield database
 

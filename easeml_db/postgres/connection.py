@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any, LiteralString, TypeVar
+from typing import Any, LiteralString
 
 import psycopg
 
@@ -20,7 +19,6 @@ from easeml_db.errors import (
     from_sqlstate,
 )
 
-C = TypeVar("C", bound=psycopg.AsyncConnection[dict[str, Any]])
 SAFE_PATH: LiteralString = "pg_catalog, pg_temp"  # a tenant may make objects anywhere else, by names that are ours
 PATH_SETTING = {"search_path": SAFE_PATH.replace(" ", "")}
 PREFIX = re.compile(r"^((plpy\.(SPI)?Error|spiexceptions\.\w+): )+")  # what PL/Python puts before a message
@@ -36,14 +34,9 @@ REPLACED = re.compile(
 
 async def connect(dsn: str, application_name: str, **settings: str) -> psycopg.AsyncConnection[dict[str, Any]]:
     """Open an autocommit connection with server settings; raise ServerUnavailable when there is no server."""
-    return await connect_as(psycopg.AsyncConnection, dsn, application_name, settings)
-
-
-async def connect_as(kind: type[C], dsn: str, application_name: str, settings: Mapping[str, str]) -> C:
-    """Open a connection of a class, as `connect` does."""
     options = " ".join(f"-c {name}={value}" for name, value in {**settings, **PATH_SETTING}.items())
     try:
-        return await kind.connect(
+        return await psycopg.AsyncConnection.connect(
             dsn, autocommit=True, application_name=application_name, options=options,
             row_factory=psycopg.rows.dict_row,
         )  # fmt: skip

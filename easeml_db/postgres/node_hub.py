@@ -20,24 +20,19 @@ from easeml_db.errors import EasemlError, ServerUnavailable
 from easeml_db.postgres import background
 from easeml_db.postgres.connection import connect
 from easeml_db.postgres.node_rows import NodeRows
-from easeml_db.postgres.node_store import other_store
+from easeml_db.postgres.node_store import Connection, KnownState, NodeStore
 from easeml_db.postgres.node_wires import Wire
 from easeml_db.postgres.nodes import Node
 from easeml_db.postgres.states_in_use import StatesInUse
-from easeml_db.postgres.transfers import NODE, Connection, KnownState, Place, bring_state, fetch_state
+from easeml_db.postgres.transfers import bring_state, fetch_state
 
 UNITS_BETWEEN_SWEEPS = 16
 MOST_LANDED = 10_000
-LISTED = "SELECT checkpoint_id FROM easeml_segment.checkpoints WHERE lease_number <= %s"
 POINTED = "SELECT checkpoint_id FROM easeml.checkpoints WHERE checkpoint_id = ANY(%s)"
-DROP_STATES = "DELETE FROM easeml_segment.checkpoints WHERE checkpoint_id = ANY(%s) AND lease_number <= %s"
-LISTED_DATASETS = "SELECT dataset_id FROM easeml_segment.datasets"
 LIVE_DATASETS = """
 SELECT dataset_id FROM easeml.datasets WHERE dataset_id = ANY(%s)
 UNION ALL SELECT dataset_id FROM easeml.packings WHERE dataset_id = ANY(%s) AND failed_at IS NULL
 """
-DROP_DATASETS = "DELETE FROM easeml_segment.datasets WHERE dataset_id = ANY(%s)"
-VACUUM = "VACUUM (TRUNCATE false) easeml_segment.checkpoints, easeml_segment.checkpoint_chunks"
 
 
 @dataclass(frozen=True)
@@ -81,10 +76,10 @@ class NodeHub:
         found = self._landed.pop(checkpoint_id, None)
         return replace(found, is_ahead=task is None) if found else None
 
-    async def send(self, target: Connection, state: KnownState, lease_number: int) -> int:
+    async def send(self, target: NodeStore, state: KnownState, lease_number: int) -> int:
         """Copy a state from here to another node; return the bytes. Raises NotFound where it is not here."""
         async with self._heard(), self._sending.taken() as source:
-            return await bring_state(Place(source, NODE), target, state, lease_number)
+            return await bring_state(source, target, state, lease_number)
 
     async def send_here(self, control: Connection, state: KnownState, tenant: str) -> int:
         """Copy a state from here to the control server, in the transaction that its connection is in."""
@@ -159,45 +154,18 @@ class NodeHub:
         up before the control server is asked, so what it records meanwhile is in either.
         """
         async with self._receiving.taken() as node, await connect(self._dsn, "easeml garbage") as control:
-            listed = await _listed_states(node, lease_number)
+            listed = await node.states(lease_number)
             in_use = self.in_use.numbers()
             known = await _numbers(control, POINTED, list(listed))
             garbage = list(listed - known - in_use)
             if garbage:
-                await _drop_states(node, garbage, lease_number)
-            datasets = await _listed_datasets(node)
+                await node.collect(garbage, lease_number)
+            datasets = await node.datasets()
             listed_datasets = list(datasets)
             gone = list(datasets - await _numbers(control, LIVE_DATASETS, listed_datasets, listed_datasets))
             if gone:
-                await _drop_datasets(node, gone)
+                await node.drop_datasets(gone)
         return len(garbage)
-
-
-async def _listed_states(node: Connection, lease_number: int) -> set[int]:
-    store = other_store(node)
-    return await (_numbers(node, LISTED, lease_number) if store is None else store.listed_states(lease_number))
-
-
-async def _drop_states(node: Connection, checkpoint_ids: list[int], lease_number: int) -> None:
-    """Remove states that were listed under a lease, and have their room used again."""
-    if (store := other_store(node)) is not None:
-        await store.drop_states(checkpoint_ids)
-        await store.vacuum()
-        return
-    await node.execute(DROP_STATES, [checkpoint_ids, lease_number])
-    await node.execute(VACUUM)
-
-
-async def _listed_datasets(node: Connection) -> set[int]:
-    store = other_store(node)
-    return await (_numbers(node, LISTED_DATASETS) if store is None else store.listed_datasets())
-
-
-async def _drop_datasets(node: Connection, dataset_ids: list[int]) -> None:
-    if (store := other_store(node)) is not None:
-        await store.drop_datasets(dataset_ids)
-        return
-    await node.execute(DROP_DATASETS, [dataset_ids])
 
 
 async def _numbers(connection: Connection, statement: str, *values: object) -> set[int]:

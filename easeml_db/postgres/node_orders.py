@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from easeml_db.errors import SlotLost
-from easeml_db.postgres.transfers import KnownState, Part
+from easeml_db.postgres.node_store import KnownState, Part
 
 SPLITS = {"train": "train", "validate": "validation", "test": "test", "pilot": "train"}
 FACTS = ("n_rows", "loss", "training_seconds", "read_bytes", "statistics")

@@ -13,10 +13,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
 
 from easeml_db.errors import RowsHeld, ServerUnavailable
+from easeml_db.postgres.node_store import Connection, NodeStore, Part
 from easeml_db.postgres.node_wires import Wire
 from easeml_db.postgres.nodes import Node
-from easeml_db.postgres.packed_parts import bring_part, has_part, lost_part, read_data
-from easeml_db.postgres.transfers import CONTROL, NODE, Connection, Part, Place
+from easeml_db.postgres.packed_parts import bring_part, lost_part, read_data
+from easeml_db.postgres.segment_store import ControlSource
 
 HERE = 1  # the segment that is the control server
 NOTE = "SELECT easeml.note_row_copy(%s::jsonb, %s::jsonb)"
@@ -53,7 +54,7 @@ class NodeRows:
         self._known.clear()
 
     async def need(
-        self, control: Connection, session: Connection, part: Part, home: Callable[[int], Awaitable[NodeRows]]
+        self, control: Connection, session: NodeStore, part: Part, home: Callable[[int], Awaitable[NodeRows]]
     ) -> RowCopy | None:
         """Have the rows of a part here, through a session of this node; return how they came, None: they were here.
 
@@ -70,15 +71,15 @@ class NodeRows:
             return copy
 
     async def _bring(
-        self, control: Connection, session: Connection, part: Part, home: Callable[[int], Awaitable[NodeRows]]
+        self, control: Connection, session: NodeStore, part: Part, home: Callable[[int], Awaitable[NodeRows]]
     ) -> RowCopy | None:
         data, began = await read_data(control, part), time.monotonic()
         if data.home_segment_id == self.node.segment_id:
-            if not await has_part(session, part):
+            if not await session.has_part(part):
                 raise lost_part(self.node.segment_name, part)
             return None
         if data.home_segment_id is None:
-            n_bytes = await bring_part(Place(control, CONTROL), session, part, data.encoder)
+            n_bytes = await bring_part(ControlSource(control), session, part, data.encoder)
         else:
             n_bytes = await (await home(data.home_segment_id)).send(session, part, data.encoder)
         if not n_bytes:
@@ -86,18 +87,18 @@ class NodeRows:
         places = data.home_segment_id or HERE, self.node.segment_id
         return RowCopy(part, *places, n_bytes, time.monotonic() - began)
 
-    async def send(self, target: Connection, part: Part, encoder: str) -> int:
+    async def send(self, target: NodeStore, part: Part, encoder: str) -> int:
         """Copy packed rows from here to another node, unless it has them; return the bytes.
 
         Raises TrialFailed where they are lost, RowsHeld while this node does not answer.
         """
-        if await has_part(target, part):
+        if await target.has_part(part):
             return 0
         try:
             async with self._sending.taken() as source:
-                if not await has_part(source, part):
+                if not await source.has_part(part):
                     raise lost_part(self.node.segment_name, part)
-                return await bring_part(Place(source, NODE), target, part, encoder)
+                return await bring_part(source, target, part, encoder)
         except ServerUnavailable as error:
             where = f"segment {self.node.segment_name}, which has the rows of partition {part.partition_number}"
             raise RowsHeld(f"{where}, does not answer") from error

@@ -21,19 +21,11 @@ from easeml_db.postgres.connection import is_replaced, unit_error
 from easeml_db.postgres.node_hub import Hop, NodeHub
 from easeml_db.postgres.node_orders import ends_epoch, later, mates_of, parts_of, recorded_order
 from easeml_db.postgres.node_rows import HERE, NodeRows, note_copy
+from easeml_db.postgres.node_store import Connection, KnownState, NodeStore
+from easeml_db.postgres.segment_store import ControlSource
 from easeml_db.postgres.slot_session import SHOW_IDLE
 from easeml_db.postgres.state_search import found_on_a_node
-from easeml_db.postgres.transfers import (
-    CONTROL,
-    Connection,
-    KnownState,
-    Place,
-    bring_known,
-    bring_state,
-    fetch_state,
-    forget_state,
-    has_state,
-)
+from easeml_db.postgres.transfers import bring_known, bring_state, fetch_state, has_state
 from easeml_db.postgres.unit_session import Result
 
 WORK = {
@@ -46,11 +38,6 @@ WORK = {
 TRAINING, EVALUATING = ("train_unit", "train_round"), ("evaluate_unit", "evaluate_round")
 BATCHES = {"train_batch": "train_unit", "evaluate_batch": "evaluate_unit"}
 OPEN = "SELECT easeml.open_node_unit(%s::jsonb) AS opened"
-REGISTER = """
-INSERT INTO easeml_segment.registered_architectures
-SELECT r.* FROM jsonb_populate_recordset(NULL::easeml_segment.registered_architectures, %s::jsonb) r
-ON CONFLICT DO NOTHING
-"""
 STORE = "SELECT easeml.store_node_state(%s::jsonb, %s::jsonb, %s, false) AS tenant"
 RECORD_TRAINING = """
 SELECT r.*, easeml.note_hop(%s::jsonb, %s::jsonb) AS noted
@@ -85,13 +72,14 @@ class NodeUnitSession:
         self,
         slot_id: int,
         control: Connection,
-        remote: Connection,
+        store: NodeStore,
         hub: NodeHub,
         hubs: Mapping[int, NodeHub],
         find_hub: FindHub,
     ) -> None:
         self.slot_id = slot_id
-        self._control, self._remote, self._hub, self._hubs = control, remote, hub, hubs
+        self._control, self._hub, self._hubs = control, hub, hubs
+        self._store, self._remote = store, store.connection
         self._find_hub = find_hub
         self._is_cancelled = False
 
@@ -176,7 +164,7 @@ class NodeUnitSession:
             read += [mate.checkpoint_id for mate in mates_of(opened)]
             if error.sqlstate == CorruptCheckpoint.sqlstate and read:
                 for checkpoint_id in read:
-                    await forget_state(self._remote, checkpoint_id)
+                    await self._store.drop_state(checkpoint_id)
                 raise SlotLost(str(unit_error(error))) from error
             raise
         return told
@@ -191,27 +179,22 @@ class NodeUnitSession:
     async def _prepare(self, unit: dict[str, Any], text: str, opened: dict[str, Any]) -> Hop | None:
         """Have the rows of the unit and the state that it starts from on the node; return how the state came."""
         for part in parts_of(unit, opened):
-            copy = await self._hub.rows.need(self._control, self._remote, part, self._rows_of)
+            copy = await self._hub.rows.need(self._control, self._store, part, self._rows_of)
             if copy is not None:
                 await note_copy(self._control, text, copy)
             self._check_cancelled()
-        if opened["registered"]:
-            await self._register(opened["registered"])
+        await self._store.register(opened["registered"])
         for mate in mates_of(opened):
-            await bring_known(self._control, self._remote, mate, unit["lease_number"])
+            await bring_known(self._control, self._store, mate, unit["lease_number"])
             self._check_cancelled()
         state = opened["state"]
         if state is None:
             return None
         landed = await self._hub.arrived(state["checkpoint_id"])
         known = _known(unit, state)
-        if await has_state(self._remote, known):
+        if await has_state(self._store, known):
             return landed
         return await self._fetch(unit, text, state, known)
-
-    async def _register(self, registered: list[dict[str, Any]]) -> None:
-        """Tell the node of architectures of installed packages, as they were registered here."""
-        await self._remote.execute(REGISTER, [json.dumps(registered)])
 
     async def _rows_of(self, segment_id: int) -> NodeRows:
         return (await self._find_hub(self._control, segment_id)).rows
@@ -224,16 +207,16 @@ class NodeUnitSession:
         async def bring(hub: NodeHub) -> None:
             if hub is self._hub:
                 raise NotFound("it was looked for there")
-            n_bytes = await hub.send(self._remote, known, lease_number)
-            if not await has_state(self._remote, known):
+            n_bytes = await hub.send(self._store, known, lease_number)
+            if not await has_state(self._store, known):
                 raise NotFound("it has another one under that number")
             found.append((hub.node.segment_id, n_bytes))
 
         if state["is_elsewhere"]:
             await found_on_a_node(self._control, text, self._hubs, state["segments"], bring)
         else:
-            source = Place(self._control, CONTROL)
-            found.append((HERE, await bring_state(source, self._remote, known, lease_number)))
+            source = ControlSource(self._control)
+            found.append((HERE, await bring_state(source, self._store, known, lease_number)))
         ((segment_id, n_bytes),) = found
         if not n_bytes:
             return None
@@ -273,7 +256,7 @@ class NodeUnitSession:
     async def _keep_here(self, state: KnownState, tenant: str) -> None:
         """Copy a new state to the control server. Raises SlotLost where the node sends other bytes than it said."""
         try:
-            n_bytes = await fetch_state(self._remote, self._control, state, tenant)
+            n_bytes = await fetch_state(self._store, self._control, state, tenant)
         except CorruptCheckpoint as error:
             raise SlotLost(str(error)) from error
         if not n_bytes:

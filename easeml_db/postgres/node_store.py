@@ -1,70 +1,118 @@
-"""Where a node keeps packed rows and states, if it is not in the tables of the extension easeml_segment.
+"""Packed rows and states on a server: what moves them knows this contract, and no table.
 
-A connection to such a node has its store as an attribute. Whatever moves rows and states asks for it.
+A store is chosen once, when a connection is opened (nodes.py), and goes along with it from there on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
-if TYPE_CHECKING:
-    from psycopg import sql
+import psycopg
+from psycopg import sql
 
-    from easeml_db.postgres.transfers import KnownState, Part
+Connection = psycopg.AsyncConnection[dict[str, Any]]
+Facts = dict[str, Any]
 
 
-class OtherStore(Protocol):
-    """The rows and states of one node. Its tables have the names of those of easeml_segment, and further columns."""
+@dataclass(frozen=True)
+class KnownState:
+    """A state as the control server knows it: what a node has under its number has to be that."""
+
+    checkpoint_id: int
+    trial_id: int
+    n_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Part:
+    """The rows of one split in one partition of a dataset."""
+
+    dataset_id: int
+    split: str
+    partition_number: int
+
+
+class Arrival(NamedTuple):
+    """How something comes into a store: what its source is asked for, and the table and columns that this goes into."""
+
+    query: sql.Composable
+    into: sql.Composable
+
+
+class Source(Protocol):
+    """A server that states and packed rows come from: a node, or the control server."""
 
     @property
-    def and_here(self) -> sql.Composable:
-        """A condition that holds for rows of this node alone, with AND before it."""
+    def connection(self) -> Connection:
+        """The connection by which it is reached."""
 
-    @property
-    def lead(self) -> sql.Composable:
-        """What stands first in a query of packed rows that come here."""
+    def chunks_of(self, checkpoint_id: int) -> sql.Composable:
+        """Return the query of a state's bytes in their order: checkpoint_id, chunk_number, bytes."""
 
-    @property
-    def block_columns(self) -> sql.Composable:
-        """The table and the columns that packed rows come to."""
+    def blocks_of(self, part: Part, first: int, last: int) -> sql.Composable:
+        """Return the query of some blocks of a part: dataset_id, split, partition_number, block_number, n_rows, inputs,
+        targets."""
 
-    @property
-    def chunk_columns(self) -> sql.Composable:
-        """The table and the columns that chunks come to."""
+    async def last_block(self, part: Part) -> int:
+        """Return the number of the last block of a part, -1 where it has none."""
 
-    def chunk_lead(self, state: KnownState, lease_number: int) -> sql.Composable:
-        """What stands before number and bytes in a query of chunks that come here."""
+
+class NodeStore(Source, Protocol):
+    """The rows and states of one node."""
+
+    # What is there
+
+    async def facts(self) -> Facts:
+        """Return what the node says of itself. Raises what is against it."""
+
+    async def hold(self, token: str) -> None:
+        """Have the node serve a token, and no other."""
+
+    async def make_ready(self) -> None:
+        """Prepare the session for units. Raises NotReady."""
+
+    async def register(self, registered: list[dict[str, Any]]) -> None:
+        """Tell the node of architectures of installed packages, as they were registered on the control server."""
+
+    # Rows
 
     async def has_part(self, part: Part) -> bool:
         """Say whether the rows of a part are here."""
 
+    async def begin_dataset(self, dataset_id: int, encoder: str) -> None:
+        """Note the encoder of a dataset, which may be noted already."""
+
     async def begin_part(self, part: Part, encoder: str) -> bool:
         """Note, in a transaction, that the rows of a part are here; return False where they are already."""
 
-    async def has_state(self, state: KnownState) -> bool:
-        """Say whether the chunks of a state are here."""
+    def arriving_blocks(self, blocks: sql.Composable) -> Arrival:
+        """Return how blocks come here, of which a source has this query."""
 
-    async def has_number(self, checkpoint_id: int) -> bool:
-        """Say whether anything is here under the number of a state."""
+    async def datasets(self) -> set[int]:
+        """Return the datasets of which something is here."""
 
-    async def drop_states(self, checkpoint_ids: Sequence[int]) -> None:
-        """Remove states."""
-
-    async def listed_states(self, lease_number: int) -> set[int]:
-        """Return the states that were written under this lease or an earlier one."""
-
-    async def listed_datasets(self) -> set[int]:
-        """Return the datasets of which rows are here."""
-
-    async def drop_datasets(self, dataset_ids: Sequence[int]) -> None:
+    async def drop_datasets(self, dataset_ids: Collection[int]) -> None:
         """Remove the rows of datasets."""
 
-    async def vacuum(self) -> None:
-        """Have the room of removed states used again."""
+    # States
 
+    async def has_state(self, state: KnownState) -> bool:
+        """Say whether the bytes of a state are here, and are those of that trial and hash."""
 
-def other_store(connection: object) -> OtherStore | None:
-    """Return the store of the node that a connection leads to; None: the tables of easeml_segment, or of easeml."""
-    found: OtherStore | None = getattr(connection, "store", None)
-    return found
+    async def begin_state(self, state: KnownState, lease_number: int) -> bool:
+        """Begin a transaction, and in it a state; return False where there is one of that number already."""
+
+    def arriving_state(self, state: KnownState, lease_number: int, chunks: sql.Composable) -> Arrival:
+        """Return how the bytes of a state come here, of which a source has this query."""
+
+    async def states(self, lease_number: int) -> set[int]:
+        """Return the states that were written under this lease or an earlier one."""
+
+    async def drop_state(self, checkpoint_id: int) -> None:
+        """Remove a state, if it is here."""
+
+    async def collect(self, checkpoint_ids: Collection[int], lease_number: int) -> None:
+        """Remove states that `states` listed under a lease, and have their room used again."""

@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 import psycopg
 
 from easeml_db.errors import EasemlError
+from easeml_db.postgres.node_store import NodeStore
 from easeml_db.postgres.nodes import Node, connect_to, unreachable
-from easeml_db.postgres.transfers import Connection
 
 SETTINGS = {"statement_timeout": "0", "idle_session_timeout": "0", "lock_timeout": "10s", "jit": "off"}
 
@@ -21,22 +21,22 @@ class Wire:
     def __init__(self, node: Node, what: str) -> None:
         self._node, self._what = node, what
         self._lock = asyncio.Lock()
-        self._connection: Connection | None = None
+        self._store: NodeStore | None = None
 
     @asynccontextmanager
-    async def taken(self) -> AsyncIterator[Connection]:
+    async def taken(self) -> AsyncIterator[NodeStore]:
         """Give the connection to one user. Raises EasemlError where the node does not answer."""
         async with self._lock:
-            if self._connection is None or self._connection.closed:
-                self._connection = await self._connected()
+            if self._store is None or self._store.connection.closed:
+                self._store = await self._connected()
             try:
-                yield self._connection
+                yield self._store
             except psycopg.Error as error:
-                if self._connection.closed:
+                if self._store.connection.closed:
                     raise unreachable(self._node.service) from error
                 raise
 
-    async def _connected(self) -> Connection:
+    async def _connected(self) -> NodeStore:
         """Connect; whatever is in the way is nothing that a unit can be blamed for."""
         try:
             return await connect_to(self._node, f"easeml {self._what}", SETTINGS)
@@ -45,5 +45,5 @@ class Wire:
 
     async def close(self) -> None:
         """Close it."""
-        if self._connection is not None:
-            await self._connection.close()
+        if self._store is not None:
+            await self._store.connection.close()

@@ -19,9 +19,9 @@ from easeml_db.errors import EasemlError, InvalidArgument, NotAllowed, NotReady,
 from easeml_db.postgres.connection import MISSING, connect, connect_now, server_error
 from easeml_db.postgres.greenplum.connections import connect_segment
 from easeml_db.postgres.greenplum.facts import hold_now, look_now
+from easeml_db.postgres.node_store import Facts, NodeStore
+from easeml_db.postgres.segment_store import FACTS, HOLD, SegmentStore
 
-FACTS = "SELECT easeml_segment.node_facts() AS facts"
-HOLD = "SELECT easeml_segment.hold(%s)"
 # Of PostgreSQL 14 and newer, so they cannot be asked for before the version is known.
 NEWER_SETTINGS = ("client_connection_check_interval", "idle_session_timeout")
 NEWER_VERSION = 140000
@@ -31,7 +31,6 @@ PATIENCE: dict[str, Any] = {
     "tcp_user_timeout": 30_000,
 }  # fmt: skip
 
-Facts = dict[str, Any]
 CITUS, GREENPLUM = "citus", "greenplum"
 # A node of a Citus cluster has our extensions for itself; on another server nobody reads this setting.
 OWN_DDL = "SELECT set_config('citus.enable_ddl_propagation', 'off', false)"
@@ -157,12 +156,10 @@ def visited(service: str) -> Iterator[psycopg.Connection[dict[str, Any]]]:
         raise _of_connecting(service, error) from error
 
 
-async def connect_to(
-    node: Node, application_name: str, settings: Mapping[str, str]
-) -> psycopg.AsyncConnection[dict[str, Any]]:
-    """Open an autocommit connection to a node, or to the cluster about the segment that it is."""
+async def connect_to(node: Node, application_name: str, settings: Mapping[str, str]) -> NodeStore:
+    """Open an autocommit connection to a node, or to the cluster about the segment that it is; return its store."""
     if node.content is None:
-        return await connect_node(node.service, application_name, settings)
+        return SegmentStore(await connect_node(node.service, application_name, settings))
     try:
         return await connect_segment(node_dsn(node.service), node.content, application_name, settings)
     except ServerUnavailable as error:

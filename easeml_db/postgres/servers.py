@@ -12,18 +12,16 @@ from psycopg.types.json import Jsonb
 
 from easeml_db.errors import EasemlError
 from easeml_db.postgres.connection import connect
-from easeml_db.postgres.greenplum.connections import GreenplumConnection
-from easeml_db.postgres.greenplum.facts import hold, look
-from easeml_db.postgres.greenplum.session import GreenplumUnitSession, make_ready
+from easeml_db.postgres.greenplum.session import GreenplumUnitSession
 from easeml_db.postgres.greenplum.watching import ClusterWatch
 from easeml_db.postgres.node_hub import NodeHub
 from easeml_db.postgres.node_session import NodeUnitSession
-from easeml_db.postgres.nodes import FACTS, HOLD, Facts, Node, check_facts, connect_to, node_dsn, node_error
+from easeml_db.postgres.node_store import Connection, NodeStore
+from easeml_db.postgres.nodes import GREENPLUM, Node, check_facts, connect_to, node_dsn, node_error
 from easeml_db.postgres.slot_session import SETTINGS, open_session
 from easeml_db.postgres.state_search import FetchingSession
 from easeml_db.postgres.states_in_use import StatesInUse
 from easeml_db.postgres.stuck_units import StuckUnits
-from easeml_db.postgres.transfers import Connection
 from easeml_db.postgres.unit_session import UnitSession
 from easeml_db.words.topology import Slot
 
@@ -31,7 +29,8 @@ READ_NODE = """
 SELECT segment_id, segment_name, service, token, engine, content FROM easeml.segments WHERE segment_id = %s
 """
 NOTE = "SELECT easeml.note_segment(%s, %s, %s)"
-
+SESSIONS: Mapping[str, type[NodeUnitSession]] = {GREENPLUM: GreenplumUnitSession}
+"""Those of engines whose units are called in a way of their own."""
 WATCH_SECONDS = 5.0
 
 
@@ -49,9 +48,8 @@ class NodeWatch:
     """Looks after the units on a node. One that cannot be asked for the lease of a unit has all its slots given up."""
 
     def __init__(self, node: Node, unit_lease_seconds: float) -> None:
-        self._stuck: Stuck = StuckUnits(node_dsn(node.service), unit_lease_seconds)
-        if node.content is not None:
-            self._stuck = ClusterWatch(node_dsn(node.service))
+        dsn = node_dsn(node.service)
+        self._stuck: Stuck = ClusterWatch(dsn) if node.engine == GREENPLUM else StuckUnits(dsn, unit_lease_seconds)
         self._lease_seconds = unit_lease_seconds
         self._silent_since: float | None = None
 
@@ -97,7 +95,7 @@ class Servers:
             raise
         hub.opened()
         self._segments[slot.slot_id] = slot.segment_id
-        kind = GreenplumUnitSession if isinstance(remote, GreenplumConnection) else NodeUnitSession
+        kind = SESSIONS.get(hub.node.engine, NodeUnitSession)
         there = kind(slot.slot_id, control, remote, hub, self._hubs, self._hub_of)
         await there.show_idle()
         return there
@@ -127,14 +125,14 @@ class Servers:
             self._watches[segment_id] = NodeWatch(node, self._unit_lease_seconds)
         return self._hubs[segment_id]
 
-    async def _open_remote(self, control: Connection, node: Node, slot_id: int) -> Connection:
+    async def _open_remote(self, control: Connection, node: Node, slot_id: int) -> NodeStore:
         """Open and warm a session on a node, and record what is known of the node since."""
         try:
             remote = await connect_to(node, f"easeml slot {slot_id}", SETTINGS)
             try:
                 await self._check(control, remote, node)
             except BaseException:
-                await remote.close()
+                await remote.connection.close()
                 raise
         except psycopg.Error as error:
             refusal = node_error(node.service, error)
@@ -146,17 +144,9 @@ class Servers:
         raise refusal
 
     @staticmethod
-    async def _check(control: Connection, remote: Connection, node: Node) -> None:
-        async def note(facts: Facts) -> None:
-            check_facts(node.service, facts, node.engine)
-            await control.execute(NOTE, [node.segment_id, Jsonb(facts), None])
-
-        if isinstance(remote, GreenplumConnection) and node.content is not None:
-            await note(await look(remote, node.content))
-            await hold(remote, node.content, node.token)
-            await make_ready(remote)
-        else:
-            row = await (await remote.execute(FACTS)).fetchone()
-            await note({} if row is None else row["facts"])
-            await remote.execute(HOLD, [node.token])
-            await remote.execute("SELECT easeml_segment.warm_node()")
+    async def _check(control: Connection, remote: NodeStore, node: Node) -> None:
+        facts = await remote.facts()
+        check_facts(node.service, facts, node.engine)
+        await control.execute(NOTE, [node.segment_id, Jsonb(facts), None])
+        await remote.hold(node.token)
+        await remote.make_ready()

@@ -11,8 +11,8 @@ import psycopg
 from easeml_db.errors import CorruptCheckpoint, NotFound, RowsHeld, ServerUnavailable, StaleLease
 from easeml_db.postgres.connection import unit_error
 from easeml_db.postgres.node_hub import NodeHub
+from easeml_db.postgres.node_store import Connection, KnownState
 from easeml_db.postgres.slot_session import SlotSession
-from easeml_db.postgres.transfers import Connection, KnownState
 from easeml_db.postgres.unit_session import Result
 
 PATIENCE_SECONDS = 30.0  # with a node that has the only copy of a state: it may be starting again

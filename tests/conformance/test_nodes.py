@@ -9,13 +9,13 @@ import pytest
 
 from easeml_db.coordinator.ports.messages import SlotReady, UnitFailed, UnitRecorded
 from easeml_db.errors import RowsHeld, SlotLost, StaleLease
+from easeml_db.postgres.node_store import KnownState
 from easeml_db.postgres.nodes import unreachable
-from easeml_db.postgres.transfers import KnownState
 from tests.conformance.conftest import N_PARTITIONS
 
 if TYPE_CHECKING:
     from easeml_db.postgres.node_hub import NodeHub
-    from easeml_db.postgres.transfers import Connection
+    from easeml_db.postgres.node_store import NodeStore
     from tests.conformance.conftest import WarmOnNodes
 
 pytestmark = [pytest.mark.warm, pytest.mark.worlds("nodes")]
@@ -163,7 +163,7 @@ async def test_a_node_that_does_not_answer_is_waited_for_and_then_given_up(
     await recorded(world, run_id, 1, 0)
     hub = hub_of(world, "east")
 
-    async def away() -> Connection:
+    async def away() -> NodeStore:
         raise unreachable("pg_east")
 
     await hub._sending.close()

@@ -62,7 +62,7 @@ def there(module_database: Session, cluster: Session, runs_here: tuple[int, int]
         module_database.execute("SELECT easeml.add_slots(1, %s)", [name])
     module_database.execute(BOUND, ["there"])
     yield module_database
-    module_database.execute("SELECT easeml.drop_dataset('there', force => true)")
+    module_database.execute("SELECT easeml.drop_dataset('there', cascade => true)")
     module_database.execute("SELECT easeml.remove_slot(slot_id, force => true) FROM easeml.slots ORDER BY slot_id")
     for name in SEGMENTS:
         module_database.execute("SELECT easeml.remove_segment(%s, force => true)", [name])

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from easeml_db.postgres.node_orders import later, mates_of, parts_of
-from easeml_db.postgres.transfers import KnownState, Part
+from easeml_db.postgres.node_store import KnownState, Part
 
 MEMBERS = {"gang": {"members": [{"partition_number": 1, "position": 0}, {"partition_number": 0, "position": 1}]}}
 

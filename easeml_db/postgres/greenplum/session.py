@@ -7,37 +7,23 @@ same segment. So no lock is held while something trains, and what removes old st
 from __future__ import annotations
 
 import json
-from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import psycopg
-from psycopg import sql
 
-from easeml_db.errors import CorruptCheckpoint, NotReady, SlotLost, from_sqlstate
+from easeml_db.errors import CorruptCheckpoint, SlotLost, from_sqlstate
 from easeml_db.postgres.connection import MISSING
-from easeml_db.postgres.greenplum.connections import GreenplumConnection
-from easeml_db.postgres.greenplum.statements import (
-    KEEP,
-    NEW_STATE,
-    STORES,
-    TOLD,
-    GreenplumSegment,
-    moves_nothing,
-    runs_on_one_segment,
-    unit_statement,
-)
+from easeml_db.postgres.greenplum.statements import KEEP, STORES, TOLD, unit_statement
+from easeml_db.postgres.greenplum.store import GreenplumStore
 from easeml_db.postgres.node_orders import mates_of
 from easeml_db.postgres.node_session import NodeUnitSession
-from easeml_db.postgres.transfers import forget_state
 from easeml_db.postgres.unit_session import Result
-
-PROBED_ORDER = {"kind": "train", "partition_number": 0}
-PROBED_UNIT = {"dataset_id": 0, "composition": None, "state": {"checkpoint_id": 0}}
 
 
 class GreenplumUnitSession(NodeUnitSession):
     """As on any node, but for the unit itself: its rows and its state are arguments of a query."""
 
+    _store: GreenplumStore
     _is_spoilt = False
 
     async def call(self, procedure: str, text: str) -> Result:
@@ -49,9 +35,6 @@ class GreenplumUnitSession(NodeUnitSession):
             if self._is_cancelled or self._is_spoilt:
                 await self.close()
 
-    async def _register(self, registered: list[dict[str, Any]]) -> None:
-        """Do nothing: they are in the context."""
-
     async def _told(self, procedure: str, text: str, opened: dict[str, Any]) -> dict[str, Any]:
         told: dict[str, Any] = json.loads(await self._worked(procedure, text, opened))
         if "failure" not in told:
@@ -60,7 +43,7 @@ class GreenplumUnitSession(NodeUnitSession):
         error = from_sqlstate(*(failure[name] for name in ("sqlstate", "message", "detail", "hint")))
         if isinstance(error, CorruptCheckpoint) and opened["state"] is not None:
             for number in [opened["state"]["checkpoint_id"], *(mate.checkpoint_id for mate in mates_of(opened))]:
-                await forget_state(self._remote, number)
+                await self._store.drop_state(number)
             raise SlotLost(str(error)) from error
         raise error
 
@@ -78,8 +61,8 @@ class GreenplumUnitSession(NodeUnitSession):
             raise
 
     async def _done(self, procedure: str, text: str, opened: dict[str, Any]) -> str:
-        remote = cast("GreenplumConnection", self._remote)
-        statement = unit_statement(remote.store.segment, procedure, text, opened)
+        remote = self._remote
+        statement = unit_statement(self._store.segment, procedure, text, opened)
         if procedure not in STORES:
             row = await (await remote.execute(statement)).fetchone()
         else:
@@ -90,27 +73,3 @@ class GreenplumUnitSession(NodeUnitSession):
         if row is None:
             raise SlotLost("its rows are not on the segment any more")
         return str(row["told"])
-
-
-async def make_ready(connection: GreenplumConnection) -> None:
-    """Make the table of a session, and find out by which predicate its queries run on one segment. Raises NotReady."""
-    await connection.execute(NEW_STATE)
-    segment = connection.store.segment
-    for candidate in (segment, replace(segment, is_by_key=not segment.is_by_key)):
-        plans = [await explained(connection, candidate, work) for work in ("evaluate_unit", "train_unit")]
-        if runs_on_one_segment(plans[0]) and moves_nothing(plans[1]):
-            connection.store.segment = candidate
-            return
-    raise NotReady(
-        f"its planner sends no query to segment {segment.content} alone",
-        hint="Units would run on all segments: optimizer = off, and the tables of easeml_segment as they were made?",
-    )
-
-
-async def explained(
-    connection: psycopg.AsyncConnection[dict[str, Any]], segment: GreenplumSegment, work: str
-) -> list[str]:
-    """Return the plan of a unit."""
-    statement = unit_statement(segment, work, json.dumps(PROBED_ORDER), PROBED_UNIT)
-    cursor = await connection.execute(sql.SQL("EXPLAIN {}").format(statement))
-    return [next(iter(row.values())) for row in await cursor.fetchall()]

@@ -16,7 +16,7 @@ from typing import Any, LiteralString
 from psycopg import sql
 
 from easeml_db.postgres.node_orders import mates_of, parts_of
-from easeml_db.postgres.transfers import KnownState, Part
+from easeml_db.postgres.node_store import KnownState, Part
 
 Fields = dict[str, Any]
 NEW_STATE: LiteralString = """
@@ -99,6 +99,13 @@ def unit_statement(segment: GreenplumSegment, work: str, order: str, opened: Fie
         pieces=sql.SQL("UNION ALL").join(pieces_of(segment, json.loads(order), opened)),
     )
     return sql.SQL("INSERT INTO pg_temp.easeml_new_state {}").format(query) if work in STORES else query
+
+
+def probes(segment: GreenplumSegment) -> tuple[sql.Composed, sql.Composed]:
+    """Return a unit that stores nothing and one that does, whose plans say where units run."""
+    order = json.dumps({"kind": "train", "partition_number": 0})
+    opened = {"dataset_id": 0, "composition": None, "state": {"checkpoint_id": 0}}
+    return unit_statement(segment, "evaluate_unit", order, opened), unit_statement(segment, "train_unit", order, opened)
 
 
 def pieces_of(segment: GreenplumSegment, order: Fields, opened: Fields) -> list[sql.Composable]:

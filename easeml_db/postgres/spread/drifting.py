@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import Any
 
+from easeml_db.postgres.node_store import Connection
 from easeml_db.postgres.spread.node_sessions import NodeWork, Told, all_of
-from easeml_db.postgres.transfers import Connection
 
 STEP = "SELECT easeml_segment.drift_on_node(%s, %s::jsonb) AS found"
 SETTLE = "SELECT easeml.settle_drift(%s, %s::jsonb) AS settled"

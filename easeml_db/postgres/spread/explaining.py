@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from easeml_db.errors import InvalidArgument, NotReady
+from easeml_db.postgres.node_store import Connection
 from easeml_db.postgres.spread.gathering import gather, homes_of
 from easeml_db.postgres.spread.node_sessions import NodeWork, Told, all_of
-from easeml_db.postgres.transfers import Connection
 
 EXPLAIN = "SELECT easeml_segment.explain_on_node(%s::jsonb) AS found"
 Rows = Sequence[Mapping[str, Any]]

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 
 from easeml_db.errors import NotReady
 from easeml_db.postgres.node_rows import RowCopy, note_copy
-from easeml_db.postgres.packed_parts import bring_part, has_part
+from easeml_db.postgres.node_store import Connection, Part
+from easeml_db.postgres.packed_parts import bring_part
 from easeml_db.postgres.spread.node_sessions import NodeWork, Told, told_by
-from easeml_db.postgres.transfers import NODE, Connection, Part, Place
 
 
 def homes_of(told: Told, works: Mapping[str, NodeWork]) -> dict[int, NodeWork]:
@@ -28,7 +28,7 @@ async def gather(control: Connection, told: Told, homes: Mapping[int, NodeWork],
     lacking = {}
     for work in {work.node.segment_id: work for work in homes.values()}.values():
         async with told_by(work.node):
-            lacking[work] = [part for part in parts if not await has_part(work.connection, part)]
+            lacking[work] = [part for part in parts if not await work.store.has_part(part)]
     chosen = min(lacking, key=lambda work: (len(lacking[work]), work.node.segment_id))
     for part in lacking[chosen]:
         await _copy(control, told, part, (homes[part.partition_number], chosen))
@@ -39,11 +39,11 @@ async def _copy(control: Connection, told: Told, part: Part, way: tuple[NodeWork
     source, target = way
     began = time.monotonic()
     async with told_by(source.node):
-        if not await has_part(source.connection, part):
+        if not await source.store.has_part(part):
             raise NotReady(f"segment {source.node.segment_name} has lost the rows of partition {part.partition_number}")
     async with told_by(target.node):
         encoder = json.dumps(told["encoder"])
-        n_bytes = await bring_part(Place(source.connection, NODE), target.connection, part, encoder)
+        n_bytes = await bring_part(source.store, target.store, part, encoder)
     places = source.node.segment_id, target.node.segment_id
     copy = RowCopy(part, *places, n_bytes, time.monotonic() - began)
     await note_copy(control, json.dumps({"trial_id": told["trial_id"]}), copy)

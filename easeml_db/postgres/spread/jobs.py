@@ -15,16 +15,16 @@ from psycopg import sql
 
 from easeml_db.errors import NotFound, SlotLost
 from easeml_db.postgres.connection import connect
-from easeml_db.postgres.node_session import REGISTER
+from easeml_db.postgres.node_store import Connection, KnownState
 from easeml_db.postgres.nodes import Node
-from easeml_db.postgres.packed_parts import NEW_DATASET
+from easeml_db.postgres.segment_store import ControlSource
 from easeml_db.postgres.spread.citus import Resolved, resolve
 from easeml_db.postgres.spread.drifting import measured
 from easeml_db.postgres.spread.explaining import explained
 from easeml_db.postgres.spread.node_sessions import SETTINGS, NodeWork, Told, all_of, node_work, told_by
 from easeml_db.postgres.spread.replaying import replay
 from easeml_db.postgres.states_in_use import StatesInUse
-from easeml_db.postgres.transfers import CONTROL, Connection, KnownState, Place, bring_state, copy_rows
+from easeml_db.postgres.transfers import bring_state, copy_rows
 
 Works = Mapping[str, NodeWork]
 ANSWER = "SELECT easeml_segment.answer_on_node(%s::jsonb) AS found"
@@ -81,15 +81,15 @@ async def _finish(control: Connection, told: Told, result: Told, lease_number: i
 
 async def _prepare(control: Connection, work: NodeWork, told: Told, lease_number: int) -> None:
     """Have on a node what the job needs besides rows: the encoder, the architecture, the state."""
-    await work.execute(NEW_DATASET, told["dataset_id"], json.dumps(told["encoder"]))
-    if told["registered"]:
-        await work.execute(REGISTER, json.dumps(told["registered"]))
+    async with told_by(work.node):
+        await work.store.begin_dataset(told["dataset_id"], json.dumps(told["encoder"]))
+        await work.store.register(told["registered"])
     if told["kind"] in STATELESS:
         return
     state = KnownState(told["checkpoint_id"], told["trial_id"], **told["state"])
     try:
         async with told_by(work.node):
-            await bring_state(Place(control, CONTROL), work.connection, state, lease_number)
+            await bring_state(ControlSource(control), work.store, state, lease_number)
     except NotFound as error:
         raise SlotLost(f"the best state of trial {told['trial_id']} has been replaced: it begins anew") from error
 

@@ -22,8 +22,9 @@ from easeml_db.errors import (
     VersionMismatch,
 )
 from easeml_db.postgres.connection import server_error, unit_error
-from easeml_db.postgres.nodes import CITUS, GREENPLUM, HOLD, Node, connect_node, node_error, unreachable
-from easeml_db.postgres.transfers import Connection
+from easeml_db.postgres.node_store import NodeStore
+from easeml_db.postgres.nodes import CITUS, GREENPLUM, Node, connect_node, node_error, unreachable
+from easeml_db.postgres.segment_store import SegmentStore
 
 T = TypeVar("T")
 Told = dict[str, Any]
@@ -43,8 +44,8 @@ PASSING = (ServerUnavailable, RowsHeld, OutOfSpace, SlotLost)
 class NodeWork:
     """A session on a node for one packing; its errors say which segment it is."""
 
-    def __init__(self, node: Node, connection: Connection) -> None:
-        self.node, self.connection = node, connection
+    def __init__(self, node: Node, store: NodeStore) -> None:
+        self.node, self.store, self.connection = node, store, store.connection
         self.lock = asyncio.Lock()
 
     async def step(self, name: str, told: Told) -> Told:
@@ -90,14 +91,15 @@ async def node_work(node: Node, what: str = "packing") -> AsyncIterator[NodeWork
             hint="Make a foreign table here of it (postgres_fdw), name that one as the source, placement => 'bound'.",
         )
     connection = await connect_node(node.service, f"easeml {what}", SETTINGS | ENGINE_SETTINGS.get(node.engine, {}))
-    work = NodeWork(node, connection)
+    work = NodeWork(node, SegmentStore(connection))
     try:
         (found,) = await work.execute(VERSION)
         if found["version"] != __version__:
             raise VersionMismatch(
                 f"segment {node.segment_name}: its extension is {found['version']}, this package is {__version__}"
             )
-        await work.execute(HOLD, node.token)
+        async with told_by(node):
+            await work.store.hold(node.token)
         yield work
     finally:
         await connection.close()

@@ -12,16 +12,16 @@ from itertools import groupby
 
 from easeml_db.errors import EasemlError
 from easeml_db.postgres.node_orders import mates_of, splits_of
+from easeml_db.postgres.node_store import Connection, KnownState
 from easeml_db.postgres.spread.gathering import gather, homes_of
 from easeml_db.postgres.spread.node_sessions import NodeWork, Told, told_by
 from easeml_db.postgres.states_in_use import StatesInUse
-from easeml_db.postgres.transfers import NODE, Connection, KnownState, Place, bring_known, bring_state
+from easeml_db.postgres.transfers import bring_known, bring_state
 
 CHECK = "SELECT easeml_segment.check_part(%s, %s, %s)"
 TRAIN = "CALL easeml_segment.train_on_node(%s::jsonb, %s::jsonb, NULL)"
 TRAIN_ROUND = "CALL easeml_segment.train_round_on_node(%s::jsonb, %s::jsonb, NULL)"
 NUMBER = "SELECT nextval('easeml.checkpoints_checkpoint_id_seq') AS number"
-FORGET = "DELETE FROM easeml_segment.checkpoints WHERE checkpoint_id = %s"
 OF_UNIT = ("position", "partition_number", "seed")
 OF_OPENING = ("architecture", "config", "max_epochs", "metric", "dataset_id", "train_rows", "device", "n_threads")
 
@@ -89,13 +89,14 @@ class _Replay:
         if self._at is None:
             async with told_by(work.node):
                 for mate in mates_of(self._told):
-                    await bring_known(self._control, work.connection, mate, self._lease_number)
+                    await bring_known(self._control, work.store, mate, self._lease_number)
             return None
         source, state = self._at
         if source is not work:
             async with told_by(work.node):
-                await bring_state(Place(source.connection, NODE), work.connection, state, self._lease_number)
-            await source.execute(FORGET, state.checkpoint_id)
+                await bring_state(source.store, work.store, state, self._lease_number)
+            async with told_by(source.node):
+                await source.store.drop_state(state.checkpoint_id)
             self._at = work, state
         return state.checkpoint_id
 
@@ -116,7 +117,8 @@ class _Replay:
         """Remove the last state; one that cannot be removed is garbage."""
         with self._kept:
             if self._at is not None:
-                await self._at[0].execute(FORGET, self._at[1].checkpoint_id)
+                async with told_by(self._at[0].node):
+                    await self._at[0].store.drop_state(self._at[1].checkpoint_id)
                 self._at = None
 
 

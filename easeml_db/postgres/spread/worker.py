@@ -18,12 +18,12 @@ from psycopg.types.json import Jsonb
 from easeml_db.errors import EasemlError, NotReady, StaleLease
 from easeml_db.postgres import background
 from easeml_db.postgres.connection import connect, unit_error
+from easeml_db.postgres.node_store import Connection
 from easeml_db.postgres.spread.jobs import do_job
 from easeml_db.postgres.spread.node_sessions import PASSING, SETTINGS, Told
 from easeml_db.postgres.spread.packing import pack_dataset
 from easeml_db.postgres.states_in_use import StatesInUse
 from easeml_db.postgres.store_session import LOCK_TIMEOUT, StoreSession
-from easeml_db.postgres.transfers import Connection
 
 LOOK_SECONDS = 0.5
 MOST_AT_ONCE = 4
