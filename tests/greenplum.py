@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from easeml_db.local.server import Embedded
 
 DSN = "EASEML_TEST_GREENPLUM"
-FORMS = ("recorded", "real") if DSN in os.environ else ("recorded",)
 N_SEGMENTS = 2
 DISTRIBUTION = re.compile(r"\s*DISTRIBUTED BY \(\w+\)")
 # As Greenplum 6.24.3 explains a unit.
@@ -103,7 +102,7 @@ def real(dsn: str) -> Iterator[Session]:
 
 
 @contextmanager
-def cluster_of(form: str, server: Embedded) -> Iterator[Session]:
-    """A cluster with at least two segments, by a superuser's session."""
-    with real(os.environ[DSN]) if form == "real" else lookalike(server) as cluster:
+def cluster_of(server: Embedded) -> Iterator[Session]:
+    """A cluster with at least two segments, by a superuser's session: the real one if there is one."""
+    with real(os.environ[DSN]) if DSN in os.environ else lookalike(server) as cluster:
         yield cluster

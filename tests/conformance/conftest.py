@@ -12,7 +12,6 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import AbstractContextManager, AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -621,30 +620,16 @@ class WarmOnGreenplum(WarmOnPostgres):
         return self.ports.executor._engine._hubs  # type: ignore[attr-defined, no-any-return]
 
 
-@contextmanager
-def on_greenplum(server: Embedded, folder: Path, form: str) -> Iterator[WarmOnGreenplum]:
-    """A world whose control server is a database, beside a cluster."""
-    with ExitStack() as stack:
-        control = stack.enter_context(temporary_session(server))
-        cluster = stack.enter_context(greenplum.cluster_of(form, server))
-        dsn = make_conninfo(cluster.dsn, user=NODE_ROLE)
-        stack.enter_context(service_file(folder, {"pg_cluster": dsn}))
-        world = WarmOnGreenplum(control, cluster)
-        stack.callback(world.end)
-        yield world
-
-
 @pytest.fixture(scope="module")
 def warm_on_greenplum(private_server: Embedded, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmOnGreenplum]:
-    """One world for the tests of a module that run on what looks like a Greenplum cluster."""
-    with on_greenplum(private_server, tmp_path_factory.mktemp("services"), "recorded") as world:
-        yield world
-
-
-@pytest.fixture(scope="module")
-def warm_on_a_cluster(private_server: Embedded, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmOnGreenplum]:
-    """The same, on a real cluster."""
-    with on_greenplum(private_server, tmp_path_factory.mktemp("services"), "real") as world:
+    """One world for the tests of a module that run on a Greenplum cluster: a real one, or what looks like one."""
+    with ExitStack() as stack:
+        control = stack.enter_context(temporary_session(private_server))
+        cluster = stack.enter_context(greenplum.cluster_of(private_server))
+        dsn = make_conninfo(cluster.dsn, user=NODE_ROLE)
+        stack.enter_context(service_file(tmp_path_factory.mktemp("services"), {"pg_cluster": dsn}))
+        world = WarmOnGreenplum(control, cluster)
+        stack.callback(world.end)
         yield world
 
 
@@ -655,7 +640,6 @@ WORLDS: dict[str, Callable[[pytest.FixtureRequest], World]] = {
     "postgres": on_postgres,
     "nodes": lambda request: request.getfixturevalue("warm_on_nodes"),
     "greenplum": lambda request: request.getfixturevalue("warm_on_greenplum"),
-    "greenplum-real": lambda request: request.getfixturevalue("warm_on_a_cluster"),
 }
 
 
@@ -663,10 +647,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test on its worlds."""
     if "world" in metafunc.fixturenames:
         marker = metafunc.definition.get_closest_marker("worlds")
-        worlds = [*(marker.args if marker else USUAL)]
-        if "greenplum" in worlds and "real" in greenplum.FORMS:
-            worlds.append("greenplum-real")
-        metafunc.parametrize("world", worlds, indirect=True)
+        metafunc.parametrize("world", marker.args if marker else USUAL, indirect=True)
 
 
 @pytest.fixture
