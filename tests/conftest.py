@@ -199,7 +199,7 @@ def temporary_server(snapshot: Path | None = None) -> Iterator[WarmServer]:
             copy_folder(snapshot, server.folder)
         server.start()
         if not snapshot:
-            _set_for_speed(server)
+            set_for_speed(server)
         yield server
     finally:
         server.remove()
@@ -210,7 +210,8 @@ def copy_folder(source: Path, target: Path) -> None:
     subprocess.run(["cp", "-a", f"{source}/.", target], check=True)
 
 
-def _set_for_speed(server: Embedded) -> None:
+def set_for_speed(server: Embedded) -> None:
+    """Give a running server the settings of tests."""
     with Session.open(server.dsn(database="postgres")) as session:
         for name, value in FAST_SETTINGS.items():
             session.execute(f"ALTER SYSTEM SET {name} = '{value}'")
