@@ -4,24 +4,39 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias
+from dataclasses import dataclass
+from functools import cached_property
+from operator import gt, lt
+from typing import TypeAlias
 
 import numpy as np
 
 from .coded_fields import CategoricalField, TextField
 from .number_fields import NumberField, NumericField, ObjectsField, TensorField
+from .row_numbers import RowNumbers
 from .value_types import Array
 
 Input: TypeAlias = NumberField | CategoricalField | TextField
 
 
-class RowBounds(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class RowBounds:
     """The range of each number of a row, all fields one after another, and the place of the field it belongs to; what
     is no number, or has no range, has infinite bounds."""
 
     low: Array
     high: Array
     owners: Array
+
+    @cached_property
+    def lists(self) -> tuple[list[float], list[float]]:
+        """Return the bounds as Python counts."""
+        return self.low.tolist(), self.high.tolist()
+
+    def hold(self, row: RowNumbers) -> bool:
+        """Say whether all numbers of a row are within their range, as NaN is."""
+        low, high = self.lists
+        return not (any(map(lt, row.values, low)) or any(map(gt, row.values, high)))
 
 
 def row_bounds(inputs: Sequence[Input]) -> RowBounds | None:
@@ -39,7 +54,7 @@ def row_bounds(inputs: Sequence[Input]) -> RowBounds | None:
 
 def clipped_inputs(inputs: Sequence[Input], bounds: RowBounds | None, fields: Sequence[Array]) -> list[str] | None:
     """Return the names of the inputs of one row with a number beyond its range; None where there are none."""
-    if bounds is None:
+    if bounds is None or (isinstance(fields, RowNumbers) and bounds.hold(fields)):
         return None
     row = np.concatenate([each.ravel() for each in fields])
     is_beyond = (row < bounds.low) | (row > bounds.high)

@@ -21,6 +21,7 @@ from .coded_fields import NULL_TEXT, CategoricalField, TextField
 from .encoder import Encoder, Field, LabelTarget, NumericField, ObjectsField, Target, TensorField, TensorTarget
 from .errors import InvalidData
 from .object_rows import standardised, unpacked
+from .row_numbers import numbers_of
 from .target_statistics import MANY
 from .value_types import Array, Floats
 
@@ -116,7 +117,7 @@ class _Numbers:
 
     def encode(self, values: Sequence[Array]) -> Floats:
         """Standardise, impute the mean, and add a flag beside each number that was missing in training."""
-        numbers = np.concatenate(values)[None] if len(values[0]) == 1 else np.stack(values, axis=1)
+        numbers = numbers_of(values)[None] if len(values[0]) == 1 else np.stack(values, axis=1)
         standard = (np.clip(numbers, self.low, self.high) - self.mean) / self.scale
         is_missing = np.isnan(standard)
         imputed = np.where(is_missing, 0.0, standard)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from .serving import served
 from .session import Session, answering
 from .value_types import Array
 
-FIELDS: Mapping[str, Callable[[Encoder, bytes], list[Array]]] = {
+FIELDS: Mapping[str, Callable[[Encoder, bytes], Sequence[Array]]] = {
     "json": lambda encoder, inputs: fields_from_values(encoder, row_of_text(inputs.decode())),
     "numbers": lambda encoder, inputs: fields_from_numbers(encoder, numbers_of_array(inputs)),
     "bytes": lambda encoder, inputs: fields_from_numbers(encoder, np.frombuffer(inputs, np.uint8)),

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeGuard, TypeVar
+from typing import Any, NamedTuple, TypeGuard, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ from .coded_fields import CategoricalField, TextField
 from .encoder import Encoder, Field, NumberField, NumericField, ObjectsField, TensorField
 from .errors import ShapeMismatch
 from .object_rows import Objects, side_by_side
+from .row_numbers import RowNumbers
 from .task_objects import check_length, objects_of, series_of_numbers
 from .tokens import Tokenizer
 from .value_types import JSON, Array, shown
@@ -89,7 +90,7 @@ def array_elements(stored: bytes, dtype: type[T], missing: float) -> npt.NDArray
     return elements
 
 
-def fields_from_values(encoder: Encoder, row: Mapping[str, JSON]) -> list[Array]:
+def fields_from_values(encoder: Encoder, row: Mapping[str, JSON]) -> Sequence[Array]:
     """Make fields of one row given as a mapping from column to value (None: missing), as in to_jsonb(row)."""
     if encoder.objects is not None:
         _check_inputs(encoder, row)
@@ -101,8 +102,9 @@ def fields_from_values(encoder: Encoder, row: Mapping[str, JSON]) -> list[Array]
         _check_inputs(encoder, row)
         raise
     if places.are_numbers and _NUMBERS.issuperset(map(type, values)):
+        numbers = cast("list[float | None]", values)
         with suppress(OverflowError):
-            return list(np.array(values, np.float64)[:, None])  # None becomes NaN
+            return RowNumbers([math.nan if number is None else float(number) for number in numbers])
     return [
         _field_from_value(field, _value_of(field, value)) for field, value in zip(encoder.inputs, values, strict=True)
     ]
@@ -158,7 +160,7 @@ def _value_of(field: Field, value: JSON) -> JSON:
     return member if isinstance(member, legal) else None
 
 
-def fields_from_numbers(encoder: Encoder, numbers: Array) -> list[Array]:
+def fields_from_numbers(encoder: Encoder, numbers: Array) -> Sequence[Array]:
     """Make fields of one row given as numbers in the order of the inputs, tensors flattened."""
     if encoder.objects is not None:
         return _fields_of_objects(encoder.objects, series_of_numbers(encoder.objects, numbers))
@@ -169,6 +171,8 @@ def fields_from_numbers(encoder: Encoder, numbers: Array) -> list[Array]:
             hint=f"Give them in the order of the inputs: {', '.join(field.column for field, _, _ in stretches)}.",
         )
     flat = numbers.reshape(-1).astype(np.float64)
+    if _places(encoder.inputs).are_numbers:
+        return RowNumbers(flat.tolist())
     return [
         flat[place] if is_number else _as_stored(field, flat[place]).reshape(1, *field.shape)
         for field, place, is_number in stretches

@@ -115,25 +115,37 @@ def table_embedding(layout: Layout, weights: Weights, name: str) -> Layer:
 
 
 def _placed_numbers(weights: Weights, name: str) -> Layer:
-    """Return a _PlacedNumbers. Of the bins below a position all are full but the last, so their sums are looked up."""
-    bins, slope, bias = (weights[f"{name}.{each}"] for each in ("bins", "slope", "bias"))
+    """Return a _PlacedNumbers. Within a bin it is linear: what it is where the bin begins, and what the bin adds."""
     n_bins = weights[f"{name}.n_bins"]
-    below = np.concatenate([np.zeros_like(bins[:, :1]), np.cumsum(bins, axis=1)[:, :-1]], axis=1)
-    greatest, first = n_bins - 1, np.arange(len(bins)) * bins.shape[1]
-    bins, below = (each.reshape(-1, each.shape[2]) for each in (bins, below))
+    greatest = n_bins - 1
+    begins, adds = _bins(weights, name)
+    first = np.arange(len(begins)) * begins.shape[1]
+    begins, adds = (each.reshape(-1, each.shape[2]) for each in (begins, adds))
 
     def forward(positions: Floats) -> Floats:
         places = positions * n_bins
-        last = np.minimum(places, greatest).astype(np.intp)
-        found = last + first
-        vectors = bins.take(found, axis=0)
-        vectors *= (places - last).astype(np.float32)[:, :, None]
-        vectors += below.take(found, axis=0)
-        vectors += ((positions - np.float32(0.5)) * np.float32(UNIT_SPREAD))[:, :, None] * slope
-        vectors += bias
+        found = np.minimum(places, greatest).astype(np.intp)
+        places -= found
+        found += first
+        vectors = adds.take(found, axis=0)
+        vectors *= places[:, :, None]
+        vectors += begins.take(found, axis=0)
         return flat(relu(vectors))
 
     return forward
+
+
+def _bins(weights: Weights, name: str) -> tuple[Floats, Floats]:
+    """Return for each bin of each number what a _PlacedNumbers adds up where the bin begins, and what a full bin adds.
+
+    Of the bins below a position all are full but the last. The slope adds an equal part in each bin.
+    """
+    bins, slope, bias = (weights[f"{name}.{each}"].astype(np.float64) for each in ("bins", "slope", "bias"))
+    n_bins = weights[f"{name}.n_bins"].astype(np.float64)
+    adds = bins + (UNIT_SPREAD * slope / n_bins[:, None])[:, None]
+    at_first = (bias - UNIT_SPREAD / 2 * slope)[:, None]
+    begins = np.concatenate([at_first, at_first + np.cumsum(adds, axis=1)[:, :-1]], axis=1)
+    return begins.astype(np.float32), adds.astype(np.float32)
 
 
 def _categories(weights: Weights, name: str) -> Layer:

@@ -41,7 +41,11 @@ class NumpyNetwork:
             outputs /= np.add.reduce(outputs, axis=-1, keepdims=True)
         if self._transform is not None:
             outputs = self._transform.inverse(outputs)
-        return outputs.mean(axis=1) if outputs.ndim == 3 else outputs
+        if outputs.ndim == 2:
+            return outputs
+        means: Floats = np.add.reduce(outputs, axis=1)
+        means /= outputs.shape[1]
+        return means
 
 
 def restored_network(blueprint: Blueprint, state: checkpoint.Checkpoint) -> NumpyNetwork | None:

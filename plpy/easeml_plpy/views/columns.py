@@ -65,8 +65,9 @@ def column_view(name: str, summary: str, input_type: InputType, made: FieldColum
         return tuple(column for field in encoder.inputs for column in made.columns(field))
 
     def encode(encoder: Encoder, fields: Sequence[Array], folds: Array | None) -> Array:
-        rows = np.empty((len(fields[0]), *shape(encoder)), input_type)
-        for run in runs(encoder.inputs):
+        made_of = runs(encoder.inputs)
+        rows = np.empty((len(fields[0]), made_of[-1].columns.stop), input_type)
+        for run in made_of:
             into = rows[:, run.columns]
             if made.plain is not None and run.plain:
                 made.plain.write(run.plain, fields[run.fields], into)

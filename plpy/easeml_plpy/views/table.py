@@ -21,6 +21,7 @@ from easeml_plpy.calendar_parts import CYCLES, calendar_parts
 from easeml_plpy.coded_fields import NULL_TEXT, CategoricalField, TextField
 from easeml_plpy.encoder import Encoder, Field, Moment, NumberField, NumericField, TensorField
 from easeml_plpy.layout import ViewColumn
+from easeml_plpy.row_numbers import RowNumbers
 from easeml_plpy.value_types import Array
 from easeml_plpy.views.columns import FieldColumns, PlainNumbers, column_view
 
@@ -74,7 +75,8 @@ def _is_plain(field: NumericField) -> bool:
 
 def _write_plain(fields: tuple[NumericField, ...], values: Sequence[Array], into: Array) -> None:
     if len(into) == 1:
-        into[0] = _positions_of_row(_scales(fields), np.concatenate(values).tolist())
+        numbers = values.values if isinstance(values, RowNumbers) else np.concatenate(values).tolist()
+        into[0] = _positions_of_row(_scales(fields), numbers)
     else:
         for k, (field, column) in enumerate(zip(fields, values, strict=True)):
             into[:, k] = positions(field.knots[0], column)
@@ -116,33 +118,32 @@ def positions(knots: Moment, values: Array) -> Array:
 
 
 class _Scale(NamedTuple):
-    """The knots of one number as Python counts: for one row numpy takes longer to call than to compute."""
+    """The knots of one number as Python counts: for one row numpy takes longer to call than to compute.
+
+    `lines`: for each number of knots below one, the line that it lies on: where that begins, its slope, what it begins
+    with. Beside the knots it is level.
+    """
 
     knots: list[float]
-    even: list[float]
-    slopes: list[float]
+    lines: list[tuple[float, float, float]]
 
     @classmethod
     def of(cls, knots: Moment) -> _Scale:
         """Return the scale of ascending knots."""
+        if len(knots) < 2:
+            return cls([], [(0.0, 0.0, MIDDLE)])
         at, even = knots.tolist(), _even(len(knots)).tolist()
-        steps = zip(even, even[1:], at, at[1:], strict=False)
-        slopes = [(b - a) / (d - c) if d > c else 0.0 for a, b, c, d in steps]
-        return cls(at, even, slopes)
+        steps = zip(at, at[1:], even, even[1:], strict=False)
+        lines = [(a, (d - c) / (b - a) if b > a else 0.0, c) for a, b, c, d in steps]
+        return cls(at, [(0.0, 0.0, even[0]), *lines, (0.0, 0.0, even[-1])])
 
 
 def _positions_of_row(scales: Sequence[_Scale], numbers: Sequence[float]) -> list[float]:
     """Return what `positions` does for one number of each scale."""
     found = []
-    for (knots, even, slopes), number in zip(scales, numbers, strict=True):
-        if not slopes or number != number:
-            found.append(MIDDLE)
-            continue
-        k = bisect_right(knots, number) - 1
-        if 0 <= k < len(slopes) and knots[k] != number:
-            found.append(slopes[k] * (number - knots[k]) + even[k])
-        else:
-            found.append(even[max(k, 0)])
+    for (knots, lines), number in zip(scales, numbers, strict=True):
+        start, slope, first = lines[bisect_right(knots, number)]
+        found.append(slope * (number - start) + first if number == number else MIDDLE)
     return found
 
 

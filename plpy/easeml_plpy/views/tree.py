@@ -17,6 +17,7 @@ from easeml_plpy.calendar_parts import calendar_parts
 from easeml_plpy.coded_fields import NULL_TEXT, CategoricalField, TextField
 from easeml_plpy.encoder import Field, NumericField, TensorField
 from easeml_plpy.layout import ViewColumn
+from easeml_plpy.row_numbers import numbers_of
 from easeml_plpy.value_types import Array
 from easeml_plpy.views.columns import FieldColumns, PlainNumbers, column_view
 
@@ -61,7 +62,7 @@ def _is_plain(field: NumericField) -> bool:
 
 def _write_plain(fields: Sequence[NumericField], values: Sequence[Array], into: Array) -> None:
     if len(into) == 1:
-        np.concatenate(values, out=into[0])
+        into[0] = numbers_of(values)
     else:
         np.stack(values, axis=1, out=into)
 

@@ -7,6 +7,7 @@ import pytest
 
 from easeml_plpy.clipping import clipped_inputs, row_bounds
 from easeml_plpy.encoder import CategoricalField, NumericField, TensorField
+from easeml_plpy.row_numbers import RowNumbers
 
 INPUTS = (
     NumericField(column="size", type="float8", knots=(np.array([1.0, 2.0, 3.0]),)),
@@ -43,3 +44,19 @@ def test_inputs_with_a_number_beyond_their_range_are_named_once(
 def test_where_nothing_has_a_range_nothing_is_clipped() -> None:
     assert row_bounds(INPUTS[1:3]) is None
     assert clipped_inputs(INPUTS[1:3], None, [np.array([0]), np.array([1e300])]) is None
+
+
+@pytest.mark.parametrize(
+    ("row", "clipped"),
+    [
+        ([1.0, 1e9, 3.0], None),
+        ([np.nan, 0.0, 2.0], None),
+        ([3.1, 0.0, 2.0], ["size"]),
+        ([0.9, -1e300, 4.0], ["size", "age"]),
+    ],
+)
+def test_a_row_of_nothing_but_numbers_is_clipped_as_any_other(row: list[float], clipped: list[str] | None) -> None:
+    inputs = (INPUTS[0], INPUTS[2], NumericField(column="age", type="int4", knots=(np.array([2.0, 3.0]),)))
+    bounds = row_bounds(inputs)
+    assert clipped_inputs(inputs, bounds, RowNumbers(row)) == clipped
+    assert clipped_inputs(inputs, bounds, [np.array([number]) for number in row]) == clipped

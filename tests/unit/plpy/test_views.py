@@ -14,6 +14,7 @@ from easeml_plpy.calendar_parts import PARTS, calendar_parts, varying_parts
 from easeml_plpy.encoder import CategoricalField, Encoder, Field, LabelTarget, NumericField, TensorField, TextField
 from easeml_plpy.encoding import encode, encoded_shape
 from easeml_plpy.layout import ViewColumn
+from easeml_plpy.row_numbers import RowNumbers
 from easeml_plpy.target_statistics import MANY, TargetStatistics
 from easeml_plpy.tokens import Tokenizer
 from easeml_plpy.views import VIEWS, task_in, view_of
@@ -275,3 +276,5 @@ def test_a_row_alone_is_encoded_to_the_bytes_that_it_has_among_others(name: str)
     for k in range(50):
         alone = view.encode(encoder, [values[k : k + 1] for values in rows], None)
         assert alone.tobytes() == together[k : k + 1].tobytes()
+        numbers = view.encode(encoder, RowNumbers([float(values[k]) for values in rows]), None)
+        assert numbers.tobytes() == alone.tobytes()
