@@ -125,7 +125,7 @@ class ArmOpening:
             prior = self._pool.prior_of(run)
             self._records.began(run.run_id, prior, [arm.arm_id for arm in run.arms])
         self._pool.put_run(run, prior)
-        # A race opens all arms at once anyway, and a plan says what arms cost.
+        # The first epochs of a race say what its arms cost, and a plan knows it.
         is_planned = self._dispatcher.runs[run.run_id].allocation.follows_plan
         if not is_planned and (run.search is None or not is_run_wide(run.search.procedure)):
             self._dispatcher.runs.time_arms(run.run_id, self._pool.untimed_arms(run.run_id))

@@ -11,6 +11,7 @@ import functools
 import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
+from dataclasses import replace
 from itertools import chain, groupby
 from typing import Any
 
@@ -184,7 +185,12 @@ class ProcedureRunner:
         return pruned_bytes
 
     async def _history(self, run: Run, arms: Sequence[Arm]) -> list[TrialHistory]:
-        histories = [await self._histories.of_arm(run, arm.arm_id) for arm in arms]
+        is_open = self._dispatcher.runs[run.run_id].arms.is_open
+        histories = [
+            [trial if is_open(arm.arm_id) else replace(trial, is_held=True) for trial in known]
+            for arm in arms
+            for known in [await self._histories.of_arm(run, arm.arm_id)]
+        ]
         return sorted(chain.from_iterable(histories), key=lambda trial: trial.trial_number)
 
     def _note_decided(self, run: Run, trial_numbers: Set[int]) -> None:
@@ -207,7 +213,7 @@ class ProcedureRunner:
     def _procedure(self, run: Run, arm_id: int) -> Procedure:
         if arm_id not in self._procedures and run.search is not None:
             name = None if _is_run_wide(run) else next(arm.name for arm in run.arms if arm.arm_id == arm_id)
-            self._procedures[arm_id] = create_procedure(run.search, arm=name)
+            self._procedures[arm_id] = create_procedure(run.search, arm=name, max_seconds=run.max_seconds)
         return self._procedures[arm_id]
 
 

@@ -39,9 +39,18 @@ class SearchTable:
         scores = tuple(self._score_of(trial.trial_number, epoch) for epoch in range(inherited_epochs + 1, n_epochs + 1))
         parent = None if parent_id is None else self._rows.trials[parent_id].trial_number
         full = {"architecture": run.architectures[trial.trial_id], **config}
+        moments, seconds = self._times_of(trial, inherited_epochs)
         return TrialHistory(
-            trial.trial_number, full, trial.status, scores, trial.target_epochs, parent, inherited_epochs
-        )
+            trial.trial_number, full, trial.status, scores, trial.target_epochs, parent, inherited_epochs,
+            moments[: len(scores)], seconds,
+        )  # fmt: skip
+
+    def _times_of(self, trial: Trial, inherited_epochs: int) -> tuple[tuple[float, ...], float]:
+        """Return when each of a trial's own epochs was validated, and what its units took in all."""
+        units = [each for each in self._rows.units if each.order.unit.trial_id == trial.trial_id]
+        ends = {u.order.unit.epoch: u.finished_seconds for u in units if u.order.unit.kind == "validate"}
+        moments = tuple(end for epoch, end in sorted(ends.items()) if epoch > inherited_epochs)
+        return moments, sum(u.finished_seconds - u.started_seconds for u in units)
 
     def apply_decisions(self, run: Run, arm_id: int, decisions: Sequence[Mapping[str, Any]], lease_number: int) -> None:
         """Start, continue and stop trials of an arm, all or none; StaleLease, NotFound, as in SQL."""

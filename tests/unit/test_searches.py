@@ -140,6 +140,27 @@ def test_what_orderly_procedures_train_does_not_depend_on_the_number_of_slots(pr
     assert results[0] == results[1] == results[2]
 
 
+def test_a_race_opens_the_arm_of_an_architecture_late_where_epochs_are_dear_and_at_once_where_they_are_not() -> None:
+    """Of three architectures the second takes ten times as long as the first; one slot. Then of three alike."""
+
+    def n_epochs_before_the_third(slow: float) -> int:
+        search = search_of("race", n_arms=3, max_epochs=40, n_configs=3)
+        run = run_of(1, replace(search, options_json='{"n_parallel": 1}'))
+        seconds = {1: 1.0, 2: slow, 3: slow}
+        slots = [Slot(1, "slot-1", 1)]
+        world = SimulatedWorld(
+            slots, [run], seconds_of=lambda unit, _: seconds[unit.trial_number], score_of=lambda k, epoch: epoch / k
+        )
+        for trial in run.trials:
+            world.tables.begun[trial.trial_id] = {}, None, 0
+        assert serve(world)
+        assert {trial.n_steps_done // (2 * P) for trial in world.tables.run(1).trials} == {40}, "none is forgotten"
+        numbers = [unit.order.unit.trial_number for unit in world.units]
+        return numbers[: numbers.index(3)].count(1) // (2 * P)
+
+    assert n_epochs_before_the_third(1.0) <= 8 < 15 <= n_epochs_before_the_third(10.0)
+
+
 @settings(max_examples=20, deadline=None)
 @given(
     st.sampled_from(STAGED), st.integers(1, 3), st.integers(1, 3), st.lists(st.integers(5, 300), max_size=4), st.data()

@@ -42,6 +42,10 @@ class OpenArms:
         """Say whether an arm is left to open."""
         return len(self._opening) < len(self._run.arms)
 
+    def is_open(self, arm_id: int) -> bool:
+        """Say whether an arm has been opened."""
+        return arm_id in self._opening
+
     def is_fresh(self) -> bool:
         """Say whether no arm has been opened yet."""
         return not self._opening

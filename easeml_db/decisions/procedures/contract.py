@@ -62,7 +62,8 @@ class TrialHistory:
     `state` is waiting, running, paused, finished, failed, cancelled or stopped. `target_epochs` None stands for
     max_epochs; `parent` is the trial number of which this one is a copy, `inherited_epochs` what it got there.
     `moments` says when each score was measured, in seconds since 1970, and `seconds` what its units took in all; a
-    history that does not know leaves them out.
+    history that does not know leaves them out. `is_held` says that the trial's arm is not open yet: it opens, and the
+    trial trains, where a slot has nothing else to do.
     """
 
     trial_number: int
@@ -74,6 +75,7 @@ class TrialHistory:
     inherited_epochs: int = 0
     moments: tuple[float, ...] = ()
     seconds: float = 0.0
+    is_held: bool = False
 
     @property
     def n_epochs(self) -> int:
@@ -122,7 +124,8 @@ class Description:
 @dataclass(frozen=True)
 class SearchArguments:
     """What a run asks of its procedure; `n_configs` None leaves the number of trials to the procedure. `portfolio`
-    holds configs by architecture that are known to be good: a procedure that takes them tries them first."""
+    holds configs by architecture that are known to be good: a procedure that takes them tries them first. `max_seconds`
+    is how long the run may take (None: nobody says)."""
 
     space: SearchSpace
     max_epochs: int
@@ -130,6 +133,7 @@ class SearchArguments:
     seed: int = 0
     options: Mapping[str, object] = field(default_factory=dict)
     portfolio: Mapping[str, Sequence[Config]] = field(default_factory=dict)
+    max_seconds: float | None = None
 
 
 class Procedure(ABC):

@@ -34,13 +34,17 @@ class ReadSearch:
     n_configs: int | None
 
 
-def create_procedure(search: Search, *, arm: str | None = None) -> Procedure:
-    """Make the procedure of a run, or of one of its arms; refuse what is wrong with the path at which it stands."""
+def create_procedure(search: Search, *, arm: str | None = None, max_seconds: float | None = None) -> Procedure:
+    """Make the procedure of a run, or of one of its arms; refuse what is wrong with the path at which it stands.
+
+    `max_seconds` is how long the run may take (None: nobody says).
+    """
     read = read_search(search)
     names = read.architectures if arm is None else arm.split(SEPARATOR)
     space = SearchSpace(tuple(subspace for subspace in read.space.subspaces if subspace.architecture in names))
+    portfolio = _portfolio(search.portfolio_json)
     arguments = SearchArguments(
-        space, search.max_epochs, read.n_configs, search.seed, read.options, _portfolio(search.portfolio_json)
+        space, search.max_epochs, read.n_configs, search.seed, read.options, portfolio, max_seconds
     )
     return PROCEDURES[search.procedure](arguments)
 

@@ -9,6 +9,7 @@ promise     seconds that the next improvement is expected to take: the larger of
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,6 +20,7 @@ TOLERANCE = 1e-4  # of the best score: less is no improvement
 TRIAL_PATIENCE = 4  # epochs without improvement that a trial may have, and at least a third of all its epochs
 LANE_PATIENCE = 20  # trials that end without improving on the lane's best
 LEAST_SECONDS = 1e-6
+FURTHER_EPOCHS = 4  # that a lane behind the best has to have time for, to be served before others
 
 
 def improves(score: float, best: float) -> bool:
@@ -58,6 +60,15 @@ def next_station(n_epochs: int, max_epochs: int) -> int:
     return min(max_epochs, n_epochs + max(1, n_epochs // 2))
 
 
+def seconds_left(trials: Sequence[TrialHistory], max_seconds: float | None) -> float:
+    """Return what is left of the time of a run when its last epoch ended; infinity where nobody says."""
+    known = [trial for trial in trials if trial.moments]
+    if max_seconds is None or not known:
+        return math.inf
+    began = min(trial.moments[0] - _seconds_per_epoch(trial) for trial in known)
+    return max_seconds - (max(trial.moments[-1] for trial in known) - began)
+
+
 @dataclass(frozen=True)
 class Lane:
     """The trials of one architecture."""
@@ -91,6 +102,16 @@ class Lane:
     def best(self) -> float:
         """The best score of all its trials."""
         return max(map(best_of, self.trials), default=WORST)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether its arm is not open yet."""
+        return any(trial.is_held and trial.is_open for trial in self.trials)
+
+    @property
+    def seconds_per_epoch(self) -> float:
+        """What an epoch of its first trial takes; 0 before one has ended."""
+        return next((_seconds_per_epoch(trial) for trial in self.trials if trial.scores), 0.0)
 
     @property
     def is_measured(self) -> bool:

@@ -1,10 +1,12 @@
 """A race of architectures against the clock: each free slot goes to the architecture that promises most per second.
 
-Every architecture is a lane, and one search sees them all. First each lane trains its first config for an epoch, in the
-order in which arms are opened. Then each free place (`n_parallel` in all) goes to the lane with the least burden
-(`lanes`), which lets its best trial go on to the next station, or tries the next config: those of the portfolio first,
-then random ones. A trial that has stopped improving is given up, a lane ends after a row of trials that brought
-nothing, and the run once all lanes have ended: its time budget is only the latest end.
+Every architecture is a lane, and one search sees them all. Each free place (`n_parallel` in all) goes to the lane with
+the least burden (`lanes`), which lets its best trial go on to the next station, or tries the next config: those of the
+portfolio first, then random ones. A lane whose arm is not open yet takes part by what the longest first epoch so far
+took; when it is its turn nothing is decided, until a slot without work has had its arm opened. So where epochs are
+short all lanes begin at once, and where they are dear each waits until those before it have had their chance. What
+cannot catch up in the time that is left comes last. A trial that has stopped improving is given up, a lane ends after
+a row of trials that brought nothing, and the run once all lanes have ended: its time budget is only the latest end.
 """
 
 from __future__ import annotations
@@ -27,12 +29,20 @@ from easeml_db.decisions.procedures.contract import (
     n_training,
 )
 from easeml_db.decisions.procedures.drawing import ConfigSequence
-from easeml_db.decisions.procedures.lanes import Lane, is_stalled, is_waiting, next_station
+from easeml_db.decisions.procedures.lanes import (
+    FURTHER_EPOCHS,
+    Lane,
+    is_stalled,
+    is_waiting,
+    next_station,
+    seconds_left,
+)
 from easeml_db.decisions.procedures.rungs import Rung, planned
 from easeml_db.decisions.search_space.configs import Config, key_of
 from easeml_db.decisions.search_space.parsing import SearchSpace
 from easeml_db.decisions.search_space.specs import RESERVED
 
+HELD = 5.0  # burden of a lane that is not open, in squares of the seconds of the longest epoch so far
 DEFAULT_N_CONFIGS = 64  # of each architecture: what two minutes hold of small networks on a small table
 
 
@@ -51,6 +61,7 @@ class RaceProcedure(Procedure):
         self._eta, self._n_parallel = self._options.eta(), self._options.n_parallel()
         self._options.flag("ensemble")  # false: the end of the run makes none (sql/functions/run_ending.sql)
         self._options.flag("refit")  # false: it trains no member again on validation rows (easeml_plpy/refitting.py)
+        self._max_seconds = arguments.max_seconds
         n_of_lane = min(DEFAULT_N_CONFIGS, self._n_wanted or DEFAULT_N_CONFIGS)
         self._configs = {
             subspace.architecture: _LaneConfigs(
@@ -85,9 +96,16 @@ class RaceProcedure(Procedure):
         unstarted = next((name for name, lane in lanes.items() if n_left > 0 and not lane.trials), None)
         if unstarted is not None:
             return self._start(unstarted, 0)
-        n_busy = n_training(trials, self.max_epochs)
-        step = None if n_busy >= self._n_parallel else next(self._steps(lanes, n_left > 0), None)
-        return step or (StopTrial(waiting[0].trial_number) if waiting and not n_busy else None)
+        n_busy = n_training([trial for trial in trials if not trial.is_held], self.max_epochs)
+        if n_busy >= self._n_parallel:
+            return None
+        for name in self._by_burden(lanes, seconds_left(trials, self._max_seconds)):
+            if lanes[name].is_held:
+                return None
+            step = self._step(name, lanes[name], n_left > 0)
+            if step is not None:
+                return step
+        return StopTrial(waiting[0].trial_number) if waiting and not n_busy else None
 
     def _lanes(self, trials: Sequence[TrialHistory]) -> dict[str, Lane]:
         by_name: dict[str, list[TrialHistory]] = {name: [] for name, configs in self._configs.items() if configs.at(0)}
@@ -95,15 +113,24 @@ class RaceProcedure(Procedure):
             by_name[str(trial.config[RESERVED])].append(trial)
         return {name: Lane(tuple(of_lane), self.max_epochs, self._eta) for name, of_lane in by_name.items()}
 
-    def _steps(self, lanes: Mapping[str, Lane], may_start: bool) -> Iterator[TrialDecision]:
-        """Yield what lanes would do next, the lane with the least burden first."""
+    def _by_burden(self, lanes: Mapping[str, Lane], left: float) -> list[str]:
+        """Return the lanes in the order in which they are served, with `left` seconds to go; those in their first epoch
+        are last."""
         best = max((lane.best for lane in lanes.values()), default=WORST)
+        dearest = max((lane.seconds_per_epoch for lane in lanes.values()), default=0.0)
+        is_opening = dearest > 0 and any(not lane.is_held and not lane.is_measured for lane in lanes.values())
         order = {name: k for k, name in enumerate(lanes)}
-        keys = {n: (not lane.is_measured, lane.burden(best), lane.n_training, order[n]) for n, lane in lanes.items()}
-        for name in sorted(lanes, key=keys.__getitem__):
-            step = self._step(name, lanes[name], may_start)
-            if step is not None:
-                yield step
+
+        def key(name: str) -> tuple[int, float, int, int]:
+            lane = lanes[name]
+            if lane.is_held:
+                return int(is_opening or FURTHER_EPOCHS * dearest > left), HELD * dearest**2, 0, order[name]
+            if not lane.is_measured:
+                return 2, 0.0, lane.n_training, order[name]
+            is_late = lane.best < best and FURTHER_EPOCHS * lane.seconds_per_epoch > left
+            return int(is_late), lane.burden(best), lane.n_training, order[name]
+
+        return sorted(lanes, key=key)
 
     def _step(self, name: str, lane: Lane, may_start: bool) -> TrialDecision | None:
         promoted = lane.promotable()

@@ -79,7 +79,7 @@ TEMPLATES = (
         VECTOR,
         ("AlexNet", "ResNet", "GoogLeNet", "SqueezeNet", "VGG", "NIN", "BN-AlexNet"),
         (
-            *("lenet", "mlp", "resnet18", "vgg", "nin", "alexnet", "bn_alexnet", "googlenet", "squeezenet"),
+            *("lenet", "mlp", "vgg", "resnet18", "nin", "alexnet", "bn_alexnet", "squeezenet", "googlenet"),
             "resnet50",
         ),
     ),

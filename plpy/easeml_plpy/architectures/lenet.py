@@ -17,7 +17,7 @@ from easeml_plpy.architectures.images.hyperparameters import AUGMENTATION
 from easeml_plpy.architectures.mlp import activation, add_hidden_layers
 from easeml_plpy.architectures.pictures import IMAGE_RANKS, object_to_small_images, picture_of
 from easeml_plpy.architectures.size import Size, dense_size
-from easeml_plpy.architectures.torch_hyperparameters import ACTIVATION, DROPOUT, TORCH_HYPERPARAMETERS
+from easeml_plpy.architectures.torch_hyperparameters import ACTIVATION, AVERAGING, DROPOUT, TORCH_HYPERPARAMETERS
 from easeml_plpy.task import Task
 
 if TYPE_CHECKING:
@@ -100,6 +100,7 @@ LENET = Architecture(
         DROPOUT,
         *AUGMENTATION,
         *TORCH_HYPERPARAMETERS,
+        AVERAGING,
     ),
     build=build_lenet,
     objection=object_to_small_images("lenet"),

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -93,6 +94,32 @@ def test_a_slot_goes_to_the_lane_that_improves_fastest(space):
     fast = trial(1, [0.5, 0.6, 0.7], seconds=3.0)
     slow = trial(2, [0.5, 0.5001, 0.5002], architecture="line", seconds=300.0)
     assert race(space).ask([fast, slow]) == [ContinueTrial(1, 4)]
+
+
+def held(number, architecture):
+    return replace(trial(number, architecture=architecture, status="waiting"), is_held=True)
+
+
+def test_nothing_is_decided_where_a_slot_is_wanted_for_a_lane_whose_arm_is_not_open(space):
+    """Its burden is that of a few of the longest epochs: until others have spent as much, they go on."""
+    one, far = trial(1, [0.5], seconds=10.0), trial(1, [0.1 * k for k in range(1, 10)], seconds=90.0)
+    assert race(space).ask([held(1, "tree"), held(2, "line")]) == [], "nobody knows what an epoch takes"
+    assert race(space).ask([one, held(2, "line")]) == [ContinueTrial(1, 2)]
+    assert race(space).ask([far, held(2, "line")]) == [], "its turn has come"
+    opened = trial(2, architecture="line", status="waiting")
+    assert race(space).ask([far, opened]) == [], "it trains"
+    cancelled = replace(held(2, "line"), status="cancelled")
+    assert race(space).ask([far, cancelled]) == [ContinueTrial(1, 13)], "nobody waits for what will not come"
+
+
+def test_what_cannot_catch_up_in_the_time_that_is_left_comes_last(space):
+    """Four more epochs of the lane behind take 400 seconds."""
+    ahead = trial(1, [0.5, 0.9, 0.9, 0.9], seconds=400.0, moments=(100, 200, 300, 400))
+    behind = trial(2, [0.8], architecture="line", seconds=100.0, moments=(400,))
+    assert race(space).ask([ahead, behind]) == [ContinueTrial(2, 2)], "no clock decides"
+    assert race(space, max_seconds=900.0).ask([ahead, behind]) == [ContinueTrial(2, 2)]
+    assert race(space, max_seconds=700.0).ask([ahead, behind]) == [ContinueTrial(1, 6)]
+    assert race(space, max_seconds=700.0).ask([ahead, held(2, "line")]) == [ContinueTrial(1, 6)]
 
 
 def test_a_lane_that_is_behind_has_its_share(space):

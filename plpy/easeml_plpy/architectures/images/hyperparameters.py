@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from easeml_plpy.architectures.hyperparameter import Hyperparameter
-from easeml_plpy.architectures.torch_hyperparameters import CLASS_WEIGHT, LABEL_SMOOTHING, TORCH_HYPERPARAMETERS
+from easeml_plpy.architectures.torch_hyperparameters import (
+    AVERAGING,
+    CLASS_WEIGHT,
+    LABEL_SMOOTHING,
+    TORCH_HYPERPARAMETERS,
+)
 
 WIDTH = Hyperparameter(
     "width",
@@ -44,10 +49,11 @@ IMAGE_TRAINING = (
         replace(each, default="cosine", search=None) if each.name == "schedule" else each
         for each in TORCH_HYPERPARAMETERS
     ),
+    AVERAGING,
     LABEL_SMOOTHING,
     CLASS_WEIGHT,
 )
-"""How they are trained. Their batch normalisation does not suit averaged weights, so the rate falls instead."""
+"""How they are trained: the rate falls over all epochs, and averages answer as long as it has not fallen far."""
 
 
 def dropout(default: float) -> Hyperparameter:
