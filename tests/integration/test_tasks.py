@@ -62,8 +62,8 @@ def test_a_task_says_what_it_is_and_which_architectures_may_learn_it(ada: Sessio
     ada.add_notice_handler(lambda notice: notices.append(str(notice.message_primary)))
     create(ada, "galaxies", classes=["a", "b", "c"])
     assert notices == [
-        "image classification; 10 architectures: lenet, mlp, resnet18, vgg, nin, alexnet, bn_alexnet, googlenet,"
-        " squeezenet, resnet50; tables lab.galaxies and lab.galaxies_refine"
+        "image classification; 10 architectures: lenet, mlp, vgg, resnet18, nin, alexnet, bn_alexnet, squeezenet,"
+        " googlenet, resnet50; tables lab.galaxies and lab.galaxies_refine"
     ]
     assert ada.values("SELECT template FROM easeml.task_status WHERE task_name = 'galaxies'") == [
         "image_classification"
