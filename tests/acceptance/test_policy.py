@@ -157,7 +157,8 @@ def test_the_demonstration_of_many_tenants_runs_twice(server: Embedded, shell: A
         assert states == {
             tenant.role: "cancelled" if tenant.role == "demo_ben" else "finished" for tenant in DEMO_TENANTS
         }
-        assert all(run["best_quality"] > 0.5 for run in runs)
+        # How far a cancelled run came depends on how soon it was cancelled.
+        assert all(run["best_quality"] > 0.5 for run in runs if run["status"] == "finished")
     assert "demo_cora has digits from before" in result.stdout
 
 
