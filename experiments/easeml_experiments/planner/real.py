@@ -45,7 +45,7 @@ FROM easeml.run_forecasts WHERE run_id = %s AND eta_at IS NOT NULL ORDER BY made
 
 def train(options: Options) -> list[Row]:
     """Train all jobs one after another on a private server; return a row for each."""
-    jobs, n_rows = (JOBS[:1], 3_000) if options.is_quick else (JOBS, 24_000)
+    jobs, n_rows = (JOBS[:1], 3_000) if options.is_quick else (JOBS, 72_000)
     with private_server(options.n_slots or N_SLOTS) as server, server.coordinator(), server.session() as session:
         for statement in statements(n_rows):
             session.execute(statement.encode())
