@@ -28,6 +28,13 @@ if TYPE_CHECKING:
 DSN = "EASEML_TEST_GREENPLUM"
 N_SEGMENTS = 2
 DISTRIBUTION = re.compile(r"\s*DISTRIBUTED BY \(\w+\)")
+SPOTS = "i AS id, nullif(i % 3, 1) + sin(i) / 9 AS x, ARRAY[i, i]::real[] AS unused"
+# A table of what looks like a cluster has its segments as a column.
+DISTRIBUTION_OF = """
+CREATE OR REPLACE FUNCTION easeml_segment.distribution_of(relation oid, OUT is_plain boolean, OUT clause text,
+    OUT columns text[]) LANGUAGE sql STABLE AS $$
+    SELECT c.relkind = 'r', ''::text, ARRAY['id'] FROM pg_class c WHERE c.oid = $1 $$
+"""
 # As Greenplum 6.24.3 explains a unit.
 ONE_SEGMENT = ["Gather Motion 1:1  (slice1; segments: 1)", "  ->  GroupAggregate"]
 CATALOG = """
@@ -58,12 +65,28 @@ def make_lookalike(database: Session, n_segments: int = N_SEGMENTS) -> None:
     for statement in (CATALOG % (n_segments - 1)).split(";"):
         database.execute(statement)
     database.execute("CREATE EXTENSION IF NOT EXISTS plpython3u")
+    database.execute("SET check_function_bodies TO off")  # they name the catalog of Greenplum
     database.execute(DISTRIBUTION.sub("", facts.installation()))
+    database.execute("RESET check_function_bodies")
+    database.execute(DISTRIBUTION_OF)
     for table in ("keys", "datasets", "partitions", "version_blocks", "checkpoint_chunks"):
         database.execute(
             f"ALTER TABLE easeml_segment.{table}"
             f" ADD gp_segment_id integer GENERATED ALWAYS AS (segment_key %% {n_segments}) STORED".replace("%%", "%")
         )
+
+
+def make_spots(cluster: Session, role: str) -> None:
+    """Make a distributed table of 9,000 rows, public.spots, which a role may read, and let it make tables beside it."""
+    end = "DISTRIBUTED BY (id)" if DSN in os.environ else ""
+    place = "" if DSN in os.environ else f", i % {N_SEGMENTS} AS gp_segment_id"
+    cluster.execute(f"CREATE TABLE public.spots AS SELECT {SPOTS}{place} FROM generate_series(1, 9000) i {end}")
+    if not cluster.values("SELECT 1 FROM pg_roles WHERE rolname = %s", role):
+        cluster.execute(sql.SQL("CREATE ROLE {}").format(sql.Identifier(role)))
+    for each in (role, NODE_ROLE):
+        name = sql.Identifier(each)
+        cluster.execute(sql.SQL("GRANT SELECT ON public.spots TO {}").format(name))
+        cluster.execute(sql.SQL("GRANT CREATE, USAGE ON SCHEMA public TO {}").format(name))
 
 
 @contextmanager

@@ -92,11 +92,11 @@ class Source(NamedTuple):
 COLUMNS = Statement(
     """
 SELECT a.attname AS name, t.typtype AS kind, quote_ident(a.attname) AS quoted, t.typcategory = 'A' AS is_array,
-    CASE WHEN t.typnamespace = 'pg_catalog'::regnamespace THEN t.typname::text
-        ELSE format('%I.%I', t.typnamespace::regnamespace, t.typname) END AS type
+    CASE n.nspname WHEN 'pg_catalog' THEN t.typname::text ELSE format('%I.%I', n.nspname, t.typname) END AS type
 FROM pg_catalog.pg_attribute a
 JOIN pg_catalog.pg_type b ON b.oid = a.atttypid
 JOIN pg_catalog.pg_type t ON t.oid = CASE WHEN b.typtype = 'd' THEN b.typbasetype ELSE b.oid END
+JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace
 WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
 """,
     ("oid",),
@@ -106,8 +106,9 @@ WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
 PRIMARY_KEY: Statement[str] = Statement(
     """
 SELECT a.attname AS column
-FROM pg_catalog.pg_index i JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)
-WHERE i.indrelid = $1 AND i.indisprimary ORDER BY array_position(i.indkey, a.attnum)
+FROM pg_catalog.pg_index i CROSS JOIN LATERAL generate_subscripts(i.indkey, 1) k
+JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[k]
+WHERE i.indrelid = $1 AND i.indisprimary ORDER BY k
 """,
     ("oid",),
     only_column,

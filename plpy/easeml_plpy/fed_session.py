@@ -73,8 +73,12 @@ class Fed:
         for piece in sorted(pieces, key=lambda piece: piece[:3]):
             grouped.setdefault((piece.kind, piece.owner), []).append(piece)
         told = json.loads(context)
-        registered = {row["architecture"]: _as_text(row) for row in told["registered"]}
-        return cls(grouped, dict(_known_states(told)), registered)
+        return cls(grouped, dict(_known_states(told)), cls.registered_in(told))
+
+    @staticmethod
+    def registered_in(told: Mapping[str, Any]) -> dict[str, Row]:
+        """Return the architectures of installed packages that the control server told of, by name."""
+        return {row["architecture"]: _as_text(row) for row in told["registered"]}
 
     def rows(self, statement: Statement[Any], values: Sequence[Any]) -> Iterable[Row] | None:
         """Return the rows of a statement that units execute, None for any other."""

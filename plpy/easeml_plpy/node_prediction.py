@@ -17,6 +17,7 @@ from .columns import Columns
 from .devices import bind
 from .encoder import Encoder
 from .errors import InvalidArgument, NotAllowed
+from .identifiers import schema_and_name
 from .memory import slot_share
 from .prediction import FILLING
 from .prediction_outputs import key_columns
@@ -47,14 +48,14 @@ class _Place(NamedTuple):
 
 PLACE = Statement(
     """
-SELECT format('%I.%I', p[1], p[2]) AS name, n.oid IS NOT NULL AS is_schema,
+SELECT format('%I.%I', p.schema, p.name) AS name, n.oid IS NOT NULL AS is_schema,
     coalesce(has_schema_privilege(r.oid, n.oid, 'CREATE'), false) AS is_open,
     coalesce(has_schema_privilege(n.oid, 'CREATE'), false) AS is_ours_too, c.oid IS NOT NULL AS is_taken,
     CASE c.relkind WHEN 'r' THEN obj_description(c.oid, 'pg_class') END AS remark
-FROM parse_ident($1) p LEFT JOIN pg_roles r ON r.rolname = $2 LEFT JOIN pg_namespace n ON n.nspname = p[1]
-LEFT JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = p[2]
+FROM (VALUES ($1, $2)) p (schema, name) LEFT JOIN pg_roles r ON r.rolname = $3
+LEFT JOIN pg_namespace n ON n.nspname = p.schema LEFT JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = p.name
 """,
-    ("text", "text"),
+    ("text", "text", "text"),
     _Place,
 )
 RELATION: Statement[int] = Statement("SELECT to_regclass($1)::oid::bigint AS oid", ("text",), only_column)
@@ -86,27 +87,36 @@ def predict_on_node(session: Session, told: str) -> str:
     """Write the output, and return JSON {"n_rows"}; one that this job has written before stays as it is."""
     order = json.loads(told)
     bind("cpu", 1, job_limit_bytes(session, order))
-    remark = (
-        f"Predictions of trial {order['trial_id']} of dataset {order['dataset']}, job {order['job_id']} of easeml: "
-    )
-    place = _place(session, order, remark)
-    if place.remark is not None and place.remark.startswith(remark):
-        return json.dumps({"n_rows": int(place.remark.removeprefix(remark).split()[0])})
+    remark = remark_of(order)
+    place = place_of(session, order, remark)
+    done = rows_told(place.remark, remark)
+    if done is not None:
+        return json.dumps({"n_rows": done})
     filling = session.kept(FILLING)
-    filling.served = trial_on_node(session, order, _to_answer)
+    filling.served = trial_on_node(session, order, to_answer)
     n_rows = _predict(session, order, place.name, filling.served.data.encoder)
-    _hand_over(session, place.name, order["role"], f"{remark}{n_rows} rows")
+    hand_over(session, place.name, order["role"], f"{remark}{n_rows} rows")
     return json.dumps({"n_rows": n_rows})
 
 
-def _to_answer(name: str, config: Mapping[str, JSON], task: Task, state: bytes) -> AnsweringTrial:
+def to_answer(name: str, config: Mapping[str, JSON], task: Task, state: bytes) -> AnsweringTrial:
     """Return the trial as easeml.predict_table has it: to answer and no more."""
     return answering_trial(architecture(name), config, task, state)
 
 
-def _place(session: Session, told: Told, remark: str) -> _Place:
+def remark_of(told: Told) -> str:
+    """Return how the remark on an output begins, by which a job knows it again."""
+    return f"Predictions of trial {told['trial_id']} of dataset {told['dataset']}, job {told['job_id']} of easeml: "
+
+
+def rows_told(remark: str | None, ours: str) -> int | None:
+    """Return how many rows the output has that is there already; None where it is not of this job."""
+    return int(remark.removeprefix(ours).split()[0]) if remark is not None and remark.startswith(ours) else None
+
+
+def place_of(session: Session, told: Told, remark: str) -> _Place:
     """Return where the output goes. Raises NotAllowed, InvalidArgument."""
-    place = session.row(PLACE, told["output"], told["role"])
+    place = session.row(PLACE, *schema_and_name(told["output"]), told["role"])
     schema = place.name.partition(".")[0]
     if not place.is_schema:
         raise InvalidArgument(f"output: there is no schema {schema}", hint="Make it on each node, or name another.")
@@ -174,7 +184,7 @@ def one_relation(session: Session, tables: Sequence[str], columns: Sequence[str]
     return STAGED
 
 
-def _hand_over(session: Session, output: str, role: str, remark: str) -> None:
+def hand_over(session: Session, output: str, role: str, remark: str) -> None:
     """Give the output to the role: as its own where the service may do so, else to use."""
     quoted = session.row(QUOTED, role)
     session.execute(f"COMMENT ON TABLE {output} IS {session.row(LITERAL, remark)}")

@@ -178,22 +178,28 @@ def predict_packed_on_node(
 
 
 def _packed_answers(chosen: Served, filling: Filling, n_rows: int, payload: bytes | None, texts: str | None) -> Answers:
-    inputs = chosen.data.encoder.inputs
-    sent = iter(_numbers(inputs, payload, n_rows))
-    n_texts = sum(isinstance(field, CategoricalField | TextField) for field in inputs)
-    columns = iter(columns_of.text_columns(texts, n_texts, n_rows))
-    fields = [
-        coded(field, next(columns)) if isinstance(field, CategoricalField | TextField) else next(sent)
-        for field in inputs
-    ]
+    fields = packed_fields(chosen.data.encoder.inputs, n_rows, payload, texts)
     return answers(chosen, fields, n_rows, has_probabilities=filling.has_probabilities)
 
 
-def _numbers(inputs: Sequence[Field], payload: bytes | None, n_rows: int) -> list[Array]:
+def packed_fields(
+    inputs: Sequence[Field], n_rows: int, payload: bytes | None, texts: str | None, *, is_by_column: bool = False
+) -> list[Array]:
+    """Return the fields of packed rows. Raises ShapeMismatch."""
+    sent = iter(_numbers(inputs, payload, n_rows, is_by_column=is_by_column))
+    n_texts = sum(isinstance(field, CategoricalField | TextField) for field in inputs)
+    columns = iter(columns_of.text_columns(texts, n_texts, n_rows))
+    return [
+        coded(field, next(columns)) if isinstance(field, CategoricalField | TextField) else next(sent)
+        for field in inputs
+    ]
+
+
+def _numbers(inputs: Sequence[Field], payload: bytes | None, n_rows: int, *, is_by_column: bool) -> list[Array]:
     """Return the fields of the columns that are no texts. Raises ShapeMismatch."""
     sent = [field for field in inputs if not isinstance(field, CategoricalField | TextField)]
     try:
-        return decode_payload(sent, payload, n_rows)
+        return decode_payload(sent, payload, n_rows, is_by_column=is_by_column)
     except InvalidData as error:
         raise ShapeMismatch(
             str(error.message),

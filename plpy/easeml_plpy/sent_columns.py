@@ -24,27 +24,37 @@ HEAD_BYTES = 20
 Parts = Sequence[tuple[NumberField, str]]
 
 
-def payload_sql(values: Parts, schema: str = "easeml") -> str:
+def payload_sql(values: Parts, schema: str = "easeml", *, is_by_column: bool = False) -> str:
     """Return SQL of the bytes of these columns, aggregates of their values. An image of another size is left out, so
-    that the length tells."""
+    that the length tells.
+
+    is_by_column: whether all numbers of a column come before those of the next, which takes nothing newer than
+    PostgreSQL 9.4.
+    """
     numbers = [
         columns_of.send_sql(field, value, "", schema) for field, value in values if isinstance(field, NumericField)
     ]
-    parts = [f"{schema}.array_bytes(array_agg(ARRAY[{', '.join(numbers)}]))"] if numbers else []
+    all_numbers = f"array_agg(ARRAY[{', '.join(numbers)}])"
+    if is_by_column:
+        all_numbers = " || ".join(f"array_agg({number})" for number in numbers)
+    parts = [f"{schema}.array_bytes({all_numbers})"] if numbers else []
     parts += [_tensors_sql(field, value, schema) for field, value in values if isinstance(field, TensorField)]
     return " || ".join(parts) or "NULL::bytea"
 
 
-def decode_payload(fields: Sequence[NumberField], payload: bytes | None, n_rows: int) -> list[Array]:
+def decode_payload(
+    fields: Sequence[NumberField], payload: bytes | None, n_rows: int, *, is_by_column: bool = False
+) -> list[Array]:
     """Return the fields of so many rows. Raises InvalidData."""
-    layout = np.dtype(list(_layout(fields, n_rows)))
+    layout = np.dtype(list(_layout(fields, n_rows, 1 if is_by_column else 2)))
     n_bytes = len(payload or b"")
     if n_bytes != layout.itemsize:
         raise columns_of.misshapen(f"{n_rows} rows take {n_bytes} bytes, expected {layout.itemsize}.")
     if payload is None:
         return []
     whole = np.frombuffer(payload, layout, 1)
-    numbers = iter(_columns(whole[NUMBERS]["elements"], n_rows) if NUMBERS in (layout.names or ()) else ())
+    elements = whole[NUMBERS]["elements"] if NUMBERS in (layout.names or ()) else np.empty(0)
+    numbers = iter(elements.reshape(-1, n_rows).astype(np.float64) if is_by_column else _columns(elements, n_rows))
     return [
         next(numbers) if isinstance(field, NumericField) else _tensors(field, whole[f"tensor_{k}"][0])
         for k, field in enumerate(fields)
@@ -57,10 +67,10 @@ def _tensors_sql(field: TensorField, value: str, schema: str) -> str:
     return f"string_agg(CASE WHEN octet_length({value}) = {math.prod(field.shape)} THEN {value} END, ''::bytea)"
 
 
-def _layout(fields: Sequence[NumberField], n_rows: int) -> Iterator[tuple[Any, ...]]:
+def _layout(fields: Sequence[NumberField], n_rows: int, rank: int) -> Iterator[tuple[Any, ...]]:
     n_numbers = n_rows * sum(isinstance(field, NumericField) for field in fields)
     if n_numbers:
-        yield NUMBERS, columns_of.array_layout("<f8", 2, n_numbers)
+        yield NUMBERS, columns_of.array_layout("<f8", rank, n_numbers)
     for k, field in enumerate(fields):
         if isinstance(field, TensorField):
             size = math.prod(field.shape)

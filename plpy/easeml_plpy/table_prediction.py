@@ -143,22 +143,37 @@ class TableFilling:
             return CHUNK_ROWS
         return max(1, min(CHUNK_ROWS, MOST_PROBABILITIES // len(target.labels)))
 
+    def empty_sql(self, source: str) -> str:
+        """Return a query of no rows, which has the columns of the output."""
+        typed = (f"NULL::{sql_type} AS {name}" for name, (sql_type, _) in self.written.items())
+        return f"SELECT {', '.join([*self.keys, *typed])} FROM {source} LIMIT 0"
+
+    def payload_sql(self, schema: str, *, is_by_column: bool = False) -> str:
+        """Return SQL of the numbers, images and arrays, as `sent_columns` has them sent."""
+        numbers = [field for field in self.encoder.inputs if isinstance(field, NumericField | TensorField)]
+        values = [(field, input_value_sql(self.columns[field.source], field)) for field in numbers]
+        return payload_sql(values, schema, is_by_column=is_by_column)
+
+    def texts_sql(self) -> str:
+        """Return SQL of the texts."""
+        texts = [field for field in self.encoder.inputs if isinstance(field, CategoricalField | TextField)]
+        values = [(field, input_value_sql(self.columns[field.source], field)) for field in texts]
+        return columns_of.texts_sql(values, "")
+
     def fill(self, session: Session, source: str, output: str) -> int:
         """Create the output with a row for each row of the source, which has its columns; return the number of rows."""
-        typed = (f"NULL::{sql_type} AS {name}" for name, (sql_type, _) in self.written.items())
-        selected = ", ".join([*self.keys, *typed])
-        session.execute(f"CREATE TABLE {output} AS SELECT {selected} FROM {source} LIMIT 0")
+        session.execute(f"CREATE TABLE {output} AS {self.empty_sql(source)}")
         scanned = _scannable(session, self.wanted) if source == self.wanted.source else source
         step = size_of(session, scanned).pages_of(self.chunk_rows)
-        inputs, kept = self.encoder.inputs, (f"unnest(chunk.k{i})" for i in range(len(self.keys)))
+        kept = (f"unnest(chunk.k{i})" for i in range(len(self.keys)))
         sql = FILL.format(
             output=output,
             predict=PREDICT[session.schema],
             relation=scanned,
             columns=", ".join([*kept, *(values for _, values in self.written.values())]),
             key_arrays="".join(f", array_agg({key}) AS k{i}" for i, key in enumerate(self.keys)),
-            payload=_payload_sql(self.columns, inputs, session.schema),
-            texts=_texts_sql(self.columns, inputs),
+            payload=self.payload_sql(session.schema),
+            texts=self.texts_sql(),
             pages=pages_sql("$3", step),
             within=within_sql(step),
         )
@@ -202,18 +217,6 @@ def check_types(source: str, columns: Columns, inputs: Sequence[Field], then: st
                 detail=f"The dataset was made from {columns_of.shown_type(field.type)}.",
                 hint=f"Cast it in a view, and {then}.",
             )
-
-
-def _payload_sql(columns: Columns, inputs: Sequence[Field], schema: str) -> str:
-    """Return SQL of the numbers, images and arrays."""
-    numbers = (field for field in inputs if isinstance(field, NumericField | TensorField))
-    return payload_sql([(field, input_value_sql(columns[field.source], field)) for field in numbers], schema)
-
-
-def _texts_sql(columns: Columns, inputs: Sequence[Field]) -> str:
-    """Return SQL of the texts."""
-    texts = (field for field in inputs if isinstance(field, CategoricalField | TextField))
-    return columns_of.texts_sql([(field, input_value_sql(columns[field.source], field)) for field in texts], "")
 
 
 def _value_sql(column: Column, field: Field) -> str:

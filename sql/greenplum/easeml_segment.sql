@@ -99,6 +99,52 @@ return facts_of_segment(plpy, GD)
 $$;
 COMMENT ON FUNCTION easeml_segment.facts_of_segment() IS 'Describes the Python of the segment that it runs on, as JSON, and imports what units need.';
 
+-- Predictions for tables of the cluster, beside their rows.
+CREATE TYPE easeml_segment.predicted AS (labels text, separator text, predicted_values bytea, probabilities text);
+
+-- As in the extension: the array's memory as it is, and back.
+CREATE FUNCTION easeml_segment.array_bytes(elements anyarray) RETURNS bytea LANGUAGE internal IMMUTABLE STRICT AS $$byteasend$$;
+COMMENT ON FUNCTION easeml_segment.array_bytes(anyarray) IS 'Returns an array as the server stores it: dimensions, then the elements side by side.';
+
+CREATE FUNCTION easeml_segment.bytes_as_numbers(stored bytea) RETURNS double precision[] LANGUAGE internal IMMUTABLE STRICT AS $$byteasend$$;
+COMMENT ON FUNCTION easeml_segment.bytes_as_numbers(bytea) IS 'Returns bytes as the array that they are in the server, unchecked (for easeml_segment.numbers_of alone).';
+
+CREATE FUNCTION easeml_segment.numbers_of(numbers bytea) RETURNS double precision[] LANGUAGE sql IMMUTABLE STRICT AS $$
+    SELECT CASE WHEN octet_length(numbers) < 8 THEN '{}' ELSE easeml_segment.bytes_as_numbers(
+        substr(easeml_segment.array_bytes(array_fill(0::double precision, ARRAY[octet_length(numbers) / 8])), 1, 20) || substr(numbers, 1, octet_length(numbers) / 8 * 8)) END
+$$;
+COMMENT ON FUNCTION easeml_segment.numbers_of(bytea) IS 'Returns numbers given as bytes, 8 for each as the server stores a double precision.';
+
+CREATE FUNCTION easeml_segment.distribution_of(relation oid, OUT is_plain boolean, OUT clause text, OUT columns text[]) LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT coalesce(c.relkind = 'r' AND p.policytype = 'p' AND NOT EXISTS (
+            SELECT 1 FROM pg_class s WHERE s.relstorage NOT IN ('h', 'a', 'c') AND (s.oid = c.oid
+                OR s.oid IN (SELECT l.parchildrelid FROM pg_partition_rule l JOIN pg_partition g ON g.oid = l.paroid WHERE g.parrelid = c.oid)))
+        AND (EXISTS (SELECT 1 FROM pg_partition g WHERE g.parrelid = c.oid) OR NOT EXISTS (SELECT 1 FROM pg_inherits i WHERE i.inhparent = c.oid)), false),
+        CASE WHEN p.policytype = 'p' THEN pg_get_table_distributedby(c.oid) END,
+        ARRAY(SELECT a.attname::text FROM generate_series(0, coalesce(array_upper(p.distkey, 1), -1)) k JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = p.distkey[k] ORDER BY k)
+    FROM pg_class c LEFT JOIN gp_distribution_policy p ON p.localoid = c.oid WHERE c.oid = $1
+$$;
+COMMENT ON FUNCTION easeml_segment.distribution_of(oid) IS
+    'Says of a relation whether each segment has rows of its own in tables of the cluster, what stands behind CREATE TABLE to have another one distributed alike, and the columns that this names.';
+
+CREATE FUNCTION easeml_segment.knows_trial(job_id bigint) RETURNS boolean LANGUAGE plpython3u VOLATILE AS $$
+from easeml_plpy.segment_prediction import knows_trial
+return knows_trial(plpy, GD, job_id)
+$$;
+COMMENT ON FUNCTION easeml_segment.knows_trial(bigint) IS 'Says whether the process has been brought the trial that answers for a job.';
+
+CREATE FUNCTION easeml_segment.predict_on_segment(told text, pieces bytea[], n_rows integer, payload bytea, texts text) RETURNS easeml_segment.predicted LANGUAGE plpython3u VOLATILE AS $$
+from easeml_plpy.segment_prediction import predict_on_segment
+return predict_on_segment(plpy, GD, told, pieces, n_rows, payload, texts)
+$$;
+COMMENT ON FUNCTION easeml_segment.predict_on_segment(text, bytea[], integer, bytea, text) IS 'Answers for packed rows on the segment that has them, with the trial that the query hands over.';
+
+CREATE FUNCTION easeml_segment.predict_on_node(told jsonb) RETURNS jsonb LANGUAGE plpython3u VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+from easeml_plpy.cluster_prediction import predict_on_cluster
+return predict_on_cluster(plpy, GD, told)
+$$;
+COMMENT ON FUNCTION easeml_segment.predict_on_node(jsonb) IS 'Predicts for tables of the cluster, on the coordinator: each row on its segment; writes a new table that is distributed alike. Errors of users come as a value.';
+
 DO $privileges$
 DECLARE
     item record;

@@ -4,13 +4,18 @@ hop and that are lost, and garbage."""
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 from typing import TYPE_CHECKING
 
+import psycopg
 import pytest
 
 from easeml_db.coordinator.ports.messages import SlotReady, UnitFailed, UnitRecorded
 from easeml_db.errors import SlotLost, StaleLease
+from tests import greenplum
 from tests.conformance.conftest import N_PARTITIONS
+from tests.nodes import NODE_ROLE
 
 if TYPE_CHECKING:
     from tests.conformance.conftest import WarmOnGreenplum
@@ -22,6 +27,17 @@ INSERT = "INSERT INTO easeml_segment.checkpoint_chunks VALUES (%s, %s, 0, 1, %s,
 ON_FIRST = """
 SELECT DISTINCT checkpoint_id FROM easeml_segment.checkpoint_chunks WHERE gp_segment_id = 0
 """
+
+HERE = """
+CREATE TABLE spots AS SELECT {} FROM generate_series(1, 9000) i;
+SELECT easeml.predict_table('points', source => 'spots', output => 'spotted', trial_id => {}, key => '{{id}}',
+    probabilities => true)
+"""
+PREDICT = """
+CALL easeml.predict_on_nodes('points', %s, 'public.spotted', trial_id => %s, key => %s, probabilities => true)
+"""
+PREDICTED = "SELECT id, predicted_label, probability, probabilities FROM public.spotted ORDER BY id"
+MOVED = "SELECT count(*) FROM spots s JOIN spotted p USING (id) WHERE s.gp_segment_id <> p.gp_segment_id"
 
 
 async def recorded(world: WarmOnGreenplum, run_id: int, slot_id: int, step: int, *, trial: int = 0) -> int:
@@ -96,6 +112,47 @@ async def test_only_what_nothing_points_to_is_removed_and_nothing_of_a_later_lea
     known = {*world.control.values("SELECT checkpoint_id FROM easeml.checkpoints")}
     assert {*world.cluster.values(ON_FIRST)} - known == {1_000_002}
     world.cluster.execute("DELETE FROM easeml_segment.checkpoint_chunks WHERE checkpoint_id = 1000002")
+
+
+async def predicted(world: WarmOnGreenplum, trial_id: int, places: dict[str, str], key: str = "id") -> int:
+    """Have tables of the cluster predicted; return how many rows they have. Raises psycopg.Error."""
+    values = [json.dumps(places), trial_id, [key]]
+    return int((await asyncio.to_thread(world.control.rows, PREDICT, *values))[0]["n_rows"])
+
+
+async def test_a_table_of_the_cluster_is_predicted_where_its_rows_are(world: WarmOnGreenplum) -> None:
+    run_id = await world.ready(2)
+    for step in range(2 * N_PARTITIONS):  # an epoch with its validation
+        trial_id = await recorded(world, run_id, 1 + step % 2, step)
+    greenplum.make_spots(world.cluster, world.control.value("SELECT session_user::text"))
+    # Named on two segments it counts once, for it is on all.
+    assert await predicted(world, trial_id, {"gp1": "public.spots", "gp2": "Public.spots"}) == 9000
+    for statement in HERE.format(greenplum.SPOTS, trial_id).split(";"):
+        world.control.execute(statement)
+    for here, there in zip(world.control.rows(PREDICTED), world.cluster.rows(PREDICTED), strict=True):
+        assert here["id"] == there["id"]
+        assert here["predicted_label"] == there["predicted_label"]
+        assert there["probability"] == pytest.approx(here["probability"], abs=1e-6)
+        assert there["probabilities"] == pytest.approx(here["probabilities"], abs=1e-6)
+    if greenplum.DSN in os.environ:
+        assert world.cluster.value(MOVED) == 0
+        assert world.cluster.value("SELECT pg_get_table_distributedby('spotted'::regclass)") == "DISTRIBUTED BY (id)"
+    world.control.execute("DROP TABLE spots, spotted")
+    # What cannot be predicted is refused in words, and nothing is written.
+    world.cluster.execute("DROP TABLE public.spotted; INSERT INTO public.spots (id, x) VALUES (0, 'Infinity')")
+    with pytest.raises(psycopg.Error, match="segment gp1: input 'x': expected finite numbers, got an infinite one"):
+        await predicted(world, trial_id, {"gp1": "public.spots"})
+    with pytest.raises(psycopg.Error, match=r"segment gp2: there is no table public\.spot"):
+        await predicted(world, trial_id, {"gp2": "public.spot"})
+    world.cluster.execute("CREATE VIEW public.seen AS SELECT * FROM public.spots")
+    with pytest.raises(psycopg.Error, match=r"public\.seen is no table whose rows are distributed"):
+        await predicted(world, trial_id, {"gp2": "public.seen"})
+    with pytest.raises(psycopg.Error, match="has no column 'idd'"):
+        await predicted(world, trial_id, {"gp2": "public.spots"}, key="idd")
+    world.cluster.execute(f"REVOKE SELECT ON public.spots FROM {NODE_ROLE}")
+    with pytest.raises(psycopg.Error, match="segment gp2: the service may not read there"):
+        await predicted(world, trial_id, {"gp2": "public.spots"})
+    assert world.cluster.values("SELECT 1 FROM pg_class WHERE relname = 'spotted'") == []
 
 
 async def test_a_segment_says_what_it_is(world: WarmOnGreenplum) -> None:

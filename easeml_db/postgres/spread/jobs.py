@@ -19,6 +19,7 @@ from easeml_db.postgres.node_store import Connection, KnownState
 from easeml_db.postgres.nodes import Node
 from easeml_db.postgres.segment_store import ControlSource
 from easeml_db.postgres.spread.citus import Resolved, resolve
+from easeml_db.postgres.spread.clusters import each_cluster_once
 from easeml_db.postgres.spread.drifting import measured
 from easeml_db.postgres.spread.explaining import explained
 from easeml_db.postgres.spread.node_sessions import SETTINGS, NodeWork, Told, all_of, node_work, told_by
@@ -63,6 +64,7 @@ async def do_job(dsn: str, told: Told, lease_number: int, in_use: StatesInUse) -
         if told["kind"] == "answers":
             await _answers(control, told, works, lease_number)
         elif told["kind"] == "predictions":
+            works = await each_cluster_once(told, works)
             await _finish(control, told, await _predictions(told, works, resolved), lease_number)
         elif told["kind"] == "explanation":
             found = await explained(control, told, _told_to_nodes(told), works)
@@ -97,8 +99,8 @@ async def _prepare(control: Connection, work: NodeWork, told: Told, lease_number
 async def _on_all(works: Works, statement: str, told: Told, own: Callable[[str], Told]) -> int:
     """Have all nodes do their parts side by side; return the number of rows."""
     sent = {name: {**_told_to_nodes(told), **own(name), "limit": told["limits"][name]} for name in works}
-    found = await all_of(work.execute(statement, json.dumps(sent[name])) for name, work in works.items())
-    return sum(int(rows[0]["found"]["n_rows"]) for rows in found)
+    found = await all_of(work.asked(statement, json.dumps(sent[name])) for name, work in works.items())
+    return sum(int(each["n_rows"]) for each in found)
 
 
 def _told_to_nodes(told: Told) -> Told:
@@ -132,5 +134,10 @@ async def _predictions(told: Told, works: Works, resolved: Resolved) -> Told:
         for work in works.values():
             await stack.enter_async_context(work.connection.transaction())
         async with resolved.read():
-            n_rows = await _on_all(works, PREDICT, told, lambda name: {"tables": told["places"][name]})
+            n_rows = await _on_all(works, PREDICT, told, lambda name: _own(told, works[name]))
     return {"n_rows": n_rows}
+
+
+def _own(told: Told, work: NodeWork) -> Told:
+    """Return what one node is told of a prediction: its tables, and for a cluster where the state is that was sent."""
+    return {"tables": told["places"][work.node.segment_name], "content": work.node.content, "state": told["state"]}

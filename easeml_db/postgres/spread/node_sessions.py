@@ -20,11 +20,11 @@ from easeml_db.errors import (
     ServerUnavailable,
     SlotLost,
     VersionMismatch,
+    from_sqlstate,
 )
 from easeml_db.postgres.connection import server_error, unit_error
 from easeml_db.postgres.node_store import NodeStore
-from easeml_db.postgres.nodes import CITUS, GREENPLUM, Node, connect_node, node_error, unreachable
-from easeml_db.postgres.segment_store import SegmentStore
+from easeml_db.postgres.nodes import CITUS, GREENPLUM, Node, connect_node, connect_to, node_error, unreachable
 
 T = TypeVar("T")
 Told = dict[str, Any]
@@ -34,8 +34,10 @@ SETTINGS = {
 }  # fmt: skip
 # Citus hides shards in pg_class, and takes a LOCK of one, be it that of a reader, for a change.
 ENGINE_SETTINGS = {CITUS: {"citus.override_table_visibility": "off", "citus.enable_manual_changes_to_shards": "on"}}
+PREDICTIONS = "predictions"
 STEP = "SELECT easeml_segment.pack_on_node(%s, %s::jsonb) AS found"
 SILENCE_SECONDS, LOOK_SECONDS = 20.0, 10.0
+READING = "On that server, GRANT the tenant's role TO the role that the service names, or SELECT on the table."
 VERSION = "SELECT easeml_segment.version() AS version"
 PASSING = (ServerUnavailable, RowsHeld, OutOfSpace, SlotLost)
 """What is over some day: the packing is tried again."""
@@ -57,6 +59,14 @@ class NodeWork:
         """Execute a statement there; return its rows. Raises ServerUnavailable where the node answers nobody."""
         async with told_by(self.node):
             return await self._watched(asyncio.ensure_future(self._rows(statement, values)))
+
+    async def asked(self, statement: str, *values: object) -> Told:
+        """Return the one value of a statement, `found`. An error that comes as a value is raised."""
+        (row,) = await self.execute(statement, *values)
+        found: Told = row["found"]
+        if "failure" in found:
+            raise named(self.node, _told_error(found["failure"]))
+        return found
 
     async def _rows(self, statement: str, values: Sequence[object]) -> list[dict[str, Any]]:
         cursor = await self.connection.execute(statement.encode(), list(values))
@@ -85,13 +95,12 @@ class NodeWork:
 @asynccontextmanager
 async def node_work(node: Node, what: str = "packing") -> AsyncIterator[NodeWork]:
     """Open a session on a node that serves this control server with the same version. Raises EasemlError."""
-    if node.engine == GREENPLUM:
+    if node.engine == GREENPLUM and what != PREDICTIONS:
         raise NotAllowed(
             f"segment {node.segment_name} is of a Greenplum cluster, and packs no rows of tables there",
             hint="Make a foreign table here of it (postgres_fdw), name that one as the source, placement => 'bound'.",
         )
-    connection = await connect_node(node.service, f"easeml {what}", SETTINGS | ENGINE_SETTINGS.get(node.engine, {}))
-    work = NodeWork(node, SegmentStore(connection))
+    work = NodeWork(node, await connect_to(node, f"easeml {what}", SETTINGS | ENGINE_SETTINGS.get(node.engine, {})))
     try:
         (found,) = await work.execute(VERSION)
         if found["version"] != __version__:
@@ -102,7 +111,7 @@ async def node_work(node: Node, what: str = "packing") -> AsyncIterator[NodeWork
             await work.store.hold(node.token)
         yield work
     finally:
-        await connection.close()
+        await work.connection.close()
 
 
 @asynccontextmanager
@@ -111,19 +120,28 @@ async def told_by(node: Node) -> AsyncIterator[None]:
     try:
         yield
     except psycopg.Error as error:
-        raise _named(node, error) from error
+        raise named(node, _found(node, error)) from error
 
 
-def _named(node: Node, error: psycopg.Error) -> EasemlError:
-    found = _found(node, error)
+def named(node: Node, found: EasemlError) -> EasemlError:
+    """Return an error whose message says which segment it is of."""
     message = f"segment {node.segment_name}: {found.message}"
     return type(found)(message, detail=found.detail, hint=found.hint)
 
 
+def _told_error(failure: Told) -> EasemlError:
+    """Return an error that a node has told of as a value."""
+    error = from_sqlstate(*(failure[name] for name in ("sqlstate", "message", "detail", "hint")))
+    return (
+        NotAllowed(f"the service may not read there ({error})", hint=READING)
+        if failure["sqlstate"] == "42501"
+        else error
+    )
+
+
 def _found(node: Node, error: psycopg.Error) -> EasemlError:
     if error.sqlstate == "42501" and "easeml_segment" not in str(error):
-        hint = "On that server, GRANT the tenant's role TO the role that the service names, or SELECT on the table."
-        return NotAllowed(f"the service may not read there ({server_error(error).message})", hint=hint)
+        return NotAllowed(f"the service may not read there ({server_error(error).message})", hint=READING)
     if error.sqlstate is not None and error.sqlstate.startswith("ML"):
         return server_error(error)
     found = unit_error(error)

@@ -80,7 +80,12 @@ def open_table(session: Session, name: str, role: str, needed: Sequence[str]) ->
 
 def may_read(session: Session, name: str, role: str, needed: Sequence[str]) -> None:
     """Refuse what a role may not read. Raises NotAllowed."""
-    rights = session.row(RIGHTS, session.row(TABLE, name).relation, role, list(needed))
+    check_rights(session, session.row(TABLE, name).relation, name, role, needed)
+
+
+def check_rights(session: Session, relation: int, name: str, role: str, needed: Sequence[str]) -> None:
+    """Refuse columns of a relation that a role may not read. Raises NotAllowed."""
+    rights = session.row(RIGHTS, relation, role, list(needed))
     if rights.is_unknown:
         raise NotAllowed(
             f"there is no role {role}", hint="Create it there, too, and let it read the table: it is who asks."

@@ -1,0 +1,54 @@
+"""Tables of a Greenplum cluster that hold rows: which they are, how they are distributed, and who may read them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from .. import columns as columns_of
+from ..errors import InvalidArgument, NotFound
+from ..identifiers import schema_and_name
+from ..session import Session, Statement
+from .tables import check_rights
+
+
+class ClusterTable(NamedTuple):
+    """A table: its name as SQL writes it; whether its segments have each its own rows, in tables that a session reads;
+    what stands behind CREATE TABLE to have another one distributed alike; and the columns that this names."""
+
+    relation: int
+    name: str
+    is_plain: bool
+    clause: str
+    columns: list[str]
+
+
+TABLE = Statement(
+    """
+SELECT c.oid::bigint AS relation, format('%I.%I', n.nspname, c.relname) AS name, d.is_plain, d.clause, d.columns
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+CROSS JOIN LATERAL easeml_segment.distribution_of(c.oid) d WHERE n.nspname = $1 AND c.relname = $2
+""",
+    ("text", "text"),
+    ClusterTable,
+)
+
+
+def open_table(session: Session, name: str, role: str, needed: Sequence[str]) -> ClusterTable:
+    """Lock a table against changes, and return it. Raises NotFound, InvalidArgument, NotAllowed."""
+    place = schema_and_name(name)
+    found = session.rows(TABLE, *place)
+    if not found:
+        raise NotFound(f"there is no table {name}", hint="Give schema and name as they are in the cluster.")
+    if found[0].is_plain:
+        session.execute(f"LOCK TABLE {found[0].name} IN ACCESS SHARE MODE")
+        found = session.rows(TABLE, *place)
+    table = found[0]
+    if not table.is_plain:
+        raise InvalidArgument(
+            f"{name} is no table whose rows are distributed",
+            hint="Name a table of the cluster's own, not a view, nor an external, foreign or replicated table.",
+        )
+    columns_of.require(columns_of.read_columns(session, table.relation), needed, "columns", name)
+    check_rights(session, table.relation, name, role, needed)
+    return table
