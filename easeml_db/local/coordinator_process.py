@@ -44,6 +44,7 @@ def end_coordinator(folder: Path, timeout_seconds: float) -> None:
     pid = find_coordinator(folder)
     if pid is not None:
         end_process(pid, timeout_seconds)
+    _children[:] = [child for child in _children if child.poll() is None]
     _pid_file(folder).unlink(missing_ok=True)
 
 
