@@ -40,11 +40,11 @@ BEGIN
         PERFORM easeml.fail('ML001', format('what: there is nothing called %s to keep', quote_nullable(what)),
             hint => (SELECT 'Choose one of: ' || string_agg(u.what, ', ') || '.' FROM easeml.retention_rules() u));
     ELSIF keep <= '0' THEN
-        PERFORM easeml.fail('ML001', format('keep: expected a time to keep %s for, got %s', what, keep), hint => 'For example ''90 days''; NULL keeps them forever.');
+        PERFORM easeml.fail('ML001', format('keep: expected a time to keep %s for, got %s', what, keep), hint => 'For example ''90 days''. NULL keeps them forever; for easeml retention the word is forever.');
     ELSIF keep < rule.shortest THEN
         PERFORM easeml.fail('ML001', format('keep: expected at least %s, got %s', rule.shortest, keep), hint => 'What is younger may still be of use to somebody at work.');
     ELSIF keep > '1000 years' THEN
-        PERFORM easeml.fail('ML001', format('keep: expected at most 1000 years, got %s', keep), hint => 'NULL keeps them forever.');
+        PERFORM easeml.fail('ML001', format('keep: expected at most 1000 years, got %s', keep), hint => 'NULL keeps them forever; for easeml retention the word is forever.');
     END IF;
     INSERT INTO easeml.retention_settings AS s (what, keep) VALUES (set_retention.what, set_retention.keep)
     ON CONFLICT ON CONSTRAINT retention_settings_pkey DO UPDATE SET keep = excluded.keep, set_at = now();

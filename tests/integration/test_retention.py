@@ -496,6 +496,7 @@ def test_the_command_counts_before_it_removes(catalogue: Session) -> None:
 
 @pytest.mark.parametrize("interval", ["-3 days", "0", "0 days"])
 def test_the_command_refuses_an_interval_that_is_none_to_keep_for(interval: str, catalogue: Session) -> None:
-    with pytest.raises(EasemlError, match="keep: expected a time to keep units for, got"):
+    with pytest.raises(EasemlError, match="keep: expected a time to keep units for, got") as refused:
         easeml(catalogue, "retention", "units", interval)
+    assert "for easeml retention the word is forever" in (refused.value.hint or "")
     assert catalogue.value("SELECT count(*) FROM easeml.retention_settings WHERE what = 'units'") == 0
