@@ -36,6 +36,7 @@ NAMES = (
     "packing_speed",
     "prediction_speed",
     "coordinator_overhead",
+    "decisions",
     "many_segments",
     "hops",
     "kills",

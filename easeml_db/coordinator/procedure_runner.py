@@ -177,7 +177,8 @@ class ProcedureRunner:
             pruned_bytes += await self._lease.write(write)
         name = "|".join(arm.name for arm in arms)
         await self._run_store.note(run.run_id, None, "procedure", _in_words(name, procedure.max_epochs, decisions))
-        renewed = await self._run_store.read(run.run_id)
+        known = self._searched(run.run_id)
+        renewed = None if known is None else await self._run_store.read_again(known)
         if renewed is not None:
             self._dispatcher.put_run(renewed)
             self._note_decided(renewed, {row["trial_number"] for row in rows})

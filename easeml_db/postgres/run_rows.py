@@ -24,15 +24,20 @@ class RunRows:
     arms: list[Row] = field(default_factory=list)
 
 
-async def read_runs(session: StoreSession, run_ids: Sequence[int]) -> dict[int, RunRows]:
-    """Read runs with their trials and arms, in three statements however many there are."""
+async def read_runs(
+    session: StoreSession, run_ids: Sequence[int], *, had_units: Sequence[int] | None = None
+) -> dict[int, RunRows]:
+    """Read runs with their trials and arms, in three statements however many there are.
+
+    had_units: read only these trials, and those that have a unit to run (None: all).
+    """
     found = {run_id: RunRows() for run_id in run_ids}
     for row in await session.rows("read_runs", run_ids=list(run_ids)):
         found[row["run_id"]].run = row
     are_open = [run_id for run_id, rows in found.items() if rows.run is not None and not rows.run["is_too_large"]]
     keyed = [run_id for run_id in are_open if uses_batches((found[run_id].run or {})["allocation"])]
     if are_open:
-        for row in await session.rows("read_trials", run_ids=are_open, keyed=keyed):
+        for row in await session.rows("read_trials", run_ids=are_open, keyed=keyed, had_units=had_units):
             found[row["run_id"]].trials.append(row)
         for row in await session.rows("read_arms", run_ids=are_open):
             found[row.pop("run_id")].arms.append(row)

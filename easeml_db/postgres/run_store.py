@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Sequence
 
@@ -12,8 +13,10 @@ from easeml_db.postgres.queries import queries
 from easeml_db.postgres.run_rows import RunRows, read_runs, run_of
 from easeml_db.postgres.store_session import StoreSession
 from easeml_db.words.run import Run
+from easeml_db.words.trial import RUNNABLE
 
 MAX_MESSAGE = 2000
+MANY_TRIALS = 1000
 
 
 class PostgresRuns:
@@ -39,10 +42,25 @@ class PostgresRuns:
         """Return an open run; None when it ended or is gone."""
         found = self._ahead.pop(run_id, None)
         rows = found if found is not None else (await read_runs(self._session, [run_id]))[run_id]
+        return await self._run_of(rows)
+
+    async def read_again(self, known: Run) -> Run | None:
+        """Return an open run, of which trials that have no unit to run, and had none, are as they were known."""
+        had_units = [trial.trial_id for trial in known.trials if trial.status in RUNNABLE]
+        rows = (await read_runs(self._session, [known.run_id], had_units=had_units))[known.run_id]
+        if rows.run is not None and (rows.run["n_resumes"] != known.n_resumes or rows.run["is_ending"]):
+            return await self.read(known.run_id)
+        renewed = await self._run_of(rows)
+        return None if renewed is None else renewed.beside(known)
+
+    async def _run_of(self, rows: RunRows) -> Run | None:
         if rows.run is None:
             return None
         has_gangs = uses_gangs(rows.run["allocation"]) and not rows.run["has_folds"]
-        return run_of(rows, await self._read_joint() if has_gangs else frozenset())
+        joint = await self._read_joint() if has_gangs else frozenset()
+        if len(rows.trials) < MANY_TRIALS:
+            return run_of(rows, joint)
+        return await asyncio.to_thread(run_of, rows, joint)  # which takes tens of milliseconds: others go on
 
     async def _read_joint(self) -> frozenset[str]:
         """Return the architectures that can train on several slots at once; asked once, in a session of its own."""

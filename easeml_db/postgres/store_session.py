@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from typing import Any
 
@@ -13,6 +14,7 @@ from easeml_db.postgres.queries import queries
 from easeml_db.postgres.versions import EXTENSION, check_version
 
 LOCK_TIMEOUT = "250ms"  # nobody's open transaction keeps a session of the service waiting longer
+ROWS_AT_ONCE = 1000
 SETTINGS = {"lock_timeout": LOCK_TIMEOUT, "idle_session_timeout": "0"}
 
 
@@ -57,7 +59,7 @@ class StoreSession:
         statement = queries("coordinator")[name].encode()
         try:
             cursor = await self._connection.execute(statement, {"lease_number": self.lease_number, **values})
-            return await cursor.fetchall() if cursor.description else []
+            return await _fetched(cursor) if cursor.description else []
         except psycopg.errors.LockNotAvailable as error:
             raise rows_held(error) from error
         except psycopg.errors.DiskFull as error:
@@ -69,3 +71,13 @@ class StoreSession:
             raise server_error(error) from error
         except (ValueError, RecursionError) as error:  # a number of 5,001 digits, JSON that nests 5,000 deep
             raise InvalidData(f"a row cannot be read: {error}") from error
+
+
+async def _fetched(cursor: psycopg.AsyncCursor[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return all rows; of very many, others have their turn in between."""
+    rows = found = await cursor.fetchmany(ROWS_AT_ONCE)
+    while len(found) == ROWS_AT_ONCE:
+        await asyncio.sleep(0)
+        found = await cursor.fetchmany(ROWS_AT_ONCE)
+        rows = rows + found
+    return rows

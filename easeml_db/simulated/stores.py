@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from easeml_db.decisions.bandits.prior import Prior
@@ -15,6 +16,7 @@ from easeml_db.simulated.life import Life
 from easeml_db.words.run import Arm, Run
 from easeml_db.words.tenant import PastArm, Tenancy
 from easeml_db.words.topology import Slot
+from easeml_db.words.trial import RUNNABLE
 
 
 class SimulatedPort:
@@ -90,6 +92,15 @@ class SimulatedRuns(SimulatedPort):
         """Return an open run; None when it ended or is gone."""
         self._life.call()
         return self._tables.runs.read(run_id)
+
+    async def read_again(self, known: Run) -> Run | None:
+        """Return an open run, of which trials that have no unit to run, and had none, are as they were known."""
+        run = await self.read(known.run_id)
+        if run is None or run.search is None or run.n_resumes != known.n_resumes:
+            return run
+        had_units = {trial.trial_id for trial in known.trials if trial.status in RUNNABLE}
+        read = [trial for trial in run.trials if trial.status in RUNNABLE or trial.trial_id in had_units]
+        return replace(run, trials=tuple(read)).beside(known)
 
     async def start(self, run_id: int) -> None:
         """Mark a queued run as running."""

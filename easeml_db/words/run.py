@@ -105,6 +105,16 @@ class Run:
         """Say whether slots come and go for it as a plan says."""
         return self.allocation == PLANNED
 
+    def beside(self, known: Run) -> Run:
+        """Return the run with the trials that were known before, where it has no newer ones."""
+        trials = {trial.trial_number: trial for trial in known.trials}
+        trials.update((trial.trial_number, trial) for trial in self.trials)
+        return replace(
+            self, trials=tuple(trials[number] for number in sorted(trials)),
+            architectures={**known.architectures, **self.architectures}, arm_of={**known.arm_of, **self.arm_of},
+            batch_keys={**known.batch_keys, **self.batch_keys},
+        )  # fmt: skip
+
     def in_its_ending(self) -> Run:
         """Return the run once its search is over: what is left to do needs no arm, no procedure, no limit, and no plan,
         hence no pilot."""

@@ -36,6 +36,9 @@ TRIAL_TRANSITIONS: Transitions = MappingProxyType(
 )
 
 OPEN_TRIAL_STATUSES = frozenset({"waiting", "running", "paused"})
+RUNNABLE = frozenset({"waiting", "running"})
+"""States of a trial that has a unit to run; one that is paused has none."""
+
 VISIT_ORDERS = ("cyclic", "free")
 
 RUN_STATUSES = frozenset(RUN_TRANSITIONS)

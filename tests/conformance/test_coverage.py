@@ -32,7 +32,7 @@ UNFENCED = {
 }
 READS = {
     "LeaseStore.is_held", "SlotStore.all_slots", "RunStore.open_runs", "RunStore.read",
-    "RunStore.read_ahead", "TenancyStore.tenancy",
+    "RunStore.read_ahead", "RunStore.read_again", "TenancyStore.tenancy",
     "TenancyStore.past_arms", "TenancyStore.policy_memory", "TenancyStore.prior", "TenancyStore.read_ahead",
     "SearchStore.answer",
     "SearchStore.trial_history",

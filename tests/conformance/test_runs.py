@@ -9,6 +9,8 @@ import pytest
 from easeml_db.words.training_unit import next_unit
 
 if TYPE_CHECKING:
+    from easeml_db.words.run import Run
+    from easeml_db.words.trial import Trial
     from tests.conformance.conftest import World
 
 WRITES = ("start", "plan", "fail_trial", "fail", "finish")
@@ -74,6 +76,46 @@ async def test_runs_that_are_read_at_once_are_those_that_are_read_one_by_one(wor
     renewed = await world.ports.runs.read(run_ids[0])
     assert renewed is not None
     assert renewed.status == "running"
+
+
+@pytest.mark.covers("RunStore.read_again")
+async def test_a_run_that_is_read_again_is_as_if_all_of_it_were_read(world: World) -> None:
+    await world.ports.lease.acquire()
+    run_id = world.ask_for_run(is_searched=True)
+    runs, searches = world.ports.runs, world.ports.searches
+    known = await world.run(run_id)
+    world.pause_trials(run_id)
+    numbers = [trial.trial_number for trial in known.trials]
+    for decisions in (
+        [],
+        [{"kind": "continue", "trial_number": numbers[0], "target_epochs": 2}],
+        [{"kind": "stop", "trial_number": numbers[1]}],
+    ):
+        for arm in known.arms:
+            mine = [each for each in decisions if known.arm_of[_trial_id(known, each["trial_number"])] == arm.arm_id]
+            await searches.apply_decisions(known, arm.arm_id, mine)
+        again, whole = await runs.read_again(known), await world.run(run_id)
+        assert again is not None
+        assert _that_may_run(again) == _that_may_run(whole)
+        assert again.arms == whole.arms
+        assert [trial.trial_number for trial in again.trials] == numbers
+        known = again
+    await runs.fail_trial(run_id, known.trials[0].trial_id, "it diverged")
+    again = await runs.read_again(known)
+    assert again is not None
+    assert again.trials[0].status == "failed"
+    world.cancel_run(run_id)
+    assert await runs.read_again(known) is None
+    world.resume_run(run_id)
+    assert await runs.read_again(known) == await world.run(run_id)
+
+
+def _trial_id(run: Run, number: int) -> int:
+    return next(trial.trial_id for trial in run.trials if trial.trial_number == number)
+
+
+def _that_may_run(run: Run) -> list[Trial]:
+    return [trial for trial in run.trials if trial.status in ("waiting", "running")]
 
 
 @pytest.mark.covers("RunStore.start")

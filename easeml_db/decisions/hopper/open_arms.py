@@ -9,9 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 
 from easeml_db.words.run import Run
-from easeml_db.words.trial import Trial
-
-OPEN = frozenset({"waiting", "running"})  # a trial that is paused has no unit to run
+from easeml_db.words.trial import RUNNABLE, Trial
 
 
 class OpenArms:
@@ -53,7 +51,7 @@ class OpenArms:
     def n_to_come(self) -> int:
         """Count the trials of arms that are not open yet."""
         opened = self._opening.keys() | {None}
-        return sum(t.status in OPEN and self._arm(t.trial_id) not in opened for t in self._run.trials)
+        return sum(t.status in RUNNABLE and self._arm(t.trial_id) not in opened for t in self._run.trials)
 
     def age(self) -> int:
         """Return the number of the oldest opening that still has trials; 0 where there are none, or without arms."""
@@ -72,7 +70,7 @@ class OpenArms:
         """Renew the arms from the tables; return the trials that are not over, of arms that are open or of none."""
         self._take_over(run)
         opened = self._opening.keys() | {None}
-        trials = {t.trial_id: t for t in run.trials if t.status in OPEN and self._arm(t.trial_id) in opened}
+        trials = {t.trial_id: t for t in run.trials if t.status in RUNNABLE and self._arm(t.trial_id) in opened}
         self._n_trials = Counter(self._arm(trial_id) for trial_id in trials)
         self._n_busy = Counter(self._arm(trial_id) for trial_id in busy)
         self._age = None
@@ -135,7 +133,7 @@ class OpenArms:
             self._to_check.add(arm_id)
 
     def _trials_of(self, arm_id: int) -> list[Trial]:
-        return [t for t in self._run.trials if t.status in OPEN and self._arm(t.trial_id) == arm_id]
+        return [t for t in self._run.trials if t.status in RUNNABLE and self._arm(t.trial_id) == arm_id]
 
     def _arm(self, trial_id: int) -> int | None:
         return self._run.arm_of.get(trial_id)

@@ -22,7 +22,7 @@ CROSS JOIN LATERAL (SELECT coalesce(octet_length(concat(r.search, r.search_space
 WHERE r.run_id = ANY (%(run_ids)s) AND r.is_open
 
 -- name: read_trials
--- The trials of runs with their progress; met lists the partitions met in the present round, where the order is free.
+-- The trials of runs with their progress, all or only those that have a unit to run or had one; met lists the partitions met in the present round, where the order is free.
 SELECT t.run_id, t.trial_id, t.arm_id, t.trial_number, t.architecture, t.max_epochs, t.n_steps_done, t.status, r.visit_order, t.pilot_train_seconds, t.pilot_evaluate_seconds, t.target_epochs, t.bracket,
     CASE WHEN t.run_id = ANY (%(keyed)s::bigint[]) THEN easeml.batch_key(t.architecture, t.config) END AS batch_key,
     CASE WHEN r.visit_order = 'free' THEN ARRAY(
@@ -32,7 +32,8 @@ SELECT t.run_id, t.trial_id, t.arm_id, t.trial_number, t.architecture, t.max_epo
             AND (n.round %% 2 = 1 AND e.split = 'validation' AND e.epoch = n.round / 2 + 1 OR n.round = 2 * t.max_epochs AND e.split = 'test')) END AS met
 FROM easeml.trials t JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id)
 CROSS JOIN LATERAL (SELECT t.n_steps_done / d.n_partitions AS round) n
-WHERE t.run_id = ANY (%(run_ids)s) ORDER BY t.run_id, t.trial_number
+WHERE t.run_id = ANY (%(run_ids)s) AND (%(had_units)s::bigint[] IS NULL OR t.status IN ('waiting', 'running') OR t.trial_id = ANY (%(had_units)s))
+ORDER BY t.run_id, t.trial_number
 
 -- name: joint_architectures
 -- The architectures that several slots can train together: those with gradients to average.
