@@ -7,17 +7,12 @@ import decimal
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import click
-from rich.console import Console, JustifyMethod, OverflowMethod, RenderableType
-from rich.table import Table
-from rich.text import Text
 
 from easeml_db.errors import EasemlError
 from easeml_db.words.visible_text import visible, visible_lines
-
-PIPE_WIDTH = 10_000
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document on standard output.")
 
@@ -59,12 +54,14 @@ def print_rows(
     if not rows:
         say(empty)
         return
+    from easeml_db.cli.plain_table import PlainTable, print_table  # a fifth of a command's start; most print no table
+
     shown = columns or {name: name for name in rows[0]}
     table = PlainTable(box=None, pad_edge=False, header_style="bold", expand=not is_folded)
     for name, heading in shown.items():
-        justify: JustifyMethod = "right" if all(_is_number(row[name]) for row in rows) else "left"
+        justify: Literal["right", "left"] = "right" if all(_is_number(row[name]) for row in rows) else "left"
         if name == list(shown)[-1]:
-            overflow: OverflowMethod = "fold" if is_folded else "ellipsis"
+            overflow: Literal["fold", "ellipsis"] = "fold" if is_folded else "ellipsis"
             ratio = None if is_folded else 1
             table.add_column(heading, justify=justify, no_wrap=not is_folded, overflow=overflow, ratio=ratio)
         else:
@@ -72,23 +69,6 @@ def print_rows(
     for row in rows:
         table.add_row(*(text_of(row[name]) for name in shown))
     print_table(table)
-
-
-class PlainTable(Table):
-    """A table whose words are no markup: brackets in the name of a dataset are brackets, no link and no colour."""
-
-    def add_row(self, *cells: RenderableType | None, **named: Any) -> None:
-        """Add a row of texts, or of what is drawn already."""
-        super().add_row(*(Text(visible(cell)) if isinstance(cell, str) else cell for cell in cells), **named)
-
-
-def print_table(table: Table) -> None:
-    """Print a table; where there is no terminal it gets a line for each row, however long, for those who search it."""
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=PIPE_WIDTH)
-        table.expand = False
-    console.print(table)
 
 
 def _is_number(value: Any) -> bool:

@@ -9,7 +9,8 @@ import click
 from easeml_db.cli.arguments import json_value, jsonb, name_list, run_argument
 from easeml_db.cli.connection import database, dsn_option
 from easeml_db.cli.listing import listing, read_rows
-from easeml_db.cli.output import json_option, print_json, print_rows, print_table, say
+from easeml_db.cli.output import json_option, print_json, print_rows, say
+from easeml_db.cli.plain_table import print_table
 from easeml_db.cli.screen import leaderboard_table
 from easeml_db.cli.statements import call, read_run, rows, run_or_newest
 from easeml_db.cli.watch import watch_and_exit

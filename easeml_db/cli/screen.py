@@ -9,7 +9,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from easeml_db.cli.output import PlainTable, text_of
+from easeml_db.cli.output import text_of
+from easeml_db.cli.plain_table import PlainTable
 from easeml_db.cli.run_snapshot import Row, RunSnapshot, duration, telling_configs
 
 N_TRIALS = 10

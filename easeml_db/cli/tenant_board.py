@@ -10,7 +10,8 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from easeml_db.cli.output import PlainTable, say
+from easeml_db.cli.output import say
+from easeml_db.cli.plain_table import PlainTable
 from easeml_db.cli.screen import STATUS_STYLES, metric_text
 from easeml_db.cli.statements import Connection, Row, rows
 from easeml_db.errors import NotReady

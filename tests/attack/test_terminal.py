@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from easeml_db.cli import commands
-from easeml_db.cli.output import PlainTable, print_error
+from easeml_db.cli.output import print_error
+from easeml_db.cli.plain_table import PlainTable
 from easeml_db.errors import NotFound
 from easeml_db.words.visible_text import visible, visible_value
 
