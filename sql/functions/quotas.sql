@@ -23,19 +23,23 @@ CREATE FUNCTION easeml.kept_bytes(tenant name) RETURNS bigint LANGUAGE sql STABL
         + coalesce((SELECT sum(pg_column_size(d.encoder)) FROM easeml.datasets d WHERE d.tenant = kept_bytes.tenant), 0)
         + coalesce((SELECT sum(octet_length(e.message)) FROM easeml.events e WHERE e.tenant = kept_bytes.tenant), 0)
         + coalesce((SELECT sum(octet_length(a.outputs)::bigint + octet_length(a.targets)) FROM easeml.node_answers a WHERE a.tenant = kept_bytes.tenant), 0)
+        + coalesce((SELECT sum(pg_total_relation_size(c.oid)) FROM easeml.tasks t JOIN pg_class c ON c.relnamespace = 'easeml_tasks'::regnamespace AND c.relname = 'task_' || t.task_id WHERE t.tenant = kept_bytes.tenant), 0)
+        + coalesce((SELECT sum(pg_column_size(r.*)) FROM easeml.refreshes r WHERE r.tenant = kept_bytes.tenant), 0)
         + coalesce((SELECT sum(c.n_bytes) FROM easeml.checkpoints c WHERE c.tenant = kept_bytes.tenant), 0), 9223372036854775807)::bigint
 $$;
-COMMENT ON FUNCTION easeml.kept_bytes(name) IS 'Returns the bytes of a tenant''s packed blocks, copies of them on nodes, encoders, events, answers of nodes and live checkpoints (internal).';
+COMMENT ON FUNCTION easeml.kept_bytes(name) IS 'Returns the bytes of a tenant''s packed blocks, copies of them on nodes, encoders, events, answers of nodes, refreshes and live checkpoints, and what the disk holds of the examples of its tasks (internal).';
 
 -- Sizes for those who may know how much a tenant keeps but not read it. It is read with the rights of easeml_owner;
 -- current_user is who asks.
 CREATE VIEW easeml.kept_sizes WITH (security_barrier) AS
 SELECT k.tenant, k.n_bytes FROM (SELECT c.tenant, c.n_bytes FROM easeml.checkpoints c
     UNION ALL SELECT d.tenant, pg_column_size(d.encoder) FROM easeml.datasets d
+    UNION ALL SELECT t.tenant, pg_total_relation_size(c.oid) FROM easeml.tasks t JOIN pg_class c ON c.relnamespace = 'easeml_tasks'::regnamespace AND c.relname = 'task_' || t.task_id
+    UNION ALL SELECT r.tenant, pg_column_size(r.*) FROM easeml.refreshes r
     UNION ALL SELECT a.tenant, octet_length(a.outputs)::bigint + octet_length(a.targets) FROM easeml.node_answers a
     UNION ALL SELECT e.tenant, octet_length(e.message) FROM easeml.events e) k
 WHERE k.tenant = (SELECT easeml.current_tenant()) OR (SELECT pg_has_role('easeml_reader', 'USAGE') OR pg_has_role('easeml_coordinator', 'USAGE'));
-COMMENT ON VIEW easeml.kept_sizes IS 'Sizes of the stored states, encoders, answers of nodes and events whose tenants you may know (internal: read easeml.tenant_status).';
+COMMENT ON VIEW easeml.kept_sizes IS 'Sizes of the stored states, encoders, tables of examples, refreshes, answers of nodes and events whose tenants you may know (internal: read easeml.tenant_status).';
 COMMENT ON COLUMN easeml.kept_sizes.tenant IS 'Tenant that owns it.';
 COMMENT ON COLUMN easeml.kept_sizes.n_bytes IS 'Its size.';
 
@@ -196,6 +200,23 @@ CREATE TRIGGER block_bytes AFTER INSERT ON easeml.blocks REFERENCING NEW TABLE A
     FOR EACH STATEMENT WHEN (easeml.is_bound_by_limits(current_user)) EXECUTE FUNCTION easeml.check_byte_limit();
 CREATE TRIGGER partition_bytes AFTER INSERT ON easeml.partitions REFERENCING NEW TABLE AS added
     FOR EACH STATEMENT WHEN (easeml.is_bound_by_limits(current_user)) EXECUTE FUNCTION easeml.check_byte_limit();
+
+CREATE FUNCTION easeml.check_example_limit() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    limited easeml.tenants;
+    used bigint;
+BEGIN
+    SELECT t.* INTO limited FROM easeml.tasks k JOIN easeml.tenants t USING (tenant) WHERE k.task_id = substr(TG_TABLE_NAME, 6)::bigint AND t.max_bytes IS NOT NULL;
+    used := CASE WHEN FOUND THEN easeml.kept_bytes(limited.tenant) END;
+    -- Beforehand, as for runs: the disk would hold what a refused statement has written until a vacuum.
+    IF used >= limited.max_bytes THEN
+        PERFORM easeml.fail('ML015', format('max_bytes: %s may keep %s bytes of examples, packed data and states, and keeps %s', limited.tenant, limited.max_bytes, used),
+            hint => 'Remove what is not needed with easeml.drop_run, easeml.drop_dataset or easeml.drop_task, or ask an administrator for more.');
+    END IF;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION easeml.check_example_limit() IS 'Refuses further examples where the tenant of the task keeps as much as it may (trigger).';
 
 CREATE FUNCTION easeml.keep_hours() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

@@ -197,6 +197,8 @@ BEGIN
     -- Numbers compress badly, and packing reads them all.
     EXECUTE (SELECT format('ALTER TABLE %s %s', relation, string_agg(format('ALTER %I SET STORAGE EXTERNAL', i ->> 'column'), ', '))
         FROM jsonb_array_elements((task.specification -> 'inputs') || coalesce(output, '[]')) i);
+    -- An INSERT into the view is one of each row here: of those a few look.
+    EXECUTE format('CREATE TRIGGER example_bytes BEFORE INSERT ON %s FOR EACH STATEMENT WHEN ((pg_trigger_depth() = 0 OR random() < 0.01) AND easeml.is_bound_by_limits(current_user)) EXECUTE FUNCTION easeml.check_example_limit()', relation);
     -- Privileges on columns leave no way to lock the table; what was fed stays as it is, but for its switch.
     EXECUTE format('GRANT SELECT, INSERT (%s, output), UPDATE (is_on) ON %s TO %I', names, relation, caller);
     EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON %s TO easeml_admin', relation);

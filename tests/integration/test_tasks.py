@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 IMAGES = "{input: {[Tensor[8,8,1]],[]}, output: {[Tensor[3]],[]}}"
 
 
+NOISE = 100_000  # bytes that a vacuum may add to a table meanwhile
+
+
 @pytest.fixture(scope="module")
 def ada(module_database: Session) -> Session:
     """A tenant with a schema of her own."""
@@ -68,6 +71,43 @@ def test_a_task_says_what_it_is_and_which_architectures_may_learn_it(ada: Sessio
     assert ada.values("SELECT template FROM easeml.task_status WHERE task_name = 'galaxies'") == [
         "image_classification"
     ]
+
+
+def test_examples_count_in_what_a_tenant_keeps_and_beyond_its_limit_none_are_fed(
+    ada: Session, module_database: Session
+) -> None:
+    grace = module_database.as_role("grace", "easeml_tenant")
+    module_database.execute("GRANT ALL ON SCHEMA lab TO grace")
+    create(grace, "counted", classes=["a", "b", "c"], run_after_examples=None, run_after_minutes=None)
+    used = "SELECT easeml.used_bytes('grace')"
+    empty = grace.value(used)
+    feed = "INSERT INTO %s (input, output) SELECT decode(repeat('00', 64), 'hex'), 'a' FROM generate_series(1, 2000)"
+    examples = module_database.value("SELECT examples FROM easeml.tasks WHERE task_name = 'counted'")
+    grace.execute(feed % examples)
+    full = grace.value(used)
+    assert full - empty > 2000 * 64 > NOISE
+    kept = module_database.value("SELECT easeml.kept_bytes('grace')")
+    assert abs(full - kept) < NOISE
+    assert ada.value(used) is None
+
+    most = full + NOISE
+    module_database.execute("SELECT easeml.create_tenant('grace', max_bytes => %s)", [most])
+    grace.execute(feed % examples)
+    for place in (examples, "lab.counted"):
+        with pytest.raises(psycopg.Error, match=f"max_bytes: grace may keep {most} bytes") as refused:
+            grace.execute(feed % place)
+        assert refused.value.sqlstate == "ML015"
+    assert grace.value("SELECT count(*) FROM lab.counted") == 4000
+
+    before = grace.value(used)
+    module_database.execute(
+        "INSERT INTO easeml.refreshes (tenant, dataset_name, outcome, reason)"
+        " SELECT 'grace', 'x', 'failed', repeat('y', 500) FROM generate_series(1, 400)"
+    )
+    assert grace.value(used) - before > 400 * 500 - NOISE
+    module_database.execute("DELETE FROM easeml.refreshes WHERE tenant = 'grace'")
+    grace.execute("SELECT easeml.drop_task('counted')")
+    assert grace.value(used) < NOISE
 
 
 def test_only_what_changed_is_packed_anew(module_database: Session, ada: Session) -> None:
