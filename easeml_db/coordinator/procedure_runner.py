@@ -7,7 +7,6 @@ a run is the dispatcher's.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
@@ -164,10 +163,17 @@ class ProcedureRunner:
     async def _decide(self, run: Run, arm_id: int) -> int:
         arms = [arm for arm in run.arms if arm.arm_id == arm_id or _is_run_wide(run)]
         history, pruned_bytes = await self._history(run, arms), 0
-        procedure = self._procedure(run, arm_id)
-        decisions = await self._searches.answer(functools.partial(procedure.ask, history), self._go_on_beside)
+        asked: list[Procedure] = []
+
+        def question() -> list[TrialDecision]:
+            # To make one may take long, too: it draws all configs of some searches.
+            asked.append(self._procedures.get(arm_id) or _procedure(run, arm_id))
+            return asked[0].ask(history)
+
+        decisions = await self._searches.answer(question, self._go_on_beside)
         if self._searched(run.run_id) is None:  # it ended meanwhile
             return 0
+        procedure = self._procedures[arm_id] = asked[0]
         decisions = decisions or self._given_up(run, arms, procedure, history)
         if not decisions:
             return 0
@@ -211,11 +217,11 @@ class ProcedureRunner:
                 self._dispatcher.runs.end_search(run.run_id, arm.arm_id)
         return list(paused)
 
-    def _procedure(self, run: Run, arm_id: int) -> Procedure:
-        if arm_id not in self._procedures and run.search is not None:
-            name = None if _is_run_wide(run) else next(arm.name for arm in run.arms if arm.arm_id == arm_id)
-            self._procedures[arm_id] = create_procedure(run.search, arm=name, max_seconds=run.max_seconds)
-        return self._procedures[arm_id]
+
+def _procedure(run: Run, arm_id: int) -> Procedure:
+    assert run.search is not None
+    name = None if _is_run_wide(run) else next(arm.name for arm in run.arms if arm.arm_id == arm_id)
+    return create_procedure(run.search, arm=name, max_seconds=run.max_seconds)
 
 
 def _is_run_wide(run: Run) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from typing import Any
+from typing import Any, TypeVar
 
 from easeml_db.decisions.procedures.contract import TrialDecision, TrialHistory
 from easeml_db.errors import EasemlError, NotFound
@@ -16,6 +17,8 @@ from easeml_db.words.run import Run
 # What is answered within this time is waited for: the loop would lose as much by looking for other things to do.
 SHORT_SECONDS = 0.002
 LOOK_SECONDS = 0.01
+MANY_TRIALS = 1000
+Worked = TypeVar("Worked")
 
 
 class PostgresSearches:
@@ -36,7 +39,7 @@ class PostgresSearches:
         rows = await self._session.rows("read_history", trial_ids=ids, **known)
         if not rows:
             raise NotFound(f"run {run.run_id} is over, or was resumed meanwhile")
-        return [_history(row) for row in rows if row["trial_number"] is not None]
+        return await _beside(len(rows), lambda: [_history(row) for row in rows if row["trial_number"] is not None])
 
     async def answer(
         self, question: Callable[[], list[TrialDecision]], meanwhile: Callable[[float], Awaitable[None]]
@@ -52,11 +55,16 @@ class PostgresSearches:
         """Start, continue and stop trials, all or none; return the bytes of states pruned. StaleLease, NotFound, or
         EasemlError where the tables refuse what follows from rows that a tenant has written itself."""
         try:
-            document = json.dumps(list(decisions), allow_nan=False)
+            document = await _beside(len(decisions), lambda: json.dumps(list(decisions), allow_nan=False))
         except ValueError as error:
             raise EasemlError(f"a decision cannot be written down: {error}") from error
         row = await self._session.needed("apply_decisions", arm_id=arm_id, n_resumes=run.n_resumes, decisions=document)
         return int(row["pruned_bytes"])
+
+
+async def _beside(n_trials: int, work: Callable[[], Worked]) -> Worked:
+    """Do work at once, or beside the loop where it takes tens of milliseconds, as of very many trials."""
+    return work() if n_trials < MANY_TRIALS else await asyncio.to_thread(work)
 
 
 def _history(row: Mapping[str, Any]) -> TrialHistory:
