@@ -11,6 +11,7 @@ all trials, and is reported by itself.
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from asyncio.events import Handle
 from collections.abc import Iterator
@@ -85,6 +86,7 @@ def measure(workload: Workload) -> Iterator[Row]:
     """Use a private server of its own."""
     with private_server() as server, psycopg.connect(server.dsn(), autocommit=True, row_factory=dict_row) as owner:
         owner.execute(PREPARE)
+        gc.freeze()  # as the coordinator's command does
         for procedure, n_trials, n_epochs in CASES:
             n_trials //= 10 if workload.is_quick else 1
             run_id = _searching(owner, procedure, n_trials, n_epochs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 from pathlib import Path
 
@@ -67,6 +68,7 @@ def coordinator(
         metrics_port=metrics_port,
     )  # fmt: skip
     sys.setswitchinterval(SWITCH_SECONDS)
+    gc.freeze()  # what is imported stays: to look for garbage among it holds the loop for tens of milliseconds
     asyncio.run(serving)
 
 
