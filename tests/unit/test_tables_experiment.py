@@ -18,6 +18,7 @@ from easeml_experiments.tables import comparison, encoding, kept, scoring, sourc
 from easeml_experiments.tables.catalogue import TABLES
 from easeml_experiments.tables.loading import sql_type
 from easeml_experiments.tables.plan import plan_of
+from easeml_experiments.tables.plots import plots
 from easeml_experiments.tables.rivals import RIVALS, measure
 from easeml_experiments.tables.scoring import Score
 from easeml_experiments.tables.splitting import digest_of
@@ -100,6 +101,12 @@ def test_a_table_on_which_ours_fails_is_lost_and_named() -> None:
     assert comparison.score_rows(results)[0]["is_as_good"] is False
     assert "bikes (no prediction)" in comparison.why(results)
     assert "ours failed: no such thing" in comparison.in_words(results)
+
+
+def test_scores_are_drawn_where_there_is_somebody_to_compare_with() -> None:
+    ours = result("diamonds", "ours", 520.0)
+    assert plots([ours]) == {}
+    assert set(plots([ours, result("diamonds", "hgb", 547.0)])) == {"scores"}
 
 
 def test_a_rivals_result_holds_for_one_split_one_version_and_one_time(tmp_path: Path) -> None:

@@ -11,8 +11,11 @@ from easeml_experiments.tables.comparison import RANKED, Results, score_rows
 
 
 def plots(results: Results) -> dict[str, Any]:
-    """Return scores beside the best of the defaults, in its standard errors: right of 0 is better."""
+    """Return scores beside the best of the defaults, in its standard errors: right of 0 is better. Where no rival ran
+    there is nothing to draw."""
     points = [point for row in score_rows(results) for point in _points(row)]
+    if not points:
+        return {}
     rule = alt.Chart(alt.InlineData([{"x": -1}])).mark_rule(strokeDash=[4, 4], color="gray").encode(x="x:Q")
     marks = (
         alt.Chart(alt.InlineData(points))
