@@ -33,6 +33,7 @@ from .explanations import explanations, notices
 from .near_names import some_of
 from .pack_request import PackRequest, begun_dataset
 from .packing_statistics import PackingStatistics
+from .plpython import SqlValue
 from .session import Command, Session, Statement, answering
 from .source_rows import RowsSql
 from .source_texts import TextFacts
@@ -40,6 +41,8 @@ from .target_statistics import folds_of
 from .value_types import Array
 
 TARGET_BLOCK_BYTES = 2 << 20
+BYTES_AT_ONCE, BLOCKS_AT_ONCE = 512 << 10, 64
+"""Blocks are inserted together until they are that large, or that many."""
 
 
 INSERT_BLOCK = Command(
@@ -49,6 +52,15 @@ INSERT INTO easeml.blocks (dataset_id, split, partition_number, block_number, n_
 VALUES ($1, $2, $3, $4, $5, $6::text[], $7::bigint[], $8, $9)
 """,
     ("int8", "text", "int4", "int4", "int4", "text", "text", "bytea", "bytea"),
+)
+INSERT_BLOCKS = Command(
+    """
+INSERT INTO easeml.blocks (dataset_id, split, partition_number, block_number, n_rows, row_keys, row_hashes, inputs,
+    targets)
+SELECT $1, b.split, b.part, b.block, b.n, b.keys::text[], b.hashes::bigint[], b.inputs, b.targets
+FROM unnest($2, $3, $4, $5, $6, $7, $8, $9) b (split, part, block, n, keys, hashes, inputs, targets)
+""",
+    ("int8", "text[]", "int4[]", "int4[]", "int4[]", "text[]", "text[]", "bytea[]", "bytea[]"),
 )
 # Rows have names by which dataset_rows tells them.
 NAMES = (
@@ -166,14 +178,28 @@ class _Packing:
         """Observe and store the blocks one after another."""
         stored = target_types(self._target)[1]
         statistics = PackingStatistics(self._inputs, self._target, n_train_rows)
+        waiting: list[tuple[SqlValue, ...]] = []
+        n_bytes = 0
         for block in blocks:
             check_values(self._inputs, block.fields)
             if block.split == "train":
                 statistics.observe(block.fields, block.targets, folds_of(block.block * self.block_rows, block.n))
             packed = [fields_to_bytes(block.fields), block.targets.astype(stored).tobytes()]
-            self._session.run(INSERT_BLOCK, self._dataset_id, *block[:6], *packed)
             statistics.count(block.split, block.part, block.n, packed)
+            waiting.append((*block[:6], *packed))
+            n_bytes += sum(map(len, packed))
+            if n_bytes >= BYTES_AT_ONCE or len(waiting) == BLOCKS_AT_ONCE:
+                self._insert(waiting)
+                waiting, n_bytes = [], 0
+        self._insert(waiting)
         return statistics
+
+    def _insert(self, blocks: Sequence[tuple[SqlValue, ...]]) -> None:
+        """Insert blocks; a large one comes alone, and passes through no array."""
+        if len(blocks) == 1:
+            self._session.run(INSERT_BLOCK, self._dataset_id, *blocks[0])
+        elif blocks:
+            self._session.run(INSERT_BLOCKS, self._dataset_id, *map(list, zip(*blocks, strict=True)))
 
     def finish(self, statistics: PackingStatistics, started: float) -> None:
         """Hand over what was found out: easeml counts the rows itself, and nobody can add to them from then on."""
