@@ -154,16 +154,13 @@ BEGIN
     END IF;
     PERFORM easeml.check_json('encoder', found.encoder, 33554432, 8);
     PERFORM easeml.check_json('explanations', found.explanations, 1000000, 2);
-    PERFORM easeml.add_partitions(data, found.checksums);
     PERFORM easeml.check_shape(data, found.input_shape);
     UPDATE easeml.datasets d SET task = found.task, input_shape = found.input_shape, n_outputs = found.n_outputs, block_rows = found.block_rows,
         n_skipped_rows = found.n_skipped_rows, packing_seconds = found.packing_seconds, encoder = found.encoder, packing_xid = NULL, explanations = coalesce(found.explanations, '{}'), row_key = found.row_key,
         options = d.options || jsonb_build_object('block_rows', found.block_rows)
     WHERE d.dataset_id = data.dataset_id;
-    -- The encoder counts, too; the partitions before it have this tenant's row locked.
-    IF easeml.is_bound_by_limits(caller) THEN
-        PERFORM easeml.check_kept_bytes(asker);
-    END IF;
+    -- Their trigger sums up what the tenant keeps, now with the encoder.
+    PERFORM easeml.add_partitions(data, found.checksums);
     IF data.placement = 'bound' THEN
         PERFORM easeml.place_dataset(data.dataset_id, (SELECT greatest(max(c.n), 1)::integer FROM (SELECT count(*) AS n FROM easeml.replicas r JOIN easeml.datasets d USING (dataset_id)
             WHERE d.tenant = data.tenant AND d.dataset_name = data.dataset_name AND d.version = data.version - 1 GROUP BY r.partition_number) c));
