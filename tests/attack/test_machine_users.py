@@ -137,6 +137,7 @@ def test_the_coordinators_log_and_what_is_remembered_are_private(
         pid = 1
 
     monkeypatch.setattr(coordinator_process.subprocess, "Popen", lambda *_, **__: Process)
+    monkeypatch.setattr(coordinator_process, "_children", [])
     coordinator_process.launch_coordinator(tmp_path, "host=nowhere")
     remember(tmp_path, port=1)
     assert {path.name: mode_of(path) for path in tmp_path.iterdir()} == dict.fromkeys(

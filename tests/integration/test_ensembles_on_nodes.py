@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from psycopg.types.json import Jsonb
 
-from easeml_db.postgres.node_session import REGISTER
+from easeml_db.postgres.segment_store import REGISTER
 from tests.integration.test_registered_architectures import MIXER
 from tests.integration.test_tasks import IMAGES
 from tests.nodes import NODE_ROLE, two_nodes
