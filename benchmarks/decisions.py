@@ -143,7 +143,9 @@ async def _decide(dsn: str, owner: Session, run_id: int, n_epochs: int) -> tuple
                     runner.trial_changed(run_id, trial.trial_id)
             steps = Steps()
             with steps.taken():
+                await asyncio.sleep(0)  # what this benchmark does itself is no step of a decision
                 await runner.decide(time.time())
+                await asyncio.sleep(0)
             found.append(steps)
         await ports.executor.close()
     return found[0], found[1:]

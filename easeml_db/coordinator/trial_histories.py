@@ -4,11 +4,14 @@ changed are read again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from easeml_db.coordinator.ports.searches import SearchStore
 from easeml_db.decisions.procedures.contract import TrialHistory
+from easeml_db.errors import NotFound
 from easeml_db.words.run import Run
+
+READ_AT_ONCE = 500  # trials, in a statement that takes tens of milliseconds
 
 
 class TrialHistories:
@@ -16,13 +19,13 @@ class TrialHistories:
 
     def __init__(self, searches: SearchStore) -> None:
         self._searches = searches
-        self._known: dict[int, dict[int, TrialHistory]] = {}  # by arm and trial number
+        self._known: dict[int, Mapping[int, TrialHistory]] = {}  # by arm and trial number; replaced, never changed
         self._changed: dict[int, set[int]] = {}  # trials by arm
 
-    def changed(self, arm_id: int, trial_id: int) -> None:
-        """Read this trial again, which may be new."""
+    def changed(self, arm_id: int, trial_ids: Iterable[int]) -> None:
+        """Read these trials again, which may be new."""
         if arm_id in self._known:
-            self._changed.setdefault(arm_id, set()).add(trial_id)
+            self._changed.setdefault(arm_id, set()).update(trial_ids)
 
     def forget(self, arm_ids: Iterable[int]) -> None:
         """Read all trials of these arms again."""
@@ -30,14 +33,35 @@ class TrialHistories:
             self._known.pop(arm_id, None)
             self._changed.pop(arm_id, None)
 
-    async def of_arm(self, run: Run, arm_id: int) -> list[TrialHistory]:
-        """Return what is known of the trials of an arm, by trial number; NotFound."""
-        changed = self._changed.pop(arm_id, set())
-        known = self._known.pop(arm_id, None)  # where reading fails, all are read the next time
-        if known is None:
-            found = await self._searches.trial_history(run, arm_id)
-        else:
-            found = await self._searches.trial_history(run, arm_id, sorted(changed)) if changed else []
-        known = (known or {}) | {trial.trial_number: trial for trial in found}
-        self._known[arm_id] = known
-        return [known[number] for number in sorted(known)]
+    async def of_arm(
+        self, run: Run, arm_id: int, meanwhile: Callable[[float], Awaitable[None]]
+    ) -> Mapping[int, TrialHistory]:
+        """Return what is known of the trials of an arm, by trial number. What changes while others go on, as they do
+        between two parts of a large arm, is read the next time.
+
+        Raises NotFound where the run is over, or was read anew meanwhile.
+        """
+        try:
+            return await self._read(run, arm_id, meanwhile)
+        except BaseException:
+            self.forget([arm_id])
+            raise
+
+    async def _read(
+        self, run: Run, arm_id: int, meanwhile: Callable[[float], Awaitable[None]]
+    ) -> Mapping[int, TrialHistory]:
+        changed = sorted(self._changed.pop(arm_id, ()))
+        if arm_id not in self._known:
+            self._known[arm_id] = {}  # from now on changes are noted
+            self._put(arm_id, await self._searches.trial_history(run, arm_id))
+        for begin in range(0, len(changed), READ_AT_ONCE):
+            if begin:
+                await meanwhile(0.0)
+                if arm_id not in self._known:
+                    raise NotFound(f"run {run.run_id} is over, or was read anew")
+            some = changed[begin : begin + READ_AT_ONCE]
+            self._put(arm_id, await self._searches.trial_history(run, arm_id, some))
+        return self._known[arm_id]
+
+    def _put(self, arm_id: int, found: Sequence[TrialHistory]) -> None:
+        self._known[arm_id] = {**self._known[arm_id], **{trial.trial_number: trial for trial in found}}

@@ -13,6 +13,7 @@ from easeml_db.words.run import Arm, Run, Search
 from easeml_db.words.trial import Trial
 
 Row = dict[str, Any]
+NONE_MET: frozenset[int] = frozenset()  # one for all: what nobody keeps need not be looked through
 
 
 @dataclass
@@ -73,4 +74,4 @@ def run_of(rows: RunRows, joint_architectures: Collection[str]) -> Run:
 
 
 def _trial(n_partitions: int, row: Row) -> Trial:
-    return Trial(n_partitions=n_partitions, **(row | {"met": frozenset(row["met"] or ())}))
+    return Trial(n_partitions=n_partitions, **(row | {"met": frozenset(row["met"]) if row["met"] else NONE_MET}))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import Sequence
 
 from easeml_db.decisions.hopper.allocation.registry import uses_gangs
 from easeml_db.errors import EasemlError
 from easeml_db.postgres.connection import connect
+from easeml_db.postgres.many_trials import made_of
 from easeml_db.postgres.queries import queries
 from easeml_db.postgres.run_rows import RunRows, read_runs, run_of
 from easeml_db.postgres.store_session import StoreSession
@@ -16,7 +16,6 @@ from easeml_db.words.run import Run
 from easeml_db.words.trial import RUNNABLE
 
 MAX_MESSAGE = 2000
-MANY_TRIALS = 1000
 
 
 class PostgresRuns:
@@ -58,9 +57,7 @@ class PostgresRuns:
             return None
         has_gangs = uses_gangs(rows.run["allocation"]) and not rows.run["has_folds"]
         joint = await self._read_joint() if has_gangs else frozenset()
-        if len(rows.trials) < MANY_TRIALS:
-            return run_of(rows, joint)
-        return await asyncio.to_thread(run_of, rows, joint)  # which takes tens of milliseconds: others go on
+        return await made_of(len(rows.trials), lambda: run_of(rows, joint))
 
     async def _read_joint(self) -> frozenset[str]:
         """Return the architectures that can train on several slots at once; asked once, in a session of its own."""

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
+import gc
 import json
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from typing import Any, TypeVar
+from contextlib import contextmanager
+from typing import Any
 
-from easeml_db.decisions.procedures.contract import TrialDecision, TrialHistory
+from easeml_db.coordinator.ports.searches import Answered
+from easeml_db.decisions.procedures.contract import TrialHistory
 from easeml_db.errors import EasemlError, NotFound
+from easeml_db.postgres.many_trials import made_of
 from easeml_db.postgres.store_session import StoreSession
 from easeml_db.words.run import Run
 
 # What is answered within this time is waited for: the loop would lose as much by looking for other things to do.
 SHORT_SECONDS = 0.002
 LOOK_SECONDS = 0.01
-MANY_TRIALS = 1000
-Worked = TypeVar("Worked")
+NEVER = 1_000_000_000
 
 
 class PostgresSearches:
@@ -39,13 +41,11 @@ class PostgresSearches:
         rows = await self._session.rows("read_history", trial_ids=ids, **known)
         if not rows:
             raise NotFound(f"run {run.run_id} is over, or was resumed meanwhile")
-        return await _beside(len(rows), lambda: [_history(row) for row in rows if row["trial_number"] is not None])
+        return await made_of(len(rows), lambda: [_history(row) for row in rows if row["trial_number"] is not None])
 
-    async def answer(
-        self, question: Callable[[], list[TrialDecision]], meanwhile: Callable[[float], Awaitable[None]]
-    ) -> list[TrialDecision]:
+    async def answer(self, question: Callable[[], Answered], meanwhile: Callable[[float], Awaitable[None]]) -> Answered:
         """Return what a question comes to; one that takes long is worked out in a thread, beside the loop."""
-        future = self._thread.submit(question)
+        future = self._thread.submit(_thought_about, question)
         wait([future], SHORT_SECONDS)
         while not future.done():
             await meanwhile(LOOK_SECONDS)
@@ -55,16 +55,28 @@ class PostgresSearches:
         """Start, continue and stop trials, all or none; return the bytes of states pruned. StaleLease, NotFound, or
         EasemlError where the tables refuse what follows from rows that a tenant has written itself."""
         try:
-            document = await _beside(len(decisions), lambda: json.dumps(list(decisions), allow_nan=False))
+            document = json.dumps(list(decisions), allow_nan=False)
         except ValueError as error:
             raise EasemlError(f"a decision cannot be written down: {error}") from error
         row = await self._session.needed("apply_decisions", arm_id=arm_id, n_resumes=run.n_resumes, decisions=document)
         return int(row["pruned_bytes"])
 
 
-async def _beside(n_trials: int, work: Callable[[], Worked]) -> Worked:
-    """Do work at once, or beside the loop where it takes tens of milliseconds, as of very many trials."""
-    return work() if n_trials < MANY_TRIALS else await asyncio.to_thread(work)
+def _thought_about(question: Callable[[], Answered]) -> Answered:
+    with _no_full_collection():
+        return question()
+
+
+@contextmanager
+def _no_full_collection() -> Iterator[None]:
+    """Put off to look for garbage among everything, which holds all threads: a model of ten thousand results is a
+    million objects, and gone when the question is answered. Of one thread at a time."""
+    first, second, third = gc.get_threshold()
+    gc.set_threshold(first, second, NEVER)
+    try:
+        yield
+    finally:
+        gc.set_threshold(first, second, third)
 
 
 def _history(row: Mapping[str, Any]) -> TrialHistory:

@@ -14,7 +14,7 @@ from easeml_db.postgres.queries import queries
 from easeml_db.postgres.versions import EXTENSION, check_version
 
 LOCK_TIMEOUT = "250ms"  # nobody's open transaction keeps a session of the service waiting longer
-ROWS_AT_ONCE = 1000
+ROWS_AT_ONCE = 250  # to read 1000 with their JSON takes ten milliseconds
 SETTINGS = {"lock_timeout": LOCK_TIMEOUT, "idle_session_timeout": "0"}
 
 

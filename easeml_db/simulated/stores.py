@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from easeml_db.coordinator.ports.searches import Answered
 from easeml_db.decisions.bandits.prior import Prior
-from easeml_db.decisions.procedures.contract import TrialDecision, TrialHistory
+from easeml_db.decisions.procedures.contract import TrialHistory
 from easeml_db.decisions.tenancy.opening import Belief, Opening
 from easeml_db.decisions.trial_groups.allocation import AllocationLog
 from easeml_db.decisions.trial_groups.measuring import MeasuredProfile
@@ -210,9 +211,7 @@ class SimulatedSearches(SimulatedPort):
         self._life.call()
         return self._tables.searches.trial_history(run, arm_id, trial_ids)
 
-    async def answer(
-        self, question: Callable[[], list[TrialDecision]], meanwhile: Callable[[float], Awaitable[None]]
-    ) -> list[TrialDecision]:
+    async def answer(self, question: Callable[[], Answered], meanwhile: Callable[[float], Awaitable[None]]) -> Answered:
         """Return what a question comes to: thinking takes no simulated time."""
         return question()
 

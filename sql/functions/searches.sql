@@ -24,6 +24,7 @@ DECLARE
     run easeml.runs;
     parent easeml.trials;
     decision record;
+    numbers integer[];
     new_trial_id bigint;
     n_held bigint;
     n_partitions bigint;
@@ -37,9 +38,10 @@ BEGIN
         PERFORM easeml.fail('ML003', format('arm %s is gone, its run is over or was resumed since, or somebody is at it', arm_id));
     END IF;
     -- The coordinator waits for no tenant that locks its trials: it decides about them later. No unit runs on a paused trial.
-    SELECT count(*) INTO n_held FROM easeml.trials t WHERE t.arm_id = arm.arm_id AND t.status = 'paused'
-        AND t.trial_number IN (SELECT d.number FROM jsonb_to_recordset(decisions) j(trial_number integer, parent integer) CROSS JOIN LATERAL (VALUES (j.trial_number), (j.parent)) d(number))
-        AND t.trial_id NOT IN (SELECT w.trial_id FROM easeml.trials w WHERE w.arm_id = arm.arm_id AND w.status = 'paused' FOR NO KEY UPDATE SKIP LOCKED);
+    numbers := ARRAY(SELECT d.number FROM jsonb_to_recordset(decisions) j(trial_number integer, parent integer) CROSS JOIN LATERAL (VALUES (j.trial_number), (j.parent)) d(number));
+    SELECT count(*) INTO n_held FROM easeml.trials t WHERE t.run_id = arm.run_id AND t.arm_id = arm.arm_id AND t.status = 'paused' AND t.trial_number = ANY (numbers)
+        AND t.trial_id NOT IN (SELECT w.trial_id FROM easeml.trials w WHERE w.run_id = arm.run_id AND w.arm_id = arm.arm_id AND w.status = 'paused' AND w.trial_number = ANY (numbers)
+            FOR NO KEY UPDATE SKIP LOCKED);
     IF n_held > 0 THEN
         PERFORM easeml.fail('ML003', format('somebody is at %s trial(s) of arm %s', n_held, arm_id));
     END IF;
@@ -69,7 +71,7 @@ BEGIN
             END IF;
         ELSIF decision.kind = 'continue' THEN
             UPDATE easeml.trials t SET status = 'waiting', target_epochs = decision.target_epochs
-            WHERE t.arm_id = arm.arm_id AND t.trial_number = decision.trial_number AND t.status = 'paused' AND t.target_epochs < decision.target_epochs;
+            WHERE t.run_id = arm.run_id AND t.arm_id = arm.arm_id AND t.trial_number = decision.trial_number AND t.status = 'paused' AND t.target_epochs < decision.target_epochs;
             IF NOT FOUND THEN
                 PERFORM easeml.fail('ML006', format('trial %s of run %s does not wait to go on', decision.trial_number, run.run_id));
             END IF;
@@ -77,7 +79,7 @@ BEGIN
             -- A stopped trial never trains again, so only the state of its best epoch is kept.
             WITH stopped AS (
                 UPDATE easeml.trials t SET status = 'stopped', finished_at = clock_timestamp(), checkpoint_id = t.best_checkpoint_id
-                FROM easeml.trials before WHERE before.trial_id = t.trial_id AND t.arm_id = arm.arm_id AND t.trial_number = decision.trial_number AND t.status = 'paused'
+                FROM easeml.trials before WHERE before.trial_id = t.trial_id AND t.run_id = arm.run_id AND t.arm_id = arm.arm_id AND t.trial_number = decision.trial_number AND t.status = 'paused'
                 RETURNING before.checkpoint_id, t.best_checkpoint_id
             ), pruned AS (
                 DELETE FROM easeml.checkpoints c USING stopped s WHERE c.checkpoint_id = s.checkpoint_id AND c.checkpoint_id IS DISTINCT FROM s.best_checkpoint_id

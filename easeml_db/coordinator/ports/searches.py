@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-from easeml_db.decisions.procedures.contract import TrialDecision, TrialHistory
+from easeml_db.decisions.procedures.contract import TrialHistory
 from easeml_db.words.run import Run
+
+Answered = TypeVar("Answered")
 
 
 class SearchStore(Protocol):
@@ -18,9 +20,7 @@ class SearchStore(Protocol):
         Raises NotFound where the run is over, or was resumed since it was read.
         """
 
-    async def answer(
-        self, question: Callable[[], list[TrialDecision]], meanwhile: Callable[[float], Awaitable[None]]
-    ) -> list[TrialDecision]:
+    async def answer(self, question: Callable[[], Answered], meanwhile: Callable[[float], Awaitable[None]]) -> Answered:
         """Return what a question to a procedure comes to. A long one is worked out beside the loop: `meanwhile` is
         called again and again until then, with the seconds for which it may wait. What the question raises comes out
         here."""

@@ -25,9 +25,7 @@ class ArmTimes:
         """Renew the arms and their trials from the tables."""
         self._arm_of, self._trials = run.arm_of, {trial.trial_id: trial for trial in run.trials}
         self._lives: dict[int, dict[int, Trial]] = {}  # by trial, by arm
-        self._n_lives: dict[int, float] = dict(
-            Counter(run.arm_of[trial] for trial in self._trials if trial in run.arm_of)
-        )
+        self._n_lives: dict[int, float] = dict(Counter(map(run.arm_of.__getitem__, run.arm_of.keys() & self._trials)))
         if run.search is not None:  # trials come and go
             self._n_lives |= {arm.arm_id: arm.n_epochs / run.search.max_epochs for arm in run.arms if arm.n_epochs}
         for trial_id in self._trials:

@@ -50,6 +50,8 @@ class OpenArms:
 
     def n_to_come(self) -> int:
         """Count the trials of arms that are not open yet."""
+        if not self.has_unopened():
+            return 0
         opened = self._opening.keys() | {None}
         return sum(t.status in RUNNABLE and self._arm(t.trial_id) not in opened for t in self._run.trials)
 

@@ -1,0 +1,147 @@
+"""A question to a procedure, and its answer as the tables take it: pure, and asked in a thread of its own, since it may
+be about ten thousand trials.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import attrgetter
+from typing import Any
+
+from easeml_db.decisions.procedures import is_run_wide
+from easeml_db.decisions.procedures.contract import (
+    ContinueTrial,
+    Procedure,
+    StartTrial,
+    StopTrial,
+    TrialDecision,
+    TrialHistory,
+)
+from easeml_db.decisions.procedures.creation import create_procedure
+from easeml_db.decisions.procedures.proposal import trial_number_of
+from easeml_db.decisions.search_space.specs import RESERVED
+from easeml_db.words.run import Arm, Run
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What follows: rows by arm, in their order, and the same in words; `is_end`: nothing will ever train again."""
+
+    procedure: Procedure
+    rows: Sequence[tuple[int, Sequence[Row]]] = ()
+    words: str = ""
+    is_end: bool = False
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is known of the trials of `arms`, by arm and trial number; those of `held` arms wait for these to open.
+
+    `procedure` is the one that was asked about `arm_id` before (None: it is to be made, which may take long, too).
+    """
+
+    run: Run
+    arm_id: int
+    arms: Sequence[Arm]
+    known: Mapping[int, Mapping[int, TrialHistory]]
+    held: Set[int] = frozenset()
+    procedure: Procedure | None = None
+
+    def answer(self) -> Answer:
+        """Ask the procedure; raise what it raises."""
+        procedure, history = self.procedure or self._new_procedure(), self.history()
+        decisions = procedure.ask(history)
+        if not decisions and not any(trial.is_training(procedure.max_epochs) for trial in history):
+            # Nothing will ever train again: trials that still wait are given up, or the search is over.
+            decisions = [StopTrial(trial.trial_number) for trial in history if trial.status == "paused"]
+            if not decisions and not any(_is_tested(trial, procedure.max_epochs) for trial in history):
+                return Answer(procedure, is_end=True)
+        rows = groupby(self._rows(decisions, history, procedure), self._arm_of_row(history))
+        name = "|".join(arm.name for arm in self.arms)
+        return Answer(
+            procedure,
+            [(arm_id, list(of_arm)) for arm_id, of_arm in rows],
+            in_words(name, procedure.max_epochs, decisions),
+        )
+
+    def history(self) -> list[TrialHistory]:
+        """Return what the procedure is told, by trial number."""
+        found = [
+            replace(trial, is_held=True) if arm_id in self.held else trial
+            for arm_id, trials in self.known.items()
+            for trial in trials.values()
+        ]
+        return sorted(found, key=attrgetter("trial_number"))
+
+    def _new_procedure(self) -> Procedure:
+        assert self.run.search is not None
+        name = None if covers_all_arms(self.run) else next(a.name for a in self.run.arms if a.arm_id == self.arm_id)
+        return create_procedure(self.run.search, arm=name, max_seconds=self.run.max_seconds)
+
+    def _arm_of_row(self, history: Sequence[TrialHistory]) -> Callable[[Row], int]:
+        """Return a function that tells the arm of the trial that a row is about."""
+        if len(self.arms) == 1:
+            return lambda row: self.arms[0].arm_id
+        arm_ids = {arm.name: arm.arm_id for arm in self.arms}
+        names = {trial.trial_number: str(trial.config[RESERVED]) for trial in history}
+        return lambda row: arm_ids[row.get("architecture") or names[row["trial_number"]]]
+
+    def _rows(
+        self, decisions: Sequence[TrialDecision], history: Sequence[TrialHistory], procedure: Procedure
+    ) -> list[Row]:
+        """Return decisions as the tables take them."""
+        n_epochs = {trial.trial_number: trial.n_epochs for trial in history}
+        numbering, n_trials = self._numbering(procedure), len(history)
+        rows: list[Row] = []
+        for decision in decisions:
+            match decision:
+                case StartTrial(config, target, parent):
+                    number = trial_number_of(n_trials, *numbering)
+                    rows.append({
+                        "kind": "start", "trial_number": number, "architecture": config[RESERVED],
+                        "config": {name: value for name, value in config.items() if name != RESERVED},
+                        "target_epochs": target, "bracket": procedure.bracket_of(n_trials), "parent": parent,
+                        "inherited_epochs": 0 if parent is None else n_epochs[parent],
+                    })  # fmt: skip
+                    n_trials += 1
+                case ContinueTrial(number, target):
+                    rows.append({"kind": "continue", "trial_number": number, "target_epochs": target})
+                case StopTrial(number):
+                    rows.append({"kind": "stop", "trial_number": number})
+        return rows
+
+    def _numbering(self, procedure: Procedure) -> tuple[int, int]:
+        """Return the position of the arm among those that number their trials by themselves, and how many these are."""
+        if procedure.description.is_run_wide:
+            return 0, 1
+        return [arm.arm_id for arm in self.run.arms].index(self.arm_id), len(self.run.arms)
+
+
+def covers_all_arms(run: Run) -> bool:
+    """Say whether one procedure decides on the trials of all arms."""
+    return run.search is not None and is_run_wide(run.search.procedure)
+
+
+def _is_tested(trial: TrialHistory, max_epochs: int) -> bool:
+    """Say whether a trial is through with its epochs, and only its test is missing."""
+    return trial.is_open and trial.n_epochs >= max_epochs
+
+
+def in_words(name: str, max_epochs: int, decisions: Sequence[TrialDecision]) -> str:
+    """Return what was decided about an arm, or several, for the run's history."""
+    counts: Counter[str] = Counter()
+    for decision in decisions:
+        match decision:
+            case StartTrial(_, target, parent):
+                what = "started" if parent is None else "copied"
+                counts[f"{what} up to epoch {target or max_epochs}"] += 1
+            case ContinueTrial(_, target):
+                counts[f"continued to epoch {target}"] += 1
+            case StopTrial():
+                counts["stopped"] += 1
+    return f"{name}: " + ", ".join(f"{n} {what}" for what, n in counts.items())
