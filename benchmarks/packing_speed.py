@@ -14,7 +14,8 @@ from measuring import Row, seconds_of, take_turns
 from workload import Session, Workload, create_dataset
 
 from easeml_loaders import fashion_mnist_source
-from easeml_loaders.binary_copy import FILE_HEADER, FILE_TRAILER, encode_rows
+from easeml_loaders.binary_copy import encode_rows
+from easeml_loaders.copy_stream import FILE_HEADER, FILE_TRAILER
 
 N_PAIRS = 5
 COLUMN_TYPES = {"bytea": "bytea", "smallint": "smallint[]"}

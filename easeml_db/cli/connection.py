@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import psycopg
@@ -14,9 +14,11 @@ from psycopg.types.json import set_json_loads
 from psycopg.types.string import TextLoader
 
 from easeml_db.cli.output import say
-from easeml_db.local.server import Embedded, default_folder
 from easeml_db.postgres.connection import SAFE_PATH, connect_now, server_error
 from easeml_db.words.visible_text import visible, visible_value
+
+if TYPE_CHECKING:
+    from easeml_db.local.server import Embedded
 
 TEXT_OIDS = (18, 19, 25, 705, 1042, 1043)  # "char", name, text, unknown, bpchar, varchar
 OTHER_TYPES = 0  # as the driver calls all that it does not know
@@ -34,6 +36,8 @@ data_option = click.option(
 
 def embedded(folder: Path | None = None) -> Embedded:
     """Return the private server in that folder, or in the default one."""
+    from easeml_db.local.server import Embedded, default_folder  # a command with a dsn knows of none
+
     return Embedded((folder or default_folder()).absolute())
 
 

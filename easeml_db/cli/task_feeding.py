@@ -5,12 +5,11 @@ from __future__ import annotations
 import io
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
-import numpy as np
 import psycopg
 from psycopg import sql
 from psycopg.types.json import Jsonb
@@ -18,11 +17,13 @@ from psycopg.types.json import Jsonb
 from easeml_db.cli.statements import Connection, Row, call_rows
 from easeml_db.errors import InvalidArgument, InvalidData, NotAllowed
 from easeml_db.postgres.connection import server_error
-from easeml_loaders.binary_copy import FILE_HEADER, FILE_TRAILER, encode_rows
+from easeml_loaders.copy_stream import FILE_HEADER, FILE_TRAILER
 from easeml_loaders.json_lines import inputs_of, lines_of_json, parts_of
-from easeml_loaders.picture_folders import picture_source
-from easeml_loaders.pictures import Skipped, Wanted, array_source, classes_of, picture_size, read_labels
-from easeml_loaders.source import Source
+from easeml_loaders.picture_labels import Skipped, Wanted, classes_of, read_labels
+from easeml_loaders.plain_arrays import copied_pictures
+
+if TYPE_CHECKING:
+    from easeml_loaders.source import Source
 
 STANDARD_INPUT = Path("-")
 EXAMPLE = re.compile(r"example (\d+): ")  # how easeml.feed names one of those that it was given
@@ -41,6 +42,8 @@ def program_of(folder: Path, labels: Path, classes: list[str] | None) -> tuple[s
 
 
 def _dimensions(folder: Path, rows: Sequence[tuple[str, str]]) -> str:
+    from easeml_loaders.pictures import picture_size
+
     return ",".join(map(str, picture_size(folder, rows)))
 
 
@@ -64,12 +67,8 @@ def feed_pictures(
     output = task["specification"]["output"]
     if output is not None:
         wanted = replace(wanted, output=_output_of(task, output, resize))
-    if pictures.is_file():
-        source = _array(pictures, labels, wanted, skipped)
-    else:
-        rows = read_labels(labels, "output" if output is not None else "label")
-        source = picture_source(pictures, rows, wanted, skipped)
-    return _copy(connection, str(task["examples"]), source)
+    parts = copied_pictures(pictures, labels, wanted, skipped)
+    return _copy(connection, str(task["examples"]), parts or _parts_of(pictures, labels, wanted, skipped))
 
 
 def feed_lines(connection: Connection, task: str, path: Path, skipped: Skipped) -> int:
@@ -142,7 +141,28 @@ def _output_of(task: Row, entry: dict[str, Any], resize: bool) -> Wanted:
     return Wanted(_shape(entry), None, resize)
 
 
+def _parts_of(pictures: Path, labels: Path, wanted: Wanted, skipped: Skipped) -> Iterator[tuple[int, bytes]]:
+    """Yield the tuples of a COPY by parts, as `copied_pictures` does, by way of numpy: importing it takes its time."""
+    from easeml_loaders.binary_copy import encode_rows
+    from easeml_loaders.picture_folders import picture_source
+
+    if pictures.is_file():
+        source = _array(pictures, labels, wanted, skipped)
+    else:
+        rows = read_labels(labels, "label" if wanted.output is None else "output")
+        source = picture_source(pictures, rows, wanted, skipped)
+    for chunk in source.chunks():
+        n_rows = len(chunk[0].data)
+        for tuples in encode_rows(source.columns, chunk):
+            yield n_rows, tuples
+            n_rows = 0
+
+
 def _array(images: Path, labels: Path, wanted: Wanted, skipped: Skipped) -> Source:
+    import numpy as np
+
+    from easeml_loaders.pictures import array_source
+
     try:
         array = np.load(images, mmap_mode="r", allow_pickle=False)
         given = np.load(labels, allow_pickle=False) if labels.suffix == ".npy" else None
@@ -156,15 +176,14 @@ def _array(images: Path, labels: Path, wanted: Wanted, skipped: Skipped) -> Sour
     return array_source(array, texts, wanted, skipped)
 
 
-def _copy(connection: Connection, examples: str, source: Source) -> int:
-    names = sql.SQL(", ").join(sql.Identifier(column.name) for column in source.columns)
-    statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT BINARY)").format(sql.Identifier(*examples.split(".")), names)
+def _copy(connection: Connection, examples: str, parts: Iterator[tuple[int, bytes]]) -> int:
+    table = sql.Identifier(*examples.split("."))
+    statement = sql.SQL("COPY {} (input, output) FROM STDIN (FORMAT BINARY)").format(table)
     n_rows = 0
     with connection.transaction(), connection.cursor() as cursor, cursor.copy(statement) as copy:
         copy.write(FILE_HEADER)
-        for chunk in source.chunks():
-            for tuples in encode_rows(source.columns, chunk):
-                copy.write(tuples)
-            n_rows += len(chunk[0].data)
+        for n_here, tuples in parts:
+            copy.write(tuples)
+            n_rows += n_here
         copy.write(FILE_TRAILER)
     return n_rows

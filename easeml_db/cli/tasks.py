@@ -28,7 +28,7 @@ from easeml_db.cli.task_feeding import (
 )
 from easeml_db.errors import InvalidArgument, InvalidData, NotFound, ShapeMismatch
 from easeml_db.postgres.connection import server_error
-from easeml_loaders.pictures import Skipped, read_picture
+from easeml_loaders.picture_labels import Skipped
 
 FOLDER = click.Path(exists=True, path_type=Path)
 FED = click.Path(exists=True, allow_dash=True, path_type=Path)
@@ -162,6 +162,8 @@ def infer(
     asked: list[tuple[str, object]] = [] if given is None else [*given_inputs(given)]
     with database(dsn) as connection:
         if given is None:
+            from easeml_loaders.pictures import read_picture  # numpy comes with it
+
             wanted = pictures_of(_task(connection, name), is_resized=True)
             asked = [(path.name, read_picture(path, wanted)) for path in pictures]
         answers = [{"input": what, **_answer(connection, name, what, value, trial_id)} for what, value in asked]

@@ -16,7 +16,8 @@ from easeml_db.console.curves import chart_of
 from easeml_db.console.pictures import answer_source, example_png, is_picture
 from easeml_db.console.rows import Connection, Row, connected, example_bytes, examples, one, rows, switch
 from easeml_db.errors import InvalidArgument
-from easeml_loaders.pictures import Wanted, read_picture
+from easeml_loaders.picture_labels import Wanted
+from easeml_loaders.pictures import read_picture
 
 pages = Blueprint("pages", __name__)
 PAGE_ROWS = 24

@@ -2,7 +2,8 @@
 
 A tuple is int16 n_fields, then for each field int32 length (-1: NULL) and that many bytes, all big-endian.
 So a chunk is one numpy array of a packed structured type, each field as wide as the widest value of the
-chunk; where values are shorter or NULL, a mask over the bytes leaves the padding out. An array value is a
+chunk; where values are shorter or NULL, a mask over the bytes leaves the padding out, or where only the last
+field of wide tuples has padding, each is cut at its end. An array value is a
 header (rank, has-null flag, element oid, then size and lower bound of each dimension) and its elements, each
 with its own length. Layouts: PostgreSQL manual, COPY, "Binary Format"; `array_send` in arrayfuncs.c.
 """
@@ -20,9 +21,8 @@ from numpy.typing import NDArray
 from easeml_loaders.source import Chunk, Column, Values
 from easeml_plpy.errors import InvalidData
 
-FILE_HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)  # signature, flags, length of the header extension
-FILE_TRAILER = b"\xff\xff"
 MAX_PADDED_BYTES = 32 * 1024 * 1024  # a chunk that pads to more than this is encoded in halves
+WIDE_BYTES = 128  # of a tuple: from here on to cut it costs less than to look at each of its bytes
 
 ELEMENTS: dict[str, tuple[str, int]] = {  # SQL type: layout of a value on the wire, oid
     "boolean": ("?", 16),
@@ -88,19 +88,31 @@ def _rows(values: Values, rows: slice) -> Values:
 def _encoded(columns: Sequence[Column], chunk: Chunk, rows: NDArray[np.void]) -> bytes:
     """Fill the padded tuples and leave out what is padding."""
     rows["n_fields"] = len(columns)
-    keep: NDArray[np.bool_] | None = None
+    padded: dict[int, NDArray[np.integer[Any]]] = {}  # by field, the bytes that it takes in each tuple
     for i, (column, values) in enumerate(zip(columns, chunk, strict=True)):
         lengths = _fill(column, values, rows[f"value_{i}"])
         if values.is_null is not None:
             lengths = np.where(values.is_null, -1, lengths)
         rows[f"length_{i}"] = lengths
-        layout, offset = _field(rows, f"value_{i}")
-        if np.any(lengths != layout.itemsize):
-            keep = np.ones((len(rows), rows.itemsize), np.bool_) if keep is None else keep
-            keep[:, offset : offset + layout.itemsize] = np.arange(layout.itemsize) < lengths[:, None]
-    if keep is None:
+        if np.any(lengths != _field(rows, f"value_{i}")[0].itemsize):
+            padded[i] = np.maximum(lengths, 0)
+    if not padded:
         return rows.tobytes()
+    last = len(columns) - 1
+    if list(padded) == [last] and rows.itemsize >= WIDE_BYTES:
+        return _cut(rows, _field(rows, f"value_{last}")[1] + padded[last])
+    keep = np.ones((len(rows), rows.itemsize), np.bool_)
+    for i, lengths in padded.items():
+        layout, offset = _field(rows, f"value_{i}")
+        keep[:, offset : offset + layout.itemsize] = np.arange(layout.itemsize) < lengths[:, None]
     return rows.view(np.uint8).reshape(keep.shape)[keep].tobytes()
+
+
+def _cut(rows: NDArray[np.void], lengths: NDArray[np.integer[Any]]) -> bytes:
+    """Return the first bytes of each tuple, as many as it has."""
+    whole = rows.view(np.uint8).data
+    starts = np.arange(len(rows)) * rows.itemsize
+    return b"".join([whole[start:end] for start, end in zip(starts.tolist(), (starts + lengths).tolist(), strict=True)])
 
 
 def _field(rows: NDArray[np.void], name: str) -> tuple[np.dtype[Any], int]:

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from easeml_loaders.forked import can_fork, read_in_processes
-from easeml_loaders.pictures import MODES, Place, Skipped, Wanted, is_known, outputs_of, pixels_of, strictly
+from easeml_loaders.picture_labels import Skipped, Wanted, is_known
+from easeml_loaders.pictures import MODES, Place, outputs_of, pixels_of, strictly
 from easeml_loaders.small_pngs import may_unpack, unpacked
 from easeml_loaders.source import CHUNK_BYTES, Chunk, Column, Source, Values
 from easeml_plpy.errors import InvalidArgument, InvalidData

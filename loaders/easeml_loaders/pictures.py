@@ -1,4 +1,4 @@
-"""Pictures as 8-bit tensors, and the tables that say what is on them; what cannot be read is named.
+"""Pictures as 8-bit tensors; what cannot be read is named.
 
 Pillow reads them. Only the formats below are tried, and a header that promises more pixels than a tensor may hold is
 refused before any of them is unpacked.
@@ -6,23 +6,20 @@ refused before any of them is unpacked.
 
 from __future__ import annotations
 
-import csv
 import io
 import os
 import stat
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from easeml_loaders.files import lines_of, reading
 from easeml_loaders.picture_bombs import check_fill, check_pixels, check_scans
+from easeml_loaders.picture_labels import Skipped, Wanted, is_known
 from easeml_loaders.source import CHUNK_BYTES, Chunk, Column, Source, Values
 from easeml_plpy.errors import InvalidData
 
@@ -31,63 +28,6 @@ if TYPE_CHECKING:
 
 FORMATS = ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP", "PPM")
 MODES = {1: "L", 3: "RGB", 4: "RGBA"}
-MOST_LABELS = 100_000_000
-MOST_LINE_CHARACTERS = 1 << 20
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What each picture has to become: (height, width, channels), and the labels that a task knows (None: numbers).
-
-    `output` is what the picture has to become that comes out, where one does.
-    """
-
-    shape: tuple[int, int, int]
-    classes: frozenset[str] | None
-    is_resized: bool = False
-    output: Wanted | None = None
-
-
-@dataclass
-class Skipped:
-    """How many examples could not be read, and the first few problems; with `refuses` the first one is an error."""
-
-    refuses: bool
-    n_examples: int = 0
-    problems: list[str] = field(default_factory=list)
-
-    def add(self, error: InvalidData) -> None:
-        """Count an example that could not be read. Raises InvalidData."""
-        if self.refuses:
-            raise InvalidData(
-                str(error), hint="Nothing was fed. With --on-error skip such examples are left out."
-            ) from error
-        self.n_examples += 1
-        if len(self.problems) < 20:
-            self.problems.append(str(error))
-
-
-def read_labels(path: Path, column: str = "label") -> list[tuple[str, str]]:
-    """Return (file, label) of each line of a CSV file whose header names both columns. Raises InvalidData.
-
-    Where pictures come out, `column` is output: the file of the other picture.
-    """
-    with reading(path), path.open(encoding="utf-8-sig", newline="") as lines:
-        try:
-            found = csv.reader(lines_of(lines, path, MOST_LINE_CHARACTERS))
-            names = next(found, [])
-            if not {"file", column} <= set(names):
-                raise InvalidData(
-                    f"{path}: expected a header with the columns file and {column}, got {', '.join(names) or 'nothing'}"
-                )
-            file, other = names.index("file"), names.index(column)
-            fill = [""] * (1 + max(file, other))
-            rows = [((row + fill)[file], (row + fill)[other]) for row in islice(found, MOST_LABELS) if row]
-        except (csv.Error, UnicodeDecodeError) as error:
-            raise InvalidData(f"{path}: expected CSV in UTF-8: {error}") from error
-    if not rows:
-        raise InvalidData(f"{path}: no labels below the header")
-    return rows
 
 
 def picture_size(folder: Path, labels: Sequence[tuple[str, str]]) -> tuple[int, int, int]:
@@ -217,22 +157,6 @@ def _flat(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return np.ascontiguousarray(images).reshape(len(images), -1)
 
 
-def is_known(name: str, label: str, wanted: Wanted, skipped: Skipped) -> bool:
-    """Say whether a label is one that the task knows; else count it as skipped."""
-    if wanted.classes is None:
-        try:
-            if np.isfinite(float(label)):
-                return True
-        except ValueError:
-            pass
-        skipped.add(InvalidData(f"{name}: expected a finite number as label, got {label[:40]!r}"))
-        return False
-    if label in wanted.classes:
-        return True
-    skipped.add(InvalidData(f"{name}: label {label[:40]!r} is no class of the task"))
-    return False
-
-
 def outputs_of(labels: Sequence[str], wanted: Wanted) -> Values:
     """Return labels as the column of outputs."""
     if wanted.classes is None:
@@ -303,8 +227,3 @@ def _check_size(path: Path, size: tuple[int, int], wanted: Wanted) -> None:
 
 def _reason(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0][:120]
-
-
-def classes_of(labels: Sequence[tuple[str, str]]) -> list[str]:
-    """Return the labels that occur, in order."""
-    return sorted({label for _, label in labels if label})

@@ -15,7 +15,8 @@ from typing import Any, Literal, TypeAlias
 import psycopg
 from psycopg import sql
 
-from easeml_loaders.binary_copy import FILE_HEADER, FILE_TRAILER, SUPPORTED_TYPES, encode_rows
+from easeml_loaders.binary_copy import SUPPORTED_TYPES, encode_rows
+from easeml_loaders.copy_stream import FILE_HEADER, FILE_TRAILER
 from easeml_loaders.source import MAX_NAME_BYTES, Column, Progress, Source, check_column_names
 from easeml_plpy.errors import (
     EasemlError,

@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+import psycopg
 import pytest
 from PIL import Image
 
@@ -238,3 +239,27 @@ def test_pictures_that_come_out_of_pictures_are_fed_from_folders(
     assert json.loads(run_easeml("task", "feed", "brightening", str(pictures), *pairs).stdout)["n_fed"] == 10
     refused = run_easeml("task", "feed", "brightening", str(pictures), "--labels", str(pictures / "labels.csv"))
     assert "expected a header with the columns file and output" in str(refused.exception)
+
+
+def test_an_array_of_pictures_is_fed_as_it_stands_or_not_at_all(
+    run_easeml: Any, skies: Any, server: Embedded, tmp_path: Path
+) -> None:
+    pixels = np.arange(3 * 12, dtype=np.uint8).reshape(3, 3, 4)
+    np.save(tmp_path / "pixels.npy", pixels)
+    program = "Input = [3,4,1]  Output = [2]"
+    assert run_easeml("task", "create", "arrays", program, "--classes", "cloud,sun").exit_code == 0
+
+    def feed(file: str, labels: list[str], *options: str) -> Any:
+        np.save(tmp_path / "labels.npy", labels)
+        given = (str(tmp_path / file), "--labels", str(tmp_path / "labels.npy"))
+        return run_easeml("task", "feed", "arrays", *given, *options, "--json")
+
+    assert "image 1: label 'rain' is no class" in str(feed("pixels.npy", ["sun", "rain", "sun"]).exception)
+    assert json.loads(run_easeml("task", "refine", "arrays", "--json").stdout) == []
+    np.save(tmp_path / "columns.npy", np.asfortranarray(pixels))  # the one by way of numpy, the other without
+    for file in ("pixels.npy", "columns.npy"):
+        fed = json.loads(feed(file, ["sun", "rain", "cloud"], "--on-error", "skip").stdout)
+        assert (fed["n_fed"], fed["n_skipped"]) == (2, 1)
+    with psycopg.connect(server.dsn()) as connection:
+        found = connection.execute("SELECT input, output FROM arrays ORDER BY example_id").fetchall()
+    assert found == 2 * [(pixels[0].tobytes(), "sun"), (pixels[2].tobytes(), "cloud")]

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from easeml_loaders import csv_source, idx_source, json_lines, numpy_source
-from easeml_loaders.pictures import read_labels
+from easeml_loaders.picture_labels import read_labels
 from easeml_plpy.errors import InvalidData
 
 LARGEST = 2**32 - 1

@@ -62,7 +62,12 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "report": ("easeml_db.decisions.hopper",),
     "local": ("easeml_db.coordinator", "easeml_db.postgres", "easeml_plpy"),
     # It connects as whoever is logged in, reads named queries, and shows and takes pictures.
-    "console": ("easeml_db.postgres.connection", "easeml_db.postgres.queries", "easeml_loaders.pictures"),
+    "console": (
+        "easeml_db.postgres.connection",
+        "easeml_db.postgres.queries",
+        "easeml_loaders.picture_labels",
+        "easeml_loaders.pictures",
+    ),
     "cli": PRODUCT,
     "__main__": ("easeml_db.cli",),
 }

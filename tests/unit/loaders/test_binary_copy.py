@@ -56,6 +56,15 @@ def test_array_has_header_bounds_and_a_length_per_element() -> None:
     assert rows[1] == [struct.pack(">7i", 2, 0, 21, 2, 1, 3, 1) + elements]
 
 
+def test_wide_rows_whose_last_field_has_any_length_or_is_null() -> None:
+    pixels = np.arange(3 * 300, dtype=np.uint8).reshape(3, 300)
+    labels = Values([b"", b"left out", b"longer"], np.array([False, True, False]))
+    columns = [Column("image", "bytea"), Column("label", "text")]
+    assert encoded(columns, [Values(pixels), labels]) == [
+        [bytes(row), label] for row, label in zip(pixels, (b"", None, b"longer"), strict=True)
+    ]
+
+
 def test_strings_of_all_lengths_beside_nulls() -> None:
     words = [b"", "ä".encode(), b"longer than the others"]
     is_null = np.array([True, False, False])

@@ -12,13 +12,11 @@ from PIL import Image
 
 from easeml_loaders import picture_folders
 from easeml_loaders.picture_folders import picture_source
+from easeml_loaders.picture_labels import Skipped, Wanted, read_labels
 from easeml_loaders.pictures import (
     Place,
-    Skipped,
-    Wanted,
     array_source,
     picture_size,
-    read_labels,
     read_picture,
 )
 from easeml_plpy.errors import InvalidData

@@ -17,7 +17,8 @@ from PIL import Image, PngImagePlugin
 
 from easeml_loaders import picture_folders
 from easeml_loaders.picture_folders import read_part
-from easeml_loaders.pictures import MODES, Wanted, read_picture
+from easeml_loaders.picture_labels import Wanted
+from easeml_loaders.pictures import MODES, read_picture
 from easeml_loaders.small_pngs import COLOUR_OF, FEWEST, SIGNATURE, unpacked
 
 Pixels = NDArray[np.uint8]
