@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -60,7 +61,13 @@ def linear(weights: Weights, name: str) -> Layer:
 
 def relu(rows: Floats) -> Floats:
     """Return an nn.ReLU's outputs, written over its inputs."""
-    return np.maximum(rows, 0, out=rows)
+    return np.maximum(rows, _zeros(rows.shape[1:]), out=rows)
+
+
+@lru_cache(maxsize=64)
+def _zeros(shape: tuple[int, ...]) -> Floats:
+    """Return a row of zeros: numpy takes up to three times as long to compare with one number."""
+    return np.zeros((1, *shape), np.float32)
 
 
 def gelu(rows: Floats) -> Floats:
