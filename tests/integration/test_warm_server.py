@@ -66,6 +66,21 @@ def test_the_libraries_are_in_memory_unless_the_tests_run_cold(
     assert told["is_mapped"] == bool(shutil.which("cc") and not pytestconfig.getoption("--cold-sessions"))
 
 
+@pytest.mark.parametrize("name", ["session", "packing", "prediction", "warming", "training"])
+def test_a_session_imports_those_modules_of_the_product_that_a_cold_one_imports(
+    module_database: Session, name: str
+) -> None:
+    code = f"import json, sys, easeml_plpy.{name}\nfrom easeml_plpy import {name}"
+    known = "json.dumps([each for each in sys.modules if each.startswith('easeml_plpy') or each in ('numpy', 'torch')])"
+    session = module_database.again()
+    body = f"$$\n{code}\nreturn {known}\n$$"
+    session.execute(f"CREATE FUNCTION pg_temp.look() RETURNS text LANGUAGE plpython3u AS {body}")
+    warm = json.loads(session.value("SELECT pg_temp.look()"))
+    command = [sys.executable, "-c", f"{code}\nprint({known})"]
+    cold = json.loads(subprocess.run(command, check=True, capture_output=True, text=True, cwd="/").stdout)
+    assert sorted(warm) == sorted(cold)
+
+
 def test_sessions_share_the_hashes_of_this_run_of_the_tests(
     module_database: Session, pytestconfig: pytest.Config
 ) -> None:

@@ -1,8 +1,9 @@
 """Libraries that the tests' servers import once, before they have any session; every Python in them runs this file.
 
 A server forks its sessions, which then find the libraries in memory: importing torch takes them milliseconds instead
-of two seconds. Nothing else differs: what is imported here is put aside, and is no module of a session's Python until
-the session imports it.
+of two seconds, and what they need of easeml_plpy two instead of a hundred. Nothing else differs: what is imported here
+is put aside, and is no module of a session's Python until the session imports it. A library comes back as a whole,
+easeml_plpy module by module, each with those that it imports itself.
 
 Servers themselves fork from one process, where the environment says so. Each connection of its socket asks for them:
 a JSON object, the environment of the server, with a file for what it prints; the answer is its process number.
@@ -10,21 +11,27 @@ a JSON object, the environment of the server, with a file for what it prints; th
 
 from __future__ import annotations
 
+import builtins
 import ctypes
 import gc
 import json
 import os
+import pkgutil
 import re
 import select
 import signal
 import socket
 import sys
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
+from importlib.util import resolve_name
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 # Each with those of them that its own import brings along.
 LIBRARIES: dict[str, tuple[str, ...]] = {
@@ -34,6 +41,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "sklearn.linear_model": ("numpy",),
     "lightgbm": ("sklearn.linear_model",),
 }
+PRODUCT = "easeml_plpy"
 # LightGBM takes pandas where it is there, and pandas pyarrow, which starts a thread; a server has neither.
 MISSING = ("pandas", "pyarrow")
 LARGE_PAGE_BYTES, MADV_COLLAPSE = 2 << 20, 25
@@ -45,27 +53,38 @@ class Shelf(MetaPathFinder, Loader):
     """Modules that were put aside; it is asked for a module before the disk is."""
 
     def __init__(self) -> None:
-        self._modules: dict[str, dict[str, ModuleType]] = {}
-        self._library_of: dict[str, str] = {}
+        self._modules: dict[str, ModuleType] = {}
         self._spec_of: dict[str, ModuleSpec | None] = {}
+        # Modules that come back with a module.
+        self._brought_by: dict[str, Sequence[str]] = {}
 
     def fill(self) -> None:
-        """Import all libraries, then put them aside; modules of the standard library may stay."""
-        for library in LIBRARIES:
+        """Import all, then put it aside; modules of the standard library may stay."""
+        for library, needed in LIBRARIES.items():
             before = set(sys.modules)
             import_module(library)
-            fresh = {name for name in sys.modules if name not in before}
-            ours = {name for name in fresh if name.partition(".")[0] not in sys.stdlib_module_names}
-            self._modules[library] = {name: sys.modules[name] for name in ours}
-            self._library_of |= dict.fromkeys(ours, library)
-        for name in self._library_of:
-            self._spec_of[name] = getattr(sys.modules.pop(name), "__spec__", None)
+            own = _imported_since(before)
+            others = (name for each in needed for name in self._brought_by[each])
+            self._brought_by |= dict.fromkeys(own, (*own, *others))
+        before = set(sys.modules)
+        with _imports_of_product() as imports:
+            product = import_module(PRODUCT)
+            for module in pkgutil.walk_packages(product.__path__, f"{PRODUCT}."):
+                import_module(module.name)
+        self._brought_by |= {name: imports[name] for name in _imported_since(before)}
+        self._modules = {name: sys.modules.pop(name) for name in self._brought_by}
+        for name, module in self._modules.items():
+            self._spec_of[name] = getattr(module, "__spec__", None)
+            parent, _, child = name.rpartition(".")
+            # Else `from package import module` would find it there, and import nothing.
+            if name.startswith(f"{PRODUCT}.") and getattr(self._modules[parent], child, None) is module:
+                delattr(self._modules[parent], child)
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """Find a module that was put aside; it says where it came from, as some look for the files beside it."""
-        if fullname not in self._library_of:
+        if fullname not in self._modules:
             return None
         found, known = ModuleSpec(fullname, self), self._spec_of[fullname]
         if known is not None:
@@ -74,20 +93,46 @@ class Shelf(MetaPathFinder, Loader):
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         """Take the module from the shelf."""
-        return self._modules[self._library_of[spec.name]][spec.name]
+        return self._modules[spec.name]
 
     def exec_module(self, module: ModuleType) -> None:
-        """Bring back the rest of its library, and what that one needs; the module has been executed before."""
+        """Bring back what came with it; the module has been executed before."""
         spec = module.__spec__
         assert spec is not None
         module.__spec__ = self._spec_of[spec.name]
-        self._bring_back(self._library_of[spec.name])
+        is_product = spec.name.partition(".")[0] == PRODUCT
+        for name in self._brought_by[spec.name]:
+            if name not in sys.modules:
+                sys.modules[name] = import_module(name) if is_product else self._modules[name]
 
-    def _bring_back(self, library: str) -> None:
-        for name, module in self._modules[library].items():
-            sys.modules.setdefault(name, module)
-        for needed in LIBRARIES[library]:
-            self._bring_back(needed)
+
+def _imported_since(before: set[str]) -> list[str]:
+    """Modules that were imported since, without those of the standard library."""
+    return [
+        name for name in sys.modules if name not in before and name.partition(".")[0] not in sys.stdlib_module_names
+    ]
+
+
+@contextmanager
+def _imports_of_product() -> Iterator[Mapping[str, Sequence[str]]]:
+    """What each of the product's modules imports while it is executed."""
+    imports: dict[str, list[str]] = defaultdict(list)
+    plain = builtins.__import__
+
+    def recorded(name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0) -> ModuleType:
+        found = plain(name, globals, locals, fromlist, level)
+        importer = (globals or {}).get("__name__", "")
+        if importer.partition(".")[0] == PRODUCT:
+            whole = resolve_name("." * level + name, globals["__package__"])
+            children = [f"{whole}.{child}" for child in fromlist or ()]
+            imports[importer] += [whole, *(child for child in children if child in sys.modules)]
+        return found
+
+    builtins.__import__ = recorded
+    try:
+        yield imports
+    finally:
+        builtins.__import__ = plain
 
 
 def join_pages() -> None:
