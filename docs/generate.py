@@ -112,6 +112,8 @@ GROUPS = {
         "drain_segment",
         "resume_segment",
         "remove_segment",
+        "install_greenplum_views",
+        "remove_greenplum_views",
         "set_state_copies",
         "set_node_job_limit",
     ),

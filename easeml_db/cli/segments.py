@@ -6,19 +6,24 @@ import click
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
-from easeml_db.cli.connection import database
+from easeml_db.cli.connection import database, dsn_option
 from easeml_db.cli.listing import group_options, listing_group, read_rows
 from easeml_db.cli.output import print_json, print_rows, say
 from easeml_db.cli.places import place_command
 from easeml_db.cli.statements import Connection, call, rows
 from easeml_db.errors import EasemlError, InvalidArgument
 from easeml_db.postgres.greenplum.facts import installation
-from easeml_db.postgres.nodes import GREENPLUM, OWN_DDL, Node, hold, look_at, visited
+from easeml_db.postgres.nodes import GREENPLUM, OWN_DDL, Node, execute_script, hold, look_at, visited
 
 COLUMNS = {
     "segment_name": "segment", "service": "service", "n_slots": "slots", "n_active_slots": "active",
     "n_partitions": "partitions", "n_bytes": "bytes", "refusal": "refusal",
 }  # fmt: skip
+# As bytes: a text would be shown to the user, and has its line breaks escaped.
+INSTALLATION = """
+SELECT convert_to(easeml.install_greenplum_views(service => %s, host => %s, port => %s), 'UTF8') AS script
+"""
+REMOVAL = "SELECT convert_to(easeml.remove_greenplum_views(), 'UTF8') AS script"
 PLACE = click.argument("place", metavar="SEGMENT")
 
 
@@ -83,6 +88,22 @@ def install_segment(service: str, role: str | None, engine: str) -> None:
             connection.execute(sql.SQL("GRANT easeml_segment TO {}").format(sql.Identifier(role)))
     more = f" --engine {GREENPLUM} --content 0" if engine == GREENPLUM else ""
     say(f"easeml_segment is installed there; now: easeml segments add NAME --service {service}{more}")
+
+
+@segments.command("views")
+@click.argument("service")
+@click.option("--control", metavar="SERVICE", help="Service in pg_service.conf there that leads to the control server.")
+@click.option("--host", help="Host of the control server as the cluster reaches it, where there is no such service.")
+@click.option("--port", type=int, help="Its port (default: that of the server of --dsn).")
+@click.option("--remove", is_flag=True, help="Take away what this command has made there.")
+@dsn_option
+def views(service: str, control: str | None, host: str | None, port: int | None, remove: bool, dsn: str | None) -> None:
+    """Let users of a Greenplum database start runs and read leaderboards from inside; SERVICE: its superuser's."""
+    with database(dsn) as connection:
+        made = connection.execute(REMOVAL if remove else INSTALLATION, [] if remove else [control, host, port])
+        (script,) = [row["script"] for row in made]
+    execute_script(service, script)
+    say("schema easeml is removed there" if remove else "schema easeml is there now: SELECT * FROM easeml.leaderboard")
 
 
 def _look_at(connection: Connection, segment: str) -> None:

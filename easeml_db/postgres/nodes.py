@@ -156,6 +156,15 @@ def visited(service: str) -> Iterator[psycopg.Connection[dict[str, Any]]]:
         raise _of_connecting(service, error) from error
 
 
+def execute_script(service: str, script: bytes) -> None:
+    """Execute statements that are a transaction by themselves. Raises in the server's own words what it refuses."""
+    with visited(service) as connection:
+        try:
+            connection.execute(script)
+        except psycopg.Error as error:
+            raise server_error(error) from error
+
+
 async def connect_to(node: Node, application_name: str, settings: Mapping[str, str]) -> NodeStore:
     """Open an autocommit connection to a node, or to the cluster about the segment that it is; return its store."""
     if node.content is None:

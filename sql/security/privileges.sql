@@ -131,13 +131,13 @@ BEGIN
             ('easeml_coordinator', '{slot_seconds,planned_cost,instance_cost,record_forecast,forecast,run_standing,make_forecast,known_times,timed_trials}'),
             ('easeml_coordinator', '{local_slots,request_instances,attach_slots,release_instance,end_instance,keep_revision,keep_plan,keep_stage,keep_call,lock_topology}'),
             ('easeml_admin', '{create_tenant,alter_tenant,drop_tenant,adopt_tenant,set_policy,set_slots,add_slots,drain_slot,resume_slot,remove_slot,
-                set_retention,prune_batch,add_segment,set_state_copies,set_node_job_limit,segment_facts,drain_segment,resume_segment,remove_segment,create_price_list,drop_price_list,create_provisioner,limit_provisioner,drop_provisioner}'),
+                set_retention,prune_batch,add_segment,install_greenplum_views,remove_greenplum_views,set_state_copies,set_node_job_limit,segment_facts,drain_segment,resume_segment,remove_segment,create_price_list,drop_price_list,create_provisioner,limit_provisioner,drop_provisioner}'),
             ('easeml_admin', '{retention_rules,kept_trials,prune_rows,prune_of_runs,prune_runs,prune_states,unused_versions,drop_versions,prune_versions,gone_tenants,prune_tenants,prune_once}'),
             ('easeml_tenant', '{retention_rules}'),
             ('easeml_reader', '{retention_rules}'),
             ('easeml_coordinator', '{retention_rules}'),
             ('easeml_admin', '{register_architecture,withdraw_architecture,check_architecture,describe_program}'),
-            ('easeml_admin', '{check_slot_options,check_segment,find_segment,find_slot,check_leaving,lock_topology,read_price_list,check_program,check_json,check_tenant,find_tenant,tenant_named}')
+            ('easeml_admin', '{check_slot_options,check_segment,greenplum_script,connection_word,offered_views,offered_calls,find_segment,find_slot,check_leaving,lock_topology,read_price_list,check_program,check_json,check_tenant,find_tenant,tenant_named}')
         ) s(role, names)
     LOOP
         FOR routine IN SELECT p.oid FROM pg_proc p WHERE p.pronamespace = 'easeml'::regnamespace AND p.proname = granted.name LOOP

@@ -126,6 +126,7 @@ CALLS = [
     "SELECT easeml.drain_segment('s')",
     "SELECT easeml.resume_segment('s')",
     "SELECT easeml.remove_segment('s')",
+    "SELECT easeml.install_greenplum_views(host => 'control'), easeml.remove_greenplum_views()",
     "SELECT easeml.set_slots(2)",
     "SELECT easeml.create_tenant('trudy', max_runs => 1)",
     "SELECT easeml.alter_tenant('trudy', weight => 2)",
