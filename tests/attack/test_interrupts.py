@@ -150,7 +150,13 @@ SAME_MECHANISM = {
     "import_model", "export_file", "store_import",
 }  # fmt: skip
 # What only administrators call, and what only the service calls, in a session for which no tenant's statement waits.
-NOT_FOR_TENANTS = {"check_architecture", "read_price_list", "pack_task"}
+NOT_FOR_TENANTS = {
+    "check_architecture",
+    "read_price_list",
+    "pack_task",
+    "greenplum_script",
+    "remove_greenplum_views",
+}
 # Behind the door the owner's functions call what nobody else may.
 REACHABLE = """
 SELECT p.proname::text FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang

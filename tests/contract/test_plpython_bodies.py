@@ -37,6 +37,8 @@ PURE_TARGETS = {
     "describe_program": ("easeml_db.decisions.templates.storage", "describe_program"),
     "run_reason": ("easeml_db.decisions.templates.starting", "run_reason"),
     "list_templates": ("easeml_db.decisions.templates.catalogue", "list_templates"),
+    "greenplum_script": ("easeml_plpy.greenplum_views", "installation_script"),
+    "remove_greenplum_views": ("easeml_plpy.greenplum_views", "removal_script"),
     "list_schedulers": ("easeml_db.decisions.hopper.schedulers", "list_schedulers"),
 }
 
