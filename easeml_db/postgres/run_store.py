@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Sequence
 
@@ -50,7 +51,7 @@ class PostgresRuns:
         if rows.run is not None and (rows.run["n_resumes"] != known.n_resumes or rows.run["is_ending"]):
             return await self.read(known.run_id)
         renewed = await self._run_of(rows)
-        return None if renewed is None else renewed.beside(known)
+        return None if renewed is None else await asyncio.to_thread(renewed.beside, known)
 
     async def _run_of(self, rows: RunRows) -> Run | None:
         if rows.run is None:

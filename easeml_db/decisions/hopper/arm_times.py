@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import replace
 from statistics import fmean
 
@@ -18,19 +18,24 @@ MAX_TIMED = 32
 class ArmTimes:
     """Timed trials by arm, a few of each, as they are before their first unit."""
 
-    def __init__(self, run: Run, is_timed: Callable[[int], bool]) -> None:
-        self.renew(run, is_timed)
+    def __init__(self, run: Run, timed: Container[int]) -> None:
+        self.renew(run, timed)
 
-    def renew(self, run: Run, is_timed: Callable[[int], bool]) -> None:
-        """Renew the arms and their trials from the tables."""
+    def renew(self, run: Run, timed: Container[int]) -> None:
+        """Renew the arms and their trials from the tables; `timed` holds those whose units have been timed."""
         self._arm_of, self._trials = run.arm_of, {trial.trial_id: trial for trial in run.trials}
         self._lives: dict[int, dict[int, Trial]] = {}  # by trial, by arm
         self._n_lives: dict[int, float] = dict(Counter(map(run.arm_of.__getitem__, run.arm_of.keys() & self._trials)))
         if run.search is not None:  # trials come and go
             self._n_lives |= {arm.arm_id: arm.n_epochs / run.search.max_epochs for arm in run.arms if arm.n_epochs}
+        wanting = set(self._n_lives)  # arms
         for trial_id in self._trials:
-            if is_timed(trial_id):
+            if not wanting:
+                break
+            if trial_id in timed and (arm_id := run.arm_of.get(trial_id)) in wanting:
                 self.timed(trial_id)
+                if arm_id is not None and len(self._lives[arm_id]) == MAX_TIMED:
+                    wanting.discard(arm_id)
 
     def timed(self, trial_id: int) -> None:
         """Note that it is known how long the units of a trial take."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import NamedTuple
 
 from easeml_db.errors import InvalidArgument
@@ -89,6 +89,11 @@ class UnitSeconds:
         """Say whether a trial's own training units, or its pilot, have been timed."""
         train = self._of("train")
         return trial_id in train.trials or trial_id in train.pilots
+
+    def timed_trials(self) -> Set[int]:
+        """Return the trials of which `is_timed` is true."""
+        train = self._of("train")
+        return train.trials.keys() | train.pilots.keys()
 
     def expected(self, trial_id: int, architecture: str, kind: str) -> float:
         """Return the seconds that a unit of this trial is expected to take."""

@@ -39,7 +39,7 @@ class OpenRun:
         for trial in run.trials:
             if trial.pilot_train_seconds is not None and trial.pilot_evaluate_seconds is not None:
                 seconds.pilot(trial.trial_id, trial.pilot_train_seconds, trial.pilot_evaluate_seconds)
-        self._arm_times = ArmTimes(run, seconds.is_timed)
+        self._arm_times = ArmTimes(run, seconds.timed_trials())
 
     # What is known of it
 
@@ -93,7 +93,7 @@ class OpenRun:
         work = self.work
         before, work.run = work.trials | work.timing, run
         work.trials = self.arms.renew(run, work.busy)
-        self._arm_times.renew(run, work.seconds.is_timed)
+        self._arm_times.renew(run, work.seconds.timed_trials())
         work.n_to_come = self.arms.n_to_come()
         for trial_id in work.attempts:
             known, now = before.get(trial_id), work.trial(trial_id)

@@ -14,7 +14,7 @@ def seconds_by_number(trial: Trial) -> float:
 def test_an_arm_takes_the_mean_of_its_timed_trials_for_all_of_them() -> None:
     run = new_run(1, n_trials=4, n_partitions=2, max_epochs=1, architectures=("linear", "mlp", "linear", "mlp"))
     numbers = {trial.trial_number: trial.trial_id for trial in run.trials}
-    times = ArmTimes(run, {numbers[1]}.__contains__)
+    times = ArmTimes(run, {numbers[1]})
     first, second = run.arm_of[numbers[1]], run.arm_of[numbers[2]]
     assert times.seconds(seconds_by_number) == {first: 2.0}
     times.timed(numbers[3])
@@ -24,7 +24,7 @@ def test_an_arm_takes_the_mean_of_its_timed_trials_for_all_of_them() -> None:
 
 def test_no_more_than_a_few_trials_of_an_arm_are_looked_at() -> None:
     run = new_run(1, n_trials=10_000, n_partitions=2, max_epochs=1)
-    times, looked_at = ArmTimes(run, lambda trial_id: True), list[Trial]()
+    times, looked_at = ArmTimes(run, run.arm_of), list[Trial]()
 
     def seconds(trial: Trial) -> float:
         looked_at.append(trial)
