@@ -74,12 +74,22 @@ class Placement:
         }
 
 
+def lead_of(n_epochs: int, *, is_limited: bool) -> int:
+    """Return by what a trial that has done so many epochs lets others go first.
+
+    Every trial has its first epoch before another has more, so that all can be compared early. Where a time limit may
+    end the run, those with fewer epochs go first all along: else the limit may find one trial trained, others not.
+    """
+    return n_epochs if is_limited else min(n_epochs, 1)
+
+
 @dataclass(frozen=True)
 class Candidate:
     """An idle trial: the partitions that it may meet next (one where the visit order is cyclic, all that it has
     not met in this round where it is free) and the seconds of work it still has (>= 0; inf: not known).
 
-    Trials of a lower `rank` go first, where the scheduler looks at what work is left.
+    Trials of a lower `rank` go first, where the scheduler looks at what work is left; of one rank those with a smaller
+    `lead` over others.
     A round is one pass of a trial over all partitions; `round_number` counts them from 0 over its whole life.
     """
 
@@ -89,6 +99,7 @@ class Candidate:
     partition_numbers: tuple[int, ...]
     remaining_seconds: float
     rank: int = 0
+    lead: int = 0
 
     def __post_init__(self) -> None:
         if not self.remaining_seconds >= 0:

@@ -1,10 +1,10 @@
 """Longest remaining work first.
 
-Idle slots choose one after the other, the most loaded first. A slot takes, of the idle trials of the lowest rank that
-it can run, the one with most remaining seconds (never timed: first of all); among equals one whose next partition the
-slot has cached, then by rotation: the smallest (i - j) mod n for trial number i, slot j and n slots. Where the visit
-order is free, the trial meets a partition that the slot has cached, if any; where slots hold only some partitions, the
-most loaded one.
+Idle slots choose one after the other, the most loaded first. A slot takes, of the idle trials of the lowest rank, and
+of these the smallest lead, that it can run, the one with most remaining seconds (never timed: first of all); among
+equals one whose next partition the slot has cached, then by rotation: the smallest (i - j) mod n for trial number i,
+slot j and n slots. Where the visit order is free, the trial meets a partition that the slot has cached, if any; where
+slots hold only some partitions, the most loaded one.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import heapq
 from dataclasses import dataclass
 
 from easeml_db.decisions.hopper.bounds import workload_bound
-from easeml_db.decisions.hopper.contract import Assignment, Candidate, Scheduler, Workload
+from easeml_db.decisions.hopper.contract import Assignment, Candidate, Scheduler, Workload, lead_of
 from easeml_db.errors import InvalidArgument
 from easeml_db.words.training_unit import partition_at
 
@@ -89,7 +89,8 @@ class _Simulation:
             return
         open_ = self._open(number)
         remaining = (rounds_left - 1) * self._round_seconds[i] + self._round_left(i)
-        self._scheduler.put(Candidate(number, number, self._round[i], open_, remaining))
+        lead = lead_of(self._round[i], is_limited=False)
+        self._scheduler.put(Candidate(number, number, self._round[i], open_, remaining, lead=lead))
 
     def _round_left(self, i: int) -> float:
         """Seconds left in this round; equal trials get exactly equal values."""

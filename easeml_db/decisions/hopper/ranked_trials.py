@@ -1,8 +1,8 @@
 """Idle trials in the order in which longest remaining takes them: a decision looks at the first ones, not at all.
 
-Trials of the same rank that have the same seconds left are tied. Of timed trials nearly each is alone; trials that were
-never timed are all tied. Among tied ones rotation decides: the smallest (i - j) mod n for trial number i, slot j and n
-slots, which is the first one at or after j where trials are sorted by i mod n.
+Trials of the same rank and lead that have the same seconds left are tied. Of timed trials nearly each is alone; trials
+that were never timed are all tied. Among tied ones rotation decides: the smallest (i - j) mod n for trial number i,
+slot j and n slots, which is the first one at or after j where trials are sorted by i mod n.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator
 from easeml_db.decisions.hopper.contract import Candidate
 
 Turn = tuple[int, int]  # trial number mod n slots, order of arrival
+Place = tuple[int, int, float]  # rank, lead, what is left
 
 
 class TiedTrials:
@@ -72,15 +73,15 @@ class TiedTrials:
 
 
 class RankedTrials:
-    """Trials by rank, then by the seconds of work that they have left, the most first."""
+    """Trials by rank, by lead, then by the seconds of work that they have left, the most first."""
 
     def __init__(self) -> None:
-        self._tied: dict[tuple[int, float], TiedTrials] = {}
-        self._first: list[tuple[int, float]] = []  # a heap; may hold keys of which no trial is left
+        self._tied: dict[Place, TiedTrials] = {}
+        self._first: list[Place] = []  # a heap; may hold keys of which no trial is left
 
     def add(self, order: int, candidate: Candidate) -> None:
         """Add a trial."""
-        key = candidate.rank, -candidate.remaining_seconds
+        key = candidate.rank, candidate.lead, -candidate.remaining_seconds
         if key not in self._tied:
             self._tied[key] = TiedTrials()
             heapq.heappush(self._first, key)
@@ -90,7 +91,7 @@ class RankedTrials:
 
     def remove(self, order: int, candidate: Candidate) -> None:
         """Remove a trial."""
-        key = candidate.rank, -candidate.remaining_seconds
+        key = candidate.rank, candidate.lead, -candidate.remaining_seconds
         tied = self._tied[key]
         tied.remove(order)
         if not tied:

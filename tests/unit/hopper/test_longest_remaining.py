@@ -36,8 +36,8 @@ def expected(idle, arrival, placement, slot, cached):
         able = next((found for found in over if found), [])
     if not able:
         return None
-    first = min((c.rank, -c.remaining_seconds) for c in able)
-    tied = [c for c in able if (c.rank, -c.remaining_seconds) == first]
+    first = min((c.rank, c.lead, -c.remaining_seconds) for c in able)
+    tied = [c for c in able if (c.rank, c.lead, -c.remaining_seconds) == first]
     if placement.holders is None:
         tied = [c for c in tied if cached.intersection(c.partition_numbers)] or tied
     turn, n = placement.slots.index(slot), len(placement.slots)
@@ -56,6 +56,7 @@ candidates = st.builds(
     partition_numbers=st.lists(st.integers(0, N_PARTITIONS - 1), min_size=1, unique=True).map(tuple),
     remaining_seconds=st.sampled_from([0.0, 6.0, 12.0, float("inf")]),
     rank=st.integers(0, 1),
+    lead=st.integers(0, 1),
     # Sums of these are exact, so the order in which loads add up does not show: an unknown time counts as a second.
 ).filter(lambda c: c.remaining_seconds < float("inf") or len(c.partition_numbers) < 3)
 in_service = st.lists(st.sampled_from(SLOTS), min_size=1, unique=True)

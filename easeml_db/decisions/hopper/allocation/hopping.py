@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from easeml_db.decisions.hopper.allocation.contract import Allocation, Choice, SlotOffer, Start
-from easeml_db.decisions.hopper.contract import Assignment, Cached, Candidate, Placement, Scheduler
+from easeml_db.decisions.hopper.contract import Assignment, Cached, Candidate, Placement, Scheduler, lead_of
 from easeml_db.decisions.hopper.gangs import whole_round
 from easeml_db.decisions.hopper.pilots import PilotQueue
 from easeml_db.decisions.hopper.planning import PILOTED, Planning, SchedulerChoice, asked_scheduler
@@ -137,7 +137,11 @@ class Hopping(Allocation):
         partitions, rounds = open_partitions(trial), round_number(trial)
         if partitions and work.run.holders is not None and work.is_whole(trial.trial_id):
             partitions = tuple(range(trial.n_partitions))
-        scheduler.put(Candidate(trial.trial_id, trial.trial_number, rounds, partitions, remaining, self._rank(trial)))
+        # Procedures share time out by themselves, by targets.
+        is_limited = work.run.max_seconds is not None and work.run.search is None
+        lead = lead_of(rounds // 2, is_limited=is_limited)
+        number, rank = trial.trial_number, self._rank(trial)
+        scheduler.put(Candidate(trial.trial_id, number, rounds, partitions, remaining, rank, lead))
 
     def _assignments(self, idle: Sequence[int], cached: Cached) -> list[Assignment]:
         if self.work.attempts or self._bound_to_all():
