@@ -14,6 +14,7 @@ from collections.abc import Collection, Sequence
 from easeml_db.decisions.hopper.contract import Assignment, Cached, Candidate, Placement
 from easeml_db.decisions.hopper.partition_loads import PartitionLoads
 from easeml_db.decisions.hopper.ranked_trials import RankedTrials
+from easeml_db.decisions.hopper.trials_by_partition import TrialsByPartition
 
 
 class LongestRemaining:
@@ -24,7 +25,7 @@ class LongestRemaining:
         self._order: dict[int, int] = {}  # in which trials have arrived, by trial
         self._loads = PartitionLoads(placement)
         self._anywhere = RankedTrials()  # where every slot can run every partition
-        self._over = [RankedTrials() for _ in range(placement.n_partitions)]  # where slots hold only some
+        self._over = TrialsByPartition(placement.n_partitions)  # where slots hold only some
         self._is_bound = placement.holders is not None
         self.serve(placement)
 
@@ -46,20 +47,22 @@ class LongestRemaining:
         self.take(candidate.trial_id)
         self._idle[candidate.trial_id] = candidate
         order = self._order.setdefault(candidate.trial_id, len(self._order))
-        for ranked in self._ranked(candidate):
-            ranked.add(order, candidate)
         if self._is_bound:
+            self._over.add(order, candidate)
             self._loads.add(candidate)
+        else:
+            self._anywhere.add(order, candidate)
 
     def take(self, trial_id: int) -> None:
         """Remove a trial."""
         candidate = self._idle.pop(trial_id, None)
         if candidate is None:
             return
-        for ranked in self._ranked(candidate):
-            ranked.remove(self._order[trial_id], candidate)
         if self._is_bound:
+            self._over.remove(self._order[trial_id])
             self._loads.remove(candidate)
+        else:
+            self._anywhere.remove(self._order[trial_id], candidate)
 
     def choose(self, idle_slots: Sequence[int], cached: Cached | None = None) -> list[Assignment]:
         """Fill idle slots as far as idle trials reach."""
@@ -75,9 +78,6 @@ class LongestRemaining:
                 chosen.append(Assignment(candidate.trial_id, partition, slot))
         return chosen
 
-    def _ranked(self, candidate: Candidate) -> Sequence[RankedTrials]:
-        return [self._over[q] for q in candidate.partition_numbers] if self._is_bound else (self._anywhere,)
-
     def _next_cached(self, slot: int, cached: Collection[int]) -> Candidate | None:
         """Choose among all trials; where all partitions are cached, none is better than another."""
         tied = self._anywhere.first()
@@ -88,9 +88,9 @@ class LongestRemaining:
     def _next_bound(self, slot: int) -> Candidate | None:
         """Choose among the trials that may meet the most loaded partition next, of those that the slot holds."""
         for partition in self._loads.most_loaded_partitions(slot):
-            tied = self._over[partition].first()
-            if tied is not None:
-                return tied.first(self._turns[slot], self._n_slots)
+            found = self._over.first(partition, self._turns[slot], self._n_slots)
+            if found is not None:
+                return found
         return None
 
     def _partition(self, candidate: Candidate, slot: int, cached: Collection[int]) -> int:
