@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -24,6 +25,7 @@ TABLE = """
 CREATE TABLE {name} AS SELECT i AS id, i % 3 + sin(i) / 9 AS x, (ARRAY['red', 'green', 'blue'])[1 + i % 3] AS y
 FROM generate_series(1, 240) i
 """
+PART_SECONDS = 2.5
 # Far more than is ever trained: the runs below never end by themselves.
 ENDLESS = 1_000_000
 
@@ -192,6 +194,12 @@ class Watch:
         time.sleep(seconds)
         elapsed = time.monotonic() - started
         return {name: (count - before[name]) / elapsed for name, count in self.now().items()}
+
+    def usual_rates(self, seconds: float) -> dict[str, float]:
+        """Return the median over parts of that time: what happens in one of them, as a checkpoint, does not show."""
+        n_parts = max(1, round(seconds / PART_SECONDS))
+        found = [self.rates(seconds / n_parts) for _ in range(n_parts)]
+        return {name: median(rates[name] for rates in found) for name in found[0]}
 
 
 @contextmanager
