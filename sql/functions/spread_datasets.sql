@@ -261,7 +261,7 @@ BEGIN
         IF clock_timestamp() > started + timeout_seconds * interval '1 second' THEN
             PERFORM easeml.fail('ML010', format('dataset %s is not packed after %s seconds', quote_literal(asked.dataset_name), timeout_seconds));
         END IF;
-        COMMIT;  -- no snapshot is held while it sleeps
+        COMMIT;  -- lets go of the snapshot; the next one is as old as the sleep
         PERFORM pg_catalog.pg_sleep(least(0.2, coalesce(timeout_seconds, 0.2)));
     END LOOP;
 END

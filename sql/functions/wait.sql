@@ -53,7 +53,7 @@ BEGIN
         IF clock_timestamp() > started + timeout_seconds * interval '1 second' THEN
             PERFORM easeml.fail('ML010', format('run %s is still %s after %s seconds', run_id, run.status, timeout_seconds));
         END IF;
-        COMMIT;  -- no snapshot is held while it sleeps
+        COMMIT;  -- lets go of the snapshot; the next one is as old as the sleep
         PERFORM pg_catalog.pg_sleep(least(0.5, coalesce(timeout_seconds, 0.5)));
     END LOOP;
 END
