@@ -10,6 +10,7 @@ import ast
 import os
 import struct
 from collections.abc import Iterator, Sequence
+from itertools import compress
 from math import prod
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -17,7 +18,7 @@ from typing import IO, NamedTuple
 from easeml_loaders.files import read_exactly, reading
 from easeml_loaders.picture_labels import Skipped, Wanted, is_known, read_labels
 
-PART_BYTES = 1 << 18
+PART_BYTES = 1 << 16
 """Of pictures that are sent at once: while the server stores a part, the next one is made ready."""
 MAGIC = b"\x93NUMPY\x01\x00"
 CODES = {
@@ -58,20 +59,22 @@ def _parts(
     n_bytes = prod(wanted.shape)
     step = max(1, PART_BYTES // n_bytes)
     first = struct.pack(">hi", 2, n_bytes)
+    fields = {
+        label: _field(label, wanted) for label in set(given) if is_known("", label, wanted, Skipped(refuses=False))
+    }
     with reading(images), images.open("rb") as file:
         file.seek(begin)
         for start in range(0, len(given), step):
             labels = given[start : start + step]
             pixels = memoryview(read_exactly(file, n_bytes * len(labels), images))
-            fields: dict[str, bytes] = {}
-            kept: list[bytes | memoryview] = []
-            for place, label in enumerate(labels):
-                if label not in fields:
-                    if not is_known(f"image {start + place}", label, wanted, skipped):
-                        continue
-                    fields[label] = _field(label, wanted)
-                kept += [first, pixels[place * n_bytes : (place + 1) * n_bytes], fields[label]]
-            yield len(kept) // 3, b"".join(kept)
+            pictures = [pixels[place : place + n_bytes] for place in range(0, len(pixels), n_bytes)]
+            if not all(map(fields.__contains__, labels)):
+                names = [f"image {start + place}" for place in range(len(labels))]
+                kept = [is_known(name, label, wanted, skipped) for name, label in zip(names, labels, strict=True)]
+                labels, pictures = list(compress(labels, kept)), list(compress(pictures, kept))
+            tuples: list[bytes | memoryview] = [first] * (3 * len(labels))
+            tuples[1::3], tuples[2::3] = pictures, map(fields.__getitem__, labels)
+            yield len(labels), b"".join(tuples)
 
 
 def _field(label: str, wanted: Wanted) -> bytes:
@@ -123,4 +126,5 @@ def _given_in(path: Path) -> list[str] | None:
         text = data.decode("utf-32-le")
     except UnicodeDecodeError:
         return None
-    return [text[start : start + width].rstrip("\0") for start in range(0, len(text), width)]
+    labels = [text[start : start + width] for start in range(0, len(text), width)]
+    return [label.rstrip("\0") for label in labels] if "\0" in text else labels

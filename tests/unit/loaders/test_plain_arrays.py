@@ -48,7 +48,7 @@ def with_numpy(labels: list[str], wanted: Wanted) -> bytes:
         (np.array(["1.5", "2", "-3e5", "0", "1_0"]), NUMBERS),
     ],
 )
-@pytest.mark.parametrize("part_bytes", [48, 1 << 18])
+@pytest.mark.parametrize("part_bytes", [48, 1 << 16])
 def test_the_bytes_are_those_of_numpy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, labels: np.ndarray, wanted: Wanted, part_bytes: int
 ) -> None:
